@@ -1,0 +1,2 @@
+//! The `trib` program.
+fn main() {}

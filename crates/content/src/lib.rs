@@ -1,0 +1,4 @@
+//! placeholder
+#![no_std]
+extern crate alloc;
+pub mod store;

@@ -1,0 +1,86 @@
+//! Where objects are read from and written to: traits that a driver injects into a core.
+use alloc::{boxed::Box, string::String};
+use bytes::Bytes;
+
+use crate::{Bitmap, ChunkIndex, Manifest};
+
+/// Reads one published object.
+pub trait ObjectReader: Send {
+    /// What is published.
+    fn manifest(&self) -> &Manifest;
+    /// The hashes of all chunks, 32 bytes each, in order; receivers check them against the manifest's root.
+    fn tree(&self) -> Bytes;
+    /// One whole chunk, verified against the tree at this very read.
+    ///
+    /// # Errors
+    /// [`StoreError::Altered`] if the bytes changed since they were published, [`StoreError::Io`] if they cannot be read.
+    fn read_chunk(&mut self, index: ChunkIndex) -> Result<Bytes, StoreError>;
+}
+
+/// Keeps one object that is being fetched. Only verified chunks are given to it.
+pub trait ChunkStore: Send {
+    /// The chunks kept, those of earlier runs included.
+    fn held(&self) -> &Bitmap;
+    /// Keeps one verified chunk. When this returns `Ok`, a killed process does not lose the chunk
+    /// beyond the last state flush that the store documents.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`], a full disk among its causes.
+    fn put_chunk(&mut self, index: ChunkIndex, bytes: &[u8]) -> Result<(), StoreError>;
+    /// Gives the object its final name; all chunks are held.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`] if that fails; nothing is lost, and a later run finishes it.
+    fn finish(&mut self) -> Result<(), StoreError>;
+    /// The first chunk that the reader of an in-order stream has not consumed yet; `None` if order does not matter.
+    /// A receiver asks for nothing far beyond it.
+    fn in_order_from(&self) -> Option<ChunkIndex> {
+        None
+    }
+}
+
+/// Decides on trust and opens the store of a fetch once the manifest is known.
+pub trait StoreOpener: Send {
+    /// Whether this manifest's publisher may be believed for this name. Changes nothing.
+    ///
+    /// # Errors
+    /// [`StoreError::Untrusted`] explains why not.
+    fn trusts(&self, manifest: &Manifest) -> Result<(), StoreError>;
+    /// Whether an interrupted run left verified chunks of exactly this object.
+    fn resumes(&self, manifest: &Manifest) -> bool;
+    /// Remembers the key if it is the first for this name, and opens the store.
+    ///
+    /// # Errors
+    /// [`StoreError`] says what cannot be opened and why.
+    fn open(&mut self, manifest: &Manifest) -> Result<Box<dyn ChunkStore>, StoreError>;
+}
+
+/// Why a store cannot do what it was asked for.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StoreError {
+    /// The disk or its like refused.
+    #[error("cannot {operation} '{path}': {reason}")]
+    Io {
+        /// What was tried: `create`, `write`, `read`, `rename`, …
+        operation: &'static str,
+        /// On what.
+        path: String,
+        /// What the system said.
+        reason: String,
+    },
+    /// A published file is not what it was when it was published.
+    #[error("'{path}' was altered after it was published: chunk {chunk} has another hash")]
+    Altered {
+        /// The file.
+        path: String,
+        /// The first chunk that differs.
+        chunk: u32,
+    },
+    /// The publisher is not believed for this name.
+    #[error("{reason}")]
+    Untrusted {
+        /// The explanation, with both keys.
+        reason: String,
+    },
+}

@@ -1,0 +1,259 @@
+//! What a node tells: the one stream from which bars, JSON lines, metrics and figures are made.
+use alloc::string::String;
+use core::fmt;
+
+use crate::{FaceId, NodeId, PathId, Rate, SourceId, Time, TransferId};
+
+/// Something that happened in a node. Names are the same in every family.
+#[derive(Clone, PartialEq, Debug)]
+#[non_exhaustive]
+pub enum Event {
+    /// A packet was dropped. `reason` is one of a fixed set of phrases, so that counters can be kept by it.
+    Dropped {
+        /// Where it came from or was going to.
+        face: FaceId,
+        /// Why.
+        reason: &'static str,
+        /// Its length.
+        bytes: u32,
+    },
+    /// A neighbour answers on a face, or does not any more.
+    Neighbour {
+        /// The face.
+        face: FaceId,
+        /// Who is there.
+        node: NodeId,
+        /// Whether it answers.
+        up: bool,
+    },
+    /// Something about one transfer.
+    Transfer(TransferId, TransferEvent),
+    /// What the resolver answered to a publication, a subscription or a listing.
+    Resolver(ResolverEvent),
+    /// A change worth a line in the log: who became active, what was handed over, what limit was met.
+    Note(String),
+}
+
+/// What the resolver told this node. Every rejection reaches the application.
+#[derive(Clone, PartialEq, Debug)]
+#[non_exhaustive]
+pub enum ResolverEvent {
+    /// A name of ours is known to the resolver.
+    Published {
+        /// The name, as an NDN URI.
+        name: String,
+    },
+    /// A name of ours is withdrawn.
+    Unpublished {
+        /// The name, as an NDN URI.
+        name: String,
+    },
+    /// A subscription stands; publications follow now or later.
+    Subscribed {
+        /// The name, as an NDN URI.
+        name: String,
+    },
+    /// A subscription is withdrawn.
+    Unsubscribed {
+        /// The name, as an NDN URI.
+        name: String,
+    },
+    /// Something appeared under a scope that this node subscribed to (start-publish, scope-published).
+    Appeared {
+        /// The full name of the item or scope.
+        name: String,
+        /// Whether it is a scope, else an item.
+        is_scope: bool,
+        /// How many publishers offer it; zero for scopes.
+        publishers: u32,
+        /// Bytes of the object; zero for scopes.
+        bytes: u64,
+    },
+    /// Something went from a scope that this node subscribed to (stop-publish, scope-unpublished).
+    Disappeared {
+        /// The full name of the item or scope.
+        name: String,
+    },
+    /// The first complete listing of a scope was delivered.
+    Listed {
+        /// The scope.
+        name: String,
+        /// How many entries it has.
+        entries: u32,
+    },
+    /// A request was refused.
+    Rejected {
+        /// The name it was about.
+        name: String,
+        /// What was asked: `publish`, `unpublish`, `subscribe`, `unsubscribe`, …
+        operation: &'static str,
+        /// Why it was refused.
+        reason: String,
+    },
+}
+
+/// What happened to one transfer.
+#[derive(Clone, PartialEq, Debug)]
+#[non_exhaustive]
+pub enum TransferEvent {
+    /// The manifest is known and trusted, and the store is open.
+    Started {
+        /// Bytes of the object.
+        bytes: u64,
+        /// Bytes that an earlier run had already verified.
+        resumed_bytes: u64,
+    },
+    /// A source was offered.
+    SourceAdded {
+        /// Its number in this transfer.
+        source: SourceId,
+        /// Its node.
+        node: NodeId,
+        /// Its human-readable name.
+        label: String,
+    },
+    /// A source is asked no more, and why.
+    SourceDistrusted {
+        /// Its number in this transfer.
+        source: SourceId,
+        /// Its human-readable name.
+        label: String,
+        /// What it did.
+        reason: String,
+    },
+    /// A cache on the way gave wrong bytes and is bypassed from now on.
+    CacheDistrusted {
+        /// The cache, as it named itself.
+        node: NodeId,
+        /// What it did.
+        reason: String,
+    },
+    /// A path appeared.
+    PathAdded {
+        /// Its number in this transfer.
+        path: PathId,
+        /// The source it leads to.
+        source: SourceId,
+    },
+    /// A path changed its state.
+    PathState {
+        /// The path.
+        path: PathId,
+        /// What it is now.
+        state: PathState,
+        /// Why.
+        reason: String,
+    },
+    /// A chunk was verified and stored.
+    ChunkStored {
+        /// Its index.
+        index: u32,
+        /// Its length.
+        bytes: u32,
+    },
+    /// Everything is verified and stored.
+    Completed,
+    /// The transfer ended without success; what was verified is kept.
+    Failed {
+        /// What failed, on what, why.
+        reason: String,
+    },
+}
+
+/// What a path is doing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PathState {
+    /// Offered, nothing asked yet.
+    Idle,
+    /// Requests and data flow.
+    Active,
+    /// It went silent; probed until it answers.
+    Silent,
+    /// Withdrawn by the network, or its source distrusted.
+    Closed,
+}
+impl fmt::Display for PathState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            PathState::Idle => "idle",
+            PathState::Active => "active",
+            PathState::Silent => "silent",
+            PathState::Closed => "closed",
+        })
+    }
+}
+
+/// The account of one transfer, per source and per path. Bytes are payload bytes of the object.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct TransferReport {
+    /// Bytes of the object; zero until the manifest is known.
+    pub bytes: u64,
+    /// Bytes verified and stored, those of earlier runs included.
+    pub stored_bytes: u64,
+    /// Bytes that earlier runs had stored.
+    pub resumed_bytes: u64,
+    /// Bytes that caches on the way delivered.
+    pub cached_bytes: u64,
+    /// Bytes asked for again.
+    pub retransmitted_bytes: u64,
+    /// Bytes that arrived a second time, end-game included.
+    pub duplicate_bytes: u64,
+    /// When the fetch was asked for.
+    pub started: Time,
+    /// When it ended; `None` while it runs.
+    pub ended: Option<Time>,
+    /// One account per source.
+    pub sources: alloc::vec::Vec<SourceReport>,
+    /// One account per path.
+    pub paths: alloc::vec::Vec<PathReport>,
+}
+
+/// The account of one source.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct SourceReport {
+    /// Its number in this transfer.
+    pub source: SourceId,
+    /// Its node.
+    pub node: NodeId,
+    /// Its human-readable name.
+    pub label: String,
+    /// Useful bytes that came from it (not from caches on the way to it).
+    pub bytes: u64,
+    /// Why it is not asked any more.
+    pub distrusted: Option<String>,
+}
+
+/// The account of one path.
+#[derive(Clone, PartialEq, Debug)]
+pub struct PathReport {
+    /// Its number in this transfer.
+    pub path: PathId,
+    /// The source it leads to.
+    pub source: SourceId,
+    /// The nodes on it, for people.
+    pub label: String,
+    /// Links from source to receiver.
+    pub hops: u32,
+    /// What it is doing.
+    pub state: PathState,
+    /// Why it is in that state.
+    pub reason: String,
+    /// Useful bytes that came over it, from caches or from the source.
+    pub bytes: u64,
+    /// Of these, bytes that caches on it delivered.
+    pub cached_bytes: u64,
+    /// Packets asked for.
+    pub requested_packets: u64,
+    /// Packets taken for lost.
+    pub lost_packets: u64,
+    /// Bytes under way.
+    pub in_flight_bytes: u64,
+    /// The window.
+    pub window_bytes: u64,
+    /// The current delivery rate, smoothed.
+    pub rate: Rate,
+    /// Smoothed round-trip time; `None` before the first sample.
+    pub rtt: Option<crate::Duration>,
+    /// Smallest round-trip time seen.
+    pub rtt_min: Option<crate::Duration>,
+}

@@ -1,0 +1,61 @@
+//! Newtypes for everything that is numbered.
+use core::fmt;
+
+macro_rules! id {
+    ($(#[$doc:meta])* $name:ident($inner:ty), $prefix:literal) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+        pub struct $name(pub $inner);
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, concat!($prefix, "{}"), self.0)
+            }
+        }
+    };
+}
+
+id!(
+    /// One attachment of a node: a link end in the simulator, a socket and a peer in the real driver.
+    /// Valid within its node only.
+    FaceId(u32),
+    "face-"
+);
+id!(
+    /// One fetch of one object by one receiver; unique within its node.
+    TransferId(u32),
+    "transfer-"
+);
+id!(
+    /// One path of one transfer: a pair of routes, one for requests and one for data; unique within its transfer.
+    PathId(u16),
+    "path-"
+);
+id!(
+    /// One source of one transfer; unique within its transfer.
+    SourceId(u16),
+    "source-"
+);
+id!(
+    /// Why a node wants to wake up. Each node names its own; a driver only shows the number in traces.
+    TimerId(u16),
+    "timer-"
+);
+
+/// A node of the network, unique within its domain. Zero means "no node".
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct NodeId(pub u64);
+
+impl NodeId {
+    /// No node.
+    pub const NONE: NodeId = NodeId(0);
+}
+impl fmt::Display for NodeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+impl fmt::Debug for NodeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "NodeId({:x})", self.0)
+    }
+}

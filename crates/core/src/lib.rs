@@ -1,0 +1,74 @@
+//! The contract between protocol state machines and the drivers that feed them.
+//!
+//! A protocol is a [`Node`]: a state machine that takes time and bytes and gives back datagrams,
+//! deadlines and events. It owns no socket, clock, thread, file or source of entropy, so the
+//! simulator and the real driver run the very same code through one [`pump()`].
+//!
+//! ```text
+//!            handle_datagram            poll_transmit
+//!   face ──────────────────►  Node  ──────────────────►  face
+//!            handle_timeout     │       poll_timeout  ►  next deadline
+//!   clock ──────────────────►   └────►  poll_event    ►  events
+//! ```
+//!
+//! | what | module |
+//! |---|---|
+//! | nanosecond time, rates, byte counts | [`units`] |
+//! | newtypes for faces, nodes, transfers, paths | [`ids`] |
+//! | reference-counted packets, batches | [`datagram`] |
+//! | the [`Node`] trait | [`node`] |
+//! | the only caller of a node | [`pump`](mod@pump) |
+//! | deadlines by key | [`timer`] |
+//! | links as sans-I/O objects: queue, rate, loss, delay | [`link`] |
+//! | what a node tells | [`event`] |
+//! | seeded random streams | [`random`] |
+//!
+//! # Example
+//! A node that echoes what it gets:
+//! ```
+//! use tributary_core::{*, event::Event};
+//! struct Echo(Vec<(FaceId, Datagram)>);
+//! impl Node for Echo {
+//!     fn handle_datagram(&mut self, _: Time, face: FaceId, datagram: Datagram) { self.0.push((face, datagram)); }
+//!     fn handle_timeout(&mut self, _: Time) {}
+//!     fn poll_transmit(&mut self, _: Time, out: &mut TransmitBuf) -> Option<Transmit> {
+//!         let (face, datagram) = self.0.pop()?;
+//!         out.push_datagram(datagram);
+//!         Some(Transmit { face })
+//!     }
+//!     fn poll_timeout(&self) -> Option<(Time, TimerId)> { None }
+//!     fn poll_event(&mut self) -> Option<Event> { None }
+//! }
+//! let mut echo = Echo(Vec::new());
+//! echo.handle_datagram(Time::ZERO, FaceId(7), Datagram::from(&b"hello"[..]));
+//! let mut sent = Vec::new();
+//! struct Out<'a>(&'a mut Vec<(FaceId, Vec<u8>)>);
+//! impl Outlet for Out<'_> {
+//!     fn transmit(&mut self, _: Time, transmit: Transmit, batch: &mut TransmitBuf) {
+//!         for d in batch.drain() { self.0.push((transmit.face, d.to_vec())); }
+//!     }
+//!     fn event(&mut self, _: Time, _: Event) {}
+//! }
+//! pump(&mut echo, Time::ZERO, &mut Out(&mut sent), &mut TransmitBuf::new());
+//! assert_eq!(sent, [(FaceId(7), b"hello".to_vec())]);
+//! ```
+#![no_std]
+extern crate alloc;
+
+pub mod datagram;
+pub mod event;
+pub mod ids;
+pub mod link;
+pub mod node;
+pub mod pump;
+pub mod random;
+pub mod timer;
+pub mod units;
+
+pub use datagram::{Datagram, HEAD_BYTES_MAX, Transmit, TransmitBuf};
+pub use ids::{FaceId, NodeId, PathId, SourceId, TimerId, TransferId};
+pub use node::Node;
+pub use pump::{Outlet, pump};
+pub use random::Random;
+pub use timer::TimerTable;
+pub use units::{ByteCount, Duration, Rate, Time};

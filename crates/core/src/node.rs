@@ -1,0 +1,38 @@
+//! What every role of every family is to a driver.
+use crate::{Datagram, FaceId, Time, TimerId, Transmit, TransmitBuf, event::Event};
+
+/// A protocol state machine.
+///
+/// Order of calls: after any `handle_*` (or a command of the concrete type), a driver calls
+/// `poll_transmit` and `poll_event` until both give `None`, then asks `poll_timeout`. [`pump()`](crate::pump())
+/// does this, and nothing else should. `now` never goes back from one call to the next.
+pub trait Node {
+    /// Takes one packet that arrived on `face`. Bytes that make no sense are counted, told as an event, and dropped.
+    fn handle_datagram(&mut self, now: Time, face: FaceId, datagram: Datagram);
+    /// Does what is due at `now`. Calling it early does no harm.
+    fn handle_timeout(&mut self, now: Time);
+    /// Fills the empty batch `out` with packets for one face; `None` when there is nothing to send.
+    fn poll_transmit(&mut self, now: Time, out: &mut TransmitBuf) -> Option<Transmit>;
+    /// When to call [`Node::handle_timeout`] next, and why; `None` for "not before something arrives".
+    fn poll_timeout(&self) -> Option<(Time, TimerId)>;
+    /// The next thing worth telling.
+    fn poll_event(&mut self) -> Option<Event>;
+}
+
+impl<N: Node + ?Sized> Node for alloc::boxed::Box<N> {
+    fn handle_datagram(&mut self, now: Time, face: FaceId, datagram: Datagram) {
+        (**self).handle_datagram(now, face, datagram);
+    }
+    fn handle_timeout(&mut self, now: Time) {
+        (**self).handle_timeout(now);
+    }
+    fn poll_transmit(&mut self, now: Time, out: &mut TransmitBuf) -> Option<Transmit> {
+        (**self).poll_transmit(now, out)
+    }
+    fn poll_timeout(&self) -> Option<(Time, TimerId)> {
+        (**self).poll_timeout()
+    }
+    fn poll_event(&mut self) -> Option<Event> {
+        (**self).poll_event()
+    }
+}
