@@ -13,7 +13,7 @@ pub const HEAD_BYTES_MAX: usize = 184;
 /// A packet from a socket has an empty head and everything in its body. A node that changes a few
 /// header bytes emits a new head in front of a slice of the same body. A header never straddles the
 /// two: it lies wholly in the head if there is one, else at the start of the body, so
-/// [`Datagram::header_bytes`] always shows all of it.
+/// [`Datagram::header_bytes`] always shows all of the next one.
 #[derive(Clone)]
 pub struct Datagram {
     head_len: u8,
@@ -36,17 +36,38 @@ impl Datagram {
     pub fn header_bytes(&self) -> &[u8] {
         if self.head_len == 0 { &self.body } else { &self.head[..usize::from(self.head_len)] }
     }
-    /// What follows a header of `header_len` bytes, shared and not copied.
+    /// The packet without its first `count` bytes: the next header, if there is one, is then at the front.
     ///
     /// # Panics
-    /// If `header_len` exceeds [`Datagram::header_bytes`], or cuts the head short.
-    pub fn payload(&self, header_len: usize) -> Bytes {
-        if self.head_len == 0 {
-            self.body.slice(header_len..)
+    /// If `count` exceeds the length of [`Datagram::header_bytes`].
+    pub fn strip(mut self, count: usize) -> Self {
+        let head_len = usize::from(self.head_len);
+        if head_len == 0 {
+            self.body = self.body.slice(count..);
         } else {
-            assert_eq!(header_len, usize::from(self.head_len), "a head holds exactly one header");
-            self.body.clone()
+            self.head.copy_within(count..head_len, 0);
+            self.head_len = (head_len - count) as u8;
         }
+        self
+    }
+    /// The same packet with at least its first `count` bytes in the head, so that [`Datagram::head_mut`] can change them.
+    ///
+    /// # Panics
+    /// If the packet is shorter, `count` exceeds [`HEAD_BYTES_MAX`], or there is a head that is shorter.
+    pub fn with_head(self, count: usize) -> Self {
+        if self.head_len == 0 {
+            return Datagram::new(&self.body[..count], self.body.slice(count..));
+        }
+        assert!(count <= usize::from(self.head_len), "a header does not straddle head and body");
+        self
+    }
+    /// The inline head, to change.
+    pub fn head_mut(&mut self) -> &mut [u8] {
+        &mut self.head[..usize::from(self.head_len)]
+    }
+    /// All bytes as one shared slice: the body itself if there is no head, else a copy.
+    pub fn into_bytes(self) -> Bytes {
+        if self.head_len == 0 { self.body } else { self.to_vec().into() }
     }
     /// The inline head; empty for packets that came from a socket.
     pub fn head(&self) -> &[u8] {
@@ -185,8 +206,13 @@ mod tests {
         let contiguous = Datagram::from(&b"HHpayload"[..]);
         let split = Datagram::new(b"HH", Bytes::from_static(b"payload"));
         assert_eq!(contiguous, split);
-        assert_eq!(contiguous.payload(2), split.payload(2));
         assert_eq!(&contiguous.header_bytes()[..2], split.header_bytes());
+        assert_eq!(contiguous.clone().strip(2).into_bytes(), split.clone().strip(2).into_bytes());
+        assert_eq!(contiguous.clone().strip(1).header_bytes(), b"Hpayload");
+        let mut edited = contiguous.clone().with_head(1);
+        edited.head_mut()[0] = b'h';
+        assert_eq!(edited.to_vec(), b"hHpayload");
+        assert_eq!(contiguous.to_vec(), b"HHpayload");
     }
 
     #[test]

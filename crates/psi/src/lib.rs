@@ -1,1 +1,4 @@
-//! placeholder
+//! Publish-Subscribe Internetworking with mmFTP.
+#![no_std]
+extern crate alloc;
+pub mod wire;

@@ -1,0 +1,155 @@
+//! The packets of the PSI family. Parsing is total: any bytes give a packet or a [`WireError`], never a panic,
+//! and what parses re-emits byte for byte.
+//!
+//! Every packet starts with the common header:
+//! ```text
+//!  0        1        2        3        4        5
+//! +--------+--------+--------+--------+--------+----------------+
+//! |ver |typ| flags  |  ttl   |kind|0..| salt   | ...            |
+//! +--------+--------+--------+--------+--------+----------------+
+//! ```
+//! written out: byte 0 = version (high nibble) and type (low nibble); byte 1 = flags; byte 2 = hops left;
+//! byte 3 = FID kind (high 2 bits) and FID length in 2-byte units (low 6 bits); byte 4 = salt; then the FID.
+//! Hello and Beacon go one hop and carry an empty FID.
+mod data;
+mod fid;
+mod reader;
+mod request;
+
+pub use data::{DataHeader, StreamKey};
+pub use fid::{FID_BYTES_MAX, Fid, FidKind};
+pub use reader::{Reader, Writer};
+pub use request::{REQUEST_PACKETS_MAX, REQUEST_RUNS_MAX, Request};
+
+/// The version of the wire format.
+pub const VERSION: u8 = 1;
+/// Bytes of the common header before the FID.
+pub const FIXED_BYTES: usize = 5;
+/// The largest number of hops a packet may take; a packet that claims more is dropped.
+pub const TTL_MAX: u8 = 64;
+
+/// What a packet is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum PacketType {
+    /// A neighbour greets a neighbour; one hop.
+    Hello = 1,
+    /// A topology manager makes itself known; flooded hop by hop.
+    Beacon = 2,
+    /// A reliable control message, or its acknowledgement.
+    Control = 3,
+    /// A fast-path request (paper: fast-path subscription, §III-B2).
+    Request = 4,
+    /// A packet of an object.
+    Data = 5,
+}
+
+/// Flag of a Request: caches must not answer it.
+pub const FLAG_NO_CACHE: u8 = 0b0000_0001;
+/// Flag of a Data packet: a cache on the way sent it; `origin` names the cache.
+pub const FLAG_CACHED: u8 = 0b0000_0010;
+/// Flag of any packet: a queue on the way was longer than its marking threshold.
+pub const FLAG_MARKED: u8 = 0b0000_0100;
+const FLAGS_KNOWN: u8 = 0b0000_0111;
+
+/// The part that every packet starts with.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Header {
+    /// What follows.
+    pub packet_type: PacketType,
+    /// `FLAG_*`.
+    pub flags: u8,
+    /// Hops left.
+    pub ttl: u8,
+    /// Where it goes.
+    pub fid: Fid,
+}
+
+impl Header {
+    /// Reads the header at the start of `bytes`.
+    ///
+    /// # Errors
+    /// [`WireError`] names the field and what is wrong with it.
+    pub fn decode(bytes: &[u8]) -> Result<Header, WireError> {
+        let fixed: &[u8; FIXED_BYTES] =
+            bytes.first_chunk().ok_or(WireError::Short { field: "header", needs: FIXED_BYTES, has: bytes.len() })?;
+        if fixed[0] >> 4 != VERSION {
+            return Err(WireError::Version { found: fixed[0] >> 4, known: VERSION });
+        }
+        let packet_type = match fixed[0] & 0x0f {
+            1 => PacketType::Hello,
+            2 => PacketType::Beacon,
+            3 => PacketType::Control,
+            4 => PacketType::Request,
+            5 => PacketType::Data,
+            found => return Err(WireError::Value { field: "packet type", found: u64::from(found) }),
+        };
+        if fixed[1] & !FLAGS_KNOWN != 0 {
+            return Err(WireError::Value { field: "flags", found: u64::from(fixed[1]) });
+        }
+        if fixed[2] > TTL_MAX {
+            return Err(WireError::Value { field: "ttl", found: u64::from(fixed[2]) });
+        }
+        let fid = Fid::decode(&bytes[3..])?;
+        Ok(Header { packet_type, flags: fixed[1], ttl: fixed[2], fid })
+    }
+    /// Appends the header to `out`.
+    pub fn encode(&self, out: &mut alloc::vec::Vec<u8>) {
+        out.extend_from_slice(&[(VERSION << 4) | self.packet_type as u8, self.flags, self.ttl]);
+        self.fid.encode(out);
+    }
+    /// Bytes that the header takes.
+    pub fn len(&self) -> usize {
+        3 + self.fid.encoded_len()
+    }
+}
+
+/// Why bytes are not a packet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum WireError {
+    /// The packet ends too early.
+    #[error("packet ends inside {field}: needs {needs} bytes, has {has}")]
+    Short {
+        /// Which field.
+        field: &'static str,
+        /// Bytes that it needs.
+        needs: usize,
+        /// Bytes that are there.
+        has: usize,
+    },
+    /// The packet goes on after its end.
+    #[error("{extra} bytes after the end of the packet")]
+    Trailing {
+        /// How many.
+        extra: usize,
+    },
+    /// A field has a value that is not legal.
+    #[error("{field} cannot be {found}")]
+    Value {
+        /// Which field.
+        field: &'static str,
+        /// Its value.
+        found: u64,
+    },
+    /// Another version of the format.
+    #[error("wire format version {found}, this program speaks {known}")]
+    Version {
+        /// The packet's.
+        found: u8,
+        /// Ours.
+        known: u8,
+    },
+}
+
+impl WireError {
+    /// A fixed phrase per kind of error, for counters.
+    pub fn reason(self) -> &'static str {
+        match self {
+            WireError::Short { .. } => "malformed: too short",
+            WireError::Trailing { .. } => "malformed: trailing bytes",
+            WireError::Value { .. } => "malformed: illegal value",
+            WireError::Version { .. } => "other wire version",
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! Cursor over untrusted bytes, and its counterpart for writing. All numbers are big-endian.
+use alloc::{string::String, vec::Vec};
+
+use super::WireError;
+
+/// Reads fields one after the other; every read is checked.
+#[derive(Clone, Debug)]
+pub struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    /// A cursor at the start of `bytes`.
+    pub fn new(bytes: &'a [u8]) -> Self {
+        Reader(bytes)
+    }
+    /// Takes `count` bytes.
+    ///
+    /// # Errors
+    /// [`WireError::Short`] if fewer are left; the same for all reads below.
+    pub fn bytes(&mut self, field: &'static str, count: usize) -> Result<&'a [u8], WireError> {
+        if self.0.len() < count {
+            return Err(WireError::Short { field, needs: count, has: self.0.len() });
+        }
+        let (taken, rest) = self.0.split_at(count);
+        self.0 = rest;
+        Ok(taken)
+    }
+    /// Takes exactly `N` bytes as an array.
+    #[expect(clippy::missing_errors_doc, reason = "as for `bytes`")]
+    pub fn array<const N: usize>(&mut self, field: &'static str) -> Result<[u8; N], WireError> {
+        let taken = self.bytes(field, N)?;
+        Ok(taken.try_into().expect("`bytes` gives exactly N bytes"))
+    }
+    /// One byte.
+    #[expect(clippy::missing_errors_doc, reason = "as for `bytes`")]
+    pub fn u8(&mut self, field: &'static str) -> Result<u8, WireError> {
+        Ok(self.array::<1>(field)?[0])
+    }
+    /// Two bytes.
+    #[expect(clippy::missing_errors_doc, reason = "as for `bytes`")]
+    pub fn u16(&mut self, field: &'static str) -> Result<u16, WireError> {
+        self.array(field).map(u16::from_be_bytes)
+    }
+    /// Four bytes.
+    #[expect(clippy::missing_errors_doc, reason = "as for `bytes`")]
+    pub fn u32(&mut self, field: &'static str) -> Result<u32, WireError> {
+        self.array(field).map(u32::from_be_bytes)
+    }
+    /// Eight bytes.
+    #[expect(clippy::missing_errors_doc, reason = "as for `bytes`")]
+    pub fn u64(&mut self, field: &'static str) -> Result<u64, WireError> {
+        self.array(field).map(u64::from_be_bytes)
+    }
+    /// A byte string behind a 2-byte length of at most `max`.
+    ///
+    /// # Errors
+    /// [`WireError::Value`] if it is longer than `max`, [`WireError::Short`] if it is cut.
+    pub fn blob(&mut self, field: &'static str, max: usize) -> Result<&'a [u8], WireError> {
+        let len = self.u16(field)?;
+        if usize::from(len) > max {
+            return Err(WireError::Value { field, found: u64::from(len) });
+        }
+        self.bytes(field, usize::from(len))
+    }
+    /// A UTF-8 string behind a 2-byte length of at most `max`.
+    ///
+    /// # Errors
+    /// As for [`Reader::blob`], and [`WireError::Value`] if it is not UTF-8.
+    pub fn text(&mut self, field: &'static str, max: usize) -> Result<String, WireError> {
+        let bytes = self.blob(field, max)?;
+        let text = core::str::from_utf8(bytes)
+            .map_err(|e| WireError::Value { field, found: u64::from(bytes[e.valid_up_to()]) })?;
+        Ok(text.into())
+    }
+    /// Bytes not read yet.
+    pub fn rest(&self) -> &'a [u8] {
+        self.0
+    }
+    /// Asserts that everything was read.
+    ///
+    /// # Errors
+    /// [`WireError::Trailing`] if not.
+    pub fn end(&self) -> Result<(), WireError> {
+        if self.0.is_empty() { Ok(()) } else { Err(WireError::Trailing { extra: self.0.len() }) }
+    }
+}
+
+/// Appends fields one after the other.
+pub trait Writer {
+    /// One byte.
+    fn put_u8(&mut self, value: u8);
+    /// Two bytes.
+    fn put_u16(&mut self, value: u16);
+    /// Four bytes.
+    fn put_u32(&mut self, value: u32);
+    /// Eight bytes.
+    fn put_u64(&mut self, value: u64);
+    /// A byte string behind a 2-byte length.
+    ///
+    /// # Panics
+    /// If it is longer than 65,535 bytes.
+    fn put_blob(&mut self, bytes: &[u8]);
+}
+
+impl Writer for Vec<u8> {
+    fn put_u8(&mut self, value: u8) {
+        self.push(value);
+    }
+    fn put_u16(&mut self, value: u16) {
+        self.extend_from_slice(&value.to_be_bytes());
+    }
+    fn put_u32(&mut self, value: u32) {
+        self.extend_from_slice(&value.to_be_bytes());
+    }
+    fn put_u64(&mut self, value: u64) {
+        self.extend_from_slice(&value.to_be_bytes());
+    }
+    fn put_blob(&mut self, bytes: &[u8]) {
+        self.put_u16(u16::try_from(bytes.len()).expect("a blob has at most 65,535 bytes"));
+        self.extend_from_slice(bytes);
+    }
+}
