@@ -1,0 +1,109 @@
+//! Settings of a transfer, the same in every family that pulls packets.
+use tributary_core::Duration;
+
+/// How a receiver fetches. Plain values; [`TransferConfig::check`] is called once, where a config enters the program.
+#[derive(Clone, PartialEq, Debug)]
+pub struct TransferConfig {
+    /// Which window controller each sub-flow uses. Default: model-based.
+    pub controller: ControllerKind,
+    /// How sub-flows that share a link are coupled. Default: linked increase.
+    pub coupling: Coupling,
+    /// Packets that one request names at most, 1 to 64. One is the paper's form (§III-B2). Default: 64.
+    pub run_packets_max: u8,
+    /// How much data one request asks for, as time at the path's rate, so that slow paths ask in small portions.
+    /// Default: 4 ms.
+    pub run_duration: Duration,
+    /// The first window, in packets, 1 to 256. Default: 16. RFC 6928 has 10, the paper leaves it open.
+    pub window_initial_packets: u32,
+    /// The largest window of one path, in bytes. Default: 8 MiB.
+    pub window_bytes_max: u64,
+    /// The smallest retransmission timeout. Default: 50 ms. RFC 6298 has 1 s, the paper leaves it open.
+    pub rto_min: Duration,
+    /// The retransmission timeout before the first round-trip sample. Default: 300 ms.
+    pub rto_initial: Duration,
+    /// The largest retransmission timeout, and the longest pause between probes of a silent path. Default: 1 s.
+    pub rto_max: Duration,
+    /// A packet is lost when one that was asked for this many packets later on the same path has arrived. Default: 3.
+    pub reorder_packets: u32,
+    /// Bytes of chunks that wait for their last packets or for verification. Default: 24 MiB, at least two chunks.
+    pub assembly_bytes_max: u64,
+    /// Payload bytes of a packet; `None` fits it to the smallest MTU of the paths. Default: `None`.
+    pub packet_bytes: Option<u16>,
+}
+
+impl Default for TransferConfig {
+    fn default() -> Self {
+        TransferConfig {
+            controller: ControllerKind::ModelBased,
+            coupling: Coupling::LinkedIncrease,
+            run_packets_max: 64,
+            run_duration: Duration::from_millis(4),
+            window_initial_packets: 16,
+            window_bytes_max: 8 << 20,
+            rto_min: Duration::from_millis(50),
+            rto_initial: Duration::from_millis(300),
+            rto_max: Duration::from_secs(1),
+            reorder_packets: 3,
+            assembly_bytes_max: 24 << 20,
+            packet_bytes: None,
+        }
+    }
+}
+
+impl TransferConfig {
+    /// Whether all values are in range.
+    ///
+    /// # Errors
+    /// [`ConfigError`] names the first field that is not.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        let rules = [
+            (
+                (1..=64).contains(&self.run_packets_max),
+                "run_packets_max",
+                "from 1 (a request a packet, the paper's form) to 64",
+            ),
+            ((1..=256).contains(&self.window_initial_packets), "window_initial_packets", "from 1 to 256"),
+            (self.window_bytes_max >= 65_536, "window_bytes_max", "at least 64 KiB"),
+            (self.rto_min >= Duration::from_millis(1), "rto_min", "at least 1 ms"),
+            (self.rto_initial >= self.rto_min, "rto_initial", "at least rto_min"),
+            (self.rto_max >= self.rto_initial, "rto_max", "at least rto_initial"),
+            ((1..=1000).contains(&self.reorder_packets), "reorder_packets", "from 1 to 1000"),
+            (self.assembly_bytes_max >= 1 << 20, "assembly_bytes_max", "at least 1 MiB"),
+            (self.packet_bytes.is_none_or(|bytes| (64..=60_000).contains(&bytes)), "packet_bytes", "from 64 to 60000"),
+        ];
+        match rules.into_iter().find(|(holds, ..)| !holds) {
+            Some((_, field, range)) => Err(ConfigError { field, range }),
+            None => Ok(()),
+        }
+    }
+}
+
+/// A value out of range.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{field} must be {range}")]
+pub struct ConfigError {
+    /// The field.
+    pub field: &'static str,
+    /// What it may be.
+    pub range: &'static str,
+}
+
+/// The window controllers; see [`crate::window`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ControllerKind {
+    /// Slow start, congestion avoidance, halving (paper §III-D; RFC 5681): for reproduction.
+    LossBased,
+    /// A model of the path (bottleneck rate and smallest RTT, BBR-style) that random loss does not fool.
+    ModelBased,
+}
+
+/// How the sub-flows of one transfer that share a link grow together (paper §III-D; reference/psi).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Coupling {
+    /// Each for itself.
+    Uncoupled,
+    /// Linked Increase, RFC 6356.
+    LinkedIncrease,
+    /// The normalised form: together no faster than the sub-flow with the best window over RTT squared, in slow start too.
+    Normalised,
+}

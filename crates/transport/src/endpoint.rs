@@ -1,0 +1,136 @@
+//! The commands that every family's node takes, and the questions it answers: what the facade drives.
+use alloc::{boxed::Box, collections::BTreeMap, string::String, vec::Vec};
+
+use tributary_content::{Name, ObjectReader, StoreOpener};
+use tributary_core::{
+    ByteCount, Duration, FaceId, Node, NodeId, Rate, Time, TransferId,
+    event::TransferReport,
+};
+
+/// A node that publishes and fetches. Commands take effect at once; what comes of them is told by events.
+/// After a command the driver pumps the node, as after any input.
+pub trait Endpoint: Node + Send {
+    /// Attaches a face that the driver has set up; faces on which packets arrive are attached by themselves with defaults.
+    fn add_face(&mut self, now: Time, face: FaceId, options: FaceOptions);
+    /// Detaches a face that is gone for good.
+    fn remove_face(&mut self, now: Time, face: FaceId);
+    /// Offers an object under its manifest's name; replaces an older object of that name.
+    /// Answered by `ResolverEvent::Published` or `Rejected`.
+    fn publish(&mut self, now: Time, object: Box<dyn ObjectReader>);
+    /// Withdraws a name. Answered by `ResolverEvent::Unpublished` or `Rejected`.
+    fn unpublish(&mut self, now: Time, name: &Name);
+    /// Starts a fetch. Its progress is told by `Event::Transfer`; it ends with `Completed` or `Failed`.
+    fn fetch(&mut self, now: Time, fetch: Fetch) -> TransferId;
+    /// Ends a fetch; verified chunks stay in the store. Unknown transfers are ignored.
+    fn cancel(&mut self, now: Time, transfer: TransferId);
+    /// Asks what there is under a scope, now and from now on: `ResolverEvent::Appeared`, `Disappeared`, `Listed`.
+    fn watch(&mut self, now: Time, scope: &Name);
+    /// Ends [`Endpoint::watch`].
+    fn unwatch(&mut self, now: Time, scope: &Name);
+    /// Limits one transfer, or (`None`) all of them together; a rate of `None` lifts the limit.
+    fn limit(&mut self, now: Time, transfer: Option<TransferId>, rate: Option<Rate>);
+    /// The account of a transfer that runs or ended; `None` if there never was one or it was forgotten.
+    fn report(&self, now: Time, transfer: TransferId) -> Option<TransferReport>;
+    /// The transfers that this node knows, oldest first, with the names they fetch.
+    fn transfers(&self) -> Vec<(TransferId, Name)>;
+    /// What the node is doing.
+    fn status(&self, now: Time) -> NodeStatus;
+}
+
+/// What the driver knows of a face.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FaceOptions {
+    /// The largest datagram that it may carry, in bytes of UDP payload; the path may carry less, which is found by probing.
+    pub mtu: u32,
+    /// The rate of its link, if configured; told to the topology manager.
+    pub rate: Option<Rate>,
+}
+
+/// A fetch to start.
+pub struct Fetch {
+    /// What to fetch.
+    pub name: Name,
+    /// Decides on trust and opens the store once the manifest is known.
+    pub opener: Box<dyn StoreOpener>,
+    /// The rate not to exceed; `None` for as fast as the paths allow.
+    pub rate_limit: Option<Rate>,
+    /// Paths per source that are asked of the network, 1 to 16.
+    pub paths_per_source: u8,
+    /// What makes a path good.
+    pub metric: PathMetric,
+    /// How long to go without any source before giving up; `None` waits for ever (a later publication starts it).
+    pub patience: Option<Duration>,
+}
+
+/// What the network orders paths by.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum PathMetric {
+    /// Fewest links (paper §IV-A).
+    #[default]
+    Hops,
+    /// Smallest sum of measured link delays.
+    Latency,
+    /// Largest capacity left on the narrowest link.
+    ResidualCapacity,
+}
+
+/// What a node is doing, for people and for `--json`.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct NodeStatus {
+    /// Its id.
+    pub node: NodeId,
+    /// Its human-readable name.
+    pub label: String,
+    /// `psi`, `ndn` or `mf`.
+    pub family: &'static str,
+    /// The roles it plays, in the words of the config.
+    pub roles: Vec<&'static str>,
+    /// Its faces.
+    pub faces: Vec<FaceStatus>,
+    /// Its packet cache, if it has one.
+    pub cache: Option<CacheStatus>,
+    /// What it publishes: name and bytes.
+    pub published: Vec<(String, ByteCount)>,
+    /// Lines about its part in resolution: which resolvers and topology managers it knows, records it holds, …
+    pub resolver: Vec<(String, String)>,
+    /// Counters by name: drops by reason, requests answered, and so on.
+    pub counters: BTreeMap<&'static str, u64>,
+}
+
+/// One face in a [`NodeStatus`].
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct FaceStatus {
+    /// Its number.
+    pub face: FaceId,
+    /// The neighbour's name; empty while nobody answers.
+    pub neighbour: String,
+    /// Whether the neighbour answers.
+    pub up: bool,
+    /// Round-trip time to the neighbour.
+    pub rtt: Option<Duration>,
+    /// Datagram bytes proven to get through.
+    pub mtu: u32,
+    /// Packets and bytes sent.
+    pub sent: (u64, ByteCount),
+    /// Packets and bytes received.
+    pub received: (u64, ByteCount),
+    /// Packets dropped because the queue was full.
+    pub dropped: u64,
+}
+
+/// The packet cache in a [`NodeStatus`].
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct CacheStatus {
+    /// The policy's name.
+    pub policy: &'static str,
+    /// Bytes in use.
+    pub used: ByteCount,
+    /// Bytes allowed.
+    pub capacity: ByteCount,
+    /// Packets found.
+    pub hits: u64,
+    /// Packets not found.
+    pub misses: u64,
+    /// Per object: its key, packets held, bytes held, hits.
+    pub objects: Vec<(String, u64, ByteCount, u64)>,
+}
