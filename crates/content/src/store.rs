@@ -2,7 +2,7 @@
 use alloc::{boxed::Box, string::String};
 use bytes::Bytes;
 
-use crate::{Bitmap, ChunkIndex, Manifest};
+use crate::{Bitmap, ChunkIndex, HashTree, Manifest};
 
 /// Reads one published object.
 pub trait ObjectReader: Send {
@@ -21,11 +21,24 @@ pub trait ObjectReader: Send {
 pub trait ChunkStore: Send {
     /// The chunks kept, those of earlier runs included.
     fn held(&self) -> &Bitmap;
+    /// The verified hash tree, if this or an earlier run gave it; then it need not be fetched again.
+    fn tree(&self) -> Option<&HashTree> {
+        None
+    }
+    /// Takes the verified hash tree before the first chunk. A store that gets it need not hash chunks by itself and
+    /// can keep the tree for later runs. Held chunks that do not match it are dropped from [`ChunkStore::held`].
+    ///
+    /// # Errors
+    /// [`StoreError::Io`] if it cannot be kept.
+    fn put_tree(&mut self, tree: &HashTree) -> Result<(), StoreError> {
+        let _ = tree;
+        Ok(())
+    }
     /// Keeps one verified chunk. When this returns `Ok`, a killed process does not lose the chunk
     /// beyond the last state flush that the store documents.
     ///
     /// # Errors
-    /// [`StoreError::Io`], a full disk among its causes.
+    /// [`StoreError::Io`], a full disk among its causes; nothing that was kept before is lost.
     fn put_chunk(&mut self, index: ChunkIndex, bytes: &[u8]) -> Result<(), StoreError>;
     /// Gives the object its final name; all chunks are held.
     ///
@@ -35,6 +48,11 @@ pub trait ChunkStore: Send {
     /// The first chunk that the reader of an in-order stream has not consumed yet; `None` if order does not matter.
     /// A receiver asks for nothing far beyond it.
     fn in_order_from(&self) -> Option<ChunkIndex> {
+        None
+    }
+    /// The first chunk that may not be asked for yet, because an in-order stream could not buffer it; `None` if order
+    /// does not matter. [`ChunkStore::put_chunk`] refuses chunks from this one on.
+    fn in_order_until(&self) -> Option<ChunkIndex> {
         None
     }
 }

@@ -1,0 +1,104 @@
+//! Hashes of chunks and objects.
+use core::{fmt, str::FromStr};
+
+use crate::hex;
+
+/// A BLAKE3 hash.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Hash(pub [u8; 32]);
+
+impl Hash {
+    /// Bytes of a hash.
+    pub const BYTES: usize = 32;
+}
+impl fmt::Display for Hash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        hex::show(&self.0, f)
+    }
+}
+impl fmt::Debug for Hash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Hash({self})")
+    }
+}
+
+/// Names one version of one object by one publisher: the first 16 bytes of the BLAKE3 hash of its encoded manifest.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ObjectId(pub [u8; 16]);
+
+impl ObjectId {
+    /// The id of the object whose encoded manifest is `manifest`.
+    pub fn of(manifest: &[u8]) -> Self {
+        ObjectId(*blake3::hash(manifest).as_bytes().first_chunk().expect("16 of 32 bytes"))
+    }
+}
+impl fmt::Display for ObjectId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        hex::show(&self.0, f)
+    }
+}
+impl fmt::Debug for ObjectId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ObjectId({self})")
+    }
+}
+impl FromStr for ObjectId {
+    type Err = ObjectIdError;
+    fn from_str(text: &str) -> Result<Self, ObjectIdError> {
+        let mut id = [0; 16];
+        hex::decode(text, &mut id).ok_or(ObjectIdError)?;
+        Ok(ObjectId(id))
+    }
+}
+
+/// Text that is not an object id.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("an object id has 32 hex digits")]
+pub struct ObjectIdError;
+
+/// The hash of one whole chunk: a leaf of the [`HashTree`](crate::HashTree).
+///
+/// Keyed BLAKE3 with a fixed public key, so that a chunk is never mistaken for an inner node or for anything else
+/// that is hashed, at BLAKE3's full speed because the chunk is contiguous.
+pub fn chunk_hash(chunk: &[u8]) -> Hash {
+    Hash(*blake3::keyed_hash(CHUNK_DOMAIN, chunk).as_bytes())
+}
+/// The hash of an inner node of the tree.
+pub(crate) fn node_hash(left: &Hash, right: &Hash) -> Hash {
+    let mut pair = [0; 64];
+    pair[..32].copy_from_slice(&left.0);
+    pair[32..].copy_from_slice(&right.0);
+    Hash(*blake3::keyed_hash(NODE_DOMAIN, &pair).as_bytes())
+}
+/// The root of an object without chunks.
+pub(crate) fn empty_root() -> Hash {
+    Hash(*blake3::keyed_hash(NODE_DOMAIN, &[]).as_bytes())
+}
+
+const CHUNK_DOMAIN: &[u8; 32] = b"tributary hash tree 1: chunk    ";
+const NODE_DOMAIN: &[u8; 32] = b"tributary hash tree 1: node     ";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::ToString;
+
+    #[test]
+    fn a_chunk_is_never_taken_for_an_inner_node() {
+        let (a, b) = (chunk_hash(b"a"), chunk_hash(b"b"));
+        let pair = [a.0, b.0].concat();
+        assert_ne!(chunk_hash(&pair), node_hash(&a, &b));
+        assert_ne!(chunk_hash(b""), empty_root());
+        assert_ne!(chunk_hash(b"a").0, *blake3::hash(b"a").as_bytes());
+    }
+
+    #[test]
+    fn ids_are_shown_in_hex_and_read_back() {
+        let id = ObjectId::of(b"x");
+        assert_eq!(id.to_string().len(), 32);
+        assert_eq!(id.to_string().parse(), Ok(id));
+        assert_eq!("xyz".parse::<ObjectId>(), Err(ObjectIdError));
+        assert_eq!("0".repeat(31).parse::<ObjectId>(), Err(ObjectIdError));
+        assert_eq!("+0".repeat(16).parse::<ObjectId>(), Err(ObjectIdError));
+    }
+}

@@ -1,0 +1,262 @@
+//! Objects and stores in memory: for tests, simulations and small things.
+use alloc::{format, vec::Vec};
+use bytes::Bytes;
+
+use crate::{
+    ChunkIndex, HashTree, Manifest, ManifestError, Name, ObjectKind, SigningKey, chunk_hash, chunk_size_for,
+    store::{ObjectReader, StoreError},
+};
+
+/// A published object whose bytes lie in memory.
+#[derive(Clone, Debug)]
+pub struct MemoryObject {
+    manifest: Manifest,
+    tree: HashTree,
+    bytes: Bytes,
+}
+
+impl MemoryObject {
+    /// Publishes `bytes` as version 1 of a file, with the usual chunk size.
+    ///
+    /// # Errors
+    /// [`ManifestError`] if the name is the root.
+    pub fn new(name: Name, bytes: impl Into<Bytes>, key: &SigningKey) -> Result<Self, ManifestError> {
+        let bytes = bytes.into();
+        let chunk_size = chunk_size_for(bytes.len() as u64);
+        Self::with_options(name, bytes, key, 1, ObjectKind::File, chunk_size)
+    }
+    /// Publishes `bytes` with every field of the manifest chosen.
+    ///
+    /// # Errors
+    /// [`ManifestError`] names the field that breaks its limit.
+    pub fn with_options(
+        name: Name,
+        bytes: impl Into<Bytes>,
+        key: &SigningKey,
+        version: u64,
+        kind: ObjectKind,
+        chunk_size: u32,
+    ) -> Result<Self, ManifestError> {
+        if !(Manifest::CHUNK_SIZE_MIN..=Manifest::CHUNK_SIZE_MAX).contains(&chunk_size) {
+            return Err(ManifestError::ChunkSize { chunk_size });
+        }
+        let bytes = bytes.into();
+        let leaves: Vec<_> = bytes.chunks(chunk_size as usize).map(chunk_hash).collect();
+        let tree = HashTree::from_leaves(leaves);
+        let manifest = Manifest::sign(name, version, kind, bytes.len() as u64, chunk_size, tree.root(), key)?;
+        Ok(MemoryObject { manifest, tree, bytes })
+    }
+    /// Changes the bytes behind the manifest's back, as a failing disk would.
+    pub fn alter(&mut self, change: impl FnOnce(&mut [u8])) {
+        let mut bytes = self.bytes.to_vec();
+        change(&mut bytes);
+        self.bytes = bytes.into();
+    }
+    /// All bytes.
+    pub fn bytes(&self) -> &Bytes {
+        &self.bytes
+    }
+    /// The hash tree.
+    pub fn hash_tree(&self) -> &HashTree {
+        &self.tree
+    }
+}
+impl ObjectReader for MemoryObject {
+    fn manifest(&self) -> &Manifest {
+        &self.manifest
+    }
+    fn tree(&self) -> Bytes {
+        self.tree.encode()
+    }
+    fn read_chunk(&mut self, index: ChunkIndex) -> Result<Bytes, StoreError> {
+        let start = usize::try_from(self.manifest.chunk_offset(index)).unwrap_or(usize::MAX);
+        let end = start.saturating_add(self.manifest.chunk_len(index) as usize);
+        if index.0 >= self.manifest.chunk_count() || end > self.bytes.len() {
+            return Err(StoreError::Io {
+                operation: "read",
+                path: format!("{}", self.manifest.name),
+                reason: format!("there is no chunk {}", index.0),
+            });
+        }
+        let chunk = self.bytes.slice(start..end);
+        if self.tree.verify_chunk(index, &chunk) {
+            Ok(chunk)
+        } else {
+            Err(StoreError::Altered { path: format!("{}", self.manifest.name), chunk: index.0 })
+        }
+    }
+}
+
+#[cfg(feature = "std")]
+pub use shared::{MemoryContent, MemoryOpener, MemoryStore};
+
+#[cfg(feature = "std")]
+mod shared {
+    use alloc::{boxed::Box, collections::BTreeMap, format, sync::Arc, vec, vec::Vec};
+    use bytes::Bytes;
+    use std::sync::{Mutex, MutexGuard, PoisonError};
+
+    use crate::{
+        Bitmap, ChunkIndex, HashTree, Manifest, Name, ObjectId, PublicKey,
+        store::{ChunkStore, StoreError, StoreOpener},
+    };
+
+    /// A look at what stores in memory hold, while and after receivers own them. Clones show the same content.
+    #[derive(Clone, Debug, Default)]
+    pub struct MemoryContent(Arc<Mutex<Content>>);
+
+    #[derive(Debug, Default)]
+    struct Content {
+        objects: BTreeMap<ObjectId, Object>,
+        latest: BTreeMap<Name, ObjectId>,
+        keys: BTreeMap<Name, PublicKey>,
+        pinned: Option<PublicKey>,
+        refuse_chunks_after: Option<u64>,
+        chunks_put: u64,
+    }
+    #[derive(Debug)]
+    struct Object {
+        bytes: Vec<u8>,
+        held: Bitmap,
+        tree: Option<HashTree>,
+        finished: bool,
+    }
+
+    impl MemoryContent {
+        /// The bytes of the object that was opened last under this name, once it is finished.
+        pub fn finished(&self, name: &Name) -> Option<Bytes> {
+            let content = self.lock();
+            let object = content.objects.get(content.latest.get(name)?)?;
+            object.finished.then(|| Bytes::copy_from_slice(&object.bytes))
+        }
+        /// The chunks held of the object that was opened last under this name.
+        pub fn held(&self, name: &Name) -> Option<Bitmap> {
+            let content = self.lock();
+            Some(content.objects.get(content.latest.get(name)?)?.held.clone())
+        }
+        /// Makes every store behave as a full disk once `chunks` more chunks are put; `None` makes room again.
+        pub fn refuse_chunks_after(&self, chunks: Option<u64>) {
+            let mut content = self.lock();
+            content.refuse_chunks_after = chunks.map(|chunks| content.chunks_put.saturating_add(chunks));
+        }
+        fn lock(&self) -> MutexGuard<'_, Content> {
+            self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        }
+    }
+
+    /// Opens stores in memory. A second fetch of the same object finds the chunks of the first.
+    #[derive(Clone, Debug, Default)]
+    pub struct MemoryOpener {
+        content: MemoryContent,
+    }
+
+    impl MemoryOpener {
+        /// Nothing held; the first key seen for a name is trusted.
+        pub fn new() -> Self {
+            MemoryOpener::default()
+        }
+        /// Nothing held; only `key` is trusted.
+        pub fn pinned(key: PublicKey) -> Self {
+            let opener = MemoryOpener::default();
+            opener.content.lock().pinned = Some(key);
+            opener
+        }
+        /// A look at what its stores hold.
+        pub fn content(&self) -> MemoryContent {
+            self.content.clone()
+        }
+    }
+    impl StoreOpener for MemoryOpener {
+        fn trusts(&self, manifest: &Manifest) -> Result<(), StoreError> {
+            let content = self.content.lock();
+            match content.pinned.or_else(|| content.keys.get(&manifest.name).copied()) {
+                Some(key) if key != manifest.publisher => Err(StoreError::Untrusted {
+                    reason: format!("'{}' is signed by {}, not by {key}", manifest.name, manifest.publisher),
+                }),
+                _ => Ok(()),
+            }
+        }
+        fn resumes(&self, manifest: &Manifest) -> bool {
+            let content = self.content.lock();
+            content.objects.get(&manifest.object_id()).is_some_and(|object| object.held.count() > 0)
+        }
+        fn open(&mut self, manifest: &Manifest) -> Result<Box<dyn ChunkStore>, StoreError> {
+            self.trusts(manifest)?;
+            let id = manifest.object_id();
+            let mut content = self.content.lock();
+            content.keys.insert(manifest.name.clone(), manifest.publisher);
+            content.latest.insert(manifest.name.clone(), id);
+            let length = usize::try_from(manifest.size).unwrap_or(usize::MAX);
+            let object = content.objects.entry(id).or_insert_with(|| Object {
+                bytes: vec![0; length],
+                held: Bitmap::new(manifest.chunk_count()),
+                tree: None,
+                finished: false,
+            });
+            let (held, tree) = (object.held.clone(), object.tree.clone());
+            Ok(Box::new(MemoryStore { content: self.content.clone(), manifest: manifest.clone(), id, held, tree }))
+        }
+    }
+
+    /// One object being fetched into memory.
+    #[derive(Debug)]
+    pub struct MemoryStore {
+        content: MemoryContent,
+        manifest: Manifest,
+        id: ObjectId,
+        held: Bitmap,
+        tree: Option<HashTree>,
+    }
+
+    impl MemoryStore {
+        fn refuse(&self, operation: &'static str, reason: impl Into<alloc::string::String>) -> StoreError {
+            StoreError::Io { operation, path: format!("{}", self.manifest.name), reason: reason.into() }
+        }
+    }
+    impl ChunkStore for MemoryStore {
+        fn held(&self) -> &Bitmap {
+            &self.held
+        }
+        fn tree(&self) -> Option<&HashTree> {
+            self.tree.as_ref()
+        }
+        fn put_tree(&mut self, tree: &HashTree) -> Result<(), StoreError> {
+            if tree.root() != self.manifest.root {
+                return Err(self.refuse("keep the tree of", "it has another root"));
+            }
+            if let Some(object) = self.content.lock().objects.get_mut(&self.id) {
+                object.tree = Some(tree.clone());
+            }
+            self.tree = Some(tree.clone());
+            Ok(())
+        }
+        fn put_chunk(&mut self, index: ChunkIndex, bytes: &[u8]) -> Result<(), StoreError> {
+            let need = self.manifest.chunk_len(index) as usize;
+            if index.0 >= self.manifest.chunk_count() || bytes.len() != need {
+                return Err(self.refuse("write", format!("chunk {} has {need} bytes, not {}", index.0, bytes.len())));
+            }
+            let content = self.content.clone();
+            let mut content = content.lock();
+            if content.refuse_chunks_after.is_some_and(|limit| content.chunks_put >= limit) {
+                return Err(self.refuse("write", "no space left"));
+            }
+            content.chunks_put += 1;
+            let start = usize::try_from(self.manifest.chunk_offset(index)).unwrap_or(usize::MAX);
+            let object = content.objects.get_mut(&self.id).expect("open() made it and nothing removes it");
+            object.bytes[start..start + need].copy_from_slice(bytes);
+            object.held.set(index);
+            self.held.set(index);
+            Ok(())
+        }
+        fn finish(&mut self) -> Result<(), StoreError> {
+            if !self.held.is_full() {
+                let missing = self.held.len() - self.held.count();
+                return Err(self.refuse("finish", format!("{missing} chunks are missing")));
+            }
+            if let Some(object) = self.content.lock().objects.get_mut(&self.id) {
+                object.finished = true;
+            }
+            Ok(())
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! The hash tree over the chunks of an object.
+use alloc::vec::Vec;
+use bytes::Bytes;
+
+use crate::{
+    ChunkIndex, Hash, Manifest,
+    hash::{chunk_hash, empty_root, node_hash},
+};
+
+/// The hashes of all chunks, checked against the root that a manifest signs.
+///
+/// ```text
+///            root                 A node without a sibling moves up as it is.
+///           /    \                The root of one chunk is its leaf; of none, a fixed hash.
+///        n01      l2
+///       /   \       \
+///     l0     l1      l2           leaves: chunk_hash of each chunk
+/// ```
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct HashTree {
+    leaves: Bytes,
+    root: Hash,
+}
+
+impl HashTree {
+    /// The tree over these leaves, in the order of the chunks.
+    pub fn from_leaves(leaves: Vec<Hash>) -> Self {
+        let root = fold(&leaves, |_| ());
+        HashTree { leaves: leaves.iter().flat_map(|leaf| leaf.0).collect(), root }
+    }
+    /// Reads the tree of an object from a source that nobody trusts.
+    ///
+    /// # Errors
+    /// [`TreeError`] if it has not [`Manifest::tree_bytes`] bytes, or its root is not the manifest's.
+    pub fn decode(manifest: &Manifest, bytes: &[u8]) -> Result<Self, TreeError> {
+        let need = manifest.tree_bytes();
+        if bytes.len() as u64 != need {
+            return Err(TreeError::Length { need, have: bytes.len() });
+        }
+        let leaves = match manifest.chunk_count() {
+            1 => [manifest.root].to_vec(),
+            _ => bytes.as_chunks::<{ Hash::BYTES }>().0.iter().map(|leaf| Hash(*leaf)).collect(),
+        };
+        let tree = HashTree::from_leaves(leaves);
+        if tree.root == manifest.root {
+            Ok(tree)
+        } else {
+            Err(TreeError::Root { have: tree.root, need: manifest.root })
+        }
+    }
+    /// The leaves back to back; nothing if there is at most one chunk. A clone of shared bytes.
+    pub fn encode(&self) -> Bytes {
+        if self.chunk_count() > 1 { self.leaves.clone() } else { Bytes::new() }
+    }
+
+    /// The root that the manifest signs.
+    pub fn root(&self) -> Hash {
+        self.root
+    }
+    /// How many chunks there are.
+    pub fn chunk_count(&self) -> u32 {
+        u32::try_from(self.leaves.len() / Hash::BYTES).unwrap_or(u32::MAX)
+    }
+    /// The hash of one chunk; `None` beyond the last.
+    pub fn leaf(&self, index: ChunkIndex) -> Option<Hash> {
+        self.leaves.as_chunks::<{ Hash::BYTES }>().0.get(index.0 as usize).map(|leaf| Hash(*leaf))
+    }
+    /// Whether these are the bytes of that chunk; never for a chunk beyond the last.
+    pub fn verify_chunk(&self, index: ChunkIndex, bytes: &[u8]) -> bool {
+        self.leaf(index).is_some_and(|leaf| leaf == chunk_hash(bytes))
+    }
+    /// The hashes that lead from one chunk to the root, bottom up, for whoever has the manifest only; `None` beyond
+    /// the last chunk. At most 16 hashes. It costs as much as computing the root.
+    pub fn proof(&self, index: ChunkIndex) -> Option<Vec<Hash>> {
+        self.leaf(index)?;
+        let leaves: Vec<Hash> = self.leaves.as_chunks::<{ Hash::BYTES }>().0.iter().map(|leaf| Hash(*leaf)).collect();
+        let (mut at, mut proof) = (index.0 as usize, Vec::new());
+        fold(&leaves, |level| {
+            if let Some(sibling) = level.get(at ^ 1) {
+                proof.push(*sibling);
+            }
+            at /= 2;
+        });
+        Some(proof)
+    }
+}
+
+/// Whether `bytes` are chunk `index` of the object, shown by a [`HashTree::proof`] instead of the tree.
+pub fn verify_proof(manifest: &Manifest, index: ChunkIndex, bytes: &[u8], proof: &[Hash]) -> bool {
+    let (mut at, mut width) = (index.0, manifest.chunk_count());
+    if at >= width {
+        return false;
+    }
+    let (mut node, mut siblings) = (chunk_hash(bytes), proof.iter());
+    while width > 1 {
+        if at ^ 1 < width {
+            let Some(sibling) = siblings.next() else { return false };
+            node = if at % 2 == 0 { node_hash(&node, sibling) } else { node_hash(sibling, &node) };
+        }
+        at /= 2;
+        width = width.div_ceil(2);
+    }
+    siblings.next().is_none() && node == manifest.root
+}
+
+/// Why bytes are not the hash tree of an object.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TreeError {
+    /// Not the length that the manifest implies.
+    #[error("the hash tree has {have} bytes instead of {need}")]
+    Length {
+        /// What the manifest implies.
+        need: u64,
+        /// What there is.
+        have: usize,
+    },
+    /// Not the root that the manifest signs.
+    #[error("the hash tree has root {have} instead of {need}")]
+    Root {
+        /// The root of the bytes.
+        have: Hash,
+        /// The root that was signed.
+        need: Hash,
+    },
+}
+
+/// Computes the root, showing each level, leaves first, that has more than one node.
+fn fold(leaves: &[Hash], mut on_level: impl FnMut(&[Hash])) -> Hash {
+    let mut level = leaves.to_vec();
+    while level.len() > 1 {
+        on_level(&level);
+        level = level
+            .chunks(2)
+            .map(|pair| match pair {
+                [left, right] => node_hash(left, right),
+                lone => lone[0],
+            })
+            .collect();
+    }
+    level.first().copied().unwrap_or_else(empty_root)
+}
