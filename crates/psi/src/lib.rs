@@ -1,5 +1,7 @@
 //! Publish-Subscribe Internetworking with mmFTP.
 #![no_std]
 extern crate alloc;
+pub mod capability;
 pub mod config;
+pub mod ids;
 pub mod wire;

@@ -11,15 +11,29 @@
 //! written out: byte 0 = version (high nibble) and type (low nibble); byte 1 = flags; byte 2 = hops left;
 //! byte 3 = FID kind (high 2 bits) and FID length in 2-byte units (low 6 bits); byte 4 = salt; then the FID.
 //! Hello and Beacon go one hop and carry an empty FID.
+mod beacon;
 mod data;
 mod fid;
+#[cfg(test)]
+pub(crate) mod golden;
+mod hello;
+mod mac;
 mod reader;
 mod request;
+mod topology;
 
+pub use beacon::{BEACON_LABELS_MAX, Beacon, ListLabel, ManagerState, list_fid};
 pub use data::{DataHeader, StreamKey};
 pub use fid::{FID_BYTES_MAX, Fid, FidKind};
+pub use hello::{Heard, Hello};
+pub use mac::{MAC_BYTES, seal, unseal};
 pub use reader::{Reader, Writer};
 pub use request::{REQUEST_PACKETS_MAX, REQUEST_RUNS_MAX, Request};
+pub use topology::{
+    ADJACENCIES_MAX, Adjacency, BitmapNumbers, GROUPS_MAX, LABEL_BYTES_MAX, LinkState, MANIFEST_BYTES_MAX, Offer,
+    OfferVersion, PATH_LABEL_BYTES_MAX, PATHS_MAX, PUBLISHERS_MAX, PathOffer, PathRequest, Publisher, RESOLVERS_MAX,
+    ResolverRoute, Routes,
+};
 
 /// The version of the wire format.
 pub const VERSION: u8 = 1;

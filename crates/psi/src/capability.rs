@@ -1,0 +1,99 @@
+//! Proof that the topology manager handed out a pair of routes.
+//!
+//! A request carries the route of its answer, so anybody could have a source answer to a third party. A capability
+//! binds the pair of routes to a key that only the topology managers, routers and senders of the domain know, and
+//! that changes with time (zFormation's idea, on the pair of FIDs instead of each link). Who holds keys drops
+//! requests without a valid capability.
+use alloc::vec::Vec;
+use core::fmt;
+
+use crate::wire::{FID_BYTES_MAX, Fid};
+
+/// Keys in force at one time at most: previous, current, next, and one to spare.
+pub const KEYS_MAX: usize = 4;
+
+/// The key of one epoch.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct CapabilityKey {
+    /// Number of the epoch.
+    pub epoch: u32,
+    /// The key.
+    pub key: [u8; 32],
+}
+
+impl CapabilityKey {
+    /// The key of `epoch`, from the secret that all topology managers of the domain share.
+    pub fn derive(domain_secret: &[u8; 32], epoch: u32) -> CapabilityKey {
+        let mut hasher = blake3::Hasher::new_derive_key("tributary psi capability key");
+        hasher.update(domain_secret);
+        hasher.update(&epoch.to_be_bytes());
+        CapabilityKey { epoch, key: *hasher.finalize().as_bytes() }
+    }
+    /// The capability of a pair of routes: the low byte of the epoch, then 7 bytes of keyed BLAKE3 over both FIDs
+    /// as they are encoded, and the epoch.
+    pub fn sign(&self, reverse: &Fid, forward: &Fid) -> [u8; 8] {
+        let mut input = Vec::with_capacity(2 * (FID_BYTES_MAX + 2) + 4);
+        reverse.encode(&mut input);
+        forward.encode(&mut input);
+        input.extend_from_slice(&self.epoch.to_be_bytes());
+        let hash = blake3::keyed_hash(&self.key, &input);
+        let mut capability = [0; 8];
+        capability[0] = self.epoch as u8;
+        capability[1..].copy_from_slice(&hash.as_bytes()[..7]);
+        capability
+    }
+}
+impl fmt::Debug for CapabilityKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "CapabilityKey(epoch {})", self.epoch)
+    }
+}
+
+/// The keys that a router or sender holds.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct CapabilityKeys(Vec<CapabilityKey>);
+
+impl CapabilityKeys {
+    /// No keys: nothing can be verified.
+    pub fn new() -> CapabilityKeys {
+        CapabilityKeys::default()
+    }
+    /// Replaces all keys; of more than [`KEYS_MAX`] the first ones are taken.
+    pub fn replace(&mut self, keys: &[CapabilityKey]) {
+        self.0.clear();
+        self.0.extend_from_slice(&keys[..keys.len().min(KEYS_MAX)]);
+    }
+    /// Whether there is no key.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+    /// Whether one of the keys made `capability` for this pair of routes.
+    pub fn verify(&self, reverse: &Fid, forward: &Fid, capability: &[u8; 8]) -> bool {
+        self.0
+            .iter()
+            .filter(|key| key.epoch as u8 == capability[0])
+            .any(|key| key.sign(reverse, forward).iter().zip(capability).fold(0, |sum, (a, b)| sum | (a ^ b)) == 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::FidKind;
+
+    #[test]
+    fn a_capability_holds_for_its_pair_and_epoch_only() {
+        let [a, b] = [[1; 8], [2; 8]].map(|bytes| Fid::new(FidKind::Bloom, 3, &bytes));
+        let [old, new] = [7, 8].map(|epoch| CapabilityKey::derive(&[9; 32], epoch));
+        let mut keys = CapabilityKeys::new();
+        assert!(!keys.verify(&a, &b, &new.sign(&a, &b)));
+        keys.replace(&[old, new]);
+        assert!(keys.verify(&a, &b, &old.sign(&a, &b)));
+        assert!(keys.verify(&a, &b, &new.sign(&a, &b)));
+        assert!(!keys.verify(&b, &a, &new.sign(&a, &b)));
+        assert!(!keys.verify(&a, &b, &CapabilityKey::derive(&[9; 32], 9).sign(&a, &b)));
+        assert!(!keys.verify(&a, &b, &CapabilityKey::derive(&[8; 32], 8).sign(&a, &b)));
+        keys.replace(&[new]);
+        assert!(!keys.verify(&a, &b, &old.sign(&a, &b)));
+    }
+}

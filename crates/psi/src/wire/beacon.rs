@@ -1,0 +1,146 @@
+//! How topology managers make themselves known, and how every node learns a route to and from them.
+use alloc::{string::String, vec::Vec};
+
+use tributary_core::NodeId;
+
+use super::{FID_BYTES_MAX, Fid, FidKind, LABEL_BYTES_MAX, Reader, WireError, Writer};
+
+/// Labels in one route of a beacon at most: as many as an FID of kind list holds.
+pub const BEACON_LABELS_MAX: usize = FID_BYTES_MAX / 4;
+
+/// A link, or the local delivery of a node, in an FID of kind list.
+pub type ListLabel = [u8; 4];
+
+/// What a Beacon carries behind the common header (type Beacon, empty FID) and before its authentication code.
+///
+/// Each node that passes it on adds two labels, so that it arrives with the routes in both directions:
+/// ```text
+///   TM ──(label of TM's face)──► A ──(label of A's face)──► B          `from_manager`, without B's local delivery
+///   TM ◄──(label of A's face)── A ◄──(label of B's face)── B          `to_manager`, with TM's local delivery
+///
+/// node 8 | incarnation 8 | sequence 4 | term 4 | state 1 | priority 1 | capability epoch 4 | label 2+n
+/// | number of labels 1, to manager 4 each | number of labels 1, from manager 4 each
+/// ```
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Beacon {
+    /// The topology manager.
+    pub node: NodeId,
+    /// Number of its run; larger after each start.
+    pub incarnation: u64,
+    /// Counts its beacons from 1.
+    pub sequence: u32,
+    /// Number of the reign: grows with every take-over. Zero before the first.
+    pub term: u32,
+    /// Whether it rules or waits.
+    pub state: ManagerState,
+    /// The highest becomes active.
+    pub priority: u8,
+    /// Epoch of the capability key in use.
+    pub capability_epoch: u32,
+    /// Its human-readable name, at most 32 bytes.
+    pub label: String,
+    /// Labels of the route from the receiver of this beacon to the manager, the manager's local delivery included.
+    pub to_manager: Vec<ListLabel>,
+    /// Labels of the route from the manager to the receiver of this beacon, but for the receiver's local delivery.
+    pub from_manager: Vec<ListLabel>,
+}
+
+/// Whether a topology manager rules.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[repr(u8)]
+pub enum ManagerState {
+    /// It keeps the same state as the active one and takes over when that falls silent.
+    Standby = 0,
+    /// It computes paths and hands them out.
+    Active = 1,
+}
+
+impl Beacon {
+    /// Reads what stands between the common header and the authentication code.
+    ///
+    /// # Errors
+    /// [`WireError`] names the field and what is wrong with it.
+    pub fn decode(bytes: &[u8]) -> Result<Beacon, WireError> {
+        let mut reader = Reader::new(bytes);
+        let beacon = Beacon {
+            node: NodeId(reader.u64("node id")?),
+            incarnation: reader.u64("incarnation")?,
+            sequence: reader.u32("sequence")?,
+            term: reader.u32("term")?,
+            state: match reader.u8("state")? {
+                0 => ManagerState::Standby,
+                1 => ManagerState::Active,
+                found => return Err(WireError::Value { field: "state", found: found.into() }),
+            },
+            priority: reader.u8("priority")?,
+            capability_epoch: reader.u32("capability epoch")?,
+            label: reader.text("label", LABEL_BYTES_MAX)?,
+            to_manager: labels(&mut reader, "route to the manager")?,
+            from_manager: labels(&mut reader, "route from the manager")?,
+        };
+        reader.end()?;
+        Ok(beacon)
+    }
+    /// Appends it to `out`.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        out.put_u64(self.node.0);
+        out.put_u64(self.incarnation);
+        out.put_u32(self.sequence);
+        out.put_u32(self.term);
+        out.put_u8(self.state as u8);
+        out.put_u8(self.priority);
+        out.put_u32(self.capability_epoch);
+        out.put_blob(self.label.as_bytes());
+        for route in [&self.to_manager, &self.from_manager] {
+            out.put_u8(route.len() as u8);
+            route.iter().for_each(|label| out.extend_from_slice(label));
+        }
+    }
+}
+
+/// The FID of kind list that these labels make.
+///
+/// # Panics
+/// If there are more than [`BEACON_LABELS_MAX`].
+pub fn list_fid(labels: &[ListLabel]) -> Fid {
+    Fid::new(FidKind::List, 0, labels.as_flattened())
+}
+
+fn labels(reader: &mut Reader<'_>, field: &'static str) -> Result<Vec<ListLabel>, WireError> {
+    let count = reader.u8(field)?;
+    if usize::from(count) > BEACON_LABELS_MAX {
+        return Err(WireError::Value { field, found: count.into() });
+    }
+    (0..count).map(|_| reader.array(field)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::golden::{check, hex};
+
+    #[test]
+    fn golden_beacon_reads_and_re_emits() {
+        let bytes = hex(
+            "0000000000000c03 00000000000000cc 00000009 00000002 01 64 00000005 0004 746d2d31
+             02 11223344 55667788  01 99aabbcc",
+        );
+        let beacon = Beacon {
+            node: NodeId(0xc03),
+            incarnation: 0xcc,
+            sequence: 9,
+            term: 2,
+            state: ManagerState::Active,
+            priority: 100,
+            capability_epoch: 5,
+            label: "tm-1".into(),
+            to_manager: [[0x11, 0x22, 0x33, 0x44], [0x55, 0x66, 0x77, 0x88]].into(),
+            from_manager: [[0x99, 0xaa, 0xbb, 0xcc]].into(),
+        };
+        check(&bytes, &beacon, Beacon::decode, Beacon::encode);
+        let mut long = bytes.clone();
+        long[36] = 25;
+        assert_eq!(Beacon::decode(&long), Err(WireError::Value { field: "route to the manager", found: 25 }));
+        assert_eq!(list_fid(&beacon.to_manager).bytes(), hex("1122334455667788"));
+    }
+}

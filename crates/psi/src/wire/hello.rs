@@ -1,0 +1,147 @@
+//! The greeting of neighbours: liveness, two-way check, round-trip time and MTU of one hop.
+use alloc::{string::String, vec::Vec};
+
+use tributary_core::{FaceId, NodeId};
+
+use super::{LABEL_BYTES_MAX, Reader, WireError, Writer};
+use crate::ids::Roles;
+
+/// What a Hello carries behind the common header (type Hello, empty FID) and before its authentication code.
+///
+/// ```text
+/// node 8 | incarnation 8 | face 4 | roles 1 | label 2+n | sent 8 | heard 0 or 1
+/// | if heard: node 8, incarnation 8, face 4, their time 8, its age 4, largest datagram 4
+/// | padding 2+n zeros
+/// ```
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Hello {
+    /// The sender.
+    pub node: NodeId,
+    /// Number of the sender's run; larger after each start.
+    pub incarnation: u64,
+    /// The face that the sender sent it on, in the sender's numbering.
+    pub face: FaceId,
+    /// What the sender is.
+    pub roles: Roles,
+    /// The sender's human-readable name, at most 32 bytes.
+    pub label: String,
+    /// The sender's clock, in microseconds.
+    pub sent_us: u64,
+    /// What the sender last heard on this face; `None` if nothing lately.
+    pub heard: Option<Heard>,
+    /// Zeros that fill the datagram up to the size that is probed.
+    pub padding_bytes: u16,
+}
+
+/// What one side of a link heard from the other.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Heard {
+    /// Who.
+    pub node: NodeId,
+    /// In which run.
+    pub incarnation: u64,
+    /// From which face of theirs.
+    pub face: FaceId,
+    /// Their clock in their last hello, in microseconds.
+    pub echo_us: u64,
+    /// How long ago that hello arrived, in microseconds.
+    pub age_us: u32,
+    /// The largest datagram that arrived from them lately, in bytes: proof that the link carries it.
+    pub received_bytes_max: u32,
+}
+
+impl Hello {
+    /// Reads what stands between the common header and the authentication code.
+    ///
+    /// # Errors
+    /// [`WireError`] names the field and what is wrong with it.
+    pub fn decode(bytes: &[u8]) -> Result<Hello, WireError> {
+        let mut reader = Reader::new(bytes);
+        let node = NodeId(reader.u64("node id")?);
+        let incarnation = reader.u64("incarnation")?;
+        let face = FaceId(reader.u32("face")?);
+        let roles = Roles::from_bits(reader.u8("roles")?)?;
+        let label = reader.text("label", LABEL_BYTES_MAX)?;
+        let sent_us = reader.u64("time sent")?;
+        let heard = match reader.u8("heard")? {
+            0 => None,
+            1 => Some(Heard {
+                node: NodeId(reader.u64("heard node id")?),
+                incarnation: reader.u64("heard incarnation")?,
+                face: FaceId(reader.u32("heard face")?),
+                echo_us: reader.u64("echo")?,
+                age_us: reader.u32("age of echo")?,
+                received_bytes_max: reader.u32("largest datagram")?,
+            }),
+            found => return Err(WireError::Value { field: "heard", found: found.into() }),
+        };
+        let padding = reader.blob("padding", usize::from(u16::MAX))?;
+        if let Some(found) = padding.iter().find(|byte| **byte != 0) {
+            return Err(WireError::Value { field: "padding", found: u64::from(*found) });
+        }
+        reader.end()?;
+        Ok(Hello { node, incarnation, face, roles, label, sent_us, heard, padding_bytes: padding.len() as u16 })
+    }
+    /// Appends it to `out`.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        out.put_u64(self.node.0);
+        out.put_u64(self.incarnation);
+        out.put_u32(self.face.0);
+        out.put_u8(self.roles.bits());
+        out.put_blob(self.label.as_bytes());
+        out.put_u64(self.sent_us);
+        match &self.heard {
+            None => out.put_u8(0),
+            Some(heard) => {
+                out.put_u8(1);
+                out.put_u64(heard.node.0);
+                out.put_u64(heard.incarnation);
+                out.put_u32(heard.face.0);
+                out.put_u64(heard.echo_us);
+                out.put_u32(heard.age_us);
+                out.put_u32(heard.received_bytes_max);
+            }
+        }
+        out.put_u16(self.padding_bytes);
+        out.resize(out.len() + usize::from(self.padding_bytes), 0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::golden::{check, hex};
+
+    #[test]
+    fn golden_hello_reads_and_re_emits() {
+        let bytes = hex(
+            "0000000000000a01 00000000000000aa 00000003 01 0004 666e2d31 00000000000f4240
+             01 0000000000000b02 00000000000000bb 00000007 0000000000001000 00000064 000005dc
+             0003 000000",
+        );
+        let hello = Hello {
+            node: NodeId(0xa01),
+            incarnation: 0xaa,
+            face: FaceId(3),
+            roles: Roles::ROUTER,
+            label: "fn-1".into(),
+            sent_us: 1_000_000,
+            heard: Some(Heard {
+                node: NodeId(0xb02),
+                incarnation: 0xbb,
+                face: FaceId(7),
+                echo_us: 4096,
+                age_us: 100,
+                received_bytes_max: 1500,
+            }),
+            padding_bytes: 3,
+        };
+        check(&bytes, &hello, Hello::decode, Hello::encode);
+        let mut dirty = bytes.clone();
+        *dirty.last_mut().unwrap() = 9;
+        assert_eq!(Hello::decode(&dirty), Err(WireError::Value { field: "padding", found: 9 }));
+        let mut two = bytes.clone();
+        two[35] = 2;
+        assert_eq!(Hello::decode(&two), Err(WireError::Value { field: "heard", found: 2 }));
+    }
+}

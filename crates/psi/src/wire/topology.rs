@@ -1,0 +1,646 @@
+//! What nodes and topology managers tell each other. These travel inside control messages.
+use alloc::{string::String, vec::Vec};
+
+use tributary_core::{FaceId, NodeId};
+use tributary_transport::PathMetric;
+
+use super::{Fid, Reader, WireError, Writer};
+use crate::{
+    capability::{CapabilityKey, KEYS_MAX},
+    ids::{ItemId, Roles},
+};
+
+/// Bytes of a node's human-readable name at most.
+pub const LABEL_BYTES_MAX: usize = 32;
+/// Bytes of a path's human-readable name at most.
+pub const PATH_LABEL_BYTES_MAX: usize = 96;
+/// Bytes of an encoded manifest at most.
+pub const MANIFEST_BYTES_MAX: usize = 1400;
+/// Links that one node reports at most.
+pub const ADJACENCIES_MAX: usize = 1024;
+/// Publishers in one [`PathRequest`] at most.
+pub const PUBLISHERS_MAX: usize = 64;
+/// Paths per source at most.
+pub const PATHS_MAX: usize = 16;
+/// Shared-link groups of one path at most.
+pub const GROUPS_MAX: usize = 32;
+/// Resolvers in one [`Routes`] at most.
+pub const RESOLVERS_MAX: usize = 256;
+
+/// What a node knows of itself and its links; sent to every topology manager.
+///
+/// ```text
+/// node 8 | incarnation 8 | sequence 4 | roles 1 | label 2+n | label secret 16 | number of links 2
+/// | links: face 4, neighbour 8, neighbour's face 4, rtt 4, capacity 4, used 4, mtu 4
+/// ```
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LinkState {
+    /// The node.
+    pub node: NodeId,
+    /// Number of its run; larger after each start.
+    pub incarnation: u64,
+    /// Counts its messages in this run; the larger is the newer.
+    pub sequence: u32,
+    /// What it is.
+    pub roles: Roles,
+    /// Its human-readable name, at most 32 bytes.
+    pub label: String,
+    /// The secret that its link labels are made from.
+    pub secret: [u8; 16],
+    /// Its links to neighbours that answer.
+    pub adjacencies: Vec<Adjacency>,
+}
+
+/// One direction of a link, as its sending end sees it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Adjacency {
+    /// The face that it leaves by; unique within the node.
+    pub face: FaceId,
+    /// The node at the other end.
+    pub neighbour: NodeId,
+    /// The other end's face.
+    pub neighbour_face: FaceId,
+    /// Round-trip time in microseconds; zero means unknown.
+    pub rtt_us: u32,
+    /// Rate in kbit/s; zero means unknown.
+    pub capacity_kbps: u32,
+    /// Rate in use in kbit/s.
+    pub used_kbps: u32,
+    /// Bytes of the largest datagram proven to get through.
+    pub mtu: u32,
+}
+
+impl LinkState {
+    /// Reads a link-state message.
+    ///
+    /// # Errors
+    /// [`WireError`] names the field and what is wrong with it.
+    pub fn decode(bytes: &[u8]) -> Result<LinkState, WireError> {
+        let mut reader = Reader::new(bytes);
+        let mut state = LinkState {
+            node: NodeId(reader.u64("node id")?),
+            incarnation: reader.u64("incarnation")?,
+            sequence: reader.u32("sequence")?,
+            roles: Roles::from_bits(reader.u8("roles")?)?,
+            label: reader.text("label", LABEL_BYTES_MAX)?,
+            secret: reader.array("label secret")?,
+            adjacencies: Vec::new(),
+        };
+        let count = reader.u16("number of links")?;
+        if usize::from(count) > ADJACENCIES_MAX {
+            return Err(WireError::Value { field: "number of links", found: count.into() });
+        }
+        for _ in 0..count {
+            state.adjacencies.push(Adjacency {
+                face: FaceId(reader.u32("face")?),
+                neighbour: NodeId(reader.u64("neighbour")?),
+                neighbour_face: FaceId(reader.u32("neighbour's face")?),
+                rtt_us: reader.u32("rtt")?,
+                capacity_kbps: reader.u32("capacity")?,
+                used_kbps: reader.u32("used rate")?,
+                mtu: reader.u32("mtu")?,
+            });
+        }
+        reader.end()?;
+        Ok(state)
+    }
+    /// Appends it to `out`.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        out.put_u64(self.node.0);
+        out.put_u64(self.incarnation);
+        out.put_u32(self.sequence);
+        out.put_u8(self.roles.bits());
+        out.put_blob(self.label.as_bytes());
+        out.extend_from_slice(&self.secret);
+        out.put_u16(self.adjacencies.len() as u16);
+        for adjacency in &self.adjacencies {
+            out.put_u32(adjacency.face.0);
+            out.put_u64(adjacency.neighbour.0);
+            out.put_u32(adjacency.neighbour_face.0);
+            out.put_u32(adjacency.rtt_us);
+            out.put_u32(adjacency.capacity_kbps);
+            out.put_u32(adjacency.used_kbps);
+            out.put_u32(adjacency.mtu);
+        }
+    }
+}
+
+/// What a node needs from the active topology manager; sent to every node when it changes.
+///
+/// ```text
+/// manager 8 | term 4 | sequence 4
+/// | number of resolvers 2: node 8, label 2+n, FID to it, FID back
+/// | bitmap epoch 1 | local bit 2 (0xffff: none) | number of faces 2: face 4, bit 2
+/// | number of keys 1: epoch 4, key 32
+/// ```
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Routes {
+    /// The topology manager that sent it.
+    pub manager: NodeId,
+    /// Its term; an older one's routes are void.
+    pub term: u32,
+    /// Counts the routes of this node within the term.
+    pub sequence: u32,
+    /// Every rendezvous node, with verified routes to it and back.
+    pub resolvers: Vec<ResolverRoute>,
+    /// The numbers of this node's links in FIDs of kind bitmap.
+    pub bitmap: BitmapNumbers,
+    /// The capability keys in force: previous, current, next. Empty for plain receivers.
+    pub keys: Vec<CapabilityKey>,
+}
+
+/// How to reach one rendezvous node.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ResolverRoute {
+    /// The rendezvous node.
+    pub node: NodeId,
+    /// Its human-readable name.
+    pub label: String,
+    /// The route to it.
+    pub to: Fid,
+    /// The route back.
+    pub back: Fid,
+}
+
+/// Which bits of a bitmap FID mean which links of one node (as BIER-TE, RFC 9262).
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct BitmapNumbers {
+    /// Which numbering of the domain this is: the salt of the FIDs that use it.
+    pub epoch: u8,
+    /// The bit of local delivery; `None` if it has no number.
+    pub local: Option<u16>,
+    /// The bit of each outgoing link that has a number.
+    pub faces: Vec<(FaceId, u16)>,
+}
+
+const NO_BIT: u16 = u16::MAX;
+
+impl Routes {
+    /// Reads a routes message.
+    ///
+    /// # Errors
+    /// [`WireError`] names the field and what is wrong with it.
+    pub fn decode(bytes: &[u8]) -> Result<Routes, WireError> {
+        let mut reader = Reader::new(bytes);
+        let manager = NodeId(reader.u64("manager")?);
+        let term = reader.u32("term")?;
+        let sequence = reader.u32("sequence")?;
+        let count = reader.u16("number of resolvers")?;
+        if usize::from(count) > RESOLVERS_MAX {
+            return Err(WireError::Value { field: "number of resolvers", found: count.into() });
+        }
+        let mut resolvers = Vec::new();
+        for _ in 0..count {
+            resolvers.push(ResolverRoute {
+                node: NodeId(reader.u64("resolver")?),
+                label: reader.text("label", LABEL_BYTES_MAX)?,
+                to: fid(&mut reader)?,
+                back: fid(&mut reader)?,
+            });
+        }
+        let epoch = reader.u8("bitmap epoch")?;
+        let local = Some(reader.u16("local bit")?).filter(|bit| *bit != NO_BIT);
+        let count = reader.u16("number of faces")?;
+        if usize::from(count) > ADJACENCIES_MAX {
+            return Err(WireError::Value { field: "number of faces", found: count.into() });
+        }
+        let mut faces = Vec::new();
+        for _ in 0..count {
+            faces.push((FaceId(reader.u32("face")?), reader.u16("bit")?));
+        }
+        let count = reader.u8("number of keys")?;
+        if usize::from(count) > KEYS_MAX {
+            return Err(WireError::Value { field: "number of keys", found: count.into() });
+        }
+        let mut keys = Vec::new();
+        for _ in 0..count {
+            keys.push(CapabilityKey { epoch: reader.u32("key epoch")?, key: reader.array("key")? });
+        }
+        reader.end()?;
+        Ok(Routes { manager, term, sequence, resolvers, bitmap: BitmapNumbers { epoch, local, faces }, keys })
+    }
+    /// Appends it to `out`.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        out.put_u64(self.manager.0);
+        out.put_u32(self.term);
+        out.put_u32(self.sequence);
+        out.put_u16(self.resolvers.len() as u16);
+        for route in &self.resolvers {
+            out.put_u64(route.node.0);
+            out.put_blob(route.label.as_bytes());
+            route.to.encode(out);
+            route.back.encode(out);
+        }
+        out.put_u8(self.bitmap.epoch);
+        out.put_u16(self.bitmap.local.unwrap_or(NO_BIT));
+        out.put_u16(self.bitmap.faces.len() as u16);
+        for (face, bit) in &self.bitmap.faces {
+            out.put_u32(face.0);
+            out.put_u16(*bit);
+        }
+        out.put_u8(self.keys.len() as u8);
+        for key in &self.keys {
+            out.put_u32(key.epoch);
+            out.extend_from_slice(&key.key);
+        }
+    }
+}
+
+/// A rendezvous node asks for paths between matched publishers and a subscriber (paper §II-B, §III-B1 step 2).
+///
+/// It is soft state: repeated before `lease_ms` is over, withdrawn with `paths` = 0.
+/// ```text
+/// subscriber 8 | transfer 4 | item | metric 1 | paths 1 | lease 4 | number of publishers 1
+/// | publishers: node 8, label 2+n, manifest 2+n
+/// ```
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PathRequest {
+    /// Who wants the item.
+    pub subscriber: NodeId,
+    /// The subscriber's number for it.
+    pub transfer: u32,
+    /// The item.
+    pub item: ItemId,
+    /// What makes a path good.
+    pub metric: PathMetric,
+    /// Paths per source, up to [`PATHS_MAX`]; zero withdraws the request.
+    pub paths: u8,
+    /// How long the request holds, in milliseconds.
+    pub lease_ms: u32,
+    /// Who has the item.
+    pub publishers: Vec<Publisher>,
+}
+
+/// Who has an item.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Publisher {
+    /// The node.
+    pub node: NodeId,
+    /// Its human-readable name.
+    pub label: String,
+    /// The manifest that it publishes, encoded; at most [`MANIFEST_BYTES_MAX`].
+    pub manifest: Vec<u8>,
+}
+
+impl PathRequest {
+    /// Reads a path request.
+    ///
+    /// # Errors
+    /// [`WireError`] names the field and what is wrong with it.
+    pub fn decode(bytes: &[u8]) -> Result<PathRequest, WireError> {
+        let mut reader = Reader::new(bytes);
+        let subscriber = NodeId(reader.u64("subscriber")?);
+        let transfer = reader.u32("transfer")?;
+        let item = ItemId::decode(&mut reader)?;
+        let metric = match reader.u8("metric")? {
+            0 => PathMetric::Hops,
+            1 => PathMetric::Latency,
+            2 => PathMetric::ResidualCapacity,
+            found => return Err(WireError::Value { field: "metric", found: found.into() }),
+        };
+        let paths = reader.u8("number of paths")?;
+        if usize::from(paths) > PATHS_MAX {
+            return Err(WireError::Value { field: "number of paths", found: paths.into() });
+        }
+        let lease_ms = reader.u32("lease")?;
+        let count = reader.u8("number of publishers")?;
+        if usize::from(count) > PUBLISHERS_MAX {
+            return Err(WireError::Value { field: "number of publishers", found: count.into() });
+        }
+        let mut publishers = Vec::new();
+        for _ in 0..count {
+            publishers.push(Publisher {
+                node: NodeId(reader.u64("publisher")?),
+                label: reader.text("label", LABEL_BYTES_MAX)?,
+                manifest: reader.blob("manifest", MANIFEST_BYTES_MAX)?.into(),
+            });
+        }
+        reader.end()?;
+        Ok(PathRequest { subscriber, transfer, item, metric, paths, lease_ms, publishers })
+    }
+    /// Appends it to `out`.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        out.put_u64(self.subscriber.0);
+        out.put_u32(self.transfer);
+        self.item.encode(out);
+        out.put_u8(match self.metric {
+            PathMetric::Hops => 0,
+            PathMetric::Latency => 1,
+            PathMetric::ResidualCapacity => 2,
+        });
+        out.put_u8(self.paths);
+        out.put_u32(self.lease_ms);
+        out.put_u8(self.publishers.len() as u8);
+        for publisher in &self.publishers {
+            out.put_u64(publisher.node.0);
+            out.put_blob(publisher.label.as_bytes());
+            out.put_blob(&publisher.manifest);
+        }
+    }
+}
+
+/// One source of a transfer and the paths to it (paper §III-B1 step 3). The offers of one version are together the
+/// full present state: sources and paths that are missing from it are gone.
+///
+/// ```text
+/// transfer 4 | term 4 | sequence 4 | index 1 | count 1
+/// | if count > 0: source 8, label 2+n, manifest 2+n, number of paths 1, paths:
+///   id 2, reverse FID, forward FID, capability 8, hops 1, mtu 4, latency 4, capacity 4, residual 4,
+///   number of groups 1: 2 each, label 2+n
+/// ```
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Offer {
+    /// The subscriber's number of the transfer.
+    pub transfer: u32,
+    /// Which state; the larger is the newer.
+    pub version: OfferVersion,
+    /// Which of the sources this is, from 0.
+    pub index: u8,
+    /// How many sources there are. Zero: none, and the fields below are empty.
+    pub count: u8,
+    /// The source's node; [`NodeId::NONE`] if there is no source.
+    pub source: NodeId,
+    /// Its human-readable name.
+    pub source_label: String,
+    /// The manifest that it publishes, encoded.
+    pub manifest: Vec<u8>,
+    /// The paths to it, best first. Empty if it cannot be reached now.
+    pub paths: Vec<PathOffer>,
+}
+
+/// Orders the offers of one transfer.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub struct OfferVersion {
+    /// The term of the topology manager.
+    pub term: u32,
+    /// Counts within the term.
+    pub sequence: u32,
+}
+
+/// A path: one route for requests, one for data, and what the topology manager knows of it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PathOffer {
+    /// Its number in this transfer: the same links keep the same number.
+    pub id: u16,
+    /// The route from subscriber to source.
+    pub reverse: Fid,
+    /// The route from source to subscriber.
+    pub forward: Fid,
+    /// Proof that the topology manager made this pair; goes into every request.
+    pub capability: [u8; 8],
+    /// Links from source to subscriber.
+    pub hops: u8,
+    /// Bytes of the largest datagram that all its links carry, from source to subscriber.
+    pub mtu: u32,
+    /// One-way latency in microseconds: half the sum of the links' round-trip times; zero means unknown.
+    pub latency_us: u32,
+    /// Rate of the narrowest link in kbit/s; zero means unknown.
+    pub capacity_kbps: u32,
+    /// Unused rate of the narrowest link in kbit/s; zero means unknown.
+    pub residual_kbps: u32,
+    /// Which links it shares, in the direction of data, with other paths of this transfer.
+    pub groups: Vec<u16>,
+    /// The nodes on it from subscriber to source, for people; at most [`PATH_LABEL_BYTES_MAX`].
+    pub label: String,
+}
+
+impl Offer {
+    /// Reads an offer.
+    ///
+    /// # Errors
+    /// [`WireError`] names the field and what is wrong with it.
+    pub fn decode(bytes: &[u8]) -> Result<Offer, WireError> {
+        let mut reader = Reader::new(bytes);
+        let transfer = reader.u32("transfer")?;
+        let version = OfferVersion { term: reader.u32("term")?, sequence: reader.u32("sequence")? };
+        let index = reader.u8("source index")?;
+        let count = reader.u8("number of sources")?;
+        if index > 0 && index >= count {
+            return Err(WireError::Value { field: "source index", found: index.into() });
+        }
+        if count == 0 {
+            reader.end()?;
+            return Ok(Offer::none(transfer, version));
+        }
+        let source = NodeId(reader.u64("source")?);
+        let source_label = reader.text("label", LABEL_BYTES_MAX)?;
+        let manifest = reader.blob("manifest", MANIFEST_BYTES_MAX)?.into();
+        let number = reader.u8("number of paths")?;
+        if usize::from(number) > PATHS_MAX {
+            return Err(WireError::Value { field: "number of paths", found: number.into() });
+        }
+        let mut paths = Vec::new();
+        for _ in 0..number {
+            paths.push(PathOffer::decode(&mut reader)?);
+        }
+        reader.end()?;
+        Ok(Offer { transfer, version, index, count, source, source_label, manifest, paths })
+    }
+    /// Appends it to `out`.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        out.put_u32(self.transfer);
+        out.put_u32(self.version.term);
+        out.put_u32(self.version.sequence);
+        out.put_u8(self.index);
+        out.put_u8(self.count);
+        if self.count == 0 {
+            return;
+        }
+        out.put_u64(self.source.0);
+        out.put_blob(self.source_label.as_bytes());
+        out.put_blob(&self.manifest);
+        out.put_u8(self.paths.len() as u8);
+        self.paths.iter().for_each(|path| path.encode(out));
+    }
+    /// The offer that says that there is no source.
+    pub fn none(transfer: u32, version: OfferVersion) -> Offer {
+        Offer {
+            transfer,
+            version,
+            index: 0,
+            count: 0,
+            source: NodeId::NONE,
+            source_label: String::new(),
+            manifest: Vec::new(),
+            paths: Vec::new(),
+        }
+    }
+}
+
+impl PathOffer {
+    fn decode(reader: &mut Reader<'_>) -> Result<PathOffer, WireError> {
+        Ok(PathOffer {
+            id: reader.u16("path id")?,
+            reverse: fid(reader)?,
+            forward: fid(reader)?,
+            capability: reader.array("capability")?,
+            hops: reader.u8("hops")?,
+            mtu: reader.u32("mtu")?,
+            latency_us: reader.u32("latency")?,
+            capacity_kbps: reader.u32("capacity")?,
+            residual_kbps: reader.u32("residual capacity")?,
+            groups: groups(reader)?,
+            label: reader.text("path label", PATH_LABEL_BYTES_MAX)?,
+        })
+    }
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.put_u16(self.id);
+        self.reverse.encode(out);
+        self.forward.encode(out);
+        out.extend_from_slice(&self.capability);
+        out.put_u8(self.hops);
+        out.put_u32(self.mtu);
+        out.put_u32(self.latency_us);
+        out.put_u32(self.capacity_kbps);
+        out.put_u32(self.residual_kbps);
+        out.put_u8(self.groups.len() as u8);
+        self.groups.iter().for_each(|group| out.put_u16(*group));
+        out.put_blob(self.label.as_bytes());
+    }
+}
+
+fn groups(reader: &mut Reader<'_>) -> Result<Vec<u16>, WireError> {
+    let count = reader.u8("number of groups")?;
+    if usize::from(count) > GROUPS_MAX {
+        return Err(WireError::Value { field: "number of groups", found: count.into() });
+    }
+    (0..count).map(|_| reader.u16("group")).collect()
+}
+
+fn fid(reader: &mut Reader<'_>) -> Result<Fid, WireError> {
+    let fid = Fid::decode(reader.rest())?;
+    reader.bytes("FID", fid.encoded_len())?;
+    Ok(fid)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::{
+        FidKind,
+        golden::{check, hex},
+    };
+
+    #[test]
+    fn golden_link_state_reads_and_re_emits() {
+        let bytes = hex(
+            "0000000000000a01 00000000000000aa 00000002 09 0005 7075622d31 000102030405060708090a0b0c0d0e0f
+             0001 00000003 0000000000000b02 00000007 000003e8 00004e20 00000064 000005c0",
+        );
+        let state = LinkState {
+            node: NodeId(0xa01),
+            incarnation: 0xaa,
+            sequence: 2,
+            roles: Roles::ROUTER | Roles::SENDER,
+            label: "pub-1".into(),
+            secret: core::array::from_fn(|i| i as u8),
+            adjacencies: [Adjacency {
+                face: FaceId(3),
+                neighbour: NodeId(0xb02),
+                neighbour_face: FaceId(7),
+                rtt_us: 1000,
+                capacity_kbps: 20_000,
+                used_kbps: 100,
+                mtu: 1472,
+            }]
+            .into(),
+        };
+        check(&bytes, &state, LinkState::decode, LinkState::encode);
+        let mut many = bytes[..44].to_vec();
+        many.extend_from_slice(&[4, 1]);
+        assert_eq!(LinkState::decode(&many), Err(WireError::Value { field: "number of links", found: 1025 }));
+    }
+
+    #[test]
+    fn golden_routes_read_and_re_emit() {
+        let bytes = hex(
+            "0000000000000c03 00000002 00000001
+             0001 0000000000000d04 0004 726e2d31 8200 11223344 0403 8000000000000001
+             02 ffff 0001 00000003 0011
+             01 00000005 0707070707070707070707070707070707070707070707070707070707070707",
+        );
+        let routes = Routes {
+            manager: NodeId(0xc03),
+            term: 2,
+            sequence: 1,
+            resolvers: [ResolverRoute {
+                node: NodeId(0xd04),
+                label: "rn-1".into(),
+                to: Fid::new(FidKind::List, 0, &[0x11, 0x22, 0x33, 0x44]),
+                back: Fid::new(FidKind::Bloom, 3, &[0x80, 0, 0, 0, 0, 0, 0, 1]),
+            }]
+            .into(),
+            bitmap: BitmapNumbers { epoch: 2, local: None, faces: [(FaceId(3), 17)].into() },
+            keys: [CapabilityKey { epoch: 5, key: [7; 32] }].into(),
+        };
+        check(&bytes, &routes, Routes::decode, Routes::encode);
+    }
+
+    fn request() -> PathRequest {
+        PathRequest {
+            subscriber: NodeId(0xe05),
+            transfer: 6,
+            item: ItemId::new(&"/a".parse().unwrap()),
+            metric: PathMetric::Latency,
+            paths: 4,
+            lease_ms: 30_000,
+            publishers: [Publisher { node: NodeId(0xa01), label: "pub-1".into(), manifest: [1, 2, 3].into() }].into(),
+        }
+    }
+
+    #[test]
+    fn golden_path_request_reads_and_re_emits() {
+        let request = request();
+        let mut item = Vec::new();
+        request.item.encode(&mut item);
+        let bytes = [
+            hex("0000000000000e05 00000006"),
+            item.clone(),
+            hex("01 04 00007530 01 0000000000000a01 0005 7075622d31 0003 010203"),
+        ]
+        .concat();
+        check(&bytes, &request, PathRequest::decode, PathRequest::encode);
+        for (at, found, field) in [(0, 3, "metric"), (1, 17, "number of paths"), (6, 65, "number of publishers")] {
+            let mut bad = bytes.clone();
+            bad[12 + item.len() + at] = found;
+            assert_eq!(PathRequest::decode(&bad), Err(WireError::Value { field, found: found.into() }));
+        }
+    }
+
+    #[test]
+    fn golden_offer_reads_and_re_emits() {
+        let bytes = hex(
+            "00000006 00000002 00000003 00 01 0000000000000a01 0005 7075622d31 0003 010203
+             01 0102 8200 11223344 8200 55667788 0501020304050607 03 000005c0 00002710 00004e20 00002710
+             02 0001 0002 0006 723e666e3e70",
+        );
+        let offer = Offer {
+            transfer: 6,
+            version: OfferVersion { term: 2, sequence: 3 },
+            index: 0,
+            count: 1,
+            source: NodeId(0xa01),
+            source_label: "pub-1".into(),
+            manifest: [1, 2, 3].into(),
+            paths: [PathOffer {
+                id: 0x102,
+                reverse: Fid::new(FidKind::List, 0, &[0x11, 0x22, 0x33, 0x44]),
+                forward: Fid::new(FidKind::List, 0, &[0x55, 0x66, 0x77, 0x88]),
+                capability: [5, 1, 2, 3, 4, 5, 6, 7],
+                hops: 3,
+                mtu: 1472,
+                latency_us: 10_000,
+                capacity_kbps: 20_000,
+                residual_kbps: 10_000,
+                groups: [1, 2].into(),
+                label: "r>fn>p".into(),
+            }]
+            .into(),
+        };
+        check(&bytes, &offer, Offer::decode, Offer::encode);
+
+        let none = Offer::none(6, OfferVersion { term: 2, sequence: 4 });
+        check(&hex("00000006 00000002 00000004 00 00"), &none, Offer::decode, Offer::encode);
+        assert!(Offer::decode(&hex("00000006 00000002 00000004 01 00")).is_err());
+    }
+}
