@@ -260,3 +260,79 @@ mod shared {
         }
     }
 }
+
+#[cfg(all(test, feature = "std"))]
+mod tests {
+    use super::*;
+    use crate::{StoreOpener, store::ChunkStore};
+    use alloc::vec;
+
+    fn object(bytes: Vec<u8>, key: u8) -> MemoryObject {
+        let (name, key) = ("/x".parse().expect("a name"), SigningKey::from_secret(&[key; 32]));
+        MemoryObject::with_options(name, bytes, &key, 1, ObjectKind::File, 1024).expect("legal")
+    }
+    fn copy(from: &mut MemoryObject, to: &mut dyn ChunkStore, indices: impl IntoIterator<Item = u32>) {
+        for index in indices.into_iter().map(ChunkIndex) {
+            let chunk = from.read_chunk(index).expect("it is published");
+            to.put_chunk(index, &chunk).expect("there is room");
+        }
+    }
+
+    #[test]
+    fn a_second_fetch_finds_the_chunks_of_the_first() {
+        let mut published = object((0..=255).cycle().take(5000).collect(), 1);
+        let (manifest, name) = (published.manifest().clone(), published.manifest().name.clone());
+        let mut opener = MemoryOpener::new();
+        assert!(!opener.resumes(&manifest));
+        let mut store = opener.open(&manifest).expect("nothing speaks against it");
+        store.put_tree(published.hash_tree()).expect("it matches");
+        copy(&mut published, &mut *store, [4, 1]);
+        assert!(store.finish().is_err(), "chunks are missing");
+        drop(store);
+
+        assert!(opener.resumes(&manifest));
+        let mut store = opener.open(&manifest).expect("nothing speaks against it");
+        assert_eq!(store.tree(), Some(published.hash_tree()));
+        assert!(store.held().iter_set().eq([1, 4]));
+        assert_eq!(opener.content().finished(&name), None);
+        copy(&mut published, &mut *store, [0, 2, 3]);
+        store.finish().expect("all is there");
+        assert_eq!(opener.content().finished(&name).as_ref(), Some(published.bytes()));
+    }
+
+    #[test]
+    fn another_key_for_a_known_name_is_refused() {
+        let (ours, theirs) = (object(vec![1; 10], 1), object(vec![1; 10], 2));
+        let mut opener = MemoryOpener::new();
+        assert!(opener.trusts(theirs.manifest()).is_ok(), "asking must not remember the key");
+        assert!(opener.open(ours.manifest()).is_ok());
+        assert!(matches!(opener.open(theirs.manifest()), Err(StoreError::Untrusted { .. })));
+        let pinned = MemoryOpener::pinned(theirs.manifest().publisher);
+        assert!(pinned.trusts(ours.manifest()).is_err() && pinned.trusts(theirs.manifest()).is_ok());
+    }
+
+    #[test]
+    fn altered_bytes_are_not_served() {
+        let mut published = object(vec![7; 3000], 1);
+        published.alter(|bytes| bytes[1500] ^= 1);
+        assert!(published.read_chunk(ChunkIndex(0)).is_ok());
+        assert_eq!(published.read_chunk(ChunkIndex(1)), Err(StoreError::Altered { path: "/x".into(), chunk: 1 }));
+        assert!(matches!(published.read_chunk(ChunkIndex(3)), Err(StoreError::Io { .. })));
+    }
+
+    #[test]
+    fn chunks_of_a_wrong_length_or_index_and_a_full_store_are_errors() {
+        let mut published = object(vec![7; 3000], 1);
+        let mut opener = MemoryOpener::new();
+        let mut store = opener.open(published.manifest()).expect("nothing speaks against it");
+        for (index, length) in [(0, 1023), (0, 1025), (2, 1024), (3, 0), (u32::MAX, 1024)] {
+            assert!(store.put_chunk(ChunkIndex(index), &vec![7; length]).is_err(), "{index} {length}");
+        }
+        opener.content().refuse_chunks_after(Some(1));
+        copy(&mut published, &mut *store, [0]);
+        assert!(store.put_chunk(ChunkIndex(1), &[7; 1024]).is_err());
+        assert_eq!(store.held().count(), 1);
+        opener.content().refuse_chunks_after(None);
+        copy(&mut published, &mut *store, [1]);
+    }
+}

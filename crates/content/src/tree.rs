@@ -140,3 +140,114 @@ fn fold(leaves: &[Hash], mut on_level: impl FnMut(&[Hash])) -> Hash {
     }
     level.first().copied().unwrap_or_else(empty_root)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{ObjectKind, SigningKey};
+    use alloc::vec;
+    use proptest::prelude::*;
+
+    const CHUNK: u32 = Manifest::CHUNK_SIZE_MIN;
+
+    /// An object of `count` chunks, the last one short, that all differ.
+    fn object(count: u32) -> (Manifest, HashTree, Vec<Vec<u8>>) {
+        let mut chunks: Vec<Vec<u8>> = (0..count).map(|i| i.to_be_bytes().repeat(CHUNK as usize / 4)).collect();
+        if let Some(last) = chunks.last_mut() {
+            last.truncate(7);
+        }
+        let tree = HashTree::from_leaves(chunks.iter().map(|chunk| chunk_hash(chunk)).collect());
+        let size = chunks.iter().map(|chunk| chunk.len() as u64).sum();
+        let (name, key) = ("/x".parse().expect("a name"), SigningKey::from_secret(&[1; 32]));
+        let manifest = Manifest::sign(name, 1, ObjectKind::File, size, CHUNK, tree.root(), &key).expect("legal");
+        (manifest, tree, chunks)
+    }
+    /// The root from the other end: the left part is the largest power of two below the count.
+    fn oracle(leaves: &[Hash]) -> Hash {
+        match leaves {
+            [] => empty_root(),
+            [leaf] => *leaf,
+            _ => {
+                let (left, right) = leaves.split_at(leaves.len().next_power_of_two() / 2);
+                node_hash(&oracle(left), &oracle(right))
+            }
+        }
+    }
+
+    #[test]
+    fn none_or_one_chunk_need_no_tree() {
+        for count in [0, 1] {
+            let (manifest, tree, chunks) = object(count);
+            assert_eq!(tree.encode().len() as u64, manifest.tree_bytes());
+            assert_eq!(HashTree::decode(&manifest, &[]), Ok(tree.clone()));
+            assert_eq!(HashTree::decode(&manifest, &[0; 32]), Err(TreeError::Length { need: 0, have: 32 }));
+            for chunk in chunks {
+                assert!(tree.verify_chunk(ChunkIndex(0), &chunk));
+                assert!(manifest.verify_only_chunk(&chunk) && !manifest.verify_only_chunk(b"other"));
+                assert_eq!(tree.proof(ChunkIndex(0)), Some(vec![]));
+            }
+            assert_eq!(tree.proof(ChunkIndex(count)), None);
+        }
+    }
+
+    #[test]
+    fn the_largest_tree_has_proofs_of_sixteen_hashes() {
+        let leaves = vec![Hash([9; 32]); Manifest::CHUNKS_MAX as usize];
+        let tree = HashTree::from_leaves(leaves);
+        assert_eq!(tree.proof(ChunkIndex(40_000)).map(|proof| proof.len()), Some(16));
+        assert_eq!(tree.encode().len(), 2 << 20);
+    }
+
+    proptest! {
+        #[test]
+        fn root_and_proofs_agree_with_a_recursive_oracle(count in 0u32..70) {
+            let (manifest, tree, chunks) = object(count);
+            let leaves: Vec<Hash> = chunks.iter().map(|chunk| chunk_hash(chunk)).collect();
+            prop_assert_eq!(tree.root(), oracle(&leaves));
+            prop_assert_eq!(HashTree::decode(&manifest, &tree.encode()), Ok(tree.clone()));
+            for (index, chunk) in (0..).map(ChunkIndex).zip(&chunks) {
+                let proof = tree.proof(index).expect("within the tree");
+                prop_assert!(verify_proof(&manifest, index, chunk, &proof));
+                prop_assert!(tree.verify_chunk(index, chunk));
+            }
+            prop_assert!(tree.leaf(ChunkIndex(count)).is_none() && tree.proof(ChunkIndex(count)).is_none());
+        }
+
+        #[test]
+        fn an_altered_tree_is_refused(count in 2u32..40, at: prop::sample::Index, bit in 0u8..8) {
+            let (manifest, tree, _) = object(count);
+            let mut bytes = tree.encode().to_vec();
+            let at = at.index(bytes.len());
+            bytes[at] ^= 1 << bit;
+            let root_differs = matches!(HashTree::decode(&manifest, &bytes), Err(TreeError::Root { .. }));
+            prop_assert!(root_differs);
+            bytes[at] ^= 1 << bit;
+            prop_assert!(HashTree::decode(&manifest, &bytes).is_ok());
+            let short = HashTree::decode(&manifest, &bytes[1..]);
+            prop_assert_eq!(short, Err(TreeError::Length { need: bytes.len() as u64, have: bytes.len() - 1 }));
+        }
+
+        #[test]
+        fn nothing_but_the_right_chunk_with_its_own_proof_is_accepted(
+            count in 2u32..40, at: prop::sample::Index, other: prop::sample::Index, bit in 0usize..56,
+        ) {
+            let (manifest, tree, chunks) = object(count);
+            let (at, other) = (at.index(chunks.len()), other.index(chunks.len()));
+            let index = |at: usize| ChunkIndex(u32::try_from(at).expect("small"));
+            let proof = tree.proof(index(at)).expect("within the tree");
+            if at != other {
+                prop_assert!(!verify_proof(&manifest, index(other), &chunks[at], &proof));
+                prop_assert!(!tree.verify_chunk(index(other), &chunks[at]));
+            }
+            let mut altered = chunks[at].clone();
+            altered[bit / 8] ^= 1 << (bit % 8);
+            prop_assert!(!verify_proof(&manifest, index(at), &altered, &proof));
+            prop_assert!(!tree.verify_chunk(index(at), &altered));
+            let mut longer = proof.clone();
+            longer.push(Hash([0; 32]));
+            prop_assert!(!verify_proof(&manifest, index(at), &chunks[at], &longer));
+            prop_assert!(!verify_proof(&manifest, index(at), &chunks[at], &proof[1..]));
+            prop_assert!(!verify_proof(&manifest, ChunkIndex(count), &chunks[at], &proof));
+        }
+    }
+}
