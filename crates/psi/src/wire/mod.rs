@@ -12,22 +12,31 @@
 //! byte 3 = FID kind (high 2 bits) and FID length in 2-byte units (low 6 bits); byte 4 = salt; then the FID.
 //! Hello and Beacon go one hop and carry an empty FID.
 mod beacon;
+mod control;
 mod data;
 mod fid;
 #[cfg(test)]
 pub(crate) mod golden;
 mod hello;
 mod mac;
+mod message;
 mod reader;
+mod rendezvous;
 mod request;
 mod topology;
 
 pub use beacon::{BEACON_LABELS_MAX, Beacon, ListLabel, ManagerState, list_fid};
+pub use control::{ControlBody, ControlPacket, FRAGMENTS_MAX};
 pub use data::{DataHeader, StreamKey};
 pub use fid::{FID_BYTES_MAX, Fid, FidKind};
 pub use hello::{Heard, Hello};
 pub use mac::{MAC_BYTES, seal, unseal};
+pub use message::{MESSAGE_BYTES_MAX, Message};
 pub use reader::{Reader, Writer};
+pub use rendezvous::{
+    Answer, ChildState, ClientRequest, DIGEST_RECORDS_MAX, Digest, Entry, EntryKey, EntryValue, Forward, Limit,
+    MissingScopes, NOTHING_KNOWN, NoticeKind, Operation, RecordUpdate, Rejection, Relay, Replicate, Reply, ScopeNotice,
+};
 pub use request::{REQUEST_PACKETS_MAX, REQUEST_RUNS_MAX, Request};
 pub use topology::{
     ADJACENCIES_MAX, Adjacency, BitmapNumbers, GROUPS_MAX, LABEL_BYTES_MAX, LinkState, MANIFEST_BYTES_MAX, Offer,

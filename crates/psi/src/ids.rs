@@ -1,0 +1,265 @@
+//! Identifiers of the scope graph, and what a node is.
+//!
+//! PSI arranges content in scopes: an id is a path of component ids, scope after scope, that ends in an item or in
+//! a scope. Each component id is made from the ids before it, so a path cannot be rearranged, and the same last
+//! component under two scopes has two ids. An item hangs under several scopes when the same manifest is published
+//! under several names: each is an item of its own that leads to the same object.
+use alloc::vec::Vec;
+use core::{fmt, ops::BitOr};
+
+use tributary_content::Name;
+
+use crate::wire::{Reader, WireError, Writer};
+
+/// One component of a scope or item id: the first 8 bytes of BLAKE3 over the ids before it and the name component.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ComponentId(pub [u8; 8]);
+
+impl fmt::Debug for ComponentId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+fn path_of(name: &Name) -> Vec<ComponentId> {
+    let mut hasher = blake3::Hasher::new();
+    let mut path = Vec::new();
+    for (kind, value) in name.typed_components() {
+        let mut input = hasher.clone();
+        input.update(&kind.to_be_bytes());
+        input.update(value);
+        let id = ComponentId(*input.finalize().as_bytes().first_chunk().expect("a hash has 32 bytes"));
+        hasher.update(&id.0);
+        path.push(id);
+    }
+    path
+}
+
+fn key_of(path: &[ComponentId]) -> RecordKey {
+    let mut hasher = blake3::Hasher::new_derive_key("tributary psi rendezvous record");
+    path.iter().for_each(|id| {
+        hasher.update(&id.0);
+    });
+    RecordKey(*hasher.finalize().as_bytes().first_chunk().expect("a hash has 32 bytes"))
+}
+
+fn decode_path(reader: &mut Reader<'_>) -> Result<Vec<ComponentId>, WireError> {
+    let count = reader.u8("id length")?;
+    if usize::from(count) > Name::COMPONENTS_MAX {
+        return Err(WireError::Value { field: "id length", found: u64::from(count) });
+    }
+    (0..count).map(|_| reader.array("component id").map(ComponentId)).collect()
+}
+
+fn encode_path(path: &[ComponentId], out: &mut Vec<u8>) {
+    out.put_u8(path.len() as u8);
+    path.iter().for_each(|id| out.extend_from_slice(&id.0));
+}
+
+macro_rules! path_id {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        ///
+        /// On the wire: number of components 1, then 8 bytes each.
+        #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(Vec<ComponentId>);
+
+        impl $name {
+            /// The id that `name` stands for.
+            pub fn new(name: &Name) -> Self {
+                $name(path_of(name))
+            }
+            /// Its components, outermost scope first.
+            pub fn components(&self) -> &[ComponentId] {
+                &self.0
+            }
+            /// The scope that it hangs under; `None` for the root.
+            pub fn parent(&self) -> Option<ScopeId> {
+                let (_, scopes) = self.0.split_last()?;
+                Some(ScopeId(scopes.to_vec()))
+            }
+            /// Under which key the rendezvous nodes keep its record. A scope and an item of the same path have the
+            /// same key, so that the nodes notice when one path is used for both.
+            pub fn key(&self) -> RecordKey {
+                key_of(&self.0)
+            }
+            /// Reads an id and leaves `reader` behind it.
+            ///
+            /// # Errors
+            /// [`WireError`] if it is cut or has more components than a name may have.
+            pub fn decode(reader: &mut Reader<'_>) -> Result<Self, WireError> {
+                decode_path(reader).map($name)
+            }
+            /// Appends the id to `out`.
+            pub fn encode(&self, out: &mut Vec<u8>) {
+                encode_path(&self.0, out);
+            }
+        }
+        impl From<&Name> for $name {
+            fn from(name: &Name) -> Self {
+                $name::new(name)
+            }
+        }
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                if self.0.is_empty() {
+                    return f.write_str("/");
+                }
+                self.0.iter().try_for_each(|id| write!(f, "/{id:?}"))
+            }
+        }
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, concat!(stringify!($name), "({})"), self)
+            }
+        }
+    };
+}
+
+path_id!(
+    /// The id of an information item (paper: publication): the path of scopes that leads to it and its own component.
+    ItemId
+);
+path_id!(
+    /// The id of a scope: the path of scopes that leads to it. The root scope has no components.
+    ScopeId
+);
+
+impl ScopeId {
+    /// The scope that holds the outermost scopes and items. It always exists.
+    pub const ROOT: ScopeId = ScopeId(Vec::new());
+}
+
+/// The key of a record in the hash table of the rendezvous nodes: 16 bytes of BLAKE3 over the whole id.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RecordKey(pub [u8; 16]);
+
+impl fmt::Debug for RecordKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+/// What a node is to the network: any mix of roles.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Roles(u8);
+
+impl Roles {
+    /// A host without any role.
+    pub const NONE: Roles = Roles(0);
+    /// It forwards for others (paper: FN).
+    pub const ROUTER: Roles = Roles(1);
+    /// It is a rendezvous node (paper: RN).
+    pub const RESOLVER: Roles = Roles(2);
+    /// It is a topology manager (paper: TM), active or standby.
+    pub const TOPOLOGY_MANAGER: Roles = Roles(4);
+    /// It publishes (paper: publisher).
+    pub const SENDER: Roles = Roles(8);
+    /// It subscribes (paper: subscriber).
+    pub const RECEIVER: Roles = Roles(16);
+
+    const NAMES: [(Roles, &str); 5] = [
+        (Roles::ROUTER, "router"),
+        (Roles::RESOLVER, "resolver"),
+        (Roles::TOPOLOGY_MANAGER, "topology-manager"),
+        (Roles::SENDER, "sender"),
+        (Roles::RECEIVER, "receiver"),
+    ];
+
+    /// The roles as bits of a byte.
+    pub fn bits(self) -> u8 {
+        self.0
+    }
+    /// The roles in a byte from the wire.
+    ///
+    /// # Errors
+    /// [`WireError::Value`] if a bit is set that means nothing.
+    pub fn from_bits(bits: u8) -> Result<Roles, WireError> {
+        if bits & !0x1f == 0 { Ok(Roles(bits)) } else { Err(WireError::Value { field: "roles", found: bits.into() }) }
+    }
+    /// Whether all of `roles` are among these.
+    pub fn contains(self, roles: Roles) -> bool {
+        self.0 & roles.0 == roles.0
+    }
+}
+impl BitOr for Roles {
+    type Output = Roles;
+    fn bitor(self, rhs: Roles) -> Roles {
+        Roles(self.0 | rhs.0)
+    }
+}
+impl fmt::Display for Roles {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut separator = "";
+        for (_, name) in Roles::NAMES.iter().filter(|(role, _)| self.contains(*role)) {
+            write!(f, "{separator}{name}")?;
+            separator = ",";
+        }
+        if separator.is_empty() { f.write_str("host") } else { Ok(()) }
+    }
+}
+impl fmt::Debug for Roles {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Roles({self})")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::ToString;
+
+    fn name(text: &str) -> Name {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn an_id_grows_from_its_parents_id() {
+        let item = ItemId::new(&name("/lab/images/debian.iso"));
+        assert_eq!(item.components().len(), 3);
+        assert_eq!(item.parent(), Some(ScopeId::new(&name("/lab/images"))));
+        assert_eq!(ScopeId::new(&name("/lab")).parent(), Some(ScopeId::ROOT));
+        assert_eq!(ScopeId::ROOT.parent(), None);
+        let other = ItemId::new(&name("/other/images/debian.iso"));
+        assert!(item.components().iter().zip(other.components()).all(|(a, b)| a != b));
+    }
+
+    #[test]
+    fn component_boundaries_and_types_matter() {
+        let keys = ["/ab/c", "/a/bc", "/abc", "/54=abc"].map(|text| ItemId::new(&name(text)).key());
+        for (i, a) in keys.iter().enumerate() {
+            assert!(keys[i + 1..].iter().all(|b| a != b));
+        }
+    }
+
+    #[test]
+    fn an_item_and_a_scope_of_one_path_share_a_key() {
+        assert_eq!(ItemId::new(&name("/a/b")).key(), ScopeId::new(&name("/a/b")).key());
+    }
+
+    #[test]
+    fn ids_survive_the_wire_and_too_long_ones_are_refused() {
+        let item = ItemId::new(&name("/lab/images/debian.iso"));
+        let mut bytes = Vec::new();
+        item.encode(&mut bytes);
+        assert_eq!(bytes.len(), 25);
+        let mut reader = Reader::new(&bytes);
+        assert_eq!(ItemId::decode(&mut reader), Ok(item));
+        assert_eq!(reader.end(), Ok(()));
+        assert_eq!(
+            ItemId::decode(&mut Reader::new(&[33; 400])),
+            Err(WireError::Value { field: "id length", found: 33 })
+        );
+        assert!(ScopeId::decode(&mut Reader::new(&bytes[..24])).is_err());
+    }
+
+    #[test]
+    fn roles_read_back_and_unknown_bits_are_refused() {
+        let roles = Roles::ROUTER | Roles::SENDER;
+        assert_eq!(Roles::from_bits(roles.bits()), Ok(roles));
+        assert!(roles.contains(Roles::SENDER) && !roles.contains(Roles::RESOLVER));
+        assert_eq!(roles.to_string(), "router,sender");
+        assert_eq!(Roles::NONE.to_string(), "host");
+        assert!(Roles::from_bits(32).is_err());
+    }
+}

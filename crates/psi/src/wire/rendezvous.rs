@@ -1,0 +1,823 @@
+//! The messages of the rendezvous function (paper §II-B): what hosts ask rendezvous nodes, what these answer, and
+//! what rendezvous nodes tell each other.
+use alloc::{string::String, vec::Vec};
+use core::fmt;
+
+use tributary_content::Name;
+use tributary_core::{Duration, NodeId};
+use tributary_transport::PathMetric;
+
+use super::{LABEL_BYTES_MAX, MANIFEST_BYTES_MAX, PATHS_MAX, Reader, WireError, Writer, control::node_id};
+
+/// What a host asks of a rendezvous node; also what rendezvous nodes pass on to the responsible one.
+///
+/// ```text
+/// request 4 | version 8 | name (length 2, NDN TLV) | operation 1 | its fields
+/// ```
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ClientRequest {
+    /// Chosen by the asker, returned in the answer.
+    pub request: u32,
+    /// Orders what one host says about one publication or subscription; grows with every change and renewal, so
+    /// that a late duplicate changes nothing.
+    pub version: u64,
+    /// The item or scope.
+    pub name: Name,
+    /// What to do with it.
+    pub operation: Operation,
+}
+
+/// Whether scopes that do not exist are created on the way to a name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MissingScopes {
+    /// No: refuse with [`Rejection::NoSuchScope`], which is PSI's rule.
+    Refuse,
+    /// Yes: they exist as long as something hangs under them.
+    Create,
+}
+
+/// An operation on an item or a scope.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Operation {
+    /// Announce an item, or renew its announcement (paper: publish).
+    Publish {
+        /// Human-readable name of the publisher.
+        label: String,
+        /// The signed manifest; the rendezvous function does not look into it.
+        manifest: Vec<u8>,
+        /// Bytes of the object, for listings.
+        object_bytes: u64,
+        /// How long the announcement stands without renewal.
+        lease: Duration,
+        /// What to do about scopes that do not exist.
+        scopes: MissingScopes,
+    },
+    /// Withdraw an item of the asker.
+    Unpublish,
+    /// Create a scope, or renew it.
+    PublishScope {
+        /// How long it stands without renewal.
+        lease: Duration,
+        /// What to do about scopes above it that do not exist.
+        scopes: MissingScopes,
+    },
+    /// Remove a scope that the asker created and that is empty.
+    UnpublishScope,
+    /// Ask for an item, or renew the wish (paper: slow-path subscription).
+    Subscribe {
+        /// The asker's number of the transfer.
+        transfer: u32,
+        /// Paths wanted per source.
+        k: u8,
+        /// What makes a path short.
+        metric: PathMetric,
+        /// How long it stands without renewal.
+        lease: Duration,
+    },
+    /// Give up a transfer.
+    Unsubscribe {
+        /// Its number.
+        transfer: u32,
+    },
+    /// Ask to be told what hangs under a scope, now and from now on.
+    SubscribeScope {
+        /// The newest revision of the listing that the asker has; [`NOTHING_KNOWN`] for none.
+        known: u64,
+        /// How long it stands without renewal.
+        lease: Duration,
+    },
+    /// Give that up.
+    UnsubscribeScope,
+    /// Among rendezvous nodes only: what hangs under the scope (this request's name) at one component.
+    SetChild {
+        /// The component, as NDN TLV.
+        component: Vec<u8>,
+        /// What hangs there now.
+        child: ChildState,
+        /// How long that is true without renewal.
+        lease: Duration,
+        /// What to do if the scope does not exist.
+        scopes: MissingScopes,
+    },
+}
+
+/// The revision of a listing that nobody has seen.
+pub const NOTHING_KNOWN: u64 = u64::MAX;
+
+/// What hangs under a scope at one component.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ChildState {
+    /// Nothing any more.
+    Absent,
+    /// A scope.
+    Scope,
+    /// An item.
+    Item {
+        /// How many publishers offer it.
+        publishers: u32,
+        /// Bytes of the object.
+        bytes: u64,
+    },
+}
+
+/// The answer to a request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Reply {
+    /// The request's number.
+    pub request: u32,
+    /// What came of it.
+    pub answer: Answer,
+}
+
+/// What came of a request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Answer {
+    /// It is done, and this many rendezvous nodes hold the result.
+    Done {
+        /// At least one; fewer than configured if fewer are reachable.
+        replicas: u8,
+    },
+    /// It is refused.
+    Rejected(Rejection),
+    /// Something newer is already known; the asker may ask again with a version beyond `current`.
+    Stale {
+        /// The version that is known.
+        current: u64,
+    },
+    /// The node is still taking over its records; ask another one.
+    NotReady,
+}
+
+/// Why a request is refused. Every one of these reaches the application.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Rejection {
+    /// The scope that the name hangs under, or the scope itself, does not exist.
+    NoSuchScope,
+    /// The asker publishes this already, or another node created this scope.
+    AlreadyPublished,
+    /// The asker does not publish this.
+    NotPublished,
+    /// The asker did not subscribe to this.
+    NotSubscribed,
+    /// The scope has items or scopes in it.
+    ScopeNotEmpty,
+    /// The name is a scope, and an item was meant.
+    IsScope,
+    /// The name is an item, and a scope was meant.
+    IsItem,
+    /// Another name has the same id.
+    IdTaken,
+    /// A limit of the rendezvous node is reached.
+    LimitReached(Limit),
+    /// None of the responsible rendezvous nodes answers.
+    NoResolverReachable,
+    /// The request makes no sense, such as publishing the root.
+    Malformed,
+    /// The asker may not do this: it is for rendezvous nodes, or for the node that created the scope.
+    NotAuthorised,
+}
+
+/// A limit of a rendezvous node.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Limit {
+    /// Records in all.
+    Records,
+    /// Publishers of one item.
+    Publishers,
+    /// Subscriptions to one item.
+    Subscriptions,
+    /// Items and scopes in one scope.
+    Children,
+    /// Subscribers of one scope.
+    ScopeSubscribers,
+    /// Bytes of a manifest.
+    ManifestBytes,
+    /// Requests being worked on.
+    Requests,
+}
+
+impl fmt::Display for Rejection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Rejection::NoSuchScope => "no such scope",
+            Rejection::AlreadyPublished => "already published",
+            Rejection::NotPublished => "not published by this node",
+            Rejection::NotSubscribed => "not subscribed",
+            Rejection::ScopeNotEmpty => "the scope is not empty",
+            Rejection::IsScope => "the name is a scope, not an item",
+            Rejection::IsItem => "the name is an item, not a scope",
+            Rejection::IdTaken => "another name has the same id",
+            Rejection::LimitReached(limit) => return write!(f, "limit reached: {limit}"),
+            Rejection::NoResolverReachable => "no resolver reachable",
+            Rejection::Malformed => "malformed request",
+            Rejection::NotAuthorised => "not authorised",
+        })
+    }
+}
+impl fmt::Display for Limit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Limit::Records => "records of the resolver",
+            Limit::Publishers => "publishers of the item",
+            Limit::Subscriptions => "subscriptions to the item",
+            Limit::Children => "entries of the scope",
+            Limit::ScopeSubscribers => "subscribers of the scope",
+            Limit::ManifestBytes => "bytes of the manifest",
+            Limit::Requests => "requests that the resolver works on",
+        })
+    }
+}
+impl core::error::Error for Rejection {}
+
+/// What a scope's subscriber is told.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ScopeNotice {
+    /// The scope.
+    pub scope: Name,
+    /// Orders all notices of one scope: what a later one says outdoes what an earlier one said.
+    pub revision: u64,
+    /// Whether this is all, or what changed.
+    pub kind: NoticeKind,
+    /// Components (as NDN TLV) and what hangs there.
+    pub children: Vec<(Vec<u8>, ChildState)>,
+}
+
+/// The kinds of [`ScopeNotice`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum NoticeKind {
+    /// The whole listing, cut into parts; what is in none of them is not in the scope.
+    Listing {
+        /// Which part.
+        part: u16,
+        /// How many there are; at least one.
+        parts: u16,
+    },
+    /// Changes only.
+    Change,
+}
+
+/// A request on its way from the rendezvous node that was asked to the responsible one.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Forward {
+    /// The number that the forwarding node waits for.
+    pub request: u32,
+    /// On whose behalf.
+    pub client: NodeId,
+    /// What it asks.
+    pub inner: ClientRequest,
+}
+
+/// State for another responsible node to keep; answered with a [`Reply`].
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Replicate {
+    /// The number that the sender waits for.
+    pub request: u32,
+    /// What to merge into the records held.
+    pub records: Vec<RecordUpdate>,
+}
+
+/// Some or all entries of one record.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RecordUpdate {
+    /// The item or scope.
+    pub name: Name,
+    /// The newest revision of its listing, if it is a scope.
+    pub revision: u64,
+    /// The newest version of what its parent scope was told about it.
+    pub registration: u64,
+    /// The entries.
+    pub entries: Vec<Entry>,
+}
+
+/// One entry of a record: the newest version wins, whatever the order of arrival.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Entry {
+    /// Whose entry, of which kind.
+    pub key: EntryKey,
+    /// Its version.
+    pub version: u64,
+    /// How long it stands from now on.
+    pub lease: Duration,
+    /// What it says; `None` marks an entry that was withdrawn.
+    pub value: Option<EntryValue>,
+}
+
+/// Whose entry of a record, of which kind.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum EntryKey {
+    /// A node publishes the item.
+    Publisher(NodeId),
+    /// A node created the scope.
+    ScopePublisher(NodeId),
+    /// A transfer of a node wants the item.
+    Subscription(NodeId, u32),
+    /// A node wants the listing.
+    ScopeSubscriber(NodeId),
+    /// Something hangs under the scope at this component (NDN TLV).
+    Child(Vec<u8>),
+}
+
+/// What an entry says; the variants belong to those of [`EntryKey`].
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum EntryValue {
+    /// About the publisher of an item.
+    Publisher {
+        /// Its human-readable name.
+        label: String,
+        /// Its manifest.
+        manifest: Vec<u8>,
+        /// Bytes of the object.
+        object_bytes: u64,
+    },
+    /// Nothing more than that it stands.
+    ScopePublisher,
+    /// About a subscription.
+    Subscription {
+        /// Paths wanted per source.
+        k: u8,
+        /// What makes a path short.
+        metric: PathMetric,
+    },
+    /// About the subscriber of a scope.
+    ScopeSubscriber {
+        /// The rendezvous node that it talks to.
+        home: NodeId,
+        /// The newest revision of the listing that it has.
+        known: u64,
+    },
+    /// About something in a scope.
+    Child {
+        /// What hangs there; never [`ChildState::Absent`].
+        child: ChildState,
+        /// The revision of the listing with which that became visible.
+        revision: u64,
+    },
+}
+
+/// A fingerprint of records that both nodes should hold, to find what differs.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Digest {
+    /// Key and fingerprint of each.
+    pub records: Vec<(crate::ids::RecordKey, u64)>,
+}
+
+/// A notice for a subscriber, on its way to the rendezvous node that the subscriber talks to.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Relay {
+    /// For whom.
+    pub client: NodeId,
+    /// The notice.
+    pub notice: ScopeNotice,
+}
+
+/// How many records a [`Digest`] covers at most.
+pub const DIGEST_RECORDS_MAX: usize = 1_024;
+
+fn put_lease(lease: Duration, out: &mut Vec<u8>) {
+    out.put_u32(u32::try_from(lease.as_millis()).unwrap_or(u32::MAX));
+}
+fn lease(reader: &mut Reader<'_>) -> Result<Duration, WireError> {
+    Ok(Duration::from_millis(reader.u32("lease")?.into()))
+}
+fn put_name(name: &Name, out: &mut Vec<u8>) {
+    out.put_blob(name.as_tlv());
+}
+fn name(reader: &mut Reader<'_>) -> Result<Name, WireError> {
+    let tlv = reader.blob("name", Name::BYTES_MAX)?;
+    Name::from_tlv(bytes::Bytes::copy_from_slice(tlv))
+        .map_err(|_| WireError::Value { field: "name", found: tlv.first().copied().unwrap_or(0).into() })
+}
+/// A single name component as NDN TLV.
+fn component(reader: &mut Reader<'_>) -> Result<Vec<u8>, WireError> {
+    let tlv = reader.blob("name component", Name::BYTES_MAX)?;
+    match Name::from_tlv(bytes::Bytes::copy_from_slice(tlv)) {
+        Ok(name) if name.len() == 1 => Ok(tlv.into()),
+        Ok(name) => Err(WireError::Value { field: "name component", found: name.len() as u64 }),
+        Err(_) => Err(WireError::Value { field: "name component", found: tlv.first().copied().unwrap_or(0).into() }),
+    }
+}
+fn choice<T: Copy>(reader: &mut Reader<'_>, field: &'static str, values: &[T]) -> Result<T, WireError> {
+    let found = reader.u8(field)?;
+    values.get(usize::from(found)).copied().ok_or(WireError::Value { field, found: found.into() })
+}
+fn paths_per_source(reader: &mut Reader<'_>) -> Result<u8, WireError> {
+    match reader.u8("paths per source")? {
+        k if k > 0 && usize::from(k) <= PATHS_MAX => Ok(k),
+        found => Err(WireError::Value { field: "paths per source", found: found.into() }),
+    }
+}
+const METRICS: [PathMetric; 3] = [PathMetric::Hops, PathMetric::Latency, PathMetric::ResidualCapacity];
+fn metric(reader: &mut Reader<'_>) -> Result<PathMetric, WireError> {
+    choice(reader, "metric", &METRICS)
+}
+fn put_metric(metric: PathMetric, out: &mut Vec<u8>) {
+    out.put_u8(METRICS.iter().position(|m| *m == metric).expect("every metric is in the table") as u8);
+}
+
+impl MissingScopes {
+    fn encode(self, out: &mut Vec<u8>) {
+        out.put_u8(u8::from(self == MissingScopes::Create));
+    }
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, WireError> {
+        choice(reader, "missing scopes", &[MissingScopes::Refuse, MissingScopes::Create])
+    }
+}
+
+impl ChildState {
+    fn encode(self, out: &mut Vec<u8>) {
+        match self {
+            ChildState::Absent => out.put_u8(0),
+            ChildState::Scope => out.put_u8(1),
+            ChildState::Item { publishers, bytes } => {
+                out.put_u8(2);
+                out.put_u32(publishers);
+                out.put_u64(bytes);
+            }
+        }
+    }
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, WireError> {
+        Ok(match reader.u8("child state")? {
+            0 => ChildState::Absent,
+            1 => ChildState::Scope,
+            2 => ChildState::Item { publishers: reader.u32("publishers")?, bytes: reader.u64("bytes")? },
+            found => return Err(WireError::Value { field: "child state", found: found.into() }),
+        })
+    }
+}
+
+impl ClientRequest {
+    pub(super) fn decode(reader: &mut Reader<'_>) -> Result<Self, WireError> {
+        let request = reader.u32("request")?;
+        let version = reader.u64("version")?;
+        let name = name(reader)?;
+        let operation = match reader.u8("operation")? {
+            0 => Operation::Publish {
+                lease: lease(reader)?,
+                scopes: MissingScopes::decode(reader)?,
+                object_bytes: reader.u64("object bytes")?,
+                label: reader.text("label", LABEL_BYTES_MAX)?,
+                manifest: reader.blob("manifest", MANIFEST_BYTES_MAX)?.into(),
+            },
+            1 => Operation::Unpublish,
+            2 => Operation::PublishScope { lease: lease(reader)?, scopes: MissingScopes::decode(reader)? },
+            3 => Operation::UnpublishScope,
+            4 => Operation::Subscribe {
+                lease: lease(reader)?,
+                transfer: reader.u32("transfer")?,
+                k: paths_per_source(reader)?,
+                metric: metric(reader)?,
+            },
+            5 => Operation::Unsubscribe { transfer: reader.u32("transfer")? },
+            6 => Operation::SubscribeScope { lease: lease(reader)?, known: reader.u64("known revision")? },
+            7 => Operation::UnsubscribeScope,
+            8 => Operation::SetChild {
+                lease: lease(reader)?,
+                scopes: MissingScopes::decode(reader)?,
+                component: component(reader)?,
+                child: ChildState::decode(reader)?,
+            },
+            found => return Err(WireError::Value { field: "operation", found: found.into() }),
+        };
+        Ok(ClientRequest { request, version, name, operation })
+    }
+    pub(super) fn encode(&self, out: &mut Vec<u8>) {
+        out.put_u32(self.request);
+        out.put_u64(self.version);
+        put_name(&self.name, out);
+        match &self.operation {
+            Operation::Publish { label, manifest, object_bytes, lease, scopes } => {
+                out.put_u8(0);
+                put_lease(*lease, out);
+                scopes.encode(out);
+                out.put_u64(*object_bytes);
+                out.put_blob(label.as_bytes());
+                out.put_blob(manifest);
+            }
+            Operation::Unpublish => out.put_u8(1),
+            Operation::PublishScope { lease, scopes } => {
+                out.put_u8(2);
+                put_lease(*lease, out);
+                scopes.encode(out);
+            }
+            Operation::UnpublishScope => out.put_u8(3),
+            Operation::Subscribe { transfer, k, metric, lease } => {
+                out.put_u8(4);
+                put_lease(*lease, out);
+                out.put_u32(*transfer);
+                out.put_u8(*k);
+                put_metric(*metric, out);
+            }
+            Operation::Unsubscribe { transfer } => {
+                out.put_u8(5);
+                out.put_u32(*transfer);
+            }
+            Operation::SubscribeScope { known, lease } => {
+                out.put_u8(6);
+                put_lease(*lease, out);
+                out.put_u64(*known);
+            }
+            Operation::UnsubscribeScope => out.put_u8(7),
+            Operation::SetChild { component, child, lease, scopes } => {
+                out.put_u8(8);
+                put_lease(*lease, out);
+                scopes.encode(out);
+                out.put_blob(component);
+                child.encode(out);
+            }
+        }
+    }
+}
+
+impl Rejection {
+    const PLAIN: [Rejection; 11] = [
+        Rejection::NoSuchScope,
+        Rejection::AlreadyPublished,
+        Rejection::NotPublished,
+        Rejection::NotSubscribed,
+        Rejection::ScopeNotEmpty,
+        Rejection::IsScope,
+        Rejection::IsItem,
+        Rejection::IdTaken,
+        Rejection::NoResolverReachable,
+        Rejection::Malformed,
+        Rejection::NotAuthorised,
+    ];
+    const LIMITS: [Limit; 7] = [
+        Limit::Records,
+        Limit::Publishers,
+        Limit::Subscriptions,
+        Limit::Children,
+        Limit::ScopeSubscribers,
+        Limit::ManifestBytes,
+        Limit::Requests,
+    ];
+    /// From here on codes are limits.
+    const LIMIT_CODE_FIRST: u8 = 0x80;
+
+    /// All rejections that there are.
+    pub fn all() -> impl Iterator<Item = Rejection> {
+        Rejection::PLAIN.into_iter().chain(Rejection::LIMITS.into_iter().map(Rejection::LimitReached))
+    }
+    /// Its number on the wire.
+    pub fn code(self) -> u8 {
+        let position = |at: Option<usize>| at.expect("every rejection is in the table") as u8;
+        match self {
+            Rejection::LimitReached(limit) => {
+                Rejection::LIMIT_CODE_FIRST + position(Rejection::LIMITS.iter().position(|l| *l == limit))
+            }
+            other => 1 + position(Rejection::PLAIN.iter().position(|r| *r == other)),
+        }
+    }
+    fn from_code(found: u8) -> Result<Rejection, WireError> {
+        Rejection::all().find(|r| r.code() == found).ok_or(WireError::Value { field: "rejection", found: found.into() })
+    }
+}
+
+impl Reply {
+    pub(super) fn decode(reader: &mut Reader<'_>) -> Result<Self, WireError> {
+        let request = reader.u32("request")?;
+        let answer = match reader.u8("answer")? {
+            0 => Answer::Done { replicas: reader.u8("replicas")? },
+            1 => Answer::Rejected(Rejection::from_code(reader.u8("rejection")?)?),
+            2 => Answer::Stale { current: reader.u64("current version")? },
+            3 => Answer::NotReady,
+            found => return Err(WireError::Value { field: "answer", found: found.into() }),
+        };
+        Ok(Reply { request, answer })
+    }
+    pub(super) fn encode(&self, out: &mut Vec<u8>) {
+        out.put_u32(self.request);
+        match self.answer {
+            Answer::Done { replicas } => out.extend_from_slice(&[0, replicas]),
+            Answer::Rejected(rejection) => out.extend_from_slice(&[1, rejection.code()]),
+            Answer::Stale { current } => {
+                out.put_u8(2);
+                out.put_u64(current);
+            }
+            Answer::NotReady => out.put_u8(3),
+        }
+    }
+}
+
+impl ScopeNotice {
+    pub(super) fn decode(reader: &mut Reader<'_>) -> Result<Self, WireError> {
+        let scope = name(reader)?;
+        let revision = reader.u64("revision")?;
+        let kind = match reader.u8("notice kind")? {
+            0 => {
+                let (part, parts) = (reader.u16("part")?, reader.u16("parts")?);
+                if part >= parts {
+                    return Err(WireError::Value { field: "part", found: part.into() });
+                }
+                NoticeKind::Listing { part, parts }
+            }
+            1 => NoticeKind::Change,
+            found => return Err(WireError::Value { field: "notice kind", found: found.into() }),
+        };
+        let count = reader.u16("children")?;
+        let children = (0..count)
+            .map(|_| Ok((component(reader)?, ChildState::decode(reader)?)))
+            .collect::<Result<_, WireError>>()?;
+        Ok(ScopeNotice { scope, revision, kind, children })
+    }
+    pub(super) fn encode(&self, out: &mut Vec<u8>) {
+        put_name(&self.scope, out);
+        out.put_u64(self.revision);
+        match self.kind {
+            NoticeKind::Listing { part, parts } => {
+                out.put_u8(0);
+                out.put_u16(part);
+                out.put_u16(parts);
+            }
+            NoticeKind::Change => out.put_u8(1),
+        }
+        out.put_u16(self.children.len() as u16);
+        for (component, child) in &self.children {
+            out.put_blob(component);
+            child.encode(out);
+        }
+    }
+}
+
+impl Forward {
+    pub(super) fn decode(reader: &mut Reader<'_>) -> Result<Self, WireError> {
+        Ok(Forward {
+            request: reader.u32("request")?,
+            client: node_id(reader, "client")?,
+            inner: ClientRequest::decode(reader)?,
+        })
+    }
+    pub(super) fn encode(&self, out: &mut Vec<u8>) {
+        out.put_u32(self.request);
+        out.put_u64(self.client.0);
+        self.inner.encode(out);
+    }
+}
+
+impl Relay {
+    pub(super) fn decode(reader: &mut Reader<'_>) -> Result<Self, WireError> {
+        Ok(Relay { client: node_id(reader, "client")?, notice: ScopeNotice::decode(reader)? })
+    }
+    pub(super) fn encode(&self, out: &mut Vec<u8>) {
+        out.put_u64(self.client.0);
+        self.notice.encode(out);
+    }
+}
+
+impl Digest {
+    pub(super) fn decode(reader: &mut Reader<'_>) -> Result<Self, WireError> {
+        let count = reader.u16("records")?;
+        if usize::from(count) > DIGEST_RECORDS_MAX {
+            return Err(WireError::Value { field: "records", found: count.into() });
+        }
+        let records = (0..count)
+            .map(|_| Ok((crate::ids::RecordKey(reader.array("record key")?), reader.u64("fingerprint")?)))
+            .collect::<Result<_, WireError>>()?;
+        Ok(Digest { records })
+    }
+    pub(super) fn encode(&self, out: &mut Vec<u8>) {
+        out.put_u16(self.records.len() as u16);
+        for (key, fingerprint) in &self.records {
+            out.extend_from_slice(&key.0);
+            out.put_u64(*fingerprint);
+        }
+    }
+}
+
+impl Replicate {
+    pub(super) fn decode(reader: &mut Reader<'_>) -> Result<Self, WireError> {
+        let request = reader.u32("request")?;
+        let count = reader.u16("records")?;
+        let records = (0..count).map(|_| RecordUpdate::decode(reader)).collect::<Result<_, _>>()?;
+        Ok(Replicate { request, records })
+    }
+    pub(super) fn encode(&self, out: &mut Vec<u8>) {
+        out.put_u32(self.request);
+        out.put_u16(self.records.len() as u16);
+        self.records.iter().for_each(|record| record.encode(out));
+    }
+}
+
+impl RecordUpdate {
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, WireError> {
+        let name = name(reader)?;
+        let revision = reader.u64("revision")?;
+        let registration = reader.u64("registration")?;
+        let count = reader.u16("entries")?;
+        let entries = (0..count).map(|_| Entry::decode(reader)).collect::<Result<_, _>>()?;
+        Ok(RecordUpdate { name, revision, registration, entries })
+    }
+    fn encode(&self, out: &mut Vec<u8>) {
+        put_name(&self.name, out);
+        out.put_u64(self.revision);
+        out.put_u64(self.registration);
+        out.put_u16(self.entries.len() as u16);
+        self.entries.iter().for_each(|entry| entry.encode(out));
+    }
+    /// Bytes of an update without its entries.
+    pub(crate) fn head_bytes(name: &Name) -> usize {
+        20 + name.as_tlv().len()
+    }
+}
+
+impl Entry {
+    /// The most bytes that one entry takes.
+    pub(crate) const BYTES_MAX: usize = 64 + Name::BYTES_MAX + MANIFEST_BYTES_MAX + LABEL_BYTES_MAX;
+
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, WireError> {
+        let key = match reader.u8("entry kind")? {
+            0 => EntryKey::Publisher(node_id(reader, "publisher")?),
+            1 => EntryKey::ScopePublisher(node_id(reader, "scope publisher")?),
+            2 => EntryKey::Subscription(node_id(reader, "subscriber")?, reader.u32("transfer")?),
+            3 => EntryKey::ScopeSubscriber(node_id(reader, "scope subscriber")?),
+            4 => EntryKey::Child(component(reader)?),
+            found => return Err(WireError::Value { field: "entry kind", found: found.into() }),
+        };
+        let version = reader.u64("version")?;
+        let lease = lease(reader)?;
+        let value = match reader.u8("entry state")? {
+            0 => None,
+            1 => Some(EntryValue::decode(&key, reader)?),
+            found => return Err(WireError::Value { field: "entry state", found: found.into() }),
+        };
+        Ok(Entry { key, version, lease, value })
+    }
+    /// Appends the entry to `out`.
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        match &self.key {
+            EntryKey::Publisher(node) => {
+                out.put_u8(0);
+                out.put_u64(node.0);
+            }
+            EntryKey::ScopePublisher(node) => {
+                out.put_u8(1);
+                out.put_u64(node.0);
+            }
+            EntryKey::Subscription(node, transfer) => {
+                out.put_u8(2);
+                out.put_u64(node.0);
+                out.put_u32(*transfer);
+            }
+            EntryKey::ScopeSubscriber(node) => {
+                out.put_u8(3);
+                out.put_u64(node.0);
+            }
+            EntryKey::Child(component) => {
+                out.put_u8(4);
+                out.put_blob(component);
+            }
+        }
+        out.put_u64(self.version);
+        put_lease(self.lease, out);
+        out.put_u8(u8::from(self.value.is_some()));
+        if let Some(value) = &self.value {
+            value.encode(out);
+        }
+    }
+}
+
+impl EntryValue {
+    fn decode(key: &EntryKey, reader: &mut Reader<'_>) -> Result<Self, WireError> {
+        Ok(match key {
+            EntryKey::Publisher(_) => EntryValue::Publisher {
+                object_bytes: reader.u64("object bytes")?,
+                label: reader.text("label", LABEL_BYTES_MAX)?,
+                manifest: reader.blob("manifest", MANIFEST_BYTES_MAX)?.into(),
+            },
+            EntryKey::ScopePublisher(_) => EntryValue::ScopePublisher,
+            EntryKey::Subscription(..) => {
+                EntryValue::Subscription { k: paths_per_source(reader)?, metric: metric(reader)? }
+            }
+            EntryKey::ScopeSubscriber(_) => {
+                EntryValue::ScopeSubscriber { home: node_id(reader, "home")?, known: reader.u64("known revision")? }
+            }
+            EntryKey::Child(_) => match ChildState::decode(reader)? {
+                ChildState::Absent => return Err(WireError::Value { field: "child state", found: 0 }),
+                child => EntryValue::Child { child, revision: reader.u64("revision")? },
+            },
+        })
+    }
+    fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            EntryValue::Publisher { label, manifest, object_bytes } => {
+                out.put_u64(*object_bytes);
+                out.put_blob(label.as_bytes());
+                out.put_blob(manifest);
+            }
+            EntryValue::ScopePublisher => {}
+            EntryValue::Subscription { k, metric } => {
+                out.put_u8(*k);
+                put_metric(*metric, out);
+            }
+            EntryValue::ScopeSubscriber { home, known } => {
+                out.put_u64(home.0);
+                out.put_u64(*known);
+            }
+            EntryValue::Child { child, revision } => {
+                child.encode(out);
+                out.put_u64(*revision);
+            }
+        }
+    }
+}
