@@ -1,0 +1,31 @@
+//! The only place that reads a clock.
+use std::time::Instant;
+
+use tributary_core::{Duration, Time};
+
+/// A monotonic clock that counts from its creation.
+#[derive(Clone, Copy, Debug)]
+pub struct Clock {
+    epoch: Instant,
+}
+
+impl Clock {
+    /// A clock that shows zero now.
+    #[expect(clippy::disallowed_methods, reason = "the driver's clock is where time comes from")]
+    pub fn new() -> Self {
+        Clock { epoch: Instant::now() }
+    }
+    /// The time now.
+    pub fn now(&self) -> Time {
+        Time::ZERO + self.epoch.elapsed()
+    }
+    /// How long it is from now to `due`; zero if that has passed.
+    pub fn until(&self, due: Time) -> Duration {
+        due.since(self.now())
+    }
+}
+impl Default for Clock {
+    fn default() -> Self {
+        Clock::new()
+    }
+}

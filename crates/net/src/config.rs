@@ -1,0 +1,102 @@
+//! What a driver is told: faces, listeners, limits.
+use std::net::SocketAddr;
+
+use tributary_core::{
+    Duration, FaceId,
+    link::{LinkConfig, Loss},
+};
+
+/// Everything a driver is told. The default has no face and no listener.
+#[derive(Clone, Debug)]
+pub struct DriverConfig {
+    /// Faces with known peers.
+    pub faces: Vec<FaceConfig>,
+    /// Sockets on which unknown peers get faces of their own.
+    pub listen: Vec<ListenConfig>,
+    /// Name of the thread, as `top -H` and `perf` show it; the kernel keeps 15 characters.
+    pub thread_name: String,
+    /// Receive buffer asked of the kernel for each socket. Default 8 MiB.
+    pub receive_buffer_bytes: usize,
+    /// Send buffer asked of the kernel for each socket. Default 8 MiB.
+    pub send_buffer_bytes: usize,
+    /// Bytes that wait for each socket while the kernel takes no more; what exceeds it is dropped and counted.
+    /// Default 4 MiB.
+    pub backlog_bytes_max: usize,
+    /// Dynamic faces at any time, over all listeners; datagrams from further peers are dropped and counted.
+    /// Default 1,024.
+    pub faces_max: usize,
+    /// After how long without a datagram in either direction a dynamic face is forgotten. Default 60 s.
+    pub face_idle: Duration,
+    /// Number of the first dynamic face; static faces are numbered below. Default 65,536.
+    pub dynamic_face_first: u32,
+    /// Seed of the random choices of links on faces.
+    pub seed: u64,
+}
+
+impl Default for DriverConfig {
+    fn default() -> Self {
+        DriverConfig {
+            faces: Vec::new(),
+            listen: Vec::new(),
+            thread_name: "node".into(),
+            receive_buffer_bytes: 8 << 20,
+            send_buffer_bytes: 8 << 20,
+            backlog_bytes_max: 4 << 20,
+            faces_max: 1_024,
+            face_idle: Duration::from_secs(60),
+            dynamic_face_first: 65_536,
+            seed: 0,
+        }
+    }
+}
+
+/// A face with a known peer.
+#[derive(Clone, Debug)]
+pub struct FaceConfig {
+    /// Its number, as the node knows it.
+    pub id: FaceId,
+    /// Where its socket is bound; `None` lets the kernel choose. Faces and listeners with the same address and
+    /// device share one socket.
+    pub local: Option<SocketAddr>,
+    /// Where its datagrams go to, and come from.
+    pub peer: SocketAddr,
+    /// Network device that the socket is bound to: with several uplinks, the one to use. Needs privileges.
+    pub device: Option<String>,
+    /// Emulated link that outgoing datagrams pass before the socket; `None` sends at once. The peer emulates
+    /// the other direction.
+    pub link: Option<LinkConfig>,
+    /// Loss of incoming datagrams before the node sees them.
+    pub ingress_loss: Loss,
+    /// Longest datagram that is sent; longer ones are dropped and counted. Default 1,472.
+    pub mtu: u32,
+}
+
+impl FaceConfig {
+    /// A face to `peer` on a socket that the kernel chooses, without an emulated link.
+    pub fn new(id: FaceId, peer: SocketAddr) -> Self {
+        FaceConfig { id, local: None, peer, device: None, link: None, ingress_loss: Loss::None, mtu: MTU }
+    }
+}
+
+/// A socket on which an unknown peer gets a new face, numbered from [`DriverConfig::dynamic_face_first`] on.
+#[derive(Clone, Debug)]
+pub struct ListenConfig {
+    /// Where it is bound; port zero lets the kernel choose. An IPv6 address takes no IPv4 datagrams.
+    pub local: SocketAddr,
+    /// Network device that the socket is bound to. Needs privileges.
+    pub device: Option<String>,
+    /// Emulated link of every new face.
+    pub link: Option<LinkConfig>,
+    /// MTU of every new face. Default 1,472.
+    pub mtu: u32,
+}
+
+impl ListenConfig {
+    /// A listener without emulated links.
+    pub fn new(local: SocketAddr) -> Self {
+        ListenConfig { local, device: None, link: None, mtu: MTU }
+    }
+}
+
+/// The longest UDP payload that crosses an Ethernet in one IPv4 packet.
+const MTU: u32 = 1_472;

@@ -1,0 +1,100 @@
+//! What can go wrong between a driver and its owner. Nothing that the network does is an error.
+use std::{io, net::SocketAddr};
+
+use tributary_core::FaceId;
+
+/// A driver that could not start, or is gone.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DriverError {
+    /// The address is taken.
+    #[error(
+        "cannot bind {local}: address already in use; hint: find who has it with `ss -ulpn 'sport = :{}'`, or choose another port",
+        local.port()
+    )]
+    AddressInUse {
+        /// The address.
+        local: SocketAddr,
+    },
+    /// The address is not one of this machine's.
+    #[error("cannot bind {local}: no interface has this address; hint: list them with `ip addr`")]
+    AddressNotAvailable {
+        /// The address.
+        local: SocketAddr,
+    },
+    /// The device is not there, or may not be bound to.
+    #[error(
+        "cannot bind {local} to device '{device}': {source}; hint: list devices with `ip link`; binding to one may need root"
+    )]
+    Device {
+        /// The address.
+        local: SocketAddr,
+        /// The device.
+        device: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A socket could not be made, for any other reason.
+    #[error("cannot {operation} on {local}: {source}")]
+    Socket {
+        /// What was tried.
+        operation: &'static str,
+        /// The address.
+        local: SocketAddr,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Two faces have the same number.
+    #[error("{face} is configured twice; hint: give each face its own number")]
+    DuplicateFace {
+        /// The number.
+        face: FaceId,
+    },
+    /// A face has a number that belongs to dynamic ones.
+    #[error("{face} is in the range of dynamic faces; hint: number static faces below {first}")]
+    ReservedFace {
+        /// The number.
+        face: FaceId,
+        /// The first dynamic number.
+        first: u32,
+    },
+    /// Two faces could not be told apart by what arrives.
+    #[error(
+        "{face} and {other} have the same peer {peer} on the same socket; hint: give one of them another local address"
+    )]
+    DuplicatePeer {
+        /// The second face.
+        face: FaceId,
+        /// The first face.
+        other: FaceId,
+        /// Their peer.
+        peer: SocketAddr,
+    },
+    /// There is no such face.
+    #[error("there is no {face}")]
+    UnknownFace {
+        /// The number.
+        face: FaceId,
+    },
+    /// The face has no emulated link that could change.
+    #[error("{face} has no emulated link")]
+    NoLink {
+        /// The number.
+        face: FaceId,
+    },
+    /// The thread could not be started.
+    #[error("cannot start the thread of a driver: {source}")]
+    Thread {
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The driver has been stopped.
+    #[error("the driver has been stopped")]
+    Stopped,
+    /// The node panicked.
+    #[error("the node panicked: {message}")]
+    Panicked {
+        /// The message of the panic.
+        message: String,
+    },
+}

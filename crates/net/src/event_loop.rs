@@ -1,0 +1,390 @@
+//! The loop of one driver thread.
+use std::{
+    io::IoSliceMut,
+    os::fd::AsFd,
+    sync::{Arc, mpsc},
+};
+
+use bytes::BytesMut;
+use nix::{
+    errno::Errno,
+    poll::{PollFd, PollFlags, ppoll},
+    sys::eventfd::EventFd,
+};
+use quinn_udp::RecvMeta;
+use tributary_core::{
+    Datagram, FaceId, Node, Outlet, Time, Transmit, TransmitBuf,
+    event::Event,
+    link::{Fate, LinkChange},
+    pump,
+};
+
+use crate::{
+    buffers::BufferPool,
+    clock::Clock,
+    config::FaceConfig,
+    error::DriverError,
+    faces::{Arrival, Faces},
+    stats::DriverStats,
+};
+
+/// What the owner asks of the loop.
+pub(crate) enum Command<N> {
+    /// Run this on the node.
+    Call(Box<dyn FnOnce(&mut N, Time) + Send>),
+    /// Tell the counters.
+    Stats(mpsc::SyncSender<DriverStats>),
+    /// Add a face.
+    AddFace(FaceConfig, mpsc::SyncSender<Result<(), DriverError>>),
+    /// Remove a face.
+    RemoveFace(FaceId, mpsc::SyncSender<Result<(), DriverError>>),
+    /// Change the emulated link of a face.
+    ChangeLink(FaceId, LinkChange, mpsc::SyncSender<Result<(), DriverError>>),
+    /// End the loop.
+    Stop,
+}
+
+/// Buffers filled by one receive call. More would leave the cache before they are looked at.
+const RECEIVE_BUFFERS: usize = 2;
+/// Turns with work between two looks at all other sockets.
+const TURNS_PER_LOOK: u32 = 16;
+
+/// One node with its sockets, clock and owner.
+pub(crate) struct EventLoop<N, E> {
+    node: N,
+    world: World<E>,
+    commands: mpsc::Receiver<Command<N>>,
+    wake: Arc<EventFd>,
+    pool: BufferPool,
+    buffers: Vec<BytesMut>,
+    batch: TransmitBuf,
+    /// When the node wants to be pumped next.
+    node_due: Option<Time>,
+    sweep_due: Time,
+}
+
+/// Everything but the node, so that the node and the rest can be borrowed at once.
+struct World<E> {
+    faces: Faces,
+    /// Places of faces whose run has something in it.
+    dirty: Vec<usize>,
+    clock: Clock,
+    stats: DriverStats,
+    on_event: E,
+}
+
+/// Whether the loop goes on.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Turn {
+    Worked,
+    Idle,
+    Stop,
+}
+
+impl<N: Node, E: FnMut(Time, Event)> EventLoop<N, E> {
+    pub(crate) fn new(
+        node: N,
+        faces: Faces,
+        clock: Clock,
+        on_event: E,
+        commands: mpsc::Receiver<Command<N>>,
+        wake: Arc<EventFd>,
+    ) -> Self {
+        let mut stats = DriverStats::default();
+        for port in &faces.ports {
+            stats.buffer_shortfall_bytes += port.shortfall_bytes;
+        }
+        EventLoop {
+            node,
+            world: World { faces, dirty: Vec::new(), clock, stats, on_event },
+            commands,
+            wake,
+            pool: BufferPool::default(),
+            buffers: Vec::new(),
+            batch: TransmitBuf::new(),
+            node_due: Some(Time::ZERO),
+            sweep_due: Time::ZERO,
+        }
+    }
+    /// Runs until told to stop, or until the owner is gone; gives the final counters.
+    pub(crate) fn run(mut self) -> DriverStats {
+        // Timers of this thread are due when they are due, not 50 µs later.
+        if let Err(error) = nix::sys::prctl::set_timerslack(1) {
+            tracing::debug!(%error, "timer slack stays as it is");
+        }
+        let mut turns_since_look = 0;
+        loop {
+            self.world.stats.turns += 1;
+            match self.turn() {
+                Turn::Stop => break,
+                Turn::Worked => {
+                    turns_since_look += 1;
+                    if turns_since_look >= TURNS_PER_LOOK {
+                        turns_since_look = 0;
+                        self.wait(Some(Time::ZERO));
+                    }
+                }
+                Turn::Idle => {
+                    turns_since_look = 0;
+                    let due = self.next_due();
+                    self.wait(due);
+                }
+            }
+        }
+        self.world.send_dirty();
+        self.stats()
+    }
+
+    fn turn(&mut self) -> Turn {
+        let mut turn = Turn::Idle;
+        loop {
+            match self.commands.try_recv() {
+                Ok(Command::Stop) | Err(mpsc::TryRecvError::Disconnected) => return Turn::Stop,
+                Ok(command) => self.execute(command),
+                Err(mpsc::TryRecvError::Empty) => break,
+            }
+            turn = Turn::Worked;
+        }
+        for port in 0..self.world.faces.ports.len() {
+            if self.world.faces.ports[port].is_readable {
+                turn = Turn::Worked;
+                self.receive(port);
+                self.pump();
+                self.world.send_dirty();
+            }
+        }
+        let now = self.world.clock.now();
+        if self.node_due.is_some_and(|due| due <= now) {
+            turn = Turn::Worked;
+            self.pump();
+        }
+        self.world.deliver_shaped(now);
+        self.world.send_dirty();
+        if self.sweep_due <= now {
+            self.sweep_due = now + self.world.faces.idle_sweep();
+            self.world.forget_idle(now);
+        }
+        turn
+    }
+    fn execute(&mut self, command: Command<N>) {
+        let now = self.world.clock.now();
+        // A caller that does not wait for its answer any more is no concern of the loop.
+        match command {
+            Command::Call(call) => {
+                call(&mut self.node, now);
+                self.pump();
+                self.world.send_dirty();
+            }
+            Command::Stats(reply) => drop(reply.send(self.stats())),
+            Command::AddFace(face, reply) => drop(reply.send(self.world.faces.add(face, now))),
+            Command::RemoveFace(face, reply) => drop(reply.send(self.world.faces.remove(face))),
+            Command::ChangeLink(face, change, reply) => drop(reply.send(self.world.change_link(now, face, change))),
+            Command::Stop => {}
+        }
+    }
+    /// Takes what one receive call gives, and feeds it to the node.
+    fn receive(&mut self, port: usize) {
+        while self.buffers.len() < RECEIVE_BUFFERS {
+            self.buffers.push(self.pool.take());
+        }
+        let mut meta = [RecvMeta::default(); RECEIVE_BUFFERS];
+        let received = {
+            let mut slices: [IoSliceMut<'_>; RECEIVE_BUFFERS] = std::array::from_fn(|_| IoSliceMut::new(&mut []));
+            for (slice, buffer) in slices.iter_mut().zip(&mut self.buffers) {
+                *slice = IoSliceMut::new(buffer);
+            }
+            self.world.stats.receive_calls += 1;
+            self.world.faces.ports[port].receive(&mut slices, &mut meta)
+        };
+        let count = match received {
+            Ok(count) => count,
+            Err(error) => {
+                // Such as an ICMP error about an earlier datagram; reading it has cleared it.
+                tracing::debug!(%error, "receive failed");
+                self.world.stats.receive_errors += 1;
+                0
+            }
+        };
+        self.world.faces.ports[port].is_readable = count == RECEIVE_BUFFERS;
+        let now = self.world.clock.now();
+        for meta in &meta[..count] {
+            let buffer = self.buffers.remove(0);
+            let (bytes, back) = self.pool.lend(buffer, meta.len);
+            self.buffers.extend(back);
+            self.feed(port, now, meta, bytes);
+        }
+    }
+    fn feed(&mut self, port: usize, now: Time, meta: &RecvMeta, bytes: bytes::Bytes) {
+        let stride = if meta.stride == 0 { meta.len.max(1) } else { meta.stride };
+        let datagrams = meta.len.div_ceil(stride).max(1);
+        let world = &mut self.world;
+        world.stats.gro_buffers += u64::from(datagrams > 1);
+        world.stats.in_datagrams += datagrams as u64;
+        world.stats.in_bytes += meta.len as u64;
+        let place = match world.faces.arrival(port, meta.addr, now) {
+            Arrival::Known(place) => place,
+            Arrival::New(place) => {
+                world.note_new_face(place, now);
+                place
+            }
+            Arrival::Unknown => {
+                world.stats.unknown_peer_drops += datagrams as u64;
+                return;
+            }
+        };
+        let Some((face, _)) = world.faces.face_mut(place) else { return };
+        face.count_in(now, datagrams, meta.len);
+        let id = face.id;
+        for index in 0..datagrams {
+            if let Some((loss, random)) = &mut face.ingress_loss
+                && loss.next(random) == Fate::Lost
+            {
+                world.stats.ingress_lost += 1;
+                continue;
+            }
+            let start = index * stride;
+            let datagram = Datagram::from(bytes.slice(start..(start + stride).min(meta.len)));
+            self.node.handle_datagram(now, id, datagram);
+        }
+    }
+    fn pump(&mut self) {
+        let now = self.world.clock.now();
+        self.node_due = pump(&mut self.node, now, &mut self.world, &mut self.batch);
+    }
+    /// When the loop has something to do without being told.
+    fn next_due(&self) -> Option<Time> {
+        let sweep = self.world.faces.has_dynamic().then_some(self.sweep_due);
+        let links = self.world.faces.iter().filter_map(|face| face.link.as_ref()?.poll_timeout());
+        links.chain(self.node_due).chain(sweep).min()
+    }
+    /// Sleeps until `due`, until a socket is ready, or until the owner calls; `None` has no end.
+    fn wait(&mut self, due: Option<Time>) {
+        let ports = &self.world.faces.ports;
+        let mut fds = Vec::with_capacity(ports.len() + 1);
+        fds.push(PollFd::new(self.wake.as_fd(), PollFlags::POLLIN));
+        for port in ports {
+            let interest = if port.is_blocked() { PollFlags::POLLIN | PollFlags::POLLOUT } else { PollFlags::POLLIN };
+            fds.push(PollFd::new(port.as_fd(), interest));
+        }
+        let timeout = due.map(|due| self.world.clock.until(due).into());
+        self.world.stats.wait_calls += 1;
+        let ready = match ppoll(&mut fds, timeout, None) {
+            Ok(ready) => ready,
+            Err(Errno::EINTR) => 0,
+            Err(error) => {
+                tracing::error!(%error, "cannot wait for sockets");
+                0
+            }
+        };
+        if ready == 0 {
+            return;
+        }
+        let events: Vec<_> = fds.iter().map(|fd| fd.revents().unwrap_or(PollFlags::empty())).collect();
+        if !events[0].is_empty() {
+            // The count does not matter: all commands are looked at in the next turn.
+            let _ = self.wake.read();
+        }
+        for (port, events) in events[1..].iter().enumerate() {
+            let world = &mut self.world;
+            // Errors show themselves by a receive call.
+            world.faces.ports[port].is_readable |= !events.difference(PollFlags::POLLOUT).is_empty();
+            if events.contains(PollFlags::POLLOUT) {
+                world.faces.ports[port].flush(&mut world.stats);
+            }
+        }
+    }
+    fn stats(&self) -> DriverStats {
+        DriverStats {
+            faces: self.world.faces.stats(),
+            buffers_allocated: self.pool.allocated(),
+            ..self.world.stats.clone()
+        }
+    }
+}
+
+impl<E: FnMut(Time, Event)> World<E> {
+    /// Moves what has passed the emulated links into the runs of their faces.
+    fn deliver_shaped(&mut self, now: Time) {
+        for index in 0..self.faces.shaped.len() {
+            let place = self.faces.shaped[index];
+            while let Some((face, _)) = self.faces.face_mut(place)
+                && let Some(datagram) = face.link.as_mut().and_then(|link| link.poll_deliver(now))
+            {
+                self.append(now, place, datagram.head(), datagram.body());
+            }
+        }
+    }
+    /// Appends a datagram to the run of a face, after sending the run if it is full.
+    fn append(&mut self, now: Time, place: usize, head: &[u8], body: &bytes::Bytes) {
+        let Some((face, ports)) = self.faces.face_mut(place) else { return };
+        let port = &mut ports[face.port];
+        face.count_out(now, head.len() + body.len());
+        if !face.run.push(head, body, port.segments_max()) {
+            port.send(&face.peer_raw, &mut face.run, &mut self.stats);
+            let is_pushed = face.run.push(head, body, 1);
+            debug_assert!(is_pushed, "an empty run takes any datagram");
+        }
+        if !face.is_dirty {
+            face.is_dirty = true;
+            self.dirty.push(place);
+        }
+    }
+    /// Sends all runs.
+    fn send_dirty(&mut self) {
+        while let Some(place) = self.dirty.pop() {
+            if let Some((face, ports)) = self.faces.face_mut(place) {
+                face.is_dirty = false;
+                ports[face.port].send(&face.peer_raw, &mut face.run, &mut self.stats);
+            }
+        }
+    }
+    fn change_link(&mut self, now: Time, id: FaceId, change: LinkChange) -> Result<(), DriverError> {
+        let unknown = DriverError::UnknownFace { face: id };
+        let place = self.faces.place(id).ok_or(unknown)?;
+        let link = self.faces.face_mut(place).and_then(|(face, _)| face.link.as_mut());
+        link.ok_or(DriverError::NoLink { face: id })?.apply(now, change);
+        Ok(())
+    }
+    fn note_new_face(&mut self, place: usize, now: Time) {
+        if let Some((face, _)) = self.faces.face_mut(place) {
+            let note = format!("{} is {}", face.id, face.peer);
+            (self.on_event)(now, Event::Note(note));
+        }
+    }
+    fn forget_idle(&mut self, now: Time) {
+        for (face, peer) in self.faces.forget_idle(now) {
+            (self.on_event)(now, Event::Note(format!("{face} to {peer} was idle and is forgotten")));
+        }
+    }
+}
+
+impl<E: FnMut(Time, Event)> Outlet for World<E> {
+    fn transmit(&mut self, now: Time, transmit: Transmit, batch: &mut TransmitBuf) {
+        let Some(place) = self.faces.place(transmit.face) else {
+            self.stats.unknown_face_drops += batch.len() as u64;
+            return;
+        };
+        let Some((face, _)) = self.faces.face_mut(place) else { return };
+        let mtu = face.mtu;
+        if let Some(link) = &mut face.link {
+            for datagram in batch.drain() {
+                if datagram.len() > mtu {
+                    self.stats.oversize_drops += 1;
+                } else {
+                    link.enqueue(now, datagram);
+                }
+            }
+            return;
+        }
+        for (head, body) in batch.iter() {
+            if head.len() + body.len() > mtu {
+                self.stats.oversize_drops += 1;
+            } else {
+                self.append(now, place, head, body);
+            }
+        }
+    }
+    fn event(&mut self, now: Time, event: Event) {
+        (self.on_event)(now, event);
+    }
+}

@@ -1,0 +1,261 @@
+//! Faces by number and by address.
+use std::{collections::HashMap, net::SocketAddr};
+
+use nix::sys::socket::SockaddrStorage;
+use rustc_hash::FxBuildHasher;
+use tributary_core::{
+    FaceId, Random, Time,
+    link::{Link, LossProcess},
+};
+
+use crate::{
+    config::{DriverConfig, FaceConfig, ListenConfig},
+    error::DriverError,
+    run::Run,
+    socket::UdpPort,
+    stats::FaceStats,
+};
+
+/// One face of the node.
+pub(crate) struct Face {
+    pub(crate) id: FaceId,
+    pub(crate) port: usize,
+    pub(crate) peer: SocketAddr,
+    pub(crate) peer_raw: SockaddrStorage,
+    pub(crate) mtu: usize,
+    pub(crate) link: Option<Link>,
+    pub(crate) ingress_loss: Option<(LossProcess, Random)>,
+    /// Datagrams collected for the next send call.
+    pub(crate) run: Run,
+    /// Whether `run` is on the list of those to send.
+    pub(crate) is_dirty: bool,
+    pub(crate) last_used: Time,
+    in_datagrams: u64,
+    in_bytes: u64,
+    out_datagrams: u64,
+    out_bytes: u64,
+}
+
+impl Face {
+    pub(crate) fn count_in(&mut self, now: Time, datagrams: usize, bytes: usize) {
+        self.last_used = now;
+        self.in_datagrams += datagrams as u64;
+        self.in_bytes += bytes as u64;
+    }
+    pub(crate) fn count_out(&mut self, now: Time, bytes: usize) {
+        self.last_used = now;
+        self.out_datagrams += 1;
+        self.out_bytes += bytes as u64;
+    }
+}
+
+/// All faces and sockets of a driver.
+pub(crate) struct Faces {
+    pub(crate) ports: Vec<UdpPort>,
+    ports_by_key: HashMap<(SocketAddr, Option<String>), usize>,
+    /// For each port how it treats unknown peers.
+    listeners: Vec<Option<ListenConfig>>,
+    /// Free places are `None`.
+    slots: Vec<Option<Face>>,
+    by_id: HashMap<FaceId, usize, FxBuildHasher>,
+    by_peer: HashMap<(usize, SocketAddr), usize, FxBuildHasher>,
+    dynamic_faces: usize,
+    dynamic_next: u32,
+    /// Places of faces with an emulated link, so that others cost nothing.
+    pub(crate) shaped: Vec<usize>,
+    config: DriverConfig,
+}
+
+/// Who sent a datagram.
+pub(crate) enum Arrival {
+    /// The face in this place.
+    Known(usize),
+    /// The new face in this place.
+    New(usize),
+    /// Nobody that may.
+    Unknown,
+}
+
+impl Faces {
+    /// Opens all sockets of `config`. Gives the ports of its listeners, in order, beside the faces.
+    pub(crate) fn open(mut config: DriverConfig) -> Result<(Self, Vec<usize>), DriverError> {
+        let (statics, listen) = (std::mem::take(&mut config.faces), std::mem::take(&mut config.listen));
+        let mut faces = Faces {
+            ports: Vec::new(),
+            ports_by_key: HashMap::new(),
+            listeners: Vec::new(),
+            slots: Vec::new(),
+            by_id: HashMap::default(),
+            by_peer: HashMap::default(),
+            dynamic_faces: 0,
+            dynamic_next: config.dynamic_face_first,
+            shaped: Vec::new(),
+            config,
+        };
+        let mut listen_ports = Vec::new();
+        for listener in listen {
+            let port = faces.port(listener.local, listener.device.clone())?;
+            faces.listeners[port] = Some(listener);
+            listen_ports.push(port);
+        }
+        for face in statics {
+            faces.add(face, Time::ZERO)?;
+        }
+        Ok((faces, listen_ports))
+    }
+    fn port(&mut self, local: SocketAddr, device: Option<String>) -> Result<usize, DriverError> {
+        if let Some(port) = self.ports_by_key.get(&(local, device.clone())) {
+            return Ok(*port);
+        }
+        let port = UdpPort::open(local, device.as_deref(), &self.config)?;
+        self.ports.push(port);
+        self.listeners.push(None);
+        self.ports_by_key.insert((local, device), self.ports.len() - 1);
+        Ok(self.ports.len() - 1)
+    }
+    /// Adds a static face.
+    pub(crate) fn add(&mut self, config: FaceConfig, now: Time) -> Result<(), DriverError> {
+        let (id, peer) = (config.id, config.peer);
+        if id.0 >= self.config.dynamic_face_first {
+            return Err(DriverError::ReservedFace { face: id, first: self.config.dynamic_face_first });
+        }
+        if self.by_id.contains_key(&id) {
+            return Err(DriverError::DuplicateFace { face: id });
+        }
+        let port = self.port(config.local.unwrap_or(UdpPort::any_local(peer)), config.device)?;
+        if let Some(place) = self.by_peer.get(&(port, peer)).copied()
+            && let Some(other) = &self.slots[place]
+        {
+            if other.id.0 < self.config.dynamic_face_first {
+                return Err(DriverError::DuplicatePeer { face: id, other: other.id, peer });
+            }
+            self.remove_place(place);
+        }
+        let random = |stream| Random::new(self.config.seed, u64::from(id.0) << 1 | stream);
+        let link = config.link.map(|link| Link::new(link, random(0)));
+        let ingress_loss = (config.ingress_loss != tributary_core::link::Loss::None)
+            .then(|| (LossProcess::new(config.ingress_loss), random(1)));
+        self.insert(id, port, peer, config.mtu, link, ingress_loss, now);
+        Ok(())
+    }
+    #[expect(clippy::too_many_arguments, reason = "the one place where a face is put together")]
+    fn insert(
+        &mut self,
+        id: FaceId,
+        port: usize,
+        peer: SocketAddr,
+        mtu: u32,
+        link: Option<Link>,
+        ingress_loss: Option<(LossProcess, Random)>,
+        now: Time,
+    ) -> usize {
+        let place = self.slots.iter().position(Option::is_none).unwrap_or(self.slots.len());
+        if place == self.slots.len() {
+            self.slots.push(None);
+        }
+        if link.is_some() {
+            self.shaped.push(place);
+        }
+        self.slots[place] = Some(Face {
+            id,
+            port,
+            peer,
+            peer_raw: peer.into(),
+            mtu: mtu as usize,
+            link,
+            ingress_loss,
+            run: Run::default(),
+            is_dirty: false,
+            last_used: now,
+            in_datagrams: 0,
+            in_bytes: 0,
+            out_datagrams: 0,
+            out_bytes: 0,
+        });
+        self.by_id.insert(id, place);
+        self.by_peer.insert((port, peer), place);
+        place
+    }
+    /// Removes a face.
+    pub(crate) fn remove(&mut self, id: FaceId) -> Result<(), DriverError> {
+        let place = self.place(id).ok_or(DriverError::UnknownFace { face: id })?;
+        self.remove_place(place);
+        Ok(())
+    }
+    fn remove_place(&mut self, place: usize) {
+        let Some(face) = self.slots[place].take() else { return };
+        self.by_id.remove(&face.id);
+        self.by_peer.remove(&(face.port, face.peer));
+        self.shaped.retain(|shaped| *shaped != place);
+        self.dynamic_faces -= usize::from(face.id.0 >= self.config.dynamic_face_first);
+    }
+    /// Whose datagrams from `peer` at `port` are; a listener makes a new face.
+    pub(crate) fn arrival(&mut self, port: usize, peer: SocketAddr, now: Time) -> Arrival {
+        if let Some(place) = self.by_peer.get(&(port, peer)) {
+            return Arrival::Known(*place);
+        }
+        let Some(listener) = &self.listeners[port] else { return Arrival::Unknown };
+        if self.dynamic_faces >= self.config.faces_max {
+            return Arrival::Unknown;
+        }
+        let id = FaceId(self.dynamic_next);
+        let link =
+            listener.link.clone().map(|link| Link::new(link, Random::new(self.config.seed, u64::from(id.0) << 1)));
+        let mtu = listener.mtu;
+        self.dynamic_faces += 1;
+        self.dynamic_next = self.dynamic_next.checked_add(1).unwrap_or(self.config.dynamic_face_first);
+        while self.by_id.contains_key(&FaceId(self.dynamic_next)) {
+            self.dynamic_next = self.dynamic_next.checked_add(1).unwrap_or(self.config.dynamic_face_first);
+        }
+        Arrival::New(self.insert(id, port, peer, mtu, link, None, now))
+    }
+    /// Forgets dynamic faces that were not used for long; gives which.
+    pub(crate) fn forget_idle(&mut self, now: Time) -> Vec<(FaceId, SocketAddr)> {
+        let (first, idle) = (self.config.dynamic_face_first, self.config.face_idle);
+        let is_idle = |face: &&Face| face.id.0 >= first && now.since(face.last_used) >= idle;
+        let gone: Vec<_> = self.iter().filter(is_idle).map(|face| (face.id, face.peer)).collect();
+        for (id, _) in &gone {
+            // It was found a line above.
+            let _ = self.remove(*id);
+        }
+        gone
+    }
+    /// How often idle faces are looked for.
+    pub(crate) fn idle_sweep(&self) -> tributary_core::Duration {
+        (self.config.face_idle / 4).max(tributary_core::Duration::from_millis(1))
+    }
+    /// Whether there are dynamic faces at all.
+    pub(crate) fn has_dynamic(&self) -> bool {
+        self.dynamic_faces > 0
+    }
+    /// The place of a face.
+    pub(crate) fn place(&self, id: FaceId) -> Option<usize> {
+        self.by_id.get(&id).copied()
+    }
+    /// The face in a place, with all ports.
+    pub(crate) fn face_mut(&mut self, place: usize) -> Option<(&mut Face, &mut [UdpPort])> {
+        self.slots.get_mut(place)?.as_mut().map(|face| (face, &mut self.ports[..]))
+    }
+    /// All faces.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Face> {
+        self.slots.iter().flatten()
+    }
+    /// The accounts of all faces, by number.
+    pub(crate) fn stats(&self) -> Vec<FaceStats> {
+        let mut stats: Vec<_> = self
+            .iter()
+            .map(|face| FaceStats {
+                face: face.id,
+                peer: face.peer,
+                local: self.ports[face.port].local(),
+                in_datagrams: face.in_datagrams,
+                in_bytes: face.in_bytes,
+                out_datagrams: face.out_datagrams,
+                out_bytes: face.out_bytes,
+                link: face.link.as_ref().map(Link::stats),
+            })
+            .collect();
+        stats.sort_by_key(|stats| stats.face);
+        stats
+    }
+}

@@ -1,0 +1,138 @@
+//! Runs of datagrams that one system call can send.
+use std::io::IoSlice;
+
+use bytes::Bytes;
+
+/// Datagrams of equal length for one peer; the last one may be shorter. Heads are copied, bodies shared.
+#[derive(Debug, Default)]
+pub(crate) struct Run {
+    heads: Vec<u8>,
+    parts: Vec<(u32, Bytes)>,
+    segment: usize,
+    bytes: usize,
+    /// Whether the last datagram is shorter, so that none may follow.
+    is_closed: bool,
+}
+
+/// Datagrams of one run at most, as older kernels allow.
+pub(crate) const SEGMENTS_MAX: usize = 64;
+/// Bytes of one run at most: what fits into one IPv4 packet.
+const RUN_BYTES_MAX: usize = 65_507;
+
+impl Run {
+    /// Appends a datagram if it may follow the others within `segments_max`; else gives false and changes nothing.
+    #[must_use]
+    pub(crate) fn push(&mut self, head: &[u8], body: &Bytes, segments_max: usize) -> bool {
+        let len = head.len() + body.len();
+        if self.parts.is_empty() {
+            self.segment = len;
+            self.is_closed = len == 0;
+        } else {
+            let fits = !self.is_closed
+                && (1..=self.segment).contains(&len)
+                && self.parts.len() < segments_max
+                && self.bytes + len <= RUN_BYTES_MAX;
+            if !fits {
+                return false;
+            }
+            self.is_closed = len < self.segment;
+        }
+        self.bytes += len;
+        self.heads.extend_from_slice(head);
+        self.parts.push((head.len() as u32, body.clone()));
+        true
+    }
+    pub(crate) fn len(&self) -> usize {
+        self.parts.len()
+    }
+    pub(crate) fn is_empty(&self) -> bool {
+        self.parts.is_empty()
+    }
+    /// Bytes of all datagrams.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+    /// Length of all datagrams but the last.
+    pub(crate) fn segment(&self) -> usize {
+        self.segment
+    }
+    /// Drops all datagrams and keeps the allocations.
+    pub(crate) fn clear(&mut self) {
+        self.heads.clear();
+        self.parts.clear();
+        self.bytes = 0;
+    }
+    /// Fills `slices` with heads and bodies in order, and gives how many slices that makes.
+    pub(crate) fn gather<'a>(&'a self, slices: &mut [IoSlice<'a>; 2 * SEGMENTS_MAX]) -> usize {
+        let (mut count, mut start) = (0, 0);
+        for (head_len, body) in &self.parts {
+            let end = start + *head_len as usize;
+            for part in [&self.heads[start..end], body] {
+                if !part.is_empty() {
+                    slices[count] = IoSlice::new(part);
+                    count += 1;
+                }
+            }
+            start = end;
+        }
+        count
+    }
+    /// Each datagram as a run of its own.
+    pub(crate) fn singles(&self) -> impl Iterator<Item = Run> {
+        let mut start = 0;
+        self.parts.iter().map(move |(head_len, body)| {
+            let end = start + *head_len as usize;
+            let mut single = Run::default();
+            let is_first = single.push(&self.heads[start..end], body, 1);
+            debug_assert!(is_first, "an empty run takes any datagram");
+            start = end;
+            single
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn body(len: usize) -> Bytes {
+        Bytes::from(vec![7; len])
+    }
+
+    #[test]
+    fn takes_equal_lengths_and_one_shorter_at_the_end() {
+        let mut run = Run::default();
+        assert!(run.push(b"h", &body(9), 64));
+        assert!(run.push(b"hh", &body(8), 64));
+        assert!(!run.push(b"", &body(11), 64));
+        assert!(run.push(b"", &body(3), 64));
+        assert!(!run.push(b"", &body(3), 64));
+        assert_eq!((run.len(), run.bytes(), run.segment()), (3, 23, 10));
+        let mut slices = [IoSlice::new(&[]); 2 * SEGMENTS_MAX];
+        let count = run.gather(&mut slices);
+        assert_eq!(slices[..count].iter().map(|slice| slice.len()).collect::<Vec<_>>(), [1, 9, 2, 8, 3]);
+        assert_eq!(run.singles().map(|single| single.bytes()).collect::<Vec<_>>(), [10, 10, 3]);
+    }
+
+    #[test]
+    fn ends_at_its_limits_of_count_and_bytes() {
+        let mut run = Run::default();
+        for _ in 0..44 {
+            assert!(run.push(b"", &body(1_472), 64));
+        }
+        assert!(!run.push(b"", &body(1_472), 64));
+        run.clear();
+        assert!(run.push(b"", &body(10), 2) && run.push(b"", &body(10), 2));
+        assert!(!run.push(b"", &body(10), 2));
+    }
+
+    #[test]
+    fn empty_datagrams_travel_alone() {
+        let mut run = Run::default();
+        assert!(run.push(b"", &body(0), 64));
+        assert!(!run.push(b"", &body(0), 64));
+        run.clear();
+        assert!(run.push(b"", &body(5), 64));
+        assert!(!run.push(b"", &body(0), 64));
+    }
+}

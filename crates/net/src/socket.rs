@@ -1,0 +1,242 @@
+//! One UDP socket with GSO and GRO.
+use std::{
+    collections::VecDeque,
+    io::{self, ErrorKind, IoSlice, IoSliceMut},
+    net::{Ipv4Addr, Ipv6Addr, SocketAddr},
+    os::fd::{AsFd, AsRawFd, BorrowedFd},
+};
+
+use nix::{
+    errno::Errno,
+    sys::socket::{ControlMessage, MsgFlags, SockaddrStorage, sendmsg, setsockopt, sockopt},
+};
+use quinn_udp::{RecvMeta, UdpSocketState};
+use socket2::{Domain, Protocol, Socket, Type};
+
+use crate::{
+    config::DriverConfig,
+    error::DriverError,
+    run::{Run, SEGMENTS_MAX},
+    stats::DriverStats,
+};
+
+/// A bound, non-blocking socket and what waits for it.
+pub(crate) struct UdpPort {
+    socket: Socket,
+    state: UdpSocketState,
+    local: SocketAddr,
+    /// Datagrams of one GSO call; 1 after the kernel or a device refused GSO.
+    segments_max: usize,
+    backlog: VecDeque<(SockaddrStorage, Run)>,
+    backlog_bytes: usize,
+    backlog_bytes_max: usize,
+    pub(crate) is_readable: bool,
+    pub(crate) warnings: Vec<String>,
+    pub(crate) shortfall_bytes: u64,
+}
+
+/// What became of a run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Sent {
+    /// The kernel has it, or it was dropped and counted.
+    Done,
+    /// The kernel takes no more at the moment.
+    Blocked,
+}
+
+impl UdpPort {
+    /// Opens and binds a socket. An unspecified address and port zero let the kernel choose.
+    pub(crate) fn open(local: SocketAddr, device: Option<&str>, config: &DriverConfig) -> Result<Self, DriverError> {
+        let failed = |operation| move |source| DriverError::Socket { operation, local, source };
+        let socket = Socket::new(Domain::for_address(local), Type::DGRAM, Some(Protocol::UDP))
+            .map_err(failed("make a UDP socket"))?;
+        if local.is_ipv6() {
+            socket.set_only_v6(true).map_err(failed("restrict the socket to IPv6"))?;
+        }
+        if let Some(device) = device {
+            let refused = |source| DriverError::Device { local, device: device.into(), source };
+            socket.bind_device(Some(device.as_bytes())).map_err(refused)?;
+        }
+        let mut warnings = Vec::new();
+        let mut shortfall_bytes = 0;
+        for (kind, asked) in [(Buffer::Receive, config.receive_buffer_bytes), (Buffer::Send, config.send_buffer_bytes)]
+        {
+            let granted = kind.size(&socket, asked);
+            if granted < asked {
+                shortfall_bytes += (asked - granted) as u64;
+                warnings.push(format!(
+                    "{} buffer of {local} has {granted} of {asked} bytes, fast transfers may lose packets; \
+                     raise it with `sysctl -w {}={asked}`",
+                    kind.name(),
+                    kind.sysctl(),
+                ));
+            }
+        }
+        socket.bind(&local.into()).map_err(|source| match source.kind() {
+            ErrorKind::AddrInUse => DriverError::AddressInUse { local },
+            ErrorKind::AddrNotAvailable => DriverError::AddressNotAvailable { local },
+            _ => failed("bind")(source),
+        })?;
+        let state = UdpSocketState::new((&socket).into()).map_err(failed("set options"))?;
+        // Nobody looks at arrival timestamps, and the kernel would take one for each packet.
+        let _ = setsockopt(&socket, sockopt::ReceiveTimestampns, &false);
+        let bound = socket.local_addr().map_err(failed("ask for the address"))?;
+        let local = bound.as_socket().unwrap_or(local);
+        let segments_max = state.max_gso_segments().clamp(1, SEGMENTS_MAX);
+        Ok(UdpPort {
+            socket,
+            state,
+            local,
+            segments_max,
+            backlog: VecDeque::new(),
+            backlog_bytes: 0,
+            backlog_bytes_max: config.backlog_bytes_max,
+            is_readable: true,
+            warnings,
+            shortfall_bytes,
+        })
+    }
+    /// An address that lets the kernel choose, of the family of `peer`.
+    pub(crate) fn any_local(peer: SocketAddr) -> SocketAddr {
+        if peer.is_ipv4() { (Ipv4Addr::UNSPECIFIED, 0).into() } else { (Ipv6Addr::UNSPECIFIED, 0).into() }
+    }
+    pub(crate) fn local(&self) -> SocketAddr {
+        self.local
+    }
+    pub(crate) fn segments_max(&self) -> usize {
+        self.segments_max
+    }
+    /// Whether datagrams wait until the kernel takes them.
+    pub(crate) fn is_blocked(&self) -> bool {
+        !self.backlog.is_empty()
+    }
+    /// Fills buffers with what has arrived; gives how many, zero if nothing has.
+    pub(crate) fn receive(&self, buffers: &mut [IoSliceMut<'_>], meta: &mut [RecvMeta]) -> io::Result<usize> {
+        match self.state.recv((&self.socket).into(), buffers, meta) {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(0),
+            result => result,
+        }
+    }
+    /// Sends a run, now or when the kernel takes it. The run is empty afterwards.
+    pub(crate) fn send(&mut self, peer: &SockaddrStorage, run: &mut Run, stats: &mut DriverStats) {
+        if run.is_empty() {
+            return;
+        }
+        if self.backlog.is_empty() && self.try_send(peer, run, stats) == Sent::Done {
+            run.clear();
+            return;
+        }
+        if self.backlog_bytes + run.bytes() > self.backlog_bytes_max {
+            stats.backlog_drops += run.len() as u64;
+            run.clear();
+            return;
+        }
+        self.backlog_bytes += run.bytes();
+        self.backlog.push_back((*peer, std::mem::take(run)));
+    }
+    /// Sends what waits, as far as the kernel takes it.
+    pub(crate) fn flush(&mut self, stats: &mut DriverStats) {
+        while let Some((peer, run)) = self.backlog.pop_front() {
+            if self.try_send(&peer, &run, stats) == Sent::Blocked {
+                self.backlog.push_front((peer, run));
+                return;
+            }
+            self.backlog_bytes -= run.bytes();
+        }
+    }
+
+    fn try_send(&mut self, peer: &SockaddrStorage, run: &Run, stats: &mut DriverStats) -> Sent {
+        if run.len() > self.segments_max {
+            return self.send_singles(peer, run, stats);
+        }
+        let mut slices = [IoSlice::new(&[]); 2 * SEGMENTS_MAX];
+        let count = run.gather(&mut slices);
+        let segment = run.segment() as u16;
+        let gso = [ControlMessage::UdpGsoSegments(&segment)];
+        let control = if run.len() > 1 { &gso[..] } else { &[] };
+        stats.send_calls += 1;
+        match sendmsg(self.socket.as_raw_fd(), &slices[..count], control, MsgFlags::empty(), Some(peer)) {
+            Ok(_) => {
+                stats.gso_calls += u64::from(run.len() > 1);
+                stats.out_datagrams += run.len() as u64;
+                stats.out_bytes += run.bytes() as u64;
+                Sent::Done
+            }
+            Err(Errno::EAGAIN) => {
+                stats.send_blocked += 1;
+                Sent::Blocked
+            }
+            Err(Errno::EMSGSIZE) if run.len() == 1 => {
+                stats.oversize_drops += 1;
+                Sent::Done
+            }
+            // Without GSO it is seen whether the kernel minds the length, the device or the peer.
+            Err(error) if run.len() > 1 => {
+                let refused_before = stats.oversize_drops + stats.send_errors;
+                let sent = self.send_singles(peer, run, stats);
+                let is_about_gso = matches!(error, Errno::EIO | Errno::EINVAL | Errno::EOPNOTSUPP);
+                if is_about_gso && stats.oversize_drops + stats.send_errors == refused_before {
+                    tracing::warn!(local = %self.local, %error, "segmentation offload is refused, sending one by one");
+                    self.segments_max = 1;
+                }
+                sent
+            }
+            Err(error) => {
+                tracing::debug!(local = %self.local, %error, "a datagram was refused");
+                stats.send_errors += 1;
+                Sent::Done
+            }
+        }
+    }
+    fn send_singles(&mut self, peer: &SockaddrStorage, run: &Run, stats: &mut DriverStats) -> Sent {
+        for single in run.singles() {
+            if self.try_send(peer, &single, stats) == Sent::Blocked {
+                self.backlog_bytes += single.bytes();
+                self.backlog.push_back((*peer, single));
+            }
+        }
+        Sent::Done
+    }
+}
+impl AsFd for UdpPort {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Buffer {
+    Receive,
+    Send,
+}
+
+impl Buffer {
+    fn name(self) -> &'static str {
+        match self {
+            Buffer::Receive => "receive",
+            Buffer::Send => "send",
+        }
+    }
+    fn sysctl(self) -> &'static str {
+        match self {
+            Buffer::Receive => "net.core.rmem_max",
+            Buffer::Send => "net.core.wmem_max",
+        }
+    }
+    /// Asks for `asked` bytes, with privileges if there are any, and gives what was granted.
+    fn size(self, socket: &Socket, asked: usize) -> usize {
+        let (plain, forced) = match self {
+            Buffer::Receive => (socket.set_recv_buffer_size(asked), setsockopt(socket, sockopt::RcvBufForce, &asked)),
+            Buffer::Send => (socket.set_send_buffer_size(asked), setsockopt(socket, sockopt::SndBufForce, &asked)),
+        };
+        if plain.is_err() && forced.is_err() {
+            return 0;
+        }
+        let granted = match self {
+            Buffer::Receive => socket.recv_buffer_size(),
+            Buffer::Send => socket.send_buffer_size(),
+        };
+        // Linux books twice the size for its own administration, and tells that figure.
+        granted.unwrap_or(0) / 2
+    }
+}

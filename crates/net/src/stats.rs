@@ -1,0 +1,72 @@
+//! Counters of a driver.
+use std::net::SocketAddr;
+
+use tributary_core::{FaceId, link::LinkStats};
+
+/// Counters of a driver since its start.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct DriverStats {
+    /// Turns of the loop.
+    pub turns: u64,
+    /// Calls of the kernel to wait.
+    pub wait_calls: u64,
+    /// Calls of the kernel to receive.
+    pub receive_calls: u64,
+    /// Calls of the kernel to send.
+    pub send_calls: u64,
+    /// Of these, calls that sent two or more datagrams (GSO).
+    pub gso_calls: u64,
+    /// Received buffers that held two or more datagrams (GRO).
+    pub gro_buffers: u64,
+    /// Datagrams received.
+    pub in_datagrams: u64,
+    /// Bytes received.
+    pub in_bytes: u64,
+    /// Datagrams handed to the kernel.
+    pub out_datagrams: u64,
+    /// Bytes handed to the kernel.
+    pub out_bytes: u64,
+    /// Times the kernel took no more and datagrams had to wait.
+    pub send_blocked: u64,
+    /// Datagrams dropped because too many bytes waited already.
+    pub backlog_drops: u64,
+    /// Datagrams longer than the MTU of their face, or than the kernel lets through (EMSGSIZE).
+    pub oversize_drops: u64,
+    /// Datagrams that the kernel refused for another reason.
+    pub send_errors: u64,
+    /// Receive calls that failed, ICMP errors included.
+    pub receive_errors: u64,
+    /// Datagrams sent to a face that does not exist (any more).
+    pub unknown_face_drops: u64,
+    /// Datagrams from unknown peers: on a socket without listener, or beyond the limit of faces.
+    pub unknown_peer_drops: u64,
+    /// Datagrams lost on purpose before the node saw them.
+    pub ingress_lost: u64,
+    /// Sum over all sockets of receive and send buffer bytes that the kernel did not grant.
+    pub buffer_shortfall_bytes: u64,
+    /// Fresh receive buffers allocated because all others were still in use.
+    pub buffers_allocated: u64,
+    /// One account per face, in the order of their numbers.
+    pub faces: Vec<FaceStats>,
+}
+
+/// Counters of one face.
+#[derive(Clone, PartialEq, Debug)]
+pub struct FaceStats {
+    /// Its number.
+    pub face: FaceId,
+    /// Who is there.
+    pub peer: SocketAddr,
+    /// Where its socket is bound.
+    pub local: SocketAddr,
+    /// Datagrams received.
+    pub in_datagrams: u64,
+    /// Bytes received.
+    pub in_bytes: u64,
+    /// Datagrams handed to the kernel.
+    pub out_datagrams: u64,
+    /// Bytes handed to the kernel.
+    pub out_bytes: u64,
+    /// Counters of the emulated link, if there is one.
+    pub link: Option<LinkStats>,
+}
