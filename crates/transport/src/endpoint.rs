@@ -2,10 +2,7 @@
 use alloc::{boxed::Box, collections::BTreeMap, string::String, vec::Vec};
 
 use tributary_content::{Name, ObjectReader, StoreOpener};
-use tributary_core::{
-    ByteCount, Duration, FaceId, Node, NodeId, Rate, Time, TransferId,
-    event::TransferReport,
-};
+use tributary_core::{ByteCount, Duration, FaceId, Node, NodeId, Rate, Time, TransferId, event::TransferReport};
 
 /// A node that publishes and fetches. Commands take effect at once; what comes of them is told by events.
 /// After a command the driver pumps the node, as after any input.

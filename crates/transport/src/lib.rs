@@ -1,12 +1,63 @@
-//! What receiver-driven transports share.
+//! What receiver-driven transports share: paths, windows, loss detection, chunk scheduling, end-game, verification.
+//!
+//! A [`Transfer`] is one fetch. A family (mmFTP over PSI, PTP over NDN) gives it offers of sources and paths, sends
+//! the [`transfer::PacketRequest`]s that it polls, and feeds it the packets that come back; everything else is here.
+//!
+//! | what | paper (mmFTP) | module |
+//! |---|---|---|
+//! | a fetch: choice of the object, requests in ascending order, end-game | §III-B2, §III-D | [`transfer`] |
+//! | a sub-flow per path: what is under way, losses by order and by timer | §III-C, §III-D | `flow` |
+//! | windows: slow start and congestion avoidance; a model of the path | §III-D | [`window`] |
+//! | sub-flows that share a link | §III-D (hybrid co-operative model) | [`coupling`] |
+//! | packets of an object | | [`layout`] |
+//! | commands and questions of a node | | [`endpoint`] |
+//!
+//! # Example
+//! A fetch over one perfect path:
+//! ```
+//! use tributary_content::{MemoryObject, MemoryOpener, ObjectReader, SigningKey};
+//! use tributary_core::{NodeId, PathId, Time};
+//! use tributary_transport::{*, layout::Layout, limit::TokenBucket, transfer::*};
+//! let (now, name) = (Time::ZERO, "/demo/hello".parse().unwrap());
+//! let mut object = MemoryObject::new("/demo/hello".parse().unwrap(), vec![7; 5000], &SigningKey::from_secret(&[1; 32])).unwrap();
+//! let opener = MemoryOpener::new();
+//! let content = opener.content();
+//! let mut transfer = Transfer::new(now, name, TransferConfig::default(), Box::new(opener), None, None);
+//! let path = PathOffer { path: PathId(1), label: "receiver>source".into(), hops: 1, packet_bytes_max: 1000, groups: vec![], latency: None };
+//! let manifest = object.manifest().clone();
+//! transfer.handle_offer(now, vec![SourceOffer { node: NodeId(1), label: "source".into(), manifest: manifest.encode(), paths: vec![path] }]);
+//! let mut unlimited = TokenBucket::new(None, Duration::ZERO);
+//! # use tributary_core::Duration;
+//! while let Some(request) = transfer.poll_request(now, &mut unlimited) {
+//!     let layout = Layout::exact(&manifest, request.packet_bytes).unwrap();
+//!     for packet in request.runs.iter().flat_map(|&(first, count)| first..first + u32::from(count)) {
+//!         let (_, offset, len) = layout.locate(packet).unwrap();
+//!         let payload = &object.bytes()[offset as usize..][..len as usize];
+//!         transfer.handle_data(now, &PacketData { path: request.path, number: request.number, packet, cache: None, payload });
+//!     }
+//! }
+//! assert!(transfer.is_ended());
+//! assert_eq!(content.finished(&"/demo/hello".parse().unwrap()).unwrap(), *object.bytes());
+//! ```
 #![no_std]
 extern crate alloc;
 
+mod assembly;
 pub mod config;
+pub mod coupling;
 pub mod endpoint;
+mod flow;
+pub mod layout;
+pub mod limit;
+pub mod rtt;
+pub mod runs;
+pub mod transfer;
+pub mod window;
 
-pub use config::{ControllerKind, Coupling, TransferConfig};
+pub use config::{ConfigError, ControllerKind, Coupling, TransferConfig};
 pub use endpoint::{CacheStatus, Endpoint, FaceOptions, FaceStatus, Fetch, NodeStatus, PathMetric};
+pub use flow::Runs;
+pub use transfer::Transfer;
 
 /// Packets from this number on belong to the hash list of an object, those below to its chunks.
 pub const TREE_PACKET_FIRST: u32 = 1 << 31;

@@ -1,0 +1,108 @@
+//! One unit on its way: its bytes as they arrive, and who sent each packet.
+use alloc::{collections::BTreeSet, vec, vec::Vec};
+
+use tributary_core::PathId;
+
+/// Who sent a packet.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct Origin {
+    /// The path that it came over.
+    pub(crate) path: PathId,
+    /// The cache that says it sent it, by the low bits of its node id; `None` for the source.
+    pub(crate) cache: Option<u16>,
+}
+
+/// A chunk or hash list that is being put together.
+#[derive(Debug)]
+pub(crate) struct Assembly {
+    bytes: Vec<u8>,
+    packet_bytes: usize,
+    origins: Vec<Option<Origin>>,
+    missing: u32,
+    /// An earlier version that failed verification.
+    pub(crate) failed: Option<(Vec<u8>, Vec<Option<Origin>>)>,
+}
+
+impl Assembly {
+    /// Room for a unit of `len` bytes; `buffer` is a used buffer to take over.
+    pub(crate) fn new(mut buffer: Vec<u8>, len: usize, packet_bytes: usize) -> Assembly {
+        buffer.resize(len, 0);
+        let packets = len.div_ceil(packet_bytes);
+        Assembly { bytes: buffer, packet_bytes, origins: vec![None; packets], missing: packets as u32, failed: None }
+    }
+    /// Puts a packet in its place; false if it was there already.
+    pub(crate) fn put(&mut self, offset: usize, payload: &[u8], origin: Origin) -> bool {
+        let slot = &mut self.origins[offset / self.packet_bytes];
+        if slot.is_some() {
+            return false;
+        }
+        *slot = Some(origin);
+        self.bytes[offset..offset + payload.len()].copy_from_slice(payload);
+        self.missing -= 1;
+        true
+    }
+    /// Whether the packet at `offset` is there.
+    pub(crate) fn has(&self, offset: usize) -> bool {
+        self.origins[offset / self.packet_bytes].is_some()
+    }
+    /// Whether every packet is there.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.missing == 0
+    }
+    /// The bytes; complete only if [`Assembly::is_complete`].
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+    /// Gives the buffer back for reuse.
+    pub(crate) fn into_buffer(self) -> Vec<u8> {
+        self.bytes
+    }
+    /// Everyone who sent a packet of it.
+    pub(crate) fn contributors(&self) -> BTreeSet<Origin> {
+        self.origins.iter().flatten().copied().collect()
+    }
+    /// Useful bytes of each packet with its origin, in order.
+    pub(crate) fn shares(&self) -> impl Iterator<Item = (Origin, usize)> + '_ {
+        let len = self.bytes.len();
+        self.origins.iter().enumerate().filter_map(move |(slot, origin)| {
+            let start = slot * self.packet_bytes;
+            origin.map(|origin| (origin, self.packet_bytes.min(len - start)))
+        })
+    }
+    /// Drops the packets of origins that `unwanted` names; gives their slots.
+    pub(crate) fn discard(&mut self, unwanted: impl Fn(Origin) -> bool) -> Vec<u32> {
+        let mut slots = Vec::new();
+        for (slot, origin) in self.origins.iter_mut().enumerate() {
+            if origin.is_some_and(&unwanted) {
+                *origin = None;
+                self.missing += 1;
+                slots.push(slot as u32);
+            }
+        }
+        slots
+    }
+    /// Sets the present bytes aside as a failed version and starts anew.
+    pub(crate) fn set_aside(&mut self) {
+        let bytes = core::mem::take(&mut self.bytes);
+        let packets = self.origins.len();
+        self.bytes = vec![0; bytes.len()];
+        let origins = core::mem::replace(&mut self.origins, vec![None; packets]);
+        self.missing = packets as u32;
+        self.failed.get_or_insert((bytes, origins));
+    }
+    /// Takes the version set aside for the present one again, as when the culprits' packets have been found otherwise.
+    pub(crate) fn take_back(&mut self) {
+        if let Some((bytes, origins)) = self.failed.take() {
+            self.missing = origins.iter().filter(|origin| origin.is_none()).count() as u32;
+            self.bytes = bytes;
+            self.origins = origins;
+        }
+    }
+    /// Who sent packets of the failed version that differ from the present, verified bytes.
+    pub(crate) fn culprits(&self) -> BTreeSet<Origin> {
+        let Some((bytes, origins)) = &self.failed else { return BTreeSet::new() };
+        let good = self.bytes.chunks(self.packet_bytes);
+        let differing = bytes.chunks(self.packet_bytes).zip(good).zip(origins).filter(|((bad, good), _)| bad != good);
+        differing.filter_map(|(_, origin)| *origin).collect()
+    }
+}

@@ -1,0 +1,480 @@
+//! One sub-flow: what is under way on one path, what of it is lost, and how much more may be asked for.
+use alloc::{
+    boxed::Box,
+    collections::{BTreeMap, VecDeque},
+    vec::Vec,
+};
+
+use tributary_core::{Duration, Rate, Time};
+
+use crate::{
+    TransferConfig,
+    rtt::RttEstimator,
+    window::{Arrival, Controller, Growth, Loss, controller},
+};
+
+/// Runs of consecutive packets: first number and count.
+pub type Runs = Vec<(u32, u8)>;
+
+/// The largest number of packets out of order that a path can teach its loss detection to wait for.
+const REORDER_PACKETS_MAX: u64 = 512;
+/// Requests that are settled are remembered this long for late packets.
+const SETTLED_KEPT: usize = 64;
+
+/// The state of one path as seen from the receiver.
+pub(crate) struct Flow {
+    config: TransferConfig,
+    packet_bytes: u64,
+    controller: Box<dyn Controller>,
+    rtt: RttEstimator,
+    /// Whether all round-trip samples so far came from caches.
+    rtt_from_caches: bool,
+    /// Requests not settled, and the last settled ones; numbers are consecutive.
+    requests: VecDeque<Outstanding>,
+    first_number: u16,
+    next_sequence: u64,
+    highest_arrived: u64,
+    reorder_packets: u64,
+    in_flight: u64,
+    delivered: u64,
+    delivered_at: Time,
+    first_sent_at: Time,
+    starved_until: u64,
+    pace_at: Time,
+    last_arrival: Time,
+    /// `Some` while nothing comes: since when, and when to probe next.
+    silent: Option<Silence>,
+    meter: RateMeter,
+    pub(crate) requested_packets: u64,
+    pub(crate) lost_packets: u64,
+    ever_answered: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Silence {
+    since: Time,
+    probe_at: Time,
+    probes: u32,
+}
+
+struct Outstanding {
+    runs: Runs,
+    /// One bit per packet, in request order.
+    waiting: u64,
+    lost: u64,
+    kind: RequestKind,
+    /// Packets that another path was asked for as well.
+    duplicated: u64,
+    first_sequence: u64,
+    sent_at: Time,
+    delivered: u64,
+    delivered_at: Time,
+    first_sent_at: Time,
+    starved: bool,
+    sampled: bool,
+}
+
+impl Outstanding {
+    fn position(&self, packet: u32) -> Option<u32> {
+        let mut position = 0;
+        for &(first, count) in &self.runs {
+            if packet >= first && packet - first < u32::from(count) {
+                return Some(position + packet - first);
+            }
+            position += u32::from(count);
+        }
+        None
+    }
+    fn packet(&self, mut position: u32) -> u32 {
+        for &(first, count) in &self.runs {
+            if position < u32::from(count) {
+                return first + position;
+            }
+            position -= u32::from(count);
+        }
+        unreachable!("a position is below the number of packets")
+    }
+    fn each(&self, mut mask: u64) -> impl Iterator<Item = (u32, u32)> + '_ {
+        core::iter::from_fn(move || {
+            (mask != 0).then(|| {
+                let position = mask.trailing_zeros();
+                mask &= mask - 1;
+                (position, self.packet(position))
+            })
+        })
+    }
+}
+
+/// What an arrived packet meant to its path.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Answer {
+    /// It was waited for.
+    Expected,
+    /// It had been taken for lost, and came after all.
+    Late,
+    /// It was never asked for here, or has been answered already.
+    Stray,
+}
+
+/// A packet that a path gave up.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct LostPacket {
+    pub(crate) packet: u32,
+    /// Whether another request for it is responsible now.
+    pub(crate) covered: bool,
+}
+
+impl Flow {
+    pub(crate) fn new(now: Time, config: &TransferConfig, packet_bytes: u64, latency_hint: Option<Duration>) -> Flow {
+        let rto_initial = latency_hint.map_or(config.rto_initial, |rtt| config.rto_initial.max(rtt * 3));
+        Flow {
+            controller: controller(config, packet_bytes, now),
+            config: config.clone(),
+            packet_bytes,
+            rtt: RttEstimator::new(rto_initial, config.rto_min, config.rto_max),
+            rtt_from_caches: false,
+            requests: VecDeque::new(),
+            first_number: 0,
+            next_sequence: 0,
+            highest_arrived: 0,
+            reorder_packets: u64::from(config.reorder_packets),
+            in_flight: 0,
+            delivered: 0,
+            delivered_at: now,
+            first_sent_at: now,
+            starved_until: 0,
+            pace_at: now,
+            last_arrival: now,
+            silent: None,
+            meter: RateMeter::new(now),
+            requested_packets: 0,
+            lost_packets: 0,
+            ever_answered: false,
+        }
+    }
+
+    // Commands.
+
+    /// Counts a request for `runs` that leaves now, and gives its number.
+    pub(crate) fn on_request(&mut self, now: Time, runs: &Runs, kind: RequestKind) -> u16 {
+        let packets: u32 = runs.iter().map(|&(_, count)| u32::from(count)).sum();
+        debug_assert!((1..=64).contains(&packets));
+        if self.in_flight == 0 {
+            self.first_sent_at = now;
+            self.delivered_at = now;
+            self.last_arrival = now;
+        }
+        let mask = if packets == 64 { u64::MAX } else { (1 << packets) - 1 };
+        self.requests.push_back(Outstanding {
+            runs: runs.clone(),
+            waiting: mask,
+            lost: 0,
+            kind,
+            duplicated: if kind == RequestKind::Claiming { 0 } else { mask },
+            first_sequence: self.next_sequence,
+            sent_at: now,
+            delivered: self.delivered,
+            delivered_at: self.delivered_at,
+            first_sent_at: self.first_sent_at,
+            starved: self.delivered < self.starved_until,
+            sampled: false,
+        });
+        self.next_sequence += u64::from(packets);
+        self.in_flight += u64::from(packets) * self.packet_bytes;
+        self.requested_packets += u64::from(packets);
+        if let Some(rate) = self.controller.pacing_rate() {
+            // A driver that woke up late may catch up by a millisecond or one request, not by more.
+            let credit = Duration::from_millis(1).max(self.config.run_duration / 2);
+            self.pace_at = self.pace_at.max(now - credit) + rate.time_for(u64::from(packets) * self.packet_bytes);
+        }
+        if let Some(silence) = &mut self.silent {
+            silence.probes += 1;
+            let pause =
+                (now.since(silence.since) / 20).clamp(self.rtt.rto().min(self.config.rto_max), self.config.rto_max);
+            silence.probe_at = now + pause;
+        }
+        self.first_number.wrapping_add((self.requests.len() - 1) as u16)
+    }
+    /// Takes one packet in answer to request `number`.
+    pub(crate) fn on_data(&mut self, now: Time, number: u16, packet: u32, bytes: u64, from_cache: bool) -> Answer {
+        let index = usize::from(number.wrapping_sub(self.first_number));
+        let Some(request) = self.requests.get_mut(index) else { return Answer::Stray };
+        let Some(position) = request.position(packet) else { return Answer::Stray };
+        let bit = 1u64 << position;
+        let answer = if request.waiting & bit != 0 {
+            request.waiting &= !bit;
+            self.in_flight -= self.packet_bytes;
+            Answer::Expected
+        } else if request.lost & bit != 0 {
+            request.lost &= !bit;
+            self.lost_packets -= 1;
+            // The path reorders by more than was thought.
+            let gap = self.highest_arrived.saturating_sub(request.first_sequence + u64::from(position));
+            self.reorder_packets = self.reorder_packets.max((gap + gap / 4).min(REORDER_PACKETS_MAX));
+            Answer::Late
+        } else {
+            return Answer::Stray;
+        };
+        let sequence = request.first_sequence + u64::from(position);
+        if !from_cache {
+            self.highest_arrived = self.highest_arrived.max(sequence);
+        }
+        if request.sent_at > self.first_sent_at {
+            self.first_sent_at = request.sent_at;
+        }
+        self.delivered += bytes;
+        self.delivered_at = now;
+        self.last_arrival = now;
+        self.ever_answered = true;
+        self.silent = None;
+        self.meter.on_bytes(now, bytes);
+
+        let first_of_request = !core::mem::replace(&mut request.sampled, true);
+        let mut rtt = None;
+        if first_of_request && answer == Answer::Expected {
+            let sample = now.since(request.sent_at);
+            if !from_cache && self.rtt_from_caches {
+                self.rtt_from_caches = false;
+                self.rtt = RttEstimator::new(self.config.rto_initial, self.config.rto_min, self.config.rto_max);
+            }
+            if !from_cache || self.rtt_from_caches || self.rtt.smoothed().is_none() {
+                self.rtt_from_caches = from_cache;
+                self.rtt.on_sample(sample);
+                rtt = Some(sample);
+            }
+        }
+        let interval = now.since(request.delivered_at).max(request.sent_at.since(request.first_sent_at));
+        let long_enough = self.rtt.minimum().is_some_and(|minimum| interval >= minimum.mul_f32(0.9));
+        let arrival = Arrival {
+            bytes,
+            in_flight: self.in_flight,
+            rtt,
+            rate: if long_enough { Rate::over(self.delivered - request.delivered, interval) } else { None },
+            delivered_at_request: request.delivered,
+            delivered: self.delivered,
+            starved: request.starved,
+            requested_at: request.sent_at,
+        };
+        self.controller.on_data(now, &arrival);
+        answer
+    }
+    /// Finds packets lost by order: one asked for `reorder_packets` later has arrived. Appends them to `lost`.
+    pub(crate) fn detect_losses(&mut self, now: Time, lost: &mut Vec<LostPacket>) {
+        let Some(horizon) = self.highest_arrived.checked_sub(self.reorder_packets) else { return };
+        let before = lost.len();
+        let mut oldest = None;
+        for request in &mut self.requests {
+            if request.first_sequence > horizon {
+                break;
+            }
+            let covered = horizon - request.first_sequence + 1;
+            let mask = if covered >= 64 { u64::MAX } else { (1 << covered) - 1 };
+            let gone = request.waiting & mask;
+            if gone != 0 {
+                oldest.get_or_insert(request.sent_at);
+                give_up(request, gone, lost);
+            }
+        }
+        self.on_lost(now, (lost.len() - before) as u64, oldest);
+        self.forget_settled();
+    }
+    /// Declares the path silent if nothing came for a whole timeout although something was asked for; gives up all
+    /// that is under way. True if that happened.
+    pub(crate) fn detect_silence(&mut self, now: Time, lost: &mut Vec<LostPacket>) -> bool {
+        if self.silence_deadline().is_none_or(|deadline| deadline > now) {
+            return false;
+        }
+        self.give_up_all(lost);
+        let since = self.silent.map_or(self.last_arrival, |silence| silence.since);
+        if self.silent.is_none() {
+            self.controller.on_silence(now);
+            self.silent = Some(Silence { since, probe_at: now, probes: 0 });
+        }
+        true
+    }
+    /// Gives up everything that is under way, as when the path is withdrawn.
+    pub(crate) fn give_up_all(&mut self, lost: &mut Vec<LostPacket>) {
+        let before = lost.len();
+        for request in &mut self.requests {
+            let waiting = request.waiting;
+            give_up(request, waiting, lost);
+        }
+        let count = (lost.len() - before) as u64;
+        self.lost_packets += count;
+        self.in_flight -= count * self.packet_bytes;
+        self.forget_settled();
+    }
+    /// Notes that there was room to ask for more, but nothing to ask for.
+    pub(crate) fn on_starved(&mut self) {
+        self.starved_until = self.delivered + self.in_flight.max(self.packet_bytes);
+    }
+    /// How it grows, given the others on its links.
+    pub(crate) fn set_growth(&mut self, growth: Growth) {
+        self.controller.set_growth(growth);
+    }
+    /// Packets under way that would arrive after `eta` and that no other path was asked for, at most `max` of them.
+    /// Marks them as duplicated.
+    pub(crate) fn late_packets(&mut self, eta: Time, max: usize, wanted: impl Fn(u32) -> bool) -> Vec<u32> {
+        let round_trip = self.rtt.smoothed().unwrap_or_else(|| self.rtt.rto());
+        let per_packet = self.current_rate().map_or(Duration::ZERO, |rate| rate.time_for(self.packet_bytes));
+        let mut packets = Vec::new();
+        let silent = self.silent.is_some();
+        for request in &mut self.requests {
+            let mut chosen = 0u64;
+            for (position, packet) in request.each(request.waiting & !request.duplicated) {
+                let expected = request.sent_at + round_trip + per_packet * position;
+                if packets.len() < max && (silent || expected > eta) && wanted(packet) {
+                    packets.push(packet);
+                    chosen |= 1 << position;
+                }
+            }
+            request.duplicated |= chosen;
+            if packets.len() >= max {
+                break;
+            }
+        }
+        packets
+    }
+
+    // Questions.
+
+    /// How many packets may be asked for at `now`; zero if it must wait for answers or for its pace.
+    pub(crate) fn room(&self, now: Time) -> u32 {
+        if let Some(silence) = self.silent {
+            return u32::from(silence.probe_at <= now);
+        }
+        if self.pace_at > now && self.controller.pacing_rate().is_some() {
+            return 0;
+        }
+        let window = self.controller.window().max(self.packet_bytes);
+        let free = (window.saturating_sub(self.in_flight) / self.packet_bytes) as u32;
+        let portion = self.portion();
+        // Waiting for a worthwhile portion keeps requests few; an idle path asks for whatever it can.
+        if free >= portion || (self.in_flight == 0 && free > 0) { free.min(portion) } else { 0 }
+    }
+    /// Packets per request at the path's rate.
+    fn portion(&self) -> u32 {
+        let window = (self.controller.window() / self.packet_bytes).max(1) as u32;
+        let by_rate = match self.controller.pacing_rate() {
+            Some(rate) => (rate.bytes_in(self.config.run_duration) / self.packet_bytes) as u32,
+            None => window / 4,
+        };
+        by_rate.min(window / 4).clamp(1, u32::from(self.config.run_packets_max))
+    }
+    /// When to look at the path again: its pace, its silence, its next probe.
+    pub(crate) fn deadline(&self, polled_at: Time) -> Option<Time> {
+        let next = match self.silent {
+            Some(silence) => silence.probe_at,
+            None => self.pace_at,
+        };
+        // What was possible when the path was last polled, and not done, waits for an arrival and not for time.
+        let waits = next > polled_at && (self.silent.is_some() || self.in_flight < self.controller.window());
+        [waits.then_some(next), self.silence_deadline()].into_iter().flatten().min()
+    }
+    fn silence_deadline(&self) -> Option<Time> {
+        let oldest = self.requests.iter().find(|request| request.waiting != 0)?;
+        Some(self.last_arrival.max(oldest.sent_at) + self.rtt.rto())
+    }
+    /// Since when nothing comes; `None` if it answers.
+    pub(crate) fn silent_since(&self) -> Option<Time> {
+        self.silent.map(|silence| silence.since)
+    }
+    /// Whether a packet has ever come over this path.
+    pub(crate) fn ever_answered(&self) -> bool {
+        self.ever_answered
+    }
+    pub(crate) fn in_flight(&self) -> u64 {
+        self.in_flight
+    }
+    pub(crate) fn window(&self) -> u64 {
+        self.controller.window()
+    }
+    pub(crate) fn phase(&self) -> &'static str {
+        self.controller.phase()
+    }
+    pub(crate) fn rtt(&self) -> &RttEstimator {
+        &self.rtt
+    }
+    /// Delivery rate over the last second or so.
+    pub(crate) fn rate(&self, now: Time) -> Rate {
+        self.meter.rate(now)
+    }
+    fn current_rate(&self) -> Option<Rate> {
+        self.controller.pacing_rate().filter(|rate| rate.bits_per_second() > 0)
+    }
+    /// When `packets` asked for at `now` would have arrived.
+    pub(crate) fn arrival_of(&self, now: Time, packets: u32) -> Time {
+        let per_packet = self.current_rate().map_or(Duration::ZERO, |rate| rate.time_for(self.packet_bytes));
+        now + self.rtt.smoothed().unwrap_or_else(|| self.rtt.rto()) + per_packet * packets
+    }
+
+    fn on_lost(&mut self, now: Time, packets: u64, oldest: Option<Time>) {
+        let Some(requested_at) = oldest else { return };
+        let bytes = packets * self.packet_bytes;
+        self.lost_packets += packets;
+        self.in_flight -= bytes;
+        self.controller.on_loss(now, &Loss { bytes, in_flight: self.in_flight, requested_at });
+    }
+    fn forget_settled(&mut self) {
+        while self.requests.front().is_some_and(|request| request.waiting == 0)
+            && (self.requests.len() > SETTLED_KEPT || self.requests.front().is_some_and(|request| request.lost == 0))
+        {
+            self.requests.pop_front();
+            self.first_number = self.first_number.wrapping_add(1);
+        }
+    }
+}
+
+/// Whether a request takes its packets away from the other paths.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum RequestKind {
+    /// Its packets are asked for nowhere else.
+    Claiming,
+    /// Its packets are asked for elsewhere too, and it answers for them from now on: the end-game.
+    Duplicating,
+    /// Its packet is asked for elsewhere too, and it answers for nothing.
+    Probing,
+}
+
+fn give_up(request: &mut Outstanding, gone: u64, lost: &mut Vec<LostPacket>) {
+    lost.extend(request.each(gone).map(|(position, packet)| {
+        let covered = match request.kind {
+            RequestKind::Claiming => request.duplicated & (1 << position) != 0,
+            RequestKind::Duplicating => false,
+            RequestKind::Probing => true,
+        };
+        LostPacket { packet, covered }
+    }));
+    request.waiting &= !gone;
+    request.lost |= gone;
+}
+
+/// Delivery rate in slots of 100 ms, over the last ten.
+#[derive(Clone, Debug)]
+struct RateMeter {
+    started: Time,
+    slots: BTreeMap<u64, u64>,
+}
+
+const SLOT: u64 = 100_000_000;
+const SLOTS: u64 = 10;
+
+impl RateMeter {
+    fn new(started: Time) -> Self {
+        RateMeter { started, slots: BTreeMap::new() }
+    }
+    fn on_bytes(&mut self, now: Time, bytes: u64) {
+        let slot = now.as_nanos() / SLOT;
+        *self.slots.entry(slot).or_default() += bytes;
+        while self.slots.len() as u64 > SLOTS + 1 {
+            self.slots.pop_first();
+        }
+    }
+    fn rate(&self, now: Time) -> Rate {
+        let slot = now.as_nanos() / SLOT;
+        let first = slot.saturating_sub(SLOTS);
+        let bytes: u64 = self.slots.range(first..).map(|(_, bytes)| bytes).sum();
+        let from = Time::from_nanos(first * SLOT).max(self.started);
+        Rate::over(bytes, now.since(from)).unwrap_or_default()
+    }
+}

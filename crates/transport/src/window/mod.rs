@@ -1,0 +1,89 @@
+//! Window controllers: how much a sub-flow may have under way, and how fast it asks.
+//!
+//! | controller | file | for |
+//! |---|---|---|
+//! | loss-based | `loss_based.rs` | the paper's slow start and congestion avoidance (§III-D), reproduction |
+//! | model-based | `model_based.rs` | the product: a model of rate and RTT that random loss does not fool |
+mod loss_based;
+mod model_based;
+
+use alloc::boxed::Box;
+
+use tributary_core::{Duration, Rate, Time};
+
+pub use loss_based::LossBased;
+pub use model_based::ModelBased;
+
+use crate::{ControllerKind, TransferConfig};
+
+/// Decides how many bytes a sub-flow may have under way.
+pub trait Controller: Send {
+    /// Takes one arrived packet.
+    fn on_data(&mut self, now: Time, arrival: &Arrival);
+    /// Takes packets lost by order. Called once for each batch found at one time.
+    fn on_loss(&mut self, now: Time, loss: &Loss);
+    /// The path went silent: nothing came for a whole retransmission timeout.
+    fn on_silence(&mut self, now: Time);
+    /// How the sub-flow grows, given the others that share a link with it.
+    fn set_growth(&mut self, growth: Growth);
+    /// Bytes that may be under way.
+    fn window(&self) -> u64;
+    /// How fast to ask; `None` for as fast as the window opens.
+    fn pacing_rate(&self) -> Option<Rate>;
+    /// The phase, for people.
+    fn phase(&self) -> &'static str;
+}
+
+/// One packet that arrived.
+#[derive(Clone, Copy, Debug)]
+pub struct Arrival {
+    /// Payload bytes.
+    pub bytes: u64,
+    /// Bytes still under way after it.
+    pub in_flight: u64,
+    /// Round-trip time, if this packet gives a valid sample (first of its request, asked for once, not from a cache).
+    pub rtt: Option<Duration>,
+    /// The delivery rate over the time since its request was sent; `None` if that time is too short to tell.
+    pub rate: Option<Rate>,
+    /// Bytes delivered on this path when its request was sent.
+    pub delivered_at_request: u64,
+    /// Bytes delivered on this path now.
+    pub delivered: u64,
+    /// Whether the path was short of things to ask for when the request was sent: its rate is then a lower bound only.
+    pub starved: bool,
+    /// When its request was sent.
+    pub requested_at: Time,
+}
+
+/// Packets taken for lost.
+#[derive(Clone, Copy, Debug)]
+pub struct Loss {
+    /// Payload bytes.
+    pub bytes: u64,
+    /// Bytes still under way.
+    pub in_flight: u64,
+    /// When the oldest of them was asked for.
+    pub requested_at: Time,
+}
+
+/// The increase that coupling leaves to a sub-flow, relative to what it would do alone.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Growth {
+    /// Packets added to the window per arrived packet in slow start; 1 alone.
+    pub slow_start: f64,
+    /// Factor on the `1/window` per arrived packet in congestion avoidance, and on the probing of a model; 1 alone.
+    pub avoidance: f64,
+}
+
+impl Growth {
+    /// What an uncoupled sub-flow has.
+    pub const ALONE: Growth = Growth { slow_start: 1.0, avoidance: 1.0 };
+}
+
+/// A controller of the configured kind for packets of `packet_bytes`.
+pub fn controller(config: &TransferConfig, packet_bytes: u64, now: Time) -> Box<dyn Controller> {
+    match config.controller {
+        ControllerKind::LossBased => Box::new(LossBased::new(config, packet_bytes)),
+        ControllerKind::ModelBased => Box::new(ModelBased::new(config, packet_bytes, now)),
+    }
+}

@@ -1,0 +1,276 @@
+//! A model of the path: the rate of its bottleneck and its smallest round-trip time (BBR-style).
+//!
+//! ```text
+//!   Startup ──(rate stops growing)──► Drain ──(queue empty)──► Probe: 1.25, 0.75, 1 × 6 of the rate, an RTT each
+//!                                                                │  ▲
+//!                                          (RTT minimum is old)  ▼  │
+//!                                                              ProbeRtt
+//! ```
+//! Differences from BBR (draft-cardwell-iccrg-bbr-congestion-control): the receiver paces requests, not data; the RTT
+//! probe keeps half of the bandwidth-delay product in flight; and the pace makes up for random loss, because at a loss
+//! of a fifth the probe's gain of 1.25 would be eaten up and the estimate could never grow again.
+use tributary_core::{Duration, Rate, Time};
+
+use super::{Arrival, Controller, Growth, Loss};
+use crate::TransferConfig;
+
+const STARTUP_GAIN: f64 = 2.77;
+const WINDOW_GAIN: f64 = 2.0;
+const CYCLE: [f64; 8] = [1.25, 0.75, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0];
+/// Rounds over which the largest delivery rate counts.
+const RATE_ROUNDS: u64 = 10;
+/// How long the smallest RTT counts.
+const RTT_LIFE: Duration = Duration::from_secs(10);
+const RTT_PROBE: Duration = Duration::from_millis(100);
+/// Loss that the pace makes up for at most.
+const LOSS_COMPENSATED_MAX: f64 = 0.3;
+
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Phase {
+    Startup { rate_before: f64, rounds_without_growth: u32 },
+    Drain,
+    Probe { step: usize, since: Time },
+    ProbeRtt { until: Time },
+}
+
+/// Keeps about one bandwidth-delay product under way, whatever is lost.
+#[derive(Clone, Debug)]
+pub struct ModelBased {
+    phase: Phase,
+    rate: RateFilter,
+    rtt_min: Option<(Duration, Time)>,
+    round: u64,
+    round_ends_at: u64,
+    loss: LossMeter,
+    growth: Growth,
+    packet_bytes: u64,
+    window_initial: u64,
+    window_max: u64,
+}
+
+impl ModelBased {
+    /// Starts with the configured initial window and no model.
+    pub fn new(config: &TransferConfig, packet_bytes: u64, _now: Time) -> Self {
+        ModelBased {
+            phase: Phase::Startup { rate_before: 0.0, rounds_without_growth: 0 },
+            rate: RateFilter::default(),
+            rtt_min: None,
+            round: 0,
+            round_ends_at: 0,
+            loss: LossMeter::default(),
+            growth: Growth::ALONE,
+            packet_bytes,
+            window_initial: u64::from(config.window_initial_packets) * packet_bytes,
+            window_max: config.window_bytes_max,
+        }
+    }
+    /// Bandwidth-delay product in bytes; `None` before there is a model.
+    fn product(&self) -> Option<f64> {
+        let (rtt, _) = self.rtt_min?;
+        let rate = self.rate.best();
+        (rate > 0.0).then(|| rate * rtt.as_secs_f64())
+    }
+    /// The factor on pace and window that makes up for random loss.
+    fn compensation(&self) -> f64 {
+        1.0 / (1.0 - (self.loss.share() - 0.02).clamp(0.0, LOSS_COMPENSATED_MAX))
+    }
+    fn on_round(&mut self) {
+        self.round += 1;
+        self.loss.on_round();
+        if let Phase::Startup { rate_before, rounds_without_growth } = self.phase {
+            let rate = self.rate.best();
+            self.phase = if rate >= rate_before * 1.25 {
+                Phase::Startup { rate_before: rate, rounds_without_growth: 0 }
+            } else if rounds_without_growth >= 2 {
+                Phase::Drain
+            } else {
+                Phase::Startup { rate_before, rounds_without_growth: rounds_without_growth + 1 }
+            };
+        }
+    }
+    fn on_rtt(&mut self, now: Time, sample: Duration) {
+        match self.rtt_min {
+            // A sample close to the minimum renews it: the queue was empty, a probe would tell nothing new.
+            Some((minimum, _)) if sample <= minimum => self.rtt_min = Some((sample, now)),
+            Some((minimum, _)) if sample <= minimum + minimum / 16 + Duration::from_micros(200) => {
+                self.rtt_min = Some((minimum, now));
+            }
+            Some((_, since)) if now.since(since) > RTT_LIFE => {
+                if let Phase::ProbeRtt { .. } = self.phase {
+                    self.rtt_min = Some((sample, now));
+                } else {
+                    self.phase = Phase::ProbeRtt { until: now + RTT_PROBE.max(sample * 2) };
+                }
+            }
+            Some(_) => {}
+            None => self.rtt_min = Some((sample, now)),
+        }
+    }
+    fn advance(&mut self, now: Time, in_flight: u64) {
+        let Some((rtt, _)) = self.rtt_min else { return };
+        let product = self.product().unwrap_or(0.0);
+        match self.phase {
+            Phase::Drain if in_flight as f64 <= product => self.phase = Phase::Probe { step: 2, since: now },
+            Phase::Probe { step, since } => {
+                let elapsed = now.since(since) > rtt;
+                let done = match step {
+                    0 => {
+                        elapsed && in_flight as f64 >= 1.25 * product.min(self.window_max as f64 / 1.3)
+                            || now.since(since) > rtt * 3
+                    }
+                    1 => elapsed || in_flight as f64 <= product,
+                    _ => elapsed,
+                };
+                if done {
+                    self.phase = Phase::Probe { step: (step + 1) % CYCLE.len(), since: now };
+                }
+            }
+            Phase::ProbeRtt { until } if now >= until => {
+                if let Some((_, seen)) = &mut self.rtt_min {
+                    *seen = now;
+                }
+                self.phase = Phase::Probe { step: 2, since: now };
+            }
+            _ => {}
+        }
+    }
+    fn gain(&self) -> f64 {
+        match self.phase {
+            Phase::Startup { .. } => STARTUP_GAIN,
+            Phase::Drain => 1.0 / STARTUP_GAIN,
+            Phase::Probe { step: 0, .. } => 1.0 + 0.25 * self.growth.avoidance.min(1.0),
+            Phase::Probe { step, .. } => CYCLE[step],
+            Phase::ProbeRtt { .. } => 0.75,
+        }
+    }
+}
+
+impl Controller for ModelBased {
+    fn on_data(&mut self, now: Time, arrival: &Arrival) {
+        self.loss.delivered += arrival.bytes;
+        if let Some(rate) = arrival.rate {
+            let rate = rate.bits_per_second() as f64 / 8.0;
+            if !arrival.starved || rate > self.rate.best() {
+                self.rate.on_sample(rate, self.round);
+            }
+        }
+        if arrival.delivered_at_request >= self.round_ends_at {
+            self.round_ends_at = arrival.delivered;
+            self.on_round();
+        }
+        if let Some(rtt) = arrival.rtt {
+            self.on_rtt(now, rtt);
+        }
+        self.advance(now, arrival.in_flight);
+    }
+    fn on_loss(&mut self, _: Time, loss: &Loss) {
+        self.loss.lost += loss.bytes;
+    }
+    fn on_silence(&mut self, now: Time) {
+        // The model stays: when the path comes back it is most likely the path that it was.
+        if let Phase::ProbeRtt { .. } | Phase::Drain = self.phase {
+            self.phase = Phase::Probe { step: 2, since: now };
+        }
+        self.loss = LossMeter::default();
+    }
+    fn set_growth(&mut self, growth: Growth) {
+        self.growth = growth;
+    }
+    fn window(&self) -> u64 {
+        let Some(product) = self.product() else { return self.window_initial.min(self.window_max) };
+        let gain = match self.phase {
+            Phase::Startup { .. } => STARTUP_GAIN,
+            Phase::ProbeRtt { .. } => 0.5,
+            Phase::Drain | Phase::Probe { .. } => WINDOW_GAIN,
+        };
+        let floor = match self.phase {
+            Phase::Startup { .. } => self.window_initial,
+            _ => 4 * self.packet_bytes,
+        };
+        ((product * gain * self.compensation()) as u64).max(floor).min(self.window_max)
+    }
+    fn pacing_rate(&self) -> Option<Rate> {
+        self.rtt_min?;
+        let rate = self.rate.best();
+        if rate <= 0.0 {
+            return None;
+        }
+        let rate = (rate * self.gain() * self.compensation()) as u64;
+        // In Startup the first samples come from a window that says nothing about the path.
+        if let Phase::Startup { .. } = self.phase {
+            let (rtt, _) = self.rtt_min?;
+            let floor = Rate::over(self.window_initial, rtt).map_or(0, |rate| rate.bytes_per_second());
+            return Some(Rate::from_bytes_per_second(rate.max(floor)));
+        }
+        Some(Rate::from_bytes_per_second(rate))
+    }
+    fn phase(&self) -> &'static str {
+        match self.phase {
+            Phase::Startup { .. } => "startup",
+            Phase::Drain => "drain",
+            Phase::Probe { step: 0, .. } => "probe up",
+            Phase::Probe { step: 1, .. } => "probe down",
+            Phase::Probe { .. } => "cruise",
+            Phase::ProbeRtt { .. } => "probe rtt",
+        }
+    }
+}
+
+/// The largest of the samples of the last rounds, kept as three candidates (as Linux's `win_minmax` does).
+#[derive(Clone, Debug, Default)]
+struct RateFilter {
+    /// Best first; each was seen in a later round than the one before it.
+    candidates: [(f64, u64); 3],
+}
+
+impl RateFilter {
+    fn best(&self) -> f64 {
+        self.candidates[0].0
+    }
+    fn on_sample(&mut self, rate: f64, round: u64) {
+        let new = (rate, round);
+        let c = &mut self.candidates;
+        if rate >= c[0].0 || round.saturating_sub(c[2].1) > RATE_ROUNDS {
+            *c = [new; 3];
+            return;
+        }
+        if rate >= c[1].0 {
+            (c[1], c[2]) = (new, new);
+        } else if rate >= c[2].0 {
+            c[2] = new;
+        }
+        if round.saturating_sub(c[0].1) > RATE_ROUNDS {
+            *c = [c[1], c[2], new];
+            if round.saturating_sub(c[0].1) > RATE_ROUNDS {
+                *c = [c[1], c[2], new];
+            }
+        } else if c[1].1 == c[0].1 && round.saturating_sub(c[0].1) > RATE_ROUNDS / 4 {
+            (c[1], c[2]) = (new, new);
+        } else if c[2].1 == c[1].1 && round.saturating_sub(c[1].1) > RATE_ROUNDS / 2 {
+            c[2] = new;
+        }
+    }
+}
+
+/// The share of packets lost, smoothed over rounds that saw enough packets.
+#[derive(Clone, Debug, Default)]
+struct LossMeter {
+    delivered: u64,
+    lost: u64,
+    share: f64,
+}
+
+impl LossMeter {
+    fn on_round(&mut self) {
+        let total = self.delivered + self.lost;
+        if total == 0 {
+            return;
+        }
+        self.share += (self.lost as f64 / total as f64 - self.share) / 8.0;
+        self.delivered = 0;
+        self.lost = 0;
+    }
+    fn share(&self) -> f64 {
+        self.share
+    }
+}
