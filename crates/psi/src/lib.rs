@@ -3,5 +3,9 @@
 extern crate alloc;
 pub mod capability;
 pub mod config;
+pub mod control;
 pub mod ids;
 pub mod wire;
+
+#[cfg(test)]
+mod testing;

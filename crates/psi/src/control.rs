@@ -1,0 +1,675 @@
+//! The reliable control plane: messages of up to 64 KiB between any two nodes, each delivered at most once, and its
+//! fate told to the sender.
+//!
+//! A message is cut into fragments, each a control packet that carries the route back. The receiver acknowledges
+//! every fragment with a bitmap of all that have arrived; a sender repeats what is missing with truncated exponential
+//! backoff until everything is acknowledged or too many attempts went without progress. A bounded memory of complete
+//! messages suppresses duplicates (the PSI prototype's later design: ack ids, backoff, LRU, reverse FID).
+//!
+//! Messages to one node may overtake each other; what needs an order carries versions of its own.
+use alloc::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    vec::Vec,
+};
+
+use tributary_core::{Duration, NodeId, Time, TimerTable};
+
+use crate::wire::{
+    ControlBody, ControlPacket, FID_BYTES_MAX, Fid, MAC_BYTES, MESSAGE_BYTES_MAX, Message, seal, unseal,
+};
+
+/// Settings of a [`ControlChannel`].
+#[derive(Clone, PartialEq, Debug)]
+pub struct ControlConfig {
+    /// Key that packets are authenticated with. Default: all zeros.
+    pub network_key: [u8; 32],
+    /// Bytes of the longest packet, common header included; every path must carry it. At least 768. Default: 1,200.
+    pub packet_bytes: usize,
+    /// Retransmission timeout before anything is known about a peer. Default: 200 ms.
+    pub rto_initial: Duration,
+    /// Shortest retransmission timeout. Default: 50 ms.
+    pub rto_min: Duration,
+    /// Where the exponential backoff ends. Default: 3 s.
+    pub rto_max: Duration,
+    /// Transmissions without progress after which a message is given up. Default: 8, which is about 10 s at a
+    /// round-trip time of some 20 ms, and 15 s if nothing was ever heard of the peer.
+    pub attempts_max: u32,
+    /// Fragments under way to one peer. Default: 32.
+    pub window_packets: u32,
+    /// Messages waiting for or under way to one peer. Default: 4,096.
+    pub messages_max: usize,
+    /// Messages complete but not taken by [`ControlChannel::poll_delivery`]; at the limit, no further one is
+    /// acknowledged. Default: 1,024.
+    pub deliveries_max: usize,
+    /// Peers whose round-trip time is remembered while nothing is under way to them. Default: 4,096.
+    pub peers_max: usize,
+    /// Complete messages that are remembered to suppress duplicates. Default: 16,384.
+    pub seen_max: usize,
+    /// Incomplete messages that are kept; at the limit, the one idle for longest goes. Default: 256.
+    pub partials_max: usize,
+    /// Bytes of all incomplete messages. Default: 4 MiB.
+    pub partial_bytes_max: usize,
+    /// How long an incomplete message is kept without progress. Default: 20 s.
+    pub partial_lifetime: Duration,
+    /// Acknowledgements waiting to be sent; at the limit, further ones are dropped. Default: 4,096.
+    pub acks_max: usize,
+}
+
+impl Default for ControlConfig {
+    fn default() -> Self {
+        ControlConfig {
+            network_key: [0; 32],
+            packet_bytes: 1_200,
+            rto_initial: Duration::from_millis(200),
+            rto_min: Duration::from_millis(50),
+            rto_max: Duration::from_secs(3),
+            attempts_max: 8,
+            window_packets: 32,
+            messages_max: 4_096,
+            deliveries_max: 1_024,
+            peers_max: 4_096,
+            seen_max: 16_384,
+            partials_max: 256,
+            partial_bytes_max: 4 << 20,
+            partial_lifetime: Duration::from_secs(20),
+            acks_max: 4_096,
+        }
+    }
+}
+
+/// Names one message that this node sent.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct MessageNumber(pub u32);
+
+/// A message that arrived.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Delivery {
+    /// Who sent it.
+    pub from: NodeId,
+    /// The route back; [`Fid::NONE`] for messages of this very node.
+    pub reply: Fid,
+    /// The message.
+    pub message: Message,
+}
+
+/// What became of a message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Outcome {
+    /// Which message.
+    pub number: MessageNumber,
+    /// To whom it was sent.
+    pub to: NodeId,
+    /// What became of it.
+    pub result: SendResult,
+}
+
+/// What became of a message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SendResult {
+    /// It arrived.
+    Delivered,
+    /// Nobody acknowledged it. It may have arrived all the same, if all acknowledgements were lost.
+    TimedOut,
+    /// It was not sent: too many others wait for this peer.
+    QueueFull,
+    /// It was not sent: it has more than [`MESSAGE_BYTES_MAX`] bytes.
+    TooLong,
+}
+
+/// Counters of a [`ControlChannel`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ControlStats {
+    /// Fragments sent, repetitions included.
+    pub fragments_sent: u64,
+    /// Of these, repetitions.
+    pub fragments_repeated: u64,
+    /// Messages delivered to this node.
+    pub messages_delivered: u64,
+    /// Fragments of messages that were already complete.
+    pub duplicates: u64,
+    /// Messages of this node that were given up.
+    pub timed_out: u64,
+    /// Packets that were dropped: malformed, not authentic, for others, beyond a limit.
+    pub dropped: u64,
+}
+
+/// One node's end of all its control conversations.
+///
+/// Order of calls: after [`ControlChannel::send`], [`ControlChannel::handle_packet`] or
+/// [`ControlChannel::handle_timeout`], take everything out of [`ControlChannel::poll_delivery`],
+/// [`ControlChannel::poll_outcome`] and [`ControlChannel::poll_packet`], then ask [`ControlChannel::poll_timeout`].
+#[derive(Debug)]
+pub struct ControlChannel {
+    config: ControlConfig,
+    node: NodeId,
+    incarnation: u32,
+    number_next: u32,
+    peers: BTreeMap<NodeId, Peer>,
+    /// Peers that may have something to send.
+    sendable: BTreeSet<NodeId>,
+    /// The peer served last, so that all get their turn.
+    served: NodeId,
+    timers: TimerTable<Timer>,
+    partials: BTreeMap<MessageKey, Partial>,
+    partial_bytes: usize,
+    seen: Seen,
+    acks: VecDeque<(Fid, Vec<u8>)>,
+    deliveries: VecDeque<Delivery>,
+    outcomes: VecDeque<Outcome>,
+    stats: ControlStats,
+}
+
+impl ControlChannel {
+    /// The end of `node`, whose present run is `incarnation`: different from those of its runs of the last minutes.
+    ///
+    /// # Panics
+    /// If `config.packet_bytes` is less than 768: then a message of full length would need too many fragments.
+    pub fn new(config: ControlConfig, node: NodeId, incarnation: u32) -> Self {
+        assert!(config.packet_bytes >= 768, "packets need at least 768 bytes, not {}", config.packet_bytes);
+        ControlChannel {
+            seen: Seen::new(config.seen_max),
+            config,
+            node,
+            incarnation,
+            number_next: 0,
+            peers: BTreeMap::new(),
+            sendable: BTreeSet::new(),
+            served: NodeId::NONE,
+            timers: TimerTable::new(),
+            partials: BTreeMap::new(),
+            partial_bytes: 0,
+            acks: VecDeque::new(),
+            deliveries: VecDeque::new(),
+            outcomes: VecDeque::new(),
+            stats: ControlStats::default(),
+        }
+    }
+
+    /// Accepts a message for `to`, over `route`, to be answered over `reply`; its fate comes from
+    /// [`ControlChannel::poll_outcome`]. A message to this very node is delivered to it without any packet.
+    pub fn send(&mut self, _now: Time, to: NodeId, route: Fid, reply: Fid, message: &Message) -> MessageNumber {
+        let number = MessageNumber(self.number_next);
+        self.number_next = self.number_next.wrapping_add(1);
+        let mut refuse = |result| self.outcomes.push_back(Outcome { number, to, result });
+        if to == self.node {
+            if self.deliveries.len() >= self.config.deliveries_max {
+                refuse(SendResult::QueueFull);
+            } else {
+                refuse(SendResult::Delivered);
+                self.deliveries.push_back(Delivery { from: to, reply: Fid::NONE, message: message.clone() });
+            }
+            return number;
+        }
+        let mut bytes = Vec::new();
+        message.encode(&mut bytes);
+        if bytes.len() > MESSAGE_BYTES_MAX {
+            refuse(SendResult::TooLong);
+            return number;
+        }
+        if self.peers.len() >= self.config.peers_max && !self.peers.contains_key(&to) {
+            let idle = self.peers.iter().find(|(_, peer)| peer.messages.is_empty()).map(|(node, _)| *node);
+            idle.and_then(|node| self.peers.remove(&node));
+        }
+        let peer = self.peers.entry(to).or_insert_with(|| Peer::new(&self.config));
+        if peer.messages.len() >= self.config.messages_max {
+            refuse(SendResult::QueueFull);
+            return number;
+        }
+        peer.messages.insert(number, Outgoing::new(bytes, self.config.fragment_bytes(), route, reply));
+        self.sendable.insert(to);
+        number
+    }
+
+    /// Changes the routes of all messages that are waiting for or under way to `to`; those under way are sent again
+    /// at once, with a fresh count of attempts. Does nothing for messages that have these routes already.
+    pub fn reroute(&mut self, to: NodeId, route: Fid, reply: Fid) {
+        let Some(peer) = self.peers.get_mut(&to) else { return };
+        for (number, message) in &mut peer.messages {
+            if message.route != route || message.reply != reply {
+                message.route = route;
+                message.reply = reply;
+                message.attempts = message.attempts.min(1);
+                peer.in_flight -= message.expire_flight();
+                self.timers.stop(&Timer::Message(to, *number));
+            }
+        }
+        self.sendable.insert(to);
+    }
+
+    /// Gives up all messages to `to`, which is known to be gone; each outcome is [`SendResult::TimedOut`].
+    pub fn abandon(&mut self, to: NodeId) {
+        let Some(peer) = self.peers.remove(&to) else { return };
+        self.sendable.remove(&to);
+        for number in peer.messages.into_keys() {
+            self.timers.stop(&Timer::Message(to, number));
+            self.stats.timed_out += 1;
+            self.outcomes.push_back(Outcome { number, to, result: SendResult::TimedOut });
+        }
+    }
+
+    /// Takes the bytes behind the common header of a control packet.
+    ///
+    /// # Errors
+    /// A fixed phrase if it was dropped, for [`tributary_core::event::Event::Dropped`].
+    pub fn handle_packet(&mut self, now: Time, bytes: &[u8]) -> Result<(), &'static str> {
+        let result = self.on_packet(now, bytes);
+        self.stats.dropped += u64::from(result.is_err());
+        result
+    }
+
+    /// Does what is due at `now`.
+    pub fn handle_timeout(&mut self, now: Time) {
+        while let Some(timer) = self.timers.pop_due(now) {
+            match timer {
+                Timer::Message(to, number) => self.on_message_timeout(to, number),
+                Timer::Partial(key) => self.drop_partial(key),
+            }
+        }
+    }
+
+    /// When to call [`ControlChannel::handle_timeout`] next.
+    pub fn poll_timeout(&self) -> Option<Time> {
+        self.timers.next().map(|(due, _)| due)
+    }
+
+    /// The next message that arrived.
+    pub fn poll_delivery(&mut self) -> Option<Delivery> {
+        self.deliveries.pop_front()
+    }
+
+    /// What became of the next message of this node.
+    pub fn poll_outcome(&mut self) -> Option<Outcome> {
+        self.outcomes.pop_front()
+    }
+
+    /// The next packet to send: its FID, and the bytes behind the common header.
+    pub fn poll_packet(&mut self, now: Time) -> Option<(Fid, Vec<u8>)> {
+        if let Some(ack) = self.acks.pop_front() {
+            return Some(ack);
+        }
+        loop {
+            let after = self.sendable.range(NodeId(self.served.0.wrapping_add(1))..).next();
+            let to = *after.or_else(|| self.sendable.first())?;
+            match self.fragment_for(now, to) {
+                Some(packet) => {
+                    self.served = to;
+                    return Some(packet);
+                }
+                None => self.sendable.remove(&to),
+            };
+        }
+    }
+
+    /// Counters since the start.
+    pub fn stats(&self) -> ControlStats {
+        self.stats
+    }
+
+    /// Messages to `to` that are not acknowledged yet.
+    pub fn queued(&self, to: NodeId) -> usize {
+        self.peers.get(&to).map_or(0, |peer| peer.messages.len())
+    }
+
+    /// The smoothed round-trip time to `to`; `None` before the first sample.
+    pub fn rtt(&self, to: NodeId) -> Option<Duration> {
+        self.peers.get(&to)?.rtt.map(|(smoothed, _)| smoothed)
+    }
+
+    fn on_packet(&mut self, now: Time, bytes: &[u8]) -> Result<(), &'static str> {
+        let body = unseal(&self.config.network_key, bytes).map_err(|_| "control: not authentic")?;
+        let packet = ControlPacket::decode(body).map_err(|error| error.reason())?;
+        if packet.to != self.node {
+            return Err("control: for another node");
+        }
+        if packet.from == self.node {
+            return Err("control: from this very node");
+        }
+        match packet.body {
+            ControlBody::Ack { .. } if packet.incarnation != self.incarnation => Err("control: ack of an earlier run"),
+            ControlBody::Ack { received } => {
+                self.on_ack(now, packet.from, MessageNumber(packet.message), received);
+                Ok(())
+            }
+            ControlBody::Fragment { index, count, reply, payload } => {
+                let key = MessageKey { from: packet.from, incarnation: packet.incarnation, message: packet.message };
+                self.on_fragment(now, key, index, count, reply, payload)
+            }
+        }
+    }
+
+    fn on_fragment(
+        &mut self,
+        now: Time,
+        key: MessageKey,
+        index: u8,
+        count: u8,
+        reply: Fid,
+        payload: &[u8],
+    ) -> Result<(), &'static str> {
+        if self.seen.touch(key) {
+            self.stats.duplicates += 1;
+            self.acknowledge(key, reply, all(count));
+            return Ok(());
+        }
+        if usize::from(count) * payload.len() > 2 * MESSAGE_BYTES_MAX {
+            return Err("control: message too long");
+        }
+        if !self.partials.contains_key(&key) {
+            if self.partials.len() >= self.config.partials_max {
+                let idle = self.partials.iter().min_by_key(|(_, partial)| partial.touched).map(|(key, _)| *key);
+                idle.into_iter().for_each(|key| self.drop_partial(key));
+            }
+            let fragments = Vec::from_iter((0..count).map(|_| Vec::new()));
+            self.partials.insert(key, Partial { touched: now, received: 0, fragments });
+        }
+        let partial = self.partials.get_mut(&key).expect("it was there or was just put there");
+        if partial.fragments.len() != usize::from(count) {
+            return Err("control: fragments of one message disagree");
+        }
+        let bit = 1u128 << index;
+        if partial.received & bit == 0 {
+            if self.partial_bytes + payload.len() > self.config.partial_bytes_max {
+                return Err("control: too many incomplete messages");
+            }
+            if partial.received | bit == all(count) && self.deliveries.len() >= self.config.deliveries_max {
+                return Err("control: delivery queue full");
+            }
+            partial.touched = now;
+            partial.received |= bit;
+            partial.fragments[usize::from(index)] = payload.into();
+            self.partial_bytes += payload.len();
+        }
+        let received = partial.received;
+        if received != all(count) {
+            self.timers.set(Timer::Partial(key), now + self.config.partial_lifetime);
+            self.acknowledge(key, reply, received);
+            return Ok(());
+        }
+        let bytes = partial.fragments.concat();
+        self.drop_partial(key);
+        self.seen.insert(key);
+        // Also what makes no sense is acknowledged: repeating it would not help.
+        self.acknowledge(key, reply, received);
+        if bytes.len() > MESSAGE_BYTES_MAX {
+            return Err("control: message too long");
+        }
+        let message = Message::decode(&bytes).map_err(|error| error.reason())?;
+        self.stats.messages_delivered += 1;
+        self.deliveries.push_back(Delivery { from: key.from, reply, message });
+        Ok(())
+    }
+
+    fn acknowledge(&mut self, key: MessageKey, reply: Fid, received: u128) {
+        if reply.is_none() || self.acks.len() >= self.config.acks_max {
+            return;
+        }
+        let body = ControlBody::Ack { received };
+        let packet =
+            ControlPacket { from: self.node, to: key.from, incarnation: key.incarnation, message: key.message, body };
+        let mut out = Vec::with_capacity(64);
+        packet.encode(&mut out);
+        seal(&self.config.network_key, &mut out, 0);
+        self.acks.push_back((reply, out));
+    }
+
+    fn drop_partial(&mut self, key: MessageKey) {
+        self.timers.stop(&Timer::Partial(key));
+        if let Some(partial) = self.partials.remove(&key) {
+            self.partial_bytes -= partial.fragments.iter().map(Vec::len).sum::<usize>();
+        }
+    }
+
+    fn on_ack(&mut self, now: Time, from: NodeId, number: MessageNumber, received: u128) {
+        let Some(peer) = self.peers.get_mut(&from) else { return };
+        peer.heard = Some(now);
+        let Some(message) = peer.messages.get_mut(&number) else { return };
+        let fresh = received & all(message.count) & !message.acked;
+        if fresh == 0 && received & all(message.count) != all(message.count) {
+            return;
+        }
+        let sample = message.sample(now, fresh);
+        message.acked |= fresh;
+        message.unsent &= !fresh;
+        let landed = (message.flying & fresh).count_ones();
+        message.flying &= !fresh;
+        peer.in_flight -= landed;
+        peer.window = (peer.window + landed).min(self.config.window_packets);
+        if let Some(sample) = sample {
+            fold(&mut peer.rtt, sample);
+        }
+        if received & all(message.count) == all(message.count) {
+            peer.in_flight -= message.expire_flight();
+            peer.messages.remove(&number);
+            self.timers.stop(&Timer::Message(from, number));
+            self.outcomes.push_back(Outcome { number, to: from, result: SendResult::Delivered });
+        } else {
+            message.attempts = 1;
+            message.started = now;
+            let rto = peer.rto(&self.config, 1);
+            self.timers.set(Timer::Message(from, number), now + rto);
+        }
+        self.sendable.insert(from);
+    }
+
+    fn on_message_timeout(&mut self, to: NodeId, number: MessageNumber) {
+        let Some(peer) = self.peers.get_mut(&to) else { return };
+        let Some(message) = peer.messages.get_mut(&number) else { return };
+        peer.in_flight -= message.expire_flight();
+        peer.window = (peer.window / 2).max(WINDOW_PACKETS_MIN.min(self.config.window_packets));
+        if message.attempts >= self.config.attempts_max {
+            if peer.heard.is_none_or(|heard| heard < message.started) {
+                // Not a sign of life through all attempts: what waits behind would only fail later.
+                return self.abandon(to);
+            }
+            peer.messages.remove(&number);
+            self.stats.timed_out += 1;
+            self.outcomes.push_back(Outcome { number, to, result: SendResult::TimedOut });
+        } else if message.unsent == 0 {
+            // All were acknowledged one by one, yet not together: the receiver lost what it had.
+            message.acked = 0;
+            message.unsent = all(message.count);
+        }
+        self.sendable.insert(to);
+    }
+
+    fn fragment_for(&mut self, now: Time, to: NodeId) -> Option<(Fid, Vec<u8>)> {
+        let fragment_bytes = self.config.fragment_bytes();
+        let peer = self.peers.get_mut(&to)?;
+        if peer.in_flight >= peer.window {
+            return None;
+        }
+        let (number, message) = peer.messages.iter_mut().find(|(_, message)| message.unsent != 0)?;
+        let number = *number;
+        let index = message.unsent.trailing_zeros() as usize;
+        let bit = 1u128 << index;
+        let starts_round = message.flying == 0;
+        message.unsent &= !bit;
+        message.flying |= bit;
+        peer.in_flight += 1;
+        self.stats.fragments_sent += 1;
+        if message.sent[index].0 > 0 {
+            self.stats.fragments_repeated += 1;
+        }
+        message.sent[index] = (message.sent[index].0.saturating_add(1), now);
+        if starts_round {
+            message.attempts += 1;
+            if message.attempts == 1 {
+                message.started = now;
+            }
+        }
+        let attempts = message.attempts;
+        let start = index * fragment_bytes;
+        let end = message.bytes.len().min(start + fragment_bytes);
+        let (route, reply, count) = (message.route, message.reply, message.count);
+        let body = ControlBody::Fragment { index: index as u8, count, reply, payload: &message.bytes[start..end] };
+        let packet = ControlPacket { from: self.node, to, incarnation: self.incarnation, message: number.0, body };
+        let mut out = Vec::with_capacity(self.config.packet_bytes);
+        packet.encode(&mut out);
+        seal(&self.config.network_key, &mut out, 0);
+        let rto = peer.rto(&self.config, attempts);
+        if starts_round {
+            self.timers.set(Timer::Message(to, number), now + rto);
+        }
+        Some((route, out))
+    }
+}
+
+impl ControlConfig {
+    /// Payload bytes of a fragment, such that the longest FIDs on both ways still fit.
+    fn fragment_bytes(&self) -> usize {
+        const COMMON_HEADER_BYTES: usize = 5 + FID_BYTES_MAX;
+        const REPLY_BYTES: usize = 2 + FID_BYTES_MAX;
+        const FRAGMENT_BYTES: usize = 27;
+        self.packet_bytes - COMMON_HEADER_BYTES - FRAGMENT_BYTES - REPLY_BYTES - MAC_BYTES
+    }
+}
+
+/// All fragments of a message of `count`.
+fn all(count: u8) -> u128 {
+    u128::MAX >> (128 - u32::from(count).clamp(1, 128))
+}
+
+/// However much is lost, this many fragments may be under way.
+const WINDOW_PACKETS_MIN: u32 = 4;
+
+#[derive(Debug)]
+struct Peer {
+    messages: BTreeMap<MessageNumber, Outgoing>,
+    in_flight: u32,
+    window: u32,
+    /// When it last acknowledged anything.
+    heard: Option<Time>,
+    /// Smoothed round-trip time and its mean deviation (RFC 6298 §2).
+    rtt: Option<(Duration, Duration)>,
+}
+
+impl Peer {
+    fn new(config: &ControlConfig) -> Peer {
+        Peer { messages: BTreeMap::new(), in_flight: 0, window: config.window_packets, heard: None, rtt: None }
+    }
+    /// The timeout of transmission number `attempt`, from 1: it doubles each time until `rto_max`.
+    fn rto(&self, config: &ControlConfig, attempt: u32) -> Duration {
+        let base = match self.rtt {
+            None => config.rto_initial,
+            Some((smoothed, deviation)) => (smoothed + deviation * 4).max(config.rto_min),
+        };
+        base.saturating_mul(1 << attempt.saturating_sub(1).min(16)).min(config.rto_max)
+    }
+}
+
+/// Folds a round-trip time into smoothed value and deviation (RFC 6298 §2).
+fn fold(rtt: &mut Option<(Duration, Duration)>, sample: Duration) {
+    *rtt = Some(match *rtt {
+        None => (sample, sample / 2),
+        Some((smoothed, deviation)) => ((smoothed * 7 + sample) / 8, (deviation * 3 + smoothed.abs_diff(sample)) / 4),
+    });
+}
+
+/// A message on its way.
+#[derive(Debug)]
+struct Outgoing {
+    bytes: Vec<u8>,
+    route: Fid,
+    reply: Fid,
+    count: u8,
+    /// Fragments to send now, under way, and acknowledged; the rest were lost to a timeout and are in `unsent` again.
+    unsent: u128,
+    flying: u128,
+    acked: u128,
+    /// How often each fragment was sent, and when last.
+    sent: Vec<(u8, Time)>,
+    /// Rounds of transmission since the last progress.
+    attempts: u32,
+    /// When the first of these rounds began.
+    started: Time,
+}
+
+impl Outgoing {
+    fn new(bytes: Vec<u8>, fragment_bytes: usize, route: Fid, reply: Fid) -> Outgoing {
+        let count = bytes.len().div_ceil(fragment_bytes).max(1) as u8;
+        let sent = alloc::vec![(0, Time::ZERO); usize::from(count)];
+        Outgoing {
+            bytes,
+            route,
+            reply,
+            count,
+            unsent: all(count),
+            flying: 0,
+            acked: 0,
+            sent,
+            attempts: 0,
+            started: Time::ZERO,
+        }
+    }
+    /// Takes all fragments under way for lost; gives their number.
+    fn expire_flight(&mut self) -> u32 {
+        let lost = self.flying.count_ones();
+        self.unsent |= self.flying;
+        self.flying = 0;
+        lost
+    }
+    /// The round-trip time that `fresh` fragments show: of those sent only once (Karn), the last one sent.
+    fn sample(&self, now: Time, fresh: u128) -> Option<Duration> {
+        let fragments = self.sent.iter().enumerate().filter(|(index, _)| fresh >> index & 1 == 1);
+        fragments.filter(|(_, (times, _))| *times == 1).map(|(_, (_, at))| now.since(*at)).min()
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Timer {
+    Message(NodeId, MessageNumber),
+    Partial(MessageKey),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+struct MessageKey {
+    from: NodeId,
+    incarnation: u32,
+    message: u32,
+}
+
+/// A message of which fragments are missing.
+#[derive(Debug)]
+struct Partial {
+    touched: Time,
+    received: u128,
+    fragments: Vec<Vec<u8>>,
+}
+
+/// The messages that were complete most recently.
+#[derive(Debug)]
+struct Seen {
+    capacity: usize,
+    clock: u64,
+    by_key: BTreeMap<MessageKey, u64>,
+    by_age: BTreeMap<u64, MessageKey>,
+}
+
+impl Seen {
+    fn new(capacity: usize) -> Seen {
+        Seen { capacity, clock: 0, by_key: BTreeMap::new(), by_age: BTreeMap::new() }
+    }
+    /// Whether `key` is remembered; if so, it becomes the youngest.
+    fn touch(&mut self, key: MessageKey) -> bool {
+        let known = self.by_key.contains_key(&key);
+        if known {
+            self.insert(key);
+        }
+        known
+    }
+    fn insert(&mut self, key: MessageKey) {
+        self.clock += 1;
+        if let Some(age) = self.by_key.insert(key, self.clock) {
+            self.by_age.remove(&age);
+        }
+        self.by_age.insert(self.clock, key);
+        if self.by_key.len() > self.capacity
+            && let Some((_, oldest)) = self.by_age.pop_first()
+        {
+            self.by_key.remove(&oldest);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
