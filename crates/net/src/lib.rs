@@ -59,6 +59,7 @@
 mod buffers;
 pub mod clock;
 pub mod config;
+pub mod disk;
 pub mod driver;
 pub mod error;
 mod event_loop;

@@ -1,0 +1,312 @@
+//! The index in front of a directory object's bytes.
+use std::collections::BTreeSet;
+
+/// Every directory, file and link below a published directory, in the order of their paths.
+///
+/// An index from [`DirectoryIndex::decode`] or [`DirectoryIndex::new`] is safe to unpack below any directory: no path
+/// leaves it, every parent comes before its children, and no link leads out.
+///
+/// Encoded, all numbers big-endian:
+/// ```text
+///   magic "TrD\x01" | bytes of the whole index, u32 | entries, u32 | entry | entry | …
+///
+///   entry:  kind, u8 | bytes of the path, u16 | path | detail
+///           0 file              size, u64
+///           1 executable file   size, u64
+///           2 directory         –
+///           3 symbolic link     bytes of the target, u16 | target
+/// ```
+/// The files' bytes follow the index, back to back in the same order. Of a file's mode only "executable" is kept, as
+/// git does: who receives it decides by his own umask who may read it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct DirectoryIndex {
+    entries: Vec<IndexEntry>,
+}
+
+/// One line of an index.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct IndexEntry {
+    /// The path below the directory, without a slash in front; any bytes that a file name may have.
+    pub path: Vec<u8>,
+    /// What is there.
+    pub kind: EntryKind,
+}
+
+/// What an index says about a path.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum EntryKind {
+    /// A file of `size` bytes.
+    File {
+        /// Its bytes.
+        size: u64,
+        /// Whether its owner may execute it.
+        mode: FileMode,
+    },
+    /// A directory.
+    Directory,
+    /// A symbolic link that stays below the directory.
+    Link {
+        /// Where it leads, relative to its own directory.
+        target: Vec<u8>,
+    },
+}
+
+/// What is kept of a file's mode.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FileMode {
+    /// Data.
+    Plain,
+    /// A program.
+    Executable,
+}
+
+impl DirectoryIndex {
+    /// How many entries an index has at most.
+    pub const ENTRIES_MAX: usize = 100_000;
+    /// Bytes of the longest encoded index: 16 MiB.
+    pub const BYTES_MAX: usize = 16 << 20;
+    /// Bytes of the longest path and of the longest target of a link.
+    pub const PATH_BYTES_MAX: usize = 4096;
+    /// How many directories a path passes at most.
+    pub const DEPTH_MAX: usize = 64;
+    /// Bytes of the encoded index that say how long it is: enough for [`DirectoryIndex::encoded_len`].
+    pub const HEADER_BYTES: usize = 12;
+
+    /// Sorts and checks the entries.
+    ///
+    /// # Errors
+    /// [`IndexError`] says which entry breaks which rule.
+    pub fn new(mut entries: Vec<IndexEntry>) -> Result<Self, IndexError> {
+        entries.sort_by(|a, b| a.path.cmp(&b.path));
+        let index = DirectoryIndex { entries };
+        index.check()?;
+        Ok(index)
+    }
+    /// Reads an index from a source that nobody trusts. `bytes` are exactly the index.
+    ///
+    /// # Errors
+    /// [`IndexError`] says what is malformed or which entry breaks which rule.
+    pub fn decode(bytes: &[u8]) -> Result<Self, IndexError> {
+        if Self::encoded_len(bytes)? != bytes.len() {
+            return Err(IndexError::Malformed { field: "length" });
+        }
+        let mut rest = &bytes[8..];
+        let count = u32::from_be_bytes(take_array(&mut rest, "entries")?) as usize;
+        if count > Self::ENTRIES_MAX {
+            return Err(IndexError::TooManyEntries { have: count });
+        }
+        let mut entries = Vec::new();
+        for _ in 0..count {
+            let [kind] = take_array(&mut rest, "kind")?;
+            let path = take_string(&mut rest, "path")?;
+            let kind = match kind {
+                0 | 1 => EntryKind::File {
+                    size: u64::from_be_bytes(take_array(&mut rest, "size")?),
+                    mode: if kind == 1 { FileMode::Executable } else { FileMode::Plain },
+                },
+                2 => EntryKind::Directory,
+                3 => EntryKind::Link { target: take_string(&mut rest, "target")? },
+                _ => return Err(IndexError::Malformed { field: "kind" }),
+            };
+            entries.push(IndexEntry { path, kind });
+        }
+        if !rest.is_empty() {
+            return Err(IndexError::Malformed { field: "end" });
+        }
+        let index = DirectoryIndex { entries };
+        index.check()?;
+        Ok(index)
+    }
+    /// How many bytes the whole index has, from its first [`DirectoryIndex::HEADER_BYTES`] bytes.
+    ///
+    /// # Errors
+    /// [`IndexError`] if these bytes do not start an index, or it would be too long.
+    pub fn encoded_len(header: &[u8]) -> Result<usize, IndexError> {
+        let mut rest = header;
+        if take_array(&mut rest, "magic")? != *MAGIC {
+            return Err(IndexError::Malformed { field: "magic" });
+        }
+        let length = u32::from_be_bytes(take_array(&mut rest, "length")?) as usize;
+        if !(Self::HEADER_BYTES..=Self::BYTES_MAX).contains(&length) {
+            return Err(IndexError::TooLong { have: length });
+        }
+        Ok(length)
+    }
+    /// The canonical bytes.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(self.byte_count());
+        bytes.extend_from_slice(MAGIC);
+        bytes.extend_from_slice(&u32::try_from(self.byte_count()).expect("check() saw to it").to_be_bytes());
+        bytes.extend_from_slice(&u32::try_from(self.entries.len()).expect("check() saw to it").to_be_bytes());
+        let push_string = |bytes: &mut Vec<u8>, string: &[u8]| {
+            bytes.extend_from_slice(&u16::try_from(string.len()).expect("check() saw to it").to_be_bytes());
+            bytes.extend_from_slice(string);
+        };
+        for entry in &self.entries {
+            bytes.push(match entry.kind {
+                EntryKind::File { mode: FileMode::Plain, .. } => 0,
+                EntryKind::File { mode: FileMode::Executable, .. } => 1,
+                EntryKind::Directory => 2,
+                EntryKind::Link { .. } => 3,
+            });
+            push_string(&mut bytes, &entry.path);
+            match &entry.kind {
+                EntryKind::File { size, .. } => bytes.extend_from_slice(&size.to_be_bytes()),
+                EntryKind::Directory => {}
+                EntryKind::Link { target } => push_string(&mut bytes, target),
+            }
+        }
+        bytes
+    }
+
+    /// The entries in the order of their paths.
+    pub fn entries(&self) -> &[IndexEntry] {
+        &self.entries
+    }
+    /// Bytes of all files together.
+    pub fn content_bytes(&self) -> u64 {
+        self.entries.iter().map(IndexEntry::content_bytes).sum()
+    }
+
+    fn byte_count(&self) -> usize {
+        let of_entry = |entry: &IndexEntry| match &entry.kind {
+            EntryKind::File { .. } => 8,
+            EntryKind::Directory => 0,
+            EntryKind::Link { target } => 2 + target.len(),
+        };
+        Self::HEADER_BYTES + self.entries.iter().map(|entry| 3 + entry.path.len() + of_entry(entry)).sum::<usize>()
+    }
+    fn check(&self) -> Result<(), IndexError> {
+        if self.entries.len() > Self::ENTRIES_MAX {
+            return Err(IndexError::TooManyEntries { have: self.entries.len() });
+        }
+        let mut directories: BTreeSet<&[u8]> = BTreeSet::from([&b""[..]]);
+        let (mut previous, mut total): (&[u8], u64) = (b"", 0);
+        for entry in &self.entries {
+            let path = &entry.path[..];
+            let refuse = |rule| IndexError::Entry { path: shown(path), rule };
+            check_path(path).map_err(refuse)?;
+            if path <= previous {
+                return Err(refuse("it is out of order or there twice"));
+            }
+            let parent = path.iter().rposition(|byte| *byte == b'/').map_or(&b""[..], |slash| &path[..slash]);
+            if !directories.contains(parent) {
+                return Err(refuse("its parent is not a directory of the index"));
+            }
+            total = match &entry.kind {
+                EntryKind::File { size, .. } => total.checked_add(*size),
+                EntryKind::Directory => {
+                    directories.insert(path);
+                    Some(total)
+                }
+                EntryKind::Link { target } => {
+                    check_target(path, target).map_err(refuse)?;
+                    Some(total)
+                }
+            }
+            .ok_or(IndexError::Malformed { field: "size" })?;
+            previous = path;
+        }
+        let have = self.byte_count();
+        if have > Self::BYTES_MAX { Err(IndexError::TooLong { have }) } else { Ok(()) }
+    }
+}
+impl IndexEntry {
+    /// Bytes that the entry has behind the index.
+    pub fn content_bytes(&self) -> u64 {
+        match self.kind {
+            EntryKind::File { size, .. } => size,
+            EntryKind::Directory | EntryKind::Link { .. } => 0,
+        }
+    }
+}
+
+/// Why something is not an index that may be unpacked.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum IndexError {
+    /// The bytes make no sense.
+    #[error("the index of the directory is malformed at its {field}")]
+    Malformed {
+        /// Where.
+        field: &'static str,
+    },
+    /// Too many entries.
+    #[error("a directory has at most {max} entries, not {have}", max = DirectoryIndex::ENTRIES_MAX)]
+    TooManyEntries {
+        /// How many there are.
+        have: usize,
+    },
+    /// Too many bytes.
+    #[error("the index of a directory has at most {max} bytes, not {have}", max = DirectoryIndex::BYTES_MAX)]
+    TooLong {
+        /// How many there are.
+        have: usize,
+    },
+    /// One entry breaks a rule.
+    #[error("'{path}': {rule}")]
+    Entry {
+        /// The entry.
+        path: String,
+        /// The rule.
+        rule: &'static str,
+    },
+}
+
+fn check_path(path: &[u8]) -> Result<(), &'static str> {
+    if path.len() > DirectoryIndex::PATH_BYTES_MAX {
+        return Err("its path has more than 4,096 bytes");
+    }
+    let mut depth = 0;
+    for component in path.split(|byte| *byte == b'/') {
+        depth += 1;
+        match component {
+            b"" => return Err("a component of its path is empty"),
+            b"." | b".." => return Err("its path has '.' or '..' in it"),
+            _ if component.len() > 255 => return Err("a component of its path has more than 255 bytes"),
+            _ if component.contains(&0) => return Err("its path has a zero byte in it"),
+            _ if depth > DirectoryIndex::DEPTH_MAX => return Err("it lies more than 64 directories deep"),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+/// A link may climb with `..` at its start only, and not above the directory that is unpacked; after that it only
+/// descends. Links passed on that descent obey the same rule, so no chain of them leads out. A `..` after a component
+/// is refused because that component may be a link, and then `..` leads elsewhere than it seems.
+fn check_target(path: &[u8], target: &[u8]) -> Result<(), &'static str> {
+    if target.len() > DirectoryIndex::PATH_BYTES_MAX {
+        return Err("the target of the link has more than 4,096 bytes");
+    }
+    let depth = path.iter().filter(|byte| **byte == b'/').count();
+    let (mut climbed, mut descends) = (0, false);
+    for component in target.split(|byte| *byte == b'/') {
+        match component {
+            b"" => return Err("the link is absolute, or a component of its target is empty"),
+            b"." if target == b"." => descends = true,
+            b"." => return Err("the target of the link has '.' in it"),
+            b".." if descends => return Err("the target of the link has '..' after a component"),
+            b".." => climbed += 1,
+            _ if component.len() > 255 => return Err("a component of the link's target has more than 255 bytes"),
+            _ if component.contains(&0) => return Err("the target of the link has a zero byte in it"),
+            _ => descends = true,
+        }
+    }
+    if climbed > depth { Err("the link leads out of the directory") } else { Ok(()) }
+}
+fn shown(path: &[u8]) -> String {
+    String::from_utf8_lossy(&path[..path.len().min(200)]).chars().flat_map(char::escape_debug).collect()
+}
+fn take_array<const N: usize>(rest: &mut &[u8], field: &'static str) -> Result<[u8; N], IndexError> {
+    let (array, after) = rest.split_first_chunk().ok_or(IndexError::Malformed { field })?;
+    *rest = after;
+    Ok(*array)
+}
+fn take_string(rest: &mut &[u8], field: &'static str) -> Result<Vec<u8>, IndexError> {
+    let length = u16::from_be_bytes(take_array(rest, field)?);
+    let (string, after) = rest.split_at_checked(usize::from(length)).ok_or(IndexError::Malformed { field })?;
+    *rest = after;
+    Ok(string.to_vec())
+}
+
+const MAGIC: &[u8; 4] = b"TrD\x01";

@@ -1,0 +1,381 @@
+//! A download that survives being killed at any moment.
+use std::{
+    fmt,
+    fs::{self, File},
+    io,
+    os::unix::fs::{FileExt, MetadataExt},
+    path::{Path, PathBuf},
+};
+use tributary_content::{Bitmap, ChunkIndex, ChunkStore, HashTree, Manifest, ObjectKind, StoreError, chunk_hash};
+use tributary_core::ByteCount;
+
+use super::{
+    io_error, refusal,
+    state::{Create, StateTable, Stored, journal, open, read_header},
+    unpack::unpack,
+    with_suffix,
+};
+
+/// How a download treats what is there already, and how much it insists on the disk.
+#[derive(Clone, Debug, Default)]
+pub struct PartOptions {
+    /// What to believe of an interrupted run.
+    pub resume: Resume,
+    /// What must survive.
+    pub durability: Durability,
+    /// What to do with a file that has the final name.
+    pub existing: Existing,
+}
+
+/// What to believe of an interrupted run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Resume {
+    /// Every chunk that the state calls held is read and hashed again (some 6 GB/s where the bytes are in memory), and
+    /// dropped if it fails. The only safe choice after a crash of the machine, or on disks that err.
+    #[default]
+    Rehash,
+    /// The state is believed. Safe if only the process was killed.
+    Trust,
+}
+
+/// What a finished download survives.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Durability {
+    /// The end of the process at any moment. A machine that loses power within seconds of the end may lose the file,
+    /// as with most programs that download.
+    #[default]
+    Process,
+    /// Loss of power: the bytes are on the disk before the file gets its name. Costs as long as the disk takes.
+    Power,
+}
+
+/// What to do with a file that has the final name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Existing {
+    /// Keep it until the download is complete, then replace it in one step. Directories are never replaced.
+    #[default]
+    Replace,
+    /// Do not start.
+    Refuse,
+}
+
+/// One object being fetched to `OUT`, by way of `OUT.part` and `OUT.part.state`.
+///
+/// ```text
+///   put_chunk:  bytes ──► OUT.part at the chunk's place, then its slot ──► OUT.part.state
+///   finish:     file       rename OUT.part to OUT, remove the state
+///               directory  unpack to OUT.part-dir, rename it to OUT, remove the part and the state
+/// ```
+/// The slot is written after the bytes, so whenever the process is killed, the state names only chunks whose bytes
+/// were written. Nothing else of an earlier run is believed, and by default not even that: see [`Resume`]. Each chunk
+/// is in the state when [`ChunkStore::put_chunk`] returns; there is no flush to wait for.
+///
+/// What is found at the start decides:
+/// | `OUT.part` | `OUT.part.state` | |
+/// |---|---|---|
+/// | there | of exactly this object | go on |
+/// | there | of the same name and publisher, another version | start anew: its bytes serve nobody any more |
+/// | there | of another name or publisher | refused: somebody is fetching something else to the same place |
+/// | there | damaged | start anew |
+/// | there | missing | refused: it is not ours |
+/// | missing | any | start anew |
+///
+/// The state is locked while the store lives, so that two processes never write to the same part. If `OUT` is a link
+/// to a file, the file it leads to is what is replaced.
+pub struct PartFile {
+    manifest: Manifest,
+    options: PartOptions,
+    target: PathBuf,
+    part_path: PathBuf,
+    part: File,
+    state_path: PathBuf,
+    state: StateTable,
+    tree: Option<HashTree>,
+    held: Bitmap,
+    finished: bool,
+}
+
+impl PartFile {
+    /// Starts or resumes the download of the object of `manifest` to `target`.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`] if `target` cannot become a file, the part belongs to something else, another process uses
+    /// it, or the disk has no room.
+    pub fn open(target: &Path, manifest: &Manifest, options: &PartOptions) -> Result<Self, StoreError> {
+        let target = resolve(target)?;
+        check_target(&target, manifest, options.existing)?;
+        let (part_path, state_path) = (with_suffix(&target, PART_SUFFIX), with_suffix(&target, STATE_SUFFIX));
+        // Asked before the state is created: a state beside it is what marks a part as ours.
+        let part_exists = fs::symlink_metadata(&part_path).is_ok();
+        if part_exists && fs::symlink_metadata(&state_path).is_err() {
+            return Err(refusal("write", &part_path, "it exists and is not ours; remove it or choose another place"));
+        }
+        check_room(&target, &part_path, manifest)?;
+        let locked = StateTable::lock(&state_path)?;
+        let stored = read_header(&locked);
+        let same = matches!(&stored, Stored::Object(stored) if **stored == *manifest);
+        if let Stored::Object(other) = &stored
+            && part_exists
+            && (other.name != manifest.name || other.publisher != manifest.publisher)
+        {
+            let reason = format!(
+                "it holds an unfinished download of '{}' by {}; finish or remove it, or choose another place",
+                other.name, other.publisher
+            );
+            return Err(refusal("write", &part_path, reason));
+        }
+        let resumes = same && part_exists;
+        let state = if resumes {
+            StateTable::resume(locked, &state_path, manifest)
+        } else {
+            StateTable::start(locked, &state_path, manifest)?
+        };
+        let part = open(&part_path, Create::IfMissing).map_err(|error| io_error("open", &part_path, &error))?;
+        if !resumes {
+            journal::set_len(journal::File::Part, 0);
+            part.set_len(0).map_err(|error| io_error("empty", &part_path, &error))?;
+        }
+        journal::set_len(journal::File::Part, manifest.size);
+        part.set_len(manifest.size).map_err(|error| io_error("reserve space for", &part_path, &error))?;
+        let tree = state.tree(manifest);
+        let held = Bitmap::new(manifest.chunk_count());
+        let (manifest, options) = (manifest.clone(), options.clone());
+        let mut opened =
+            PartFile { manifest, options, target, part_path, part, state_path, state, tree, held, finished: false };
+        opened.load()?;
+        Ok(opened)
+    }
+    /// Whether an interrupted run left chunks of exactly this object for `target`. Nothing is locked or verified.
+    pub fn resumes(target: &Path, manifest: &Manifest) -> bool {
+        let Ok(target) = resolve(target) else { return false };
+        let state_path = with_suffix(&target, STATE_SUFFIX);
+        let same = matches!(StateTable::peek(&state_path), Stored::Object(stored) if *stored == *manifest);
+        if !same || fs::symlink_metadata(with_suffix(&target, PART_SUFFIX)).is_err() {
+            return false;
+        }
+        let Ok(file) = open(&state_path, Create::Never) else { return false };
+        let state = StateTable::resume(file, &state_path, manifest);
+        state.slots(manifest.chunk_count()).iter().any(Option::is_some)
+    }
+    /// The manifest of the download that was interrupted at `target`, if there is one: what a person would resume.
+    pub fn interrupted(target: &Path) -> Option<Manifest> {
+        match StateTable::peek(&with_suffix(&resolve(target).ok()?, STATE_SUFFIX)) {
+            Stored::Object(manifest) => Some(*manifest),
+            Stored::Nothing | Stored::Damaged => None,
+        }
+    }
+    /// Gives up and removes the part and the state; a file with the final name stays.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`] if something cannot be removed.
+    pub fn discard(self) -> Result<(), StoreError> {
+        if self.finished {
+            return Ok(());
+        }
+        remove(&self.part_path)?;
+        remove(&self.state_path)
+    }
+    /// Where the object ends up.
+    pub fn target(&self) -> &Path {
+        &self.target
+    }
+
+    /// Takes over what an earlier run held.
+    fn load(&mut self) -> Result<(), StoreError> {
+        let mut buffer = Vec::new();
+        for (index, slot) in (0..).map(ChunkIndex).zip(self.state.slots(self.manifest.chunk_count())) {
+            let Some(hash) = slot else { continue };
+            let leaf = self.tree.as_ref().and_then(|tree| tree.leaf(index)).unwrap_or(hash);
+            buffer.resize(self.manifest.chunk_len(index) as usize, 0);
+            let verified = leaf == hash
+                && match self.options.resume {
+                    Resume::Trust => true,
+                    Resume::Rehash => match self.part.read_exact_at(&mut buffer, self.manifest.chunk_offset(index)) {
+                        Ok(()) => chunk_hash(&buffer) == leaf,
+                        Err(_) => false,
+                    },
+                };
+            if verified {
+                self.held.set(index);
+            } else {
+                tracing::warn!("'{}': {index} of the earlier run fails its check", self.part_path.display());
+                self.state.clear_slot(index)?;
+            }
+        }
+        Ok(())
+    }
+    fn finish_file(&mut self) -> Result<(), StoreError> {
+        if self.options.durability == Durability::Power {
+            self.part.sync_all().map_err(|error| io_error("write to disk", &self.part_path, &error))?;
+        }
+        check_target(&self.target, &self.manifest, self.options.existing)?;
+        fs::rename(&self.part_path, &self.target).map_err(|error| io_error("rename to", &self.target, &error))
+    }
+    fn finish_directory(&mut self) -> Result<(), StoreError> {
+        let into = with_suffix(&self.target, DIRECTORY_SUFFIX);
+        match fs::remove_dir_all(&into) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(io_error("empty", &into, &error)),
+            _ => {}
+        }
+        unpack(&mut self.part, &self.part_path, self.manifest.size, &into)?;
+        if self.options.durability == Durability::Power {
+            // One call for thousands of files; there is no other that covers them and their names.
+            nix::unistd::sync();
+        }
+        check_target(&self.target, &self.manifest, self.options.existing)?;
+        fs::rename(&into, &self.target).map_err(|error| io_error("rename to", &self.target, &error))?;
+        remove(&self.part_path)
+    }
+}
+
+impl ChunkStore for PartFile {
+    fn held(&self) -> &Bitmap {
+        &self.held
+    }
+    fn tree(&self) -> Option<&HashTree> {
+        self.tree.as_ref()
+    }
+    fn put_tree(&mut self, tree: &HashTree) -> Result<(), StoreError> {
+        if tree.root() != self.manifest.root || tree.chunk_count() != self.manifest.chunk_count() {
+            return Err(refusal("keep the hash tree of", &self.target, "it has another root"));
+        }
+        if self.tree.is_some() {
+            return Ok(());
+        }
+        self.state.put_tree(tree)?;
+        for (index, slot) in (0..).map(ChunkIndex).zip(self.state.slots(self.manifest.chunk_count())) {
+            if self.held.get(index) && slot != tree.leaf(index) {
+                self.held.clear(index);
+                self.state.clear_slot(index)?;
+            }
+        }
+        self.tree = Some(tree.clone());
+        Ok(())
+    }
+    fn put_chunk(&mut self, index: ChunkIndex, bytes: &[u8]) -> Result<(), StoreError> {
+        let need = self.manifest.chunk_len(index) as usize;
+        if index.0 >= self.manifest.chunk_count() || bytes.len() != need {
+            let reason = format!("chunk {} has {need} bytes, not {}", index.0, bytes.len());
+            return Err(refusal("write", &self.part_path, reason));
+        }
+        if self.held.get(index) {
+            return Ok(());
+        }
+        let offset = self.manifest.chunk_offset(index);
+        journal::write(journal::File::Part, offset, bytes);
+        self.part.write_all_at(bytes, offset).map_err(|error| io_error("write", &self.part_path, &error))?;
+        let leaf = self.tree.as_ref().and_then(|tree| tree.leaf(index)).unwrap_or_else(|| chunk_hash(bytes));
+        self.state.put_slot(index, &leaf)?;
+        self.held.set(index);
+        Ok(())
+    }
+    fn finish(&mut self) -> Result<(), StoreError> {
+        if self.finished {
+            return Ok(());
+        }
+        if !self.held.is_full() {
+            let missing = self.held.len() - self.held.count();
+            return Err(refusal(
+                "finish",
+                &self.target,
+                format!("{missing} of {} chunks are missing", self.held.len()),
+            ));
+        }
+        match self.manifest.kind {
+            ObjectKind::File => self.finish_file()?,
+            ObjectKind::Directory => self.finish_directory()?,
+        }
+        self.finished = true;
+        remove(&self.state_path)?;
+        if self.options.durability == Durability::Power {
+            let parent = parent(&self.target);
+            let synced = File::open(parent).and_then(|parent| parent.sync_all());
+            synced.map_err(|error| io_error("write to disk", parent, &error))?;
+        }
+        Ok(())
+    }
+}
+impl fmt::Debug for PartFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PartFile")
+            .field("target", &self.target)
+            .field("held", &self.held.count())
+            .field("of", &self.held.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// The path that the object really gets: what a link to a file leads to, else `target` itself.
+fn resolve(target: &Path) -> Result<PathBuf, StoreError> {
+    if target.file_name().is_none() {
+        return Err(refusal("write", target, "it is not the name of a file"));
+    }
+    match fs::symlink_metadata(target) {
+        Ok(metadata) if metadata.is_symlink() => {
+            fs::canonicalize(target).map_err(|error| io_error("follow link", target, &error))
+        }
+        _ => Ok(target.into()),
+    }
+}
+fn check_target(target: &Path, manifest: &Manifest, existing: Existing) -> Result<(), StoreError> {
+    let there = match fs::symlink_metadata(target) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return check_parent(target),
+        Err(error) => return Err(io_error("write", target, &error)),
+        Ok(there) => there,
+    };
+    let reason = if there.is_dir() {
+        "it is a directory; give the name of a file in it"
+    } else if !there.is_file() {
+        "it is not a regular file; to write to a pipe or a device, fetch to '-' and redirect"
+    } else if manifest.kind == ObjectKind::Directory {
+        "the object is a directory, and there is a file of that name"
+    } else if existing == Existing::Refuse {
+        "it exists"
+    } else {
+        return Ok(());
+    };
+    Err(refusal(
+        "write",
+        target,
+        if there.is_dir() && manifest.kind == ObjectKind::Directory { "it exists" } else { reason },
+    ))
+}
+fn check_parent(target: &Path) -> Result<(), StoreError> {
+    let parent = parent(target);
+    match fs::metadata(parent) {
+        Ok(metadata) if metadata.is_dir() => Ok(()),
+        Ok(_) => Err(refusal("write", target, format!("'{}' is not a directory", parent.display()))),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            Err(refusal("write", target, format!("the directory '{}' does not exist", parent.display())))
+        }
+        Err(error) => Err(io_error("write", target, &error)),
+    }
+}
+fn parent(target: &Path) -> &Path {
+    target.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+/// Refuses what cannot fit, before hours are spent on it. The part is sparse, so other programs can still fill the
+/// disk; then `put_chunk` fails and what is held stays.
+fn check_room(target: &Path, part: &Path, manifest: &Manifest) -> Result<(), StoreError> {
+    let Ok(disk) = nix::sys::statvfs::statvfs(parent(target)) else { return Ok(()) };
+    let free = disk.blocks_available().saturating_mul(disk.fragment_size());
+    let have = fs::metadata(part).map_or(0, |part| part.blocks().saturating_mul(512));
+    // Unpacking a directory needs its bytes once more.
+    let copies = if manifest.kind == ObjectKind::Directory { 2 } else { 1 };
+    let need = manifest.size.saturating_mul(copies).saturating_sub(have);
+    if disk.blocks() > 0 && need > free {
+        let reason = format!("it needs {} more, and the disk has {} left", ByteCount(need), ByteCount(free));
+        return Err(refusal("reserve space for", part, reason));
+    }
+    Ok(())
+}
+fn remove(path: &Path) -> Result<(), StoreError> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(io_error("remove", path, &error)),
+        _ => Ok(()),
+    }
+}
+
+const PART_SUFFIX: &str = ".part";
+const STATE_SUFFIX: &str = ".part.state";
+const DIRECTORY_SUFFIX: &str = ".part-dir";

@@ -1,0 +1,383 @@
+//! What publishing a file and publishing a directory share: hashing, reading, remembering.
+use bytes::Bytes;
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::UNIX_EPOCH,
+};
+use tributary_content::{
+    ChunkIndex, Hash, HashTree, Manifest, ManifestError, Name, ObjectId, ObjectKind, ObjectReader, PublicKey,
+    SigningKey, StoreError, chunk_hash, chunk_size_for,
+};
+
+use super::{DirectoryObject, FileObject, io_error, replace_file};
+
+/// How to publish. Objects published with clones of the same options share one cache of chunks.
+#[derive(Clone, Debug, Default)]
+pub struct PublishOptions {
+    /// The version; `None` takes the time of the last modification in microseconds since 1970, or one more than the
+    /// version published before from this path, whichever is later. Copies with equal times get equal versions.
+    pub version: Option<u64>,
+    /// Bytes of a chunk; `None` chooses by the size ([`chunk_size_for`]).
+    pub chunk_size: Option<u32>,
+    /// Where the daemon keeps its state; there manifest and tree are remembered, so that an unchanged file is not
+    /// hashed again after a restart. `None` remembers nothing.
+    pub state_dir: Option<PathBuf>,
+    /// Chunks read lately.
+    pub cache: ChunkCache,
+}
+
+/// Publishes the file or directory at `path` under `name`, signed with `key`.
+///
+/// # Errors
+/// [`PublishError`] says what cannot be published and why.
+pub fn publish(
+    path: &Path,
+    name: Name,
+    key: &SigningKey,
+    options: &PublishOptions,
+) -> Result<Box<dyn ObjectReader>, PublishError> {
+    let metadata = fs::metadata(path).map_err(|error| io_error("read", path, &error))?;
+    if metadata.is_dir() {
+        Ok(Box::new(DirectoryObject::publish(path, name, key, options)?))
+    } else {
+        Ok(Box::new(FileObject::publish(path, name, key, options)?))
+    }
+}
+
+/// Why something cannot be published.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PublishError {
+    /// It cannot be read.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// Its manifest would break a limit.
+    #[error("cannot publish '{path}': {reason}")]
+    Manifest {
+        /// What was to be published.
+        path: String,
+        /// The limit.
+        reason: ManifestError,
+    },
+    /// It is neither a file nor a directory, or there is something in it that is none.
+    #[error("cannot publish '{path}': {reason}")]
+    Unsuitable {
+        /// The offending path.
+        path: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// Somebody wrote to it meanwhile.
+    #[error("cannot publish '{path}': it changed while it was read; publish it again when it is complete")]
+    Changed {
+        /// What was to be published.
+        path: String,
+    },
+    /// A mirror of an object needs exactly its bytes.
+    #[error("cannot mirror '{name}' from '{path}': the bytes are not those that {publisher} published")]
+    NotTheObject {
+        /// What was to be mirrored.
+        name: Name,
+        /// From where.
+        path: String,
+        /// Who signed it.
+        publisher: PublicKey,
+    },
+}
+
+/// Verified chunks that were read lately, so that several paths asking for nearby packets cost one read.
+/// Clones share one cache; its limit is over all objects together.
+#[derive(Clone, Debug)]
+pub struct ChunkCache(Arc<Mutex<CacheInner>>);
+
+#[derive(Debug)]
+struct CacheInner {
+    bytes_max: usize,
+    bytes: usize,
+    uses: u64,
+    chunks: BTreeMap<(ObjectId, ChunkIndex), (u64, Bytes)>,
+    /// The same chunks by the number of their last use.
+    by_use: BTreeMap<u64, (ObjectId, ChunkIndex)>,
+}
+
+impl ChunkCache {
+    /// The default limit: 16 MiB.
+    pub const BYTES_DEFAULT: usize = 16 << 20;
+
+    /// An empty cache of at most `bytes_max` bytes; zero keeps nothing.
+    pub fn new(bytes_max: usize) -> Self {
+        let (chunks, by_use) = (BTreeMap::new(), BTreeMap::new());
+        ChunkCache(Arc::new(Mutex::new(CacheInner { bytes_max, bytes: 0, uses: 0, chunks, by_use })))
+    }
+    /// Bytes held now.
+    pub fn bytes(&self) -> usize {
+        self.lock().bytes
+    }
+    fn lock(&self) -> MutexGuard<'_, CacheInner> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+    fn find(&self, key: (ObjectId, ChunkIndex)) -> Option<Bytes> {
+        let mut inner = self.lock();
+        inner.uses += 1;
+        let now = inner.uses;
+        let (used, chunk) = inner.chunks.get_mut(&key)?;
+        let (before, chunk) = (std::mem::replace(used, now), chunk.clone());
+        inner.by_use.remove(&before);
+        inner.by_use.insert(now, key);
+        Some(chunk)
+    }
+    /// Makes room for `length` bytes and gives back a buffer of that length, an old one if nobody else uses it.
+    fn buffer(&self, length: usize) -> Vec<u8> {
+        let mut inner = self.lock();
+        let mut buffer = Vec::new();
+        while inner.bytes + length > inner.bytes_max {
+            let Some((_, key)) = inner.by_use.pop_first() else { break };
+            let Some((_, old)) = inner.chunks.remove(&key) else { break };
+            inner.bytes -= old.len();
+            if let Ok(old) = old.try_into_mut() {
+                buffer = Vec::from(old);
+            }
+        }
+        drop(inner);
+        buffer.resize(length, 0);
+        buffer
+    }
+    fn keep(&self, key: (ObjectId, ChunkIndex), chunk: &Bytes) {
+        let mut inner = self.lock();
+        if inner.bytes + chunk.len() <= inner.bytes_max && !inner.chunks.contains_key(&key) {
+            inner.uses += 1;
+            let now = inner.uses;
+            inner.bytes += chunk.len();
+            inner.chunks.insert(key, (now, chunk.clone()));
+            inner.by_use.insert(now, key);
+        }
+    }
+}
+impl Default for ChunkCache {
+    fn default() -> Self {
+        ChunkCache::new(Self::BYTES_DEFAULT)
+    }
+}
+
+/// Bytes that can be published: a file, or an index with files behind it.
+pub(super) trait Source: Send + Sized {
+    /// What it is.
+    const KIND: ObjectKind;
+    /// Looks at what there is without reading it.
+    fn open(path: &Path) -> Result<Self, PublishError>;
+    /// Bytes in all.
+    fn size(&self) -> u64;
+    /// Time of the last modification, in microseconds since 1970.
+    fn modified(&self) -> u64;
+    /// A hash over everything by which the system tells that something was not changed: sizes, times, inodes.
+    fn fingerprint(&self) -> Hash;
+    /// Fills `buffer` with the bytes from `offset` on.
+    fn read_at(&mut self, offset: u64, buffer: &mut [u8]) -> Result<(), StoreError>;
+}
+
+/// A published source.
+pub(super) struct Published<S> {
+    pub(super) path: PathBuf,
+    pub(super) source: S,
+    manifest: Manifest,
+    id: ObjectId,
+    tree: HashTree,
+    cache: ChunkCache,
+}
+
+impl<S: Source> Published<S> {
+    pub(super) fn publish(
+        path: &Path,
+        name: Name,
+        key: &SigningKey,
+        options: &PublishOptions,
+    ) -> Result<Self, PublishError> {
+        let path = fs::canonicalize(path).map_err(|error| io_error("read", path, &error))?;
+        let mut source = S::open(&path)?;
+        let chunk_size = options.chunk_size.unwrap_or_else(|| chunk_size_for(source.size()));
+        let illegal = |reason| PublishError::Manifest { path: path.display().to_string(), reason };
+        // Signing with a root of zeros shows illegal fields before a terabyte is hashed.
+        if source.size() > 0 {
+            Manifest::sign(name.clone(), 0, S::KIND, source.size(), chunk_size, Hash([0; 32]), key).map_err(illegal)?;
+        }
+        let record = Record::load(options.state_dir.as_deref(), &path);
+        let fingerprint = source.fingerprint();
+        let unchanged = record.as_ref().filter(|record| {
+            record.fingerprint == fingerprint
+                && record.manifest.chunk_size == chunk_size
+                && record.manifest.size == source.size()
+        });
+        let tree = match unchanged {
+            Some(record) => record.tree.clone(),
+            None => hash(&path, &mut source, chunk_size)?,
+        };
+        let version = options.version.unwrap_or_else(|| match &record {
+            Some(record) if record.manifest.name == name && record.manifest.publisher == key.public() => {
+                let same = record.manifest.root == tree.root() && record.manifest.chunk_size == chunk_size;
+                if same { record.manifest.version } else { source.modified().max(record.manifest.version + 1) }
+            }
+            _ => source.modified(),
+        });
+        let manifest = Manifest::sign(name, version, S::KIND, source.size(), chunk_size, tree.root(), key);
+        let manifest = manifest.map_err(illegal)?;
+        if unchanged.is_none_or(|record| record.manifest != manifest) {
+            Record { fingerprint, manifest: manifest.clone(), tree: tree.clone() }
+                .save(options.state_dir.as_deref(), &path);
+        }
+        let id = manifest.object_id();
+        Ok(Published { path, source, manifest, id, tree, cache: options.cache.clone() })
+    }
+    pub(super) fn mirror(path: &Path, manifest: Manifest, options: &PublishOptions) -> Result<Self, PublishError> {
+        let path = fs::canonicalize(path).map_err(|error| io_error("read", path, &error))?;
+        let mut source = S::open(&path)?;
+        let differs = || PublishError::NotTheObject {
+            name: manifest.name.clone(),
+            path: path.display().to_string(),
+            publisher: manifest.publisher,
+        };
+        if source.size() != manifest.size || manifest.kind != S::KIND {
+            return Err(differs());
+        }
+        let fingerprint = source.fingerprint();
+        let record = Record::load(options.state_dir.as_deref(), &path);
+        let record = record.filter(|record| {
+            record.fingerprint == fingerprint
+                && record.manifest.chunk_size == manifest.chunk_size
+                && record.manifest.size == manifest.size
+        });
+        let tree = match record {
+            Some(record) => record.tree,
+            None => hash(&path, &mut source, manifest.chunk_size)?,
+        };
+        if tree.root() != manifest.root {
+            return Err(differs());
+        }
+        Record { fingerprint, manifest: manifest.clone(), tree: tree.clone() }
+            .save(options.state_dir.as_deref(), &path);
+        let id = manifest.object_id();
+        Ok(Published { path, source, manifest, id, tree, cache: options.cache.clone() })
+    }
+
+    pub(super) fn manifest(&self) -> &Manifest {
+        &self.manifest
+    }
+    pub(super) fn hash_tree(&self) -> &HashTree {
+        &self.tree
+    }
+    pub(super) fn read_chunk(&mut self, index: ChunkIndex) -> Result<Bytes, StoreError> {
+        if index.0 >= self.manifest.chunk_count() {
+            return Err(super::refusal("read", &self.path, format!("there is no chunk {}", index.0)));
+        }
+        if let Some(chunk) = self.cache.find((self.id, index)) {
+            return Ok(chunk);
+        }
+        let mut chunk = self.cache.buffer(self.manifest.chunk_len(index) as usize);
+        self.source.read_at(self.manifest.chunk_offset(index), &mut chunk)?;
+        if !self.tree.verify_chunk(index, &chunk) {
+            return Err(StoreError::Altered { path: self.path.display().to_string(), chunk: index.0 });
+        }
+        let chunk = Bytes::from(chunk);
+        self.cache.keep((self.id, index), &chunk);
+        Ok(chunk)
+    }
+}
+
+/// One pass over all bytes, in pieces of whole chunks.
+fn hash<S: Source>(path: &Path, source: &mut S, chunk_size: u32) -> Result<HashTree, PublishError> {
+    let before = source.fingerprint();
+    let chunk_size = chunk_size as usize;
+    let piece = (HASH_BUFFER_BYTES / chunk_size).max(1) * chunk_size;
+    let mut buffer = vec![0; usize::try_from(source.size()).unwrap_or(usize::MAX).min(piece)];
+    let mut leaves = Vec::with_capacity(usize::try_from(source.size()).unwrap_or(0) / chunk_size + 1);
+    let mut offset = 0;
+    while offset < source.size() {
+        let length = usize::try_from(source.size() - offset).unwrap_or(usize::MAX).min(piece);
+        source.read_at(offset, &mut buffer[..length])?;
+        leaves.extend(buffer[..length].chunks(chunk_size).map(chunk_hash));
+        offset += length as u64;
+    }
+    if S::open(path)?.fingerprint() != before {
+        return Err(PublishError::Changed { path: path.display().to_string() });
+    }
+    Ok(HashTree::from_leaves(leaves))
+}
+
+/// What is remembered about a published path: `STATE_DIR/published/HASH_OF_PATH`.
+/// ```text
+///   magic "TrR\x01" | fingerprint, 32 | bytes of the manifest, u32 | manifest | tree | BLAKE3 of all before, 32
+/// ```
+struct Record {
+    fingerprint: Hash,
+    manifest: Manifest,
+    tree: HashTree,
+}
+
+impl Record {
+    fn load(state_dir: Option<&Path>, path: &Path) -> Option<Record> {
+        let file = Record::path(state_dir?, path);
+        let longest = RECORD_FIXED_BYTES + Manifest::BYTES_MAX + Manifest::CHUNKS_MAX as usize * Hash::BYTES;
+        if fs::metadata(&file).ok()?.len() > longest as u64 {
+            return None;
+        }
+        let bytes = fs::read(&file).ok()?;
+        let (body, checksum) = bytes.split_last_chunk::<32>()?;
+        if blake3::hash(body) != *checksum {
+            return None;
+        }
+        let (magic, body) = body.split_first_chunk::<4>()?;
+        let (fingerprint, body) = body.split_first_chunk::<32>()?;
+        let (length, body) = body.split_first_chunk::<4>()?;
+        let (manifest, tree) = body.split_at_checked(u32::from_be_bytes(*length) as usize)?;
+        let manifest = Manifest::decode(manifest).ok()?;
+        let tree = HashTree::decode(&manifest, tree).ok()?;
+        (magic == RECORD_MAGIC).then_some(Record { fingerprint: Hash(*fingerprint), manifest, tree })
+    }
+    /// A record that cannot be written costs time after the next restart and nothing else, so it is no error.
+    fn save(&self, state_dir: Option<&Path>, path: &Path) {
+        let Some(state_dir) = state_dir else { return };
+        let file = Record::path(state_dir, path);
+        let manifest = self.manifest.encode();
+        let length = u32::try_from(manifest.len()).expect("a manifest is short").to_be_bytes();
+        let tree = self.tree.encode();
+        let parts: [&[u8]; 5] = [RECORD_MAGIC, &self.fingerprint.0, &length, &manifest, &tree];
+        let mut checksum = blake3::Hasher::new();
+        for part in parts {
+            checksum.update(part);
+        }
+        let checksum = checksum.finalize();
+        let [a, b, c, d, e] = parts;
+        let saved = fs::create_dir_all(state_dir.join("published"))
+            .and_then(|()| replace_file(&file, &[a, b, c, d, e, checksum.as_bytes()]));
+        if let Err(error) = saved {
+            tracing::warn!("cannot remember what was published: {}", io_error("write", &file, &error));
+        }
+    }
+    fn path(state_dir: &Path, path: &Path) -> PathBuf {
+        let hash = blake3::hash(path.as_os_str().as_encoded_bytes());
+        state_dir.join("published").join(&hash.to_hex()[..32])
+    }
+}
+
+/// Feeds one file's identity into a fingerprint. The time of the last change of the inode is in it because programs
+/// can set back the time of the last modification, but not that one.
+pub(super) fn identify(hasher: &mut blake3::Hasher, metadata: &fs::Metadata) {
+    use std::os::unix::fs::MetadataExt;
+    for number in [metadata.dev(), metadata.ino(), metadata.size(), u64::from(metadata.mode())] {
+        hasher.update(&number.to_be_bytes());
+    }
+    for number in [metadata.mtime(), metadata.mtime_nsec(), metadata.ctime(), metadata.ctime_nsec()] {
+        hasher.update(&number.to_be_bytes());
+    }
+}
+/// Microseconds since 1970; zero for what is older or unknown.
+pub(super) fn modified_micros(metadata: &fs::Metadata) -> u64 {
+    let since = metadata.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+    since.map_or(0, |since| u64::try_from(since.as_micros()).unwrap_or(u64::MAX))
+}
+
+const HASH_BUFFER_BYTES: usize = 4 << 20;
+const RECORD_MAGIC: &[u8; 4] = b"TrR\x01";
+const RECORD_FIXED_BYTES: usize = 4 + 32 + 4 + 32;

@@ -1,0 +1,235 @@
+//! The table of held chunks beside a download.
+use std::{
+    fs::{self, File, OpenOptions, TryLockError},
+    io,
+    os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt},
+    path::{Path, PathBuf},
+};
+use tributary_content::{ChunkIndex, Hash, HashTree, Manifest, ObjectId};
+
+use super::{io_error, refusal};
+use tributary_content::StoreError;
+
+/// The file `OUT.part.state`, locked while a process writes to `OUT.part`.
+///
+/// ```text
+///   magic "TrP\x01" | bytes of the manifest, u32 | manifest | BLAKE3 of all before, first 16 bytes
+///   hash tree, Manifest::tree_bytes; zeros until it is known; checked against the manifest's root
+///   slot of chunk 0 | slot of chunk 1 | …
+///
+///   slot: hash of the chunk, 32 | check, 8: start of BLAKE3(object id, index, hash)
+/// ```
+/// A table of fixed slots rather than a database or a log: one write of 40 bytes after the chunk's own bytes makes a
+/// chunk held, there is nothing to replay, to compact or to grow, and a slot that is torn, missing or of another
+/// object fails its check and is simply not held.
+pub(super) struct StateTable {
+    file: File,
+    path: PathBuf,
+    id: ObjectId,
+    tree_offset: u64,
+    slots_offset: u64,
+}
+
+/// What a state file says before a store is opened.
+pub(super) enum Stored {
+    /// There is no such file.
+    Nothing,
+    /// There is a file whose start makes no sense; a crash of the machine can leave one.
+    Damaged,
+    /// It is about this object.
+    Object(Box<Manifest>),
+}
+
+impl StateTable {
+    /// Reads the header only, without a lock.
+    pub(super) fn peek(path: &Path) -> Stored {
+        match open(path, Create::Never) {
+            Ok(file) => read_header(&file),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Stored::Nothing,
+            Err(_) => Stored::Damaged,
+        }
+    }
+    /// Opens or creates the file at `path` and locks it against other processes.
+    pub(super) fn lock(path: &Path) -> Result<File, StoreError> {
+        // Whoever held the lock before may have removed the file meanwhile; then the lock is on a file without a name.
+        for _ in 0..100 {
+            let file = open(path, Create::IfMissing).map_err(|error| io_error("open", path, &error))?;
+            match file.try_lock() {
+                Ok(()) => {}
+                Err(TryLockError::WouldBlock) => {
+                    let reason = "another process is fetching to the same place; wait for it, or choose another place";
+                    return Err(refusal("lock", path, reason));
+                }
+                Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Unsupported => {
+                    tracing::warn!("'{}' cannot be locked here; do not fetch to it twice at once", path.display());
+                }
+                Err(TryLockError::Error(error)) => return Err(io_error("lock", path, &error)),
+            }
+            let locked = file.metadata().map_err(|error| io_error("read", path, &error))?;
+            if fs::symlink_metadata(path).is_ok_and(|named| (named.dev(), named.ino()) == (locked.dev(), locked.ino()))
+            {
+                return Ok(file);
+            }
+        }
+        Err(refusal("lock", path, "it is being created and removed all the time"))
+    }
+    /// Empties a locked file and writes the header of a new download.
+    pub(super) fn start(file: File, path: &Path, manifest: &Manifest) -> Result<Self, StoreError> {
+        journal::set_len(journal::File::State, 0);
+        file.set_len(0).map_err(|error| io_error("write", path, &error))?;
+        let manifest_bytes = manifest.encode();
+        let length = u32::try_from(manifest_bytes.len()).expect("a manifest is short").to_be_bytes();
+        let mut header = [MAGIC, &length[..], &manifest_bytes].concat();
+        header.extend_from_slice(&blake3::hash(&header).as_bytes()[..CHECKSUM_BYTES]);
+        let table = Self::new(file, path, manifest);
+        table.write(&header, 0)?;
+        Ok(table)
+    }
+    /// Goes on with a locked file whose header is that of `manifest`.
+    pub(super) fn resume(file: File, path: &Path, manifest: &Manifest) -> Self {
+        Self::new(file, path, manifest)
+    }
+    fn new(file: File, path: &Path, manifest: &Manifest) -> Self {
+        let encoded = manifest.encode();
+        let tree_offset = (MAGIC.len() + 4 + encoded.len() + CHECKSUM_BYTES) as u64;
+        let slots_offset = tree_offset + manifest.tree_bytes();
+        StateTable { file, path: path.into(), id: ObjectId::of(&encoded), tree_offset, slots_offset }
+    }
+
+    /// The tree, if it was written whole.
+    pub(super) fn tree(&self, manifest: &Manifest) -> Option<HashTree> {
+        let mut bytes = vec![0; usize::try_from(manifest.tree_bytes()).ok()?];
+        self.file.read_exact_at(&mut bytes, self.tree_offset).ok()?;
+        HashTree::decode(manifest, &bytes).ok()
+    }
+    /// Writes the tree.
+    pub(super) fn put_tree(&self, tree: &HashTree) -> Result<(), StoreError> {
+        self.write(&tree.encode(), self.tree_offset)
+    }
+    /// The hash in each slot whose check is right, by the number of the chunk.
+    pub(super) fn slots(&self, count: u32) -> Vec<Option<Hash>> {
+        let mut bytes = vec![0; count as usize * SLOT_BYTES];
+        let mut have = 0;
+        while have < bytes.len() {
+            match self.file.read_at(&mut bytes[have..], self.slots_offset + have as u64) {
+                Ok(0) => break,
+                Ok(more) => have += more,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => break,
+            }
+        }
+        let slots = bytes.as_chunks::<SLOT_BYTES>().0;
+        (0..).map(ChunkIndex).zip(slots).map(|(index, slot)| self.read_slot(index, slot)).collect()
+    }
+    /// Marks a chunk as held; its bytes were written before.
+    pub(super) fn put_slot(&self, index: ChunkIndex, hash: &Hash) -> Result<(), StoreError> {
+        let mut slot = [0; SLOT_BYTES];
+        slot[..Hash::BYTES].copy_from_slice(&hash.0);
+        slot[Hash::BYTES..].copy_from_slice(&self.check(index, hash));
+        self.write(&slot, self.slot_offset(index))
+    }
+    /// Marks a chunk as not held.
+    pub(super) fn clear_slot(&self, index: ChunkIndex) -> Result<(), StoreError> {
+        self.write(&[0; SLOT_BYTES], self.slot_offset(index))
+    }
+
+    fn read_slot(&self, index: ChunkIndex, slot: &[u8; SLOT_BYTES]) -> Option<Hash> {
+        let (hash, check) = slot.split_first_chunk()?;
+        let hash = Hash(*hash);
+        (self.check(index, &hash) == check).then_some(hash)
+    }
+    fn check(&self, index: ChunkIndex, hash: &Hash) -> [u8; CHECK_BYTES] {
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(&self.id.0).update(&index.0.to_be_bytes()).update(&hash.0);
+        *hasher.finalize().as_bytes().first_chunk().expect("8 of 32 bytes")
+    }
+    fn slot_offset(&self, index: ChunkIndex) -> u64 {
+        self.slots_offset + u64::from(index.0) * SLOT_BYTES as u64
+    }
+    fn write(&self, bytes: &[u8], offset: u64) -> Result<(), StoreError> {
+        journal::write(journal::File::State, offset, bytes);
+        self.file.write_all_at(bytes, offset).map_err(|error| io_error("write", &self.path, &error))
+    }
+}
+
+/// Whether to create a file that is not there.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Create {
+    /// It must be there.
+    Never,
+    /// It is made if it is not there.
+    IfMissing,
+}
+
+/// Opens a file of a download for reading and writing. It never follows a link: these names can be guessed, and in a
+/// directory that others write to, a link could lead anywhere.
+pub(super) fn open(path: &Path, create: Create) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(create == Create::IfMissing);
+    options.custom_flags((nix::fcntl::OFlag::O_NOFOLLOW | nix::fcntl::OFlag::O_NONBLOCK).bits());
+    let file = options.open(path)?;
+    if file.metadata()?.is_file() {
+        Ok(file)
+    } else {
+        Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"))
+    }
+}
+pub(super) fn read_header(file: &File) -> Stored {
+    fn manifest(file: &File) -> Option<Manifest> {
+        let mut start = [0; MAGIC.len() + 4];
+        file.read_exact_at(&mut start, 0).ok()?;
+        let (magic, length) = start.split_first_chunk::<4>()?;
+        let length = u32::from_be_bytes(length.try_into().ok()?) as usize;
+        if magic != MAGIC || length > Manifest::BYTES_MAX {
+            return None;
+        }
+        let mut header = vec![0; start.len() + length + CHECKSUM_BYTES];
+        file.read_exact_at(&mut header, 0).ok()?;
+        let (checked, checksum) = header.split_at(start.len() + length);
+        if blake3::hash(checked).as_bytes()[..CHECKSUM_BYTES] != *checksum {
+            return None;
+        }
+        Manifest::decode(&checked[start.len()..]).ok()
+    }
+    manifest(file).map_or(Stored::Damaged, |manifest| Stored::Object(Box::new(manifest)))
+}
+
+const MAGIC: &[u8; 4] = b"TrP\x01";
+const CHECKSUM_BYTES: usize = 16;
+const CHECK_BYTES: usize = 8;
+const SLOT_BYTES: usize = Hash::BYTES + CHECK_BYTES;
+
+/// In tests, the sequence of writes to both files, so that it can be cut anywhere; otherwise nothing.
+pub(super) mod journal {
+    /// Which of the two files.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub(in super::super) enum File {
+        Part,
+        State,
+    }
+    #[cfg(test)]
+    #[derive(Clone, Debug)]
+    pub(in super::super) enum Step {
+        Write(File, u64, Vec<u8>),
+        SetLen(File, u64),
+    }
+    #[cfg(test)]
+    thread_local!(static STEPS: std::cell::RefCell<Vec<Step>> = const { std::cell::RefCell::new(Vec::new()) });
+
+    pub(in super::super) fn write(file: File, offset: u64, bytes: &[u8]) {
+        #[cfg(test)]
+        STEPS.with_borrow_mut(|steps| steps.push(Step::Write(file, offset, bytes.to_vec())));
+        #[cfg(not(test))]
+        let _ = (file, offset, bytes);
+    }
+    pub(in super::super) fn set_len(file: File, length: u64) {
+        #[cfg(test)]
+        STEPS.with_borrow_mut(|steps| steps.push(Step::SetLen(file, length)));
+        #[cfg(not(test))]
+        let _ = (file, length);
+    }
+    #[cfg(test)]
+    pub(in super::super) fn take() -> Vec<Step> {
+        STEPS.take()
+    }
+}

@@ -1,0 +1,188 @@
+//! A download to a pipe.
+use bytes::Bytes;
+use std::{
+    collections::BTreeMap,
+    fmt,
+    io::{self, Write},
+    path::Path,
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    thread::{self, JoinHandle},
+};
+use tributary_content::{Bitmap, ChunkIndex, ChunkStore, Manifest, StoreError};
+
+use super::{io_error, refusal};
+
+/// Writes the chunks in order to something that takes bytes, such as standard output.
+///
+/// A thread of its own writes, so a slow reader never stops the node: [`ChunkStore::put_chunk`] only queues. Chunks
+/// that come early wait in a buffer of bounded size; [`ChunkStore::in_order_until`] says from which chunk on none may
+/// be asked for yet. Nothing can be resumed.
+pub struct StreamStore {
+    manifest: Manifest,
+    held: Bitmap,
+    window: u32,
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Default)]
+struct Shared {
+    queue: Mutex<Queue>,
+    changed: Condvar,
+}
+#[derive(Default)]
+struct Queue {
+    waiting: BTreeMap<u32, Bytes>,
+    /// The first chunk that is not written yet.
+    next: u32,
+    state: State,
+}
+#[derive(Default)]
+enum State {
+    #[default]
+    Open,
+    /// No chunk follows.
+    Closed,
+    /// The receiver gave up.
+    Abandoned,
+    /// The other end refused.
+    Failed(StoreError),
+}
+
+impl StreamStore {
+    /// The default size of the buffer: 32 MiB, more than a receiver asks ahead by default.
+    pub const BUFFER_BYTES_DEFAULT: u64 = 32 << 20;
+
+    /// Starts a thread that writes the object of `manifest` to `out`. Of chunks that come early at most
+    /// `buffer_bytes` are kept, but always room for two chunks.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`] if the system has no more threads.
+    pub fn new(manifest: &Manifest, out: Box<dyn Write + Send>, buffer_bytes: u64) -> Result<Self, StoreError> {
+        let shared = Arc::new(Shared::default());
+        let (theirs, count) = (shared.clone(), manifest.chunk_count());
+        let thread = thread::Builder::new()
+            .name("stream".into())
+            .spawn(move || theirs.run(out, count))
+            .map_err(|error| io_error("start a thread for", Path::new("-"), &error))?;
+        let window = u32::try_from(buffer_bytes / u64::from(manifest.chunk_size)).unwrap_or(u32::MAX).max(2);
+        let held = Bitmap::new(manifest.chunk_count());
+        Ok(StreamStore { manifest: manifest.clone(), held, window, shared, thread: Some(thread) })
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+    fn run(&self, mut out: Box<dyn Write + Send>, count: u32) {
+        let mut queue = self.lock();
+        let written = loop {
+            if matches!(queue.state, State::Abandoned) {
+                break Ok(());
+            }
+            let next = queue.next;
+            if let Some(chunk) = queue.waiting.remove(&next) {
+                drop(queue);
+                let written = out.write_all(&chunk);
+                queue = self.lock();
+                if written.is_err() {
+                    break written;
+                }
+                queue.next += 1;
+            } else if next == count {
+                drop(queue);
+                let flushed = out.flush();
+                queue = self.lock();
+                break flushed;
+            } else if matches!(queue.state, State::Closed) {
+                break Err(io::Error::new(io::ErrorKind::UnexpectedEof, "closed early"));
+            } else {
+                queue = self.changed.wait(queue).unwrap_or_else(PoisonError::into_inner);
+            }
+        };
+        if let Err(error) = written {
+            queue.state = State::Failed(io_error("write", Path::new("-"), &error));
+            queue.waiting.clear();
+        }
+    }
+}
+
+impl ChunkStore for StreamStore {
+    fn held(&self) -> &Bitmap {
+        &self.held
+    }
+    fn put_chunk(&mut self, index: ChunkIndex, bytes: &[u8]) -> Result<(), StoreError> {
+        let need = self.manifest.chunk_len(index) as usize;
+        if index.0 >= self.manifest.chunk_count() || bytes.len() != need {
+            let reason = format!("chunk {} has {need} bytes, not {}", index.0, bytes.len());
+            return Err(refusal("write", Path::new("-"), reason));
+        }
+        let mut queue = self.shared.lock();
+        if let State::Failed(error) = &queue.state {
+            return Err(error.clone());
+        }
+        if self.held.get(index) {
+            return Ok(());
+        }
+        if index.0 >= queue.next.saturating_add(self.window) {
+            let reason = format!("chunk {} came while its reader waits for chunk {}", index.0, queue.next);
+            return Err(refusal("buffer for", Path::new("-"), reason));
+        }
+        queue.waiting.insert(index.0, Bytes::copy_from_slice(bytes));
+        drop(queue);
+        self.shared.changed.notify_one();
+        self.held.set(index);
+        Ok(())
+    }
+    /// Waits until the reader has taken everything.
+    fn finish(&mut self) -> Result<(), StoreError> {
+        if !self.held.is_full() {
+            let missing = self.held.len() - self.held.count();
+            return Err(refusal("finish", Path::new("-"), format!("{missing} chunks are missing")));
+        }
+        if let Some(thread) = self.thread.take() {
+            {
+                let mut queue = self.shared.lock();
+                if matches!(queue.state, State::Open) {
+                    queue.state = State::Closed;
+                }
+            }
+            self.shared.changed.notify_one();
+            if thread.join().is_err() {
+                return Err(refusal("write", Path::new("-"), "its thread panicked"));
+            }
+        }
+        match &self.shared.lock().state {
+            State::Failed(error) => Err(error.clone()),
+            State::Open | State::Closed | State::Abandoned => Ok(()),
+        }
+    }
+    fn in_order_from(&self) -> Option<ChunkIndex> {
+        Some(ChunkIndex(self.shared.lock().next))
+    }
+    fn in_order_until(&self) -> Option<ChunkIndex> {
+        Some(ChunkIndex(self.shared.lock().next.saturating_add(self.window)))
+    }
+}
+impl Drop for StreamStore {
+    /// The thread is not waited for: it may hang in a pipe that nobody reads.
+    fn drop(&mut self) {
+        let mut queue = self.shared.lock();
+        if self.thread.is_some() && matches!(queue.state, State::Open) {
+            queue.state = State::Abandoned;
+            queue.waiting.clear();
+        }
+        drop(queue);
+        self.shared.changed.notify_one();
+    }
+}
+impl fmt::Debug for StreamStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StreamStore")
+            .field("name", &self.manifest.name)
+            .field("held", &self.held.count())
+            .field("written", &self.shared.lock().next)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,172 @@
+//! The first key seen for each name.
+use std::{
+    collections::BTreeMap,
+    fs::{self, File},
+    io,
+    path::PathBuf,
+};
+use tributary_content::{Name, PublicKey, StoreError};
+
+use super::{io_error, refusal, replace_file, with_suffix};
+
+/// Remembers which key first signed each name, and refuses another one.
+///
+/// A plain file with one line per name, `NAME KEY`, rather than a database: who has to decide about a changed key can
+/// read and edit it. Lines that start with `#` are comments. It is read at each question, so that several processes
+/// may share it; changes are made under a lock, in one step. A line that makes no sense stops everything that depends
+/// on trust, because skipping it could mean to trust a wrong key.
+#[derive(Clone, Debug)]
+pub struct TrustStore {
+    path: PathBuf,
+}
+
+impl TrustStore {
+    /// How many names are remembered at most.
+    pub const NAMES_MAX: usize = 100_000;
+
+    /// The store in the file `path`; it and its directory are made when the first key is remembered.
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        TrustStore { path: path.into() }
+    }
+    /// Whether `publisher` may be believed for `name`. Changes nothing.
+    ///
+    /// If `pinned` is given, it alone decides; otherwise the key remembered for the name does, and any key will do for
+    /// a name that is not known.
+    ///
+    /// # Errors
+    /// [`StoreError::Untrusted`] names both keys and how to accept the new one; [`StoreError::Io`] if the file cannot
+    /// be read.
+    pub fn check(&self, name: &Name, publisher: &PublicKey, pinned: Option<&PublicKey>) -> Result<(), StoreError> {
+        let refuse = |reason| Err(StoreError::Untrusted { reason });
+        if let Some(pinned) = pinned {
+            return if pinned == publisher {
+                Ok(())
+            } else {
+                refuse(format!(
+                    "'{name}' is offered with a signature by {publisher}, but you asked for {pinned}; \
+                     if you trust the offered key, fetch with --publisher {publisher}"
+                ))
+            };
+        }
+        match self.known(name)? {
+            Some(known) if known != *publisher => refuse(format!(
+                "'{name}' was published by {known} before, and is now offered with a signature by {publisher}: \
+                 either its publisher has a new key, or somebody else uses its name; \
+                 if you trust the new key, fetch with --publisher {publisher}"
+            )),
+            _ => Ok(()),
+        }
+    }
+    /// The key remembered for `name`.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`] if the file cannot be read.
+    pub fn known(&self, name: &Name) -> Result<Option<PublicKey>, StoreError> {
+        Ok(self.read()?.remove(name))
+    }
+    /// All names and keys.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`] if the file cannot be read.
+    pub fn entries(&self) -> Result<BTreeMap<Name, PublicKey>, StoreError> {
+        self.read()
+    }
+    /// Remembers `publisher` for `name`, in place of any other key.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`] if the file cannot be written or is full.
+    pub fn accept(&self, name: &Name, publisher: &PublicKey) -> Result<(), StoreError> {
+        self.change(|keys| keys.insert(name.clone(), *publisher) != Some(*publisher))
+    }
+    /// Checks as [`TrustStore::check`] does and remembers the key: a pinned one in place of any other, otherwise the
+    /// first one. Of two processes that see different first keys for one name, one is refused.
+    ///
+    /// # Errors
+    /// Those of [`TrustStore::check`] and [`TrustStore::accept`].
+    pub fn check_and_remember(
+        &self,
+        name: &Name,
+        publisher: &PublicKey,
+        pinned: Option<&PublicKey>,
+    ) -> Result<(), StoreError> {
+        self.check(name, publisher, pinned)?;
+        if self.known(name)? == Some(*publisher) {
+            return Ok(());
+        }
+        let mut first = *publisher;
+        self.change(|keys| {
+            if pinned.is_none()
+                && let Some(known) = keys.get(name)
+            {
+                first = *known;
+                return false;
+            }
+            keys.insert(name.clone(), *publisher);
+            true
+        })?;
+        if first == *publisher { Ok(()) } else { self.check(name, publisher, pinned) }
+    }
+    /// Forgets the key of `name`; tells whether there was one.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`] if the file cannot be written.
+    pub fn forget(&self, name: &Name) -> Result<Option<PublicKey>, StoreError> {
+        let mut known = None;
+        self.change(|keys| {
+            known = keys.remove(name);
+            known.is_some()
+        })?;
+        Ok(known)
+    }
+
+    fn change(&self, change: impl FnOnce(&mut BTreeMap<Name, PublicKey>) -> bool) -> Result<(), StoreError> {
+        if let Some(parent) = self.path.parent() {
+            fs::create_dir_all(parent).map_err(|error| io_error("create", parent, &error))?;
+        }
+        let lock_path = with_suffix(&self.path, ".lock");
+        let lock = File::create(&lock_path).and_then(|file| file.lock().map(|()| file));
+        let _lock = lock.map_err(|error| io_error("lock", &lock_path, &error))?;
+        let mut keys = self.read()?;
+        if !change(&mut keys) {
+            return Ok(());
+        }
+        if keys.len() > Self::NAMES_MAX {
+            let reason = format!("it has {} names already; forget some", Self::NAMES_MAX);
+            return Err(refusal("add to", &self.path, reason));
+        }
+        let mut text = String::from(HEADER);
+        for (name, key) in &keys {
+            text.push_str(&format!("{name} {key}\n"));
+        }
+        replace_file(&self.path, &[text.as_bytes()]).map_err(|error| io_error("write", &self.path, &error))
+    }
+    fn read(&self) -> Result<BTreeMap<Name, PublicKey>, StoreError> {
+        let text = match fs::read_to_string(&self.path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(BTreeMap::new()),
+            read => read.map_err(|error| io_error("read", &self.path, &error))?,
+        };
+        let mut keys = BTreeMap::new();
+        for (number, line) in (1..).zip(text.lines()) {
+            let line = line.trim();
+            if line.is_empty() || line.starts_with('#') {
+                continue;
+            }
+            let refuse = |reason: String| Err(refusal("read", &self.path, format!("line {number}: {reason}")));
+            let Some((name, key)) = line.split_once(char::is_whitespace) else {
+                return refuse("a line is a name, a space and a key".into());
+            };
+            let (name, key) = match (name.parse::<Name>(), key.trim().parse::<PublicKey>()) {
+                (Ok(name), Ok(key)) => (name, key),
+                (Err(error), _) => return refuse(error.to_string()),
+                (_, Err(error)) => return refuse(error.to_string()),
+            };
+            if keys.insert(name, key).is_some() {
+                return refuse("the name is there twice".into());
+            }
+        }
+        Ok(keys)
+    }
+}
+
+const HEADER: &str =
+    "# The publisher's key first seen for each name. Remove a line to trust the next key that offers it.\n";
