@@ -10,6 +10,7 @@ use tributary_core::{Duration, Rate, Time};
 use crate::{
     TransferConfig,
     rtt::RttEstimator,
+    transfer::CacheUse,
     window::{Arrival, Controller, Growth, Loss, controller},
 };
 
@@ -63,6 +64,7 @@ struct Outstanding {
     waiting: u64,
     lost: u64,
     kind: RequestKind,
+    caches: CacheUse,
     /// Packets that another path was asked for as well.
     duplicated: u64,
     first_sequence: u64,
@@ -156,7 +158,7 @@ impl Flow {
     // Commands.
 
     /// Counts a request for `runs` that leaves now, and gives its number.
-    pub(crate) fn on_request(&mut self, now: Time, runs: &Runs, kind: RequestKind) -> u16 {
+    pub(crate) fn on_request(&mut self, now: Time, runs: &Runs, kind: RequestKind, caches: CacheUse) -> u16 {
         let packets: u32 = runs.iter().map(|&(_, count)| u32::from(count)).sum();
         debug_assert!((1..=64).contains(&packets));
         if self.in_flight == 0 {
@@ -170,6 +172,7 @@ impl Flow {
             waiting: mask,
             lost: 0,
             kind,
+            caches,
             duplicated: if kind == RequestKind::Claiming { 0 } else { mask },
             first_sequence: self.next_sequence,
             sent_at: now,
@@ -374,6 +377,11 @@ impl Flow {
     fn silence_deadline(&self) -> Option<Time> {
         let oldest = self.requests.iter().find(|request| request.waiting != 0)?;
         Some(self.last_arrival.max(oldest.sent_at) + self.rtt.rto())
+    }
+    /// What request `number` allowed caches to do; `None` if there is no such request any more.
+    pub(crate) fn cache_use(&self, number: u16) -> Option<CacheUse> {
+        let index = usize::from(number.wrapping_sub(self.first_number));
+        self.requests.get(index).map(|request| request.caches)
     }
     /// Since when nothing comes; `None` if it answers.
     pub(crate) fn silent_since(&self) -> Option<Time> {

@@ -246,7 +246,7 @@ impl Transfer {
                 None => return,
             }
         }
-        let Some(running) = &self.running else { return };
+        let Some(running) = self.running.as_ref().filter(|_| self.ended.is_none()) else { return };
         let (object, chosen) = (running.object, running.manifest.clone());
         for (source, offered, paths) in accepted {
             if offered != object {
@@ -272,6 +272,7 @@ impl Transfer {
         let (Some(flow), Some(running)) = (&mut path.flow, &mut self.running) else { return };
         let was_silent = flow.silent_since().is_some();
         let bytes = data.payload.len() as u64;
+        let cache_use = flow.cache_use(data.number);
         let answer = flow.on_data(now, data.number, data.packet, bytes, data.cache.is_some());
         if answer == Answer::Stray {
             self.account.duplicate_bytes += bytes;
@@ -286,13 +287,19 @@ impl Transfer {
                 reason: "answers again".into(),
             });
         }
-        if running.layout.locate(data.packet).is_none_or(|(.., len)| len as usize != data.payload.len()) {
-            let source = path.source;
-            self.distrust(now, source, format!("answered packet {} with {bytes} bytes", data.packet));
+        if data.cache.is_some() && (path.caches == CacheUse::Bypassed || cache_use == Some(CacheUse::Bypassed)) {
+            running.make_idle(data.packet);
+            if cache_use == Some(CacheUse::Bypassed) {
+                self.close_path(data.path, "a cache on it answers although it must not".into());
+            }
             return;
         }
         let origin = Origin { path: data.path, cache: data.cache };
-        match running.put(data.packet, data.payload, origin, path.source, answer) {
+        if running.layout.locate(data.packet).is_none_or(|(.., len)| len as usize != data.payload.len()) {
+            running.make_idle(data.packet);
+            return self.blame(now, origin, &format!("answered packet {} with {bytes} bytes", data.packet));
+        }
+        match running.put(data.packet, data.payload, origin, path.source) {
             Put::Duplicate => self.account.duplicate_bytes += bytes,
             Put::Kept => path.on_useful(bytes, data.cache, &mut self.account),
             Put::Completed(unit) => {
@@ -609,7 +616,7 @@ impl Transfer {
         }
         let running = self.running.as_ref()?;
         let flow = self.paths.get_mut(&id)?.flow.as_mut()?;
-        let number = flow.on_request(now, &runs, kind);
+        let number = flow.on_request(now, &runs, kind, caches);
         let packet_bytes = running.layout.packet_bytes();
         Some(PacketRequest { path: id, number, object: running.object, packet_bytes, runs, caches })
     }
@@ -720,14 +727,6 @@ impl Transfer {
             }
             return;
         }
-        if running.suspects.contains_key(&unit) {
-            // The single source was helped by caches that ignore the bypass: their paths are of no use.
-            for origin in contributors.iter().filter(|origin| origin.cache.is_some()) {
-                self.close_path(origin.path, "a cache on it answers although it must not, with wrong bytes".into());
-            }
-        }
-        let Some(running) = &mut self.running else { return };
-        let Some(assembly) = running.units.get_mut(&unit) else { return };
         assembly.set_aside();
         let (first, end) = running.layout.packets(unit);
         running.take_out(first, end);
@@ -747,13 +746,12 @@ impl Transfer {
             let source = path.source;
             return self.distrust(now, source, what.into());
         };
-        if path.caches == CacheUse::Allowed {
-            path.caches = CacheUse::Bypassed;
-            let reason = format!("{what} (on path {}, bypassed from now on)", path.offer.label);
-            self.events.push_back(TransferEvent::CacheDistrusted { node: NodeId(u64::from(cache)), reason });
-        } else {
-            self.close_path(origin.path, "a cache on it answers although it must not, with wrong bytes".into());
+        if path.caches == CacheUse::Bypassed {
+            return;
         }
+        path.caches = CacheUse::Bypassed;
+        let reason = format!("{what} (on path {}, bypassed from now on)", path.offer.label);
+        self.events.push_back(TransferEvent::CacheDistrusted { node: NodeId(u64::from(cache)), reason });
         if let Some(running) = &mut self.running {
             running.discard(|other| other.path == origin.path && other.cache.is_some());
         }
@@ -946,7 +944,7 @@ enum Verdict {
 }
 
 impl Running {
-    fn put(&mut self, packet: u32, payload: &[u8], origin: Origin, source: SourceId, answer: Answer) -> Put {
+    fn put(&mut self, packet: u32, payload: &[u8], origin: Origin, source: SourceId) -> Put {
         let Some((unit, offset, _)) = self.layout.locate(packet) else { return Put::Duplicate };
         if self.is_stored(unit) {
             return Put::Duplicate;
@@ -956,7 +954,8 @@ impl Running {
                 return Put::Duplicate;
             }
             suspect.idle.remove(packet, packet + 1);
-        } else if answer == Answer::Late {
+        } else {
+            // It may be idle although it arrived: taken for lost too early, or asked for by a probe.
             self.take_out(packet, packet + 1);
         }
         let assembly = self.assembly(unit);
@@ -978,13 +977,16 @@ impl Running {
             Unit::Chunk(index) => self.store.held().get(index),
         }
     }
-    /// Whether a packet is still of use.
-    fn wants(&self, packet: u32) -> bool {
+    /// Whether a packet has not arrived yet.
+    fn misses(&self, packet: u32) -> bool {
         self.layout.locate(packet).is_some_and(|(unit, offset, _)| {
-            !self.is_stored(unit)
-                && !self.suspects.contains_key(&unit)
-                && self.units.get(&unit).is_none_or(|assembly| !assembly.has(offset as usize))
+            let missing = |assembly: &Assembly| !assembly.has(offset as usize);
+            !self.is_stored(unit) && self.units.get(&unit).is_none_or(missing)
         })
+    }
+    /// Whether a packet is of use from anyone.
+    fn wants(&self, packet: u32) -> bool {
+        self.misses(packet) && self.layout.locate(packet).is_some_and(|(unit, ..)| !self.suspects.contains_key(&unit))
     }
     fn verify(&self, unit: Unit) -> Verdict {
         let Some(assembly) = self.units.get(&unit) else { return Verdict::Waits };
@@ -1000,26 +1002,21 @@ impl Running {
     }
     /// Puts a packet back among those that nobody was asked for; false if it is of no use any more.
     fn make_idle(&mut self, packet: u32) -> bool {
-        let Some((unit, offset, _)) = self.layout.locate(packet) else { return false };
-        if let Some(suspect) = self.suspects.get_mut(&unit) {
-            if self.units.get(&unit).is_none_or(|assembly| !assembly.has(offset as usize)) {
-                suspect.idle.insert(packet, packet + 1);
-                return true;
-            }
-            return false;
+        let Some((unit, ..)) = self.layout.locate(packet).filter(|_| self.misses(packet)) else { return false };
+        match self.suspects.get_mut(&unit) {
+            Some(suspect) => suspect.idle.insert(packet, packet + 1),
+            None => self.idle_of(unit).insert(packet, packet + 1),
         }
-        let wanted = self.wants(packet);
-        if wanted {
-            self.idle_of(unit).insert(packet, packet + 1);
-        }
-        wanted
+        true
     }
     fn idle_of(&mut self, unit: Unit) -> &mut RunSet {
         if unit == Unit::Tree { &mut self.idle_tree } else { &mut self.idle }
     }
     fn take_out(&mut self, first: u32, end: u32) {
         let set = if first >= TREE_PACKET_FIRST { &mut self.idle_tree } else { &mut self.idle };
-        set.remove(first, end);
+        if set.first_run().is_some_and(|(lowest, _)| lowest < end) {
+            set.remove(first, end);
+        }
     }
     /// Makes all packets of a unit idle.
     fn restart(&mut self, unit: Unit) {
@@ -1093,7 +1090,7 @@ impl Running {
         let open = || {
             self.units.keys().find_map(|unit| {
                 let (first, end) = self.layout.packets(*unit);
-                (first..end).find(|packet| self.wants(*packet))
+                (first..end).find(|packet| self.misses(*packet))
             })
         };
         idle.or_else(open).map(|packet| Runs::from([(packet, 1)])).unwrap_or_default()
