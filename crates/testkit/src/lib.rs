@@ -1,1 +1,44 @@
-//! placeholder
+//! What the tests of every family share.
+//!
+//! | question | tool |
+//! |---|---|
+//! | does this node keep the contract, and does its driver? | [`Checked`] around the node |
+//! | does it survive any bytes, idle without spinning, and repeat itself? | [`conformance::run`] |
+//! | what does it answer to this packet at that time? | [`Dialogue`] |
+//! | are these bytes on the wire right? | [`golden`] |
+//! | does a transfer survive a bad network? | [`faults`], with [`for_each_seed`] to find and replay bad seeds |
+//!
+//! # Example
+//! ```
+//! use tributary_core::{*, event::Event};
+//! use tributary_testkit::{Dialogue, conformance::{self, Conformance}};
+//!
+//! #[derive(Default)]
+//! struct Echo(Vec<(FaceId, Datagram)>);
+//! impl Node for Echo {
+//!     fn handle_datagram(&mut self, _: Time, face: FaceId, datagram: Datagram) { self.0.push((face, datagram)); }
+//!     fn handle_timeout(&mut self, _: Time) {}
+//!     fn poll_transmit(&mut self, _: Time, out: &mut TransmitBuf) -> Option<Transmit> {
+//!         let (face, datagram) = self.0.pop()?;
+//!         out.push_datagram(datagram);
+//!         Some(Transmit { face })
+//!     }
+//!     fn poll_timeout(&self) -> Option<(Time, TimerId)> { None }
+//!     fn poll_event(&mut self) -> Option<Event> { None }
+//! }
+//!
+//! Dialogue::new(Echo::default())
+//!     .at(Time::from_millis(5)).recv(FaceId(1), b"hello").expect_send(FaceId(1), b"hello").expect_idle();
+//! // It echoes datagrams of any size, so its MTU is the largest there is.
+//! conformance::run(Echo::default, &Conformance { mtu: 65_507, ..Conformance::default() });
+//! ```
+
+pub mod checked;
+pub mod conformance;
+pub mod dialogue;
+pub mod faults;
+pub mod golden;
+
+pub use checked::{Checked, Limits};
+pub use dialogue::Dialogue;
+pub use faults::for_each_seed;
