@@ -114,7 +114,7 @@ impl<N> DriverHandle<N> {
     /// # Errors
     /// If its socket cannot be opened, it contradicts another face, or the driver is gone.
     pub fn add_face(&self, face: FaceConfig) -> Result<(), DriverError> {
-        self.ask(|reply| Command::AddFace(face, reply))?
+        self.ask(|reply| Command::AddFace(Box::new(face), reply))?
     }
     /// Removes a face. What waits for it is dropped; its socket stays open.
     ///

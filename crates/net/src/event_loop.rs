@@ -31,11 +31,11 @@ use crate::{
 /// What the owner asks of the loop.
 pub(crate) enum Command<N> {
     /// Run this on the node.
-    Call(Box<dyn FnOnce(&mut N, Time) + Send>),
+    Call(Call<N>),
     /// Tell the counters.
     Stats(mpsc::SyncSender<DriverStats>),
     /// Add a face.
-    AddFace(FaceConfig, mpsc::SyncSender<Result<(), DriverError>>),
+    AddFace(Box<FaceConfig>, mpsc::SyncSender<Result<(), DriverError>>),
     /// Remove a face.
     RemoveFace(FaceId, mpsc::SyncSender<Result<(), DriverError>>),
     /// Change the emulated link of a face.
@@ -43,6 +43,9 @@ pub(crate) enum Command<N> {
     /// End the loop.
     Stop,
 }
+
+/// Something to do to a node on its own thread.
+type Call<N> = Box<dyn FnOnce(&mut N, Time) + Send>;
 
 /// Buffers filled by one receive call. More would leave the cache before they are looked at.
 const RECEIVE_BUFFERS: usize = 2;
@@ -176,7 +179,7 @@ impl<N: Node, E: FnMut(Time, Event)> EventLoop<N, E> {
                 self.world.send_dirty();
             }
             Command::Stats(reply) => drop(reply.send(self.stats())),
-            Command::AddFace(face, reply) => drop(reply.send(self.world.faces.add(face, now))),
+            Command::AddFace(face, reply) => drop(reply.send(self.world.faces.add(*face, now))),
             Command::RemoveFace(face, reply) => drop(reply.send(self.world.faces.remove(face))),
             Command::ChangeLink(face, change, reply) => drop(reply.send(self.world.change_link(now, face, change))),
             Command::Stop => {}
