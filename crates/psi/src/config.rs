@@ -42,9 +42,8 @@ pub struct Config {
 impl Config {
     /// Defaults for a node called `label`: a plain host without any special role.
     pub fn new(label: &str, seed: u64) -> Config {
-        let hash = blake3::hash(label.as_bytes());
         Config {
-            node: NodeId(u64::from_be_bytes(*hash.as_bytes().first_chunk().expect("a hash has 32 bytes"))),
+            node: node_of_label(label),
             label: label.into(),
             seed,
             router: false,
@@ -61,4 +60,10 @@ impl Config {
             transfer: TransferConfig::default(),
         }
     }
+}
+
+/// The id of a node that is called `label`: the first eight bytes of the label's hash.
+pub fn node_of_label(label: &str) -> NodeId {
+    let hash = blake3::hash(label.as_bytes());
+    NodeId(u64::from_be_bytes(*hash.as_bytes().first_chunk().expect("a hash has 32 bytes")))
 }

@@ -5,7 +5,10 @@ pub mod capability;
 pub mod config;
 pub mod control;
 pub mod ids;
+pub mod router;
 pub mod wire;
 
 #[cfg(test)]
 mod testing;
+pub mod receiver;
+pub mod sender;

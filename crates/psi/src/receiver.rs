@@ -1,0 +1,293 @@
+//! The receiving side of mmFTP (paper: subscriber): fetches of this node, their sub-flows and routes.
+use alloc::{
+    collections::{BTreeMap, VecDeque},
+    vec::Vec,
+};
+
+use tributary_content::{Name, ObjectId};
+use tributary_core::{
+    ByteCount, Duration, NodeId, PathId, Random, Rate, Time, TransferId,
+    event::{TransferEvent, TransferReport},
+};
+use tributary_transport::{
+    Fetch, Transfer, TransferConfig,
+    limit::TokenBucket,
+    transfer::{CacheUse, PacketData, PathOffer, SourceOffer},
+};
+
+use crate::{
+    config::node_of_label,
+    sender::data_overhead,
+    wire::{DataHeader, FLAG_CACHED, FLAG_NO_CACHE, Fid, Offer, OfferVersion, Request, StreamKey},
+};
+
+/// How long an incomplete set of offers waits for its rest before what is there is used.
+const OFFER_PATIENCE: Duration = Duration::from_millis(250);
+/// Ended fetches whose reports are kept.
+const ENDED_KEPT: usize = 64;
+
+/// All fetches of a node.
+pub struct Receiver {
+    config: TransferConfig,
+    transfers: BTreeMap<TransferId, Entry>,
+    /// Which path of which transfer each flow number stands for; the number is in every request's tag.
+    flows: Vec<Option<(TransferId, PathId)>>,
+    next_transfer: u32,
+    limit: TokenBucket,
+    events: VecDeque<(TransferId, TransferEvent)>,
+    polled_at: Time,
+    /// Data packets that belong to no request of ours.
+    pub strays: u64,
+}
+
+struct Entry {
+    transfer: Transfer,
+    routes: BTreeMap<PathId, Route>,
+    applied: Option<OfferVersion>,
+    pending: Option<Pending>,
+    stream: Option<(ObjectId, u16, StreamKey)>,
+    ended_told: bool,
+}
+
+struct Route {
+    flow: u16,
+    reverse: Fid,
+    forward: Fid,
+    capability: [u8; 8],
+}
+
+/// Offers of one version, until all of them are here.
+struct Pending {
+    version: OfferVersion,
+    since: Time,
+    offers: BTreeMap<u8, Offer>,
+    count: u8,
+}
+
+impl Receiver {
+    /// A receiver without fetches. `random` chooses where the transfer numbers start, so that those of an earlier life
+    /// of this node are not taken for its own.
+    pub fn new(config: TransferConfig, random: &mut Random) -> Receiver {
+        Receiver {
+            config,
+            transfers: BTreeMap::new(),
+            flows: Vec::new(),
+            next_transfer: (random.below(1 << 20) as u32 + 1) << 8,
+            limit: TokenBucket::new(None, Duration::from_millis(20)),
+            events: VecDeque::new(),
+            polled_at: Time::ZERO,
+            strays: 0,
+        }
+    }
+    /// Starts a fetch; the node subscribes to its name.
+    pub fn fetch(&mut self, now: Time, fetch: Fetch) -> TransferId {
+        self.next_transfer = self.next_transfer.wrapping_add(1);
+        let id = TransferId(self.next_transfer);
+        let transfer =
+            Transfer::new(now, fetch.name, self.config.clone(), fetch.opener, fetch.rate_limit, fetch.patience);
+        let entry =
+            Entry { transfer, routes: BTreeMap::new(), applied: None, pending: None, stream: None, ended_told: false };
+        self.transfers.insert(id, entry);
+        let ended: Vec<TransferId> =
+            self.transfers.iter().filter(|(_, entry)| entry.ended_told).map(|(id, _)| *id).collect();
+        for old in ended.iter().take(ended.len().saturating_sub(ENDED_KEPT)) {
+            self.transfers.remove(old);
+        }
+        id
+    }
+    /// Ends a fetch.
+    pub fn cancel(&mut self, now: Time, id: TransferId) {
+        if let Some(entry) = self.transfers.get_mut(&id) {
+            entry.transfer.cancel(now);
+        }
+    }
+    /// Limits one fetch or, for `None`, all together.
+    pub fn set_limit(&mut self, now: Time, id: Option<TransferId>, rate: Option<Rate>) {
+        match id {
+            None => self.limit.set_rate(now, rate),
+            Some(id) => {
+                if let Some(entry) = self.transfers.get_mut(&id) {
+                    entry.transfer.set_limit(now, rate);
+                }
+            }
+        }
+    }
+    /// Takes one source's part of an offer of the topology manager. The set is used once it is complete.
+    pub fn handle_offer(&mut self, now: Time, offer: Offer) {
+        let id = TransferId(offer.transfer);
+        let Some(entry) = self.transfers.get_mut(&id).filter(|entry| !entry.transfer.is_ended()) else { return };
+        if entry.applied.is_some_and(|applied| applied >= offer.version) {
+            return;
+        }
+        if entry.pending.as_ref().is_none_or(|pending| pending.version < offer.version) {
+            let (version, count) = (offer.version, offer.count);
+            entry.pending = Some(Pending { version, since: now, offers: BTreeMap::new(), count });
+        }
+        let Some(pending) = entry.pending.as_mut().filter(|pending| pending.version == offer.version) else { return };
+        if offer.count > 0 {
+            pending.offers.insert(offer.index, offer);
+        }
+        if pending.offers.len() >= usize::from(pending.count) {
+            self.apply_offers(now, id);
+        }
+    }
+    /// Takes a Data packet for this node; `payload` is what follows its headers.
+    pub fn handle_data(&mut self, now: Time, flags: u8, header: &DataHeader, payload: &[u8]) {
+        let flow = self.flows.get((header.tag >> 16) as usize).copied().flatten();
+        let entry = flow.and_then(|(id, path)| Some((self.transfers.get_mut(&id)?, path)));
+        match entry {
+            Some((entry, path)) if entry.stream.is_some_and(|(.., stream)| stream == header.stream) => {
+                let cache = (flags & FLAG_CACHED != 0).then_some(header.origin);
+                let number = header.tag as u16;
+                entry.transfer.handle_data(now, &PacketData { path, number, packet: header.packet, cache, payload });
+            }
+            _ => self.strays += 1,
+        }
+    }
+    /// Does what is due.
+    pub fn handle_timeout(&mut self, now: Time) {
+        let mut overdue = Vec::new();
+        for (id, entry) in &mut self.transfers {
+            if entry.transfer.poll_timeout().is_some_and(|due| due <= now) {
+                entry.transfer.handle_timeout(now);
+            }
+            if entry.pending.as_ref().is_some_and(|pending| pending.since + OFFER_PATIENCE <= now) {
+                overdue.push(*id);
+            }
+        }
+        for id in overdue {
+            self.apply_offers(now, id);
+        }
+    }
+    /// The next request to send: its route, its flags, and itself.
+    pub fn poll_request(&mut self, now: Time) -> Option<(Fid, u8, Request)> {
+        self.polled_at = now;
+        for entry in self.transfers.values_mut().filter(|entry| !entry.transfer.is_ended()) {
+            let Some(request) = entry.transfer.poll_request(now, &mut self.limit) else { continue };
+            let Some(route) = entry.routes.get(&request.path) else { continue };
+            if entry.stream.is_none_or(|(object, bytes, _)| (object, bytes) != (request.object, request.packet_bytes)) {
+                let key = StreamKey::new(&request.object, request.packet_bytes);
+                entry.stream = Some((request.object, request.packet_bytes, key));
+            }
+            let flags = if request.caches == CacheUse::Bypassed { FLAG_NO_CACHE } else { 0 };
+            let request = Request {
+                tag: u32::from(route.flow) << 16 | u32::from(request.number),
+                object: request.object,
+                packet_bytes: request.packet_bytes,
+                capability: route.capability,
+                forward: route.forward,
+                runs: request.runs,
+            };
+            return Some((route.reverse, flags, request));
+        }
+        None
+    }
+    /// When to call [`Receiver::handle_timeout`] or poll for requests again.
+    pub fn poll_timeout(&self) -> Option<Time> {
+        let limit = Some(self.limit.ready_at()).filter(|ready| *ready > self.polled_at && self.is_fetching());
+        let entries = self.transfers.values().flat_map(|entry| {
+            let offers = entry.pending.as_ref().map(|pending| pending.since + OFFER_PATIENCE);
+            [entry.transfer.poll_timeout(), offers.filter(|_| !entry.transfer.is_ended())]
+        });
+        entries.chain([limit]).flatten().min()
+    }
+    /// The next event of a fetch.
+    pub fn poll_event(&mut self) -> Option<(TransferId, TransferEvent)> {
+        for (id, entry) in &mut self.transfers {
+            while let Some(event) = entry.transfer.poll_event() {
+                self.events.push_back((*id, entry.with_cache_named(event)));
+            }
+        }
+        self.events.pop_front()
+    }
+    /// A fetch that has just ended, to unsubscribe from; each once.
+    pub fn poll_ended(&mut self) -> Option<(TransferId, Name)> {
+        let (id, entry) = self.transfers.iter_mut().find(|(_, e)| e.transfer.is_ended() && !e.ended_told)?;
+        entry.ended_told = true;
+        for route in core::mem::take(&mut entry.routes).values() {
+            self.flows[usize::from(route.flow)] = None;
+        }
+        Some((*id, entry.transfer.name().clone()))
+    }
+    /// The account of a fetch.
+    pub fn report(&self, now: Time, id: TransferId) -> Option<TransferReport> {
+        self.transfers.get(&id).map(|entry| entry.transfer.report(now))
+    }
+    /// All fetches that are remembered, oldest first.
+    pub fn transfers(&self) -> Vec<(TransferId, Name)> {
+        self.transfers.iter().map(|(id, entry)| (*id, entry.transfer.name().clone())).collect()
+    }
+    /// Bytes of the objects being fetched.
+    pub fn fetching(&self) -> ByteCount {
+        let running = self.transfers.values().filter(|entry| !entry.transfer.is_ended());
+        ByteCount(running.filter_map(|entry| entry.transfer.manifest()).map(|manifest| manifest.size).sum())
+    }
+
+    fn is_fetching(&self) -> bool {
+        self.transfers.values().any(|entry| !entry.transfer.is_ended())
+    }
+    fn apply_offers(&mut self, now: Time, id: TransferId) {
+        let Some(entry) = self.transfers.get_mut(&id) else { return };
+        let Some(pending) = entry.pending.take() else { return };
+        if pending.offers.len() >= usize::from(pending.count) {
+            entry.applied = Some(pending.version);
+        }
+        let mut sources = Vec::new();
+        let offers: Vec<Offer> = pending.offers.values().cloned().collect();
+        for offer in offers {
+            let mut paths = Vec::new();
+            for path in &offer.paths {
+                let path_id = PathId(path.id);
+                let flow = match entry.routes.get(&path_id) {
+                    Some(route) => route.flow,
+                    None => match free_flow(&mut self.flows, (id, path_id)) {
+                        Some(flow) => flow,
+                        None => continue,
+                    },
+                };
+                let (reverse, forward, capability) = (path.reverse, path.forward, path.capability);
+                entry.routes.insert(path_id, Route { flow, reverse, forward, capability });
+                let room = (path.mtu as usize).saturating_sub(data_overhead(&forward));
+                paths.push(PathOffer {
+                    path: path_id,
+                    label: path.label.clone(),
+                    hops: u32::from(path.hops),
+                    packet_bytes_max: u16::try_from(room).unwrap_or(u16::MAX).min(60_000),
+                    groups: path.groups.clone(),
+                    latency: (path.latency_us > 0).then(|| Duration::from_micros(u64::from(path.latency_us))),
+                });
+            }
+            let (node, label) = (offer.source, offer.source_label);
+            sources.push(SourceOffer { node, label, manifest: offer.manifest, paths });
+        }
+        if pending.offers.len() >= usize::from(pending.count) || entry.applied.is_none() {
+            entry.transfer.handle_offer(now, sources);
+        }
+        if pending.offers.len() < usize::from(pending.count) {
+            // The rest is still waited for; what is there is in use meanwhile.
+            entry.pending = Some(Pending { since: Time::MAX, ..pending });
+        }
+    }
+}
+
+impl Entry {
+    /// A cache names itself by the low bits of its id only; the labels of the path tell which node that is.
+    fn with_cache_named(&self, event: TransferEvent) -> TransferEvent {
+        let TransferEvent::CacheDistrusted { node, reason } = event else { return event };
+        let report = self.transfer.report(Time::ZERO);
+        let mut nodes = report.paths.iter().flat_map(|path| path.label.split('>')).map(node_of_label);
+        let node = nodes.find(|full: &NodeId| full.0 as u16 == node.0 as u16).unwrap_or(node);
+        TransferEvent::CacheDistrusted { node, reason }
+    }
+}
+
+fn free_flow(flows: &mut Vec<Option<(TransferId, PathId)>>, owner: (TransferId, PathId)) -> Option<u16> {
+    let free = flows.iter().position(Option::is_none).unwrap_or(flows.len());
+    let flow = u16::try_from(free).ok()?;
+    if free == flows.len() {
+        flows.push(Some(owner));
+    } else {
+        flows[free] = Some(owner);
+    }
+    Some(flow)
+}
