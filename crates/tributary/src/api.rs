@@ -1,0 +1,154 @@
+//! The one interface that every front end uses, in the same process or over the control socket.
+//!
+//! An operation is a [`Request`]; what comes of it is a series of [`Told`]. [`LocalApi`](crate::LocalApi) carries
+//! requests out, [`SocketApi`](crate::SocketApi) sends them to a daemon, and a front cannot tell which it has.
+use serde::{Deserialize, Serialize};
+use std::{io::Write, path::PathBuf};
+
+use crate::{error::ApiError, told::Told};
+
+/// Carries out requests.
+pub trait Api {
+    /// Carries out `request` and tells what comes of it, the answer last.
+    ///
+    /// `stream` is where the bytes of a [`Get`] with [`Output::Stream`] go, in order; `None` for everything else.
+    /// `tell` is called at least every [`PROGRESS_INTERVAL`](crate::told::PROGRESS_INTERVAL) or so during a `Get`, and
+    /// ends the operation by giving [`Flow::Stop`]; a fetch is cancelled then, and what it verified is kept.
+    ///
+    /// # Errors
+    /// [`ApiError`] says what failed, on what, why, and what to try.
+    fn ask(
+        &self,
+        request: Request,
+        stream: Option<Box<dyn Write + Send>>,
+        tell: &mut dyn FnMut(Told) -> Flow,
+    ) -> Result<(), ApiError>;
+
+    /// Carries out a request whose answer is one object or a few, and gives them all.
+    ///
+    /// # Errors
+    /// Those of [`Api::ask`].
+    fn answers(&self, request: Request) -> Result<Vec<Told>, ApiError> {
+        let mut answers = Vec::new();
+        self.ask(request, None, &mut |told| {
+            answers.push(told);
+            Flow::Continue
+        })?;
+        Ok(answers)
+    }
+}
+
+/// Whether an operation goes on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Flow {
+    /// It does.
+    Continue,
+    /// It ends as soon as possible.
+    Stop,
+}
+
+/// An operation. In JSON an object with a field `op`.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(tag = "op", rename_all = "kebab-case", deny_unknown_fields)]
+#[non_exhaustive]
+pub enum Request {
+    /// Publishes a file or folder. Answered by `published`.
+    Put {
+        /// What to publish.
+        path: PathBuf,
+        /// What to call it.
+        name: String,
+        /// Its version; `None` takes the time of its last change.
+        #[serde(default)]
+        version: Option<u64>,
+        /// How long to wait for the resolver, in milliseconds.
+        #[serde(default = "default_patience_ms")]
+        patience_ms: u64,
+    },
+    /// Fetches an object. Told by `fetching`, `started`, `source`, …, `progress`, and `done` at last.
+    Get(Get),
+    /// Lists what there is under a scope. Answered by `entry` for each, then `listed`.
+    List {
+        /// The scope.
+        scope: String,
+        /// How long to wait for the resolver, in milliseconds.
+        #[serde(default = "default_patience_ms")]
+        patience_ms: u64,
+    },
+    /// Withdraws a name. Answered by `unpublished`.
+    Remove {
+        /// The name.
+        name: String,
+    },
+    /// What the node is doing. Answered by `status`.
+    Status,
+    /// The paths of the transfers of a name. Answered by `paths` for each.
+    Paths {
+        /// The name.
+        name: String,
+    },
+    /// Why a transfer, a path or a name is as it is. Answered by `explanation`.
+    Explain {
+        /// `transfer-1`, `path-2` (of the latest transfer), `transfer-1/path-2`, a source's name, or a name.
+        id: String,
+    },
+    /// What is in the packet cache. Answered by `cache`.
+    Cache,
+    /// Ends a transfer; what it verified is kept. Answered by `cancelled`.
+    Cancel {
+        /// The transfer.
+        transfer: String,
+    },
+    /// Limits a transfer, or all together. Answered by `limited`.
+    Limit {
+        /// The transfer; `None` for all together.
+        #[serde(default)]
+        transfer: Option<String>,
+        /// The rate; `None` for no limit.
+        #[serde(default)]
+        bits_per_second: Option<u64>,
+    },
+    /// Cuts or mends the emulated link of a face, for demos and tests. Answered by `note`.
+    Link {
+        /// The face, such as `face-1`.
+        face: String,
+        /// Whether packets pass.
+        up: bool,
+    },
+}
+
+/// A fetch to carry out.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Get {
+    /// What to fetch.
+    pub name: String,
+    /// Where to.
+    pub output: Output,
+    /// The publisher's key, `ed25519:…`; `None` believes the first key that was ever seen for the name.
+    #[serde(default)]
+    pub publisher: Option<String>,
+    /// The rate not to exceed.
+    #[serde(default)]
+    pub limit_bits_per_second: Option<u64>,
+    /// How long to go without any source before giving up, in milliseconds; `None` takes the node's config.
+    #[serde(default)]
+    pub patience_ms: Option<u64>,
+}
+
+/// Where a fetched object goes.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Output {
+    /// To this file or folder; an interrupted fetch is resumed beside it. A relative path starts where the node runs.
+    Path(PathBuf),
+    /// In order to the stream of [`Api::ask`].
+    Stream,
+}
+
+/// How long to wait for the resolver if nobody says.
+pub const PATIENCE_MS_DEFAULT: u64 = 10_000;
+
+fn default_patience_ms() -> u64 {
+    PATIENCE_MS_DEFAULT
+}

@@ -1,0 +1,113 @@
+//! Errors that point at a line of a config file.
+use miette::{Diagnostic, GraphicalReportHandler, GraphicalTheme, LabeledSpan, NamedSource, SourceCode};
+use std::{fmt, ops::Range, sync::Arc};
+
+/// Everything that is wrong with one config file, in the order of its lines.
+#[derive(Debug)]
+pub struct ConfigErrors {
+    file: String,
+    text: Arc<str>,
+    problems: Vec<Problem>,
+}
+
+/// One thing that is wrong: where, what, and what to try.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Problem {
+    /// Bytes of the file that it is about.
+    pub span: Range<usize>,
+    /// What is wrong, with the key or the value.
+    pub message: String,
+    /// What to try; empty if there is nothing to add.
+    pub hint: String,
+}
+
+/// How an error is drawn.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Drawing {
+    /// Plain characters, no escape codes.
+    Plain,
+    /// With colours, for a terminal.
+    Coloured,
+}
+
+impl ConfigErrors {
+    /// The problems of `file`, whose content is `text`; `None` if there are none.
+    pub(crate) fn new(file: &str, text: &str, mut problems: Vec<Problem>) -> Option<Self> {
+        problems.sort_by_key(|problem| problem.span.start);
+        (!problems.is_empty()).then(|| ConfigErrors { file: file.into(), text: text.into(), problems })
+    }
+    /// What is wrong, in the order of lines; never empty.
+    pub fn problems(&self) -> &[Problem] {
+        &self.problems
+    }
+    /// Line and column of a problem's start, both from 1; the column counts characters.
+    pub fn position(&self, problem: &Problem) -> (usize, usize) {
+        let before = self.text.get(..problem.span.start).unwrap_or(&self.text);
+        let line_start = before.rfind('\n').map_or(0, |at| at + 1);
+        (before.matches('\n').count() + 1, before[line_start..].chars().count() + 1)
+    }
+    /// Each problem with the lines of the file that it is about, drawn for at most `width` columns.
+    pub fn render(&self, drawing: Drawing, width: usize) -> String {
+        let theme = match drawing {
+            Drawing::Plain => GraphicalTheme::none(),
+            Drawing::Coloured => GraphicalTheme::unicode(),
+        };
+        let handler = GraphicalReportHandler::new_themed(theme).with_width(width.max(40)).with_links(false);
+        let mut out = String::new();
+        for problem in &self.problems {
+            let drawn = Drawn { errors: self, problem, source: NamedSource::new(&self.file, self.text.to_string()) };
+            // Writing to a string fails only if the handler does; the plain form says the same then.
+            if handler.render_report(&mut out, &drawn).is_err() {
+                self.show_line(problem, &mut out).ok();
+            }
+        }
+        out
+    }
+
+    fn show_line(&self, problem: &Problem, out: &mut dyn fmt::Write) -> fmt::Result {
+        let (line, column) = self.position(problem);
+        write!(out, "{}:{line}:{column}: {}", self.file, problem.message)?;
+        if !problem.hint.is_empty() {
+            write!(out, "\n  hint: {}", problem.hint)?;
+        }
+        Ok(())
+    }
+}
+impl fmt::Display for ConfigErrors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, problem) in self.problems.iter().enumerate() {
+            if index > 0 {
+                f.write_str("\n")?;
+            }
+            self.show_line(problem, f)?;
+        }
+        Ok(())
+    }
+}
+impl std::error::Error for ConfigErrors {}
+
+/// One problem as the drawing library wants it.
+#[derive(Debug)]
+struct Drawn<'a> {
+    errors: &'a ConfigErrors,
+    problem: &'a Problem,
+    source: NamedSource<String>,
+}
+impl fmt::Display for Drawn<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (line, column) = self.errors.position(self.problem);
+        write!(f, "{}:{line}:{column}: {}", self.errors.file, self.problem.message)
+    }
+}
+impl std::error::Error for Drawn<'_> {}
+impl Diagnostic for Drawn<'_> {
+    fn help<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
+        (!self.problem.hint.is_empty()).then(|| Box::new(&self.problem.hint) as _)
+    }
+    fn source_code(&self) -> Option<&dyn SourceCode> {
+        Some(&self.source)
+    }
+    fn labels(&self) -> Option<Box<dyn Iterator<Item = LabeledSpan> + '_>> {
+        Some(Box::new(std::iter::once(LabeledSpan::at(self.problem.span.clone(), "here"))))
+    }
+}

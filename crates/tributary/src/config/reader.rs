@@ -1,0 +1,288 @@
+//! Reads a TOML document key by key and keeps every problem with its place.
+use std::{cell::RefCell, fmt::Display, ops::RangeInclusive, path::PathBuf, str::FromStr};
+use toml::{
+    Spanned,
+    de::{DeTable, DeValue},
+};
+
+use super::error::Problem;
+
+/// The problems found so far.
+pub(super) type Problems = RefCell<Vec<Problem>>;
+
+/// One table of the document. Asking for a key makes it known; [`Section::finish`] reports the keys that nobody asked for.
+pub(super) struct Section<'a> {
+    title: String,
+    table: &'a DeTable<'a>,
+    span: std::ops::Range<usize>,
+    known: RefCell<Vec<&'static str>>,
+    problems: &'a Problems,
+}
+
+impl<'a> Section<'a> {
+    /// The whole document.
+    pub(super) fn root(document: &'a Spanned<DeTable<'a>>, problems: &'a Problems) -> Self {
+        Section { title: "the file".into(), table: document.get_ref(), span: 0..0, known: RefCell::default(), problems }
+    }
+    /// The table under `key`, if it is there.
+    pub(super) fn section(&self, key: &'static str) -> Option<Section<'a>> {
+        let value = self.value(key)?;
+        match value.get_ref() {
+            DeValue::Table(table) => Some(self.inner(key, table, value.span())),
+            other => {
+                self.wrong_type(key, value, other, "a table");
+                None
+            }
+        }
+    }
+    /// The tables of the array of tables under `key`.
+    pub(super) fn sections(&self, key: &'static str) -> Vec<Section<'a>> {
+        let Some(value) = self.value(key) else { return Vec::new() };
+        let DeValue::Array(array) = value.get_ref() else {
+            let hint = format!("write [[{key}]] in front of each of them");
+            self.problem(value.span(), format!("'{key}' is one table, but there may be several"), hint);
+            return Vec::new();
+        };
+        let mut sections = Vec::new();
+        for entry in array.iter() {
+            match entry.get_ref() {
+                DeValue::Table(table) => sections.push(self.inner(key, table, entry.span())),
+                other => self.wrong_type(key, entry, other, "a table"),
+            }
+        }
+        sections
+    }
+    /// A text.
+    pub(super) fn text(&self, key: &'static str) -> Option<Located<String>> {
+        let value = self.value(key)?;
+        match value.get_ref() {
+            DeValue::String(text) => Some(Located { value: text.to_string(), span: value.span() }),
+            other => {
+                self.wrong_type(key, value, other, "a text in quotes");
+                None
+            }
+        }
+    }
+    /// A file or folder, taken relative to `base`.
+    pub(super) fn path(&self, key: &'static str, base: &std::path::Path) -> Option<PathBuf> {
+        let text = self.text(key)?;
+        if text.value.is_empty() {
+            self.problem(text.span, format!("'{key}' is empty"), "write a path".into());
+            return None;
+        }
+        Some(base.join(text.value))
+    }
+    /// A text that a type can read.
+    pub(super) fn parsed<T: FromStr<Err: Display>>(&self, key: &'static str, hint: &str) -> Option<T> {
+        let text = self.text(key)?;
+        self.parse(key, &text, hint)
+    }
+    /// A text that `read` understands.
+    pub(super) fn read<T, E: Display>(
+        &self,
+        key: &'static str,
+        hint: &str,
+        read: impl Fn(&str) -> Result<T, E>,
+    ) -> Option<T> {
+        let text = self.text(key)?;
+        self.keep(key, text.span, hint, read(&text.value))
+    }
+    /// One of a few words.
+    pub(super) fn choice<T: Copy>(&self, key: &'static str, choices: &[(&str, T)]) -> Option<T> {
+        let text = self.text(key)?;
+        self.choose(key, &text, choices)
+    }
+    /// A list of such words.
+    pub(super) fn choices<T: Copy>(&self, key: &'static str, choices: &[(&str, T)]) -> Option<Vec<Located<T>>> {
+        let texts = self.texts(key)?;
+        Some(
+            texts
+                .into_iter()
+                .filter_map(|text| {
+                    let span = text.span.clone();
+                    self.choose(key, &text, choices).map(|value| Located { value, span })
+                })
+                .collect(),
+        )
+    }
+    /// A list of texts, at least one.
+    pub(super) fn texts(&self, key: &'static str) -> Option<Vec<Located<String>>> {
+        let value = self.value(key)?;
+        let DeValue::Array(array) = value.get_ref() else {
+            self.wrong_type(key, value, value.get_ref(), "a list such as [\"…\", \"…\"]");
+            return None;
+        };
+        if array.is_empty() {
+            self.problem(value.span(), format!("'{key}' is empty"), "write at least one entry".into());
+        }
+        let mut texts = Vec::new();
+        for entry in array.iter() {
+            match entry.get_ref() {
+                DeValue::String(text) => texts.push(Located { value: text.to_string(), span: entry.span() }),
+                other => self.wrong_type(key, entry, other, "a text in quotes"),
+            }
+        }
+        Some(texts)
+    }
+    /// A whole number within `range`.
+    pub(super) fn integer(&self, key: &'static str, range: RangeInclusive<u64>) -> Option<u64> {
+        let value = self.value(key)?;
+        let legal = format!("a whole number from {} to {}", range.start(), range.end());
+        let DeValue::Integer(number) = value.get_ref() else {
+            self.wrong_type(key, value, value.get_ref(), &legal);
+            return None;
+        };
+        match u64::from_str_radix(number.as_str(), number.radix()) {
+            Ok(number) if range.contains(&number) => Some(number),
+            _ => {
+                let message = format!("'{key}' cannot be {}", number.as_str());
+                self.problem(value.span(), message, format!("write {legal}"));
+                None
+            }
+        }
+    }
+    /// A probability, written `"1%"`, `0.01` or `"0.01"`.
+    pub(super) fn share(&self, key: &'static str) -> Option<f64> {
+        let value = self.value(key)?;
+        let text = match value.get_ref() {
+            DeValue::String(text) => text.to_string(),
+            DeValue::Float(number) => number.as_str().to_string(),
+            DeValue::Integer(number) => number.as_str().to_string(),
+            other => {
+                self.wrong_type(key, value, other, "a share such as \"1%\" or 0.01");
+                return None;
+            }
+        };
+        let share = parse_share(&text);
+        self.keep(key, value.span(), "write a share from 0 to 1, such as \"1%\" or 0.01", share)
+    }
+    /// Reads `text`, which stands under `key`, as another type.
+    pub(super) fn parse<T: FromStr<Err: Display>>(
+        &self,
+        key: &'static str,
+        text: &Located<String>,
+        hint: &str,
+    ) -> Option<T> {
+        self.keep(key, text.span.clone(), hint, text.value.parse())
+    }
+    /// Says that a key is missing.
+    pub(super) fn missing(&self, key: &'static str, hint: &str) {
+        self.problem(self.span.clone(), format!("{} has no '{key}'", self.title), hint.into());
+    }
+    /// Whether `key` is there, whatever its value.
+    pub(super) fn has(&self, key: &str) -> bool {
+        self.table.contains_key(key)
+    }
+    /// Where the value of `key` stands; the section itself if it is not there.
+    pub(super) fn span_of(&self, key: &str) -> std::ops::Range<usize> {
+        self.table.get(key).map_or(self.span.clone(), |value| value.span())
+    }
+    /// Keeps a problem.
+    pub(super) fn problem(&self, span: std::ops::Range<usize>, message: String, hint: String) {
+        self.problems.borrow_mut().push(Problem { span, message, hint });
+    }
+    /// Reports the keys that nobody asked for, each with the nearest known one.
+    pub(super) fn finish(self) {
+        let known = self.known.into_inner();
+        for (key, _) in self.table.iter() {
+            let name: &str = key.get_ref();
+            if known.contains(&name) {
+                continue;
+            }
+            let hint = match nearest(name, &known) {
+                Some(near) => format!("did you mean '{near}'?"),
+                None => format!("known here: {}", known.join(", ")),
+            };
+            let message = format!("unknown key '{name}' in {}", self.title);
+            self.problems.borrow_mut().push(Problem { span: key.span(), message, hint });
+        }
+    }
+
+    fn inner(&self, key: &str, table: &'a DeTable<'a>, span: std::ops::Range<usize>) -> Section<'a> {
+        let title = if self.title == "the file" { format!("[{key}]") } else { format!("'{key}' of {}", self.title) };
+        Section { title, table, span, known: RefCell::default(), problems: self.problems }
+    }
+    fn value(&self, key: &'static str) -> Option<&'a Spanned<DeValue<'a>>> {
+        self.known.borrow_mut().push(key);
+        self.table.get(key)
+    }
+    fn choose<T: Copy>(&self, key: &str, text: &Located<String>, choices: &[(&str, T)]) -> Option<T> {
+        if let Some((_, value)) = choices.iter().find(|(word, _)| *word == text.value) {
+            return Some(*value);
+        }
+        let words: Vec<_> = choices.iter().map(|(word, _)| *word).collect();
+        let hint = match nearest(&text.value, &words) {
+            Some(near) => format!("did you mean \"{near}\"? ('{key}' takes {})", words.join(", ")),
+            None => format!("'{key}' takes {}", words.join(", ")),
+        };
+        self.problem(text.span.clone(), format!("'{key}' cannot be \"{}\"", text.value), hint);
+        None
+    }
+    fn keep<T, E: Display>(
+        &self,
+        key: &str,
+        span: std::ops::Range<usize>,
+        hint: &str,
+        result: Result<T, E>,
+    ) -> Option<T> {
+        match result {
+            Ok(value) => Some(value),
+            Err(error) => {
+                self.problem(span, format!("'{key}': {error}"), hint.into());
+                None
+            }
+        }
+    }
+    fn wrong_type(&self, key: &str, at: &Spanned<DeValue<'_>>, found: &DeValue<'_>, expected: &str) {
+        let message = format!("'{key}' must be {expected}, not {}", in_words(found));
+        self.problem(at.span(), message, String::new());
+    }
+}
+
+/// A value and where it stands.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Located<T> {
+    /// The value.
+    pub(super) value: T,
+    /// Its bytes in the file.
+    pub(super) span: std::ops::Range<usize>,
+}
+
+/// Reads a probability as people type it: `1%`, `0.5 %`, `0.01`.
+///
+/// # Errors
+/// A sentence that says what was expected.
+pub fn parse_share(text: &str) -> Result<f64, String> {
+    let trimmed = text.trim();
+    let (number, scale) = match trimmed.strip_suffix('%') {
+        Some(number) => (number.trim_end(), 0.01),
+        None => (trimmed, 1.0),
+    };
+    match number.parse::<f64>() {
+        Ok(number) if (0.0..=1.0).contains(&(number * scale)) => Ok(number * scale),
+        _ => Err(format!("'{text}' is not a share from 0 to 1, such as 1% or 0.01")),
+    }
+}
+
+/// The word that was probably meant.
+fn nearest<'k>(word: &str, known: &[&'k str]) -> Option<&'k str> {
+    let limit = word.chars().count() / 3 + 1;
+    known
+        .iter()
+        .map(|candidate| (strsim::damerau_levenshtein(word, candidate), *candidate))
+        .filter(|(distance, _)| *distance <= limit)
+        .min()
+        .map(|(_, candidate)| candidate)
+}
+
+fn in_words(value: &DeValue<'_>) -> &'static str {
+    match value {
+        DeValue::String(_) => "a text",
+        DeValue::Integer(_) => "a whole number",
+        DeValue::Float(_) => "a number with a point",
+        DeValue::Boolean(_) => "true or false",
+        DeValue::Datetime(_) => "a date",
+        DeValue::Array(_) => "a list",
+        DeValue::Table(_) => "a table",
+    }
+}

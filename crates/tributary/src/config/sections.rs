@@ -1,0 +1,403 @@
+//! What each section of a config file may say.
+use std::{collections::BTreeSet, net::SocketAddr, path::Path};
+use toml::de::DeTable;
+use tributary_core::{
+    ByteCount, Duration, Rate,
+    link::{LinkConfig, Loss, Reorder},
+    units::parse_duration,
+};
+use tributary_psi::config::Config as PsiConfig;
+use tributary_transport::{ControllerKind, Coupling, PathMetric, TransferConfig};
+
+use super::{
+    ConfigErrors, FaceConfig, Faults, FetchConfig, Limits, NodeConfig, Problem, PublishConfig, Role,
+    reader::{Problems, Section},
+};
+use crate::registry::Family;
+
+const ADDRESS_HINT: &str = "write an address and a port, such as \"127.0.0.1:7001\" or \"[::1]:7001\"";
+const DURATION_HINT: &str = "write a time with its unit, such as \"20ms\" or \"1.5s\"";
+const RATE_HINT: &str = "write a rate with its unit, such as \"800kbps\" or \"20Mbps\"";
+const SIZE_HINT: &str = "write a size with its unit, such as \"64KiB\" or \"1GiB\"";
+const KEY_HINT: &str = "write 64 hex digits, the same on every node of the domain; `openssl rand -hex 32` makes some";
+/// How long a label may be, so that it fits into a hello.
+const LABEL_BYTES_MAX: usize = 32;
+
+/// Reads the whole file.
+pub(super) fn read(file: &str, text: &str, folder: &Path) -> Result<NodeConfig, ConfigErrors> {
+    let problems = Problems::default();
+    let (document, syntax) = DeTable::parse_recoverable(text);
+    if !syntax.is_empty() {
+        let problems = syntax.iter().map(|error| Problem {
+            span: error.span().unwrap_or(0..0),
+            message: format!("this is not TOML: {}", error.message()),
+            hint: "texts stand in quotes, sections in [brackets], and each key = value in a line of its own".into(),
+        });
+        let errors = ConfigErrors::new(file, text, problems.collect());
+        return Err(errors.expect("there is at least one problem"));
+    }
+    let root = Section::root(&document, &problems);
+    let config = whole(&root, folder);
+    root.finish();
+    match (config, ConfigErrors::new(file, text, problems.into_inner())) {
+        (Some(config), None) => Ok(config),
+        (_, Some(errors)) => Err(errors),
+        (None, None) => unreachable!("what is missing was reported"),
+    }
+}
+
+fn whole(root: &Section<'_>, folder: &Path) -> Option<NodeConfig> {
+    let node = root.section("node");
+    if node.is_none() {
+        root.missing(
+            "[node]",
+            "start with [node], label = \"my-node\", roles = [\"receiver\"], listen = [\"0.0.0.0:0\"]",
+        );
+    }
+    let head = node.and_then(|section| head(section, folder));
+    let listen = head.as_ref().map_or(&[][..], |head| &head.listen);
+    let faces: Vec<_> = root.sections("face").into_iter().filter_map(|section| face(section, listen)).collect();
+    let publish = root.sections("publish").into_iter().filter_map(|section| published(section, folder)).collect();
+    let psi_section = root.section("psi");
+    let transfer_section = root.section("transfer");
+    let limits = root.section("limits").map_or_else(Limits::default, limits);
+    let faults = root.section("faults").map_or_else(Faults::default, faults);
+    // Sections are read even if [node] is wrong, so that one run shows all mistakes.
+    let (label, roles) = head.as_ref().map_or(("", BTreeSet::new()), |head| (&head.label, head.roles.clone()));
+    let mut psi = PsiConfig::new(label, 0);
+    psi.router = roles.contains(&Role::Router);
+    psi.resolver = roles.contains(&Role::Resolver);
+    psi.topology_manager = roles.contains(&Role::TopologyManager).then_some(TOPOLOGY_MANAGER_PRIORITY);
+    if let Some(section) = psi_section {
+        psi_settings(section, &mut psi);
+    }
+    let mut fetch = FetchConfig::default();
+    if let Some(section) = transfer_section {
+        transfer(section, &mut psi.transfer, &mut fetch);
+    }
+    let head = head?;
+    Some(NodeConfig {
+        label: head.label,
+        family: head.family,
+        roles: head.roles,
+        control: head.control,
+        key: head.key,
+        state_dir: head.state_dir,
+        seed: head.seed,
+        listen: head.listen,
+        faces,
+        publish,
+        psi,
+        fetch,
+        limits,
+        faults,
+    })
+}
+
+/// The priority of a topology manager that names none.
+const TOPOLOGY_MANAGER_PRIORITY: u8 = 100;
+
+/// What [node] says.
+struct Head {
+    label: String,
+    family: Family,
+    roles: BTreeSet<Role>,
+    state_dir: std::path::PathBuf,
+    control: std::path::PathBuf,
+    key: std::path::PathBuf,
+    seed: Option<u64>,
+    listen: Vec<SocketAddr>,
+}
+
+fn head(section: Section<'_>, folder: &Path) -> Option<Head> {
+    let label = section.text("label");
+    match &label {
+        None if !section.has("label") => {
+            section.missing("label", "give the node a name, such as label = \"attic\"");
+        }
+        Some(text) if text.value.is_empty() || text.value.len() > LABEL_BYTES_MAX => {
+            let message = format!("'label' has {} bytes", text.value.len());
+            section.problem(text.span.clone(), message, format!("write 1 to {LABEL_BYTES_MAX} bytes"));
+        }
+        Some(_) | None => {}
+    }
+    let family = section.choice("family", &Family::ALL).unwrap_or_default();
+    let roles = roles(&section);
+    let state_dir = section.path("state_dir", folder);
+    let control = section.path("control", folder);
+    let key = section.path("key", folder);
+    let seed = section.integer("seed", 0..=i64::MAX as u64);
+    let listen = listen(&section);
+    section.finish();
+    let label = label?.value;
+    let state_dir = state_dir.unwrap_or_else(|| crate::places::state_dir(&label));
+    Some(Head {
+        family,
+        roles,
+        control: control.unwrap_or_else(|| state_dir.join("control.sock")),
+        key: key.unwrap_or_else(|| state_dir.join("key")),
+        state_dir,
+        seed,
+        listen,
+        label,
+    })
+}
+
+fn roles(section: &Section<'_>) -> BTreeSet<Role> {
+    let words = Role::ALL.map(|(word, _)| format!("\"{word}\"")).join(", ");
+    let Some(roles) = section.choices("roles", &Role::ALL) else {
+        if !section.has("roles") {
+            section.missing("roles", &format!("write roles = [..] with some of {words}"));
+        }
+        return BTreeSet::new();
+    };
+    roles.into_iter().map(|role| role.value).collect()
+}
+
+fn listen(section: &Section<'_>) -> Vec<SocketAddr> {
+    let Some(texts) = section.texts("listen") else {
+        if !section.has("listen") {
+            section.missing("listen", "write listen = [\"0.0.0.0:7001\"], or port 0 for any free port");
+        }
+        return Vec::new();
+    };
+    let mut addresses: Vec<SocketAddr> = Vec::new();
+    for text in texts {
+        let Some(address) = section.parse("listen", &text, ADDRESS_HINT) else { continue };
+        if addresses.contains(&address) && address.port() != 0 {
+            section.problem(text.span, format!("{address} is listed twice"), "remove one of them".into());
+            continue;
+        }
+        addresses.push(address);
+    }
+    addresses
+}
+
+fn face(section: Section<'_>, listen: &[SocketAddr]) -> Option<FaceConfig> {
+    let peer = section.parsed::<SocketAddr>("peer", ADDRESS_HINT);
+    if peer.is_none() && !section.has("peer") {
+        section.missing("peer", "write the neighbour's address, such as peer = \"192.0.2.7:7001\"");
+    }
+    if peer.is_some_and(|peer| peer.port() == 0) {
+        section.problem(section.span_of("peer"), "'peer' has port 0".into(), "write the port it listens on".into());
+    }
+    let local = section.parsed::<SocketAddr>("local", ADDRESS_HINT);
+    if let Some(local) = local.filter(|local| !listen.is_empty() && !listen.contains(local)) {
+        let known: Vec<_> = listen.iter().map(ToString::to_string).collect();
+        let hint = format!("listen has {}; add it there", known.join(", "));
+        section.problem(section.span_of("local"), format!("{local} is not in 'listen' of [node]"), hint);
+    }
+    if let (Some(peer), None) = (peer, local)
+        && !listen.is_empty()
+        && !listen.iter().any(|address| address.is_ipv4() == peer.is_ipv4())
+    {
+        let kind = if peer.is_ipv4() { "IPv4" } else { "IPv6" };
+        let hint = format!("add an {kind} address to 'listen' of [node]");
+        section.problem(section.span_of("peer"), format!("{peer} is {kind}, but 'listen' has no {kind} address"), hint);
+    }
+    let device = section.text("device").map(|text| text.value);
+    let mtu = section.integer("mtu", 576..=65_507).map_or(MTU_DEFAULT, |mtu| mtu as u32);
+    let egress = section.section("egress").map(|egress| link(egress, mtu));
+    section.finish();
+    Some(FaceConfig { peer: peer?, local, device, mtu, egress })
+}
+
+/// The largest datagram of a face that names none: an Ethernet frame without IPv4 and UDP headers.
+const MTU_DEFAULT: u32 = 1_472;
+
+fn link(section: Section<'_>, mtu: u32) -> LinkConfig {
+    let defaults = LinkConfig::default();
+    let loss = section.share("loss").filter(|share| *share > 0.0);
+    let reorder = Reorder {
+        probability: section.share("reorder").unwrap_or(0.0),
+        delay: duration(&section, "reorder_delay", Duration::ZERO, Duration::from_secs(60))
+            .unwrap_or(REORDER_DELAY_DEFAULT),
+    };
+    let config = LinkConfig {
+        rate: section.parsed("rate", RATE_HINT),
+        delay: duration(&section, "delay", Duration::ZERO, DELAY_MAX).unwrap_or_default(),
+        jitter: duration(&section, "jitter", Duration::ZERO, DELAY_MAX).unwrap_or_default(),
+        loss: loss.map_or(Loss::None, Loss::Bernoulli),
+        queue_bytes: size(&section, "queue", 1_500, 1 << 32).unwrap_or(defaults.queue_bytes),
+        reorder,
+        duplicate: section.share("duplicate").unwrap_or(0.0),
+        corrupt: section.share("corrupt").unwrap_or(0.0),
+        mtu,
+        ..defaults
+    };
+    section.finish();
+    config
+}
+
+/// How long packets are held back where `reorder` names no delay.
+const REORDER_DELAY_DEFAULT: Duration = Duration::from_millis(10);
+/// The longest delay of a link: Earth to the Moon's orbit and back many times over.
+const DELAY_MAX: Duration = Duration::from_secs(60);
+
+fn published(section: Section<'_>, folder: &Path) -> Option<PublishConfig> {
+    let name = section.parsed("name", "write a name such as \"/lab/images/debian.iso\"");
+    let path = section.path("path", folder);
+    for (key, missing) in [("name", name.is_none()), ("path", path.is_none())] {
+        if missing && !section.has(key) {
+            section.missing(key, "each [[publish]] has a name and a path");
+        }
+    }
+    let version = section.integer("version", 0..=i64::MAX as u64);
+    section.finish();
+    Some(PublishConfig { name: name?, path: path?, version })
+}
+
+fn psi_settings(section: Section<'_>, psi: &mut PsiConfig) {
+    if let Some(key) = section.read("network_key", KEY_HINT, key_from_hex) {
+        psi.network_key = key;
+    }
+    if let Some(secret) = section.read("domain_secret", KEY_HINT, key_from_hex) {
+        psi.domain_secret = secret;
+    }
+    if let Some(bytes) = size(&section, "cache_size", 0, 1 << 40) {
+        psi.cache_bytes = ByteCount(bytes);
+    }
+    if let Some(policy) = section.choice("cache_policy", &CACHE_POLICIES) {
+        psi.cache_policy = policy.into();
+    }
+    if let Some(kinds) = section.choices("fid_kinds", &FID_KINDS) {
+        psi.fid_kinds = kinds.into_iter().map(|kind| kind.value.into()).collect();
+    }
+    if let Some(interval) = duration(&section, "hello_interval", Duration::from_millis(10), Duration::from_secs(60)) {
+        psi.hello_interval = interval;
+    }
+    if let Some(lease) = duration(&section, "lease", Duration::from_secs(1), Duration::from_secs(86_400)) {
+        psi.lease = lease;
+    }
+    if let Some(replicas) = section.integer("replicas", 1..=8) {
+        psi.replicas = replicas as u8;
+    }
+    if let Some(priority) = section.integer("topology_manager_priority", 0..=255) {
+        if psi.topology_manager.is_some() {
+            psi.topology_manager = Some(priority as u8);
+        } else {
+            let hint = "add \"topology-manager\" to roles of [node], or remove this line".to_string();
+            let message = "'topology_manager_priority' is set, but the node is no topology manager".to_string();
+            section.problem(section.span_of("topology_manager_priority"), message, hint);
+        }
+    }
+    section.finish();
+}
+
+const CACHE_POLICIES: [(&str, &str); 3] = [("object-oriented", "object-oriented"), ("lru", "lru"), ("fifo", "fifo")];
+const FID_KINDS: [(&str, &str); 3] = [("bloom", "bloom"), ("bitmap", "bitmap"), ("list", "list")];
+
+fn transfer(section: Section<'_>, transfer: &mut TransferConfig, fetch: &mut FetchConfig) {
+    let set = |value: Option<Duration>, field: &mut Duration| *field = value.unwrap_or(*field);
+    let controllers = [("loss-based", ControllerKind::LossBased), ("model-based", ControllerKind::ModelBased)];
+    let couplings = [
+        ("uncoupled", Coupling::Uncoupled),
+        ("linked-increase", Coupling::LinkedIncrease),
+        ("normalised", Coupling::Normalised),
+    ];
+    transfer.controller = section.choice("controller", &controllers).unwrap_or(transfer.controller);
+    transfer.coupling = section.choice("coupling", &couplings).unwrap_or(transfer.coupling);
+    if let Some(packets) = section.integer("run_packets_max", 1..=64) {
+        transfer.run_packets_max = packets as u8;
+    }
+    let millisecond = Duration::from_millis(1);
+    set(
+        duration(&section, "run_duration", Duration::from_micros(1), Duration::from_secs(1)),
+        &mut transfer.run_duration,
+    );
+    if let Some(packets) = section.integer("window_initial_packets", 1..=256) {
+        transfer.window_initial_packets = packets as u32;
+    }
+    if let Some(bytes) = size(&section, "window_bytes_max", 64 << 10, 1 << 32) {
+        transfer.window_bytes_max = bytes;
+    }
+    set(duration(&section, "rto_min", millisecond, Duration::from_secs(60)), &mut transfer.rto_min);
+    set(duration(&section, "rto_initial", millisecond, Duration::from_secs(60)), &mut transfer.rto_initial);
+    set(duration(&section, "rto_max", millisecond, Duration::from_secs(600)), &mut transfer.rto_max);
+    if let Some(packets) = section.integer("reorder_packets", 1..=1000) {
+        transfer.reorder_packets = packets as u32;
+    }
+    if let Some(bytes) = size(&section, "assembly_bytes_max", 1 << 20, 1 << 40) {
+        transfer.assembly_bytes_max = bytes;
+    }
+    if let Some(bytes) = section.integer("packet_bytes", 64..=60_000) {
+        transfer.packet_bytes = Some(bytes as u16);
+    }
+    fetch.paths_per_source = section.integer("paths_per_source", 1..=16).map_or(fetch.paths_per_source, |n| n as u8);
+    let metrics = [
+        ("hops", PathMetric::Hops),
+        ("latency", PathMetric::Latency),
+        ("residual-capacity", PathMetric::ResidualCapacity),
+    ];
+    fetch.metric = section.choice("metric", &metrics).unwrap_or(fetch.metric);
+    set(duration(&section, "patience", Duration::from_millis(100), Duration::from_secs(86_400)), &mut fetch.patience);
+    // The relations between fields; each field by itself is in range here.
+    if let Err(error) = transfer.check() {
+        let message = format!("'{}' is out of range", error.field);
+        section.problem(section.span_of(error.field), message, format!("it must be {}", error.range));
+    }
+    section.finish();
+}
+
+fn limits(section: Section<'_>) -> Limits {
+    let mut limits = Limits { rate: section.parsed("rate", RATE_HINT), ..Limits::default() };
+    let set = |value: Option<u64>, field: &mut usize| *field = value.map_or(*field, |value| value as usize);
+    set(section.integer("control_clients", 1..=1_000), &mut limits.control_clients);
+    set(size(&section, "control_line_size", 4 << 10, 16 << 20), &mut limits.control_line_bytes);
+    set(section.integer("publications", 1..=1_000_000), &mut limits.publications);
+    set(section.integer("transfers", 1..=10_000), &mut limits.transfers);
+    if limits.rate == Some(Rate::from_bits_per_second(0)) {
+        let hint = "leave 'rate' out for no limit".to_string();
+        section.problem(section.span_of("rate"), "'rate' of [limits] is zero: nothing would pass".into(), hint);
+    }
+    section.finish();
+    limits
+}
+
+fn faults(section: Section<'_>) -> Faults {
+    let faults = Faults {
+        corrupt_chunks: section.share("corrupt_chunks").unwrap_or(0.0),
+        corrupt_cache: section.share("corrupt_cache").unwrap_or(0.0),
+    };
+    section.finish();
+    faults
+}
+
+impl Default for FetchConfig {
+    fn default() -> Self {
+        FetchConfig { paths_per_source: 4, metric: PathMetric::Hops, patience: Duration::from_secs(10) }
+    }
+}
+impl Default for Limits {
+    fn default() -> Self {
+        Limits { rate: None, control_clients: 32, control_line_bytes: 64 << 10, publications: 10_000, transfers: 64 }
+    }
+}
+
+fn duration(section: &Section<'_>, key: &'static str, min: Duration, max: Duration) -> Option<Duration> {
+    section.read(key, DURATION_HINT, |text| {
+        let value = parse_duration(text).map_err(|error| error.to_string())?;
+        if (min..=max).contains(&value) { Ok(value) } else { Err(format!("{text} is not from {min:?} to {max:?}")) }
+    })
+}
+fn size(section: &Section<'_>, key: &'static str, min: u64, max: u64) -> Option<u64> {
+    section.read(key, SIZE_HINT, |text| {
+        let value: ByteCount = text.parse().map_err(|error: tributary_core::units::UnitError| error.to_string())?;
+        if (min..=max).contains(&value.0) {
+            Ok(value.0)
+        } else {
+            Err(format!("{text} is not from {} to {}", ByteCount(min), ByteCount(max)))
+        }
+    })
+}
+fn key_from_hex(text: &str) -> Result<[u8; 32], String> {
+    let wrong = || format!("{} characters that are not 64 hex digits", text.chars().count());
+    let mut key = [0; 32];
+    if text.len() != 64 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return Err(wrong());
+    }
+    for (index, byte) in key.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(&text[index * 2..index * 2 + 2], 16).map_err(|_| wrong())?;
+    }
+    Ok(key)
+}

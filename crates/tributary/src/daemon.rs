@@ -1,0 +1,60 @@
+//! A node that runs until it is told to stop, and answers on its control socket.
+use std::{path::Path, sync::Arc};
+
+use crate::{
+    config::NodeConfig, control::ControlSocket, error::ApiError, local::LocalApi, registry::BoxedNode, told::Told,
+};
+
+/// A daemon. Dropping it stops it: first the control socket, then the node.
+pub struct Daemon {
+    // Fields are dropped in this order.
+    control: ControlSocket,
+    api: Arc<LocalApi>,
+    published: Vec<Told>,
+}
+
+impl Daemon {
+    /// Starts the node of a config, publishes what it and earlier runs say, and opens the control socket.
+    ///
+    /// # Errors
+    /// [`ApiError`] if an address is taken, another daemon uses the socket, or an entry cannot be published.
+    pub fn start(config: NodeConfig) -> Result<Self, ApiError> {
+        Self::with_api(LocalApi::start(config)?)
+    }
+    /// The same with a node that the caller made, for tests of fronts.
+    ///
+    /// # Errors
+    /// Those of [`Daemon::start`].
+    pub fn start_node(config: NodeConfig, node: BoxedNode) -> Result<Self, ApiError> {
+        Self::with_api(LocalApi::start_node(config, node)?)
+    }
+    /// The control socket's path.
+    pub fn control(&self) -> &Path {
+        self.control.path()
+    }
+    /// The node, for whoever is in the same process.
+    pub fn api(&self) -> &LocalApi {
+        &self.api
+    }
+    /// What was published at the start.
+    pub fn published(&self) -> &[Told] {
+        &self.published
+    }
+    /// Ends it in order: no new clients, then the node, whose verified chunks are kept.
+    ///
+    /// # Errors
+    /// [`ApiError`] if the node's thread panicked.
+    pub fn stop(self) -> Result<(), ApiError> {
+        let Daemon { control, api, .. } = self;
+        drop(control);
+        api.stop()
+    }
+
+    fn with_api(api: LocalApi) -> Result<Self, ApiError> {
+        let api = Arc::new(api);
+        // The socket comes first: a second daemon on the same state must not publish anything.
+        let control = ControlSocket::open(&api.config().control, Arc::clone(&api))?;
+        let published = api.publish_all()?;
+        Ok(Daemon { control, api, published })
+    }
+}

@@ -1,0 +1,77 @@
+//! Errors as a person gets them: what failed, on what, why, what to try.
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// Why an operation failed.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ApiError {
+    /// What kind of failure it is; decides the exit code.
+    pub kind: ErrorKind,
+    /// What failed, on what, why.
+    pub message: String,
+    /// What to try.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
+}
+
+/// Kinds of failure.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ErrorKind {
+    /// Nobody has it, or there is no such thing.
+    NotFound,
+    /// It was begun and could not be completed; what was verified is kept.
+    Incomplete,
+    /// The network refused.
+    Rejected,
+    /// The caller asked for something that makes no sense.
+    Usage,
+    /// The disk, the network interface or the like refused.
+    Io,
+    /// The other end of the control socket speaks another language.
+    Protocol,
+    /// The caller or a signal ended it.
+    Cancelled,
+}
+
+impl ErrorKind {
+    /// The exit code of the program: 1 not found or incomplete, 2 usage or I/O error, 130 interrupted.
+    pub fn exit_code(self) -> u8 {
+        match self {
+            ErrorKind::NotFound | ErrorKind::Incomplete | ErrorKind::Rejected => 1,
+            ErrorKind::Usage | ErrorKind::Io | ErrorKind::Protocol => 2,
+            ErrorKind::Cancelled => 130,
+        }
+    }
+}
+
+impl ApiError {
+    /// A failure without a hint.
+    pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
+        ApiError { kind, message: message.into(), hint: None }
+    }
+    /// The same failure with what to try.
+    #[must_use]
+    pub fn with_hint(self, hint: impl Into<String>) -> Self {
+        ApiError { hint: Some(hint.into()), ..self }
+    }
+    /// A failure of the operating system: `operation` on `what`.
+    pub fn io(operation: &str, what: impl fmt::Display, error: &std::io::Error) -> Self {
+        ApiError::new(ErrorKind::Io, format!("cannot {operation} '{what}': {error}"))
+    }
+}
+impl fmt::Display for ApiError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)?;
+        match &self.hint {
+            Some(hint) => write!(f, "\n  hint: {hint}"),
+            None => Ok(()),
+        }
+    }
+}
+impl std::error::Error for ApiError {}
+impl From<tributary_content::store::StoreError> for ApiError {
+    fn from(error: tributary_content::store::StoreError) -> Self {
+        ApiError::new(ErrorKind::Io, error.to_string())
+    }
+}

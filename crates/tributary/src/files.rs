@@ -1,0 +1,163 @@
+//! What a node keeps on disk: keys, published files, downloads.
+use std::{
+    fs,
+    io::Write,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
+};
+use tributary_content::{
+    Bitmap, ChunkIndex, ChunkStore, HashTree, Manifest, Name, ObjectReader, PublicKey, SigningKey, StoreError,
+    StoreOpener,
+};
+use tributary_net::disk::{
+    Destination, DiskOpener, DiskOptions, KeyFileError, PublishError, PublishOptions, TrustStore, load_or_create_key,
+    publish,
+};
+
+use crate::error::{ApiError, ErrorKind};
+
+/// The files of one node.
+#[derive(Debug)]
+pub(crate) struct Files {
+    trust: TrustStore,
+    publish: PublishOptions,
+}
+
+/// Where a fetched object goes.
+pub(crate) enum Sink {
+    /// To this file or folder.
+    Path(PathBuf),
+    /// In order to this.
+    Stream(Box<dyn Write + Send>),
+}
+
+/// What the disk refused during a fetch, so that its failure is told as one of the disk and not of the network.
+#[derive(Clone, Default, Debug)]
+pub(crate) struct Trouble(Arc<Mutex<Option<StoreError>>>);
+
+impl Files {
+    /// The files in `state_dir`, which is made if it is not there, for its owner only.
+    pub(crate) fn open(state_dir: &Path) -> Result<Self, ApiError> {
+        use std::os::unix::fs::DirBuilderExt;
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(state_dir).map_err(|error| {
+            ApiError::io("make the state folder", state_dir.display(), &error)
+                .with_hint("set 'state_dir' in [node] to a folder that you may write to")
+        })?;
+        let publish = PublishOptions { state_dir: Some(state_dir.into()), ..PublishOptions::default() };
+        Ok(Files { trust: TrustStore::new(state_dir.join("trust")), publish })
+    }
+    /// The publisher's key in `path`, made if there is none.
+    pub(crate) fn key(&self, path: &Path) -> Result<SigningKey, ApiError> {
+        load_key(path)
+    }
+    /// Hashes and signs a file or folder. `version` is the time of its last change if it is `None`.
+    pub(crate) fn publish(
+        &self,
+        path: &Path,
+        name: Name,
+        version: Option<u64>,
+        key: &SigningKey,
+    ) -> Result<Box<dyn ObjectReader>, ApiError> {
+        let options = PublishOptions { version, ..self.publish.clone() };
+        publish(path, name, key, &options)
+            .map_err(|error: PublishError| ApiError::new(ErrorKind::Io, error.to_string()))
+    }
+    /// What opens the store of a fetch; what goes wrong on the disk is left in `trouble`.
+    pub(crate) fn opener(
+        &self,
+        sink: Sink,
+        publisher: Option<PublicKey>,
+        trouble: &Trouble,
+    ) -> Result<Box<dyn StoreOpener>, ApiError> {
+        let destination = match sink {
+            Sink::Path(path) => {
+                must_be_writable(&path)?;
+                Destination::Path(path)
+            }
+            Sink::Stream(stream) => Destination::Stream(stream),
+        };
+        let options = DiskOptions { publisher, ..DiskOptions::default() };
+        let inner = DiskOpener::new(self.trust.clone(), destination, options);
+        Ok(Box::new(WatchedOpener { inner, trouble: trouble.clone() }))
+    }
+}
+
+/// Reads or makes the publisher's key in `path`.
+///
+/// # Errors
+/// [`ApiError`] if the file is damaged, open to others, or cannot be read or made.
+pub fn load_key(path: &Path) -> Result<SigningKey, ApiError> {
+    load_or_create_key(path).map_err(|error: KeyFileError| ApiError::new(ErrorKind::Io, error.to_string()))
+}
+
+/// Finds out before the network is asked that a target cannot be written.
+fn must_be_writable(path: &Path) -> Result<(), ApiError> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    match fs::metadata(folder) {
+        Ok(metadata) if !metadata.is_dir() => {
+            let message = format!("cannot write '{}': '{}' is no folder", path.display(), folder.display());
+            Err(ApiError::new(ErrorKind::Io, message))
+        }
+        Ok(_) => Ok(()),
+        Err(error) => Err(ApiError::io("write to the folder", folder.display(), &error)
+            .with_hint("make the folder first, or choose another target with -o")),
+    }
+}
+
+impl Trouble {
+    /// The first refusal.
+    pub(crate) fn take(&self) -> Option<StoreError> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+    fn watch<T>(&self, result: Result<T, StoreError>) -> Result<T, StoreError> {
+        if let Err(error @ StoreError::Io { .. }) = &result {
+            self.0.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_with(|| error.clone());
+        }
+        result
+    }
+}
+
+struct WatchedOpener {
+    inner: DiskOpener,
+    trouble: Trouble,
+}
+impl StoreOpener for WatchedOpener {
+    fn trusts(&self, manifest: &Manifest) -> Result<(), StoreError> {
+        self.inner.trusts(manifest)
+    }
+    fn resumes(&self, manifest: &Manifest) -> bool {
+        self.inner.resumes(manifest)
+    }
+    fn open(&mut self, manifest: &Manifest) -> Result<Box<dyn ChunkStore>, StoreError> {
+        let inner = self.trouble.watch(self.inner.open(manifest))?;
+        Ok(Box::new(WatchedStore { inner, trouble: self.trouble.clone() }))
+    }
+}
+
+struct WatchedStore {
+    inner: Box<dyn ChunkStore>,
+    trouble: Trouble,
+}
+impl ChunkStore for WatchedStore {
+    fn held(&self) -> &Bitmap {
+        self.inner.held()
+    }
+    fn tree(&self) -> Option<&HashTree> {
+        self.inner.tree()
+    }
+    fn put_tree(&mut self, tree: &HashTree) -> Result<(), StoreError> {
+        self.trouble.watch(self.inner.put_tree(tree))
+    }
+    fn put_chunk(&mut self, index: ChunkIndex, bytes: &[u8]) -> Result<(), StoreError> {
+        self.trouble.watch(self.inner.put_chunk(index, bytes))
+    }
+    fn finish(&mut self) -> Result<(), StoreError> {
+        self.trouble.watch(self.inner.finish())
+    }
+    fn in_order_from(&self) -> Option<ChunkIndex> {
+        self.inner.in_order_from()
+    }
+    fn in_order_until(&self) -> Option<ChunkIndex> {
+        self.inner.in_order_until()
+    }
+}

@@ -1,0 +1,596 @@
+//! Carries out requests on a node in this process.
+use std::{
+    io::Write,
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+use tributary_content::{Name, ObjectReader, PublicKey, SigningKey};
+use tributary_core::{
+    Duration, FaceId, Rate, Time, TransferId,
+    event::{Event, ResolverEvent, TransferEvent, TransferReport},
+    link::{LinkChange, LinkState},
+};
+use tributary_net::Clock;
+use tributary_transport::Fetch;
+
+use crate::{
+    api::{Api, Flow, Get, Output, Request},
+    config::{NodeConfig, Role},
+    error::{ApiError, ErrorKind},
+    explain,
+    fault::CorruptObject,
+    files::{Files, Sink, Trouble},
+    hub::{Heard, Listener, Resolution},
+    publications::{Publication, Publications},
+    registry::BoxedNode,
+    running::Running,
+    told::{PROGRESS_INTERVAL, Told},
+    views::{CacheView, DoneView, ProgressView, StatusView, TransferView},
+};
+
+/// A node in this process, with everything that a person may ask of it. Dropping it stops the node.
+pub struct LocalApi {
+    config: NodeConfig,
+    running: Running,
+    files: Files,
+    key: SigningKey,
+    publications: Publications,
+    seed: u64,
+    gets: AtomicUsize,
+}
+
+impl LocalApi {
+    /// Starts the node of a config: opens sockets and state, publishes what the config and earlier runs say.
+    ///
+    /// # Errors
+    /// [`ApiError`] if an address is taken, the state folder cannot be used, or something cannot be published.
+    pub fn start(config: NodeConfig) -> Result<Self, ApiError> {
+        let seed = seed(&config);
+        let running = Running::start(&config, seed)?;
+        Self::with_running(config, running, seed)
+    }
+    /// The same with a node that the caller made, for tests of fronts.
+    ///
+    /// # Errors
+    /// Those of [`LocalApi::start`].
+    pub fn start_node(config: NodeConfig, node: BoxedNode) -> Result<Self, ApiError> {
+        let seed = seed(&config);
+        let running = Running::start_node(&config, seed, node)?;
+        Self::with_running(config, running, seed)
+    }
+    /// The config of the node.
+    pub fn config(&self) -> &NodeConfig {
+        &self.config
+    }
+    /// The key that it publishes with.
+    pub fn publisher(&self) -> PublicKey {
+        self.key.public()
+    }
+    /// Publishes what the config and earlier runs say. What cannot be published any more is given back and told as
+    /// a note; a publication of the config that fails is an error.
+    ///
+    /// # Errors
+    /// [`ApiError`] names the entry of the config.
+    pub fn publish_all(&self) -> Result<Vec<Told>, ApiError> {
+        let mut told = Vec::new();
+        for entry in &self.config.publish {
+            let object = self.open_object(&entry.path, entry.name.clone(), entry.version)?;
+            told.push(self.offer(object)?);
+        }
+        for publication in self.publications.list() {
+            if self.config.publish.iter().any(|entry| entry.name == publication.name) {
+                continue;
+            }
+            let object = self.open_object(&publication.path, publication.name.clone(), publication.version);
+            match object.and_then(|object| self.offer(object)) {
+                Ok(published) => told.push(published),
+                Err(error) => {
+                    let note = format!("'{}' is not published any more: {}", publication.name, error.message);
+                    tracing::warn!("{note}");
+                    self.running.hub().note(&note);
+                }
+            }
+        }
+        Ok(told)
+    }
+    /// Waits until a neighbour answers, for at most `patience`. A node without configured neighbours does not wait.
+    ///
+    /// # Errors
+    /// [`ApiError`] if the node is gone.
+    pub fn wait_for_neighbour(&self, patience: Duration) -> Result<bool, ApiError> {
+        let clock = Clock::new();
+        while !self.config.faces.is_empty() && clock.now().since(Time::ZERO) < patience {
+            let status = self.running.call(|node, now| node.status(now))?;
+            if status.faces.iter().any(|face| face.up) {
+                return Ok(true);
+            }
+            // Hellos answer within milliseconds; asking again soon costs nothing beside a person's patience.
+            self.running.hub().listen().wait(Duration::from_millis(5));
+        }
+        Ok(self.config.faces.is_empty())
+    }
+    /// Stops the node: what runs ends, verified chunks are kept.
+    ///
+    /// # Errors
+    /// [`ApiError`] if the node's thread panicked.
+    pub fn stop(&self) -> Result<(), ApiError> {
+        self.running.stop()
+    }
+
+    fn with_running(config: NodeConfig, running: Running, seed: u64) -> Result<Self, ApiError> {
+        let files = Files::open(&config.state_dir)?;
+        let key = files.key(&config.key)?;
+        let publications = Publications::open(&config.state_dir)?;
+        Ok(LocalApi { config, running, files, key, publications, seed, gets: AtomicUsize::new(0) })
+    }
+
+    fn put(
+        &self,
+        path: &Path,
+        name: &str,
+        version: Option<u64>,
+        patience: Duration,
+        tell: &mut dyn FnMut(Told) -> Flow,
+    ) -> Result<(), ApiError> {
+        self.must_play(Role::Sender, "publish")?;
+        let name = parse_name(name)?;
+        if name.is_empty() {
+            return Err(ApiError::new(ErrorKind::Usage, "cannot publish under '/': a name has at least one component"));
+        }
+        let path = std::path::absolute(path).map_err(|error| ApiError::io("find", path.display(), &error))?;
+        let room = self.config.limits.publications;
+        if self.running.call(|node, now| node.status(now).published.len())? >= room {
+            let message = format!("cannot publish '{name}': this node publishes {room} objects already");
+            return Err(ApiError::new(ErrorKind::Usage, message).with_hint("raise 'publications' in [limits]"));
+        }
+        let object = self.open_object(&path, name.clone(), version)?;
+        let uri = name.to_string();
+        self.running.hub().forget(&uri);
+        let listener = self.running.hub().listen();
+        let mut told = self.offer(object)?;
+        self.publications.remember(Publication { name, path, version })?;
+        let outcome = wait_until(&listener, patience, || self.running.hub().resolution(&uri));
+        if let Some(Resolution::Rejected(reason)) = &outcome {
+            let message = format!("cannot publish '{uri}': the resolver refused: {reason}");
+            return Err(ApiError::new(ErrorKind::Rejected, message));
+        }
+        if let Told::Published { confirmed, .. } = &mut told {
+            *confirmed = outcome == Some(Resolution::Confirmed);
+        }
+        tell(told);
+        Ok(())
+    }
+
+    fn get(
+        &self,
+        get: &Get,
+        stream: Option<Box<dyn Write + Send>>,
+        tell: &mut dyn FnMut(Told) -> Flow,
+    ) -> Result<(), ApiError> {
+        self.must_play(Role::Receiver, "fetch")?;
+        let name = parse_name(&get.name)?;
+        let publisher = match &get.publisher {
+            Some(text) => Some(text.parse::<PublicKey>().map_err(|error| {
+                let message = format!("'{text}' is not a publisher's key: {error}");
+                ApiError::new(ErrorKind::Usage, message).with_hint("`trib key show` prints it on the publisher's side")
+            })?),
+            None => None,
+        };
+        let sink = match (&get.output, stream) {
+            (Output::Path(path), _) => {
+                Sink::Path(std::path::absolute(path).map_err(|error| ApiError::io("find", path.display(), &error))?)
+            }
+            (Output::Stream, Some(stream)) => Sink::Stream(stream),
+            (Output::Stream, None) => {
+                return Err(ApiError::new(ErrorKind::Usage, "a fetch to a stream needs a stream to write to"));
+            }
+        };
+        let room = self.config.limits.transfers;
+        let _place = Place::take(&self.gets, room).ok_or_else(|| {
+            let message = format!("cannot fetch '{name}': this node runs {room} fetches already");
+            ApiError::new(ErrorKind::Usage, message).with_hint("raise 'transfers' in [limits], or wait")
+        })?;
+        let output = match &sink {
+            Sink::Path(path) => Some(path.display().to_string()),
+            Sink::Stream(_) => None,
+        };
+        let trouble = Trouble::default();
+        let fetch = Fetch {
+            name: name.clone(),
+            opener: self.files.opener(sink, publisher, &trouble)?,
+            rate_limit: get.limit_bits_per_second.map(Rate::from_bits_per_second),
+            paths_per_source: self.config.fetch.paths_per_source,
+            metric: self.config.fetch.metric,
+            patience: Some(get.patience_ms.map_or(self.config.fetch.patience, Duration::from_millis)),
+        };
+        let listener = self.running.hub().listen();
+        let transfer = self.running.call(move |node, now| node.fetch(now, fetch))?;
+        let name = name.to_string();
+        let report = self.follow(transfer, &name, &listener, tell)?;
+        match report {
+            Ended::Completed(report) => {
+                tell(Told::Done(DoneView::new(&name, self.config.family.word(), &report, output)));
+                Ok(())
+            }
+            Ended::Failed(report, reason) => Err(failure(&name, &reason, &report, &trouble)),
+            Ended::Stopped => {
+                self.running.call(move |node, now| node.cancel(now, transfer))?;
+                let message = format!("the fetch of '{name}' was ended; what was verified is kept");
+                Err(ApiError::new(ErrorKind::Cancelled, message).with_hint("the same command goes on where it stopped"))
+            }
+        }
+    }
+    /// Tells the progress of a transfer until it ends.
+    fn follow(
+        &self,
+        transfer: TransferId,
+        name: &str,
+        listener: &Listener,
+        tell: &mut dyn FnMut(Told) -> Flow,
+    ) -> Result<Ended, ApiError> {
+        let clock = Clock::new();
+        let mut next = Time::ZERO;
+        let mut flow = tell(Told::Fetching { transfer: transfer.to_string(), name: name.into() });
+        while flow == Flow::Continue {
+            let mut ending = None;
+            match listener.wait(clock.until(next)) {
+                Heard::Event(Event::Transfer(of, event)) if of == transfer => match event {
+                    TransferEvent::Completed => ending = Some(None),
+                    TransferEvent::Failed { reason } => ending = Some(Some(reason)),
+                    event => {
+                        if let Some(told) = Told::from_event(&Event::Transfer(of, event)) {
+                            flow = tell(told);
+                        }
+                    }
+                },
+                Heard::Event(_) | Heard::Silence => {}
+                Heard::Gone => return Err(ApiError::new(ErrorKind::Cancelled, "the node was stopped")),
+            }
+            if ending.is_none() && clock.now() < next {
+                continue;
+            }
+            next = clock.now() + PROGRESS_INTERVAL;
+            let Some((now, report)) = self.report(transfer)? else {
+                let message = format!("'{name}': the node forgot {transfer} before it ended");
+                return Err(ApiError::new(ErrorKind::Incomplete, message));
+            };
+            if flow == Flow::Continue {
+                flow = tell(Told::Progress(ProgressView::new(transfer, name, &report, now)));
+            }
+            match ending {
+                Some(None) => return Ok(Ended::Completed(report)),
+                Some(Some(reason)) => return Ok(Ended::Failed(report, reason)),
+                // The event was lost, or somebody cancelled it.
+                None if report.ended.is_some() && report.stored_bytes < report.bytes => {
+                    return Ok(Ended::Failed(report, "it was cancelled".into()));
+                }
+                None if report.ended.is_some() => return Ok(Ended::Completed(report)),
+                None => {}
+            }
+        }
+        Ok(Ended::Stopped)
+    }
+
+    fn list(&self, scope: &str, patience: Duration, tell: &mut dyn FnMut(Told) -> Flow) -> Result<(), ApiError> {
+        let scope = parse_name(scope)?;
+        let uri = scope.to_string();
+        let listener = self.running.hub().listen();
+        let watched = scope.clone();
+        self.running.call(move |node, now| node.watch(now, &watched))?;
+        let clock = Clock::new();
+        let deadline = Time::ZERO + patience;
+        let result = loop {
+            let left = clock.until(deadline);
+            if left.is_zero() {
+                let message = format!("cannot list '{uri}': no resolver answered within {patience:?}");
+                let hint = "is a resolver running? `trib status` shows the neighbours that answer";
+                break Err(ApiError::new(ErrorKind::NotFound, message).with_hint(hint));
+            }
+            match listener.wait(left) {
+                Heard::Event(Event::Resolver(event)) => match &event {
+                    ResolverEvent::Listed { name, .. } if *name == uri => {
+                        tell(Told::from_event(&Event::Resolver(event)).expect("a listing has a shape"));
+                        break Ok(());
+                    }
+                    ResolverEvent::Appeared { name, .. } if is_below(&uri, name) => {
+                        if let Some(told) = Told::from_event(&Event::Resolver(event))
+                            && tell(told) == Flow::Stop
+                        {
+                            break Err(ApiError::new(
+                                ErrorKind::Cancelled,
+                                format!("the listing of '{uri}' was ended"),
+                            ));
+                        }
+                    }
+                    ResolverEvent::Rejected {
+                        name,
+                        operation: operation @ ("subscribe" | "watch" | "list"),
+                        reason,
+                    } if *name == uri => {
+                        let message = format!("cannot {operation} '{uri}': {reason}");
+                        break Err(ApiError::new(ErrorKind::Rejected, message));
+                    }
+                    _ => {}
+                },
+                Heard::Event(_) | Heard::Silence => {}
+                Heard::Gone => break Err(ApiError::new(ErrorKind::Cancelled, "the node was stopped")),
+            }
+        };
+        self.running.call(move |node, now| node.unwatch(now, &scope))?;
+        result
+    }
+
+    fn remove(&self, name: &str, tell: &mut dyn FnMut(Told) -> Flow) -> Result<(), ApiError> {
+        let name = parse_name(name)?;
+        let uri = name.to_string();
+        let published = self.running.call(|node, now| node.status(now).published)?;
+        let was_remembered = self.publications.forget(&name)?;
+        if !was_remembered && !published.iter().any(|(of, _)| *of == uri) {
+            let message = format!("cannot remove '{uri}': this node does not publish it");
+            let hint = "`trib status` lists what it publishes; ask the node that has it";
+            return Err(ApiError::new(ErrorKind::NotFound, message).with_hint(hint));
+        }
+        self.running.call(move |node, now| node.unpublish(now, &name))?;
+        self.running.hub().forget(&uri);
+        tell(Told::Unpublished { name: uri });
+        Ok(())
+    }
+
+    fn status(&self) -> Result<StatusView, ApiError> {
+        let (status, transfers) = self.running.call(|node, now| {
+            let transfers: Vec<_> = node
+                .transfers()
+                .into_iter()
+                .filter_map(|(id, name)| node.report(now, id).map(|report| (id, name, report)))
+                .collect();
+            (node.status(now), transfers)
+        })?;
+        let hub = self.running.hub();
+        let mut view = StatusView::new(&status);
+        view.listen = self.running.listen_addrs().iter().map(ToString::to_string).collect();
+        for published in &mut view.published {
+            published.confirmed = hub.resolution(&published.name) == Some(Resolution::Confirmed);
+        }
+        view.transfers = transfers
+            .iter()
+            .map(|(id, name, report)| TransferView {
+                id: id.to_string(),
+                name: name.to_string(),
+                bytes: report.bytes,
+                stored_bytes: report.stored_bytes,
+                running: report.ended.is_none(),
+            })
+            .collect();
+        let stats = self.running.stats()?;
+        let counters = [
+            ("driver: datagrams in", stats.in_datagrams),
+            ("driver: datagrams out", stats.out_datagrams),
+            ("driver: bytes in", stats.in_bytes),
+            ("driver: bytes out", stats.out_bytes),
+            ("driver: backlog drops", stats.backlog_drops),
+            ("driver: oversize drops", stats.oversize_drops),
+            ("driver: send errors", stats.send_errors),
+            ("driver: receive errors", stats.receive_errors),
+            ("driver: socket buffer shortfall in bytes", stats.buffer_shortfall_bytes),
+            ("events too many for a listener", hub.events_dropped()),
+        ];
+        view.counters.extend(counters.map(|(name, count)| (name.to_string(), count)));
+        view.notes = hub.notes();
+        Ok(view)
+    }
+
+    fn paths(&self, name: &str, tell: &mut dyn FnMut(Told) -> Flow) -> Result<(), ApiError> {
+        let name = parse_name(name)?;
+        let uri = name.to_string();
+        let mut found = false;
+        for (transfer, of) in self.transfers()? {
+            if of != name {
+                continue;
+            }
+            if let Some((now, report)) = self.report(transfer)? {
+                found = true;
+                let view = ProgressView::new(transfer, &uri, &report, now);
+                tell(Told::Paths { transfer: view.transfer, name: view.name, paths: view.paths });
+            }
+        }
+        if found {
+            return Ok(());
+        }
+        let message = format!("no paths for '{uri}': this node has not fetched it");
+        Err(ApiError::new(ErrorKind::NotFound, message).with_hint("paths are found when a fetch starts"))
+    }
+
+    fn explain(&self, id: &str) -> Result<Vec<String>, ApiError> {
+        let mut transfers = Vec::new();
+        for (transfer, name) in self.transfers()? {
+            if let Some((now, report)) = self.report(transfer)? {
+                transfers.push(explain::Known { transfer, name: name.to_string(), report, now });
+            }
+        }
+        explain::explain(id, &transfers, &self.status()?)
+    }
+
+    fn link(&self, face: &str, up: bool) -> Result<Told, ApiError> {
+        let number = face.strip_prefix("face-").and_then(|number| number.parse().ok()).map(FaceId);
+        let number = number.ok_or_else(|| {
+            ApiError::new(ErrorKind::Usage, format!("'{face}' is not a face; `trib status` lists them: face-1, …"))
+        })?;
+        let state = if up { LinkState::Up } else { LinkState::Down };
+        self.running.change_link(number, LinkChange::State(state))?;
+        let text = format!("the link of {number} is {}", if up { "mended" } else { "cut" });
+        self.running.hub().note(&text);
+        Ok(Told::Note { text })
+    }
+
+    fn must_play(&self, role: Role, verb: &str) -> Result<(), ApiError> {
+        if self.config.has_role(role) {
+            return Ok(());
+        }
+        let message = format!("cannot {verb}: the node '{}' does not have the role {role}", self.config.label);
+        Err(ApiError::new(ErrorKind::Usage, message)
+            .with_hint(format!("add \"{role}\" to roles in its [node] section")))
+    }
+    fn open_object(&self, path: &Path, name: Name, version: Option<u64>) -> Result<Box<dyn ObjectReader>, ApiError> {
+        let object = self.files.publish(path, name, version, &self.key)?;
+        let share = self.config.faults.corrupt_chunks;
+        if share > 0.0 { Ok(Box::new(CorruptObject::new(object, share, self.seed))) } else { Ok(object) }
+    }
+    fn offer(&self, object: Box<dyn ObjectReader>) -> Result<Told, ApiError> {
+        let manifest = object.manifest();
+        let told = Told::Published {
+            name: manifest.name.to_string(),
+            bytes: manifest.size,
+            version: manifest.version,
+            publisher: manifest.publisher.to_string(),
+            confirmed: false,
+        };
+        self.running.call(move |node, now| node.publish(now, object))?;
+        Ok(told)
+    }
+    fn transfers(&self) -> Result<Vec<(TransferId, Name)>, ApiError> {
+        self.running.call(|node, _| node.transfers())
+    }
+    fn report(&self, transfer: TransferId) -> Result<Option<(Time, TransferReport)>, ApiError> {
+        self.running.call(move |node, now| node.report(now, transfer).map(|report| (now, report)))
+    }
+    /// A transfer by its number, if the node knows it.
+    fn transfer(&self, text: &str) -> Result<TransferId, ApiError> {
+        let found = self.transfers()?.into_iter().find(|(id, _)| id.to_string() == text);
+        found.map(|(id, _)| id).ok_or_else(|| {
+            let message = format!("there is no transfer '{text}'");
+            ApiError::new(ErrorKind::NotFound, message).with_hint("`trib status` lists the transfers")
+        })
+    }
+}
+
+impl Api for LocalApi {
+    fn ask(
+        &self,
+        request: Request,
+        stream: Option<Box<dyn Write + Send>>,
+        tell: &mut dyn FnMut(Told) -> Flow,
+    ) -> Result<(), ApiError> {
+        match request {
+            Request::Put { path, name, version, patience_ms } => {
+                self.put(&path, &name, version, Duration::from_millis(patience_ms), tell)
+            }
+            Request::Get(get) => self.get(&get, stream, tell),
+            Request::List { scope, patience_ms } => self.list(&scope, Duration::from_millis(patience_ms), tell),
+            Request::Remove { name } => self.remove(&name, tell),
+            Request::Paths { name } => self.paths(&name, tell),
+            Request::Status => {
+                tell(Told::Status(self.status()?));
+                Ok(())
+            }
+            Request::Explain { id } => {
+                let lines = self.explain(&id)?;
+                tell(Told::Explanation { id, lines });
+                Ok(())
+            }
+            Request::Cache => {
+                let cache = self.status()?.cache.ok_or_else(|| {
+                    let message = format!("the node '{}' has no packet cache", self.config.label);
+                    ApiError::new(ErrorKind::NotFound, message).with_hint("nodes with the role router have one")
+                })?;
+                tell(Told::Cache(CacheView { ..cache }));
+                Ok(())
+            }
+            Request::Cancel { transfer } => {
+                let id = self.transfer(&transfer)?;
+                self.running.call(move |node, now| node.cancel(now, id))?;
+                tell(Told::Cancelled { transfer });
+                Ok(())
+            }
+            Request::Limit { transfer, bits_per_second } => {
+                let id = transfer.as_deref().map(|text| self.transfer(text)).transpose()?;
+                let rate = bits_per_second.map(Rate::from_bits_per_second);
+                self.running.call(move |node, now| node.limit(now, id, rate))?;
+                tell(Told::Limited { transfer, bits_per_second });
+                Ok(())
+            }
+            Request::Link { face, up } => {
+                tell(self.link(&face, up)?);
+                Ok(())
+            }
+        }
+    }
+}
+
+/// How a transfer ended.
+enum Ended {
+    Completed(TransferReport),
+    Failed(TransferReport, String),
+    Stopped,
+}
+
+/// One of a limited number of places; given back when dropped.
+struct Place<'a>(&'a AtomicUsize);
+
+impl<'a> Place<'a> {
+    fn take(taken: &'a AtomicUsize, room: usize) -> Option<Self> {
+        let more = |count: usize| (count < room).then_some(count + 1);
+        taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok().map(|_| Place(taken))
+    }
+}
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// What to tell a person about a fetch that failed.
+fn failure(name: &str, reason: &str, report: &TransferReport, trouble: &Trouble) -> ApiError {
+    let message = format!("cannot fetch '{name}': {reason}");
+    let kept = report.stored_bytes;
+    match trouble.take() {
+        Some(error) => ApiError::new(ErrorKind::Io, format!("cannot fetch '{name}': {error}")),
+        None if report.bytes == 0 => ApiError::new(ErrorKind::NotFound, message)
+            .with_hint("is a publisher running? list what the network offers with `trib ls`"),
+        None => ApiError::new(ErrorKind::Incomplete, message).with_hint(format!(
+            "{kept} of {} bytes are verified and kept; the same command goes on there",
+            report.bytes
+        )),
+    }
+}
+
+/// Waits for `done` to give something, looking again after every event.
+fn wait_until<T>(listener: &Listener, patience: Duration, done: impl Fn() -> Option<T>) -> Option<T> {
+    let clock = Clock::new();
+    let deadline = Time::ZERO + patience;
+    loop {
+        if let Some(result) = done() {
+            return Some(result);
+        }
+        let left = clock.until(deadline);
+        if left.is_zero() || matches!(listener.wait(left), Heard::Gone) {
+            return None;
+        }
+    }
+}
+
+/// Whether `name` is the scope itself or below it, as URIs.
+fn is_below(scope: &str, name: &str) -> bool {
+    scope == "/" || name == scope || name.strip_prefix(scope).is_some_and(|rest| rest.starts_with('/'))
+}
+
+fn parse_name(text: &str) -> Result<Name, ApiError> {
+    text.parse().map_err(|error| ApiError::new(ErrorKind::Usage, format!("'{text}' is not a name: {error}")))
+}
+
+/// The config's seed, else one that no earlier start had.
+fn seed(config: &NodeConfig) -> u64 {
+    use std::hash::{BuildHasher, Hasher};
+    // The standard library's hasher is seeded by the system at each start: entropy without another dependency.
+    config.seed.unwrap_or_else(|| std::hash::RandomState::new().build_hasher().finish())
+}
+
+/// Where a daemon keeps files that belong to one node.
+pub(crate) fn publications_file(state_dir: &Path) -> PathBuf {
+    state_dir.join("publications.json")
+}
+
+/// Shared by the control socket's threads.
+pub(crate) type SharedApi = Arc<LocalApi>;

@@ -1,0 +1,121 @@
+//! What `trib put` published, remembered over restarts.
+use serde::{Deserialize, Serialize};
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+use tributary_content::Name;
+
+use crate::error::{ApiError, ErrorKind};
+
+/// The publications of one node, in one small file that is replaced as a whole.
+#[derive(Debug)]
+pub(crate) struct Publications {
+    file: PathBuf,
+    list: Mutex<Vec<Publication>>,
+}
+
+/// One of them.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Publication {
+    pub(crate) name: Name,
+    pub(crate) path: PathBuf,
+    pub(crate) version: Option<u64>,
+}
+
+/// One of them in the file.
+#[derive(Serialize, Deserialize)]
+struct Record {
+    name: String,
+    path: PathBuf,
+    version: Option<u64>,
+}
+
+impl Publications {
+    /// Reads the file in `state_dir`, if there is one.
+    pub(crate) fn open(state_dir: &Path) -> Result<Self, ApiError> {
+        let file = crate::local::publications_file(state_dir);
+        let records: Vec<Record> = match fs::read(&file) {
+            Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| {
+                let message = format!("cannot read '{}': {error}", file.display());
+                ApiError::new(ErrorKind::Io, message).with_hint("move it away to start without remembered publications")
+            })?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+            Err(error) => return Err(ApiError::io("read", file.display(), &error)),
+        };
+        let list = records.into_iter().filter_map(|record| {
+            Some(Publication { name: record.name.parse().ok()?, path: record.path, version: record.version })
+        });
+        Ok(Publications { list: Mutex::new(list.collect()), file })
+    }
+    /// All of them, in the order in which they were made.
+    pub(crate) fn list(&self) -> Vec<Publication> {
+        self.locked().clone()
+    }
+    /// Keeps one; an older one of the same name is replaced.
+    pub(crate) fn remember(&self, publication: Publication) -> Result<(), ApiError> {
+        let mut list = self.locked();
+        list.retain(|of| of.name != publication.name);
+        list.push(publication);
+        self.write(&list)
+    }
+    /// Drops one; gives whether it was there.
+    pub(crate) fn forget(&self, name: &Name) -> Result<bool, ApiError> {
+        let mut list = self.locked();
+        let before = list.len();
+        list.retain(|of| of.name != *name);
+        if list.len() == before {
+            return Ok(false);
+        }
+        self.write(&list)?;
+        Ok(true)
+    }
+
+    fn write(&self, list: &[Publication]) -> Result<(), ApiError> {
+        let records: Vec<_> = list
+            .iter()
+            .map(|of| Record { name: of.name.to_string(), path: of.path.clone(), version: of.version })
+            .collect();
+        let mut text = serde_json::to_vec_pretty(&records)
+            .map_err(|error| ApiError::new(ErrorKind::Io, format!("cannot remember the publication: {error}")))?;
+        text.push(b'\n');
+        let new = self.file.with_extension("json.new");
+        fs::write(&new, text)
+            .and_then(|()| fs::rename(&new, &self.file))
+            .map_err(|error| ApiError::io("write", self.file.display(), &error))
+    }
+    fn locked(&self) -> MutexGuard<'_, Vec<Publication>> {
+        self.list.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn remembers_over_restarts_and_replaces_by_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let name: Name = "/a/b".parse().unwrap();
+        let first = Publication { name: name.clone(), path: "/x".into(), version: None };
+        let second = Publication { path: "/y".into(), version: Some(7), ..first.clone() };
+        let publications = Publications::open(folder.path()).unwrap();
+        publications.remember(first).unwrap();
+        publications.remember(second.clone()).unwrap();
+        drop(publications);
+        let publications = Publications::open(folder.path()).unwrap();
+        assert_eq!(publications.list(), [second]);
+        assert!(publications.forget(&name).unwrap());
+        assert!(!publications.forget(&name).unwrap());
+        assert_eq!(Publications::open(folder.path()).unwrap().list(), []);
+    }
+
+    #[test]
+    fn a_damaged_file_is_an_error_that_says_what_to_do() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(crate::local::publications_file(folder.path()), "no").unwrap();
+        let error = Publications::open(folder.path()).unwrap_err();
+        assert!(error.to_string().contains("move it away"), "{error}");
+    }
+}

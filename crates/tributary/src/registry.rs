@@ -1,0 +1,56 @@
+//! The families, and the only match over them.
+use serde::{Deserialize, Serialize};
+use std::{fmt, str::FromStr};
+use tributary_transport::Endpoint;
+
+use crate::{config::NodeConfig, error::ApiError};
+
+/// An information-centric architecture together with its transport.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum Family {
+    /// Publish-Subscribe Internetworking with mmFTP.
+    #[default]
+    Psi,
+}
+
+impl Family {
+    /// All families with the words of the config and of `--family`.
+    pub const ALL: [(&'static str, Family); 1] = [("psi", Family::Psi)];
+
+    /// The word of the config.
+    pub fn word(self) -> &'static str {
+        match self {
+            Family::Psi => "psi",
+        }
+    }
+}
+impl fmt::Display for Family {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.word())
+    }
+}
+impl FromStr for Family {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        let words: Vec<_> = Family::ALL.iter().map(|(word, _)| *word).collect();
+        match Family::ALL.iter().find(|(word, _)| *word == text) {
+            Some((_, family)) => Ok(*family),
+            None => Err(format!("'{text}' is no family that this program has; it has {}", words.join(", "))),
+        }
+    }
+}
+
+/// A node that a driver can run.
+pub type BoxedNode = Box<dyn Endpoint>;
+
+/// Makes the node that a config describes. `seed` differs from start to start unless the config fixes it.
+///
+/// # Errors
+/// [`ApiError`] if the family's own checks refuse the settings.
+pub fn build(config: &NodeConfig, seed: u64) -> Result<BoxedNode, ApiError> {
+    match config.family {
+        Family::Psi => crate::psi::build(config, seed),
+    }
+}

@@ -1,0 +1,124 @@
+//! A node on its driver: the thread, the sockets, the events.
+use std::sync::Arc;
+use tributary_core::{FaceId, Time, link::LinkChange, link::LinkConfig};
+use tributary_net::{Driver, DriverConfig, DriverError, DriverHandle, DriverStats, FaceConfig, ListenConfig};
+use tributary_transport::FaceOptions;
+
+use crate::{
+    config::NodeConfig,
+    error::{ApiError, ErrorKind},
+    hub::Hub,
+    registry::{self, BoxedNode},
+};
+
+/// A node that runs. Dropping it stops it.
+pub(crate) struct Running {
+    driver: DriverHandle<BoxedNode>,
+    hub: Arc<Hub>,
+}
+
+impl Running {
+    /// Opens the sockets and starts the node that `config` describes.
+    pub(crate) fn start(config: &NodeConfig, seed: u64) -> Result<Self, ApiError> {
+        let node = registry::build(config, seed)?;
+        Self::start_node(config, seed, node)
+    }
+    /// The same with a node that the caller made.
+    pub(crate) fn start_node(config: &NodeConfig, seed: u64, node: BoxedNode) -> Result<Self, ApiError> {
+        let hub = Arc::new(Hub::default());
+        let to_hub = Arc::clone(&hub);
+        let driver = Driver::spawn(
+            move || node,
+            driver_config(config, seed),
+            move |now, event| {
+                to_hub.handle_event(now, event);
+            },
+        )?;
+        for warning in driver.warnings() {
+            hub.note(warning);
+        }
+        let faces: Vec<_> =
+            config.faces.iter().enumerate().map(|(index, face)| (face_id(index), options(face))).collect();
+        let rate = config.limits.rate;
+        driver.call(move |node, now| {
+            for (face, options) in faces {
+                node.add_face(now, face, options);
+            }
+            if rate.is_some() {
+                node.limit(now, None, rate);
+            }
+        })?;
+        Ok(Running { driver, hub })
+    }
+    /// Runs a command on the node's thread and gives its result.
+    pub(crate) fn call<R: Send + 'static>(
+        &self,
+        command: impl FnOnce(&mut BoxedNode, Time) -> R + Send + 'static,
+    ) -> Result<R, ApiError> {
+        Ok(self.driver.call(command)?)
+    }
+    /// Changes the emulated link of a face, to see what a network does about it.
+    pub(crate) fn change_link(&self, face: FaceId, change: LinkChange) -> Result<(), ApiError> {
+        Ok(self.driver.change_link(face, change)?)
+    }
+    /// The driver's counters.
+    pub(crate) fn stats(&self) -> Result<DriverStats, ApiError> {
+        Ok(self.driver.stats()?)
+    }
+    /// Where it listens.
+    pub(crate) fn listen_addrs(&self) -> &[std::net::SocketAddr] {
+        self.driver.listen_addrs()
+    }
+    /// Where its events pass.
+    pub(crate) fn hub(&self) -> &Arc<Hub> {
+        &self.hub
+    }
+    /// Stops the node and waits for its thread.
+    pub(crate) fn stop(&self) -> Result<(), ApiError> {
+        self.driver.stop()?;
+        Ok(())
+    }
+}
+
+/// The number of the face that a config lists at `index`.
+pub(crate) fn face_id(index: usize) -> FaceId {
+    FaceId(index as u32 + 1)
+}
+
+fn options(face: &crate::config::FaceConfig) -> FaceOptions {
+    FaceOptions { mtu: face.mtu, rate: face.egress.as_ref().and_then(|link| link.rate) }
+}
+
+fn driver_config(config: &NodeConfig, seed: u64) -> DriverConfig {
+    let faces = config.faces.iter().enumerate().map(|(index, face)| {
+        // A face without an address of ours uses a listener's, so that the neighbour knows where packets come from.
+        let local = face.local.or_else(|| {
+            let same_kind = |address: &&std::net::SocketAddr| address.is_ipv4() == face.peer.is_ipv4();
+            config.listen.iter().find(same_kind).copied()
+        });
+        FaceConfig {
+            local: local.filter(|_| face.device.is_none()).or(face.local),
+            device: face.device.clone(),
+            link: face.egress.as_ref().map(|link| LinkConfig { mtu: face.mtu, ..link.clone() }),
+            mtu: face.mtu,
+            ..FaceConfig::new(face_id(index), face.peer)
+        }
+    });
+    DriverConfig {
+        faces: faces.collect(),
+        listen: config.listen.iter().map(|address| ListenConfig::new(*address)).collect(),
+        thread_name: config.label.chars().take(15).collect(),
+        seed,
+        ..DriverConfig::default()
+    }
+}
+
+impl From<DriverError> for ApiError {
+    fn from(error: DriverError) -> Self {
+        let text = error.to_string();
+        match text.split_once("; hint: ") {
+            Some((message, hint)) => ApiError::new(ErrorKind::Io, message).with_hint(hint),
+            None => ApiError::new(ErrorKind::Io, text),
+        }
+    }
+}

@@ -1,0 +1,240 @@
+//! Everything that the program tells, as JSON objects: the only place where their shapes are made.
+//!
+//! Each is an object with a field `event`; on the command line with `--json` it is one line on stdout, on the control
+//! socket it is the value of `tell`. New fields may be added; fields are never renamed or removed.
+use serde::{Deserialize, Serialize};
+use tributary_core::{
+    Duration,
+    event::{Event, ResolverEvent, TransferEvent},
+};
+
+use crate::{
+    error::{ApiError, ErrorKind},
+    views::{CacheView, DoneView, PathView, ProgressView, StatusView},
+};
+
+/// One thing told.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Told {
+    /// A fetch was begun and has a number.
+    Fetching {
+        /// The transfer.
+        transfer: String,
+        /// What is fetched.
+        name: String,
+    },
+    /// The manifest is known and trusted.
+    Started {
+        /// Bytes of the object.
+        bytes: u64,
+        /// Bytes that an earlier run had verified.
+        resumed_bytes: u64,
+    },
+    /// A source was offered.
+    Source {
+        /// Its name.
+        id: String,
+        /// Its node.
+        node: String,
+    },
+    /// A source is asked no more.
+    SourceDistrusted {
+        /// Its name.
+        id: String,
+        /// What it did.
+        reason: String,
+    },
+    /// A cache gave wrong bytes and is bypassed.
+    CacheDistrusted {
+        /// Its node.
+        node: String,
+        /// What it did.
+        reason: String,
+    },
+    /// A path appeared.
+    Path {
+        /// Its number.
+        id: String,
+        /// The number of the source it leads to.
+        source: String,
+    },
+    /// A path changed its state.
+    PathState {
+        /// Its number.
+        id: String,
+        /// What it is now.
+        state: String,
+        /// Why.
+        reason: String,
+    },
+    /// Where a transfer stands; several times a second while it runs.
+    Progress(ProgressView),
+    /// A transfer succeeded: the last line of `get` and `demo`.
+    Done(DoneView),
+    /// The operation failed: the last line instead.
+    Error {
+        /// What kind of failure.
+        kind: ErrorKind,
+        /// What failed, on what, why.
+        message: String,
+        /// What to try.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        hint: Option<String>,
+    },
+    /// An object is published.
+    Published {
+        /// What it is called.
+        name: String,
+        /// Its length.
+        bytes: u64,
+        /// Its version.
+        version: u64,
+        /// The publisher's key, for `get --publisher`.
+        publisher: String,
+        /// Whether the resolver has confirmed it; if not, the node keeps trying.
+        confirmed: bool,
+    },
+    /// A name is withdrawn.
+    Unpublished {
+        /// The name.
+        name: String,
+    },
+    /// An entry of a listing.
+    Entry {
+        /// The full name.
+        name: String,
+        /// `scope` or `object`.
+        kind: String,
+        /// How many publishers offer it.
+        publishers: u32,
+        /// Its length.
+        bytes: u64,
+    },
+    /// A listing is complete.
+    Listed {
+        /// The scope.
+        name: String,
+        /// How many entries it has.
+        entries: u32,
+    },
+    /// What a node is doing.
+    Status(StatusView),
+    /// The paths of one transfer.
+    Paths {
+        /// The transfer.
+        transfer: String,
+        /// What it fetches.
+        name: String,
+        /// Its paths.
+        paths: Vec<PathView>,
+    },
+    /// Why something is as it is.
+    Explanation {
+        /// What was asked about.
+        id: String,
+        /// Sentences.
+        lines: Vec<String>,
+    },
+    /// What is in the packet cache.
+    Cache(CacheView),
+    /// A transfer was ended.
+    Cancelled {
+        /// The transfer.
+        transfer: String,
+    },
+    /// A limit was set.
+    Limited {
+        /// The transfer; `None` for all together.
+        transfer: Option<String>,
+        /// The rate; `None` for no limit.
+        bits_per_second: Option<u64>,
+    },
+    /// A neighbour answers, or does not any more.
+    Neighbour {
+        /// The face.
+        face: String,
+        /// Its node.
+        node: String,
+        /// Whether it answers.
+        up: bool,
+    },
+    /// A change worth a line.
+    Note {
+        /// The line.
+        text: String,
+    },
+}
+
+impl Told {
+    /// The JSON object, in one line.
+    pub fn to_line(&self) -> String {
+        serde_json::to_string(self).expect("strings and numbers can always be written")
+    }
+    /// An event of a node as it is told; `None` for those that are too many to tell (chunks, dropped packets),
+    /// and for those that an operation turns into its own answer.
+    pub fn from_event(event: &Event) -> Option<Told> {
+        match event {
+            Event::Neighbour { face, node, up } => {
+                Some(Told::Neighbour { face: face.to_string(), node: node.to_string(), up: *up })
+            }
+            Event::Transfer(_, event) => Told::from_transfer(event),
+            Event::Resolver(event) => Told::from_resolver(event),
+            Event::Note(text) => Some(Told::Note { text: text.clone() }),
+            // Event is open to additions; what is not known here has no shape yet. Dropped packets are counted.
+            _ => None,
+        }
+    }
+
+    fn from_transfer(event: &TransferEvent) -> Option<Told> {
+        Some(match event {
+            TransferEvent::Started { bytes, resumed_bytes } => {
+                Told::Started { bytes: *bytes, resumed_bytes: *resumed_bytes }
+            }
+            TransferEvent::SourceAdded { node, label, .. } => {
+                Told::Source { id: label.clone(), node: node.to_string() }
+            }
+            TransferEvent::SourceDistrusted { label, reason, .. } => {
+                Told::SourceDistrusted { id: label.clone(), reason: reason.clone() }
+            }
+            TransferEvent::CacheDistrusted { node, reason } => {
+                Told::CacheDistrusted { node: node.to_string(), reason: reason.clone() }
+            }
+            TransferEvent::PathAdded { path, source } => {
+                Told::Path { id: path.to_string(), source: source.to_string() }
+            }
+            TransferEvent::PathState { path, state, reason } => {
+                Told::PathState { id: path.to_string(), state: state.to_string(), reason: reason.clone() }
+            }
+            // Chunks are in the progress; completion and failure are told with the whole account.
+            _ => return None,
+        })
+    }
+    fn from_resolver(event: &ResolverEvent) -> Option<Told> {
+        Some(match event {
+            ResolverEvent::Appeared { name, is_scope, publishers, bytes } => Told::Entry {
+                name: name.clone(),
+                kind: if *is_scope { "scope" } else { "object" }.into(),
+                publishers: *publishers,
+                bytes: *bytes,
+            },
+            ResolverEvent::Listed { name, entries } => Told::Listed { name: name.clone(), entries: *entries },
+            ResolverEvent::Unpublished { name } => Told::Unpublished { name: name.clone() },
+            ResolverEvent::Rejected { name, operation, reason } => Told::Error {
+                kind: ErrorKind::Rejected,
+                message: format!("cannot {operation} '{name}': {reason}"),
+                hint: None,
+            },
+            _ => return None,
+        })
+    }
+}
+impl From<&ApiError> for Told {
+    fn from(error: &ApiError) -> Self {
+        Told::Error { kind: error.kind, message: error.message.clone(), hint: error.hint.clone() }
+    }
+}
+
+/// How often [`Told::Progress`] is told.
+pub const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);

@@ -1,0 +1,8 @@
+//! The façade from outside: config errors, operations in process and over the control socket, with a node that
+//! stands in for a family.
+mod suite {
+    mod config;
+    mod control;
+    mod fake;
+    mod operations;
+}

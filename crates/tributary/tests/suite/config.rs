@@ -1,0 +1,207 @@
+//! What a person reads about a wrong config, word for word.
+use std::path::Path;
+use tributary::{NodeConfig, config::Drawing};
+use tributary_core::{ByteCount, Duration, Rate, link::Loss};
+
+const HEAD: &str = "[node]\nlabel = \"a\"\nroles = [\"router\"]\nlisten = [\"127.0.0.1:7001\"]\n";
+
+fn parse(text: &str) -> Result<NodeConfig, String> {
+    NodeConfig::parse("a.toml", text, Path::new("/etc")).map_err(|errors| errors.to_string())
+}
+/// The error of a config that is right but for `more`.
+fn wrong(more: &str) -> String {
+    parse(&format!("{HEAD}{more}")).expect_err(more)
+}
+
+#[test]
+fn every_section_reaches_the_checked_config() {
+    let text = r#"
+        [node]
+        label = "attic"
+        family = "psi"
+        roles = ["router", "topology-manager"]
+        state_dir = "state"
+        seed = 7
+        listen = ["127.0.0.1:7001", "[::1]:7001"]
+        [[face]]
+        peer = "127.0.0.1:7002"
+        local = "127.0.0.1:7001"
+        mtu = 1400
+        egress = { rate = "20Mbps", delay = "20ms", jitter = "1ms", loss = "1%", queue = "64KiB", duplicate = 0.5 }
+        [[publish]]
+        name = "/lab/big"
+        path = "big.iso"
+        version = 3
+        [psi]
+        network_key = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f"
+        cache_size = "1MiB"
+        cache_policy = "lru"
+        fid_kinds = ["bitmap", "list"]
+        hello_interval = "100ms"
+        topology_manager_priority = 9
+        [transfer]
+        controller = "loss-based"
+        rto_min = "20ms"
+        paths_per_source = 2
+        metric = "latency"
+        [limits]
+        rate = "100Mbps"
+    "#;
+    let config = parse(text).unwrap();
+    assert_eq!(config.control, Path::new("/etc/state/control.sock"));
+    assert_eq!(config.publish[0].path, Path::new("/etc/big.iso"));
+    assert_eq!(config.seed, Some(7));
+    let link = config.faces[0].egress.as_ref().unwrap();
+    assert_eq!((link.rate, link.delay), (Some(Rate::from_mbps(20)), Duration::from_millis(20)));
+    assert_eq!((&link.loss, link.queue_bytes, link.mtu), (&Loss::Bernoulli(0.01), 65_536, 1_400));
+    assert_eq!((config.psi.router, config.psi.resolver, config.psi.topology_manager), (true, false, Some(9)));
+    assert_eq!((config.psi.network_key[31], config.psi.cache_bytes), (31, ByteCount(1 << 20)));
+    assert_eq!(config.psi.fid_kinds, ["bitmap", "list"]);
+    assert_eq!(config.psi.transfer.rto_min, Duration::from_millis(20));
+    assert_eq!((config.fetch.paths_per_source, config.limits.rate), (2, Some(Rate::from_mbps(100))));
+}
+
+#[test]
+fn each_mistake_names_file_line_column_value_and_what_to_try() {
+    let cases = [
+        (
+            "[[face]]\npeer = \"127.0.0.1\"",
+            "a.toml:6:8: 'peer': invalid socket address syntax\n  hint: write an address and a port, such as \"127.0.0.1:7001\" or \"[::1]:7001\"",
+        ),
+        (
+            "[[face]]\nmtu = 1400",
+            "a.toml:5:1: [face] has no 'peer'\n  hint: write the neighbour's address, such as peer = \"192.0.2.7:7001\"",
+        ),
+        (
+            "[[face]]\npeer = \"[::1]:7002\"",
+            "a.toml:6:8: [::1]:7002 is IPv6, but 'listen' has no IPv6 address\n  hint: add an IPv6 address to 'listen' of [node]",
+        ),
+        (
+            "[[face]]\npeer = \"127.0.0.1:1\"\nlocal = \"127.0.0.1:9\"",
+            "a.toml:7:9: 127.0.0.1:9 is not in 'listen' of [node]\n  hint: listen has 127.0.0.1:7001; add it there",
+        ),
+        (
+            "[[face]]\npeer = \"127.0.0.1:1\"\n[face.egress]\nrat = \"1Mbps\"",
+            "a.toml:8:1: unknown key 'rat' in 'egress' of [face]\n  hint: did you mean 'rate'?",
+        ),
+        (
+            "[[face]]\npeer = \"127.0.0.1:1\"\n[face.egress]\nrate = \"20Mb\"",
+            "a.toml:8:8: 'rate': '20Mb' is not a rate such as 800kbps, 10Mbps or 1.5Gbps\n  hint: write a rate with its unit, such as \"800kbps\" or \"20Mbps\"",
+        ),
+        (
+            "[[face]]\npeer = \"127.0.0.1:1\"\n[face.egress]\nloss = \"200%\"",
+            "a.toml:8:8: 'loss': '200%' is not a share from 0 to 1, such as 1% or 0.01\n  hint: write a share from 0 to 1, such as \"1%\" or 0.01",
+        ),
+        (
+            "[[face]]\npeer = \"127.0.0.1:1\"\n[face.egress]\nqueue = \"1B\"",
+            "a.toml:8:9: 'queue': 1B is not from 1.5 KiB to 4 GiB\n  hint: write a size with its unit, such as \"64KiB\" or \"1GiB\"",
+        ),
+        (
+            "[face]\npeer = \"127.0.0.1:1\"",
+            "a.toml:5:1: 'face' is one table, but there may be several\n  hint: write [[face]] in front of each of them",
+        ),
+        (
+            "[[publish]]\nname = \"lab\"\npath = \"x\"",
+            "a.toml:6:8: 'name': a name starts with '/', such as /lab/images/debian.iso\n  hint: write a name such as \"/lab/images/debian.iso\"",
+        ),
+        ("[psi]\nreplicas = 9", "a.toml:6:12: 'replicas' cannot be 9\n  hint: write a whole number from 1 to 8"),
+        ("[psi]\nreplicas = \"3\"", "a.toml:6:12: 'replicas' must be a whole number from 1 to 8, not a text"),
+        (
+            "[psi]\nfid_kinds = [\"blom\"]",
+            "a.toml:6:14: 'fid_kinds' cannot be \"blom\"\n  hint: did you mean \"bloom\"? ('fid_kinds' takes bloom, bitmap, list)",
+        ),
+        (
+            "[psi]\nnetwork_key = \"secret\"",
+            "a.toml:6:15: 'network_key': 6 characters that are not 64 hex digits\n  hint: write 64 hex digits, the same on every node of the domain; `openssl rand -hex 32` makes some",
+        ),
+        (
+            "[psi]\ntopology_manager_priority = 1",
+            "a.toml:6:29: 'topology_manager_priority' is set, but the node is no topology manager\n  hint: add \"topology-manager\" to roles of [node], or remove this line",
+        ),
+        (
+            "[psi]\nlease = \"1ms\"",
+            "a.toml:6:9: 'lease': 1ms is not from 1s to 86400s\n  hint: write a time with its unit, such as \"20ms\" or \"1.5s\"",
+        ),
+        (
+            "[transfer]\nrto_min = \"2s\"",
+            "a.toml:5:1: 'rto_initial' is out of range\n  hint: it must be at least rto_min",
+        ),
+        ("[transfr]\n", "a.toml:5:2: unknown key 'transfr' in the file\n  hint: did you mean 'transfer'?"),
+        (
+            "[limits]\nrate = \"0bps\"",
+            "a.toml:6:8: 'rate' of [limits] is zero: nothing would pass\n  hint: leave 'rate' out for no limit",
+        ),
+    ];
+    for (more, expected) in cases {
+        assert_eq!(wrong(more), expected, "{more}");
+    }
+}
+
+#[test]
+fn a_wrong_head_says_what_is_missing() {
+    let cases = [
+        ("", "a.toml:1:1: the file has no '[node]'"),
+        ("[node]\n", "a.toml:1:1: [node] has no 'label'"),
+        ("[node]\nlabel = \"a\"\nroles = []\nlisten = [\"127.0.0.1:1\"]", "a.toml:3:9: 'roles' is empty"),
+        (
+            "[node]\nlabel = \"a\"\nroles = [\"sender\"]\nlisten = [\"x\"]",
+            "a.toml:4:11: 'listen': invalid socket address",
+        ),
+        (
+            "[node]\nlabel = \"a\"\nroles = [\"resolvr\"]\nlisten = [\"127.0.0.1:1\"]",
+            "a.toml:3:10: 'roles' cannot be \"resolvr\"\n  hint: did you mean \"resolver\"?",
+        ),
+        ("[node]\nlabel = \"\"\nroles = [\"sender\"]\nlisten = [\"127.0.0.1:1\"]", "a.toml:2:9: 'label' has 0 bytes"),
+        (
+            "[node]\nfamily = \"ndn\"\nlabel = \"a\"\nroles = [\"sender\"]\nlisten = [\"127.0.0.1:1\"]",
+            "a.toml:2:10: 'family' cannot be \"ndn\"\n  hint: 'family' takes psi",
+        ),
+    ];
+    for (text, start) in cases {
+        let error = parse(text).unwrap_err();
+        assert!(error.starts_with(start), "{text}\n{error}");
+    }
+}
+
+#[test]
+fn all_mistakes_are_told_at_once_in_the_order_of_lines() {
+    let error = wrong("[psi]\nreplicas = 0\n[transfer]\nmetric = \"best\"\n");
+    let lines: Vec<_> = error.lines().filter(|line| line.starts_with("a.toml")).collect();
+    assert_eq!(lines, ["a.toml:6:12: 'replicas' cannot be 0", "a.toml:8:10: 'metric' cannot be \"best\""]);
+}
+
+#[test]
+fn text_that_is_no_toml_is_told_with_its_line() {
+    let error = wrong("[psi\n");
+    assert!(error.starts_with("a.toml:5:5: this is not TOML: "), "{error}");
+}
+
+#[test]
+fn the_drawing_shows_the_line_and_no_escape_codes() {
+    let text = format!("{HEAD}[psi]\nreplicas = 9\n");
+    let errors = NodeConfig::parse("a.toml", &text, Path::new("/etc")).unwrap_err();
+    let drawn = errors.render(Drawing::Plain, 100);
+    assert!(drawn.contains("a.toml:6:12: 'replicas' cannot be 9"), "{drawn}");
+    assert!(drawn.contains("replicas = 9") && drawn.contains("help: write a whole number from 1 to 8"), "{drawn}");
+    assert!(!drawn.contains('\u{1b}'), "{drawn}");
+}
+
+#[test]
+fn no_text_makes_the_reader_panic() {
+    // Every prefix of a config, and every config with one line missing.
+    let text =
+        format!("{HEAD}[[face]]\npeer = \"127.0.0.1:1\"\n[face.egress]\nrate = \"1Mbps\"\n[psi]\nreplicas = 3\n");
+    for end in 0..text.len() {
+        let _ = parse(&text[..end]);
+    }
+    let lines: Vec<_> = text.lines().collect();
+    for skipped in 0..lines.len() {
+        let kept: Vec<_> = lines.iter().enumerate().filter(|(at, _)| *at != skipped).map(|(_, line)| *line).collect();
+        let _ = parse(&kept.join("\n"));
+    }
+    for text in
+        ["\u{0}", "node = 1", "[[node]]", "[node]\nroles = 1", "[node]\nlisten = [1]", "face = [1]", "é = \"ü\""]
+    {
+        assert!(parse(text).is_err(), "{text}");
+    }
+}

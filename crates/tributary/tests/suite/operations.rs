@@ -1,0 +1,250 @@
+//! Every operation, in process and over the control socket: both must tell the same.
+use std::{
+    io::Write,
+    path::Path,
+    sync::{Arc, Mutex},
+};
+use tributary::{
+    Api, ApiError, Daemon, ErrorKind, Flow, Get, LocalApi, Output, Request, SocketApi, Told, api::PATIENCE_MS_DEFAULT,
+};
+
+use super::fake::{FakeNode, Network, Resolver, config};
+
+const SIZE: usize = 5 << 20;
+
+fn daemon(folder: &Path, network: &Network) -> Daemon {
+    Daemon::start_node(config(folder, ""), Box::new(FakeNode::new(network))).unwrap()
+}
+/// The same operation both ways.
+fn both(daemon: &Daemon, check: impl Fn(&dyn Api)) {
+    check(daemon.api());
+    check(&SocketApi::open(daemon.control()).unwrap());
+}
+fn put(api: &dyn Api, path: &Path, name: &str) -> Result<Vec<Told>, ApiError> {
+    api.answers(Request::Put { path: path.into(), name: name.into(), version: None, patience_ms: PATIENCE_MS_DEFAULT })
+}
+fn get(name: &str, output: Output) -> Request {
+    Request::Get(Get { name: name.into(), output, publisher: None, limit_bits_per_second: None, patience_ms: Some(30) })
+}
+fn file(folder: &Path) -> std::path::PathBuf {
+    let path = folder.join("big");
+    let bytes: Vec<u8> = (0..SIZE).map(|at| (at % 251) as u8).collect();
+    std::fs::write(&path, bytes).unwrap();
+    path
+}
+
+/// A sink whose content a test can look at.
+#[derive(Clone, Default)]
+struct Shared(Arc<Mutex<Vec<u8>>>);
+impl Write for Shared {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn what_is_put_is_listed_and_fetched_and_the_last_word_is_done() {
+    let folder = tempfile::tempdir().unwrap();
+    let (network, source) = (Network::default(), file(folder.path()));
+    let daemon = daemon(folder.path(), &network);
+    both(&daemon, |api| {
+        let told = put(api, &source, "/lab/big").unwrap();
+        assert!(matches!(&told[..], [Told::Published { bytes, confirmed: true, .. }] if *bytes == SIZE as u64));
+        let told = api.answers(Request::List { scope: "/lab".into(), patience_ms: 1_000 }).unwrap();
+        assert!(matches!(&told[..], [Told::Entry { name, .. }, Told::Listed { entries: 1, .. }] if name == "/lab/big"));
+
+        let target = folder.path().join("copy");
+        let _ = std::fs::remove_file(&target);
+        let told = api.answers(get("/lab/big", Output::Path(target.clone()))).unwrap();
+        let Some(Told::Done(done)) = told.last() else { panic!("{told:?}") };
+        assert!(done.verified && done.bytes == SIZE as u64 && done.sources[0].id == "attic");
+        assert_eq!(std::fs::read(&target).unwrap(), std::fs::read(&source).unwrap());
+        assert!(told.iter().any(|told| matches!(told, Told::Progress(progress) if progress.bytes == done.bytes)));
+        assert!(matches!(told[0], Told::Fetching { .. }));
+    });
+    daemon.stop().unwrap();
+}
+
+#[test]
+fn the_done_line_has_the_promised_fields() {
+    let folder = tempfile::tempdir().unwrap();
+    let (network, source) = (Network::default(), file(folder.path()));
+    let daemon = daemon(folder.path(), &network);
+    put(daemon.api(), &source, "/lab/big").unwrap();
+    let told = daemon.api().answers(get("/lab/big", Output::Path(folder.path().join("copy")))).unwrap();
+    let line: serde_json::Value = serde_json::from_str(&told.last().unwrap().to_line()).unwrap();
+    assert_eq!(line["event"], "done");
+    assert_eq!(line["verified"], true);
+    for field in ["name", "family", "bytes", "seconds", "sources", "paths", "cached_bytes", "retransmitted"] {
+        assert!(line.get(field).is_some(), "{field} in {line}");
+    }
+    for field in ["id", "bytes", "mbps"] {
+        assert!(line["sources"][0].get(field).is_some(), "{field} in {line}");
+    }
+    for field in ["id", "source", "hops", "bytes", "mbps", "rtt_ms", "loss"] {
+        assert!(line["paths"][0].get(field).is_some(), "{field} in {line}");
+    }
+    assert_eq!(line["paths"][0]["source"], line["sources"][0]["id"]);
+    assert_eq!(line["paths"][0]["loss"], 0.01);
+}
+
+#[test]
+fn a_stream_comes_in_order_both_ways() {
+    let folder = tempfile::tempdir().unwrap();
+    let (network, source) = (Network::default(), file(folder.path()));
+    let daemon = daemon(folder.path(), &network);
+    put(daemon.api(), &source, "/lab/big").unwrap();
+    both(&daemon, |api| {
+        let sink = Shared::default();
+        let stream = Some(Box::new(sink.clone()) as _);
+        api.ask(get("/lab/big", Output::Stream), stream, &mut |_| Flow::Continue).unwrap();
+        assert_eq!(*sink.0.lock().unwrap(), std::fs::read(&source).unwrap());
+    });
+}
+
+#[test]
+fn an_unknown_name_is_not_found_and_says_what_to_try() {
+    let folder = tempfile::tempdir().unwrap();
+    let daemon = daemon(folder.path(), &Network::default());
+    both(&daemon, |api| {
+        let error = api.answers(get("/lab/none", Output::Path(folder.path().join("x")))).unwrap_err();
+        assert_eq!(error.kind, ErrorKind::NotFound);
+        assert_eq!(error.kind.exit_code(), 1);
+        assert_eq!(
+            error.to_string(),
+            "cannot fetch '/lab/none': no publisher answered within 30ms\n  \
+             hint: is a publisher running? list what the network offers with `trib ls`"
+        );
+    });
+}
+
+#[test]
+fn a_target_that_cannot_be_written_is_an_error_of_the_disk() {
+    let folder = tempfile::tempdir().unwrap();
+    let (network, source) = (Network::default(), file(folder.path()));
+    let daemon = daemon(folder.path(), &network);
+    put(daemon.api(), &source, "/lab/big").unwrap();
+    // A folder stands where the file should go.
+    std::fs::create_dir_all(folder.path().join("taken/inside")).unwrap();
+    both(&daemon, |api| {
+        for target in ["nowhere/x", "big/x", "taken"] {
+            let error = api.answers(get("/lab/big", Output::Path(folder.path().join(target)))).unwrap_err();
+            assert_eq!((error.kind, error.kind.exit_code()), (ErrorKind::Io, 2), "{error}");
+        }
+    });
+}
+
+#[test]
+fn a_refused_publication_is_told_with_its_reason_and_an_unanswered_one_is_not_confirmed() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = file(folder.path());
+    let network = Network::default();
+    let node = FakeNode::with_resolver(&network, Resolver::Refuses);
+    let api = LocalApi::start_node(config(folder.path(), ""), Box::new(node)).unwrap();
+    let error = put(&api, &source, "/lab/big").unwrap_err();
+    assert_eq!(error.to_string(), "cannot publish '/lab/big': the resolver refused: its scope is closed");
+    drop(api);
+    let node = FakeNode::with_resolver(&network, Resolver::Silent);
+    let api = LocalApi::start_node(config(folder.path(), ""), Box::new(node)).unwrap();
+    let request = Request::Put { path: source, name: "/lab/big".into(), version: None, patience_ms: 20 };
+    assert!(matches!(&api.answers(request).unwrap()[..], [Told::Published { confirmed: false, .. }]));
+    let error = api.answers(Request::List { scope: "/lab".into(), patience_ms: 20 }).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::NotFound);
+}
+
+#[test]
+fn publications_survive_a_restart_until_they_are_removed() {
+    let folder = tempfile::tempdir().unwrap();
+    let (network, source) = (Network::default(), file(folder.path()));
+    let first = daemon(folder.path(), &network);
+    let told = put(first.api(), &source, "/lab/big").unwrap();
+    first.stop().unwrap();
+    let second = daemon(folder.path(), &Network::default());
+    let [Told::Published { version, .. }] = second.published() else { panic!("{:?}", second.published()) };
+    assert!(matches!(&told[0], Told::Published { version: before, .. } if before == version));
+    let told = second.api().answers(Request::Remove { name: "/lab/big".into() }).unwrap();
+    assert_eq!(told, [Told::Unpublished { name: "/lab/big".into() }]);
+    let error = second.api().answers(Request::Remove { name: "/lab/big".into() }).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::NotFound);
+    second.stop().unwrap();
+    assert_eq!(daemon(folder.path(), &Network::default()).published(), []);
+}
+
+#[test]
+fn a_publication_that_is_gone_does_not_keep_a_daemon_from_starting() {
+    let folder = tempfile::tempdir().unwrap();
+    let (network, source) = (Network::default(), file(folder.path()));
+    let first = daemon(folder.path(), &network);
+    put(first.api(), &source, "/lab/big").unwrap();
+    first.stop().unwrap();
+    std::fs::remove_file(&source).unwrap();
+    let second = daemon(folder.path(), &network);
+    assert_eq!(second.published(), []);
+    let status = second.api().answers(Request::Status).unwrap();
+    let [Told::Status(status)] = &status[..] else { panic!() };
+    assert!(status.notes.iter().any(|note| note.contains("not published any more")), "{:?}", status.notes);
+}
+
+#[test]
+fn status_paths_explain_cache_cancel_and_limit_answer_both_ways() {
+    let folder = tempfile::tempdir().unwrap();
+    let (network, source) = (Network::default(), file(folder.path()));
+    let daemon = daemon(folder.path(), &network);
+    put(daemon.api(), &source, "/lab/big").unwrap();
+    daemon.api().answers(get("/lab/big", Output::Path(folder.path().join("copy")))).unwrap();
+    both(&daemon, |api| {
+        let told = api.answers(Request::Status).unwrap();
+        let [Told::Status(status)] = &told[..] else { panic!("{told:?}") };
+        assert_eq!(status.counters["malformed: too short"], 2);
+        assert!(status.published[0].confirmed && status.transfers[0].id == "transfer-1");
+        assert!(status.listen[0].starts_with("127.0.0.1:"));
+        let told = api.answers(Request::Paths { name: "/lab/big".into() }).unwrap();
+        assert!(matches!(&told[..], [Told::Paths { paths, .. }] if paths[0].via == "hall"));
+        let told = api.answers(Request::Explain { id: "path-1".into() }).unwrap();
+        assert!(matches!(&told[..], [Told::Explanation { lines, .. }] if lines[0].starts_with("path-1 to attic")));
+        assert!(matches!(&api.answers(Request::Cache).unwrap()[..], [Told::Cache(cache)] if cache.hits == 3));
+        let transfer = "transfer-1".to_string();
+        assert!(api.answers(Request::Cancel { transfer: transfer.clone() }).is_ok());
+        let limit = Request::Limit { transfer: Some(transfer), bits_per_second: Some(1_000) };
+        assert!(api.answers(limit).is_ok());
+        for request in [
+            Request::Paths { name: "/none".into() },
+            Request::Explain { id: "path-7".into() },
+            Request::Cancel { transfer: "transfer-9".into() },
+        ] {
+            assert_eq!(api.answers(request).unwrap_err().kind, ErrorKind::NotFound);
+        }
+    });
+}
+
+#[test]
+fn whoever_stops_listening_ends_the_fetch() {
+    let folder = tempfile::tempdir().unwrap();
+    let (network, source) = (Network::default(), file(folder.path()));
+    let daemon = daemon(folder.path(), &network);
+    put(daemon.api(), &source, "/lab/big").unwrap();
+    let error = daemon
+        .api()
+        .ask(get("/lab/big", Output::Path(folder.path().join("copy"))), None, &mut |_| Flow::Stop)
+        .unwrap_err();
+    assert_eq!((error.kind, error.kind.exit_code()), (ErrorKind::Cancelled, 130));
+}
+
+#[test]
+fn a_node_without_the_role_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut config = config(folder.path(), "");
+    config.roles.clear();
+    let api = LocalApi::start_node(config, Box::new(FakeNode::new(&Network::default()))).unwrap();
+    let error = put(&api, folder.path(), "/a").unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "cannot publish: the node 'stand-in' does not have the role sender\n  \
+         hint: add \"sender\" to roles in its [node] section"
+    );
+    assert_eq!(api.answers(get("/a", Output::Path("x".into()))).unwrap_err().kind, ErrorKind::Usage);
+}
