@@ -25,7 +25,7 @@ pub type ListLabel = [u8; 4];
 pub struct Beacon {
     /// The topology manager.
     pub node: NodeId,
-    /// Number of its run; larger after each start.
+    /// Number of its run; another one after each start.
     pub incarnation: u64,
     /// Counts its beacons from 1.
     pub sequence: u32,
@@ -121,10 +121,8 @@ mod tests {
 
     #[test]
     fn golden_beacon_reads_and_re_emits() {
-        let bytes = hex(
-            "0000000000000c03 00000000000000cc 00000009 00000002 01 64 00000005 0004 746d2d31
-             02 11223344 55667788  01 99aabbcc",
-        );
+        let bytes = hex("0000000000000c03 00000000000000cc 00000009 00000002 01 64 00000005 0004 746d2d31
+             02 11223344 55667788  01 99aabbcc");
         let beacon = Beacon {
             node: NodeId(0xc03),
             incarnation: 0xcc,

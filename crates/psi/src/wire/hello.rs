@@ -17,7 +17,7 @@ use crate::ids::Roles;
 pub struct Hello {
     /// The sender.
     pub node: NodeId,
-    /// Number of the sender's run; larger after each start.
+    /// Number of the sender's run; another one after each start.
     pub incarnation: u64,
     /// The face that the sender sent it on, in the sender's numbering.
     pub face: FaceId,
@@ -114,11 +114,9 @@ mod tests {
 
     #[test]
     fn golden_hello_reads_and_re_emits() {
-        let bytes = hex(
-            "0000000000000a01 00000000000000aa 00000003 01 0004 666e2d31 00000000000f4240
+        let bytes = hex("0000000000000a01 00000000000000aa 00000003 01 0004 666e2d31 00000000000f4240
              01 0000000000000b02 00000000000000bb 00000007 0000000000001000 00000064 000005dc
-             0003 000000",
-        );
+             0003 000000");
         let hello = Hello {
             node: NodeId(0xa01),
             incarnation: 0xaa,

@@ -30,17 +30,19 @@ pub const RESOLVERS_MAX: usize = 256;
 /// What a node knows of itself and its links; sent to every topology manager.
 ///
 /// ```text
-/// node 8 | incarnation 8 | sequence 4 | roles 1 | label 2+n | label secret 16 | number of links 2
+/// node 8 | incarnation 8 | sequence 4 | term 4 | roles 1 | label 2+n | label secret 16 | number of links 2
 /// | links: face 4, neighbour 8, neighbour's face 4, rtt 4, capacity 4, used 4, mtu 4
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LinkState {
     /// The node.
     pub node: NodeId,
-    /// Number of its run; larger after each start.
+    /// Number of its run; another one after each start.
     pub incarnation: u64,
     /// Counts its messages in this run; the larger is the newer.
     pub sequence: u32,
+    /// The highest term of a topology manager that it ever saw, so that a manager that starts anew goes on from there.
+    pub term: u32,
     /// What it is.
     pub roles: Roles,
     /// Its human-readable name, at most 32 bytes.
@@ -81,6 +83,7 @@ impl LinkState {
             node: NodeId(reader.u64("node id")?),
             incarnation: reader.u64("incarnation")?,
             sequence: reader.u32("sequence")?,
+            term: reader.u32("term")?,
             roles: Roles::from_bits(reader.u8("roles")?)?,
             label: reader.text("label", LABEL_BYTES_MAX)?,
             secret: reader.array("label secret")?,
@@ -109,6 +112,7 @@ impl LinkState {
         out.put_u64(self.node.0);
         out.put_u64(self.incarnation);
         out.put_u32(self.sequence);
+        out.put_u32(self.term);
         out.put_u8(self.roles.bits());
         out.put_blob(self.label.as_bytes());
         out.extend_from_slice(&self.secret);
@@ -524,13 +528,14 @@ mod tests {
     #[test]
     fn golden_link_state_reads_and_re_emits() {
         let bytes = hex(
-            "0000000000000a01 00000000000000aa 00000002 09 0005 7075622d31 000102030405060708090a0b0c0d0e0f
+            "0000000000000a01 00000000000000aa 00000002 00000007 09 0005 7075622d31 000102030405060708090a0b0c0d0e0f
              0001 00000003 0000000000000b02 00000007 000003e8 00004e20 00000064 000005c0",
         );
         let state = LinkState {
             node: NodeId(0xa01),
             incarnation: 0xaa,
             sequence: 2,
+            term: 7,
             roles: Roles::ROUTER | Roles::SENDER,
             label: "pub-1".into(),
             secret: core::array::from_fn(|i| i as u8),
@@ -546,19 +551,17 @@ mod tests {
             .into(),
         };
         check(&bytes, &state, LinkState::decode, LinkState::encode);
-        let mut many = bytes[..44].to_vec();
+        let mut many = bytes[..48].to_vec();
         many.extend_from_slice(&[4, 1]);
         assert_eq!(LinkState::decode(&many), Err(WireError::Value { field: "number of links", found: 1025 }));
     }
 
     #[test]
     fn golden_routes_read_and_re_emit() {
-        let bytes = hex(
-            "0000000000000c03 00000002 00000001
+        let bytes = hex("0000000000000c03 00000002 00000001
              0001 0000000000000d04 0004 726e2d31 8200 11223344 0403 8000000000000001
              02 ffff 0001 00000003 0011
-             01 00000005 0707070707070707070707070707070707070707070707070707070707070707",
-        );
+             01 00000005 0707070707070707070707070707070707070707070707070707070707070707");
         let routes = Routes {
             manager: NodeId(0xc03),
             term: 2,
@@ -609,11 +612,9 @@ mod tests {
 
     #[test]
     fn golden_offer_reads_and_re_emits() {
-        let bytes = hex(
-            "00000006 00000002 00000003 00 01 0000000000000a01 0005 7075622d31 0003 010203
+        let bytes = hex("00000006 00000002 00000003 00 01 0000000000000a01 0005 7075622d31 0003 010203
              01 0102 8200 11223344 8200 55667788 0501020304050607 03 000005c0 00002710 00004e20 00002710
-             02 0001 0002 0006 723e666e3e70",
-        );
+             02 0001 0002 0006 723e666e3e70");
         let offer = Offer {
             transfer: 6,
             version: OfferVersion { term: 2, sequence: 3 },

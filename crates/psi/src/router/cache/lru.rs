@@ -1,0 +1,31 @@
+//! Evicts the packet that was not asked for the longest.
+use super::{CachePolicy, PacketKey, order::Order};
+
+/// Least recently used packet first.
+pub(super) struct Lru(Order<PacketKey>);
+
+impl Lru {
+    pub(super) fn new() -> Self {
+        Lru(Order::new())
+    }
+}
+impl CachePolicy for Lru {
+    fn name(&self) -> &'static str {
+        "lru"
+    }
+    fn admits(&self, _: PacketKey) -> bool {
+        true
+    }
+    fn on_insert(&mut self, key: PacketKey) {
+        self.0.touch(key);
+    }
+    fn on_hit(&mut self, key: PacketKey) {
+        self.0.touch(key);
+    }
+    fn on_remove(&mut self, key: PacketKey) {
+        self.0.remove(key);
+    }
+    fn victim(&mut self, _: PacketKey) -> Option<PacketKey> {
+        self.0.first()
+    }
+}

@@ -1,0 +1,377 @@
+//! The packet cache of a router (paper §III-B2: on-path caches answer fast-path requests).
+//!
+//! Packets are kept by stream (object and packet size) and number. What to admit and what to evict is decided by a
+//! [`CachePolicy`]; [`POLICIES`] lists them by name. Payloads are copied, because the bytes that arrive are slices of
+//! receive buffers that would be kept alive as a whole.
+//!
+//! A cache cannot verify packets: receivers do, and ask past a cache that lied (`FLAG_NO_CACHE`). An answer from a
+//! source that passes by replaces what the cache had, which heals it.
+mod fifo;
+mod lru;
+mod object_oriented;
+mod order;
+
+use alloc::{boxed::Box, collections::BTreeMap, vec::Vec};
+use bytes::Bytes;
+
+use hashbrown::HashMap;
+use rustc_hash::FxBuildHasher;
+use tributary_core::ByteCount;
+
+use crate::wire::StreamKey;
+use fifo::Fifo;
+use lru::Lru;
+use object_oriented::{Admission, ObjectOriented};
+
+/// A packet of a stream.
+pub type PacketKey = (StreamKey, u32);
+
+/// What a packet takes beyond its payload: index entries of cache and policy, and the allocator's share.
+pub const PACKET_OVERHEAD_BYTES: u64 = 160;
+
+/// Decides what a cache keeps.
+pub trait CachePolicy: Send {
+    /// Its name in the config.
+    fn name(&self) -> &'static str;
+    /// Whether a packet that is not in the cache should be.
+    fn admits(&self, key: PacketKey) -> bool;
+    /// A packet was put in.
+    fn on_insert(&mut self, key: PacketKey);
+    /// A packet was asked for and found.
+    fn on_hit(&mut self, key: PacketKey);
+    /// A packet was taken out.
+    fn on_remove(&mut self, key: PacketKey);
+    /// Which packet has to go so that `newcomer` fits; `None` if the newcomer is worth less than all of them.
+    fn victim(&mut self, newcomer: PacketKey) -> Option<PacketKey>;
+}
+
+/// Makes a policy.
+pub type MakePolicy = fn() -> Box<dyn CachePolicy>;
+
+/// All policies by name, the default first.
+pub const POLICIES: [(&str, MakePolicy); 4] = [
+    ("object-oriented", || Box::new(ObjectOriented::new(Admission::AnyRun))),
+    ("object-oriented-strict", || Box::new(ObjectOriented::new(Admission::FromStart))),
+    ("lru", || Box::new(Lru::new())),
+    ("fifo", || Box::new(Fifo::new())),
+];
+
+/// Who sent a packet that passes by.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Provenance {
+    /// The source: replaces what the cache has.
+    Source,
+    /// Another cache: does not.
+    Cache,
+}
+
+/// The packets that a router keeps.
+pub struct PacketCache {
+    capacity: u64,
+    used: u64,
+    packets: HashMap<PacketKey, Bytes, FxBuildHasher>,
+    policy: Box<dyn CachePolicy>,
+    objects: BTreeMap<StreamKey, ObjectCounters>,
+    counters: CacheCounters,
+}
+
+/// Counters of a cache or of one object in it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct CacheCounters {
+    /// Packets asked for and found.
+    pub hits: u64,
+    /// Packets asked for and not found.
+    pub misses: u64,
+    /// Packets put in.
+    pub inserts: u64,
+    /// Packets that had to go for others.
+    pub evictions: u64,
+    /// Packets that came again from the source with other bytes.
+    pub replacements: u64,
+}
+
+#[derive(Default)]
+struct ObjectCounters {
+    packets: u64,
+    bytes: u64,
+    counters: CacheCounters,
+}
+
+/// What a cache holds of one stream.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CacheEntry {
+    /// Object and packet size.
+    pub stream: StreamKey,
+    /// Packets held.
+    pub packets: u64,
+    /// Payload bytes held.
+    pub bytes: ByteCount,
+    /// What happened to it since its first packet came.
+    pub counters: CacheCounters,
+}
+
+impl PacketCache {
+    /// A cache of `capacity` bytes, [`PACKET_OVERHEAD_BYTES`] per packet included, with the policy called `policy`;
+    /// `None` if there is none of that name.
+    pub fn new(capacity: ByteCount, policy: &str) -> Option<PacketCache> {
+        let (_, make) = POLICIES.iter().find(|(name, _)| *name == policy)?;
+        Some(PacketCache::with_policy(capacity, make()))
+    }
+    /// A cache of `capacity` bytes with a policy of your own.
+    pub fn with_policy(capacity: ByteCount, policy: Box<dyn CachePolicy>) -> PacketCache {
+        PacketCache {
+            capacity: capacity.0,
+            used: 0,
+            packets: HashMap::with_hasher(FxBuildHasher),
+            policy,
+            objects: BTreeMap::new(),
+            counters: CacheCounters::default(),
+        }
+    }
+    /// Offers a packet that passes by; `payload` is head and body, which are copied if the policy wants it.
+    pub fn insert(&mut self, stream: StreamKey, packet: u32, payload: [&[u8]; 2], from: Provenance) {
+        let key = (stream, packet);
+        let len = payload[0].len() + payload[1].len();
+        if let Some(held) = self.packets.get_mut(&key) {
+            let same = held.len() == len && held.starts_with(payload[0]) && held.ends_with(payload[1]);
+            if same || from == Provenance::Cache {
+                return;
+            }
+            self.counters.replacements += 1;
+            if let Some(object) = self.objects.get_mut(&stream) {
+                object.counters.replacements += 1;
+            }
+            if held.len() == len {
+                *held = copy(payload);
+                return;
+            }
+            self.remove(key);
+        }
+        let cost = len as u64 + PACKET_OVERHEAD_BYTES;
+        if cost > self.capacity || !self.policy.admits(key) {
+            return;
+        }
+        while self.used + cost > self.capacity {
+            let Some(victim) = self.policy.victim(key) else { return };
+            self.evict(victim);
+        }
+        self.packets.insert(key, copy(payload));
+        self.policy.on_insert(key);
+        self.used += cost;
+        let object = self.objects.entry(stream).or_default();
+        object.packets += 1;
+        object.bytes += len as u64;
+        object.counters.inserts += 1;
+        self.counters.inserts += 1;
+    }
+    /// The payload of a packet that is asked for.
+    pub fn lookup(&mut self, stream: StreamKey, packet: u32) -> Option<Bytes> {
+        let found = self.packets.get(&(stream, packet)).cloned();
+        let object = self.objects.get_mut(&stream).map(|object| &mut object.counters);
+        match &found {
+            Some(_) => {
+                self.policy.on_hit((stream, packet));
+                self.counters.hits += 1;
+                object.into_iter().for_each(|counters| counters.hits += 1);
+            }
+            None => {
+                self.counters.misses += 1;
+                object.into_iter().for_each(|counters| counters.misses += 1);
+            }
+        }
+        found
+    }
+    /// Whether any packet of `stream` is held.
+    pub fn holds(&self, stream: StreamKey) -> bool {
+        self.objects.contains_key(&stream)
+    }
+    /// Counts packets that were asked for of a stream that is not held.
+    pub fn count_misses(&mut self, packets: u64) {
+        self.counters.misses += packets;
+    }
+    /// Drops all packets of `stream`, or (`None`) all packets.
+    pub fn invalidate(&mut self, stream: Option<StreamKey>) {
+        let gone: Vec<PacketKey> = self
+            .packets
+            .extract_if(|(held, _), _| stream.is_none_or(|stream| stream == *held))
+            .map(|(key, payload)| {
+                self.used -= payload.len() as u64 + PACKET_OVERHEAD_BYTES;
+                key
+            })
+            .collect();
+        for key in gone {
+            self.policy.on_remove(key);
+            self.objects.remove(&key.0);
+        }
+    }
+    /// What is held, in order of stream key.
+    pub fn entries(&self) -> impl Iterator<Item = CacheEntry> {
+        self.objects.iter().map(|(stream, object)| CacheEntry {
+            stream: *stream,
+            packets: object.packets,
+            bytes: ByteCount(object.bytes),
+            counters: object.counters,
+        })
+    }
+    /// Counters over all objects, those that are gone included.
+    pub fn counters(&self) -> CacheCounters {
+        self.counters
+    }
+    /// Bytes in use, overhead included.
+    pub fn used(&self) -> ByteCount {
+        ByteCount(self.used)
+    }
+    /// Bytes allowed.
+    pub fn capacity(&self) -> ByteCount {
+        ByteCount(self.capacity)
+    }
+    /// The policy's name.
+    pub fn policy(&self) -> &'static str {
+        self.policy.name()
+    }
+
+    fn evict(&mut self, victim: PacketKey) {
+        self.counters.evictions += 1;
+        if let Some(object) = self.objects.get_mut(&victim.0) {
+            object.counters.evictions += 1;
+        }
+        self.remove(victim);
+    }
+    fn remove(&mut self, key: PacketKey) {
+        self.policy.on_remove(key);
+        let Some(payload) = self.packets.remove(&key) else { return };
+        self.used -= payload.len() as u64 + PACKET_OVERHEAD_BYTES;
+        if let Some(object) = self.objects.get_mut(&key.0) {
+            object.packets -= 1;
+            object.bytes -= payload.len() as u64;
+            if object.packets == 0 {
+                self.objects.remove(&key.0);
+            }
+        }
+    }
+}
+
+fn copy([head, body]: [&[u8]; 2]) -> Bytes {
+    if head.is_empty() { Bytes::copy_from_slice(body) } else { [head, body].concat().into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tributary_core::Random;
+    use tributary_transport::TREE_PACKET_FIRST;
+
+    const A: StreamKey = StreamKey([1; 6]);
+    const B: StreamKey = StreamKey([2; 6]);
+
+    fn cache(policy: &str, packets: u64) -> PacketCache {
+        PacketCache::new(ByteCount(packets * (100 + PACKET_OVERHEAD_BYTES)), policy).unwrap()
+    }
+    fn put(cache: &mut PacketCache, stream: StreamKey, packets: impl IntoIterator<Item = u32>) {
+        packets
+            .into_iter()
+            .for_each(|packet| cache.insert(stream, packet, [&[], &[packet as u8; 100]], Provenance::Source));
+    }
+    fn held(cache: &PacketCache, stream: StreamKey) -> Vec<u32> {
+        let mut held: Vec<_> = cache.packets.keys().filter(|key| key.0 == stream).map(|key| key.1).collect();
+        held.sort_unstable();
+        held
+    }
+
+    #[test]
+    fn the_tail_of_the_least_recently_used_object_goes_first() {
+        let mut cache = cache("object-oriented", 8);
+        put(&mut cache, A, 0..4);
+        put(&mut cache, B, 0..4);
+        assert!(cache.lookup(A, 0).is_some());
+        put(&mut cache, A, 4..6);
+        assert_eq!(held(&cache, A), [0, 1, 2, 3, 4, 5]);
+        assert_eq!(held(&cache, B), [0, 1]);
+        assert_eq!(cache.counters().evictions, 2);
+    }
+
+    #[test]
+    fn an_object_larger_than_the_cache_keeps_its_beginning_and_its_hash_list() {
+        let mut cache = cache("object-oriented", 5);
+        put(&mut cache, A, 2..8);
+        assert_eq!(held(&cache, A), [2, 3, 4, 5, 6]);
+        put(&mut cache, A, [TREE_PACKET_FIRST, 0]);
+        assert_eq!(held(&cache, A), [0, 2, 3, 4, TREE_PACKET_FIRST]);
+        assert_eq!(cache.used(), cache.capacity());
+    }
+
+    #[test]
+    fn strict_keeps_one_run_from_the_start() {
+        let mut cache = cache("object-oriented-strict", 10);
+        put(&mut cache, A, [1, 0, 2, 1, 2, 4]);
+        assert_eq!(held(&cache, A), [0, 1, 2]);
+    }
+
+    #[test]
+    fn lru_and_fifo_differ_in_what_a_hit_means() {
+        for (policy, kept) in [("lru", [0, 2, 3]), ("fifo", [1, 2, 3])] {
+            let mut cache = cache(policy, 3);
+            put(&mut cache, A, 0..3);
+            assert!(cache.lookup(A, 0).is_some());
+            put(&mut cache, A, [3]);
+            assert_eq!(held(&cache, A), kept, "{policy}");
+        }
+    }
+
+    #[test]
+    fn a_source_heals_a_wrong_packet_and_another_cache_does_not() {
+        let mut cache = cache("object-oriented", 3);
+        cache.insert(A, 0, [b"", b"wrong"], Provenance::Cache);
+        cache.insert(A, 0, [b"", b"other"], Provenance::Cache);
+        assert_eq!(cache.lookup(A, 0).unwrap(), "wrong");
+        cache.insert(A, 0, [b"ri", b"ght one"], Provenance::Source);
+        assert_eq!(cache.lookup(A, 0).unwrap(), "right one");
+        assert_eq!(cache.used().0, 9 + PACKET_OVERHEAD_BYTES);
+        cache.insert(A, 0, [b"ri", b"ght one"], Provenance::Source);
+        assert_eq!(cache.counters(), CacheCounters { hits: 2, misses: 0, inserts: 2, evictions: 0, replacements: 1 });
+    }
+
+    #[test]
+    fn invalidation_empties_and_counts_go_on() {
+        for (policy, _) in POLICIES {
+            let mut cache = cache(policy, 10);
+            put(&mut cache, A, 0..4);
+            put(&mut cache, B, 0..2);
+            cache.invalidate(Some(A));
+            assert_eq!(cache.entries().map(|entry| entry.stream).collect::<Vec<_>>(), [B]);
+            assert!(cache.lookup(A, 0).is_none());
+            cache.invalidate(None);
+            assert_eq!(cache.used(), ByteCount(0));
+            put(&mut cache, A, 0..20);
+            assert_eq!(cache.entries().next().unwrap().packets, 10);
+        }
+    }
+
+    #[test]
+    fn no_policy_ever_exceeds_the_capacity_or_loses_count() {
+        for (policy, _) in POLICIES {
+            let mut random = Random::new(7, 0);
+            let mut cache = cache(policy, 20);
+            for _ in 0..20_000 {
+                let stream = StreamKey([random.below(4) as u8; 6]);
+                let packet = random.below(30) as u32 + if random.chance(0.2) { TREE_PACKET_FIRST } else { 0 };
+                match random.below(10) {
+                    0..6 => {
+                        let payload = [random.below(256) as u8; 300];
+                        let len = random.below(300) as usize;
+                        cache.insert(stream, packet, [&payload[..len / 3], &payload[len / 3..len]], Provenance::Source);
+                    }
+                    6..9 => drop(cache.lookup(stream, packet)),
+                    _ if random.chance(0.05) => cache.invalidate(Some(stream)),
+                    _ => {}
+                }
+                assert!(cache.used() <= cache.capacity());
+            }
+            let sum: u64 = cache.packets.values().map(|payload| payload.len() as u64 + PACKET_OVERHEAD_BYTES).sum();
+            assert_eq!(cache.used().0, sum);
+            assert_eq!(cache.entries().map(|entry| entry.packets).sum::<u64>(), cache.packets.len() as u64);
+            let bytes: u64 = cache.packets.values().map(|payload| payload.len() as u64).sum();
+            assert_eq!(cache.entries().map(|entry| entry.bytes.0).sum::<u64>(), bytes);
+        }
+    }
+}

@@ -1,0 +1,792 @@
+//! The forwarder (paper: FN): source-routed by the FID in the packet, without state per flow (paper §II-B).
+//!
+//! ```text
+//!             ┌──────────────────────────────────────────────────────────────┐
+//!  forward ──►│ header ► labels of all faces AND FID ► copies ► egress queues │──► poll_transmit
+//!             │              │                   ▲                            │
+//!             │              └─► local delivery   └── cache answers requests  │
+//!             └──────────────────────────────────────────────────────────────┘
+//! ```
+//! Loop safety: a hop limit, never back out of the face of arrival, no FID that is filled beyond a limit or that
+//! matches more faces than a limit.
+pub mod cache;
+pub mod labels;
+pub mod neighbour;
+
+use alloc::{
+    collections::{BTreeMap, VecDeque},
+    vec::Vec,
+};
+use bytes::Bytes;
+
+use hashbrown::HashMap;
+use rustc_hash::FxBuildHasher;
+use tributary_core::{ByteCount, Datagram, FaceId, HEAD_BYTES_MAX, NodeId, Time, Transmit, TransmitBuf};
+use tributary_transport::FaceOptions;
+
+use crate::{
+    capability::{CapabilityKey, CapabilityKeys},
+    wire::{
+        BitmapNumbers, DataHeader, FID_BYTES_MAX, FIXED_BYTES, FLAG_CACHED, FLAG_MARKED, FLAG_NO_CACHE, Fid, FidKind,
+        Header, PacketType, REQUEST_RUNS_MAX, Request, Routes, StreamKey, TTL_MAX, VERSION, WireError,
+    },
+};
+use cache::{PacketCache, Provenance};
+use labels::{BLOOM_BYTES_MIN, LabelKey, LabelTables, Port, SALTS, filter_words};
+
+/// Settings of a router.
+#[derive(Clone, PartialEq, Debug)]
+pub struct RouterConfig {
+    /// The node; its low 16 bits name the cache in the packets that it answers with.
+    pub node: NodeId,
+    /// The secret of its link labels, random for each start.
+    pub secret: [u8; 16],
+    /// Bits of a link label in a Bloom filter, 1 to 8; the same in the whole domain. Default: 5. LIPSIN §4.
+    pub label_bits: u8,
+    /// Share of set bits beyond which a Bloom FID is dropped. Default: 0.6. LIPSIN §4.
+    pub fill_max: f64,
+    /// Faces that one packet may leave by. Default: 32.
+    pub copies_max: usize,
+    /// Faces at most. Default: 1,024.
+    pub faces_max: usize,
+    /// Label tables at most, one per size and salt of Bloom filters in use. Default: 1,024.
+    pub label_tables_max: usize,
+    /// Packets that wait for one face at most. Default: 2,048.
+    pub queue_packets_max: usize,
+    /// Bytes that wait for one face at most. Default: 8 MiB.
+    pub queue_bytes_max: usize,
+    /// Bytes in a face's queue from which on packets are marked; `None` marks none. Default: `None`.
+    pub mark_bytes: Option<usize>,
+    /// Bytes of the packet cache; zero for none. Default: 64 MiB.
+    pub cache_bytes: ByteCount,
+    /// Name of the cache policy, one of [`cache::POLICIES`]; an unknown one means the first. Default: the first.
+    pub cache_policy: alloc::string::String,
+}
+
+impl RouterConfig {
+    /// Defaults for `node` with this secret.
+    pub fn new(node: NodeId, secret: [u8; 16]) -> RouterConfig {
+        RouterConfig {
+            node,
+            secret,
+            label_bits: 5,
+            fill_max: 0.6,
+            copies_max: 32,
+            faces_max: 1024,
+            label_tables_max: 1024,
+            queue_packets_max: 2048,
+            queue_bytes_max: 8 << 20,
+            mark_bytes: None,
+            cache_bytes: ByteCount(64 << 20),
+            cache_policy: cache::POLICIES[0].0.into(),
+        }
+    }
+}
+
+/// The forwarder of one node.
+///
+/// Order of calls: after each [`Router::forward`] or [`Router::originate`] look at the [`Verdict`]; then
+/// [`Router::poll_transmit`] until it gives `None`. A face carries nothing until [`Router::set_face_up`] says that
+/// its neighbour answers.
+pub struct Router {
+    config: RouterConfig,
+    tables: LabelTables,
+    faces: Vec<Face>,
+    face_index: HashMap<FaceId, usize, FxBuildHasher>,
+    up: Vec<u64>,
+    matches: Vec<u64>,
+    scratch: Vec<u64>,
+    bitmaps: [BitmapTable; 2],
+    keys: CapabilityKeys,
+    verified: Verified,
+    cache: Option<PacketCache>,
+    queued: usize,
+    next_face: usize,
+    stats: RouterStats,
+}
+
+/// What became of a packet.
+#[derive(Clone, Debug, Default)]
+pub struct Verdict {
+    /// How many copies were queued on faces.
+    pub copies: usize,
+    /// How many packets the cache put in place of (part of) a request.
+    pub answered: usize,
+    /// The packet as it came, if it is also for this node.
+    pub local: Option<Datagram>,
+    /// Why it was dropped, or at least one of its copies; counted in [`RouterStats::dropped`].
+    pub dropped: Option<&'static str>,
+}
+
+/// Counters of a router.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct RouterStats {
+    /// Packets that arrived.
+    pub arrived: u64,
+    /// Packets of this node itself.
+    pub originated: u64,
+    /// Copies queued on faces, answers of the cache included.
+    pub queued: u64,
+    /// Packets for this node.
+    pub delivered: u64,
+    /// Packets that the cache answered with.
+    pub answered: u64,
+    /// Requests that the cache answered wholly.
+    pub requests_absorbed: u64,
+    /// Packets or copies dropped, by reason.
+    pub dropped: BTreeMap<&'static str, u64>,
+}
+
+/// Counters and state of one face.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct RouterFaceStats {
+    /// Whether packets are sent to it.
+    pub up: bool,
+    /// Packets handed out for sending.
+    pub sent_packets: u64,
+    /// Their bytes.
+    pub sent_bytes: u64,
+    /// Packets that arrived and were given to [`Router::forward`].
+    pub received_packets: u64,
+    /// Their bytes.
+    pub received_bytes: u64,
+    /// Packets dropped because the queue was full or the packet too large for the face.
+    pub dropped_packets: u64,
+    /// Packets marked because the queue was long.
+    pub marked_packets: u64,
+    /// Packets that wait.
+    pub queue_packets: usize,
+    /// Bytes that wait.
+    pub queue_bytes: usize,
+}
+
+/// The reasons for which a router drops packets.
+pub mod reason {
+    /// Hops used up.
+    pub const TTL: &str = "ttl expired";
+    /// More bits set than an honest FID has.
+    pub const OVERFULL: &str = "fid overfull";
+    /// More faces match than an honest FID has.
+    pub const COPIES: &str = "fid matches too many faces";
+    /// Neither a face nor local delivery matches.
+    pub const NO_MATCH: &str = "fid matches nothing here";
+    /// A Bloom filter of illegal size or salt.
+    pub const SHAPE: &str = "fid of illegal shape";
+    /// A bitmap of a numbering that this router does not have.
+    pub const EPOCH: &str = "fid of an unknown bitmap epoch";
+    /// A request without a valid capability.
+    pub const CAPABILITY: &str = "capability not valid";
+    /// No room in a face's queue.
+    pub const QUEUE: &str = "egress queue full";
+    /// Longer than the face's MTU.
+    pub const MTU: &str = "longer than the mtu";
+}
+
+struct Face {
+    id: FaceId,
+    options: FaceOptions,
+    queue: VecDeque<Datagram>,
+    stats: RouterFaceStats,
+}
+
+impl Router {
+    /// A router without faces.
+    pub fn new(config: RouterConfig) -> Router {
+        let policy = |name: &str| PacketCache::new(config.cache_bytes, name);
+        let cache = match config.cache_bytes {
+            ByteCount(0) => None,
+            _ => policy(&config.cache_policy).or_else(|| policy(cache::POLICIES[0].0)),
+        };
+        let mut router = Router {
+            tables: LabelTables::new(&config.secret, config.label_bits, config.label_tables_max),
+            faces: Vec::new(),
+            face_index: HashMap::with_hasher(FxBuildHasher),
+            up: Vec::new(),
+            matches: Vec::new(),
+            scratch: Vec::new(),
+            bitmaps: Default::default(),
+            keys: CapabilityKeys::new(),
+            verified: Verified::default(),
+            cache,
+            queued: 0,
+            next_face: 0,
+            stats: RouterStats::default(),
+            config,
+        };
+        router.on_ports_changed();
+        router
+    }
+    /// Adds a face, down until [`Router::set_face_up`]. A known face gets the new options. Returns whether there was
+    /// room for it.
+    pub fn add_face(&mut self, face: FaceId, options: FaceOptions) -> bool {
+        if let Some(index) = self.face_index.get(&face) {
+            self.faces[*index].options = options;
+            return true;
+        }
+        if self.faces.len() >= self.config.faces_max {
+            return false;
+        }
+        self.faces.push(Face { id: face, options, queue: VecDeque::new(), stats: RouterFaceStats::default() });
+        self.on_ports_changed();
+        true
+    }
+    /// Removes a face and drops what waits for it.
+    pub fn remove_face(&mut self, face: FaceId) {
+        if let Some(index) = self.face_index.get(&face) {
+            let removed = self.faces.remove(*index);
+            self.queued -= removed.queue.len();
+            self.on_ports_changed();
+        }
+    }
+    /// Says whether the neighbour on a face answers. What waits for a face that goes down is dropped.
+    pub fn set_face_up(&mut self, face: FaceId, up: bool) {
+        let Some(index) = self.face_index.get(&face).copied() else { return };
+        let state = &mut self.faces[index];
+        state.stats.up = up;
+        if !up {
+            self.queued -= state.queue.len();
+            state.stats.dropped_packets += state.queue.len() as u64;
+            state.queue.clear();
+            state.stats.queue_bytes = 0;
+        }
+        self.on_up_changed();
+    }
+    /// Takes the bitmap numbers and capability keys from a routes message that
+    /// [`neighbour::Neighbour::handle_routes`] accepted.
+    pub fn handle_routes(&mut self, routes: &Routes) {
+        if routes.bitmap != self.bitmaps[0].numbers {
+            if routes.bitmap.epoch != self.bitmaps[0].numbers.epoch {
+                self.bitmaps.swap(0, 1);
+            }
+            self.bitmaps[0].numbers = routes.bitmap.clone();
+            self.bitmaps[0].rebuild(&self.faces);
+        }
+        self.set_keys(&routes.keys);
+    }
+    /// Replaces the capability keys. Without keys no request is refused, and none is answered from the cache.
+    pub fn set_keys(&mut self, keys: &[CapabilityKey]) {
+        self.keys.replace(keys);
+        self.verified = Verified::default();
+    }
+    /// Handles a packet that arrived on a face, or (`arrived` = `None`) that this node made itself; see
+    /// [`Router::originate`] for those.
+    ///
+    /// Requests whose capability does not verify are dropped if this node holds keys; what
+    /// [`Verdict::local`] has is verified.
+    pub fn forward(&mut self, _now: Time, arrived: Option<FaceId>, datagram: Datagram) -> Verdict {
+        self.stats.arrived += 1;
+        let arrived_index = arrived.and_then(|face| self.face_index.get(&face).copied());
+        if let Some(index) = arrived_index {
+            let stats = &mut self.faces[index].stats;
+            stats.received_packets += 1;
+            stats.received_bytes += datagram.len() as u64;
+        }
+        let view = match View::parse(datagram.header_bytes()) {
+            Ok(view) => view,
+            Err(error) => return self.drop(error.reason()),
+        };
+        if let Err(reason) = self.match_fid(view.fid(datagram.header_bytes())) {
+            return self.drop(reason);
+        }
+        if let Some(index) = arrived_index {
+            self.matches[index / 64] &= !(1 << (index % 64));
+        }
+        self.dispatch(Passage::Transit, view, datagram)
+    }
+    /// Sends a packet of this node: `header`, then `next` (more header bytes, such as an encoded [`DataHeader`]), then
+    /// the shared `body`. It may come back in [`Verdict::local`]: publisher and subscriber in one node.
+    ///
+    /// # Panics
+    /// If header and `next` together are longer than [`HEAD_BYTES_MAX`].
+    pub fn originate(&mut self, _now: Time, header: &Header, next: &[u8], body: Bytes) -> Verdict {
+        self.stats.originated += 1;
+        let mut head = [0; HEAD_BYTES_MAX];
+        let header_len = write_header(&mut head, header.packet_type, header.flags, header.ttl, &header.fid);
+        let len = header_len + next.len();
+        head[header_len..len].copy_from_slice(next);
+        let fid = FidView::of(&header.fid);
+        if let Err(reason) = self.match_fid(fid) {
+            return self.drop(reason);
+        }
+        let view = View { packet_type: header.packet_type, flags: header.flags, ttl: header.ttl, header_len };
+        self.dispatch(Passage::Own, view, Datagram::new(&head[..len], body))
+    }
+    /// Fills the empty batch `out` with packets of one face, up to [`TransmitBuf::DATAGRAMS_MAX`]; faces take turns.
+    pub fn poll_transmit(&mut self, out: &mut TransmitBuf) -> Option<Transmit> {
+        if self.queued == 0 {
+            return None;
+        }
+        let count = self.faces.len();
+        let index = (0..count).map(|i| (self.next_face + i) % count).find(|i| !self.faces[*i].queue.is_empty())?;
+        self.next_face = (index + 1) % count;
+        let face = &mut self.faces[index];
+        while !out.is_full() {
+            let Some(datagram) = face.queue.pop_front() else { break };
+            let bytes = datagram.len();
+            face.stats.queue_bytes -= bytes;
+            face.stats.sent_packets += 1;
+            face.stats.sent_bytes += bytes as u64;
+            self.queued -= 1;
+            out.push_datagram(datagram);
+        }
+        Some(Transmit { face: face.id })
+    }
+
+    /// Whether nothing waits to be sent.
+    pub fn is_idle(&self) -> bool {
+        self.queued == 0
+    }
+    /// Counters of the node.
+    pub fn stats(&self) -> &RouterStats {
+        &self.stats
+    }
+    /// Counters of one face.
+    pub fn face_stats(&self, face: FaceId) -> Option<RouterFaceStats> {
+        let face = &self.faces[*self.face_index.get(&face)?];
+        Some(RouterFaceStats { queue_packets: face.queue.len(), ..face.stats })
+    }
+    /// The faces, in the order in which they were added.
+    pub fn faces(&self) -> impl Iterator<Item = FaceId> {
+        self.faces.iter().map(|face| face.id)
+    }
+    /// The packet cache, if there is one.
+    pub fn cache(&self) -> Option<&PacketCache> {
+        self.cache.as_ref()
+    }
+    /// The packet cache, to invalidate.
+    pub fn cache_mut(&mut self) -> Option<&mut PacketCache> {
+        self.cache.as_mut()
+    }
+    /// The key of this node's labels.
+    pub fn label_key(&self) -> &LabelKey {
+        self.tables.key()
+    }
+    /// Whether this node holds capability keys, so that it refuses requests without a capability.
+    pub fn has_keys(&self) -> bool {
+        !self.keys.is_empty()
+    }
+
+    /// Sets `self.matches` to the ports (faces that are up, and last the node itself) that the FID names.
+    fn match_fid(&mut self, fid: FidView<'_>) -> Result<(), &'static str> {
+        let result = match_ports(&mut self.tables, &self.bitmaps, &self.config, fid, &mut self.matches);
+        self.matches.iter_mut().zip(&self.up).for_each(|(matched, up)| *matched &= up);
+        result
+    }
+    fn dispatch(&mut self, passage: Passage, view: View, datagram: Datagram) -> Verdict {
+        let local_index = self.faces.len();
+        let local_bit = 1 << (local_index % 64);
+        let local = self.matches[local_index / 64] & local_bit != 0;
+        self.matches[local_index / 64] &= !local_bit;
+        let copies = self.matches.iter().map(|word| word.count_ones() as usize).sum::<usize>();
+        if copies == 0 && !local {
+            return self.drop(reason::NO_MATCH);
+        }
+        if copies > self.config.copies_max {
+            return self.drop(reason::COPIES);
+        }
+        let mut verdict = Verdict::default();
+        let mut datagram = datagram;
+        match (view.packet_type, passage) {
+            (PacketType::Request, Passage::Transit) if !self.keys.is_empty() => {
+                match self.on_request(view, &datagram, local) {
+                    Ok(Answer::None) => {}
+                    Ok(Answer::Some { rest, answered }) => {
+                        verdict.answered = answered;
+                        let Some(rest) = rest else {
+                            self.stats.requests_absorbed += 1;
+                            return verdict;
+                        };
+                        datagram = rest;
+                    }
+                    Err(reason) => return self.drop(reason),
+                }
+            }
+            (PacketType::Data, Passage::Transit) if copies > 0 && view.ttl > 0 => self.on_data(view, &datagram),
+            _ => {}
+        }
+        if local {
+            self.stats.delivered += 1;
+            verdict.local = Some(datagram.clone());
+        }
+        if copies == 0 {
+            return verdict;
+        }
+        let ttl = match passage {
+            Passage::Own => view.ttl,
+            Passage::Transit if view.ttl == 0 => {
+                verdict.dropped = Some(self.count_drop(reason::TTL));
+                return verdict;
+            }
+            Passage::Transit => view.ttl - 1,
+        };
+        let mut packet = datagram.with_head(view.header_len);
+        packet.head_mut()[2] = ttl;
+        let (mut packet, mut left) = (Some(packet), copies);
+        for word in 0..self.matches.len() {
+            let mut bits = self.matches[word];
+            while bits != 0 {
+                let index = word * 64 + bits.trailing_zeros() as usize;
+                bits &= bits - 1;
+                left -= 1;
+                let Some(copy) = (if left == 0 { packet.take() } else { packet.clone() }) else { break };
+                match self.enqueue(index, copy) {
+                    Ok(()) => verdict.copies += 1,
+                    Err(reason) => verdict.dropped = Some(self.count_drop(reason)),
+                }
+            }
+        }
+        verdict
+    }
+    /// Puts a packet into a face's queue.
+    fn enqueue(&mut self, index: usize, mut packet: Datagram) -> Result<(), &'static str> {
+        let face = &mut self.faces[index];
+        let bytes = packet.len();
+        if bytes > face.options.mtu as usize {
+            face.stats.dropped_packets += 1;
+            return Err(reason::MTU);
+        }
+        let queue_bytes = face.stats.queue_bytes + bytes;
+        if face.queue.len() >= self.config.queue_packets_max || queue_bytes > self.config.queue_bytes_max {
+            face.stats.dropped_packets += 1;
+            return Err(reason::QUEUE);
+        }
+        if self.config.mark_bytes.is_some_and(|mark| queue_bytes > mark) {
+            packet.head_mut()[1] |= FLAG_MARKED;
+            face.stats.marked_packets += 1;
+        }
+        face.stats.queue_bytes = queue_bytes;
+        face.queue.push_back(packet);
+        self.queued += 1;
+        self.stats.queued += 1;
+        Ok(())
+    }
+    /// Keeps a packet that passes through.
+    fn on_data(&mut self, view: View, datagram: &Datagram) {
+        let Some(cache) = &mut self.cache else { return };
+        let parts = parts_after(datagram, view.header_len);
+        let front = if parts[0].is_empty() { parts[1] } else { parts[0] };
+        let Ok(data) = DataHeader::decode(front) else { return };
+        let payload = match parts {
+            [[], body] => [&[][..], &body[DataHeader::BYTES..]],
+            [head, body] => [&head[DataHeader::BYTES..], body],
+        };
+        let from = if view.flags & FLAG_CACHED == 0 { Provenance::Source } else { Provenance::Cache };
+        cache.insert(data.stream, data.packet, payload, from);
+    }
+    /// Verifies a request and answers what the cache has of it. `self.matches` is left as it was.
+    fn on_request(&mut self, view: View, datagram: &Datagram, local: bool) -> Result<Answer, &'static str> {
+        let reverse = view.fid(datagram.header_bytes()).to_fid();
+        let [head, body] = parts_after(datagram, view.header_len);
+        let joined;
+        let bytes = if head.is_empty() {
+            body
+        } else {
+            joined = [head, body].concat();
+            &joined
+        };
+        let request = Request::decode(bytes).map_err(WireError::reason)?;
+        if !self.verified.check(&self.keys, &reverse, &request.forward, &request.capability) {
+            return Err(reason::CAPABILITY);
+        }
+        if local || view.ttl == 0 || view.flags & FLAG_NO_CACHE != 0 || self.cache.is_none() {
+            return Ok(Answer::None);
+        }
+        self.scratch.clone_from(&self.matches);
+        let answer = self.answer(view, &reverse, &request);
+        core::mem::swap(&mut self.scratch, &mut self.matches);
+        Ok(answer)
+    }
+    /// Sends what the cache has of `request`, whose own way on is in `self.scratch`.
+    fn answer(&mut self, view: View, reverse: &Fid, request: &Request) -> Answer {
+        let stream = StreamKey::new(&request.object, request.packet_bytes);
+        let Some(cache) = &mut self.cache else { return Answer::None };
+        if !cache.holds(stream) {
+            cache.count_misses(request.runs.iter().map(|(_, count)| u64::from(*count)).sum());
+            return Answer::None;
+        }
+        if self.match_fid(FidView::of(&request.forward)).is_err() {
+            return Answer::None;
+        }
+        // The answer leaves as if it had come from where the request would have gone on to, so that it takes the
+        // same way as an answer of the source, which is the way that the topology manager verified.
+        let local_index = self.faces.len();
+        self.matches[local_index / 64] &= !(1 << (local_index % 64));
+        self.matches.iter_mut().zip(&self.scratch).for_each(|(matched, request)| *matched &= !request);
+        let copies = self.matches.iter().map(|word| word.count_ones() as usize).sum::<usize>();
+        if copies == 0 || copies > self.config.copies_max {
+            return Answer::None;
+        }
+        let mut head = [0; HEAD_BYTES_MAX];
+        let header_len = write_header(&mut head, PacketType::Data, FLAG_CACHED, TTL_MAX, &request.forward);
+        let head = &mut head[..header_len + DataHeader::BYTES];
+        let data = DataHeader { tag: request.tag, packet: 0, stream, origin: self.config.node.0 as u16 };
+        let mut next = Vec::with_capacity(DataHeader::BYTES);
+        data.encode(&mut next);
+        head[header_len..].copy_from_slice(&next);
+
+        let mut remaining = Remaining::default();
+        let mut answered = 0;
+        for (i, (first, count)) in request.runs.iter().enumerate() {
+            let runs_to_come = request.runs.len() - i - 1;
+            for packet in *first..*first + u32::from(*count) {
+                // A hit may split a run in two; the rewritten request must not get too many runs.
+                let may_split = remaining.runs.len() + 1 + runs_to_come <= REQUEST_RUNS_MAX;
+                let found =
+                    if may_split { self.cache.as_mut().and_then(|cache| cache.lookup(stream, packet)) } else { None };
+                let Some(payload) = found else {
+                    remaining.push(packet);
+                    continue;
+                };
+                head[header_len + 4..header_len + 8].copy_from_slice(&packet.to_be_bytes());
+                self.send_copies(&Datagram::new(head, payload));
+                answered += 1;
+            }
+            remaining.close();
+        }
+        if answered == 0 {
+            return Answer::None;
+        }
+        self.stats.answered += answered as u64;
+        if remaining.runs.is_empty() {
+            return Answer::Some { rest: None, answered };
+        }
+        let rest = Request { runs: remaining.runs, ..request.clone() };
+        let mut bytes = Vec::with_capacity(256);
+        let header = Header { packet_type: PacketType::Request, flags: view.flags, ttl: view.ttl, fid: *reverse };
+        header.encode(&mut bytes);
+        rest.encode(&mut bytes);
+        Answer::Some { rest: Some(bytes.into()), answered }
+    }
+    /// Queues a packet on all faces in `self.matches`.
+    fn send_copies(&mut self, packet: &Datagram) {
+        for word in 0..self.matches.len() {
+            let mut bits = self.matches[word];
+            while bits != 0 {
+                let index = word * 64 + bits.trailing_zeros() as usize;
+                bits &= bits - 1;
+                if let Err(reason) = self.enqueue(index, packet.clone()) {
+                    self.count_drop(reason);
+                }
+            }
+        }
+    }
+    fn drop(&mut self, reason: &'static str) -> Verdict {
+        Verdict { dropped: Some(self.count_drop(reason)), ..Verdict::default() }
+    }
+    fn count_drop(&mut self, reason: &'static str) -> &'static str {
+        *self.stats.dropped.entry(reason).or_default() += 1;
+        reason
+    }
+    fn on_ports_changed(&mut self) {
+        self.face_index.clear();
+        self.faces.iter().enumerate().for_each(|(index, face)| {
+            self.face_index.insert(face.id, index);
+        });
+        let ports: Vec<Port> = self.faces.iter().map(|face| Port::Face(face.id)).chain([Port::Local]).collect();
+        self.matches.clear();
+        self.matches.resize(ports.len().div_ceil(64), 0);
+        self.bitmaps.iter_mut().for_each(|table| table.rebuild(&self.faces));
+        self.tables.set_ports(ports);
+        self.next_face = 0;
+        self.on_up_changed();
+    }
+    fn on_up_changed(&mut self) {
+        self.up.clear();
+        self.up.resize(self.matches.len(), 0);
+        let up = self.faces.iter().map(|face| face.stats.up).chain([true]).enumerate();
+        up.filter(|(_, up)| *up).for_each(|(index, _)| self.up[index / 64] |= 1 << (index % 64));
+    }
+}
+
+/// Where a packet comes from.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Passage {
+    Transit,
+    Own,
+}
+
+/// What the cache did with a request.
+enum Answer {
+    None,
+    Some { rest: Option<Datagram>, answered: usize },
+}
+
+/// The packets of a request that the cache does not have, as runs.
+#[derive(Default)]
+struct Remaining {
+    runs: Vec<(u32, u8)>,
+    closed: bool,
+}
+
+impl Remaining {
+    fn push(&mut self, packet: u32) {
+        match self.runs.last_mut() {
+            Some((first, count)) if !self.closed && *first + u32::from(*count) == packet => *count += 1,
+            _ => self.runs.push((packet, 1)),
+        }
+        self.closed = false;
+    }
+    /// Ends a run of the original request: what follows is a run of its own.
+    fn close(&mut self) {
+        self.closed = true;
+    }
+}
+
+/// The ports that `fid` names, in `matches`.
+fn match_ports(
+    tables: &mut LabelTables,
+    bitmaps: &[BitmapTable; 2],
+    config: &RouterConfig,
+    fid: FidView<'_>,
+    matches: &mut [u64],
+) -> Result<(), &'static str> {
+    matches.fill(0);
+    match fid.kind {
+        FidKind::Bloom => {
+            let len = fid.bytes.len();
+            if len < BLOOM_BYTES_MIN || fid.salt >= SALTS {
+                return Err(reason::SHAPE);
+            }
+            let filter = filter_words(fid.bytes);
+            if is_overfull(&filter[..len.div_ceil(8)], len, config.fill_max) {
+                return Err(reason::OVERFULL);
+            }
+            tables.match_bloom(&filter, len, fid.salt, matches);
+        }
+        FidKind::List => tables.match_list(fid.bytes, matches),
+        FidKind::Bitmap => {
+            let table = bitmaps.iter().find(|table| table.numbers.epoch == fid.salt).ok_or(reason::EPOCH)?;
+            table.match_bits(fid.bytes, matches);
+        }
+    }
+    Ok(())
+}
+
+/// Whether more than the share `fill_max` of a filter's bits is set.
+pub(crate) fn is_overfull(words: &[u64], filter_bytes: usize, fill_max: f64) -> bool {
+    let set: u32 = words.iter().map(|word| word.count_ones()).sum();
+    f64::from(set) > fill_max * (filter_bytes * 8) as f64
+}
+
+/// The bits of this node's ports in one numbering of the domain.
+#[derive(Default)]
+struct BitmapTable {
+    numbers: BitmapNumbers,
+    bits: Vec<Option<u16>>,
+}
+
+impl BitmapTable {
+    fn rebuild(&mut self, faces: &[Face]) {
+        let bit = |face: &Face| self.numbers.faces.iter().find(|(id, _)| *id == face.id).map(|(_, bit)| *bit);
+        self.bits = faces.iter().map(bit).chain([self.numbers.local]).collect();
+    }
+    fn match_bits(&self, bitmap: &[u8], matches: &mut [u64]) {
+        for (i, bit) in self.bits.iter().enumerate() {
+            let Some(bit) = bit.map(usize::from) else { continue };
+            if bitmap.get(bit / 8).is_some_and(|byte| byte & (1 << (bit % 8)) != 0) {
+                matches[i / 64] |= 1 << (i % 64);
+            }
+        }
+    }
+}
+
+/// Pairs of routes whose capability was verified lately, so that each is hashed once and not per request.
+#[derive(Default)]
+struct Verified(Vec<Option<(Fid, Fid, [u8; 8])>>);
+
+impl Verified {
+    const SLOTS: usize = 64;
+
+    fn check(&mut self, keys: &CapabilityKeys, reverse: &Fid, forward: &Fid, capability: &[u8; 8]) -> bool {
+        let slot = usize::from(capability[1]) % Self::SLOTS;
+        let known = self.0.get(slot).and_then(Option::as_ref);
+        if known.is_some_and(|(r, f, c)| r == reverse && f == forward && c == capability) {
+            return true;
+        }
+        let valid = keys.verify(reverse, forward, capability);
+        if valid {
+            self.0.resize(Self::SLOTS, None);
+            self.0[slot] = Some((*reverse, *forward, *capability));
+        }
+        valid
+    }
+}
+
+/// The common header without copying its FID; accepts exactly what [`Header::decode`] accepts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct View {
+    packet_type: PacketType,
+    flags: u8,
+    ttl: u8,
+    header_len: usize,
+}
+
+impl View {
+    fn parse(bytes: &[u8]) -> Result<View, WireError> {
+        let fixed: &[u8; FIXED_BYTES] =
+            bytes.first_chunk().ok_or(WireError::Short { field: "header", needs: FIXED_BYTES, has: bytes.len() })?;
+        let [kind, flags, ttl, shape, _] = *fixed;
+        let header_len = FIXED_BYTES + usize::from(shape & 0x3f) * 2;
+        let packet_type = match kind {
+            REQUEST => PacketType::Request,
+            DATA => PacketType::Data,
+            _ => return View::parse_any(bytes),
+        };
+        let legal = flags & !(FLAG_NO_CACHE | FLAG_CACHED | FLAG_MARKED) == 0
+            && ttl <= TTL_MAX
+            && shape >> 6 <= FidKind::List as u8
+            && header_len <= FIXED_BYTES + FID_BYTES_MAX
+            && bytes.len() >= header_len;
+        if legal { Ok(View { packet_type, flags, ttl, header_len }) } else { View::parse_any(bytes) }
+    }
+    fn parse_any(bytes: &[u8]) -> Result<View, WireError> {
+        let header = Header::decode(bytes)?;
+        Ok(View { packet_type: header.packet_type, flags: header.flags, ttl: header.ttl, header_len: header.len() })
+    }
+    fn fid<'a>(&self, bytes: &'a [u8]) -> FidView<'a> {
+        let kind = match bytes[3] >> 6 {
+            0 => FidKind::Bloom,
+            1 => FidKind::Bitmap,
+            _ => FidKind::List,
+        };
+        FidView { kind, salt: bytes[4], bytes: &bytes[FIXED_BYTES..self.header_len] }
+    }
+}
+
+const REQUEST: u8 = (VERSION << 4) | PacketType::Request as u8;
+const DATA: u8 = (VERSION << 4) | PacketType::Data as u8;
+
+/// An FID where it lies.
+#[derive(Clone, Copy)]
+struct FidView<'a> {
+    kind: FidKind,
+    salt: u8,
+    bytes: &'a [u8],
+}
+
+impl<'a> FidView<'a> {
+    fn of(fid: &'a Fid) -> FidView<'a> {
+        FidView { kind: fid.kind(), salt: fid.salt(), bytes: fid.bytes() }
+    }
+    fn to_fid(self) -> Fid {
+        Fid::new(self.kind, self.salt, self.bytes)
+    }
+}
+
+/// Writes a common header to the start of `out` and gives its length.
+fn write_header(out: &mut [u8; HEAD_BYTES_MAX], packet_type: PacketType, flags: u8, ttl: u8, fid: &Fid) -> usize {
+    let len = FIXED_BYTES + fid.bytes().len();
+    let shape = ((fid.kind() as u8) << 6) | (fid.bytes().len() / 2) as u8;
+    out[..FIXED_BYTES].copy_from_slice(&[(VERSION << 4) | packet_type as u8, flags, ttl, shape, fid.salt()]);
+    out[FIXED_BYTES..len].copy_from_slice(fid.bytes());
+    len
+}
+
+/// What stands behind the common header: the rest of the head, and the body.
+fn parts_after(datagram: &Datagram, header_len: usize) -> [&[u8]; 2] {
+    let head = datagram.head();
+    if head.is_empty() { [&[], &datagram.body()[header_len..]] } else { [&head[header_len..], datagram.body()] }
+}
+
+#[cfg(test)]
+mod tests;
