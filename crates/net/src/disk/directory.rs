@@ -198,3 +198,210 @@ impl Walk<'_> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::{
+        PartFile, PartOptions,
+        fixtures::{CHUNK, directory, key, names, pattern, put_missing, read_all},
+    };
+    use tributary_content::{ChunkStore, MemoryObject};
+
+    fn name() -> Name {
+        "/tree".parse().expect("a name")
+    }
+    fn options() -> PublishOptions {
+        PublishOptions { chunk_size: Some(CHUNK), ..PublishOptions::default() }
+    }
+    fn example(root: &Path) {
+        fs::create_dir_all(root.join("sub/deeper")).expect("writable");
+        fs::create_dir(root.join("nothing in it")).expect("writable");
+        fs::write(root.join("a"), pattern(3000)).expect("writable");
+        fs::write(root.join("empty"), b"").expect("writable");
+        fs::write(root.join("sub/program"), pattern(10)).expect("writable");
+        fs::set_permissions(root.join("sub/program"), fs::Permissions::from_mode(0o755)).expect("modes can be set");
+        fs::write(root.join("sub/deeper/z"), pattern(2049)).expect("writable");
+        for number in 0..50 {
+            fs::write(root.join(format!("sub/{number}")), [number; 40]).expect("writable");
+        }
+        std::os::unix::fs::symlink("../a", root.join("sub/link")).expect("links can be made");
+        fs::write(root.join(OsStr::from_bytes(b"\xff\xfe")), b"a name that is no text").expect("writable");
+    }
+    fn fetch(published: &mut dyn ObjectReader, target: &Path) -> Result<(), StoreError> {
+        let mut store = PartFile::open(target, published.manifest(), &PartOptions::default())?;
+        for index in (0..published.manifest().chunk_count()).map(ChunkIndex) {
+            store.put_chunk(index, &published.read_chunk(index)?)?;
+        }
+        store.finish()
+    }
+
+    #[test]
+    fn a_directory_arrives_as_it_was_published() {
+        let directory = directory();
+        let (source, target) = (directory.path().join("source"), directory.path().join("target"));
+        example(&source);
+        let mut published = DirectoryObject::publish(&source, name(), &key(), &options()).expect("publishable");
+        assert_eq!(published.manifest().kind, ObjectKind::Directory);
+        let bytes = read_all(&mut published);
+        assert_eq!(bytes.len() as u64, published.manifest().size);
+        fetch(&mut published, &target).expect("it can be stored");
+        assert_eq!(names(directory.path()), ["source", "target"]);
+        for path in ["a", "empty", "sub/program", "sub/deeper/z", "sub/49", "sub/link"] {
+            let read = |root: &Path| fs::read(root.join(path)).expect(path);
+            assert!(read(&target) == read(&source), "{path}");
+        }
+        assert_eq!(fs::read_link(target.join("sub/link")).expect("a link"), Path::new("../a"));
+        let mode = |path: &str| fs::metadata(target.join(path)).expect("there").permissions().mode() & 0o100;
+        assert_eq!((mode("sub/program"), mode("a")), (0o100, 0));
+        // Its index is the same again, so whoever fetched it can offer it.
+        let mut mirror = DirectoryObject::mirror(&target, published.manifest().clone(), &options()).expect("the same");
+        assert!(read_all(&mut mirror) == bytes);
+        fs::write(target.join("a"), pattern(3000).split_off(1)).expect("writable");
+        let refused = DirectoryObject::mirror(&target, published.manifest().clone(), &options());
+        assert!(matches!(refused, Err(PublishError::NotTheObject { .. })));
+    }
+
+    #[test]
+    fn every_chunk_boundary_falls_right_whatever_the_sizes() {
+        for sizes in [&[1usize][..], &[0, 0], &[1024, 1024], &[1000, 0, 5000, 1], &[]] {
+            let directory = directory();
+            for (number, size) in sizes.iter().enumerate() {
+                fs::write(directory.path().join(number.to_string()), pattern(*size)).expect("writable");
+            }
+            let mut published =
+                DirectoryObject::publish(directory.path(), name(), &key(), &options()).expect("publishable");
+            let mut expected = published.index().encode();
+            sizes.iter().for_each(|size| expected.extend_from_slice(&pattern(*size)));
+            assert!(read_all(&mut published) == expected, "{sizes:?}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_sent_is_refused_with_its_path() {
+        let outside = |root: &Path| std::os::unix::fs::symlink("/etc", root.join("odd"));
+        let pipe = |root: &Path| {
+            nix::unistd::mkfifo(&root.join("odd"), nix::sys::stat::Mode::S_IRWXU).map_err(std::io::Error::from)
+        };
+        for make in [&outside as &dyn Fn(&Path) -> std::io::Result<()>, &pipe] {
+            let directory = directory();
+            make(directory.path()).expect("it can be made");
+            let refused = DirectoryObject::publish(directory.path(), name(), &key(), &options()).expect_err("odd");
+            assert!(refused.to_string().contains("odd'"), "{refused}");
+        }
+    }
+
+    #[test]
+    fn altered_or_shortened_files_are_not_served() {
+        let directory = directory();
+        example(directory.path());
+        let options = PublishOptions { cache: crate::disk::ChunkCache::new(0), ..options() };
+        let mut published = DirectoryObject::publish(directory.path(), name(), &key(), &options).expect("publishable");
+        let last = ChunkIndex(published.manifest().chunk_count() - 1);
+        assert!(published.read_chunk(last).is_ok());
+        let all: Vec<_> = published.index().entries().iter().filter(|e| e.content_bytes() > 0).collect();
+        let path = directory.path().join(OsStr::from_bytes(&all.last().expect("there are files").path));
+        let bytes = fs::read(&path).expect("readable");
+        fs::write(&path, vec![0; bytes.len()]).expect("writable");
+        assert!(matches!(published.read_chunk(last), Err(StoreError::Altered { .. })));
+        fs::write(&path, b"").expect("writable");
+        assert!(matches!(published.read_chunk(last), Err(StoreError::Io { .. })));
+    }
+
+    #[test]
+    fn an_unchanged_directory_is_not_hashed_again_and_a_changed_one_is() {
+        let (directory, state) = (directory(), directory());
+        example(directory.path());
+        let options = PublishOptions { state_dir: Some(state.path().into()), ..options() };
+        let publish = || DirectoryObject::publish(directory.path(), name(), &key(), &options).expect("publishable");
+        let record = || {
+            let records = state.path().join("published");
+            fs::read(records.join(&names(&records)[0])).expect("readable")
+        };
+        let first = publish();
+        let remembered = record();
+        assert_eq!(publish().manifest(), first.manifest());
+        assert_eq!(record(), remembered);
+        fs::rename(directory.path().join("a"), directory.path().join("b")).expect("renamable");
+        let second = publish();
+        assert_ne!(second.manifest().root, first.manifest().root);
+        assert!(second.manifest().version > first.manifest().version);
+    }
+
+    #[test]
+    fn a_hostile_index_writes_nothing_outside_and_gets_no_name() {
+        let entry = |kind: u8, path: &[u8], detail: &[u8]| {
+            let length = u16::try_from(path.len()).expect("short").to_be_bytes();
+            [&[kind], &length[..], path, detail].concat()
+        };
+        let index = |entries: &[Vec<u8>], content: &[u8]| {
+            let body = entries.concat();
+            let length = u32::try_from(12 + body.len()).expect("short").to_be_bytes();
+            let count = u32::try_from(entries.len()).expect("few").to_be_bytes();
+            [b"TrD\x01", &length[..], &count, &body, content].concat()
+        };
+        let one = 1u64.to_be_bytes();
+        let hostile = [
+            index(&[entry(0, b"../escaped", &one)], b"!"),
+            index(&[entry(0, b"/tmp/escaped", &one)], b"!"),
+            index(&[entry(3, b"l", b"\0\x02.."), entry(0, b"l/escaped", &one)], b"!"),
+            index(&[entry(3, b"l", b"\0\x04/tmp")], b""),
+            index(&[entry(0, b"a", &2u64.to_be_bytes())], b"!"),
+            index(&[entry(0, b"a", &one)], b"!!"),
+            index(&[entry(2, b"a", b""), entry(0, b"a", &one)], b"!"),
+            b"TrD\x01\xff\xff\xff\xff\0\0\0\0".to_vec(),
+            b"TrD".to_vec(),
+            pattern(2000),
+        ];
+        for bytes in hostile {
+            let directory = directory();
+            let inside = directory.path().join("inside");
+            fs::create_dir(&inside).expect("writable");
+            let mut published =
+                MemoryObject::with_options(name(), bytes, &key(), 1, ObjectKind::Directory, CHUNK).expect("legal");
+            fetch(&mut published, &inside.join("out")).expect_err("it must be refused");
+            assert_eq!(names(directory.path()), ["inside"]);
+            assert_eq!(names(&inside), ["out.part", "out.part.state"], "what is verified is kept");
+        }
+    }
+
+    #[test]
+    fn unpacking_starts_anew_after_it_was_interrupted_and_never_replaces_anything() {
+        let directory = directory();
+        let (source, target) = (directory.path().join("source"), directory.path().join("target"));
+        example(&source);
+        let published = DirectoryObject::publish(&source, name(), &key(), &options()).expect("publishable");
+        let manifest = published.manifest().clone();
+        let mut store = PartFile::open(&target, &manifest, &PartOptions::default()).expect("nothing speaks against it");
+        let left_over = directory.path().join("target.part-dir");
+        fs::create_dir(&left_over).expect("writable");
+        fs::write(left_over.join("a"), b"half").expect("writable");
+        std::os::unix::fs::symlink(&source, left_over.join("sub")).expect("links can be made");
+        let mut published: Box<dyn ObjectReader> = Box::new(published);
+        for index in (0..manifest.chunk_count()).map(ChunkIndex) {
+            store.put_chunk(index, &published.read_chunk(index).expect("unaltered")).expect("there is room");
+        }
+        fs::create_dir(&target).expect("writable");
+        let error = store.finish().expect_err("somebody took the name meanwhile").to_string();
+        assert!(error.contains("it exists"), "{error}");
+        fs::remove_dir(&target).expect("removable");
+        store.finish().expect("the name is free again");
+        assert!(fs::read(target.join("a")).expect("there") == pattern(3000));
+        assert!(source.join("sub/program").exists(), "what a left-over link leads to is not removed");
+        drop(store);
+        let refused = PartFile::open(&target, &manifest, &PartOptions::default()).expect_err("it exists");
+        assert!(refused.to_string().contains("it exists"), "{refused}");
+    }
+
+    #[test]
+    fn an_empty_object_is_not_a_directory() {
+        let directory = directory();
+        let mut empty =
+            MemoryObject::with_options(name(), vec![], &key(), 1, ObjectKind::Directory, CHUNK).expect("legal");
+        let target = directory.path().join("out");
+        let mut store = PartFile::open(&target, empty.manifest(), &PartOptions::default()).expect("it may be tried");
+        put_missing(&mut store, &mut empty);
+        assert!(store.finish().is_err());
+        assert!(!target.exists());
+    }
+}

@@ -310,3 +310,126 @@ fn take_string(rest: &mut &[u8], field: &'static str) -> Result<Vec<u8>, IndexEr
 }
 
 const MAGIC: &[u8; 4] = b"TrD\x01";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn file(path: &str, size: u64) -> IndexEntry {
+        IndexEntry { path: path.into(), kind: EntryKind::File { size, mode: FileMode::Plain } }
+    }
+    fn folder(path: &str) -> IndexEntry {
+        IndexEntry { path: path.into(), kind: EntryKind::Directory }
+    }
+    fn link(path: &str, target: &str) -> IndexEntry {
+        IndexEntry { path: path.into(), kind: EntryKind::Link { target: target.into() } }
+    }
+    fn rule(entries: Vec<IndexEntry>) -> Option<String> {
+        DirectoryIndex::new(entries).err().map(|error| error.to_string())
+    }
+
+    #[test]
+    fn golden_index_parses_and_is_emitted_byte_for_byte() {
+        let golden = [
+            &b"TrD\x01\0\0\0\x33\0\0\0\x04"[..],
+            b"\x02\0\x01d",
+            b"\x01\0\x03d/x\0\0\0\0\0\0\x01\x02",
+            b"\x00\0\x01f\0\0\0\0\0\0\0\x03",
+            b"\x03\0\x01l\0\x03d/x",
+        ]
+        .concat();
+        let index = DirectoryIndex::new(vec![
+            link("l", "d/x"),
+            file("f", 3),
+            folder("d"),
+            IndexEntry { path: "d/x".into(), kind: EntryKind::File { size: 258, mode: FileMode::Executable } },
+        ])
+        .expect("legal");
+        assert_eq!(index.encode(), golden);
+        assert_eq!(DirectoryIndex::decode(&golden), Ok(index.clone()));
+        assert_eq!(index.content_bytes(), 261);
+    }
+
+    #[test]
+    fn paths_that_could_leave_the_directory_are_refused() {
+        for path in ["", "/etc/passwd", "..", "../x", "d/../x", "d/..", ".", "./x", "d//x", "d/", "d/x\0y"] {
+            assert!(rule(vec![folder("d"), file(path, 1)]).is_some(), "{path:?}");
+        }
+        let parent = "its parent is not a directory of the index";
+        for parents in [vec![], vec![file("d", 1)], vec![link("d", "e")]] {
+            let error = rule([parents, vec![file("d/x", 1)]].concat());
+            assert!(error.is_some_and(|error| error.contains(parent)));
+        }
+        assert!(rule(vec![file("a", 1), file("a", 1)]).is_some_and(|error| error.contains("twice")));
+        assert_eq!(rule(vec![folder("d"), file("d/x", 1), file("d-", 1), file("..x", 1), file("...", 1)]), None);
+    }
+
+    #[test]
+    fn links_that_could_lead_out_are_refused() {
+        for (path, target) in [
+            ("l", "/etc"),
+            ("l", ".."),
+            ("l", "../x"),
+            ("d/l", "../.."),
+            ("d/l", "../../x"),
+            ("l", "x/.."),
+            ("d/l", "../x/../.."),
+            ("l", ""),
+            ("l", "x//y"),
+            ("l", "x/"),
+            ("l", "x/./y"),
+            ("l", "a\0b"),
+        ] {
+            assert!(rule(vec![folder("d"), link(path, target)]).is_some(), "{path} -> {target}");
+        }
+        for (path, target) in [("l", "x"), ("l", "."), ("d/l", ".."), ("d/l", "../x"), ("l", "d/y"), ("l", "..x")] {
+            assert_eq!(rule(vec![folder("d"), link(path, target)]), None, "{path} -> {target}");
+        }
+    }
+
+    #[test]
+    fn limits_hold_exactly() {
+        let longest = "a".repeat(255);
+        assert_eq!(rule(vec![file(&longest, 1)]), None);
+        assert!(rule(vec![file(&format!("{longest}a"), 1)]).is_some());
+        let deep = |depth: usize| (1..=depth).map(|count| folder(&vec!["a"; count].join("/"))).collect();
+        assert_eq!(rule(deep(DirectoryIndex::DEPTH_MAX)), None);
+        assert!(rule(deep(DirectoryIndex::DEPTH_MAX + 1)).is_some());
+        let many = |count: usize| (0..count).map(|number| file(&number.to_string(), 0)).collect();
+        assert_eq!(rule(many(DirectoryIndex::ENTRIES_MAX)), None);
+        assert!(rule(many(DirectoryIndex::ENTRIES_MAX + 1)).is_some());
+        assert!(rule(vec![file("a", u64::MAX), file("b", 1)]).is_some(), "sizes that overflow");
+        let header = |length: usize| {
+            DirectoryIndex::encoded_len(&[MAGIC, &u32::try_from(length).expect("small").to_be_bytes()[..]].concat())
+        };
+        assert_eq!(header(DirectoryIndex::BYTES_MAX), Ok(DirectoryIndex::BYTES_MAX));
+        assert!(header(DirectoryIndex::BYTES_MAX + 1).is_err() && header(11).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_give_an_index_with_the_same_bytes_or_an_error(
+            body in prop::collection::vec(prop_oneof![0u8..4, Just(b'a'), Just(b'.'), Just(b'/'), any::<u8>()], 0..60),
+            count in 0u32..4,
+        ) {
+            let length = u32::try_from(12 + body.len()).expect("small").to_be_bytes();
+            let bytes = [MAGIC, &length[..], &count.to_be_bytes(), &body].concat();
+            if let Ok(index) = DirectoryIndex::decode(&bytes) {
+                prop_assert_eq!(index.encode(), bytes);
+            }
+            let _ = DirectoryIndex::decode(&body);
+        }
+
+        #[test]
+        fn flipped_bits_give_an_index_with_the_same_bytes_or_an_error(at: prop::sample::Index, bit in 0u8..8) {
+            let entries = vec![folder("d"), file("d/x", 5), file("e", 9), link("d/l", "../e")];
+            let mut bytes = DirectoryIndex::new(entries).expect("legal").encode();
+            let at = at.index(bytes.len());
+            bytes[at] ^= 1 << bit;
+            if let Ok(index) = DirectoryIndex::decode(&bytes) {
+                prop_assert_eq!(index.encode(), bytes);
+            }
+        }
+    }
+}

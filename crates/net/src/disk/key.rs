@@ -7,7 +7,7 @@ use std::{
 };
 use tributary_content::SigningKey;
 
-use super::with_suffix;
+use super::temporary_beside;
 
 /// Reads the secret key in `path`, or makes a new one there that only its owner may read.
 ///
@@ -49,8 +49,7 @@ fn create(path: &Path) -> Result<SigningKey, KeyFileError> {
     let text = format!("{PREFIX}{}\n", blake3::Hash::from_bytes(secret).to_hex());
     // Written whole under another name first: a crash must not leave half a key, nor may two processes that start at
     // once end with different keys. Linking fails if the name is taken; then the other's key is the key.
-    let temporary = with_suffix(path, &format!(".{}.tmp", std::process::id()));
-    let _ = fs::remove_file(&temporary);
+    let temporary = temporary_beside(path).map_err(failed)?;
     let linked = (|| {
         let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
         file.write_all(text.as_bytes())?;
@@ -103,3 +102,63 @@ impl KeyFileError {
 }
 
 const PREFIX: &str = "ed25519-secret:";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::fixtures::{directory, names};
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn a_new_key_is_for_its_owner_only_and_is_read_back() {
+        let directory = directory();
+        let path = directory.path().join("keys/publisher");
+        let made = load_or_create_key(&path).expect("it can be made");
+        assert_eq!(fs::metadata(&path).expect("there").mode() & 0o777, 0o600);
+        assert_eq!(load_or_create_key(&path).expect("it can be read").public(), made.public());
+        assert_eq!(names(&directory.path().join("keys")), ["publisher"]);
+        let other = load_or_create_key(&directory.path().join("other")).expect("it can be made");
+        assert_ne!(other.public(), made.public());
+    }
+
+    #[test]
+    fn a_key_open_to_others_is_refused_with_the_remedy() {
+        let directory = directory();
+        let path = directory.path().join("key");
+        load_or_create_key(&path).expect("it can be made");
+        for mode in [0o640, 0o604, 0o620] {
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("modes can be set");
+            let error = load_or_create_key(&path).expect_err("others may use it").to_string();
+            assert!(error.contains("chmod 600"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_damaged_key_is_refused_and_never_replaced() {
+        let directory = directory();
+        let path = directory.path().join("key");
+        for text in ["", "ed25519-secret:", "ed25519-secret:00", &"0".repeat(64), &"x".repeat(5000)] {
+            fs::write(&path, text).expect("writable");
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).expect("modes can be set");
+            let error = load_or_create_key(&path).expect_err("it is no key");
+            assert!(matches!(error, KeyFileError::Damaged { .. }), "{error}");
+            assert_eq!(fs::read_to_string(&path).expect("readable"), text);
+        }
+        assert!(matches!(
+            load_or_create_key(directory.path()),
+            Err(KeyFileError::Io { .. } | KeyFileError::Exposed { .. })
+        ));
+    }
+
+    #[test]
+    fn two_that_start_at_once_end_with_the_same_key() {
+        let directory = directory();
+        let path = directory.path().join("key");
+        let keys: Vec<_> = std::thread::scope(|scope| {
+            let threads: Vec<_> =
+                (0..8).map(|_| scope.spawn(|| load_or_create_key(&path).map(|key| key.public()))).collect();
+            threads.into_iter().map(|thread| thread.join().expect("no panic")).collect()
+        });
+        assert!(keys.iter().all(|key| key.is_ok() && *key == keys[0]), "{keys:?}");
+    }
+}

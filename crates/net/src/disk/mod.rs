@@ -38,7 +38,13 @@ pub use publish::{ChunkCache, PublishError, PublishOptions, publish};
 pub use stream::StreamStore;
 pub use trust::TrustStore;
 
-use std::{ffi::OsString, io, path::Path, path::PathBuf};
+use std::{
+    ffi::OsString,
+    fs::{self, OpenOptions},
+    io::{self, Write},
+    os::unix::fs::OpenOptionsExt,
+    path::{Path, PathBuf},
+};
 use tributary_content::StoreError;
 
 /// What the system refused, in words for a person.
@@ -62,14 +68,17 @@ fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     name.push(suffix);
     name.into()
 }
+/// A name beside `path` that nobody else uses; process numbers repeat between containers that share a disk.
+fn temporary_beside(path: &Path) -> io::Result<PathBuf> {
+    let mut random = [0; 8];
+    getrandom::fill(&mut random).map_err(|error| io::Error::other(error.to_string()))?;
+    Ok(with_suffix(path, &format!(".{:016x}.tmp", u64::from_ne_bytes(random))))
+}
 /// Replaces the file at `path` in one step, readable by its owner only; a crash leaves the old or the new one.
 fn replace_file(path: &Path, parts: &[&[u8]]) -> io::Result<()> {
-    use std::{fs, io::Write, os::unix::fs::OpenOptionsExt};
-    static SERIAL: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
-    let serial = SERIAL.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-    let temporary = with_suffix(path, &format!(".{}-{serial}.tmp", std::process::id()));
+    let temporary = temporary_beside(path)?;
     let written = (|| {
-        let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&temporary)?;
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
         parts.iter().try_for_each(|part| file.write_all(part))?;
         file.sync_all()?;
         fs::rename(&temporary, path)
@@ -78,4 +87,52 @@ fn replace_file(path: &Path, parts: &[&[u8]]) -> io::Result<()> {
         let _ = fs::remove_file(&temporary);
     }
     written
+}
+
+#[cfg(test)]
+mod fixtures {
+    use std::{fs, path::Path};
+    use tempfile::TempDir;
+    use tributary_content::{ChunkIndex, ChunkStore, Manifest, MemoryObject, ObjectKind, ObjectReader, SigningKey};
+
+    pub(super) const CHUNK: u32 = Manifest::CHUNK_SIZE_MIN;
+
+    pub(super) fn key() -> SigningKey {
+        SigningKey::from_secret(&[7; 32])
+    }
+    pub(super) fn directory() -> TempDir {
+        tempfile::tempdir().expect("a temporary directory")
+    }
+    /// Bytes without a period that could hide a misplaced chunk.
+    pub(super) fn pattern(length: usize) -> Vec<u8> {
+        let mut bytes = vec![0; length];
+        blake3::Hasher::new().update(b"pattern").finalize_xof().fill(&mut bytes);
+        bytes
+    }
+    pub(super) fn object_of(bytes: &[u8], name: &str, version: u64, key: &SigningKey) -> MemoryObject {
+        let name = name.parse().expect("a name");
+        MemoryObject::with_options(name, bytes.to_vec(), key, version, ObjectKind::File, CHUNK).expect("legal")
+    }
+    pub(super) fn object(length: usize) -> MemoryObject {
+        object_of(&pattern(length), "/x", 1, &key())
+    }
+    pub(super) fn put(store: &mut dyn ChunkStore, object: &mut MemoryObject, index: u32) {
+        let chunk = object.read_chunk(ChunkIndex(index)).expect("the object has it");
+        store.put_chunk(ChunkIndex(index), &chunk).expect("the store takes it");
+    }
+    pub(super) fn put_missing(store: &mut dyn ChunkStore, object: &mut MemoryObject) {
+        while let Some(index) = store.held().first_unset() {
+            put(store, object, index);
+        }
+    }
+    pub(super) fn read_all(object: &mut dyn ObjectReader) -> Vec<u8> {
+        let count = object.manifest().chunk_count();
+        (0..count).flat_map(|index| object.read_chunk(ChunkIndex(index)).expect("unaltered").to_vec()).collect()
+    }
+    pub(super) fn names(directory: &Path) -> Vec<String> {
+        let entries = fs::read_dir(directory).expect("it is there").map(|entry| entry.expect("it is readable"));
+        let mut names: Vec<String> = entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+        names.sort();
+        names
+    }
 }

@@ -86,3 +86,62 @@ impl StoreOpener for DiskOpener {
         Ok(store)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::fixtures::{CHUNK, directory, key, object, object_of, pattern, put_missing};
+    use std::fs;
+    use tributary_content::{MemoryObject, ObjectReader, SigningKey};
+
+    #[test]
+    fn a_fetch_to_a_path_resumes_and_remembers_the_key() {
+        let (directory, mut published) = (directory(), object(3000));
+        let (target, trust) = (directory.path().join("out"), TrustStore::new(directory.path().join("trust")));
+        let make = || DiskOpener::new(trust.clone(), Destination::Path(target.clone()), DiskOptions::default());
+        let mut opener = make();
+        assert_eq!(opener.trusts(published.manifest()), Ok(()));
+        assert_eq!(trust.entries().map(|entries| entries.len()), Ok(0));
+        let mut store = opener.open(published.manifest()).expect("nothing speaks against it");
+        let chunk = published.read_chunk(tributary_content::ChunkIndex(2)).expect("published");
+        store.put_chunk(tributary_content::ChunkIndex(2), &chunk).expect("there is room");
+        drop(store);
+        assert!(make().resumes(published.manifest()));
+        let mut store = make().open(published.manifest()).expect("it is ours");
+        assert_eq!(store.held().count(), 1);
+        put_missing(&mut *store, &mut published);
+        store.finish().expect("all is there");
+        assert!(fs::read(&target).expect("there") == *published.bytes());
+
+        let other = object_of(&pattern(3000), "/x", 1, &SigningKey::from_secret(&[8; 32]));
+        assert!(matches!(make().open(other.manifest()), Err(StoreError::Untrusted { .. })));
+        let options = DiskOptions { publisher: Some(other.manifest().publisher), ..DiskOptions::default() };
+        let mut pinned = DiskOpener::new(trust.clone(), Destination::Path(target.clone()), options);
+        assert!(pinned.open(published.manifest()).is_err());
+        assert!(pinned.open(other.manifest()).is_ok());
+    }
+
+    #[test]
+    fn a_fetch_that_cannot_start_binds_no_key_to_the_name() {
+        let (directory, published) = (directory(), object(3000));
+        let trust = TrustStore::new(directory.path().join("trust"));
+        let target = directory.path().join("missing/out");
+        let mut opener = DiskOpener::new(trust.clone(), Destination::Path(target), DiskOptions::default());
+        assert!(opener.open(published.manifest()).is_err());
+        assert_eq!(trust.entries().map(|entries| entries.len()), Ok(0));
+    }
+
+    #[test]
+    fn a_stream_is_opened_once_and_never_for_a_directory() {
+        let (directory, published) = (directory(), object(3000));
+        let trust = TrustStore::new(directory.path().join("trust"));
+        let stream = Destination::Stream(Box::new(std::io::sink()));
+        let mut opener = DiskOpener::new(trust, stream, DiskOptions::default());
+        let (name, kind) = ("/tree".parse().expect("a name"), ObjectKind::Directory);
+        let tree = MemoryObject::with_options(name, pattern(20), &key(), 1, kind, CHUNK).expect("legal");
+        let refused = opener.open(tree.manifest()).err().map(|error| error.to_string());
+        assert_eq!(refused.as_deref(), Some("cannot write '-': '/tree' is a directory; fetch it to a path"));
+        assert!(opener.open(published.manifest()).is_ok());
+        assert!(opener.open(published.manifest()).is_err());
+    }
+}

@@ -262,8 +262,9 @@ impl ChunkStore for PartFile {
             return Ok(());
         }
         let offset = self.manifest.chunk_offset(index);
-        journal::write(journal::File::Part, offset, bytes);
-        self.part.write_all_at(bytes, offset).map_err(|error| io_error("write", &self.part_path, &error))?;
+        journal::write(journal::File::Part, offset, bytes)
+            .and_then(|()| self.part.write_all_at(bytes, offset))
+            .map_err(|error| io_error("write", &self.part_path, &error))?;
         let leaf = self.tree.as_ref().and_then(|tree| tree.leaf(index)).unwrap_or_else(|| chunk_hash(bytes));
         self.state.put_slot(index, &leaf)?;
         self.held.set(index);
@@ -379,3 +380,6 @@ fn remove(path: &Path) -> Result<(), StoreError> {
 const PART_SUFFIX: &str = ".part";
 const STATE_SUFFIX: &str = ".part.state";
 const DIRECTORY_SUFFIX: &str = ".part-dir";
+
+#[cfg(test)]
+mod tests;

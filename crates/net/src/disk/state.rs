@@ -147,8 +147,9 @@ impl StateTable {
         self.slots_offset + u64::from(index.0) * SLOT_BYTES as u64
     }
     fn write(&self, bytes: &[u8], offset: u64) -> Result<(), StoreError> {
-        journal::write(journal::File::State, offset, bytes);
-        self.file.write_all_at(bytes, offset).map_err(|error| io_error("write", &self.path, &error))
+        journal::write(journal::File::State, offset, bytes)
+            .and_then(|()| self.file.write_all_at(bytes, offset))
+            .map_err(|error| io_error("write", &self.path, &error))
     }
 }
 
@@ -199,8 +200,11 @@ const CHECKSUM_BYTES: usize = 16;
 const CHECK_BYTES: usize = 8;
 const SLOT_BYTES: usize = Hash::BYTES + CHECK_BYTES;
 
-/// In tests, the sequence of writes to both files, so that it can be cut anywhere; otherwise nothing.
+/// In tests, the sequence of writes to both files, so that it can be cut anywhere, and a disk that gets full;
+/// otherwise nothing.
 pub(super) mod journal {
+    use std::io;
+
     /// Which of the two files.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     pub(in super::super) enum File {
@@ -214,13 +218,21 @@ pub(super) mod journal {
         SetLen(File, u64),
     }
     #[cfg(test)]
-    thread_local!(static STEPS: std::cell::RefCell<Vec<Step>> = const { std::cell::RefCell::new(Vec::new()) });
+    thread_local! {
+        static STEPS: std::cell::RefCell<Vec<Step>> = const { std::cell::RefCell::new(Vec::new()) };
+        static WRITES_LEFT: std::cell::Cell<u32> = const { std::cell::Cell::new(u32::MAX) };
+    }
 
-    pub(in super::super) fn write(file: File, offset: u64, bytes: &[u8]) {
+    pub(in super::super) fn write(file: File, offset: u64, bytes: &[u8]) -> io::Result<()> {
         #[cfg(test)]
-        STEPS.with_borrow_mut(|steps| steps.push(Step::Write(file, offset, bytes.to_vec())));
+        {
+            let Some(left) = WRITES_LEFT.get().checked_sub(1) else { return Err(io::ErrorKind::StorageFull.into()) };
+            WRITES_LEFT.set(left);
+            STEPS.with_borrow_mut(|steps| steps.push(Step::Write(file, offset, bytes.to_vec())));
+        }
         #[cfg(not(test))]
         let _ = (file, offset, bytes);
+        Ok(())
     }
     pub(in super::super) fn set_len(file: File, length: u64) {
         #[cfg(test)]
@@ -231,5 +243,9 @@ pub(super) mod journal {
     #[cfg(test)]
     pub(in super::super) fn take() -> Vec<Step> {
         STEPS.take()
+    }
+    #[cfg(test)]
+    pub(in super::super) fn fill_disk_after(writes: u32) {
+        WRITES_LEFT.set(writes);
     }
 }

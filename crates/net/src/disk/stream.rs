@@ -186,3 +186,93 @@ impl fmt::Debug for StreamStore {
             .finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::fixtures::{CHUNK, object, put};
+    use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+    use tributary_content::{MemoryObject, ObjectReader};
+
+    /// A reader that takes one piece whenever the test does.
+    struct Pipe(SyncSender<Vec<u8>>);
+    impl Write for Pipe {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.send(bytes.to_vec()).map_err(|_| io::ErrorKind::BrokenPipe)?;
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    fn pipe(object: &MemoryObject, buffer_chunks: u64) -> (StreamStore, Receiver<Vec<u8>>) {
+        let (sender, receiver) = sync_channel(0);
+        let out = Box::new(Pipe(sender));
+        let store =
+            StreamStore::new(object.manifest(), out, buffer_chunks * u64::from(CHUNK)).expect("threads are free");
+        (store, receiver)
+    }
+
+    #[test]
+    fn chunks_come_out_in_order_whatever_the_order_they_came_in() {
+        let mut published = object(5000);
+        let (mut store, reader) = pipe(&published, 8);
+        let reader = thread::spawn(move || reader.iter().flatten().collect::<Vec<u8>>());
+        for index in [4, 2, 0, 3, 1, 1, 0] {
+            put(&mut store, &mut published, index);
+        }
+        store.finish().expect("the reader takes all");
+        assert_eq!(store.in_order_from(), Some(ChunkIndex(5)));
+        drop(store);
+        assert!(reader.join().expect("it ends with the store") == *published.bytes());
+    }
+
+    #[test]
+    fn a_slow_reader_holds_back_what_may_be_asked_for_and_never_the_node() {
+        let mut published = object(10_240);
+        let (mut store, reader) = pipe(&published, 3);
+        assert_eq!((store.in_order_from(), store.in_order_until()), (Some(ChunkIndex(0)), Some(ChunkIndex(3))));
+        for index in 0..3 {
+            put(&mut store, &mut published, index);
+        }
+        // Nobody has read a byte, and no call waited for it.
+        assert_eq!(store.in_order_from(), Some(ChunkIndex(0)));
+        let chunk = published.read_chunk(ChunkIndex(3)).expect("published");
+        let error = store.put_chunk(ChunkIndex(3), &chunk).expect_err("the buffer is full").to_string();
+        assert!(error.contains("chunk 3 came while its reader waits for chunk 0"), "{error}");
+        assert!(!store.held().get(3u32));
+        reader.recv().expect("the first chunk");
+        reader.recv().expect("the second chunk");
+        assert!(store.in_order_from() >= Some(ChunkIndex(1)), "the second piece is offered after the first is counted");
+        put(&mut store, &mut published, 3);
+    }
+
+    #[test]
+    fn a_reader_that_goes_away_is_an_error_that_says_so() {
+        let mut published = object(5000);
+        let (mut store, reader) = pipe(&published, 8);
+        drop(reader);
+        for index in 0..5 {
+            let chunk = published.read_chunk(ChunkIndex(index)).expect("published");
+            let _ = store.put_chunk(ChunkIndex(index), &chunk);
+        }
+        for _ in 0..2 {
+            let error = match store.finish() {
+                Err(error) => error.to_string(),
+                Ok(()) => panic!("nobody read it"),
+            };
+            assert!(error.starts_with("cannot ") && error.contains("'-'"), "{error}");
+        }
+    }
+
+    #[test]
+    fn an_empty_object_ends_the_stream_and_an_incomplete_one_is_an_error() {
+        let (mut store, reader) = pipe(&object(0), 2);
+        store.finish().expect("there is nothing to wait for");
+        assert!(reader.recv().is_err());
+        let (mut store, reader) = pipe(&object(2000), 2);
+        assert!(store.finish().is_err());
+        drop(store);
+        assert!(reader.recv().is_err(), "the thread ends with its store");
+    }
+}

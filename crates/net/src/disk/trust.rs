@@ -170,3 +170,92 @@ impl TrustStore {
 
 const HEADER: &str =
     "# The publisher's key first seen for each name. Remove a line to trust the next key that offers it.\n";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::fixtures::directory;
+    use tributary_content::SigningKey;
+
+    fn key(number: u8) -> PublicKey {
+        SigningKey::from_secret(&[number; 32]).public()
+    }
+    fn name(text: &str) -> Name {
+        text.parse().expect("a name")
+    }
+
+    #[test]
+    fn the_first_key_is_remembered_and_another_is_refused_naming_both() {
+        let directory = directory();
+        let store = TrustStore::new(directory.path().join("state/trust"));
+        assert_eq!(store.check(&name("/x"), &key(1), None), Ok(()));
+        assert_eq!(store.known(&name("/x")), Ok(None), "a question changes nothing");
+        assert_eq!(store.check_and_remember(&name("/x"), &key(1), None), Ok(()));
+        let again = TrustStore::new(directory.path().join("state/trust"));
+        assert_eq!(again.check(&name("/x"), &key(1), None), Ok(()));
+        assert_eq!(again.check(&name("/y"), &key(2), None), Ok(()));
+        let refused = again.check_and_remember(&name("/x"), &key(2), None).expect_err("another key").to_string();
+        assert!(refused.contains(&format!("was published by {} before", key(1))), "{refused}");
+        assert!(refused.contains(&format!("--publisher {}", key(2))), "{refused}");
+        assert_eq!(again.known(&name("/x")), Ok(Some(key(1))));
+    }
+
+    #[test]
+    fn a_pinned_key_alone_decides_and_replaces_the_remembered_one() {
+        let directory = directory();
+        let store = TrustStore::new(directory.path().join("trust"));
+        store.check_and_remember(&name("/x"), &key(1), None).expect("the first key");
+        let refused = store.check(&name("/x"), &key(1), Some(&key(2))).expect_err("not the pinned key").to_string();
+        assert!(refused.contains(&key(1).to_string()) && refused.contains(&key(2).to_string()), "{refused}");
+        store.check_and_remember(&name("/x"), &key(2), Some(&key(2))).expect("it is pinned");
+        assert_eq!(store.known(&name("/x")), Ok(Some(key(2))));
+        assert!(store.check(&name("/x"), &key(1), None).is_err());
+    }
+
+    #[test]
+    fn keys_can_be_accepted_and_forgotten() {
+        let directory = directory();
+        let store = TrustStore::new(directory.path().join("trust"));
+        store.accept(&name("/x"), &key(1)).expect("writable");
+        store.accept(&name("/x"), &key(2)).expect("writable");
+        store.accept(&name("/a b"), &key(1)).expect("writable");
+        assert_eq!(store.entries().map(|entries| entries.len()), Ok(2));
+        assert_eq!(store.forget(&name("/x")), Ok(Some(key(2))));
+        assert_eq!(store.forget(&name("/x")), Ok(None));
+        assert_eq!(store.entries().map(|entries| entries.into_keys().collect()), Ok(vec![name("/a b")]));
+    }
+
+    #[test]
+    fn a_line_that_makes_no_sense_trusts_nobody_and_is_named() {
+        let directory = directory();
+        let path = directory.path().join("trust");
+        let store = TrustStore::new(&path);
+        store.accept(&name("/x"), &key(1)).expect("writable");
+        let good = fs::read_to_string(&path).expect("readable");
+        let line = format!("/x {}", key(2));
+        for bad in ["/y", "/y ed25519:00", "no-slash ed25519:00", &line] {
+            fs::write(&path, format!("{good}{bad}\n")).expect("writable");
+            let refused = store.check(&name("/z"), &key(1), None).expect_err("the file is damaged").to_string();
+            assert!(refused.contains("line 3:"), "{bad}: {refused}");
+            assert!(store.accept(&name("/z"), &key(1)).is_err());
+        }
+        fs::write(&path, format!("\n  # by hand\n  /y \t {}\n", key(3))).expect("writable");
+        assert_eq!(store.known(&name("/y")), Ok(Some(key(3))));
+    }
+
+    #[test]
+    fn of_many_that_see_different_first_keys_at_once_all_but_one_are_refused() {
+        let directory = directory();
+        let store = TrustStore::new(directory.path().join("trust"));
+        let trusted: usize = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..8)
+                .map(|number| {
+                    let store = &store;
+                    scope.spawn(move || usize::from(store.check_and_remember(&name("/x"), &key(number), None).is_ok()))
+                })
+                .collect();
+            threads.into_iter().map(|thread| thread.join().expect("no panic")).sum()
+        });
+        assert_eq!(trusted, 1);
+    }
+}
