@@ -1,13 +1,14 @@
 //! How fast the driver alone moves bytes: one sender, one receiver, one thread each, over loopback.
 //!
 //! ```text
-//! cargo run --release -p tributary-net --example bulk -- [BYTES] [none|copy|blake3|write] [DATAGRAM_BYTES] [WINDOW_BYTES]
+//! cargo run --release -p tributary-net --example bulk -- [BYTES] [none|copy|blake3|write] [DATAGRAM_BYTES] [WINDOW_BYTES] [HOPS]
 //! ```
 //! Each datagram has 16 bytes of header. `none` looks at headers only, `copy` joins payloads to 64 KiB, `blake3`
 //! hashes those as well, `write` also writes them to a file, which is what a download costs at least.
-//! The receiver grants credit; nothing is sent twice, so a lost datagram ends the run.
+//! HOPS forwarders, one thread each, put a new header in front of the shared payload. The receiver grants credit; nothing is sent twice, so a lost datagram ends the run.
 #![expect(clippy::print_stdout, clippy::disallowed_methods, reason = "a benchmark prints wall-clock figures")]
 use std::{
+    collections::VecDeque,
     error::Error,
     fs::File,
     io::Write,
@@ -120,6 +121,44 @@ impl Node for Receiver {
     }
 }
 
+/// Passes datagrams between its uplink, face 1, and the one peer that came by itself.
+struct Forwarder {
+    downlink: Option<FaceId>,
+    up: VecDeque<Datagram>,
+    down: VecDeque<Datagram>,
+}
+
+impl Node for Forwarder {
+    fn handle_datagram(&mut self, _: Time, face: FaceId, datagram: Datagram) {
+        if face == FaceId(1) {
+            let mut datagram = datagram.with_head(HEADER);
+            // Where a hop count would be.
+            datagram.head_mut()[HEADER - 1] = datagram.head()[HEADER - 1].wrapping_add(1);
+            self.down.push_back(datagram);
+        } else {
+            self.downlink = Some(face);
+            self.up.push_back(datagram);
+        }
+    }
+    fn handle_timeout(&mut self, _: Time) {}
+    fn poll_transmit(&mut self, _: Time, out: &mut TransmitBuf) -> Option<Transmit> {
+        let queues = [(Some(FaceId(1)), &mut self.up), (self.downlink, &mut self.down)];
+        let (face, queue) = queues.into_iter().find(|(face, queue)| face.is_some() && !queue.is_empty())?;
+        while !out.is_full()
+            && let Some(datagram) = queue.pop_front()
+        {
+            out.push_datagram(datagram);
+        }
+        Some(Transmit { face: face? })
+    }
+    fn poll_timeout(&self) -> Option<(Time, TimerId)> {
+        None
+    }
+    fn poll_event(&mut self) -> Option<Event> {
+        None
+    }
+}
+
 /// CPU seconds of this process, from the kernel's ticks of 10 ms.
 fn cpu_seconds() -> f64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
@@ -137,6 +176,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mode = args.get(1).map_or("none", String::as_str);
     let datagram = number(2, 1_472)? as usize;
     let window = number(3, 2 << 20)?;
+    let hops = number(4, 0)?;
 
     let directory = tempfile::tempdir()?;
     let file = (mode == "write").then(|| File::create(directory.path().join("out"))).transpose()?;
@@ -144,12 +184,28 @@ fn main() -> Result<(), Box<dyn Error>> {
     let source = Bytes::from((0..total).map(|i| (i ^ i >> 9) as u8).collect::<Vec<_>>());
 
     let listen = ListenConfig { mtu: datagram as u32, ..ListenConfig::new("127.0.0.1:0".parse()?) };
-    let config = DriverConfig { listen: vec![listen], thread_name: "bulk-sender".into(), ..DriverConfig::default() };
+    let config =
+        DriverConfig { listen: vec![listen.clone()], thread_name: "bulk-sender".into(), ..DriverConfig::default() };
     let make = move || Sender { file: source, sent: 0, granted: 0, face: None, payload: datagram - HEADER };
     let sender = Driver::spawn(make, config, |_, _| {})?;
 
+    let mut upstream = sender.listen_addrs()[0];
+    let mut forwarders = Vec::new();
+    for _ in 0..hops {
+        let config = DriverConfig {
+            faces: vec![FaceConfig::new(FaceId(1), upstream)],
+            listen: vec![listen.clone()],
+            thread_name: "bulk-forwarder".into(),
+            ..DriverConfig::default()
+        };
+        let make = || Forwarder { downlink: None, up: VecDeque::new(), down: VecDeque::new() };
+        let forwarder = Driver::spawn(make, config, |_, _| {})?;
+        upstream = forwarder.listen_addrs()[0];
+        forwarders.push(forwarder);
+    }
+
     let (done, wait) = mpsc::channel();
-    let face = FaceConfig::new(FaceId(1), sender.listen_addrs()[0]);
+    let face = FaceConfig::new(FaceId(1), upstream);
     let config = DriverConfig { faces: vec![face], thread_name: "bulk-receiver".into(), ..DriverConfig::default() };
     let copies = mode != "none";
     let make = move || {
@@ -171,7 +227,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     hash.map_err(|_| "the transfer stands still: a datagram was lost; try a smaller window")?;
 
     println!(
-        "{mode}: {total} bytes in {seconds:.3} s: {:.0} MB/s, {:.2} CPU s/GiB for both ends",
+        "{mode}, {hops} hops: {total} bytes in {seconds:.3} s: {:.0} MB/s, {:.2} CPU s/GiB in all",
         total as f64 / seconds / 1e6,
         cpu / (total as f64 / f64::from(1 << 30)),
     );
