@@ -381,3 +381,43 @@ pub(super) fn modified_micros(metadata: &fs::Metadata) -> u64 {
 const HASH_BUFFER_BYTES: usize = 4 << 20;
 const RECORD_MAGIC: &[u8; 4] = b"TrR\x01";
 const RECORD_FIXED_BYTES: usize = 4 + 32 + 4 + 32;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::fixtures::{directory, key};
+    use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
+
+    /// A source that somebody writes to while it is read.
+    struct Restless;
+    static LOOKS: AtomicU8 = AtomicU8::new(0);
+
+    impl Source for Restless {
+        const KIND: ObjectKind = ObjectKind::File;
+        fn open(_: &Path) -> Result<Self, PublishError> {
+            Ok(Restless)
+        }
+        fn size(&self) -> u64 {
+            10
+        }
+        fn modified(&self) -> u64 {
+            1
+        }
+        fn fingerprint(&self) -> Hash {
+            Hash([LOOKS.load(Relaxed); 32])
+        }
+        fn read_at(&mut self, _: u64, buffer: &mut [u8]) -> Result<(), StoreError> {
+            LOOKS.fetch_add(1, Relaxed);
+            buffer.fill(1);
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_file_that_changes_while_it_is_hashed_is_not_published() {
+        let directory = directory();
+        let name = "/x".parse().expect("a name");
+        let refused = Published::<Restless>::publish(directory.path(), name, &key(), &PublishOptions::default());
+        assert!(matches!(refused.map(|_| ()), Err(PublishError::Changed { .. })));
+    }
+}

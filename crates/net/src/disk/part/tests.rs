@@ -289,33 +289,37 @@ fn discarding_removes_part_and_state() {
 
 #[test]
 fn a_state_cut_or_damaged_anywhere_claims_only_what_is_there() {
-    let (directory, mut published) = (directory(), object(5000));
-    let (target, manifest) = (directory.path().join("out"), published.manifest().clone());
-    let mut store = open_default(&target, &manifest).expect("nothing speaks against it");
-    store.put_tree(published.hash_tree()).expect("it matches");
-    for index in [0, 1, 3] {
-        put(&mut store, &mut published, index);
-    }
-    let (state_path, part_path) = (store.state_path.clone(), store.part_path.clone());
-    drop(store);
-    let (state, part) = (fs::read(&state_path).expect("readable"), fs::read(&part_path).expect("readable"));
-    let trusting = PartOptions { resume: Resume::Trust, ..PartOptions::default() };
-    let mut most = 0;
-    for cut in 0..=state.len() {
-        let mut flipped = state.clone();
-        if let Some(byte) = flipped.get_mut(cut) {
-            *byte ^= 0x10;
+    for with_tree in [true, false] {
+        let (directory, mut published) = (directory(), object(5000));
+        let (target, manifest) = (directory.path().join("out"), published.manifest().clone());
+        let mut store = open_default(&target, &manifest).expect("nothing speaks against it");
+        if with_tree {
+            store.put_tree(published.hash_tree()).expect("it matches");
         }
-        for damaged in [&state[..cut], &flipped] {
-            fs::write(&state_path, damaged).expect("writable");
-            fs::write(&part_path, &part).expect("writable");
-            let store = PartFile::open(&target, &manifest, &trusting).expect("a damaged state starts anew");
-            assert!(store.held().iter_set().all(|index| [0, 1, 3].contains(&index)), "cut at {cut}");
-            assert_claims_hold(&store, &published);
-            most = most.max(store.held().count());
+        for index in [0, 1, 4] {
+            put(&mut store, &mut published, index);
         }
+        let (state_path, part_path) = (store.state_path.clone(), store.part_path.clone());
+        drop(store);
+        let (state, part) = (fs::read(&state_path).expect("readable"), fs::read(&part_path).expect("readable"));
+        let trusting = PartOptions { resume: Resume::Trust, ..PartOptions::default() };
+        let mut most = 0;
+        for cut in 0..=state.len() {
+            let mut flipped = state.clone();
+            if let Some(byte) = flipped.get_mut(cut) {
+                *byte ^= 0x10;
+            }
+            for damaged in [&state[..cut], &flipped] {
+                fs::write(&state_path, damaged).expect("writable");
+                fs::write(&part_path, &part).expect("writable");
+                let store = PartFile::open(&target, &manifest, &trusting).expect("a damaged state starts anew");
+                assert!(store.held().iter_set().all(|index| [0, 1, 4].contains(&index)), "cut at {cut}");
+                assert_claims_hold(&store, &published);
+                most = most.max(store.held().count());
+            }
+        }
+        assert_eq!(most, 3);
     }
-    assert_eq!(most, 3);
 }
 
 /// Applies the first `steps` steps whole and `bytes` bytes of the next one, as a kill at that moment leaves them.
