@@ -46,7 +46,8 @@ pub trait ChunkStore: Send {
     /// [`StoreError::Io`] if that fails; nothing is lost, and a later run finishes it.
     fn finish(&mut self) -> Result<(), StoreError>;
     /// The first chunk that the reader of an in-order stream has not consumed yet; `None` if order does not matter.
-    /// A receiver asks for nothing far beyond it.
+    /// A receiver asks for nothing far beyond it. It moves on when the reader reads, and nothing tells of that: who is
+    /// held up by it looks again some milliseconds later.
     fn in_order_from(&self) -> Option<ChunkIndex> {
         None
     }
