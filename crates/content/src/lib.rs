@@ -23,7 +23,7 @@
 //! | traits of the stores that a driver injects | [`store`] |
 //! | objects and stores in memory | [`memory`] |
 //!
-//! The crate is `no_std`. Feature `std` adds [`MemoryStore`] and [`MemoryOpener`], which share their content behind a
+//! The crate is `no_std`. Feature `std` adds `MemoryStore` and `MemoryOpener`, which share their content behind a
 //! mutex; it changes nothing else.
 //!
 //! # Example

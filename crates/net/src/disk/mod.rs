@@ -9,14 +9,14 @@
 //! ```
 //! | what | module |
 //! |---|---|
-//! | a file as an object | [`file`] |
+//! | a file as an object | [`file`](mod@file) |
 //! | a directory as an object, its index, and unpacking it | [`directory`], [`index`], `unpack` (private) |
-//! | settings of publishing, the cache of chunks, what a restarted publisher remembers | [`publish`] |
+//! | settings of publishing, the cache of chunks, what a restarted publisher remembers | [`publish`](mod@publish) |
 //! | a download that survives being killed at any moment | [`part`] and its table of held chunks `state` (private) |
 //! | a download to a pipe | [`stream`] |
 //! | first key seen for each name | [`trust`] |
 //! | trust and destination in one [`StoreOpener`](tributary_content::StoreOpener) | [`opener`] |
-//! | secret key files | [`key`] |
+//! | secret key files | [`key`](mod@key) |
 pub mod directory;
 pub mod file;
 pub mod index;
