@@ -29,6 +29,9 @@ pub struct DriverConfig {
     pub face_idle: Duration,
     /// Number of the first dynamic face; static faces are numbered below. Default 65,536.
     pub dynamic_face_first: u32,
+    /// Least time between two wake-ups for emulated links: faster links send several datagrams at once, up to this
+    /// much late. Rates stay exact. Default 100 µs; zero wakes up for each datagram.
+    pub shaping_quantum: Duration,
     /// Seed of the random choices of links on faces.
     pub seed: u64,
 }
@@ -45,6 +48,7 @@ impl Default for DriverConfig {
             faces_max: 1_024,
             face_idle: Duration::from_secs(60),
             dynamic_face_first: 65_536,
+            shaping_quantum: Duration::from_micros(100),
             seed: 0,
         }
     }

@@ -71,6 +71,8 @@ struct World<E> {
     faces: Faces,
     /// Places of faces whose run has something in it.
     dirty: Vec<usize>,
+    /// When datagrams last left an emulated link.
+    shaped_at: Time,
     clock: Clock,
     stats: DriverStats,
     on_event: E,
@@ -99,7 +101,7 @@ impl<N: Node, E: FnMut(Time, Event)> EventLoop<N, E> {
         }
         EventLoop {
             node,
-            world: World { faces, dirty: Vec::new(), clock, stats, on_event },
+            world: World { faces, dirty: Vec::new(), shaped_at: Time::ZERO, clock, stats, on_event },
             commands,
             wake,
             pool: BufferPool::default(),
@@ -257,8 +259,9 @@ impl<N: Node, E: FnMut(Time, Event)> EventLoop<N, E> {
     /// When the loop has something to do without being told.
     fn next_due(&self) -> Option<Time> {
         let sweep = self.world.faces.has_dynamic().then_some(self.sweep_due);
-        let links = self.world.faces.iter().filter_map(|face| face.link.as_ref()?.poll_timeout());
-        links.chain(self.node_due).chain(sweep).min()
+        let links = self.world.faces.shaped().filter_map(|face| face.link.as_ref()?.poll_timeout());
+        let links = links.min().map(|due| due.max(self.world.shaped_at + self.world.faces.shaping_quantum()));
+        links.into_iter().chain(self.node_due).chain(sweep).min()
     }
     /// Sleeps until `due`, until a socket is ready, or until the owner calls; `None` has no end.
     fn wait(&mut self, due: Option<Time>) {
@@ -308,11 +311,15 @@ impl<N: Node, E: FnMut(Time, Event)> EventLoop<N, E> {
 impl<E: FnMut(Time, Event)> World<E> {
     /// Moves what has passed the emulated links into the runs of their faces.
     fn deliver_shaped(&mut self, now: Time) {
+        if now < self.shaped_at + self.faces.shaping_quantum() {
+            return;
+        }
         for index in 0..self.faces.shaped.len() {
             let place = self.faces.shaped[index];
             while let Some((face, _)) = self.faces.face_mut(place)
                 && let Some(datagram) = face.link.as_mut().and_then(|link| link.poll_deliver(now))
             {
+                self.shaped_at = now;
                 self.append(now, place, datagram.head(), datagram.body());
             }
         }

@@ -4,8 +4,8 @@ use std::{collections::HashMap, net::SocketAddr};
 use nix::sys::socket::SockaddrStorage;
 use rustc_hash::FxBuildHasher;
 use tributary_core::{
-    FaceId, Random, Time,
-    link::{Link, LossProcess},
+    Duration, FaceId, Random, Time,
+    link::{Link, Loss, LossProcess},
 };
 
 use crate::{
@@ -133,8 +133,8 @@ impl Faces {
         }
         let random = |stream| Random::new(self.config.seed, u64::from(id.0) << 1 | stream);
         let link = config.link.map(|link| Link::new(link, random(0)));
-        let ingress_loss = (config.ingress_loss != tributary_core::link::Loss::None)
-            .then(|| (LossProcess::new(config.ingress_loss), random(1)));
+        let ingress_loss =
+            (config.ingress_loss != Loss::None).then(|| (LossProcess::new(config.ingress_loss), random(1)));
         self.insert(id, port, peer, config.mtu, link, ingress_loss, now);
         Ok(())
     }
@@ -221,8 +221,12 @@ impl Faces {
         gone
     }
     /// How often idle faces are looked for.
-    pub(crate) fn idle_sweep(&self) -> tributary_core::Duration {
-        (self.config.face_idle / 4).max(tributary_core::Duration::from_millis(1))
+    pub(crate) fn idle_sweep(&self) -> Duration {
+        (self.config.face_idle / 4).max(Duration::from_millis(1))
+    }
+    /// Least time between two wake-ups for emulated links.
+    pub(crate) fn shaping_quantum(&self) -> Duration {
+        self.config.shaping_quantum
     }
     /// Whether there are dynamic faces at all.
     pub(crate) fn has_dynamic(&self) -> bool {
@@ -235,6 +239,10 @@ impl Faces {
     /// The face in a place, with all ports.
     pub(crate) fn face_mut(&mut self, place: usize) -> Option<(&mut Face, &mut [UdpPort])> {
         self.slots.get_mut(place)?.as_mut().map(|face| (face, &mut self.ports[..]))
+    }
+    /// The faces with an emulated link.
+    pub(crate) fn shaped(&self) -> impl Iterator<Item = &Face> {
+        self.shaped.iter().filter_map(|place| self.slots[*place].as_ref())
     }
     /// All faces.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Face> {

@@ -336,3 +336,33 @@ fn a_small_buffer_is_told_with_the_remedy() {
     assert!(warning.contains("sysctl -w net.core.rmem_max="), "{warning}");
     assert!(driver.stats().expect("it lives").buffer_shortfall_bytes > 0);
 }
+
+#[test]
+fn a_handle_can_be_shared_between_threads_whatever_the_node_is() {
+    struct Pinned(Talker, std::rc::Rc<()>);
+    impl Node for Pinned {
+        fn handle_datagram(&mut self, now: Time, face: FaceId, datagram: Datagram) {
+            self.0.handle_datagram(now, face, datagram);
+        }
+        fn handle_timeout(&mut self, now: Time) {
+            self.0.handle_timeout(now);
+        }
+        fn poll_transmit(&mut self, now: Time, out: &mut TransmitBuf) -> Option<Transmit> {
+            self.0.poll_transmit(now, out)
+        }
+        fn poll_timeout(&self) -> Option<(Time, TimerId)> {
+            self.0.poll_timeout()
+        }
+        fn poll_event(&mut self) -> Option<Event> {
+            self.0.poll_event()
+        }
+    }
+    let make = || Pinned(Talker::default(), std::rc::Rc::new(()));
+    let driver = Driver::spawn(make, DriverConfig::default(), |_, _| {}).expect("it starts");
+    let references: usize = std::thread::scope(|scope| {
+        let count = || driver.call(|node, _| std::rc::Rc::strong_count(&node.1)).expect("it lives");
+        let threads: Vec<_> = (0..8).map(|_| scope.spawn(count)).collect();
+        threads.into_iter().map(|thread| thread.join().expect("it ends")).sum()
+    });
+    assert_eq!(references, 8);
+}
