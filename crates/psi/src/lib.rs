@@ -5,7 +5,9 @@ pub mod capability;
 pub mod config;
 pub mod control;
 pub mod ids;
+pub mod pubsub;
 pub mod router;
+pub mod resolver;
 pub mod wire;
 
 #[cfg(test)]

@@ -34,7 +34,7 @@ pub use mac::{MAC_BYTES, seal, unseal};
 pub use message::{MESSAGE_BYTES_MAX, Message};
 pub use reader::{Reader, Writer};
 pub use rendezvous::{
-    Answer, ChildState, ClientRequest, DIGEST_RECORDS_MAX, Digest, Entry, EntryKey, EntryValue, Forward, Limit,
+    Answer, ChildState, ClientRequest, DIGEST_RECORDS_MAX, Digest, DigestKind, Entry, EntryKey, EntryValue, Forward, Limit,
     MissingScopes, NOTHING_KNOWN, NoticeKind, Operation, RecordUpdate, Rejection, Relay, Replicate, Reply, ScopeNotice,
 };
 pub use request::{REQUEST_PACKETS_MAX, REQUEST_RUNS_MAX, Request};

@@ -129,6 +129,17 @@ pub struct Reply {
     pub answer: Answer,
 }
 
+impl Reply {
+    /// Numbers of hosts' requests have this bit, those among rendezvous nodes do not: a node that is both knows
+    /// which of its halves an answer is for.
+    pub const HOST_BIT: u32 = 1 << 31;
+
+    /// Whether this answers a request of a host, else one of a rendezvous node.
+    pub fn is_for_host(&self) -> bool {
+        self.request & Reply::HOST_BIT != 0
+    }
+}
+
 /// What came of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Answer {
@@ -346,20 +357,26 @@ pub enum EntryValue {
         /// The newest revision of the listing that it has.
         known: u64,
     },
-    /// About something in a scope.
-    Child {
-        /// What hangs there; never [`ChildState::Absent`].
-        child: ChildState,
-        /// The revision of the listing with which that became visible.
-        revision: u64,
-    },
+    /// What hangs in a scope; never [`ChildState::Absent`].
+    Child(ChildState),
 }
 
 /// A fingerprint of records that both nodes should hold, to find what differs.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Digest {
+    /// What the receiver is to do.
+    pub kind: DigestKind,
     /// Key and fingerprint of each.
     pub records: Vec<(crate::ids::RecordKey, u64)>,
+}
+
+/// The kinds of [`Digest`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum DigestKind {
+    /// Compare: send your records that differ, and answer with their digest.
+    Compare,
+    /// These differ: send yours.
+    Differs,
 }
 
 /// A notice for a subscriber, on its way to the rendezvous node that the subscriber talks to.
@@ -374,6 +391,13 @@ pub struct Relay {
 /// How many records a [`Digest`] covers at most.
 pub const DIGEST_RECORDS_MAX: usize = 1_024;
 
+/// A version or revision; the upper half of the numbers is refused, so that counting on never overflows.
+fn version(reader: &mut Reader<'_>, field: &'static str) -> Result<u64, WireError> {
+    match reader.u64(field)? {
+        found if found >> 63 == 0 => Ok(found),
+        found => Err(WireError::Value { field, found }),
+    }
+}
 fn put_lease(lease: Duration, out: &mut Vec<u8>) {
     out.put_u32(u32::try_from(lease.as_millis()).unwrap_or(u32::MAX));
 }
@@ -449,7 +473,7 @@ impl ChildState {
 impl ClientRequest {
     pub(super) fn decode(reader: &mut Reader<'_>) -> Result<Self, WireError> {
         let request = reader.u32("request")?;
-        let version = reader.u64("version")?;
+        let version = version(reader, "version")?;
         let name = name(reader)?;
         let operation = match reader.u8("operation")? {
             0 => Operation::Publish {
@@ -580,7 +604,7 @@ impl Reply {
         let answer = match reader.u8("answer")? {
             0 => Answer::Done { replicas: reader.u8("replicas")? },
             1 => Answer::Rejected(Rejection::from_code(reader.u8("rejection")?)?),
-            2 => Answer::Stale { current: reader.u64("current version")? },
+            2 => Answer::Stale { current: version(reader, "current version")? },
             3 => Answer::NotReady,
             found => return Err(WireError::Value { field: "answer", found: found.into() }),
         };
@@ -603,7 +627,7 @@ impl Reply {
 impl ScopeNotice {
     pub(super) fn decode(reader: &mut Reader<'_>) -> Result<Self, WireError> {
         let scope = name(reader)?;
-        let revision = reader.u64("revision")?;
+        let revision = version(reader, "revision")?;
         let kind = match reader.u8("notice kind")? {
             0 => {
                 let (part, parts) = (reader.u16("part")?, reader.u16("parts")?);
@@ -667,6 +691,7 @@ impl Relay {
 
 impl Digest {
     pub(super) fn decode(reader: &mut Reader<'_>) -> Result<Self, WireError> {
+        let kind = choice(reader, "digest kind", &[DigestKind::Compare, DigestKind::Differs])?;
         let count = reader.u16("records")?;
         if usize::from(count) > DIGEST_RECORDS_MAX {
             return Err(WireError::Value { field: "records", found: count.into() });
@@ -674,9 +699,10 @@ impl Digest {
         let records = (0..count)
             .map(|_| Ok((crate::ids::RecordKey(reader.array("record key")?), reader.u64("fingerprint")?)))
             .collect::<Result<_, WireError>>()?;
-        Ok(Digest { records })
+        Ok(Digest { kind, records })
     }
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
+        out.put_u8(u8::from(self.kind == DigestKind::Differs));
         out.put_u16(self.records.len() as u16);
         for (key, fingerprint) in &self.records {
             out.extend_from_slice(&key.0);
@@ -702,8 +728,8 @@ impl Replicate {
 impl RecordUpdate {
     fn decode(reader: &mut Reader<'_>) -> Result<Self, WireError> {
         let name = name(reader)?;
-        let revision = reader.u64("revision")?;
-        let registration = reader.u64("registration")?;
+        let revision = version(reader, "revision")?;
+        let registration = version(reader, "registration")?;
         let count = reader.u16("entries")?;
         let entries = (0..count).map(|_| Entry::decode(reader)).collect::<Result<_, _>>()?;
         Ok(RecordUpdate { name, revision, registration, entries })
@@ -722,9 +748,6 @@ impl RecordUpdate {
 }
 
 impl Entry {
-    /// The most bytes that one entry takes.
-    pub(crate) const BYTES_MAX: usize = 64 + Name::BYTES_MAX + MANIFEST_BYTES_MAX + LABEL_BYTES_MAX;
-
     fn decode(reader: &mut Reader<'_>) -> Result<Self, WireError> {
         let key = match reader.u8("entry kind")? {
             0 => EntryKey::Publisher(node_id(reader, "publisher")?),
@@ -734,7 +757,7 @@ impl Entry {
             4 => EntryKey::Child(component(reader)?),
             found => return Err(WireError::Value { field: "entry kind", found: found.into() }),
         };
-        let version = reader.u64("version")?;
+        let version = version(reader, "version")?;
         let lease = lease(reader)?;
         let value = match reader.u8("entry state")? {
             0 => None,
@@ -794,7 +817,7 @@ impl EntryValue {
             }
             EntryKey::Child(_) => match ChildState::decode(reader)? {
                 ChildState::Absent => return Err(WireError::Value { field: "child state", found: 0 }),
-                child => EntryValue::Child { child, revision: reader.u64("revision")? },
+                child => EntryValue::Child(child),
             },
         })
     }
@@ -814,10 +837,7 @@ impl EntryValue {
                 out.put_u64(home.0);
                 out.put_u64(*known);
             }
-            EntryValue::Child { child, revision } => {
-                child.encode(out);
-                out.put_u64(*revision);
-            }
+            EntryValue::Child(child) => child.encode(out),
         }
     }
 }

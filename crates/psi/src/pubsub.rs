@@ -1,0 +1,542 @@
+//! The publish/subscribe client of a host: keeps the rendezvous nodes told of what this host offers and wants.
+//!
+//! Commands state what should be; the client asks one rendezvous node for it, repeats over another one when there is
+//! no answer, renews everything at a third of the lease, and tells it all anew when the rendezvous node changes. So
+//! nothing is lost while any rendezvous node is reachable, and everything comes back once one is reachable again.
+mod listing;
+#[cfg(test)]
+mod tests;
+
+use alloc::{
+    collections::{BTreeMap, VecDeque},
+    format,
+    string::{String, ToString},
+    vec::Vec,
+};
+
+use tributary_content::Name;
+use tributary_core::{Duration, NodeId, Time, TimerTable, event::ResolverEvent};
+use tributary_transport::PathMetric;
+
+use crate::{
+    control::SendResult,
+    wire::{
+        Answer, ClientRequest, Fid, LABEL_BYTES_MAX, Limit, MANIFEST_BYTES_MAX, Message, MissingScopes, Operation,
+        PATHS_MAX, Rejection, Reply, ScopeNotice,
+    },
+};
+use listing::Listing;
+
+/// Settings of a [`PubSub`].
+#[derive(Clone, PartialEq, Debug)]
+pub struct PubSubConfig {
+    /// Human-readable name of this host, at most 32 bytes; longer ones are cut.
+    pub label: String,
+    /// Lease of publications and subscriptions; they are renewed at a third. Default: 30 s.
+    pub lease: Duration,
+    /// How long a command may be without effect before the application is told that no rendezvous node is reachable.
+    /// Default: 5 s.
+    pub resolver_timeout: Duration,
+    /// How long one rendezvous node may take to answer before another one is asked. Default: 3 s.
+    pub request_timeout: Duration,
+    /// Pause after a refusal of something that was granted before. Default: 1 s.
+    pub retry_interval: Duration,
+    /// How long a rendezvous node that did not answer is passed over. Default: 10 s.
+    pub avoid_lifetime: Duration,
+    /// Requests under way. Default: 64.
+    pub requests_max: usize,
+    /// Publications and subscriptions. Default: 100,000.
+    pub wishes_max: usize,
+    /// Entries of one scope that are remembered. Default: 65,536.
+    pub listing_max: usize,
+}
+
+impl Default for PubSubConfig {
+    fn default() -> Self {
+        PubSubConfig {
+            label: String::new(),
+            lease: Duration::from_secs(30),
+            resolver_timeout: Duration::from_secs(5),
+            request_timeout: Duration::from_secs(3),
+            retry_interval: Duration::from_secs(1),
+            avoid_lifetime: Duration::from_secs(10),
+            requests_max: 64,
+            wishes_max: 100_000,
+            listing_max: 65_536,
+        }
+    }
+}
+
+/// The publish/subscribe client of one host.
+///
+/// Order of calls: after any command or `handle_*`, take everything out of [`PubSub::poll_message`] and
+/// [`PubSub::poll_event`], then ask [`PubSub::poll_timeout`].
+#[derive(Debug)]
+pub struct PubSub {
+    config: PubSubConfig,
+    wishes: BTreeMap<Key, Wish>,
+    /// Nearest first.
+    resolvers: Vec<NodeId>,
+    /// The one that is asked.
+    resolver: Option<NodeId>,
+    /// Rendezvous nodes that did not answer, until when they are passed over.
+    avoided: BTreeMap<NodeId, Time>,
+    /// Requests under way.
+    requests: BTreeMap<u32, Key>,
+    /// Wishes that wait for room among the requests under way.
+    backlog: VecDeque<Key>,
+    timers: TimerTable<Key>,
+    request_next: u32,
+    version_next: u64,
+    messages: VecDeque<(NodeId, Message)>,
+    events: VecDeque<ResolverEvent>,
+}
+
+/// What a wish is about. A wish to have something and the wish to be rid of it share a key: the later one counts.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Key {
+    Item(Name),
+    Scope(Name),
+    Subscription(Name, u32),
+    Listing(Name),
+}
+
+#[derive(Debug)]
+struct Wish {
+    aim: Aim,
+    /// Version of what was sent last.
+    version: u64,
+    /// The request under way, if there is one.
+    request: Option<u32>,
+    /// When the request under way is overdue.
+    overdue_at: Time,
+    /// Whether it was granted once; then it is kept whatever happens.
+    granted: bool,
+    /// Whether the application is still to be told that it is granted.
+    announce: bool,
+    /// When it was without effect first, and whether the application was told of that.
+    unmet_since: Time,
+    complained: bool,
+}
+
+#[derive(Clone, PartialEq, Debug)]
+enum Aim {
+    Publish {
+        manifest: Vec<u8>,
+        object_bytes: u64,
+        scopes: MissingScopes,
+    },
+    PublishScope {
+        scopes: MissingScopes,
+    },
+    Subscribe {
+        k: u8,
+        metric: PathMetric,
+    },
+    List(Listing),
+    /// To be rid of it.
+    Withdraw,
+}
+
+/// One publication or subscription, for people.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct WishStatus {
+    /// The name.
+    pub name: Name,
+    /// `publish`, `unpublish`, `publish scope`, `unpublish scope`, `subscribe`, `unsubscribe`, `subscribe scope` or
+    /// `unsubscribe scope`.
+    pub operation: &'static str,
+    /// Whether the rendezvous nodes granted it.
+    pub granted: bool,
+}
+
+impl PubSub {
+    /// A client without wishes. `incarnation` grows from start to start if possible; if not, the rendezvous nodes
+    /// say so and the client catches up.
+    pub fn new(mut config: PubSubConfig, incarnation: u32) -> Self {
+        let cut = (0..=LABEL_BYTES_MAX).rev().find(|at| config.label.is_char_boundary(*at)).unwrap_or(0);
+        config.label.truncate(cut);
+        PubSub {
+            config,
+            wishes: BTreeMap::new(),
+            resolvers: Vec::new(),
+            resolver: None,
+            avoided: BTreeMap::new(),
+            requests: BTreeMap::new(),
+            backlog: VecDeque::new(),
+            timers: TimerTable::new(),
+            request_next: incarnation.wrapping_mul(0x9e37_79b1),
+            version_next: u64::from(incarnation >> 1) << 32,
+            messages: VecDeque::new(),
+            events: VecDeque::new(),
+        }
+    }
+
+    /// Announces an item: its encoded manifest, and its size for listings. The same again is refused with
+    /// [`Rejection::AlreadyPublished`]; another manifest replaces the one before.
+    pub fn publish(&mut self, now: Time, name: &Name, manifest: Vec<u8>, object_bytes: u64, scopes: MissingScopes) {
+        if manifest.len() > MANIFEST_BYTES_MAX {
+            return self.reject(name, "publish", Rejection::LimitReached(Limit::ManifestBytes));
+        }
+        let aim = Aim::Publish { manifest, object_bytes, scopes };
+        let key = Key::Item(name.clone());
+        if self.wishes.get(&key).is_some_and(|wish| wish.aim == aim) {
+            return self.reject(name, "publish", Rejection::AlreadyPublished);
+        }
+        self.wish(now, key, aim);
+    }
+    /// Withdraws an item of this host.
+    pub fn unpublish(&mut self, now: Time, name: &Name) {
+        self.wish(now, Key::Item(name.clone()), Aim::Withdraw);
+    }
+    /// Creates a scope.
+    pub fn publish_scope(&mut self, now: Time, name: &Name, scopes: MissingScopes) {
+        let aim = Aim::PublishScope { scopes };
+        let key = Key::Scope(name.clone());
+        if self.wishes.get(&key).is_some_and(|wish| wish.aim == aim) {
+            return self.reject(name, "publish scope", Rejection::AlreadyPublished);
+        }
+        self.wish(now, key, aim);
+    }
+    /// Removes a scope that this host created; it must be empty.
+    pub fn unpublish_scope(&mut self, now: Time, name: &Name) {
+        self.wish(now, Key::Scope(name.clone()), Aim::Withdraw);
+    }
+    /// Asks for an item: the topology manager will offer `k` paths (1 to [`PATHS_MAX`]) per source, now or as soon
+    /// as somebody publishes it. `transfer` is this host's number for it.
+    pub fn subscribe(&mut self, now: Time, name: &Name, transfer: u32, k: u8, metric: PathMetric) {
+        let k = k.clamp(1, PATHS_MAX as u8);
+        self.wish(now, Key::Subscription(name.clone(), transfer), Aim::Subscribe { k, metric });
+    }
+    /// Gives up a transfer.
+    pub fn unsubscribe(&mut self, now: Time, name: &Name, transfer: u32) {
+        self.wish(now, Key::Subscription(name.clone(), transfer), Aim::Withdraw);
+    }
+    /// Asks what is in a scope: events tell what is there, then [`ResolverEvent::Listed`], then what changes.
+    /// Asked again, it tells everything again.
+    pub fn subscribe_scope(&mut self, now: Time, name: &Name) {
+        self.wish(now, Key::Listing(name.clone()), Aim::List(Listing::default()));
+    }
+    /// Gives that up.
+    pub fn unsubscribe_scope(&mut self, now: Time, name: &Name) {
+        self.wish(now, Key::Listing(name.clone()), Aim::Withdraw);
+    }
+    /// Withdraws everything, for a clean end.
+    pub fn withdraw_all(&mut self, now: Time) {
+        let keys: Vec<Key> = self.wishes.keys().cloned().collect();
+        keys.into_iter().for_each(|key| self.wish(now, key, Aim::Withdraw));
+    }
+
+    /// Takes over which rendezvous nodes there are, nearest first, with the routes to them and back (which the caller
+    /// uses to send; this client only chooses).
+    pub fn handle_resolvers(&mut self, now: Time, resolvers: &[(NodeId, Fid, Fid)]) {
+        self.resolvers = resolvers.iter().map(|(node, _, _)| *node).collect();
+        self.avoided.retain(|node, _| self.resolvers.contains(node));
+        if self.resolver.is_none_or(|node| !self.resolvers.contains(&node)) {
+            self.choose_resolver(now);
+        }
+    }
+
+    /// Takes an answer or a notice; everything else is ignored.
+    pub fn handle_message(&mut self, now: Time, _from: NodeId, message: Message) {
+        if let Message::Reply(reply) = message {
+            self.on_reply(now, reply);
+        } else if let Message::ScopeNotice(notice) = message {
+            self.on_notice(notice);
+        }
+    }
+
+    /// Takes what became of a message to a rendezvous node.
+    pub fn handle_outcome(&mut self, now: Time, to: NodeId, result: SendResult) {
+        if result != SendResult::Delivered && self.resolver == Some(to) {
+            self.fail_over(now, to);
+        }
+    }
+
+    /// Does what is due at `now`.
+    pub fn handle_timeout(&mut self, now: Time) {
+        while let Some(key) = self.timers.pop_due(now) {
+            self.complain_if_unmet(now, &key);
+            let Some(wish) = self.wishes.get(&key) else { continue };
+            match (wish.request, self.resolver) {
+                (Some(_), Some(_)) if wish.overdue_at > now => self.timers.set(key, wish.overdue_at),
+                (Some(_), Some(node)) => {
+                    self.fail_over(now, node);
+                    if self.timers.due(&key).is_none() {
+                        self.send(now, key);
+                    }
+                }
+                (None, Some(_)) => self.send(now, key),
+                (_, None) => self.park(now, key),
+            }
+        }
+    }
+
+    /// When to call [`PubSub::handle_timeout`] next.
+    pub fn poll_timeout(&self) -> Option<Time> {
+        self.timers.next().map(|(due, _)| due)
+    }
+    /// The next message, and for which rendezvous node.
+    pub fn poll_message(&mut self) -> Option<(NodeId, Message)> {
+        self.messages.pop_front()
+    }
+    /// The next thing for the application.
+    pub fn poll_event(&mut self) -> Option<ResolverEvent> {
+        self.events.pop_front()
+    }
+
+    /// The rendezvous node that is asked; `None` if none is known.
+    pub fn resolver(&self) -> Option<NodeId> {
+        self.resolver
+    }
+    /// All publications and subscriptions.
+    pub fn status(&self) -> Vec<WishStatus> {
+        self.wishes
+            .iter()
+            .map(|(key, wish)| WishStatus {
+                name: key.name().clone(),
+                operation: operation_name(key, &wish.aim),
+                granted: wish.granted,
+            })
+            .collect()
+    }
+
+    fn wish(&mut self, now: Time, key: Key, aim: Aim) {
+        if !self.wishes.contains_key(&key) && self.wishes.len() >= self.config.wishes_max {
+            let operation = operation_name(&key, &aim);
+            return self.reject(key.name(), operation, Rejection::LimitReached(Limit::Requests));
+        }
+        if let Some(request) = self.wishes.get(&key).and_then(|wish| wish.request) {
+            self.requests.remove(&request);
+        }
+        let version = self.version();
+        let wish = Wish {
+            aim,
+            version,
+            request: None,
+            overdue_at: now,
+            granted: false,
+            announce: true,
+            unmet_since: now,
+            complained: false,
+        };
+        self.wishes.insert(key.clone(), wish);
+        self.send(now, key);
+    }
+
+    fn version(&mut self) -> u64 {
+        self.version_next += 1;
+        self.version_next
+    }
+
+    /// Sends the request for `key`, or queues it if too many are under way, or leaves it until a rendezvous node is
+    /// known.
+    fn send(&mut self, now: Time, key: Key) {
+        let Some(resolver) = self.resolver else { return self.park(now, key) };
+        let Some(wish) = self.wishes.get_mut(&key) else { return };
+        if wish.request.is_none() && self.requests.len() >= self.config.requests_max {
+            self.timers.stop(&key);
+            return self.backlog.push_back(key);
+        }
+        if let Some(request) = wish.request {
+            self.requests.remove(&request);
+        }
+        self.request_next = self.request_next.wrapping_add(1) | Reply::HOST_BIT;
+        let request = self.request_next;
+        wish.request = Some(request);
+        let lease = self.config.lease;
+        let operation = match (&key, &wish.aim) {
+            (_, Aim::Publish { manifest, object_bytes, scopes }) => Operation::Publish {
+                label: self.config.label.clone(),
+                manifest: manifest.clone(),
+                object_bytes: *object_bytes,
+                lease,
+                scopes: *scopes,
+            },
+            (_, Aim::PublishScope { scopes }) => Operation::PublishScope { lease, scopes: *scopes },
+            (Key::Subscription(_, transfer), Aim::Subscribe { k, metric }) => {
+                Operation::Subscribe { transfer: *transfer, k: *k, metric: *metric, lease }
+            }
+            (_, Aim::Subscribe { k, metric }) => Operation::Subscribe { transfer: 0, k: *k, metric: *metric, lease },
+            (_, Aim::List(listing)) => Operation::SubscribeScope { known: listing.known(), lease },
+            (Key::Item(_), Aim::Withdraw) => Operation::Unpublish,
+            (Key::Scope(_), Aim::Withdraw) => Operation::UnpublishScope,
+            (Key::Subscription(_, transfer), Aim::Withdraw) => Operation::Unsubscribe { transfer: *transfer },
+            (Key::Listing(_), Aim::Withdraw) => Operation::UnsubscribeScope,
+        };
+        let message = ClientRequest { request, version: wish.version, name: key.name().clone(), operation };
+        self.messages.push_back((resolver, Message::Request(message)));
+        wish.overdue_at = now + self.config.request_timeout;
+        let complain_at = wish.unmet_since + self.config.resolver_timeout;
+        let complains_first = !wish.complained && complain_at > now && complain_at < wish.overdue_at;
+        self.timers.set(key.clone(), if complains_first { complain_at } else { wish.overdue_at });
+        self.requests.insert(request, key);
+    }
+
+    /// Without any rendezvous node there is nothing to do but to tell the application in time.
+    fn park(&mut self, now: Time, key: Key) {
+        let Some(wish) = self.wishes.get_mut(&key) else { return };
+        if let Some(request) = wish.request.take() {
+            self.requests.remove(&request);
+        }
+        if wish.complained {
+            self.timers.stop(&key);
+        } else {
+            let due = (wish.unmet_since + self.config.resolver_timeout).max(now);
+            self.timers.set(key, due);
+        }
+    }
+
+    fn complain_if_unmet(&mut self, now: Time, key: &Key) {
+        let Some(wish) = self.wishes.get_mut(key) else { return };
+        let waits = wish.request.is_some() || self.resolver.is_none();
+        let unmet = now.since(wish.unmet_since);
+        if waits && !wish.complained && unmet >= self.config.resolver_timeout {
+            wish.complained = true;
+            let operation = operation_name(key, &wish.aim);
+            let tried = self.resolvers.len();
+            let reason = format!("{} within {} s (of {tried} known)", Rejection::NoResolverReachable, unmet.as_secs());
+            self.events.push_back(ResolverEvent::Rejected { name: key.name().to_string(), operation, reason });
+        }
+    }
+
+    fn fail_over(&mut self, now: Time, node: NodeId) {
+        self.avoided.insert(node, now + self.config.avoid_lifetime);
+        self.choose_resolver(now);
+    }
+
+    /// Chooses the nearest rendezvous node that is not avoided, and tells a new one everything.
+    fn choose_resolver(&mut self, now: Time) {
+        self.avoided.retain(|_, until| *until > now);
+        let former = self.resolver;
+        let usable = self.resolvers.iter().copied().find(|node| !self.avoided.contains_key(node));
+        // If all are avoided, the one whose time is over first gets its chance.
+        let soonest = || {
+            let known = self.avoided.iter().filter(|(node, _)| self.resolvers.contains(node));
+            known.min_by_key(|(_, until)| **until).map(|(node, _)| *node)
+        };
+        self.resolver = usable.or_else(soonest);
+        if self.resolver == former {
+            return;
+        }
+        self.requests.clear();
+        self.backlog.clear();
+        let keys: Vec<Key> = self.wishes.keys().cloned().collect();
+        for key in keys {
+            let version = self.version();
+            if let Some(wish) = self.wishes.get_mut(&key) {
+                // What is under way keeps its version: it may have been stored already. What stands is renewed.
+                if wish.request.take().is_none() && wish.granted {
+                    wish.version = version;
+                    wish.unmet_since = now;
+                }
+            }
+            self.send(now, key);
+        }
+    }
+
+    fn on_reply(&mut self, now: Time, reply: Reply) {
+        let Some(key) = self.requests.remove(&reply.request) else { return };
+        self.on_answer(now, &key, reply.answer);
+        while self.requests.len() < self.config.requests_max
+            && let Some(key) = self.backlog.pop_front()
+        {
+            self.send(now, key);
+        }
+    }
+
+    fn on_answer(&mut self, now: Time, key: &Key, answer: Answer) {
+        let version = self.version();
+        let Some(wish) = self.wishes.get_mut(key) else { return };
+        wish.request = None;
+        match answer {
+            Answer::Done { .. } => {
+                let announce = core::mem::take(&mut wish.announce);
+                wish.granted = true;
+                wish.complained = false;
+                wish.version = version;
+                let withdrawn = wish.aim == Aim::Withdraw;
+                let renew_at = now + self.config.lease / 3;
+                wish.unmet_since = renew_at;
+                if withdrawn {
+                    self.wishes.remove(key);
+                    self.timers.stop(key);
+                } else {
+                    self.timers.set(key.clone(), renew_at);
+                }
+                if announce {
+                    self.events.push_back(granted_event(key, withdrawn));
+                }
+            }
+            Answer::Stale { current } => {
+                // An earlier run of this host said more than this one, and the answer says how much.
+                self.version_next = self.version_next.max(current);
+                wish.version = self.version_next + 1;
+                self.version_next += 1;
+                self.send(now, key.clone());
+            }
+            Answer::NotReady => self.timers.set(key.clone(), now + self.config.retry_interval),
+            Answer::Rejected(rejection) => self.on_rejection(now, key, rejection),
+        }
+    }
+
+    fn on_rejection(&mut self, now: Time, key: &Key, rejection: Rejection) {
+        let Some(wish) = self.wishes.get_mut(key) else { return };
+        let operation = operation_name(key, &wish.aim);
+        let keeps = (wish.granted || rejection == Rejection::NoResolverReachable) && wish.aim != Aim::Withdraw;
+        let tells = !core::mem::replace(&mut wish.complained, true) || !keeps;
+        if keeps {
+            self.timers.set(key.clone(), now + self.config.retry_interval);
+        } else {
+            self.wishes.remove(key);
+            self.timers.stop(key);
+        }
+        if tells {
+            self.reject(key.name(), operation, rejection);
+        }
+    }
+
+    fn on_notice(&mut self, notice: ScopeNotice) {
+        let key = Key::Listing(notice.scope.clone());
+        if let Some(Wish { aim: Aim::List(listing), .. }) = self.wishes.get_mut(&key) {
+            listing.on_notice(notice, self.config.listing_max, &mut self.events);
+        }
+    }
+
+    fn reject(&mut self, name: &Name, operation: &'static str, rejection: Rejection) {
+        let reason = rejection.to_string();
+        self.events.push_back(ResolverEvent::Rejected { name: name.to_string(), operation, reason });
+    }
+}
+
+impl Key {
+    fn name(&self) -> &Name {
+        match self {
+            Key::Item(name) | Key::Scope(name) | Key::Subscription(name, _) | Key::Listing(name) => name,
+        }
+    }
+}
+
+fn operation_name(key: &Key, aim: &Aim) -> &'static str {
+    let withdraws = *aim == Aim::Withdraw;
+    match key {
+        Key::Item(_) if withdraws => "unpublish",
+        Key::Item(_) => "publish",
+        Key::Scope(_) if withdraws => "unpublish scope",
+        Key::Scope(_) => "publish scope",
+        Key::Subscription(..) if withdraws => "unsubscribe",
+        Key::Subscription(..) => "subscribe",
+        Key::Listing(_) if withdraws => "unsubscribe scope",
+        Key::Listing(_) => "subscribe scope",
+    }
+}
+
+fn granted_event(key: &Key, withdrawn: bool) -> ResolverEvent {
+    let name = key.name().to_string();
+    match key {
+        Key::Item(_) | Key::Scope(_) if withdrawn => ResolverEvent::Unpublished { name },
+        Key::Item(_) | Key::Scope(_) => ResolverEvent::Published { name },
+        Key::Subscription(..) | Key::Listing(_) if withdrawn => ResolverEvent::Unsubscribed { name },
+        Key::Subscription(..) | Key::Listing(_) => ResolverEvent::Subscribed { name },
+    }
+}

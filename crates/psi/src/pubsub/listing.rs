@@ -1,0 +1,159 @@
+//! What a subscriber of a scope knows of it: notices in any order become one consistent listing.
+use alloc::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    string::{String, ToString},
+    vec::Vec,
+};
+
+use tributary_content::Name;
+use tributary_core::event::ResolverEvent;
+
+use crate::wire::{ChildState, NOTHING_KNOWN, NoticeKind, ScopeNotice};
+
+/// The listing of one scope.
+///
+/// A listing of revision `r` says everything up to `r`; a change of revision `r` is what came with `r`. So a change at
+/// or below the last listing is old news, and so is a listing below it. Revisions without a gap after the listing are
+/// `known`; if one is missing, the next renewal of the subscription asks for a new listing.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub(super) struct Listing {
+    /// Revision of the last complete listing, if there was one.
+    floor: Option<u64>,
+    known: u64,
+    /// Revisions beyond `known` whose predecessors are missing.
+    ahead: BTreeSet<u64>,
+    /// Components, what hangs there, and since which revision.
+    children: BTreeMap<Vec<u8>, (u64, ChildState)>,
+    /// A listing of which parts are missing.
+    parts: Option<Parts>,
+}
+
+#[derive(Clone, PartialEq, Debug)]
+struct Parts {
+    revision: u64,
+    count: u16,
+    received: BTreeMap<u16, Vec<(Vec<u8>, ChildState)>>,
+}
+
+impl Listing {
+    /// The revision up to which everything is known, for the renewal of the subscription.
+    pub(super) fn known(&self) -> u64 {
+        if self.floor.is_some() { self.known } else { NOTHING_KNOWN }
+    }
+
+    /// Takes a notice and tells what it changes; keeps at most `listing_max` entries.
+    pub(super) fn on_notice(&mut self, notice: ScopeNotice, listing_max: usize, events: &mut VecDeque<ResolverEvent>) {
+        let ScopeNotice { scope, revision, kind, children } = notice;
+        match kind {
+            NoticeKind::Listing { part, parts } => {
+                if self.floor.is_some_and(|floor| floor > revision) {
+                    return;
+                }
+                let stale = self.parts.as_ref().is_some_and(|parts| parts.revision > revision);
+                if stale {
+                    return;
+                }
+                if self.parts.as_ref().is_none_or(|known| known.revision < revision || known.count != parts) {
+                    self.parts = Some(Parts { revision, count: parts, received: BTreeMap::new() });
+                }
+                let Some(known) = &mut self.parts else { return };
+                known.received.insert(part, children);
+                if known.received.len() == usize::from(known.count) {
+                    let all = core::mem::take(&mut known.received).into_values().flatten().collect();
+                    self.parts = None;
+                    self.on_listing(&scope, revision, all, listing_max, events);
+                }
+            }
+            NoticeKind::Change => {
+                if self.floor.is_some_and(|floor| floor >= revision) {
+                    return;
+                }
+                for (component, child) in children {
+                    self.set(&scope, revision, component, child, listing_max, events);
+                }
+                self.ahead.insert(revision);
+                self.advance();
+            }
+        }
+    }
+
+    fn on_listing(
+        &mut self,
+        scope: &Name,
+        revision: u64,
+        all: Vec<(Vec<u8>, ChildState)>,
+        listing_max: usize,
+        events: &mut VecDeque<ResolverEvent>,
+    ) {
+        let present: BTreeSet<&Vec<u8>> = all.iter().map(|(component, _)| component).collect();
+        let absent: Vec<Vec<u8>> =
+            self.children.keys().filter(|component| !present.contains(component)).cloned().collect();
+        for component in absent {
+            self.set(scope, revision, component, ChildState::Absent, listing_max, events);
+        }
+        for (component, child) in all {
+            self.set(scope, revision, component, child, listing_max, events);
+        }
+        // What is gone need not be remembered: older changes are below the floor from now on.
+        self.children.retain(|_, (since, child)| *child != ChildState::Absent || *since > revision);
+        let first = self.floor.is_none();
+        self.floor = Some(revision);
+        self.known = revision;
+        self.advance();
+        if first {
+            let entries = self.children.values().filter(|(_, child)| *child != ChildState::Absent).count();
+            events.push_back(ResolverEvent::Listed { name: scope.to_string(), entries: entries as u32 });
+        }
+    }
+
+    fn advance(&mut self) {
+        if self.floor.is_none() {
+            // Without a listing, changes are remembered only to know which entries are newer than the listing.
+            return;
+        }
+        while let Some(revision) = self.ahead.first().copied()
+            && revision <= self.known + 1
+        {
+            self.ahead.pop_first();
+            self.known = self.known.max(revision);
+        }
+        // Bounded: the renewal brings a listing soon.
+        while self.ahead.len() > 64 {
+            self.ahead.pop_first();
+        }
+    }
+
+    fn set(
+        &mut self,
+        scope: &Name,
+        revision: u64,
+        component: Vec<u8>,
+        child: ChildState,
+        listing_max: usize,
+        events: &mut VecDeque<ResolverEvent>,
+    ) {
+        let before = self.children.get(&component).copied();
+        if before.is_some_and(|(since, _)| since > revision) || before.is_none() && self.children.len() >= listing_max {
+            return;
+        }
+        let name = full_name(scope, &component);
+        self.children.insert(component, (revision, child));
+        let was = before.map_or(ChildState::Absent, |(_, state)| state);
+        if was == child {
+            return;
+        }
+        events.push_back(match child {
+            ChildState::Absent => ResolverEvent::Disappeared { name },
+            ChildState::Scope => ResolverEvent::Appeared { name, is_scope: true, publishers: 0, bytes: 0 },
+            ChildState::Item { publishers, bytes } => {
+                ResolverEvent::Appeared { name, is_scope: false, publishers, bytes }
+            }
+        });
+    }
+}
+
+fn full_name(scope: &Name, component: &[u8]) -> String {
+    let tlv = [scope.as_tlv(), component].concat();
+    // Too long together: then the rendezvous node that says so is wrong, and the scope is all that can be shown.
+    Name::from_tlv(tlv).unwrap_or_else(|_| scope.clone()).to_string()
+}

@@ -1,0 +1,163 @@
+//! Requests on their way to the responsible node: those of clients, and those of operations on records elsewhere.
+use alloc::vec::Vec;
+
+use tributary_core::{NodeId, Time};
+
+use super::{Rendezvous, Target, Timer, key_of, operation::Origin};
+use crate::{
+    ids::RecordKey,
+    wire::{Answer, ClientRequest, Fid, Forward, Limit, Message, Operation, Rejection},
+};
+
+/// A request that waits for an answer of a responsible node.
+#[derive(Debug)]
+pub(super) struct Call {
+    pub(super) purpose: Purpose,
+    client: NodeId,
+    key: RecordKey,
+    request: ClientRequest,
+    /// Nodes that could not help in this round.
+    tried: Vec<NodeId>,
+    /// Who is asked now, and since when; this very node counts too.
+    pub(super) asked: Option<NodeId>,
+    asked_at: Time,
+    deadline: Time,
+}
+
+/// Who waits for the answer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Purpose {
+    /// A client that asked this node.
+    Client { node: NodeId, request: u32 },
+    /// An operation that coordinates with the parent scope.
+    Operation(u32),
+    /// The refreshing of what the parent scope says about a record.
+    Registration(RecordKey),
+}
+
+impl Rendezvous {
+    pub(super) fn on_client_request(&mut self, now: Time, from: NodeId, reply: Fid, request: ClientRequest) {
+        self.remember_client(now, from, reply);
+        let refusal = if matches!(request.operation, Operation::SetChild { .. }) {
+            Some(Rejection::NotAuthorised)
+        } else if self.calls.len() >= self.config.requests_max {
+            Some(Rejection::LimitReached(Limit::Requests))
+        } else {
+            None
+        };
+        if let Some(rejection) = refusal {
+            return self.answer(from, reply, request.request, Answer::Rejected(rejection));
+        }
+        // A client repeats its request over this node while it is still being worked on: once is enough.
+        let purpose = Purpose::Client { node: from, request: request.request };
+        if !self.calls.values().any(|call| call.purpose == purpose) {
+            self.call(now, purpose, from, request);
+        }
+    }
+
+    fn remember_client(&mut self, now: Time, client: NodeId, reply: Fid) {
+        if self.clients.len() >= self.config.clients_max && !self.clients.contains_key(&client) {
+            let oldest = self.clients.iter().min_by_key(|(_, (_, at))| *at).map(|(node, _)| *node);
+            oldest.and_then(|node| self.clients.remove(&node));
+        }
+        self.clients.insert(client, (reply, now));
+    }
+
+    /// Takes `request` to the node that is responsible for its name.
+    pub(super) fn call(&mut self, now: Time, purpose: Purpose, client: NodeId, request: ClientRequest) -> u32 {
+        let id = self.request_number();
+        let deadline = now + self.config.operation_timeout;
+        let key = key_of(&request.name);
+        let tried = Vec::new();
+        self.calls.insert(id, Call { purpose, client, key, request, tried, asked: None, asked_at: now, deadline });
+        self.place_call(now, id);
+        id
+    }
+
+    /// Asks the best node that was not tried yet; pauses if there is none.
+    fn place_call(&mut self, now: Time, id: u32) {
+        let Some(call) = self.calls.get_mut(&id) else { return };
+        if now >= call.deadline {
+            return self.complete_call(now, id, Answer::Rejected(Rejection::NoResolverReachable));
+        }
+        let mut candidates = self.members.responsible(call.key);
+        candidates.sort_by_key(|node| !self.members.is_alive(*node));
+        let Some(node) = candidates.into_iter().find(|node| !call.tried.contains(node)) else {
+            call.tried.clear();
+            call.asked = None;
+            let due = (now + self.config.retry_interval).min(call.deadline);
+            return self.timers.set(Timer::Call(id), due);
+        };
+        call.asked = Some(node);
+        call.asked_at = now;
+        let (client, inner) = (call.client, call.request.clone());
+        let due = (now + self.config.peer_timeout).min(call.deadline);
+        self.timers.set(Timer::Call(id), due);
+        if node == self.me {
+            self.operate(now, Origin::Call(id), client, self.me, inner);
+        } else {
+            let forward = Forward { request: id, client, inner };
+            self.messages.push_back((Target::Node(node), Message::Forward(forward)));
+        }
+    }
+
+    pub(super) fn next_candidate(&mut self, now: Time, id: u32) {
+        if let Some(call) = self.calls.get_mut(&id) {
+            call.tried.extend(call.asked.take());
+            self.place_call(now, id);
+        }
+    }
+
+    pub(super) fn on_call_due(&mut self, now: Time, id: u32) {
+        let Some(call) = self.calls.get(&id) else { return };
+        match call.asked {
+            // It lives and works on it: no other node would be faster.
+            Some(node) if now < call.deadline && (node == self.me || self.members.heard_since(node, call.asked_at)) => {
+                if let Some(call) = self.calls.get_mut(&id) {
+                    call.asked_at = now;
+                    let due = (now + self.config.peer_timeout).min(call.deadline);
+                    self.timers.set(Timer::Call(id), due);
+                }
+            }
+            Some(node) if now < call.deadline => {
+                self.suspect(now, node);
+                // Suspecting moves the call on, unless the node was suspected before.
+                if self.calls.get(&id).is_some_and(|call| call.asked == Some(node)) {
+                    self.next_candidate(now, id);
+                }
+            }
+            Some(_) | None => self.place_call(now, id),
+        }
+    }
+
+    pub(super) fn on_call_answer(&mut self, now: Time, id: u32, answer: Answer) {
+        let asked_me = self.calls.get(&id).is_some_and(|call| call.asked == Some(self.me));
+        match answer {
+            Answer::NotReady => self.next_candidate(now, id),
+            // That node does not know this one yet.
+            Answer::Rejected(Rejection::NotAuthorised) if !asked_me && self.is_internal_refusal(id) => {
+                self.next_candidate(now, id);
+            }
+            Answer::Done { .. } | Answer::Rejected(_) | Answer::Stale { .. } => self.complete_call(now, id, answer),
+        }
+    }
+
+    /// Only the removal of a scope can be refused to a client as not authorised; any other such answer is about
+    /// this node.
+    fn is_internal_refusal(&self, id: u32) -> bool {
+        self.calls.get(&id).is_some_and(|call| !matches!(call.request.operation, Operation::UnpublishScope))
+    }
+
+    fn complete_call(&mut self, now: Time, id: u32, answer: Answer) {
+        let Some(call) = self.calls.remove(&id) else { return };
+        self.timers.stop(&Timer::Call(id));
+        match call.purpose {
+            Purpose::Client { node, request } => {
+                let route = self.clients.get(&node).map_or(Fid::NONE, |(route, _)| *route);
+                self.answer(node, route, request, answer);
+            }
+            Purpose::Operation(operation) => self.on_parent_answer(now, operation, answer),
+            Purpose::Registration(key) => self.on_registration_answer(now, key, answer),
+        }
+    }
+}

@@ -1,0 +1,488 @@
+//! The rendezvous function (paper §II-B): which nodes publish what, who wants it, and their match.
+//!
+//! All rendezvous nodes of a domain together are a hash table. A record, everything about one item or scope, is held
+//! by the `replicas` nodes of highest weight for its key (rendezvous hashing). Any node can be asked:
+//!
+//! ```text
+//!  client ── Request ──► asked node ── Forward ──► coordinator ── Replicate ──► other responsible nodes
+//!         ◄── Reply ────            ◄── Reply ────             ◄── Reply ─────
+//!                                                      │ SetChild (an operation like any other)
+//!                                                      ▼
+//!                                              coordinator of the parent scope
+//! ```
+//! - The coordinator is the first responsible node that answers. It checks an operation against the record, tells
+//!   the parent scope about items and scopes that come or go, stores the change, and answers when **every responsible
+//!   node that is alive** has stored it; one that does not answer within `peer_timeout` is suspected and not waited
+//!   for. So after an answer `Done { replicas: 3 }` any two nodes may fail.
+//! - The *acting* node of a record is the first responsible one that is not suspected. It tells matches to the topology
+//!   managers ([`PathRequest`]), listings to the subscribers of a scope, and keeps the parent scope's entry alive.
+//!   For a moment two nodes may think that they act; all that they say is idempotent.
+//! - Everything is soft state with a lease. Entries carry versions and merging keeps the newest
+//!   ([`record`](self)), so the order and number of arrivals does not matter, and a withdrawn entry is remembered as
+//!   such for `tombstone_lifetime`.
+//! - When nodes come or go, records are pushed to those newly responsible, a newcomer also pulls what it is
+//!   responsible for and leaves the work to others until it has it, and a comparison of fingerprints at a low rate
+//!   finds what is still missing. Records for which a node is not responsible any more go after `drop_grace`.
+mod call;
+mod handover;
+mod members;
+mod notify;
+mod operation;
+mod record;
+#[cfg(test)]
+mod tests;
+
+use alloc::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    format,
+    vec::Vec,
+};
+
+use tributary_core::{Duration, NodeId, Time, TimerTable, event::Event};
+
+use crate::{
+    control::SendResult,
+    ids::RecordKey,
+    wire::{
+        Answer, EntryKey, EntryValue, Fid, MANIFEST_BYTES_MAX, Message, PUBLISHERS_MAX, Rejection, Reply,
+    },
+};
+#[cfg(doc)]
+use crate::wire::PathRequest;
+use call::{Call, Purpose};
+use handover::{Outbox, Pull};
+use members::Members;
+use operation::{Operating, Origin};
+use record::Record;
+
+/// Settings of a [`Rendezvous`] node. All nodes of a domain must have the same `replicas`.
+#[derive(Clone, PartialEq, Debug)]
+pub struct RendezvousConfig {
+    /// How many nodes hold each record. Default: 3.
+    pub replicas: usize,
+    /// Longest lease that is granted. Default: 1 h.
+    pub lease_max: Duration,
+    /// Lease of the entries that tell a scope what hangs under it; they are renewed at a third. Default: 30 s.
+    pub registration_lease: Duration,
+    /// How long a withdrawn entry is remembered, so that late duplicates do not revive it. Default: 60 s.
+    pub tombstone_lifetime: Duration,
+    /// How long a node may be silent while it is waited for, before it is suspected. Default: 2 s.
+    pub peer_timeout: Duration,
+    /// How long a suspected node is passed over unless it shows a sign of life. Default: 10 s.
+    pub suspect_lifetime: Duration,
+    /// Pause before nodes that could not help are asked again. Default: 200 ms.
+    pub retry_interval: Duration,
+    /// How long an operation may take before it is refused with [`Rejection::NoResolverReachable`]. Default: 8 s.
+    pub operation_timeout: Duration,
+    /// How long a node waits at most for the records of a node that it learns of. Default: 3 s.
+    pub pull_timeout: Duration,
+    /// How long records are kept for which this node is not responsible any more. Default: 10 s.
+    pub drop_grace: Duration,
+    /// Time between two comparisons of fingerprints, each with one other node. Default: 10 s.
+    pub compare_interval: Duration,
+    /// Records held. Default: 100,000.
+    pub records_max: usize,
+    /// Publishers of one item, at most [`PUBLISHERS_MAX`]. Default: 32, whose manifests always fit one message.
+    pub publishers_max: usize,
+    /// Subscriptions to one item. Default: 4,096.
+    pub subscriptions_max: usize,
+    /// Items and scopes in one scope. Default: 16,384.
+    pub children_max: usize,
+    /// Subscribers of one scope. Default: 1,024.
+    pub scope_subscribers_max: usize,
+    /// Bytes of a manifest. Default: 1,400.
+    pub manifest_bytes_max: usize,
+    /// Requests being worked on. Default: 8,192.
+    pub requests_max: usize,
+    /// Clients whose routes are remembered. Default: 8,192.
+    pub clients_max: usize,
+}
+
+impl Default for RendezvousConfig {
+    fn default() -> Self {
+        RendezvousConfig {
+            replicas: 3,
+            lease_max: Duration::from_secs(3_600),
+            registration_lease: Duration::from_secs(30),
+            tombstone_lifetime: Duration::from_secs(60),
+            peer_timeout: Duration::from_secs(2),
+            suspect_lifetime: Duration::from_secs(10),
+            retry_interval: Duration::from_millis(200),
+            operation_timeout: Duration::from_secs(8),
+            pull_timeout: Duration::from_secs(3),
+            drop_grace: Duration::from_secs(10),
+            compare_interval: Duration::from_secs(10),
+            records_max: 100_000,
+            publishers_max: 32,
+            subscriptions_max: 4_096,
+            children_max: 16_384,
+            scope_subscribers_max: 1_024,
+            manifest_bytes_max: MANIFEST_BYTES_MAX,
+            requests_max: 8_192,
+            clients_max: 8_192,
+        }
+    }
+}
+
+/// Where a message of a rendezvous node goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Target {
+    /// To another rendezvous node, over the routes of [`crate::wire::Routes`].
+    Node(NodeId),
+    /// To a node, over the route that its own message brought.
+    Reply(NodeId, Fid),
+    /// To every topology manager, active and standby.
+    TopologyManagers,
+}
+
+/// What a rendezvous node holds and does, for people.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct RendezvousStatus {
+    /// The rendezvous nodes that it knows, itself among them.
+    pub members: Vec<NodeId>,
+    /// Those that did not answer lately.
+    pub suspected: Vec<NodeId>,
+    /// Whether it has what it is responsible for.
+    pub ready: bool,
+    /// Records held.
+    pub records: usize,
+    /// Records for which it acts.
+    pub acting: usize,
+    /// Publications of items.
+    pub publications: usize,
+    /// Subscriptions to items.
+    pub subscriptions: usize,
+    /// Entries in scopes.
+    pub children: usize,
+    /// Subscribers of scopes.
+    pub scope_subscribers: usize,
+    /// Withdrawn entries that are remembered.
+    pub tombstones: usize,
+    /// Requests being worked on.
+    pub requests: usize,
+    /// The live entry that falls next if it is not renewed.
+    pub lease_next: Option<Time>,
+    /// For each node, how many of the records held here it is responsible for.
+    pub keys: BTreeMap<NodeId, usize>,
+    /// Messages dropped because they came from a node that is not a rendezvous node, or made no sense here.
+    pub dropped: u64,
+}
+
+/// One rendezvous node (paper: RN).
+///
+/// Order of calls: after any `handle_*`, take everything out of [`Rendezvous::poll_message`] and
+/// [`Rendezvous::poll_event`], then ask [`Rendezvous::poll_timeout`].
+#[derive(Debug)]
+pub struct Rendezvous {
+    config: RendezvousConfig,
+    me: NodeId,
+    members: Members,
+    /// Whether a membership was ever announced: before, a node knows nothing of its share.
+    joined: bool,
+    records: BTreeMap<RecordKey, Record>,
+    /// Records to settle at the end of the present input.
+    touched: BTreeSet<RecordKey>,
+    /// Numbers calls, operations, pushes and pulls; an answer brings the number back.
+    request_next: u32,
+    calls: BTreeMap<u32, Call>,
+    operations: BTreeMap<u32, Operating>,
+    outboxes: BTreeMap<NodeId, Outbox>,
+    pulls: BTreeMap<NodeId, Pull>,
+    clients: BTreeMap<NodeId, (Fid, Time)>,
+    compare_with: NodeId,
+    compare_from: RecordKey,
+    timers: TimerTable<Timer>,
+    messages: VecDeque<(Target, Message)>,
+    events: VecDeque<Event>,
+    dropped: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Timer {
+    Record(RecordKey),
+    Call(u32),
+    Operation(u32),
+    Outbox(NodeId),
+    Pull(NodeId),
+    Forgive,
+    Compare,
+}
+
+impl Rendezvous {
+    /// The rendezvous node `me`; `incarnation` differs from start to start. It does nothing of its own before
+    /// [`Rendezvous::handle_members`] was called.
+    ///
+    /// # Panics
+    /// If `config.replicas` is zero, or `config.publishers_max` exceeds [`PUBLISHERS_MAX`].
+    pub fn new(config: RendezvousConfig, me: NodeId, incarnation: u32) -> Self {
+        assert!(config.replicas > 0, "a record is held by at least one node");
+        assert!(config.publishers_max <= PUBLISHERS_MAX, "a path request has at most {PUBLISHERS_MAX} publishers");
+        Rendezvous {
+            members: Members::new(me, config.replicas),
+            config,
+            me,
+            joined: false,
+            records: BTreeMap::new(),
+            touched: BTreeSet::new(),
+            request_next: incarnation.wrapping_mul(0x9e37_79b1) & !Reply::HOST_BIT,
+            calls: BTreeMap::new(),
+            operations: BTreeMap::new(),
+            outboxes: BTreeMap::new(),
+            pulls: BTreeMap::new(),
+            clients: BTreeMap::new(),
+            compare_with: NodeId::NONE,
+            compare_from: RecordKey([0; 16]),
+            timers: TimerTable::new(),
+            messages: VecDeque::new(),
+            events: VecDeque::new(),
+            dropped: 0,
+        }
+    }
+
+    /// Takes over which rendezvous nodes the topology manager announces; this one need not be among them.
+    pub fn handle_members(&mut self, now: Time, nodes: &[NodeId]) {
+        let before = self.members.clone();
+        let (came, went) = self.members.replace(nodes);
+        if !self.joined {
+            self.joined = true;
+            self.timers.set(Timer::Compare, now + self.config.compare_interval);
+            self.touch_all();
+        }
+        if came.is_empty() && went.is_empty() {
+            return self.settle(now);
+        }
+        self.events.push_back(Event::Note(format!(
+            "rendezvous: {} nodes, {} came, {} went, {} records held",
+            self.members.nodes().len(),
+            came.len(),
+            went.len(),
+            self.records.len(),
+        )));
+        went.iter().for_each(|node| self.on_gone(now, *node));
+        self.hand_over(now, &before);
+        came.iter().for_each(|node| self.pull_from(now, *node));
+        self.touch_all();
+        self.settle(now);
+    }
+
+    /// Takes a message of node `from`, which can be answered over `reply`. Messages that are not for a rendezvous
+    /// node are dropped and counted.
+    pub fn handle_message(&mut self, now: Time, from: NodeId, reply: Fid, message: Message) {
+        if self.members.hear(now, from) {
+            self.touch_all();
+        }
+        let from_member = self.members.contains(from);
+        match message {
+            Message::Request(request) => self.on_client_request(now, from, reply, request),
+            Message::Reply(answer) if from_member => self.on_reply(now, from, answer),
+            Message::Forward(forward) if from_member => {
+                let origin = Origin::Peer { node: from, reply, request: forward.request };
+                self.operate(now, origin, forward.client, from, forward.inner);
+            }
+            Message::Replicate(replicate) if from_member => {
+                let request = replicate.request;
+                let answer = self.on_replicate(now, from, replicate);
+                self.answer(from, reply, request, answer);
+            }
+            Message::Sync { request } if from_member => self.on_pull(now, from, reply, request),
+            Message::Digest(digest) if from_member => self.on_digest(now, from, digest),
+            Message::Relay(relay) if from_member => match self.clients.get(&relay.client) {
+                Some((route, _)) => {
+                    self.messages
+                        .push_back((Target::Reply(relay.client, *route), Message::ScopeNotice(relay.notice)));
+                }
+                None => self.dropped += 1,
+            },
+            Message::Forward(crate::wire::Forward { request, .. })
+            | Message::Replicate(crate::wire::Replicate { request, .. })
+            | Message::Sync { request } => {
+                self.dropped += 1;
+                self.answer(from, reply, request, Answer::Rejected(Rejection::NotAuthorised));
+            }
+            Message::Reply(_)
+            | Message::Digest(_)
+            | Message::Relay(_)
+            | Message::LinkState(_)
+            | Message::Routes(_)
+            | Message::PathRequest(_)
+            | Message::Offer(_)
+            | Message::ScopeNotice(_) => self.dropped += 1,
+        }
+        self.settle(now);
+    }
+
+    /// Takes what became of a message to another rendezvous node.
+    pub fn handle_outcome(&mut self, now: Time, to: NodeId, result: SendResult) {
+        match result {
+            SendResult::Delivered => {
+                if self.members.hear(now, to) {
+                    self.touch_all();
+                }
+            }
+            SendResult::TimedOut => self.suspect(now, to),
+            SendResult::QueueFull | SendResult::TooLong => self.dropped += 1,
+        }
+        self.settle(now);
+    }
+
+    /// Tells all matches again, to topology managers that have just become known.
+    pub fn handle_topology_managers(&mut self, now: Time) {
+        for (key, record) in &mut self.records {
+            if record.acting {
+                record.matches = subscription_keys(record);
+                self.touched.insert(*key);
+            }
+        }
+        self.settle(now);
+    }
+
+    /// Does what is due at `now`.
+    pub fn handle_timeout(&mut self, now: Time) {
+        while let Some(timer) = self.timers.pop_due(now) {
+            match timer {
+                Timer::Record(key) => self.on_record_due(now, key),
+                Timer::Call(id) => self.on_call_due(now, id),
+                Timer::Operation(id) => self.on_operation_due(now, id),
+                Timer::Outbox(node) => self.on_outbox_due(now, node),
+                Timer::Pull(node) => self.on_pull_due(now, node),
+                Timer::Forgive => {
+                    if self.members.forgive(now) {
+                        self.touch_all();
+                    }
+                    self.arm_forgiving();
+                }
+                Timer::Compare => self.compare(now),
+            }
+        }
+        self.settle(now);
+    }
+
+    /// When to call [`Rendezvous::handle_timeout`] next.
+    pub fn poll_timeout(&self) -> Option<Time> {
+        self.timers.next().map(|(due, _)| due)
+    }
+    /// The next message to send.
+    pub fn poll_message(&mut self) -> Option<(Target, Message)> {
+        self.messages.pop_front()
+    }
+    /// The next thing worth telling.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    /// Whether this node has what it is responsible for, as far as it knows.
+    pub fn is_ready(&self) -> bool {
+        self.joined && self.pulls.is_empty()
+    }
+
+    /// What it holds and does. Takes time proportional to the number of entries.
+    pub fn status(&self) -> RendezvousStatus {
+        let mut status = RendezvousStatus {
+            members: self.members.nodes().iter().copied().collect(),
+            suspected: self.members.suspected().collect(),
+            ready: self.is_ready(),
+            records: self.records.len(),
+            requests: self.calls.len() + self.operations.len(),
+            dropped: self.dropped,
+            ..RendezvousStatus::default()
+        };
+        for (key, record) in &self.records {
+            status.acting += usize::from(record.acting);
+            for node in self.members.responsible(*key) {
+                *status.keys.entry(node).or_default() += 1;
+            }
+            for held in record.entries.values() {
+                match held.value {
+                    None => status.tombstones += 1,
+                    Some(EntryValue::Publisher { .. }) => status.publications += 1,
+                    Some(EntryValue::Subscription { .. }) => status.subscriptions += 1,
+                    Some(EntryValue::ScopeSubscriber { .. }) => status.scope_subscribers += 1,
+                    Some(EntryValue::Child(_)) => status.children += 1,
+                    Some(EntryValue::ScopePublisher) => {}
+                }
+                if held.value.is_some() {
+                    status.lease_next = Some(status.lease_next.map_or(held.expires, |next| next.min(held.expires)));
+                }
+            }
+        }
+        status
+    }
+
+    fn request_number(&mut self) -> u32 {
+        self.request_next = self.request_next.wrapping_add(1) & !Reply::HOST_BIT;
+        self.request_next
+    }
+
+    fn touch_all(&mut self) {
+        self.touched.extend(self.records.keys().copied());
+    }
+
+    fn answer(&mut self, to: NodeId, route: Fid, request: u32, answer: Answer) {
+        self.messages.push_back((Target::Reply(to, route), Message::Reply(Reply { request, answer })));
+    }
+
+    /// An answer of another rendezvous node: to a call, a replication, a push or a pull.
+    fn on_reply(&mut self, now: Time, from: NodeId, reply: Reply) {
+        let Reply { request, answer } = reply;
+        if self.calls.get(&request).is_some_and(|call| call.asked == Some(from)) {
+            self.on_call_answer(now, request, answer);
+        } else if self.operations.contains_key(&request) {
+            self.on_stored(now, request, from, answer);
+        } else if self.outboxes.get(&from).is_some_and(|outbox| outbox.in_flight.contains_key(&request)) {
+            self.on_pushed(now, from, request, answer);
+        } else if self.pulls.get(&from).is_some_and(|pull| pull.request == request) {
+            self.on_pulled(now, from, answer);
+        }
+    }
+
+    fn suspect(&mut self, now: Time, node: NodeId) {
+        if self.members.suspect(node, now + self.config.suspect_lifetime) {
+            self.events.push_back(Event::Note(format!("rendezvous: node {node} does not answer")));
+            self.touch_all();
+            self.arm_forgiving();
+            self.stop_waiting_for(now, node);
+        }
+    }
+
+    fn arm_forgiving(&mut self) {
+        match self.members.forgive_due() {
+            Some(due) => self.timers.set(Timer::Forgive, due),
+            None => self.timers.stop(&Timer::Forgive),
+        }
+    }
+
+    fn on_gone(&mut self, now: Time, node: NodeId) {
+        self.outboxes.remove(&node);
+        self.timers.stop(&Timer::Outbox(node));
+        self.pulls.remove(&node);
+        self.timers.stop(&Timer::Pull(node));
+        self.stop_waiting_for(now, node);
+    }
+
+    /// Nothing more is expected of `node`: calls go to the next one, and operations do not wait for it.
+    fn stop_waiting_for(&mut self, now: Time, node: NodeId) {
+        let calls: Vec<u32> =
+            self.calls.iter().filter(|(_, call)| call.asked == Some(node)).map(|(id, _)| *id).collect();
+        calls.into_iter().for_each(|id| self.next_candidate(now, id));
+        let operations: Vec<u32> = self.operations.keys().copied().collect();
+        operations.into_iter().for_each(|id| self.on_not_stored(now, id, node));
+    }
+}
+
+fn subscription_keys(record: &Record) -> BTreeSet<(NodeId, u32)> {
+    record
+        .subscriptions()
+        .filter_map(|(key, _)| match key {
+            EntryKey::Subscription(node, transfer) => Some((*node, *transfer)),
+            EntryKey::Publisher(_)
+            | EntryKey::ScopePublisher(_)
+            | EntryKey::ScopeSubscriber(_)
+            | EntryKey::Child(_) => None,
+        })
+        .collect()
+}
+
+/// The key under which the records of `name` are held.
+fn key_of(name: &tributary_content::Name) -> RecordKey {
+    crate::ids::ItemId::new(name).key()
+}

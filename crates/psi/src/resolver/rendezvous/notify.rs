@@ -1,0 +1,257 @@
+//! What follows from a change of a record: matches for the topology managers, notices for the subscribers of a scope,
+//! news for the parent scope, timers.
+use alloc::vec::Vec;
+
+use tributary_core::{NodeId, Time};
+
+use super::{Purpose, Record, Rendezvous, Target, Timer, subscription_keys};
+use crate::{
+    ids::{ItemId, RecordKey},
+    wire::{
+        Answer, ChildState, Entry, EntryKey, EntryValue, Message, MissingScopes, NoticeKind, PATHS_MAX, PathRequest,
+        Publisher, Relay, ScopeNotice,
+    },
+};
+
+/// Bytes of children in one notice.
+const NOTICE_BYTES_MAX: usize = 48 << 10;
+
+impl Rendezvous {
+    /// Merges one entry and notes what follows from it; [`Rendezvous::settle`] does it.
+    pub(super) fn merge_entry(&mut self, now: Time, key: RecordKey, entry: Entry) {
+        let Some(record) = self.records.get_mut(&key) else { return };
+        let entry_key = entry.key.clone();
+        let after = entry.value.clone();
+        if let Some(merged) = record.merge(now, entry, self.config.tombstone_lifetime) {
+            note_change(record, &entry_key, merged.before.as_ref(), after.as_ref());
+        }
+        self.touched.insert(key);
+    }
+
+    pub(super) fn on_record_due(&mut self, now: Time, key: RecordKey) {
+        let Some(record) = self.records.get_mut(&key) else { return };
+        for (entry_key, before) in record.expire(now, self.config.tombstone_lifetime) {
+            note_change(record, &entry_key, Some(&before), None);
+        }
+        if record.drop_at.is_some_and(|at| at <= now) {
+            self.on_drop_due(now, key);
+        }
+        self.touched.insert(key);
+    }
+
+    /// Does what follows from all changes since the last settling.
+    pub(super) fn settle(&mut self, now: Time) {
+        while let Some(key) = self.touched.pop_first() {
+            self.settle_record(now, key);
+        }
+    }
+
+    fn settle_record(&mut self, now: Time, key: RecordKey) {
+        let acts = self.is_ready() && self.members.acts(key);
+        let lifetime = self.config.registration_lease;
+        let Some(record) = self.records.get_mut(&key) else { return };
+        if record.entries.is_empty() {
+            return self.forget(key);
+        }
+        if acts && !record.acting {
+            // Taking over: whatever the predecessor said last, this outdoes it.
+            record.revision = ((record.revision >> 32) + 1) << 32;
+            record.registered = None;
+            record.matches = subscription_keys(record);
+            record.listings = record.scope_subscribers().filter_map(|(key, _)| scope_subscriber(key)).collect();
+        }
+        record.acting = acts;
+        if !acts {
+            record.matches.clear();
+            record.changed.clear();
+            record.listings.clear();
+        }
+        let state = record.state();
+        let tells_parent = acts
+            && !record.name.is_empty()
+            && (state != record.registered.unwrap_or(ChildState::Absent)
+                || state != ChildState::Absent && record.refresh_at <= now);
+        if tells_parent {
+            record.registered = Some(state);
+            record.refresh_at = now + lifetime / 3;
+            record.registration += 1;
+        }
+        if !record.changed.is_empty() {
+            record.revision += 1;
+        }
+        self.tell_matches(now, key);
+        self.tell_subscribers(key);
+        if tells_parent && let Some(record) = self.records.get(&key) {
+            let (name, version) = (record.name.clone(), record.registration);
+            self.tell_parent(now, Purpose::Registration(key), &name, state, version, MissingScopes::Create);
+        }
+        match self.records.get(&key).and_then(Record::due) {
+            // Never in the past: what is due now was just done, and comes again with the next change at the latest.
+            Some(due) => self.timers.set(Timer::Record(key), due.max(now)),
+            None => self.timers.stop(&Timer::Record(key)),
+        }
+    }
+
+    /// The parent scope's answer to news about the record of `key`.
+    pub(super) fn on_registration_answer(&mut self, now: Time, key: RecordKey, answer: Answer) {
+        let Some(record) = self.records.get_mut(&key) else { return };
+        match answer {
+            Answer::Done { .. } => return,
+            Answer::Stale { current } => {
+                record.registration = record.registration.max(current);
+                record.refresh_at = now;
+            }
+            Answer::Rejected(_) | Answer::NotReady => record.refresh_at = now + self.config.peer_timeout,
+        }
+        if record.state() != ChildState::Absent {
+            self.timers.set(Timer::Record(key), record.refresh_at);
+        }
+    }
+
+    /// Hands matches to the topology managers (paper §III-B1 step 2): all publishers of the item, for each
+    /// subscription that is new, renewed, or whose publishers changed.
+    fn tell_matches(&mut self, now: Time, key: RecordKey) {
+        let Some(record) = self.records.get_mut(&key) else { return };
+        if record.matches.is_empty() {
+            return;
+        }
+        let item = ItemId::new(&record.name);
+        let publishers: Vec<Publisher> = record
+            .publishers()
+            .filter_map(|(key, held)| match (key, &held.value) {
+                (EntryKey::Publisher(node), Some(EntryValue::Publisher { label, manifest, .. })) => {
+                    Some(Publisher { node: *node, label: label.clone(), manifest: manifest.clone() })
+                }
+                _ => None,
+            })
+            .take(self.config.publishers_max)
+            .collect();
+        for (subscriber, transfer) in core::mem::take(&mut record.matches) {
+            let item = item.clone();
+            let held = record.entries.get(&EntryKey::Subscription(subscriber, transfer));
+            let request = match held.and_then(|held| Some((held.expires, held.value.as_ref()?))) {
+                Some((expires, EntryValue::Subscription { k, metric })) => PathRequest {
+                    subscriber,
+                    transfer,
+                    item,
+                    metric: *metric,
+                    paths: (*k).min(PATHS_MAX as u8),
+                    lease_ms: u32::try_from(expires.since(now).as_millis()).unwrap_or(u32::MAX),
+                    publishers: publishers.clone(),
+                },
+                _ => PathRequest {
+                    subscriber,
+                    transfer,
+                    item,
+                    metric: tributary_transport::PathMetric::Hops,
+                    paths: 0,
+                    lease_ms: 0,
+                    publishers: Vec::new(),
+                },
+            };
+            self.messages.push_back((Target::TopologyManagers, Message::PathRequest(request)));
+        }
+    }
+
+    /// Tells the subscribers of a scope what changed, or all of it to those who know nothing yet.
+    fn tell_subscribers(&mut self, key: RecordKey) {
+        let Some(record) = self.records.get_mut(&key) else { return };
+        let changed = core::mem::take(&mut record.changed);
+        let listings = core::mem::take(&mut record.listings);
+        if changed.is_empty() && listings.is_empty() {
+            return;
+        }
+        let changes: Vec<(Vec<u8>, ChildState)> = changed
+            .into_iter()
+            .map(|component| match record.live(&EntryKey::Child(component.clone())) {
+                Some(EntryValue::Child(child)) => (component, *child),
+                _ => (component, ChildState::Absent),
+            })
+            .collect();
+        let (scope, revision) = (record.name.clone(), record.revision);
+        let subscribers: Vec<(NodeId, NodeId)> = record
+            .scope_subscribers()
+            .filter_map(|(key, held)| match held.value {
+                Some(EntryValue::ScopeSubscriber { home, .. }) => Some((scope_subscriber(key)?, home)),
+                _ => None,
+            })
+            .collect();
+        let all = || -> Vec<(Vec<u8>, ChildState)> {
+            record
+                .children()
+                .filter_map(|(key, held)| match (key, &held.value) {
+                    (EntryKey::Child(component), Some(EntryValue::Child(child))) => Some((component.clone(), *child)),
+                    _ => None,
+                })
+                .collect()
+        };
+        let listing = if listings.is_empty() { Vec::new() } else { cut(all()) };
+        let changes = if changes.is_empty() { Vec::new() } else { cut(changes) };
+        let mut notices = Vec::new();
+        for (node, home) in subscribers {
+            let lists = listings.contains(&node);
+            let parts = if lists { &listing } else { &changes };
+            for (part, children) in parts.iter().enumerate() {
+                let kind = if lists {
+                    NoticeKind::Listing { part: part as u16, parts: parts.len() as u16 }
+                } else {
+                    NoticeKind::Change
+                };
+                let (scope, children) = (scope.clone(), children.clone());
+                notices.push((node, home, ScopeNotice { scope, revision, kind, children }));
+            }
+        }
+        for (client, home, notice) in notices {
+            if home != self.me {
+                let relay = Message::Relay(Relay { client, notice });
+                self.messages.push_back((Target::Node(home), relay));
+            } else if let Some((route, _)) = self.clients.get(&client) {
+                self.messages.push_back((Target::Reply(client, *route), Message::ScopeNotice(notice)));
+            }
+        }
+    }
+}
+
+/// Cuts children into parts that fit a message; there is at least one part, be it empty.
+fn cut(children: Vec<(Vec<u8>, ChildState)>) -> Vec<Vec<(Vec<u8>, ChildState)>> {
+    let mut parts = Vec::from([Vec::new()]);
+    let mut size = 0;
+    for child in children {
+        size += 16 + child.0.len();
+        if size > NOTICE_BYTES_MAX {
+            parts.push(Vec::new());
+            size = 16 + child.0.len();
+        }
+        parts.last_mut().expect("there is always a part").push(child);
+    }
+    parts
+}
+
+fn scope_subscriber(key: &EntryKey) -> Option<NodeId> {
+    match key {
+        EntryKey::ScopeSubscriber(node) => Some(*node),
+        EntryKey::Publisher(_) | EntryKey::ScopePublisher(_) | EntryKey::Subscription(..) | EntryKey::Child(_) => None,
+    }
+}
+
+/// Notes what follows from one entry that changed.
+fn note_change(record: &mut Record, key: &EntryKey, before: Option<&EntryValue>, after: Option<&EntryValue>) {
+    match key {
+        EntryKey::Publisher(_) if before != after => record.matches = subscription_keys(record),
+        EntryKey::Subscription(node, transfer) => {
+            record.matches.insert((*node, *transfer));
+        }
+        EntryKey::Child(component) if before != after => {
+            record.changed.insert(component.clone());
+        }
+        EntryKey::ScopeSubscriber(node) => match after {
+            Some(EntryValue::ScopeSubscriber { known, .. }) if *known != record.revision => {
+                record.listings.insert(*node);
+            }
+            _ => {
+                record.listings.remove(node);
+            }
+        },
+        EntryKey::Publisher(_) | EntryKey::ScopePublisher(_) | EntryKey::Child(_) => {}
+    }
+}

@@ -1,0 +1,464 @@
+//! Operations on a record, carried out by its coordinator: check, tell the parent scope, store, replicate, answer.
+use alloc::{collections::BTreeSet, vec::Vec};
+
+use tributary_core::{Duration, NodeId, Time};
+
+use super::{Purpose, Record, Rendezvous, Target, Timer, key_of};
+use crate::{
+    ids::RecordKey,
+    wire::{
+        Answer, ChildState, ClientRequest, Entry, EntryKey, EntryValue, Fid, Limit, Message, MissingScopes, Operation,
+        Rejection, Replicate,
+    },
+};
+
+/// Who gets the answer of an operation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Origin {
+    /// A call of this very node.
+    Call(u32),
+    /// Another rendezvous node that forwarded it.
+    Peer { node: NodeId, reply: Fid, request: u32 },
+}
+
+/// An operation that waits for others.
+#[derive(Debug)]
+pub(super) struct Operating {
+    origin: Origin,
+    client: NodeId,
+    home: NodeId,
+    request: ClientRequest,
+    key: RecordKey,
+    phase: Phase,
+}
+
+#[derive(Debug)]
+enum Phase {
+    /// The parent scope is being told of something new; `version` is what it is told with.
+    Registering { version: u64 },
+    /// The change is stored here, and these nodes have not confirmed it yet.
+    Replicating { waiting: BTreeSet<NodeId>, replicas: u8, ends: bool, since: Time },
+    /// The parent scope is being told that something is gone.
+    Deregistering { version: u64, replicas: u8 },
+}
+
+/// What the check of an operation found.
+enum Verdict {
+    /// Nothing to change, the answer is known.
+    Answer(Answer),
+    /// The entry to store. `registers`: the name does not exist yet as far as this node knows, so the parent scope
+    /// is told first.
+    Store { entry: Entry, registers: Registers },
+}
+
+/// What to tell the parent scope about a new name, and what it is to do about scopes that do not exist.
+type Registers = Option<(ChildState, MissingScopes)>;
+
+impl Rendezvous {
+    /// Carries out `request` on behalf of `client`, which talks to the rendezvous node `home`.
+    pub(super) fn operate(&mut self, now: Time, origin: Origin, client: NodeId, home: NodeId, request: ClientRequest) {
+        let key = key_of(&request.name);
+        if self.operations.len() >= self.config.requests_max {
+            return self.reply_to(now, origin, Answer::Rejected(Rejection::LimitReached(Limit::Requests)));
+        }
+        if !self.joined || !self.members.is_responsible(key) {
+            return self.reply_to(now, origin, Answer::NotReady);
+        }
+        let verdict = self.check(now, key, client, home, &request);
+        let id = self.request_number();
+        let operating = |phase| Operating { origin, client, home, request: request.clone(), key, phase };
+        match verdict {
+            Verdict::Answer(answer) => self.reply_to(now, origin, answer),
+            Verdict::Store { registers: Some((child, scopes)), .. } => {
+                let version = self.records.get(&key).map_or(0, |record| record.registration) + 1;
+                let registering = operating(Phase::Registering { version });
+                self.operations.insert(id, registering);
+                self.tell_parent(now, Purpose::Operation(id), &request.name, child, version, scopes);
+            }
+            Verdict::Store { entry, registers: None } => {
+                let phase = Phase::Registering { version: 0 };
+                let operating = operating(phase);
+                self.store(now, id, operating, entry);
+            }
+        }
+    }
+
+    /// Tells the parent scope of `name` what hangs there now.
+    pub(super) fn tell_parent(
+        &mut self,
+        now: Time,
+        purpose: Purpose,
+        name: &tributary_content::Name,
+        child: ChildState,
+        version: u64,
+        scopes: MissingScopes,
+    ) {
+        let parent = name.parent().expect("the root is never told to a parent");
+        let component = name.as_tlv()[parent.as_tlv().len()..].to_vec();
+        let lease = self.config.registration_lease;
+        let operation = Operation::SetChild { component, child, lease, scopes };
+        self.call(now, purpose, self.me, ClientRequest { request: 0, version, name: parent, operation });
+    }
+
+    /// The parent scope's answer to an operation that adds or removes a name.
+    pub(super) fn on_parent_answer(&mut self, now: Time, id: u32, answer: Answer) {
+        let Some(mut operating) = self.operations.remove(&id) else { return };
+        match (operating.phase, answer) {
+            (Phase::Registering { version }, Answer::Done { .. }) => {
+                operating.phase = Phase::Registering { version };
+                // What was true before the parent was asked need not be true now.
+                let (client, home) = (operating.client, operating.home);
+                match self.check(now, operating.key, client, home, &operating.request) {
+                    Verdict::Answer(answer) => self.reply_to(now, operating.origin, answer),
+                    Verdict::Store { entry, .. } => self.store(now, id, operating, entry),
+                }
+            }
+            (Phase::Registering { .. }, Answer::Stale { current }) => {
+                let version = current + 1;
+                operating.phase = Phase::Registering { version };
+                let name = operating.request.name.clone();
+                let registers =
+                    match self.check(now, operating.key, operating.client, operating.home, &operating.request) {
+                        Verdict::Answer(answer) => return self.reply_to(now, operating.origin, answer),
+                        Verdict::Store { registers, .. } => registers,
+                    };
+                let (child, scopes) = registers.unwrap_or((ChildState::Scope, MissingScopes::Refuse));
+                self.operations.insert(id, operating);
+                self.tell_parent(now, Purpose::Operation(id), &name, child, version, scopes);
+            }
+            (Phase::Registering { .. }, refusal) => self.reply_to(now, operating.origin, refusal),
+            (Phase::Deregistering { replicas, .. }, Answer::Stale { current }) => {
+                let version = current + 1;
+                operating.phase = Phase::Deregistering { version, replicas };
+                let name = operating.request.name.clone();
+                self.operations.insert(id, operating);
+                self.tell_parent(
+                    now,
+                    Purpose::Operation(id),
+                    &name,
+                    ChildState::Absent,
+                    version,
+                    MissingScopes::Refuse,
+                );
+            }
+            (Phase::Deregistering { version, replicas }, _) => {
+                // Should the parent not have heard of it: its entry falls with its lease.
+                if let Some(record) = self.records.get_mut(&operating.key) {
+                    record.registration = record.registration.max(version);
+                }
+                self.reply_to(now, operating.origin, Answer::Done { replicas });
+            }
+            (phase @ Phase::Replicating { .. }, _) => {
+                operating.phase = phase;
+                self.operations.insert(id, operating);
+            }
+        }
+    }
+
+    /// Stores `entry` here and has the other responsible nodes store it too.
+    fn store(&mut self, now: Time, id: u32, mut operating: Operating, entry: Entry) {
+        let key = operating.key;
+        let existed = self.records.get(&key).is_some_and(|record| record.state() != ChildState::Absent);
+        if let Err(rejection) = self.make_record(key, &operating.request.name) {
+            return self.reply_to(now, operating.origin, Answer::Rejected(rejection));
+        }
+        let entry_key = entry.key.clone();
+        let registration = match operating.phase {
+            Phase::Registering { version } => version,
+            Phase::Replicating { .. } | Phase::Deregistering { .. } => 0,
+        };
+        self.merge_entry(now, key, entry);
+        let Some(record) = self.records.get_mut(&key) else { return };
+        let state = record.state();
+        let ends = existed && state == ChildState::Absent && !record.name.is_empty();
+        record.registration = record.registration.max(registration);
+        if registration > 0 || ends {
+            // The parent was told already, or will be before the answer.
+            record.registered = Some(state);
+            record.refresh_at = now + self.config.registration_lease / 3;
+        }
+        let entry = record.entry(now, &entry_key);
+        let update = record.update(entry.into_iter().collect());
+        let others: Vec<NodeId> = self.members.responsible(key).into_iter().filter(|node| *node != self.me).collect();
+        for node in &others {
+            let replicate = Replicate { request: id, records: Vec::from([update.clone()]) };
+            self.messages.push_back((Target::Node(*node), Message::Replicate(replicate)));
+        }
+        let waiting: BTreeSet<NodeId> = others.into_iter().filter(|node| self.members.is_alive(*node)).collect();
+        operating.phase = Phase::Replicating { waiting, replicas: 1, ends, since: now };
+        self.operations.insert(id, operating);
+        self.timers.set(Timer::Operation(id), now + self.config.peer_timeout);
+        self.proceed_if_stored(now, id);
+    }
+
+    pub(super) fn on_stored(&mut self, now: Time, id: u32, node: NodeId, answer: Answer) {
+        if let Some(Operating { phase: Phase::Replicating { waiting, replicas, .. }, .. }) =
+            self.operations.get_mut(&id)
+            && waiting.remove(&node)
+        {
+            *replicas += u8::from(matches!(answer, Answer::Done { .. }));
+            self.proceed_if_stored(now, id);
+        }
+    }
+
+    /// Operation `id` does not wait for `node` any more.
+    pub(super) fn on_not_stored(&mut self, now: Time, id: u32, node: NodeId) {
+        if let Some(Operating { phase: Phase::Replicating { waiting, .. }, .. }) = self.operations.get_mut(&id)
+            && waiting.remove(&node)
+        {
+            self.proceed_if_stored(now, id);
+        }
+    }
+
+    pub(super) fn on_operation_due(&mut self, now: Time, id: u32) {
+        let Some(Operating { phase: Phase::Replicating { waiting, since, .. }, .. }) = self.operations.get(&id) else {
+            return;
+        };
+        let (waiting, since) = (waiting.clone(), *since);
+        for node in waiting {
+            if !self.members.heard_since(node, since) {
+                self.suspect(now, node);
+            }
+            self.on_not_stored(now, id, node);
+        }
+    }
+
+    fn proceed_if_stored(&mut self, now: Time, id: u32) {
+        let Some(Operating { phase: Phase::Replicating { waiting, replicas, ends, .. }, .. }) =
+            self.operations.get(&id)
+        else {
+            return;
+        };
+        if !waiting.is_empty() {
+            return;
+        }
+        let (replicas, ends) = (*replicas, *ends);
+        let Some(mut operating) = self.operations.remove(&id) else { return };
+        self.timers.stop(&Timer::Operation(id));
+        let version = self.records.get(&operating.key).map_or(0, |record| record.registration) + 1;
+        if !ends {
+            return self.reply_to(now, operating.origin, Answer::Done { replicas });
+        }
+        let name = operating.request.name.clone();
+        operating.phase = Phase::Deregistering { version, replicas };
+        self.operations.insert(id, operating);
+        self.tell_parent(now, Purpose::Operation(id), &name, ChildState::Absent, version, MissingScopes::Refuse);
+    }
+
+    fn reply_to(&mut self, now: Time, origin: Origin, answer: Answer) {
+        match origin {
+            Origin::Call(id) => self.on_call_answer(now, id, answer),
+            Origin::Peer { node, reply, request } => self.answer(node, reply, request, answer),
+        }
+    }
+
+    /// The record of `key`, made if there is none.
+    pub(super) fn make_record(&mut self, key: RecordKey, name: &tributary_content::Name) -> Result<(), Rejection> {
+        if let Some(record) = self.records.get(&key) {
+            return if record.name == *name { Ok(()) } else { Err(Rejection::IdTaken) };
+        }
+        if self.records.len() >= self.config.records_max {
+            let dead = self.records.iter().find(|(_, record)| record.is_dead()).map(|(key, _)| *key);
+            match dead {
+                Some(key) => self.forget(key),
+                None => return Err(Rejection::LimitReached(Limit::Records)),
+            }
+        }
+        let mut record = Record::new(name.clone());
+        record.acting = self.is_ready() && self.members.acts(key);
+        self.records.insert(key, record);
+        Ok(())
+    }
+
+    /// What `request` asks for, given what is known here. A node that is still taking over its records refuses
+    /// nothing: it may not know why it should agree.
+    fn check(&self, now: Time, key: RecordKey, client: NodeId, home: NodeId, request: &ClientRequest) -> Verdict {
+        let blank = Record::new(request.name.clone());
+        let record = self.records.get(&key).unwrap_or(&blank);
+        let removes_scope = matches!(request.operation, Operation::UnpublishScope);
+        match self.check_record(now, record, client, home, request) {
+            Ok(verdict) if self.is_ready() || !removes_scope => verdict,
+            Err(rejection) if self.is_ready() || is_about_request(rejection) => {
+                Verdict::Answer(Answer::Rejected(rejection))
+            }
+            Ok(_) | Err(_) => Verdict::Answer(Answer::NotReady),
+        }
+    }
+
+    fn check_record(
+        &self,
+        now: Time,
+        record: &Record,
+        client: NodeId,
+        home: NodeId,
+        request: &ClientRequest,
+    ) -> Result<Verdict, Rejection> {
+        if record.name != request.name {
+            return Err(Rejection::IdTaken);
+        }
+        let of_root = matches!(
+            request.operation,
+            Operation::SubscribeScope { .. } | Operation::UnsubscribeScope | Operation::SetChild { .. }
+        );
+        if request.name.is_empty() && !of_root {
+            return Err(Rejection::Malformed);
+        }
+        let key = entry_key(client, &request.operation);
+        let held = record.entries.get(&key);
+        if let Some(held) = held {
+            if request.version < held.version {
+                return Ok(Verdict::Answer(Answer::Stale { current: held.version }));
+            }
+            if request.version == held.version {
+                let wants_live = is_live(&request.operation);
+                return Ok(if wants_live == held.value.is_some() {
+                    // A repetition, perhaps over another node: confirm again that all hold it.
+                    match (wants_live, held.value.clone()) {
+                        (true, value @ Some(_)) => {
+                            let lease = held.expires.since(now);
+                            let entry = Entry { key, version: request.version, lease, value };
+                            Verdict::Store { entry, registers: None }
+                        }
+                        _ => Verdict::Answer(Answer::Done { replicas: 1 }),
+                    }
+                } else {
+                    Verdict::Answer(Answer::Stale { current: held.version })
+                });
+            }
+        }
+        let live = held.is_some_and(|held| held.value.is_some());
+        let (value, lease, registers) = self.check_operation(record, home, live, &request.operation)?;
+        let entry = Entry { key, version: request.version, lease: lease.min(self.config.lease_max), value };
+        Ok(Verdict::Store { entry, registers })
+    }
+
+    /// The rules of PSI, operation by operation. `live`: the client's own entry stands already.
+    fn check_operation(
+        &self,
+        record: &Record,
+        home: NodeId,
+        live: bool,
+        operation: &Operation,
+    ) -> Result<(Option<EntryValue>, Duration, Registers), Rejection> {
+        let config = &self.config;
+        let limit = |used: usize, max: usize, limit| {
+            if live || used < max { Ok(()) } else { Err(Rejection::LimitReached(limit)) }
+        };
+        let exists = record.state() != ChildState::Absent;
+        Ok(match operation {
+            Operation::Publish { label, manifest, object_bytes, lease, scopes } => {
+                if manifest.len() > config.manifest_bytes_max {
+                    return Err(Rejection::LimitReached(Limit::ManifestBytes));
+                }
+                if record.is_scope() {
+                    return Err(Rejection::IsScope);
+                }
+                limit(record.publishers().count(), config.publishers_max, Limit::Publishers)?;
+                let (label, manifest, object_bytes) = (label.clone(), manifest.clone(), *object_bytes);
+                let child = ChildState::Item { publishers: 1, bytes: object_bytes };
+                let value = EntryValue::Publisher { label, manifest, object_bytes };
+                (Some(value), *lease, (!exists).then_some((child, *scopes)))
+            }
+            Operation::Unpublish if live => (None, Duration::ZERO, None),
+            Operation::Unpublish if record.is_scope() => return Err(Rejection::IsScope),
+            Operation::Unpublish => return Err(Rejection::NotPublished),
+            Operation::PublishScope { lease, scopes } => {
+                if record.is_item() {
+                    return Err(Rejection::IsItem);
+                }
+                if !live && record.scope_publishers().next().is_some() {
+                    return Err(Rejection::AlreadyPublished);
+                }
+                let registers = (!exists).then_some((ChildState::Scope, *scopes));
+                (Some(EntryValue::ScopePublisher), *lease, registers)
+            }
+            Operation::UnpublishScope => {
+                if !live {
+                    return Err(if record.is_item() {
+                        Rejection::IsItem
+                    } else if record.scope_publishers().next().is_some() {
+                        Rejection::NotAuthorised
+                    } else if exists {
+                        Rejection::NotPublished
+                    } else {
+                        Rejection::NoSuchScope
+                    });
+                }
+                if record.children().next().is_some() {
+                    return Err(Rejection::ScopeNotEmpty);
+                }
+                (None, Duration::ZERO, None)
+            }
+            Operation::Subscribe { k, metric, lease, .. } => {
+                if record.is_scope() {
+                    return Err(Rejection::IsScope);
+                }
+                limit(record.subscriptions().count(), config.subscriptions_max, Limit::Subscriptions)?;
+                (Some(EntryValue::Subscription { k: *k, metric: *metric }), *lease, None)
+            }
+            Operation::SubscribeScope { known, lease } => {
+                if record.is_item() {
+                    return Err(Rejection::IsItem);
+                }
+                if !live && !record.is_scope() {
+                    return Err(Rejection::NoSuchScope);
+                }
+                limit(record.scope_subscribers().count(), config.scope_subscribers_max, Limit::ScopeSubscribers)?;
+                (Some(EntryValue::ScopeSubscriber { home, known: *known }), *lease, None)
+            }
+            Operation::Unsubscribe { .. } | Operation::UnsubscribeScope => {
+                if !live {
+                    return Err(Rejection::NotSubscribed);
+                }
+                (None, Duration::ZERO, None)
+            }
+            Operation::SetChild { child, lease, scopes, .. } => {
+                if record.is_item() {
+                    return Err(Rejection::IsItem);
+                }
+                if *child == ChildState::Absent {
+                    return Ok((None, Duration::ZERO, None));
+                }
+                if !record.is_scope() && *scopes == MissingScopes::Refuse {
+                    return Err(Rejection::NoSuchScope);
+                }
+                limit(record.children().count(), config.children_max, Limit::Children)?;
+                let registers = (!record.is_scope()).then_some((ChildState::Scope, *scopes));
+                (Some(EntryValue::Child(*child)), *lease, registers)
+            }
+        })
+    }
+}
+
+/// Whether a rejection is about the request alone, whatever the records say.
+fn is_about_request(rejection: Rejection) -> bool {
+    matches!(rejection, Rejection::Malformed | Rejection::LimitReached(Limit::ManifestBytes))
+}
+
+/// The entry that an operation of `client` is about.
+fn entry_key(client: NodeId, operation: &Operation) -> EntryKey {
+    match operation {
+        Operation::Publish { .. } | Operation::Unpublish => EntryKey::Publisher(client),
+        Operation::PublishScope { .. } | Operation::UnpublishScope => EntryKey::ScopePublisher(client),
+        Operation::Subscribe { transfer, .. } | Operation::Unsubscribe { transfer } => {
+            EntryKey::Subscription(client, *transfer)
+        }
+        Operation::SubscribeScope { .. } | Operation::UnsubscribeScope => EntryKey::ScopeSubscriber(client),
+        Operation::SetChild { component, .. } => EntryKey::Child(component.clone()),
+    }
+}
+
+/// Whether an operation leaves a live entry behind.
+fn is_live(operation: &Operation) -> bool {
+    match operation {
+        Operation::Publish { .. }
+        | Operation::PublishScope { .. }
+        | Operation::Subscribe { .. }
+        | Operation::SubscribeScope { .. } => true,
+        Operation::Unpublish
+        | Operation::UnpublishScope
+        | Operation::Unsubscribe { .. }
+        | Operation::UnsubscribeScope => false,
+        Operation::SetChild { child, .. } => *child != ChildState::Absent,
+    }
+}

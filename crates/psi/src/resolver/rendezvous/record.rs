@@ -1,0 +1,291 @@
+//! A record: everything that is known about one item or scope, as entries of which the newest version wins.
+use alloc::{
+    collections::{BTreeMap, BTreeSet},
+    vec::Vec,
+};
+
+use tributary_content::Name;
+use tributary_core::{Duration, NodeId, Time};
+
+use crate::wire::{ChildState, Entry, EntryKey, EntryValue, RecordUpdate, Writer};
+
+/// An entry as it is held.
+#[derive(Clone, Debug)]
+pub(super) struct Held {
+    pub(super) version: u64,
+    /// When it falls: a live entry becomes a withdrawn one, and a withdrawn one is forgotten.
+    pub(super) expires: Time,
+    /// `None` once it was withdrawn or has expired. Kept for a while so that late duplicates do not revive it.
+    pub(super) value: Option<EntryValue>,
+}
+
+/// One item or scope, or both halves of a name that is used as either.
+#[derive(Clone, Debug)]
+pub(super) struct Record {
+    pub(super) name: Name,
+    pub(super) entries: BTreeMap<EntryKey, Held>,
+    /// Grows with every visible change of the listing; its upper half counts the nodes that acted for the record one
+    /// after the other, so that a new one outdoes its predecessor whatever it missed.
+    pub(super) revision: u64,
+    /// The version of what the parent scope was told last.
+    pub(super) registration: u64,
+    /// Whether this node acts for the record; the fields below matter only then.
+    pub(super) acting: bool,
+    /// What the parent scope was told last, and when it is to be told again.
+    pub(super) registered: Option<ChildState>,
+    pub(super) refresh_at: Time,
+    /// Work that the next settling does: matches to tell, changes to notify, listings to send.
+    pub(super) matches: BTreeSet<(NodeId, u32)>,
+    pub(super) changed: BTreeSet<Vec<u8>>,
+    pub(super) listings: BTreeSet<NodeId>,
+    /// When the record goes, because this node is not responsible any more, and whether it was offered to one that is.
+    pub(super) drop_at: Option<Time>,
+    pub(super) offered: bool,
+}
+
+/// What a merge did.
+#[derive(Debug)]
+pub(super) struct Merged {
+    /// What the entry said before.
+    pub(super) before: Option<EntryValue>,
+}
+
+impl Record {
+    pub(super) fn new(name: Name) -> Record {
+        Record {
+            name,
+            entries: BTreeMap::new(),
+            revision: 0,
+            registration: 0,
+            acting: false,
+            registered: None,
+            refresh_at: Time::ZERO,
+            matches: BTreeSet::new(),
+            changed: BTreeSet::new(),
+            listings: BTreeSet::new(),
+            drop_at: None,
+            offered: false,
+        }
+    }
+
+    /// Takes `entry` if it is newer than what is held; `None` if it is not. Of two entries of one version the
+    /// withdrawn one wins, so that merging in any order and any number of times gives the same.
+    pub(super) fn merge(&mut self, now: Time, entry: Entry, tombstone: Duration) -> Option<Merged> {
+        let held = self.entries.get(&entry.key);
+        if let Some(held) = held {
+            let withdraws = entry.version == held.version && entry.value.is_none() && held.value.is_some();
+            if entry.version <= held.version && !withdraws {
+                return None;
+            }
+        }
+        let before = held.and_then(|held| held.value.clone());
+        let lease = if entry.value.is_some() { entry.lease } else { tombstone };
+        let held = Held { version: entry.version, expires: now + lease, value: entry.value };
+        self.entries.insert(entry.key, held);
+        Some(Merged { before })
+    }
+
+    /// Lets entries fall whose time has come; gives the keys and former values of those that were live.
+    pub(super) fn expire(&mut self, now: Time, tombstone: Duration) -> Vec<(EntryKey, EntryValue)> {
+        let mut fallen = Vec::new();
+        self.entries.retain(|key, held| {
+            if held.expires > now {
+                return true;
+            }
+            match held.value.take() {
+                Some(value) => {
+                    held.expires = now + tombstone;
+                    fallen.push((key.clone(), value));
+                    true
+                }
+                None => false,
+            }
+        });
+        fallen
+    }
+
+    /// The entry of `key` if it is live.
+    pub(super) fn live(&self, key: &EntryKey) -> Option<&EntryValue> {
+        self.entries.get(key)?.value.as_ref()
+    }
+    fn live_where(&self, kind: fn(&EntryKey) -> bool) -> impl Iterator<Item = (&EntryKey, &Held)> {
+        self.entries.iter().filter(move |(key, held)| kind(key) && held.value.is_some())
+    }
+    pub(super) fn publishers(&self) -> impl Iterator<Item = (&EntryKey, &Held)> {
+        self.live_where(|key| matches!(key, EntryKey::Publisher(_)))
+    }
+    pub(super) fn scope_publishers(&self) -> impl Iterator<Item = (&EntryKey, &Held)> {
+        self.live_where(|key| matches!(key, EntryKey::ScopePublisher(_)))
+    }
+    pub(super) fn subscriptions(&self) -> impl Iterator<Item = (&EntryKey, &Held)> {
+        self.live_where(|key| matches!(key, EntryKey::Subscription(..)))
+    }
+    pub(super) fn scope_subscribers(&self) -> impl Iterator<Item = (&EntryKey, &Held)> {
+        self.live_where(|key| matches!(key, EntryKey::ScopeSubscriber(_)))
+    }
+    pub(super) fn children(&self) -> impl Iterator<Item = (&EntryKey, &Held)> {
+        self.live_where(|key| matches!(key, EntryKey::Child(_)))
+    }
+
+    /// Whether somebody publishes it as an item.
+    pub(super) fn is_item(&self) -> bool {
+        self.publishers().next().is_some()
+    }
+    /// Whether it exists as a scope: somebody created it, or something hangs under it. The root always does.
+    pub(super) fn is_scope(&self) -> bool {
+        self.name.is_empty() || self.scope_publishers().next().is_some() || self.children().next().is_some()
+    }
+    /// What its parent scope should say about it.
+    pub(super) fn state(&self) -> ChildState {
+        if self.is_scope() {
+            return ChildState::Scope;
+        }
+        let (mut publishers, mut bytes) = (0, 0);
+        for (_, held) in self.publishers() {
+            if let Some(EntryValue::Publisher { object_bytes, .. }) = &held.value {
+                publishers += 1;
+                bytes = bytes.max(*object_bytes);
+            }
+        }
+        if publishers > 0 { ChildState::Item { publishers, bytes } } else { ChildState::Absent }
+    }
+    /// Whether nothing in it is live.
+    pub(super) fn is_dead(&self) -> bool {
+        self.entries.values().all(|held| held.value.is_none())
+    }
+
+    /// When something in it is due.
+    pub(super) fn due(&self) -> Option<Time> {
+        let expiry = self.entries.values().map(|held| held.expires).min();
+        let refresh = (self.acting && self.registered.is_some_and(|state| state != ChildState::Absent)
+            || self.acting && !self.name.is_empty() && self.state() != ChildState::Absent)
+            .then_some(self.refresh_at);
+        [expiry, refresh, self.drop_at].into_iter().flatten().min()
+    }
+
+    /// The entry of `key` as another node should hold it.
+    pub(super) fn entry(&self, now: Time, key: &EntryKey) -> Option<Entry> {
+        let held = self.entries.get(key)?;
+        Some(Entry {
+            key: key.clone(),
+            version: held.version,
+            lease: held.expires.since(now),
+            value: held.value.clone(),
+        })
+    }
+    /// An update with just these entries.
+    pub(super) fn update(&self, entries: Vec<Entry>) -> RecordUpdate {
+        RecordUpdate { name: self.name.clone(), revision: self.revision, registration: self.registration, entries }
+    }
+    /// The whole record, cut into updates of at most about `bytes_max` bytes.
+    pub(super) fn updates(&self, now: Time, bytes_max: usize) -> Vec<(usize, RecordUpdate)> {
+        let head = RecordUpdate::head_bytes(&self.name);
+        let mut updates = Vec::new();
+        let mut entries = Vec::new();
+        let mut size = head;
+        let mut scratch = Vec::new();
+        for key in self.entries.keys() {
+            let Some(entry) = self.entry(now, key) else { continue };
+            scratch.clear();
+            entry.encode(&mut scratch);
+            if size + scratch.len() > bytes_max && !entries.is_empty() {
+                updates.push((size, self.update(core::mem::take(&mut entries))));
+                size = head;
+            }
+            size += scratch.len();
+            entries.push(entry);
+        }
+        updates.push((size, self.update(entries)));
+        updates
+    }
+
+    /// A number that tells records with other versions apart. Leases do not count.
+    pub(super) fn fingerprint(&self) -> u64 {
+        let mut hasher = blake3::Hasher::new();
+        let mut line = Vec::new();
+        for (key, held) in &self.entries {
+            line.clear();
+            Entry { key: key.clone(), version: held.version, lease: Duration::ZERO, value: None }.encode(&mut line);
+            line.put_u8(u8::from(held.value.is_some()));
+            hasher.update(&line);
+        }
+        u64::from_be_bytes(*hasher.finalize().as_bytes().first_chunk().expect("a hash has 32 bytes"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const TOMBSTONE: Duration = Duration::from_secs(30);
+
+    fn entry(node: u64, version: u64, live: bool) -> Entry {
+        let value = live.then_some(EntryValue::ScopePublisher);
+        Entry { key: EntryKey::ScopePublisher(NodeId(node)), version, lease: Duration::from_secs(10), value }
+    }
+    fn record() -> Record {
+        Record::new("/a".parse().unwrap())
+    }
+
+    #[test]
+    fn a_late_duplicate_never_revives_what_was_withdrawn() {
+        let mut record = record();
+        assert!(record.merge(Time::ZERO, entry(1, 1, true), TOMBSTONE).is_some());
+        assert!(record.is_scope());
+        assert!(record.merge(Time::ZERO, entry(1, 2, false), TOMBSTONE).unwrap().before.is_some());
+        assert!(record.merge(Time::ZERO, entry(1, 1, true), TOMBSTONE).is_none());
+        assert!(record.merge(Time::ZERO, entry(1, 2, true), TOMBSTONE).is_none());
+        assert!(!record.is_scope());
+        assert!(record.merge(Time::ZERO, entry(1, 3, true), TOMBSTONE).is_some());
+    }
+
+    #[test]
+    fn an_entry_falls_with_its_lease_and_is_forgotten_later() {
+        let mut record = record();
+        record.merge(Time::ZERO, entry(1, 1, true), TOMBSTONE);
+        assert_eq!(record.due(), Some(Time::from_millis(10_000)));
+        assert!(record.expire(Time::from_millis(9_999), TOMBSTONE).is_empty());
+        assert_eq!(record.expire(Time::from_millis(10_000), TOMBSTONE).len(), 1);
+        assert!(record.is_dead() && record.entries.len() == 1);
+        assert!(record.merge(Time::from_millis(10_001), entry(1, 1, true), TOMBSTONE).is_none());
+        record.expire(Time::from_millis(40_000), TOMBSTONE);
+        assert!(record.entries.is_empty());
+    }
+
+    #[test]
+    fn a_long_record_is_cut_into_updates_that_together_are_all_of_it() {
+        let mut record = record();
+        for node in 1..=100 {
+            record.merge(Time::ZERO, entry(node, node, true), TOMBSTONE);
+        }
+        let updates = record.updates(Time::ZERO, 500);
+        assert!(updates.len() > 3 && updates.iter().all(|(size, _)| *size <= 500));
+        let mut copy = Record::new(record.name.clone());
+        for (_, update) in updates {
+            update.entries.into_iter().for_each(|entry| {
+                copy.merge(Time::ZERO, entry, TOMBSTONE);
+            });
+        }
+        assert_eq!(copy.fingerprint(), record.fingerprint());
+    }
+
+    proptest! {
+        #[test]
+        fn merging_in_any_order_and_often_gives_the_same(
+            entries in proptest::collection::vec((1u64..4, 1u64..6, any::<bool>()), 1..12),
+            order in proptest::collection::vec(any::<prop::sample::Index>(), 24),
+        ) {
+            let (mut once, mut shuffled) = (record(), record());
+            for (node, version, live) in &entries {
+                once.merge(Time::ZERO, entry(*node, *version, *live), TOMBSTONE);
+            }
+            let all = order.iter().map(|index| index.index(entries.len())).chain((0..entries.len()).rev());
+            for index in all {
+                let (node, version, live) = entries[index];
+                shuffled.merge(Time::ZERO, entry(node, version, live), TOMBSTONE);
+            }
+            prop_assert_eq!(once.fingerprint(), shuffled.fingerprint());
+        }
+    }
+}

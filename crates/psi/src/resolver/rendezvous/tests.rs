@@ -1,0 +1,948 @@
+//! Whole domains in memory: rendezvous nodes and hosts, real control channels, a bad network, and an oracle that
+//! knows what must be held.
+use alloc::{
+    collections::{BTreeMap, BTreeSet},
+    format,
+    string::{String, ToString},
+    vec,
+    vec::Vec,
+};
+
+use proptest::prelude::*;
+use tributary_content::Name;
+use tributary_core::{Duration, NodeId, Time, event::ResolverEvent};
+use tributary_transport::PathMetric;
+
+use super::*;
+use crate::{
+    ids::ItemId,
+    pubsub::{PubSub, PubSubConfig},
+    testing::{Faults, Network, route},
+    wire::{ChildState, ClientRequest, Limit, MissingScopes, Operation, PathRequest},
+};
+
+/// A host is a node from 1000 on.
+fn host(number: u64) -> NodeId {
+    NodeId(1_000 + number)
+}
+fn name(text: &str) -> Name {
+    text.parse().unwrap()
+}
+const CREATE: MissingScopes = MissingScopes::Create;
+const REFUSE: MissingScopes = MissingScopes::Refuse;
+
+struct World {
+    network: Network,
+    config: RendezvousConfig,
+    resolvers: BTreeMap<NodeId, Rendezvous>,
+    hosts: BTreeMap<NodeId, PubSub>,
+    /// What a topology manager would know: the last path request of each transfer.
+    matches: BTreeMap<(NodeId, u32), PathRequest>,
+    path_requests: usize,
+    events: BTreeMap<NodeId, Vec<ResolverEvent>>,
+    replies: Vec<(NodeId, Reply)>,
+    incarnation: u32,
+}
+
+impl World {
+    fn new(seed: u64, faults: Faults, resolvers: u64, hosts: u64) -> World {
+        World::with(seed, faults, resolvers, hosts, RendezvousConfig::default())
+    }
+    fn with(seed: u64, faults: Faults, resolvers: u64, hosts: u64, config: RendezvousConfig) -> World {
+        let mut world = World {
+            network: Network::new(seed, faults),
+            config,
+            resolvers: BTreeMap::new(),
+            hosts: BTreeMap::new(),
+            matches: BTreeMap::new(),
+            path_requests: 0,
+            events: BTreeMap::new(),
+            replies: Vec::new(),
+            incarnation: 1,
+        };
+        for number in 1..=hosts {
+            world.start_host(host(number));
+        }
+        for number in 1..=resolvers {
+            world.start_resolver(NodeId(number));
+        }
+        world.announce();
+        world
+    }
+    fn start_host(&mut self, node: NodeId) {
+        self.incarnation += 1;
+        self.network.add(node, self.incarnation);
+        let config = PubSubConfig { label: format!("host-{}", node.0 - 1_000), ..PubSubConfig::default() };
+        self.hosts.insert(node, PubSub::new(config, self.incarnation));
+    }
+    fn start_resolver(&mut self, node: NodeId) {
+        self.incarnation += 1;
+        self.network.add(node, self.incarnation);
+        self.resolvers.insert(node, Rendezvous::new(self.config.clone(), node, self.incarnation));
+    }
+    /// The topology manager tells everybody which rendezvous nodes there are.
+    fn announce(&mut self) {
+        let now = self.network.now;
+        let nodes: Vec<NodeId> = self.resolvers.keys().copied().collect();
+        for resolver in self.resolvers.values_mut() {
+            resolver.handle_members(now, &nodes);
+        }
+        for (host, client) in &mut self.hosts {
+            // Each has another nearest one.
+            let mut routes: Vec<_> = nodes.iter().map(|node| (*node, route(*node), route(*host))).collect();
+            if !routes.is_empty() {
+                let nearest = host.0 as usize % routes.len();
+                routes.rotate_left(nearest);
+            }
+            client.handle_resolvers(now, &routes);
+        }
+    }
+    fn kill(&mut self, node: NodeId) {
+        self.network.channels.remove(&node);
+        self.resolvers.remove(&node);
+        self.hosts.remove(&node);
+    }
+    fn client(&mut self, number: u64) -> &mut PubSub {
+        self.hosts.get_mut(&host(number)).expect("the host runs")
+    }
+    fn now(&self) -> Time {
+        self.network.now
+    }
+    fn exchange(&mut self) {
+        let now = self.network.now;
+        loop {
+            let mut busy = false;
+            for (node, channel) in &mut self.network.channels {
+                while let Some(delivery) = channel.poll_delivery() {
+                    busy = true;
+                    if let Some(resolver) = self.resolvers.get_mut(node) {
+                        resolver.handle_message(now, delivery.from, delivery.reply, delivery.message);
+                    } else if let Some(client) = self.hosts.get_mut(node) {
+                        if let Message::Reply(reply) = delivery.message {
+                            self.replies.push((*node, reply));
+                        }
+                        client.handle_message(now, delivery.from, delivery.message);
+                    }
+                }
+                while let Some(outcome) = channel.poll_outcome() {
+                    busy = true;
+                    if let Some(resolver) = self.resolvers.get_mut(node) {
+                        resolver.handle_outcome(now, outcome.to, outcome.result);
+                    } else if let Some(client) = self.hosts.get_mut(node) {
+                        client.handle_outcome(now, outcome.to, outcome.result);
+                    }
+                }
+            }
+            for (node, resolver) in &mut self.resolvers {
+                let channel = self.network.channels.get_mut(node).expect("each node has a channel");
+                while resolver.poll_event().is_some() {}
+                while let Some((target, message)) = resolver.poll_message() {
+                    busy = true;
+                    match target {
+                        Target::Node(to) => {
+                            channel.send(now, to, route(to), route(*node), &message);
+                        }
+                        Target::Reply(to, back) => {
+                            channel.send(now, to, back, route(*node), &message);
+                        }
+                        Target::TopologyManagers => {
+                            let Message::PathRequest(request) = message else { panic!("only matches go there") };
+                            self.path_requests += 1;
+                            self.matches.insert((request.subscriber, request.transfer), request);
+                        }
+                    }
+                }
+            }
+            for (node, client) in &mut self.hosts {
+                let channel = self.network.channels.get_mut(node).expect("each node has a channel");
+                while let Some(event) = client.poll_event() {
+                    self.events.entry(*node).or_default().push(event);
+                }
+                while let Some((to, message)) = client.poll_message() {
+                    busy = true;
+                    channel.send(now, to, route(to), route(*node), &message);
+                }
+            }
+            if !busy {
+                break;
+            }
+        }
+        self.network.drain();
+    }
+    /// Lets `time` pass.
+    fn run(&mut self, time: Duration) {
+        let end = self.network.now + time;
+        let mut steps = 0;
+        loop {
+            self.exchange();
+            steps += 1;
+            if steps > 500_000 {
+                let timers = |m: &BTreeMap<NodeId, Rendezvous>| {
+                    m.values()
+                        .map(|r| (r.timers.next().map(|(t, k)| (t, *k)), r.calls.len(), r.operations.len()))
+                        .collect::<Vec<_>>()
+                };
+                panic!(
+                    "something spins at {}: {:?} {:?} {:?}",
+                    self.network.now,
+                    timers(&self.resolvers),
+                    self.hosts.values().map(PubSub::poll_timeout).collect::<Vec<_>>(),
+                    self.network.next()
+                );
+            }
+            let timers = self.resolvers.values().filter_map(Rendezvous::poll_timeout);
+            let timers = timers.chain(self.hosts.values().filter_map(PubSub::poll_timeout));
+            let next = timers.chain(self.network.next()).min();
+            let next = next.unwrap_or(end).max(self.network.now);
+            if next > end {
+                break self.network.step(end);
+            }
+            self.network.step(next);
+            for resolver in self.resolvers.values_mut() {
+                resolver.handle_timeout(next);
+            }
+            for client in self.hosts.values_mut() {
+                client.handle_timeout(next);
+            }
+        }
+    }
+    fn seconds(&mut self, seconds: u64) {
+        self.run(Duration::from_secs(seconds));
+    }
+    fn publish(&mut self, number: u64, text: &str) {
+        let now = self.now();
+        self.client(number).publish(now, &name(text), manifest(number, text), 1_000, CREATE);
+    }
+    fn subscribe(&mut self, number: u64, text: &str, transfer: u32) {
+        let now = self.now();
+        self.client(number).subscribe(now, &name(text), transfer, 4, PathMetric::Hops);
+    }
+    /// Who the topology manager knows to publish for a transfer; `None` if it knows nothing or it was withdrawn.
+    fn sources(&self, number: u64, transfer: u32) -> Option<Vec<u64>> {
+        let request = self.matches.get(&(host(number), transfer)).filter(|request| request.paths > 0)?;
+        Some(request.publishers.iter().map(|publisher| publisher.node.0 - 1_000).collect())
+    }
+    fn events_of(&mut self, number: u64) -> Vec<ResolverEvent> {
+        self.events.remove(&host(number)).unwrap_or_default()
+    }
+    fn rejections(&mut self, number: u64) -> Vec<(String, String)> {
+        let rejected = |event| match event {
+            ResolverEvent::Rejected { operation, reason, .. } => Some((operation.to_string(), reason)),
+            _ => None,
+        };
+        self.events_of(number).into_iter().filter_map(rejected).collect()
+    }
+    /// The live entries of `text` on each node that holds its record, as publisher, subscriber and child counts.
+    fn holders(&self, text: &str) -> BTreeMap<NodeId, (usize, usize, usize)> {
+        let key = ItemId::new(&name(text)).key();
+        let counts =
+            |record: &Record| (record.publishers().count(), record.subscriptions().count(), record.children().count());
+        self.resolvers.iter().filter_map(|(node, r)| Some((*node, counts(r.records.get(&key)?)))).collect()
+    }
+    /// The nodes that are responsible for `text`, first first.
+    fn responsible(&self, text: &str) -> Vec<NodeId> {
+        let nodes = self.resolvers.keys().copied();
+        members::responsible(nodes, ItemId::new(&name(text)).key(), self.config.replicas)
+    }
+}
+
+fn manifest(number: u64, text: &str) -> Vec<u8> {
+    format!("{text} by {number}").into_bytes()
+}
+
+#[test]
+fn a_subscription_meets_publications_before_and_after_it() {
+    let mut world = World::new(1, Faults::NONE, 5, 4);
+    world.seconds(1);
+    world.publish(1, "/lab/a");
+    world.seconds(1);
+    world.subscribe(4, "/lab/a", 7);
+    world.seconds(1);
+    assert_eq!(world.sources(4, 7), Some(vec![1]));
+    world.publish(2, "/lab/a");
+    world.publish(3, "/lab/a");
+    world.seconds(1);
+    assert_eq!(world.sources(4, 7), Some(vec![1, 2, 3]));
+    let request = &world.matches[&(host(4), 7)];
+    assert_eq!(request.item, ItemId::new(&name("/lab/a")));
+    assert_eq!((request.paths, request.metric), (4, PathMetric::Hops));
+    assert_eq!(request.publishers[1].label, "host-2");
+    assert_eq!(request.publishers[1].manifest, manifest(2, "/lab/a"));
+    assert!((25_000..=30_000).contains(&request.lease_ms), "{}", request.lease_ms);
+    assert_eq!(world.events_of(4), [ResolverEvent::Subscribed { name: "/lab/a".into() }]);
+    assert_eq!(world.events_of(1), [ResolverEvent::Published { name: "/lab/a".into() }]);
+}
+
+#[test]
+fn a_subscription_without_any_publisher_stands_and_says_so() {
+    let mut world = World::new(1, Faults::NONE, 3, 2);
+    world.subscribe(1, "/nobody/has/this", 1);
+    world.seconds(2);
+    assert_eq!(world.events_of(1), [ResolverEvent::Subscribed { name: "/nobody/has/this".into() }]);
+    assert_eq!(world.sources(1, 1), Some(vec![]));
+    world.publish(2, "/nobody/has/this");
+    world.seconds(1);
+    assert_eq!(world.sources(1, 1), Some(vec![2]));
+}
+
+#[test]
+fn unpublishing_and_unsubscribing_reach_the_topology_manager() {
+    let mut world = World::new(2, Faults::NONE, 4, 3);
+    world.publish(1, "/lab/a");
+    world.publish(2, "/lab/a");
+    world.subscribe(3, "/lab/a", 1);
+    world.seconds(2);
+    assert_eq!(world.sources(3, 1), Some(vec![1, 2]));
+    let now = world.now();
+    world.client(1).unpublish(now, &name("/lab/a"));
+    world.seconds(1);
+    assert_eq!(world.sources(3, 1), Some(vec![2]));
+    let now = world.now();
+    world.client(2).unpublish(now, &name("/lab/a"));
+    world.seconds(1);
+    assert_eq!(world.sources(3, 1), Some(vec![]));
+    let now = world.now();
+    world.client(3).unsubscribe(now, &name("/lab/a"), 1);
+    world.seconds(1);
+    assert_eq!(world.sources(3, 1), None);
+    assert_eq!(world.matches[&(host(3), 1)].paths, 0, "the request is withdrawn");
+    assert!(world.events_of(1).contains(&ResolverEvent::Unpublished { name: "/lab/a".into() }));
+    assert!(world.events_of(3).contains(&ResolverEvent::Unsubscribed { name: "/lab/a".into() }));
+    assert_eq!(world.holders("/lab").values().map(|(_, _, children)| children).sum::<usize>(), 0);
+}
+
+#[test]
+fn a_publisher_that_dies_goes_with_its_lease_and_one_that_lives_stays() {
+    let mut world = World::new(3, Faults::NONE, 4, 3);
+    world.publish(1, "/lab/a");
+    world.publish(2, "/lab/a");
+    world.subscribe(3, "/lab/a", 1);
+    world.seconds(2);
+    world.kill(host(1));
+    world.seconds(15);
+    assert_eq!(world.sources(3, 1), Some(vec![1, 2]), "the lease still holds");
+    world.seconds(20);
+    assert_eq!(world.sources(3, 1), Some(vec![2]));
+    world.seconds(300);
+    assert_eq!(world.sources(3, 1), Some(vec![2]));
+    assert_eq!(world.holders("/lab/a").len(), 3);
+}
+
+#[test]
+fn a_restarted_publisher_replaces_its_former_self_even_with_a_smaller_incarnation() {
+    let mut world = World::new(4, Faults::NONE, 3, 2);
+    world.incarnation = 1_000;
+    world.start_host(host(1));
+    world.announce();
+    world.publish(1, "/lab/a");
+    world.subscribe(2, "/lab/a", 1);
+    world.seconds(2);
+    world.events_of(1);
+    world.incarnation = 10;
+    world.start_host(host(1));
+    world.announce();
+    let now = world.now();
+    world.client(1).publish(now, &name("/lab/a"), b"another manifest".to_vec(), 5, CREATE);
+    world.seconds(2);
+    assert_eq!(world.events_of(1), [ResolverEvent::Published { name: "/lab/a".into() }]);
+    assert_eq!(world.matches[&(host(2), 1)].publishers[0].manifest, b"another manifest");
+}
+
+#[test]
+fn a_late_duplicate_of_a_publication_does_not_revive_it() {
+    let mut world = World::new(5, Faults::NONE, 3, 1);
+    let request =
+        |request, version, operation| Message::Request(ClientRequest { request, version, name: name("/a"), operation });
+    let publish = Operation::Publish {
+        label: "late".into(),
+        manifest: vec![1],
+        object_bytes: 1,
+        lease: Duration::from_secs(30),
+        scopes: CREATE,
+    };
+    world.seconds(1);
+    for (number, version, operation) in [(1, 5, publish.clone()), (2, 6, Operation::Unpublish), (3, 5, publish)] {
+        let now = world.now();
+        let message = request(number | Reply::HOST_BIT, version, operation);
+        let channel = world.network.channels.get_mut(&host(1)).unwrap();
+        channel.send(now, NodeId(1), route(NodeId(1)), route(host(1)), &message);
+        world.seconds(1);
+    }
+    let answers: Vec<Answer> = world.replies.iter().map(|(_, reply)| reply.answer).collect();
+    assert_eq!(answers, [Answer::Done { replicas: 3 }, Answer::Done { replicas: 3 }, Answer::Stale { current: 6 }]);
+    assert!(world.holders("/a").values().all(|(publishers, _, _)| *publishers == 0));
+}
+
+#[test]
+fn a_scope_tells_what_is_in_it_then_that_it_is_listed_then_what_changes() {
+    let mut world = World::new(6, Faults::NONE, 5, 3);
+    world.publish(1, "/lab/images/a");
+    world.publish(1, "/lab/b");
+    world.seconds(2);
+    let now = world.now();
+    world.client(3).subscribe_scope(now, &name("/lab"));
+    world.seconds(1);
+    let events = world.events_of(3);
+    let scope = ResolverEvent::Appeared { name: "/lab/images".into(), is_scope: true, publishers: 0, bytes: 0 };
+    let item = ResolverEvent::Appeared { name: "/lab/b".into(), is_scope: false, publishers: 1, bytes: 1_000 };
+    assert!(events.contains(&scope) && events.contains(&item), "{events:?}");
+    assert!(events.contains(&ResolverEvent::Subscribed { name: "/lab".into() }));
+    assert_eq!(events.iter().filter(|e| matches!(e, ResolverEvent::Listed { entries: 2, .. })).count(), 1);
+    world.publish(2, "/lab/b");
+    world.publish(2, "/lab/c");
+    world.seconds(1);
+    let events = world.events_of(3);
+    assert!(events.contains(&ResolverEvent::Appeared {
+        name: "/lab/b".into(),
+        is_scope: false,
+        publishers: 2,
+        bytes: 1_000
+    }));
+    assert_eq!(events.len(), 2, "{events:?}");
+    let now = world.now();
+    world.client(1).unpublish(now, &name("/lab/images/a"));
+    world.client(2).unpublish(now, &name("/lab/c"));
+    world.seconds(1);
+    let events: BTreeSet<String> = world.events_of(3).iter().map(|event| format!("{event:?}")).collect();
+    assert_eq!(
+        events,
+        ["/lab/c", "/lab/images"].map(|n| format!("{:?}", ResolverEvent::Disappeared { name: n.into() })).into()
+    );
+    let now = world.now();
+    world.client(3).unsubscribe_scope(now, &name("/lab"));
+    world.publish(1, "/lab/d");
+    world.seconds(2);
+    assert_eq!(world.events_of(3), [ResolverEvent::Unsubscribed { name: "/lab".into() }]);
+}
+
+#[test]
+fn the_root_lists_the_outermost_names_even_if_there_are_none() {
+    let mut world = World::new(7, Faults::NONE, 3, 2);
+    let now = world.now();
+    world.client(2).subscribe_scope(now, &Name::root());
+    world.seconds(2);
+    assert!(world.events_of(2).contains(&ResolverEvent::Listed { name: "/".into(), entries: 0 }));
+    world.publish(1, "/top");
+    world.seconds(1);
+    let top = ResolverEvent::Appeared { name: "/top".into(), is_scope: false, publishers: 1, bytes: 1_000 };
+    assert_eq!(world.events_of(2), [top]);
+}
+
+#[test]
+fn explicit_scopes_follow_the_rules_of_psi() {
+    let mut world = World::new(8, Faults::NONE, 4, 2);
+    world.seconds(1);
+    let step = |world: &mut World, number: u64, act: &dyn Fn(&mut PubSub, Time)| {
+        let now = world.now();
+        act(world.client(number), now);
+        world.seconds(1);
+        world.events_of(number)
+    };
+    let rejected = |name: &str, operation: &'static str, rejection: Rejection| {
+        vec![ResolverEvent::Rejected { name: name.into(), operation, reason: rejection.to_string() }]
+    };
+    let published = |name: &str| vec![ResolverEvent::Published { name: name.into() }];
+    let unpublished = |name: &str| vec![ResolverEvent::Unpublished { name: name.into() }];
+
+    let put = |c: &mut PubSub, t| c.publish(t, &name("/s/i"), vec![1], 1, REFUSE);
+    assert_eq!(step(&mut world, 1, &put), rejected("/s/i", "publish", Rejection::NoSuchScope));
+    let sub = |c: &mut PubSub, t| c.publish_scope(t, &name("/s/t"), REFUSE);
+    assert_eq!(step(&mut world, 1, &sub), rejected("/s/t", "publish scope", Rejection::NoSuchScope));
+    assert_eq!(step(&mut world, 1, &|c, t| c.publish_scope(t, &name("/s"), REFUSE)), published("/s"));
+    assert_eq!(step(&mut world, 1, &put), published("/s/i"));
+    assert_eq!(step(&mut world, 1, &sub), published("/s/t"));
+    let again = |c: &mut PubSub, t| c.publish_scope(t, &name("/s"), REFUSE);
+    assert_eq!(step(&mut world, 2, &again), rejected("/s", "publish scope", Rejection::AlreadyPublished));
+    assert_eq!(step(&mut world, 1, &again), rejected("/s", "publish scope", Rejection::AlreadyPublished));
+    let gone = |c: &mut PubSub, t| c.unpublish_scope(t, &name("/s"));
+    assert_eq!(step(&mut world, 2, &gone), rejected("/s", "unpublish scope", Rejection::NotAuthorised));
+    assert_eq!(step(&mut world, 1, &|c, t| c.unpublish(t, &name("/s/i"))), unpublished("/s/i"));
+    assert_eq!(step(&mut world, 1, &|c, t| c.unpublish_scope(t, &name("/s/t"))), unpublished("/s/t"));
+    assert_eq!(step(&mut world, 1, &gone), unpublished("/s"), "empty at once after the last answer");
+    assert_eq!(step(&mut world, 1, &gone), rejected("/s", "unpublish scope", Rejection::NoSuchScope));
+    let list = |c: &mut PubSub, t| c.subscribe_scope(t, &name("/s"));
+    assert_eq!(step(&mut world, 2, &list), rejected("/s", "subscribe scope", Rejection::NoSuchScope));
+}
+
+#[test]
+fn a_scope_with_something_in_it_is_not_removed() {
+    let mut world = World::new(9, Faults::NONE, 4, 2);
+    let now = world.now();
+    world.client(1).publish_scope(now, &name("/s"), REFUSE);
+    world.seconds(1);
+    world.publish(2, "/s/i");
+    world.seconds(1);
+    world.events_of(1);
+    let now = world.now();
+    world.client(1).unpublish_scope(now, &name("/s"));
+    world.seconds(1);
+    assert_eq!(world.rejections(1), [("unpublish scope".into(), Rejection::ScopeNotEmpty.to_string())]);
+    // Still there, and its lease is not renewed any more: it lives as long as something is in it.
+    world.seconds(60);
+    let now = world.now();
+    world.client(1).subscribe_scope(now, &name("/s"));
+    world.seconds(1);
+    assert!(world.events_of(1).contains(&ResolverEvent::Listed { name: "/s".into(), entries: 1 }));
+}
+
+#[test]
+fn every_rejection_reaches_the_application() {
+    let tight = RendezvousConfig {
+        publishers_max: 1,
+        subscriptions_max: 1,
+        children_max: 3,
+        scope_subscribers_max: 1,
+        manifest_bytes_max: 100,
+        records_max: 7,
+        ..RendezvousConfig::default()
+    };
+    let mut world = World::with(10, Faults::NONE, 1, 4, tight);
+    world.publish(1, "/s/i");
+    world.subscribe(1, "/s/i", 1);
+    world.seconds(1);
+    let now = world.now();
+    world.client(1).subscribe_scope(now, &name("/s"));
+    world.seconds(1);
+    assert!(world.rejections(1).is_empty());
+    let mut seen = BTreeSet::new();
+    let mut expect = |world: &mut World, number: u64, rejection: Rejection, act: &dyn Fn(&mut PubSub, Time)| {
+        let now = world.now();
+        act(world.client(number), now);
+        world.seconds(10);
+        let rejections = world.rejections(number);
+        assert_eq!(rejections.len(), 1, "{rejection:?}");
+        assert!(rejections[0].1.starts_with(&rejection.to_string()), "{rejections:?} instead of {rejection}");
+        seen.insert(rejection.code());
+    };
+    let put = |text: &'static str, scopes| move |c: &mut PubSub, t: Time| c.publish(t, &name(text), vec![1], 1, scopes);
+    expect(&mut world, 1, Rejection::AlreadyPublished, &|c, t| {
+        c.publish(t, &name("/s/i"), manifest(1, "/s/i"), 1_000, CREATE);
+    });
+    expect(&mut world, 2, Rejection::NoSuchScope, &put("/none/i", REFUSE));
+    expect(&mut world, 2, Rejection::NotPublished, &|c, t| c.unpublish(t, &name("/s/i")));
+    expect(&mut world, 2, Rejection::NotPublished, &|c, t| c.unpublish_scope(t, &name("/s")));
+    expect(&mut world, 2, Rejection::NotSubscribed, &|c, t| c.unsubscribe(t, &name("/s/i"), 1));
+    expect(&mut world, 2, Rejection::NotSubscribed, &|c, t| c.unsubscribe_scope(t, &name("/s")));
+    expect(&mut world, 2, Rejection::IsScope, &put("/s", CREATE));
+    expect(&mut world, 2, Rejection::IsScope, &|c, t| c.subscribe(t, &name("/s"), 1, 1, PathMetric::Hops));
+    expect(&mut world, 2, Rejection::IsItem, &put("/s/i/below", CREATE));
+    expect(&mut world, 2, Rejection::IsItem, &|c, t| c.publish_scope(t, &name("/s/i"), CREATE));
+    expect(&mut world, 2, Rejection::IsItem, &|c, t| c.subscribe_scope(t, &name("/s/i")));
+    expect(&mut world, 2, Rejection::Malformed, &put("/", CREATE));
+    expect(&mut world, 2, Rejection::LimitReached(Limit::Publishers), &put("/s/i", CREATE));
+    expect(&mut world, 2, Rejection::LimitReached(Limit::Subscriptions), &|c, t| {
+        c.subscribe(t, &name("/s/i"), 1, 1, PathMetric::Hops);
+    });
+    expect(&mut world, 2, Rejection::LimitReached(Limit::ScopeSubscribers), &|c, t| c.subscribe_scope(t, &name("/s")));
+    expect(&mut world, 2, Rejection::LimitReached(Limit::ManifestBytes), &|c, t| {
+        c.publish(t, &name("/s/big"), vec![0; 101], 1, CREATE);
+    });
+    expect(&mut world, 2, Rejection::LimitReached(Limit::ManifestBytes), &|c, t| {
+        c.publish(t, &name("/s/big"), vec![0; 1_401], 1, CREATE);
+    });
+    world.publish(1, "/s/j");
+    world.publish(1, "/s/k");
+    world.seconds(1);
+    expect(&mut world, 2, Rejection::LimitReached(Limit::Children), &put("/s/l", CREATE));
+    let now = world.now();
+    world.client(3).publish_scope(now, &name("/own"), CREATE);
+    world.seconds(1);
+    world.events_of(3);
+    expect(&mut world, 2, Rejection::ScopeNotEmpty, &|c, t| {
+        c.publish_scope(t, &name("/s"), CREATE);
+        c.unpublish_scope(t, &name("/s"));
+    });
+    expect(&mut world, 2, Rejection::NotAuthorised, &|c, t| c.unpublish_scope(t, &name("/own")));
+    expect(&mut world, 2, Rejection::LimitReached(Limit::Records), &|c, t| {
+        for transfer in 0..1 {
+            c.subscribe(t, &name("/too/many/records"), transfer, 1, PathMetric::Hops);
+        }
+        c.subscribe(t, &name("/too/many/records/again"), 1, 1, PathMetric::Hops);
+    });
+    // Two names with one id cannot be found in a test's time: another name is put in its place.
+    let key = ItemId::new(&name("/taken")).key();
+    let resolver = world.resolvers.get_mut(&NodeId(1)).unwrap();
+    resolver.config.records_max = 100;
+    resolver.records.insert(key, Record::new(name("/other")));
+    resolver.records.get_mut(&key).unwrap().merge(
+        Time::ZERO,
+        crate::wire::Entry {
+            key: EntryKey::Publisher(host(1)),
+            version: 1,
+            lease: Duration::from_secs(10_000),
+            value: None,
+        },
+        Duration::from_secs(10_000),
+    );
+    expect(&mut world, 2, Rejection::IdTaken, &put("/taken", CREATE));
+    world.resolvers.get_mut(&NodeId(1)).unwrap().config.requests_max = 0;
+    expect(&mut world, 4, Rejection::LimitReached(Limit::Requests), &put("/one/more", CREATE));
+    world.kill(NodeId(1));
+    expect(&mut world, 4, Rejection::NoResolverReachable, &put("/alone", CREATE));
+    let all: BTreeSet<u8> = Rejection::all().map(Rejection::code).collect();
+    assert_eq!(seen, all, "a rejection without a test");
+}
+
+#[test]
+fn what_is_for_rendezvous_nodes_is_refused_to_others() {
+    let mut world = World::new(11, Faults::NONE, 2, 1);
+    world.seconds(1);
+    let set_child = ClientRequest {
+        request: 1 | Reply::HOST_BIT,
+        version: 1,
+        name: Name::root(),
+        operation: Operation::SetChild {
+            component: name("/forged").as_tlv().to_vec(),
+            child: ChildState::Scope,
+            lease: Duration::from_secs(30),
+            scopes: CREATE,
+        },
+    };
+    let replicate = crate::wire::Replicate { request: 3 | Reply::HOST_BIT, records: vec![] };
+    let forward = crate::wire::Forward { request: 4 | Reply::HOST_BIT, client: host(1), inner: set_child.clone() };
+    for message in [
+        Message::Request(set_child),
+        Message::Sync { request: 2 | Reply::HOST_BIT },
+        Message::Replicate(replicate),
+        Message::Forward(forward),
+    ] {
+        let now = world.now();
+        let channel = world.network.channels.get_mut(&host(1)).unwrap();
+        channel.send(now, NodeId(1), route(NodeId(1)), route(host(1)), &message);
+    }
+    world.seconds(1);
+    let answers: Vec<_> = world.replies.iter().map(|(_, reply)| reply.answer).collect();
+    assert_eq!(answers, [Answer::Rejected(Rejection::NotAuthorised); 4]);
+    assert_eq!(world.resolvers[&NodeId(1)].status().dropped, 3);
+}
+
+#[test]
+fn before_an_answer_all_responsible_nodes_hold_the_result() {
+    let mut world = World::new(12, Faults::NONE, 7, 2);
+    world.seconds(1);
+    world.publish(1, "/lab/a");
+    while world.events_of(1).is_empty() {
+        world.run(Duration::from_millis(1));
+    }
+    let holders = world.holders("/lab/a");
+    assert_eq!(holders.len(), 3);
+    assert!(holders.values().all(|held| *held == (1, 0, 0)), "{holders:?}");
+    assert_eq!(holders.keys().collect::<BTreeSet<_>>(), world.responsible("/lab/a").iter().collect());
+}
+
+#[test]
+fn any_two_of_three_responsible_nodes_may_die_and_the_match_is_still_made() {
+    for (first, second) in [(0, 1), (0, 2), (1, 2)] {
+        let mut world = World::new(13, Faults::NONE, 7, 3);
+        world.publish(1, "/lab/a");
+        world.publish(2, "/lab/a");
+        world.seconds(2);
+        // The publishers die too, so that nothing comes back by renewal.
+        world.kill(host(1));
+        world.kill(host(2));
+        let responsible = world.responsible("/lab/a");
+        world.kill(responsible[first]);
+        world.kill(responsible[second]);
+        world.seconds(1);
+        world.announce();
+        world.subscribe(3, "/lab/a", 1);
+        world.seconds(3);
+        assert_eq!(world.sources(3, 1), Some(vec![1, 2]), "{first} and {second} died");
+        assert_eq!(world.holders("/lab/a").len(), 3, "the survivor handed over");
+    }
+}
+
+#[test]
+fn a_running_subscription_is_served_on_by_the_next_node_without_any_announcement() {
+    let mut world = World::new(14, Faults::NONE, 5, 3);
+    world.publish(1, "/lab/a");
+    world.subscribe(3, "/lab/a", 1);
+    world.seconds(2);
+    let first = world.responsible("/lab/a")[0];
+    world.kill(first);
+    // Nobody is told: silence alone must do.
+    world.publish(2, "/lab/a");
+    world.seconds(20);
+    assert_eq!(world.sources(3, 1), Some(vec![1, 2]));
+}
+
+#[test]
+fn a_newcomer_gets_its_records_before_it_acts() {
+    let mut world = World::new(15, Faults::NONE, 3, 3);
+    for item in 0..60 {
+        world.publish(1, &format!("/lab/{item}"));
+        world.publish(2, &format!("/lab/{item}"));
+        world.subscribe(3, &format!("/lab/{item}"), item);
+    }
+    world.seconds(3);
+    for number in 4..=6 {
+        world.start_resolver(NodeId(number));
+        world.announce();
+        // Never, not even for a moment, does the topology manager hear of fewer publishers.
+        for _ in 0..300 {
+            world.run(Duration::from_millis(10));
+            for item in 0..60 {
+                assert_eq!(world.sources(3, item), Some(vec![1, 2]), "item {item}, {number} nodes, {}", world.now());
+            }
+        }
+    }
+    for item in 0..60 {
+        let text = format!("/lab/{item}");
+        let responsible = world.responsible(&text);
+        let holders = world.holders(&text);
+        assert!(responsible.iter().all(|node| holders.get(node) == Some(&(2, 1, 0))), "{text}: {holders:?}");
+    }
+    world.seconds(40);
+    for item in 0..60 {
+        let text = format!("/lab/{item}");
+        let holders: BTreeSet<NodeId> = world.holders(&text).into_keys().collect();
+        assert_eq!(holders, world.responsible(&text).into_iter().collect(), "others dropped it after the grace");
+    }
+}
+
+#[test]
+fn a_resolver_that_restarts_empty_is_filled_again() {
+    let mut world = World::new(16, Faults::NONE, 3, 2);
+    for item in 0..20 {
+        world.publish(1, &format!("/lab/{item}"));
+    }
+    world.seconds(2);
+    world.kill(NodeId(2));
+    world.start_resolver(NodeId(2));
+    world.announce();
+    world.seconds(1);
+    for item in 0..20 {
+        assert_eq!(world.holders(&format!("/lab/{item}"))[&NodeId(2)], (1, 0, 0));
+    }
+}
+
+#[test]
+fn what_one_node_missed_is_found_by_comparing() {
+    let mut world = World::new(17, Faults::NONE, 3, 1);
+    world.publish(1, "/lab/a");
+    world.seconds(2);
+    world.kill(host(1));
+    let key = ItemId::new(&name("/lab/a")).key();
+    let resolver = world.resolvers.get_mut(&NodeId(3)).unwrap();
+    resolver.records.remove(&key);
+    world.seconds(21);
+    assert_eq!(world.holders("/lab/a").get(&NodeId(3)), Some(&(1, 0, 0)));
+}
+
+#[test]
+fn all_resolvers_may_die_and_what_hosts_want_comes_back_with_new_ones() {
+    let mut world = World::new(18, Faults::NONE, 3, 3);
+    world.publish(1, "/lab/a");
+    world.subscribe(3, "/lab/a", 1);
+    let now = world.now();
+    world.client(2).subscribe_scope(now, &Name::root());
+    world.seconds(2);
+    world.events.clear();
+    for number in 1..=3 {
+        world.kill(NodeId(number));
+    }
+    world.announce();
+    world.matches.clear();
+    world.seconds(20);
+    assert_eq!(world.rejections(1).len(), 1, "told once");
+    for number in 4..=6 {
+        world.start_resolver(NodeId(number));
+    }
+    world.announce();
+    world.seconds(5);
+    assert_eq!(world.sources(3, 1), Some(vec![1]));
+    world.publish(1, "/top");
+    world.seconds(2);
+    assert!(world.events_of(2).iter().any(|e| matches!(e, ResolverEvent::Appeared { name, .. } if name == "/top")));
+}
+
+#[test]
+fn two_halves_that_could_not_see_each_other_become_one() {
+    let mut world = World::new(19, Faults::NONE, 6, 4);
+    let now = world.now();
+    let halves = [[1, 2, 3].map(NodeId), [4, 5, 6].map(NodeId)];
+    for (number, half) in [(1, 0), (2, 1), (3, 0), (4, 1)] {
+        let routes = halves[half].map(|node| (node, route(node), route(host(number))));
+        world.client(number).handle_resolvers(now, &routes);
+    }
+    for half in &halves {
+        for node in half {
+            world.resolvers.get_mut(node).unwrap().handle_members(now, half);
+        }
+    }
+    world.publish(1, "/lab/a");
+    world.publish(2, "/lab/a");
+    world.subscribe(3, "/lab/a", 1);
+    world.seconds(3);
+    assert_eq!(world.sources(3, 1), Some(vec![1]));
+    world.announce();
+    world.seconds(5);
+    assert_eq!(world.sources(3, 1), Some(vec![1, 2]));
+}
+
+#[test]
+fn records_spread_evenly_over_the_nodes() {
+    let nodes: Vec<NodeId> = (0..10).map(|i| host(i * 7)).collect();
+    let mut keys = BTreeMap::<NodeId, usize>::new();
+    for item in 0..10_000 {
+        let key = ItemId::new(&name(&format!("/lab/{item}"))).key();
+        for node in members::responsible(nodes.iter().copied(), key, 3) {
+            *keys.entry(node).or_default() += 1;
+        }
+    }
+    let most = *keys.values().max().unwrap() as f64;
+    let mean = keys.values().sum::<usize>() as f64 / keys.len() as f64;
+    assert_eq!(mean, 3_000.0);
+    assert!(most / mean < 1.05, "the fullest node holds {:.3} of the mean", most / mean);
+}
+
+#[test]
+fn status_counts_what_is_held() {
+    let mut world = World::new(20, Faults::NONE, 3, 2);
+    world.publish(1, "/lab/a");
+    world.subscribe(2, "/lab/a", 1);
+    let now = world.now();
+    world.client(2).subscribe_scope(now, &name("/lab"));
+    world.seconds(2);
+    let status = world.resolvers[&NodeId(1)].status();
+    assert!(status.ready && status.members.len() == 3 && status.suspected.is_empty());
+    // The root, the scope and the item; each node is responsible for all of them.
+    assert_eq!((status.records, status.publications, status.subscriptions, status.children), (3, 1, 1, 2));
+    assert_eq!(status.keys.values().copied().collect::<Vec<_>>(), [3, 3, 3]);
+    let acting: usize = world.resolvers.values().map(|resolver| resolver.status().acting).sum();
+    assert_eq!(acting, 3, "each record has one acting node");
+}
+
+/// What a run of commands must leave behind.
+#[derive(Default)]
+struct Oracle {
+    publishers: BTreeMap<String, BTreeSet<u64>>,
+    subscribers: BTreeMap<String, BTreeSet<u64>>,
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(16))]
+
+    /// Commands in any order, nodes that die and join, 0 to 20 % loss, duplication, reordering: at the end exactly
+    /// what hosts want is held, by exactly those who should hold it, and the topology manager knows all matches.
+    #[test]
+    fn nothing_is_lost_and_nothing_is_left_over(
+        seed: u64,
+        loss in 0.0..0.2f64,
+        steps in proptest::collection::vec((0u8..8, 1u64..6, 0u64..6), 1..40),
+    ) {
+        let mut world = World::new(seed, Faults::lossy(loss), 5, 5);
+        let mut oracle = Oracle::default();
+        let mut next_resolver = 6;
+        for (action, number, item) in steps {
+            let text = format!("/lab/{}/{item}", item % 2);
+            let now = world.now();
+            match action {
+                0..=2 => {
+                    if oracle.publishers.entry(text.clone()).or_default().insert(number) {
+                        world.publish(number, &text);
+                    }
+                }
+                3 => {
+                    if oracle.publishers.entry(text.clone()).or_default().remove(&number) {
+                        world.client(number).unpublish(now, &name(&text));
+                    }
+                }
+                4 | 5 => {
+                    if oracle.subscribers.entry(text.clone()).or_default().insert(number) {
+                        world.subscribe(number, &text, item as u32);
+                    }
+                }
+                6 => {
+                    if oracle.subscribers.entry(text.clone()).or_default().remove(&number) {
+                        world.client(number).unsubscribe(now, &name(&text), item as u32);
+                    }
+                }
+                _ => {
+                    if world.resolvers.len() > 3 && item < 4 {
+                        let victim = *world.resolvers.keys().nth(number as usize % world.resolvers.len()).unwrap();
+                        world.kill(victim);
+                    } else {
+                        world.start_resolver(NodeId(next_resolver));
+                        next_resolver += 1;
+                    }
+                    world.run(Duration::from_millis(300));
+                    world.announce();
+                }
+            }
+            let pause = world.network.random.below(400);
+            world.run(Duration::from_millis(pause));
+        }
+        // Two leases: what should not be there has had time to go, what should be there must have been renewed.
+        world.seconds(65);
+        for (text, publishers) in &oracle.publishers {
+            let subscribers = oracle.subscribers.get(text).map_or(0, BTreeSet::len);
+            let holders = world.holders(text);
+            for node in world.responsible(text) {
+                let expected = (publishers.len(), subscribers, 0);
+                let held = holders.get(&node).copied().unwrap_or_default();
+                prop_assert_eq!(held, expected, "{} on {}: {:?}", text, node, holders);
+            }
+        }
+        for (text, subscribers) in &oracle.subscribers {
+            let publishers: Vec<u64> =
+                oracle.publishers.get(text).map(|p| p.iter().copied().collect()).unwrap_or_default();
+            let item: u32 = text.rsplit('/').next().unwrap().parse().unwrap();
+            for number in subscribers {
+                prop_assert_eq!(world.sources(*number, item), Some(publishers.clone()), "{} of {}", text, number);
+            }
+        }
+        for number in 1..=5 {
+            let odd: Vec<_> = world.rejections(number);
+            prop_assert!(odd.iter().all(|(_, reason)| reason.starts_with("no resolver")), "{:?}", odd);
+        }
+    }
+
+    /// Whatever a scope's subscriber is told, in whatever order: in the end it knows what is there.
+    #[test]
+    fn a_listing_is_right_in_the_end(
+        seed: u64,
+        loss in 0.0..0.2f64,
+        steps in proptest::collection::vec((any::<bool>(), 1u64..4, 0u64..5), 1..30),
+        death in 0usize..40,
+    ) {
+        let mut world = World::new(seed, Faults::lossy(loss), 4, 4);
+        let now = world.now();
+        world.client(4).subscribe_scope(now, &Name::root());
+        let mut oracle = BTreeMap::<String, BTreeSet<u64>>::new();
+        for (index, (publishes, number, item)) in steps.into_iter().enumerate() {
+            let text = format!("/{item}");
+            let publishers = oracle.entry(text.clone()).or_default();
+            let now = world.now();
+            if publishes && publishers.insert(number) {
+                world.publish(number, &text);
+            } else if !publishes && publishers.remove(&number) {
+                world.client(number).unpublish(now, &name(&text));
+            }
+            if index == death {
+                let victim = world.responsible("/")[0];
+                world.kill(victim);
+                world.run(Duration::from_millis(500));
+                world.announce();
+            }
+            let pause = world.network.random.below(300);
+            world.run(Duration::from_millis(pause));
+        }
+        world.seconds(65);
+        let mut known = BTreeMap::<String, u32>::new();
+        for event in world.events_of(4) {
+            match event {
+                ResolverEvent::Appeared { name, publishers, .. } => {
+                    known.insert(name, publishers);
+                }
+                ResolverEvent::Disappeared { name } => {
+                    prop_assert!(known.remove(&name).is_some(), "{} went and was not there", name);
+                }
+                _ => {}
+            }
+        }
+        let expected: BTreeMap<String, u32> =
+            oracle.into_iter().filter(|(_, p)| !p.is_empty()).map(|(text, p)| (text, p.len() as u32)).collect();
+        prop_assert_eq!(known, expected);
+    }
+}
