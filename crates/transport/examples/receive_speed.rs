@@ -3,7 +3,9 @@
 //! `cargo run --release -p tributary-transport --example receive_speed`
 use std::time::Instant;
 
-use tributary_content::{Bitmap, ChunkIndex, ChunkStore, MemoryObject, Manifest, ObjectReader, SigningKey, StoreError, StoreOpener};
+use tributary_content::{
+    Bitmap, ChunkIndex, ChunkStore, Manifest, MemoryObject, ObjectReader, SigningKey, StoreError, StoreOpener,
+};
 use tributary_core::{Duration, NodeId, PathId, Time};
 use tributary_transport::{
     Transfer, TransferConfig,

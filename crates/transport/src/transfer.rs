@@ -16,7 +16,7 @@ use alloc::{
     vec::Vec,
 };
 
-use tributary_content::{ChunkIndex, ChunkStore, HashTree, Manifest, Name, ObjectId, StoreOpener};
+use tributary_content::{ChunkIndex, ChunkStore, HashTree, Manifest, Name, ObjectId, StoreError, StoreOpener};
 use tributary_core::{
     Duration, NodeId, PathId, Rate, SourceId, Time,
     event::{PathReport, PathState, SourceReport, TransferEvent, TransferReport},
@@ -37,6 +37,8 @@ use crate::{
 pub const REQUEST_RUNS_MAX: usize = 16;
 /// How often coupled sub-flows are looked at again.
 const COUPLING_INTERVAL: Duration = Duration::from_millis(5);
+/// How often the reader of an in-order stream is looked at while it holds the fetch up.
+const READER_INTERVAL: Duration = Duration::from_millis(5);
 /// How much a rate limit lets pass at once, as time.
 const LIMIT_BURST: Duration = Duration::from_millis(20);
 
@@ -176,6 +178,8 @@ struct Running {
     buffers: Vec<Vec<u8>>,
     units_max: usize,
     stored_bytes: u64,
+    /// Whether the reader of an in-order stream holds things up; it must be looked at again.
+    awaits_reader: bool,
 }
 
 struct Suspect {
@@ -385,7 +389,9 @@ impl Transfer {
         }
         let flows = self.paths.values().filter_map(|path| path.flow.as_ref()?.deadline(self.polled_at));
         let limit = Some(self.limit.ready_at()).filter(|ready| *ready > self.polled_at && self.running.is_some());
-        flows.chain(self.patience_deadline()).chain(limit).min()
+        let awaits_reader = self.running.as_ref().is_some_and(|running| running.awaits_reader);
+        let reader = awaits_reader.then(|| self.polled_at + READER_INTERVAL);
+        flows.chain(self.patience_deadline()).chain(limit).chain(reader).min()
     }
     /// The next thing worth telling.
     pub fn poll_event(&mut self) -> Option<TransferEvent> {
@@ -483,8 +489,9 @@ impl Transfer {
             idle.insert(layout.packets(Unit::Chunk(run.start)).0, layout.packets(Unit::Chunk(run.end - 1)).1);
         }
         let mut idle_tree = RunSet::new();
+        let tree = store.tree().cloned();
         let (first, end) = layout.packets(Unit::Tree);
-        if !idle.is_empty() {
+        if !idle.is_empty() && tree.is_none() {
             idle_tree.insert(first, end);
         }
         self.account.resumed_bytes = held_bytes;
@@ -495,7 +502,7 @@ impl Transfer {
             object,
             layout,
             store,
-            tree: None,
+            tree,
             idle_tree,
             idle,
             units: BTreeMap::new(),
@@ -503,6 +510,7 @@ impl Transfer {
             buffers: Vec::new(),
             units_max,
             stored_bytes: held_bytes,
+            awaits_reader: false,
             manifest,
         });
         self.finish_if_complete(now);
@@ -681,7 +689,10 @@ impl Transfer {
         let Some(running) = &mut self.running else { return };
         match unit {
             Unit::Tree => {
-                running.tree = HashTree::decode(&running.manifest, assembly.bytes()).ok();
+                let Ok(tree) = HashTree::decode(&running.manifest, assembly.bytes()) else { return };
+                if let Err(error) = running.take_tree(tree) {
+                    return self.fail(now, error.to_string());
+                }
                 let waiting: Vec<Unit> =
                     running.units.iter().filter(|(_, unit)| unit.is_complete()).map(|(unit, _)| *unit).collect();
                 for unit in waiting {
@@ -988,6 +999,18 @@ impl Running {
     fn wants(&self, packet: u32) -> bool {
         self.misses(packet) && self.layout.locate(packet).is_some_and(|(unit, ..)| !self.suspects.contains_key(&unit))
     }
+    /// Takes the verified hash list; chunks of an earlier run that do not match it are asked for again.
+    fn take_tree(&mut self, tree: HashTree) -> Result<(), StoreError> {
+        let before = self.store.held().clone();
+        self.store.put_tree(&tree)?;
+        self.tree = Some(tree);
+        for index in before.iter_set().filter(|index| !self.store.held().get(*index)) {
+            let (first, end) = self.layout.packets(Unit::Chunk(index));
+            self.idle.insert(first, end);
+            self.stored_bytes -= u64::from(self.manifest.chunk_len(ChunkIndex(index)));
+        }
+        Ok(())
+    }
     fn verify(&self, unit: Unit) -> Verdict {
         let Some(assembly) = self.units.get(&unit) else { return Verdict::Waits };
         let good = match unit {
@@ -1050,12 +1073,19 @@ impl Running {
     fn take_idle(&mut self, max: u32) -> Runs {
         let mut runs = Runs::new();
         let mut left = max;
+        self.awaits_reader = false;
         while left > 0 && runs.len() < REQUEST_RUNS_MAX {
             let tree = !self.idle_tree.is_empty();
             let set = if tree { &self.idle_tree } else { &self.idle };
             let Some((first, end)) = set.first_run() else { break };
             let Some((unit, ..)) = self.layout.locate(first) else { break };
-            if !tree && !self.may_open(unit) {
+            if let Some(index) = Layout::chunk_of(unit)
+                && self.store.in_order_until().is_some_and(|until| index >= until)
+            {
+                self.awaits_reader = true;
+                break;
+            }
+            if !tree && !self.units.contains_key(&unit) && self.units.len() >= self.units_max {
                 break;
             }
             let end = end.min(self.layout.packets(unit).1).min(first + left);
@@ -1068,12 +1098,6 @@ impl Running {
             }
         }
         runs
-    }
-    fn may_open(&self, unit: Unit) -> bool {
-        let Unit::Chunk(index) = unit else { return true };
-        let in_order = self.store.in_order_from();
-        let near = in_order.is_none_or(|from| u64::from(index) < u64::from(from.0) + self.units_max as u64);
-        self.units.contains_key(&unit) || (near && self.units.len() < self.units_max)
     }
     /// Up to `max` packets that only `source` may be asked for.
     fn take_suspect(&mut self, source: SourceId, max: u32) -> Option<Runs> {
