@@ -26,11 +26,13 @@ use crate::{Datagram, Duration, Random, Rate, Time};
 /// At any time `in + duplicated = out + lost + dropped + oversize + in flight`; see [`LinkStats`].
 #[derive(Clone, Debug)]
 pub struct Link {
-    queue: Queue,
+    /// Where packets lie while queue, serialiser and wire pass their numbers on; moving packets costs more.
+    shelf: Shelf,
+    queue: Queue<Place>,
     serialiser: Serialiser,
-    sending: Option<Datagram>,
+    sending: Option<Place>,
     loss: LossProcess,
-    wire: Wire,
+    wire: Wire<Place>,
     state: LinkState,
     duplicate: f64,
     corrupt: f64,
@@ -44,6 +46,7 @@ impl Link {
     /// An idle link in state [`LinkState::Up`]. All its random choices come from `random`.
     pub fn new(config: LinkConfig, random: Random) -> Self {
         Link {
+            shelf: Shelf::default(),
             queue: Queue::new(config.queue_bytes),
             serialiser: Serialiser::new(config.rate),
             sending: None,
@@ -73,28 +76,33 @@ impl Link {
             return;
         }
         if self.serialiser.is_unlimited() {
-            self.launch(now, datagram);
+            let place = self.shelf.put(datagram);
+            self.launch(now, place);
             return;
         }
         self.advance(now);
+        let wire_bytes = self.wire_bytes(bytes);
         if self.sending.is_none() {
-            self.start(now, datagram);
-        } else if !self.queue.push(self.wire_bytes(bytes), datagram) {
+            let place = self.shelf.put(datagram);
+            self.start(now, wire_bytes, place);
+        } else if self.queue.has_room(wire_bytes) {
+            self.queue.push(wire_bytes, self.shelf.put(datagram));
+        } else {
             self.stats.dropped_packets += 1;
             self.stats.dropped_bytes += bytes;
         }
     }
     /// The next packet that has reached the far end at `now`, earliest first.
     pub fn poll_deliver(&mut self, now: Time) -> Option<Datagram> {
-        self.poll_arrival(now).map(|(_, datagram)| datagram)
+        self.advance(now);
+        let (_, place) = self.wire.pop(now)?;
+        Some(self.deliver(place))
     }
     /// Like [`Link::poll_deliver`], with the exact time of arrival, which is `now` or earlier.
     pub fn poll_arrival(&mut self, now: Time) -> Option<(Time, Datagram)> {
         self.advance(now);
-        let (due, datagram) = self.wire.pop(now)?;
-        self.stats.out_packets += 1;
-        self.stats.out_bytes += datagram.len() as u64;
-        Some((due, datagram))
+        let (due, place) = self.wire.pop(now)?;
+        Some((due, self.deliver(place)))
     }
     /// No packet arrives before this time; `None` if nothing is under way or nothing moves (rate zero).
     ///
@@ -124,11 +132,11 @@ impl Link {
         self.advance(now);
         self.state = state;
         if state == LinkState::Down {
-            if let Some(datagram) = self.sending.take() {
-                self.count_lost(datagram.len() as u64);
+            if let Some(place) = self.sending.take() {
+                self.lose(place);
             }
-            while let Some((_, datagram)) = self.queue.pop() {
-                self.count_lost(datagram.len() as u64);
+            while let Some((_, place)) = self.queue.pop() {
+                self.lose(place);
             }
             self.serialiser.abort(now);
         }
@@ -184,31 +192,46 @@ impl Link {
             if let Some(sent) = self.sending.take() {
                 self.launch(end, sent);
             }
-            if let Some((_, next)) = self.queue.pop() {
-                self.start(end, next);
+            if let Some((wire_bytes, next)) = self.queue.pop() {
+                self.start(end, wire_bytes, next);
             }
         }
     }
-    fn start(&mut self, now: Time, datagram: Datagram) {
-        self.serialiser.start(now, self.wire_bytes(datagram.len() as u64));
-        self.sending = Some(datagram);
+    fn start(&mut self, now: Time, wire_bytes: u64, place: Place) {
+        self.serialiser.start(now, wire_bytes);
+        self.sending = Some(place);
     }
     /// The last bit has left at `now`: the fate of the packet on the wire is decided here.
-    fn launch(&mut self, now: Time, mut datagram: Datagram) {
+    fn launch(&mut self, now: Time, place: Place) {
         if self.loss.next(&mut self.random) == Fate::Lost {
-            self.count_lost(datagram.len() as u64);
+            self.lose(place);
             return;
         }
-        if self.random.chance(self.corrupt) && !datagram.is_empty() {
-            datagram = flip_bit(&datagram, self.random.below(datagram.len() as u64 * 8));
-            self.stats.corrupted_packets += 1;
+        if self.random.chance(self.corrupt) {
+            let datagram = self.shelf.packet_mut(place);
+            if !datagram.is_empty() {
+                *datagram = flip_bit(datagram, self.random.below(datagram.len() as u64 * 8));
+                self.stats.corrupted_packets += 1;
+            }
         }
         if self.random.chance(self.duplicate) {
+            let copy = self.shelf.packet_mut(place).clone();
             self.stats.duplicated_packets += 1;
-            self.stats.duplicated_bytes += datagram.len() as u64;
-            self.stats.reordered_packets += u64::from(self.wire.push(now, datagram.clone(), &mut self.random));
+            self.stats.duplicated_bytes += copy.len() as u64;
+            let place = self.shelf.put(copy);
+            self.stats.reordered_packets += u64::from(self.wire.push(now, place, &mut self.random));
         }
-        self.stats.reordered_packets += u64::from(self.wire.push(now, datagram, &mut self.random));
+        self.stats.reordered_packets += u64::from(self.wire.push(now, place, &mut self.random));
+    }
+    fn deliver(&mut self, place: Place) -> Datagram {
+        let datagram = self.shelf.take(place);
+        self.stats.out_packets += 1;
+        self.stats.out_bytes += datagram.len() as u64;
+        datagram
+    }
+    fn lose(&mut self, place: Place) {
+        let bytes = self.shelf.take(place).len() as u64;
+        self.count_lost(bytes);
     }
     fn wire_bytes(&self, bytes: u64) -> u64 {
         bytes + u64::from(self.overhead_bytes)
@@ -343,34 +366,37 @@ pub struct LinkStats {
 
 /// A drop-tail queue with a limit in bytes.
 #[derive(Clone, Debug)]
-pub struct Queue {
-    packets: VecDeque<(u64, Datagram)>,
+pub struct Queue<T> {
+    packets: VecDeque<(u64, T)>,
     bytes: u64,
     bytes_peak: u64,
     bytes_max: u64,
 }
 
-impl Queue {
+impl<T> Queue<T> {
     /// An empty queue for `bytes_max` bytes.
     pub fn new(bytes_max: u64) -> Self {
         Queue { packets: VecDeque::new(), bytes: 0, bytes_peak: 0, bytes_max }
     }
-    /// Appends a packet that counts as `bytes`; gives false, and drops it, if there is no room.
-    #[must_use]
-    pub fn push(&mut self, bytes: u64, datagram: Datagram) -> bool {
-        let fits = self.bytes.saturating_add(bytes) <= self.bytes_max;
-        if fits {
-            self.bytes += bytes;
-            self.bytes_peak = self.bytes_peak.max(self.bytes);
-            self.packets.push_back((bytes, datagram));
-        }
-        fits
+    /// Whether a packet that counts as `bytes` may be appended; if not, it is to be dropped.
+    pub fn has_room(&self, bytes: u64) -> bool {
+        self.bytes.saturating_add(bytes) <= self.bytes_max
+    }
+    /// Appends a packet that counts as `bytes`.
+    ///
+    /// # Panics
+    /// If there is no room.
+    pub fn push(&mut self, bytes: u64, packet: T) {
+        assert!(self.has_room(bytes), "{} bytes wait, {bytes} more exceed {}", self.bytes, self.bytes_max);
+        self.bytes += bytes;
+        self.bytes_peak = self.bytes_peak.max(self.bytes);
+        self.packets.push_back((bytes, packet));
     }
     /// Takes the oldest packet and the bytes that it counted as.
-    pub fn pop(&mut self) -> Option<(u64, Datagram)> {
-        let (bytes, datagram) = self.packets.pop_front()?;
+    pub fn pop(&mut self) -> Option<(u64, T)> {
+        let (bytes, packet) = self.packets.pop_front()?;
         self.bytes -= bytes;
-        Some((bytes, datagram))
+        Some((bytes, packet))
     }
     /// Packets that wait.
     pub fn len(&self) -> usize {
@@ -533,21 +559,21 @@ impl LossProcess {
 
 /// Packets under way between the serialiser and the far end, by time of arrival.
 #[derive(Clone, Debug)]
-pub struct Wire {
-    packets: VecDeque<(Time, Datagram)>,
+pub struct Wire<T> {
+    packets: VecDeque<(Time, T)>,
     last_due: Time,
     delay: Duration,
     jitter: Duration,
     reorder: Reorder,
 }
 
-impl Wire {
+impl<T> Wire<T> {
     /// An empty wire.
     pub fn new(delay: Duration, jitter: Duration, reorder: Reorder) -> Self {
         Wire { packets: VecDeque::new(), last_due: Time::ZERO, delay, jitter, reorder }
     }
     /// Takes a packet at `now`; gives whether it is held back behind later ones.
-    pub fn push(&mut self, now: Time, datagram: Datagram, random: &mut Random) -> bool {
+    pub fn push(&mut self, now: Time, packet: T, random: &mut Random) -> bool {
         let mut due = now + self.delay;
         if !self.jitter.is_zero() {
             let nanos = u64::try_from(self.jitter.as_nanos()).unwrap_or(u64::MAX - 1);
@@ -565,14 +591,14 @@ impl Wire {
             index -= 1;
         }
         if index == self.packets.len() {
-            self.packets.push_back((due, datagram));
+            self.packets.push_back((due, packet));
         } else {
-            self.packets.insert(index, (due, datagram));
+            self.packets.insert(index, (due, packet));
         }
         held_back
     }
     /// Takes the next packet that has arrived at `now`, and when it did.
-    pub fn pop(&mut self, now: Time) -> Option<(Time, Datagram)> {
+    pub fn pop(&mut self, now: Time) -> Option<(Time, T)> {
         if self.packets.front()?.0 > now {
             return None;
         }
@@ -591,8 +617,36 @@ impl Wire {
         self.packets.is_empty()
     }
     /// Packets under way with their times of arrival, next first.
-    pub fn iter(&self) -> vec_deque::Iter<'_, (Time, Datagram)> {
+    pub fn iter(&self) -> vec_deque::Iter<'_, (Time, T)> {
         self.packets.iter()
+    }
+}
+
+/// Packets by number; the numbers of those that left are used again, last one first.
+#[derive(Clone, Debug, Default)]
+struct Shelf {
+    packets: Vec<Option<Datagram>>,
+    free: Vec<Place>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Place(u32);
+
+impl Shelf {
+    fn put(&mut self, datagram: Datagram) -> Place {
+        if let Some(place) = self.free.pop() {
+            self.packets[place.0 as usize] = Some(datagram);
+            return place;
+        }
+        self.packets.push(Some(datagram));
+        Place(u32::try_from(self.packets.len() - 1).expect("fewer than 2^32 packets fit into memory"))
+    }
+    fn take(&mut self, place: Place) -> Datagram {
+        self.free.push(place);
+        self.packets[place.0 as usize].take().expect("a place is taken once")
+    }
+    fn packet_mut(&mut self, place: Place) -> &mut Datagram {
+        self.packets[place.0 as usize].as_mut().expect("a place holds a packet until it is taken")
     }
 }
 

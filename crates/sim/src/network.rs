@@ -40,6 +40,8 @@ struct World {
     participants: Vec<Participant>,
     trace: TraceHash,
     stats: NetworkStats,
+    /// Entries of the agenda worked off since time last passed.
+    steps_in_instant: u32,
     observer: Option<Observer>,
     tap: Option<Tap>,
 }
@@ -79,6 +81,7 @@ impl<N: Node> Network<N> {
                 participants: Vec::new(),
                 trace: TraceHash::new(TraceDepth::default()),
                 stats: NetworkStats::default(),
+                steps_in_instant: 0,
                 observer: None,
                 tap: None,
             },
@@ -245,8 +248,16 @@ impl<N: Node> Network<N> {
         if due > limit {
             return false;
         }
-        self.world.now = self.world.now.max(due);
+        if due > self.world.now {
+            self.world.now = due;
+            self.world.steps_in_instant = 0;
+        }
         self.world.stats.steps += 1;
+        self.world.steps_in_instant += 1;
+        assert!(
+            self.world.steps_in_instant <= STEPS_MAX,
+            "time stands still at {due}: nodes answer each other for ever over links without delay",
+        );
         match self.world.participants[participant as usize] {
             Participant::Node(node) => self.pump_node(node),
             Participant::Link(link) => self.run_link(link),
@@ -443,5 +454,7 @@ pub struct NetworkStats {
 const FACES_MAX: usize = 65_536;
 /// A node that needs more pumps than this at one point in time is stuck.
 const PUMPS_MAX: u32 = 10_000;
+/// A network that takes more steps than this at one point in time is stuck.
+const STEPS_MAX: u32 = 1_000_000;
 /// First random stream used by links; lower ones are free for nodes.
 const LINK_STREAMS: u64 = 1 << 32;

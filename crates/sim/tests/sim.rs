@@ -396,3 +396,31 @@ fn a_node_that_never_rests_is_named() {
     }
     Network::new(1).add_node(Restless);
 }
+
+#[test]
+#[should_panic(expected = "time stands still at 0.001000 s")]
+fn nodes_that_answer_each_other_without_delay_are_stopped() {
+    #[derive(Default)]
+    struct Echo(Option<Datagram>);
+    impl Node for Echo {
+        fn handle_datagram(&mut self, _: Time, _: FaceId, datagram: Datagram) {
+            self.0 = Some(datagram);
+        }
+        fn handle_timeout(&mut self, _: Time) {}
+        fn poll_transmit(&mut self, _: Time, out: &mut TransmitBuf) -> Option<Transmit> {
+            out.push_datagram(self.0.take()?);
+            Some(Transmit { face: FaceId(0) })
+        }
+        fn poll_timeout(&self) -> Option<(Time, TimerId)> {
+            None
+        }
+        fn poll_event(&mut self) -> Option<Event> {
+            None
+        }
+    }
+    let mut net = Network::new(1);
+    let (a, b) = (net.add_node(Echo::default()), net.add_node(Echo::default()));
+    net.connect((a, FaceId(0)), (b, FaceId(0)), LinkConfig::default(), LinkConfig::default());
+    net.at(ms(1), move |net| net.inject(a, FaceId(0), Datagram::from(&b"ball"[..])));
+    net.run_until(ms(2));
+}
