@@ -37,6 +37,8 @@ use crate::{
 pub const REQUEST_RUNS_MAX: usize = 16;
 /// How often coupled sub-flows are looked at again.
 const COUPLING_INTERVAL: Duration = Duration::from_millis(5);
+/// How long the one source that a doubtful unit is fetched from may be silent before another one is asked for all of it.
+const SUSPECT_PATIENCE: Duration = Duration::from_secs(2);
 /// How often the reader of an in-order stream is looked at while it holds the fetch up.
 const READER_INTERVAL: Duration = Duration::from_millis(5);
 /// How much a rate limit lets pass at once, as time.
@@ -746,7 +748,7 @@ impl Transfer {
         // The source that contributed least is the least likely culprit.
         let shares = contributors.iter().filter_map(|origin| self.paths.get(&origin.path)).map(|path| path.source);
         let shares: Vec<SourceId> = shares.collect();
-        let next = self.live_sources().into_iter().min_by_key(|id| shares.iter().filter(|s| *s == id).count());
+        let next = self.live_sources(now).into_iter().min_by_key(|id| shares.iter().filter(|s| *s == id).count());
         let Some(running) = &mut self.running else { return };
         running.suspects.insert(unit, Suspect { source: next.unwrap_or_default(), idle });
         self.move_suspects(now);
@@ -769,7 +771,7 @@ impl Transfer {
     }
     /// Gives units under suspicion whose source is gone to another source; ends the fetch if there is none.
     fn move_suspects(&mut self, now: Time) {
-        let live = self.live_sources();
+        let live = self.live_sources(now);
         let Some(running) = &mut self.running else { return };
         let stranded: Vec<Unit> = running
             .suspects
@@ -794,17 +796,17 @@ impl Transfer {
             suspect.idle.insert(first, end);
         }
     }
-    /// Sources that are trusted and have a path that answers; if none answers, those that have a path.
-    fn live_sources(&self) -> Vec<SourceId> {
-        let with = |wanted: fn(&Flow) -> bool| -> Vec<SourceId> {
+    /// Sources that are trusted and have a path that is not silent for long; if there is none, those that have a path.
+    fn live_sources(&self, now: Time) -> Vec<SourceId> {
+        let with = |wanted: &dyn Fn(&Flow) -> bool| -> Vec<SourceId> {
             let live = self.paths.values().filter(|path| path.flow.as_ref().is_some_and(wanted));
             let mut sources: Vec<SourceId> = live.map(|path| path.source).collect();
             sources.sort_unstable();
             sources.dedup();
             sources
         };
-        let answering = with(|flow| flow.silent_since().is_none());
-        if answering.is_empty() { with(|_| true) } else { answering }
+        let answering = with(&|flow| flow.silent_since().is_none_or(|since| now.since(since) < SUSPECT_PATIENCE));
+        if answering.is_empty() { with(&|_| true) } else { answering }
     }
 
     // Ends.

@@ -22,8 +22,11 @@ const RATE_ROUNDS: u64 = 10;
 /// How long the smallest RTT counts.
 const RTT_LIFE: Duration = Duration::from_secs(10);
 const RTT_PROBE: Duration = Duration::from_millis(100);
-/// Loss that the pace makes up for at most.
-const LOSS_COMPENSATED_MAX: f64 = 0.3;
+/// Loss that the pace makes up for at most: as long as the queue is empty, so that it is not the pace that causes
+/// it, and otherwise.
+const LOSS_COMPENSATED_MAX: [f64; 2] = [0.6, 0.1];
+/// Loss that needs no making up for, because the probe's gain covers it.
+const LOSS_FREE: f64 = 0.02;
 
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Phase {
@@ -39,6 +42,9 @@ pub struct ModelBased {
     phase: Phase,
     rate: RateFilter,
     rtt_min: Option<(Duration, Time)>,
+    /// Smallest sample of this round and of the last one.
+    rtt_this_round: Option<Duration>,
+    rtt_last_round: Option<Duration>,
     round: u64,
     round_ends_at: u64,
     loss: LossMeter,
@@ -55,6 +61,8 @@ impl ModelBased {
             phase: Phase::Startup { rate_before: 0.0, rounds_without_growth: 0 },
             rate: RateFilter::default(),
             rtt_min: None,
+            rtt_this_round: None,
+            rtt_last_round: None,
             round: 0,
             round_ends_at: 0,
             loss: LossMeter::default(),
@@ -72,11 +80,19 @@ impl ModelBased {
     }
     /// The factor on pace and window that makes up for random loss.
     fn compensation(&self) -> f64 {
-        1.0 / (1.0 - (self.loss.share() - 0.02).clamp(0.0, LOSS_COMPENSATED_MAX))
+        let [empty, standing] = LOSS_COMPENSATED_MAX;
+        let queue_is_empty = match (self.rtt_min, self.rtt_last_round) {
+            (Some((minimum, _)), Some(last)) => last <= minimum + minimum / 5 + Duration::from_micros(500),
+            _ => true,
+        };
+        1.0 / (1.0 - (self.loss.share - LOSS_FREE).clamp(0.0, if queue_is_empty { empty } else { standing }))
     }
     fn on_round(&mut self) {
         self.round += 1;
         self.loss.on_round();
+        if let Some(smallest) = self.rtt_this_round.take() {
+            self.rtt_last_round = Some(smallest);
+        }
         if let Phase::Startup { rate_before, rounds_without_growth } = self.phase {
             let rate = self.rate.best();
             self.phase = if rate >= rate_before * 1.25 {
@@ -89,6 +105,7 @@ impl ModelBased {
         }
     }
     fn on_rtt(&mut self, now: Time, sample: Duration) {
+        self.rtt_this_round = Some(self.rtt_this_round.map_or(sample, |smallest| smallest.min(sample)));
         match self.rtt_min {
             // A sample close to the minimum renews it: the queue was empty, a probe would tell nothing new.
             Some((minimum, _)) if sample <= minimum => self.rtt_min = Some((sample, now)),
@@ -269,8 +286,5 @@ impl LossMeter {
         self.share += (self.lost as f64 / total as f64 - self.share) / 8.0;
         self.delivered = 0;
         self.lost = 0;
-    }
-    fn share(&self) -> f64 {
-        self.share
     }
 }
