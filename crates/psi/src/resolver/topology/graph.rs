@@ -1,0 +1,455 @@
+//! The domain as the link-state messages show it.
+use alloc::{collections::BTreeMap, string::String, vec::Vec};
+
+use tributary_core::{Duration, FaceId, NodeId, Time};
+use tributary_transport::PathMetric;
+
+use crate::{
+    ids::Roles,
+    router::labels::LabelKey,
+    wire::{Adjacency, LinkState},
+};
+
+/// The newest link state of each node.
+pub struct LinkStates {
+    nodes_max: usize,
+    links_max: usize,
+    silence: Duration,
+    records: BTreeMap<NodeId, Record>,
+    links: usize,
+    term: u32,
+}
+
+struct Record {
+    state: LinkState,
+    retired: Option<u64>,
+    heard: Time,
+}
+
+/// What a link-state message changed.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Change {
+    /// Nothing.
+    None,
+    /// Round-trip times or loads.
+    Metrics,
+    /// Capacities, MTUs or labels for people: offers that use the node's links change, the graph does not.
+    Properties,
+    /// Links or nodes that went; nothing new came.
+    Shrunk,
+    /// Links, nodes, roles or secrets that are new.
+    Grown,
+}
+
+/// The reasons for which a link-state message is refused.
+pub mod reason {
+    /// Older than what is known.
+    pub const STALE: &str = "link state is stale";
+    /// More nodes than configured.
+    pub const NODES: &str = "too many nodes in the domain";
+    /// More links than configured.
+    pub const LINKS: &str = "too many links in the domain";
+    /// Two links on one face, or the "no node" id.
+    pub const ILLEGAL: &str = "link state makes no sense";
+}
+
+impl LinkStates {
+    /// An empty domain. A node that is silent for `silence` is forgotten.
+    pub fn new(nodes_max: usize, links_max: usize, silence: Duration) -> LinkStates {
+        LinkStates { nodes_max, links_max, silence, records: BTreeMap::new(), links: 0, term: 0 }
+    }
+    /// Takes a message.
+    ///
+    /// # Errors
+    /// One of the phrases in [`reason`], if it is refused.
+    pub fn handle(&mut self, now: Time, mut state: LinkState) -> Result<Change, &'static str> {
+        state.adjacencies.sort_by_key(|adjacency| adjacency.face);
+        let twice = state.adjacencies.windows(2).any(|pair| pair[0].face == pair[1].face);
+        if twice || state.node == NodeId::NONE {
+            return Err(reason::ILLEGAL);
+        }
+        let known = self.records.get(&state.node);
+        let mut retired = known.and_then(|known| known.retired);
+        if let Some(known) = known {
+            let restarted = known.state.incarnation != state.incarnation;
+            if retired == Some(state.incarnation) || (!restarted && state.sequence <= known.state.sequence) {
+                return Err(reason::STALE);
+            }
+            if restarted {
+                retired = Some(known.state.incarnation);
+            }
+        } else if self.records.len() >= self.nodes_max {
+            return Err(reason::NODES);
+        }
+        let before = known.map_or(0, |known| known.state.adjacencies.len());
+        let links = self.links - before + state.adjacencies.len();
+        if links > self.links_max {
+            return Err(reason::LINKS);
+        }
+        let change = known.map_or(Change::Grown, |known| change(&known.state, &state));
+        self.links = links;
+        self.term = self.term.max(state.term);
+        self.records.insert(state.node, Record { state, retired, heard: now });
+        Ok(change)
+    }
+    /// Forgets the nodes that fell silent, and gives them.
+    pub fn expire(&mut self, now: Time) -> Vec<NodeId> {
+        let silence = self.silence;
+        let gone = self.records.iter().filter(|(_, record)| record.heard + silence <= now);
+        let gone: Vec<NodeId> = gone.map(|(node, _)| *node).collect();
+        for node in &gone {
+            if let Some(record) = self.records.remove(node) {
+                self.links -= record.state.adjacencies.len();
+            }
+        }
+        gone
+    }
+    /// When [`LinkStates::expire`] has something to do.
+    pub fn poll_timeout(&self) -> Option<Time> {
+        self.records.values().map(|record| record.heard + self.silence).min()
+    }
+    /// The highest term that any node saw.
+    pub fn term(&self) -> u32 {
+        self.term
+    }
+    /// The domain as it is now.
+    pub fn graph(&self) -> Graph {
+        let states: Vec<&LinkState> = self.records.values().map(|record| &record.state).collect();
+        Graph::new(&states)
+    }
+}
+
+fn change(old: &LinkState, new: &LinkState) -> Change {
+    if (old.secret, old.roles, old.incarnation) != (new.secret, new.roles, new.incarnation) {
+        return Change::Grown;
+    }
+    let end = |adjacency: &Adjacency| (adjacency.face, adjacency.neighbour, adjacency.neighbour_face);
+    let has = |state: &LinkState, wanted: &Adjacency| state.adjacencies.iter().any(|link| end(link) == end(wanted));
+    if new.adjacencies.iter().any(|link| !has(old, link)) {
+        return Change::Grown;
+    }
+    if old.adjacencies.iter().any(|link| !has(new, link)) {
+        return Change::Shrunk;
+    }
+    let pairs = || old.adjacencies.iter().zip(&new.adjacencies);
+    if old.label != new.label || pairs().any(|(a, b)| (a.capacity_kbps, a.mtu) != (b.capacity_kbps, b.mtu)) {
+        return Change::Properties;
+    }
+    if pairs().any(|(a, b)| a != b) { Change::Metrics } else { Change::None }
+}
+
+/// The domain as a directed graph. Nodes and links are numbered in the order of node ids and faces, so that equal
+/// link states give equal graphs.
+#[derive(Clone)]
+pub struct Graph {
+    nodes: Vec<Node>,
+    links: Vec<Link>,
+    index: BTreeMap<NodeId, NodeIndex>,
+}
+
+/// A node in a [`Graph`].
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct NodeIndex(pub u32);
+
+/// A directed link in a [`Graph`].
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct LinkIndex(pub u32);
+
+/// A directed link by what does not change from graph to graph: the sending node and its face.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct LinkKey {
+    /// The sending node.
+    pub node: NodeId,
+    /// Its face.
+    pub face: FaceId,
+}
+
+/// What is known of a node.
+#[derive(Clone)]
+pub struct Node {
+    /// Its id.
+    pub id: NodeId,
+    /// Its human-readable name.
+    pub label: String,
+    /// What it is.
+    pub roles: Roles,
+    /// What its labels are made from.
+    pub key: LabelKey,
+    secret: [u8; 16],
+    first_link: u32,
+    links: u32,
+    arriving: Vec<LinkIndex>,
+}
+
+/// What is known of a directed link.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Link {
+    /// Where it starts.
+    pub from: NodeIndex,
+    /// The face that it leaves by.
+    pub face: FaceId,
+    /// Where it ends and which link leads back: only if both ends say so (two-way check). Nothing is routed over a
+    /// link without this, but its sending end does forward packets whose FID matches.
+    pub two_way: Option<(NodeIndex, LinkIndex)>,
+    /// As its sending end reported it.
+    pub adjacency: Adjacency,
+}
+
+impl Graph {
+    /// The graph of these link states, each of another node, adjacencies in order of faces.
+    pub fn new(states: &[&LinkState]) -> Graph {
+        let mut states: Vec<&LinkState> = states.into();
+        states.sort_by_key(|state| state.node);
+        let index: BTreeMap<NodeId, NodeIndex> =
+            states.iter().enumerate().map(|(i, state)| (state.node, NodeIndex(i as u32))).collect();
+        let mut nodes = Vec::with_capacity(states.len());
+        let mut links = Vec::new();
+        for (i, state) in states.iter().enumerate() {
+            nodes.push(Node {
+                id: state.node,
+                label: state.label.clone(),
+                roles: state.roles,
+                key: LabelKey::new(&state.secret),
+                secret: state.secret,
+                first_link: links.len() as u32,
+                links: state.adjacencies.len() as u32,
+                arriving: Vec::new(),
+            });
+            let from = NodeIndex(i as u32);
+            links.extend(state.adjacencies.iter().map(|adjacency| Link {
+                from,
+                face: adjacency.face,
+                two_way: None,
+                adjacency: *adjacency,
+            }));
+        }
+        let mut graph = Graph { nodes, links, index };
+        for i in 0..graph.links.len() {
+            let link = graph.links[i];
+            let Some(to) = graph.node(link.adjacency.neighbour) else { continue };
+            let back = graph.links_of(to).find(|back| {
+                let other = graph.link(*back);
+                other.face == link.adjacency.neighbour_face
+                    && other.adjacency.neighbour == graph.nodes[link.from.0 as usize].id
+                    && other.adjacency.neighbour_face == link.face
+            });
+            if let Some(back) = back
+                && to != link.from
+            {
+                graph.links[i].two_way = Some((to, back));
+                graph.nodes[to.0 as usize].arriving.push(LinkIndex(i as u32));
+            }
+        }
+        graph
+    }
+    /// How many nodes there are.
+    pub fn node_count(&self) -> usize {
+        self.nodes.len()
+    }
+    /// How many directed links there are.
+    pub fn link_count(&self) -> usize {
+        self.links.len()
+    }
+    /// The node with this id.
+    pub fn node(&self, id: NodeId) -> Option<NodeIndex> {
+        self.index.get(&id).copied()
+    }
+    /// What is known of a node.
+    pub fn node_info(&self, node: NodeIndex) -> &Node {
+        &self.nodes[node.0 as usize]
+    }
+    /// All nodes.
+    pub fn nodes(&self) -> impl Iterator<Item = NodeIndex> + use<> {
+        (0..self.nodes.len() as u32).map(NodeIndex)
+    }
+    /// What is known of a link.
+    pub fn link(&self, link: LinkIndex) -> &Link {
+        &self.links[link.0 as usize]
+    }
+    /// The links that leave a node, one-way ones included.
+    pub fn links_of(&self, node: NodeIndex) -> impl Iterator<Item = LinkIndex> + use<> {
+        let node = &self.nodes[node.0 as usize];
+        (node.first_link..node.first_link + node.links).map(LinkIndex)
+    }
+    /// The two-way links that arrive at a node.
+    pub fn links_into(&self, node: NodeIndex) -> &[LinkIndex] {
+        &self.nodes[node.0 as usize].arriving
+    }
+    /// Where a two-way link ends.
+    pub fn end_of(&self, link: LinkIndex) -> Option<NodeIndex> {
+        self.link(link).two_way.map(|(to, _)| to)
+    }
+    /// The link that leads back.
+    pub fn reverse_of(&self, link: LinkIndex) -> Option<LinkIndex> {
+        self.link(link).two_way.map(|(_, back)| back)
+    }
+    /// A link's name that holds in later graphs too.
+    pub fn key_of(&self, link: LinkIndex) -> LinkKey {
+        let link = self.link(link);
+        LinkKey { node: self.node_info(link.from).id, face: link.face }
+    }
+    /// The link with this name, if it is there and two-way.
+    pub fn find(&self, key: LinkKey) -> Option<LinkIndex> {
+        let node = &self.nodes[self.node(key.node)?.0 as usize];
+        let own = &self.links[node.first_link as usize..(node.first_link + node.links) as usize];
+        let at = own.binary_search_by_key(&key.face, |link| link.face).ok()?;
+        own[at].two_way.map(|_| LinkIndex(node.first_link + at as u32))
+    }
+    /// Whether packets may pass through a node on their way.
+    pub fn is_transit(&self, node: NodeIndex) -> bool {
+        self.node_info(node).roles.contains(Roles::ROUTER)
+    }
+    /// Whether both graphs have the same label secrets for the nodes that they share.
+    pub fn same_secrets(&self, other: &Graph) -> bool {
+        self.nodes
+            .iter()
+            .all(|node| other.node(node.id).is_none_or(|index| other.node_info(index).secret == node.secret))
+    }
+    /// The cost of each link by `metric`; at least 1.
+    ///
+    /// Hops: 1. Latency: half the round-trip time in microseconds, plus 10 for the hop itself. Residual capacity:
+    /// 10⁹ over the unused rate in kbit/s, where an unknown capacity counts as 1 Gbit/s.
+    pub fn costs(&self, metric: PathMetric) -> Vec<u64> {
+        let cost = |link: &Link| match metric {
+            PathMetric::Hops => 1,
+            PathMetric::Latency => u64::from(link.adjacency.rtt_us / 2) + 10,
+            PathMetric::ResidualCapacity => {
+                1_000_000_000 / u64::from(residual_kbps(&link.adjacency).clamp(1, 1_000_000_000))
+            }
+        };
+        self.links.iter().map(cost).collect()
+    }
+}
+
+/// The unused rate of a link in kbit/s; 1 Gbit/s less what is used if the capacity is unknown.
+pub fn residual_kbps(adjacency: &Adjacency) -> u32 {
+    let capacity = if adjacency.capacity_kbps == 0 { 1_000_000 } else { adjacency.capacity_kbps };
+    capacity.saturating_sub(adjacency.used_kbps)
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use alloc::format;
+    use tributary_core::Random;
+
+    /// Link states of nodes 1..=n with these undirected links; faces are numbered per node from 0.
+    pub(crate) fn states(count: usize, links: &[(usize, usize)]) -> Vec<LinkState> {
+        let mut states: Vec<LinkState> = (0..count)
+            .map(|i| LinkState {
+                node: NodeId(i as u64 + 1),
+                incarnation: 1,
+                sequence: 1,
+                term: 0,
+                roles: Roles::ROUTER,
+                label: format!("n{}", i + 1),
+                secret: *blake3::hash(&i.to_be_bytes()).as_bytes().first_chunk().unwrap(),
+                adjacencies: Vec::new(),
+            })
+            .collect();
+        for (a, b) in links {
+            let faces = [states[*a].adjacencies.len() as u32, states[*b].adjacencies.len() as u32];
+            for (from, to, own, other) in [(*a, *b, faces[0], faces[1]), (*b, *a, faces[1], faces[0])] {
+                states[from].adjacencies.push(Adjacency {
+                    face: FaceId(own),
+                    neighbour: NodeId(to as u64 + 1),
+                    neighbour_face: FaceId(other),
+                    rtt_us: 1000,
+                    capacity_kbps: 10_000,
+                    used_kbps: 0,
+                    mtu: 1472,
+                });
+            }
+        }
+        states
+    }
+    pub(crate) fn graph(count: usize, links: &[(usize, usize)]) -> Graph {
+        let states = states(count, links);
+        Graph::new(&states.iter().collect::<Vec<_>>())
+    }
+    /// A connected random graph: a random tree and `extra` more links, no two between the same nodes.
+    pub(crate) fn random_links(random: &mut Random, count: usize, extra: usize) -> Vec<(usize, usize)> {
+        let mut links: Vec<(usize, usize)> = (1..count).map(|i| (random.below(i as u64) as usize, i)).collect();
+        for _ in 0..extra {
+            let a = random.below(count as u64) as usize;
+            let b = random.below(count as u64) as usize;
+            if a != b && !links.contains(&(a, b)) && !links.contains(&(b, a)) {
+                links.push((a, b));
+            }
+        }
+        links
+    }
+
+    fn domain() -> (LinkStates, Vec<LinkState>) {
+        let mut domain = LinkStates::new(3, 6, Duration::from_secs(15));
+        let states = states(3, &[(0, 1), (1, 2)]);
+        for state in &states {
+            assert_eq!(domain.handle(Time::ZERO, state.clone()), Ok(Change::Grown));
+        }
+        (domain, states)
+    }
+
+    #[test]
+    fn a_link_counts_when_both_ends_report_it() {
+        let (mut domain, states) = domain();
+        let graph = domain.graph();
+        assert_eq!(
+            graph.nodes().flat_map(|node| graph.links_of(node)).filter_map(|link| graph.end_of(link)).count(),
+            4
+        );
+        let mut one_sided = states[0].clone();
+        one_sided.sequence = 2;
+        one_sided.adjacencies.clear();
+        assert_eq!(domain.handle(Time::ZERO, one_sided), Ok(Change::Shrunk));
+        let graph = domain.graph();
+        assert_eq!(graph.link_count(), 3);
+        assert_eq!(graph.links_into(NodeIndex(0)), []);
+        let key = LinkKey { node: NodeId(2), face: FaceId(0) };
+        assert_eq!(graph.find(key), None);
+        assert_eq!(graph.find(LinkKey { face: FaceId(1), ..key }).map(|link| graph.key_of(link).face), Some(FaceId(1)));
+    }
+
+    #[test]
+    fn stale_and_oversized_messages_are_refused() {
+        let (mut domain, states) = domain();
+        assert_eq!(domain.handle(Time::ZERO, states[0].clone()), Err(reason::STALE));
+        let restarted = LinkState { incarnation: 9, sequence: 1, ..states[0].clone() };
+        assert_eq!(domain.handle(Time::ZERO, restarted), Ok(Change::Grown));
+        let ghost = LinkState { sequence: 99, ..states[0].clone() };
+        assert_eq!(domain.handle(Time::ZERO, ghost), Err(reason::STALE));
+        let fourth = LinkState { node: NodeId(4), ..states[0].clone() };
+        assert_eq!(domain.handle(Time::ZERO, fourth), Err(reason::NODES));
+        let mut more = LinkState { sequence: 2, ..states[2].clone() };
+        more.adjacencies.extend((1..4).map(|i| Adjacency { face: FaceId(i), ..states[2].adjacencies[0] }));
+        assert_eq!(domain.handle(Time::ZERO, more.clone()), Err(reason::LINKS));
+        more.adjacencies[1].face = more.adjacencies[0].face;
+        assert_eq!(domain.handle(Time::ZERO, more), Err(reason::ILLEGAL));
+    }
+
+    #[test]
+    fn changes_are_told_apart() {
+        let (mut domain, states) = domain();
+        let mut state = states[1].clone();
+        let mut send = |edit: &dyn Fn(&mut LinkState)| {
+            state.sequence += 1;
+            edit(&mut state);
+            domain.handle(Time::ZERO, state.clone()).unwrap()
+        };
+        assert_eq!(send(&|_| {}), Change::None);
+        assert_eq!(send(&|state| state.adjacencies[0].rtt_us = 7), Change::Metrics);
+        assert_eq!(send(&|state| state.adjacencies[0].mtu = 9000), Change::Properties);
+        assert_eq!(send(&|state| state.adjacencies.truncate(1)), Change::Shrunk);
+        assert_eq!(send(&|state| state.roles = Roles::NONE), Change::Grown);
+    }
+
+    #[test]
+    fn silent_nodes_are_forgotten() {
+        let (mut domain, states) = domain();
+        let refreshed = LinkState { sequence: 2, ..states[0].clone() };
+        domain.handle(Time::from_millis(10_000), refreshed).unwrap();
+        assert_eq!(domain.poll_timeout(), Some(Time::from_millis(15_000)));
+        assert_eq!(domain.expire(Time::from_millis(14_999)), []);
+        assert_eq!(domain.expire(Time::from_millis(15_000)), [NodeId(2), NodeId(3)]);
+        assert_eq!(domain.graph().node_count(), 1);
+    }
+}
