@@ -36,6 +36,7 @@ pub struct Receiver {
     limit: TokenBucket,
     events: VecDeque<(TransferId, TransferEvent)>,
     polled_at: Time,
+    news: bool,
     /// Data packets that belong to no request of ours.
     pub strays: u64,
 }
@@ -76,6 +77,7 @@ impl Receiver {
             limit: TokenBucket::new(None, Duration::from_millis(20)),
             events: VecDeque::new(),
             polled_at: Time::ZERO,
+            news: false,
             strays: 0,
         }
     }
@@ -140,6 +142,7 @@ impl Receiver {
                 let cache = (flags & FLAG_CACHED != 0).then_some(header.origin);
                 let number = header.tag as u16;
                 entry.transfer.handle_data(now, &PacketData { path, number, packet: header.packet, cache, payload });
+                self.news |= entry.transfer.is_ended();
             }
             _ => self.strays += 1,
         }
@@ -191,6 +194,10 @@ impl Receiver {
         });
         entries.chain([limit]).flatten().min()
     }
+    /// Whether a fetch has ended since the last [`Receiver::poll_ended`].
+    pub fn has_news(&self) -> bool {
+        self.news
+    }
     /// The next event of a fetch.
     pub fn poll_event(&mut self) -> Option<(TransferId, TransferEvent)> {
         for (id, entry) in &mut self.transfers {
@@ -202,6 +209,7 @@ impl Receiver {
     }
     /// A fetch that has just ended, to unsubscribe from; each once.
     pub fn poll_ended(&mut self) -> Option<(TransferId, Name)> {
+        self.news = false;
         let (id, entry) = self.transfers.iter_mut().find(|(_, e)| e.transfer.is_ended() && !e.ended_told)?;
         entry.ended_told = true;
         for route in core::mem::take(&mut entry.routes).values() {

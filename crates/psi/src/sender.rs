@@ -16,8 +16,8 @@ use crate::wire::{DataHeader, FIXED_BYTES, Fid, Header, PacketType, Request, Str
 
 /// Where the answers of a [`Sender`] go: the router of the same node.
 pub trait AnswerSink {
-    /// Takes one Data packet for the route `fid`; its whole header is in `head`.
-    fn answer(&mut self, now: Time, fid: &Fid, head: &[u8], payload: Bytes);
+    /// Takes one Data packet: its common header, the encoded data header, and the payload.
+    fn answer(&mut self, now: Time, header: &Header, data_header: &[u8], payload: Bytes);
 }
 
 /// Published objects, and the answers to requests for their packets.
@@ -32,7 +32,7 @@ pub struct Sender {
     pub packets: u64,
     /// Requests for objects that are not published here.
     pub unknown_objects: u64,
-    head: Vec<u8>,
+    data_header: Vec<u8>,
 }
 
 struct Published {
@@ -56,7 +56,7 @@ impl Sender {
             requests: 0,
             packets: 0,
             unknown_objects: 0,
-            head: Vec::new(),
+            data_header: Vec::new(),
         }
     }
     /// Offers an object; an older one of the same name is dropped.
@@ -100,12 +100,8 @@ impl Sender {
             published.stream = StreamKey::new(&request.object, request.packet_bytes);
         }
         let Some(layout) = &published.layout else { return };
-        let head = &mut self.head;
-        head.clear();
         let header = Header { packet_type: PacketType::Data, flags: 0, ttl: TTL_MAX, fid: request.forward };
-        header.encode(head);
-        let at = head.len();
-        DataHeader { tag: request.tag, packet: 0, stream: published.stream, origin: self.origin }.encode(head);
+        let data_header = &mut self.data_header;
         let mut open: Option<(Unit, Bytes)> = None;
         for packet in request.runs.iter().flat_map(|&(first, count)| first..first + u32::from(count)) {
             let Some((unit, offset, len)) = layout.locate(packet) else { continue };
@@ -127,9 +123,10 @@ impl Sender {
                 }
             }
             let Some((_, bytes)) = &open else { return };
-            head[at + 4..at + 8].copy_from_slice(&packet.to_be_bytes());
+            data_header.clear();
+            DataHeader { tag: request.tag, packet, stream: published.stream, origin: self.origin }.encode(data_header);
             self.packets += 1;
-            sink.answer(now, &request.forward, head, bytes.slice(offset as usize..(offset + len) as usize));
+            sink.answer(now, &header, data_header, bytes.slice(offset as usize..(offset + len) as usize));
         }
     }
     /// An object that could not be read, and why; each failure once.

@@ -1,0 +1,615 @@
+//! One node of a PSI domain: any mix of roles, glued together.
+//!
+//! ```text
+//!                       ┌─ Hello, Beacon ──► Neighbour ──── link state ──┐
+//!  faces ──► datagram ──┤                                                ▼
+//!                       └─► Router ── for this node ─┬─ Control ──► ControlChannel ──► message, by kind:
+//!                             │  ▲                   ├─ Request ──► Sender               TopologyManager,
+//!                        copies  └── Data, Request,  └─ Data ─────► Receiver             Rendezvous, PubSub,
+//!                             ▼      Control                                             Receiver (offers)
+//!                           faces
+//! ```
+use alloc::{
+    boxed::Box,
+    collections::{BTreeMap, VecDeque},
+    format,
+    vec::Vec,
+};
+
+use bytes::Bytes;
+use tributary_content::{Name, ObjectReader};
+use tributary_core::{
+    ByteCount, Datagram, Duration, FaceId, Node, NodeId, Random, Rate, Time, TimerId, TransferId, Transmit,
+    TransmitBuf,
+    event::{Event, TransferReport},
+};
+use tributary_transport::{Endpoint, FaceOptions, Fetch, NodeStatus};
+
+use crate::{
+    config::Config,
+    control::{ControlChannel, ControlConfig, Delivery, MessageNumber, Outcome, SendResult},
+    ids::Roles,
+    pubsub::{PubSub, PubSubConfig},
+    receiver::Receiver,
+    resolver::{
+        rendezvous::{Rendezvous, RendezvousConfig, Target},
+        topology::manager::{ManagerConfig, TopologyManager},
+    },
+    router::{
+        Router, RouterConfig,
+        neighbour::{Neighbour, NeighbourConfig},
+    },
+    sender::{AnswerSink, Sender},
+    wire::{
+        DataHeader, Fid, Header, LinkState, Message, MissingScopes, PacketType, Request, Routes, TTL_MAX, VERSION,
+    },
+};
+
+/// Why the node wakes up; the number goes into [`TimerId`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u16)]
+enum Wake {
+    Neighbour = 1,
+    Control,
+    PubSub,
+    Rendezvous,
+    Manager,
+    Receiver,
+    LinkUse,
+}
+
+/// Events that wait for the driver; beyond that they are dropped and counted.
+const EVENTS_MAX: usize = 65_536;
+
+/// A node of the PSI family. See [`Endpoint`] for its commands and [`Node`] for its verbs.
+pub struct PsiNode {
+    pub(crate) config: Config,
+    pub(crate) roles: Roles,
+    pub(crate) router: Router,
+    pub(crate) neighbour: Neighbour,
+    pub(crate) control: ControlChannel,
+    pub(crate) pubsub: PubSub,
+    pub(crate) rendezvous: Option<Rendezvous>,
+    pub(crate) manager: Option<TopologyManager>,
+    pub(crate) sender: Sender,
+    pub(crate) receiver: Receiver,
+    /// Hellos and beacons, which go one hop.
+    pub(crate) one_hop: VecDeque<(FaceId, Vec<u8>)>,
+    /// Routes to rendezvous nodes and back.
+    pub(crate) resolvers: BTreeMap<NodeId, (Fid, Fid)>,
+    /// Topology managers as they were when they were last looked at.
+    pub(crate) managers: BTreeMap<NodeId, (Fid, Fid)>,
+    /// Messages whose outcome somebody waits for.
+    pub(crate) waiting: BTreeMap<MessageNumber, Waiting>,
+    /// All faces: those that the driver named, and those that only packets told of.
+    pub(crate) faces: BTreeMap<FaceId, FaceOptions>,
+    pub(crate) link_state: Option<LinkState>,
+    pub(crate) used: BTreeMap<FaceId, (Time, u64)>,
+    pub(crate) used_due: Time,
+    pub(crate) events: VecDeque<Event>,
+    pub(crate) counters: BTreeMap<&'static str, u64>,
+}
+
+/// Who waits for the outcome of a control message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Waiting {
+    /// The neighbour protocol: a link state that a topology manager must know.
+    LinkState,
+    PubSub,
+    Rendezvous,
+    Manager,
+}
+
+/// What a face that nobody described may carry: the longest UDP payload that crosses an Ethernet in one IPv4 packet.
+const FACE_DEFAULT: FaceOptions = FaceOptions { mtu: 1_472, rate: None };
+/// How often the use of the links is measured.
+const USED_INTERVAL: Duration = Duration::from_secs(1);
+
+impl PsiNode {
+    /// A node with the roles that `config` names. Nothing is sent before a face is added or a packet arrives.
+    pub fn new(config: Config) -> PsiNode {
+        let mut random = Random::new(config.seed, config.node.0);
+        let mut secret = [0; 16];
+        secret[..8].copy_from_slice(&random.bits().to_be_bytes());
+        secret[8..].copy_from_slice(&random.bits().to_be_bytes());
+        let incarnation = random.bits();
+        let mut roles = Roles::SENDER | Roles::RECEIVER;
+        if config.router {
+            roles = roles | Roles::ROUTER;
+        }
+        if config.resolver {
+            roles = roles | Roles::RESOLVER;
+        }
+        if config.topology_manager.is_some() {
+            roles = roles | Roles::TOPOLOGY_MANAGER;
+        }
+        let router = RouterConfig {
+            cache_bytes: if config.router { config.cache_bytes } else { ByteCount(0) },
+            cache_policy: config.cache_policy.clone(),
+            ..RouterConfig::new(config.node, secret)
+        };
+        let neighbour = NeighbourConfig {
+            network_key: config.network_key,
+            hello_interval: config.hello_interval,
+            ..NeighbourConfig::new(config.node, &config.label, roles, incarnation, secret)
+        };
+        let control = ControlConfig { network_key: config.network_key, ..ControlConfig::default() };
+        let rendezvous = RendezvousConfig { replicas: usize::from(config.replicas), ..RendezvousConfig::default() };
+        let pubsub = PubSubConfig { label: config.label.clone(), lease: config.lease, ..PubSubConfig::default() };
+        PsiNode {
+            roles,
+            router: Router::new(router),
+            neighbour: Neighbour::new(neighbour),
+            control: ControlChannel::new(control, config.node, incarnation as u32),
+            pubsub: PubSub::new(pubsub, incarnation as u32),
+            rendezvous: config.resolver.then(|| Rendezvous::new(rendezvous, config.node, incarnation as u32)),
+            manager: config.topology_manager.map(|priority| {
+                TopologyManager::new(ManagerConfig::new(&config, priority, incarnation))
+            }),
+            sender: Sender::new(config.node),
+            receiver: Receiver::new(config.transfer.clone(), &mut random),
+            one_hop: VecDeque::new(),
+            resolvers: BTreeMap::new(),
+            managers: BTreeMap::new(),
+            waiting: BTreeMap::new(),
+            faces: BTreeMap::new(),
+            link_state: None,
+            used: BTreeMap::new(),
+            used_due: Time::ZERO,
+            events: VecDeque::new(),
+            counters: BTreeMap::new(),
+            config,
+        }
+    }
+    /// Its settings.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    // Packets.
+
+    fn on_local(&mut self, now: Time, face: FaceId, datagram: Datagram) {
+        let header = match Header::decode(datagram.header_bytes()) {
+            Ok(header) => header,
+            Err(error) => return self.on_dropped(face, error.reason(), datagram.len()),
+        };
+        let bytes = datagram.len();
+        let rest = datagram.strip(header.len());
+        match header.packet_type {
+            PacketType::Data => match DataHeader::decode(rest.header_bytes()) {
+                Ok(data) => {
+                    let payload = rest.strip(DataHeader::BYTES);
+                    self.receiver.handle_data(now, header.flags, &data, payload.header_bytes());
+                }
+                Err(error) => self.on_dropped(face, error.reason(), bytes),
+            },
+            PacketType::Request => match Request::decode(&rest.into_bytes()) {
+                Ok(request) => {
+                    self.sender.handle_request(now, &request, &mut RouterSink(&mut self.router));
+                    while let Some((name, error)) = self.sender.poll_failure() {
+                        self.push_event(Event::Note(format!("cannot serve '{name}': {error}")));
+                    }
+                }
+                Err(error) => self.on_dropped(face, error.reason(), bytes),
+            },
+            PacketType::Control => {
+                if let Err(reason) = self.control.handle_packet(now, &rest.into_bytes()) {
+                    self.on_dropped(face, reason, bytes);
+                }
+            }
+            PacketType::Hello | PacketType::Beacon => self.on_dropped(face, "one-hop packet with an fid", bytes),
+        }
+    }
+    fn send_packet(&mut self, now: Time, packet_type: PacketType, flags: u8, fid: Fid, body: Vec<u8>) {
+        let header = Header { packet_type, flags, ttl: TTL_MAX, fid };
+        let verdict = self.router.originate(now, &header, &[], Bytes::from(body));
+        if let Some(local) = verdict.local {
+            self.on_local(now, FaceId::default(), local);
+        }
+    }
+
+    // Messages between the parts.
+
+    /// Moves messages between the parts until none is left, and packets to the router.
+    fn settle(&mut self, now: Time) {
+        loop {
+            let mut moved = false;
+            moved |= self.settle_neighbour(now);
+            moved |= self.settle_control(now);
+            moved |= self.settle_resolvers(now);
+            if !moved {
+                break;
+            }
+        }
+        while let Some((id, event)) = self.receiver.poll_event() {
+            self.push_event(Event::Transfer(id, event));
+        }
+        while let Some(event) = self.pubsub.poll_event() {
+            self.push_event(Event::Resolver(event));
+        }
+    }
+    fn settle_neighbour(&mut self, now: Time) -> bool {
+        let mut moved = false;
+        while let Some((face, up)) = self.neighbour.poll_face() {
+            moved = true;
+            self.router.set_face_up(face, up);
+        }
+        while let Some(event) = self.neighbour.poll_event() {
+            self.push_event(event);
+        }
+        if let Some(manager) = &mut self.manager {
+            while let Some(beacon) = self.neighbour.poll_beacon() {
+                moved = true;
+                manager.handle_beacon(now, &beacon);
+            }
+            while let Some(beacon) = manager.poll_beacon() {
+                moved = true;
+                self.neighbour.originate_beacon(now, beacon);
+            }
+        } else {
+            while self.neighbour.poll_beacon().is_some() {}
+        }
+        let fresh = self.neighbour.poll_link_state();
+        if fresh.is_some() {
+            self.link_state = fresh;
+            self.send_link_state(now, None);
+            moved = true;
+        }
+        moved | self.settle_managers(now)
+    }
+    /// Notices topology managers that came, went, or are reached another way.
+    fn settle_managers(&mut self, now: Time) -> bool {
+        let present: BTreeMap<NodeId, (Fid, Fid)> =
+            self.neighbour.managers().into_iter().map(|manager| (manager.node, (manager.to, manager.back))).collect();
+        if present == self.managers {
+            return false;
+        }
+        let before = core::mem::replace(&mut self.managers, present);
+        let now_known = self.managers.clone();
+        for (node, (to, back)) in now_known {
+            match before.get(&node) {
+                Some(_) => self.control.reroute(node, to, back),
+                None => {
+                    self.send_link_state(now, Some(node));
+                    if let Some(rendezvous) = &mut self.rendezvous {
+                        rendezvous.handle_topology_managers(now);
+                    }
+                }
+            }
+        }
+        true
+    }
+    fn send_link_state(&mut self, now: Time, only: Option<NodeId>) {
+        let Some(state) = self.link_state.clone() else { return };
+        let to: Vec<NodeId> = self.managers.keys().filter(|node| only.is_none_or(|only| only == **node)).copied().collect();
+        for node in to {
+            self.send_to_manager(now, node, &Message::LinkState(state.clone()), Waiting::LinkState);
+        }
+    }
+    fn send_to_manager(&mut self, now: Time, node: NodeId, message: &Message, waiting: Waiting) {
+        let Some((to, back)) = self.managers.get(&node).copied() else { return };
+        let number = self.control.send(now, node, to, back, message);
+        self.waiting.insert(number, waiting);
+    }
+    fn settle_control(&mut self, now: Time) -> bool {
+        let mut moved = false;
+        while let Some(delivery) = self.control.poll_delivery() {
+            moved = true;
+            self.on_message(now, delivery);
+        }
+        while let Some(outcome) = self.control.poll_outcome() {
+            moved = true;
+            self.on_outcome(now, outcome);
+        }
+        while let Some((fid, bytes)) = self.control.poll_packet(now) {
+            moved = true;
+            self.send_packet(now, PacketType::Control, 0, fid, bytes);
+        }
+        moved
+    }
+    fn on_message(&mut self, now: Time, delivery: Delivery) {
+        let Delivery { from, reply, message } = delivery;
+        match message {
+            Message::LinkState(state) => {
+                if let Some(manager) = &mut self.manager {
+                    manager.handle_link_state(now, state);
+                }
+            }
+            Message::PathRequest(request) => {
+                if let Some(manager) = &mut self.manager {
+                    manager.handle_path_request(now, request);
+                }
+            }
+            Message::Routes(routes) => self.on_routes(now, &routes),
+            Message::Offer(offer) => self.receiver.handle_offer(now, offer),
+            Message::ScopeNotice(_) => self.pubsub.handle_message(now, from, message),
+            Message::Reply(ref answer) if self.pubsub.expects(answer.request) => {
+                self.pubsub.handle_message(now, from, message);
+            }
+            _ => match &mut self.rendezvous {
+                Some(rendezvous) => rendezvous.handle_message(now, from, reply, message),
+                None => *self.counters.entry("message for a role that this node has not").or_default() += 1,
+            },
+        }
+    }
+    fn on_routes(&mut self, now: Time, routes: &Routes) {
+        if !self.neighbour.handle_routes(routes) {
+            return;
+        }
+        self.router.handle_routes(routes);
+        self.resolvers = routes.resolvers.iter().map(|route| (route.node, (route.to, route.back))).collect();
+        for (node, (to, back)) in &self.resolvers {
+            self.control.reroute(*node, *to, *back);
+        }
+        let mut known: Vec<(NodeId, Fid, Fid)> =
+            routes.resolvers.iter().map(|route| (route.node, route.to, route.back)).collect();
+        if let Some(rendezvous) = &mut self.rendezvous {
+            let members: Vec<NodeId> = known.iter().map(|(node, ..)| *node).collect();
+            rendezvous.handle_members(now, &members);
+            if !known.iter().any(|(node, ..)| *node == self.config.node) {
+                known.push((self.config.node, Fid::NONE, Fid::NONE));
+            }
+        }
+        self.pubsub.handle_resolvers(now, &known);
+    }
+    fn on_outcome(&mut self, now: Time, outcome: Outcome) {
+        let Some(waiting) = self.waiting.remove(&outcome.number) else { return };
+        match waiting {
+            Waiting::LinkState if outcome.result == SendResult::TimedOut => {
+                // The next refresh tells it again; a manager that cannot be reached is noticed by its beacons.
+                *self.counters.entry("link state not acknowledged").or_default() += 1;
+            }
+            Waiting::LinkState => {}
+            Waiting::Manager => {
+                if let Some(manager) = self.manager.as_mut().filter(|_| outcome.result != SendResult::Delivered) {
+                    manager.handle_undelivered(now, outcome.to);
+                }
+            }
+            Waiting::PubSub => self.pubsub.handle_outcome(now, outcome.to, outcome.result),
+            Waiting::Rendezvous => {
+                if let Some(rendezvous) = &mut self.rendezvous {
+                    rendezvous.handle_outcome(now, outcome.to, outcome.result);
+                }
+            }
+        }
+    }
+    fn settle_resolvers(&mut self, now: Time) -> bool {
+        let mut moved = false;
+        while let Some((id, name)) = self.receiver.poll_ended() {
+            moved = true;
+            self.pubsub.unsubscribe(now, &name, id.0);
+        }
+        while let Some((node, message)) = self.pubsub.poll_message() {
+            moved = true;
+            let (to, back) = self.resolvers.get(&node).copied().unwrap_or((Fid::NONE, Fid::NONE));
+            let number = self.control.send(now, node, to, back, &message);
+            self.waiting.insert(number, Waiting::PubSub);
+        }
+        while let Some((target, message)) = self.rendezvous.as_mut().and_then(Rendezvous::poll_message) {
+            moved = true;
+            match target {
+                Target::Node(node) => {
+                    let (to, back) = self.resolvers.get(&node).copied().unwrap_or((Fid::NONE, Fid::NONE));
+                    let number = self.control.send(now, node, to, back, &message);
+                    self.waiting.insert(number, Waiting::Rendezvous);
+                }
+                Target::Reply(node, route) => {
+                    self.control.send(now, node, route, Fid::NONE, &message);
+                }
+                Target::TopologyManagers => {
+                    let all: Vec<NodeId> = self.managers.keys().copied().collect();
+                    for node in all {
+                        self.send_to_manager(now, node, &message, Waiting::LinkState);
+                    }
+                }
+            }
+        }
+        while let Some(event) = self.rendezvous.as_mut().and_then(Rendezvous::poll_event) {
+            self.push_event(event);
+        }
+        if let Some(manager) = &mut self.manager {
+            while let Some((node, message)) = manager.poll_message() {
+                moved = true;
+                match manager.route_to(node) {
+                    Some((to, back)) => {
+                        let number = self.control.send(now, node, to, back, &message);
+                        self.waiting.insert(number, Waiting::Manager);
+                    }
+                    None => manager.handle_undelivered(now, node),
+                }
+            }
+            let mut events = Vec::new();
+            while let Some(event) = manager.poll_event() {
+                events.push(event);
+            }
+            events.into_iter().for_each(|event| self.push_event(event));
+        }
+        moved
+    }
+
+    // Small things.
+
+    fn attach(&mut self, now: Time, face: FaceId, options: FaceOptions) {
+        self.faces.insert(face, options);
+        self.router.add_face(face, options);
+        self.neighbour.add_face(now, face, options);
+    }
+    fn on_dropped(&mut self, face: FaceId, reason: &'static str, bytes: usize) {
+        *self.counters.entry(reason).or_default() += 1;
+        self.push_event(Event::Dropped { face, reason, bytes: bytes as u32 });
+    }
+    fn push_event(&mut self, event: Event) {
+        if self.events.len() < EVENTS_MAX {
+            self.events.push_back(event);
+        } else {
+            *self.counters.entry("events dropped").or_default() += 1;
+        }
+    }
+    /// Tells the neighbour protocol how busy each link is, for paths by residual capacity.
+    fn measure_use(&mut self, now: Time) {
+        self.used_due = now + USED_INTERVAL;
+        let faces: Vec<FaceId> = self.faces.keys().copied().collect();
+        for face in faces {
+            let sent = self.router.face_stats(face).map_or(0, |stats| stats.sent_bytes);
+            if let Some((since, before)) = self.used.insert(face, (now, sent)) {
+                let rate = Rate::over(sent.saturating_sub(before), now.since(since)).unwrap_or_default();
+                self.neighbour.set_used(now, face, u32::try_from(rate.bits_per_second() / 1000).unwrap_or(u32::MAX));
+            }
+        }
+    }
+    fn deadlines(&self) -> [(Option<Time>, Wake); 7] {
+        [
+            (self.neighbour.poll_timeout(), Wake::Neighbour),
+            (self.control.poll_timeout(), Wake::Control),
+            (self.pubsub.poll_timeout(), Wake::PubSub),
+            (self.rendezvous.as_ref().and_then(Rendezvous::poll_timeout), Wake::Rendezvous),
+            (self.manager.as_ref().and_then(TopologyManager::poll_timeout), Wake::Manager),
+            (self.receiver.poll_timeout(), Wake::Receiver),
+            ((!self.faces.is_empty()).then_some(self.used_due), Wake::LinkUse),
+        ]
+    }
+}
+
+/// The router as the sender's sink.
+struct RouterSink<'a>(&'a mut Router);
+
+impl AnswerSink for RouterSink<'_> {
+    fn answer(&mut self, now: Time, header: &Header, data_header: &[u8], payload: Bytes) {
+        self.0.originate(now, header, data_header, payload);
+    }
+}
+
+impl Node for PsiNode {
+    fn handle_datagram(&mut self, now: Time, face: FaceId, datagram: Datagram) {
+        if !self.faces.contains_key(&face) {
+            self.attach(now, face, FACE_DEFAULT);
+        }
+        match datagram.header_bytes().first().map(|byte| (byte >> 4, byte & 0x0f)) {
+            Some((VERSION, packet_type)) if packet_type <= PacketType::Beacon as u8 => {
+                self.neighbour.handle_datagram(now, face, &datagram);
+                self.settle(now);
+            }
+            Some((VERSION, packet_type)) => {
+                let bytes = datagram.len();
+                let verdict = self.router.forward(now, Some(face), datagram);
+                if let Some(reason) = verdict.dropped {
+                    self.on_dropped(face, reason, bytes);
+                }
+                if let Some(local) = verdict.local {
+                    self.on_local(now, face, local);
+                    if packet_type == PacketType::Control as u8 || self.receiver.has_news() {
+                        self.settle(now);
+                    }
+                }
+            }
+            Some((version, _)) => {
+                self.neighbour.handle_other_version(face, version);
+                self.on_dropped(face, "other wire version", datagram.len());
+            }
+            None => self.on_dropped(face, "empty datagram", 0),
+        }
+    }
+    fn handle_timeout(&mut self, now: Time) {
+        for (due, wake) in self.deadlines() {
+            if due.is_none_or(|due| due > now) {
+                continue;
+            }
+            match wake {
+                Wake::Neighbour => self.neighbour.handle_timeout(now),
+                Wake::Control => self.control.handle_timeout(now),
+                Wake::PubSub => self.pubsub.handle_timeout(now),
+                Wake::Rendezvous => self.rendezvous.iter_mut().for_each(|rendezvous| rendezvous.handle_timeout(now)),
+                Wake::Manager => self.manager.iter_mut().for_each(|manager| manager.handle_timeout(now)),
+                Wake::Receiver => self.receiver.handle_timeout(now),
+                Wake::LinkUse => self.measure_use(now),
+            }
+        }
+        self.settle(now);
+    }
+    fn poll_transmit(&mut self, now: Time, out: &mut TransmitBuf) -> Option<Transmit> {
+        while let Some((face, bytes)) = self.neighbour.poll_packet() {
+            self.one_hop.push_back((face, bytes));
+        }
+        if let Some((face, bytes)) = self.one_hop.pop_front() {
+            out.push(&[], Bytes::from(bytes));
+            return Some(Transmit { face });
+        }
+        loop {
+            if let Some(transmit) = self.router.poll_transmit(out) {
+                return Some(transmit);
+            }
+            let (fid, flags, request) = self.receiver.poll_request(now)?;
+            let mut body = Vec::with_capacity(160);
+            request.encode(&mut body);
+            self.send_packet(now, PacketType::Request, flags, fid, body);
+        }
+    }
+    fn poll_timeout(&self) -> Option<(Time, TimerId)> {
+        let due = self.deadlines().into_iter().filter_map(|(due, wake)| Some((due?, wake)));
+        due.min_by_key(|(due, _)| *due).map(|(due, wake)| (due, TimerId(wake as u16)))
+    }
+    fn poll_event(&mut self) -> Option<Event> {
+        if self.events.is_empty() {
+            while let Some((id, event)) = self.receiver.poll_event() {
+                self.push_event(Event::Transfer(id, event));
+            }
+        }
+        self.events.pop_front()
+    }
+}
+
+impl Endpoint for PsiNode {
+    fn add_face(&mut self, now: Time, face: FaceId, options: FaceOptions) {
+        self.attach(now, face, options);
+        self.settle(now);
+    }
+    fn remove_face(&mut self, now: Time, face: FaceId) {
+        self.faces.remove(&face);
+        self.used.remove(&face);
+        self.neighbour.remove_face(now, face);
+        self.router.remove_face(face);
+        self.settle(now);
+    }
+    fn publish(&mut self, now: Time, object: Box<dyn ObjectReader>) {
+        let manifest = object.manifest().clone();
+        self.sender.publish(object);
+        self.pubsub.publish(now, &manifest.name, manifest.encode(), manifest.size, MissingScopes::Create);
+        self.settle(now);
+    }
+    fn unpublish(&mut self, now: Time, name: &Name) {
+        self.sender.unpublish(name);
+        self.pubsub.unpublish(now, name);
+        self.settle(now);
+    }
+    fn fetch(&mut self, now: Time, fetch: Fetch) -> TransferId {
+        let (name, paths, metric) = (fetch.name.clone(), fetch.paths_per_source, fetch.metric);
+        let id = self.receiver.fetch(now, fetch);
+        self.pubsub.subscribe(now, &name, id.0, paths, metric);
+        self.settle(now);
+        id
+    }
+    fn cancel(&mut self, now: Time, transfer: TransferId) {
+        self.receiver.cancel(now, transfer);
+        self.settle(now);
+    }
+    fn watch(&mut self, now: Time, scope: &Name) {
+        self.pubsub.subscribe_scope(now, scope);
+        self.settle(now);
+    }
+    fn unwatch(&mut self, now: Time, scope: &Name) {
+        self.pubsub.unsubscribe_scope(now, scope);
+        self.settle(now);
+    }
+    fn limit(&mut self, now: Time, transfer: Option<TransferId>, rate: Option<Rate>) {
+        self.receiver.set_limit(now, transfer, rate);
+    }
+    fn report(&self, now: Time, transfer: TransferId) -> Option<TransferReport> {
+        self.receiver.report(now, transfer)
+    }
+    fn transfers(&self) -> Vec<(TransferId, Name)> {
+        self.receiver.transfers()
+    }
+    fn status(&self, now: Time) -> NodeStatus {
+        self.status_at(now)
+    }
+}

@@ -1,0 +1,115 @@
+//! What a node shows of itself to people.
+use alloc::{format, string::{String, ToString}, vec::Vec};
+
+use tributary_core::{ByteCount, Time};
+use tributary_transport::{CacheStatus, FaceStatus, NodeStatus};
+
+use crate::{ids::Roles, node::PsiNode, router::cache::PacketCache};
+
+impl PsiNode {
+    /// Everything worth showing, for `trib status`.
+    pub(crate) fn status_at(&self, now: Time) -> NodeStatus {
+        let mut counters = self.counters.clone();
+        let router = self.router.stats();
+        for (reason, count) in &router.dropped {
+            *counters.entry(reason).or_default() = (*count).max(counters.get(reason).copied().unwrap_or(0));
+        }
+        let control = self.control.stats();
+        counters.extend([
+            ("packets arrived", router.arrived),
+            ("packets originated", router.originated),
+            ("requests answered", self.sender.requests),
+            ("data packets answered with", self.sender.packets),
+            ("requests for unknown objects", self.sender.unknown_objects),
+            ("data packets without a request", self.receiver.strays),
+            ("control messages delivered", control.messages_delivered),
+            ("control fragments repeated", control.fragments_repeated),
+            ("control messages timed out", control.timed_out),
+        ]);
+        NodeStatus {
+            node: self.config.node,
+            label: self.config.label.clone(),
+            family: "psi",
+            roles: self.role_names(),
+            faces: self.face_statuses(),
+            cache: self.router.cache().map(cache_status),
+            published: self.sender.published().map(|(name, bytes)| (name.to_string(), bytes)).collect(),
+            resolver: self.resolver_lines(now),
+            counters,
+        }
+    }
+    fn role_names(&self) -> Vec<&'static str> {
+        let all = [
+            (Roles::ROUTER, "router"),
+            (Roles::RESOLVER, "resolver"),
+            (Roles::TOPOLOGY_MANAGER, "topology-manager"),
+            (Roles::SENDER, "sender"),
+            (Roles::RECEIVER, "receiver"),
+        ];
+        all.into_iter().filter(|(role, _)| self.roles.contains(*role)).map(|(_, name)| name).collect()
+    }
+    fn face_statuses(&self) -> Vec<FaceStatus> {
+        let status = |info: crate::router::neighbour::NeighbourInfo| {
+            let stats = self.router.face_stats(info.face).unwrap_or_default();
+            FaceStatus {
+                face: info.face,
+                neighbour: info.label,
+                up: info.up,
+                rtt: info.rtt,
+                mtu: info.mtu,
+                sent: (stats.sent_packets, ByteCount(stats.sent_bytes)),
+                received: (stats.received_packets, ByteCount(stats.received_bytes)),
+                dropped: stats.dropped_packets,
+            }
+        };
+        self.neighbour.neighbours().into_iter().map(status).collect()
+    }
+    fn resolver_lines(&self, _now: Time) -> Vec<(String, String)> {
+        let mut lines = Vec::new();
+        let active = self.neighbour.active_manager().map(|manager| manager.node);
+        for manager in self.neighbour.managers() {
+            let state = if Some(manager.node) == active { "active" } else { "standby" };
+            let text = format!("{} ({state}, term {}, priority {})", manager.label, manager.term, manager.priority);
+            lines.push(("topology manager".to_string(), text));
+        }
+        for route in self.neighbour.routes().iter().flat_map(|routes| &routes.resolvers) {
+            lines.push(("rendezvous node".to_string(), route.label.clone()));
+        }
+        if let Some(rendezvous) = &self.rendezvous {
+            let status = rendezvous.status();
+            let text = format!(
+                "{} records ({} acted on), {} publications, {} subscriptions, {} nodes in the DHT",
+                status.records,
+                status.acting,
+                status.publications,
+                status.subscriptions,
+                status.members.len()
+            );
+            lines.push(("rendezvous state".to_string(), text));
+        }
+        if let Some(manager) = &self.manager {
+            let (nodes, links) = manager.size();
+            let state = if manager.is_active() { "active" } else { "standby" };
+            let transfers = manager.transfers().len();
+            let text = format!("{state} in term {}, {nodes} nodes, {links} links, {transfers} transfers", manager.term());
+            lines.push(("topology manager state".to_string(), text));
+        }
+        lines
+    }
+}
+
+fn cache_status(cache: &PacketCache) -> CacheStatus {
+    let counters = cache.counters();
+    let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    CacheStatus {
+        policy: cache.policy(),
+        used: cache.used(),
+        capacity: cache.capacity(),
+        hits: counters.hits,
+        misses: counters.misses,
+        objects: cache
+            .entries()
+            .map(|entry| (hex(&entry.stream.0), entry.packets, entry.bytes, entry.counters.hits))
+            .collect(),
+    }
+}

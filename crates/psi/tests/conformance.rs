@@ -1,0 +1,76 @@
+//! Every role of the family, alone and together, under the conformance suite.
+use tributary_content::{MemoryObject, MemoryOpener, SigningKey};
+use tributary_core::{Duration, FaceId, Rate, Time};
+use tributary_psi::{Config, PsiNode};
+use tributary_testkit::conformance::{Conformance, run};
+use tributary_transport::{Endpoint, FaceOptions, Fetch, PathMetric};
+
+fn faces(node: &mut PsiNode, now: Time) {
+    for face in 0..4 {
+        node.add_face(now, FaceId(face), FaceOptions { mtu: 1472, rate: Some(Rate::from_mbps(10)) });
+    }
+}
+fn publish(node: &mut PsiNode, now: Time) {
+    faces(node, now);
+    let name = "/conformance/object".parse().unwrap();
+    let object = MemoryObject::new(name, vec![5; 300_000], &SigningKey::from_secret(&[3; 32])).unwrap();
+    node.publish(now, Box::new(object));
+}
+fn fetch(node: &mut PsiNode, now: Time) {
+    faces(node, now);
+    node.watch(now, &"/conformance".parse().unwrap());
+    node.fetch(
+        now,
+        Fetch {
+            name: "/conformance/object".parse().unwrap(),
+            opener: Box::new(MemoryOpener::new()),
+            rate_limit: None,
+            paths_per_source: 4,
+            metric: PathMetric::Hops,
+            patience: Some(Duration::from_secs(30)),
+        },
+    );
+}
+fn everything(node: &mut PsiNode, now: Time) {
+    publish(node, now);
+    fetch(node, now);
+}
+
+fn examine(label: &'static str, set: fn(&mut Config), kick: fn(&mut PsiNode, Time)) {
+    let make = move || {
+        let mut config = Config::new(label, 7);
+        set(&mut config);
+        PsiNode::new(config)
+    };
+    run(make, &Conformance { kick: Some(kick), ..Conformance::default() });
+}
+
+#[test]
+fn a_router_conforms() {
+    examine("router", |config| config.router = true, faces);
+}
+#[test]
+fn a_resolver_conforms() {
+    examine("resolver", |config| config.resolver = true, faces);
+}
+#[test]
+fn a_topology_manager_conforms() {
+    examine("manager", |config| config.topology_manager = Some(1), faces);
+}
+#[test]
+fn a_sender_conforms() {
+    examine("sender", |_| {}, publish);
+}
+#[test]
+fn a_receiver_conforms() {
+    examine("receiver", |_| {}, fetch);
+}
+#[test]
+fn all_roles_in_one_node_conform() {
+    let set = |config: &mut Config| {
+        config.router = true;
+        config.resolver = true;
+        config.topology_manager = Some(1);
+    };
+    examine("everything", set, everything);
+}

@@ -1,0 +1,59 @@
+//! Publishing, subscribing, watching, and what is told of them.
+use super::*;
+
+#[test]
+fn a_later_publication_reaches_an_earlier_subscription() {
+    let mut domain = three_sources(30, |_| {});
+    domain.run(3.0);
+    let (id, content) = domain.fetch("receiver", "/lab/later");
+    domain.run(4.0);
+    let bytes = random_bytes(500_000, 9);
+    domain.publish("pub-2", object("/lab/later", bytes.clone()));
+    domain.finish("receiver", id, 10.0);
+    assert_eq!(content.finished(&name("/lab/later")), Some(bytes));
+}
+
+#[test]
+fn a_name_that_nobody_publishes_fails_with_a_reason_after_its_patience() {
+    let mut domain = three_sources(31, |_| {});
+    domain.run(3.0);
+    let (id, _) = domain.fetch("receiver", "/lab/nothing");
+    domain.run(25.0);
+    let failed = domain.told("receiver").into_iter().find_map(|event| match event {
+        Event::Transfer(transfer, TransferEvent::Failed { reason }) if transfer == id => Some(reason),
+        _ => None,
+    });
+    assert_eq!(failed.unwrap(), "no publisher of '/lab/nothing' answered within 20 s");
+}
+
+#[test]
+fn a_scope_is_listed_and_its_changes_are_told() {
+    let mut domain = three_sources(32, |_| {});
+    domain.publish("pub-1", object("/lab/a", random_bytes(1000, 1)));
+    domain.publish("pub-2", object("/lab/deep/b", random_bytes(2000, 2)));
+    domain.run(3.0);
+    assert!(domain.resolver_told("pub-1").contains(&ResolverEvent::Published { name: "/lab/a".into() }));
+    domain.with("receiver", |node, now| node.watch(now, &name("/lab")));
+    domain.run(2.0);
+    let told = domain.resolver_told("receiver");
+    let item = ResolverEvent::Appeared { name: "/lab/a".into(), is_scope: false, publishers: 1, bytes: 1000 };
+    let scope = ResolverEvent::Appeared { name: "/lab/deep".into(), is_scope: true, publishers: 0, bytes: 0 };
+    assert!(told.contains(&item) && told.contains(&scope), "{told:?}");
+    assert!(told.contains(&ResolverEvent::Listed { name: "/lab".into(), entries: 2 }), "{told:?}");
+    domain.publish("pub-3", object("/lab/c", random_bytes(10, 3)));
+    domain.with("pub-1", |node, now| node.unpublish(now, &name("/lab/a")));
+    domain.run(2.0);
+    let told = domain.resolver_told("receiver");
+    assert!(told.iter().any(|event| matches!(event, ResolverEvent::Appeared { name, .. } if name == "/lab/c")));
+    assert!(told.contains(&ResolverEvent::Disappeared { name: "/lab/a".into() }), "{told:?}");
+}
+
+#[test]
+fn rejections_reach_the_application() {
+    let mut domain = three_sources(33, |_| {});
+    domain.run(3.0);
+    domain.with("pub-1", |node, now| node.unpublish(now, &name("/lab/never-published")));
+    domain.run(2.0);
+    let told = domain.resolver_told("pub-1");
+    assert!(told.iter().any(|event| matches!(event, ResolverEvent::Rejected { operation: "unpublish", .. })), "{told:?}");
+}
