@@ -110,6 +110,9 @@ struct Wish {
     request: Option<u32>,
     /// When the request under way is overdue.
     overdue_at: Time,
+    /// Whether the request under way is of an earlier aim: its answer is awaited, so that the two cannot overtake each
+    /// other, and does not count.
+    superseded: bool,
     /// Whether it was granted once; then it is kept whatever happens.
     granted: bool,
     /// Whether the application is still to be told that it is granted.
@@ -246,6 +249,11 @@ impl PubSub {
         }
     }
 
+    /// Whether an answer with this request number is for this client.
+    pub fn expects(&self, request: u32) -> bool {
+        self.requests.contains_key(&request)
+    }
+
     /// Takes what became of a message to a rendezvous node.
     pub fn handle_outcome(&mut self, now: Time, to: NodeId, result: SendResult) {
         if result != SendResult::Delivered && self.resolver == Some(to) {
@@ -306,22 +314,23 @@ impl PubSub {
             let operation = operation_name(&key, &aim);
             return self.reject(key.name(), operation, Rejection::LimitReached(Limit::Requests));
         }
-        if let Some(request) = self.wishes.get(&key).and_then(|wish| wish.request) {
-            self.requests.remove(&request);
-        }
         let version = self.version();
+        let former = self.wishes.get(&key).and_then(|wish| Some((wish.request?, wish.overdue_at)));
         let wish = Wish {
             aim,
             version,
-            request: None,
-            overdue_at: now,
+            request: former.map(|(request, _)| request),
+            overdue_at: former.map_or(now, |(_, overdue_at)| overdue_at),
+            superseded: former.is_some(),
             granted: false,
             announce: true,
             unmet_since: now,
             complained: false,
         };
         self.wishes.insert(key.clone(), wish);
-        self.send(now, key);
+        if former.is_none() {
+            self.send(now, key);
+        }
     }
 
     fn version(&mut self) -> u64 {
@@ -344,6 +353,7 @@ impl PubSub {
         self.request_next = self.request_next.wrapping_add(1) | Reply::HOST_BIT;
         let request = self.request_next;
         wish.request = Some(request);
+        wish.superseded = false;
         let lease = self.config.lease;
         let operation = match (&key, &wish.aim) {
             (_, Aim::Publish { manifest, object_bytes, scopes }) => Operation::Publish {
@@ -441,7 +451,9 @@ impl PubSub {
         while self.requests.len() < self.config.requests_max
             && let Some(key) = self.backlog.pop_front()
         {
-            self.send(now, key);
+            if self.wishes.get(&key).is_some_and(|wish| wish.request.is_none()) {
+                self.send(now, key);
+            }
         }
     }
 
@@ -449,6 +461,9 @@ impl PubSub {
         let version = self.version();
         let Some(wish) = self.wishes.get_mut(key) else { return };
         wish.request = None;
+        if wish.superseded {
+            return self.send(now, key.clone());
+        }
         match answer {
             Answer::Done { .. } => {
                 let announce = core::mem::take(&mut wish.announce);

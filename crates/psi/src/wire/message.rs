@@ -125,3 +125,6 @@ impl Message {
         };
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -398,6 +398,15 @@ fn version(reader: &mut Reader<'_>, field: &'static str) -> Result<u64, WireErro
         found => Err(WireError::Value { field, found }),
     }
 }
+/// The revision that a subscriber has seen. A rendezvous node that lost everything goes on beyond it, so far less
+/// than the limit of [`version`] is legal.
+fn known_revision(reader: &mut Reader<'_>) -> Result<u64, WireError> {
+    match reader.u64("known revision")? {
+        NOTHING_KNOWN => Ok(NOTHING_KNOWN),
+        found if found >> 62 == 0 => Ok(found),
+        found => Err(WireError::Value { field: "known revision", found }),
+    }
+}
 fn put_lease(lease: Duration, out: &mut Vec<u8>) {
     out.put_u32(u32::try_from(lease.as_millis()).unwrap_or(u32::MAX));
 }
@@ -493,7 +502,7 @@ impl ClientRequest {
                 metric: metric(reader)?,
             },
             5 => Operation::Unsubscribe { transfer: reader.u32("transfer")? },
-            6 => Operation::SubscribeScope { lease: lease(reader)?, known: reader.u64("known revision")? },
+            6 => Operation::SubscribeScope { lease: lease(reader)?, known: known_revision(reader)? },
             7 => Operation::UnsubscribeScope,
             8 => Operation::SetChild {
                 lease: lease(reader)?,
@@ -813,7 +822,7 @@ impl EntryValue {
                 EntryValue::Subscription { k: paths_per_source(reader)?, metric: metric(reader)? }
             }
             EntryKey::ScopeSubscriber(_) => {
-                EntryValue::ScopeSubscriber { home: node_id(reader, "home")?, known: reader.u64("known revision")? }
+                EntryValue::ScopeSubscriber { home: node_id(reader, "home")?, known: known_revision(reader)? }
             }
             EntryKey::Child(_) => match ChildState::decode(reader)? {
                 ChildState::Absent => return Err(WireError::Value { field: "child state", found: 0 }),

@@ -8,8 +8,8 @@ use super::{Purpose, Record, Rendezvous, Target, Timer, subscription_keys};
 use crate::{
     ids::{ItemId, RecordKey},
     wire::{
-        Answer, ChildState, Entry, EntryKey, EntryValue, Message, MissingScopes, NoticeKind, PATHS_MAX, PathRequest,
-        Publisher, Relay, ScopeNotice,
+        Answer, ChildState, Entry, EntryKey, EntryValue, Message, MissingScopes, NOTHING_KNOWN, NoticeKind, PATHS_MAX,
+        PathRequest, Publisher, Relay, ScopeNotice,
     },
 };
 
@@ -55,7 +55,7 @@ impl Rendezvous {
         }
         if acts && !record.acting {
             // Taking over: whatever the predecessor said last, this outdoes it.
-            record.revision = ((record.revision >> 32) + 1) << 32;
+            record.revision = next_term(record.revision);
             record.registered = None;
             record.matches = subscription_keys(record);
             record.listings = record.scope_subscribers().filter_map(|(key, _)| scope_subscriber(key)).collect();
@@ -212,6 +212,11 @@ impl Rendezvous {
     }
 }
 
+/// The first revision of the node that acts after one that said `revision`.
+fn next_term(revision: u64) -> u64 {
+    ((revision >> 32) + 1) << 32
+}
+
 /// Cuts children into parts that fit a message; there is at least one part, be it empty.
 fn cut(children: Vec<(Vec<u8>, ChildState)>) -> Vec<Vec<(Vec<u8>, ChildState)>> {
     let mut parts = Vec::from([Vec::new()]);
@@ -246,6 +251,10 @@ fn note_change(record: &mut Record, key: &EntryKey, before: Option<&EntryValue>,
         }
         EntryKey::ScopeSubscriber(node) => match after {
             Some(EntryValue::ScopeSubscriber { known, .. }) if *known != record.revision => {
+                if *known != NOTHING_KNOWN && *known > record.revision {
+                    // All who acted before are gone, and what they said is to be outdone.
+                    record.revision = next_term(*known);
+                }
                 record.listings.insert(*node);
             }
             _ => {

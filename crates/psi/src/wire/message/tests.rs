@@ -1,0 +1,292 @@
+use alloc::{string::String, vec::Vec};
+
+use proptest::{collection::vec, option, prelude::*};
+use tributary_content::Name;
+use tributary_core::{Duration, NodeId};
+use tributary_transport::PathMetric;
+
+use super::*;
+use crate::{
+    ids::RecordKey,
+    wire::{
+        Answer, ChildState, DigestKind, Entry, EntryKey, EntryValue, MissingScopes, NoticeKind, Operation,
+        RecordUpdate, Rejection,
+        golden::{check, hex},
+    },
+};
+
+fn emit(message: &Message, out: &mut Vec<u8>) {
+    message.encode(out);
+}
+fn a_b() -> Name {
+    "/a/b".parse().unwrap()
+}
+
+#[test]
+fn golden_publish() {
+    let bytes = hex("05 80000001 0000000500000007 0006 080161 080162 \
+         00 00007530 01 00000000000003e8 0005 7075622d31 0003 010203");
+    let operation = Operation::Publish {
+        label: "pub-1".into(),
+        manifest: [1, 2, 3].into(),
+        object_bytes: 1_000,
+        lease: Duration::from_secs(30),
+        scopes: MissingScopes::Create,
+    };
+    let request = ClientRequest { request: 0x8000_0001, version: 5 << 32 | 7, name: a_b(), operation };
+    check(&bytes, &Message::Request(request), Message::decode, emit);
+}
+
+#[test]
+fn golden_subscribe() {
+    let bytes = hex("05 80000002 0000000500000008 0006 080161 080162 04 00007530 00000009 04 01");
+    let operation =
+        Operation::Subscribe { transfer: 9, k: 4, metric: PathMetric::Latency, lease: Duration::from_secs(30) };
+    let request = ClientRequest { request: 0x8000_0002, version: 5 << 32 | 8, name: a_b(), operation };
+    check(&bytes, &Message::Request(request), Message::decode, emit);
+    for (at, found, field) in
+        [(30, 0, "paths per source"), (30, 17, "paths per source"), (31, 3, "metric"), (21, 9, "operation")]
+    {
+        let mut bad = bytes.clone();
+        bad[at] = found;
+        assert_eq!(Message::decode(&bad), Err(WireError::Value { field, found: found.into() }), "{at}");
+    }
+}
+
+#[test]
+fn golden_replies() {
+    let reply = |answer| Message::Reply(Reply { request: 3, answer });
+    check(&hex("06 00000003 00 03"), &reply(Answer::Done { replicas: 3 }), Message::decode, emit);
+    check(&hex("06 00000003 01 01"), &reply(Answer::Rejected(Rejection::NoSuchScope)), Message::decode, emit);
+    check(&hex("06 00000003 02 0000000000000004"), &reply(Answer::Stale { current: 4 }), Message::decode, emit);
+    check(&hex("06 00000003 03"), &reply(Answer::NotReady), Message::decode, emit);
+    check(&hex("0a 00000003"), &Message::Sync { request: 3 }, Message::decode, emit);
+}
+
+#[test]
+fn golden_notice() {
+    let bytes = hex("07 0003 080161 0000000100000002 00 0000 0001 0002 \
+         0003 080162 02 00000003 0000000000000400 0003 080163 01");
+    let notice = ScopeNotice {
+        scope: "/a".parse().unwrap(),
+        revision: 1 << 32 | 2,
+        kind: NoticeKind::Listing { part: 0, parts: 1 },
+        children: [
+            ([8, 1, b'b'].into(), ChildState::Item { publishers: 3, bytes: 1_024 }),
+            ([8, 1, b'c'].into(), ChildState::Scope),
+        ]
+        .into(),
+    };
+    check(&bytes, &Message::ScopeNotice(notice), Message::decode, emit);
+}
+
+#[test]
+fn golden_replicate() {
+    let bytes = hex("09 00000007 0001 0003 080161 0000000000000002 0000000000000003 0002 \
+         00 00000000000003e9 0000000000000004 00002710 01 0000000000000400 0001 70 0001 ff \
+         04 0003 080162 0000000000000005 00001388 00");
+    let publisher = EntryValue::Publisher { label: "p".into(), manifest: [255].into(), object_bytes: 1_024 };
+    let update = RecordUpdate {
+        name: "/a".parse().unwrap(),
+        revision: 2,
+        registration: 3,
+        entries: [
+            Entry {
+                key: EntryKey::Publisher(NodeId(1_001)),
+                version: 4,
+                lease: Duration::from_secs(10),
+                value: Some(publisher),
+            },
+            Entry { key: EntryKey::Child([8, 1, b'b'].into()), version: 5, lease: Duration::from_secs(5), value: None },
+        ]
+        .into(),
+    };
+    check(&bytes, &Message::Replicate(Replicate { request: 7, records: [update].into() }), Message::decode, emit);
+}
+
+#[test]
+fn the_upper_half_of_versions_is_refused_so_that_counting_never_overflows() {
+    let bytes = hex("05 80000002 8000000000000000 0000 07");
+    assert_eq!(Message::decode(&bytes), Err(WireError::Value { field: "version", found: 1 << 63 }));
+}
+
+#[test]
+fn every_rejection_has_its_own_code_and_text() {
+    let all: Vec<Rejection> = Rejection::all().collect();
+    for (i, a) in all.iter().enumerate() {
+        for b in &all[i + 1..] {
+            assert!(a.code() != b.code() && alloc::format!("{a}") != alloc::format!("{b}"));
+        }
+    }
+    assert_eq!(all.len(), 18);
+}
+
+fn name() -> impl Strategy<Value = Name> {
+    vec(vec(any::<u8>(), 0..5), 0..5)
+        .prop_map(|parts| parts.iter().fold(Name::root(), |name, part| name.child(part).unwrap()))
+}
+fn component() -> impl Strategy<Value = Vec<u8>> {
+    vec(any::<u8>(), 0..8).prop_map(|value| Name::root().child(&value).unwrap().as_tlv().to_vec())
+}
+fn node() -> impl Strategy<Value = NodeId> {
+    (1..=u64::MAX).prop_map(NodeId)
+}
+fn version() -> impl Strategy<Value = u64> {
+    0..1u64 << 63
+}
+fn known() -> impl Strategy<Value = u64> {
+    prop_oneof![Just(crate::wire::NOTHING_KNOWN), 0..1u64 << 62]
+}
+fn lease() -> impl Strategy<Value = Duration> {
+    any::<u32>().prop_map(|ms| Duration::from_millis(ms.into()))
+}
+fn scopes() -> impl Strategy<Value = MissingScopes> {
+    prop_oneof![Just(MissingScopes::Refuse), Just(MissingScopes::Create)]
+}
+fn metric() -> impl Strategy<Value = PathMetric> {
+    prop_oneof![Just(PathMetric::Hops), Just(PathMetric::Latency), Just(PathMetric::ResidualCapacity)]
+}
+fn label() -> impl Strategy<Value = String> {
+    "[a-z0-9é-]{0,16}"
+}
+fn present() -> impl Strategy<Value = ChildState> {
+    prop_oneof![
+        Just(ChildState::Scope),
+        (any::<u32>(), any::<u64>()).prop_map(|(publishers, bytes)| ChildState::Item { publishers, bytes }),
+    ]
+}
+fn child() -> impl Strategy<Value = ChildState> {
+    prop_oneof![Just(ChildState::Absent), present()]
+}
+fn operation() -> impl Strategy<Value = Operation> {
+    prop_oneof![
+        (label(), vec(any::<u8>(), 0..1_400), any::<u64>(), lease(), scopes()).prop_map(
+            |(label, manifest, object_bytes, lease, scopes)| Operation::Publish {
+                label,
+                manifest,
+                object_bytes,
+                lease,
+                scopes
+            }
+        ),
+        Just(Operation::Unpublish),
+        (lease(), scopes()).prop_map(|(lease, scopes)| Operation::PublishScope { lease, scopes }),
+        Just(Operation::UnpublishScope),
+        (any::<u32>(), 1u8..=16, metric(), lease()).prop_map(|(transfer, k, metric, lease)| Operation::Subscribe {
+            transfer,
+            k,
+            metric,
+            lease
+        }),
+        any::<u32>().prop_map(|transfer| Operation::Unsubscribe { transfer }),
+        (known(), lease()).prop_map(|(known, lease)| Operation::SubscribeScope { known, lease }),
+        Just(Operation::UnsubscribeScope),
+        (component(), child(), lease(), scopes()).prop_map(|(component, child, lease, scopes)| Operation::SetChild {
+            component,
+            child,
+            lease,
+            scopes
+        }),
+    ]
+}
+fn request() -> impl Strategy<Value = ClientRequest> {
+    (any::<u32>(), version(), name(), operation()).prop_map(|(request, version, name, operation)| ClientRequest {
+        request,
+        version,
+        name,
+        operation,
+    })
+}
+fn answer() -> impl Strategy<Value = Answer> {
+    prop_oneof![
+        any::<u8>().prop_map(|replicas| Answer::Done { replicas }),
+        (0..18usize).prop_map(|i| Answer::Rejected(Rejection::all().nth(i).unwrap())),
+        version().prop_map(|current| Answer::Stale { current }),
+        Just(Answer::NotReady),
+    ]
+}
+fn entry() -> impl Strategy<Value = Entry> {
+    let publisher = (label(), vec(any::<u8>(), 0..64), any::<u64>())
+        .prop_map(|(label, manifest, object_bytes)| EntryValue::Publisher { label, manifest, object_bytes });
+    let subscription = (1u8..=16, metric()).prop_map(|(k, metric)| EntryValue::Subscription { k, metric });
+    let subscriber = (node(), known()).prop_map(|(home, known)| EntryValue::ScopeSubscriber { home, known });
+    let key_and_value = prop_oneof![
+        (node().prop_map(EntryKey::Publisher), option::of(publisher)),
+        (node().prop_map(EntryKey::ScopePublisher), option::of(Just(EntryValue::ScopePublisher))),
+        ((node(), any::<u32>()).prop_map(|(n, t)| EntryKey::Subscription(n, t)), option::of(subscription)),
+        (node().prop_map(EntryKey::ScopeSubscriber), option::of(subscriber)),
+        (component().prop_map(EntryKey::Child), option::of(present().prop_map(EntryValue::Child))),
+    ];
+    (key_and_value, version(), lease()).prop_map(|((key, value), version, lease)| Entry { key, version, lease, value })
+}
+fn notice() -> impl Strategy<Value = ScopeNotice> {
+    let kind = prop_oneof![
+        Just(NoticeKind::Change),
+        (0u16..9, 1u16..9).prop_map(|(part, more)| NoticeKind::Listing { part, parts: part + more }),
+    ];
+    (name(), version(), kind, vec((component(), child()), 0..6))
+        .prop_map(|(scope, revision, kind, children)| ScopeNotice { scope, revision, kind, children })
+}
+fn message() -> impl Strategy<Value = Message> {
+    let update = (name(), version(), version(), vec(entry(), 0..4))
+        .prop_map(|(name, revision, registration, entries)| RecordUpdate { name, revision, registration, entries });
+    let kind = prop_oneof![Just(DigestKind::Compare), Just(DigestKind::Differs)];
+    let record = (any::<[u8; 16]>().prop_map(RecordKey), any::<u64>());
+    prop_oneof![
+        request().prop_map(Message::Request),
+        (any::<u32>(), answer()).prop_map(|(request, answer)| Message::Reply(Reply { request, answer })),
+        notice().prop_map(Message::ScopeNotice),
+        (any::<u32>(), node(), request()).prop_map(|(request, client, inner)| Message::Forward(Forward {
+            request,
+            client,
+            inner
+        })),
+        (any::<u32>(), vec(update, 0..4))
+            .prop_map(|(request, records)| Message::Replicate(Replicate { request, records })),
+        any::<u32>().prop_map(|request| Message::Sync { request }),
+        (kind, vec(record, 0..20)).prop_map(|(kind, records)| Message::Digest(Digest { kind, records })),
+        (node(), notice()).prop_map(|(client, notice)| Message::Relay(Relay { client, notice })),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn what_is_emitted_parses_back(message in message()) {
+        let mut bytes = Vec::new();
+        message.encode(&mut bytes);
+        prop_assert_eq!(Message::decode(&bytes), Ok(message));
+    }
+
+    #[test]
+    fn any_bytes_are_survived_and_what_parses_re_emits(bytes in vec(any::<u8>(), 0..300), kind in 0u8..14) {
+        let mut bytes = bytes;
+        if let Some(first) = bytes.first_mut() {
+            *first = kind;
+        }
+        if let Ok(message) = Message::decode(&bytes) {
+            let mut out = Vec::new();
+            message.encode(&mut out);
+            prop_assert_eq!(out, bytes);
+        }
+    }
+
+    #[test]
+    fn damaged_messages_are_survived_and_what_parses_re_emits(
+        message in message(), damage in vec((any::<prop::sample::Index>(), any::<u8>()), 1..4), cut: prop::sample::Index,
+    ) {
+        let mut bytes = Vec::new();
+        message.encode(&mut bytes);
+        for (at, value) in damage {
+            let at = at.index(bytes.len());
+            bytes[at] = value;
+        }
+        if cut.index(3) == 0 {
+            bytes.truncate(cut.index(bytes.len()));
+        }
+        if let Ok(message) = Message::decode(&bytes) {
+            let mut out = Vec::new();
+            message.encode(&mut out);
+            prop_assert_eq!(out, bytes);
+        }
+    }
+}
