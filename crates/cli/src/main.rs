@@ -1,2 +1,62 @@
-//! The `trib` program.
-fn main() {}
+//! The `trib` program: arguments in, exit code out.
+//!
+//! | what | module |
+//! |---|---|
+//! | every flag, declared once | [`args`] |
+//! | one file per command | [`commands`] |
+//! | a network of daemons on loopback | [`demo`] |
+//! | bars, plain lines, JSON lines | [`progress`] |
+//! | tables of status, paths, caches | [`tables`] |
+//! | the only writers to stdout and stderr | [`out`] |
+//! | ends by signals | [`signals`] |
+mod args;
+mod commands;
+mod demo;
+mod out;
+mod progress;
+mod signals;
+mod tables;
+
+use std::process::ExitCode;
+use tributary::{ApiError, Told};
+
+fn main() -> ExitCode {
+    let cli = match args::parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Help and version are no errors: clap prints them to stdout and gives 0; the rest is usage, 2.
+            let code = u8::try_from(error.exit_code()).unwrap_or(2);
+            let _ = error.print();
+            return ExitCode::from(code);
+        }
+    };
+    start_log(cli.debug);
+    let json = cli.json;
+    match commands::run(cli) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            report(&error, json);
+            ExitCode::from(error.kind.exit_code())
+        }
+    }
+}
+
+/// Tells a failure: on stderr for a person, and as the last JSON line for a program.
+fn report(error: &ApiError, json: bool) {
+    if json {
+        out::data(&Told::from(error).to_line());
+    }
+    out::talk(&format!("error: {error}"));
+}
+
+/// Logs of the daemons go to stderr; `--debug` adds what was decided and why.
+fn start_log(debug: bool) {
+    let level = if debug { tracing::Level::DEBUG } else { tracing::Level::INFO };
+    let is_terminal = std::io::IsTerminal::is_terminal(&std::io::stderr());
+    tracing_subscriber::fmt()
+        .with_max_level(level)
+        .with_writer(std::io::stderr)
+        .with_ansi(is_terminal)
+        .with_target(false)
+        .init();
+}

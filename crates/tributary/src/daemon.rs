@@ -36,6 +36,21 @@ impl Daemon {
     pub fn api(&self) -> &LocalApi {
         &self.api
     }
+    /// What a person should know once it runs.
+    ///
+    /// # Errors
+    /// [`ApiError`] if the node is gone already.
+    pub fn ready(&self) -> Result<Told, ApiError> {
+        let config = self.api.config();
+        Ok(Told::Ready {
+            label: config.label.clone(),
+            family: config.family.to_string(),
+            roles: config.roles.iter().map(ToString::to_string).collect(),
+            listen: self.api.listen(),
+            control: self.control().display().to_string(),
+            publisher: self.api.publisher().to_string(),
+        })
+    }
     /// What was published at the start.
     pub fn published(&self) -> &[Told] {
         &self.published

@@ -49,7 +49,10 @@ impl Hub {
         if matches!(event, Event::Dropped { .. } | Event::Transfer(_, TransferEvent::ChunkStored { .. })) {
             return;
         }
-        tracing::debug!(at = now.as_secs_f64(), ?event);
+        match &event {
+            Event::Note(text) => tracing::info!("{now}: {text}"),
+            event => tracing::debug!("{now}: {event:?}"),
+        }
         let mut state = self.state();
         state.remember(now, &event);
         let mut dropped = 0;

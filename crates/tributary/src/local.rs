@@ -65,6 +65,10 @@ impl LocalApi {
     pub fn config(&self) -> &NodeConfig {
         &self.config
     }
+    /// Where it listens, with the ports that the system chose.
+    pub fn listen(&self) -> Vec<String> {
+        self.running.listen_addrs().iter().map(ToString::to_string).collect()
+    }
     /// The key that it publishes with.
     pub fn publisher(&self) -> PublicKey {
         self.key.public()
@@ -350,7 +354,7 @@ impl LocalApi {
         })?;
         let hub = self.running.hub();
         let mut view = StatusView::new(&status);
-        view.listen = self.running.listen_addrs().iter().map(ToString::to_string).collect();
+        view.listen = self.listen();
         for published in &mut view.published {
             published.confirmed = hub.resolution(&published.name) == Some(Resolution::Confirmed);
         }

@@ -83,6 +83,21 @@ pub enum Told {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         hint: Option<String>,
     },
+    /// A daemon is up.
+    Ready {
+        /// The node's name.
+        label: String,
+        /// Its architecture.
+        family: String,
+        /// Its roles.
+        roles: Vec<String>,
+        /// Where it listens.
+        listen: Vec<String>,
+        /// Its control socket.
+        control: String,
+        /// The key that it publishes with.
+        publisher: String,
+    },
     /// An object is published.
     Published {
         /// What it is called.
@@ -150,6 +165,26 @@ pub enum Told {
         transfer: Option<String>,
         /// The rate; `None` for no limit.
         bits_per_second: Option<u64>,
+    },
+    /// A config file is right.
+    Config {
+        /// The file.
+        file: String,
+        /// The node's name.
+        label: String,
+        /// Its architecture.
+        family: String,
+        /// Its roles.
+        roles: Vec<String>,
+        /// How many neighbours it names.
+        faces: usize,
+    },
+    /// The public half of a key.
+    Key {
+        /// The file with the secret half.
+        file: String,
+        /// The public half, for `get --publisher`.
+        public: String,
     },
     /// A neighbour answers, or does not any more.
     Neighbour {

@@ -1,0 +1,369 @@
+//! Every flag, declared once: help, manual pages, completions and environment variables come from here.
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+use std::path::PathBuf;
+use tributary::Family;
+use tributary_content::{Name, PublicKey};
+use tributary_core::{ByteCount, Duration, Rate, units};
+
+/// Shown at the end of every help.
+const EXIT_CODES: &str = "Exit codes: 0 done · 1 not found or incomplete · 2 usage or I/O error · 130 interrupted";
+
+/// Fetches named, verified files from every source that has them, over every path that leads there.
+#[derive(Parser, Debug)]
+#[command(name = "trib", version, about, after_help = EXIT_CODES, max_term_width = 100)]
+pub(crate) struct Cli {
+    /// Print JSON lines on stdout instead of words
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    /// Say on stderr what is decided and why
+    #[arg(long, global = true)]
+    pub(crate) debug: bool,
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// All declarations, with the exit codes at the end of every command's help.
+pub(crate) fn declared() -> clap::Command {
+    Cli::command().mut_subcommands(|command| command.after_help(EXIT_CODES))
+}
+/// Reads the arguments of the process.
+pub(crate) fn parse() -> Result<Cli, clap::Error> {
+    declared().try_get_matches().and_then(|matches| Cli::from_arg_matches(&matches))
+}
+
+/// The commands.
+#[derive(Subcommand, Debug)]
+pub(crate) enum Command {
+    /// Show it all on this machine: a small network of real daemons, a real file, every source and path
+    Demo(Demo),
+    /// Run one daemon until SIGTERM or Ctrl-C
+    Node(Node),
+    /// Publish a file or folder under a name
+    Put(Put),
+    /// Fetch a name, verify it, and write it to a file, a folder or a pipe
+    Get(Get),
+    /// List what the network offers under a name
+    Ls(Ls),
+    /// Withdraw a name that the node publishes
+    Rm(Named),
+    /// Show what a node is doing
+    Status(Ask),
+    /// Show the paths of the fetches of a name
+    Paths(Named),
+    /// Say why a transfer, a path, a source or a name is as it is
+    Explain(Explain),
+    /// Show what is in a node's packet cache
+    Cache(Ask),
+    /// End a transfer; what it verified is kept
+    Cancel(Cancel),
+    /// Limit the rate of a transfer, or of all together
+    Limit(Limit),
+    /// Check a config file
+    #[command(subcommand)]
+    Config(Config),
+    /// Make or show a publisher's key
+    #[command(subcommand)]
+    Key(Key),
+    /// Print a completion script for a shell
+    Completions(Completions),
+    /// Write the manual pages to a folder
+    Man(Man),
+}
+
+/// Which daemon to ask.
+#[derive(Args, Debug)]
+pub(crate) struct Control {
+    /// Control socket of the daemon to ask; by default the only one that runs under your name
+    #[arg(long, value_name = "SOCKET", env = "TRIB_CONTROL")]
+    pub(crate) control: Option<PathBuf>,
+}
+
+/// Which node does the work.
+#[derive(Args, Debug)]
+pub(crate) struct Worker {
+    /// Run a node of this config in this process instead of asking a daemon
+    #[arg(long, value_name = "FILE", conflicts_with = "control")]
+    pub(crate) config: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) control: Control,
+}
+
+/// A command that asks a daemon one thing.
+#[derive(Args, Debug)]
+pub(crate) struct Ask {
+    #[command(flatten)]
+    pub(crate) control: Control,
+}
+
+/// A command about one name.
+#[derive(Args, Debug)]
+pub(crate) struct Named {
+    /// The name, such as /lab/images/debian.iso
+    pub(crate) name: Name,
+    #[command(flatten)]
+    pub(crate) control: Control,
+}
+
+/// Runs a daemon.
+#[derive(Args, Debug)]
+pub(crate) struct Node {
+    /// The node's config; `trib config check` tests it
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: PathBuf,
+    /// Stop when standard input ends, so that the node does not outlive whoever started it
+    #[arg(long)]
+    pub(crate) stop_with_stdin: bool,
+}
+
+/// Publishes.
+#[derive(Args, Debug)]
+pub(crate) struct Put {
+    /// The file or folder
+    pub(crate) path: PathBuf,
+    /// What to call it, such as /lab/images/debian.iso
+    pub(crate) name: Name,
+    /// Its version; later ones have larger numbers [default: the time of its last change]
+    #[arg(long = "object-version", value_name = "N")]
+    pub(crate) version: Option<u64>,
+    /// How long to wait for the network to confirm
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = units::parse_duration)]
+    pub(crate) timeout: Duration,
+    #[command(flatten)]
+    pub(crate) worker: Worker,
+}
+
+/// Fetches.
+#[derive(Args, Debug)]
+pub(crate) struct Get {
+    /// The name, such as /lab/images/debian.iso
+    pub(crate) name: Name,
+    /// Where to write it; `-` is standard output, in order [default: the last part of the name]
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+    /// The architecture to fetch with [default: the node's]
+    #[arg(long)]
+    pub(crate) family: Option<Family>,
+    /// The only publisher's key to believe [default: the first one ever seen for the name]
+    #[arg(long, value_name = "KEY")]
+    pub(crate) publisher: Option<PublicKey>,
+    /// The rate not to exceed, such as 20Mbps
+    #[arg(long, value_name = "RATE")]
+    pub(crate) limit: Option<Rate>,
+    /// How long to go without any source before giving up [default: the node's patience, 10s]
+    #[arg(long, value_name = "TIME", value_parser = units::parse_duration)]
+    pub(crate) timeout: Option<Duration>,
+    #[command(flatten)]
+    pub(crate) worker: Worker,
+}
+
+/// Lists.
+#[derive(Args, Debug)]
+pub(crate) struct Ls {
+    /// The name to list below
+    #[arg(default_value = "/")]
+    pub(crate) name: Name,
+    /// How long to wait for the network
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = units::parse_duration)]
+    pub(crate) timeout: Duration,
+    #[command(flatten)]
+    pub(crate) worker: Worker,
+}
+
+/// Explains.
+#[derive(Args, Debug)]
+pub(crate) struct Explain {
+    /// transfer-1, path-2 (of the latest transfer), transfer-1/path-2, a source, or a name
+    pub(crate) id: String,
+    #[command(flatten)]
+    pub(crate) control: Control,
+}
+
+/// Ends a transfer.
+#[derive(Args, Debug)]
+pub(crate) struct Cancel {
+    /// The transfer, such as transfer-1; `trib status` lists them
+    pub(crate) transfer: String,
+    #[command(flatten)]
+    pub(crate) control: Control,
+}
+
+/// Limits transfers.
+#[derive(Args, Debug)]
+pub(crate) struct Limit {
+    /// The rate not to exceed, such as 20Mbps, or `none`
+    #[arg(value_parser = parse_limit)]
+    pub(crate) rate: RateLimit,
+    /// The transfer, such as transfer-1 [default: all together]
+    #[arg(long, value_name = "TRANSFER")]
+    pub(crate) transfer: Option<String>,
+    #[command(flatten)]
+    pub(crate) control: Control,
+}
+
+/// A rate or none.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RateLimit(pub(crate) Option<Rate>);
+
+/// Commands about config files.
+#[derive(Subcommand, Debug)]
+pub(crate) enum Config {
+    /// Say whether a config file is right, and what is wrong in which line if not
+    Check {
+        /// The file
+        file: PathBuf,
+    },
+}
+
+/// Commands about keys.
+#[derive(Subcommand, Debug)]
+pub(crate) enum Key {
+    /// Make a new secret key and print its public half
+    New {
+        /// Where to write the secret key; the file must not exist
+        file: PathBuf,
+    },
+    /// Print the public half of a secret key, for `trib get --publisher`
+    Show {
+        /// The file with the secret key
+        file: PathBuf,
+    },
+}
+
+/// Prints completions.
+#[derive(Args, Debug)]
+pub(crate) struct Completions {
+    /// The shell
+    pub(crate) shell: clap_complete::Shell,
+}
+
+/// Writes manual pages.
+#[derive(Args, Debug)]
+pub(crate) struct Man {
+    /// The folder, which is made if it is not there
+    pub(crate) folder: PathBuf,
+}
+
+/// Runs the demo.
+#[derive(Args, Debug)]
+pub(crate) struct Demo {
+    /// The architecture to show
+    #[arg(long, default_value = "psi")]
+    pub(crate) family: Family,
+    /// Size of the file
+    #[arg(long, default_value = "48MB")]
+    pub(crate) size: ByteCount,
+    /// Seed of the file's bytes and of every node
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// Keep configs, logs and files in this folder
+    #[arg(long, value_name = "DIR")]
+    pub(crate) keep: Option<PathBuf>,
+    /// Loss on every link, such as 1%
+    #[arg(long, value_name = "SHARE", default_value = "0%", value_parser = tributary::config::parse_share)]
+    pub(crate) loss: f64,
+    /// Break something while the transfer runs: KIND or KIND@PERCENT, several times if wanted
+    #[arg(long, value_name = "KIND[@PERCENT]")]
+    pub(crate) fail: Vec<Fail>,
+    /// Let somebody lie: a source with wrong bytes, an imposter with another file, a cache
+    #[arg(long, value_name = "WHO")]
+    pub(crate) evil: Option<Evil>,
+    /// Fetch a second time, from the caches, behind one gateway
+    #[arg(long)]
+    pub(crate) second_fetch: bool,
+}
+
+/// Something to break, and when.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Fail {
+    /// What.
+    pub(crate) kind: FailKind,
+    /// When this many percent of the file have arrived; `None` for the usual moments of that kind.
+    pub(crate) percent: Option<u8>,
+}
+
+/// What can break.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum FailKind {
+    /// A publisher is killed, and brought back 30 % later
+    Source,
+    /// The receiver is killed and started again (at 30, 60 and 90 %)
+    Receiver,
+    /// The best link to the receiver is cut, and mended 30 % later
+    Link,
+    /// A rendezvous node is killed
+    Resolver,
+    /// The active topology manager is killed
+    Tm,
+    /// A forwarder is killed
+    Router,
+}
+
+/// Who can lie.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum Evil {
+    /// A publisher that serves flipped bytes
+    Source,
+    /// A publisher that offers another file under the same name
+    Imposter,
+    /// A cache that answers with flipped bytes
+    Cache,
+}
+
+impl std::str::FromStr for Fail {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (word, percent) = match text.split_once('@') {
+            Some((word, percent)) => (word, Some(percent)),
+            None => (text, None),
+        };
+        let kind = FailKind::from_str(word, false).map_err(|_| {
+            let kinds = FailKind::value_variants().iter().filter_map(ValueEnum::to_possible_value);
+            let kinds: Vec<_> = kinds.map(|kind| kind.get_name().to_string()).collect();
+            format!("what can fail is one of {}, with the moment behind it if wanted: source@30", kinds.join(", "))
+        })?;
+        let percent = match percent.map(|percent| percent.trim_end_matches('%').parse::<u8>()) {
+            None => None,
+            Some(Ok(percent)) if (1..=99).contains(&percent) => Some(percent),
+            Some(_) => return Err("the moment is a percentage from 1 to 99, such as source@30".into()),
+        };
+        Ok(Fail { kind, percent })
+    }
+}
+
+fn parse_limit(text: &str) -> Result<RateLimit, String> {
+    match text {
+        "none" => Ok(RateLimit(None)),
+        rate => match rate.parse::<Rate>() {
+            Ok(rate) if rate.bits_per_second() > 0 => Ok(RateLimit(Some(rate))),
+            Ok(_) => Err("a limit of zero lets nothing pass; `none` lifts the limit".into()),
+            Err(error) => Err(format!("{error}, or `none`")),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_declarations_are_consistent() {
+        declared().debug_assert();
+    }
+
+    #[test]
+    fn failures_are_read_with_and_without_their_moment() {
+        assert_eq!("source@30".parse(), Ok(Fail { kind: FailKind::Source, percent: Some(30) }));
+        assert_eq!("tm".parse(), Ok(Fail { kind: FailKind::Tm, percent: None }));
+        for wrong in ["", "sauce", "source@", "source@0", "source@100", "source@x"] {
+            assert!(wrong.parse::<Fail>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn config_and_control_exclude_each_other() {
+        let both = ["trib", "get", "/a", "--config", "x", "--control", "y"];
+        assert!(Cli::try_parse_from(both).is_err());
+        assert!(Cli::try_parse_from(&both[..5]).is_ok());
+    }
+}

@@ -1,0 +1,88 @@
+//! `trib get`.
+use std::{
+    io::Write,
+    path::{Path, PathBuf},
+};
+use tributary::{Api, ApiError, ErrorKind, Flow, Get, Output, Request, Told};
+use tributary_content::Name;
+
+use super::{connect, milliseconds, start};
+use crate::{args, progress::Display, signals::Wish};
+
+/// Fetches by a daemon, or by a node in this process.
+pub(crate) fn run(get: &args::Get, json: bool) -> Result<(), ApiError> {
+    let output = match &get.output {
+        Some(path) if path == Path::new("-") => Output::Stream,
+        Some(path) => Output::Path(absolute(path)?),
+        None => Output::Path(absolute(&file_name(&get.name)?)?),
+    };
+    if json && output == Output::Stream {
+        let message = "--json and -o - would mix lines and bytes on standard output";
+        return Err(ApiError::new(ErrorKind::Usage, message).with_hint("write to a file, or leave --json out"));
+    }
+    // From here on a signal ends the fetch in order: what was verified is kept.
+    let wish = Wish::listen()?;
+    let api: Box<dyn Api> = match &get.worker.config {
+        Some(path) => Box::new(start(path)?),
+        None => Box::new(connect(&get.worker.control)?),
+    };
+    check_family(get, &*api)?;
+    let stream = (output == Output::Stream).then(|| Box::new(std::io::stdout()) as Box<dyn Write + Send>);
+    let request = Request::Get(Get {
+        name: get.name.to_string(),
+        output,
+        publisher: get.publisher.map(|key| key.to_string()),
+        limit_bits_per_second: get.limit.map(|rate| rate.bits_per_second()),
+        patience_ms: get.timeout.map(milliseconds),
+    });
+    let mut display = Display::new(json);
+    let result = api.ask(request, stream, &mut |told| {
+        display.show(&told);
+        if wish.is_made() { Flow::Stop } else { Flow::Continue }
+    });
+    display.end();
+    result
+}
+
+/// Refuses to fetch with another architecture than the one asked for.
+fn check_family(get: &args::Get, api: &dyn Api) -> Result<(), ApiError> {
+    let Some(family) = get.family else { return Ok(()) };
+    for told in api.answers(Request::Status)? {
+        if let Told::Status(status) = told
+            && status.family != family.word()
+        {
+            let message = format!("cannot fetch '{}' with {family}: the node speaks {}", get.name, status.family);
+            return Err(ApiError::new(ErrorKind::Usage, message).with_hint("ask a node of that family, with --control"));
+        }
+    }
+    Ok(())
+}
+
+/// The last part of a name as a file here, if it can be one.
+fn file_name(name: &Name) -> Result<PathBuf, ApiError> {
+    let unfit = || {
+        let message = format!("the last part of '{name}' cannot be a file's name");
+        ApiError::new(ErrorKind::Usage, message).with_hint("say where to write it with -o FILE")
+    };
+    let last = name.components().last().ok_or_else(unfit)?;
+    let text = std::str::from_utf8(last).map_err(|_| unfit())?;
+    let is_fit =
+        !text.is_empty() && text != "." && text != ".." && !text.contains(['/', '\0']) && !text.starts_with('-');
+    if is_fit { Ok(text.into()) } else { Err(unfit()) }
+}
+fn absolute(path: &Path) -> Result<PathBuf, ApiError> {
+    std::path::absolute(path).map_err(|error| ApiError::io("find", path.display(), &error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_part_of_a_name_is_the_file_unless_it_would_lead_elsewhere() {
+        assert_eq!(file_name(&"/lab/debian.iso".parse().unwrap()).unwrap(), Path::new("debian.iso"));
+        for name in ["/", "/a/%2E%2E%2Fb", "/a/.....", "/a/....", "/a/%00", "/a/-rf", "/a/%FF"] {
+            assert!(file_name(&name.parse().unwrap()).is_err(), "{name}");
+        }
+    }
+}

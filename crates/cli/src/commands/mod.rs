@@ -1,0 +1,100 @@
+//! One file per command that does more than ask a daemon one thing.
+mod get;
+mod node;
+mod put;
+mod simple;
+
+use std::path::Path;
+use tributary::{Api, ApiError, NodeConfig, Request, SocketApi, Told, config::LoadError, places};
+use tributary_core::Duration;
+
+use crate::{
+    args::{Cli, Command, Control},
+    demo, out, tables,
+};
+
+/// Carries out a command.
+pub(crate) fn run(cli: Cli) -> Result<(), ApiError> {
+    let json = cli.json;
+    match cli.command {
+        Command::Demo(demo) => demo::run(&demo, json),
+        Command::Node(node) => node::run(&node, json),
+        Command::Put(put) => put::run(&put, json),
+        Command::Get(get) => get::run(&get, json),
+        Command::Ls(ls) => simple::ls(&ls, json),
+        Command::Rm(named) => ask(&named.control, Request::Remove { name: named.name.to_string() }, json),
+        Command::Status(of) => ask(&of.control, Request::Status, json),
+        Command::Paths(named) => ask(&named.control, Request::Paths { name: named.name.to_string() }, json),
+        Command::Explain(explain) => ask(&explain.control, Request::Explain { id: explain.id }, json),
+        Command::Cache(of) => ask(&of.control, Request::Cache, json),
+        Command::Cancel(cancel) => ask(&cancel.control, Request::Cancel { transfer: cancel.transfer }, json),
+        Command::Limit(limit) => {
+            let bits_per_second = limit.rate.0.map(|rate| rate.bits_per_second());
+            ask(&limit.control, Request::Limit { transfer: limit.transfer, bits_per_second }, json)
+        }
+        Command::Config(config) => simple::config(&config, json),
+        Command::Key(key) => simple::key(&key, json),
+        Command::Completions(completions) => {
+            simple::completions(completions.shell);
+            Ok(())
+        }
+        Command::Man(man) => simple::man(&man.folder),
+    }
+}
+
+/// Asks a daemon one thing and prints the answers.
+fn ask(control: &Control, request: Request, json: bool) -> Result<(), ApiError> {
+    for told in connect(control)?.answers(request)? {
+        print(&told, json);
+    }
+    Ok(())
+}
+/// Prints an answer as data.
+fn print(told: &Told, json: bool) {
+    if json {
+        out::data(&told.to_line());
+        return;
+    }
+    for line in tables::answer(told) {
+        out::data(&line);
+    }
+}
+/// The daemon that the arguments name, or the only one that runs.
+fn connect(control: &Control) -> Result<SocketApi, ApiError> {
+    match &control.control {
+        Some(path) => SocketApi::open(path),
+        None => SocketApi::open(&places::find_control()?),
+    }
+}
+/// Reads a config; mistakes are drawn with the lines that they are in.
+fn load(path: &Path) -> Result<NodeConfig, ApiError> {
+    NodeConfig::load(path).map_err(|error| match error {
+        LoadError::Wrong(errors) => {
+            let drawing = tables::drawing();
+            out::talk(errors.render(drawing, 100).trim_end());
+            let count = errors.problems().len();
+            let mistakes = if count == 1 { "one mistake".to_string() } else { format!("{count} mistakes") };
+            let message = format!("'{}' has {mistakes}: {errors}", path.display());
+            ApiError::new(tributary::ErrorKind::Usage, message)
+        }
+        error => error.into(),
+    })
+}
+/// How long a node in this process looks for a neighbour before it is used.
+const NEIGHBOUR_PATIENCE: Duration = Duration::from_secs(5);
+
+/// Starts a node in this process and waits until it reaches somebody.
+fn start(path: &Path) -> Result<tributary::LocalApi, ApiError> {
+    let api = tributary::LocalApi::start(load(path)?)?;
+    if !api.wait_for_neighbour(NEIGHBOUR_PATIENCE)? {
+        let peers: Vec<_> = api.config().faces.iter().map(|face| face.peer.to_string()).collect();
+        out::talk(&format!(
+            "no neighbour has answered within {NEIGHBOUR_PATIENCE:?} (tried {}); going on all the same",
+            peers.join(", ")
+        ));
+    }
+    Ok(api)
+}
+fn milliseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}

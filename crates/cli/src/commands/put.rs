@@ -1,0 +1,42 @@
+//! `trib put`.
+use tributary::{Api, ApiError, ErrorKind, Request, Told};
+use tributary_core::Duration;
+
+use super::{connect, milliseconds, print, start};
+use crate::{args, out, signals::Wish};
+
+/// How often a foreground publisher looks whether it should end.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Publishes by a daemon, or stays in the foreground as a publisher.
+pub(crate) fn run(put: &args::Put, json: bool) -> Result<(), ApiError> {
+    let path = std::path::absolute(&put.path).map_err(|error| ApiError::io("find", put.path.display(), &error))?;
+    let request =
+        Request::Put { path, name: put.name.to_string(), version: put.version, patience_ms: milliseconds(put.timeout) };
+    let Some(config) = &put.worker.config else {
+        let answers = connect(&put.worker.control)?.answers(request)?;
+        answers.iter().for_each(|told| print(told, json));
+        return confirmed(&answers, put);
+    };
+    let wish = Wish::listen()?;
+    let api = start(config)?;
+    let answers = api.answers(request)?;
+    answers.iter().for_each(|told| print(told, json));
+    if let Err(error) = confirmed(&answers, put) {
+        out::talk(&format!("{error}"));
+    }
+    out::talk("publishing until Ctrl-C");
+    while !wish.is_made() {
+        std::thread::sleep(LOOK);
+    }
+    api.stop()
+}
+
+fn confirmed(answers: &[Told], put: &args::Put) -> Result<(), ApiError> {
+    if answers.iter().any(|told| matches!(told, Told::Published { confirmed: false, .. })) {
+        let message = format!("no resolver has confirmed '{}' within {:?}", put.name, put.timeout);
+        let hint = "the node keeps trying; `trib status` shows its neighbours and `trib explain NAME` where it stands";
+        return Err(ApiError::new(ErrorKind::Incomplete, message).with_hint(hint));
+    }
+    Ok(())
+}

@@ -1,0 +1,71 @@
+//! Commands that need a line or two.
+use std::{fs, path::Path};
+use tributary::{Api, ApiError, ErrorKind, Request, Told, files::load_key};
+
+use super::{connect, load, milliseconds, print, start};
+use crate::{
+    args::{Config, Key, Ls, declared},
+    out,
+};
+
+/// `trib ls`.
+pub(crate) fn ls(ls: &Ls, json: bool) -> Result<(), ApiError> {
+    let api: Box<dyn Api> = match &ls.worker.config {
+        Some(path) => Box::new(start(path)?),
+        None => Box::new(connect(&ls.worker.control)?),
+    };
+    let request = Request::List { scope: ls.name.to_string(), patience_ms: milliseconds(ls.timeout) };
+    let answers = api.answers(request)?;
+    answers.iter().for_each(|told| print(told, json));
+    Ok(())
+}
+
+/// `trib config check`.
+pub(crate) fn config(config: &Config, json: bool) -> Result<(), ApiError> {
+    let Config::Check { file } = config;
+    let checked = load(file)?;
+    let told = Told::Config {
+        file: file.display().to_string(),
+        label: checked.label,
+        family: checked.family.to_string(),
+        roles: checked.roles.iter().map(ToString::to_string).collect(),
+        faces: checked.faces.len(),
+    };
+    print(&told, json);
+    Ok(())
+}
+
+/// `trib key`.
+pub(crate) fn key(key: &Key, json: bool) -> Result<(), ApiError> {
+    let file = match key {
+        Key::New { file } if file.exists() => {
+            let message = format!("'{}' is there already; a key is never overwritten", file.display());
+            return Err(
+                ApiError::new(ErrorKind::Usage, message).with_hint("show it with `trib key show`, or move it away")
+            );
+        }
+        Key::New { file } => file,
+        Key::Show { file } if !file.exists() => {
+            let message = format!("there is no key file '{}'", file.display());
+            return Err(ApiError::new(ErrorKind::Io, message).with_hint("make one with `trib key new`"));
+        }
+        Key::Show { file } => file,
+    };
+    let public = load_key(file)?.public().to_string();
+    print(&Told::Key { file: file.display().to_string(), public }, json);
+    Ok(())
+}
+
+/// `trib completions`.
+pub(crate) fn completions(shell: clap_complete::Shell) {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut declared(), "trib", &mut script);
+    out::bytes(&script);
+}
+
+/// `trib man`.
+pub(crate) fn man(folder: &Path) -> Result<(), ApiError> {
+    let failed = |error: std::io::Error| ApiError::io("write the manual pages to", folder.display(), &error);
+    fs::create_dir_all(folder).map_err(failed)?;
+    clap_mangen::generate_to(declared(), folder).map_err(failed)
+}

@@ -1,0 +1,371 @@
+//! `trib demo`: a network of real daemons on loopback, a real file, and what came of it.
+//!
+//! | what | module |
+//! |---|---|
+//! | the network as data | [`topology`] |
+//! | processes and their configs | [`network`] |
+//! | failures while the transfer runs | [`script`] |
+//! | the fluid bound | [`bound`] |
+mod bound;
+mod network;
+mod script;
+mod topology;
+
+use std::{
+    collections::BTreeMap,
+    fs::{self, File},
+    io::Read,
+    path::{Path, PathBuf},
+};
+use tributary::{
+    Api, ApiError, ErrorKind, Flow, Get, Output, Request, Told,
+    files::load_key,
+    views::{DoneView, ProgressView, StatusView},
+};
+use tributary_content::PublicKey;
+use tributary_core::{ByteCount, Duration};
+
+use crate::{
+    args::{Demo, Evil},
+    out,
+    progress::Display,
+    signals::Wish,
+    tables,
+};
+use network::{LOOK, Network, NodeSettings, Settings};
+use script::Script;
+use topology::{Fetches, GATEWAY, IMPOSTER, RECEIVER, Topology, WEAK_PUBLISHER};
+
+/// What the demo publishes.
+const NAME: &str = "/demo/big";
+/// How long the network may take to get ready.
+const READY_PATIENCE: Duration = Duration::from_secs(30);
+/// How often the network is brought up anew if somebody took one of its ports meanwhile.
+const START_TRIES: usize = 3;
+/// Paths per source that the receiver asks for.
+const PATHS_PER_SOURCE: u8 = 2;
+
+/// Brings up the network, fetches, verifies, explains.
+pub(crate) fn run(demo: &Demo, json: bool) -> Result<(), ApiError> {
+    let wish = Wish::listen()?;
+    let fetches = if demo.second_fetch || demo.evil == Some(Evil::Cache) { Fetches::Twice } else { Fetches::Once };
+    let topology = topology::choose(fetches, demo.evil);
+    let (folder, _temporary) = folder(demo.keep.as_deref())?;
+    let say = |text: &str| {
+        if !json {
+            out::talk(text);
+        }
+    };
+    say(&format!("{}\n", topology.drawing));
+    let (settings, publisher) = prepare(demo, &topology, &folder)?;
+    let mut network = start(&topology, &settings, &folder, &wish)?;
+    say(&format!(
+        "{} daemons are up; '{NAME}' is published by {} of them",
+        topology.nodes.len(),
+        expected(demo, &topology).len()
+    ));
+    if demo.keep.is_some() {
+        say(&format!("configs, logs and files stay in '{}'", network.folder().display()));
+    }
+
+    let mut display = Display::new(json);
+    let mut run = Run { demo, topology: &topology, network: &mut network, wish: &wish, publisher };
+    let mut done = run.fetch(&folder.join("received"), &mut display, Script::new(&demo.fail))?;
+    let original = folder.join("original");
+    compare(&original, &folder.join("received"))?;
+    if fetches == Fetches::Twice {
+        say("now a second time: everything is in the gateway's cache");
+        let first = done;
+        done = run.fetch(&folder.join("received-2"), &mut display, Script::new(&[]))?;
+        compare(&original, &folder.join("received-2"))?;
+        let from_sources: u64 = done.sources.iter().map(|source| source.bytes).sum();
+        done.more.insert("first_seconds".into(), first.seconds.into());
+        done.more.insert("source_bytes".into(), from_sources.into());
+    }
+    let missed = expectations(demo, &done);
+    done.more.insert("checks".into(), if missed.is_empty() { "passed".into() } else { missed.join("; ").into() });
+    if json {
+        out::data(&Told::Done(done).to_line());
+    } else {
+        summary(&done).iter().for_each(|line| out::data(line));
+    }
+    match missed.is_empty() {
+        true => Ok(()),
+        false => Err(ApiError::new(
+            ErrorKind::Incomplete,
+            format!("the demo did not show what it should: {}", missed.join("; ")),
+        )),
+    }
+}
+
+/// One run of a demo.
+struct Run<'a> {
+    demo: &'a Demo,
+    topology: &'a Topology,
+    network: &'a mut Network,
+    wish: &'a Wish,
+    publisher: PublicKey,
+}
+
+impl Run<'_> {
+    /// Fetches to `target` while `script` breaks things.
+    fn fetch(&mut self, target: &Path, display: &mut Display, mut script: Script) -> Result<DoneView, ApiError> {
+        let mut timeline = script.timeline(self.topology, self.demo.loss);
+        let mut before = 0.0;
+        loop {
+            let get = Request::Get(Get {
+                name: NAME.into(),
+                output: Output::Path(target.into()),
+                publisher: Some(self.publisher.to_string()),
+                limit_bits_per_second: None,
+                patience_ms: None,
+            });
+            let api = self.network.api(RECEIVER)?;
+            let mut latest = ProgressView::default();
+            let (mut done, mut broke) = (None, Ok(()));
+            let result = api.ask(get, None, &mut |told| {
+                match told {
+                    Told::Done(view) => done = Some(view),
+                    told => {
+                        if let Told::Progress(progress) = &told {
+                            latest = progress.clone();
+                            broke =
+                                script.progress(self.topology, self.network, progress, before, display, &mut timeline);
+                        }
+                        display.show(&told);
+                    }
+                }
+                if self.wish.is_made() || broke.is_err() { Flow::Stop } else { Flow::Continue }
+            });
+            display.end();
+            self.wish.check()?;
+            broke?;
+            match (result, done) {
+                (Ok(()), Some(mut done)) => {
+                    before += done.seconds;
+                    script.finish(&done)?;
+                    self.judge(&mut done, before, &timeline);
+                    return Ok(done);
+                }
+                (Ok(()), None) => return Err(ApiError::new(ErrorKind::Protocol, "the receiver ended without a word")),
+                // The receiver was killed by the script: start it again and go on.
+                (Err(_), _) if script.killed_receiver() => {
+                    before += latest.seconds;
+                    self.network.revive(RECEIVER)?;
+                    let links = self.topology.links_of(RECEIVER).count();
+                    wait(self.network, self.wish, "the receiver's neighbours", |network| {
+                        let up = |status: StatusView| status.faces.iter().filter(|face| face.up).count();
+                        network.status(RECEIVER).map_or(0, up) >= links
+                    })?;
+                }
+                (Err(error), _) => return Err(error),
+            }
+        }
+    }
+    /// Adds the fluid bound and how near the transfer came to it.
+    fn judge(&self, done: &mut DoneView, seconds: f64, timeline: &[(f64, f64)]) {
+        let mut add = |key: &str, value: f64| done.more.insert(key.into(), ((value * 1e6).round() / 1e6).into());
+        add("payload_share", bound::PAYLOAD_SHARE);
+        add("fluid_mbps", timeline[0].1);
+        add("total_seconds", seconds);
+        let bytes = done.bytes;
+        if let Some(fluid) = bound::seconds(bytes, timeline).filter(|seconds| *seconds > 0.0) {
+            add("fluid_seconds", fluid);
+            add("ratio", seconds / fluid);
+        }
+        done.more.insert("seed".into(), self.demo.seed.into());
+    }
+}
+
+/// Where the demo works, and what removes it at the end.
+fn folder(keep: Option<&Path>) -> Result<(PathBuf, Option<tempfile::TempDir>), ApiError> {
+    match keep {
+        Some(folder) => {
+            fs::create_dir_all(folder).map_err(|error| ApiError::io("make the folder", folder.display(), &error))?;
+            let absolute =
+                std::path::absolute(folder).map_err(|error| ApiError::io("find", folder.display(), &error))?;
+            Ok((absolute, None))
+        }
+        None => {
+            let made = tempfile::Builder::new().prefix("trib-demo-").tempdir();
+            let made =
+                made.map_err(|error| ApiError::io("make a folder in", std::env::temp_dir().display(), &error))?;
+            Ok((made.path().into(), Some(made)))
+        }
+    }
+}
+
+/// Makes the file and decides what each node does.
+fn prepare(demo: &Demo, topology: &Topology, folder: &Path) -> Result<(Settings, PublicKey), ApiError> {
+    let original = folder.join("original");
+    network::write_random(&original, demo.size.0, demo.seed)?;
+    // One key for all: they publish the same object, not three that happen to have the same bytes.
+    let key = folder.join("publisher.key");
+    let publisher = load_key(&key)?.public();
+    let mut nodes: BTreeMap<_, _> = topology
+        .publishers()
+        .map(|label| {
+            let publish = Some((NAME.to_string(), original.clone(), key.clone()));
+            (label, NodeSettings { publish, faults: String::new() })
+        })
+        .collect();
+    match demo.evil {
+        Some(Evil::Source) => nodes.entry(WEAK_PUBLISHER).or_default().faults = "corrupt_chunks = 0.5".into(),
+        Some(Evil::Imposter) => {
+            let other = folder.join("other");
+            network::write_random(&other, demo.size.0, demo.seed.wrapping_add(1))?;
+            let publish = Some((NAME.to_string(), other, folder.join("imposter.key")));
+            nodes.insert(IMPOSTER, NodeSettings { publish, faults: String::new() });
+        }
+        Some(Evil::Cache) => nodes.entry(GATEWAY).or_default().faults = "corrupt_cache = 0.5".into(),
+        None => {}
+    }
+    let mut transfer = format!("paths_per_source = {PATHS_PER_SOURCE}");
+    if topology.nodes.iter().any(|node| node.label == GATEWAY) {
+        // All paths share the gateway's link, which is wide; coupled they would take one path's share of it.
+        transfer.push_str("\ncoupling = \"uncoupled\"");
+    }
+    let cache_bytes = (demo.size.0 * 2).max(64 << 20);
+    Ok((Settings { seed: demo.seed, loss: demo.loss, cache_bytes, transfer, nodes }, publisher))
+}
+
+/// Brings the network up and waits until the name can be fetched.
+fn start(topology: &Topology, settings: &Settings, folder: &Path, wish: &Wish) -> Result<Network, ApiError> {
+    let mut tries = 1;
+    loop {
+        let started = Network::start(topology, settings, folder).and_then(|mut network| {
+            wait(&mut network, wish, "the network", |network| is_ready(topology, settings, network))?;
+            Ok(network)
+        });
+        match started {
+            // Between finding a free port and using it somebody else may have taken it.
+            Err(error) if tries < START_TRIES && error.message.contains("already in use") => tries += 1,
+            started => return started,
+        }
+    }
+}
+fn is_ready(topology: &Topology, settings: &Settings, network: &Network) -> bool {
+    topology.nodes.iter().all(|node| {
+        let Some(status) = network.status(node.label) else { return false };
+        let publishes = settings.nodes.get(node.label).is_some_and(|of| of.publish.is_some());
+        let is_published = status.published.iter().any(|of| of.name == NAME && of.confirmed);
+        let links = topology.links_of(node.label).count();
+        status.faces.iter().filter(|face| face.up).count() >= links && (!publishes || is_published)
+    })
+}
+/// Waits until `done`, looking at the processes and at signals meanwhile.
+fn wait(network: &mut Network, wish: &Wish, what: &str, done: impl Fn(&Network) -> bool) -> Result<(), ApiError> {
+    let mut waited = Duration::ZERO;
+    while !done(network) {
+        wish.check()?;
+        network.check()?;
+        if waited >= READY_PATIENCE {
+            let message = format!("{what} did not get ready within {READY_PATIENCE:?}");
+            let hint = "run it again with --keep DIR and read DIR/*/node.log";
+            return Err(ApiError::new(ErrorKind::Incomplete, message).with_hint(hint));
+        }
+        std::thread::sleep(LOOK);
+        waited += LOOK;
+    }
+    Ok(())
+}
+
+/// Byte for byte, because the demo promises so.
+fn compare(original: &Path, received: &Path) -> Result<(), ApiError> {
+    let open = |path: &Path| File::open(path).map_err(|error| ApiError::io("open", path.display(), &error));
+    let (mut a, mut b) = (open(original)?, open(received)?);
+    let (mut of_a, mut of_b) = (vec![0; 1 << 20], vec![0; 1 << 20]);
+    let mut offset = 0;
+    loop {
+        let (in_a, in_b) = (fill(&mut a, &mut of_a, original)?, fill(&mut b, &mut of_b, received)?);
+        if of_a[..in_a] != of_b[..in_b] {
+            let message = format!("what was received differs from what was published, after byte {offset}");
+            return Err(ApiError::new(ErrorKind::Incomplete, message));
+        }
+        if in_a == 0 {
+            return Ok(());
+        }
+        offset += in_a as u64;
+    }
+}
+fn fill(file: &mut File, buffer: &mut [u8], path: &Path) -> Result<usize, ApiError> {
+    let mut filled = 0;
+    while filled < buffer.len() {
+        match file.read(&mut buffer[filled..]).map_err(|error| ApiError::io("read", path.display(), &error))? {
+            0 => break,
+            count => filled += count,
+        }
+    }
+    Ok(filled)
+}
+
+/// The publishers whose bytes should arrive.
+fn expected(demo: &Demo, topology: &Topology) -> Vec<&'static str> {
+    topology.publishers().filter(|label| demo.evil != Some(Evil::Imposter) || *label != IMPOSTER).collect()
+}
+
+/// What the demo should have shown and did not.
+fn expectations(demo: &Demo, done: &DoneView) -> Vec<String> {
+    let mut missed = Vec::new();
+    let is_plain = demo.evil.is_none() && demo.fail.is_empty() && !demo.second_fetch;
+    let sources = done.sources.iter().filter(|source| source.bytes > 0).count();
+    let paths = done.paths.iter().filter(|path| path.bytes > 0).count();
+    // A file of a few chunks need not use everything.
+    if is_plain && demo.size >= SIZE_FOR_ALL_PATHS && (sources < 3 || paths < 4) {
+        missed.push(format!("{sources} sources and {paths} paths delivered, not 3 and 4"));
+    }
+    let distrusted =
+        |label: &str| done.sources.iter().any(|source| source.id.starts_with(label) && source.distrusted.is_some());
+    match demo.evil {
+        Some(Evil::Source) if !distrusted(WEAK_PUBLISHER) => {
+            missed.push(format!("{WEAK_PUBLISHER} lied and was not named"))
+        }
+        Some(Evil::Imposter)
+            if done.sources.iter().any(|source| source.id.starts_with(IMPOSTER) && source.bytes > 0) =>
+        {
+            missed.push(format!("{IMPOSTER} offered another file and was believed"));
+        }
+        Some(Evil::Source | Evil::Imposter | Evil::Cache) | None => {}
+    }
+    if demo.second_fetch && demo.evil.is_none() {
+        let from_sources: u64 = done.sources.iter().map(|source| source.bytes).sum();
+        if from_sources * 20 > done.bytes {
+            missed.push(format!("{} of the second fetch came from the sources", ByteCount(from_sources)));
+        }
+    }
+    missed
+}
+
+/// From this size on every source and path must have its part.
+const SIZE_FOR_ALL_PATHS: ByteCount = ByteCount(8_000_000);
+
+/// What came of it, for a person.
+fn summary(done: &DoneView) -> Vec<String> {
+    let number = |key: &str| done.more.get(key).and_then(serde_json::Value::as_f64);
+    let mut lines = vec![format!(
+        "'{}': {} in {:.2} s, {:.1} Mbit/s, verified and compared byte for byte",
+        done.name,
+        ByteCount(done.bytes),
+        number("total_seconds").unwrap_or(done.seconds),
+        done.mbps
+    )];
+    lines.extend(tables::deliveries(done));
+    if let (Some(fluid), Some(ratio), Some(mbps)) = (number("fluid_seconds"), number("ratio"), number("fluid_mbps")) {
+        lines.push(format!(
+            "fluid bound: {fluid:.2} s at {mbps:.1} Mbit/s (maximum flow over the links, of which {:.1} % are payload); \
+             the transfer took {ratio:.3} of it",
+            bound::PAYLOAD_SHARE * 100.0
+        ));
+    }
+    let best = done.paths.iter().max_by(|a, b| a.mbps.total_cmp(&b.mbps));
+    if let Some(best) = best.filter(|best| best.mbps > 0.0) {
+        lines.push(format!(
+            "all paths together were {:.1} times as fast as the best one ({} to {}, {:.1} Mbit/s)",
+            done.mbps / best.mbps,
+            best.id,
+            best.source,
+            best.mbps
+        ));
+    }
+    lines
+}

@@ -1,0 +1,299 @@
+//! The demo's daemons: separate processes of this very program.
+use std::{
+    collections::BTreeMap,
+    fmt::Write as _,
+    fs::{self, File},
+    io::Write as _,
+    net::UdpSocket,
+    os::unix::process::CommandExt,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+};
+use tributary::{Api, ApiError, ErrorKind, Request, SocketApi, Told, views::StatusView};
+use tributary_core::{Duration, Random, Rate};
+
+use super::topology::{LinkSpec, NodeSpec, Part, Topology};
+
+/// What one node's config says beside the topology.
+#[derive(Clone, Default, Debug)]
+pub(crate) struct NodeSettings {
+    /// Name, file and key of what it publishes.
+    pub(crate) publish: Option<(String, PathBuf, PathBuf)>,
+    /// Lines for [faults].
+    pub(crate) faults: String,
+}
+
+/// What all nodes have in common.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    pub(crate) seed: u64,
+    pub(crate) loss: f64,
+    pub(crate) cache_bytes: u64,
+    /// Lines for the receiver's [transfer].
+    pub(crate) transfer: String,
+    pub(crate) nodes: BTreeMap<&'static str, NodeSettings>,
+}
+
+/// All daemons of a demo. Dropping it ends them, whatever happened.
+pub(crate) struct Network {
+    folder: PathBuf,
+    nodes: BTreeMap<&'static str, Daemon>,
+}
+
+/// One process.
+struct Daemon {
+    config: PathBuf,
+    control: PathBuf,
+    log: PathBuf,
+    child: Option<Child>,
+}
+
+/// How long a daemon may take to end after it was asked to.
+const END_PATIENCE: Duration = Duration::from_secs(2);
+/// How often a state is looked at.
+pub(crate) const LOOK: Duration = Duration::from_millis(20);
+/// The smallest queue of a link: room for one batch of datagrams.
+const QUEUE_BYTES_MIN: u64 = 64 << 10;
+
+impl Network {
+    /// Writes the configs into `folder` and starts all daemons.
+    pub(crate) fn start(topology: &Topology, settings: &Settings, folder: &Path) -> Result<Self, ApiError> {
+        let ports = free_ports(topology.nodes.len())?;
+        let ports: BTreeMap<_, _> = topology.nodes.iter().map(|node| node.label).zip(ports).collect();
+        let mut network = Network { folder: folder.into(), nodes: BTreeMap::new() };
+        for node in topology.nodes {
+            let own = folder.join(node.label);
+            fs::create_dir_all(&own).map_err(|error| ApiError::io("make the folder", own.display(), &error))?;
+            let config = own.join("node.toml");
+            let text = config_text(topology, node, settings, &ports);
+            fs::write(&config, text).map_err(|error| ApiError::io("write", config.display(), &error))?;
+            let daemon =
+                Daemon { config, control: own.join("state/control.sock"), log: own.join("node.log"), child: None };
+            network.nodes.insert(node.label, daemon);
+        }
+        for node in topology.nodes {
+            network.revive(node.label)?;
+        }
+        Ok(network)
+    }
+    /// Starts a daemon that is not running.
+    pub(crate) fn revive(&mut self, label: &str) -> Result<(), ApiError> {
+        let daemon = self.nodes.get_mut(label).expect("labels come from the topology");
+        let program = std::env::current_exe().map_err(|error| ApiError::io("find", "this program", &error))?;
+        let log = File::options().create(true).append(true).open(&daemon.log);
+        let log = log.map_err(|error| ApiError::io("write", daemon.log.display(), &error))?;
+        let child = Command::new(&program)
+            .args(["node", "--stop-with-stdin", "--config"])
+            .arg(&daemon.config)
+            .env_remove("TRIB_CONTROL")
+            // A Ctrl-C on the terminal is for the demo, which then ends its daemons.
+            .process_group(0)
+            // The other end stays with the demo: when it ends, however it ends, the daemons see it.
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(log)
+            .spawn()
+            .map_err(|error| ApiError::io("start", program.display(), &error))?;
+        daemon.child = Some(child);
+        Ok(())
+    }
+    /// Ends a daemon at once, as a power cut would.
+    pub(crate) fn kill(&mut self, label: &str) -> Result<(), ApiError> {
+        let daemon = self.nodes.get_mut(label).expect("labels come from the topology");
+        if let Some(mut child) = daemon.child.take() {
+            let ended = child.kill().and_then(|()| child.wait());
+            ended.map_err(|error| ApiError::io("kill", label, &error))?;
+        }
+        Ok(())
+    }
+    /// The control socket of a daemon.
+    pub(crate) fn api(&self, label: &str) -> Result<SocketApi, ApiError> {
+        SocketApi::open(&self.nodes[label].control)
+    }
+    /// What a daemon says of itself; `None` while it does not answer.
+    pub(crate) fn status(&self, label: &str) -> Option<StatusView> {
+        let answers = self.api(label).ok()?.answers(Request::Status).ok()?;
+        answers.into_iter().find_map(|told| match told {
+            Told::Status(status) => Some(status),
+            _ => None,
+        })
+    }
+    /// Fails if a daemon that should run has ended, with the end of its log.
+    pub(crate) fn check(&mut self) -> Result<(), ApiError> {
+        for (label, daemon) in &mut self.nodes {
+            let Some(child) = &mut daemon.child else { continue };
+            let ended = child.try_wait().map_err(|error| ApiError::io("watch", label, &error))?;
+            if let Some(status) = ended {
+                let log = fs::read_to_string(&daemon.log).unwrap_or_default();
+                let lines: Vec<_> = log.lines().rev().take(LOG_LINES).collect();
+                let end: Vec<_> = lines.into_iter().rev().collect();
+                let message =
+                    format!("the daemon '{label}' of the demo ended by itself ({status}):\n{}", end.join("\n"));
+                return Err(ApiError::new(ErrorKind::Io, message));
+            }
+        }
+        Ok(())
+    }
+    /// Where everything is.
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+}
+impl Drop for Network {
+    fn drop(&mut self) {
+        let mut children: Vec<_> = self.nodes.values_mut().filter_map(|daemon| daemon.child.take()).collect();
+        // First all are asked, so that they end side by side.
+        children.iter_mut().for_each(|child| drop(child.stdin.take()));
+        let mut waited = Duration::ZERO;
+        while waited < END_PATIENCE && children.iter_mut().any(|child| matches!(child.try_wait(), Ok(None))) {
+            std::thread::sleep(LOOK);
+            waited += LOOK;
+        }
+        for child in &mut children {
+            // One that has ended cannot be killed, and that is all right.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// Lines of a daemon's log that an error shows.
+const LOG_LINES: usize = 12;
+
+/// UDP ports of 127.0.0.1 that nobody uses now; held together until all are found, so that they differ.
+fn free_ports(count: usize) -> Result<Vec<u16>, ApiError> {
+    let failed = |error: std::io::Error| ApiError::io("find a free UDP port on", "127.0.0.1", &error);
+    let sockets = (0..count).map(|_| UdpSocket::bind("127.0.0.1:0")).collect::<Result<Vec<_>, _>>().map_err(failed)?;
+    sockets.iter().map(|socket| Ok(socket.local_addr().map_err(failed)?.port())).collect()
+}
+
+/// A node's config file.
+fn config_text(
+    topology: &Topology,
+    node: &NodeSpec,
+    settings: &Settings,
+    ports: &BTreeMap<&'static str, u16>,
+) -> String {
+    let own = settings.nodes.get(node.label).cloned().unwrap_or_default();
+    let (roles, priority) = match node.part {
+        Part::Publisher => (r#"["sender"]"#, None),
+        Part::Forwarder => (r#"["router"]"#, None),
+        Part::Rendezvous => (r#"["resolver"]"#, None),
+        Part::TopologyManager(priority) => (r#"["topology-manager"]"#, Some(priority)),
+        Part::Receiver => (r#"["receiver"]"#, None),
+    };
+    let port = ports[node.label];
+    let mut text = format!(
+        "# One daemon of a demo of trib.\n[node]\nlabel = \"{}\"\nroles = {roles}\nstate_dir = \"state\"\nlisten = [\"127.0.0.1:{port}\"]\n",
+        node.label
+    );
+    if let Some((_, _, key)) = &own.publish {
+        push(&mut text, &format!("key = {}", quoted(key)));
+    }
+    for (link, neighbour) in topology.links_of(node.label) {
+        push(&mut text, &format!("\n[[face]] # to {neighbour}\npeer = \"127.0.0.1:{}\"", ports[neighbour]));
+        push(&mut text, &egress(link, settings.loss));
+    }
+    if let Some((name, path, _)) = &own.publish {
+        push(&mut text, &format!("\n[[publish]]\nname = \"{name}\"\npath = {}\nversion = 1", quoted(path)));
+    }
+    push(&mut text, "\n[psi]");
+    push(&mut text, &format!("network_key = \"{}\"", secret(settings.seed, 1)));
+    if let Some(priority) = priority {
+        push(&mut text, &format!("topology_manager_priority = {priority}"));
+        push(&mut text, &format!("domain_secret = \"{}\"", secret(settings.seed, 2)));
+    }
+    if node.part == Part::Forwarder {
+        push(&mut text, &format!("cache_size = \"{}B\"", settings.cache_bytes));
+    }
+    if node.part == Part::Receiver && !settings.transfer.is_empty() {
+        push(&mut text, &format!("\n[transfer]\n{}", settings.transfer));
+    }
+    if !own.faults.is_empty() {
+        push(&mut text, &format!("\n[faults]\n{}", own.faults));
+    }
+    text
+}
+fn push(text: &mut String, line: &str) {
+    writeln!(text, "{line}").expect("writing to a string never fails");
+}
+fn egress(link: &LinkSpec, loss: f64) -> String {
+    // One and a half times what fits onto the longest path of the demo at this rate, both ways.
+    let round_trip = Duration::from_millis(2 * (link.delay_ms + 10));
+    let queue = (Rate::from_mbps(link.mbps).bytes_in(round_trip) * 3 / 2).max(QUEUE_BYTES_MIN);
+    let (mbps, delay) = (link.mbps, link.delay_ms);
+    format!("egress = {{ rate = \"{mbps}Mbps\", delay = \"{delay}ms\", queue = \"{queue}B\", loss = {loss:?} }}")
+}
+/// A path as a TOML string.
+fn quoted(path: &Path) -> String {
+    format!("\"{}\"", path.display().to_string().replace('\\', "\\\\").replace('"', "\\\""))
+}
+/// 32 bytes that all nodes of a run share, in hex.
+fn secret(seed: u64, stream: u64) -> String {
+    let mut random = Random::new(seed, stream);
+    (0..4).map(|_| format!("{:016x}", random.bits())).collect()
+}
+
+/// Writes `bytes` bytes that no compression or luck can guess, the same for the same seed.
+pub(crate) fn write_random(path: &Path, bytes: u64, seed: u64) -> Result<(), ApiError> {
+    let failed = |error: std::io::Error| ApiError::io("write", path.display(), &error);
+    let mut file = File::create(path).map_err(failed)?;
+    let mut random = Random::new(seed, 3);
+    let mut block = vec![0; 1 << 20];
+    let mut left = bytes;
+    while left > 0 {
+        for word in block.as_chunks_mut::<8>().0 {
+            *word = random.bits().to_le_bytes();
+        }
+        let part = left.min(block.len() as u64);
+        file.write_all(&block[..part as usize]).map_err(failed)?;
+        left -= part;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::demo::topology::{Fetches, choose};
+    use tributary::NodeConfig;
+
+    #[test]
+    fn every_config_of_every_topology_is_right() {
+        for fetches in [Fetches::Once, Fetches::Twice] {
+            let topology = choose(fetches, None);
+            let ports =
+                topology.nodes.iter().enumerate().map(|(index, node)| (node.label, 7_000 + index as u16)).collect();
+            let publish = Some(("/demo/big".to_string(), "/tmp/a \"b\"".into(), "/tmp/key".into()));
+            let of_publisher = NodeSettings { publish, faults: "corrupt_chunks = 0.5".into() };
+            let settings = Settings {
+                seed: 1,
+                loss: 0.01,
+                cache_bytes: 1 << 20,
+                transfer: "paths_per_source = 2".into(),
+                nodes: [("pub-a", of_publisher)].into(),
+            };
+            for node in topology.nodes {
+                let text = config_text(&topology, node, &settings, &ports);
+                let config =
+                    NodeConfig::parse(node.label, &text, Path::new("/tmp")).unwrap_or_else(|error| panic!("{error}"));
+                assert_eq!(config.faces.len(), topology.links_of(node.label).count());
+                assert!(config.faces.iter().all(|face| face.egress.is_some()));
+                if node.label == "pub-a" {
+                    assert_eq!(config.publish[0].path, Path::new("/tmp/a \"b\""));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_same_seed_writes_the_same_bytes_whatever_the_length() {
+        let folder = tempfile::tempdir().unwrap();
+        let (a, b) = (folder.path().join("a"), folder.path().join("b"));
+        write_random(&a, (1 << 20) + 5, 1).unwrap();
+        write_random(&b, 3, 1).unwrap();
+        let (a, b) = (fs::read(a).unwrap(), fs::read(b).unwrap());
+        assert_eq!((a.len(), b.len()), ((1 << 20) + 5, 3));
+        assert_eq!(a[..3], b[..]);
+    }
+}

@@ -1,0 +1,218 @@
+//! The demo's network as data.
+use crate::args::Evil;
+
+/// A network of daemons.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Topology {
+    /// What it looks like, for people.
+    pub(crate) drawing: &'static str,
+    pub(crate) nodes: &'static [NodeSpec],
+    pub(crate) links: &'static [LinkSpec],
+}
+
+/// One daemon.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) struct NodeSpec {
+    pub(crate) label: &'static str,
+    pub(crate) part: Part,
+}
+
+/// What a daemon is in the demo.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Part {
+    Publisher,
+    Forwarder,
+    Rendezvous,
+    /// With its priority; the highest is active.
+    TopologyManager(u8),
+    Receiver,
+}
+
+/// A link, the same in both directions.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) struct LinkSpec {
+    pub(crate) ends: [&'static str; 2],
+    pub(crate) mbps: u64,
+    /// One way.
+    pub(crate) delay_ms: u64,
+    pub(crate) carries: Carries,
+}
+
+/// What a link is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Carries {
+    /// Objects, and control with them.
+    Data,
+    /// Control; too narrow to count for the bound.
+    Control,
+}
+
+/// The receiver's label.
+pub(crate) const RECEIVER: &str = "receiver";
+/// The publisher that fails or lies.
+pub(crate) const WEAK_PUBLISHER: &str = "pub-a";
+/// The publisher that offers another file.
+pub(crate) const IMPOSTER: &str = "pub-c";
+/// The rendezvous node that fails.
+pub(crate) const WEAK_RESOLVER: &str = "rendezvous-1";
+/// The topology manager that is active first.
+pub(crate) const ACTIVE_MANAGER: &str = "manager-1";
+/// The forwarder that fails or lies.
+pub(crate) const WEAK_FORWARDER: &str = "north";
+/// The link to the receiver that is cut: the best one.
+pub(crate) const BEST_LINK: [&str; 2] = ["north", RECEIVER];
+/// The gateway in front of the receiver, where there is one.
+pub(crate) const GATEWAY: &str = "gateway";
+
+const fn node(label: &'static str, part: Part) -> NodeSpec {
+    NodeSpec { label, part }
+}
+const fn data(a: &'static str, b: &'static str, mbps: u64, delay_ms: u64) -> LinkSpec {
+    LinkSpec { ends: [a, b], mbps, delay_ms, carries: Carries::Data }
+}
+const fn control(a: &'static str, b: &'static str, mbps: u64) -> LinkSpec {
+    LinkSpec { ends: [a, b], mbps, delay_ms: 2, carries: Carries::Control }
+}
+
+/// A receiver with four uplinks; two publishers are reached over two paths each.
+const UPLINKS: Topology = Topology {
+    drawing: "\
+  pub-a ─┬─ 25 ─ north ─ 20 ─┐
+         └─ 15 ─ east ── 12 ─┤
+  pub-b ─┬─ 10 ─ south ── 8 ─┼─ receiver      Mbit/s; one way 5 to 20 ms;
+         └─ 20 ─┐            │                rendezvous-1 to -3, manager-1 and -2
+  pub-c ─── 20 ─┴ west ── 16 ┘                hang off the four forwarders",
+    nodes: &[
+        node("pub-a", Part::Publisher),
+        node("pub-b", Part::Publisher),
+        node("pub-c", Part::Publisher),
+        node("north", Part::Forwarder),
+        node("east", Part::Forwarder),
+        node("south", Part::Forwarder),
+        node("west", Part::Forwarder),
+        node("rendezvous-1", Part::Rendezvous),
+        node("rendezvous-2", Part::Rendezvous),
+        node("rendezvous-3", Part::Rendezvous),
+        node("manager-1", Part::TopologyManager(200)),
+        node("manager-2", Part::TopologyManager(100)),
+        node(RECEIVER, Part::Receiver),
+    ],
+    links: &[
+        data("pub-a", "north", 25, 5),
+        data("pub-a", "east", 15, 8),
+        data("pub-b", "south", 10, 5),
+        data("pub-b", "west", 20, 8),
+        data("pub-c", "west", 20, 5),
+        data("north", RECEIVER, 20, 15),
+        data("east", RECEIVER, 12, 10),
+        data("south", RECEIVER, 8, 20),
+        data("west", RECEIVER, 16, 12),
+        control("north", "east", 2),
+        control("east", "south", 2),
+        control("south", "west", 2),
+        control("west", "north", 2),
+        control("rendezvous-1", "north", 50),
+        control("rendezvous-2", "east", 50),
+        control("rendezvous-3", "south", 50),
+        control("manager-1", "north", 50),
+        control("manager-2", "west", 50),
+    ],
+};
+
+/// The same behind one gateway, whose cache sees everything that the receiver fetches.
+const BEHIND_GATEWAY: Topology = Topology {
+    drawing: "\
+  pub-a ─┬─ 25 ─ north ─ 20 ─┐
+         └─ 15 ─ east ── 12 ─┤
+  pub-b ─┬─ 10 ─ south ── 8 ─┼─ gateway ─ 100 ─ receiver      Mbit/s
+         └─ 20 ─┐            │  (cache)
+  pub-c ─── 20 ─┴ west ── 16 ┘",
+    nodes: &[
+        node("pub-a", Part::Publisher),
+        node("pub-b", Part::Publisher),
+        node("pub-c", Part::Publisher),
+        node("north", Part::Forwarder),
+        node("east", Part::Forwarder),
+        node("south", Part::Forwarder),
+        node("west", Part::Forwarder),
+        node(GATEWAY, Part::Forwarder),
+        node("rendezvous-1", Part::Rendezvous),
+        node("rendezvous-2", Part::Rendezvous),
+        node("rendezvous-3", Part::Rendezvous),
+        node("manager-1", Part::TopologyManager(200)),
+        node("manager-2", Part::TopologyManager(100)),
+        node(RECEIVER, Part::Receiver),
+    ],
+    links: &[
+        data("pub-a", "north", 25, 5),
+        data("pub-a", "east", 15, 8),
+        data("pub-b", "south", 10, 5),
+        data("pub-b", "west", 20, 8),
+        data("pub-c", "west", 20, 5),
+        data("north", GATEWAY, 20, 15),
+        data("east", GATEWAY, 12, 10),
+        data("south", GATEWAY, 8, 20),
+        data("west", GATEWAY, 16, 12),
+        data(GATEWAY, RECEIVER, 100, 1),
+        control("rendezvous-1", "north", 50),
+        control("rendezvous-2", "east", 50),
+        control("rendezvous-3", "south", 50),
+        control("manager-1", "north", 50),
+        control("manager-2", "west", 50),
+    ],
+};
+
+/// Whether the receiver fetches a second time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Fetches {
+    Once,
+    Twice,
+}
+
+/// The network for a demo. Caches are shown, honest or not, behind a gateway that all paths pass.
+pub(crate) fn choose(fetches: Fetches, evil: Option<Evil>) -> Topology {
+    match (fetches, evil) {
+        (Fetches::Twice, _) | (_, Some(Evil::Cache)) => BEHIND_GATEWAY,
+        (Fetches::Once, _) => UPLINKS,
+    }
+}
+
+impl Topology {
+    /// The links of a node, in the order of its faces.
+    pub(crate) fn links_of(&self, label: &str) -> impl Iterator<Item = (&LinkSpec, &'static str)> {
+        self.links.iter().filter_map(move |link| match link.ends {
+            [a, b] if a == label => Some((link, b)),
+            [a, b] if b == label => Some((link, a)),
+            _ => None,
+        })
+    }
+    /// The face of `label` that leads to `neighbour`, as its config numbers it.
+    pub(crate) fn face(&self, label: &str, neighbour: &str) -> Option<String> {
+        self.links_of(label).position(|(_, other)| other == neighbour).map(|index| format!("face-{}", index + 1))
+    }
+    /// The publishers' labels.
+    pub(crate) fn publishers(&self) -> impl Iterator<Item = &'static str> {
+        self.nodes.iter().filter(|node| node.part == Part::Publisher).map(|node| node.label)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_link_ends_at_nodes_and_every_node_is_reached() {
+        for topology in [&UPLINKS, &BEHIND_GATEWAY] {
+            for link in topology.links {
+                for end in link.ends {
+                    assert!(topology.nodes.iter().any(|node| node.label == end), "{end}");
+                }
+            }
+            for node in topology.nodes {
+                assert!(topology.links_of(node.label).count() > 0, "{}", node.label);
+            }
+        }
+        assert_eq!(UPLINKS.face(RECEIVER, "north"), Some("face-1".into()));
+        assert_eq!(UPLINKS.face(RECEIVER, "pub-a"), None);
+    }
+}

@@ -1,0 +1,31 @@
+//! The only writers to stdout and stderr: data on the one, talk on the other.
+use std::io::{self, ErrorKind, Write};
+
+/// Writes one line of data to stdout. A reader that has gone ends the program quietly, as it does other filters.
+pub(crate) fn data(line: &str) {
+    let mut stdout = io::stdout().lock();
+    let written = writeln!(stdout, "{line}").and_then(|()| stdout.flush());
+    if let Err(error) = written {
+        ended(&error);
+    }
+}
+/// Writes bytes of data to stdout.
+pub(crate) fn bytes(bytes: &[u8]) {
+    let mut stdout = io::stdout().lock();
+    let written = stdout.write_all(bytes).and_then(|()| stdout.flush());
+    if let Err(error) = written {
+        ended(&error);
+    }
+}
+/// Writes one line of talk to stderr. If nobody listens there is nobody to tell.
+pub(crate) fn talk(line: &str) {
+    let _ = writeln!(io::stderr().lock(), "{line}");
+}
+
+fn ended(error: &io::Error) {
+    if error.kind() != ErrorKind::BrokenPipe {
+        talk(&format!("error: cannot write to standard output: {error}"));
+    }
+    // Whatever runs ends with the process; downloads keep what was verified, and a demo's daemons see their stdin end.
+    std::process::exit(2);
+}

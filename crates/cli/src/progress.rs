@@ -1,0 +1,164 @@
+//! How a fetch is shown while it runs: bars on a terminal, plain lines in a pipe, JSON lines for a program.
+use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::{collections::BTreeMap, io::IsTerminal};
+use tributary::{Told, views::ProgressView};
+
+use crate::{out, tables};
+
+/// Shows one fetch.
+pub(crate) struct Display(Kind);
+
+enum Kind {
+    Json,
+    Lines(Lines),
+    Bars(Bars),
+}
+
+impl Display {
+    /// JSON lines on stdout, else bars if stderr is a terminal, else plain lines on stderr.
+    pub(crate) fn new(json: bool) -> Self {
+        Display(match (json, std::io::stderr().is_terminal()) {
+            (true, _) => Kind::Json,
+            (false, true) => Kind::Bars(Bars::new()),
+            (false, false) => Kind::Lines(Lines::default()),
+        })
+    }
+    /// Shows one thing.
+    pub(crate) fn show(&mut self, told: &Told) {
+        match &mut self.0 {
+            Kind::Json => out::data(&told.to_line()),
+            Kind::Lines(lines) => lines.show(told),
+            Kind::Bars(bars) => bars.show(told),
+        }
+    }
+    /// A sentence between the rest; not told to programs, which have the events.
+    pub(crate) fn say(&mut self, text: &str) {
+        match &mut self.0 {
+            Kind::Json => {}
+            Kind::Lines(_) => out::talk(text),
+            Kind::Bars(bars) => bars.say(text),
+        }
+    }
+    /// Leaves the terminal as it was.
+    pub(crate) fn end(&mut self) {
+        if let Kind::Bars(bars) = &mut self.0 {
+            bars.end();
+        }
+    }
+}
+
+/// What changes during a fetch, in a sentence; `None` for what the bars and lines show anyway.
+fn sentence(told: &Told) -> Option<String> {
+    Some(match told {
+        Told::Started { bytes, resumed_bytes } if *resumed_bytes > 0 => {
+            let (bytes, resumed) = (tributary_core::ByteCount(*bytes), tributary_core::ByteCount(*resumed_bytes));
+            format!("going on: {resumed} of {bytes} are verified already")
+        }
+        Told::SourceDistrusted { id, reason } => format!("source {id} is asked no more: {reason}"),
+        Told::CacheDistrusted { node, reason } => format!("cache {node} is bypassed: {reason}"),
+        Told::PathState { id, state, reason } if state == "silent" || state == "closed" => {
+            format!("{id} is {state}: {reason}")
+        }
+        Told::Note { text } => text.clone(),
+        _ => return None,
+    })
+}
+
+/// One line a second.
+#[derive(Default)]
+struct Lines {
+    next_seconds: f64,
+}
+impl Lines {
+    fn show(&mut self, told: &Told) {
+        match told {
+            // The transfer's own time decides, so no clock is needed; it starts anew with a new transfer.
+            Told::Fetching { .. } => self.next_seconds = 1.0,
+            Told::Progress(progress) if progress.seconds >= self.next_seconds => {
+                self.next_seconds = progress.seconds.floor() + 1.0;
+                out::talk(&tables::progress_line(progress));
+            }
+            Told::Done(_) => tables::answer(told).iter().for_each(|line| out::talk(line)),
+            told => sentence(told).iter().for_each(|text| out::talk(text)),
+        }
+    }
+}
+
+/// A bar for the total, for each source and for each path.
+struct Bars {
+    all: MultiProgress,
+    total: ProgressBar,
+    sources: BTreeMap<String, ProgressBar>,
+    paths: BTreeMap<String, ProgressBar>,
+}
+impl Bars {
+    fn new() -> Self {
+        let all = MultiProgress::with_draw_target(ProgressDrawTarget::stderr());
+        let total = all.add(bar("{bar:32} {msg}"));
+        Bars { all, total, sources: BTreeMap::new(), paths: BTreeMap::new() }
+    }
+    fn show(&mut self, told: &Told) {
+        match told {
+            Told::Progress(progress) => self.progress(progress),
+            Told::Done(_) => {
+                self.end();
+                tables::answer(told).iter().for_each(|line| out::talk(line));
+            }
+            told => sentence(told).iter().for_each(|text| self.say(text)),
+        }
+    }
+    fn say(&mut self, text: &str) {
+        // It fails only if the terminal is gone.
+        let _ = self.all.println(text);
+    }
+    fn progress(&mut self, progress: &ProgressView) {
+        use tributary_core::ByteCount;
+        self.total.set_length(progress.bytes.max(1));
+        self.total.set_position(progress.stored_bytes);
+        self.total.set_message(if progress.bytes == 0 {
+            tables::progress_line(progress)
+        } else {
+            format!(
+                "{} of {}  {:.1} Mbit/s  {}",
+                ByteCount(progress.stored_bytes),
+                ByteCount(progress.bytes),
+                progress.mbps,
+                tables::eta(progress)
+            )
+        });
+        // Shares are of the largest, so that bars compare.
+        let most = progress.sources.iter().map(|source| source.bytes).max().unwrap_or(0).max(1);
+        for source in &progress.sources {
+            let all = &self.all;
+            let bar = self.sources.entry(source.id.clone()).or_insert_with(|| all.add(bar("  {bar:30} {msg}")));
+            bar.set_length(most);
+            bar.set_position(source.bytes);
+            let state = source.distrusted.as_ref().map_or(String::new(), |reason| format!("  asked no more: {reason}"));
+            bar.set_message(format!(
+                "source {}  {}  {:.1} Mbit/s{state}",
+                source.id,
+                ByteCount(source.bytes),
+                source.mbps
+            ));
+        }
+        let most = progress.paths.iter().map(|path| path.bytes).max().unwrap_or(0).max(1);
+        for path in &progress.paths {
+            let all = &self.all;
+            let bar = self.paths.entry(path.id.clone()).or_insert_with(|| all.add(bar("    {bar:28} {msg}")));
+            bar.set_length(most);
+            bar.set_position(path.bytes);
+            let why = if path.reason.is_empty() { String::new() } else { format!(" ({})", path.reason) };
+            bar.set_message(format!("{}{why}", tables::path_words(path)));
+        }
+    }
+    fn end(&mut self) {
+        for bar in self.sources.values().chain(self.paths.values()).chain([&self.total]) {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+fn bar(template: &str) -> ProgressBar {
+    let style = ProgressStyle::with_template(template).expect("the templates above are legal");
+    ProgressBar::new(1).with_style(style.progress_chars("━╸ "))
+}

@@ -1,0 +1,284 @@
+//! Answers in words and tables, for a person.
+use std::io::IsTerminal;
+use tributary::{
+    Told,
+    config::Drawing,
+    views::{CacheView, DoneView, PathView, ProgressView, StatusView},
+};
+use tributary_core::ByteCount;
+
+/// The lines that say what an answer says.
+pub(crate) fn answer(told: &Told) -> Vec<String> {
+    match told {
+        Told::Status(status) => self::status(status),
+        Told::Paths { transfer, name, paths } => {
+            let mut lines = vec![format!("{transfer} fetches '{name}' over {} paths:", paths.len())];
+            lines.extend(self::paths(paths));
+            lines
+        }
+        Told::Explanation { lines, .. } => lines.clone(),
+        Told::Cache(cache) => self::cache(cache),
+        Told::Done(done) => self::done(done),
+        Told::Ready { label, family, roles, listen, control, publisher } => vec![
+            format!("node '{label}' ({family}: {}) listens on {}", roles.join(", "), listen.join(", ")),
+            format!("  control socket {control}"),
+            format!("  publishes with key {publisher}"),
+        ],
+        Told::Published { name, bytes, version, publisher, confirmed } => {
+            let state = if *confirmed { "published" } else { "offered (not confirmed yet)" };
+            vec![format!("{state} '{name}': {}, version {version}, key {publisher}", ByteCount(*bytes))]
+        }
+        Told::Unpublished { name } => vec![format!("'{name}' is withdrawn")],
+        Told::Entry { name, kind, .. } if kind == "scope" => vec![format!("{name}/")],
+        Told::Entry { name, publishers, bytes, .. } => {
+            let sources = if *publishers == 1 { "source" } else { "sources" };
+            vec![format!("{name}  {}  {publishers} {sources}", ByteCount(*bytes))]
+        }
+        Told::Cancelled { transfer } => vec![format!("{transfer} is ended; what it verified is kept")],
+        Told::Limited { transfer, bits_per_second } => {
+            let what = transfer.as_deref().unwrap_or("all transfers together");
+            vec![match bits_per_second {
+                Some(bits) => format!("{what}: at most {}", tributary_core::Rate::from_bits_per_second(*bits)),
+                None => format!("{what}: no limit"),
+            }]
+        }
+        Told::Config { file, label, family, roles, faces } => {
+            vec![format!("'{file}' is right: node '{label}' ({family}: {}), {faces} faces", roles.join(", "))]
+        }
+        Told::Key { public, .. } => vec![public.clone()],
+        Told::Note { text } => vec![text.clone()],
+        // What happens during a fetch is shown by the progress, and a listing's end needs no words.
+        _ => Vec::new(),
+    }
+}
+
+/// Whether errors may be drawn with colours.
+pub(crate) fn drawing() -> Drawing {
+    let wants_none = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    if std::io::stderr().is_terminal() && !wants_none { Drawing::Coloured } else { Drawing::Plain }
+}
+
+fn status(status: &StatusView) -> Vec<String> {
+    let mut lines = vec![format!(
+        "node '{}' ({}: {}), id {}, listens on {}",
+        status.label,
+        status.family,
+        status.roles.join(", "),
+        status.node,
+        status.listen.join(", ")
+    )];
+    if !status.faces.is_empty() {
+        lines.push("faces:".into());
+        let mut rows = vec![row(["face", "neighbour", "state", "rtt", "mtu", "sent", "received", "dropped"])];
+        rows.extend(status.faces.iter().map(|face| {
+            vec![
+                face.id.clone(),
+                if face.neighbour.is_empty() { "–".into() } else { face.neighbour.clone() },
+                if face.up { "up" } else { "silent" }.into(),
+                milliseconds(face.rtt_ms),
+                face.mtu.to_string(),
+                ByteCount(face.sent_bytes).to_string(),
+                ByteCount(face.received_bytes).to_string(),
+                face.dropped_packets.to_string(),
+            ]
+        }));
+        lines.extend(table(&rows));
+    }
+    if let Some(cache) = &status.cache {
+        lines.push(cache_line(cache));
+    }
+    for published in &status.published {
+        let state = if published.confirmed { "confirmed" } else { "not confirmed yet" };
+        lines.push(format!("publishes '{}': {}, {state}", published.name, ByteCount(published.bytes)));
+    }
+    for transfer in &status.transfers {
+        let verb = if transfer.running { "fetches" } else { "ended with" };
+        let (stored, bytes) = (ByteCount(transfer.stored_bytes), ByteCount(transfer.bytes));
+        lines.push(format!("{} {verb} '{}': {stored} of {bytes}", transfer.id, transfer.name));
+    }
+    lines.extend(status.resolver.iter().map(|(subject, state)| format!("{subject}: {state}")));
+    let counters = status.counters.iter().filter(|(_, count)| **count > 0);
+    lines.extend(counters.map(|(name, count)| format!("count of {name}: {count}")));
+    lines.extend(status.notes.iter().map(|note| format!("note: {note}")));
+    lines
+}
+fn cache(cache: &CacheView) -> Vec<String> {
+    let mut lines = vec![cache_line(cache)];
+    if !cache.objects.is_empty() {
+        let mut rows = vec![row(["object", "packets", "bytes", "hits"])];
+        rows.extend(cache.objects.iter().map(|object| {
+            let bytes = ByteCount(object.bytes).to_string();
+            vec![object.key.clone(), object.packets.to_string(), bytes, object.hits.to_string()]
+        }));
+        lines.extend(table(&rows));
+    }
+    lines
+}
+fn cache_line(cache: &CacheView) -> String {
+    let asked = cache.hits + cache.misses;
+    let share = if asked == 0 { 0.0 } else { cache.hits as f64 * 100.0 / asked as f64 };
+    let (used, capacity) = (ByteCount(cache.used_bytes), ByteCount(cache.capacity_bytes));
+    format!("cache ({}): {used} of {capacity}, {} of {asked} packets found ({share:.1} %)", cache.policy, cache.hits)
+}
+fn done(done: &DoneView) -> Vec<String> {
+    let mut lines = vec![format!(
+        "fetched '{}': {} in {:.2} s, {:.1} Mbit/s, every byte verified",
+        done.name,
+        ByteCount(done.bytes),
+        done.seconds,
+        done.mbps
+    )];
+    if let Some(output) = &done.output {
+        lines.push(format!("  written to {output}"));
+    }
+    if done.resumed_bytes > 0 {
+        lines.push(format!("  {} of it had been verified by an earlier run", ByteCount(done.resumed_bytes)));
+    }
+    lines.extend(deliveries(done));
+    lines
+}
+/// Who delivered what over which path.
+pub(crate) fn deliveries(done: &DoneView) -> Vec<String> {
+    let mut lines = Vec::new();
+    let fetched = done.bytes.saturating_sub(done.resumed_bytes);
+    let share = |bytes: u64| if fetched == 0 { 0.0 } else { bytes as f64 * 100.0 / fetched as f64 };
+    let mut rows = vec![row(["source", "bytes", "share", "Mbit/s", ""])];
+    for source in &done.sources {
+        let note = source.distrusted.as_ref().map_or(String::new(), |reason| format!("asked no more: {reason}"));
+        let bytes = ByteCount(source.bytes).to_string();
+        rows.push(vec![source.id.clone(), bytes, percent(share(source.bytes)), rate(source.mbps), note]);
+    }
+    if done.cached_bytes > 0 {
+        let bytes = ByteCount(done.cached_bytes).to_string();
+        rows.push(vec!["caches".into(), bytes, percent(share(done.cached_bytes)), String::new(), String::new()]);
+    }
+    lines.extend(table(&rows));
+    lines.extend(paths(&done.paths));
+    lines.push(format!(
+        "asked again: {}; arrived twice: {}",
+        ByteCount(done.retransmitted),
+        ByteCount(done.duplicate_bytes)
+    ));
+    lines
+}
+fn paths(paths: &[PathView]) -> Vec<String> {
+    let mut rows = vec![row(["path", "source", "links", "bytes", "Mbit/s", "rtt", "loss", "state", "over"])];
+    rows.extend(paths.iter().map(|path| {
+        let state =
+            if path.reason.is_empty() { path.state.clone() } else { format!("{} ({})", path.state, path.reason) };
+        vec![
+            path.id.clone(),
+            path.source.clone(),
+            path.hops.to_string(),
+            ByteCount(path.bytes).to_string(),
+            rate(path.mbps),
+            milliseconds(path.rtt_ms),
+            percent(path.loss * 100.0),
+            state,
+            path.via.clone(),
+        ]
+    }));
+    table(&rows)
+}
+
+/// One line that says where a transfer stands, for pipes and logs.
+pub(crate) fn progress_line(progress: &ProgressView) -> String {
+    use std::fmt::Write;
+    if progress.bytes == 0 {
+        return format!("waiting for a source of '{}' ({:.0} s)", progress.name, progress.seconds);
+    }
+    let mut line = format!(
+        "{} of {} ({}) at {} Mbit/s, {}",
+        ByteCount(progress.stored_bytes),
+        ByteCount(progress.bytes),
+        percent(progress.stored_bytes as f64 * 100.0 / progress.bytes as f64),
+        rate(progress.mbps),
+        eta(progress)
+    );
+    for source in &progress.sources {
+        let state = if source.distrusted.is_some() { " distrusted" } else { "" };
+        let _ = write!(line, " | {}{state} {}", source.id, rate(source.mbps));
+    }
+    for path in &progress.paths {
+        let _ = write!(line, " | {}", path_words(path));
+    }
+    line
+}
+/// A path in a few words.
+pub(crate) fn path_words(path: &PathView) -> String {
+    let (rate, rtt, loss) = (rate(path.mbps), milliseconds(path.rtt_ms), percent(path.loss * 100.0));
+    format!("{} to {} {} {rate} Mbit/s rtt {rtt} loss {loss}", path.id, path.source, path.state)
+}
+/// How long a transfer will take still.
+pub(crate) fn eta(progress: &ProgressView) -> String {
+    if progress.mbps <= 0.0 {
+        return "nothing arrives now".into();
+    }
+    format!("{:.0} s left", progress.missing_bytes() as f64 * 8.0 / 1e6 / progress.mbps)
+}
+
+/// Rows as lines: columns are as wide as their widest cell, numbers need no more.
+pub(crate) fn table(rows: &[Vec<String>]) -> Vec<String> {
+    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let width = |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max();
+    let widths: Vec<_> = (0..columns).map(|column| width(column).unwrap_or(0)).collect();
+    let line = |row: &Vec<String>| {
+        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}"));
+        format!("  {}", cells.collect::<Vec<_>>().join("  ").trim_end())
+    };
+    rows.iter().map(line).collect()
+}
+pub(crate) fn row<const N: usize>(cells: [&str; N]) -> Vec<String> {
+    cells.map(String::from).into()
+}
+fn milliseconds(value: Option<f64>) -> String {
+    value.map_or("–".into(), |value| format!("{value:.1} ms"))
+}
+fn percent(value: f64) -> String {
+    format!("{value:.1} %")
+}
+fn rate(mbps: f64) -> String {
+    format!("{mbps:.1}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tributary::views::SourceView;
+
+    #[test]
+    fn a_progress_line_says_total_sources_and_paths() {
+        let path = PathView {
+            id: "path-1".into(),
+            source: "attic".into(),
+            state: "active".into(),
+            mbps: 20.0,
+            rtt_ms: Some(41.25),
+            loss: 0.01,
+            ..PathView::default()
+        };
+        let progress = ProgressView {
+            bytes: 4 << 20,
+            stored_bytes: 1 << 20,
+            mbps: 20.0,
+            sources: vec![SourceView { id: "attic".into(), mbps: 20.0, ..SourceView::default() }],
+            paths: vec![path],
+            ..ProgressView::default()
+        };
+        assert_eq!(
+            progress_line(&progress),
+            "1 MiB of 4 MiB (25.0 %) at 20.0 Mbit/s, 1 s left | attic 20.0 \
+             | path-1 to attic active 20.0 Mbit/s rtt 41.2 ms loss 1.0 %"
+        );
+        let silent = ProgressView { mbps: 0.0, ..progress };
+        assert!(progress_line(&silent).contains("nothing arrives now"));
+        let waiting = ProgressView { name: "/a".into(), seconds: 2.0, ..ProgressView::default() };
+        assert_eq!(progress_line(&waiting), "waiting for a source of '/a' (2 s)");
+    }
+
+    #[test]
+    fn columns_are_as_wide_as_their_widest_cell() {
+        let rows = [row(["a", "bbb"]), row(["cc", ""])];
+        assert_eq!(table(&rows), ["  a   bbb", "  cc"]);
+    }
+}

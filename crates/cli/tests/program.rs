@@ -1,0 +1,194 @@
+//! The program from outside: exit codes, words on stdout and stderr, files.
+use std::{
+    path::{Path, PathBuf},
+    process::{Command, Output, Stdio},
+};
+
+/// Runs `trib` with a state of its own, off any terminal.
+fn trib(home: &Path, arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_trib"))
+        .args(arguments)
+        .env("XDG_STATE_HOME", home)
+        .env_remove("TRIB_CONTROL")
+        .stdin(Stdio::null())
+        .output()
+        .unwrap()
+}
+fn code(output: &Output) -> i32 {
+    output.status.code().unwrap()
+}
+fn stdout(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+fn stderr(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+fn home() -> tempfile::TempDir {
+    tempfile::tempdir().unwrap()
+}
+fn examples() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples")
+}
+
+#[test]
+fn every_example_config_is_right() {
+    let home = home();
+    let mut count = 0;
+    for entry in std::fs::read_dir(examples()).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|extension| extension == "toml") {
+            let output = trib(home.path(), &["config", "check", path.to_str().unwrap()]);
+            assert_eq!(code(&output), 0, "{}", stderr(&output));
+            assert!(stdout(&output).contains("is right: node '"), "{}", stdout(&output));
+            count += 1;
+        }
+    }
+    assert!(count >= 3, "{count} examples");
+}
+
+#[test]
+fn lines_that_an_example_comments_out_are_right_as_well() {
+    let home = home();
+    for entry in std::fs::read_dir(examples()).unwrap() {
+        let path = entry.unwrap().path();
+        let text = std::fs::read_to_string(&path).unwrap();
+        // A commented setting has the form "# key = value"; "…" stands for what only its owner knows.
+        let is_setting = |line: &str| {
+            line.strip_prefix("# ").is_some_and(|rest| {
+                let key = rest.split(' ').next().unwrap_or_default();
+                rest.starts_with('[')
+                    || (rest.contains(" = ") && key.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_'))
+            })
+        };
+        let shown: Vec<_> = text
+            .lines()
+            .filter(|line| !line.contains("\"…\"") && !line.starts_with("# device"))
+            .map(|line| if is_setting(line) { &line[2..] } else { line })
+            .collect();
+        let copy = home.path().join("shown.toml");
+        std::fs::write(&copy, shown.join("\n")).unwrap();
+        let output = trib(home.path(), &["config", "check", copy.to_str().unwrap()]);
+        assert_eq!(code(&output), 0, "{}: {}", path.display(), stderr(&output));
+    }
+}
+
+#[test]
+fn a_wrong_config_is_a_usage_error_that_names_line_and_hint() {
+    let home = home();
+    let file = home.path().join("wrong.toml");
+    std::fs::write(&file, "[node]\nlabel = \"a\"\nrole = [\"sender\"]\nlisten = [\"127.0.0.1:1\"]\n").unwrap();
+    let file = file.to_str().unwrap();
+    for command in [vec!["config", "check", file], vec!["node", "--config", file], vec!["get", "/a", "--config", file]]
+    {
+        let output = trib(home.path(), &command);
+        assert_eq!((code(&output), stdout(&output).as_str()), (2, ""), "{command:?}");
+        let talk = stderr(&output);
+        assert!(talk.contains("wrong.toml:3:1: unknown key 'role' in [node]"), "{talk}");
+        assert!(talk.contains("hint: did you mean 'roles'?"), "{talk}");
+        assert!(talk.contains("role = [\"sender\"]"), "{talk}");
+        assert!(!talk.contains('\u{1b}'), "escape codes off a terminal: {talk}");
+    }
+    let output = trib(home.path(), &["config", "check", file, "--json"]);
+    let line: serde_json::Value = serde_json::from_str(&stdout(&output)).unwrap();
+    assert_eq!((&line["event"], &line["kind"]), (&"error".into(), &"usage".into()));
+    let output = trib(home.path(), &["config", "check", "/nowhere.toml"]);
+    assert_eq!(code(&output), 2);
+    assert!(stderr(&output).contains("cannot read config '/nowhere.toml'"), "{}", stderr(&output));
+}
+
+#[test]
+fn usage_errors_exit_with_2_and_help_with_0() {
+    let home = home();
+    for wrong in [
+        vec![],
+        vec!["dance"],
+        vec!["get"],
+        vec!["get", "no-slash"],
+        vec!["get", "/a", "--limit", "20"],
+        vec!["get", "/a", "--publisher", "me"],
+        vec!["get", "/a", "--family", "ndn"],
+        vec!["get", "/a", "--config", "x", "--control", "y"],
+        vec!["demo", "--fail", "sauce"],
+        vec!["demo", "--loss", "200%"],
+        vec!["limit", "0bps"],
+    ] {
+        let output = trib(home.path(), &wrong);
+        assert_eq!((code(&output), stdout(&output).as_str()), (2, ""), "{wrong:?}");
+    }
+    for help in [vec!["--help"], vec!["get", "--help"], vec!["--version"]] {
+        let output = trib(home.path(), &help);
+        assert_eq!((code(&output), stderr(&output).as_str()), (0, ""), "{help:?}");
+    }
+    let help = stdout(&trib(home.path(), &["--help"]));
+    assert!(help.contains("0 done · 1 not found or incomplete · 2 usage or I/O error · 130 interrupted"), "{help}");
+    let refusal = stderr(&trib(home.path(), &["get", "/a", "--family", "ndn"]));
+    assert!(refusal.contains("'ndn' is no family that this program has; it has psi"), "{refusal}");
+}
+
+#[test]
+fn without_a_daemon_every_question_says_how_to_start_one() {
+    let home = home();
+    for question in [
+        vec!["status"],
+        vec!["ls"],
+        vec!["cache"],
+        vec!["paths", "/a"],
+        vec!["explain", "path-1"],
+        vec!["rm", "/a"],
+        vec!["get", "/a"],
+        vec!["put", "/etc/hosts", "/a"],
+    ] {
+        let output = trib(home.path(), &question);
+        assert_eq!((code(&output), stdout(&output).as_str()), (2, ""), "{question:?}");
+        assert!(stderr(&output).contains("error: no daemon runs here"), "{}", stderr(&output));
+        assert!(stderr(&output).contains("trib node --config FILE"), "{}", stderr(&output));
+    }
+    let output = trib(home.path(), &["status", "--control", "/nowhere.sock"]);
+    assert!(stderr(&output).contains("there is no '/nowhere.sock'"), "{}", stderr(&output));
+}
+
+#[test]
+fn a_key_is_made_once_shown_alike_and_never_overwritten() {
+    let home = home();
+    let file = home.path().join("key");
+    let file = file.to_str().unwrap();
+    let made = trib(home.path(), &["key", "new", file]);
+    assert_eq!(code(&made), 0, "{}", stderr(&made));
+    assert!(stdout(&made).starts_with("ed25519:"));
+    assert_eq!(stdout(&trib(home.path(), &["key", "show", file])), stdout(&made));
+    assert_eq!(code(&trib(home.path(), &["key", "new", file])), 2);
+    assert_eq!(stdout(&trib(home.path(), &["key", "show", file])), stdout(&made));
+    let line: serde_json::Value =
+        serde_json::from_str(&stdout(&trib(home.path(), &["key", "show", file, "--json"]))).unwrap();
+    assert_eq!(line["public"], stdout(&made).trim());
+    assert_eq!(code(&trib(home.path(), &["key", "show", "/nowhere"])), 2);
+}
+
+#[test]
+fn completions_and_manual_pages_know_every_command() {
+    let home = home();
+    let commands = ["demo", "node", "put", "get", "ls", "rm", "status", "paths", "explain", "cache", "config", "key"];
+    for shell in ["bash", "zsh", "fish"] {
+        let output = trib(home.path(), &["completions", shell]);
+        assert_eq!(code(&output), 0);
+        for command in commands {
+            assert!(stdout(&output).contains(command), "{command} in {shell}");
+        }
+    }
+    let folder = home.path().join("man");
+    let output = trib(home.path(), &["man", folder.to_str().unwrap()]);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    for command in commands {
+        assert!(folder.join(format!("trib-{command}.1")).is_file(), "{command}");
+    }
+    let page = std::fs::read_to_string(folder.join("trib-get.1")).unwrap();
+    assert!(page.contains("publisher") && page.contains("130 interrupted"), "{page}");
+}
+
+#[test]
+fn json_and_a_stream_do_not_share_stdout() {
+    let home = home();
+    let output = trib(home.path(), &["get", "/a", "-o", "-", "--json"]);
+    assert_eq!(code(&output), 2);
+    assert!(stderr(&output).contains("would mix lines and bytes"), "{}", stderr(&output));
+}
