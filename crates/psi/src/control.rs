@@ -144,6 +144,8 @@ pub struct ControlChannel {
     node: NodeId,
     incarnation: u32,
     number_next: u32,
+    /// Routes for acknowledgements of messages that do not carry one.
+    routes: BTreeMap<NodeId, Fid>,
     peers: BTreeMap<NodeId, Peer>,
     /// Peers that may have something to send.
     sendable: BTreeSet<NodeId>,
@@ -172,6 +174,7 @@ impl ControlChannel {
             node,
             incarnation,
             number_next: 0,
+            routes: BTreeMap::new(),
             peers: BTreeMap::new(),
             sendable: BTreeSet::new(),
             served: NodeId::NONE,
@@ -234,6 +237,11 @@ impl ControlChannel {
             }
         }
         self.sendable.insert(to);
+    }
+
+    /// Names the nodes that this one can reach by itself: their messages are acknowledged even if they do not say how.
+    pub fn set_routes(&mut self, routes: BTreeMap<NodeId, Fid>) {
+        self.routes = routes;
     }
 
     /// Gives up all messages to `to`, which is known to be gone; each outcome is [`SendResult::TimedOut`].
@@ -400,6 +408,7 @@ impl ControlChannel {
     }
 
     fn acknowledge(&mut self, key: MessageKey, reply: Fid, received: u128) {
+        let reply = if reply.is_none() { self.routes.get(&key.from).copied().unwrap_or(reply) } else { reply };
         if reply.is_none() || self.acks.len() >= self.config.acks_max {
             return;
         }

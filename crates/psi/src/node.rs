@@ -341,6 +341,7 @@ impl PsiNode {
         for (node, (to, back)) in &self.resolvers {
             self.control.reroute(*node, *to, *back);
         }
+        self.control.set_routes(self.resolvers.iter().map(|(node, (to, _))| (*node, *to)).collect());
         let mut known: Vec<(NodeId, Fid, Fid)> =
             routes.resolvers.iter().map(|route| (route.node, route.to, route.back)).collect();
         if let Some(rendezvous) = &mut self.rendezvous {
@@ -394,7 +395,9 @@ impl PsiNode {
                     self.waiting.insert(number, Waiting::Rendezvous);
                 }
                 Target::Reply(node, route) => {
-                    self.control.send(now, node, route, Fid::NONE, &message);
+                    // A host that is answered knows its own way to this node.
+                    let back = self.resolvers.get(&node).map_or(Fid::NONE, |(_, back)| *back);
+                    self.control.send(now, node, route, back, &message);
                 }
                 Target::TopologyManagers => {
                     let all: Vec<NodeId> = self.managers.keys().copied().collect();
