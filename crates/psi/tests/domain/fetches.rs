@@ -45,16 +45,18 @@ fn a_file_comes_from_three_sources_over_all_paths_near_the_fluid_bound() {
 #[test]
 fn a_second_fetch_is_answered_by_the_caches_on_the_way() {
     let mut domain = three_sources(2, |_| {});
+    domain.node("office", |_| {});
+    domain.link("office", "fn-1", 100, 5);
     let bytes = random_bytes(BYTES, 2);
     publish_everywhere(&mut domain, &bytes);
-    let (first, _) = domain.fetch("receiver", "/lab/file");
-    domain.finish("receiver", first, 60.0);
-    let (second, content) = domain.fetch("receiver", "/lab/file");
-    let report = domain.finish("receiver", second, 60.0);
+    let (first, _) = domain.fetch("office", "/lab/file");
+    domain.finish("office", first, 60.0);
+    let (second, content) = domain.fetch("office", "/lab/file");
+    let report = domain.finish("office", second, 60.0);
     show(&report);
     assert_eq!(content.finished(&name("/lab/file")), Some(bytes));
     let asked: u64 = report.sources.iter().map(|source| source.bytes).sum();
-    assert!(asked < BYTES as u64 / 20, "{asked} bytes came from the sources");
+    assert!(asked < BYTES as u64 / 100, "{asked} bytes came from the sources");
 }
 
 #[test]
@@ -153,6 +155,7 @@ fn every_kind_of_fid_carries_a_transfer() {
         let bytes = random_bytes(1_000_000, 7);
         domain.publish("pub-1", object("/lab/file", bytes.clone()));
         domain.run(3.0);
+        println!("kind {kind}");
         let (id, content) = domain.fetch("receiver", "/lab/file");
         domain.finish("receiver", id, 20.0);
         assert_eq!(content.finished(&name("/lab/file")), Some(bytes), "{kind}");
