@@ -867,3 +867,6 @@ impl Neighbour {
 fn micros(now: Time) -> u64 {
     now.as_nanos() / 1000
 }
+
+#[cfg(test)]
+mod tests;

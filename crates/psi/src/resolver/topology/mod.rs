@@ -16,3 +16,6 @@ pub use graph::{Change, Graph, Link, LinkIndex, LinkKey, LinkStates, Node, NodeI
 pub use manager::{ManagerConfig, TopologyManager, TransferInfo};
 pub use paths::{PathConfig, Source, select};
 pub use yen::{Path, Search, shortest_tree};
+
+#[cfg(test)]
+mod tests;

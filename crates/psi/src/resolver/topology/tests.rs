@@ -1,0 +1,635 @@
+//! A whole domain from cold start: routers, neighbours and two topology managers on links of 1 ms, without the
+//! reliable control channel, so that every message goes once, over the very FIDs that were handed out.
+use alloc::{
+    collections::{BTreeMap, BTreeSet},
+    format,
+    string::String,
+    vec::Vec,
+};
+
+use bytes::Bytes;
+use tributary_core::{ByteCount, Duration, FaceId, NodeId, Rate, Time, TransmitBuf, event::Event};
+use tributary_transport::{FaceOptions, PathMetric};
+
+use super::manager::{ManagerConfig, TopologyManager};
+use crate::{
+    config::Config,
+    ids::{ItemId, Roles},
+    router::{
+        Router, RouterConfig,
+        neighbour::{Neighbour, NeighbourConfig},
+    },
+    wire::{
+        Fid, Header, ManagerState, Message, Offer, OfferVersion, PacketType, PathRequest, Publisher, Routes, TTL_MAX,
+    },
+};
+
+struct Host {
+    config: Config,
+    roles: Roles,
+    faces: Vec<FaceId>,
+    alive: bool,
+    runs: u64,
+    router: Router,
+    neighbour: Neighbour,
+    manager: Option<TopologyManager>,
+}
+
+/// Both ends of a link, and whether it carries anything.
+struct Wire {
+    ends: [(usize, FaceId); 2],
+    up: bool,
+}
+
+struct World {
+    now: Time,
+    hosts: Vec<Host>,
+    wires: Vec<Wire>,
+    flying: BTreeMap<(Time, u64), (usize, FaceId, Vec<u8>)>,
+    count: u64,
+    offers: Vec<(Time, usize, Offer)>,
+    routes: Vec<(Time, usize, Routes)>,
+    notes: Vec<String>,
+    /// Where data packets that were sent as probes arrived.
+    arrived: Vec<(usize, Vec<u8>)>,
+}
+fn ms(millis: u64) -> Time {
+    Time::from_millis(millis)
+}
+
+impl World {
+    fn new() -> World {
+        World {
+            now: ms(1000),
+            hosts: Vec::new(),
+            wires: Vec::new(),
+            flying: BTreeMap::new(),
+            count: 0,
+            offers: Vec::new(),
+            routes: Vec::new(),
+            notes: Vec::new(),
+            arrived: Vec::new(),
+        }
+    }
+    fn add(&mut self, label: &str, roles: Roles, priority: Option<u8>) -> usize {
+        let config = Config { topology_manager: priority, ..Config::new(label, self.hosts.len() as u64) };
+        let roles = if priority.is_some() { roles | Roles::TOPOLOGY_MANAGER } else { roles };
+        let host = Host::start(config, roles, 1);
+        self.hosts.push(host);
+        self.hosts.len() - 1
+    }
+    fn link(&mut self, a: usize, b: usize) -> usize {
+        let ends = [a, b].map(|host| {
+            let face = FaceId(self.hosts[host].faces.len() as u32 + 10);
+            self.hosts[host].attach(self.now, face);
+            (host, face)
+        });
+        self.wires.push(Wire { ends, up: true });
+        self.wires.len() - 1
+    }
+    fn kill(&mut self, host: usize) {
+        self.hosts[host].alive = false;
+    }
+    fn restart(&mut self, host: usize) {
+        let old = &self.hosts[host];
+        let mut new = Host::start(old.config.clone(), old.roles, old.runs + 1);
+        let faces = old.faces.clone();
+        faces.into_iter().for_each(|face| new.attach(self.now, face));
+        self.hosts[host] = new;
+    }
+    fn transmit(&mut self, host: usize, face: FaceId, bytes: Vec<u8>) {
+        let wire = self.wires.iter().find(|wire| wire.ends.contains(&(host, face))).unwrap();
+        let to = wire.ends[usize::from(wire.ends[0] == (host, face))];
+        if wire.up && bytes.len() <= 1500 {
+            self.count += 1;
+            self.flying.insert((self.now + Duration::from_millis(1), self.count), (to.0, to.1, bytes));
+        }
+    }
+    fn send(&mut self, host: usize, fid: Fid, message: &Message) {
+        let mut body = Vec::new();
+        message.encode(&mut body);
+        let header = Header { packet_type: PacketType::Control, flags: 0, ttl: TTL_MAX, fid };
+        let verdict = self.hosts[host].router.originate(self.now, &header, b"", body.into());
+        assert_eq!(verdict.dropped, None);
+        if let Some(local) = verdict.local {
+            self.deliver(host, &local.strip(header.len()).into_bytes());
+        }
+    }
+    fn deliver(&mut self, host: usize, bytes: &[u8]) {
+        let now = self.now;
+        match Message::decode(bytes) {
+            Ok(Message::LinkState(state)) => self.hosts[host].manager.as_mut().unwrap().handle_link_state(now, state),
+            Ok(Message::Routes(routes)) => {
+                if self.hosts[host].neighbour.handle_routes(&routes) {
+                    self.hosts[host].router.handle_routes(&routes);
+                    self.routes.push((now, host, routes));
+                }
+            }
+            Ok(Message::Offer(offer)) => self.offers.push((now, host, offer)),
+            _ => self.arrived.push((host, bytes.into())),
+        }
+    }
+    fn settle(&mut self) {
+        for i in 0..self.hosts.len() {
+            while self.hosts[i].alive && self.settle_one(i) {}
+        }
+    }
+    fn settle_one(&mut self, i: usize) -> bool {
+        let now = self.now;
+        let mut moved = false;
+        while let Some((face, up)) = self.hosts[i].neighbour.poll_face() {
+            self.hosts[i].router.set_face_up(face, up);
+        }
+        while let Some((face, packet)) = self.hosts[i].neighbour.poll_packet() {
+            self.transmit(i, face, packet);
+        }
+        while let Some(beacon) = self.hosts[i].neighbour.poll_beacon() {
+            moved = true;
+            if let Some(manager) = &mut self.hosts[i].manager {
+                manager.handle_beacon(now, &beacon);
+            }
+        }
+        while let Some(beacon) = self.hosts[i].manager.as_mut().and_then(TopologyManager::poll_beacon) {
+            moved = true;
+            self.hosts[i].neighbour.originate_beacon(now, beacon);
+        }
+        if let Some(state) = self.hosts[i].neighbour.poll_link_state() {
+            moved = true;
+            for manager in self.hosts[i].neighbour.managers() {
+                self.send(i, manager.to, &Message::LinkState(state.clone()));
+            }
+        }
+        while let Some((node, message)) = self.hosts[i].manager.as_mut().and_then(TopologyManager::poll_message) {
+            moved = true;
+            let (to, _) =
+                self.hosts[i].manager.as_mut().unwrap().route_to(node).expect("messages go where a route leads");
+            self.send(i, to, &message);
+        }
+        let host = &mut self.hosts[i];
+        let events = core::iter::from_fn(|| host.neighbour.poll_event());
+        let own = core::iter::from_fn(|| host.manager.as_mut()?.poll_event());
+        self.notes.extend(events.chain(own).filter_map(|event| match event {
+            Event::Note(text) => Some(text),
+            _ => None,
+        }));
+        let mut batch = TransmitBuf::new();
+        while let Some(transmit) = self.hosts[i].router.poll_transmit(&mut batch) {
+            let packets: Vec<Vec<u8>> = batch.drain().map(|datagram| datagram.to_vec()).collect();
+            packets.into_iter().for_each(|packet| self.transmit(i, transmit.face, packet));
+        }
+        moved
+    }
+    fn run(&mut self, millis: u64) {
+        let end = self.now + Duration::from_millis(millis);
+        loop {
+            self.settle();
+            let alive = self.hosts.iter().filter(|host| host.alive);
+            let timers = alive.flat_map(|host| {
+                [host.neighbour.poll_timeout(), host.manager.as_ref().and_then(TopologyManager::poll_timeout)]
+            });
+            let next = timers.flatten().chain(self.flying.keys().next().map(|key| key.0)).min();
+            let Some(next) = next.filter(|next| *next <= end) else { break };
+            self.now = self.now.max(next);
+            while let Some(entry) = self.flying.first_entry().filter(|entry| entry.key().0 <= self.now) {
+                let (host, face, bytes) = entry.remove();
+                if self.hosts[host].alive {
+                    self.arrive(host, face, bytes);
+                }
+            }
+            for host in self.hosts.iter_mut().filter(|host| host.alive) {
+                host.neighbour.handle_timeout(self.now);
+                host.manager.iter_mut().for_each(|manager| manager.handle_timeout(self.now));
+            }
+        }
+        self.now = end;
+    }
+    fn arrive(&mut self, host: usize, face: FaceId, bytes: Vec<u8>) {
+        let header = Header::decode(&bytes).unwrap();
+        if matches!(header.packet_type, PacketType::Hello | PacketType::Beacon) {
+            return self.hosts[host].neighbour.handle_datagram(self.now, face, &bytes.into());
+        }
+        let verdict = self.hosts[host].router.forward(self.now, Some(face), bytes.into());
+        if let Some(local) = verdict.local {
+            self.deliver(host, &local.strip(header.len()).into_bytes());
+        }
+    }
+
+    fn id(&self, host: usize) -> NodeId {
+        self.hosts[host].config.node
+    }
+    fn path_request(&self, subscriber: usize, publishers: &[usize], paths: u8) -> PathRequest {
+        PathRequest {
+            subscriber: self.id(subscriber),
+            transfer: 1,
+            item: ItemId::new(&"/a".parse().unwrap()),
+            metric: PathMetric::Hops,
+            paths,
+            lease_ms: 10_000_000,
+            publishers: publishers
+                .iter()
+                .map(|host| Publisher {
+                    node: self.id(*host),
+                    label: self.hosts[*host].config.label.clone(),
+                    manifest: [7].into(),
+                })
+                .collect(),
+        }
+    }
+    /// A rendezvous node's request, to all managers that live.
+    fn ask(&mut self, request: &PathRequest) {
+        let now = self.now;
+        for host in self.hosts.iter_mut().filter(|host| host.alive) {
+            host.manager.iter_mut().for_each(|manager| manager.handle_path_request(now, request.clone()));
+        }
+        self.settle();
+    }
+    fn active(&self) -> Vec<usize> {
+        let rules = |host: &&usize| {
+            let host = &self.hosts[**host];
+            host.alive && host.manager.as_ref().is_some_and(TopologyManager::is_active)
+        };
+        (0..self.hosts.len()).collect::<Vec<_>>().iter().filter(rules).copied().collect()
+    }
+    /// The newest full state that the subscriber was offered.
+    fn offered(&self) -> (OfferVersion, Vec<Offer>) {
+        let newest = self.offers.iter().map(|(_, _, offer)| offer.version).max().expect("something was offered");
+        let mut set: Vec<Offer> = self
+            .offers
+            .iter()
+            .filter(|(_, _, offer)| offer.version == newest)
+            .map(|(_, _, offer)| offer.clone())
+            .collect();
+        set.sort_by_key(|offer| offer.index);
+        assert_eq!(set.len(), usize::from(set[0].count.max(1)), "the set is complete");
+        (newest, set)
+    }
+    fn labels(&self) -> Vec<String> {
+        self.offered().1.iter().flat_map(|offer| offer.paths.iter().map(|path| path.label.clone())).collect()
+    }
+    /// Sends a packet over every offered FID and checks that it arrives where it should and nowhere else.
+    fn check_paths(&mut self, subscriber: usize) {
+        for offer in self.offered().1 {
+            let source = (0..self.hosts.len()).find(|host| self.id(*host) == offer.source).unwrap();
+            for path in offer.paths {
+                for (from, to, fid) in [(subscriber, source, path.reverse), (source, subscriber, path.forward)] {
+                    self.arrived.clear();
+                    let header = Header { packet_type: PacketType::Control, flags: 0, ttl: TTL_MAX, fid };
+                    let verdict =
+                        self.hosts[from].router.originate(self.now, &header, b"", Bytes::from_static(&[255, 1, 2]));
+                    assert!(verdict.local.is_none() && verdict.dropped.is_none());
+                    self.run(u64::from(path.hops) + 2);
+                    assert_eq!(self.arrived, [(to, [255, 1, 2].into())], "{}", path.label);
+                }
+            }
+        }
+    }
+}
+
+impl Host {
+    fn start(config: Config, roles: Roles, run: u64) -> Host {
+        let secret = *blake3::hash(format!("{} {run}", config.label).as_bytes()).as_bytes().first_chunk().unwrap();
+        let router = RouterConfig { cache_bytes: ByteCount(0), ..RouterConfig::new(config.node, secret) };
+        // Numbers of runs do not grow, as when they are random.
+        let incarnation = run.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let neighbour = NeighbourConfig::new(config.node, &config.label, roles, incarnation, secret);
+        let manager = config.topology_manager.map(|priority| ManagerConfig::new(&config, priority, incarnation));
+        Host {
+            router: Router::new(router),
+            neighbour: Neighbour::new(neighbour),
+            manager: manager.map(TopologyManager::new),
+            faces: Vec::new(),
+            alive: true,
+            runs: run,
+            roles,
+            config,
+        }
+    }
+    fn attach(&mut self, now: Time, face: FaceId) {
+        let options = FaceOptions { mtu: 1472, rate: Some(Rate::from_mbps(10)) };
+        self.router.add_face(face, options);
+        self.neighbour.add_face(now, face, options);
+        self.faces.push(face);
+    }
+}
+
+/// ```text
+///             fn-1 ── fn-2 ── pub-1
+///            /    \  /    \  /
+///   receiver      rn-1     fn-5 ── pub-2         tm-1 at fn-1, tm-2 at fn-4
+///            \    /  \    /  \
+///             fn-3 ── fn-4 ── (tm-2)
+/// ```
+struct Demo {
+    world: World,
+    receiver: usize,
+    routers: [usize; 5],
+    publishers: [usize; 2],
+    managers: [usize; 2],
+    /// receiver–fn-1, fn-1–fn-2, fn-2–pub-1
+    upper: [usize; 3],
+}
+
+fn demo() -> Demo {
+    let mut world = World::new();
+    let receiver = world.add("receiver", Roles::RECEIVER, None);
+    let routers = [1, 2, 3, 4, 5].map(|i| world.add(&format!("fn-{i}"), Roles::ROUTER, None));
+    let [f1, f2, f3, f4, f5] = routers;
+    let rn = world.add("rn-1", Roles::ROUTER | Roles::RESOLVER, None);
+    let publishers = ["pub-1", "pub-2"].map(|label| world.add(label, Roles::SENDER, None));
+    let managers = [world.add("tm-1", Roles::NONE, Some(100)), world.add("tm-2", Roles::NONE, Some(50))];
+    let upper = [world.link(receiver, f1), world.link(f1, f2), world.link(f2, publishers[0])];
+    for (a, b) in [
+        (receiver, f3),
+        (f3, f4),
+        (f1, rn),
+        (f3, rn),
+        (rn, f2),
+        (rn, f4),
+        (f2, f5),
+        (f4, f5),
+        (f5, publishers[0]),
+        (f5, publishers[1]),
+        (managers[0], f1),
+        (managers[1], f4),
+    ] {
+        world.link(a, b);
+    }
+    Demo { world, receiver, routers, publishers, managers, upper }
+}
+
+/// The demo domain after a cold start, with offers for both publishers.
+fn offered_demo(paths: u8) -> Demo {
+    let mut demo = demo();
+    demo.world.run(1500);
+    let request = demo.world.path_request(demo.receiver, &demo.publishers, paths);
+    demo.world.ask(&request);
+    demo.world.run(50);
+    demo
+}
+
+#[test]
+fn from_cold_start_to_offers_that_work() {
+    let mut demo = demo();
+    demo.world.run(1000);
+    assert_eq!(demo.world.active(), [demo.managers[0]]);
+    for host in 0..demo.world.hosts.len() {
+        assert_eq!(demo.world.hosts[host].neighbour.managers().len(), 2, "host {host}");
+        let routes = demo.world.hosts[host].neighbour.routes().expect("everybody has routes");
+        assert_eq!((routes.term, routes.resolvers.len()), (1, 1));
+        assert_eq!(
+            routes.keys.is_empty(),
+            matches!(demo.world.hosts[host].roles, Roles::RECEIVER) || demo.managers.contains(&host)
+        );
+    }
+    let request = demo.world.path_request(demo.receiver, &demo.publishers, 2);
+    demo.world.ask(&request);
+    demo.world.run(10);
+    let (version, offers) = demo.world.offered();
+    assert_eq!(version, OfferVersion { term: 1, sequence: 1 });
+    assert_eq!(offers.iter().map(|offer| offer.paths.len()).collect::<Vec<_>>(), [2, 2]);
+    let mut labels = demo.world.labels();
+    labels.sort();
+    assert_eq!(labels[0], "receiver>fn-1>fn-2>fn-5>pub-2");
+    assert!(labels.contains(&"receiver>fn-1>fn-2>pub-1".into()), "{labels:?}");
+    for path in offers.iter().flat_map(|offer| &offer.paths) {
+        assert_eq!((path.mtu, path.capacity_kbps, path.residual_kbps), (1472, 10_000, 10_000));
+        assert!(path.latency_us.abs_diff(u32::from(path.hops) * 1000) < 200);
+    }
+    // Both paths to pub-2 end with the link fn-5–pub-2: one group that no path to pub-1 has.
+    let shared: BTreeSet<u16> =
+        offers.iter().find(|offer| offer.source_label == "pub-2").unwrap().paths[0].groups.iter().copied().collect();
+    let all: Vec<&Vec<u16>> = offers.iter().flat_map(|offer| &offer.paths).map(|path| &path.groups).collect();
+    assert!(shared.iter().any(|group| all.iter().filter(|groups| groups.contains(group)).count() == 2));
+    demo.world.check_paths(demo.receiver);
+}
+
+#[test]
+fn nothing_is_told_twice_while_nothing_changes() {
+    let mut demo = offered_demo(3);
+    demo.world.run(2000);
+    let (offers, routes) = (demo.world.offers.len(), demo.world.routes.len());
+    for _ in 0..10 {
+        demo.world.run(2000);
+        let request = demo.world.path_request(demo.receiver, &demo.publishers, 3);
+        demo.world.ask(&request);
+    }
+    assert_eq!((demo.world.offers.len(), demo.world.routes.len()), (offers, routes));
+}
+
+#[test]
+fn a_cut_link_and_a_dead_router_bring_new_offers_and_their_return_the_old_ones() {
+    let mut demo = offered_demo(2);
+    let (first, before) = demo.world.offered();
+    let ids = |offers: &[Offer]| -> BTreeMap<String, u16> {
+        offers.iter().flat_map(|offer| &offer.paths).map(|path| (path.label.clone(), path.id)).collect()
+    };
+    demo.world.wires[demo.upper[1]].up = false;
+    demo.world.run(1000);
+    let (cut, offers) = demo.world.offered();
+    assert!(cut > first);
+    assert!(demo.world.labels().iter().all(|label| !label.contains("fn-1>fn-2")), "{:?}", demo.world.labels());
+    assert_eq!(offers.iter().map(|offer| offer.paths.len()).collect::<Vec<_>>(), [2, 2]);
+    for (label, id) in ids(&offers) {
+        assert!(ids(&before).get(&label).is_none_or(|known| *known == id), "{label} has another number");
+    }
+    demo.world.check_paths(demo.receiver);
+
+    demo.world.wires[demo.upper[1]].up = true;
+    demo.world.run(1000);
+    assert_eq!(ids(&demo.world.offered().1), ids(&before));
+
+    demo.world.kill(demo.routers[4]);
+    demo.world.run(1000);
+    let (_, offers) = demo.world.offered();
+    let paths: BTreeMap<&str, usize> =
+        offers.iter().map(|offer| (offer.source_label.as_str(), offer.paths.len())).collect();
+    assert_eq!(paths, [("pub-1", 2), ("pub-2", 0)].into(), "pub-2 hangs on the dead router alone");
+    demo.world.check_paths(demo.receiver);
+
+    demo.world.restart(demo.routers[4]);
+    demo.world.run(1000);
+    assert_eq!(ids(&demo.world.offered().1), ids(&before));
+    demo.world.check_paths(demo.receiver);
+}
+
+#[test]
+fn the_standby_takes_over_with_the_same_paths_and_the_old_one_comes_back_as_standby() {
+    let mut demo = offered_demo(2);
+    let (_, before) = demo.world.offered();
+    demo.world.kill(demo.managers[0]);
+    let killed = demo.world.now;
+    // Its last beacon was at most half a second old, and 1.5 s of silence are needed.
+    demo.world.run(950);
+    assert_eq!(demo.world.active(), []);
+    demo.world.run(1250);
+    assert_eq!(demo.world.active(), [demo.managers[1]]);
+    assert!(demo.world.notes.iter().any(|note| note == "topology manager tm-2 takes over, term 2"));
+    let (version, after) = demo.world.offered();
+    assert_eq!(version.term, 2);
+    let when = demo.world.offers.iter().find(|(_, _, offer)| offer.version.term == 2).unwrap().0;
+    assert!(when.since(killed) < Duration::from_millis(2100), "{:?}", when.since(killed));
+    let paths = |offers: &[Offer]| {
+        offers
+            .iter()
+            .flat_map(|offer| offer.paths.clone())
+            .map(|path| (path.id, path.label))
+            .collect::<BTreeMap<_, _>>()
+    };
+    assert_eq!(paths(&before), paths(&after));
+    demo.world.check_paths(demo.receiver);
+    let capabilities = |offers: &[Offer]| {
+        offers
+            .iter()
+            .flat_map(|offer| &offer.paths)
+            .map(|path| (path.id, path.forward, path.capability))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(capabilities(&before), capabilities(&after));
+
+    demo.world.restart(demo.managers[0]);
+    demo.world.run(5000);
+    assert_eq!(demo.world.active(), [demo.managers[1]]);
+    assert_eq!(demo.world.hosts[demo.managers[0]].manager.as_ref().unwrap().graph().node_count(), 11);
+    // And it takes over in its turn.
+    let request = demo.world.path_request(demo.receiver, &demo.publishers, 2);
+    demo.world.ask(&request);
+    demo.world.kill(demo.managers[1]);
+    demo.world.run(2500);
+    assert_eq!(demo.world.active(), [demo.managers[0]]);
+    assert_eq!(demo.world.offered().0.term, 3);
+    demo.world.check_paths(demo.receiver);
+}
+
+#[test]
+fn an_active_manager_that_was_cut_off_steps_down_when_it_meets_its_successor() {
+    let mut demo = offered_demo(2);
+    let link = demo.world.wires.iter().position(|wire| wire.ends.iter().any(|end| end.0 == demo.managers[0])).unwrap();
+    demo.world.wires[link].up = false;
+    demo.world.run(4000);
+    assert_eq!(demo.world.active(), demo.managers);
+    demo.world.wires[link].up = true;
+    demo.world.run(1500);
+    assert_eq!(demo.world.active(), [demo.managers[1]]);
+    assert!(demo.world.notes.iter().any(|note| note.starts_with("topology manager tm-1 steps down")));
+    demo.world.run(3000);
+    assert_eq!(demo.world.active(), [demo.managers[1]]);
+    assert_eq!(demo.world.offered().0.term, 2);
+    demo.world.check_paths(demo.receiver);
+}
+
+#[test]
+fn a_lone_manager_that_restarts_goes_on_above_its_old_term() {
+    let mut demo = demo();
+    demo.world.kill(demo.managers[1]);
+    demo.world.run(1500);
+    let request = demo.world.path_request(demo.receiver, &demo.publishers, 2);
+    demo.world.ask(&request);
+    demo.world.run(10);
+    let old = demo.world.offered().0;
+    for _ in 0..3 {
+        demo.world.kill(demo.managers[0]);
+        demo.world.run(300);
+        demo.world.restart(demo.managers[0]);
+        demo.world.run(3000);
+        demo.world.ask(&request);
+        demo.world.run(100);
+    }
+    let new = demo.world.offered().0;
+    assert!(new.term > old.term + 1, "{new:?}");
+    let accepted = demo.world.hosts[demo.receiver].neighbour.routes().unwrap().term;
+    assert_eq!(accepted, new.term);
+    demo.world.check_paths(demo.receiver);
+}
+
+#[test]
+fn publishers_come_and_go_and_requests_end() {
+    let mut demo = demo();
+    demo.world.run(1500);
+    let none = demo.world.path_request(demo.receiver, &[], 2);
+    demo.world.ask(&none);
+    demo.world.run(10);
+    assert_eq!(demo.world.offered().1[0].count, 0);
+    let one = demo.world.path_request(demo.receiver, &demo.publishers[..1], 2);
+    demo.world.ask(&one);
+    demo.world.run(10);
+    assert_eq!(demo.world.offered().1.len(), 1);
+    let both = PathRequest { lease_ms: 3000, ..demo.world.path_request(demo.receiver, &demo.publishers, 2) };
+    demo.world.ask(&both);
+    demo.world.run(10);
+    assert_eq!(demo.world.offered().1.len(), 2);
+    demo.world.run(3000);
+    let manager = demo.world.hosts[demo.managers[0]].manager.as_ref().unwrap();
+    assert_eq!(manager.transfers(), [], "the lease is over");
+    demo.world.ask(&both);
+    demo.world.ask(&PathRequest { paths: 0, ..both });
+    assert_eq!(demo.world.hosts[demo.managers[0]].manager.as_ref().unwrap().transfers(), []);
+}
+
+#[test]
+fn a_subscriber_that_is_cut_off_is_told_when_it_comes_back() {
+    let mut demo = offered_demo(2);
+    demo.world.kill(demo.receiver);
+    demo.world.run(2000);
+    demo.world.restart(demo.receiver);
+    demo.world.offers.clear();
+    demo.world.run(1000);
+    assert!(!demo.world.offers.is_empty());
+    demo.world.check_paths(demo.receiver);
+}
+
+#[test]
+fn keys_rotate_and_offers_are_renewed_while_old_ones_stay_valid() {
+    let mut demo = offered_demo(2);
+    let (first, before) = demo.world.offered();
+    demo.world.run(3_600_000);
+    let (second, after) = demo.world.offered();
+    assert_eq!((first.term, second.term), (1, 1));
+    for (old, new) in before.iter().zip(&after).flat_map(|(a, b)| a.paths.iter().zip(&b.paths)) {
+        assert_eq!((old.id, old.forward, old.reverse), (new.id, new.forward, new.reverse));
+        assert_ne!(old.capability, new.capability);
+        let keys = &demo.world.hosts[demo.routers[0]].neighbour.routes().unwrap().keys;
+        let valid = |capability| keys.iter().any(|key| key.sign(&old.reverse, &old.forward) == capability);
+        assert!(valid(old.capability) && valid(new.capability));
+    }
+}
+
+#[test]
+fn what_could_not_be_delivered_is_told_again() {
+    let mut demo = offered_demo(2);
+    let (version, _) = demo.world.offered();
+    demo.world.offers.clear();
+    let (now, receiver) = (demo.world.now, demo.world.id(demo.receiver));
+    demo.world.hosts[demo.managers[0]].manager.as_mut().unwrap().handle_undelivered(now, receiver);
+    demo.world.run(3000);
+    assert!(demo.world.offered().0 > version);
+}
+
+#[test]
+fn limits_refuse_count_and_tell_once() {
+    let mut demo = demo();
+    demo.world.run(1500);
+    let manager = demo.managers[0];
+    let config =
+        ManagerConfig { transfers_max: 2, nodes_max: 1, ..ManagerConfig::new(&demo.world.hosts[manager].config, 1, 1) };
+    let mut manager = TopologyManager::new(config);
+    for transfer in 0..5 {
+        let request = PathRequest { transfer, ..demo.world.path_request(demo.receiver, &demo.publishers, 2) };
+        manager.handle_path_request(ms(0), request);
+    }
+    assert_eq!(manager.transfers().len(), 2);
+    let states = super::graph::tests::states(3, &[]);
+    states.into_iter().for_each(|state| manager.handle_link_state(ms(0), state));
+    assert_eq!(manager.refused().values().sum::<u64>(), 5);
+    let notes = core::iter::from_fn(|| manager.poll_event()).count();
+    assert_eq!(notes, 2);
+}
+
+#[test]
+fn beacons_of_managers_that_rule_say_so() {
+    let mut demo = demo();
+    demo.world.run(2000);
+    let states: Vec<ManagerState> =
+        demo.world.hosts[demo.receiver].neighbour.managers().into_iter().map(|manager| manager.state).collect();
+    assert_eq!(states.iter().filter(|state| **state == ManagerState::Active).count(), 1);
+    assert_eq!(demo.world.hosts[demo.receiver].neighbour.active_manager().unwrap().label, "tm-1");
+}

@@ -1,0 +1,387 @@
+//! What neighbours promise each other.
+use alloc::vec::Vec;
+
+use proptest::prelude::*;
+use tributary_core::Rate;
+
+use super::*;
+
+fn ms(millis: u64) -> Time {
+    Time::from_millis(millis)
+}
+fn config(id: u64, incarnation: u64) -> NeighbourConfig {
+    NeighbourConfig::new(NodeId(id), &format!("n{id}"), Roles::ROUTER, incarnation, [id as u8; 16])
+}
+
+/// Nodes on a line, face 1 to the left, face 2 to the right; a packet takes 1 ms and at most `mtu` bytes.
+struct Line {
+    now: Time,
+    nodes: Vec<Neighbour>,
+    flying: Vec<(Time, usize, FaceId, Vec<u8>)>,
+    cut: bool,
+    mtu: usize,
+    events: Vec<(usize, Event)>,
+    faces: Vec<(usize, FaceId, bool)>,
+    states: Vec<LinkState>,
+}
+
+impl Line {
+    fn new(count: u64) -> Line {
+        let mut line = Line {
+            now: ms(1000),
+            nodes: (1..=count).map(|id| Neighbour::new(config(id, id))).collect(),
+            flying: Vec::new(),
+            cut: false,
+            mtu: 9000,
+            events: Vec::new(),
+            faces: Vec::new(),
+            states: Vec::new(),
+        };
+        for i in 0..line.nodes.len() {
+            line.attach(i);
+        }
+        line
+    }
+    fn attach(&mut self, i: usize) {
+        let options = FaceOptions { mtu: 20_000, rate: Some(Rate::from_mbps(8)) };
+        for (face, exists) in [(1, i > 0), (2, i + 1 < self.nodes.len())] {
+            if exists {
+                assert!(self.nodes[i].add_face(self.now, FaceId(face), options));
+            }
+        }
+    }
+    fn settle(&mut self) {
+        for (i, node) in self.nodes.iter_mut().enumerate() {
+            while let Some((face, packet)) = node.poll_packet() {
+                let (to, on) = if face == FaceId(2) { (i + 1, FaceId(1)) } else { (i - 1, FaceId(2)) };
+                if !self.cut && packet.len() <= self.mtu {
+                    self.flying.push((self.now + Duration::from_millis(1), to, on, packet));
+                }
+            }
+            while let Some((face, up)) = node.poll_face() {
+                self.faces.push((i, face, up));
+            }
+            while let Some(event) = node.poll_event() {
+                self.events.push((i, event));
+            }
+            self.states.extend(node.poll_link_state());
+            while node.poll_beacon().is_some() {}
+        }
+    }
+    fn run_until(&mut self, end: Time) {
+        loop {
+            self.settle();
+            let timers = self.nodes.iter().filter_map(Neighbour::poll_timeout);
+            let next = timers.chain(self.flying.iter().map(|packet| packet.0)).min();
+            let Some(next) = next.filter(|next| *next <= end) else { break };
+            self.now = self.now.max(next);
+            let (due, later) = core::mem::take(&mut self.flying).into_iter().partition(|packet| packet.0 <= self.now);
+            self.flying = later;
+            for (_, to, face, packet) in due {
+                self.nodes[to].handle_datagram(self.now, face, &packet.into());
+            }
+            self.nodes.iter_mut().for_each(|node| node.handle_timeout(self.now));
+        }
+        self.now = end;
+    }
+    fn notes(&self) -> Vec<String> {
+        let note = |(_, event): &(usize, Event)| match event {
+            Event::Note(text) => Some(text.clone()),
+            _ => None,
+        };
+        self.events.iter().filter_map(note).collect()
+    }
+    fn beacon(&mut self, node: usize, sequence: u32, term: u32) {
+        let beacon = Beacon {
+            node: self.nodes[node].config.node,
+            incarnation: self.nodes[node].config.incarnation,
+            sequence,
+            term,
+            state: ManagerState::Active,
+            priority: 1,
+            capability_epoch: 1,
+            label: "tm".into(),
+            to_manager: Vec::new(),
+            from_manager: Vec::new(),
+        };
+        self.nodes[node].originate_beacon(self.now, beacon);
+    }
+}
+
+#[test]
+fn neighbours_are_up_within_two_round_trips_and_down_after_the_third_missed_hello() {
+    let mut line = Line::new(2);
+    line.run_until(ms(1004));
+    assert_eq!(line.faces, [(0, FaceId(2), true), (1, FaceId(1), true)]);
+    let rtt = line.nodes[0].neighbours()[0].rtt.unwrap();
+    assert!((1900..2100).contains(&rtt.as_micros()), "{rtt:?}");
+    line.run_until(ms(2000));
+    line.cut = true;
+    line.faces.clear();
+    line.run_until(ms(2500));
+    assert_eq!(line.faces, []);
+    line.run_until(ms(2710));
+    assert_eq!(line.faces.len(), 2);
+    assert!(!line.nodes[0].is_up(FaceId(2)));
+    line.cut = false;
+    line.run_until(ms(2950));
+    assert!(line.nodes[0].is_up(FaceId(2)) && line.nodes[1].is_up(FaceId(1)));
+}
+
+#[test]
+fn the_mtu_is_the_largest_size_of_the_ladder_that_got_through() {
+    for (link, expected) in [(1000, 1200), (1472, 1472), (1500, 1472), (9000, 8972), (70_000, 20_000)] {
+        let mut line = Line::new(2);
+        line.mtu = link;
+        if link < 1200 {
+            line.mtu = 1100;
+        }
+        line.run_until(ms(1100));
+        let info = line.nodes[0].neighbours().remove(0);
+        assert_eq!((info.up, info.mtu), (true, expected), "link of {link}");
+    }
+}
+
+#[test]
+fn a_link_that_carries_less_than_before_is_noticed() {
+    let mut line = Line::new(2);
+    line.run_until(ms(2000));
+    assert_eq!(line.nodes[0].neighbours()[0].mtu, 8972);
+    line.mtu = 1472;
+    line.run_until(ms(200_000));
+    assert_eq!(line.nodes[0].neighbours()[0].mtu, 1472);
+    assert!(line.nodes[0].is_up(FaceId(2)));
+    line.mtu = 9000;
+    line.run_until(ms(240_000));
+    assert_eq!(line.nodes[0].neighbours()[0].mtu, 8972);
+}
+
+#[test]
+fn a_restarted_neighbour_is_noticed_at_once_and_its_ghost_is_not() {
+    let mut line = Line::new(2);
+    line.run_until(ms(2000));
+    let mut ghost = Vec::new();
+    line.nodes[1].send_hello(line.now, FaceId(1), None);
+    ghost.extend(line.nodes[1].poll_packet());
+    line.nodes[1] = Neighbour::new(config(2, 77));
+    line.attach(1);
+    line.faces.clear();
+    line.run_until(ms(2010));
+    assert_eq!(line.faces.iter().filter(|(node, ..)| *node == 0).map(|face| face.2).collect::<Vec<_>>(), [false, true]);
+    assert!(line.notes().iter().any(|note| note.contains("the neighbour restarted")));
+    line.faces.clear();
+    line.nodes[0].handle_datagram(line.now, FaceId(2), &ghost.remove(0).1.into());
+    line.run_until(ms(3000));
+    assert_eq!(line.faces, []);
+}
+
+#[test]
+fn one_way_links_do_not_come_up() {
+    let (mut a, mut b) = (Neighbour::new(config(1, 1)), Neighbour::new(config(2, 2)));
+    let options = FaceOptions { mtu: 1500, rate: None };
+    for i in 0..20 {
+        let now = ms(i * 100);
+        a.add_face(now, FaceId(1), options);
+        b.add_face(now, FaceId(1), options);
+        a.handle_timeout(now);
+        b.handle_timeout(now);
+        while let Some((_, packet)) = a.poll_packet() {
+            b.handle_datagram(now, FaceId(1), &packet.into());
+        }
+        while b.poll_packet().is_some() {}
+    }
+    assert!(!a.is_up(FaceId(1)) && !b.is_up(FaceId(1)));
+    assert_eq!(b.neighbours()[0].node, NodeId(1));
+}
+
+#[test]
+fn forged_foreign_and_own_packets_are_dropped_with_their_reason() {
+    let mut line = Line::new(2);
+    line.run_until(ms(2000));
+    line.events.clear();
+    line.nodes[0].send_hello(line.now, FaceId(2), None);
+    let (_, own) = line.nodes[0].poll_packet().unwrap();
+    let mut forged = own.clone();
+    *forged.last_mut().unwrap() ^= 1;
+    let mut foreign = own.clone();
+    foreign[0] = 0x91;
+    for packet in [own, forged, foreign.clone(), foreign] {
+        line.nodes[0].handle_datagram(line.now, FaceId(2), &packet.into());
+    }
+    line.settle();
+    let reasons = line.events.iter().filter_map(|(_, event)| match event {
+        Event::Dropped { reason, .. } => Some(*reason),
+        _ => None,
+    });
+    assert_eq!(reasons.collect::<Vec<_>>(), [reason::OWN, reason::FORGED, "other wire version", "other wire version"]);
+    let notes = line.notes();
+    assert_eq!(notes.len(), 2, "{notes:?}");
+    assert!(notes[0].contains("leads back to this node") && notes[1].contains("speaks wire format version 9"));
+}
+
+#[test]
+fn link_state_is_told_when_a_manager_is_known_and_again_on_change_and_refresh() {
+    let mut line = Line::new(3);
+    line.run_until(ms(1500));
+    assert_eq!(line.states, []);
+    line.beacon(0, 1, 7);
+    line.run_until(ms(1600));
+    let mut nodes: Vec<_> = line.states.iter().map(|state| (state.node.0, state.sequence, state.term)).collect();
+    nodes.sort_unstable();
+    assert_eq!(nodes, [(1, 1, 7), (2, 1, 7), (3, 1, 7)]);
+    let middle = line.states.iter().find(|state| state.node == NodeId(2)).unwrap();
+    assert_eq!(middle.adjacencies.len(), 2);
+    let left = middle.adjacencies[0];
+    assert_eq!((left.face, left.neighbour, left.neighbour_face), (FaceId(1), NodeId(1), FaceId(2)));
+    assert_eq!((left.capacity_kbps, left.mtu), (8000, 8972));
+    line.states.clear();
+    line.beacon(0, 2, 7);
+    line.run_until(ms(3000));
+    assert_eq!(line.states, [], "nothing changed");
+    line.beacon(0, 3, 7);
+    line.nodes[2].set_used(line.now, FaceId(1), 5000);
+    line.run_until(ms(3010));
+    assert_eq!(line.states.iter().map(|state| state.adjacencies[0].used_kbps).collect::<Vec<_>>(), [5000]);
+    (4..8).for_each(|i| {
+        line.beacon(0, i, 7);
+        line.run_until(ms(u64::from(i) * 1000));
+    });
+    assert!(line.states.iter().any(|state| state.node == NodeId(1)), "refreshed after 5 s");
+}
+
+#[test]
+fn beacons_bring_routes_both_ways_and_newcomers_get_the_last_one() {
+    let mut line = Line::new(4);
+    line.run_until(ms(1500));
+    line.beacon(0, 1, 3);
+    line.run_until(ms(1510));
+    for i in 0..4 {
+        let manager = line.nodes[i].active_manager().unwrap();
+        let keys: Vec<LabelKey> = (1..=4).map(|id| LabelKey::new(&[id; 16])).collect();
+        let towards =
+            (1..=i).rev().map(|node| keys[node].list(Port::Face(FaceId(1)))).chain([keys[0].list(Port::Local)]);
+        let from = (0..i).map(|node| keys[node].list(Port::Face(FaceId(2)))).chain([keys[i].list(Port::Local)]);
+        assert_eq!(manager.to, list_fid(&towards.collect::<Vec<_>>()), "node {i}");
+        assert_eq!(manager.back, list_fid(&from.collect::<Vec<_>>()), "node {i}");
+        assert_eq!((manager.term, manager.state), (3, ManagerState::Active));
+    }
+    line.nodes[3] = Neighbour::new(config(4, 99));
+    line.attach(3);
+    line.run_until(ms(1530));
+    assert!(line.nodes[3].active_manager().is_some());
+    line.run_until(ms(4600));
+    assert!(line.nodes[3].active_manager().is_none() && line.nodes[0].active_manager().is_some());
+    assert!(line.notes().iter().any(|note| note == "topology manager tm is silent"));
+}
+
+#[test]
+fn a_second_way_to_the_manager_serves_when_the_first_breaks() {
+    // A manager 1 that node 9 hears over two faces.
+    let mut node = Neighbour::new(config(9, 9));
+    let keys: Vec<LabelKey> = (1..=3).map(|id| LabelKey::new(&[id; 16])).collect();
+    let hello = |id: u64, face: u32, now: Time| {
+        let mut other = Neighbour::new(config(id, id));
+        other.add_face(now, FaceId(5), FaceOptions { mtu: 1500, rate: None });
+        other.faces.get_mut(&FaceId(5)).unwrap().peer = Some(Peer {
+            node: NodeId(9),
+            incarnation: 9,
+            retired: None,
+            face: FaceId(face),
+            roles: Roles::NONE,
+            label: String::new(),
+            heard: now,
+            sent_us: 0,
+            echo_us: 0,
+            rtt: None,
+        });
+        other.packets.clear();
+        other.send_hello(now, FaceId(5), None);
+        let (_, packet) = other.poll_packet().unwrap();
+        (other, packet)
+    };
+    for face in [1, 2] {
+        node.add_face(ms(0), FaceId(face), FaceOptions { mtu: 1500, rate: None });
+        let (mut other, packet) = hello(u64::from(face) + 1, face, ms(1));
+        node.handle_datagram(ms(1), FaceId(face), &packet.into());
+        assert!(node.is_up(FaceId(face)));
+        let mut beacon = Beacon {
+            node: NodeId(1),
+            incarnation: 1,
+            sequence: 1,
+            term: 1,
+            state: ManagerState::Active,
+            priority: 1,
+            capability_epoch: 1,
+            label: "tm".into(),
+            to_manager: [keys[0].list(Port::Local)].into(),
+            from_manager: [[face as u8; 4]].into(),
+        };
+        other.send_beacon(FaceId(5), &beacon, Some(FaceId(6)));
+        let (_, packet) = other.poll_packet().unwrap();
+        node.handle_datagram(ms(1), FaceId(face), &packet.into());
+        // A copy that already came through this node is no way.
+        beacon.from_manager.push(LabelKey::new(&[9; 16]).list(Port::Face(FaceId(3 - face))));
+        other.send_beacon(FaceId(5), &beacon, Some(FaceId(7)));
+        let (_, packet) = other.poll_packet().unwrap();
+        node.handle_datagram(ms(1), FaceId(face), &packet.into());
+    }
+    let first = node.active_manager().unwrap().to;
+    assert_eq!(first.bytes()[..4], node.key.list(Port::Face(FaceId(1))));
+    node.remove_face(ms(2), FaceId(1));
+    let second = node.active_manager().unwrap().to;
+    assert_eq!(second.bytes()[..4], node.key.list(Port::Face(FaceId(2))));
+    assert_eq!(second.bytes().len(), first.bytes().len());
+    node.remove_face(ms(2), FaceId(2));
+    assert!(node.active_manager().is_none());
+}
+
+#[test]
+fn there_is_room_for_so_many_managers_and_faces_and_no_more() {
+    let mut line = Line::new(2);
+    line.nodes[1].config.managers_max = 0;
+    line.run_until(ms(1500));
+    line.beacon(0, 1, 1);
+    line.run_until(ms(1600));
+    assert!(line.nodes[1].active_manager().is_none());
+    assert!(line.events.iter().any(|(_, event)| matches!(event, Event::Dropped { reason: reason::MANAGERS, .. })));
+    let mut node = Neighbour::new(NeighbourConfig { faces_max: 1, ..config(1, 1) });
+    let options = FaceOptions { mtu: 1500, rate: None };
+    assert!(node.add_face(ms(0), FaceId(1), options) && node.add_face(ms(0), FaceId(1), options));
+    assert!(!node.add_face(ms(0), FaceId(2), options));
+}
+
+#[test]
+fn older_routes_are_refused() {
+    let mut node = Neighbour::new(config(1, 1));
+    let routes = |term, sequence| Routes {
+        manager: NodeId(1),
+        term,
+        sequence,
+        resolvers: Vec::new(),
+        bitmap: Default::default(),
+        keys: Vec::new(),
+    };
+    assert!(node.handle_routes(&routes(2, 5)));
+    assert!(!node.handle_routes(&routes(2, 5)) && !node.handle_routes(&routes(1, 9)));
+    assert!(node.handle_routes(&routes(3, 1)));
+    assert_eq!(node.routes().map(|routes| routes.term), Some(3));
+}
+
+proptest! {
+    #[test]
+    fn any_bytes_are_survived_even_with_a_valid_code(bytes in prop::collection::vec(any::<u8>(), 0..200), kind in 1u8..3, sealed in any::<bool>()) {
+        let mut node = Neighbour::new(config(1, 1));
+        node.add_face(ms(0), FaceId(1), FaceOptions { mtu: 1500, rate: None });
+        let packet = if sealed {
+            let mut packet = [(crate::wire::VERSION << 4) | kind, 0, 1, 0x80, 0].to_vec();
+            packet.extend_from_slice(&bytes);
+            seal(&[0; 32], &mut packet, 5);
+            packet
+        } else {
+            bytes
+        };
+        node.handle_datagram(ms(1), FaceId(1), &packet.into());
+        node.handle_timeout(ms(2));
+        node.handle_timeout(ms(100_000));
+    }
+}
