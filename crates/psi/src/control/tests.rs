@@ -254,7 +254,7 @@ fn incomplete_messages_are_bounded_in_number_and_time() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(48))]
+    #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
     fn every_message_arrives_exactly_once_or_is_reported_lost(

@@ -1,1 +1,313 @@
+use alloc::{vec, vec::Vec};
 
+use proptest::prelude::*;
+
+use super::*;
+use crate::wire::{ChildState, NoticeKind};
+
+const R1: NodeId = NodeId(1);
+const R2: NodeId = NodeId(2);
+
+fn name(text: &str) -> Name {
+    text.parse().unwrap()
+}
+fn ms(millis: u64) -> Time {
+    Time::from_millis(millis)
+}
+fn routes(nodes: &[NodeId]) -> Vec<(NodeId, Fid, Fid)> {
+    nodes.iter().map(|node| (*node, Fid::NONE, Fid::NONE)).collect()
+}
+fn client() -> PubSub {
+    PubSub::new(PubSubConfig { label: "host".into(), ..PubSubConfig::default() }, 7)
+}
+/// A client that knows two rendezvous nodes.
+fn connected() -> PubSub {
+    let mut client = client();
+    client.handle_resolvers(ms(0), &routes(&[R1, R2]));
+    client
+}
+fn requests(client: &mut PubSub) -> Vec<(NodeId, ClientRequest)> {
+    let messages = core::iter::from_fn(|| client.poll_message());
+    messages
+        .map(|(to, message)| match message {
+            Message::Request(request) => (to, request),
+            other => panic!("a host sends requests only, not {other:?}"),
+        })
+        .collect()
+}
+fn events(client: &mut PubSub) -> Vec<ResolverEvent> {
+    core::iter::from_fn(|| client.poll_event()).collect()
+}
+fn answer(client: &mut PubSub, now: Time, request: u32, answer: Answer) {
+    client.handle_message(now, R1, Message::Reply(Reply { request, answer }));
+}
+fn put(client: &mut PubSub, now: Time, text: &str) {
+    client.publish(now, &name(text), vec![1], 10, MissingScopes::Create);
+}
+const DONE: Answer = Answer::Done { replicas: 3 };
+
+#[test]
+fn commands_before_any_resolver_is_known_wait_and_the_application_is_told_once() {
+    let mut client = client();
+    put(&mut client, ms(0), "/a");
+    assert_eq!(client.poll_timeout(), Some(ms(5_000)));
+    client.handle_timeout(ms(4_999));
+    assert_eq!(events(&mut client), []);
+    client.handle_timeout(ms(5_000));
+    let reason = "no resolver reachable within 5 s (of 0 known)".into();
+    assert_eq!(events(&mut client), [ResolverEvent::Rejected { name: "/a".into(), operation: "publish", reason }]);
+    assert_eq!(client.poll_timeout(), None);
+    client.handle_resolvers(ms(60_000), &routes(&[R1]));
+    let sent = requests(&mut client);
+    assert_eq!((sent.len(), sent[0].0), (1, R1));
+    answer(&mut client, ms(60_010), sent[0].1.request, DONE);
+    assert_eq!(events(&mut client), [ResolverEvent::Published { name: "/a".into() }]);
+}
+
+#[test]
+fn what_is_granted_is_renewed_at_a_third_of_the_lease_with_a_newer_version() {
+    let mut client = connected();
+    put(&mut client, ms(0), "/a");
+    let first = requests(&mut client).remove(0).1;
+    answer(&mut client, ms(20), first.request, DONE);
+    assert_eq!(client.poll_timeout(), Some(ms(10_020)));
+    client.handle_timeout(ms(10_020));
+    let second = requests(&mut client).remove(0).1;
+    assert!(second.version > first.version && second.request != first.request);
+    assert_eq!(second.operation, first.operation);
+    events(&mut client);
+    answer(&mut client, ms(10_040), second.request, DONE);
+    assert_eq!(events(&mut client), [], "a renewal is no news");
+}
+
+#[test]
+fn without_an_answer_the_next_resolver_is_asked_for_the_same_version() {
+    let mut client = connected();
+    put(&mut client, ms(0), "/a");
+    let (to, first) = requests(&mut client).remove(0);
+    assert_eq!(to, R1);
+    client.handle_timeout(ms(3_000));
+    let (to, second) = requests(&mut client).remove(0);
+    assert_eq!((to, second.version), (R2, first.version));
+    // The first answers late: its number is forgotten, and nothing happens twice.
+    answer(&mut client, ms(3_100), first.request, DONE);
+    answer(&mut client, ms(3_200), second.request, DONE);
+    assert_eq!(events(&mut client).len(), 1);
+    assert_eq!(client.resolver(), Some(R2));
+}
+
+#[test]
+fn with_a_single_silent_resolver_it_goes_on_trying() {
+    let mut client = client();
+    client.handle_resolvers(ms(0), &routes(&[R1]));
+    put(&mut client, ms(0), "/a");
+    let mut asked = 0;
+    for _ in 0..20 {
+        asked += requests(&mut client).len();
+        let due = client.poll_timeout().unwrap();
+        client.handle_timeout(due);
+    }
+    assert!(asked > 10, "asked {asked} times");
+    assert_eq!(events(&mut client).len(), 1, "told once");
+}
+
+#[test]
+fn a_resolver_that_goes_is_replaced_at_once_and_the_new_one_is_told_everything() {
+    let mut client = connected();
+    put(&mut client, ms(0), "/a");
+    client.subscribe(ms(0), &name("/b"), 3, 4, PathMetric::Hops);
+    for (_, request) in requests(&mut client) {
+        answer(&mut client, ms(10), request.request, DONE);
+    }
+    client.handle_resolvers(ms(20), &routes(&[R2]));
+    let sent = requests(&mut client);
+    assert_eq!(sent.iter().map(|(to, _)| *to).collect::<Vec<_>>(), [R2, R2]);
+    client.handle_resolvers(ms(30), &routes(&[R1, R2]));
+    assert_eq!(requests(&mut client), [], "no change without need");
+}
+
+#[test]
+fn an_unreachable_resolver_is_left_as_soon_as_the_control_channel_says_so() {
+    let mut client = connected();
+    put(&mut client, ms(0), "/a");
+    requests(&mut client);
+    client.handle_outcome(ms(100), R2, SendResult::TimedOut);
+    assert_eq!(requests(&mut client), []);
+    client.handle_outcome(ms(100), R1, SendResult::TimedOut);
+    assert_eq!(requests(&mut client)[0].0, R2);
+}
+
+#[test]
+fn a_withdrawal_does_not_overtake_what_it_withdraws() {
+    let mut client = connected();
+    put(&mut client, ms(0), "/a");
+    client.unpublish(ms(1), &name("/a"));
+    let sent = requests(&mut client);
+    assert_eq!(sent.len(), 1);
+    answer(&mut client, ms(10), sent[0].1.request, DONE);
+    let withdrawal = requests(&mut client).remove(0).1;
+    assert_eq!(withdrawal.operation, Operation::Unpublish);
+    assert!(withdrawal.version > sent[0].1.version);
+    answer(&mut client, ms(20), withdrawal.request, DONE);
+    assert_eq!(events(&mut client), [ResolverEvent::Unpublished { name: "/a".into() }]);
+    assert_eq!((client.status(), client.poll_timeout()), (vec![], None));
+}
+
+#[test]
+fn requests_under_way_are_bounded_and_all_get_their_turn() {
+    let mut client = connected();
+    for i in 0..200 {
+        put(&mut client, ms(0), &format!("/{i}"));
+    }
+    let mut done = 0;
+    loop {
+        let sent = requests(&mut client);
+        assert!(sent.len() <= 64 && client.requests.len() <= 64);
+        if sent.is_empty() {
+            break;
+        }
+        for (_, request) in sent {
+            answer(&mut client, ms(1), request.request, DONE);
+            done += 1;
+        }
+    }
+    assert_eq!(done, 200);
+}
+
+#[test]
+fn what_was_granted_is_kept_when_a_renewal_is_refused() {
+    let mut client = connected();
+    put(&mut client, ms(0), "/a");
+    let first = requests(&mut client).remove(0).1;
+    answer(&mut client, ms(0), first.request, DONE);
+    for round in 0..3 {
+        let due = client.poll_timeout().unwrap();
+        client.handle_timeout(due);
+        let renewal = requests(&mut client).remove(0).1;
+        answer(&mut client, due, renewal.request, Answer::Rejected(Rejection::LimitReached(Limit::Records)));
+        assert_eq!(client.poll_timeout(), Some(due + Duration::from_secs(1)), "round {round}");
+    }
+    assert_eq!(events(&mut client).len(), 2, "published, and refused once");
+    assert!(client.status()[0].granted);
+}
+
+#[test]
+fn a_stale_version_is_caught_up_with() {
+    let mut client = connected();
+    put(&mut client, ms(0), "/a");
+    let first = requests(&mut client).remove(0).1;
+    answer(&mut client, ms(0), first.request, Answer::Stale { current: first.version + 1_000 });
+    let second = requests(&mut client).remove(0).1;
+    assert_eq!(second.version, first.version + 1_001);
+    answer(&mut client, ms(0), second.request, DONE);
+    client.unpublish(ms(1), &name("/a"));
+    assert!(requests(&mut client)[0].1.version > second.version);
+}
+
+#[test]
+fn a_clean_end_withdraws_everything() {
+    let mut client = connected();
+    put(&mut client, ms(0), "/a");
+    client.subscribe(ms(0), &name("/b"), 3, 4, PathMetric::Hops);
+    client.subscribe_scope(ms(0), &name("/"));
+    for (_, request) in requests(&mut client) {
+        answer(&mut client, ms(0), request.request, DONE);
+    }
+    client.withdraw_all(ms(10));
+    let operations: Vec<Operation> = requests(&mut client).into_iter().map(|(_, request)| request.operation).collect();
+    assert_eq!(operations, [Operation::Unpublish, Operation::Unsubscribe { transfer: 3 }, Operation::UnsubscribeScope]);
+}
+
+#[test]
+fn limits_of_the_client_refuse_and_say_so() {
+    let config = PubSubConfig { wishes_max: 1, label: "é".repeat(20), ..PubSubConfig::default() };
+    let mut client = PubSub::new(config, 7);
+    assert_eq!(client.config.label, "é".repeat(16), "cut at 32 bytes, between characters");
+    put(&mut client, ms(0), "/a");
+    put(&mut client, ms(0), "/b");
+    client.publish(ms(0), &name("/a"), vec![0; MANIFEST_BYTES_MAX + 1], 1, MissingScopes::Create);
+    let reasons: Vec<bool> =
+        events(&mut client).iter().map(|event| matches!(event, ResolverEvent::Rejected { .. })).collect();
+    assert_eq!(reasons, [true, true]);
+}
+
+fn notice(revision: u64, kind: NoticeKind, children: Vec<(u8, ChildState)>) -> ScopeNotice {
+    let component = |letter: u8| Name::root().child(&[letter]).unwrap().as_tlv().to_vec();
+    let children = children.into_iter().map(|(letter, child)| (component(letter), child)).collect();
+    ScopeNotice { scope: Name::root(), revision, kind, children }
+}
+const ALL: NoticeKind = NoticeKind::Listing { part: 0, parts: 1 };
+
+#[test]
+fn a_gap_in_the_revisions_makes_the_renewal_ask_for_a_new_listing() {
+    let (mut listing, mut events) = (Listing::default(), VecDeque::new());
+    assert_eq!(listing.known(), crate::wire::NOTHING_KNOWN);
+    listing.on_notice(notice(5, ALL, vec![]), 10, &mut events);
+    assert_eq!(listing.known(), 5);
+    listing.on_notice(notice(7, NoticeKind::Change, vec![(b'x', ChildState::Scope)]), 10, &mut events);
+    assert_eq!(listing.known(), 5);
+    listing.on_notice(notice(6, NoticeKind::Change, vec![(b'y', ChildState::Scope)]), 10, &mut events);
+    assert_eq!(listing.known(), 7);
+}
+
+#[test]
+fn a_listing_in_parts_counts_once_all_parts_are_there() {
+    let (mut listing, mut events) = (Listing::default(), VecDeque::new());
+    for part in [1, 0] {
+        assert!(events.is_empty());
+        let kind = NoticeKind::Listing { part, parts: 2 };
+        listing.on_notice(notice(1, kind, vec![(part as u8, ChildState::Scope)]), 10, &mut events);
+    }
+    assert_eq!(events.len(), 3);
+    assert_eq!(events.back(), Some(&ResolverEvent::Listed { name: "/".into(), entries: 2 }));
+}
+
+proptest! {
+    /// Changes with revisions 1, 2, …; any of them may be lost, come twice or late, and so may listings. Once a
+    /// listing of the last revision arrives, or all changes after the newest listing, the truth is known.
+    #[test]
+    fn notices_in_any_order_end_in_the_truth(
+        changes in proptest::collection::vec((0u8..5, any::<bool>()), 1..20),
+        listed_at in proptest::collection::vec(0usize..20, 0..4),
+        order in proptest::collection::vec(any::<prop::sample::Index>(), 40),
+    ) {
+        let state = |present: bool| if present { ChildState::Scope } else { ChildState::Absent };
+        let mut notices = Vec::new();
+        let mut truth = BTreeMap::<u8, ChildState>::new();
+        let listing_of = |truth: &BTreeMap<u8, ChildState>, revision| {
+            let present = truth.iter().filter(|(_, child)| **child != ChildState::Absent);
+            notice(revision, ALL, present.map(|(letter, child)| (*letter, *child)).collect())
+        };
+        for (index, (letter, present)) in changes.iter().enumerate() {
+            truth.insert(*letter, state(*present));
+            let revision = index as u64 + 1;
+            notices.push(notice(revision, NoticeKind::Change, vec![(*letter, state(*present))]));
+            if listed_at.contains(&index) {
+                notices.push(listing_of(&truth, revision));
+            }
+        }
+        let (mut listing, mut events) = (Listing::default(), VecDeque::new());
+        for index in order {
+            listing.on_notice(index.get(&notices).clone(), 100, &mut events);
+        }
+        let last = changes.len() as u64;
+        if listing.known() != last {
+            listing.on_notice(listing_of(&truth, last), 100, &mut events);
+        }
+        prop_assert_eq!(listing.known(), last);
+        let mut told = alloc::collections::BTreeSet::new();
+        for event in events {
+            match event {
+                ResolverEvent::Appeared { name, .. } => prop_assert!(told.insert(name)),
+                ResolverEvent::Disappeared { name } => prop_assert!(told.remove(&name)),
+                _ => {}
+            }
+        }
+        let expected: alloc::collections::BTreeSet<String> = truth
+            .into_iter()
+            .filter(|(_, child)| *child != ChildState::Absent)
+            .map(|(letter, _)| Name::root().child(&[letter]).unwrap().to_string())
+            .collect();
+        prop_assert_eq!(told, expected);
+    }
+}

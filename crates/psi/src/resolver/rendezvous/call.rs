@@ -50,7 +50,7 @@ impl Rendezvous {
         }
         // A client repeats its request over this node while it is still being worked on: once is enough.
         let purpose = Purpose::Client { node: from, request: request.request };
-        if !self.calls.values().any(|call| call.purpose == purpose) {
+        if self.client_requests.insert((from, request.request)) {
             self.call(now, purpose, from, request);
         }
     }
@@ -153,6 +153,7 @@ impl Rendezvous {
         self.timers.stop(&Timer::Call(id));
         match call.purpose {
             Purpose::Client { node, request } => {
+                self.client_requests.remove(&(node, request));
                 let route = self.clients.get(&node).map_or(Fid::NONE, |(route, _)| *route);
                 self.answer(node, route, request, answer);
             }

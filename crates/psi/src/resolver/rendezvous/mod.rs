@@ -62,7 +62,8 @@ pub struct RendezvousConfig {
     pub replicas: usize,
     /// Longest lease that is granted. Default: 1 h.
     pub lease_max: Duration,
-    /// Lease of the entries that tell a scope what hangs under it; they are renewed at a third. Default: 30 s.
+    /// Lease of the entries that tell a scope what hangs under it; they are renewed at a third. What goes is told at
+    /// once, so the lease matters only if all nodes that hold a record die together. Default: 2 min.
     pub registration_lease: Duration,
     /// How long a withdrawn entry is remembered, so that late duplicates do not revive it. Default: 60 s.
     pub tombstone_lifetime: Duration,
@@ -103,7 +104,7 @@ impl Default for RendezvousConfig {
         RendezvousConfig {
             replicas: 3,
             lease_max: Duration::from_secs(3_600),
-            registration_lease: Duration::from_secs(30),
+            registration_lease: Duration::from_secs(120),
             tombstone_lifetime: Duration::from_secs(60),
             peer_timeout: Duration::from_secs(2),
             suspect_lifetime: Duration::from_secs(10),
@@ -185,6 +186,8 @@ pub struct Rendezvous {
     /// Numbers calls, operations, pushes and pulls; an answer brings the number back.
     request_next: u32,
     calls: BTreeMap<u32, Call>,
+    /// Requests of clients that are being worked on, by client and number.
+    client_requests: BTreeSet<(NodeId, u32)>,
     operations: BTreeMap<u32, Operating>,
     outboxes: BTreeMap<NodeId, Outbox>,
     pulls: BTreeMap<NodeId, Pull>,
@@ -226,6 +229,7 @@ impl Rendezvous {
             touched: BTreeSet::new(),
             request_next: incarnation.wrapping_mul(0x9e37_79b1) & !Reply::HOST_BIT,
             calls: BTreeMap::new(),
+            client_requests: BTreeSet::new(),
             operations: BTreeMap::new(),
             outboxes: BTreeMap::new(),
             pulls: BTreeMap::new(),

@@ -9,7 +9,7 @@ use crate::{
     ids::{ItemId, RecordKey},
     wire::{
         Answer, ChildState, Entry, EntryKey, EntryValue, Message, MissingScopes, NOTHING_KNOWN, NoticeKind, PATHS_MAX,
-        PathRequest, Publisher, Relay, ScopeNotice,
+        PathRequest, Publisher, Rejection, Relay, ScopeNotice,
     },
 };
 
@@ -57,6 +57,7 @@ impl Rendezvous {
             // Taking over: whatever the predecessor said last, this outdoes it.
             record.revision = next_term(record.revision);
             record.registered = None;
+            record.refresh_at = now;
             record.matches = subscription_keys(record);
             record.listings = record.scope_subscribers().filter_map(|(key, _)| scope_subscriber(key)).collect();
         }
@@ -68,9 +69,8 @@ impl Rendezvous {
         }
         let state = record.state();
         let tells_parent = acts
-            && !record.name.is_empty()
-            && (state != record.registered.unwrap_or(ChildState::Absent)
-                || state != ChildState::Absent && record.refresh_at <= now);
+            && (record.registered.is_some() && record.has_news()
+                || record.tells_parent_by_time() && record.refresh_at <= now);
         if tells_parent {
             record.registered = Some(state);
             record.refresh_at = now + lifetime / 3;
@@ -101,11 +101,13 @@ impl Rendezvous {
                 record.registration = record.registration.max(current);
                 record.refresh_at = now;
             }
-            Answer::Rejected(_) | Answer::NotReady => record.refresh_at = now + self.config.peer_timeout,
+            Answer::Rejected(Rejection::NoResolverReachable) | Answer::NotReady => {
+                record.refresh_at = now + self.config.peer_timeout;
+            }
+            Answer::Rejected(_) => record.refresh_at = now + self.config.registration_lease / 3,
         }
-        if record.state() != ChildState::Absent {
-            self.timers.set(Timer::Record(key), record.refresh_at);
-        }
+        record.registered = None;
+        self.touched.insert(key);
     }
 
     /// Hands matches to the topology managers (paper §III-B1 step 2): all publishers of the item, for each

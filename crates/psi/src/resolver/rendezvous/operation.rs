@@ -141,10 +141,15 @@ impl Rendezvous {
                     MissingScopes::Refuse,
                 );
             }
-            (Phase::Deregistering { version, replicas }, _) => {
-                // Should the parent not have heard of it: its entry falls with its lease.
+            (Phase::Deregistering { version, replicas }, answer) => {
                 if let Some(record) = self.records.get_mut(&operating.key) {
                     record.registration = record.registration.max(version);
+                    if !matches!(answer, Answer::Done { .. }) {
+                        // The acting node goes on telling it.
+                        record.registered = None;
+                        record.refresh_at = now + self.config.peer_timeout;
+                        self.touched.insert(operating.key);
+                    }
                 }
                 self.reply_to(now, operating.origin, Answer::Done { replicas });
             }
@@ -341,8 +346,8 @@ impl Rendezvous {
         operation: &Operation,
     ) -> Result<(Option<EntryValue>, Duration, Registers), Rejection> {
         let config = &self.config;
-        let limit = |used: usize, max: usize, limit| {
-            if live || used < max { Ok(()) } else { Err(Rejection::LimitReached(limit)) }
+        let limit = |used: &dyn Fn() -> usize, max: usize, limit| {
+            if live || used() < max { Ok(()) } else { Err(Rejection::LimitReached(limit)) }
         };
         let exists = record.state() != ChildState::Absent;
         Ok(match operation {
@@ -353,7 +358,7 @@ impl Rendezvous {
                 if record.is_scope() {
                     return Err(Rejection::IsScope);
                 }
-                limit(record.publishers().count(), config.publishers_max, Limit::Publishers)?;
+                limit(&|| record.publishers().count(), config.publishers_max, Limit::Publishers)?;
                 let (label, manifest, object_bytes) = (label.clone(), manifest.clone(), *object_bytes);
                 let child = ChildState::Item { publishers: 1, bytes: object_bytes };
                 let value = EntryValue::Publisher { label, manifest, object_bytes };
@@ -393,7 +398,7 @@ impl Rendezvous {
                 if record.is_scope() {
                     return Err(Rejection::IsScope);
                 }
-                limit(record.subscriptions().count(), config.subscriptions_max, Limit::Subscriptions)?;
+                limit(&|| record.subscriptions().count(), config.subscriptions_max, Limit::Subscriptions)?;
                 (Some(EntryValue::Subscription { k: *k, metric: *metric }), *lease, None)
             }
             Operation::SubscribeScope { known, lease } => {
@@ -403,7 +408,7 @@ impl Rendezvous {
                 if !live && !record.is_scope() {
                     return Err(Rejection::NoSuchScope);
                 }
-                limit(record.scope_subscribers().count(), config.scope_subscribers_max, Limit::ScopeSubscribers)?;
+                limit(&|| record.scope_subscribers().count(), config.scope_subscribers_max, Limit::ScopeSubscribers)?;
                 (Some(EntryValue::ScopeSubscriber { home, known: *known }), *lease, None)
             }
             Operation::Unsubscribe { .. } | Operation::UnsubscribeScope => {
@@ -422,7 +427,7 @@ impl Rendezvous {
                 if !record.is_scope() && *scopes == MissingScopes::Refuse {
                     return Err(Rejection::NoSuchScope);
                 }
-                limit(record.children().count(), config.children_max, Limit::Children)?;
+                limit(&|| record.children().count(), config.children_max, Limit::Children)?;
                 let registers = (!record.is_scope()).then_some((ChildState::Scope, *scopes));
                 (Some(EntryValue::Child(*child)), *lease, registers)
             }

@@ -4,6 +4,8 @@ use alloc::{
     vec::Vec,
 };
 
+use core::ops::Bound;
+
 use tributary_content::Name;
 use tributary_core::{Duration, NodeId, Time};
 
@@ -24,6 +26,8 @@ pub(super) struct Held {
 pub(super) struct Record {
     pub(super) name: Name,
     pub(super) entries: BTreeMap<EntryKey, Held>,
+    /// No entry falls before this time. Renewals may leave it too early, and then nothing falls when it comes.
+    expiry: Time,
     /// Grows with every visible change of the listing; its upper half counts the nodes that acted for the record one
     /// after the other, so that a new one outdoes its predecessor whatever it missed.
     pub(super) revision: u64,
@@ -31,7 +35,7 @@ pub(super) struct Record {
     pub(super) registration: u64,
     /// Whether this node acts for the record; the fields below matter only then.
     pub(super) acting: bool,
-    /// What the parent scope was told last, and when it is to be told again.
+    /// What the parent scope was told last (`None` if that is not known or failed), and when it is to be told again.
     pub(super) registered: Option<ChildState>,
     pub(super) refresh_at: Time,
     /// Work that the next settling does: matches to tell, changes to notify, listings to send.
@@ -55,6 +59,7 @@ impl Record {
         Record {
             name,
             entries: BTreeMap::new(),
+            expiry: Time::MAX,
             revision: 0,
             registration: 0,
             acting: false,
@@ -81,6 +86,7 @@ impl Record {
         let before = held.and_then(|held| held.value.clone());
         let lease = if entry.value.is_some() { entry.lease } else { tombstone };
         let held = Held { version: entry.version, expires: now + lease, value: entry.value };
+        self.expiry = self.expiry.min(held.expires);
         self.entries.insert(entry.key, held);
         Some(Merged { before })
     }
@@ -88,13 +94,19 @@ impl Record {
     /// Lets entries fall whose time has come; gives the keys and former values of those that were live.
     pub(super) fn expire(&mut self, now: Time, tombstone: Duration) -> Vec<(EntryKey, EntryValue)> {
         let mut fallen = Vec::new();
+        if self.expiry > now {
+            return fallen;
+        }
+        self.expiry = Time::MAX;
         self.entries.retain(|key, held| {
             if held.expires > now {
+                self.expiry = self.expiry.min(held.expires);
                 return true;
             }
             match held.value.take() {
                 Some(value) => {
                     held.expires = now + tombstone;
+                    self.expiry = self.expiry.min(held.expires);
                     fallen.push((key.clone(), value));
                     true
                 }
@@ -108,23 +120,25 @@ impl Record {
     pub(super) fn live(&self, key: &EntryKey) -> Option<&EntryValue> {
         self.entries.get(key)?.value.as_ref()
     }
-    fn live_where(&self, kind: fn(&EntryKey) -> bool) -> impl Iterator<Item = (&EntryKey, &Held)> {
-        self.entries.iter().filter(move |(key, held)| kind(key) && held.value.is_some())
+    /// The live entries from `first` on, up to but without `end`. Keys are ordered by kind.
+    fn live_between(&self, first: EntryKey, end: Option<EntryKey>) -> impl Iterator<Item = (&EntryKey, &Held)> {
+        let end = end.map_or(Bound::Unbounded, Bound::Excluded);
+        self.entries.range((Bound::Included(first), end)).filter(|(_, held)| held.value.is_some())
     }
     pub(super) fn publishers(&self) -> impl Iterator<Item = (&EntryKey, &Held)> {
-        self.live_where(|key| matches!(key, EntryKey::Publisher(_)))
+        self.live_between(EntryKey::Publisher(NodeId::NONE), Some(EntryKey::ScopePublisher(NodeId::NONE)))
     }
     pub(super) fn scope_publishers(&self) -> impl Iterator<Item = (&EntryKey, &Held)> {
-        self.live_where(|key| matches!(key, EntryKey::ScopePublisher(_)))
+        self.live_between(EntryKey::ScopePublisher(NodeId::NONE), Some(EntryKey::Subscription(NodeId::NONE, 0)))
     }
     pub(super) fn subscriptions(&self) -> impl Iterator<Item = (&EntryKey, &Held)> {
-        self.live_where(|key| matches!(key, EntryKey::Subscription(..)))
+        self.live_between(EntryKey::Subscription(NodeId::NONE, 0), Some(EntryKey::ScopeSubscriber(NodeId::NONE)))
     }
     pub(super) fn scope_subscribers(&self) -> impl Iterator<Item = (&EntryKey, &Held)> {
-        self.live_where(|key| matches!(key, EntryKey::ScopeSubscriber(_)))
+        self.live_between(EntryKey::ScopeSubscriber(NodeId::NONE), Some(EntryKey::Child(Vec::new())))
     }
     pub(super) fn children(&self) -> impl Iterator<Item = (&EntryKey, &Held)> {
-        self.live_where(|key| matches!(key, EntryKey::Child(_)))
+        self.live_between(EntryKey::Child(Vec::new()), None)
     }
 
     /// Whether somebody publishes it as an item.
@@ -154,12 +168,23 @@ impl Record {
         self.entries.values().all(|held| held.value.is_none())
     }
 
+    /// Whether there is news for the parent scope: it was told something else, or perhaps nothing yet.
+    pub(super) fn has_news(&self) -> bool {
+        let state = self.state();
+        !self.name.is_empty()
+            && self.registered != Some(state)
+            && (state != ChildState::Absent || self.registration > 0)
+    }
+    /// Whether the parent scope is to be told at `refresh_at`, be it news or not.
+    pub(super) fn tells_parent_by_time(&self) -> bool {
+        let exists = !self.name.is_empty() && self.state() != ChildState::Absent;
+        exists || self.registered.is_none() && self.has_news()
+    }
+
     /// When something in it is due.
     pub(super) fn due(&self) -> Option<Time> {
-        let expiry = self.entries.values().map(|held| held.expires).min();
-        let refresh = (self.acting && self.registered.is_some_and(|state| state != ChildState::Absent)
-            || self.acting && !self.name.is_empty() && self.state() != ChildState::Absent)
-            .then_some(self.refresh_at);
+        let expiry = (!self.entries.is_empty()).then_some(self.expiry);
+        let refresh = (self.acting && self.tells_parent_by_time()).then_some(self.refresh_at);
         [expiry, refresh, self.drop_at].into_iter().flatten().min()
     }
 
