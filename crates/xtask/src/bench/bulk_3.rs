@@ -1,0 +1,63 @@
+//! Three sources at once, beside aria2 from three mirrors.
+use super::{
+    Context, Findings, add,
+    ours::Ground,
+    rivals::{self, Checksum, Source},
+};
+use crate::{
+    Outcome,
+    harness::{
+        figure::Figure,
+        rounds::{Contender, Sample, take_turns},
+        targets, tools,
+    },
+};
+
+/// How many sources, mirrors, seeders.
+const SOURCES: usize = 3;
+/// rqbit from three seeders, as recorded with the targets.
+const RQBIT_RECORDED_MBPS: f64 = 534.0;
+
+/// Runs it.
+pub(super) fn run(context: &mut Context<'_>) -> Outcome<Findings> {
+    let source = Source::make(&mut context.stage, context.arguments.size.0)?;
+    let (stage, trib) = (&context.stage, &context.trib);
+    let mut findings = Findings::default();
+    let mut contenders = Vec::new();
+    let ours = Ground::sources(trib, stage, &source, SOURCES).map(|ground| ground.contender("trib"));
+    let ours = add(&mut contenders, &mut findings, "trib", ours);
+    let plain = rivals::aria2(stage, &source, SOURCES, Checksum::Unchecked);
+    let plain = add(&mut contenders, &mut findings, "aria2", plain);
+    let checked = rivals::aria2(stage, &source, SOURCES, Checksum::Sha256);
+    let checked = add(&mut contenders, &mut findings, "aria2 with checksum", checked);
+    take_turns(context.arguments.rounds(), &mut contenders);
+    findings.notes.extend(contenders.iter().filter_map(Contender::failure));
+
+    let complete = |index: Option<usize>| index.map(|index| &contenders[index]).filter(|other| other.is_complete());
+    let rate = |contender: &Contender<'_>| contender.values(Sample::rate);
+    let Some(ours) = complete(ours) else {
+        for other in [plain, checked].into_iter().filter_map(complete) {
+            findings.figures.push(Figure::new(format!("{} rate", other.name()), "MB/s", rate(other)));
+        }
+        return Ok(findings);
+    };
+    for (other, target) in [(plain, Some(targets::SOURCES_ARIA2)), (checked, None)] {
+        if let Some(other) = complete(other) {
+            let figure = Figure::new("rate", "MB/s", rate(ours)).beside(other.name(), rate(other));
+            findings.figures.push(match target {
+                Some(target) => figure.judged(target),
+                None => figure,
+            });
+        }
+    }
+    let recorded = Figure::new("rate", "MB/s", rate(ours)).beside("rqbit, recorded", vec![RQBIT_RECORDED_MBPS]);
+    findings.figures.push(recorded.judged(targets::SOURCES_RQBIT));
+    findings.notes.push(format!(
+        "rqbit is not run here{}: its figure is the one recorded with the targets on a quiet machine, so that ratio is a hint only",
+        if tools::find("rqbit").is_some() { ", though it is on PATH" } else { " and is not on PATH" },
+    ));
+    findings.figures.push(Figure::new("CPU of all ends", "s/GiB", ours.values(Sample::cpu_per_gib)));
+    let receiver = ours.values(|sample| sample.client_peak_bytes as f64 / f64::from(1 << 20));
+    findings.figures.push(Figure::new("peak memory of the receiver", "MiB", receiver).judged(targets::MEMORY));
+    Ok(findings)
+}

@@ -1,0 +1,201 @@
+//! The benchmarks, and the command that runs them.
+mod bulk_1;
+mod bulk_3;
+mod hop;
+mod ours;
+mod paths;
+mod rivals;
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use tributary_core::ByteCount;
+
+use crate::{
+    Outcome,
+    harness::{
+        figure::{Figure, Report},
+        interrupt,
+        machine::{Machine, Priority},
+        rounds::Contender,
+        stage::Stage,
+        trib::Trib,
+    },
+    note, say,
+};
+
+/// One benchmark.
+struct Bench {
+    name: &'static str,
+    about: &'static str,
+    run: fn(&mut Context<'_>) -> Outcome<Findings>,
+}
+
+/// All benchmarks, in the order of the targets.
+const BENCHES: [Bench; 6] = [
+    Bench {
+        name: "bulk-1",
+        about: "one source, loopback UDP with 1,472-byte datagrams, verified and written (targets 1, 2, 5, 6)",
+        run: bulk_1::run,
+    },
+    Bench { name: "bulk-3", about: "three sources on loopback (target 3)", run: bulk_3::run },
+    Bench { name: "hop", about: "through one forwarder, and out of its cache (targets 4, 5)", run: hop::run },
+    Bench { name: "paths", about: "50 MB over 20, 12 and 8 Mbit/s, RTT 40 ms (target 7)", run: paths::run },
+    Bench {
+        name: "paths-failure",
+        about: "the same, the best path silent from 2.2 to 6.6 s (target 8)",
+        run: paths::run_failure,
+    },
+    Bench { name: "paths-loss", about: "the same, 1 % loss on all paths (target 9)", run: paths::run_loss },
+];
+
+/// What `cargo xtask bench` takes.
+#[derive(Args, Debug)]
+#[command(after_help = after_help())]
+pub(crate) struct BenchArguments {
+    /// Which benchmarks; all if none is named.
+    names: Vec<String>,
+    /// Rounds; in each one ours and every yardstick run once, in turn.
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    runs: u32,
+    /// Bytes of a bulk transfer.
+    #[arg(long, default_value = "1GiB")]
+    size: ByteCount,
+    /// Measure memory with a transfer of this size too, once; the target speaks of 8GiB. Needs twice that on disk.
+    #[arg(long, value_name = "SIZE")]
+    memory_size: Option<ByteCount>,
+    /// Print JSON, one object for each benchmark, instead of tables.
+    #[arg(long)]
+    json: bool,
+    /// Where BENCH.json is written.
+    #[arg(long, value_name = "DIR", default_value = "target/bench")]
+    out: PathBuf,
+    /// Where files are sent from and received to, in a folder that is removed in the end [default: the system's].
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+    /// The program to measure [default: build it from this workspace].
+    #[arg(long, value_name = "FILE")]
+    trib: Option<PathBuf>,
+    /// Do not raise this session's share of the machine, which is done where permitted.
+    #[arg(long)]
+    no_priority: bool,
+}
+
+/// What a benchmark works with.
+struct Context<'a> {
+    arguments: &'a BenchArguments,
+    stage: Stage,
+    trib: Trib,
+}
+
+/// What a benchmark found.
+#[derive(Default)]
+struct Findings {
+    figures: Vec<Figure>,
+    notes: Vec<String>,
+}
+
+/// Runs the benchmarks that are named.
+///
+/// # Errors
+/// If a name is unknown, `trib` cannot be built, or a benchmark has no figure at all to show.
+pub(crate) fn run(arguments: &BenchArguments) -> Outcome {
+    for name in &arguments.names {
+        if !BENCHES.iter().any(|bench| bench.name == name) {
+            return Err(format!("there is no benchmark '{name}'\n{}", after_help()).into());
+        }
+    }
+    let is_chosen =
+        |bench: &&Bench| arguments.names.is_empty() || arguments.names.iter().any(|name| name == bench.name);
+    interrupt::listen()?;
+    let trib = Trib::find(arguments.trib.as_deref())?;
+    let base = arguments.dir.clone().unwrap_or_else(std::env::temp_dir);
+    let priority = if arguments.no_priority { None } else { Some(Priority::raise()) };
+    let mut failures = Vec::new();
+    for bench in BENCHES.iter().filter(is_chosen) {
+        interrupt::check()?;
+        note(&format!("{}: {}", bench.name, bench.about));
+        let machine = Machine::now();
+        let mut context = Context { arguments, stage: Stage::new(&base)?, trib: trib.clone() };
+        match (bench.run)(&mut context) {
+            Ok(mut findings) => {
+                if priority.as_ref().is_some_and(|priority| !priority.is_raised()) {
+                    findings.notes.push("the priority could not be raised; other processes disturb".into());
+                }
+                let report = Report {
+                    bench: bench.name,
+                    about: bench.about.into(),
+                    command: arguments.command(bench.name),
+                    machine,
+                    figures: findings.figures,
+                    notes: findings.notes,
+                };
+                if arguments.json {
+                    say(&serde_json::to_string(&report)?);
+                } else {
+                    report.print();
+                }
+                report.write(&arguments.out)?;
+            }
+            Err(error) => {
+                note(&format!("{} failed: {error}", bench.name));
+                failures.push(bench.name);
+            }
+        }
+    }
+    if failures.is_empty() { Ok(()) } else { Err(format!("no figures of {}", failures.join(", ")).into()) }
+}
+
+impl BenchArguments {
+    /// The command that repeats one benchmark.
+    fn command(&self, bench: &str) -> String {
+        let mut words = format!("cargo xtask bench {bench} --runs {}", self.runs);
+        if self.size.0 != 1 << 30 {
+            words += &format!(" --size {}", self.size.0);
+        }
+        if let Some(size) = self.memory_size {
+            words += &format!(" --memory-size {}", size.0);
+        }
+        words
+    }
+    fn rounds(&self) -> usize {
+        self.runs as usize
+    }
+}
+
+fn after_help() -> String {
+    let mut help = String::from("Benchmarks:");
+    for bench in &BENCHES {
+        help += &format!("\n  {:<15} {}", bench.name, bench.about);
+    }
+    help + "\n\nThe targets are those of the design. A ratio is the median over the rounds of ours / the yardstick's.\n\
+            On a machine that others use, look at the ratios and not at the rates."
+}
+
+/// Removes what a transfer has written; the next one must not find it.
+fn clear(path: &Path) -> Outcome {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error.into()),
+        _ => Ok(()),
+    }
+}
+
+/// Adds a contender that could be set up and gives its place, or notes why it could not.
+fn add<'a>(
+    contenders: &mut Vec<Contender<'a>>,
+    findings: &mut Findings,
+    name: &str,
+    contender: Outcome<Contender<'a>>,
+) -> Option<usize> {
+    match contender {
+        Ok(contender) => {
+            contenders.push(contender);
+            Some(contenders.len() - 1)
+        }
+        Err(error) => {
+            note(&format!("  {name}: {error}"));
+            findings.notes.push(format!("{name} could not be set up: {error}"));
+            None
+        }
+    }
+}

@@ -1,0 +1,312 @@
+//! `trib` as people run it: daemons from config files, and fetches.
+use std::{
+    fmt::Write as _,
+    fs,
+    io::{BufRead, BufReader, Write as _},
+    net::SocketAddr,
+    os::unix::net::UnixStream,
+    path::{Path, PathBuf},
+    process::Command,
+    time::{Duration, Instant},
+};
+
+use serde_json::Value;
+
+use super::{process::Process, stage::Stage};
+use crate::{Outcome, note};
+
+/// The program.
+#[derive(Clone, Debug)]
+pub(crate) struct Trib {
+    program: PathBuf,
+}
+
+/// One node, as its config says it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct NodeSpec {
+    /// Its name, unique on the stage.
+    pub(crate) label: String,
+    /// Its roles in the words of the config.
+    pub(crate) roles: &'static [&'static str],
+    /// Where it listens; `None` lets the kernel choose.
+    pub(crate) listen: Option<SocketAddr>,
+    /// Its neighbours.
+    pub(crate) faces: Vec<Face>,
+    /// The name and the file that it publishes.
+    pub(crate) publish: Option<(String, PathBuf)>,
+    /// Further sections, as they are written.
+    pub(crate) sections: String,
+}
+
+/// A neighbour.
+#[derive(Clone, Debug)]
+pub(crate) struct Face {
+    /// Where it listens.
+    pub(crate) peer: SocketAddr,
+    /// The largest datagram; `None` for the default.
+    pub(crate) mtu: Option<u32>,
+    /// The emulated link to it, as the config's inline table says it.
+    pub(crate) egress: Option<String>,
+}
+
+impl Face {
+    /// A neighbour without an emulated link.
+    pub(crate) fn to(peer: SocketAddr) -> Face {
+        Face { peer, mtu: None, egress: None }
+    }
+}
+
+/// A daemon that runs.
+pub(crate) struct Daemon {
+    /// Its process.
+    pub(crate) process: Process,
+    /// Where it listens.
+    pub(crate) address: SocketAddr,
+    control: PathBuf,
+    label: String,
+}
+
+/// What `trib get` tells at the end.
+#[derive(Clone, Debug)]
+pub(crate) struct Done {
+    /// Bytes of the object.
+    pub(crate) bytes: u64,
+    /// Time from the request to the last verified byte.
+    pub(crate) seconds: f64,
+    /// Bytes that caches delivered.
+    pub(crate) cached_bytes: u64,
+    /// Bytes asked for again.
+    pub(crate) retransmitted: u64,
+    /// For each path its source, its bytes, and its hops.
+    pub(crate) paths: Vec<(String, u64, u64)>,
+}
+
+/// How long a daemon may take to start: it hashes what it publishes first.
+const START_PATIENCE: Duration = Duration::from_secs(120);
+/// How long a state may take to come.
+const STATE_PATIENCE: Duration = Duration::from_secs(30);
+/// How often a state is looked at.
+const LOOK: Duration = Duration::from_millis(50);
+
+impl Trib {
+    /// The program that `given` names; else builds it from this workspace.
+    ///
+    /// # Errors
+    /// If it cannot be built.
+    pub(crate) fn find(given: Option<&Path>) -> Outcome<Trib> {
+        if let Some(program) = given {
+            return Ok(Trib { program: std::path::absolute(program)? });
+        }
+        note("building trib");
+        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+        let status = Command::new(cargo).args(["build", "--release", "--quiet", "--package", "trib"]).status()?;
+        if !status.success() {
+            return Err("trib does not build; --trib FILE takes another one".into());
+        }
+        // This program is built into the same folder.
+        let folder = std::env::current_exe()?;
+        Ok(Trib { program: folder.with_file_name("trib") })
+    }
+    /// Starts a daemon and waits until it is up.
+    ///
+    /// # Errors
+    /// If it ends, or says nothing.
+    pub(crate) fn node(&self, stage: &Stage, spec: &NodeSpec) -> Outcome<Daemon> {
+        let config = spec.write(stage)?;
+        let mut command = self.command();
+        command.args(["node", "--json", "--config"]).arg(&config);
+        let process = Process::spawn(&spec.label, stage, &mut command)?;
+        let ready = loop {
+            let line: Value = serde_json::from_str(&process.line(START_PATIENCE)?)?;
+            if line["event"] == "ready" {
+                break line;
+            }
+        };
+        let address = ready["listen"][0].as_str().ok_or("a daemon that listens nowhere")?.parse()?;
+        let control = ready["control"].as_str().ok_or("a daemon without a control socket")?.into();
+        Ok(Daemon { process, address, control, label: spec.label.clone() })
+    }
+    /// Starts a fetch in a process of its own, by a node that lives as long as the fetch.
+    ///
+    /// # Errors
+    /// If it cannot be started.
+    pub(crate) fn get_here(&self, stage: &Stage, spec: &NodeSpec, name: &str, output: &Path) -> Outcome<Process> {
+        let config = spec.write(stage)?;
+        let mut command = self.command();
+        command.args(["get", name, "--json", "--config"]).arg(config).arg("--output").arg(output);
+        Process::spawn(&spec.label, stage, &mut command)
+    }
+    /// Starts a fetch by a daemon.
+    ///
+    /// # Errors
+    /// If it cannot be started.
+    pub(crate) fn get_by(&self, stage: &Stage, daemon: &Daemon, name: &str, output: &Path) -> Outcome<Process> {
+        let mut command = self.command();
+        command.args(["get", name, "--json", "--control"]).arg(&daemon.control).arg("--output").arg(output);
+        Process::spawn(&format!("get-by-{}", daemon.label), stage, &mut command)
+    }
+
+    fn command(&self) -> Command {
+        let mut command = Command::new(&self.program);
+        command.env_remove("TRIB_CONTROL");
+        command
+    }
+}
+
+impl NodeSpec {
+    /// Writes the config, and removes the state of an earlier node of that name.
+    fn write(&self, stage: &Stage) -> Outcome<PathBuf> {
+        let folder = stage.path(&self.label);
+        if folder.exists() {
+            fs::remove_dir_all(&folder)?;
+        }
+        fs::create_dir_all(&folder)?;
+        let config = folder.join("node.toml");
+        let roles = self.roles.join("\", \"");
+        let listen = self.listen.map_or("127.0.0.1:0".into(), |address| address.to_string());
+        // One key for all publishers of a stage: they are mirrors of one publisher.
+        let key = stage.path("publisher.key");
+        let mut text = format!(
+            "[node]\nlabel = \"{}\"\nroles = [\"{roles}\"]\nlisten = [\"{listen}\"]\nstate_dir = \"state\"\nkey = \"{}\"\n",
+            self.label,
+            key.display(),
+        );
+        for face in &self.faces {
+            write!(text, "\n[[face]]\npeer = \"{}\"\n", face.peer)?;
+            if let Some(mtu) = face.mtu {
+                writeln!(text, "mtu = {mtu}")?;
+            }
+            if let Some(egress) = &face.egress {
+                writeln!(text, "egress = {{ {egress} }}")?;
+            }
+        }
+        if let Some((name, path)) = &self.publish {
+            write!(text, "\n[[publish]]\nname = \"{name}\"\npath = \"{}\"\nversion = 1\n", path.display())?;
+        }
+        writeln!(text, "\n{}", self.sections)?;
+        fs::write(&config, text)?;
+        Ok(config)
+    }
+}
+
+impl Daemon {
+    /// Asks it one thing over its control socket, and gives what it tells.
+    ///
+    /// # Errors
+    /// If it does not answer, or answers with an error.
+    pub(crate) fn ask(&self, request: &Value) -> Outcome<Vec<Value>> {
+        let mut socket = UnixStream::connect(&self.control)?;
+        socket.set_read_timeout(Some(STATE_PATIENCE))?;
+        writeln!(socket, "{}", serde_json::json!({ "v": 1, "request": request }))?;
+        let mut told = Vec::new();
+        for line in BufReader::new(socket).lines() {
+            let line: Value = serde_json::from_str(&line?)?;
+            match line["end"].as_str() {
+                Some("done") => return Ok(told),
+                Some(_) => return Err(format!("{}: {line}", self.label).into()),
+                None => told.push(line["tell"].clone()),
+            }
+        }
+        Err(format!("{} ended its answer too early", self.label).into())
+    }
+    /// What it is doing.
+    ///
+    /// # Errors
+    /// Those of [`Daemon::ask`].
+    pub(crate) fn status(&self) -> Outcome<Value> {
+        Ok(self.ask(&serde_json::json!({ "op": "status" }))?.pop().unwrap_or_default())
+    }
+    /// Waits until its status is as `is_so` wants it, called `what` in errors.
+    ///
+    /// # Errors
+    /// If that does not come, with the status.
+    pub(crate) fn wait_until(&self, what: &str, is_so: impl Fn(&Value) -> bool) -> Outcome {
+        let deadline = Instant::now() + STATE_PATIENCE;
+        loop {
+            let status = self.status()?;
+            if is_so(&status) {
+                return Ok(());
+            }
+            if Instant::now() > deadline {
+                return Err(format!("{} does not come to this: {what}; its status: {status}", self.label).into());
+            }
+            std::thread::sleep(LOOK);
+        }
+    }
+    /// Waits until the resolver has confirmed what it publishes.
+    ///
+    /// # Errors
+    /// Those of [`Daemon::wait_until`].
+    pub(crate) fn wait_until_published(&self) -> Outcome {
+        self.wait_until("its publication is confirmed", |status| {
+            let published = status["published"].as_array().map_or(&[][..], Vec::as_slice);
+            !published.is_empty() && published.iter().all(|object| object["confirmed"] == true)
+        })
+    }
+    /// Waits until `count` neighbours answer.
+    ///
+    /// # Errors
+    /// Those of [`Daemon::wait_until`].
+    pub(crate) fn wait_until_neighbours(&self, count: usize) -> Outcome {
+        self.wait_until(&format!("{count} neighbours answer"), |status| {
+            let faces = status["faces"].as_array().map_or(&[][..], Vec::as_slice);
+            faces.iter().filter(|face| face["up"] == true).count() >= count
+        })
+    }
+    /// Cuts or mends the emulated link of its face with this number, counted from 1 in the order of its config.
+    ///
+    /// # Errors
+    /// Those of [`Daemon::ask`].
+    pub(crate) fn set_link(&self, face: usize, up: bool) -> Outcome {
+        self.ask(&serde_json::json!({ "op": "link", "face": format!("face-{face}"), "up": up }))?;
+        Ok(())
+    }
+}
+
+impl Done {
+    /// Reads the lines of a fetch that ended well.
+    ///
+    /// # Errors
+    /// If the last line is not that of a verified download.
+    pub(crate) fn read(lines: &[String]) -> Outcome<Done> {
+        let last = lines.last().ok_or("the fetch told nothing")?;
+        let done: Value = serde_json::from_str(last)?;
+        if done["event"] != "done" || done["verified"] != true {
+            return Err(format!("the fetch ended with {last}").into());
+        }
+        let number = |value: &Value, key: &str| value[key].as_u64().ok_or_else(|| format!("no '{key}' in {last}"));
+        let path = |path: &Value| {
+            let source = path["source"].as_str().unwrap_or_default().to_string();
+            Ok::<_, String>((source, number(path, "bytes")?, number(path, "hops")?))
+        };
+        Ok(Done {
+            bytes: number(&done, "bytes")?,
+            seconds: done["seconds"].as_f64().ok_or("no 'seconds'")?,
+            cached_bytes: number(&done, "cached_bytes")?,
+            retransmitted: number(&done, "retransmitted")?,
+            paths: done["paths"]
+                .as_array()
+                .map_or(&[][..], Vec::as_slice)
+                .iter()
+                .map(path)
+                .collect::<Result<_, _>>()?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_verified_download_counts() {
+        let done = r#"{"event":"done","verified":true,"bytes":5,"seconds":2.5,"cached_bytes":1,"retransmitted":0,
+            "paths":[{"id":"path-1","source":"a","hops":2,"bytes":5}]}"#;
+        let read = Done::read(&["{}".into(), done.into()]).unwrap();
+        assert_eq!((read.bytes, read.seconds, read.cached_bytes), (5, 2.5, 1));
+        assert_eq!(read.paths, [("a".to_string(), 5, 2)]);
+        assert!(Done::read(&[done.replace("true", "false")]).is_err());
+        assert!(Done::read(&[r#"{"event":"error"}"#.into()]).is_err());
+        assert!(Done::read(&[]).is_err());
+    }
+}

@@ -1,0 +1,99 @@
+//! What our figures are measured against: programs of our own that run as processes of `xtask` itself.
+pub(crate) mod http;
+pub(crate) mod pump;
+pub(crate) mod quic;
+
+use std::{net::SocketAddr, path::PathBuf};
+
+use clap::Subcommand;
+use serde::{Deserialize, Serialize};
+
+use crate::{Outcome, say};
+
+/// The ends of the yardsticks. Servers print one line, `ready ADDRESS`, and run until they are stopped; clients print
+/// one JSON object with `bytes` and `seconds`.
+#[derive(Subcommand, Debug)]
+pub(crate) enum Yardstick {
+    /// Serve a file by the bare UDP pump.
+    PumpServe {
+        /// The file.
+        file: PathBuf,
+        /// Bytes of a datagram.
+        #[arg(long, default_value_t = DATAGRAM_BYTES)]
+        datagram: usize,
+    },
+    /// Fetch a file from the bare UDP pump, hash it with BLAKE3 and write it.
+    PumpGet {
+        /// Where the server is.
+        server: SocketAddr,
+        /// Where to write.
+        output: PathBuf,
+        /// How many bytes the file has.
+        size: u64,
+        /// Bytes of a datagram; the server's.
+        #[arg(long, default_value_t = DATAGRAM_BYTES)]
+        datagram: usize,
+    },
+    /// Serve a file by quinn.
+    QuicServe {
+        /// The file.
+        file: PathBuf,
+        /// Where to write the certificate.
+        certificate: PathBuf,
+    },
+    /// Fetch a file by quinn on one stream and write it.
+    QuicGet {
+        /// Where the server is.
+        server: SocketAddr,
+        /// The server's certificate.
+        certificate: PathBuf,
+        /// Where to write.
+        output: PathBuf,
+        /// How many bytes the file has.
+        size: u64,
+    },
+    /// Serve the files of a folder by HTTP/1.1 with ranges.
+    HttpServe {
+        /// The folder.
+        folder: PathBuf,
+    },
+}
+
+/// Bytes of a datagram in the pump of the targets: 16 of header and 1,384 of payload.
+pub(crate) const DATAGRAM_BYTES: usize = 1_400;
+
+/// What a client prints.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Fetched {
+    /// Bytes received and written.
+    pub(crate) bytes: u64,
+    /// From the first request to the last byte written.
+    pub(crate) seconds: f64,
+    /// BLAKE3 of the bytes, if the client computes it.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub(crate) hash: Option<String>,
+}
+
+impl Yardstick {
+    /// Runs one end.
+    ///
+    /// # Errors
+    /// Those of the end.
+    pub(crate) fn run(self) -> Outcome {
+        let ready = |address| say(&format!("ready {address}"));
+        match self {
+            Yardstick::PumpServe { file, datagram } => pump::serve(&file, datagram, ready),
+            Yardstick::PumpGet { server, output, size, datagram } => tell(&pump::get(server, &output, size, datagram)?),
+            Yardstick::QuicServe { file, certificate } => quic::serve(&file, &certificate, ready),
+            Yardstick::QuicGet { server, certificate, output, size } => {
+                tell(&quic::get(server, &certificate, &output, size)?)
+            }
+            Yardstick::HttpServe { folder } => http::serve(&folder, ready),
+        }
+    }
+}
+
+fn tell(fetched: &Fetched) -> Outcome {
+    say(&serde_json::to_string(fetched)?);
+    Ok(())
+}
