@@ -357,12 +357,12 @@ impl Flow {
     }
     /// Packets per request at the path's rate.
     fn portion(&self) -> u32 {
-        let window = (self.controller.window() / self.packet_bytes).max(1) as u32;
+        let quarter = (self.controller.window() / self.packet_bytes / 4) as u32;
         let by_rate = match self.controller.pacing_rate() {
             Some(rate) => (rate.bytes_in(self.config.run_duration) / self.packet_bytes) as u32,
-            None => window / 4,
+            None => quarter,
         };
-        by_rate.min(window / 4).clamp(1, u32::from(self.config.run_packets_max))
+        by_rate.min(quarter).clamp(1, u32::from(self.config.run_packets_max))
     }
     /// When to look at the path again: its pace, its silence, its next probe.
     pub(crate) fn deadline(&self, polled_at: Time) -> Option<Time> {

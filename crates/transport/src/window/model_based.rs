@@ -21,6 +21,8 @@ const CYCLE: [f64; 8] = [1.25, 0.75, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0];
 const RATE_ROUNDS: u64 = 10;
 /// How long the smallest RTT counts.
 const RTT_LIFE: Duration = Duration::from_secs(10);
+/// Round-trip times below this are those of batches and schedulers, not of the path.
+const RTT_FLOOR: Duration = Duration::from_micros(500);
 const RTT_PROBE: Duration = Duration::from_millis(100);
 /// Loss that the pace makes up for at most: as long as the queue is empty, so that it is not the pace that causes
 /// it, and otherwise.
@@ -52,6 +54,8 @@ pub struct ModelBased {
     packet_bytes: u64,
     window_initial: u64,
     window_max: u64,
+    run_duration: Duration,
+    run_bytes_max: u64,
 }
 
 impl ModelBased {
@@ -70,13 +74,20 @@ impl ModelBased {
             packet_bytes,
             window_initial: u64::from(config.window_initial_packets) * packet_bytes,
             window_max: config.window_bytes_max,
+            run_duration: config.run_duration,
+            run_bytes_max: u64::from(config.run_packets_max) * packet_bytes,
         }
     }
     /// Bandwidth-delay product in bytes; `None` before there is a model.
     fn product(&self) -> Option<f64> {
         let (rtt, _) = self.rtt_min?;
         let rate = self.rate.best();
-        (rate > 0.0).then(|| rate * rtt.as_secs_f64())
+        (rate > 0.0).then(|| rate * rtt.max(RTT_FLOOR).as_secs_f64())
+    }
+    /// Bytes that requests, answers and system calls hold back because they come in portions, not in packets.
+    fn held_back(&self) -> u64 {
+        let portion = Rate::from_bytes_per_second(self.rate.best() as u64).bytes_in(self.run_duration);
+        3 * portion.clamp(self.packet_bytes, self.run_bytes_max)
     }
     /// The factor on pace and window that makes up for random loss.
     fn compensation(&self) -> f64 {
@@ -204,7 +215,8 @@ impl Controller for ModelBased {
             Phase::Startup { .. } => self.window_initial,
             _ => 4 * self.packet_bytes,
         };
-        ((product * gain * self.compensation()) as u64).max(floor).min(self.window_max)
+        let held_back = if let Phase::ProbeRtt { .. } = self.phase { 0 } else { self.held_back() };
+        ((product * gain * self.compensation()) as u64 + held_back).max(floor).min(self.window_max)
     }
     fn pacing_rate(&self) -> Option<Rate> {
         self.rtt_min?;
