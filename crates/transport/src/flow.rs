@@ -19,6 +19,8 @@ pub type Runs = Vec<(u32, u8)>;
 
 /// The largest number of packets out of order that a path can teach its loss detection to wait for.
 const REORDER_PACKETS_MAX: u64 = 512;
+/// A timer that comes later than this was held up, and so were the answers that it waits for.
+const LATE: Duration = Duration::from_millis(5);
 /// Requests that are settled are remembered this long for late packets.
 const SETTLED_KEPT: usize = 64;
 
@@ -43,6 +45,8 @@ pub(crate) struct Flow {
     starved_until: u64,
     pace_at: Time,
     last_arrival: Time,
+    /// After a timer that came late: when silence counts again.
+    excused_until: Time,
     /// `Some` while nothing comes: since when, and when to probe next.
     silent: Option<Silence>,
     meter: RateMeter,
@@ -147,6 +151,7 @@ impl Flow {
             starved_until: 0,
             pace_at: now,
             last_arrival: now,
+            excused_until: Time::ZERO,
             silent: None,
             meter: RateMeter::new(now),
             requested_packets: 0,
@@ -284,8 +289,15 @@ impl Flow {
     /// Declares the path silent if nothing came for a whole timeout although something was asked for; gives up all
     /// that is under way. True if that happened.
     pub(crate) fn detect_silence(&mut self, now: Time, lost: &mut Vec<LostPacket>) -> bool {
-        if self.silence_deadline().is_none_or(|deadline| deadline > now) {
-            return false;
+        match self.silence_deadline() {
+            Some(deadline) if deadline <= now => {
+                // A process that was not run in time finds its answers in the socket: it looks there first.
+                if now.since(deadline) > LATE && self.excused_until < deadline {
+                    self.excused_until = now + LATE;
+                    return false;
+                }
+            }
+            _ => return false,
         }
         self.give_up_all(lost);
         let since = self.silent.map_or(self.last_arrival, |silence| silence.since);
@@ -376,7 +388,7 @@ impl Flow {
     }
     fn silence_deadline(&self) -> Option<Time> {
         let oldest = self.requests.iter().find(|request| request.waiting != 0)?;
-        Some(self.last_arrival.max(oldest.sent_at) + self.rtt.rto())
+        Some((self.last_arrival.max(oldest.sent_at) + self.rtt.rto()).max(self.excused_until))
     }
     /// What request `number` allowed caches to do; `None` if there is no such request any more.
     pub(crate) fn cache_use(&self, number: u16) -> Option<CacheUse> {

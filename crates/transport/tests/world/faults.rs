@@ -22,7 +22,7 @@ fn three_sources(bytes: usize, seed: u64) -> World {
 
 #[test]
 fn a_source_that_corrupts_is_named_and_dropped_and_nobody_else() {
-    for every in [1, 7, 1000] {
+    for every in [1, 7, 100] {
         let mut world = three_sources(8_000_000, 11);
         world.sources[1] = Conduct::Corrupts(every);
         world.offer();
