@@ -1,0 +1,63 @@
+//! What every decoder of the workspace promises for any bytes.
+//!
+//! Each target is a function of bytes that panics when a promise is broken: no panic, what parses re-emits byte for
+//! byte, limits hold, nothing is amplified. The fuzzer (`fuzz/`) calls them with what it invents; the test of this
+//! crate calls them with the corpus that the fuzzer left (`fuzz/corpus`), on any toolchain, with every seed
+//! truncated and with bits flipped.
+//!
+//! | what is fed | module |
+//! |---|---|
+//! | names, manifests, hash trees, bitmaps, directory indexes, typed values | [`content`] |
+//! | every packet and message of the PSI family | [`wire`] |
+//! | a forwarder | [`router`] |
+//! | the control channel and the neighbour protocol | [`control`] |
+//! | a whole node in any mix of roles | [`node`] |
+//! | config files and lines of the control socket | [`text`] |
+//! | valid inputs to start from | [`seeds`] |
+//!
+//! Targets of state machines read their input as a script (see [`input`]): some steps are raw datagrams, others are
+//! packets that are made right, so that the fuzzer gets past checksums, labels and capabilities.
+pub mod content;
+pub mod control;
+pub mod input;
+pub mod node;
+pub mod router;
+pub mod seeds;
+pub mod text;
+pub mod wire;
+
+/// A function that panics if the bytes break a promise.
+pub type Target = fn(&[u8]);
+
+/// All targets, by the name of their corpus and of their fuzzer.
+pub const TARGETS: &[(&str, Target)] = &[
+    ("name_tlv", content::name_tlv),
+    ("name_text", content::name_text),
+    ("text_values", content::text_values),
+    ("manifest", content::manifest),
+    ("hash_tree", content::hash_tree),
+    ("bitmap", content::bitmap),
+    ("directory_index", content::directory_index),
+    ("header", wire::header),
+    ("fid", wire::fid),
+    ("request", wire::request),
+    ("data_header", wire::data_header),
+    ("hello", wire::hello),
+    ("beacon", wire::beacon),
+    ("control_packet", wire::control_packet),
+    ("message", wire::message),
+    ("link_state", wire::link_state),
+    ("routes", wire::routes),
+    ("path_request", wire::path_request),
+    ("offer", wire::offer),
+    ("sealed", wire::sealed),
+    ("router_forward", router::router_forward),
+    ("control_channel", control::control_channel),
+    ("neighbour", control::neighbour),
+    ("psi_node", node::psi_node),
+    ("node_config", text::node_config),
+    ("control_line", text::control_line),
+];
+
+/// Bytes of the largest input that is kept.
+pub const INPUT_BYTES_MAX: usize = 4_096;
