@@ -127,4 +127,4 @@ impl Message {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -19,7 +19,7 @@ mod fid;
 pub(crate) mod golden;
 mod hello;
 mod mac;
-mod message;
+pub(crate) mod message;
 mod reader;
 mod rendezvous;
 mod request;

@@ -250,7 +250,8 @@ impl Rendezvous {
             }
             record.revision = record.revision.max(update.revision);
             record.registration = record.registration.max(update.registration);
-            for entry in update.entries {
+            for mut entry in update.entries {
+                entry.lease = entry.lease.min(self.config.lease_max);
                 self.merge_entry(now, key, entry);
             }
         }

@@ -40,15 +40,13 @@ use alloc::{
 
 use tributary_core::{Duration, NodeId, Time, TimerTable, event::Event};
 
+#[cfg(doc)]
+use crate::wire::PathRequest;
 use crate::{
     control::SendResult,
     ids::RecordKey,
-    wire::{
-        Answer, EntryKey, EntryValue, Fid, MANIFEST_BYTES_MAX, Message, PUBLISHERS_MAX, Rejection, Reply,
-    },
+    wire::{Answer, EntryKey, EntryValue, Fid, MANIFEST_BYTES_MAX, Message, PUBLISHERS_MAX, Rejection, Reply},
 };
-#[cfg(doc)]
-use crate::wire::PathRequest;
 use call::{Call, Purpose};
 use handover::{Outbox, Pull};
 use members::Members;
@@ -292,8 +290,7 @@ impl Rendezvous {
             Message::Digest(digest) if from_member => self.on_digest(now, from, digest),
             Message::Relay(relay) if from_member => match self.clients.get(&relay.client) {
                 Some((route, _)) => {
-                    self.messages
-                        .push_back((Target::Reply(relay.client, *route), Message::ScopeNotice(relay.notice)));
+                    self.messages.push_back((Target::Reply(relay.client, *route), Message::ScopeNotice(relay.notice)));
                 }
                 None => self.dropped += 1,
             },

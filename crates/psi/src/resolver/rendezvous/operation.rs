@@ -51,6 +51,9 @@ enum Verdict {
     Store { entry: Entry, registers: Registers },
 }
 
+/// Which part of the full lease the first entry of a name in its parent scope gets.
+const FIRST_LEASE_PART: u32 = 4;
+
 /// What to tell the parent scope about a new name, and what it is to do about scopes that do not exist.
 type Registers = Option<(ChildState, MissingScopes)>;
 
@@ -95,7 +98,11 @@ impl Rendezvous {
     ) {
         let parent = name.parent().expect("the root is never told to a parent");
         let component = name.as_tlv()[parent.as_tlv().len()..].to_vec();
-        let lease = self.config.registration_lease;
+        // An operation may yet fail, and its coordinator may die: the acting node makes the lease a full one soon.
+        let lease = match purpose {
+            Purpose::Operation(_) => self.config.registration_lease / FIRST_LEASE_PART,
+            Purpose::Registration(_) | Purpose::Client { .. } => self.config.registration_lease,
+        };
         let operation = Operation::SetChild { component, child, lease, scopes };
         self.call(now, purpose, self.me, ClientRequest { request: 0, version, name: parent, operation });
     }
@@ -180,7 +187,7 @@ impl Rendezvous {
         if registration > 0 || ends {
             // The parent was told already, or will be before the answer.
             record.registered = Some(state);
-            record.refresh_at = now + self.config.registration_lease / 3;
+            record.refresh_at = now + self.config.registration_lease / FIRST_LEASE_PART / 3;
         }
         let entry = record.entry(now, &entry_key);
         let update = record.update(entry.into_iter().collect());

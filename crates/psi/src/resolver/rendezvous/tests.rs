@@ -920,6 +920,39 @@ proptest! {
         }
     }
 
+    /// Legal messages without any sense, from anybody, in any order: no panic, no spinning, limits held.
+    #[test]
+    fn any_messages_are_survived(
+        messages in proptest::collection::vec((1u64..6, crate::wire::message::tests::message(), 0u64..3_000), 1..60),
+    ) {
+        let config = RendezvousConfig { records_max: 10, requests_max: 10, clients_max: 3, ..RendezvousConfig::default() };
+        let mut resolver = Rendezvous::new(config, NodeId(1), 5);
+        let mut client = PubSub::new(PubSubConfig::default(), 5);
+        client.subscribe_scope(Time::ZERO, &Name::root());
+        resolver.handle_members(Time::ZERO, &[NodeId(2), NodeId(3)]);
+        let mut now = Time::ZERO;
+        for (from, message, pause) in messages {
+            now += Duration::from_millis(pause);
+            client.handle_message(now, NodeId(from), message.clone());
+            resolver.handle_message(now, NodeId(from), route(NodeId(from)), message);
+            resolver.handle_timeout(now);
+            client.handle_timeout(now);
+            while resolver.poll_message().is_some() || resolver.poll_event().is_some() {}
+            while client.poll_message().is_some() || client.poll_event().is_some() {}
+            let status = resolver.status();
+            prop_assert!(status.records <= 10 && resolver.clients.len() <= 3);
+        }
+        for _ in 0..500 {
+            if let Some(due) = resolver.poll_timeout() {
+                prop_assert!(due >= now || due == Time::ZERO, "{} after {}", due, now);
+                now = due.max(now);
+                resolver.handle_timeout(now);
+                while resolver.poll_message().is_some() || resolver.poll_event().is_some() {}
+            }
+        }
+        prop_assert!(now > Time::from_millis(100_000), "timers spin at {}", now);
+    }
+
     /// Whatever a scope's subscriber is told, in whatever order: in the end it knows what is there.
     #[test]
     fn a_listing_is_right_in_the_end(

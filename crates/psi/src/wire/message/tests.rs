@@ -227,7 +227,8 @@ fn notice() -> impl Strategy<Value = ScopeNotice> {
     (name(), version(), kind, vec((component(), child()), 0..6))
         .prop_map(|(scope, revision, kind, children)| ScopeNotice { scope, revision, kind, children })
 }
-fn message() -> impl Strategy<Value = Message> {
+/// Any message of the rendezvous function.
+pub(crate) fn message() -> impl Strategy<Value = Message> {
     let update = (name(), version(), version(), vec(entry(), 0..4))
         .prop_map(|(name, revision, registration, entries)| RecordUpdate { name, revision, registration, entries });
     let kind = prop_oneof![Just(DigestKind::Compare), Just(DigestKind::Differs)];
