@@ -8,12 +8,13 @@ use tributary_core::{
 };
 use tributary_psi::{
     Config, PsiNode,
+    capability::CapabilityKey,
     ids::Roles,
     router::labels::{LabelKey, Port},
     wire::{
-        Beacon, ControlBody, ControlPacket, DataHeader, Fid, FidKind, Header, Heard, Hello, LinkState, ManagerState,
-        Message, Offer, OfferVersion, PacketType, PathOffer, REQUEST_PACKETS_MAX, Request, StreamKey, TTL_MAX, seal,
-        unseal,
+        Answer, Beacon, BitmapNumbers, ControlBody, ControlPacket, DataHeader, Fid, FidKind, Header, Heard, Hello,
+        LinkState, ManagerState, Message, Offer, OfferVersion, PacketType, PathOffer, REQUEST_PACKETS_MAX, Rejection,
+        Reply, Request, ResolverRoute, Routes, StreamKey, TTL_MAX, seal, unseal,
     },
 };
 use tributary_testkit::{Checked, Limits};
@@ -27,6 +28,8 @@ const FACES: u32 = 4;
 const MTU: u32 = 1_472;
 const OBJECT_NAME: &str = "/lab/object";
 const OBJECT_BYTES: usize = 5_000;
+/// Who messages come from: the neighbours, and a rendezvous node and a publisher of the seeds.
+const SENDERS: [NodeId; 4] = [PEER, NodeId(PEER.0 + 1), NodeId(4), NodeId(5)];
 
 /// However it is fed, a node
 ///
@@ -36,6 +39,9 @@ const OBJECT_BYTES: usize = 5_000;
 /// - serves no request without a valid capability once it holds keys;
 /// - left alone afterwards, it neither babbles nor stops.
 pub fn psi_node(data: &[u8]) {
+    play(data).leave_alone();
+}
+fn play(data: &[u8]) -> World {
     let mut input = Input::new(data);
     let mut world = World::new(input.u8());
     world.greet();
@@ -43,7 +49,7 @@ pub fn psi_node(data: &[u8]) {
         let Some(step) = input.step() else { break };
         world.step(step, &mut input);
     }
-    world.leave_alone();
+    world
 }
 
 /// Longer scripts find nothing that shorter ones do not, and take longer.
@@ -132,6 +138,8 @@ struct World {
     messages: u32,
     offers: u32,
     transfer: Option<TransferId>,
+    /// Term and sequence of the newest routes.
+    routes: Option<(u32, u32)>,
     holds_keys: bool,
 }
 
@@ -143,6 +151,8 @@ struct Outputs {
     /// Fragments that were not acknowledged: to whom, which message, how many.
     fragments: Vec<(NodeId, u32, u32, u8)>,
     requests: Vec<Request>,
+    /// Control messages that wait for a reply: to whom, which number.
+    asked: Vec<(NodeId, u32)>,
     datagrams: usize,
     data: usize,
 }
@@ -183,8 +193,19 @@ impl Outputs {
         let Ok(body) = unseal(&NETWORK_KEY, body) else { return };
         let Ok(packet) = ControlPacket::decode(body) else { return };
         if let ControlBody::Fragment { count, payload, .. } = packet.body {
-            if let Ok(Message::LinkState(state)) = Message::decode(payload) {
-                self.link_state = Some(state);
+            let number = match Message::decode(payload) {
+                Ok(Message::LinkState(state)) => {
+                    self.link_state = Some(state);
+                    None
+                }
+                Ok(Message::Request(request)) => Some(request.request),
+                Ok(Message::Forward(forward)) => Some(forward.request),
+                Ok(Message::Replicate(replicate)) => Some(replicate.request),
+                Ok(Message::Sync { request }) => Some(request),
+                _ => None,
+            };
+            if self.asked.len() < 64 {
+                self.asked.extend(number.map(|number| (packet.to, number)));
             }
             if self.fragments.len() < 64 {
                 self.fragments.push((packet.to, packet.incarnation, packet.message, count));
@@ -210,6 +231,7 @@ impl World {
             messages: 0,
             offers: 0,
             transfer: None,
+            routes: None,
             holds_keys: false,
         };
         for face in 0..FACES - 1 {
@@ -245,7 +267,7 @@ impl World {
     }
     fn step(&mut self, step: u8, input: &mut Input<'_>) {
         let face = FaceId(u32::from(input.u8()) % FACES);
-        match step % 12 {
+        match step % 14 {
             0 => self.datagram(face, input.blob().into()),
             1 => {
                 let types = [PacketType::Control, PacketType::Request, PacketType::Data, PacketType::Hello];
@@ -259,12 +281,12 @@ impl World {
             }
             // A message in one piece, as the script has it.
             2 => {
-                let from = NodeId(PEER.0 + u64::from(input.u8() % 4));
+                let from = SENDERS[usize::from(input.u8() % 4)];
                 self.message(face, from, input.blob());
             }
             // A message as it should be, with up to four bytes of it changed.
             3 => {
-                let from = NodeId(PEER.0 + u64::from(input.u8() % 4));
+                let from = SENDERS[usize::from(input.u8() % 4)];
                 let messages = sample_messages();
                 let mut bytes = messages[usize::from(input.u8()) % messages.len()].clone();
                 change(&mut bytes, input);
@@ -285,11 +307,13 @@ impl World {
                     self.sealed(face, PacketType::Beacon, |out| out.extend_from_slice(&body));
                 }
             }
-            6 | 7 => self.pass(Duration::from_millis(u64::from(input.u8()) * if step % 12 == 6 { 1 } else { 40 })),
+            6 | 7 => self.pass(Duration::from_millis(u64::from(input.u8()) * if step % 14 == 6 { 1 } else { 40 })),
             8 => self.obey(face, input),
             9 => self.acknowledge(face, input.u8()),
             10 => self.offer(face, input),
-            _ => self.answer(face, input),
+            11 => self.answer(face, input),
+            12 => self.reply(face, input),
+            _ => self.domain(face, input),
         }
     }
     /// A request for the object of this node.
@@ -362,6 +386,48 @@ impl World {
             ControlPacket { from: to, to: node, incarnation, message, body }.encode(&mut bytes);
             self.control(face, bytes);
         }
+    }
+    /// Replies to what the node asked by control messages.
+    fn reply(&mut self, face: FaceId, input: &mut Input<'_>) {
+        let (number, detail) = (input.u8(), input.u8());
+        let answer = match number % 4 {
+            0 => Answer::Done { replicas: detail },
+            1 => {
+                let rejections: Vec<Rejection> = Rejection::all().collect();
+                Answer::Rejected(rejections[usize::from(detail) % rejections.len()])
+            }
+            2 => Answer::Stale { current: if number & 0x80 == 0 { detail.into() } else { u64::MAX } },
+            _ => Answer::NotReady,
+        };
+        for (from, request) in std::mem::take(&mut self.heard.asked) {
+            let mut bytes = Vec::new();
+            Message::Reply(Reply { request, answer }).encode(&mut bytes);
+            self.message(face, from, &bytes);
+        }
+    }
+    /// Tells the node the routes to rendezvous nodes and, if asked to, keys.
+    fn domain(&mut self, face: FaceId, input: &mut Input<'_>) {
+        let (some, keys) = (input.u8(), input.u8());
+        let resolvers = [SENDERS[0], SENDERS[1], SENDERS[2], self.node.inner().config().node];
+        let resolvers = resolvers.into_iter().enumerate().filter(|(i, _)| some >> i & 1 == 1);
+        let resolvers = resolvers.map(|(i, node)| ResolverRoute {
+            node,
+            label: "resolver".into(),
+            to: Self::fid(1 << (i % 2)),
+            back: Self::fid(16),
+        });
+        self.offers += 1;
+        let routes = Routes {
+            manager: PEER,
+            term: 1,
+            sequence: self.offers,
+            resolvers: resolvers.collect(),
+            bitmap: BitmapNumbers { epoch: 1, local: Some(9), faces: vec![(FaceId(0), 1), (FaceId(1), 2)] },
+            keys: (0..u32::from(keys % 3)).map(|epoch| CapabilityKey::derive(&[9; 32], epoch)).collect(),
+        };
+        let mut bytes = Vec::new();
+        Message::Routes(routes).encode(&mut bytes);
+        self.message(face, PEER, &bytes);
     }
     /// Offers one or two paths to the object for the fetch that runs.
     fn offer(&mut self, face: FaceId, input: &mut Input<'_>) {
@@ -442,9 +508,14 @@ impl World {
         let mut bytes = Vec::new();
         ControlPacket { from, to: node, incarnation: 1, message: self.messages, body }.encode(&mut bytes);
         self.control(face, bytes);
-        // Whoever knows the keys of the domain could now make capabilities; the script's are still of no use.
-        self.holds_keys |= matches!(Message::decode(message), Ok(Message::Routes(routes)) if !routes.keys.is_empty());
-        self.holds_keys &= !matches!(Message::decode(message), Ok(Message::Routes(routes)) if routes.keys.is_empty());
+        // Only newer routes count, and then those keys; whoever knows them could now make capabilities, but the
+        // script's are still of no use.
+        if let Ok(Message::Routes(routes)) = Message::decode(message)
+            && self.routes.is_none_or(|known| known < (routes.term, routes.sequence))
+        {
+            self.routes = Some((routes.term, routes.sequence));
+            self.holds_keys = !routes.keys.is_empty();
+        }
     }
     fn control(&mut self, face: FaceId, mut body: Vec<u8>) {
         let mut bytes = Vec::new();
@@ -485,13 +556,11 @@ impl World {
     }
 }
 
-/// Changes up to four bytes of something that was right.
+/// Changes up to four runs of up to eight bytes of something that was right.
 fn change(bytes: &mut [u8], input: &mut Input<'_>) {
     for _ in 0..input.u8() % 5 {
-        let (at, value) = (usize::from(input.u16()), input.u8());
-        if let Some(byte) = bytes.get_mut(at) {
-            *byte = value;
-        }
+        let (at, length, value) = (usize::from(input.u16()), 1 + usize::from(input.u8() % 8), input.u8());
+        bytes.iter_mut().skip(at).take(length).for_each(|byte| *byte = value);
     }
 }
 /// The messages of the seeds, encoded.
@@ -500,4 +569,37 @@ fn sample_messages() -> &'static [Vec<u8>] {
     MESSAGES.get_or_init(|| {
         seeds::all().into_iter().filter(|(target, ..)| *target == "message").map(|(.., bytes)| bytes).collect()
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn play_seed(name: &str) -> World {
+        let seed = seeds::all().into_iter().find(|(target, seed, _)| *target == "psi_node" && seed == name);
+        play(&seed.expect("there is such a seed").2)
+    }
+
+    #[test]
+    fn the_script_of_a_fetch_moves_the_object() {
+        let world = play_seed("seed-fetch");
+        let transfer = world.transfer.expect("a fetch was asked for");
+        let report = world.node.inner().report(world.now, transfer).expect("it is known");
+        assert_eq!(report.stored_bytes, OBJECT_BYTES as u64, "{report:?}");
+    }
+
+    #[test]
+    fn the_script_of_a_service_gets_data_only_before_there_are_keys() {
+        let world = play_seed("seed-serve");
+        assert!(world.holds_keys);
+        let counters = world.node.inner().status(world.now).counters;
+        assert!(counters.get("capability not valid").is_some_and(|count| *count > 0), "{counters:?}");
+    }
+
+    #[test]
+    fn the_script_of_a_resolver_makes_it_ask_others() {
+        let world = play_seed("seed-resolve");
+        // One for the routes, 14 of the script; the others are replies.
+        assert!(world.messages > 20, "{:?}", world.node.inner().status(world.now));
+    }
 }

@@ -213,6 +213,12 @@ impl Seeds {
         let routes = (0..).zip(messages()).find(|(_, (label, _))| label == "routes").map_or(0, |(number, _)| number);
         let serve = [&[9][..], &request, &[3, 0, 0, routes, 0], &request, &[5, 1, 1, 0, 7, 0, 50]].concat();
         self.add("psi_node", "serve", serve);
+        // A rendezvous node that is told of another one, asked by hosts, and replied to in every way.
+        let mut resolve = vec![11, 13, 0, 15, 1];
+        for number in 0..14 {
+            resolve.extend_from_slice(&[3, 0, number % 2, number, 0, 12, 0, number, 3, 9, 0, 0, 6, 0, 30]);
+        }
+        self.add("psi_node", "resolve", resolve);
         let commands = (0..9).flat_map(|number| [8, number % 3, number, 7, 0, 20]);
         self.add("psi_node", "commands", [7].into_iter().chain(commands).collect::<Vec<u8>>());
     }
