@@ -323,7 +323,7 @@ impl PsiNode {
             Message::Routes(routes) => self.on_routes(now, &routes),
             Message::Offer(offer) => self.receiver.handle_offer(now, offer),
             Message::ScopeNotice(_) => self.pubsub.handle_message(now, from, message),
-            Message::Reply(ref answer) if self.pubsub.expects(answer.request) => {
+            Message::Reply(answer) if answer.is_for_host() => {
                 self.pubsub.handle_message(now, from, message);
             }
             _ => match &mut self.rendezvous {
@@ -601,6 +601,10 @@ impl Endpoint for PsiNode {
     }
     fn unwatch(&mut self, now: Time, scope: &Name) {
         self.pubsub.unsubscribe_scope(now, scope);
+        self.settle(now);
+    }
+    fn leave(&mut self, now: Time) {
+        self.pubsub.withdraw_all(now);
         self.settle(now);
     }
     fn limit(&mut self, now: Time, transfer: Option<TransferId>, rate: Option<Rate>) {

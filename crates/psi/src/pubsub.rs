@@ -249,11 +249,6 @@ impl PubSub {
         }
     }
 
-    /// Whether an answer with this request number is for this client.
-    pub fn expects(&self, request: u32) -> bool {
-        self.requests.contains_key(&request)
-    }
-
     /// Takes what became of a message to a rendezvous node.
     pub fn handle_outcome(&mut self, now: Time, to: NodeId, result: SendResult) {
         if result != SendResult::Delivered && self.resolver == Some(to) {
