@@ -109,12 +109,11 @@ fn new_paths_are_pushed_to_a_transfer_that_runs() {
     publish_everywhere(&mut domain, &bytes);
     let (id, _) = domain.fetch("receiver", "/lab/file");
     domain.run(0.7);
-    let before = domain.with("receiver", |node, now| node.report(now, id)).unwrap().paths.len();
     domain.link("pub-3", "fn-1", 30, 5);
     let report = domain.finish("receiver", id, 60.0);
     show(&report);
-    let added = &report.paths[before..];
-    assert!(added.iter().any(|path| path.bytes > 1_000_000), "the new link is used: {added:#?}");
+    let new = report.paths.iter().find(|path| path.label == "receiver>fn-1>pub-3").expect("it is offered");
+    assert!(new.bytes > 1_000_000, "the new link is used: {new:#?}");
 }
 
 #[test]

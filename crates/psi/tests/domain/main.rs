@@ -2,6 +2,7 @@
 
 mod control;
 mod fetches;
+mod offers;
 
 use std::{cell::RefCell, collections::BTreeMap, rc::Rc};
 
@@ -40,9 +41,6 @@ pub(crate) fn random_bytes(len: usize, seed: u64) -> Bytes {
 }
 pub(crate) fn object(text: &str, bytes: Bytes) -> MemoryObject {
     MemoryObject::new(name(text), bytes, &SigningKey::from_secret(&[7; 32])).unwrap()
-}
-pub(crate) fn secs(seconds: f64) -> Time {
-    Time::from_nanos((seconds * 1e9) as u64)
 }
 
 impl Domain {
