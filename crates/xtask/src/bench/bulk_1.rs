@@ -59,7 +59,7 @@ pub(super) fn run(context: &mut Context<'_>) -> Outcome<Findings> {
     };
     let quinn = add(&mut contenders, &mut findings, "quinn", rivals::quinn(stage, &source));
     let curl = add(&mut contenders, &mut findings, "curl", rivals::curl(stage, &source));
-    take_turns(context.arguments.rounds(), &mut contenders);
+    take_turns(context.arguments.rounds(), &mut contenders, || stage.warm(source.size));
     findings.notes.extend(contenders.iter().filter_map(Contender::failure));
 
     let ours = is_ours.map(|index| &contenders[index]).filter(|ours| ours.is_complete());

@@ -30,7 +30,7 @@ pub(super) fn run(context: &mut Context<'_>) -> Outcome<Findings> {
     let plain = add(&mut contenders, &mut findings, "aria2", plain);
     let checked = rivals::aria2(stage, &source, SOURCES, Checksum::Sha256);
     let checked = add(&mut contenders, &mut findings, "aria2 with checksum", checked);
-    take_turns(context.arguments.rounds(), &mut contenders);
+    take_turns(context.arguments.rounds(), &mut contenders, || stage.warm(source.size));
     findings.notes.extend(contenders.iter().filter_map(Contender::failure));
 
     let complete = |index: Option<usize>| index.map(|index| &contenders[index]).filter(|other| other.is_complete());

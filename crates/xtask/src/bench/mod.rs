@@ -1,10 +1,13 @@
 //! The benchmarks, and the command that runs them.
 mod bulk_1;
 mod bulk_3;
+mod forwarding;
 mod hop;
 mod ours;
 mod paths;
+mod paths_compute;
 mod rivals;
+mod sim_speed;
 
 use std::path::{Path, PathBuf};
 
@@ -32,7 +35,7 @@ struct Bench {
 }
 
 /// All benchmarks, in the order of the targets.
-const BENCHES: [Bench; 6] = [
+const BENCHES: [Bench; 9] = [
     Bench {
         name: "bulk-1",
         about: "one source, loopback UDP with 1,472-byte datagrams, verified and written (targets 1, 2, 5, 6)",
@@ -47,6 +50,17 @@ const BENCHES: [Bench; 6] = [
         run: paths::run_failure,
     },
     Bench { name: "paths-loss", about: "the same, 1 % loss on all paths (target 9)", run: paths::run_loss },
+    Bench { name: "forwarding", about: "the forwarding decision of a PSI router (target 15)", run: forwarding::run },
+    Bench {
+        name: "paths-compute",
+        about: "eight verified paths both ways in a graph of 1,000 nodes (target 15)",
+        run: paths_compute::run,
+    },
+    Bench {
+        name: "sim-speed",
+        about: "the simulator with real protocol code over four hops (target 13)",
+        run: sim_speed::run,
+    },
 ];
 
 /// What `cargo xtask bench` takes.

@@ -73,7 +73,7 @@ fn measure(context: &mut Context<'_>, trouble: Trouble, target: Target) -> Outco
     let mut contenders = Vec::new();
     let contender = Contender::new("trib", || fetch(trib, stage, &source, trouble));
     add(&mut contenders, &mut findings, "trib", Ok(contender));
-    take_turns(context.arguments.rounds(), &mut contenders);
+    take_turns(context.arguments.rounds(), &mut contenders, || Ok(()));
     findings.notes.extend(contenders.iter().filter_map(Contender::failure));
     let Some(ours) = contenders.first().filter(|ours| ours.is_complete()) else { return Ok(findings) };
     let bound = fluid_seconds(SIZE, trouble);

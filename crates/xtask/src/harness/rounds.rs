@@ -70,13 +70,15 @@ impl<'a> Contender<'a> {
     }
 }
 
-/// Lets all contenders run `rounds` times, taking turns. One that fails twice in a round is left out from then on.
-pub(crate) fn take_turns(rounds: usize, contenders: &mut [Contender<'_>]) {
+/// Lets all contenders run `rounds` times, taking turns, `before` before each. One that fails twice in a round is left
+/// out from then on.
+pub(crate) fn take_turns(rounds: usize, contenders: &mut [Contender<'_>], before: impl Fn() -> Outcome) {
     for round in 1..=rounds {
         for contender in contenders.iter_mut().filter(|contender| contender.failure.is_none()) {
-            let outcome = (contender.run)().or_else(|error| {
+            let mut run = || before().and_then(|()| (contender.run)());
+            let outcome = run().or_else(|error| {
                 note(&format!("  round {round}/{rounds} {}: {error}; again", contender.name));
-                (contender.run)()
+                run()
             });
             match outcome {
                 Ok(sample) => {
@@ -136,7 +138,7 @@ mod tests {
                 if tries > 1 { Err("broken".into()) } else { Ok(Sample::default()) }
             }),
         ];
-        take_turns(3, &mut contenders);
+        take_turns(3, &mut contenders, || Ok(()));
         assert_eq!(contenders[0].values(|_| 1.0).len(), 3);
         assert!(contenders[1].values(|_| 1.0).is_empty());
         assert_eq!(contenders[1].failure().as_deref(), Some("b failed and has no figure: broken"));
