@@ -1,4 +1,5 @@
 //! The program from outside: exit codes, words on stdout and stderr, files.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 use std::{
     path::{Path, PathBuf},
     process::{Command, Output, Stdio},

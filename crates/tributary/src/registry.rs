@@ -3,7 +3,7 @@ use serde::{Deserialize, Serialize};
 use std::{fmt, str::FromStr};
 use tributary_transport::Endpoint;
 
-use crate::{config::NodeConfig, error::ApiError};
+use crate::config::NodeConfig;
 
 /// An information-centric architecture together with its transport.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize)]
@@ -46,10 +46,7 @@ impl FromStr for Family {
 pub type BoxedNode = Box<dyn Endpoint>;
 
 /// Makes the node that a config describes. `seed` differs from start to start unless the config fixes it.
-///
-/// # Errors
-/// [`ApiError`] if the family's own checks refuse the settings.
-pub fn build(config: &NodeConfig, seed: u64) -> Result<BoxedNode, ApiError> {
+pub fn build(config: &NodeConfig, seed: u64) -> BoxedNode {
     match config.family {
         Family::Psi => crate::psi::build(config, seed),
     }

@@ -20,8 +20,7 @@ pub(crate) struct Running {
 impl Running {
     /// Opens the sockets and starts the node that `config` describes.
     pub(crate) fn start(config: &NodeConfig, seed: u64) -> Result<Self, ApiError> {
-        let node = registry::build(config, seed)?;
-        Self::start_node(config, seed, node)
+        Self::start_node(config, seed, registry::build(config, seed))
     }
     /// The same with a node that the caller made.
     pub(crate) fn start_node(config: &NodeConfig, seed: u64, node: BoxedNode) -> Result<Self, ApiError> {

@@ -406,5 +406,6 @@ fn share(part: u64, whole: u64) -> f64 {
 /// Cuts digits that mean nothing, so that JSON lines stay readable.
 fn round(value: f64, digits: i32) -> f64 {
     let scale = 10f64.powi(digits);
-    (value * scale).round() / scale
+    // A sum of nothing is minus zero; adding zero takes the sign away.
+    (value * scale).round() / scale + 0.0
 }

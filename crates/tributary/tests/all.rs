@@ -1,5 +1,6 @@
 //! The façade from outside: config errors, operations in process and over the control socket, with a node that
 //! stands in for a family.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod suite {
     mod config;
     mod control;

@@ -17,6 +17,11 @@ pub(crate) struct Broken {
 
 /// Mbit/s of payload from all publishers together to the receiver, by maximum flow over the links for data.
 pub(crate) fn capacity_mbps(topology: &Topology, broken: &Broken, loss: f64) -> f64 {
+    let publishers: Vec<_> = topology.publishers().collect();
+    capacity_from(topology, &publishers, broken, loss)
+}
+/// The same from any nodes that have the object.
+pub(crate) fn capacity_from(topology: &Topology, holders: &[&str], broken: &Broken, loss: f64) -> f64 {
     let mut graph = DiGraph::<&str, u64>::new();
     let works = |label: &str| !broken.nodes.contains(label);
     let nodes: BTreeMap<_, _> = topology
@@ -25,9 +30,9 @@ pub(crate) fn capacity_mbps(topology: &Topology, broken: &Broken, loss: f64) -> 
         .filter(|node| works(node.label))
         .map(|node| (node.label, graph.add_node(node.label)))
         .collect();
-    let everywhere = graph.add_node("all publishers");
-    for publisher in topology.publishers() {
-        if let Some(node) = nodes.get(publisher) {
+    let everywhere = graph.add_node("everybody who has it");
+    for holder in holders {
+        if let Some(node) = nodes.get(holder) {
             graph.add_edge(everywhere, *node, u64::from(u32::MAX));
         }
     }

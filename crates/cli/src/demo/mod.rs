@@ -32,6 +32,7 @@ use crate::{
     signals::Wish,
     tables,
 };
+use bound::Broken;
 use network::{LOOK, Network, NodeSettings, Settings};
 use script::Script;
 use topology::{Fetches, GATEWAY, IMPOSTER, RECEIVER, Topology, WEAK_PUBLISHER};
@@ -70,13 +71,13 @@ pub(crate) fn run(demo: &Demo, json: bool) -> Result<(), ApiError> {
 
     let mut display = Display::new(json);
     let mut run = Run { demo, topology: &topology, network: &mut network, wish: &wish, publisher };
-    let mut done = run.fetch(&folder.join("received"), &mut display, Script::new(&demo.fail))?;
+    let mut done = run.fetch(&folder.join("received"), &mut display, Script::new(&demo.fail), Held::ByPublishers)?;
     let original = folder.join("original");
     compare(&original, &folder.join("received"))?;
     if fetches == Fetches::Twice {
-        say("now a second time: everything is in the gateway's cache");
+        say("now a second time: the gateway's cache has seen everything");
         let first = done;
-        done = run.fetch(&folder.join("received-2"), &mut display, Script::new(&[]))?;
+        done = run.fetch(&folder.join("received-2"), &mut display, Script::new(&[]), Held::ByGateway)?;
         compare(&original, &folder.join("received-2"))?;
         let from_sources: u64 = done.sources.iter().map(|source| source.bytes).sum();
         done.more.insert("first_seconds".into(), first.seconds.into());
@@ -98,6 +99,13 @@ pub(crate) fn run(demo: &Demo, json: bool) -> Result<(), ApiError> {
     }
 }
 
+/// Who has the bytes when a fetch starts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Held {
+    ByPublishers,
+    ByGateway,
+}
+
 /// One run of a demo.
 struct Run<'a> {
     demo: &'a Demo,
@@ -109,9 +117,24 @@ struct Run<'a> {
 
 impl Run<'_> {
     /// Fetches to `target` while `script` breaks things.
-    fn fetch(&mut self, target: &Path, display: &mut Display, mut script: Script) -> Result<DoneView, ApiError> {
-        let mut timeline = script.timeline(self.topology, self.demo.loss);
-        let mut before = 0.0;
+    fn fetch(
+        &mut self,
+        target: &Path,
+        display: &mut Display,
+        mut script: Script,
+        held: Held,
+    ) -> Result<DoneView, ApiError> {
+        let liars: &[&str] = match self.demo.evil {
+            Some(Evil::Source) => &[WEAK_PUBLISHER],
+            Some(Evil::Imposter) => &[IMPOSTER],
+            Some(Evil::Cache) | None => &[],
+        };
+        let mut timeline = script.timeline(self.topology, self.demo.loss, liars);
+        if held == Held::ByGateway && self.demo.evil.is_none() {
+            let holders: Vec<_> = self.topology.publishers().chain([GATEWAY]).collect();
+            timeline[0].1 = bound::capacity_from(self.topology, &holders, &Broken::default(), self.demo.loss);
+        }
+        let (mut before, mut bypassed) = (0.0, Vec::new());
         loop {
             let get = Request::Get(Get {
                 name: NAME.into(),
@@ -127,6 +150,9 @@ impl Run<'_> {
                 match told {
                     Told::Done(view) => done = Some(view),
                     told => {
+                        if let Told::CacheDistrusted { node, .. } = &told {
+                            bypassed.push(node.clone());
+                        }
                         if let Told::Progress(progress) = &told {
                             latest = progress.clone();
                             broke =
@@ -145,6 +171,9 @@ impl Run<'_> {
                     before += done.seconds;
                     script.finish(&done)?;
                     self.judge(&mut done, before, &timeline);
+                    if !bypassed.is_empty() {
+                        done.more.insert("bypassed_caches".into(), bypassed.into());
+                    }
                     return Ok(done);
                 }
                 (Ok(()), None) => return Err(ApiError::new(ErrorKind::Protocol, "the receiver ended without a word")),
@@ -314,16 +343,20 @@ fn expectations(demo: &Demo, done: &DoneView) -> Vec<String> {
     if is_plain && demo.size >= SIZE_FOR_ALL_PATHS && (sources < 3 || paths < 4) {
         missed.push(format!("{sources} sources and {paths} paths delivered, not 3 and 4"));
     }
-    let distrusted =
-        |label: &str| done.sources.iter().any(|source| source.id.starts_with(label) && source.distrusted.is_some());
+    let source = |label: &str| done.sources.iter().find(|source| source.id.starts_with(label));
+    let is_named = |label: &str| source(label).is_some_and(|source| source.distrusted.is_some());
     match demo.evil {
-        Some(Evil::Source) if !distrusted(WEAK_PUBLISHER) => {
-            missed.push(format!("{WEAK_PUBLISHER} lied and was not named"))
+        Some(Evil::Source) if !is_named(WEAK_PUBLISHER) => {
+            missed.push(format!("{WEAK_PUBLISHER} lied and was not named"));
         }
-        Some(Evil::Imposter)
-            if done.sources.iter().any(|source| source.id.starts_with(IMPOSTER) && source.bytes > 0) =>
-        {
+        Some(Evil::Imposter) if source(IMPOSTER).is_some_and(|source| source.bytes > 0) => {
             missed.push(format!("{IMPOSTER} offered another file and was believed"));
+        }
+        Some(Evil::Imposter) if !is_named(IMPOSTER) => {
+            missed.push(format!("{IMPOSTER} offered another file and was not named"));
+        }
+        Some(Evil::Cache) if !done.more.contains_key("bypassed_caches") => {
+            missed.push(format!("the cache of {GATEWAY} lied and was not named"));
         }
         Some(Evil::Source | Evil::Imposter | Evil::Cache) | None => {}
     }

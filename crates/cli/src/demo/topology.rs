@@ -76,8 +76,7 @@ const fn control(a: &'static str, b: &'static str, mbps: u64) -> LinkSpec {
 
 /// A receiver with four uplinks; two publishers are reached over two paths each.
 const UPLINKS: Topology = Topology {
-    drawing: "\
-  pub-a ─┬─ 25 ─ north ─ 20 ─┐
+    drawing: "  pub-a ─┬─ 25 ─ north ─ 20 ─┐
          └─ 15 ─ east ── 12 ─┤
   pub-b ─┬─ 10 ─ south ── 8 ─┼─ receiver      Mbit/s; one way 5 to 20 ms;
          └─ 20 ─┐            │                rendezvous-1 to -3, manager-1 and -2
@@ -121,8 +120,7 @@ const UPLINKS: Topology = Topology {
 
 /// The same behind one gateway, whose cache sees everything that the receiver fetches.
 const BEHIND_GATEWAY: Topology = Topology {
-    drawing: "\
-  pub-a ─┬─ 25 ─ north ─ 20 ─┐
+    drawing: "  pub-a ─┬─ 25 ─ north ─ 20 ─┐
          └─ 15 ─ east ── 12 ─┤
   pub-b ─┬─ 10 ─ south ── 8 ─┼─ gateway ─ 100 ─ receiver      Mbit/s
          └─ 20 ─┐            │  (cache)

@@ -1,0 +1,176 @@
+//! The program as people use it: real daemons, real datagrams on loopback.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+use std::{
+    io::{BufRead, BufReader},
+    net::UdpSocket,
+    path::{Path, PathBuf},
+    process::{Child, ChildStdout, Command, Output, Stdio},
+};
+
+const SIZE: usize = 3_000_000;
+
+fn trib(folder: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_trib"));
+    command.env("XDG_STATE_HOME", folder.join("home")).env_remove("TRIB_CONTROL").stdin(Stdio::null());
+    command
+}
+fn run(folder: &Path, arguments: &[&str]) -> Output {
+    trib(folder).args(arguments).output().unwrap()
+}
+fn lines(bytes: &[u8]) -> Vec<serde_json::Value> {
+    String::from_utf8_lossy(bytes).lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+fn talk(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+/// A port that was free a moment ago.
+fn port() -> u16 {
+    UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+/// Writes a config and gives its path.
+fn config(folder: &Path, label: &str, roles: &str, listen: u16, more: &str) -> PathBuf {
+    let path = folder.join(format!("{label}.toml"));
+    let text = format!(
+        "[node]\nlabel = \"{label}\"\nroles = [{roles}]\nstate_dir = \"{label}\"\nlisten = [\"127.0.0.1:{listen}\"]\n{more}"
+    );
+    std::fs::write(&path, text).unwrap();
+    path
+}
+fn file(folder: &Path) -> PathBuf {
+    let path = folder.join("original");
+    let mut state = 1u64;
+    let bytes: Vec<u8> = std::iter::repeat_with(|| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (state >> 56) as u8
+    })
+    .take(SIZE)
+    .collect();
+    std::fs::write(&path, bytes).unwrap();
+    path
+}
+
+/// A daemon that ends with the test, however that ends.
+struct Daemon {
+    child: Child,
+    stdout: BufReader<ChildStdout>,
+}
+impl Daemon {
+    /// Starts it and waits until it says that it is ready.
+    fn start(folder: &Path, config: &Path) -> Self {
+        let mut child = trib(folder)
+            .args(["node", "--json", "--stop-with-stdin", "--config"])
+            .arg(config)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut daemon = Daemon { stdout: BufReader::new(child.stdout.take().unwrap()), child };
+        assert_eq!(daemon.line()["event"], "ready");
+        daemon
+    }
+    fn line(&mut self) -> serde_json::Value {
+        let mut line = String::new();
+        self.stdout.read_line(&mut line).unwrap();
+        serde_json::from_str(&line).unwrap()
+    }
+    /// Ends it in order and gives its exit code.
+    fn stop(mut self) -> Option<i32> {
+        drop(self.child.stdin.take());
+        self.child.wait().unwrap().code()
+    }
+}
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A router with all roles that a network needs, and a publisher beside it.
+fn network(folder: &Path) -> (Daemon, Daemon, u16) {
+    let hub = port();
+    let router = r#""router", "resolver", "topology-manager""#;
+    let router = Daemon::start(folder, &config(folder, "router", router, hub, ""));
+    let to_hub = format!("[[face]]\npeer = \"127.0.0.1:{hub}\"\n");
+    let publisher = Daemon::start(folder, &config(folder, "publisher", r#""sender""#, 0, &to_hub));
+    (router, publisher, hub)
+}
+
+#[test]
+fn what_is_put_by_a_daemon_is_fetched_by_a_node_in_the_foreground() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let original = file(folder);
+    let (router, publisher, hub) = network(folder);
+    let control = folder.join("publisher/control.sock");
+    let control = control.to_str().unwrap();
+    let put = run(folder, &["put", original.to_str().unwrap(), "/lab/big", "--control", control, "--json"]);
+    assert_eq!(put.status.code(), Some(0), "{}", talk(&put));
+    assert_eq!(lines(&put.stdout)[0]["confirmed"], true);
+    let key = lines(&put.stdout)[0]["publisher"].as_str().unwrap().to_string();
+
+    let to_hub = format!("[[face]]\npeer = \"127.0.0.1:{hub}\"\n");
+    let receiver = config(folder, "receiver", r#""receiver""#, 0, &to_hub);
+    let receiver = receiver.to_str().unwrap();
+    let copy = folder.join("copy");
+    let target = copy.to_str().unwrap();
+    let get = run(folder, &["get", "/lab/big", "--config", receiver, "-o", target, "--publisher", &key, "--json"]);
+    assert_eq!(get.status.code(), Some(0), "{}", talk(&get));
+    let told = lines(&get.stdout);
+    let done = told.last().unwrap();
+    assert_eq!((&done["event"], &done["verified"], &done["bytes"]), (&"done".into(), &true.into(), &SIZE.into()));
+    assert_eq!(done["sources"][0]["id"], "publisher");
+    assert_eq!(std::fs::read(&copy).unwrap(), std::fs::read(&original).unwrap());
+
+    let stream = run(folder, &["get", "/lab/big", "--config", receiver, "-o", "-"]);
+    assert_eq!(stream.status.code(), Some(0), "{}", talk(&stream));
+    assert!(stream.stdout == std::fs::read(&original).unwrap());
+    assert!(!talk(&stream).contains('\u{1b}'), "{}", talk(&stream));
+
+    let ls = run(folder, &["ls", "/lab", "--config", receiver, "--json"]);
+    assert_eq!(ls.status.code(), Some(0), "{}", talk(&ls));
+    assert!(lines(&ls.stdout).iter().any(|line| line["event"] == "entry" && line["name"] == "/lab/big"), "{ls:?}");
+
+    let missing = run(folder, &["get", "/lab/none", "--config", receiver, "-o", target, "--timeout", "300ms"]);
+    assert_eq!(missing.status.code(), Some(1));
+    assert!(talk(&missing).contains("error: cannot fetch '/lab/none'"), "{}", talk(&missing));
+    assert!(talk(&missing).contains("trib ls"), "{}", talk(&missing));
+
+    let pinned = ["--publisher", "ed25519:d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a"];
+    let arguments = [&["get", "/lab/big", "--config", receiver, "-o", target, "--timeout", "2s"][..], &pinned].concat();
+    let wrong = run(folder, &arguments);
+    assert_eq!(wrong.status.code(), Some(1), "{}", talk(&wrong));
+
+    assert_eq!(publisher.stop(), Some(0));
+    assert_eq!(router.stop(), Some(0));
+    assert!(!Path::new(control).exists(), "the control socket goes with its daemon");
+}
+
+#[test]
+fn a_busy_port_is_told_with_what_to_do() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let taken = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let config = config(folder, "late", r#""router""#, taken.local_addr().unwrap().port(), "");
+    let node = run(folder, &["node", "--config", config.to_str().unwrap()]);
+    assert_eq!(node.status.code(), Some(2));
+    assert!(talk(&node).contains("address already in use") && talk(&node).contains("hint: "), "{}", talk(&node));
+}
+
+#[test]
+fn the_demo_shows_a_verified_fetch_and_leaves_nothing_behind() {
+    let folder = tempfile::tempdir().unwrap();
+    let temporary = folder.path().join("tmp");
+    std::fs::create_dir(&temporary).unwrap();
+    let demo =
+        trib(folder.path()).args(["demo", "--json", "--size", "9MB"]).env("TMPDIR", &temporary).output().unwrap();
+    assert_eq!(demo.status.code(), Some(0), "{}", talk(&demo));
+    let told = lines(&demo.stdout);
+    let done = told.last().unwrap();
+    assert_eq!((&done["event"], &done["verified"], &done["bytes"]), (&"done".into(), &true.into(), &9_000_000.into()));
+    assert_eq!(done["sources"].as_array().unwrap().len(), 3);
+    assert!(done["paths"].as_array().unwrap().len() >= 4);
+    assert!(done["fluid_seconds"].as_f64().unwrap() > 1.0);
+    assert_eq!(std::fs::read_dir(&temporary).unwrap().count(), 0);
+}
