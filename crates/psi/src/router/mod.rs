@@ -17,7 +17,7 @@ use alloc::{
     collections::{BTreeMap, VecDeque},
     vec::Vec,
 };
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
 
 use hashbrown::HashMap;
 use rustc_hash::FxBuildHasher;
@@ -101,7 +101,9 @@ pub struct Router {
     verified: Verified,
     cache: Option<PacketCache>,
     queued: usize,
+    spare: Option<Batch>,
     next_face: usize,
+    memo: Memo,
     stats: RouterStats,
 }
 
@@ -185,8 +187,23 @@ pub mod reason {
 struct Face {
     id: FaceId,
     options: FaceOptions,
-    queue: VecDeque<Datagram>,
+    /// Batches ready to be handed out as they are, each of at most [`TransmitBuf::DATAGRAMS_MAX`] packets.
+    queue: VecDeque<Batch>,
     stats: RouterFaceStats,
+}
+
+#[derive(Default)]
+struct Batch {
+    packets: TransmitBuf,
+    bytes: usize,
+}
+
+impl Face {
+    fn clear(&mut self) {
+        self.queue.clear();
+        self.stats.queue_packets = 0;
+        self.stats.queue_bytes = 0;
+    }
 }
 
 impl Router {
@@ -209,7 +226,9 @@ impl Router {
             verified: Verified::default(),
             cache,
             queued: 0,
+            spare: None,
             next_face: 0,
+            memo: Memo::default(),
             stats: RouterStats::default(),
             config,
         };
@@ -234,7 +253,7 @@ impl Router {
     pub fn remove_face(&mut self, face: FaceId) {
         if let Some(index) = self.face_index.get(&face) {
             let removed = self.faces.remove(*index);
-            self.queued -= removed.queue.len();
+            self.queued -= removed.stats.queue_packets;
             self.on_ports_changed();
         }
     }
@@ -244,10 +263,9 @@ impl Router {
         let state = &mut self.faces[index];
         state.stats.up = up;
         if !up {
-            self.queued -= state.queue.len();
-            state.stats.dropped_packets += state.queue.len() as u64;
-            state.queue.clear();
-            state.stats.queue_bytes = 0;
+            self.queued -= state.stats.queue_packets;
+            state.stats.dropped_packets += state.stats.queue_packets as u64;
+            state.clear();
         }
         self.on_up_changed();
     }
@@ -260,6 +278,7 @@ impl Router {
             }
             self.bitmaps[0].numbers = routes.bitmap.clone();
             self.bitmaps[0].rebuild(&self.faces);
+            self.memo.forget();
         }
         self.set_keys(&routes.keys);
     }
@@ -311,7 +330,7 @@ impl Router {
         let view = View { packet_type: header.packet_type, flags: header.flags, ttl: header.ttl, header_len };
         self.dispatch(Passage::Own, view, Datagram::new(&head[..len], body))
     }
-    /// Fills the empty batch `out` with packets of one face, up to [`TransmitBuf::DATAGRAMS_MAX`]; faces take turns.
+    /// Replaces the empty batch `out` by packets of one face, up to [`TransmitBuf::DATAGRAMS_MAX`]; faces take turns.
     pub fn poll_transmit(&mut self, out: &mut TransmitBuf) -> Option<Transmit> {
         if self.queued == 0 {
             return None;
@@ -320,15 +339,18 @@ impl Router {
         let index = (0..count).map(|i| (self.next_face + i) % count).find(|i| !self.faces[*i].queue.is_empty())?;
         self.next_face = (index + 1) % count;
         let face = &mut self.faces[index];
-        while !out.is_full() {
-            let Some(datagram) = face.queue.pop_front() else { break };
-            let bytes = datagram.len();
-            face.stats.queue_bytes -= bytes;
-            face.stats.sent_packets += 1;
-            face.stats.sent_bytes += bytes as u64;
-            self.queued -= 1;
-            out.push_datagram(datagram);
-        }
+        let mut batch = face.queue.pop_front()?;
+        let count = batch.packets.len();
+        face.stats.queue_packets -= count;
+        face.stats.queue_bytes -= batch.bytes;
+        face.stats.sent_packets += count as u64;
+        face.stats.sent_bytes += batch.bytes as u64;
+        self.queued -= count;
+        core::mem::swap(out, &mut batch.packets);
+        // What `out` was before has room for the next packets.
+        batch.packets.clear();
+        batch.bytes = 0;
+        self.spare = Some(batch);
         Some(Transmit { face: face.id })
     }
 
@@ -342,8 +364,7 @@ impl Router {
     }
     /// Counters of one face.
     pub fn face_stats(&self, face: FaceId) -> Option<RouterFaceStats> {
-        let face = &self.faces[*self.face_index.get(&face)?];
-        Some(RouterFaceStats { queue_packets: face.queue.len(), ..face.stats })
+        Some(self.faces[*self.face_index.get(&face)?].stats)
     }
     /// The faces, in the order in which they were added.
     pub fn faces(&self) -> impl Iterator<Item = FaceId> {
@@ -368,9 +389,14 @@ impl Router {
 
     /// Sets `self.matches` to the ports (faces that are up, and last the node itself) that the FID names.
     fn match_fid(&mut self, fid: FidView<'_>) -> Result<(), &'static str> {
-        let result = match_ports(&mut self.tables, &self.bitmaps, &self.config, fid, &mut self.matches);
+        if self.memo.holds(&fid) {
+            self.matches.clone_from(&self.memo.matches);
+            return Ok(());
+        }
+        match_ports(&mut self.tables, &self.bitmaps, &self.config, fid, &mut self.matches)?;
         self.matches.iter_mut().zip(&self.up).for_each(|(matched, up)| *matched &= up);
-        result
+        self.memo.keep(&fid, &self.matches);
+        Ok(())
     }
     fn dispatch(&mut self, passage: Passage, view: View, datagram: Datagram) -> Verdict {
         let local_index = self.faces.len();
@@ -419,43 +445,68 @@ impl Router {
             }
             Passage::Transit => view.ttl - 1,
         };
-        let mut packet = datagram.with_head(view.header_len);
-        packet.head_mut()[2] = ttl;
-        let (mut packet, mut left) = (Some(packet), copies);
+        let mut head = [0; HEAD_BYTES_MAX];
+        let (head, body) = take_apart(datagram, view.header_len, &mut head);
+        head[2] = ttl;
+        let dropped = self.enqueue_copies(head, body, copies, &mut verdict.copies);
+        verdict.dropped = dropped.or(verdict.dropped);
+        verdict
+    }
+    /// Queues a packet on all faces in `self.matches`, which are `copies`. Adds to `queued` how many were queued, and
+    /// gives the reason if one was not.
+    fn enqueue_copies(
+        &mut self,
+        head: &mut [u8],
+        body: Bytes,
+        copies: usize,
+        queued: &mut usize,
+    ) -> Option<&'static str> {
+        let (mut body, mut left, mut dropped) = (Some(body), copies, None);
         for word in 0..self.matches.len() {
             let mut bits = self.matches[word];
             while bits != 0 {
                 let index = word * 64 + bits.trailing_zeros() as usize;
                 bits &= bits - 1;
                 left -= 1;
-                let Some(copy) = (if left == 0 { packet.take() } else { packet.clone() }) else { break };
-                match self.enqueue(index, copy) {
-                    Ok(()) => verdict.copies += 1,
-                    Err(reason) => verdict.dropped = Some(self.count_drop(reason)),
+                let Some(body) = (if left == 0 { body.take() } else { body.clone() }) else { break };
+                match self.enqueue(index, head, body) {
+                    Ok(()) => *queued += 1,
+                    Err(reason) => dropped = Some(self.count_drop(reason)),
                 }
             }
         }
-        verdict
+        dropped
     }
     /// Puts a packet into a face's queue.
-    fn enqueue(&mut self, index: usize, mut packet: Datagram) -> Result<(), &'static str> {
+    fn enqueue(&mut self, index: usize, head: &mut [u8], body: Bytes) -> Result<(), &'static str> {
         let face = &mut self.faces[index];
-        let bytes = packet.len();
+        let bytes = head.len() + body.len();
         if bytes > face.options.mtu as usize {
             face.stats.dropped_packets += 1;
             return Err(reason::MTU);
         }
         let queue_bytes = face.stats.queue_bytes + bytes;
-        if face.queue.len() >= self.config.queue_packets_max || queue_bytes > self.config.queue_bytes_max {
+        if face.stats.queue_packets >= self.config.queue_packets_max || queue_bytes > self.config.queue_bytes_max {
             face.stats.dropped_packets += 1;
             return Err(reason::QUEUE);
         }
+        let batch = match face.queue.back_mut() {
+            Some(batch) if !batch.packets.is_full() => batch,
+            _ => {
+                face.queue.push_back(self.spare.take().unwrap_or_default());
+                face.queue.back_mut().expect("it was just pushed")
+            }
+        };
+        let flags = head[1];
         if self.config.mark_bytes.is_some_and(|mark| queue_bytes > mark) {
-            packet.head_mut()[1] |= FLAG_MARKED;
+            head[1] |= FLAG_MARKED;
             face.stats.marked_packets += 1;
         }
+        batch.packets.push(head, body);
+        batch.bytes += bytes;
+        head[1] = flags;
         face.stats.queue_bytes = queue_bytes;
-        face.queue.push_back(packet);
+        face.stats.queue_packets += 1;
         self.queued += 1;
         self.stats.queued += 1;
         Ok(())
@@ -538,7 +589,7 @@ impl Router {
                     continue;
                 };
                 head[header_len + 4..header_len + 8].copy_from_slice(&packet.to_be_bytes());
-                self.send_copies(&Datagram::new(head, payload));
+                self.enqueue_copies(head, payload, copies, &mut 0);
                 answered += 1;
             }
             remaining.close();
@@ -556,19 +607,6 @@ impl Router {
         header.encode(&mut bytes);
         rest.encode(&mut bytes);
         Answer::Some { rest: Some(bytes.into()), answered }
-    }
-    /// Queues a packet on all faces in `self.matches`.
-    fn send_copies(&mut self, packet: &Datagram) {
-        for word in 0..self.matches.len() {
-            let mut bits = self.matches[word];
-            while bits != 0 {
-                let index = word * 64 + bits.trailing_zeros() as usize;
-                bits &= bits - 1;
-                if let Err(reason) = self.enqueue(index, packet.clone()) {
-                    self.count_drop(reason);
-                }
-            }
-        }
     }
     fn drop(&mut self, reason: &'static str) -> Verdict {
         Verdict { dropped: Some(self.count_drop(reason)), ..Verdict::default() }
@@ -591,6 +629,7 @@ impl Router {
         self.on_up_changed();
     }
     fn on_up_changed(&mut self) {
+        self.memo.forget();
         self.up.clear();
         self.up.resize(self.matches.len(), 0);
         let up = self.faces.iter().map(|face| face.stats.up).chain([true]).enumerate();
@@ -690,6 +729,38 @@ impl BitmapTable {
     }
 }
 
+/// The decision on the last FID: packets come in batches of one path, and then it need not be made again.
+struct Memo {
+    kind: FidKind,
+    salt: u8,
+    len: usize,
+    bytes: [u8; FID_BYTES_MAX],
+    matches: Vec<u64>,
+}
+
+impl Default for Memo {
+    fn default() -> Self {
+        Memo { kind: FidKind::List, salt: 0, len: 0, bytes: [0; FID_BYTES_MAX], matches: Vec::new() }
+    }
+}
+
+impl Memo {
+    /// Whether `fid` is the one; an empty FID never is.
+    fn holds(&self, fid: &FidView<'_>) -> bool {
+        self.len > 0 && self.salt == fid.salt && self.kind == fid.kind && self.bytes[..self.len] == *fid.bytes
+    }
+    fn keep(&mut self, fid: &FidView<'_>, matches: &[u64]) {
+        self.len = fid.bytes.len();
+        (self.kind, self.salt) = (fid.kind, fid.salt);
+        self.bytes[..self.len].copy_from_slice(fid.bytes);
+        self.matches.clear();
+        self.matches.extend_from_slice(matches);
+    }
+    fn forget(&mut self) {
+        self.len = 0;
+    }
+}
+
 /// Pairs of routes whose capability was verified lately, so that each is hashed once and not per request.
 #[derive(Default)]
 struct Verified(Vec<Option<(Fid, Fid, [u8; 8])>>);
@@ -780,6 +851,20 @@ fn write_header(out: &mut [u8; HEAD_BYTES_MAX], packet_type: PacketType, flags: 
     out[..FIXED_BYTES].copy_from_slice(&[(VERSION << 4) | packet_type as u8, flags, ttl, shape, fid.salt()]);
     out[FIXED_BYTES..len].copy_from_slice(fid.bytes());
     len
+}
+
+/// A packet as a head to change, which is copied to `space`, and the shared rest.
+fn take_apart(datagram: Datagram, header_len: usize, space: &mut [u8; HEAD_BYTES_MAX]) -> (&mut [u8], Bytes) {
+    let len = if datagram.head().is_empty() { header_len } else { datagram.head().len() };
+    space[..len].copy_from_slice(&datagram.header_bytes()[..len]);
+    let body = if datagram.head().is_empty() {
+        let mut body = datagram.into_bytes();
+        body.advance(len);
+        body
+    } else {
+        datagram.strip(len).into_bytes()
+    };
+    (&mut space[..len], body)
 }
 
 /// What stands behind the common header: the rest of the head, and the body.

@@ -521,9 +521,10 @@ fn fid(reader: &mut Reader<'_>) -> Result<Fid, WireError> {
 mod tests {
     use super::*;
     use crate::wire::{
-        FidKind,
+        Beacon, FidKind, Hello,
         golden::{check, hex},
     };
+    use proptest::prelude::*;
 
     #[test]
     fn golden_link_state_reads_and_re_emits() {
@@ -643,5 +644,45 @@ mod tests {
         let none = Offer::none(6, OfferVersion { term: 2, sequence: 4 });
         check(&hex("00000006 00000002 00000004 00 00"), &none, Offer::decode, Offer::encode);
         assert!(Offer::decode(&hex("00000006 00000002 00000004 01 00")).is_err());
+    }
+
+    /// What reads re-emits, whatever the bytes are.
+    fn total<T>(bytes: &[u8], decode: fn(&[u8]) -> Result<T, WireError>, encode: fn(&T, &mut Vec<u8>)) {
+        if let Ok(value) = decode(bytes) {
+            let mut emitted = Vec::new();
+            encode(&value, &mut emitted);
+            assert_eq!(emitted, bytes);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_refused_or_re_emitted(noise in prop::collection::vec(any::<u8>(), 0..200)) {
+            for decode in [
+                |bytes: &[u8]| total(bytes, LinkState::decode, LinkState::encode),
+                |bytes: &[u8]| total(bytes, Routes::decode, Routes::encode),
+                |bytes: &[u8]| total(bytes, PathRequest::decode, PathRequest::encode),
+                |bytes: &[u8]| total(bytes, Offer::decode, Offer::encode),
+                |bytes: &[u8]| total(bytes, Hello::decode, Hello::encode),
+                |bytes: &[u8]| total(bytes, Beacon::decode, Beacon::encode),
+            ] {
+                decode(&noise);
+            }
+        }
+
+        #[test]
+        fn damaged_messages_are_refused_or_re_emitted(damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4)) {
+            let mut bytes = Vec::new();
+            request().encode(&mut bytes);
+            for (at, value) in damage {
+                let at = at.index(bytes.len());
+                bytes[at] = value;
+            }
+            total(&bytes, PathRequest::decode, PathRequest::encode);
+            let offer = Offer { count: 1, source_label: "pub-1".into(), manifest: bytes, ..Offer::none(1, OfferVersion::default()) };
+            let mut bytes = Vec::new();
+            offer.encode(&mut bytes);
+            total(&bytes, Offer::decode, Offer::encode);
+        }
     }
 }

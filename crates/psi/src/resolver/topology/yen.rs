@@ -58,7 +58,7 @@ impl<'a> Search<'a> {
         // Candidates with the index of the link at which they left their parent.
         let mut candidates: BTreeSet<(Path, usize)> = BTreeSet::new();
         if k > 0
-            && let Some(path) = self.shortest(self.start, self.costs, &[])
+            && let Some(path) = self.shortest(self.start, self.costs, &[], FAR)
         {
             candidates.insert((path, 0));
         }
@@ -79,7 +79,11 @@ impl<'a> Search<'a> {
                     .map(|(other, _)| other.links[i])
                     .collect();
                 root.iter().for_each(|link| self.banned_nodes[self.graph.link(*link).from.0 as usize] = true);
-                let tail = self.shortest(spur, self.costs, &banned);
+                // What is not cheaper than the dearest candidate of a full set would be dropped again.
+                let full = candidates.len() >= k - found.len();
+                let dearest = candidates.last().filter(|_| full).map_or(FAR, |(path, _)| path.cost);
+                let limit = dearest.checked_sub(root_cost.saturating_add(1));
+                let tail = limit.and_then(|limit| self.shortest(spur, self.costs, &banned, limit));
                 root.iter().for_each(|link| self.banned_nodes[self.graph.link(*link).from.0 as usize] = false);
                 if let Some(tail) = tail {
                     let links = [root, &tail.links[..]].concat();
@@ -96,15 +100,16 @@ impl<'a> Search<'a> {
     }
     /// The cheapest path if each link cost what `costs` says, which must not be less than at the start.
     pub fn shortest_with(&mut self, costs: &[u64]) -> Option<Path> {
-        let path = self.shortest(self.start, costs, &[])?;
+        let path = self.shortest(self.start, costs, &[], FAR)?;
         Some(Path { cost: path.links.iter().map(|link| self.cost(*link)).sum(), links: path.links })
     }
 
     fn cost(&self, link: LinkIndex) -> u64 {
         self.costs[link.0 as usize]
     }
-    /// The cheapest path from `from` to the goal that avoids the banned links at its start, and the banned nodes.
-    fn shortest(&mut self, from: NodeIndex, costs: &[u64], banned: &[LinkIndex]) -> Option<Path> {
+    /// The cheapest path from `from` to the goal that costs at most `limit` and avoids the banned links at its start,
+    /// and the banned nodes.
+    fn shortest(&mut self, from: NodeIndex, costs: &[u64], banned: &[LinkIndex], limit: u64) -> Option<Path> {
         self.round += 1;
         let bound = self.bound[from.0 as usize];
         // A host that is no router has no bound from which it can be passed, but paths may start there.
@@ -130,6 +135,9 @@ impl<'a> Search<'a> {
                     continue;
                 }
                 let reached = distance + costs[link.0 as usize];
+                if reached + rest > limit {
+                    continue;
+                }
                 let (round, known, _) = self.seen[next.0 as usize];
                 if round == self.round && known <= reached {
                     continue;
