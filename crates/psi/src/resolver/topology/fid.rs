@@ -121,6 +121,12 @@ impl FidBuilder {
             FidKind::List => self.build_list(graph, &stops),
         })
     }
+    /// An FID that routers match without having been told any bitmap numbers: for the control messages that tell them.
+    pub fn build_self_contained(&mut self, graph: &Graph, tree: Tree<'_>) -> Option<Fid> {
+        let stops = self.stops(graph, tree)?;
+        let bloom = self.config.kinds.contains(&FidKind::Bloom).then(|| self.build_bloom(graph, &stops)).flatten();
+        bloom.or_else(|| self.build_list(graph, &stops))
+    }
     /// FIDs that together reach `tree`: one, or if none does, one for each part of a split by destinations.
     /// `None` if not even a path to a single destination can be encoded.
     pub fn build_split(&mut self, graph: &Graph, tree: Tree<'_>) -> Option<Vec<Fid>> {

@@ -571,7 +571,7 @@ impl TopologyManager {
         {
             return Some(*fid);
         }
-        let fid = self.builder.build(&self.graph, tree)?;
+        let fid = self.builder.build_self_contained(&self.graph, tree)?;
         self.pairs.insert((from, to), (keys, fid));
         Some(fid)
     }
