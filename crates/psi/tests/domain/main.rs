@@ -2,6 +2,7 @@
 
 mod control;
 mod fetches;
+mod hostile;
 mod offers;
 
 use std::{cell::RefCell, collections::BTreeMap, rc::Rc};

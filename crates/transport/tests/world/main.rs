@@ -1,6 +1,7 @@
 //! A receiver, stateless sources, and emulated links between them, in virtual time: one integration binary.
 
 mod faults;
+mod paper;
 mod rates;
 
 use std::collections::BTreeMap;
