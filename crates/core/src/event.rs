@@ -234,6 +234,8 @@ pub struct PathReport {
     pub label: String,
     /// Links from source to receiver.
     pub hops: u32,
+    /// Links that it shares with other paths of its transfer, by number: paths with a number in common are coupled.
+    pub groups: alloc::vec::Vec<u16>,
     /// What it is doing.
     pub state: PathState,
     /// Why it is in that state.

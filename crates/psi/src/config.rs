@@ -27,7 +27,7 @@ pub struct Config {
     pub network_key: [u8; 32],
     /// Secret of the topology managers, from which capability keys are derived; the same on active and standby.
     pub domain_secret: [u8; 32],
-    /// Time between hellos. A neighbour is down after three are missed. Default: 200 ms.
+    /// Time between hellos. A neighbour is down after five are missed. Default: 200 ms.
     pub hello_interval: Duration,
     /// Kinds of FID that the topology manager may use, in this order: `bloom`, `bitmap`, `list`.
     pub fid_kinds: Vec<String>,

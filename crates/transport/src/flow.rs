@@ -242,7 +242,9 @@ impl Flow {
         if first_of_request && answer == Answer::Expected {
             let sample = now.since(request.sent_at);
             if !from_cache && self.rtt_from_caches {
+                // The first answer from behind the caches: what was learned from them is of another path.
                 self.rtt_from_caches = false;
+                self.controller = controller(&self.config, self.packet_bytes, now);
                 self.rtt = RttEstimator::new(self.config.rto_initial, self.config.rto_min, self.config.rto_max);
             }
             if !from_cache || self.rtt_from_caches || self.rtt.smoothed().is_none() {

@@ -907,6 +907,7 @@ impl Transfer {
             source: path.source,
             label: path.offer.label.clone(),
             hops: path.offer.hops,
+            groups: path.offer.groups.clone(),
             state,
             reason,
             bytes: path.bytes,

@@ -123,6 +123,12 @@ fn about_path(known: &Known, path: &PathReport) -> Vec<String> {
         }
         (PathState::Closed, _) => lines.push("It is not used any more.".into()),
     }
+    let shares = |other: &&PathReport| other.path != path.path && other.groups.iter().any(|g| path.groups.contains(g));
+    let sharing: Vec<String> =
+        known.report.paths.iter().filter(shares).map(|other| format!("{} ({})", other.path, other.label)).collect();
+    if !sharing.is_empty() {
+        lines.push(format!("It shares a link with {}, and is coupled with them.", sharing.join(", ")));
+    }
     if let (Some(rtt), Some(rtt_min)) = (path.rtt, path.rtt_min) {
         let queue = rtt.saturating_sub(rtt_min);
         lines.push(format!(
@@ -218,6 +224,7 @@ mod tests {
             source: SourceId(0),
             label: "attic, hall".into(),
             hops: 2,
+            groups: vec![],
             state,
             reason: reason.into(),
             bytes: 1 << 20,

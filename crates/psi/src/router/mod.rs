@@ -422,7 +422,7 @@ impl Router {
                             self.stats.requests_absorbed += 1;
                             return verdict;
                         };
-                        datagram = rest;
+                        datagram = rest.into();
                     }
                     Err(reason) => return self.drop(reason),
                 }
@@ -647,7 +647,7 @@ enum Passage {
 /// What the cache did with a request.
 enum Answer {
     None,
-    Some { rest: Option<Datagram>, answered: usize },
+    Some { rest: Option<Bytes>, answered: usize },
 }
 
 /// The packets of a request that the cache does not have, as runs.

@@ -135,6 +135,7 @@ fn path() -> PathReport {
         source: SourceId(0),
         label: "hall".into(),
         hops: 2,
+        groups: vec![],
         state: PathState::Active,
         reason: String::new(),
         bytes: 0,

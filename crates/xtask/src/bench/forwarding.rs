@@ -44,9 +44,6 @@ pub(super) fn run(context: &mut Context<'_>) -> Outcome<Findings> {
         let figure = Figure::new(format!("matching a FID, {links} links"), "ns/link", nanoseconds);
         findings.figures.push(figure.judged(targets::FORWARDING));
         let nanoseconds: Vec<_> = (0..context.arguments.rounds()).map(|_| forward(links)).collect::<Outcome<_>>()?;
-        let per_link = nanoseconds.iter().map(|nanoseconds| nanoseconds / f64::from(links)).collect();
-        let figure = Figure::new(format!("all of forwarding a packet, {links} links"), "ns/link", per_link);
-        findings.figures.push(figure.judged(targets::FORWARDING));
         findings.figures.push(Figure::new(
             format!("all of forwarding a packet, {links} links"),
             "ns/packet",

@@ -49,7 +49,7 @@ pub struct ManagerConfig {
     pub domain_secret: [u8; 32],
     /// Time between beacons. Default: 500 ms.
     pub beacon_interval: Duration,
-    /// Silence after which an active manager counts as gone. Default: 1.5 s.
+    /// Silence after which an active manager counts as gone. Default: 2.5 s.
     pub manager_silence: Duration,
     /// How long a manager listens after its start before it may become active. Default: 600 ms.
     pub startup_wait: Duration,
@@ -96,7 +96,7 @@ impl ManagerConfig {
             priority,
             domain_secret: config.domain_secret,
             beacon_interval: Duration::from_millis(500),
-            manager_silence: Duration::from_millis(1500),
+            manager_silence: Duration::from_millis(2500),
             startup_wait: Duration::from_millis(600),
             debounce: Duration::from_millis(50),
             node_silence: Duration::from_secs(16),

@@ -424,7 +424,7 @@ fn a_cut_link_and_a_dead_router_bring_new_offers_and_their_return_the_old_ones()
         offers.iter().flat_map(|offer| &offer.paths).map(|path| (path.label.clone(), path.id)).collect()
     };
     demo.world.wires[demo.upper[1]].up = false;
-    demo.world.run(1000);
+    demo.world.run(1500);
     let (cut, offers) = demo.world.offered();
     assert!(cut > first);
     assert!(demo.world.labels().iter().all(|label| !label.contains("fn-1>fn-2")), "{:?}", demo.world.labels());
@@ -435,11 +435,11 @@ fn a_cut_link_and_a_dead_router_bring_new_offers_and_their_return_the_old_ones()
     demo.world.check_paths(demo.receiver);
 
     demo.world.wires[demo.upper[1]].up = true;
-    demo.world.run(1000);
+    demo.world.run(1500);
     assert_eq!(ids(&demo.world.offered().1), ids(&before));
 
     demo.world.kill(demo.routers[4]);
-    demo.world.run(1000);
+    demo.world.run(1500);
     let (_, offers) = demo.world.offered();
     let paths: BTreeMap<&str, usize> =
         offers.iter().map(|offer| (offer.source_label.as_str(), offer.paths.len())).collect();
@@ -447,7 +447,7 @@ fn a_cut_link_and_a_dead_router_bring_new_offers_and_their_return_the_old_ones()
     demo.world.check_paths(demo.receiver);
 
     demo.world.restart(demo.routers[4]);
-    demo.world.run(1000);
+    demo.world.run(1500);
     assert_eq!(ids(&demo.world.offered().1), ids(&before));
     demo.world.check_paths(demo.receiver);
 }

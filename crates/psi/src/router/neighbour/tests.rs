@@ -109,7 +109,7 @@ impl Line {
 }
 
 #[test]
-fn neighbours_are_up_within_two_round_trips_and_down_after_the_third_missed_hello() {
+fn neighbours_are_up_within_two_round_trips_and_down_after_the_fifth_missed_hello() {
     let mut line = Line::new(2);
     line.run_until(ms(1004));
     assert_eq!(line.faces, [(0, FaceId(2), true), (1, FaceId(1), true)]);
@@ -118,13 +118,13 @@ fn neighbours_are_up_within_two_round_trips_and_down_after_the_third_missed_hell
     line.run_until(ms(2000));
     line.cut = true;
     line.faces.clear();
-    line.run_until(ms(2500));
+    line.run_until(ms(2900));
     assert_eq!(line.faces, []);
-    line.run_until(ms(2710));
+    line.run_until(ms(3110));
     assert_eq!(line.faces.len(), 2);
     assert!(!line.nodes[0].is_up(FaceId(2)));
     line.cut = false;
-    line.run_until(ms(2950));
+    line.run_until(ms(3350));
     assert!(line.nodes[0].is_up(FaceId(2)) && line.nodes[1].is_up(FaceId(1)));
 }
 
