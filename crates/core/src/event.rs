@@ -202,6 +202,8 @@ pub struct TransferReport {
     pub started: Time,
     /// When it ended; `None` while it runs.
     pub ended: Option<Time>,
+    /// If it ended without success: what failed, on what, why.
+    pub failure: Option<String>,
     /// One account per source.
     pub sources: alloc::vec::Vec<SourceReport>,
     /// One account per path.

@@ -124,6 +124,7 @@ pub struct Transfer {
     limit: TokenBucket,
     started: Time,
     ended: Option<Time>,
+    failure: Option<String>,
     /// Since when there has been no source that answers.
     lonely_since: Time,
     sources: BTreeMap<SourceId, Source>,
@@ -207,6 +208,7 @@ impl Transfer {
             limit: TokenBucket::new(rate_limit, LIMIT_BURST),
             started: now,
             ended: None,
+            failure: None,
             lonely_since: now,
             sources: BTreeMap::new(),
             paths: BTreeMap::new(),
@@ -433,6 +435,7 @@ impl Transfer {
             duplicate_bytes: self.account.duplicate_bytes,
             started: self.started,
             ended: self.ended,
+            failure: self.failure.clone(),
             sources: sources.collect(),
             paths: self.paths.iter().map(|(id, path)| self.path_report(now, *id, path)).collect(),
         }
@@ -832,6 +835,7 @@ impl Transfer {
             running.units.clear();
             running.buffers.clear();
         }
+        self.failure = Some(reason.clone());
         self.events.push_back(TransferEvent::Failed { reason });
     }
     fn patience_deadline(&self) -> Option<Time> {

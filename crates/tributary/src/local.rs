@@ -267,11 +267,13 @@ impl LocalApi {
             match ending {
                 Some(None) => return Ok(Ended::Completed(report)),
                 Some(Some(reason)) => return Ok(Ended::Failed(report, reason)),
-                // The event was lost, or somebody cancelled it.
-                None if report.ended.is_some() && report.stored_bytes < report.bytes => {
-                    return Ok(Ended::Failed(report, "it was cancelled".into()));
+                // The event is still on its way, or was lost.
+                None if report.ended.is_some() => {
+                    return Ok(match report.failure.clone() {
+                        Some(reason) => Ended::Failed(report, reason),
+                        None => Ended::Completed(report),
+                    });
                 }
-                None if report.ended.is_some() => return Ok(Ended::Completed(report)),
                 None => {}
             }
         }

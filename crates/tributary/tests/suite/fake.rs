@@ -58,6 +58,7 @@ impl FakeNode {
     fn fail(&mut self, now: Time, id: TransferId, reason: String) {
         let transfer = self.transfers.get_mut(&id).unwrap();
         transfer.report.ended = Some(now);
+        transfer.report.failure = Some(reason.clone());
         self.events.push_back(Event::Transfer(id, TransferEvent::Failed { reason }));
     }
     /// Moves one chunk of a transfer, or starts or ends it.
@@ -204,6 +205,7 @@ impl Endpoint for FakeNode {
         if let Some(transfer) = self.transfers.get_mut(&transfer) {
             transfer.store = None;
             transfer.report.ended.get_or_insert(now);
+            transfer.report.failure.get_or_insert("it was cancelled".into());
         }
     }
     fn watch(&mut self, _: Time, scope: &Name) {
