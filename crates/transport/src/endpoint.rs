@@ -26,9 +26,7 @@ pub trait Endpoint: Node + Send {
     fn unwatch(&mut self, now: Time, scope: &Name);
     /// Takes leave: withdraws all publications and subscriptions, so that nobody is sent here any more. What this sends
     /// needs some round trips to be heard; a node that just stops is noticed by its leases instead.
-    fn leave(&mut self, now: Time) {
-        let _ = now;
-    }
+    fn leave(&mut self, now: Time);
     /// Limits one transfer, or (`None`) all of them together; a rate of `None` lifts the limit.
     fn limit(&mut self, now: Time, transfer: Option<TransferId>, rate: Option<Rate>);
     /// The account of a transfer that runs or ended; `None` if there never was one or it was forgotten.

@@ -104,6 +104,9 @@ impl Endpoint for LyingCache {
     fn unwatch(&mut self, now: Time, scope: &Name) {
         self.inner.unwatch(now, scope);
     }
+    fn leave(&mut self, now: Time) {
+        self.inner.leave(now);
+    }
     fn limit(&mut self, now: Time, transfer: Option<TransferId>, rate: Option<Rate>) {
         self.inner.limit(now, transfer, rate);
     }

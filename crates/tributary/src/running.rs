@@ -72,12 +72,23 @@ impl Running {
     pub(crate) fn hub(&self) -> &Arc<Hub> {
         &self.hub
     }
-    /// Stops the node and waits for its thread.
+    /// Lets the node take leave, stops it, and waits for its thread.
     pub(crate) fn stop(&self) -> Result<(), ApiError> {
+        let publishes = self.driver.call(|node, now| {
+            let publishes = !node.status(now).published.is_empty();
+            node.leave(now);
+            publishes
+        });
+        if publishes.unwrap_or(false) {
+            std::thread::sleep(LEAVE_TIME);
+        }
         self.driver.stop()?;
         Ok(())
     }
 }
+
+/// What a publisher's withdrawals have to get through before it is gone; those that do not make it expire.
+const LEAVE_TIME: std::time::Duration = std::time::Duration::from_millis(200);
 
 /// The number of the face that a config lists at `index`.
 pub(crate) fn face_id(index: usize) -> FaceId {

@@ -225,6 +225,7 @@ impl Endpoint for FakeNode {
         self.events.extend(appeared.into_iter().chain([listed]).map(Event::Resolver));
     }
     fn unwatch(&mut self, _: Time, _: &Name) {}
+    fn leave(&mut self, _: Time) {}
     fn limit(&mut self, _: Time, _: Option<TransferId>, _: Option<Rate>) {}
     fn report(&self, _: Time, transfer: TransferId) -> Option<TransferReport> {
         self.transfers.get(&transfer).map(|transfer| transfer.report.clone())
