@@ -7,8 +7,8 @@
 //!             │              └─► local delivery   └── cache answers requests  │
 //!             └──────────────────────────────────────────────────────────────┘
 //! ```
-//! Loop safety: a hop limit, never back out of the face of arrival, no FID that is filled beyond a limit or that
-//! matches more faces than a limit.
+//! Loop safety: a hop limit that copies share, never back out of the face of arrival, no FID that is filled beyond a
+//! limit or that matches more faces than a limit.
 pub mod cache;
 pub mod labels;
 pub mod neighbour;
@@ -178,6 +178,8 @@ pub mod reason {
     pub const EPOCH: &str = "fid of an unknown bitmap epoch";
     /// A request without a valid capability.
     pub const CAPABILITY: &str = "capability not valid";
+    /// A request for this node, which has no key yet to verify it with.
+    pub const NO_KEYS: &str = "no key to verify the capability";
     /// No room in a face's queue.
     pub const QUEUE: &str = "egress queue full";
     /// Longer than the face's MTU.
@@ -282,7 +284,8 @@ impl Router {
         }
         self.set_keys(&routes.keys);
     }
-    /// Replaces the capability keys. Without keys no request is refused, and none is answered from the cache.
+    /// Replaces the capability keys. Without keys requests are passed on unverified, none is answered from the cache,
+    /// and none is delivered to this node.
     pub fn set_keys(&mut self, keys: &[CapabilityKey]) {
         self.keys.replace(keys);
         self.verified = Verified::default();
@@ -291,7 +294,7 @@ impl Router {
     /// [`Router::originate`] for those.
     ///
     /// Requests whose capability does not verify are dropped if this node holds keys; what
-    /// [`Verdict::local`] has is verified.
+    /// [`Verdict::local`] has is verified always, so a node without keys gets no requests.
     pub fn forward(&mut self, _now: Time, arrived: Option<FaceId>, datagram: Datagram) -> Verdict {
         self.stats.arrived += 1;
         let arrived_index = arrived.and_then(|face| self.face_index.get(&face).copied());
@@ -413,6 +416,9 @@ impl Router {
         let mut verdict = Verdict::default();
         let mut datagram = datagram;
         match (view.packet_type, passage) {
+            (PacketType::Request, Passage::Transit) if local && self.keys.is_empty() => {
+                return self.drop(reason::NO_KEYS);
+            }
             (PacketType::Request, Passage::Transit) if !self.keys.is_empty() => {
                 match self.on_request(view, &datagram, local) {
                     Ok(Answer::None) => {}
@@ -438,12 +444,12 @@ impl Router {
             return verdict;
         }
         let ttl = match passage {
-            Passage::Own => view.ttl,
-            Passage::Transit if view.ttl == 0 => {
-                verdict.dropped = Some(self.count_drop(reason::TTL));
-                return verdict;
-            }
-            Passage::Transit => view.ttl - 1,
+            Passage::Own => ttl_of_copies(view.ttl, copies),
+            Passage::Transit => ttl_of_copies(view.ttl, copies).and_then(|share| share.checked_sub(1)),
+        };
+        let Some(ttl) = ttl else {
+            verdict.dropped = Some(self.count_drop(reason::TTL));
+            return verdict;
         };
         let mut head = [0; HEAD_BYTES_MAX];
         let (head, body) = take_apart(datagram, view.header_len, &mut head);
@@ -568,7 +574,8 @@ impl Router {
             return Answer::None;
         }
         let mut head = [0; HEAD_BYTES_MAX];
-        let header_len = write_header(&mut head, PacketType::Data, FLAG_CACHED, TTL_MAX, &request.forward);
+        let Some(ttl) = ttl_of_copies(TTL_MAX, copies) else { return Answer::None };
+        let header_len = write_header(&mut head, PacketType::Data, FLAG_CACHED, ttl, &request.forward);
         let head = &mut head[..header_len + DataHeader::BYTES];
         let data = DataHeader { tag: request.tag, packet: 0, stream, origin: self.config.node.0 as u16 };
         let mut next = Vec::with_capacity(DataHeader::BYTES);
@@ -669,6 +676,15 @@ impl Remaining {
     fn close(&mut self) {
         self.closed = true;
     }
+}
+
+/// How many more hops each of `copies` may take of the `ttl` that there are; `None` if that is less than one.
+///
+/// Copies share what is left, so that one packet never becomes more than `ttl` transmissions, whatever its FID
+/// names and however the nodes are meshed. LIPSIN's limit of hops alone lets copies multiply at every hop.
+pub(crate) fn ttl_of_copies(ttl: u8, copies: usize) -> Option<u8> {
+    let share = usize::from(ttl) / copies.max(1);
+    (share > 0).then_some(share as u8)
 }
 
 /// The ports that `fid` names, in `matches`.

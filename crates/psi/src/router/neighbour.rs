@@ -740,7 +740,7 @@ impl Neighbour {
         manager.best = Some(face);
         manager.routes.insert(face, learnt);
         // Ways that the last beacons did not confirm may be gone.
-        manager.routes.retain(|_, learnt| learnt.sequence + 2 >= beacon.sequence);
+        manager.routes.retain(|_, learnt| learnt.sequence.saturating_add(2) >= beacon.sequence);
         manager.beacon = beacon;
         if restarted {
             self.schedule_link_state(now);

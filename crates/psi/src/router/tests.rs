@@ -56,14 +56,15 @@ fn face(id: u32) -> Port {
 }
 
 #[test]
-fn a_packet_leaves_by_the_faces_of_its_fid_with_one_hop_less() {
+fn a_packet_leaves_by_the_faces_of_its_fid_and_is_delivered() {
     let mut router = router(70);
     let ports = [face(3), face(69), Port::Local];
     for fid in [list_to(&router, &ports), bloom_to(&router, &ports, 64, 5)] {
         let verdict = router.forward(NOW, Some(FaceId(1)), packet(PacketType::Control, 0, 9, fid, b"x"));
         assert_eq!((verdict.copies, verdict.dropped), (2, None));
         assert_eq!(verdict.local, Some(packet(PacketType::Control, 0, 9, fid, b"x")));
-        let expected = packet(PacketType::Control, 0, 8, fid, b"x").to_vec();
+        // Two copies share the 9 hops that are left.
+        let expected = packet(PacketType::Control, 0, 3, fid, b"x").to_vec();
         assert_eq!(sent(&mut router), [(3, expected.clone()), (69, expected)]);
     }
 }
@@ -224,6 +225,19 @@ fn bitmaps_of_the_present_and_the_previous_numbering_work() {
     assert_eq!(faces(&mut router, 5, 63).2, Some(reason::EPOCH));
 }
 
+#[test]
+fn copies_share_the_hops_that_are_left() {
+    for (ttl, faces, left) in [(9, 1, Some(8)), (9, 2, Some(3)), (9, 4, Some(1)), (4, 4, Some(0)), (3, 4, None)] {
+        let mut router = router(6);
+        let fid = list_to(&router, &(1..=faces).map(face).collect::<Vec<_>>());
+        let verdict = router.forward(NOW, Some(FaceId(0)), packet(PacketType::Control, 0, ttl, fid, b""));
+        assert_eq!(verdict.dropped, if left.is_none() { Some(reason::TTL) } else { None });
+        let sent = sent(&mut router);
+        assert_eq!(sent.len(), if left.is_none() { 0 } else { faces as usize });
+        assert!(sent.iter().all(|(_, bytes)| Some(bytes[2]) == left));
+    }
+}
+
 /// A cache between a receiver behind face 0 and a source behind face 1, with the keys of epoch 3.
 struct CacheBench {
     router: Router,
@@ -318,10 +332,13 @@ fn without_a_valid_capability_nothing_is_answered_or_passed_on() {
     let forged = bench.request(0, &[(0, 4)]);
     assert_eq!(bench.router.forward(NOW, Some(FaceId(0)), forged.clone()).dropped, Some(reason::CAPABILITY));
     assert!(bench.router.is_idle());
-    // Who holds no keys passes it on and answers nothing.
+    // Who holds no keys passes it on, answers nothing, and takes none for itself.
     bench.router.set_keys(&[]);
     let verdict = bench.router.forward(NOW, Some(FaceId(0)), forged);
     assert_eq!((verdict.answered, verdict.copies), (0, 1));
+    bench.reverse = list_to(&bench.router, &[Port::Local]);
+    let verdict = bench.router.forward(NOW, Some(FaceId(0)), bench.request(0, &[(0, 4)]));
+    assert_eq!((verdict.local, verdict.dropped), (None, Some(reason::NO_KEYS)));
 }
 
 #[test]

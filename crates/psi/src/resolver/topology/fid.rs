@@ -20,8 +20,9 @@ use crate::{
         labels::{
             BLOOM_BITS_MAX, BLOOM_BYTES_MIN, FILTER_WORDS_MAX, LabelSeeds, Port, SALTS, filter_bytes, filter_words,
         },
+        ttl_of_copies,
     },
-    wire::{BEACON_LABELS_MAX, BitmapNumbers, FID_BYTES_MAX, Fid, FidKind, list_fid},
+    wire::{BEACON_LABELS_MAX, BitmapNumbers, FID_BYTES_MAX, Fid, FidKind, TTL_MAX, list_fid},
 };
 
 /// How FIDs are made. `label_bits` and `fill_max` must be those of the domain's routers.
@@ -145,7 +146,7 @@ impl FidBuilder {
         Some(fids)
     }
     /// Whether a packet with `fid` that starts at the source takes exactly the links of `tree` and is delivered
-    /// exactly at its destinations, by the routers' own rule.
+    /// exactly at its destinations, by the routers' own rules, the hop limit included.
     pub fn verify(&mut self, graph: &Graph, tree: Tree<'_>, fid: &Fid) -> bool {
         let Some(stops) = self.stops(graph, tree) else { return false };
         match fid.kind() {
@@ -189,7 +190,8 @@ impl FidBuilder {
             stops.push(stop);
         }
         let wanted: usize = stops.iter().map(|stop| stop.wanted.len()).sum();
-        (wanted == tree.links.len() + tree.destinations.len()).then_some(stops)
+        let whole = wanted == tree.links.len() + tree.destinations.len();
+        (whole && hops_suffice(graph, tree)).then_some(stops)
     }
     fn build_bloom(&mut self, graph: &Graph, stops: &[Stop]) -> Option<Fid> {
         let labels: usize = stops.iter().map(|stop| stop.wanted.len()).sum();
@@ -273,6 +275,20 @@ impl FidBuilder {
         }
         *self.seeds.entry((node.id, port, salt)).or_insert_with(|| node.key.seeds(port, salt))
     }
+}
+
+/// Whether the hop limit, which copies share, lets a packet reach all of a tree.
+fn hops_suffice(graph: &Graph, tree: Tree<'_>) -> bool {
+    let mut onward: BTreeMap<NodeIndex, Vec<LinkIndex>> = BTreeMap::new();
+    tree.links.iter().for_each(|link| onward.entry(graph.link(*link).from).or_default().push(*link));
+    let mut open = alloc::vec![(tree.source, TTL_MAX, true)];
+    while let Some((node, ttl, own)) = open.pop() {
+        let Some(links) = onward.get(&node) else { continue };
+        let share = ttl_of_copies(ttl, links.len());
+        let Some(left) = (if own { share } else { share.and_then(|share| share.checked_sub(1)) }) else { return false };
+        open.extend(links.iter().filter_map(|link| Some((graph.end_of(*link)?, left, false))));
+    }
+    true
 }
 
 /// A node on the way.

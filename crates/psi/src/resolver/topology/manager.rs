@@ -253,7 +253,7 @@ impl TopologyManager {
         }
         // A manager that started anew goes on from the highest term that anybody saw.
         if self.state == ManagerState::Active && self.domain.term() > self.term {
-            self.reign(now, self.domain.term() + 1);
+            self.reign(now, self.domain.term().saturating_add(1));
         }
         self.handle_timeout(now);
     }
@@ -310,7 +310,7 @@ impl TopologyManager {
                         self.beacon_due = now;
                     } else if beacon.term == self.term {
                         // Nodes may have taken the other one's routes of this term: only a new term is above them.
-                        self.reign(now, self.term + 1);
+                        self.reign(now, self.term.saturating_add(1));
                     }
                 }
             }
@@ -346,7 +346,7 @@ impl TopologyManager {
         }
         let mut routes_due = false;
         if self.state == ManagerState::Active && self.rotation_due <= now {
-            self.capability_epoch += 1;
+            self.capability_epoch = self.capability_epoch.wrapping_add(1);
             self.rotation_due = now + self.config.capability_rotation;
             self.dirty.extend(self.transfers.keys());
             routes_due = true;
@@ -455,7 +455,7 @@ impl TopologyManager {
     fn check_succession(&mut self, now: Time, started: Time) {
         if self.state == ManagerState::Standby && self.succession_time(started) <= now {
             let seen = self.rivals.values().map(|rival| rival.beacon.term).max().unwrap_or(0);
-            let term = self.term.max(seen).max(self.domain.term()) + 1;
+            let term = self.term.max(seen).max(self.domain.term()).saturating_add(1);
             self.state = ManagerState::Active;
             self.rotation_due = now + self.config.capability_rotation;
             self.note(format!("topology manager {} takes over, term {term}", self.config.label));
@@ -472,8 +472,8 @@ impl TopologyManager {
         self.builder.on_graph(&self.graph, false);
         self.told_routes.clear();
         for transfer in self.transfers.values_mut() {
+            // The sequence goes on, so that offers are newer even if the term cannot grow any more.
             transfer.told = None;
-            transfer.sequence = 0;
         }
         self.dirty.extend(self.transfers.keys());
         self.beacon_due = now;
@@ -581,8 +581,9 @@ impl TopologyManager {
     fn keys(&self) -> Vec<CapabilityKey> {
         let epoch = self.capability_epoch;
         // The next one goes out early, so that no request meets a router that does not know it yet.
-        let epochs = [epoch.checked_sub(1), Some(epoch), epoch.checked_add(1)];
-        epochs.into_iter().flatten().map(|epoch| CapabilityKey::derive(&self.config.domain_secret, epoch)).collect()
+        [epoch.wrapping_sub(1), epoch, epoch.wrapping_add(1)]
+            .map(|epoch| CapabilityKey::derive(&self.config.domain_secret, epoch))
+            .into()
     }
     fn tell_routes(&mut self) {
         let keys = self.keys();
