@@ -211,7 +211,13 @@ impl ControlChannel {
         }
         if self.peers.len() >= self.config.peers_max && !self.peers.contains_key(&to) {
             let idle = self.peers.iter().find(|(_, peer)| peer.messages.is_empty()).map(|(node, _)| *node);
-            idle.and_then(|node| self.peers.remove(&node));
+            match idle {
+                Some(node) => self.peers.remove(&node),
+                None => {
+                    refuse(SendResult::QueueFull);
+                    return number;
+                }
+            };
         }
         let peer = self.peers.entry(to).or_insert_with(|| Peer::new(&self.config));
         if peer.messages.len() >= self.config.messages_max {

@@ -40,9 +40,7 @@ use crate::{
         neighbour::{Neighbour, NeighbourConfig},
     },
     sender::{AnswerSink, Sender},
-    wire::{
-        DataHeader, Fid, Header, LinkState, Message, MissingScopes, PacketType, Request, Routes, TTL_MAX, VERSION,
-    },
+    wire::{DataHeader, Fid, Header, LinkState, Message, MissingScopes, PacketType, Request, Routes, TTL_MAX, VERSION},
 };
 
 /// Why the node wakes up; the number goes into [`TimerId`].
@@ -83,6 +81,8 @@ pub struct PsiNode {
     pub(crate) waiting: BTreeMap<MessageNumber, Waiting>,
     /// All faces: those that the driver named, and those that only packets told of.
     pub(crate) faces: BTreeMap<FaceId, FaceOptions>,
+    /// Faces that only packets told of, and when their neighbour last answered.
+    pub(crate) strangers: BTreeMap<FaceId, Time>,
     pub(crate) link_state: Option<LinkState>,
     pub(crate) used: BTreeMap<FaceId, (Time, u64)>,
     pub(crate) used_due: Time,
@@ -102,6 +102,8 @@ pub(crate) enum Waiting {
 
 /// What a face that nobody described may carry: the longest UDP payload that crosses an Ethernet in one IPv4 packet.
 const FACE_DEFAULT: FaceOptions = FaceOptions { mtu: 1_472, rate: None };
+/// How long a face that only packets told of is kept while its neighbour does not answer hellos.
+const STRANGER_PATIENCE: Duration = Duration::from_secs(10);
 /// How often the use of the links is measured.
 const USED_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -143,9 +145,9 @@ impl PsiNode {
             control: ControlChannel::new(control, config.node, incarnation as u32),
             pubsub: PubSub::new(pubsub, incarnation as u32),
             rendezvous: config.resolver.then(|| Rendezvous::new(rendezvous, config.node, incarnation as u32)),
-            manager: config.topology_manager.map(|priority| {
-                TopologyManager::new(ManagerConfig::new(&config, priority, incarnation))
-            }),
+            manager: config
+                .topology_manager
+                .map(|priority| TopologyManager::new(ManagerConfig::new(&config, priority, incarnation))),
             sender: Sender::new(config.node),
             receiver: Receiver::new(config.transfer.clone(), &mut random),
             one_hop: VecDeque::new(),
@@ -153,6 +155,7 @@ impl PsiNode {
             managers: BTreeMap::new(),
             waiting: BTreeMap::new(),
             faces: BTreeMap::new(),
+            strangers: BTreeMap::new(),
             link_state: None,
             used: BTreeMap::new(),
             used_due: Time::ZERO,
@@ -281,7 +284,8 @@ impl PsiNode {
     }
     fn send_link_state(&mut self, now: Time, only: Option<NodeId>) {
         let Some(state) = self.link_state.clone() else { return };
-        let to: Vec<NodeId> = self.managers.keys().filter(|node| only.is_none_or(|only| only == **node)).copied().collect();
+        let to: Vec<NodeId> =
+            self.managers.keys().filter(|node| only.is_none_or(|only| only == **node)).copied().collect();
         for node in to {
             self.send_to_manager(now, node, &Message::LinkState(state.clone()), Waiting::LinkState);
         }
@@ -311,17 +315,24 @@ impl PsiNode {
         let Delivery { from, reply, message } = delivery;
         match message {
             Message::LinkState(state) => {
-                if let Some(manager) = &mut self.manager {
+                if let Some(manager) = self.manager.as_mut().filter(|_| state.node == from) {
                     manager.handle_link_state(now, state);
                 }
             }
             Message::PathRequest(request) => {
-                if let Some(manager) = &mut self.manager {
+                let is_resolver = |manager: &TopologyManager| {
+                    let node = manager.graph().node(from);
+                    node.is_some_and(|node| manager.graph().node_info(node).roles.contains(Roles::RESOLVER))
+                };
+                if let Some(manager) = self.manager.as_mut().filter(|manager| is_resolver(manager)) {
                     manager.handle_path_request(now, request);
                 }
             }
-            Message::Routes(routes) => self.on_routes(now, &routes),
-            Message::Offer(offer) => self.receiver.handle_offer(now, offer),
+            Message::Routes(routes) if self.is_manager(from) => self.on_routes(now, &routes),
+            Message::Offer(offer) if self.is_manager(from) => self.receiver.handle_offer(now, offer),
+            Message::Routes(_) | Message::Offer(_) => {
+                *self.counters.entry("message that only a topology manager may send").or_default() += 1;
+            }
             Message::ScopeNotice(_) => self.pubsub.handle_message(now, from, message),
             Message::Reply(answer) if answer.is_for_host() => {
                 self.pubsub.handle_message(now, from, message);
@@ -331,6 +342,9 @@ impl PsiNode {
                 None => *self.counters.entry("message for a role that this node has not").or_default() += 1,
             },
         }
+    }
+    fn is_manager(&self, node: NodeId) -> bool {
+        self.managers.contains_key(&node) || (node == self.config.node && self.manager.is_some())
     }
     fn on_routes(&mut self, now: Time, routes: &Routes) {
         if !self.neighbour.handle_routes(routes) {
@@ -433,9 +447,9 @@ impl PsiNode {
     // Small things.
 
     fn attach(&mut self, now: Time, face: FaceId, options: FaceOptions) {
-        self.faces.insert(face, options);
-        self.router.add_face(face, options);
-        self.neighbour.add_face(now, face, options);
+        if self.router.add_face(face, options) && self.neighbour.add_face(now, face, options) {
+            self.faces.insert(face, options);
+        }
     }
     fn on_dropped(&mut self, face: FaceId, reason: &'static str, bytes: usize) {
         *self.counters.entry(reason).or_default() += 1;
@@ -451,6 +465,7 @@ impl PsiNode {
     /// Tells the neighbour protocol how busy each link is, for paths by residual capacity.
     fn measure_use(&mut self, now: Time) {
         self.used_due = now + USED_INTERVAL;
+        self.forget_strangers(now);
         let faces: Vec<FaceId> = self.faces.keys().copied().collect();
         for face in faces {
             let sent = self.router.face_stats(face).map_or(0, |stats| stats.sent_bytes);
@@ -459,6 +474,25 @@ impl PsiNode {
                 self.neighbour.set_used(now, face, u32::try_from(rate.bits_per_second() / 1000).unwrap_or(u32::MAX));
             }
         }
+    }
+    /// Gives up faces that a packet made and whose neighbour does not answer: greeting them for ever would let anybody
+    /// aim a stream of hellos at somebody else.
+    fn forget_strangers(&mut self, now: Time) {
+        let strangers: Vec<FaceId> = self.strangers.keys().copied().collect();
+        for face in strangers {
+            if self.neighbour.is_up(face) {
+                self.strangers.insert(face, now);
+            } else if self.strangers.get(&face).is_some_and(|answered| now.since(*answered) > STRANGER_PATIENCE) {
+                self.detach(now, face);
+            }
+        }
+    }
+    fn detach(&mut self, now: Time, face: FaceId) {
+        self.faces.remove(&face);
+        self.strangers.remove(&face);
+        self.used.remove(&face);
+        self.neighbour.remove_face(now, face);
+        self.router.remove_face(face);
     }
     fn deadlines(&self) -> [(Option<Time>, Wake); 7] {
         [
@@ -486,6 +520,10 @@ impl Node for PsiNode {
     fn handle_datagram(&mut self, now: Time, face: FaceId, datagram: Datagram) {
         if !self.faces.contains_key(&face) {
             self.attach(now, face, FACE_DEFAULT);
+            if !self.faces.contains_key(&face) {
+                return self.on_dropped(face, "too many faces", datagram.len());
+            }
+            self.strangers.insert(face, now);
         }
         match datagram.header_bytes().first().map(|byte| (byte >> 4, byte & 0x0f)) {
             Some((VERSION, packet_type)) if packet_type <= PacketType::Beacon as u8 => {
@@ -564,13 +602,11 @@ impl Node for PsiNode {
 impl Endpoint for PsiNode {
     fn add_face(&mut self, now: Time, face: FaceId, options: FaceOptions) {
         self.attach(now, face, options);
+        self.strangers.remove(&face);
         self.settle(now);
     }
     fn remove_face(&mut self, now: Time, face: FaceId) {
-        self.faces.remove(&face);
-        self.used.remove(&face);
-        self.neighbour.remove_face(now, face);
-        self.router.remove_face(face);
+        self.detach(now, face);
         self.settle(now);
     }
     fn publish(&mut self, now: Time, object: Box<dyn ObjectReader>) {

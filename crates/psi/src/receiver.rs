@@ -23,6 +23,8 @@ use crate::{
 
 /// How long an incomplete set of offers waits for its rest before what is there is used.
 const OFFER_PATIENCE: Duration = Duration::from_millis(250);
+/// Packets leave room for an FID of this length, so that a path that appears later and needs a longer one fits too.
+const FID_BYTES_BUDGET: usize = 16;
 /// Ended fetches whose reports are kept.
 const ENDED_KEPT: usize = 64;
 
@@ -33,6 +35,8 @@ pub struct Receiver {
     /// Which path of which transfer each flow number stands for; the number is in every request's tag.
     flows: Vec<Option<(TransferId, PathId)>>,
     next_transfer: u32,
+    /// The fetch that asked last: they take turns, so that a common limit is shared.
+    last_polled: TransferId,
     limit: TokenBucket,
     events: VecDeque<(TransferId, TransferEvent)>,
     polled_at: Time,
@@ -74,6 +78,7 @@ impl Receiver {
             transfers: BTreeMap::new(),
             flows: Vec::new(),
             next_transfer: (random.below(1 << 20) as u32 + 1) << 8,
+            last_polled: TransferId(0),
             limit: TokenBucket::new(None, Duration::from_millis(20)),
             events: VecDeque::new(),
             polled_at: Time::ZERO,
@@ -165,13 +170,19 @@ impl Receiver {
     /// The next request to send: its route, its flags, and itself.
     pub fn poll_request(&mut self, now: Time) -> Option<(Fid, u8, Request)> {
         self.polled_at = now;
-        for entry in self.transfers.values_mut().filter(|entry| !entry.transfer.is_ended()) {
+        let running = |(id, entry): (&TransferId, &Entry)| (!entry.transfer.is_ended()).then_some(*id);
+        let after = self.transfers.range(TransferId(self.last_polled.0.saturating_add(1))..);
+        let order: Vec<TransferId> =
+            after.chain(self.transfers.range(..=self.last_polled)).filter_map(|entry| running(entry)).collect();
+        for id in order {
+            let Some(entry) = self.transfers.get_mut(&id) else { continue };
             let Some(request) = entry.transfer.poll_request(now, &mut self.limit) else { continue };
             let Some(route) = entry.routes.get(&request.path) else { continue };
             if entry.stream.is_none_or(|(object, bytes, _)| (object, bytes) != (request.object, request.packet_bytes)) {
                 let key = StreamKey::new(&request.object, request.packet_bytes);
                 entry.stream = Some((request.object, request.packet_bytes, key));
             }
+            self.last_polled = id;
             let flags = if request.caches == CacheUse::Bypassed { FLAG_NO_CACHE } else { 0 };
             let request = Request {
                 tag: u32::from(route.flow) << 16 | u32::from(request.number),
@@ -255,7 +266,8 @@ impl Receiver {
                 };
                 let (reverse, forward, capability) = (path.reverse, path.forward, path.capability);
                 entry.routes.insert(path_id, Route { flow, reverse, forward, capability });
-                let room = (path.mtu as usize).saturating_sub(data_overhead(&forward));
+                let room =
+                    (path.mtu as usize).saturating_sub(data_overhead(forward.bytes().len().max(FID_BYTES_BUDGET)));
                 paths.push(PathOffer {
                     path: path_id,
                     label: path.label.clone(),

@@ -12,7 +12,10 @@ use tributary_content::{Name, ObjectId, ObjectReader, StoreError};
 use tributary_core::{ByteCount, NodeId, Time};
 use tributary_transport::layout::{Layout, Unit};
 
-use crate::wire::{DataHeader, FIXED_BYTES, Fid, Header, PacketType, Request, StreamKey, TTL_MAX};
+use crate::wire::{DataHeader, FIXED_BYTES, Header, PacketType, Request, StreamKey, TTL_MAX};
+
+/// Chunks that one request may make a source read and verify; honest requests name packets of neighbouring chunks.
+const REQUEST_READS_MAX: u32 = 16;
 
 /// Where the answers of a [`Sender`] go: the router of the same node.
 pub trait AnswerSink {
@@ -103,9 +106,14 @@ impl Sender {
         let header = Header { packet_type: PacketType::Data, flags: 0, ttl: TTL_MAX, fid: request.forward };
         let data_header = &mut self.data_header;
         let mut open: Option<(Unit, Bytes)> = None;
+        let mut reads = 0;
         for packet in request.runs.iter().flat_map(|&(first, count)| first..first + u32::from(count)) {
             let Some((unit, offset, len)) = layout.locate(packet) else { continue };
             if open.as_ref().is_none_or(|(opened, _)| *opened != unit) {
+                reads += 1;
+                if reads > REQUEST_READS_MAX {
+                    return;
+                }
                 let bytes = match Layout::chunk_of(unit) {
                     None => Ok(published.tree.clone()),
                     Some(index) => published.reader.read_chunk(index),
@@ -135,7 +143,7 @@ impl Sender {
     }
 }
 
-/// Bytes of a Data packet before its payload, on a route whose forward FID is `fid`.
-pub fn data_overhead(fid: &Fid) -> usize {
-    FIXED_BYTES - 2 + fid.encoded_len() + DataHeader::BYTES
+/// Bytes of a Data packet before its payload, on a route whose forward FID has `fid_bytes`.
+pub fn data_overhead(fid_bytes: usize) -> usize {
+    FIXED_BYTES + fid_bytes + DataHeader::BYTES
 }

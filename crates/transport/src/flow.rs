@@ -19,6 +19,10 @@ pub type Runs = Vec<(u32, u8)>;
 
 /// The largest number of packets out of order that a path can teach its loss detection to wait for.
 const REORDER_PACKETS_MAX: u64 = 512;
+/// A request is overdue after this many retransmission timeouts.
+const OVERDUE_RTOS: u32 = 3;
+/// Requests remembered at most; their numbers have 16 bits.
+const REQUESTS_MAX: usize = 16_384;
 /// A timer that comes later than this was held up, and so were the answers that it waits for.
 const LATE: Duration = Duration::from_millis(5);
 /// Requests that are settled are remembered this long for late packets.
@@ -288,6 +292,25 @@ impl Flow {
         self.on_lost(now, (lost.len() - before) as u64, oldest);
         self.forget_settled();
     }
+    /// Gives up packets of requests that are so old that neither order nor silence tells of them: what a cache answers
+    /// says nothing about the order of what comes from behind it (paper §III-C: a timer for each request).
+    pub(crate) fn detect_overdue(&mut self, now: Time, lost: &mut Vec<LostPacket>) {
+        let patience = self.rtt.rto() * OVERDUE_RTOS;
+        let before = lost.len();
+        let mut oldest = None;
+        for request in &mut self.requests {
+            if request.sent_at + patience > now {
+                break;
+            }
+            if request.waiting != 0 {
+                oldest.get_or_insert(request.sent_at);
+                let waiting = request.waiting;
+                give_up(request, waiting, lost);
+            }
+        }
+        self.on_lost(now, (lost.len() - before) as u64, oldest);
+        self.forget_settled();
+    }
     /// Declares the path silent if nothing came for a whole timeout although something was asked for; gives up all
     /// that is under way. True if that happened.
     pub(crate) fn detect_silence(&mut self, now: Time, lost: &mut Vec<LostPacket>) -> bool {
@@ -360,6 +383,9 @@ impl Flow {
         if let Some(silence) = self.silent {
             return u32::from(silence.probe_at <= now);
         }
+        if self.requests.len() >= REQUESTS_MAX {
+            return 0;
+        }
         if self.pace_at > now && self.controller.pacing_rate().is_some() {
             return 0;
         }
@@ -386,7 +412,11 @@ impl Flow {
         };
         // What was possible when the path was last polled, and not done, waits for an arrival and not for time.
         let waits = next > polled_at && (self.silent.is_some() || self.in_flight < self.controller.window());
-        [waits.then_some(next), self.silence_deadline()].into_iter().flatten().min()
+        [waits.then_some(next), self.silence_deadline(), self.overdue_deadline()].into_iter().flatten().min()
+    }
+    fn overdue_deadline(&self) -> Option<Time> {
+        let oldest = self.requests.iter().find(|request| request.waiting != 0)?;
+        Some(oldest.sent_at + self.rtt.rto() * OVERDUE_RTOS)
     }
     fn silence_deadline(&self) -> Option<Time> {
         let oldest = self.requests.iter().find(|request| request.waiting != 0)?;

@@ -329,6 +329,7 @@ impl Transfer {
         for (id, path) in &mut self.paths {
             let Some(flow) = &mut path.flow else { continue };
             let before = flow.silent_since();
+            flow.detect_overdue(now, &mut lost);
             if flow.detect_silence(now, &mut lost) && before.is_none() {
                 path.told = PathState::Silent;
                 let reason = match flow.ever_answered() {
@@ -340,6 +341,11 @@ impl Transfer {
         }
         self.return_lost(&lost);
         self.move_suspects(now);
+        let held_up = self.running.as_ref().is_some_and(|running| running.awaits_reader) || self.limit.ready_at() > now;
+        if held_up {
+            // It is not the sources that keep silent.
+            self.lonely_since = now;
+        }
         if let Some(deadline) = self.patience_deadline()
             && deadline <= now
         {
@@ -527,10 +533,12 @@ impl Transfer {
         if let Some(path) = self.paths.get_mut(&id) {
             let reopened = path.closed.is_some() && path.source == source;
             path.offer = offer;
-            if !reopened {
+            if !reopened && path.offer.packet_bytes_max >= packet_bytes {
                 return;
             }
-            path.closed = None;
+            if reopened {
+                path.closed = None;
+            }
         } else {
             self.events.push_back(TransferEvent::PathAdded { path: id, source });
             self.paths.insert(
@@ -663,6 +671,7 @@ impl Transfer {
         let Some(flow) = self.paths.get_mut(&id).and_then(|path| path.flow.as_mut()) else { return };
         let mut lost = Vec::new();
         flow.detect_losses(now, &mut lost);
+        flow.detect_overdue(now, &mut lost);
         self.return_lost(&lost);
     }
     fn return_lost(&mut self, lost: &[LostPacket]) {
@@ -866,7 +875,7 @@ impl Transfer {
 
     fn couple(&mut self, now: Time) {
         self.coupled_at = now;
-        if self.config.coupling == Coupling::Uncoupled || self.paths.values().all(|path| path.offer.groups.is_empty()) {
+        if self.config.coupling == Coupling::Uncoupled {
             return;
         }
         let member = |path: &Path, flow: &Flow| {

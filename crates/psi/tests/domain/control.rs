@@ -55,5 +55,8 @@ fn rejections_reach_the_application() {
     domain.with("pub-1", |node, now| node.unpublish(now, &name("/lab/never-published")));
     domain.run(2.0);
     let told = domain.resolver_told("pub-1");
-    assert!(told.iter().any(|event| matches!(event, ResolverEvent::Rejected { operation: "unpublish", .. })), "{told:?}");
+    assert!(
+        told.iter().any(|event| matches!(event, ResolverEvent::Rejected { operation: "unpublish", .. })),
+        "{told:?}"
+    );
 }

@@ -17,7 +17,15 @@ fn show(report: &TransferReport) -> f64 {
     for path in &report.paths {
         println!(
             "  {} {} {} B ({} cached), {} lost of {}, rtt {:?}, {} {}",
-            path.path, path.label, path.bytes, path.cached_bytes, path.lost_packets, path.requested_packets, path.rtt, path.state, path.reason
+            path.path,
+            path.label,
+            path.bytes,
+            path.cached_bytes,
+            path.lost_packets,
+            path.requested_packets,
+            path.rtt,
+            path.state,
+            path.reason
         );
     }
     seconds
@@ -74,7 +82,10 @@ fn a_publisher_that_dies_and_comes_back_costs_its_capacity_only() {
     let seconds = show(&report);
     assert_eq!(content.finished(&name("/lab/file")), Some(bytes));
     let silent = |event: &Event| {
-        matches!(event, Event::Transfer(_, TransferEvent::PathState { state: PathState::Silent | PathState::Closed, .. }))
+        matches!(
+            event,
+            Event::Transfer(_, TransferEvent::PathState { state: PathState::Silent | PathState::Closed, .. })
+        )
     };
     assert!(domain.told("receiver").iter().any(silent), "the silence is told");
     assert!(seconds < fluid_seconds(CAPACITY_MBPS) + 1.2 * 0.5 + 0.9, "{seconds}");

@@ -134,10 +134,14 @@ impl Domain {
     /// Runs until a transfer of `label` ends; panics after `seconds`.
     pub(crate) fn finish(&mut self, label: &str, id: TransferId, seconds: f64) -> TransferReport {
         let (node, limit) = (self.nodes[label], self.net.now() + Duration::from_secs_f64(seconds));
-        self.net.run_while(limit, |net| net.node(node).report(net.now(), id).is_some_and(|report| report.ended.is_none()));
+        self.net
+            .run_while(limit, |net| net.node(node).report(net.now(), id).is_some_and(|report| report.ended.is_none()));
         let report = self.net.node(node).report(self.net.now(), id).unwrap();
         assert!(report.ended.is_some(), "not done at {}: {report:#?}\n{:#?}", self.net.now(), self.told(label));
-        let failed = self.told(label).into_iter().find(|e| matches!(e, Event::Transfer(t, TransferEvent::Failed { .. }) if *t == id));
+        let failed = self
+            .told(label)
+            .into_iter()
+            .find(|e| matches!(e, Event::Transfer(t, TransferEvent::Failed { .. }) if *t == id));
         assert_eq!(failed, None);
         report
     }

@@ -80,7 +80,7 @@ fn capacity_that_is_in_use_does_not_count() {
     domain.link("pub-2", "fn-2", 1000, 1);
     domain.node("busy", |_| {});
     domain.link("busy", "fn-4", 180, 1);
-    domain.publish("pub-2", object("/lab/load", random_bytes(60_000_000, 1)));
+    domain.publish("pub-2", object("/lab/load", random_bytes(120_000_000, 1)));
     domain.publish("pub-1", object("/lab/file", random_bytes(300_000, 2)));
     domain.run(5.0);
     // 180 of the 200 Mbit/s from fn-2 to fn-4 are in use now: less is left than on the way with 50.
@@ -93,7 +93,7 @@ fn capacity_that_is_in_use_does_not_count() {
         patience: None,
     };
     domain.with("busy", |node, now| node.fetch(now, load));
-    domain.run(2.3);
+    domain.run(3.5);
     let (id, _) = fetch_by(&mut domain, "/lab/file", PathMetric::ResidualCapacity, 1);
     let report = domain.finish("receiver", id, 20.0);
     assert_eq!(report.paths[0].label, "receiver>fn-1>fn-2>pub-1", "{:#?}", report.paths);
@@ -189,7 +189,6 @@ fn a_limit_for_all_transfers_holds_for_their_sum() {
 }
 
 #[test]
-#[ignore = "open: the transfer that was started first takes all of a limit that is common to several"]
 fn transfers_share_a_common_limit() {
     let [first, second] = shares_of_a_common_limit(45);
     assert!(first < 2 * second && second < 2 * first, "{first} and {second} bytes");
@@ -220,7 +219,6 @@ fn packets_fit_the_narrowest_path() {
 }
 
 #[test]
-#[ignore = "open: a path with a longer FID than those of the start is refused, because packets have no room for it"]
 fn a_longer_way_that_appears_during_a_transfer_is_used() {
     let routers: Vec<String> = (1..=14).map(|i| format!("fn-{i}")).collect();
     let routers: Vec<&str> = routers.iter().map(String::as_str).collect();
@@ -246,7 +244,6 @@ fn a_longer_way_that_appears_during_a_transfer_is_used() {
 }
 
 #[test]
-#[ignore = "open: what is lost behind a cache is not noticed by order, and the window fills with it"]
 fn what_is_lost_between_a_cache_and_the_receiver_costs_hardly_more_than_the_loss() {
     let mut domain = domain_of(48, &["fn-1"]);
     domain.node("pub-1", |_| {});

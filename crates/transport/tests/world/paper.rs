@@ -124,7 +124,6 @@ fn sub_flows_that_share_a_link_grow_together_like_one_and_disjoint_ones_each_for
 }
 
 #[test]
-#[ignore = "open: a sub-flow keeps its coupled growth when the network says that nothing is shared any more"]
 fn sub_flows_that_share_nothing_any_more_grow_each_for_itself_again() {
     let alone = windows_after(Coupling::LinkedIncrease, [&[], &[]], None);
     let freed = windows_after(Coupling::LinkedIncrease, [&[7], &[7]], Some([&[], &[]]));
@@ -157,7 +156,6 @@ fn packets_fit_the_smallest_path_and_a_smaller_one_that_comes_later_is_refused_w
 }
 
 #[test]
-#[ignore = "open: a known path whose offer shrinks below the packet size stays open and loses every packet"]
 fn a_path_that_comes_to_carry_less_is_closed_with_the_reason() {
     let mut world = one_path(8_000_000, TransferConfig::default(), 20);
     world.offer();
@@ -228,7 +226,6 @@ fn nothing_is_asked_for_beyond_what_the_reader_of_a_stream_has_room_for() {
 }
 
 #[test]
-#[ignore = "open: a reader that pauses for longer than the patience ends the fetch, and the sources are blamed"]
 fn a_reader_that_pauses_does_not_wear_out_the_patience_with_the_sources() {
     let mut world = paused_reader();
     world.run_until(Time::from_millis(30_000));
