@@ -16,7 +16,12 @@ pub const BATCHES_PER_PUMP: usize = 64;
 ///
 /// Gives the time of the next call at the latest: `now` if there is more to send, `None` if only an input
 /// can wake the node. `batch` is a buffer to reuse; its content is lost.
-pub fn pump<N: Node + ?Sized>(node: &mut N, now: Time, outlet: &mut impl Outlet, batch: &mut TransmitBuf) -> Option<Time> {
+pub fn pump<N: Node + ?Sized>(
+    node: &mut N,
+    now: Time,
+    outlet: &mut impl Outlet,
+    batch: &mut TransmitBuf,
+) -> Option<Time> {
     if node.poll_timeout().is_some_and(|(due, _)| due <= now) {
         node.handle_timeout(now);
     }

@@ -70,7 +70,7 @@ impl fmt::Display for ByteCount {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const UNITS: [(u64, &str); 4] = [(1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
         match UNITS.iter().find(|(unit, _)| self.0 >= *unit) {
-            Some((unit, name)) if self.0 % unit == 0 => write!(f, "{} {name}", self.0 / unit),
+            Some((unit, name)) if self.0.is_multiple_of(*unit) => write!(f, "{} {name}", self.0 / unit),
             Some((unit, name)) => write!(f, "{:.1} {name}", self.0 as f64 / *unit as f64),
             None => write!(f, "{} B", self.0),
         }
@@ -81,9 +81,16 @@ impl FromStr for ByteCount {
     /// Reads `512`, `64KiB`, `48MB`, `1.5 GiB`; KB, MB, GB, TB are powers of ten, KiB … TiB of two.
     fn from_str(text: &str) -> Result<Self, UnitError> {
         let units = [
-            ("", 1.0), ("B", 1.0),
-            ("KB", 1e3), ("MB", 1e6), ("GB", 1e9), ("TB", 1e12),
-            ("KiB", 1024.0), ("MiB", 1_048_576.0), ("GiB", 1_073_741_824.0), ("TiB", 1_099_511_627_776.0),
+            ("", 1.0),
+            ("B", 1.0),
+            ("KB", 1e3),
+            ("MB", 1e6),
+            ("GB", 1e9),
+            ("TB", 1e12),
+            ("KiB", 1024.0),
+            ("MiB", 1_048_576.0),
+            ("GiB", 1_073_741_824.0),
+            ("TiB", 1_099_511_627_776.0),
         ];
         parse_with_units(text, &units, "a size such as 512, 64KiB or 48MB").map(|v| ByteCount(v as u64))
     }
@@ -197,7 +204,10 @@ mod tests {
         for bad in ["", "ten", "10", "10Mb", "-1bps", "1.2.3Mbps", "9e9Gbps", "99999999999Gbps"] {
             assert!(bad.parse::<Rate>().is_err(), "{bad}");
         }
-        assert_eq!("x".parse::<Rate>().unwrap_err().to_string(), "'x' is not a rate such as 800kbps, 10Mbps or 1.5Gbps");
+        assert_eq!(
+            "x".parse::<Rate>().unwrap_err().to_string(),
+            "'x' is not a rate such as 800kbps, 10Mbps or 1.5Gbps"
+        );
     }
 
     #[test]

@@ -173,7 +173,7 @@ impl Receiver {
         let running = |(id, entry): (&TransferId, &Entry)| (!entry.transfer.is_ended()).then_some(*id);
         let after = self.transfers.range(TransferId(self.last_polled.0.saturating_add(1))..);
         let order: Vec<TransferId> =
-            after.chain(self.transfers.range(..=self.last_polled)).filter_map(|entry| running(entry)).collect();
+            after.chain(self.transfers.range(..=self.last_polled)).filter_map(running).collect();
         for id in order {
             let Some(entry) = self.transfers.get_mut(&id) else { continue };
             let Some(request) = entry.transfer.poll_request(now, &mut self.limit) else { continue };

@@ -1,5 +1,9 @@
 //! What a node shows of itself to people.
-use alloc::{format, string::{String, ToString}, vec::Vec};
+use alloc::{
+    format,
+    string::{String, ToString},
+    vec::Vec,
+};
 
 use tributary_core::{ByteCount, Time};
 use tributary_transport::{CacheStatus, FaceStatus, NodeStatus};
@@ -91,7 +95,8 @@ impl PsiNode {
             let (nodes, links) = manager.size();
             let state = if manager.is_active() { "active" } else { "standby" };
             let transfers = manager.transfers().len();
-            let text = format!("{state} in term {}, {nodes} nodes, {links} links, {transfers} transfers", manager.term());
+            let text =
+                format!("{state} in term {}, {nodes} nodes, {links} links, {transfers} transfers", manager.term());
             lines.push(("topology manager state".to_string(), text));
         }
         lines

@@ -1,4 +1,5 @@
 //! Every role of the family, alone and together, under the conformance suite.
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test: a failed unwrap is a failed test")]
 use tributary_content::{MemoryObject, MemoryOpener, SigningKey};
 use tributary_core::{Duration, FaceId, Rate, Time};
 use tributary_psi::{Config, PsiNode};

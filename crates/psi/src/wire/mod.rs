@@ -34,8 +34,9 @@ pub use mac::{MAC_BYTES, seal, unseal};
 pub use message::{MESSAGE_BYTES_MAX, Message};
 pub use reader::{Reader, Writer};
 pub use rendezvous::{
-    Answer, ChildState, ClientRequest, DIGEST_RECORDS_MAX, Digest, DigestKind, Entry, EntryKey, EntryValue, Forward, Limit,
-    MissingScopes, NOTHING_KNOWN, NoticeKind, Operation, RecordUpdate, Rejection, Relay, Replicate, Reply, ScopeNotice,
+    Answer, ChildState, ClientRequest, DIGEST_RECORDS_MAX, Digest, DigestKind, Entry, EntryKey, EntryValue, Forward,
+    Limit, MissingScopes, NOTHING_KNOWN, NoticeKind, Operation, RecordUpdate, Rejection, Relay, Replicate, Reply,
+    ScopeNotice,
 };
 pub use request::{REQUEST_PACKETS_MAX, REQUEST_RUNS_MAX, Request};
 pub use topology::{
@@ -122,6 +123,7 @@ impl Header {
         self.fid.encode(out);
     }
     /// Bytes that the header takes.
+    #[expect(clippy::len_without_is_empty, reason = "a header is never empty")]
     pub fn len(&self) -> usize {
         3 + self.fid.encoded_len()
     }

@@ -1,4 +1,5 @@
 //! Whole domains in virtual time: publishers, forwarders, rendezvous nodes, topology managers and receivers.
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test: a failed unwrap is a failed test")]
 
 mod control;
 mod fetches;

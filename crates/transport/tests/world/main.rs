@@ -1,4 +1,5 @@
 //! A receiver, stateless sources, and emulated links between them, in virtual time: one integration binary.
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test: a failed unwrap is a failed test")]
 
 mod faults;
 mod paper;
