@@ -274,6 +274,8 @@ impl Receiver {
                     hops: u32::from(path.hops),
                     packet_bytes_max: u16::try_from(room).unwrap_or(u16::MAX).min(60_000),
                     groups: path.groups.clone(),
+                    capacity: (path.residual_kbps > 0)
+                        .then(|| Rate::from_bits_per_second(u64::from(path.residual_kbps) * 1000)),
                     latency: (path.latency_us > 0).then(|| Duration::from_micros(u64::from(path.latency_us))),
                 });
             }

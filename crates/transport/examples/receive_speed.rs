@@ -57,6 +57,7 @@ fn main() {
         packet_bytes_max: 1443,
         groups: vec![],
         latency: None,
+        capacity: None,
     };
     let source =
         SourceOffer { node: NodeId(1), label: "source".into(), manifest: manifest.encode(), paths: vec![path] };

@@ -23,7 +23,7 @@ use tributary_core::{
 };
 
 use crate::{
-    Coupling, TREE_PACKET_FIRST, TransferConfig,
+    ControllerKind, Coupling, TREE_PACKET_FIRST, TransferConfig,
     assembly::{Assembly, Origin},
     coupling::{self, Member},
     flow::{Answer, Flow, LostPacket, RequestKind, Runs},
@@ -37,6 +37,8 @@ use crate::{
 pub const REQUEST_RUNS_MAX: usize = 16;
 /// How often coupled sub-flows are looked at again.
 const COUPLING_INTERVAL: Duration = Duration::from_millis(5);
+/// The first window at most, whatever the network says of a path.
+const WINDOW_INITIAL_PACKETS_MAX: u32 = 256;
 /// How long the one source that a doubtful unit is fetched from may be silent before another one is asked for all of it.
 const SUSPECT_PATIENCE: Duration = Duration::from_secs(2);
 /// How often the reader of an in-order stream is looked at while it holds the fetch up.
@@ -72,6 +74,8 @@ pub struct PathOffer {
     pub groups: Vec<u16>,
     /// The round-trip time that the network expects; `None` if it does not know.
     pub latency: Option<Duration>,
+    /// The rate that the network has left on its narrowest link; `None` if it does not know.
+    pub capacity: Option<Rate>,
 }
 
 /// A request to send.
@@ -565,7 +569,28 @@ impl Transfer {
             return;
         }
         path.told = PathState::Active;
-        path.flow = Some(Flow::new(now, &self.config, u64::from(packet_bytes), path.offer.latency));
+        let offer = path.offer.clone();
+        let config = self.config_for(&offer, u64::from(packet_bytes));
+        let flow = Flow::new(now, &config, u64::from(packet_bytes), offer.latency);
+        if let Some(path) = self.paths.get_mut(&id) {
+            path.flow = Some(flow);
+        }
+    }
+    /// The settings for a path: what the network knows of it spares the model-based window the first round trips
+    /// (paper §III-D: the network and the receiver cooperate). Paths that share a link begin with their part of it.
+    fn config_for(&self, offer: &PathOffer, packet_bytes: u64) -> TransferConfig {
+        let mut config = self.config.clone();
+        if let (ControllerKind::ModelBased, Some(rate), Some(latency)) =
+            (config.controller, offer.capacity, offer.latency)
+        {
+            let shares = |path: &&Path| path.offer.groups.iter().any(|group| offer.groups.contains(group));
+            let sharing =
+                self.paths.values().filter(|path| path.offer.path != offer.path).filter(shares).count() as u64;
+            let packets = rate.bytes_in(latency) / packet_bytes / (1 + sharing);
+            let packets = u32::try_from(packets).unwrap_or(u32::MAX);
+            config.window_initial_packets = packets.clamp(config.window_initial_packets, WINDOW_INITIAL_PACKETS_MAX);
+        }
+        config
     }
     fn close_path(&mut self, id: PathId, reason: String) {
         let Some(path) = self.paths.get_mut(&id) else { return };

@@ -118,6 +118,7 @@ impl World {
             packet_bytes_max: 1443,
             groups: Vec::new(),
             latency: None,
+            capacity: None,
         });
         id
     }
