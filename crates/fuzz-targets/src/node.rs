@@ -13,8 +13,8 @@ use tributary_psi::{
     router::labels::{LabelKey, Port},
     wire::{
         Answer, Beacon, BitmapNumbers, ControlBody, ControlPacket, DataHeader, Fid, FidKind, Header, Heard, Hello,
-        LinkState, ManagerState, Message, Offer, OfferVersion, PacketType, PathOffer, REQUEST_PACKETS_MAX, Rejection,
-        Reply, Request, ResolverRoute, Routes, StreamKey, TTL_MAX, seal, unseal,
+        LinkState, ManagerState, Message, Offer, OfferVersion, PacketType, PathOffer, Rejection, Reply, Request,
+        ResolverRoute, Routes, StreamKey, TTL_MAX, seal, unseal,
     },
 };
 use tributary_testkit::{Checked, Limits};
@@ -28,15 +28,15 @@ const FACES: u32 = 4;
 const MTU: u32 = 1_472;
 const OBJECT_NAME: &str = "/lab/object";
 const OBJECT_BYTES: usize = 5_000;
-/// Who messages come from: the neighbours, and a rendezvous node and a publisher of the seeds.
-const SENDERS: [NodeId; 4] = [PEER, NodeId(PEER.0 + 1), NodeId(4), NodeId(5)];
+/// Who messages come from: the topology manager, and of the seeds a router, a rendezvous node and a publisher.
+const SENDERS: [NodeId; 4] = [PEER, NodeId(2), NodeId(4), NodeId(5)];
 
 /// However it is fed, a node
 ///
 /// - keeps the contract of [`tributary_core::Node`]: it does not spin, every packet fits the MTU, timers that were
 ///   served are not due again;
-/// - answers one packet with a bounded number of packets, and a request with no more than `REQUEST_PACKETS_MAX`;
-/// - serves no request without a valid capability once it holds keys;
+/// - answers one packet with a bounded number of packets;
+/// - serves no request without a valid capability, and none while it has no key to tell;
 /// - left alone afterwards, it neither babbles nor stops.
 pub fn psi_node(data: &[u8]) {
     play(data).leave_alone();
@@ -138,9 +138,6 @@ struct World {
     messages: u32,
     offers: u32,
     transfer: Option<TransferId>,
-    /// Term and sequence of the newest routes.
-    routes: Option<(u32, u32)>,
-    holds_keys: bool,
 }
 
 /// What the node said, as far as the script answers it.
@@ -231,8 +228,6 @@ impl World {
             messages: 0,
             offers: 0,
             transfer: None,
-            routes: None,
-            holds_keys: false,
         };
         for face in 0..FACES - 1 {
             world.command(|node, now| node.add_face(now, FaceId(face), FaceOptions { mtu: MTU, rate: None }));
@@ -242,12 +237,13 @@ impl World {
         }
         world
     }
-    /// Brings two faces up.
+    /// Brings two faces up, and makes one of the neighbours the topology manager.
     fn greet(&mut self) {
         for face in [FaceId(0), FaceId(1)] {
             let hello = hello(face, Some(secrets().incarnation), 1);
             self.sealed(face, PacketType::Hello, |out| hello.encode(out));
         }
+        self.sealed(FaceId(0), PacketType::Beacon, |out| beacon(1).encode(out));
     }
     fn leave_alone(&mut self) {
         for _ in 0..20 {
@@ -336,10 +332,7 @@ impl World {
         request.encode(&mut bytes);
         self.heard.data = 0;
         self.datagram(face, bytes.into());
-        assert!(self.heard.data <= REQUEST_PACKETS_MAX * FACES as usize, "{} packets for a request", self.heard.data);
-        if self.holds_keys {
-            assert_eq!(self.heard.data, 0, "served without a capability");
-        }
+        assert_eq!(self.heard.data, 0, "served without a capability");
     }
     /// A command of a person.
     fn obey(&mut self, face: FaceId, input: &mut Input<'_>) {
@@ -508,14 +501,6 @@ impl World {
         let mut bytes = Vec::new();
         ControlPacket { from, to: node, incarnation: 1, message: self.messages, body }.encode(&mut bytes);
         self.control(face, bytes);
-        // Only newer routes count, and then those keys; whoever knows them could now make capabilities, but the
-        // script's are still of no use.
-        if let Ok(Message::Routes(routes)) = Message::decode(message)
-            && self.routes.is_none_or(|known| known < (routes.term, routes.sequence))
-        {
-            self.routes = Some((routes.term, routes.sequence));
-            self.holds_keys = !routes.keys.is_empty();
-        }
     }
     fn control(&mut self, face: FaceId, mut body: Vec<u8>) {
         let mut bytes = Vec::new();
@@ -589,11 +574,12 @@ mod tests {
     }
 
     #[test]
-    fn the_script_of_a_service_gets_data_only_before_there_are_keys() {
+    fn the_script_of_a_service_asks_before_and_after_there_are_keys() {
         let world = play_seed("seed-serve");
-        assert!(world.holds_keys);
         let counters = world.node.inner().status(world.now).counters;
-        assert!(counters.get("capability not valid").is_some_and(|count| *count > 0), "{counters:?}");
+        for reason in ["no key to verify the capability", "capability not valid"] {
+            assert!(counters.get(reason).is_some_and(|count| *count > 0), "{reason}: {counters:?}");
+        }
     }
 
     #[test]

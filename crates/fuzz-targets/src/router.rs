@@ -33,7 +33,9 @@ const PACKET_BYTES: u16 = 900;
 /// - copies a packet to no more than `copies_max` faces that are up, never back to where it came from, shortened by
 ///   nothing but one hop, and not at all when its hops are used up;
 /// - drops Bloom filters of all ones;
-/// - gives nothing, not one byte, for a request without a valid capability once it holds keys;
+/// - lets copies share the hops that are left, so that no FID makes a packet multiply without end;
+/// - gives nothing, not one byte, for a request without a valid capability once it holds keys, and delivers none to
+///   its own node before;
 /// - answers a valid one with no more than `REQUEST_PACKETS_MAX` packets per copy;
 /// - keeps queues and cache within their limits, and accounts for every packet.
 pub fn router_forward(data: &[u8]) {
@@ -50,6 +52,8 @@ struct World {
     router: Router,
     keys: Vec<CapabilityKey>,
     queued: usize,
+    /// Send what is queued after each packet, to look at it; otherwise only when the script says so.
+    drains: bool,
 }
 
 impl World {
@@ -65,7 +69,7 @@ impl World {
             cache_policy: ["object-oriented", "lru", "fifo", "nonsense"][usize::from(setup >> 1 & 3)].into(),
             ..RouterConfig::new(NodeId(0xfeed), [3; 16])
         };
-        let mut world = World { router: Router::new(config), keys: Vec::new(), queued: 0 };
+        let mut world = World { router: Router::new(config), keys: Vec::new(), queued: 0, drains: setup & 16 != 0 };
         for face in 0..FACES - 1 {
             world.router.add_face(FaceId(face), FaceOptions { mtu: MTU as u32, rate: None });
             world.router.set_face_up(FaceId(face), face != 5);
@@ -161,7 +165,9 @@ impl World {
                 bytes.resize(bytes.len() + usize::from(input.u16() % PACKET_BYTES), 7);
                 self.forward(arrived, bytes.into());
             }
-            5 => self.drain(),
+            5 => {
+                self.drain();
+            }
             6 => {
                 match input.u8() % 4 {
                     0 => self.router.set_face_up(arrived, true),
@@ -218,7 +224,13 @@ impl World {
         // The header lies in the head if there is one; a packet from a socket has none.
         match Header::decode(datagram.header_bytes()) {
             Err(_) => nothing(&verdict, put),
-            Ok(header) => self.check(&header, &bytes[header.len()..], &verdict, put),
+            Ok(header) => {
+                self.check(&header, &bytes[header.len()..], &verdict, put);
+                if self.drains {
+                    let hops: usize = self.drain().into_iter().map(|copy| usize::from(copy.ttl) + 1).sum();
+                    assert!(verdict.answered > 0 || hops <= header.ttl.into(), "{hops} hops out of {}", header.ttl);
+                }
+            }
         }
     }
     fn check(&self, header: &Header, rest: &[u8], verdict: &Verdict, put: usize) {
@@ -245,8 +257,13 @@ impl World {
                 nothing(verdict, put);
             }
         }
+        if header.packet_type == PacketType::Request && self.keys.is_empty() {
+            assert!(verdict.local.is_none() && verdict.answered == 0, "nothing tells that it may be answered");
+        }
     }
-    fn drain(&mut self) {
+    /// Sends all that is queued; gives the headers.
+    fn drain(&mut self) -> Vec<Header> {
+        let mut headers = Vec::new();
         let mut batch = TransmitBuf::new();
         let mut drained = 0;
         while self.router.poll_transmit(&mut batch).is_some() {
@@ -260,10 +277,12 @@ impl World {
                         || Request::decode(&datagram.to_vec()[header.len()..]).is_ok()
                         || self.keys.is_empty()
                 );
+                headers.push(header);
             }
         }
         assert_eq!(drained, self.queued, "what was queued is sent");
         self.queued = 0;
+        headers
     }
     fn up(&self, face: FaceId) -> bool {
         self.router.face_stats(face).is_some_and(|stats| stats.up)

@@ -159,6 +159,12 @@ impl Seeds {
         blob(&mut changes, |out| routes().encode(out));
         changes.extend_from_slice(&[1, 3, 1, 0, 1, 0xff, 2, 0, 9, 1, 0, 2, 1, 1]);
         self.add("router_forward", "changes", changes);
+        // Copies share the hops that are left.
+        let mut hops = vec![16];
+        for ttl in [64, 9, 4, 3, 1, 0] {
+            hops.extend_from_slice(&[1, 3, 2, 0, 1, 0b111, 3, 0, ttl, 0, 0, 3, 1, 2, 3]);
+        }
+        self.add("router_forward", "hops", hops);
 
         let mut channel = Vec::new();
         for index in 0..3 {
@@ -194,10 +200,14 @@ impl Seeds {
         self.add("neighbour", "sealed", sealed);
 
         // Every message to a node with all roles, acknowledged, with time passing.
-        let count = messages().len() as u8;
         let mut talk = vec![15];
-        for number in 0..count {
-            talk.extend_from_slice(&[3, 0, number, number, 0, 6, 0, 20, 9, 0, 0]);
+        for (number, (label, _)) in (0..).zip(messages()) {
+            let from = match label.as_str() {
+                "routes" | "offer" => 0,
+                "link-state" | "path-request" => 1,
+                _ => number,
+            };
+            talk.extend_from_slice(&[3, 0, from, number, 0, 6, 0, 100, 9, 0, 0]);
         }
         talk.extend_from_slice(&[7, 0, 255]);
         self.add("psi_node", "messages", talk);
@@ -210,8 +220,7 @@ impl Seeds {
         self.add("psi_node", "fetch", fetch);
         // Requests before and after the node has keys.
         let request = [4, 0, 0, 1, 0, 0, 0, 0, 0, 0, 9, 0, 0, 0, 7, 1, 2, 3, 4, 5, 6, 7, 8, 1, 16];
-        let routes = (0..).zip(messages()).find(|(_, (label, _))| label == "routes").map_or(0, |(number, _)| number);
-        let serve = [&[9][..], &request, &[3, 0, 0, routes, 0], &request, &[5, 1, 1, 0, 7, 0, 50]].concat();
+        let serve = [&[9][..], &request, &[13, 0, 15, 2], &request, &[5, 1, 1, 0, 7, 0, 50]].concat();
         self.add("psi_node", "serve", serve);
         // A rendezvous node that is told of another one, asked by hosts, and replied to in every way.
         let mut resolve = vec![11, 13, 0, 15, 1];
@@ -360,7 +369,7 @@ fn link_state() -> LinkState {
         incarnation: 5,
         sequence: 6,
         term: 1,
-        roles: Roles::ROUTER,
+        roles: Roles::ROUTER | Roles::RESOLVER,
         label: "fn-1".into(),
         secret: [8; 16],
         adjacencies: vec![adjacency(0), adjacency(1)],
