@@ -73,6 +73,11 @@ pub(super) fn run(context: &mut Context<'_>) -> Outcome<Findings> {
                 figures.push(Figure::new("rate", "MB/s", rate(ours)).beside(other.name(), rate(other)).judged(target));
             }
         }
+        if let Some(other) = complete(pump) {
+            let alone = |contender: &Contender<'_>| contender.values(Sample::rate_alone);
+            let figure = Figure::new("rate with a core for each end", "MB/s", alone(ours));
+            figures.push(figure.beside(other.name(), alone(other)));
+        }
         for (other, target) in [(quinn, Some(targets::CPU_QUINN)), (pump, None), (curl, None)] {
             if let Some(other) = complete(other) {
                 let figure = Figure::new("CPU of both ends", "s/GiB", cpu(ours)).beside(other.name(), cpu(other));
@@ -112,6 +117,11 @@ pub(super) fn run(context: &mut Context<'_>) -> Outcome<Findings> {
         }
         figures.push(Figure::new("memory of the receiver at the path MTU", "MiB", large.values(client_mebibytes)));
     }
+    findings.notes.push(
+        "'rate with a core for each end' is what the CPU time of the busier end would allow on a quiet machine; it moves \
+         less than the rate when others use the cores"
+            .into(),
+    );
     // Their daemons and the files go before the large transfer needs the room.
     drop(contenders);
     if let Some(source) = memory_source {

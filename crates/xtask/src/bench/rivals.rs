@@ -128,6 +128,7 @@ pub(super) fn aria2<'a>(stage: &'a Stage, source: &Source, count: usize, checksu
             "--no-conf",
             "--file-allocation=none",
             "--min-split-size=1M",
+            "--piece-length=16M",
             "--max-connection-per-server=1",
         ]);
         command.arg(format!("--split={count}")).arg(format!("--dir={}", stage.path("").display()));

@@ -29,6 +29,10 @@ impl Sample {
     pub(crate) fn rate(&self) -> f64 {
         self.bytes as f64 / self.seconds / 1e6
     }
+    /// Million bytes per second if the busier end did nothing but compute, on a core of its own.
+    pub(crate) fn rate_alone(&self) -> f64 {
+        self.bytes as f64 / self.server_cpu_seconds.max(self.client_cpu_seconds) / 1e6
+    }
     /// CPU seconds per GiB of both ends.
     pub(crate) fn cpu_per_gib(&self) -> f64 {
         self.per_gib(self.server_cpu_seconds + self.client_cpu_seconds)
