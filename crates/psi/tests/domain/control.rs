@@ -60,3 +60,24 @@ fn rejections_reach_the_application() {
         "{told:?}"
     );
 }
+
+#[test]
+fn a_host_that_was_away_for_long_is_served_again_at_once() {
+    let mut domain = Domain::new(35);
+    domain.node("hub", |config| {
+        (config.router, config.resolver, config.topology_manager) = (true, true, Some(1));
+    });
+    domain.node("receiver", |_| {});
+    domain.link("hub", "receiver", 100, 1);
+    let bytes = random_bytes(300_000, 5);
+    domain.publish("hub", object("/lab/file", bytes.clone()));
+    domain.run(2.0);
+    for away in [1.0, 12.0, 40.0, 100.0] {
+        domain.kill("receiver");
+        domain.run(away);
+        domain.restart("receiver", |_, _| {});
+        let (id, content) = domain.fetch("receiver", "/lab/file");
+        let report = domain.finish("receiver", id, 3.0);
+        assert_eq!(content.finished(&name("/lab/file")), Some(bytes.clone()), "away for {away} s: {report:?}");
+    }
+}

@@ -299,11 +299,12 @@ impl Graph {
     pub fn is_transit(&self, node: NodeIndex) -> bool {
         self.node_info(node).roles.contains(Roles::ROUTER)
     }
-    /// Whether both graphs have the same label secrets for the nodes that they share.
-    pub fn same_secrets(&self, other: &Graph) -> bool {
-        self.nodes
-            .iter()
-            .all(|node| other.node(node.id).is_none_or(|index| other.node_info(index).secret == node.secret))
+    /// Whether all nodes of this graph are in `earlier` too, with the same label secrets: a node that has been away
+    /// may have come back with another one.
+    pub fn same_secrets(&self, earlier: &Graph) -> bool {
+        let same =
+            |node: &Node| earlier.node(node.id).is_some_and(|index| earlier.node_info(index).secret == node.secret);
+        self.nodes.iter().all(same)
     }
     /// The cost of each link by `metric`; at least 1.
     ///
