@@ -60,7 +60,7 @@ pub struct ManagerConfig {
     /// Life of a capability key. Offers are renewed when it changes; the previous one stays valid for one more
     /// period. Default: 1 h.
     pub capability_rotation: Duration,
-    /// When a message could not be delivered: how long until the next try. Default: 2 s.
+    /// When a message could not be delivered: how long until the next try. Default: 300 ms.
     pub retry: Duration,
     /// Transfers at most. Default: 4,096.
     pub transfers_max: usize,
@@ -101,7 +101,7 @@ impl ManagerConfig {
             debounce: Duration::from_millis(50),
             node_silence: Duration::from_secs(16),
             capability_rotation: Duration::from_secs(3600),
-            retry: Duration::from_secs(2),
+            retry: Duration::from_millis(300),
             transfers_max: 4096,
             nodes_max: 4096,
             links_max: 65_536,
