@@ -359,8 +359,8 @@ impl World {
                     self.command(|node, now| node.cancel(now, transfer));
                 }
             }
-            4 => self.command(|node, now| node.watch(now, &name)),
-            5 => self.command(|node, now| node.unwatch(now, &name)),
+            4 => self.command(|node, now| node.watch(now, &name.parent().expect("it has a parent"))),
+            5 => self.command(|node, now| node.unwatch(now, &name.parent().expect("it has a parent"))),
             6 => {
                 let (transfer, rate) = (self.transfer, Rate::from_bits_per_second(input.u32().into()));
                 self.command(|node, now| node.limit(now, transfer, (number & 0x40 != 0).then_some(rate)));
@@ -389,7 +389,7 @@ impl World {
                 let rejections: Vec<Rejection> = Rejection::all().collect();
                 Answer::Rejected(rejections[usize::from(detail) % rejections.len()])
             }
-            2 => Answer::Stale { current: if number & 0x80 == 0 { detail.into() } else { u64::MAX } },
+            2 => Answer::Stale { current: if number & 0x80 == 0 { detail.into() } else { u64::MAX >> 1 } },
             _ => Answer::NotReady,
         };
         for (from, request) in std::mem::take(&mut self.heard.asked) {
