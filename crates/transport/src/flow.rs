@@ -196,7 +196,9 @@ impl Flow {
         self.requested_packets += u64::from(packets);
         if let Some(rate) = self.controller.pacing_rate() {
             // A driver that woke up late may catch up by a millisecond or one request, not by more.
-            let credit = Duration::from_millis(1).max(self.config.run_duration / 2);
+            // At a low rate that is less than a packet, and the rate measured would confirm itself: some packets at least.
+            let credit =
+                Duration::from_millis(1).max(self.config.run_duration / 2).max(rate.time_for(4 * self.packet_bytes));
             self.pace_at = self.pace_at.max(now - credit) + rate.time_for(u64::from(packets) * self.packet_bytes);
         }
         if let Some(silence) = &mut self.silent {
