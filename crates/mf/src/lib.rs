@@ -1,0 +1,3 @@
+//! MobilityFirst with MFTP, its hop-by-hop transport for mobile and disconnected hosts.
+#![no_std]
+extern crate alloc;

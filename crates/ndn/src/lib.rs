@@ -1,0 +1,3 @@
+//! Named Data Networking (NDN) with PTP, a path-specified transport.
+#![no_std]
+extern crate alloc;
