@@ -17,6 +17,8 @@ pub const HEAD_BYTES_MAX: usize = 184;
 #[derive(Clone)]
 pub struct Datagram {
     head_len: u8,
+    /// Whether a queue on the way was long (the CE codepoint of RFC 3168).
+    marked: bool,
     head: [u8; HEAD_BYTES_MAX],
     body: Bytes,
 }
@@ -28,7 +30,7 @@ impl Datagram {
     /// If `head` is longer than [`HEAD_BYTES_MAX`].
     pub fn new(head: &[u8], body: Bytes) -> Self {
         assert!(head.len() <= HEAD_BYTES_MAX, "a head has at most {HEAD_BYTES_MAX} bytes, not {}", head.len());
-        let mut datagram = Datagram { head_len: head.len() as u8, head: [0; HEAD_BYTES_MAX], body };
+        let mut datagram = Datagram { head_len: head.len() as u8, marked: false, head: [0; HEAD_BYTES_MAX], body };
         datagram.head[..head.len()].copy_from_slice(head);
         datagram
     }
@@ -56,7 +58,8 @@ impl Datagram {
     /// If the packet is shorter, `count` exceeds [`HEAD_BYTES_MAX`], or there is a head that is shorter.
     pub fn with_head(self, count: usize) -> Self {
         if self.head_len == 0 {
-            return Datagram::new(&self.body[..count], self.body.slice(count..));
+            let split = Datagram::new(&self.body[..count], self.body.slice(count..));
+            return Datagram { marked: self.marked, ..split };
         }
         assert!(count <= usize::from(self.head_len), "a header does not straddle head and body");
         self
@@ -68,6 +71,15 @@ impl Datagram {
     /// All bytes as one shared slice: the body itself if there is no head, else a copy.
     pub fn into_bytes(self) -> Bytes {
         if self.head_len == 0 { self.body } else { self.to_vec().into() }
+    }
+    /// Whether a queue on the way to this node marked the packet instead of dropping it. The mark is delivered with the
+    /// packet and not sent on by itself: a node that forwards puts it into its own header.
+    pub fn is_marked(&self) -> bool {
+        self.marked
+    }
+    /// Marks the packet.
+    pub fn set_marked(&mut self) {
+        self.marked = true;
     }
     /// The inline head; empty for packets that came from a socket.
     pub fn head(&self) -> &[u8] {
@@ -92,7 +104,7 @@ impl Datagram {
 }
 impl From<Bytes> for Datagram {
     fn from(body: Bytes) -> Self {
-        Datagram { head_len: 0, head: [0; HEAD_BYTES_MAX], body }
+        Datagram { head_len: 0, marked: false, head: [0; HEAD_BYTES_MAX], body }
     }
 }
 impl From<Vec<u8>> for Datagram {

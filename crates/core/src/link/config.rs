@@ -1,0 +1,139 @@
+//! What a link is like, what may change about it, and what it counts.
+use super::{DeliveryTrace, Loss, QueueDiscipline, Script};
+use crate::{Duration, Rate};
+
+/// What a link is like. The default is a perfect wire for datagrams of up to 1,472 bytes.
+#[derive(Clone, PartialEq, Debug)]
+pub struct LinkConfig {
+    /// Rate of the serialiser; `None` is unlimited (then nothing ever waits), zero lets nothing pass.
+    pub rate: Option<Rate>,
+    /// Recorded moments at which bytes may leave, in place of the rate; `None` for the rate. A change of the rate ends it.
+    pub delivery: Option<DeliveryTrace>,
+    /// Changes that the link makes by itself, counted from the driver's epoch; `None` for none.
+    pub script: Option<Script>,
+    /// Propagation delay.
+    pub delay: Duration,
+    /// Uniform addition to the delay, from zero to this; it never changes the order of packets.
+    pub jitter: Duration,
+    /// Loss on the wire, after the serialiser: lost packets have used the rate.
+    pub loss: Loss,
+    /// Bytes that may wait, `overhead_bytes` of each packet included and the packet being sent excluded; what
+    /// exceeds it is dropped at the tail. Default 1 MiB.
+    pub queue_bytes: u64,
+    /// Packets that may wait, the packet being sent excluded; `None` (the default) for as many as bytes allow.
+    pub queue_packets: Option<u64>,
+    /// Who drops or marks within these limits. Default: nobody (drop-tail).
+    pub discipline: QueueDiscipline,
+    /// Packets held back behind later ones.
+    pub reorder: Reorder,
+    /// Probability, 0 to 1, that a packet arrives twice.
+    pub duplicate: f64,
+    /// Probability, 0 to 1, that one bit of a packet is flipped.
+    pub corrupt: f64,
+    /// Bytes per packet that count against rate and queue beside the datagram. Default 28: IPv4 and UDP headers.
+    pub overhead_bytes: u32,
+    /// Longest datagram that passes, without overhead; longer ones are counted as oversize. Default 1,472.
+    pub mtu: u32,
+}
+
+impl LinkConfig {
+    /// A loss-free link of that rate and one-way delay, everything else by default.
+    pub fn new(rate: Rate, delay: Duration) -> Self {
+        LinkConfig { rate: Some(rate), delay, ..LinkConfig::default() }
+    }
+}
+impl Default for LinkConfig {
+    fn default() -> Self {
+        LinkConfig {
+            rate: None,
+            delivery: None,
+            script: None,
+            delay: Duration::ZERO,
+            jitter: Duration::ZERO,
+            loss: Loss::None,
+            queue_bytes: 1 << 20,
+            queue_packets: None,
+            discipline: QueueDiscipline::DropTail,
+            reorder: Reorder::default(),
+            duplicate: 0.0,
+            corrupt: 0.0,
+            overhead_bytes: 28,
+            mtu: 1_472,
+        }
+    }
+}
+
+/// Packets that arrive later than their successors.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Reorder {
+    /// Probability, 0 to 1, that a packet is held back.
+    pub probability: f64,
+    /// By how much it is held back.
+    pub delay: Duration,
+}
+
+/// Whether packets pass.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum LinkState {
+    /// They do.
+    #[default]
+    Up,
+    /// All packets offered are lost.
+    Down,
+}
+
+/// A change of a link at run time; see the setters of [`Link`].
+#[derive(Clone, PartialEq, Debug)]
+pub enum LinkChange {
+    /// Cut or mended.
+    State(LinkState),
+    /// Another rate; `None` is unlimited.
+    Rate(Option<Rate>),
+    /// Another propagation delay.
+    Delay(Duration),
+    /// Another loss process.
+    Loss(Loss),
+    /// Another limit of the queue.
+    QueueBytes(u64),
+}
+
+/// Counters of a link. Bytes are those of datagrams, without overhead.
+///
+/// `in + duplicated = out + lost + dropped + oversize + in flight`, in packets and in bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct LinkStats {
+    /// Packets offered.
+    pub in_packets: u64,
+    /// Bytes offered.
+    pub in_bytes: u64,
+    /// Packets delivered.
+    pub out_packets: u64,
+    /// Bytes delivered.
+    pub out_bytes: u64,
+    /// Packets lost on the wire or to a link that is down.
+    pub lost_packets: u64,
+    /// Bytes lost on the wire or to a link that is down.
+    pub lost_bytes: u64,
+    /// Packets dropped by the queue: because it was full, or by its discipline.
+    pub dropped_packets: u64,
+    /// Bytes dropped by the queue.
+    pub dropped_bytes: u64,
+    /// Packets longer than the MTU.
+    pub oversize_packets: u64,
+    /// Bytes of packets longer than the MTU.
+    pub oversize_bytes: u64,
+    /// Copies made of packets.
+    pub duplicated_packets: u64,
+    /// Bytes of the copies.
+    pub duplicated_bytes: u64,
+    /// Packets that the queue's discipline marked.
+    pub marked_packets: u64,
+    /// Packets with a flipped bit.
+    pub corrupted_packets: u64,
+    /// Packets held back behind later ones.
+    pub reordered_packets: u64,
+    /// Bytes that wait now, overhead included.
+    pub queue_bytes: u64,
+    /// Most bytes that ever waited, overhead included.
+    pub queue_bytes_max: u64,
+}
