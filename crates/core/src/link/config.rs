@@ -95,6 +95,14 @@ pub enum LinkChange {
     Loss(Loss),
     /// Another limit of the queue.
     QueueBytes(u64),
+    /// Another way of holding packets back.
+    Reorder(Reorder),
+    /// Another probability that a packet arrives twice.
+    Duplicate(f64),
+    /// Another probability that one bit of a packet is flipped.
+    Corrupt(f64),
+    /// Another longest datagram; what waits already passes.
+    Mtu(u32),
 }
 
 /// Counters of a link. Bytes are those of datagrams, without overhead.

@@ -270,6 +270,10 @@ impl Link {
             LinkChange::Delay(delay) => self.wire.delay = delay,
             LinkChange::Loss(loss) => self.loss = LossProcess::new(loss),
             LinkChange::QueueBytes(bytes) => self.queue.set_bytes_max(bytes),
+            LinkChange::Reorder(reorder) => self.wire.reorder = reorder,
+            LinkChange::Duplicate(probability) => self.duplicate = probability,
+            LinkChange::Corrupt(probability) => self.corrupt = probability,
+            LinkChange::Mtu(bytes) => self.mtu = bytes,
         }
     }
     /// Loses what has not left yet.

@@ -11,7 +11,7 @@ pub struct Wire<T> {
     last_due: Time,
     pub(super) delay: Duration,
     jitter: Duration,
-    reorder: Reorder,
+    pub(super) reorder: Reorder,
 }
 
 impl<T> Wire<T> {
