@@ -1,0 +1,174 @@
+//! Names and addresses of the family.
+use core::fmt;
+
+use tributary_content::{Name, ObjectId, PublicKey};
+
+/// A globally unique identifier (paper §3): a flat, self-certifying name of a device, a content, a group or a context.
+///
+/// It is the first 20 bytes of the BLAKE3 hash of its owner's public key and a label, so that whoever holds the key can
+/// prove that a statement about the GUID is its owner's.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Guid(pub [u8; 20]);
+
+impl Guid {
+    /// Bytes of a GUID.
+    pub const BYTES: usize = 20;
+    /// No GUID: stands for "whoever has the address".
+    pub const NONE: Guid = Guid([0; 20]);
+
+    /// The GUID of what the owner of `key` calls `label`; the empty label is the owner's device itself.
+    pub fn of(key: &PublicKey, label: &[u8]) -> Guid {
+        Guid::hash("tributary mobilityfirst guid", &[&key.0, label])
+    }
+    /// The GUID of the content that the owner of `key` publishes under `name`.
+    pub fn of_content(key: &PublicKey, name: &Name) -> Guid {
+        Guid::of(key, name.as_tlv())
+    }
+    /// The place where everything that is announced under `name`, whoever's it is, can be looked up.
+    ///
+    /// It is no name of anything and nobody owns it: what is found there is certified by the GUIDs that it leads to.
+    pub fn of_name(name: &Name) -> Guid {
+        Guid::hash("tributary mobilityfirst listing", &[name.as_tlv()])
+    }
+    /// Whether this is [`Guid::NONE`].
+    pub fn is_none(&self) -> bool {
+        *self == Guid::NONE
+    }
+    fn hash(context: &str, parts: &[&[u8]]) -> Guid {
+        let mut hasher = blake3::Hasher::new_derive_key(context);
+        for part in parts {
+            hasher.update(&(part.len() as u64).to_be_bytes());
+            hasher.update(part);
+        }
+        Guid(*hasher.finalize().as_bytes().first_chunk().expect("20 of 32 bytes"))
+    }
+}
+impl fmt::Display for Guid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+impl fmt::Debug for Guid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Guid({:02x}{:02x}{:02x}{:02x})", self.0[0], self.0[1], self.0[2], self.0[3])
+    }
+}
+
+/// Where something is attached (paper: NA): the address of a router. Zero is no address.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct NetworkAddress(pub u32);
+
+impl NetworkAddress {
+    /// No address: to be looked up on the way (late binding).
+    pub const NONE: NetworkAddress = NetworkAddress(0);
+
+    /// The address of the router that is called `label`: four bytes of the label's hash, never zero.
+    pub fn of_label(label: &str) -> NetworkAddress {
+        let hash = blake3::hash(label.as_bytes());
+        let bits = u32::from_be_bytes(*hash.as_bytes().first_chunk().expect("4 of 32 bytes"));
+        NetworkAddress(bits.max(1))
+    }
+    /// Whether this is [`NetworkAddress::NONE`].
+    pub fn is_none(self) -> bool {
+        self == NetworkAddress::NONE
+    }
+}
+impl fmt::Display for NetworkAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:08x}", self.0)
+    }
+}
+impl fmt::Debug for NetworkAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "NetworkAddress({self})")
+    }
+}
+
+/// Names a chunk on one hop, for as long as it takes; every hop and each direction has its own.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct HopId(pub u32);
+
+/// What the network is asked to do with a chunk (reference/mobilityfirst, service ids).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+#[repr(u16)]
+pub enum ServiceId {
+    /// To the one that has the GUID.
+    #[default]
+    Unicast = 0,
+    /// To all members of the group that has the GUID.
+    Multicast = 1,
+    /// To the nearest of the addresses.
+    Anycast = 2,
+    /// Over all of the addresses: the router where the ways part spreads the chunks over them.
+    Multihoming = 4,
+    /// A request for content; caches on the way may answer it.
+    ContentRequest = 0x200,
+    /// Content that was asked for.
+    ContentResponse = 0x400,
+}
+
+impl ServiceId {
+    /// The service of this number.
+    pub fn from_number(number: u16) -> Option<ServiceId> {
+        Some(match number {
+            0 => ServiceId::Unicast,
+            1 => ServiceId::Multicast,
+            2 => ServiceId::Anycast,
+            4 => ServiceId::Multihoming,
+            0x200 => ServiceId::ContentRequest,
+            0x400 => ServiceId::ContentResponse,
+            _ => return None,
+        })
+    }
+}
+
+/// A flow (paper §3.1, footnote 2): everything from one GUID to another.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Flow {
+    /// Who sends.
+    pub source: Guid,
+    /// Who is to get it.
+    pub destination: Guid,
+}
+
+/// One chunk of one object on its way in one flow: what duplicates are known by.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct ChunkKey {
+    /// The flow.
+    pub flow: Flow,
+    /// The object.
+    pub object: ObjectId,
+    /// The transfer, which the requester or the pusher numbers: the same object may go twice.
+    pub transfer: u32,
+    /// The chunk's number in the object.
+    pub number: u32,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::ToString;
+    use tributary_content::SigningKey;
+
+    #[test]
+    fn guids_depend_on_key_and_label_and_on_nothing_else() {
+        let (a, b) = (SigningKey::from_secret(&[1; 32]).public(), SigningKey::from_secret(&[2; 32]).public());
+        let name: Name = "/lab/x".parse().expect("a name");
+        let all = [Guid::of(&a, b""), Guid::of(&b, b""), Guid::of_content(&a, &name), Guid::of_name(&name)];
+        for (i, guid) in all.iter().enumerate() {
+            assert!(all[i + 1..].iter().all(|other| other != guid));
+        }
+        assert_eq!(Guid::of_content(&a, &name), Guid::of(&a, name.as_tlv()));
+        assert_eq!(all[0].to_string().len(), 40);
+    }
+
+    #[test]
+    fn addresses_are_never_zero_and_services_have_one_number_each() {
+        assert!(!NetworkAddress::of_label("x").is_none());
+        for number in 0..=u16::MAX {
+            if let Some(service) = ServiceId::from_number(number) {
+                assert_eq!(service as u16, number);
+            }
+        }
+    }
+}

@@ -1,0 +1,299 @@
+//! The header of a chunk: once per chunk, at the front of its packet 0 (reference/mobilityfirst, layouts).
+use alloc::vec::Vec;
+use core::ops::{BitOr, BitOrAssign};
+
+use tributary_content::ObjectId;
+
+use super::{
+    WireError,
+    reader::{Reader, Writer},
+};
+use crate::ids::{ChunkKey, Flow, Guid, NetworkAddress, ServiceId};
+
+/// Addresses that a destination has at most.
+pub const ADDRESSES_MAX: usize = 10;
+/// Bytes of the longest chunk header.
+pub const CHUNK_HEADER_BYTES_MAX: usize = 60 + 4 * ADDRESSES_MAX + DataTag::BYTES;
+/// Routers that a chunk passes at most.
+pub const HOPS_MAX: u8 = 64;
+/// Bytes of a chunk's payload at most.
+pub const CHUNK_BYTES_MAX: u32 = 8 << 20;
+
+/// Options of a chunk, as bits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Flags(u8);
+
+impl Flags {
+    /// None.
+    pub const NONE: Flags = Flags(0);
+    /// The access router is to keep a copy and answer for the producer (paper §3.3).
+    pub const DELEGATE: Flags = Flags(1);
+    /// Not to be stored on the way; what cannot be forwarded is dropped.
+    pub const NO_PROXY: Flags = Flags(2);
+    /// A request that caches must not answer.
+    pub const NO_CACHE: Flags = Flags(4);
+    /// A cache sent it.
+    pub const CACHED: Flags = Flags(8);
+    /// Sent again.
+    pub const REPEATED: Flags = Flags(16);
+    const KNOWN: u8 = 31;
+
+    /// Whether all of `other` are set.
+    pub fn contains(self, other: Flags) -> bool {
+        self.0 & other.0 == other.0
+    }
+    /// These without `other`.
+    pub fn without(self, other: Flags) -> Flags {
+        Flags(self.0 & !other.0)
+    }
+}
+impl BitOr for Flags {
+    type Output = Flags;
+    fn bitor(self, other: Flags) -> Flags {
+        Flags(self.0 | other.0)
+    }
+}
+impl BitOrAssign for Flags {
+    fn bitor_assign(&mut self, other: Flags) {
+        self.0 |= other.0;
+    }
+}
+
+/// How sure the delivery of an object has to be, end to end (paper §3.2.2).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[repr(u8)]
+pub enum Reliability {
+    /// Sent and forgotten.
+    DontCare = 0,
+    /// The receiver tells what is missing.
+    #[default]
+    Nack = 1,
+    /// The receiver tells what has arrived.
+    Ack = 2,
+}
+
+impl Reliability {
+    pub(crate) fn from_byte(byte: u8) -> Option<Reliability> {
+        [Reliability::DontCare, Reliability::Nack, Reliability::Ack].into_iter().find(|kind| *kind as u8 == byte)
+    }
+}
+
+/// The transport header of a chunk of an object (paper §3.1): sequence numbers belong to the content, not to the ends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DataTag {
+    /// The object.
+    pub object: ObjectId,
+    /// The transfer, which the requester numbers for content that was asked for, and the sender for what is pushed.
+    pub transfer: u32,
+    /// The chunk's number: 0 is the manifest with the hash list, chunk `n` the object's bytes from
+    /// `(n - 1) · chunk_bytes` on.
+    pub number: u32,
+    /// Chunks in all, chunk 0 included; at least 1.
+    pub count: u32,
+    /// Bytes of the object in each chunk but the last.
+    pub chunk_bytes: u32,
+    /// What the receiver is to tell.
+    pub reliability: Reliability,
+    /// The end-to-end window that the chunk belongs to; `u16::MAX` if there is no flow control.
+    pub window: u16,
+    /// Chunks of this window in all; zero if there is no flow control.
+    pub window_chunks: u16,
+}
+
+impl DataTag {
+    pub(crate) const BYTES: usize = 16 + 4 * 4 + 1 + 2 * 2;
+
+    fn decode(reader: &mut Reader<'_>) -> Result<DataTag, WireError> {
+        let tag = DataTag {
+            object: ObjectId(reader.array("object id")?),
+            transfer: reader.u32("transfer")?,
+            number: reader.u32("chunk number")?,
+            count: reader.u32("chunks")?,
+            chunk_bytes: reader.u32("chunk bytes")?,
+            reliability: reader.choice("reliability", Reliability::from_byte)?,
+            window: reader.u16("window")?,
+            window_chunks: reader.u16("chunks of the window")?,
+        };
+        if tag.number >= tag.count {
+            return Err(WireError::Value { field: "chunk number", found: u64::from(tag.number) });
+        }
+        if tag.chunk_bytes == 0 || tag.chunk_bytes > CHUNK_BYTES_MAX {
+            return Err(WireError::Value { field: "chunk bytes", found: u64::from(tag.chunk_bytes) });
+        }
+        Ok(tag)
+    }
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.put(&self.object.0);
+        for value in [self.transfer, self.number, self.count, self.chunk_bytes] {
+            out.put_u32(value);
+        }
+        out.put_u8(self.reliability as u8);
+        out.put_u16(self.window);
+        out.put_u16(self.window_chunks);
+    }
+}
+
+/// What the payload of a chunk is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ChunkKind {
+    /// A chunk of an object.
+    Data(DataTag),
+    /// A [`TransportMessage`](super::TransportMessage).
+    Transport,
+    /// A [`NameMessage`](super::NameMessage).
+    Names,
+    /// A sealed [`LinkState`](super::LinkState); goes one hop.
+    LinkState,
+}
+
+impl ChunkKind {
+    fn byte(&self) -> u8 {
+        match self {
+            ChunkKind::Data(_) => 0,
+            ChunkKind::Transport => 1,
+            ChunkKind::Names => 2,
+            ChunkKind::LinkState => 3,
+        }
+    }
+}
+
+/// Whose a chunk is and what is to be done with it.
+///
+/// ```text
+/// kind 1 | flags 1 | service 2 | hops left 1 | priority 1 | proxies left 1 | lifetime in ms 4 | payload bytes 4
+/// | source GUID 20 | source address 4 | destination GUID 20 | number of addresses 1 | addresses 4 each
+/// | for data: object id 16, transfer 4, chunk 4, chunks 4, chunk bytes 4, reliability 1, window 2, its chunks 2
+/// ```
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ChunkHeader {
+    /// What the payload is.
+    pub kind: ChunkKind,
+    /// Options.
+    pub flags: Flags,
+    /// What the network is to do.
+    pub service: ServiceId,
+    /// Routers that it may still pass, up to [`HOPS_MAX`].
+    pub hops_left: u8,
+    /// Larger is more important where storage is short.
+    pub priority: u8,
+    /// For a request for chunks of a multicast: proxies that it may still ask (paper §3.5).
+    pub proxies_left: u8,
+    /// How long it may be stored, in milliseconds; 0 for what the proxy thinks right.
+    pub lifetime_ms: u32,
+    /// Bytes of the payload, up to [`CHUNK_BYTES_MAX`].
+    pub payload_bytes: u32,
+    /// Who sends.
+    pub source: Guid,
+    /// Where the sender is, for answers; may be [`NetworkAddress::NONE`].
+    pub source_address: NetworkAddress,
+    /// Who is to get it; [`Guid::NONE`] is whoever has the address.
+    pub destination: Guid,
+    /// Where the destination is, as far as known; none for late binding. At most [`ADDRESSES_MAX`], none of them zero.
+    pub addresses: Vec<NetworkAddress>,
+}
+
+impl ChunkHeader {
+    /// A unicast chunk with default options.
+    pub fn new(kind: ChunkKind, source: Guid, destination: Guid, address: NetworkAddress) -> ChunkHeader {
+        ChunkHeader {
+            kind,
+            flags: Flags::NONE,
+            service: ServiceId::Unicast,
+            hops_left: HOPS_MAX,
+            priority: 0,
+            proxies_left: 0,
+            lifetime_ms: 0,
+            payload_bytes: 0,
+            source,
+            source_address: NetworkAddress::NONE,
+            destination,
+            addresses: if address.is_none() { Vec::new() } else { Vec::from([address]) },
+        }
+    }
+    /// Reads the header at the start of `bytes`, and how long it is.
+    ///
+    /// # Errors
+    /// [`WireError`] names the field and what is wrong with it.
+    pub fn decode(bytes: &[u8]) -> Result<(ChunkHeader, usize), WireError> {
+        let mut reader = Reader::new(bytes);
+        let kind = reader.u8("chunk kind")?;
+        let flags = reader.choice("flags", |byte| (byte & !Flags::KNOWN == 0).then_some(Flags(byte)))?;
+        let service = reader.u16("service")?;
+        let service =
+            ServiceId::from_number(service).ok_or(WireError::Value { field: "service", found: u64::from(service) })?;
+        let hops_left = reader.choice("hops left", |byte| (byte <= HOPS_MAX).then_some(byte))?;
+        let (priority, proxies_left) = (reader.u8("priority")?, reader.u8("proxies left")?);
+        let lifetime_ms = reader.u32("lifetime")?;
+        let payload_bytes = reader.u32("payload bytes")?;
+        if payload_bytes > CHUNK_BYTES_MAX {
+            return Err(WireError::Value { field: "payload bytes", found: u64::from(payload_bytes) });
+        }
+        let (source, source_address) = (reader.guid("source")?, reader.address("source address")?);
+        let destination = reader.guid("destination")?;
+        let addresses = reader.list("addresses", ADDRESSES_MAX, |reader| match reader.address("address")? {
+            NetworkAddress::NONE => Err(WireError::Value { field: "address", found: 0 }),
+            address => Ok(address),
+        })?;
+        let kind = match kind {
+            0 => ChunkKind::Data(DataTag::decode(&mut reader)?),
+            1 => ChunkKind::Transport,
+            2 => ChunkKind::Names,
+            3 => ChunkKind::LinkState,
+            found => return Err(WireError::Value { field: "chunk kind", found: u64::from(found) }),
+        };
+        let header = ChunkHeader {
+            kind,
+            flags,
+            service,
+            hops_left,
+            priority,
+            proxies_left,
+            lifetime_ms,
+            payload_bytes,
+            source,
+            source_address,
+            destination,
+            addresses,
+        };
+        Ok((header, bytes.len() - reader.left()))
+    }
+    /// Appends the header to `out`.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        out.put(&[self.kind.byte(), self.flags.0]);
+        out.put_u16(self.service as u16);
+        out.put(&[self.hops_left, self.priority, self.proxies_left]);
+        out.put_u32(self.lifetime_ms);
+        out.put_u32(self.payload_bytes);
+        out.put(&self.source.0);
+        out.put_u32(self.source_address.0);
+        out.put(&self.destination.0);
+        out.put_u8(self.addresses.len().min(ADDRESSES_MAX) as u8);
+        self.addresses.iter().take(ADDRESSES_MAX).for_each(|address| out.put_u32(address.0));
+        if let ChunkKind::Data(tag) = &self.kind {
+            tag.encode(out);
+        }
+    }
+    /// Bytes that the header takes.
+    #[expect(clippy::len_without_is_empty, reason = "a header is never empty")]
+    pub fn len(&self) -> usize {
+        let tag = if let ChunkKind::Data(_) = self.kind { DataTag::BYTES } else { 0 };
+        60 + 4 * self.addresses.len() + tag
+    }
+    /// From whom to whom.
+    pub fn flow(&self) -> Flow {
+        Flow { source: self.source, destination: self.destination }
+    }
+    /// The transport header of a chunk of an object.
+    pub fn tag(&self) -> Option<&DataTag> {
+        if let ChunkKind::Data(tag) = &self.kind { Some(tag) } else { None }
+    }
+    /// What duplicates of a chunk of an object are known by; `None` for messages.
+    pub fn key(&self) -> Option<ChunkKey> {
+        let tag = self.tag()?;
+        Some(ChunkKey { flow: self.flow(), object: tag.object, transfer: tag.transfer, number: tag.number })
+    }
+    /// Whether it is a message of the network itself, which is never held up by data.
+    pub fn is_control(&self) -> bool {
+        self.tag().is_none()
+    }
+}

@@ -1,0 +1,393 @@
+//! Golden packets, malformed ones, and properties of the parsers.
+use alloc::{vec, vec::Vec};
+use core::fmt::Debug;
+
+use proptest::prelude::*;
+use tributary_content::{Manifest, MemoryObject, ObjectId, PublicKey, SigningKey, store::ObjectReader};
+
+use super::{chunk::HOPS_MAX, transport::RANGES_MAX, *};
+use crate::ids::{Flow, Guid, HopId, NetworkAddress, ServiceId};
+
+/// Bytes from hex digits; blanks group fields.
+fn hex(text: &str) -> Vec<u8> {
+    let digits: Vec<u8> = text.bytes().filter(|c| !c.is_ascii_whitespace()).collect();
+    digits.chunks(2).map(|pair| u8::from_str_radix(core::str::from_utf8(pair).unwrap(), 16).unwrap()).collect()
+}
+/// It reads as `expected` and re-emits byte for byte.
+fn agree<T: PartialEq + Debug>(
+    bytes: &[u8],
+    expected: &T,
+    decode: impl Fn(&[u8]) -> Result<T, WireError>,
+    encode: impl Fn(&T, &mut Vec<u8>),
+) {
+    assert_eq!(decode(bytes).as_ref(), Ok(expected));
+    let mut emitted = Vec::new();
+    encode(expected, &mut emitted);
+    assert_eq!(emitted, bytes);
+}
+/// The same, and every cut and one byte too many are refused.
+fn check<T: PartialEq + Debug>(
+    bytes: &[u8],
+    expected: &T,
+    decode: impl Fn(&[u8]) -> Result<T, WireError>,
+    encode: impl Fn(&T, &mut Vec<u8>),
+) {
+    agree(bytes, expected, &decode, encode);
+    for cut in 0..bytes.len() {
+        assert!(decode(&bytes[..cut]).is_err(), "cut at {cut}");
+    }
+    assert_eq!(decode(&[bytes, &[0]].concat()), Err(WireError::Trailing { extra: 1 }));
+}
+fn guid(byte: u8) -> Guid {
+    Guid([byte; 20])
+}
+fn key() -> SigningKey {
+    SigningKey::from_secret(&[7; 32])
+}
+
+#[test]
+fn golden_data_header() {
+    let plain = DataHeader { index: 3, count: 700, hop: HopId(0xcafe), csyn: None };
+    let asking = DataHeader { csyn: Some(9), ..plain };
+    let decode = |bytes: &[u8]| DataHeader::decode(bytes).map(|(header, _)| header);
+    agree(&hex("12 00 0003 02bc 0000cafe"), &plain, decode, DataHeader::encode);
+    agree(&hex("12 01 0003 02bc 0000cafe 00000009"), &asking, decode, DataHeader::encode);
+    for (bytes, error) in [
+        ("12 02 0003 02bc 0000cafe", WireError::Value { field: "flags", found: 2 }),
+        ("12 00 02bc 02bc 0000cafe", WireError::Value { field: "packet number", found: 700 }),
+        ("12 00 0000 0000 0000cafe", WireError::Value { field: "packets of the chunk", found: 0 }),
+        ("12 00 0000 2001 0000cafe", WireError::Value { field: "packets of the chunk", found: 8_193 }),
+        ("13 00 0003 02bc 0000cafe", WireError::Value { field: "packet type", found: 3 }),
+        ("22 00 0003 02bc 0000cafe", WireError::Version { found: 2, known: 1 }),
+        ("12 01 0003 02bc 0000cafe 00", WireError::Short { field: "csyn number", needs: 4, has: 1 }),
+    ] {
+        assert_eq!(decode(&hex(bytes)), Err(error), "{bytes}");
+    }
+}
+
+#[test]
+fn golden_csyn_and_cack() {
+    let csyn = Csyn { count: 700, hop: HopId(0xcafe), number: 9 };
+    check(&hex("13 00 02bc 0000cafe 00000009"), &csyn, Csyn::decode, Csyn::encode);
+    let (first_missing, bitmap) = Cack::describe(20, |index| index < 4 || index == 6 || index == 14);
+    assert_eq!((first_missing, bitmap.as_slice()), (4, [0b0000_0100, 0b0000_0100].as_slice()));
+    let cack = Cack {
+        state: CackState::Partial,
+        hop: HopId(0xcafe),
+        number: 9,
+        window: 1_500,
+        duplicates: 1,
+        first_missing,
+        bitmap,
+    };
+    agree(&hex("14 00 0000cafe 00000009 000005dc 0001 0004 0404"), &cack, Cack::decode, Cack::encode);
+    for (bytes, field) in [
+        ("14 00 0000cafe 00000009 000005dc 0001 0004 0400", "bitmap"),
+        ("14 00 0000cafe 00000009 000005dc 0001 0004 05", "bitmap"),
+        ("14 01 0000cafe 00000009 000005dc 0001 0004 04", "bytes of the bitmap"),
+        ("14 00 0000cafe 00000009 000005dc 0001 1fff 0404", "bytes of the bitmap"),
+        ("14 05 0000cafe 00000009 000005dc 0001 0004", "state"),
+    ] {
+        let found = Cack::decode(&hex(bytes));
+        assert!(matches!(found, Err(WireError::Value { field: f, .. }) if f == field), "{bytes}: {found:?}");
+    }
+}
+
+#[test]
+fn golden_hello() {
+    let mut hello = Hello {
+        roles: Roles::ROUTER | Roles::PROXY,
+        sequence: 5,
+        probe: Probe { sequence: 4, held_us: 1_000, heard: 0b11 },
+        nonce: 1,
+        echo: 2,
+        address: NetworkAddress(0xaabb),
+        datagram_bytes: 1_472,
+        window: 1_500,
+        key: PublicKey([9; 32]),
+        label: "r1".into(),
+        signature: None,
+    };
+    let bytes =
+        hex("11 05 00000005 00000004 000003e8 00000003 0000000000000001 0000000000000002 0000aabb 05c0 000005dc \
+         0909090909090909090909090909090909090909090909090909090909090909 0002 7231");
+    agree(&bytes, &hello, Hello::decode, Hello::encode);
+    assert!(!hello.is_proven());
+    hello.key = key().public();
+    hello.sign(&key());
+    let mut signed = Vec::new();
+    hello.encode(&mut signed);
+    let again = Hello::decode(&signed).unwrap();
+    assert!(again.is_proven());
+    for changed in [
+        Hello { nonce: 3, ..again.clone() },
+        Hello { echo: 3, ..again.clone() },
+        Hello { address: NetworkAddress(1), ..again.clone() },
+        Hello { label: "r2".into(), ..again.clone() },
+        Hello { key: SigningKey::from_secret(&[8; 32]).public(), ..again.clone() },
+    ] {
+        assert!(!changed.is_proven());
+    }
+    assert_eq!(Hello::decode(&[&signed[..], &[0]].concat()), Err(WireError::Trailing { extra: 1 }));
+}
+
+fn data_header() -> ChunkHeader {
+    let tag = DataTag {
+        object: ObjectId([0x11; 16]),
+        transfer: 6,
+        number: 2,
+        count: 9,
+        chunk_bytes: 1 << 20,
+        reliability: Reliability::Nack,
+        window: 1,
+        window_chunks: 8,
+    };
+    ChunkHeader {
+        flags: Flags::DELEGATE | Flags::CACHED,
+        service: ServiceId::Multihoming,
+        hops_left: 60,
+        priority: 3,
+        proxies_left: 2,
+        lifetime_ms: 1_000,
+        payload_bytes: 1 << 20,
+        source_address: NetworkAddress(1),
+        addresses: vec![NetworkAddress(2), NetworkAddress(3)],
+        ..ChunkHeader::new(ChunkKind::Data(tag), guid(0xaa), guid(0xbb), NetworkAddress::NONE)
+    }
+}
+
+#[test]
+fn golden_chunk_header() {
+    let bytes = hex("00 09 0004 3c 03 02 000003e8 00100000 aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa 00000001 \
+         bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb 02 00000002 00000003 \
+         11111111111111111111111111111111 00000006 00000002 00000009 00100000 01 0001 0008");
+    let header = data_header();
+    let decode = |bytes: &[u8]| ChunkHeader::decode(bytes).map(|(header, _)| header);
+    agree(&bytes, &header, decode, ChunkHeader::encode);
+    assert_eq!(header.len(), bytes.len());
+    for cut in 0..bytes.len() {
+        assert!(decode(&bytes[..cut]).is_err(), "cut at {cut}");
+    }
+    let with = |at: usize, value: u8| {
+        let mut bad = bytes.clone();
+        bad[at] = value;
+        decode(&bad)
+    };
+    for (at, value, field) in [
+        (0, 4, "chunk kind"),
+        (1, 0xff, "flags"),
+        (3, 3, "service"),
+        (4, HOPS_MAX + 1, "hops left"),
+        (11, 0xff, "payload bytes"),
+        (59, 11, "addresses"),
+        (91, 9, "chunk number"),
+        (96, 0xff, "chunk bytes"),
+        (100, 3, "reliability"),
+    ] {
+        let found = with(at, value);
+        assert!(matches!(found, Err(WireError::Value { field: f, .. }) if f == field), "{field}: {found:?}");
+    }
+    let fullest = ChunkHeader { addresses: vec![NetworkAddress(1); ADDRESSES_MAX], ..header };
+    assert_eq!(fullest.len(), CHUNK_HEADER_BYTES_MAX);
+    assert!(CHUNK_HEADER_BYTES_MAX + DATA_HEADER_BYTES_MAX <= tributary_core::HEAD_BYTES_MAX);
+}
+
+#[test]
+fn golden_transport_messages() {
+    use TransportMessage as M;
+    let (transfer, object) = (6, ObjectId([0x11; 16]));
+    let (flow, chunks) = (Flow { source: guid(0xaa), destination: guid(0xbb) }, ChunkRanges::from_ascending([1, 2, 5]));
+    let (a, b, c, id) = (
+        "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
+        "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb",
+        "cccccccccccccccccccccccccccccccccccccccc",
+        "00000006 11111111111111111111111111111111",
+    );
+    let runs = "02 00000001 00000002 00000005 00000001";
+    for (bytes, message) in [
+        (
+            alloc::format!("01 {id} 00100000 01 0008 {runs}"),
+            M::Request {
+                transfer,
+                object,
+                chunk_bytes: 1 << 20,
+                reliability: Reliability::Nack,
+                buffer_chunks: 8,
+                held: chunks.clone(),
+            },
+        ),
+        (
+            alloc::format!("02 {id} 0001 0010 00000003 {runs}"),
+            M::Status { transfer, object, window: 1, advice_chunks: 16, sequence: 3, missing: chunks.clone() },
+        ),
+        (alloc::format!("03 {id} 01 {runs}"), M::Ack { transfer, object, complete: true, chunks: chunks.clone() }),
+        (
+            alloc::format!("04 {id} {a} {b} {c} 00000007 {runs}"),
+            M::Stored { transfer, object, flow, proxy: guid(0xcc), address: NetworkAddress(7), chunks: chunks.clone() },
+        ),
+        (
+            alloc::format!("05 {id} {a} {b} {c} {runs}"),
+            M::Dropped { transfer, object, flow, proxy: guid(0xcc), chunks: chunks.clone() },
+        ),
+        (alloc::format!("06 {id} {a} {b} {runs}"), M::Push { transfer, object, flow, chunks: chunks.clone() }),
+        (alloc::format!("07 {id}"), M::Unavailable { transfer, object }),
+    ] {
+        check(&hex(&bytes), &message, M::decode, M::encode);
+    }
+    for (runs, field) in [
+        ("02 00000001 00000002 00000003 00000001", "first chunk"),
+        ("02 00000005 00000001 00000001 00000001", "first chunk"),
+        ("01 00000001 00000000", "chunk count"),
+        ("01 ffffffff 00000001", "chunk count"),
+        ("79", "chunk ranges"),
+    ] {
+        let found = M::decode(&hex(&alloc::format!("03 {id} 00 {runs}")));
+        assert!(matches!(found, Err(WireError::Value { field: f, .. }) if f == field), "{runs}: {found:?}");
+    }
+}
+
+#[test]
+fn golden_link_state() {
+    let state = LinkState {
+        router: NetworkAddress(1),
+        guid: guid(0xaa),
+        sequence: 3,
+        roles: Roles::ROUTER | Roles::RESOLVER,
+        storage_free: 100,
+        label: "r1".into(),
+        links: vec![Adjacency { neighbour: NetworkAddress(2), short_us: 5_000, long_us: 4_000 }],
+    };
+    let bytes = hex("00000001 aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa 0000000000000003 03 64 0002 7231 \
+         01 00000002 00001388 00000fa0");
+    check(&bytes, &state, LinkState::decode, LinkState::encode);
+    let mut sealed = bytes.clone();
+    seal(&[1; 32], &mut sealed);
+    assert_eq!(unseal(&[1; 32], &sealed), Ok(&bytes[..]));
+    assert!(unseal(&[2; 32], &sealed).is_err() && unseal(&[1; 32], &sealed[..sealed.len() - 1]).is_err());
+    sealed[0] ^= 1;
+    assert_eq!(unseal(&[1; 32], &sealed), Err(WireError::Forged { field: "message of the network" }));
+    let unordered = LinkState { links: vec![state.links[0], state.links[0]], ..state };
+    let mut bytes = Vec::new();
+    unordered.encode(&mut bytes);
+    assert_eq!(LinkState::decode(&bytes), Err(WireError::Value { field: "neighbour", found: 2 }));
+}
+
+fn statement(body: RecordBody) -> Statement {
+    Statement { key: key().public(), version: 4, lifetime_ms: 30_000, body }
+}
+
+#[test]
+fn golden_name_record() {
+    let record = NameRecord::sign(statement(RecordBody::Device(vec![(NetworkAddress(7), 200)])), &key()).unwrap();
+    let bytes = record.encode();
+    let signed = hex("00 ea4a6c63e29c520abef5507b132ec5f9954776aebebe7b92421eea691446d22c 0000000000000004 00007530 \
+         01 00000007 c8");
+    assert_eq!(bytes[..signed.len()], signed);
+    assert_eq!(bytes.len(), signed.len() + 64);
+    assert_eq!(NameRecord::decode(&bytes), Ok(record.clone()));
+    assert_eq!((record.guid(), record.author()), (Guid::of(&key().public(), b""), Guid::of(&key().public(), b"")));
+    for bit in 0..bytes.len() * 8 {
+        let mut forged = bytes.clone();
+        forged[bit / 8] ^= 1 << (bit % 8);
+        assert!(NameRecord::decode(&forged).is_err(), "bit {bit}");
+    }
+    for cut in 0..bytes.len() {
+        assert!(NameRecord::decode(&bytes[..cut]).is_err(), "cut at {cut}");
+    }
+}
+
+#[test]
+fn a_record_of_content_belongs_to_the_places_that_its_manifest_proves() {
+    let publisher = SigningKey::from_secret(&[3; 32]);
+    let object = MemoryObject::new("/a/b".parse().unwrap(), vec![1; 10], &publisher).unwrap();
+    let manifest: &Manifest = object.manifest();
+    let record = NameRecord::sign(statement(RecordBody::Content(manifest.encode())), &key()).unwrap();
+    let name = |text: &str| Guid::of_name(&text.parse().unwrap());
+    let content = Guid::of_content(&publisher.public(), &manifest.name);
+    assert_eq!(record.places(), [content, name("/a/b"), name("/a"), name("/")]);
+    assert_eq!(record.manifest().as_ref(), Some(manifest));
+    let mut altered = manifest.encode();
+    altered[10] ^= 1;
+    let refused = NameRecord::sign(statement(RecordBody::Content(altered)), &key());
+    assert_eq!(refused, Err(WireError::Forged { field: "manifest of the content" }));
+}
+
+#[test]
+fn golden_name_messages() {
+    use NameMessage as M;
+    let place = guid(0xaa);
+    let a = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
+    for (bytes, message) in [
+        (alloc::format!("01 00000009 {a} 0002 beef"), M::Put { request: 9, place, record: vec![0xbe, 0xef] }),
+        ("02 00000009 05".into(), M::Done { request: 9, replicas: 5 }),
+        ("03 00000009 0000000000000007".into(), M::Stale { request: 9, current: 7 }),
+        ("04 00000009 01".into(), M::Refused { request: 9, refusal: Refusal::Forged }),
+        (alloc::format!("05 00000009 {a}"), M::Lookup { request: 9, place }),
+        (alloc::format!("06 00000009 {a} 01 0001 ff"), M::Found { request: 9, place, records: vec![vec![0xff]] }),
+        (alloc::format!("07 00000009 {a} 00007530"), M::Watch { request: 9, place, lease_ms: 30_000 }),
+        (alloc::format!("08 {a} 0001 ff"), M::Notify { place, record: vec![0xff] }),
+    ] {
+        check(&hex(&bytes), &message, M::decode, M::encode);
+    }
+}
+
+proptest! {
+    #[test]
+    fn a_cack_says_exactly_which_packets_are_here(here: Vec<bool>) {
+        let count = here.len() as u16;
+        let (first_missing, bitmap) = Cack::describe(count, |index| here[usize::from(index)]);
+        let cack = Cack {
+            state: CackState::Partial, hop: HopId(1), number: 2, window: 3, duplicates: 0, first_missing, bitmap,
+        };
+        let mut bytes = Vec::new();
+        cack.encode(&mut bytes);
+        prop_assert_eq!(Cack::decode(&bytes), Ok(cack.clone()));
+        for (index, here) in here.iter().enumerate() {
+            prop_assert_eq!(cack.has(index as u16), *here);
+        }
+    }
+
+    #[test]
+    fn ranges_hold_what_they_were_made_of(numbers in prop::collection::btree_set(0u32..400, 0..300)) {
+        let ranges = ChunkRanges::from_ascending(numbers.iter().copied());
+        prop_assert!(ranges.runs().len() <= RANGES_MAX);
+        prop_assert!(ranges.iter().eq(numbers.iter().copied().take(ranges.iter().count())));
+        prop_assert!(numbers.iter().all(|number| ranges.contains(*number)) || ranges.runs().len() == RANGES_MAX);
+        let message = TransportMessage::Ack { transfer: 1, object: ObjectId([1; 16]), complete: false, chunks: ranges };
+        let mut bytes = Vec::new();
+        message.encode(&mut bytes);
+        prop_assert_eq!(TransportMessage::decode(&bytes), Ok(message));
+    }
+
+    #[test]
+    fn any_bytes_are_refused_or_re_emitted(mut bytes in prop::collection::vec(any::<u8>(), 0..300), kind in 0u8..8) {
+        if let Some(first) = bytes.first_mut() {
+            *first = if kind < 4 { VERSION << 4 | (kind + 1) } else { kind - 3 };
+        }
+        re_emits(&bytes, Csyn::decode, Csyn::encode);
+        re_emits(&bytes, Cack::decode, Cack::encode);
+        re_emits(&bytes, Hello::decode, Hello::encode);
+        re_emits(&bytes, TransportMessage::decode, TransportMessage::encode);
+        re_emits(&bytes, NameMessage::decode, NameMessage::encode);
+        re_emits(&bytes, LinkState::decode, LinkState::encode);
+        re_emits(&bytes, NameRecord::decode, |record: &NameRecord, out: &mut Vec<u8>| out.extend(record.encode()));
+        if let Ok((header, len)) = ChunkHeader::decode(&bytes) {
+            let mut out = Vec::new();
+            header.encode(&mut out);
+            prop_assert_eq!(&out[..], &bytes[..len]);
+            prop_assert_eq!(header.len(), len);
+        }
+        if let Ok((header, len)) = DataHeader::decode(&bytes) {
+            let mut out = Vec::new();
+            header.encode(&mut out);
+            prop_assert_eq!(&out[..], &bytes[..len]);
+        }
+    }
+}
+fn re_emits<T>(bytes: &[u8], decode: impl Fn(&[u8]) -> Result<T, WireError>, encode: impl Fn(&T, &mut Vec<u8>)) {
+    if let Ok(value) = decode(bytes) {
+        let mut out = Vec::new();
+        encode(&value, &mut out);
+        assert_eq!(out, bytes);
+    }
+}

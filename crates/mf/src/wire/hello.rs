@@ -1,0 +1,167 @@
+//! Hello: finds neighbours, measures links, and proves who is attached.
+use alloc::{string::String, vec::Vec};
+use core::ops::BitOr;
+
+use tributary_content::{PublicKey, Signature, SigningKey};
+
+use super::{
+    LABEL_BYTES_MAX, PacketType, WireError,
+    reader::{Reader, Writer},
+};
+use crate::ids::{Guid, NetworkAddress};
+
+/// What a node does for others.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Roles(u8);
+
+impl Roles {
+    /// Nothing: a host.
+    pub const HOST: Roles = Roles(0);
+    /// It forwards, and hosts attach to it.
+    pub const ROUTER: Roles = Roles(1);
+    /// It holds records of names (GNRS).
+    pub const RESOLVER: Roles = Roles(2);
+    /// It stores chunks for those who are away.
+    pub const PROXY: Roles = Roles(4);
+    const KNOWN: u8 = 7;
+
+    /// The roles written as these bits; `None` if there are unknown ones.
+    pub fn from_bits(bits: u8) -> Option<Roles> {
+        (bits & !Roles::KNOWN == 0).then_some(Roles(bits))
+    }
+    /// As bits.
+    pub fn bits(self) -> u8 {
+        self.0
+    }
+    /// Whether all of `other` are among these.
+    pub fn contains(self, other: Roles) -> bool {
+        self.0 & other.0 == other.0
+    }
+}
+impl BitOr for Roles {
+    type Output = Roles;
+    fn bitor(self, other: Roles) -> Roles {
+        Roles(self.0 | other.0)
+    }
+}
+
+/// What was heard of the other side, so that it can measure the link.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Probe {
+    /// The last hello heard; 0 for none.
+    pub sequence: u32,
+    /// How long ago it came, in microseconds.
+    pub held_us: u32,
+    /// Which of the hellos before it came: bit `i` is hello `sequence - 1 - i`.
+    pub heard: u32,
+}
+
+/// A greeting to the neighbour on a link. It goes one hop.
+///
+/// ```text
+/// type 1 | roles 1 | sequence 4 | probe: sequence 4, held 4, heard 4 | nonce 8 | echoed nonce 8 | address 4
+/// | datagram bytes 2 | window 4 | public key 32 | label (2 + n) | signature 64, if the rest is not empty
+/// ```
+/// The signature covers both nonces and everything that identifies the sender: it proves, once per meeting, that who
+/// claims a GUID holds its key. Later hellos of the meeting go without and are known by the pair of nonces.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Hello {
+    /// What the sender does.
+    pub roles: Roles,
+    /// Counts up from 1.
+    pub sequence: u32,
+    /// What the sender heard.
+    pub probe: Probe,
+    /// Chosen by the sender for this start of it.
+    pub nonce: u64,
+    /// The neighbour's nonce as the sender heard it; 0 if it heard nothing.
+    pub echo: u64,
+    /// The sender's address; [`NetworkAddress::NONE`] for hosts.
+    pub address: NetworkAddress,
+    /// Longest datagram that the sender takes.
+    pub datagram_bytes: u16,
+    /// Packets that the sender has room for: the window before the first CACK.
+    pub window: u32,
+    /// Its key, from which its GUID follows.
+    pub key: PublicKey,
+    /// Its human-readable name.
+    pub label: String,
+    /// The proof, on the first hellos of a meeting.
+    pub signature: Option<Signature>,
+}
+
+impl Hello {
+    /// Reads a whole packet. The signature is not checked; see [`Hello::is_proven`].
+    ///
+    /// # Errors
+    /// [`WireError`] names the field and what is wrong with it.
+    pub fn decode(bytes: &[u8]) -> Result<Hello, WireError> {
+        let mut reader = Reader::new(bytes);
+        PacketType::Hello.expect(&mut reader)?;
+        let roles = reader.choice("roles", Roles::from_bits)?;
+        let sequence = reader.u32("sequence")?;
+        let probe = Probe {
+            sequence: reader.u32("heard sequence")?,
+            held_us: reader.u32("held")?,
+            heard: reader.u32("heard hellos")?,
+        };
+        Ok(Hello {
+            roles,
+            sequence,
+            probe,
+            nonce: reader.u64("nonce")?,
+            echo: reader.u64("echoed nonce")?,
+            address: reader.address("address")?,
+            datagram_bytes: reader.u16("datagram bytes")?,
+            window: reader.u32("window")?,
+            key: PublicKey(reader.array("key")?),
+            label: reader.text("label", LABEL_BYTES_MAX)?,
+            signature: match reader.left() {
+                0 => None,
+                _ => {
+                    let signature = Signature(reader.array("signature")?);
+                    reader.end()?;
+                    Some(signature)
+                }
+            },
+        })
+    }
+    /// Appends the packet to `out`.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        out.put(&[PacketType::Hello.first_byte(), self.roles.bits()]);
+        for value in [self.sequence, self.probe.sequence, self.probe.held_us, self.probe.heard] {
+            out.put_u32(value);
+        }
+        out.put_u64(self.nonce);
+        out.put_u64(self.echo);
+        out.put_u32(self.address.0);
+        out.put_u16(self.datagram_bytes);
+        out.put_u32(self.window);
+        out.put(&self.key.0);
+        out.put_blob(self.label.as_bytes());
+        self.signature.iter().for_each(|signature| out.put(&signature.0));
+    }
+    /// Who sends it, if that is proven.
+    pub fn guid(&self) -> Guid {
+        Guid::of(&self.key, &[])
+    }
+    /// Signs it with the key of the sender.
+    pub fn sign(&mut self, key: &SigningKey) {
+        self.signature = Some(key.sign(CONTEXT, &self.proof()));
+    }
+    /// Whether it is signed by the key that it shows.
+    pub fn is_proven(&self) -> bool {
+        self.signature.is_some_and(|signature| self.key.verify(CONTEXT, &self.proof(), &signature))
+    }
+    fn proof(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(64);
+        bytes.put_u64(self.nonce);
+        bytes.put_u64(self.echo);
+        bytes.put_u8(self.roles.bits());
+        bytes.put_u32(self.address.0);
+        bytes.put(self.label.as_bytes());
+        bytes
+    }
+}
+
+const CONTEXT: &str = "tributary mobilityfirst hello";

@@ -1,0 +1,200 @@
+//! The packets of the hop link (paper §3.2.1, §3.4.1): fragments of chunks, CSYN and CACK.
+use alloc::vec::Vec;
+
+use super::{
+    PacketType, WireError,
+    reader::{Reader, Writer},
+};
+use crate::ids::HopId;
+
+/// Packets of a chunk at most: with packets of 1,400 bytes, chunks of up to 11 MB; the bitmap of a CACK fits any link.
+pub const CHUNK_PACKETS_MAX: u16 = 8_192;
+/// Bytes of the longest [`DataHeader`].
+pub const DATA_HEADER_BYTES_MAX: usize = 14;
+
+/// What stands before a fragment of a chunk.
+///
+/// ```text
+/// 0        1        2                 4                 6                                   10
+/// +--------+--------+-----------------+-----------------+-----------------------------------+-----------------+
+/// |ver|  2 | 0 or 1 | packet in chunk | packets in all  |              hop id               | CSYN number, if |
+/// +--------+--------+-----------------+-----------------+-----------------------------------+ byte 1 is 1     |
+/// ```
+/// With a CSYN number the packet is a [`Csyn`] as well. Packet 0 goes on with the [`ChunkHeader`](super::ChunkHeader).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DataHeader {
+    /// The packet's number in the chunk, below `count`.
+    pub index: u16,
+    /// Packets of the chunk, 1 to [`CHUNK_PACKETS_MAX`].
+    pub count: u16,
+    /// The chunk on this hop.
+    pub hop: HopId,
+    /// The number of the CSYN that the packet stands for as well.
+    pub csyn: Option<u32>,
+}
+
+impl DataHeader {
+    /// Reads the header at the start of `bytes`, and how long it is.
+    ///
+    /// # Errors
+    /// [`WireError`] names the field and what is wrong with it.
+    pub fn decode(bytes: &[u8]) -> Result<(DataHeader, usize), WireError> {
+        let mut reader = Reader::new(bytes);
+        PacketType::Data.expect(&mut reader)?;
+        let asks = reader.choice("flags", |byte| (byte < 2).then_some(byte == 1))?;
+        let index = reader.u16("packet number")?;
+        let count = reader.u16("packets of the chunk")?;
+        if count == 0 || count > CHUNK_PACKETS_MAX {
+            return Err(WireError::Value { field: "packets of the chunk", found: u64::from(count) });
+        }
+        if index >= count {
+            return Err(WireError::Value { field: "packet number", found: u64::from(index) });
+        }
+        let hop = HopId(reader.u32("hop id")?);
+        let csyn = if asks { Some(reader.u32("csyn number")?) } else { None };
+        Ok((DataHeader { index, count, hop, csyn }, bytes.len() - reader.left()))
+    }
+    /// Appends the header to `out`.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        out.put(&[PacketType::Data.first_byte(), u8::from(self.csyn.is_some())]);
+        out.put_u16(self.index);
+        out.put_u16(self.count);
+        out.put_u32(self.hop.0);
+        self.csyn.iter().for_each(|number| out.put_u32(*number));
+    }
+}
+
+/// "What of this chunk has arrived?": `type 1 | 0 | packets in all 2 | hop id 4 | CSYN number 4`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Csyn {
+    /// Packets of the chunk.
+    pub count: u16,
+    /// The chunk on this hop.
+    pub hop: HopId,
+    /// Counts up with every CSYN on the link; the answer repeats it, so that it measures the round trip.
+    pub number: u32,
+}
+
+impl Csyn {
+    /// Reads a whole packet.
+    ///
+    /// # Errors
+    /// [`WireError`] names the field and what is wrong with it.
+    pub fn decode(bytes: &[u8]) -> Result<Csyn, WireError> {
+        let mut reader = Reader::new(bytes);
+        PacketType::Csyn.expect(&mut reader)?;
+        reader.choice("flags", |byte| (byte == 0).then_some(()))?;
+        let count = reader.u16("packets of the chunk")?;
+        if count == 0 || count > CHUNK_PACKETS_MAX {
+            return Err(WireError::Value { field: "packets of the chunk", found: u64::from(count) });
+        }
+        let csyn = Csyn { count, hop: HopId(reader.u32("hop id")?), number: reader.u32("csyn number")? };
+        reader.end()?;
+        Ok(csyn)
+    }
+    /// Appends the packet to `out`.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        out.put(&[PacketType::Csyn.first_byte(), 0]);
+        out.put_u16(self.count);
+        out.put_u32(self.hop.0);
+        out.put_u32(self.number);
+    }
+}
+
+/// What a receiver says of a chunk.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum CackState {
+    /// Packets are missing.
+    Partial = 0,
+    /// All packets are here and the chunk is taken over: the sender may forget it.
+    Complete = 1,
+    /// There is no room for this chunk now; nothing of it was kept.
+    Refused = 2,
+    /// All packets are here, but the chunk is not taken over yet: the sender keeps it and sends nothing.
+    Held = 3,
+    /// No news of a chunk: only the window.
+    Window = 4,
+}
+
+/// The answer to a CSYN: which packets are here, and how many more may come.
+///
+/// `type 1 | state 1 | hop id 4 | CSYN number 4 (0: unasked) | advertised window in packets 4 | duplicates 2 |`
+/// `first missing packet 2 | bitmap`: packet `first + i` is bit `i mod 8` of byte `i / 8`. Packets before the first
+/// missing one are here; the bitmap ends with its last byte that is not zero, and is empty but for a partial chunk.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Cack {
+    /// What became of the chunk.
+    pub state: CackState,
+    /// The chunk on this hop.
+    pub hop: HopId,
+    /// The CSYN that is answered; 0 for none.
+    pub number: u32,
+    /// W_ad: packets of chunks not yet begun that may be sent (paper §3.4.1).
+    pub window: u32,
+    /// Packets of this chunk that came twice: the sender was too quick to take them for lost.
+    pub duplicates: u16,
+    /// The first packet that is missing.
+    pub first_missing: u16,
+    /// What is here from there on.
+    pub bitmap: Vec<u8>,
+}
+
+impl Cack {
+    /// Reads a whole packet.
+    ///
+    /// # Errors
+    /// [`WireError`] names the field and what is wrong with it.
+    pub fn decode(bytes: &[u8]) -> Result<Cack, WireError> {
+        let mut reader = Reader::new(bytes);
+        PacketType::Cack.expect(&mut reader)?;
+        let state = reader.choice("state", |byte| {
+            use CackState::{Complete, Held, Partial, Refused, Window};
+            [Partial, Complete, Refused, Held, Window].into_iter().find(|state| *state as u8 == byte)
+        })?;
+        let (hop, number) = (HopId(reader.u32("hop id")?), reader.u32("csyn number")?);
+        let (window, duplicates) = (reader.u32("window")?, reader.u16("duplicates")?);
+        let first_missing = reader.u16("first missing packet")?;
+        let bitmap = reader.rest();
+        let room = usize::from(CHUNK_PACKETS_MAX).saturating_sub(usize::from(first_missing)).div_ceil(8);
+        if bitmap.len() > room || (!bitmap.is_empty() && state != CackState::Partial) {
+            return Err(WireError::Value { field: "bytes of the bitmap", found: bitmap.len() as u64 });
+        }
+        if bitmap.last() == Some(&0) || bitmap.first().is_some_and(|byte| byte & 1 == 1) {
+            return Err(WireError::Value { field: "bitmap", found: u64::from(bitmap[0]) });
+        }
+        Ok(Cack { state, hop, number, window, duplicates, first_missing, bitmap: bitmap.into() })
+    }
+    /// Appends the packet to `out`.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        out.put(&[PacketType::Cack.first_byte(), self.state as u8]);
+        out.put_u32(self.hop.0);
+        out.put_u32(self.number);
+        out.put_u32(self.window);
+        out.put_u16(self.duplicates);
+        out.put_u16(self.first_missing);
+        out.put(&self.bitmap);
+    }
+    /// First missing packet and bitmap of a chunk of which `has` tells which packets are here.
+    pub fn describe(count: u16, has: impl Fn(u16) -> bool) -> (u16, Vec<u8>) {
+        let Some(first) = (0..count).find(|index| !has(*index)) else { return (count, Vec::new()) };
+        let Some(last) = (first..count).rev().find(|index| has(*index)) else { return (first, Vec::new()) };
+        let mut bitmap = alloc::vec![0u8; usize::from(last - first) / 8 + 1];
+        for index in (first..=last).filter(|index| has(*index)) {
+            bitmap[usize::from(index - first) / 8] |= 1 << ((index - first) % 8);
+        }
+        (first, bitmap)
+    }
+    /// Whether the packet is here.
+    pub fn has(&self, index: u16) -> bool {
+        match self.state {
+            CackState::Complete | CackState::Held => true,
+            CackState::Refused | CackState::Window => false,
+            CackState::Partial if index < self.first_missing => true,
+            CackState::Partial => {
+                let bit = index - self.first_missing;
+                self.bitmap.get(usize::from(bit) / 8).is_some_and(|byte| byte >> (bit % 8) & 1 == 1)
+            }
+        }
+    }
+}

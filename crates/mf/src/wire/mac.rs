@@ -1,0 +1,27 @@
+//! The authentication code that ends link-state messages.
+use alloc::vec::Vec;
+
+use super::WireError;
+
+/// Bytes of the code.
+pub const MAC_BYTES: usize = 8;
+
+/// Appends the code over all of `message`: the first 8 bytes of keyed BLAKE3.
+pub fn seal(key: &[u8; 32], message: &mut Vec<u8>) {
+    let hash = blake3::keyed_hash(key, message);
+    message.extend_from_slice(&hash.as_bytes()[..MAC_BYTES]);
+}
+
+/// Checks the code at the end of `sealed` and gives what stands before it.
+///
+/// # Errors
+/// [`WireError::Short`] if there is no room for a code, [`WireError::Forged`] if it is not the right one.
+pub fn unseal<'a>(key: &[u8; 32], sealed: &'a [u8]) -> Result<&'a [u8], WireError> {
+    let Some((message, code)) = sealed.split_last_chunk::<MAC_BYTES>() else {
+        return Err(WireError::Short { field: "authentication code", needs: MAC_BYTES, has: sealed.len() });
+    };
+    let hash = blake3::keyed_hash(key, message);
+    // All bytes are compared whatever the first one says, so that timing tells nothing.
+    let difference = hash.as_bytes().iter().zip(code).fold(0, |sum, (a, b)| sum | (a ^ b));
+    if difference == 0 { Ok(message) } else { Err(WireError::Forged { field: "message of the network" }) }
+}

@@ -1,0 +1,139 @@
+//! The packets of the MobilityFirst family. Parsing is total: any bytes give a packet or a [`WireError`], never a
+//! panic, and what parses re-emits byte for byte.
+//!
+//! Four kinds of packet cross a link, told apart by the first byte (version in the high nibble, kind in the low one):
+//!
+//! | kind | packet | module |
+//! |---|---|---|
+//! | 1 | Hello: greets and probes a neighbour | [`hello`] |
+//! | 2 | Data: a fragment of a chunk | [`hop`] |
+//! | 3 | CSYN: asks what of a chunk has arrived | [`hop`] |
+//! | 4 | CACK: tells it, with the advertised window | [`hop`] |
+//!
+//! Everything else is a chunk: fragment 0 begins with a [`ChunkHeader`], which says whose it is and what its payload
+//! is: data of an object, a [transport message](transport), a [message about names](names), or [link state](routing).
+//! So all of these have the reliability of the hop link, and none needs another.
+pub mod chunk;
+#[cfg(test)]
+mod golden;
+pub mod hello;
+pub mod hop;
+mod mac;
+pub mod names;
+mod reader;
+pub mod routing;
+pub mod transport;
+
+pub use chunk::{ADDRESSES_MAX, CHUNK_HEADER_BYTES_MAX, ChunkHeader, ChunkKind, DataTag, Flags, Reliability};
+pub use hello::{Hello, Probe, Roles};
+pub use hop::{CHUNK_PACKETS_MAX, Cack, CackState, Csyn, DATA_HEADER_BYTES_MAX, DataHeader};
+pub use mac::{MAC_BYTES, seal, unseal};
+pub use names::{NameMessage, NameRecord, RecordBody, Refusal, Statement};
+pub use routing::{Adjacency, LinkState};
+pub use transport::{ChunkRanges, TransportMessage};
+
+/// The version of the wire format.
+pub const VERSION: u8 = 1;
+/// Bytes of a node's human-readable name at most.
+pub const LABEL_BYTES_MAX: usize = 32;
+
+/// What a packet on a link is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum PacketType {
+    /// Greets and probes a neighbour.
+    Hello = 1,
+    /// A fragment of a chunk.
+    Data = 2,
+    /// Asks what of a chunk has arrived.
+    Csyn = 3,
+    /// Tells what of a chunk has arrived.
+    Cack = 4,
+}
+
+impl PacketType {
+    /// The kind of the packet that starts with this byte.
+    ///
+    /// # Errors
+    /// [`WireError::Version`] or [`WireError::Value`] if there is no such kind.
+    pub fn of(first: u8) -> Result<PacketType, WireError> {
+        if first >> 4 != VERSION {
+            return Err(WireError::Version { found: first >> 4, known: VERSION });
+        }
+        Ok(match first & 0x0f {
+            1 => PacketType::Hello,
+            2 => PacketType::Data,
+            3 => PacketType::Csyn,
+            4 => PacketType::Cack,
+            found => return Err(WireError::Value { field: "packet type", found: u64::from(found) }),
+        })
+    }
+    /// The first byte of a packet of this kind.
+    pub fn first_byte(self) -> u8 {
+        VERSION << 4 | self as u8
+    }
+    fn expect(self, reader: &mut reader::Reader<'_>) -> Result<(), WireError> {
+        let first = reader.u8("packet type")?;
+        match PacketType::of(first)? {
+            found if found == self => Ok(()),
+            found => Err(WireError::Value { field: "packet type", found: found as u64 }),
+        }
+    }
+}
+
+/// Why bytes are not a packet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum WireError {
+    /// The packet ends too early.
+    #[error("packet ends inside {field}: needs {needs} bytes, has {has}")]
+    Short {
+        /// Which field.
+        field: &'static str,
+        /// Bytes that it needs.
+        needs: usize,
+        /// Bytes that are there.
+        has: usize,
+    },
+    /// The packet goes on after its end.
+    #[error("{extra} bytes after the end of the packet")]
+    Trailing {
+        /// How many.
+        extra: usize,
+    },
+    /// A field has a value that is not legal.
+    #[error("{field} cannot be {found}")]
+    Value {
+        /// Which field.
+        field: &'static str,
+        /// Its value.
+        found: u64,
+    },
+    /// Another version of the format.
+    #[error("wire format version {found}, this program speaks {known}")]
+    Version {
+        /// The packet's.
+        found: u8,
+        /// Ours.
+        known: u8,
+    },
+    /// A signature or an authentication code that does not hold.
+    #[error("{field} is not authentic")]
+    Forged {
+        /// What it is on.
+        field: &'static str,
+    },
+}
+
+impl WireError {
+    /// A fixed phrase per kind of error, for counters.
+    pub fn reason(self) -> &'static str {
+        match self {
+            WireError::Short { .. } => "malformed: too short",
+            WireError::Trailing { .. } => "malformed: trailing bytes",
+            WireError::Value { .. } => "malformed: illegal value",
+            WireError::Version { .. } => "other wire version",
+            WireError::Forged { .. } => "forged",
+        }
+    }
+}

@@ -1,0 +1,288 @@
+//! The messages between the ends of a transfer and the proxies between them (paper §3.2.2, §3.3, §3.4.2).
+use alloc::vec::Vec;
+
+use tributary_content::ObjectId;
+
+use super::{
+    WireError,
+    chunk::{CHUNK_BYTES_MAX, Reliability},
+    reader::{Reader, Writer},
+};
+use crate::ids::{Flow, Guid, NetworkAddress};
+
+/// Runs of consecutive chunks that one message names at most.
+pub const RANGES_MAX: usize = 120;
+
+/// A set of chunk numbers as ascending runs that neither touch nor overlap.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct ChunkRanges(Vec<(u32, u32)>);
+
+impl ChunkRanges {
+    /// The numbers, which must ascend; what does not fit into [`RANGES_MAX`] runs is left out.
+    pub fn from_ascending(numbers: impl IntoIterator<Item = u32>) -> ChunkRanges {
+        let mut runs: Vec<(u32, u32)> = Vec::new();
+        for number in numbers {
+            let full = runs.len() == RANGES_MAX;
+            match runs.last_mut() {
+                Some((first, count)) if first.checked_add(*count) == Some(number) => *count += 1,
+                _ if full => break,
+                _ => runs.push((number, 1)),
+            }
+        }
+        ChunkRanges(runs)
+    }
+    /// All numbers, ascending.
+    pub fn iter(&self) -> impl Iterator<Item = u32> {
+        self.0.iter().flat_map(|(first, count)| *first..first + count)
+    }
+    /// The runs: first number and count.
+    pub fn runs(&self) -> &[(u32, u32)] {
+        &self.0
+    }
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+    /// Whether the number is in it.
+    pub fn contains(&self, number: u32) -> bool {
+        self.0.iter().any(|(first, count)| (*first..first + count).contains(&number))
+    }
+    fn decode(reader: &mut Reader<'_>) -> Result<ChunkRanges, WireError> {
+        let runs = reader.list("chunk ranges", RANGES_MAX, |reader| {
+            let (first, count) = (reader.u32("first chunk")?, reader.u32("chunk count")?);
+            match first.checked_add(count) {
+                Some(_) if count > 0 => Ok((first, count)),
+                _ => Err(WireError::Value { field: "chunk count", found: u64::from(count) }),
+            }
+        })?;
+        match runs.windows(2).find(|pair| pair[0].0 + pair[0].1 >= pair[1].0) {
+            Some(pair) => Err(WireError::Value { field: "first chunk", found: u64::from(pair[1].0) }),
+            None => Ok(ChunkRanges(runs)),
+        }
+    }
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.put_u8(self.0.len() as u8);
+        for (first, count) in &self.0 {
+            out.put_u32(*first);
+            out.put_u32(*count);
+        }
+    }
+}
+
+/// A message of the transport. `transfer` and `object` say what it is about.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum TransportMessage {
+    /// A receiver asks for an object (paper: get). Service [`ContentRequest`](crate::ids::ServiceId::ContentRequest).
+    Request {
+        /// Chosen by the receiver.
+        transfer: u32,
+        /// What it wants.
+        object: ObjectId,
+        /// The chunk size that it proposes; the sender may take a smaller one.
+        chunk_bytes: u32,
+        /// What it will tell.
+        reliability: Reliability,
+        /// Chunks that its buffer takes: the first sending window.
+        buffer_chunks: u16,
+        /// The chunks that it has already, if it asks again.
+        held: ChunkRanges,
+    },
+    /// The one message per window (paper §3.4.2): flow control and what is missing. Without chunks that are missing it
+    /// says that all is well.
+    Status {
+        /// The transfer.
+        transfer: u32,
+        /// The object.
+        object: ObjectId,
+        /// The window it answers.
+        window: u16,
+        /// The sending window that the receiver advises, in chunks; 0 stops the sender.
+        advice_chunks: u16,
+        /// Counts up, so that an old one is not taken for news.
+        sequence: u32,
+        /// The chunks that are missing (NACK).
+        missing: ChunkRanges,
+    },
+    /// Chunks that have arrived and are verified (reliability [`Reliability::Ack`]), or, with `complete`, the end.
+    Ack {
+        /// The transfer.
+        transfer: u32,
+        /// The object.
+        object: ObjectId,
+        /// Whether everything is there.
+        complete: bool,
+        /// What has arrived.
+        chunks: ChunkRanges,
+    },
+    /// A proxy has stored chunks, durably, and is responsible for them from now on.
+    Stored {
+        /// From whom to whom they go.
+        flow: Flow,
+        /// The transfer.
+        transfer: u32,
+        /// The object.
+        object: ObjectId,
+        /// The proxy.
+        proxy: Guid,
+        /// Where it is.
+        address: NetworkAddress,
+        /// Which chunks.
+        chunks: ChunkRanges,
+    },
+    /// A proxy or router has dropped chunks.
+    Dropped {
+        /// From whom to whom they went.
+        flow: Flow,
+        /// The transfer.
+        transfer: u32,
+        /// The object.
+        object: ObjectId,
+        /// The proxy.
+        proxy: Guid,
+        /// Which chunks.
+        chunks: ChunkRanges,
+    },
+    /// The source tells a proxy to send stored chunks now.
+    Push {
+        /// From whom to whom they go.
+        flow: Flow,
+        /// The transfer.
+        transfer: u32,
+        /// The object.
+        object: ObjectId,
+        /// Which chunks.
+        chunks: ChunkRanges,
+    },
+    /// The sender cannot serve a request.
+    Unavailable {
+        /// The transfer.
+        transfer: u32,
+        /// The object.
+        object: ObjectId,
+    },
+}
+
+impl TransportMessage {
+    /// Reads a whole message.
+    ///
+    /// # Errors
+    /// [`WireError`] names the field and what is wrong with it.
+    pub fn decode(bytes: &[u8]) -> Result<TransportMessage, WireError> {
+        let mut reader = Reader::new(bytes);
+        let kind = reader.u8("message kind")?;
+        let (transfer, object) = (reader.u32("transfer")?, ObjectId(reader.array("object id")?));
+        let message = match kind {
+            1 => {
+                let chunk_bytes = reader.u32("chunk bytes")?;
+                if chunk_bytes == 0 || chunk_bytes > CHUNK_BYTES_MAX {
+                    return Err(WireError::Value { field: "chunk bytes", found: u64::from(chunk_bytes) });
+                }
+                TransportMessage::Request {
+                    transfer,
+                    object,
+                    chunk_bytes,
+                    reliability: reader.choice("reliability", Reliability::from_byte)?,
+                    buffer_chunks: reader.u16("buffer")?,
+                    held: ChunkRanges::decode(&mut reader)?,
+                }
+            }
+            2 => TransportMessage::Status {
+                transfer,
+                object,
+                window: reader.u16("window")?,
+                advice_chunks: reader.u16("advice")?,
+                sequence: reader.u32("sequence")?,
+                missing: ChunkRanges::decode(&mut reader)?,
+            },
+            3 => TransportMessage::Ack {
+                transfer,
+                object,
+                complete: reader.choice("complete", |byte| (byte < 2).then_some(byte == 1))?,
+                chunks: ChunkRanges::decode(&mut reader)?,
+            },
+            4 => TransportMessage::Stored {
+                transfer,
+                object,
+                flow: read_flow(&mut reader)?,
+                proxy: reader.guid("proxy")?,
+                address: reader.address("proxy address")?,
+                chunks: ChunkRanges::decode(&mut reader)?,
+            },
+            5 => TransportMessage::Dropped {
+                transfer,
+                object,
+                flow: read_flow(&mut reader)?,
+                proxy: reader.guid("proxy")?,
+                chunks: ChunkRanges::decode(&mut reader)?,
+            },
+            6 => TransportMessage::Push {
+                transfer,
+                object,
+                flow: read_flow(&mut reader)?,
+                chunks: ChunkRanges::decode(&mut reader)?,
+            },
+            7 => TransportMessage::Unavailable { transfer, object },
+            found => return Err(WireError::Value { field: "message kind", found: u64::from(found) }),
+        };
+        reader.end()?;
+        Ok(message)
+    }
+    /// Appends the message to `out`.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        use TransportMessage::{Ack, Dropped, Push, Request, Status, Stored, Unavailable};
+        let (kind, transfer, object) = match self {
+            Request { transfer, object, .. } => (1, transfer, object),
+            Status { transfer, object, .. } => (2, transfer, object),
+            Ack { transfer, object, .. } => (3, transfer, object),
+            Stored { transfer, object, .. } => (4, transfer, object),
+            Dropped { transfer, object, .. } => (5, transfer, object),
+            Push { transfer, object, .. } => (6, transfer, object),
+            Unavailable { transfer, object } => (7, transfer, object),
+        };
+        out.put_u8(kind);
+        out.put_u32(*transfer);
+        out.put(&object.0);
+        match self {
+            Request { chunk_bytes, reliability, buffer_chunks, held, .. } => {
+                out.put_u32(*chunk_bytes);
+                out.put_u8(*reliability as u8);
+                out.put_u16(*buffer_chunks);
+                held.encode(out);
+            }
+            Status { window, advice_chunks, sequence, missing, .. } => {
+                out.put_u16(*window);
+                out.put_u16(*advice_chunks);
+                out.put_u32(*sequence);
+                missing.encode(out);
+            }
+            Ack { complete, chunks, .. } => {
+                out.put_u8(u8::from(*complete));
+                chunks.encode(out);
+            }
+            Stored { flow, proxy, address, chunks, .. } => {
+                put_flow(out, flow);
+                out.put(&proxy.0);
+                out.put_u32(address.0);
+                chunks.encode(out);
+            }
+            Dropped { flow, proxy, chunks, .. } => {
+                put_flow(out, flow);
+                out.put(&proxy.0);
+                chunks.encode(out);
+            }
+            Push { flow, chunks, .. } => {
+                put_flow(out, flow);
+                chunks.encode(out);
+            }
+            Unavailable { .. } => {}
+        }
+    }
+}
+
+fn read_flow(reader: &mut Reader<'_>) -> Result<Flow, WireError> {
+    Ok(Flow { source: reader.guid("source")?, destination: reader.guid("destination")? })
+}
+fn put_flow(out: &mut Vec<u8>, flow: &Flow) {
+    out.put(&flow.source.0);
+    out.put(&flow.destination.0);
+}
