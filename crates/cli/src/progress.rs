@@ -55,6 +55,8 @@ fn sentence(told: &Told) -> Option<String> {
             format!("going on: {resumed} of {bytes} are verified already")
         }
         Told::SourceDistrusted { id, reason } => format!("source {id} is asked no more: {reason}"),
+        Told::SourceClosed { id, reason } => format!("source {id} is asked no more: {reason}"),
+        Told::ForwarderDistrusted { id, reason } => format!("paths through {id} are avoided: {reason}"),
         Told::CacheDistrusted { node, reason } => format!("cache {node} is bypassed: {reason}"),
         Told::PathState { id, state, reason } if state == "silent" || state == "closed" => {
             format!("{id} is {state}: {reason}")
@@ -133,7 +135,8 @@ impl Bars {
             let bar = self.sources.entry(source.id.clone()).or_insert_with(|| all.add(bar("  {bar:30} {msg}")));
             bar.set_length(most);
             bar.set_position(source.bytes);
-            let state = source.distrusted.as_ref().map_or(String::new(), |reason| format!("  asked no more: {reason}"));
+            let state = source.distrusted.as_ref().or(source.closed.as_ref());
+            let state = state.map_or(String::new(), |reason| format!("  asked no more: {reason}"));
             bar.set_message(format!(
                 "source {}  {}  {:.1} Mbit/s{state}",
                 source.id,

@@ -144,7 +144,8 @@ pub(crate) fn deliveries(done: &DoneView) -> Vec<String> {
     let share = |bytes: u64| if fetched == 0 { 0.0 } else { bytes as f64 * 100.0 / fetched as f64 };
     let mut rows = vec![row(["source", "bytes", "share", "Mbit/s", ""])];
     for source in &done.sources {
-        let note = source.distrusted.as_ref().map_or(String::new(), |reason| format!("asked no more: {reason}"));
+        let note = source.distrusted.as_ref().or(source.closed.as_ref());
+        let note = note.map_or(String::new(), |reason| format!("asked no more: {reason}"));
         let bytes = ByteCount(source.bytes).to_string();
         rows.push(vec![source.id.clone(), bytes, percent(share(source.bytes)), rate(source.mbps), note]);
     }

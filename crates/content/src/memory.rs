@@ -176,6 +176,10 @@ mod shared {
                 _ => Ok(()),
             }
         }
+        fn knows_publisher(&self, name: &Name) -> bool {
+            let content = self.content.lock();
+            content.pinned.is_some() || content.keys.contains_key(name)
+        }
         fn resumes(&self, manifest: &Manifest) -> bool {
             let content = self.content.lock();
             content.objects.get(&manifest.object_id()).is_some_and(|object| object.held.count() > 0)

@@ -2,7 +2,7 @@
 use alloc::{boxed::Box, string::String};
 use bytes::Bytes;
 
-use crate::{Bitmap, ChunkIndex, HashTree, Manifest};
+use crate::{Bitmap, ChunkIndex, HashTree, Manifest, Name};
 
 /// Reads one published object.
 pub trait ObjectReader: Send {
@@ -65,6 +65,10 @@ pub trait StoreOpener: Send {
     /// # Errors
     /// [`StoreError::Untrusted`] explains why not.
     fn trusts(&self, manifest: &Manifest) -> Result<(), StoreError>;
+    /// Whether a key is pinned or remembered for `name`, so that [`StoreOpener::trusts`] takes no first best one.
+    fn knows_publisher(&self, _name: &Name) -> bool {
+        false
+    }
     /// Whether an interrupted run left verified chunks of exactly this object.
     fn resumes(&self, manifest: &Manifest) -> bool;
     /// Remembers the key if it is the first for this name, and opens the store.

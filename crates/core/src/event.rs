@@ -121,6 +121,27 @@ pub enum TransferEvent {
         /// What it did.
         reason: String,
     },
+    /// A source cannot be used any more, and it is not its fault: it offers another version by now, for example.
+    SourceClosed {
+        /// Its number in this transfer.
+        source: SourceId,
+        /// Its human-readable name.
+        label: String,
+        /// Why.
+        reason: String,
+    },
+    /// A node between receiver and source changed bytes; paths through it are avoided.
+    ForwarderDistrusted {
+        /// Its human-readable name.
+        label: String,
+        /// What it did, and how that is known.
+        reason: String,
+    },
+    /// Something that the person who asked for the transfer should know.
+    Advice {
+        /// What.
+        text: String,
+    },
     /// A cache on the way gave wrong bytes and is bypassed from now on.
     CacheDistrusted {
         /// The cache, as it named itself.
@@ -221,8 +242,11 @@ pub struct SourceReport {
     pub label: String,
     /// Useful bytes that came from it (not from caches on the way to it).
     pub bytes: u64,
-    /// Why it is not asked any more.
+    /// What it did, if it lied and is not asked any more for that.
     pub distrusted: Option<String>,
+    /// Why it is not asked any more although nobody says that it lied: it offers another version by now, or the only
+    /// paths to it change what they carry.
+    pub closed: Option<String>,
 }
 
 /// The account of one path.

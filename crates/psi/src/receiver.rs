@@ -23,6 +23,8 @@ use crate::{
 
 /// How long an incomplete set of offers waits for its rest before what is there is used.
 const OFFER_PATIENCE: Duration = Duration::from_millis(250);
+/// How long it waits while nothing is known of the publisher: a part of the offers must not decide who that is.
+const FIRST_OFFER_PATIENCE: Duration = Duration::from_secs(2);
 /// Packets leave room for an FID of this length, so that a path that appears later and needs a longer one fits too.
 const FID_BYTES_BUDGET: usize = 16;
 /// Ended fetches whose reports are kept.
@@ -159,7 +161,7 @@ impl Receiver {
             if entry.transfer.poll_timeout().is_some_and(|due| due <= now) {
                 entry.transfer.handle_timeout(now);
             }
-            if entry.pending.as_ref().is_some_and(|pending| pending.since + OFFER_PATIENCE <= now) {
+            if entry.offers_due().is_some_and(|due| due <= now) {
                 overdue.push(*id);
             }
         }
@@ -200,8 +202,7 @@ impl Receiver {
     pub fn poll_timeout(&self) -> Option<Time> {
         let limit = Some(self.limit.ready_at()).filter(|ready| *ready > self.polled_at && self.is_fetching());
         let entries = self.transfers.values().flat_map(|entry| {
-            let offers = entry.pending.as_ref().map(|pending| pending.since + OFFER_PATIENCE);
-            [entry.transfer.poll_timeout(), offers.filter(|_| !entry.transfer.is_ended())]
+            [entry.transfer.poll_timeout(), entry.offers_due().filter(|_| !entry.transfer.is_ended())]
         });
         entries.chain([limit]).flatten().min()
     }
@@ -293,6 +294,11 @@ impl Receiver {
 }
 
 impl Entry {
+    /// When offers that are not complete are used all the same.
+    fn offers_due(&self) -> Option<Time> {
+        let patience = if self.transfer.knows_publisher() { OFFER_PATIENCE } else { FIRST_OFFER_PATIENCE };
+        self.pending.as_ref().map(|pending| pending.since + patience)
+    }
     /// A cache names itself by the low bits of its id only; the labels of the path tell which node that is.
     fn with_cache_named(&self, event: TransferEvent) -> TransferEvent {
         let TransferEvent::CacheDistrusted { node, reason } = event else { return event };

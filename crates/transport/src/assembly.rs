@@ -1,5 +1,9 @@
 //! One unit on its way: its bytes as they arrive, and who sent each packet.
-use alloc::{collections::BTreeSet, vec, vec::Vec};
+use alloc::{
+    collections::{BTreeMap, BTreeSet},
+    vec,
+    vec::Vec,
+};
 
 use tributary_core::PathId;
 
@@ -98,11 +102,17 @@ impl Assembly {
             self.origins = origins;
         }
     }
-    /// Who sent packets of the failed version that differ from the present, verified bytes.
-    pub(crate) fn culprits(&self) -> BTreeSet<Origin> {
-        let Some((bytes, origins)) = &self.failed else { return BTreeSet::new() };
+    /// Who sent packets of the failed version that differ from the present, verified bytes, and their slots.
+    pub(crate) fn culprits(&self) -> BTreeMap<Origin, Vec<u32>> {
+        let mut culprits: BTreeMap<Origin, Vec<u32>> = BTreeMap::new();
+        let Some((bytes, origins)) = &self.failed else { return culprits };
         let good = self.bytes.chunks(self.packet_bytes);
-        let differing = bytes.chunks(self.packet_bytes).zip(good).zip(origins).filter(|((bad, good), _)| bad != good);
-        differing.filter_map(|(_, origin)| *origin).collect()
+        let pairs = bytes.chunks(self.packet_bytes).zip(good).zip(origins).enumerate();
+        for (slot, (_, origin)) in pairs.filter(|(_, ((bad, good), _))| bad != good) {
+            if let Some(origin) = origin {
+                culprits.entry(*origin).or_default().push(slot as u32);
+            }
+        }
+        culprits
     }
 }

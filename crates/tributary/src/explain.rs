@@ -180,7 +180,7 @@ fn source_line(known: &Known, source: &tributary_core::event::SourceReport) -> S
     let name = source_name(&known.report, source.source);
     let bytes = ByteCount(source.bytes);
     let paths = known.report.paths.iter().filter(|path| path.source == source.source);
-    match &source.distrusted {
+    match source.distrusted.as_ref().or(source.closed.as_ref()) {
         Some(reason) => format!("Source {name} is asked no more: {reason}. It had delivered {bytes}."),
         None => format!("Source {name} has delivered {bytes} over {} paths.", paths.count()),
     }

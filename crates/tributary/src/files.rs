@@ -125,6 +125,9 @@ impl StoreOpener for WatchedOpener {
     fn trusts(&self, manifest: &Manifest) -> Result<(), StoreError> {
         self.inner.trusts(manifest)
     }
+    fn knows_publisher(&self, name: &Name) -> bool {
+        self.inner.knows_publisher(name)
+    }
     fn resumes(&self, manifest: &Manifest) -> bool {
         self.inner.resumes(manifest)
     }

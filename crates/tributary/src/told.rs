@@ -46,6 +46,20 @@ pub enum Told {
         /// What it did.
         reason: String,
     },
+    /// A source is asked no more, and it is not its fault.
+    SourceClosed {
+        /// Its name.
+        id: String,
+        /// Why.
+        reason: String,
+    },
+    /// A node between receiver and source changed bytes; paths through it are avoided.
+    ForwarderDistrusted {
+        /// Its name.
+        id: String,
+        /// What it did.
+        reason: String,
+    },
     /// A cache gave wrong bytes and is bypassed.
     CacheDistrusted {
         /// Its node.
@@ -233,6 +247,13 @@ impl Told {
             TransferEvent::SourceDistrusted { label, reason, .. } => {
                 Told::SourceDistrusted { id: label.clone(), reason: reason.clone() }
             }
+            TransferEvent::SourceClosed { label, reason, .. } => {
+                Told::SourceClosed { id: label.clone(), reason: reason.clone() }
+            }
+            TransferEvent::ForwarderDistrusted { label, reason } => {
+                Told::ForwarderDistrusted { id: label.clone(), reason: reason.clone() }
+            }
+            TransferEvent::Advice { text } => Told::Note { text: text.clone() },
             TransferEvent::CacheDistrusted { node, reason } => {
                 Told::CacheDistrusted { node: node.to_string(), reason: reason.clone() }
             }

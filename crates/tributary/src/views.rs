@@ -45,9 +45,12 @@ pub struct SourceView {
     pub bytes: u64,
     /// Mbit/s: now while the transfer runs, on average when it is done.
     pub mbps: f64,
-    /// Why it is not asked any more.
+    /// What it did, if it lied and is not asked any more for that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub distrusted: Option<String>,
+    /// Why it is not asked any more although it did nothing wrong.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub closed: Option<String>,
 }
 
 /// One path of a transfer.
@@ -353,6 +356,7 @@ fn sources(report: &TransferReport, mbps: impl Fn(SourceId) -> f64) -> Vec<Sourc
             bytes: source.bytes,
             mbps: round(mbps(source.source), 3),
             distrusted: source.distrusted.clone(),
+            closed: source.closed.clone(),
         })
         .collect()
 }

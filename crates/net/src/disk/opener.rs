@@ -1,6 +1,6 @@
 //! Trust and destination in one.
 use std::{fmt, io::Write, path::PathBuf};
-use tributary_content::{ChunkStore, Manifest, ObjectKind, PublicKey, StoreError, StoreOpener};
+use tributary_content::{ChunkStore, Manifest, Name, ObjectKind, PublicKey, StoreError, StoreOpener};
 
 use super::{PartFile, PartOptions, StreamStore, TrustStore, refusal};
 
@@ -73,6 +73,9 @@ impl DiskOpener {
 impl StoreOpener for DiskOpener {
     fn trusts(&self, manifest: &Manifest) -> Result<(), StoreError> {
         self.trust.check(&manifest.name, &manifest.publisher, self.options.publisher.as_ref())
+    }
+    fn knows_publisher(&self, name: &Name) -> bool {
+        self.options.publisher.is_some() || matches!(self.trust.known(name), Ok(Some(_)))
     }
     fn resumes(&self, manifest: &Manifest) -> bool {
         match &self.destination {

@@ -3,7 +3,7 @@ use super::*;
 use proptest::prelude::*;
 use tributary_core::{SourceId, event::PathState, link::Reorder};
 
-fn distrusted(world: &World) -> Vec<SourceId> {
+pub(super) fn distrusted(world: &World) -> Vec<SourceId> {
     let named = |event: &(Time, TransferEvent)| match event.1 {
         TransferEvent::SourceDistrusted { source, .. } => Some(source),
         _ => None,
@@ -11,7 +11,7 @@ fn distrusted(world: &World) -> Vec<SourceId> {
     world.events.iter().filter_map(named).collect()
 }
 
-fn three_sources(bytes: usize, seed: u64) -> World {
+pub(super) fn three_sources(bytes: usize, seed: u64) -> World {
     let mut world = World::new(bytes, TransferConfig::default(), seed);
     for mbps in [20, 12, 8] {
         let source = world.source(Conduct::Honest);

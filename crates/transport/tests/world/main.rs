@@ -1,6 +1,7 @@
 //! A receiver, stateless sources, and emulated links between them, in virtual time: one integration binary.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test: a failed unwrap is a failed test")]
 
+mod blame;
 mod faults;
 mod paper;
 mod rates;
@@ -39,6 +40,8 @@ pub(crate) struct TestPath {
     pub silent: Option<(Time, Time)>,
     /// A cache on the path answers every request that may use caches, with wrong bytes.
     pub lying_cache: bool,
+    /// A node on the path changes one of so many packets of the source.
+    pub altering: Option<u32>,
 }
 
 pub(crate) struct World {
@@ -110,7 +113,7 @@ impl World {
         let stream = u64::from(id.0) * 2 + 100;
         let up = Link::new(config.clone(), Random::new(self.random.bits(), stream));
         let down = Link::new(config, Random::new(self.random.bits(), stream + 1));
-        self.paths.insert(id, TestPath { source, up, down, silent: None, lying_cache: false });
+        self.paths.insert(id, TestPath { source, up, down, silent: None, lying_cache: false, altering: None });
         self.offers[source].paths.push(PathOffer {
             path: id,
             label: format!("receiver>source-{}", source + 1),
@@ -215,7 +218,7 @@ impl World {
             let mut payload = whole.slice(offset as usize..(offset + len) as usize);
             let corrupt = match conduct {
                 Conduct::Corrupts(every) => packet.is_multiple_of(every),
-                _ => from_cache,
+                _ => from_cache || path.altering.is_some_and(|every| packet.is_multiple_of(every)),
             };
             if corrupt {
                 let mut bytes = payload.to_vec();

@@ -1,0 +1,317 @@
+//! Verification of complete units, and who is to blame for one that fails.
+//!
+//! Wrong bytes name a *path*: the packets that came over it differ from verified ones. Whether its source lied or a
+//! node on the way changed them cannot be seen in one path. So the path is closed at once, and the rest is told by
+//! elimination: who carries verified bytes over other paths is cleared, and what is left is named. A source is
+//! distrusted only if nobody else can have done it.
+use super::*;
+
+/// A node is cleared once it carried so many times the verified bytes that the bad path had carried before it failed:
+/// were the node the one that changes bytes, that would hardly have gone well.
+const CLEARING_FACTOR: u64 = 8;
+/// What a bad path counts as having carried at least.
+const CARRIED_MIN: u64 = 256 << 10;
+/// Packets of a cache's lies that are asked for again to heal it, at most.
+const HEAL_PACKETS_MAX: usize = 4096;
+
+/// That bytes which came over a path from its source were wrong.
+#[derive(Clone, Debug)]
+pub(super) struct Altered {
+    what: String,
+    /// Verified bytes that the path had carried until then.
+    carried: u64,
+    /// Whether the one who did it is named.
+    settled: bool,
+}
+
+/// Who may have changed bytes on a path.
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Party {
+    Source(SourceId),
+    Forwarder(String),
+    /// A node between that the path's label does not tell.
+    Unknown,
+}
+
+impl Transfer {
+    pub(super) fn verify(&mut self, now: Time, unit: Unit) {
+        let Some(running) = &mut self.running else { return };
+        match running.verify(unit) {
+            Verdict::Waits => {}
+            Verdict::Good => self.on_good(now, unit),
+            Verdict::Bad => self.on_bad(now, unit),
+        }
+    }
+    fn on_good(&mut self, now: Time, unit: Unit) {
+        let Some(running) = &mut self.running else { return };
+        let Some(assembly) = running.units.remove(&unit) else { return };
+        running.suspects.remove(&unit);
+        let (first, _) = running.layout.packets(unit);
+        for (origin, slots) in assembly.culprits() {
+            let packets = slots.into_iter().map(|slot| first + slot).collect();
+            self.blame(now, origin, "sent bytes that failed verification", packets);
+        }
+        let Some(running) = &mut self.running else { return };
+        match unit {
+            Unit::Tree => {
+                let Ok(tree) = HashTree::decode(&running.manifest, assembly.bytes()) else { return };
+                if let Err(error) = running.take_tree(tree) {
+                    return self.fail(now, error.to_string());
+                }
+                let waiting: Vec<Unit> =
+                    running.units.iter().filter(|(_, unit)| unit.is_complete()).map(|(unit, _)| *unit).collect();
+                for unit in waiting {
+                    self.verify(now, unit);
+                }
+            }
+            Unit::Chunk(index) => {
+                if let Err(error) = running.store.put_chunk(ChunkIndex(index), assembly.bytes()) {
+                    return self.fail(now, error.to_string());
+                }
+                let bytes = assembly.bytes().len() as u64;
+                running.stored_bytes += bytes;
+                for (origin, bytes) in assembly.shares() {
+                    let path = self.paths.get_mut(&origin.path).filter(|_| origin.cache.is_none());
+                    let Some(path) = path else { continue };
+                    path.verified_bytes += bytes as u64;
+                    if let Some(source) = self.sources.get_mut(&path.source) {
+                        source.bytes += bytes as u64;
+                    }
+                }
+                running.buffers.push(assembly.into_buffer());
+                running.buffers.truncate(4);
+                self.events.push_back(TransferEvent::ChunkStored { index, bytes: bytes as u32 });
+                self.judge(now);
+                self.finish_if_complete(now);
+            }
+        }
+    }
+    /// A unit failed. With a single contributor the culprit is known; else the unit is fetched anew over one path, past
+    /// all caches, and the difference tells.
+    fn on_bad(&mut self, now: Time, unit: Unit) {
+        let Some(running) = &mut self.running else { return };
+        let Some(assembly) = running.units.get_mut(&unit) else { return };
+        let contributors: Vec<Origin> = assembly.contributors().into_iter().collect();
+        let (first, end) = running.layout.packets(unit);
+        if let [culprit] = contributors[..] {
+            assembly.discard(|_| true);
+            running.restart(unit);
+            let what = match unit {
+                Unit::Tree => "sent a hash list that failed verification".into(),
+                Unit::Chunk(index) => format!("sent chunk {index} with bytes that failed verification"),
+            };
+            return self.blame(now, culprit, &what, (first..end).collect());
+        }
+        assembly.set_aside();
+        running.take_out(first, end);
+        let mut idle = RunSet::new();
+        idle.insert(first, end);
+        // The path that contributed least is the least likely culprit.
+        let share = |id: &PathId| contributors.iter().filter(|origin| origin.path == *id).count();
+        let next = self.live_paths(now).into_iter().min_by_key(|id| (share(id), *id));
+        let Some(running) = &mut self.running else { return };
+        running.suspects.insert(unit, Suspect { path: next.unwrap_or_default(), idle });
+        self.move_suspects(now);
+    }
+    /// Draws the consequence of wrong `packets` that came from `origin`.
+    pub(super) fn blame(&mut self, now: Time, origin: Origin, what: &str, packets: Vec<u32>) {
+        let Some(cache) = origin.cache else { return self.on_altered(now, origin.path, what) };
+        let Some(path) = self.paths.get_mut(&origin.path) else { return };
+        // The answer of the source takes the place of the lie in every cache on the way.
+        path.to_heal.extend(packets);
+        path.to_heal.truncate(HEAL_PACKETS_MAX);
+        if path.caches == CacheUse::Bypassed {
+            return;
+        }
+        path.caches = CacheUse::Bypassed;
+        let reason = format!("{what} (on path {}, bypassed from now on)", path.offer.label);
+        self.events.push_back(TransferEvent::CacheDistrusted { node: NodeId(u64::from(cache)), reason });
+        if let Some(running) = &mut self.running {
+            running.discard(|other| other.path == origin.path && other.cache.is_some());
+        }
+    }
+
+    /// Wrong bytes came over a path that no cache owns to: it is closed for good.
+    pub(super) fn on_altered(&mut self, now: Time, id: PathId, what: &str) {
+        let Some(path) = self.paths.get_mut(&id).filter(|path| path.altered.is_none()) else { return };
+        path.altered = Some(Altered { what: what.into(), carried: path.verified_bytes, settled: false });
+        let reason = format!("{what}: {} changed them", Self::parties_in_words(&self.sources, &suspects(path)));
+        self.close_path(id, reason);
+        if let Some(running) = &mut self.running {
+            running.discard(|origin| origin.path == id && origin.cache.is_none());
+        }
+        self.judge(now);
+        self.close_unreachable(now);
+        self.move_suspects(now);
+    }
+    /// Names who changed bytes, as soon as only one can have done it.
+    fn judge(&mut self, now: Time) {
+        let open: Vec<PathId> = self
+            .paths
+            .iter()
+            .filter(|(_, path)| path.altered.as_ref().is_some_and(|altered| !altered.settled))
+            .map(|(id, _)| *id)
+            .collect();
+        for id in open {
+            let Some((Party::Source(source), what)) = self.verdict(id) else { continue };
+            self.settle(id);
+            self.distrust(now, source, what);
+        }
+        let open: Vec<PathId> = self
+            .paths
+            .iter()
+            .filter(|(_, path)| path.altered.as_ref().is_some_and(|altered| !altered.settled))
+            .map(|(id, _)| *id)
+            .collect();
+        for id in open {
+            let Some((Party::Forwarder(label), what)) = self.verdict(id) else { continue };
+            self.settle(id);
+            self.convict(now, &label, &what);
+        }
+    }
+    fn settle(&mut self, id: PathId) {
+        if let Some(altered) = self.paths.get_mut(&id).and_then(|path| path.altered.as_mut()) {
+            altered.settled = true;
+        }
+    }
+    /// The one who can have changed what came over path `id`, if that is clear, and what was done.
+    fn verdict(&self, id: PathId) -> Option<(Party, String)> {
+        let bad = self.paths.get(&id)?;
+        let altered = bad.altered.as_ref()?;
+        let source = Party::Source(bad.source);
+        // What only this source's bad paths have in common.
+        let of_source = self.paths.values().filter(|path| path.source == bad.source && path.altered.is_some());
+        let mut common = suspects(bad);
+        let mut count = 0;
+        for path in of_source {
+            let others = suspects(path);
+            common.retain(|party| others.contains(party));
+            count += 1;
+        }
+        if common == [source.clone()] {
+            let how = if count > 1 { format!(" over {count} ways that meet only at it") } else { String::new() };
+            return Some((source, format!("{}{how}", altered.what)));
+        }
+        let enough = altered.carried.max(CARRIED_MIN) * CLEARING_FACTOR;
+        let cleared = |party: &Party| {
+            let good = self.paths.values().filter(|path| path.altered.is_none() && suspects(path).contains(party));
+            *party != Party::Unknown && good.map(|path| path.verified_bytes).sum::<u64>() >= enough
+        };
+        let mut left = suspects(bad);
+        left.retain(|party| !cleared(party));
+        match &left[..] {
+            [Party::Source(_)] => {
+                Some((source, format!("{}; the nodes between carry other bytes unchanged", altered.what)))
+            }
+            [Party::Forwarder(label)] => Some((
+                Party::Forwarder(label.clone()),
+                format!(
+                    "what came over {} failed verification, and it is the only one there that could",
+                    bad.offer.label
+                ),
+            )),
+            _ => None,
+        }
+    }
+    /// Avoids all paths through a node that changes bytes.
+    fn convict(&mut self, now: Time, label: &str, reason: &str) {
+        if !self.convicted.insert(label.into()) {
+            return;
+        }
+        self.events.push_back(TransferEvent::ForwarderDistrusted { label: label.into(), reason: reason.into() });
+        let party = Party::Forwarder(label.into());
+        let through: Vec<PathId> =
+            self.paths.iter().filter(|(_, path)| suspects(path).contains(&party)).map(|(id, _)| *id).collect();
+        for id in through {
+            self.close_path(id, passes(label));
+            if let Some(path) = self.paths.get_mut(&id) {
+                path.closed = Some(passes(label));
+            }
+        }
+        self.close_unreachable(now);
+    }
+    /// Why a path may not be opened, because of what is known of it or of the nodes on it.
+    pub(super) fn is_barred(&self, offer: &PathOffer) -> Option<String> {
+        if let Some(path) = self.paths.get(&offer.path).filter(|path| path.altered.is_some()) {
+            return path.closed.clone();
+        }
+        nodes_between(&offer.label).find(|label| self.convicted.contains(*label)).map(passes)
+    }
+    /// Closes sources whose paths are all barred; with the last one the fetch ends.
+    pub(super) fn close_unreachable(&mut self, now: Time) {
+        let mut closed = Vec::new();
+        for (id, source) in &self.sources {
+            let mut paths = self.paths.values().filter(|path| path.source == *id).peekable();
+            if paths.peek().is_none() || source.closed.is_some() || source.distrusted.is_some() {
+                continue;
+            }
+            let barred: Option<Vec<String>> = paths
+                .map(|path| self.is_barred(&path.offer).map(|reason| format!("{}: {reason}", path.offer.label)))
+                .collect();
+            closed
+                .extend(barred.map(|reasons| (*id, format!("no path to it can be trusted ({})", reasons.join("; ")))));
+        }
+        for (id, reason) in closed {
+            self.close_source(id, reason);
+        }
+        self.end_if_hopeless(now);
+    }
+    fn parties_in_words(sources: &BTreeMap<SourceId, Source>, parties: &[Party]) -> String {
+        let word = |party: &Party| match party {
+            Party::Source(id) => sources.get(id).map_or_else(String::new, |source| format!("'{}'", source.label)),
+            Party::Forwarder(label) => format!("'{label}'"),
+            Party::Unknown => "a node between".into(),
+        };
+        parties.iter().map(word).collect::<Vec<_>>().join(" or ")
+    }
+
+    /// Gives units under suspicion whose path is gone to another path; ends the fetch if nobody is left to ask.
+    pub(super) fn move_suspects(&mut self, now: Time) {
+        let live = self.live_paths(now);
+        let Some(running) = &mut self.running else { return };
+        let stranded: Vec<Unit> = running
+            .suspects
+            .iter()
+            .filter(|(_, suspect)| !live.contains(&suspect.path))
+            .map(|(unit, _)| *unit)
+            .collect();
+        let Some(next) = live.first() else { return self.end_if_hopeless(now) };
+        for unit in stranded {
+            let (first, end) = running.layout.packets(unit);
+            if let Some(assembly) = running.units.get_mut(&unit) {
+                assembly.discard(|_| true);
+            }
+            let suspect = running.suspects.get_mut(&unit).expect("it was found there");
+            suspect.path = *next;
+            suspect.idle.insert(first, end);
+        }
+    }
+    /// Paths that are open and not silent for long; if there is none, those that are open.
+    fn live_paths(&self, now: Time) -> Vec<PathId> {
+        let with = |wanted: &dyn Fn(&Flow) -> bool| -> Vec<PathId> {
+            let live = self.paths.iter().filter(|(_, path)| path.flow.as_ref().is_some_and(wanted));
+            live.map(|(id, _)| *id).collect()
+        };
+        let answering = with(&|flow| flow.silent_since().is_none_or(|since| now.since(since) < SUSPECT_PATIENCE));
+        if answering.is_empty() { with(&|_| true) } else { answering }
+    }
+}
+
+fn passes(label: &str) -> String {
+    format!("passes '{label}', which changed bytes")
+}
+/// The nodes between receiver and source that a path's label tells.
+fn nodes_between(label: &str) -> impl Iterator<Item = &str> {
+    let count = label.split('>').count();
+    label.split('>').enumerate().filter(move |(index, _)| (1..count.saturating_sub(1)).contains(index)).map(|(_, l)| l)
+}
+/// Who may have changed bytes on a path: its source and all nodes between.
+fn suspects(path: &Path) -> Vec<Party> {
+    let mut parties: Vec<Party> =
+        nodes_between(&path.offer.label).map(|label| Party::Forwarder(label.into())).collect();
+    if parties.is_empty() && path.offer.hops > 1 {
+        parties.push(Party::Unknown);
+    }
+    parties.push(Party::Source(path.source));
+    parties
+}

@@ -1,0 +1,79 @@
+//! What a fetch tells about its paths, and how its sub-flows are coupled.
+use super::*;
+
+impl Transfer {
+    // Coupling and reports.
+
+    pub(super) fn couple(&mut self, now: Time) {
+        self.coupled_at = now;
+        if self.config.coupling == Coupling::Uncoupled {
+            return;
+        }
+        let member = |path: &Path, flow: &Flow| {
+            let packet_bytes = f64::from(path.offer.packet_bytes_max.max(1));
+            let rtt = flow.rtt().smoothed().map_or(0.1, |rtt| rtt.as_secs_f64().max(1e-6));
+            Member { window: (flow.window() as f64 / packet_bytes).max(0.1), rtt }
+        };
+        let flows: Vec<(PathId, Vec<u16>, Member)> = self
+            .paths
+            .iter()
+            .filter_map(|(id, path)| {
+                let flow = path.flow.as_ref().filter(|flow| flow.silent_since().is_none())?;
+                Some((*id, path.offer.groups.clone(), member(path, flow)))
+            })
+            .collect();
+        for (id, groups, own) in &flows {
+            let sharing =
+                flows.iter().filter(|(other, shared, _)| other == id || shared.iter().any(|g| groups.contains(g)));
+            let group: Vec<Member> = sharing.map(|(.., member)| *member).collect();
+            let growth =
+                if groups.is_empty() { Growth::ALONE } else { coupling::growth(self.config.coupling, *own, &group) };
+            if let Some(flow) = self.paths.get_mut(id).and_then(|path| path.flow.as_mut()) {
+                flow.set_growth(growth);
+            }
+        }
+    }
+    pub(super) fn path_report(&self, now: Time, id: PathId, path: &Path) -> PathReport {
+        let flow = path.flow.as_ref();
+        let (state, reason) = match (&path.closed, flow) {
+            (Some(reason), _) => (PathState::Closed, reason.clone()),
+            (None, None) => (PathState::Idle, "not opened yet".into()),
+            (None, Some(flow)) => match flow.silent_since() {
+                Some(since) => {
+                    (PathState::Silent, format!("no answer for {:.1} s; probed", now.since(since).as_secs_f64()))
+                }
+                None if !flow.ever_answered() => (PathState::Active, "waits for the first answer".into()),
+                None => (PathState::Active, self.activity(now, flow)),
+            },
+        };
+        PathReport {
+            path: id,
+            source: path.source,
+            label: path.offer.label.clone(),
+            hops: path.offer.hops,
+            groups: path.offer.groups.clone(),
+            state,
+            reason,
+            bytes: path.bytes,
+            cached_bytes: path.cached_bytes,
+            requested_packets: flow.map_or(0, |flow| flow.requested_packets),
+            lost_packets: flow.map_or(0, |flow| flow.lost_packets),
+            in_flight_bytes: flow.map_or(0, Flow::in_flight),
+            window_bytes: flow.map_or(0, Flow::window),
+            rate: flow.map_or_else(Rate::default, |flow| flow.rate(now)),
+            rtt: flow.and_then(|flow| flow.rtt().smoothed()),
+            rtt_min: flow.and_then(|flow| flow.rtt().minimum()),
+        }
+    }
+    pub(super) fn activity(&self, now: Time, flow: &Flow) -> String {
+        if self.ended.is_some() {
+            return "the transfer has ended".into();
+        }
+        if let Some(rate) = self.limit.rate().filter(|_| self.limit.ready_at() > now) {
+            return format!("limited to {rate} by request");
+        }
+        let full =
+            if flow.room(now) == 0 { "as much under way as the path carries" } else { "nothing left to ask for" };
+        format!("{full} ({})", flow.phase())
+    }
+}

@@ -1,0 +1,112 @@
+//! Which packet is asked for where, and what becomes of those that are lost.
+use super::*;
+
+impl Transfer {
+    // Requests.
+
+    pub(super) fn request_on(&mut self, now: Time, id: PathId) -> Option<PacketRequest> {
+        let running = self.running.as_mut()?;
+        let path = self.paths.get_mut(&id)?;
+        let flow = path.flow.as_mut()?;
+        let room = flow.room(now);
+        if room == 0 {
+            return None;
+        }
+        let mut caches = path.caches;
+        let mut kind = RequestKind::Claiming;
+        let runs = if flow.silent_since().is_some() {
+            // A probe takes nothing away from the paths that answer.
+            kind = RequestKind::Probing;
+            running.probe()
+        } else if !path.to_heal.is_empty() {
+            // Nobody waits for these: the answer passes the caches on the way and takes the place of what is wrong there.
+            kind = RequestKind::Probing;
+            caches = CacheUse::Bypassed;
+            let count = path.to_heal.len().min(room as usize);
+            let packets: Vec<u32> = path.to_heal.drain(..count).collect();
+            let (runs, left_over) = into_runs(&packets);
+            path.to_heal.extend_from_slice(left_over);
+            runs
+        } else if let Some(runs) = running.take_suspect(id, room) {
+            caches = CacheUse::Bypassed;
+            runs
+        } else {
+            running.take_idle(room)
+        };
+        let runs = if runs.is_empty() && kind == RequestKind::Claiming {
+            flow.on_starved();
+            let eta = flow.arrival_of(now, room);
+            kind = RequestKind::Duplicating;
+            self.late_packets(id, eta, room)
+        } else {
+            runs
+        };
+        if runs.is_empty() {
+            return None;
+        }
+        let running = self.running.as_ref()?;
+        let flow = self.paths.get_mut(&id)?.flow.as_mut()?;
+        let number = flow.on_request(now, &runs, kind, caches);
+        let packet_bytes = running.layout.packet_bytes();
+        Some(PacketRequest { path: id, number, object: running.object, packet_bytes, runs, caches })
+    }
+    /// Packets that other paths were asked for and that this one, idle, would bring sooner: the end-game, and the way
+    /// round a path that holds up the assembly.
+    pub(super) fn late_packets(&mut self, own: PathId, eta: Time, room: u32) -> Runs {
+        let Some(running) = &mut self.running else { return Runs::new() };
+        let mut packets = Vec::new();
+        for (id, path) in &mut self.paths {
+            let Some(flow) = path.flow.as_mut().filter(|_| *id != own) else { continue };
+            let left = room as usize - packets.len();
+            if left > 0 {
+                packets.extend(flow.late_packets(eta, left, |packet| running.wants(packet)));
+            }
+        }
+        packets.sort_unstable();
+        packets.dedup();
+        let (runs, left_over) = into_runs(&packets);
+        // Each chosen packet is this path's duty now; what does not fit into the request becomes anyone's.
+        for packet in left_over {
+            running.make_idle(*packet);
+        }
+        let asked: u64 = runs.iter().map(|&(_, count)| u64::from(count)).sum();
+        self.account.retransmitted_bytes += asked * u64::from(running.layout.packet_bytes());
+        runs
+    }
+
+    // Losses.
+
+    pub(super) fn detect_losses(&mut self, now: Time, id: PathId) {
+        let Some(flow) = self.paths.get_mut(&id).and_then(|path| path.flow.as_mut()) else { return };
+        let mut lost = Vec::new();
+        flow.detect_losses(now, &mut lost);
+        flow.detect_overdue(now, &mut lost);
+        self.return_lost(&lost);
+    }
+    pub(super) fn return_lost(&mut self, lost: &[LostPacket]) {
+        let Some(running) = self.running.as_mut().filter(|_| !lost.is_empty()) else { return };
+        for loss in lost.iter().filter(|loss| !loss.covered) {
+            if running.make_idle(loss.packet) {
+                self.account.retransmitted_bytes += u64::from(running.layout.packet_bytes());
+            }
+        }
+    }
+}
+
+/// Ascending packets as runs, as many as fit into a request, and the packets left over.
+fn into_runs(packets: &[u32]) -> (Runs, &[u32]) {
+    let mut runs = Runs::new();
+    for (index, &packet) in packets.iter().enumerate() {
+        if let Some((first, count)) = runs.last_mut()
+            && *first + u32::from(*count) == packet
+            && *count < 64
+        {
+            *count += 1;
+        } else if runs.len() < REQUEST_RUNS_MAX {
+            runs.push((packet, 1));
+        } else {
+            return (runs, &packets[index..]);
+        }
+    }
+    (runs, &[])
+}

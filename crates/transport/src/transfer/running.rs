@@ -1,0 +1,206 @@
+//! What exists once the object is chosen: its store, its packets that nobody was asked for, its units on their way.
+use super::*;
+
+/// What exists once the object is chosen.
+pub(super) struct Running {
+    pub(super) manifest: Manifest,
+    pub(super) object: ObjectId,
+    pub(super) layout: Layout,
+    pub(super) store: Box<dyn ChunkStore>,
+    pub(super) tree: Option<HashTree>,
+    /// Packets that nobody was asked for, hash list and chunks apart because the hash list goes first.
+    pub(super) idle_tree: RunSet,
+    pub(super) idle: RunSet,
+    pub(super) units: BTreeMap<Unit, Assembly>,
+    /// Units that failed verification, and the one path that each is fetched anew over.
+    pub(super) suspects: BTreeMap<Unit, Suspect>,
+    pub(super) buffers: Vec<Vec<u8>>,
+    pub(super) units_max: usize,
+    pub(super) stored_bytes: u64,
+    /// Whether the reader of an in-order stream holds things up; it must be looked at again.
+    pub(super) awaits_reader: bool,
+}
+
+pub(super) struct Suspect {
+    pub(super) path: PathId,
+    pub(super) idle: RunSet,
+}
+
+pub(super) enum Put {
+    Kept,
+    Duplicate,
+    Completed(Unit),
+}
+
+pub(super) enum Verdict {
+    Good,
+    Bad,
+    /// A chunk that is complete before the hash list is.
+    Waits,
+}
+
+impl Running {
+    pub(super) fn put(&mut self, packet: u32, payload: &[u8], origin: Origin) -> Put {
+        let Some((unit, offset, _)) = self.layout.locate(packet) else { return Put::Duplicate };
+        if self.is_stored(unit) {
+            return Put::Duplicate;
+        }
+        if let Some(suspect) = self.suspects.get_mut(&unit) {
+            if suspect.path != origin.path {
+                return Put::Duplicate;
+            }
+            suspect.idle.remove(packet, packet + 1);
+        } else {
+            // It may be idle although it arrived: taken for lost too early, or asked for by a probe.
+            self.take_out(packet, packet + 1);
+        }
+        let assembly = self.assembly(unit);
+        if assembly.is_complete() || !assembly.put(offset as usize, payload, origin) {
+            return Put::Duplicate;
+        }
+        if assembly.is_complete() { Put::Completed(unit) } else { Put::Kept }
+    }
+    pub(super) fn assembly(&mut self, unit: Unit) -> &mut Assembly {
+        let (buffers, layout) = (&mut self.buffers, &self.layout);
+        self.units.entry(unit).or_insert_with(|| {
+            let buffer = buffers.pop().unwrap_or_default();
+            Assembly::new(buffer, layout.unit_bytes(unit) as usize, usize::from(layout.packet_bytes()))
+        })
+    }
+    pub(super) fn is_stored(&self, unit: Unit) -> bool {
+        match unit {
+            Unit::Tree => self.tree.is_some(),
+            Unit::Chunk(index) => self.store.held().get(index),
+        }
+    }
+    /// Whether a packet has not arrived yet.
+    pub(super) fn misses(&self, packet: u32) -> bool {
+        self.layout.locate(packet).is_some_and(|(unit, offset, _)| {
+            let missing = |assembly: &Assembly| !assembly.has(offset as usize);
+            !self.is_stored(unit) && self.units.get(&unit).is_none_or(missing)
+        })
+    }
+    /// Whether a packet is of use from anyone.
+    pub(super) fn wants(&self, packet: u32) -> bool {
+        self.misses(packet) && self.layout.locate(packet).is_some_and(|(unit, ..)| !self.suspects.contains_key(&unit))
+    }
+    /// Takes the verified hash list; chunks of an earlier run that do not match it are asked for again.
+    pub(super) fn take_tree(&mut self, tree: HashTree) -> Result<(), StoreError> {
+        let before = self.store.held().clone();
+        self.store.put_tree(&tree)?;
+        self.tree = Some(tree);
+        for index in before.iter_set().filter(|index| !self.store.held().get(*index)) {
+            let (first, end) = self.layout.packets(Unit::Chunk(index));
+            self.idle.insert(first, end);
+            self.stored_bytes -= u64::from(self.manifest.chunk_len(ChunkIndex(index)));
+        }
+        Ok(())
+    }
+    pub(super) fn verify(&self, unit: Unit) -> Verdict {
+        let Some(assembly) = self.units.get(&unit) else { return Verdict::Waits };
+        let good = match unit {
+            Unit::Tree => HashTree::decode(&self.manifest, assembly.bytes()).is_ok(),
+            Unit::Chunk(_) if self.manifest.tree_bytes() == 0 => self.manifest.verify_only_chunk(assembly.bytes()),
+            Unit::Chunk(index) => match &self.tree {
+                Some(tree) => tree.verify_chunk(ChunkIndex(index), assembly.bytes()),
+                None => return Verdict::Waits,
+            },
+        };
+        if good { Verdict::Good } else { Verdict::Bad }
+    }
+    /// Puts a packet back among those that nobody was asked for; false if it is of no use any more.
+    pub(super) fn make_idle(&mut self, packet: u32) -> bool {
+        let Some((unit, ..)) = self.layout.locate(packet).filter(|_| self.misses(packet)) else { return false };
+        match self.suspects.get_mut(&unit) {
+            Some(suspect) => suspect.idle.insert(packet, packet + 1),
+            None => self.idle_of(unit).insert(packet, packet + 1),
+        }
+        true
+    }
+    pub(super) fn idle_of(&mut self, unit: Unit) -> &mut RunSet {
+        if unit == Unit::Tree { &mut self.idle_tree } else { &mut self.idle }
+    }
+    pub(super) fn take_out(&mut self, first: u32, end: u32) {
+        let set = if first >= TREE_PACKET_FIRST { &mut self.idle_tree } else { &mut self.idle };
+        if set.first_run().is_some_and(|(lowest, _)| lowest < end) {
+            set.remove(first, end);
+        }
+    }
+    /// Makes all packets of a unit idle.
+    pub(super) fn restart(&mut self, unit: Unit) {
+        let (first, end) = self.layout.packets(unit);
+        match self.suspects.get_mut(&unit) {
+            Some(suspect) => suspect.idle.insert(first, end),
+            None => self.idle_of(unit).insert(first, end),
+        }
+    }
+    /// Drops what `unwanted` origins sent of units that are not verified yet, and asks for it again. A unit under
+    /// suspicion loses the suspicion with the packets that caused it.
+    pub(super) fn discard(&mut self, unwanted: impl Fn(Origin) -> bool) {
+        let units: Vec<Unit> = self.units.keys().copied().collect();
+        for unit in units {
+            let Some(assembly) = self.units.get_mut(&unit) else { continue };
+            let suspected = assembly.failed.as_ref();
+            let relieved =
+                suspected.is_some_and(|(_, origins)| origins.iter().flatten().any(|origin| unwanted(*origin)));
+            if relieved {
+                assembly.take_back();
+                self.suspects.remove(&unit);
+            }
+            let (first, _) = self.layout.packets(unit);
+            let slots = assembly.discard(&unwanted);
+            for slot in slots {
+                self.make_idle(first + slot);
+            }
+        }
+    }
+    /// Up to `max` idle packets, ascending, hash list first; none of units that would exceed the assembly.
+    pub(super) fn take_idle(&mut self, max: u32) -> Runs {
+        let mut runs = Runs::new();
+        let mut left = max;
+        self.awaits_reader = false;
+        while left > 0 && runs.len() < REQUEST_RUNS_MAX {
+            let tree = !self.idle_tree.is_empty();
+            let set = if tree { &self.idle_tree } else { &self.idle };
+            let Some((first, end)) = set.first_run() else { break };
+            let Some((unit, ..)) = self.layout.locate(first) else { break };
+            if let Some(index) = Layout::chunk_of(unit)
+                && self.store.in_order_until().is_some_and(|until| index >= until)
+            {
+                self.awaits_reader = true;
+                break;
+            }
+            if !tree && !self.units.contains_key(&unit) && self.units.len() >= self.units_max {
+                break;
+            }
+            let end = end.min(self.layout.packets(unit).1).min(first + left);
+            self.take_out(first, end);
+            self.assembly(unit);
+            left -= end - first;
+            match runs.last_mut() {
+                Some((start, count)) if *start + u32::from(*count) == first => *count += (end - first) as u8,
+                _ => runs.push((first, (end - first) as u8)),
+            }
+        }
+        runs
+    }
+    /// Up to `max` packets that may be asked for over `path` only.
+    pub(super) fn take_suspect(&mut self, path: PathId, max: u32) -> Option<Runs> {
+        let suspect = self.suspects.values_mut().find(|suspect| suspect.path == path && !suspect.idle.is_empty())?;
+        let (first, end) = suspect.idle.first_run()?;
+        let end = end.min(first + max);
+        suspect.idle.remove(first, end);
+        Some(Runs::from([(first, (end - first) as u8)]))
+    }
+    /// One packet that is of use, without claiming it: what a silent path is probed with.
+    pub(super) fn probe(&self) -> Runs {
+        let idle = self.idle_tree.first_run().or_else(|| self.idle.first_run()).map(|(first, _)| first);
+        let open = || {
+            self.units.keys().find_map(|unit| {
+                let (first, end) = self.layout.packets(*unit);
+                (first..end).find(|packet| self.misses(*packet))
+            })
+        };
+        idle.or_else(open).map(|packet| Runs::from([(packet, 1)])).unwrap_or_default()
+    }
+}

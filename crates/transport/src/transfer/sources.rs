@@ -1,0 +1,265 @@
+//! Which sources and paths a fetch has, which object it fetches, and whom it trusts.
+use super::*;
+
+impl Transfer {
+    /// The number of an offer's source; `None` if there are too many.
+    pub(super) fn source_id(&mut self, offer: &SourceOffer) -> Option<SourceId> {
+        if let Some((id, _)) = self.sources.iter().find(|(_, source)| source.node == offer.node) {
+            return Some(*id);
+        }
+        if self.sources.len() >= SOURCES_MAX {
+            return None;
+        }
+        let id = SourceId(self.sources.len() as u16 + 1);
+        let (node, label) = (offer.node, offer.label.clone());
+        self.events.push_back(TransferEvent::SourceAdded { source: id, node, label: label.clone() });
+        let object = ObjectId([0; 16]);
+        self.sources.insert(id, Source { node, label, object, bytes: 0, distrusted: None, closed: None });
+        if self.sources.len() == SOURCES_MAX {
+            let text = format!("'{}' has more sources than {SOURCES_MAX}; the others are not asked", self.name);
+            self.events.push_back(TransferEvent::Advice { text });
+        }
+        Some(id)
+    }
+    pub(super) fn check_manifest(&self, bytes: &[u8]) -> Result<Manifest, String> {
+        let manifest = Manifest::decode(bytes).map_err(|error| format!("its manifest is not valid: {error}"))?;
+        if manifest.name != self.name {
+            return Err(format!("its manifest is for another name, '{}'", manifest.name));
+        }
+        self.opener.trusts(&manifest).map_err(|error| error.to_string())?;
+        Ok(manifest)
+    }
+    /// Whether it is settled whose object this fetch is for: a key is pinned or remembered, or it has begun. If not,
+    /// whoever is heard first would be believed, and it is worth waiting a little for all offers.
+    pub fn knows_publisher(&self) -> bool {
+        self.running.is_some() || self.opener.knows_publisher(&self.name)
+    }
+    /// What to fetch when sources offer different objects: what an earlier run has begun; else the newest version of
+    /// the publisher. Candidates of other publishers than a pinned or remembered one are not among the candidates. If
+    /// none is known, several publishers claim the name, and no one has most of the sources, a person must decide.
+    pub(super) fn choose(&mut self, candidates: &[Manifest]) -> Result<Option<Manifest>, String> {
+        if let Some(begun) = candidates.iter().find(|manifest| self.opener.resumes(manifest)) {
+            return Ok(Some(begun.clone()));
+        }
+        let mut backers: BTreeMap<[u8; 32], (usize, &Manifest)> = BTreeMap::new();
+        for manifest in candidates {
+            let (count, newest) = backers.entry(manifest.publisher.0).or_insert((0, manifest));
+            *count += 1;
+            if manifest.version > newest.version {
+                *newest = manifest;
+            }
+        }
+        let known = self.opener.knows_publisher(&self.name);
+        let claims = || {
+            let claim = |(count, manifest): &(usize, &Manifest)| {
+                format!("{count} source{} with key {}", if *count == 1 { "" } else { "s" }, manifest.publisher)
+            };
+            backers.values().map(claim).collect::<Vec<_>>().join(", ")
+        };
+        let most = backers.values().find(|(count, _)| 2 * count > candidates.len());
+        match (most, backers.len()) {
+            (_, 0) => Ok(None),
+            (Some((_, manifest)), publishers) => {
+                if publishers > 1 {
+                    let text = format!(
+                        "'{}' is claimed by several publishers: {}. The key that most sources have, {}, is believed \
+                         and remembered; name the right one with --publisher KEY if that is wrong",
+                        self.name,
+                        claims(),
+                        manifest.publisher
+                    );
+                    self.events.push_back(TransferEvent::Advice { text });
+                } else if !known {
+                    let text = format!(
+                        "nothing was known of who publishes '{}': key {} is believed because it is the first, and \
+                         remembered; --publisher KEY pins one",
+                        self.name, manifest.publisher
+                    );
+                    self.events.push_back(TransferEvent::Advice { text });
+                }
+                Ok(Some((*manifest).clone()))
+            }
+            (None, _) => Err(format!(
+                "'{}' is claimed by several publishers, and nothing is known of them: {}; name the right one with \
+                 --publisher KEY",
+                self.name,
+                claims()
+            )),
+        }
+    }
+    pub(super) fn start(&mut self, now: Time, manifest: Manifest, offers: &[(SourceId, ObjectId, Vec<PathOffer>)]) {
+        let object = manifest.object_id();
+        let usable = offers.iter().filter(|(_, offered, _)| *offered == object).flat_map(|(.., paths)| paths);
+        let smallest = usable.map(|path| path.packet_bytes_max).min().unwrap_or(1200);
+        let packet_bytes = self.config.packet_bytes.map_or(smallest, |configured| configured.min(smallest));
+        let Some(layout) = Layout::new(&manifest, packet_bytes) else {
+            let size = manifest.size;
+            return self
+                .fail(now, format!("{size} bytes in packets of {packet_bytes} are more packets than can be numbered"));
+        };
+        let store = match self.opener.open(&manifest) {
+            Ok(store) => store,
+            Err(error) => return self.fail(now, error.to_string()),
+        };
+        let mut idle = RunSet::new();
+        let mut held_bytes = manifest.size;
+        for run in store.held().unset_runs() {
+            held_bytes -=
+                (run.start..run.end).map(|index| u64::from(manifest.chunk_len(ChunkIndex(index)))).sum::<u64>();
+            idle.insert(layout.packets(Unit::Chunk(run.start)).0, layout.packets(Unit::Chunk(run.end - 1)).1);
+        }
+        let mut idle_tree = RunSet::new();
+        let tree = store.tree().cloned();
+        let (first, end) = layout.packets(Unit::Tree);
+        if !idle.is_empty() && tree.is_none() {
+            idle_tree.insert(first, end);
+        }
+        self.account.resumed_bytes = held_bytes;
+        self.lonely_since = now;
+        self.events.push_back(TransferEvent::Started { bytes: manifest.size, resumed_bytes: held_bytes });
+        let units_max = (self.config.assembly_bytes_max / u64::from(manifest.chunk_size.max(1))).max(2) as usize;
+        self.running = Some(Running {
+            object,
+            layout,
+            store,
+            tree,
+            idle_tree,
+            idle,
+            units: BTreeMap::new(),
+            suspects: BTreeMap::new(),
+            buffers: Vec::new(),
+            units_max,
+            stored_bytes: held_bytes,
+            awaits_reader: false,
+            manifest,
+        });
+        self.finish_if_complete(now);
+    }
+    pub(super) fn add_path(&mut self, now: Time, source: SourceId, offer: PathOffer) {
+        let Some(running) = &self.running else { return };
+        let packet_bytes = running.layout.packet_bytes();
+        let id = offer.path;
+        let barred = self.is_barred(&offer);
+        if let Some(path) = self.paths.get_mut(&id) {
+            if path.altered.is_some() {
+                return;
+            }
+            let reopened = path.closed.is_some() && path.source == source;
+            path.offer = offer;
+            if !reopened && path.offer.packet_bytes_max >= packet_bytes {
+                return;
+            }
+            if reopened {
+                path.closed = None;
+            }
+        } else {
+            self.events.push_back(TransferEvent::PathAdded { path: id, source });
+            self.paths.insert(
+                id,
+                Path {
+                    source,
+                    offer,
+                    flow: None,
+                    caches: CacheUse::Allowed,
+                    closed: None,
+                    told: PathState::Idle,
+                    bytes: 0,
+                    cached_bytes: 0,
+                    verified_bytes: 0,
+                    altered: None,
+                    to_heal: Vec::new(),
+                },
+            );
+        }
+        if let Some(reason) = barred {
+            return self.close_path(id, reason);
+        }
+        let path = self.paths.get_mut(&id).expect("it was there or has just been put there");
+        if path.offer.packet_bytes_max < packet_bytes {
+            let reason = format!(
+                "carries packets of {} bytes, this transfer's have {packet_bytes}",
+                path.offer.packet_bytes_max
+            );
+            self.close_path(id, reason);
+            return;
+        }
+        path.told = PathState::Active;
+        let offer = path.offer.clone();
+        let config = self.config_for(&offer, u64::from(packet_bytes));
+        let flow = Flow::new(now, &config, u64::from(packet_bytes), offer.latency);
+        if let Some(path) = self.paths.get_mut(&id) {
+            path.flow = Some(flow);
+        }
+    }
+    /// The settings for a path: what the network knows of it spares the model-based window the first round trips
+    /// (paper §III-D: the network and the receiver cooperate). Paths that share a link begin with their part of it.
+    pub(super) fn config_for(&self, offer: &PathOffer, packet_bytes: u64) -> TransferConfig {
+        let mut config = self.config.clone();
+        if let (ControllerKind::ModelBased, Some(rate), Some(latency)) =
+            (config.controller, offer.capacity, offer.latency)
+        {
+            let shares = |path: &&Path| path.offer.groups.iter().any(|group| offer.groups.contains(group));
+            let sharing =
+                self.paths.values().filter(|path| path.offer.path != offer.path).filter(shares).count() as u64;
+            let packets = rate.bytes_in(latency) / packet_bytes / (1 + sharing);
+            let packets = u32::try_from(packets).unwrap_or(u32::MAX);
+            config.window_initial_packets = packets.clamp(config.window_initial_packets, WINDOW_INITIAL_PACKETS_MAX);
+        }
+        config
+    }
+    pub(super) fn close_path(&mut self, id: PathId, reason: String) {
+        let Some(path) = self.paths.get_mut(&id) else { return };
+        if path.closed.is_some() {
+            return;
+        }
+        let mut lost = Vec::new();
+        if let Some(mut flow) = path.flow.take() {
+            flow.give_up_all(&mut lost);
+        }
+        path.closed = Some(reason.clone());
+        path.told = PathState::Closed;
+        self.events.push_back(TransferEvent::PathState { path: id, state: PathState::Closed, reason });
+        self.return_lost(&lost);
+    }
+    /// Names a source that lies, asks it no more, and drops what it sent that is not verified yet.
+    pub(super) fn distrust(&mut self, now: Time, id: SourceId, reason: String) {
+        let Some(source) = self.sources.get_mut(&id) else { return };
+        if source.distrusted.is_some() {
+            return;
+        }
+        source.distrusted = Some(reason.clone());
+        let label = source.label.clone();
+        self.events.push_back(TransferEvent::SourceDistrusted { source: id, label: label.clone(), reason });
+        let paths: BTreeSet<PathId> =
+            self.paths.iter().filter(|(_, path)| path.source == id).map(|(id, _)| *id).collect();
+        for path in &paths {
+            self.close_path(*path, format!("'{label}' is not trusted any more"));
+        }
+        if let Some(running) = &mut self.running {
+            running.discard(|origin| paths.contains(&origin.path) && origin.cache.is_none());
+        }
+        self.move_suspects(now);
+    }
+    /// Asks a source no more although it did nothing wrong.
+    pub(super) fn close_source(&mut self, id: SourceId, reason: String) {
+        let Some(source) = self.sources.get_mut(&id) else { return };
+        if source.distrusted.is_some() || source.closed.is_some() {
+            return;
+        }
+        source.closed = Some(reason.clone());
+        let label = source.label.clone();
+        let paths: Vec<PathId> = self.paths.iter().filter(|(_, path)| path.source == id).map(|(id, _)| *id).collect();
+        for path in paths {
+            self.close_path(path, reason.clone());
+        }
+        self.events.push_back(TransferEvent::SourceClosed { source: id, label, reason });
+    }
+}
+
+pub(super) fn differs(offered: &Manifest, chosen: &Manifest) -> String {
+    if offered.publisher == chosen.publisher {
+        format!("offers version {} of the object by now, this fetch is of version {}", offered.version, chosen.version)
+    } else {
+        format!("offers another file under this name, signed by {} and not by {}", offered.publisher, chosen.publisher)
+    }
+}
