@@ -3,6 +3,7 @@ mod bulk_1;
 mod bulk_3;
 mod forwarding;
 mod hop;
+mod ndnd;
 mod ours;
 mod paths;
 mod paths_compute;

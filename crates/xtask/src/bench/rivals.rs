@@ -234,7 +234,8 @@ fn sample(source: &Source, seconds: f64, server_cpu_seconds: f64, server_peak_by
     }
 }
 
-fn check_length(path: &Path, size: u64) -> Outcome {
+/// Sees that all of a file arrived.
+pub(super) fn check_length(path: &Path, size: u64) -> Outcome {
     let length = std::fs::metadata(path)?.len();
     if length == size { Ok(()) } else { Err(format!("{} has {length} of {size} bytes", path.display()).into()) }
 }

@@ -1,0 +1,105 @@
+//! ndnd as a contender: put → forwarder → cat over Unix sockets.
+use std::{
+    path::Path,
+    process::Command,
+    time::{Duration, Instant},
+};
+
+use super::{
+    clear,
+    rivals::{Source, TRANSFER_PATIENCE, check_length},
+};
+use crate::{
+    Outcome,
+    harness::{
+        process::Process,
+        rounds::{Contender, Sample},
+        stage::{Stage, hash_of},
+        tools,
+    },
+};
+
+/// The name under which the file is published.
+const NAME: &str = "/bench/file";
+/// How long the forwarder may take to listen.
+const START_PATIENCE: Duration = Duration::from_secs(10);
+/// How long `put` may take: it reads the file into memory and signs every segment first.
+const PUT_PATIENCE: Duration = Duration::from_secs(120);
+
+/// A producer and a forwarder of ndnd that run through all rounds; each fetch is a process of its own.
+pub(super) fn ndnd<'a>(stage: &'a Stage, source: &Source) -> Outcome<Contender<'a>> {
+    let ndnd = tools::find("ndnd").ok_or_else(|| tools::missing("ndnd", "against ndnd in the same run"))?;
+    let socket = stage.path("ndnd.sock");
+    let config = stage.path("ndnd.yml");
+    std::fs::write(&config, forwarder_config(&socket))?;
+    let forwarder = Process::spawn("ndnd-forwarder", stage, Command::new(&ndnd).args(["fw", "run"]).arg(&config))?;
+    let deadline = Instant::now() + START_PATIENCE;
+    while !socket.exists() {
+        if Instant::now() > deadline {
+            return Err("ndnd's forwarder does not listen".into());
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let transport = format!("unix://{}", socket.display());
+    // It reads the object from stdin, and tells on stderr what it does.
+    let mut command = Command::new("sh");
+    command.args(["-c", r#"exec "$0" put "$1" <"$2" 2>&1"#]).arg(&ndnd).arg(NAME).arg(&source.path);
+    let producer = Process::spawn("ndnd-put", stage, command.env("NDN_CLIENT_TRANSPORT", &transport))?;
+    while !producer.line(PUT_PATIENCE)?.contains("Registered route") {}
+
+    let (source, output) = (source.clone(), stage.path("ndnd-output"));
+    let mut is_checked = false;
+    Ok(Contender::new("ndnd", move || {
+        clear(&output)?;
+        let before = (producer.cpu_seconds()?, forwarder.cpu_seconds()?);
+        let mut command = Command::new("sh");
+        command.args(["-c", r#"exec "$0" cat "$1" 2>&1 >"$2""#]).arg(&ndnd).arg(NAME).arg(&output);
+        let client = Process::spawn("ndnd-cat", stage, command.env("NDN_CLIENT_TRANSPORT", &transport))?;
+        let client = client.finish(TRANSFER_PATIENCE)?;
+        let after = (producer.cpu_seconds()?, forwarder.cpu_seconds()?);
+        check_length(&output, source.size)?;
+        if !std::mem::replace(&mut is_checked, true) && hash_of(&output)? != source.hash {
+            return Err("what arrived differs from what was published".into());
+        }
+        clear(&output)?;
+        Ok(Sample {
+            bytes: source.size,
+            seconds: told_seconds(&client.lines, source.size)?,
+            server_cpu_seconds: after.0 - before.0,
+            hop_cpu_seconds: after.1 - before.1,
+            client_cpu_seconds: client.cpu_seconds,
+            server_peak_bytes: producer.peak_bytes(),
+            hop_peak_bytes: forwarder.peak_bytes(),
+            client_peak_bytes: client.peak_bytes,
+            cached_bytes: 0,
+        })
+    }))
+}
+
+/// The time by its own account, which leaves out that it writes the object only afterwards.
+fn told_seconds(lines: &[String], bytes: u64) -> Outcome<f64> {
+    let told = lines.iter().find_map(|line| line.strip_prefix("Throughput: ")?.strip_suffix(" Mbit/s"));
+    let rate: f64 = told.ok_or("ndnd cat told no throughput")?.trim().parse()?;
+    Ok(bytes as f64 * 8.0 / rate / 1e6)
+}
+
+/// Only the Unix socket listens, so that any number of these run on one machine.
+fn forwarder_config(socket: &Path) -> String {
+    format!(
+        "core:\n  log_level: ERROR\nfaces:\n  udp:\n    enabled_unicast: false\n    enabled_multicast: false\n  tcp:\n    \
+         enabled: false\n  websocket:\n    enabled: false\n  unix:\n    enabled: true\n    socket_path: {}\nfw:\n  threads: 2\n",
+        socket.display()
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn its_own_account_is_read() {
+        let lines = ["Object fetched /a".into(), "Throughput: 332.304058 Mbit/s".into()];
+        assert!((told_seconds(&lines, 200_000_000).unwrap() - 4.815).abs() < 0.001);
+        assert!(told_seconds(&[], 1).is_err());
+    }
+}
