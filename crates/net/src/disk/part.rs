@@ -131,7 +131,10 @@ impl PartFile {
             StateTable::start(locked, &state_path, manifest)?
         };
         let part = open(&part_path, Create::IfMissing).map_err(|error| io_error("open", &part_path, &error))?;
-        if !resumes {
+        let is_empty = || part.metadata().is_ok_and(|metadata| metadata.len() == 0);
+        // An empty file is not emptied again: ext4 would take that for the start of a replacement and write everything
+        // to the disk when the file is closed, at the cost of the node's thread.
+        if !resumes && !is_empty() {
             journal::set_len(journal::File::Part, 0);
             part.set_len(0).map_err(|error| io_error("empty", &part_path, &error))?;
         }
