@@ -18,6 +18,7 @@
 //! | errors for people | [`error`] |
 //! | where files live | [`places`] |
 //! | deliberate misbehaviour | [`fault`] |
+//! | the same nodes in virtual time | [`simulation`] |
 //!
 //! # Example
 //! ```no_run
@@ -52,6 +53,7 @@ mod psi;
 mod publications;
 pub mod registry;
 mod running;
+pub mod simulation;
 pub mod socket;
 pub mod told;
 pub mod views;

@@ -6,4 +6,5 @@ mod suite {
     mod control;
     mod fake;
     mod operations;
+    mod simulation;
 }

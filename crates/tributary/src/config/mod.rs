@@ -184,6 +184,21 @@ impl NodeConfig {
     pub fn parse(file: &str, text: &str, folder: &Path) -> Result<NodeConfig, ConfigErrors> {
         sections::read(file, text, folder)
     }
+    /// The default settings of a node that runs in a simulation: it listens nowhere and keeps nothing on disk.
+    ///
+    /// # Panics
+    /// If `label` is empty or longer than 32 bytes.
+    pub fn simulated(label: &str, family: Family, roles: &[Role]) -> NodeConfig {
+        let words: Vec<_> = roles.iter().map(|role| format!("\"{role}\"")).collect();
+        let text = format!(
+            "[node]\nlabel = {label:?}\nfamily = \"{family}\"\nroles = [{}]\nlisten = [\"127.0.0.1:0\"]\n",
+            words.join(", ")
+        );
+        let mut config = NodeConfig::parse(label, &text, Path::new("/nowhere"))
+            .unwrap_or_else(|errors| panic!("the label of a simulated node is wrong: {errors}"));
+        config.listen.clear();
+        config
+    }
     /// Whether it plays a role.
     pub fn has_role(&self, role: Role) -> bool {
         self.roles.contains(&role)

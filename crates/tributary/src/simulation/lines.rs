@@ -1,0 +1,46 @@
+//! Events of a simulation as JSON lines: time and node in front, then what the program itself would tell.
+use serde_json::{Map, Value, json};
+use tributary_core::{
+    Time,
+    event::{Event, ResolverEvent, TransferEvent},
+};
+
+use crate::told::Told;
+
+/// One event of `node` as a JSON object: `time` in seconds, `node`, and the fields of [`Told`]. Events that the
+/// program does not tell by themselves (chunks, drops, the end of a transfer) have the shapes made here.
+pub fn line(time: Time, node: &str, event: &Event) -> String {
+    let mut object = Map::new();
+    object.insert("time".into(), json!(time.as_nanos() as f64 / 1e9));
+    object.insert("node".into(), json!(node));
+    if let Event::Transfer(id, _) = event {
+        object.insert("transfer".into(), json!(id.to_string()));
+    }
+    let more = Told::from_event(event).map_or_else(|| other(event), |told| json!(told));
+    match more {
+        Value::Object(fields) => object.extend(fields),
+        value => {
+            object.insert("event".into(), value);
+        }
+    }
+    Value::Object(object).to_string()
+}
+
+fn other(event: &Event) -> Value {
+    match event {
+        Event::Dropped { face, reason, bytes } => {
+            json!({"event": "dropped", "face": face.to_string(), "reason": reason, "bytes": bytes})
+        }
+        Event::Transfer(_, TransferEvent::ChunkStored { index, bytes }) => {
+            json!({"event": "chunk-stored", "index": index, "bytes": bytes})
+        }
+        Event::Transfer(_, TransferEvent::Completed) => json!({"event": "completed"}),
+        Event::Transfer(_, TransferEvent::Failed { reason }) => json!({"event": "failed", "reason": reason}),
+        Event::Resolver(ResolverEvent::Published { name }) => json!({"event": "published", "name": name}),
+        Event::Resolver(ResolverEvent::Subscribed { name }) => json!({"event": "subscribed", "name": name}),
+        Event::Resolver(ResolverEvent::Unsubscribed { name }) => json!({"event": "unsubscribed", "name": name}),
+        Event::Resolver(ResolverEvent::Disappeared { name }) => json!({"event": "disappeared", "name": name}),
+        // Events are open to additions; those without a shape yet are shown as they print.
+        event => json!({"event": "other", "text": format!("{event:?}")}),
+    }
+}
