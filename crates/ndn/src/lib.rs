@@ -1,3 +1,6 @@
 //! Named Data Networking (NDN) with PTP, a path-specified transport.
 #![no_std]
 extern crate alloc;
+
+pub mod ids;
+pub mod wire;

@@ -1,0 +1,276 @@
+//! Parameters and responses of the management protocol. NFD management, "ControlCommand".
+use alloc::{
+    string::{String, ToString},
+    vec::Vec,
+};
+
+use tributary_content::Name;
+
+use super::{
+    NameView, WireError,
+    tlv::{Reader, Writer, integer, is_critical},
+};
+
+/// Type numbers of the management protocol.
+pub mod types {
+    /// Parameters of a command.
+    pub const CONTROL_PARAMETERS: u32 = 104;
+    /// Answer to a command.
+    pub const CONTROL_RESPONSE: u32 = 101;
+    /// How a command went, as a number of HTTP.
+    pub const STATUS_CODE: u32 = 102;
+    /// How a command went, in words.
+    pub const STATUS_TEXT: u32 = 103;
+    /// A face.
+    pub const FACE_ID: u32 = 105;
+    /// Cost of a route.
+    pub const COST: u32 = 106;
+    /// A strategy, by name.
+    pub const STRATEGY: u32 = 107;
+    /// Flags of a route or face.
+    pub const FLAGS: u32 = 108;
+    /// Milliseconds until a route goes.
+    pub const EXPIRATION_PERIOD: u32 = 109;
+    /// Who made a route.
+    pub const ORIGIN: u32 = 111;
+    /// Which flags are meant.
+    pub const MASK: u32 = 112;
+    /// Address of a face's far end.
+    pub const URI: u32 = 114;
+    /// Address of a face's near end.
+    pub const LOCAL_URI: u32 = 129;
+    /// Packets that the content store holds at most.
+    pub const CAPACITY: u32 = 131;
+    /// Packets erased from the content store.
+    pub const COUNT: u32 = 132;
+    /// Whether a face stays.
+    pub const FACE_PERSISTENCY: u32 = 133;
+    /// Nanoseconds between congestion marks.
+    pub const MARK_INTERVAL: u32 = 135;
+    /// Bytes in a queue from which on packets are marked.
+    pub const MARK_THRESHOLD: u32 = 136;
+    /// Bytes that a face carries.
+    pub const MTU: u32 = 137;
+}
+
+/// Parameters of a command, or the body of the answer.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct ControlParameters {
+    /// A name prefix.
+    pub name: Option<Name>,
+    /// A face; zero means the one the command came by.
+    pub face_id: Option<u64>,
+    /// Address of a face's far end.
+    pub uri: Option<String>,
+    /// Address of a face's near end.
+    pub local_uri: Option<String>,
+    /// Who made a route.
+    pub origin: Option<u64>,
+    /// Cost of a route.
+    pub cost: Option<u64>,
+    /// Packets that the content store holds at most.
+    pub capacity: Option<u64>,
+    /// Packets erased from the content store.
+    pub count: Option<u64>,
+    /// Flags of a route or face.
+    pub flags: Option<u64>,
+    /// Which flags are meant.
+    pub mask: Option<u64>,
+    /// A strategy, by name.
+    pub strategy: Option<Name>,
+    /// Milliseconds until a route goes.
+    pub expiration_millis: Option<u64>,
+    /// Whether a face stays.
+    pub persistency: Option<u64>,
+    /// Nanoseconds between congestion marks.
+    pub mark_interval: Option<u64>,
+    /// Bytes in a queue from which on packets are marked.
+    pub mark_threshold: Option<u64>,
+    /// Bytes that a face carries.
+    pub mtu: Option<u64>,
+}
+
+impl ControlParameters {
+    /// Reads the element, which must fill `bytes`. Fields may come in any order; a repeated one counts as it came last.
+    ///
+    /// # Errors
+    /// [`WireError`] names the field.
+    pub fn decode(bytes: &[u8]) -> Result<Self, WireError> {
+        Self::decode_value(super::tlv::only("ControlParameters", bytes, types::CONTROL_PARAMETERS)?)
+    }
+    fn decode_value(value: &[u8]) -> Result<Self, WireError> {
+        let mut parameters = ControlParameters::default();
+        let mut reader = Reader::new("ControlParameters", value);
+        while let Some(element) = reader.element()? {
+            match element.kind {
+                super::types::NAME => parameters.name = Some(decode_name(element.value)?),
+                types::STRATEGY => {
+                    let name = super::tlv::only("Strategy", element.value, super::types::NAME)?;
+                    parameters.strategy = Some(decode_name(name)?);
+                }
+                types::URI => parameters.uri = Some(text("Uri", element.value)?),
+                types::LOCAL_URI => parameters.local_uri = Some(text("LocalUri", element.value)?),
+                kind => match parameters.number(kind) {
+                    Some(slot) => *slot = Some(integer("number of ControlParameters", element.value)?),
+                    None if is_critical(kind) => {
+                        return Err(WireError::Critical { field: "ControlParameters", kind });
+                    }
+                    None => {}
+                },
+            }
+        }
+        Ok(parameters)
+    }
+    fn number(&mut self, kind: u32) -> Option<&mut Option<u64>> {
+        Some(match kind {
+            types::FACE_ID => &mut self.face_id,
+            types::ORIGIN => &mut self.origin,
+            types::COST => &mut self.cost,
+            types::CAPACITY => &mut self.capacity,
+            types::COUNT => &mut self.count,
+            types::FLAGS => &mut self.flags,
+            types::MASK => &mut self.mask,
+            types::EXPIRATION_PERIOD => &mut self.expiration_millis,
+            types::FACE_PERSISTENCY => &mut self.persistency,
+            types::MARK_INTERVAL => &mut self.mark_interval,
+            types::MARK_THRESHOLD => &mut self.mark_threshold,
+            types::MTU => &mut self.mtu,
+            _ => return None,
+        })
+    }
+    /// The element.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        self.append(&mut out);
+        out
+    }
+    fn append(&self, out: &mut Vec<u8>) {
+        let mut copy = self.clone();
+        out.put_nested(types::CONTROL_PARAMETERS, |out| {
+            if let Some(name) = &self.name {
+                out.put_element(super::types::NAME, name.as_tlv());
+            }
+            // The order in which NFD writes them.
+            const NUMBERS: [u32; 12] = [
+                types::FACE_ID,
+                types::ORIGIN,
+                types::COST,
+                types::CAPACITY,
+                types::COUNT,
+                types::MARK_INTERVAL,
+                types::MARK_THRESHOLD,
+                types::MTU,
+                types::FLAGS,
+                types::MASK,
+                types::EXPIRATION_PERIOD,
+                types::FACE_PERSISTENCY,
+            ];
+            for kind in NUMBERS {
+                if let Some(value) = copy.number(kind).and_then(|slot| *slot) {
+                    out.put_integer(kind, value);
+                }
+                if kind == types::FACE_ID {
+                    for (kind, text) in [(types::URI, &self.uri), (types::LOCAL_URI, &self.local_uri)] {
+                        if let Some(text) = text {
+                            out.put_element(kind, text.as_bytes());
+                        }
+                    }
+                }
+                if let (types::MASK, Some(name)) = (kind, &self.strategy) {
+                    out.put_nested(types::STRATEGY, |out| out.put_element(super::types::NAME, name.as_tlv()));
+                }
+            }
+        });
+    }
+}
+
+fn decode_name(value: &[u8]) -> Result<Name, WireError> {
+    let too_long = WireError::Length { field: "Name of ControlParameters", bytes: value.len() };
+    NameView::parse(value)?.to_name().map_err(|_| too_long)
+}
+fn text(field: &'static str, value: &[u8]) -> Result<String, WireError> {
+    core::str::from_utf8(value)
+        .map(ToString::to_string)
+        .map_err(|error| WireError::Value { field, found: u64::from(value[error.valid_up_to()]) })
+}
+
+/// Answer to a command.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ControlResponse {
+    /// 200 for done; 400, 403, 404, 409, 501, 503 … as in HTTP.
+    pub code: u64,
+    /// The same in words.
+    pub text: String,
+    /// What was done.
+    pub body: Option<ControlParameters>,
+}
+
+impl ControlResponse {
+    /// Reads the element, which must fill `bytes`.
+    ///
+    /// # Errors
+    /// [`WireError`] names the field.
+    pub fn decode(bytes: &[u8]) -> Result<Self, WireError> {
+        let mut reader =
+            Reader::new("ControlResponse", super::tlv::only("ControlResponse", bytes, types::CONTROL_RESPONSE)?);
+        let (mut code, mut said, mut body) = (None, None, None);
+        while let Some(element) = reader.element()? {
+            match element.kind {
+                types::STATUS_CODE => code = Some(integer("StatusCode", element.value)?),
+                types::STATUS_TEXT => said = Some(text("StatusText", element.value)?),
+                types::CONTROL_PARAMETERS => body = Some(ControlParameters::decode_value(element.value)?),
+                // A body of another kind belongs to another command.
+                _ => {}
+            }
+        }
+        Ok(ControlResponse {
+            code: code.ok_or(WireError::Missing { field: "StatusCode" })?,
+            text: said.ok_or(WireError::Missing { field: "StatusText" })?,
+            body,
+        })
+    }
+    /// The element.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        out.put_nested(types::CONTROL_RESPONSE, |out| {
+            out.put_integer(types::STATUS_CODE, self.code);
+            out.put_element(types::STATUS_TEXT, self.text.as_bytes());
+            if let Some(body) = &self.body {
+                body.append(out);
+            }
+        });
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn any_parameters_come_back(
+            numbers in proptest::collection::vec(proptest::option::of(any::<u64>()), 12),
+            name in proptest::option::of("/[a-z]{1,8}/[a-z]{1,8}"), uri in proptest::option::of("[a-z0-9:/]{0,20}"),
+        ) {
+            let name: Option<Name> = name.map(|name| name.parse().unwrap());
+            let parameters = ControlParameters {
+                name: name.clone(), face_id: numbers[0], uri: uri.clone(), local_uri: uri, origin: numbers[1],
+                cost: numbers[2], capacity: numbers[3], count: numbers[4], flags: numbers[5], mask: numbers[6],
+                strategy: name, expiration_millis: numbers[7], persistency: numbers[8], mark_interval: numbers[9],
+                mark_threshold: numbers[10], mtu: numbers[11],
+            };
+            prop_assert_eq!(ControlParameters::decode(&parameters.encode()), Ok(parameters.clone()));
+            let response = ControlResponse { code: 200, text: "OK".into(), body: Some(parameters) };
+            prop_assert_eq!(ControlResponse::decode(&response.encode()), Ok(response));
+        }
+        #[test]
+        fn any_bytes_are_parameters_or_not(bytes in proptest::collection::vec(any::<u8>(), 0..100)) {
+            let mut whole = Vec::new();
+            whole.put_element(types::CONTROL_PARAMETERS, &bytes);
+            let _ = ControlParameters::decode(&whole);
+            let _ = ControlResponse::decode(&bytes);
+        }
+    }
+}

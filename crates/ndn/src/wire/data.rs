@@ -1,0 +1,317 @@
+//! Data: named, signed content. NDN packet format 0.3, "Data Packet".
+//!
+//! ```text
+//!  6 Data
+//!  ├─ 7 Name
+//!  ├─ 20 MetaInfo {24 ContentType, 25 FreshnessPeriod ms, 26 FinalBlockId {component}}
+//!  ├─ 21 Content
+//!  ├─ 22 SignatureInfo {27 SignatureType, 28 KeyLocator}
+//!  └─ 23 SignatureValue                over 7 to 22
+//! ```
+use alloc::vec::Vec;
+
+use tributary_core::Duration;
+
+use super::{
+    Component, NameView, SignKey, SignatureInfo, VerifyKey, WireError,
+    signature::digest,
+    tlv::{Reader, Sequence, Writer},
+    types,
+};
+
+/// What the content of a Data is.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+#[non_exhaustive]
+pub enum ContentType {
+    /// Bytes of the application.
+    #[default]
+    Blob,
+    /// Names where the content can be had.
+    Link,
+    /// A public key or certificate.
+    Key,
+    /// The producer says that there is no such content.
+    Nack,
+    /// A list of what belongs together.
+    Manifest,
+    /// A file-like collection (FLIC).
+    Flic,
+    /// A number that this program does not know.
+    Other(u64),
+}
+
+impl ContentType {
+    /// Its number on the wire.
+    pub fn number(self) -> u64 {
+        match self {
+            ContentType::Blob => 0,
+            ContentType::Link => 1,
+            ContentType::Key => 2,
+            ContentType::Nack => 3,
+            ContentType::Manifest => 4,
+            ContentType::Flic => 1024,
+            ContentType::Other(number) => number,
+        }
+    }
+}
+impl From<u64> for ContentType {
+    fn from(number: u64) -> Self {
+        match number {
+            0 => ContentType::Blob,
+            1 => ContentType::Link,
+            2 => ContentType::Key,
+            3 => ContentType::Nack,
+            4 => ContentType::Manifest,
+            1024 => ContentType::Flic,
+            other => ContentType::Other(other),
+        }
+    }
+}
+
+/// About the content.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct MetaInfo<'a> {
+    /// What the content is; `None`: a blob.
+    pub content_type: Option<ContentType>,
+    /// Milliseconds for which it counts as fresh after it arrived; `None`: zero.
+    pub freshness_millis: Option<u64>,
+    /// The name component of the last segment, with type and length.
+    pub final_block_id: Option<&'a [u8]>,
+}
+
+/// Data, as a view over its bytes or to be encoded.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Data<'a> {
+    /// What it is called.
+    pub name: NameView<'a>,
+    /// About the content; `None` if the element is not there.
+    pub meta: Option<MetaInfo<'a>>,
+    /// The content; `None` if the element is not there.
+    pub content: Option<&'a [u8]>,
+    /// How it is signed.
+    pub signature: SignatureInfo<'a>,
+    /// The signature.
+    pub signature_value: &'a [u8],
+    /// What it was read from; the default for one to be encoded.
+    pub source: DataSource<'a>,
+}
+
+/// What a [`Data`] was read from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct DataSource<'a> {
+    signed: &'a [u8],
+    whole: &'a [u8],
+    is_canonical: bool,
+}
+
+const ORDER: &[u32] = &[types::NAME, types::META_INFO, types::CONTENT, types::SIGNATURE_INFO, types::SIGNATURE_VALUE];
+
+impl<'a> Data<'a> {
+    /// Data called `name` with this content, to be signed.
+    pub fn new(name: NameView<'a>, content: &'a [u8]) -> Self {
+        Data {
+            name,
+            meta: None,
+            content: Some(content),
+            signature: SignatureInfo::new(super::SignatureType::Null),
+            signature_value: &[],
+            source: DataSource::default(),
+        }
+    }
+    /// Reads a Data that fills `bytes`.
+    ///
+    /// # Errors
+    /// [`WireError`] names the element and what is wrong with it.
+    pub fn decode(bytes: &'a [u8]) -> Result<Self, WireError> {
+        let value = super::tlv::only("Data", bytes, types::DATA)?;
+        let (mut name, mut info, mut signature_value, mut info_end) = (None, None, None, 0);
+        let (mut meta, mut content) = (None, None);
+        let mut sequence = Sequence::new("Data", value, ORDER);
+        while let Some(element) = sequence.element()? {
+            match element.kind {
+                types::NAME => name = Some(NameView::parse(element.value)?),
+                types::META_INFO => {
+                    let (decoded, canonical) = MetaInfo::decode(element.value)?;
+                    meta = Some(decoded);
+                    if !canonical {
+                        sequence.not_canonical();
+                    }
+                }
+                types::CONTENT => content = Some(element.value),
+                types::SIGNATURE_INFO => {
+                    let (decoded, canonical) = SignatureInfo::decode(element.value)?;
+                    info = Some(decoded);
+                    info_end = element.end;
+                    if !canonical {
+                        sequence.not_canonical();
+                    }
+                }
+                _ => signature_value = Some(element.value),
+            }
+        }
+        Ok(Data {
+            name: name.ok_or(WireError::Missing { field: "Name" })?,
+            meta,
+            content,
+            signature: info.ok_or(WireError::Missing { field: "SignatureInfo" })?,
+            signature_value: signature_value.ok_or(WireError::Missing { field: "SignatureValue" })?,
+            source: DataSource { signed: &value[..info_end], whole: bytes, is_canonical: sequence.is_canonical() },
+        })
+    }
+    /// Whether its signature is by `key`.
+    pub fn is_signed_by(&self, key: &VerifyKey) -> bool {
+        key.verify(self.signature.kind, &[self.source.signed], self.signature_value)
+    }
+    /// SHA-256 over the whole packet, as the last component of its full name has it.
+    pub fn implicit_digest(&self) -> [u8; 32] {
+        digest(&[self.source.whole])
+    }
+    /// What the content is.
+    pub fn content_type(&self) -> ContentType {
+        self.meta.and_then(|meta| meta.content_type).unwrap_or_default()
+    }
+    /// How long it counts as fresh after it arrived.
+    pub fn freshness(&self) -> Duration {
+        Duration::from_millis(self.meta.and_then(|meta| meta.freshness_millis).unwrap_or(0))
+    }
+    /// The last segment's name component.
+    pub fn final_block(&self) -> Option<Component<'a>> {
+        NameView::parse(self.meta?.final_block_id?).ok()?.last()
+    }
+    /// Whether encoding it again gives the bytes that it was read from.
+    pub fn is_canonical(&self) -> bool {
+        self.source.is_canonical
+    }
+
+    /// The packet with the signature that it has.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut signed = Vec::with_capacity(self.content.map_or(0, <[u8]>::len) + self.name.as_tlv().len() + 64);
+        self.encode_signed_part(&mut signed);
+        finish(&signed, self.signature_value)
+    }
+    /// The packet, signed by `key`; the algorithm in `signature` becomes that of the key.
+    pub fn sign(&self, key: &SignKey) -> Vec<u8> {
+        let mut data = self.clone();
+        data.signature.kind = key.kind();
+        let mut signed = Vec::with_capacity(self.content.map_or(0, <[u8]>::len) + self.name.as_tlv().len() + 64);
+        data.encode_signed_part(&mut signed);
+        let value = key.sign(&[&signed]);
+        finish(&signed, &value)
+    }
+    fn encode_signed_part(&self, out: &mut Vec<u8>) {
+        out.put_element(types::NAME, self.name.as_tlv());
+        if let Some(meta) = &self.meta {
+            meta.encode(out);
+        }
+        if let Some(content) = self.content {
+            out.put_element(types::CONTENT, content);
+        }
+        self.signature.encode(types::SIGNATURE_INFO, out);
+    }
+}
+
+fn finish(signed: &[u8], signature_value: &[u8]) -> Vec<u8> {
+    let length = signed.len() + super::tlv::element_len(types::SIGNATURE_VALUE, signature_value.len());
+    let mut out = Vec::with_capacity(length + 10);
+    out.put_head(types::DATA, length);
+    out.extend_from_slice(signed);
+    out.put_element(types::SIGNATURE_VALUE, signature_value);
+    out
+}
+
+impl<'a> MetaInfo<'a> {
+    /// Reads the value of the element, and whether it is canonical.
+    fn decode(value: &'a [u8]) -> Result<(Self, bool), WireError> {
+        const ORDER: &[u32] = &[types::CONTENT_TYPE, types::FRESHNESS_PERIOD, types::FINAL_BLOCK_ID];
+        let mut meta = MetaInfo::default();
+        let mut sequence = Sequence::new("MetaInfo", value, ORDER);
+        // Types 128 to 252 are the applications', whatever their parity.
+        while let Some(element) =
+            sequence.element_or(|kind| !(128..=252).contains(&kind) && super::tlv::is_critical(kind))?
+        {
+            match element.kind {
+                types::CONTENT_TYPE => {
+                    meta.content_type = Some(sequence.integer("ContentType", &element)?.into());
+                }
+                types::FRESHNESS_PERIOD => {
+                    meta.freshness_millis = Some(sequence.integer("FreshnessPeriod", &element)?);
+                }
+                _ => {
+                    let mut reader = Reader::new("FinalBlockId", element.value);
+                    NameView::parse(element.value)?;
+                    if reader.element()?.is_none() || !reader.rest().is_empty() {
+                        return Err(WireError::Length { field: "FinalBlockId", bytes: element.value.len() });
+                    }
+                    meta.final_block_id = Some(element.value);
+                }
+            }
+        }
+        Ok((meta, sequence.is_canonical()))
+    }
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.put_nested(types::META_INFO, |out| {
+            if let Some(kind) = self.content_type {
+                out.put_integer(types::CONTENT_TYPE, kind.number());
+            }
+            if let Some(freshness) = self.freshness_millis {
+                out.put_integer(types::FRESHNESS_PERIOD, freshness);
+            }
+            if let Some(component) = self.final_block_id {
+                out.put_element(types::FINAL_BLOCK_ID, component);
+            }
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tributary_content::Name;
+
+    #[test]
+    fn signed_data_verifies_and_any_change_is_noticed() {
+        let name: Name = "/lab/file/v=1/seg=0".parse().unwrap();
+        let component = [50u8, 1, 9];
+        for key in [SignKey::Digest, SignKey::ed25519(&[1; 32]), SignKey::Hmac(alloc::vec![7; 80])] {
+            let data = Data {
+                meta: Some(MetaInfo {
+                    content_type: Some(ContentType::Blob),
+                    freshness_millis: Some(4000),
+                    final_block_id: Some(&component),
+                }),
+                ..Data::new(NameView::from(&name), b"content")
+            };
+            let bytes = data.sign(&key);
+            let read = Data::decode(&bytes).unwrap();
+            assert!(read.is_signed_by(&key.verify_key()) && read.is_canonical());
+            assert_eq!(read.encode(), bytes);
+            assert_eq!(read.final_block().and_then(|component| component.number()), Some(9));
+            assert_eq!(read.freshness(), Duration::from_secs(4));
+            for at in 0..bytes.len() {
+                let mut changed = bytes.clone();
+                changed[at] ^= 1;
+                assert!(!Data::decode(&changed).is_ok_and(|data| data.is_signed_by(&key.verify_key())), "byte {at}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_must_be_there_must_be_there() {
+        let decode = |parts: &[&[u8]]| {
+            let mut bytes = Vec::new();
+            bytes.put_element(types::DATA, &parts.concat());
+            Data::decode(&bytes).map(|data| data.is_canonical()).map_err(|error| error.reason())
+        };
+        let (name, info, value): (&[u8], &[u8], &[u8]) = (&[7, 3, 8, 1, 65], &[22, 3, 27, 1, 200], &[23, 0]);
+        assert_eq!(decode(&[name, info, value]), Ok(true));
+        assert_eq!(decode(&[name, &[20, 0], info, value]), Ok(true));
+        assert_eq!(decode(&[name, &[20, 2, 129, 0], info, value]), Ok(false));
+        assert_eq!(decode(&[name, info, value, &[50, 0]]), Ok(false));
+        assert_eq!(decode(&[info, value]), Err("malformed: element missing"));
+        assert_eq!(decode(&[name, value]), Err("malformed: element missing"));
+        assert_eq!(decode(&[name, info]), Err("malformed: element missing"));
+        assert_eq!(decode(&[info, name, value]), Err("malformed: critical element unknown or out of place"));
+        assert_eq!(decode(&[name, &[20, 5, 26, 3, 50, 2, 1], info, value]), Err("malformed: too short"));
+        assert_eq!(decode(&[name, &[20, 2, 26, 0], info, value]), Err("malformed: illegal length"));
+    }
+}

@@ -1,0 +1,184 @@
+//! Status datasets of the management protocol: what `status`, `faces/list`, `fib/list` and the like answer.
+//! NFD management, "ForwarderStatus", "FaceMgmt", "FibMgmt", "RibMgmt", "CsMgmt", "StrategyChoice".
+use alloc::{string::String, vec::Vec};
+
+use tributary_content::Name;
+
+use super::{control::types as control, tlv::Writer, types};
+
+/// Type of one entry of a dataset.
+const ENTRY: u32 = 128;
+/// Type of one record in an entry.
+const RECORD: u32 = 129;
+
+/// Counters of packets, of a face or of the forwarder.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct PacketCounters {
+    /// Interests in and out.
+    pub interests: (u64, u64),
+    /// Data in and out.
+    pub data: (u64, u64),
+    /// Nacks in and out.
+    pub nacks: (u64, u64),
+    /// Bytes in and out.
+    pub bytes: (u64, u64),
+}
+
+impl PacketCounters {
+    fn append(&self, out: &mut Vec<u8>) {
+        out.put_integer(144, self.interests.0);
+        out.put_integer(145, self.data.0);
+        out.put_integer(151, self.nacks.0);
+        out.put_integer(146, self.interests.1);
+        out.put_integer(147, self.data.1);
+        out.put_integer(152, self.nacks.1);
+    }
+}
+
+/// `status/general`.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct GeneralStatus {
+    /// The program and its version.
+    pub version: String,
+    /// Milliseconds since 1970 when it started, and now.
+    pub started_and_now_millis: (u64, u64),
+    /// Entries of the tables.
+    pub fib_entries: u64,
+    /// Entries of the tables.
+    pub pit_entries: u64,
+    /// Entries of the tables.
+    pub cs_entries: u64,
+    /// Packets.
+    pub counters: PacketCounters,
+    /// Interests answered, and forgotten unanswered.
+    pub satisfied_and_not: (u64, u64),
+}
+
+impl GeneralStatus {
+    /// The content of the answer.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        out.put_element(128, self.version.as_bytes());
+        out.put_integer(129, self.started_and_now_millis.0);
+        out.put_integer(130, self.started_and_now_millis.1);
+        // A name tree and measurements, which this forwarder has not: its FIB entries stand for them.
+        out.put_integer(131, self.fib_entries + self.pit_entries);
+        out.put_integer(132, self.fib_entries);
+        out.put_integer(133, self.pit_entries);
+        out.put_integer(134, 0);
+        out.put_integer(135, self.cs_entries);
+        self.counters.append(&mut out);
+        out.put_integer(153, self.satisfied_and_not.0);
+        out.put_integer(154, self.satisfied_and_not.1);
+        out
+    }
+}
+
+/// One face of `faces/list`.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct FaceEntry {
+    /// Its number.
+    pub face_id: u64,
+    /// Address of its far end.
+    pub uri: String,
+    /// Address of its near end.
+    pub local_uri: String,
+    /// Whether it leads to an application of this machine.
+    pub is_local: bool,
+    /// Whether it stays though nothing comes.
+    pub is_persistent: bool,
+    /// Bytes that it carries; `None` if there is no limit.
+    pub mtu: Option<u64>,
+    /// 1: local fields, 2: reliability, 4: congestion marking.
+    pub flags: u64,
+    /// Packets.
+    pub counters: PacketCounters,
+}
+
+impl FaceEntry {
+    /// Appends the entry to the content of the answer.
+    pub fn append(&self, out: &mut Vec<u8>) {
+        out.put_nested(ENTRY, |out| {
+            out.put_integer(control::FACE_ID, self.face_id);
+            out.put_element(control::URI, self.uri.as_bytes());
+            out.put_element(control::LOCAL_URI, self.local_uri.as_bytes());
+            out.put_integer(132, u64::from(self.is_local));
+            out.put_integer(control::FACE_PERSISTENCY, u64::from(!self.is_persistent));
+            out.put_integer(134, 0);
+            if let Some(mtu) = self.mtu {
+                out.put_integer(control::MTU, mtu);
+            }
+            self.counters.append(out);
+            out.put_integer(148, self.counters.bytes.0);
+            out.put_integer(149, self.counters.bytes.1);
+            out.put_integer(control::FLAGS, self.flags);
+        });
+    }
+}
+
+/// Appends one entry of `fib/list`: a prefix and its next hops with their costs.
+pub fn append_fib_entry(prefix: &Name, next_hops: &[(u64, u64)], out: &mut Vec<u8>) {
+    out.put_nested(ENTRY, |out| {
+        out.put_element(types::NAME, prefix.as_tlv());
+        for (face, cost) in next_hops {
+            out.put_nested(RECORD, |out| {
+                out.put_integer(control::FACE_ID, *face);
+                out.put_integer(control::COST, *cost);
+            });
+        }
+    });
+}
+
+/// One route of `rib/list`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RouteEntry {
+    /// The face.
+    pub face_id: u64,
+    /// Who made it.
+    pub origin: u64,
+    /// What it costs.
+    pub cost: u64,
+    /// 1: children inherit it, 2: it hides those of shorter prefixes.
+    pub flags: u64,
+    /// Milliseconds until it goes.
+    pub expiration_millis: Option<u64>,
+}
+
+/// Appends one entry of `rib/list`.
+pub fn append_rib_entry(prefix: &Name, routes: &[RouteEntry], out: &mut Vec<u8>) {
+    out.put_nested(ENTRY, |out| {
+        out.put_element(types::NAME, prefix.as_tlv());
+        for route in routes {
+            out.put_nested(RECORD, |out| {
+                out.put_integer(control::FACE_ID, route.face_id);
+                out.put_integer(control::ORIGIN, route.origin);
+                out.put_integer(control::COST, route.cost);
+                out.put_integer(control::FLAGS, route.flags);
+                if let Some(expiration) = route.expiration_millis {
+                    out.put_integer(control::EXPIRATION_PERIOD, expiration);
+                }
+            });
+        }
+    });
+}
+
+/// Appends one entry of `strategy-choice/list`.
+pub fn append_strategy_choice(prefix: &Name, strategy: &Name, out: &mut Vec<u8>) {
+    out.put_nested(ENTRY, |out| {
+        out.put_element(types::NAME, prefix.as_tlv());
+        out.put_nested(control::STRATEGY, |out| out.put_element(types::NAME, strategy.as_tlv()));
+    });
+}
+
+/// The content of `cs/info`: packets allowed and held, whether it admits (1) and serves (2), hits and misses.
+pub fn cs_info(capacity: u64, entries: u64, flags: u64, hits: u64, misses: u64) -> Vec<u8> {
+    let mut out = Vec::new();
+    out.put_nested(ENTRY, |out| {
+        out.put_integer(control::CAPACITY, capacity);
+        out.put_integer(control::FLAGS, flags);
+        out.put_integer(135, entries);
+        out.put_integer(129, hits);
+        out.put_integer(130, misses);
+    });
+    out
+}

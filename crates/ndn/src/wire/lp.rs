@@ -1,0 +1,518 @@
+//! The link packet: hop-by-hop headers around a packet or a piece of one. NDNLPv2, revision of 2022.
+//!
+//! Headers may come in any order, each once (Ack: any number of times); the fragment comes last. An unknown header of
+//! type 800 to 959 that is divisible by 4 is ignored; any other makes the packet unusable. Written headers are in
+//! ascending order of type, which is the only order that NFD reads.
+use alloc::vec::Vec;
+
+use super::{
+    PathTag, WireError,
+    huffman::BitTag,
+    tlv::{Reader, Sequence, Writer, integer, integer_bytes, number_len, read_number},
+    types,
+};
+
+/// The longest PIT token.
+pub const PIT_TOKEN_BYTES_MAX: usize = 32;
+/// Acknowledgements that one packet may carry.
+pub const ACKS_MAX: usize = 256;
+
+/// Why an Interest comes back unanswered.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[non_exhaustive]
+pub enum NackReason {
+    /// Nothing is said.
+    Unspecified,
+    /// Too much is asked for.
+    Congestion,
+    /// The same Interest, by name and nonce, was here before.
+    Duplicate,
+    /// No way leads to the name.
+    NoRoute,
+    /// A number that this program does not know.
+    Other(u64),
+}
+
+impl NackReason {
+    /// Its number on the wire.
+    pub fn number(self) -> u64 {
+        match self {
+            NackReason::Unspecified => 0,
+            NackReason::Congestion => 50,
+            NackReason::Duplicate => 100,
+            NackReason::NoRoute => 150,
+            NackReason::Other(number) => number,
+        }
+    }
+    /// How much of a failure it is: who hears several passes on the least.
+    pub fn severity(self) -> u64 {
+        match self {
+            NackReason::Unspecified | NackReason::Other(_) => u64::MAX,
+            known => known.number(),
+        }
+    }
+}
+impl From<u64> for NackReason {
+    fn from(number: u64) -> Self {
+        match number {
+            0 => NackReason::Unspecified,
+            50 => NackReason::Congestion,
+            100 => NackReason::Duplicate,
+            150 => NackReason::NoRoute,
+            other => NackReason::Other(other),
+        }
+    }
+}
+
+/// Where a Data came from that no producer sent for this very Interest. PTP: the 1-bit flag of §5 D 1.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Origin {
+    /// A cache on the way.
+    Cache,
+    /// A router that was waiting for it on somebody else's behalf.
+    Aggregation,
+}
+
+/// A link packet, as a view over its bytes or to be encoded.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct LpPacket<'a> {
+    /// Number of the piece on this link.
+    pub sequence: Option<u64>,
+    /// Number of the piece in its packet; `None` means 0.
+    pub frag_index: Option<u64>,
+    /// Pieces of the packet; `None` means 1.
+    pub frag_count: Option<u64>,
+    /// To be returned with the answer, 1 to 32 bytes.
+    pub pit_token: Option<&'a [u8]>,
+    /// The Interest comes back unanswered.
+    pub nack: Option<NackReason>,
+    /// The face on which it came, told to a local application.
+    pub incoming_face: Option<u64>,
+    /// The face to use, said by a local application.
+    pub next_hop_face: Option<u64>,
+    /// The cache policy; 1 means not to cache.
+    pub cache_policy: Option<u64>,
+    /// A queue on the way is long.
+    pub congestion_mark: Option<u64>,
+    /// TxSequences that arrived.
+    pub acks: Vec<u64>,
+    /// Number for acknowledgement.
+    pub tx_sequence: Option<u64>,
+    /// Self-learning: no discovery.
+    pub non_discovery: bool,
+    /// Self-learning: a signed announcement.
+    pub prefix_announcement: Option<&'a [u8]>,
+    /// PTP: the labels of the path.
+    pub tag: Option<PathTag<'a>>,
+    /// PTP: the labels of the path as bits.
+    pub tag_bits: Option<BitTag<'a>>,
+    /// PTP: go to a producer and bring a tag back.
+    pub probe: bool,
+    /// PTP: where the Data came from, if not from a producer.
+    pub origin: Option<Origin>,
+    /// PTP: the tag could not be followed.
+    pub path_failed: bool,
+    /// The packet or a piece of it; `None` for a packet of headers only, or if it lies behind the bytes read.
+    pub fragment: Option<&'a [u8]>,
+    /// Whether the fragment lies behind the bytes that were read; see [`LpPacket::decode_head`].
+    pub fragment_is_behind: bool,
+    /// Whether [`LpPacket::encode`] gives the bytes that it was read from; means nothing for one to be encoded.
+    pub is_canonical: bool,
+}
+
+impl<'a> LpPacket<'a> {
+    /// No headers around `fragment`.
+    pub fn around(fragment: &'a [u8]) -> Self {
+        LpPacket { fragment: Some(fragment), ..LpPacket::default() }
+    }
+    /// Reads a link packet that fills `bytes`.
+    ///
+    /// # Errors
+    /// [`WireError`] names the header and what is wrong with it.
+    pub fn decode(bytes: &'a [u8]) -> Result<Self, WireError> {
+        Self::decode_head(bytes, 0)
+    }
+    /// Reads the link packet that fills `head` and `body_len` bytes that lie elsewhere. If there are such, they must be
+    /// exactly the fragment.
+    ///
+    /// # Errors
+    /// [`WireError`] names the header and what is wrong with it.
+    pub fn decode_head(head: &'a [u8], body_len: usize) -> Result<Self, WireError> {
+        const FIELD: &str = "LpPacket";
+        let (kind, at) = read_number(head).ok_or(WireError::Number { field: FIELD, at: 0 })?;
+        if kind != u64::from(types::LP_PACKET) {
+            return Err(WireError::Missing { field: FIELD });
+        }
+        let (length, more) = read_number(&head[at..]).ok_or(WireError::Number { field: FIELD, at })?;
+        let mut value = &head[at + more..];
+        let have = value.len() + body_len;
+        match u64::try_from(have).unwrap_or(u64::MAX).checked_sub(length) {
+            None => return Err(WireError::Short { field: FIELD, needs: length, has: have }),
+            Some(0) => {}
+            Some(extra) => return Err(WireError::Trailing { extra: extra as usize }),
+        }
+        let mut packet = LpPacket { is_canonical: true, ..LpPacket::default() };
+        if body_len > 0 {
+            value = packet.cut_fragment_head(value, body_len)?;
+        }
+        let mut reader = Reader::new(FIELD, value);
+        let (mut before, mut fragment_seen) = (0, false);
+        while let Some(element) = reader.element()? {
+            if fragment_seen || packet.fragment_is_behind && element.kind == types::LP_FRAGMENT {
+                return Err(WireError::Critical { field: FIELD, kind: element.kind });
+            }
+            if element.kind == types::LP_FRAGMENT {
+                fragment_seen = true;
+                packet.fragment = Some(element.value);
+                continue;
+            }
+            packet.is_canonical &= element.kind > before || (element.kind == before && before == types::LP_ACK);
+            before = element.kind;
+            packet.header(element.kind, element.value)?;
+        }
+        Ok(packet)
+    }
+    /// The headers before a fragment that is announced at the very end of `value` and lies elsewhere.
+    fn cut_fragment_head<'b>(&mut self, value: &'b [u8], body_len: usize) -> Result<&'b [u8], WireError> {
+        let head_len = 1 + number_len(body_len as u64);
+        let at = value.len().checked_sub(head_len).ok_or(WireError::Missing { field: "Fragment" })?;
+        let (headers, head) = value.split_at(at);
+        let announced = read_number(&head[1..]).map(|(length, _)| length);
+        if u32::from(head[0]) != types::LP_FRAGMENT || announced != Some(body_len as u64) {
+            return Err(WireError::Missing { field: "Fragment" });
+        }
+        self.fragment_is_behind = true;
+        Ok(headers)
+    }
+    fn header(&mut self, kind: u32, value: &'a [u8]) -> Result<(), WireError> {
+        match kind {
+            types::LP_SEQUENCE => {
+                let number = self.fixed("Sequence", value)?;
+                once(&mut self.sequence, number, kind)
+            }
+            types::LP_FRAG_INDEX => {
+                let number = self.integer("FragIndex", value)?;
+                once(&mut self.frag_index, number, kind)
+            }
+            types::LP_FRAG_COUNT => {
+                let number = self.integer("FragCount", value)?;
+                once(&mut self.frag_count, number, kind)
+            }
+            types::LP_PIT_TOKEN => match value.len() {
+                1..=PIT_TOKEN_BYTES_MAX => once(&mut self.pit_token, value, kind),
+                bytes => Err(WireError::Length { field: "PitToken", bytes }),
+            },
+            types::LP_NACK => {
+                let reason = self.nested("Nack", value, &[types::LP_NACK_REASON])?;
+                self.is_canonical &= reason != Some(0);
+                once(&mut self.nack, NackReason::from(reason.unwrap_or(0)), kind)
+            }
+            types::LP_INCOMING_FACE => {
+                let number = self.integer("IncomingFaceId", value)?;
+                once(&mut self.incoming_face, number, kind)
+            }
+            types::LP_NEXT_HOP_FACE => {
+                let number = self.integer("NextHopFaceId", value)?;
+                once(&mut self.next_hop_face, number, kind)
+            }
+            types::LP_CACHE_POLICY => {
+                let policy = self.nested("CachePolicy", value, &[types::LP_CACHE_POLICY_TYPE])?;
+                once(&mut self.cache_policy, policy.ok_or(WireError::Missing { field: "CachePolicyType" })?, kind)
+            }
+            types::LP_CONGESTION_MARK => {
+                let number = self.integer("CongestionMark", value)?;
+                once(&mut self.congestion_mark, number, kind)
+            }
+            types::LP_ACK => {
+                if self.acks.len() >= ACKS_MAX {
+                    return Err(WireError::Value { field: "number of Acks", found: ACKS_MAX as u64 + 1 });
+                }
+                let number = self.fixed("Ack", value)?;
+                self.acks.push(number);
+                Ok(())
+            }
+            types::LP_TX_SEQUENCE => {
+                let number = self.fixed("TxSequence", value)?;
+                once(&mut self.tx_sequence, number, kind)
+            }
+            types::LP_NON_DISCOVERY => set(&mut self.non_discovery, "NonDiscovery", value, kind),
+            types::LP_PREFIX_ANNOUNCEMENT => once(&mut self.prefix_announcement, value, kind),
+            _ => self.path_header(kind, value),
+        }
+    }
+    fn path_header(&mut self, kind: u32, value: &'a [u8]) -> Result<(), WireError> {
+        match kind {
+            types::LP_PATH_TAG => once(&mut self.tag, PathTag::parse(value)?, kind),
+            types::LP_PATH_TAG_BITS => once(&mut self.tag_bits, BitTag::parse(value)?, kind),
+            types::LP_PATH_PROBE => set(&mut self.probe, "PathProbe", value, kind),
+            types::LP_PATH_ORIGIN => {
+                let origin = match self.integer("PathOrigin", value)? {
+                    1 => Origin::Cache,
+                    2 => Origin::Aggregation,
+                    found => return Err(WireError::Value { field: "PathOrigin", found }),
+                };
+                once(&mut self.origin, origin, kind)
+            }
+            types::LP_PATH_FAILED => set(&mut self.path_failed, "PathFailed", value, kind),
+            800..=959 if kind.is_multiple_of(4) => {
+                self.is_canonical = false;
+                Ok(())
+            }
+            _ => Err(WireError::Critical { field: "LpPacket", kind }),
+        }
+    }
+    fn integer(&mut self, field: &'static str, value: &[u8]) -> Result<u64, WireError> {
+        let number = integer(field, value)?;
+        self.is_canonical &= value.len() == integer_bytes(number);
+        Ok(number)
+    }
+    /// A number that is written with 8 bytes, whatever its value.
+    fn fixed(&mut self, field: &'static str, value: &[u8]) -> Result<u64, WireError> {
+        self.is_canonical &= value.len() == 8;
+        integer(field, value)
+    }
+    fn nested(&mut self, field: &'static str, value: &[u8], order: &'static [u32]) -> Result<Option<u64>, WireError> {
+        let mut sequence = Sequence::new(field, value, order);
+        let mut number = None;
+        while let Some(element) = sequence.element()? {
+            number = Some(sequence.integer(field, &element)?);
+        }
+        self.is_canonical &= sequence.is_canonical();
+        Ok(number)
+    }
+
+    /// Whether there is any header, so that a packet cannot go without.
+    pub fn has_headers(&self) -> bool {
+        let bare = LpPacket { fragment: self.fragment, ..LpPacket::default() };
+        let own = LpPacket { is_canonical: false, fragment_is_behind: false, ..self.clone() };
+        own != bare
+    }
+    /// The packet.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(64 + self.fragment.map_or(0, <[u8]>::len));
+        self.encode_head(self.fragment.map(<[u8]>::len), &mut out);
+        out.extend_from_slice(self.fragment.unwrap_or(&[]));
+        out
+    }
+    /// Appends everything before a fragment of `fragment_len` bytes; `None` for no fragment.
+    pub fn encode_head(&self, fragment_len: Option<usize>, out: &mut Vec<u8>) {
+        let start = out.len();
+        self.encode_low(out);
+        encode_link(&self.acks, self.tx_sequence, out);
+        self.encode_high(out);
+        wrap(start, fragment_len, out);
+    }
+    /// Appends the headers that come before those of link reliability.
+    pub(crate) fn encode_low(&self, out: &mut Vec<u8>) {
+        if let Some(sequence) = self.sequence {
+            out.put_element(types::LP_SEQUENCE, &sequence.to_be_bytes());
+        }
+        for (kind, value) in [(types::LP_FRAG_INDEX, self.frag_index), (types::LP_FRAG_COUNT, self.frag_count)] {
+            if let Some(value) = value {
+                out.put_integer(kind, value);
+            }
+        }
+        if let Some(token) = self.pit_token {
+            out.put_element(types::LP_PIT_TOKEN, token);
+        }
+        match self.nack {
+            Some(NackReason::Unspecified) => out.put_element(types::LP_NACK, &[]),
+            Some(reason) => {
+                out.put_nested(types::LP_NACK, |out| out.put_integer(types::LP_NACK_REASON, reason.number()));
+            }
+            None => {}
+        }
+        for (kind, value) in
+            [(types::LP_INCOMING_FACE, self.incoming_face), (types::LP_NEXT_HOP_FACE, self.next_hop_face)]
+        {
+            if let Some(value) = value {
+                out.put_integer(kind, value);
+            }
+        }
+        if let Some(policy) = self.cache_policy {
+            out.put_nested(types::LP_CACHE_POLICY, |out| out.put_integer(types::LP_CACHE_POLICY_TYPE, policy));
+        }
+        if let Some(mark) = self.congestion_mark {
+            out.put_integer(types::LP_CONGESTION_MARK, mark);
+        }
+    }
+    /// Appends the headers that come after those of link reliability.
+    pub(crate) fn encode_high(&self, out: &mut Vec<u8>) {
+        if self.non_discovery {
+            out.put_element(types::LP_NON_DISCOVERY, &[]);
+        }
+        if let Some(announcement) = self.prefix_announcement {
+            out.put_element(types::LP_PREFIX_ANNOUNCEMENT, announcement);
+        }
+        if let Some(tag) = &self.tag {
+            out.put_element(types::LP_PATH_TAG, tag.as_bytes());
+        }
+        if let Some(tag) = &self.tag_bits {
+            tag.encode(out);
+        }
+        if self.probe {
+            out.put_element(types::LP_PATH_PROBE, &[]);
+        }
+        if let Some(origin) = self.origin {
+            out.put_integer(types::LP_PATH_ORIGIN, if origin == Origin::Cache { 1 } else { 2 });
+        }
+        if self.path_failed {
+            out.put_element(types::LP_PATH_FAILED, &[]);
+        }
+    }
+}
+
+/// Appends the headers of link reliability.
+pub(crate) fn encode_link(acks: &[u64], tx_sequence: Option<u64>, out: &mut Vec<u8>) {
+    for ack in acks {
+        out.put_element(types::LP_ACK, &ack.to_be_bytes());
+    }
+    if let Some(sequence) = tx_sequence {
+        out.put_element(types::LP_TX_SEQUENCE, &sequence.to_be_bytes());
+    }
+}
+/// Puts type and length in front of the headers from `start` on, and announces the fragment behind them.
+pub(crate) fn wrap(start: usize, fragment_len: Option<usize>, out: &mut Vec<u8>) {
+    if let Some(length) = fragment_len {
+        out.put_head(types::LP_FRAGMENT, length);
+    }
+    let length = out.len() - start + fragment_len.unwrap_or(0);
+    let mut head = Vec::with_capacity(10);
+    head.put_head(types::LP_PACKET, length);
+    out.splice(start..start, head);
+}
+
+fn once<T>(slot: &mut Option<T>, value: T, kind: u32) -> Result<(), WireError> {
+    match slot.replace(value) {
+        None => Ok(()),
+        Some(_) => Err(WireError::Critical { field: "LpPacket", kind }),
+    }
+}
+fn set(flag: &mut bool, field: &'static str, value: &[u8], kind: u32) -> Result<(), WireError> {
+    match value.len() {
+        0 if !*flag => {
+            *flag = true;
+            Ok(())
+        }
+        0 => Err(WireError::Critical { field: "LpPacket", kind }),
+        bytes => Err(WireError::Length { field, bytes }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn unknown_headers_follow_their_rule() {
+        let with = |kind: u32| {
+            let mut out = Vec::new();
+            out.put_nested(types::LP_PACKET, |out| {
+                out.put_element(kind, &[1]);
+                out.put_element(types::LP_FRAGMENT, &[5, 0]);
+            });
+            LpPacket::decode(&out).map(|packet| (packet.fragment == Some(&[5, 0][..]), packet.is_canonical))
+        };
+        for ignored in [804, 808, 956] {
+            assert_eq!(with(ignored), Ok((true, false)), "{ignored}");
+        }
+        for critical in [84, 99, 796, 801, 802, 803, 957, 960, 1000] {
+            assert_eq!(with(critical), Err(WireError::Critical { field: "LpPacket", kind: critical }), "{critical}");
+        }
+    }
+
+    #[test]
+    fn a_header_twice_or_after_the_fragment_is_refused_and_acks_may_repeat() {
+        let packet = |parts: &[&[u8]]| {
+            let mut out = Vec::new();
+            out.put_element(types::LP_PACKET, &parts.concat());
+            LpPacket::decode(&out).map(|packet| packet.acks.len()).map_err(|error| error.reason())
+        };
+        let token: &[u8] = &[98, 1, 7];
+        let ack: &[u8] = &[253, 3, 68, 8, 0, 0, 0, 0, 0, 0, 0, 1];
+        let twice = Err("malformed: critical element unknown or out of place");
+        assert_eq!(packet(&[token]), Ok(0));
+        assert_eq!(packet(&[token, token]), twice);
+        assert_eq!(packet(&[&[80, 0], token]), twice);
+        assert_eq!(packet(&[ack, ack, token]), Ok(2));
+        assert_eq!(packet(&[&[98, 0]]), Err("malformed: illegal length"));
+        assert_eq!(packet(&[&[98, 33], &[0; 33]]), Err("malformed: illegal length"));
+        assert_eq!(packet(&[&ack.repeat(257)]), Err("malformed: illegal value"));
+    }
+
+    fn any_packet() -> impl Strategy<Value = (LpParts, Vec<u8>)> {
+        let number = || proptest::option::of(any::<u64>());
+        (
+            (number(), number(), number(), number(), number(), number()),
+            proptest::option::of(proptest::collection::vec(any::<u8>(), 1..33)),
+            (proptest::option::of(0u64..200), proptest::collection::vec(any::<u64>(), 0..4), any::<[bool; 4]>()),
+            proptest::option::of(proptest::collection::vec(any::<u8>(), 0..40)),
+            proptest::collection::vec(any::<u8>(), 1..400),
+        )
+            .prop_map(|(numbers, token, (nack, acks, flags), tag, fragment)| {
+                (LpParts { numbers, token, nack, acks, flags, tag }, fragment)
+            })
+    }
+    #[derive(Debug, Clone)]
+    struct LpParts {
+        numbers: (Option<u64>, Option<u64>, Option<u64>, Option<u64>, Option<u64>, Option<u64>),
+        token: Option<Vec<u8>>,
+        nack: Option<u64>,
+        acks: Vec<u64>,
+        flags: [bool; 4],
+        tag: Option<Vec<u8>>,
+    }
+    impl LpParts {
+        fn packet<'a>(&'a self, fragment: &'a [u8]) -> LpPacket<'a> {
+            LpPacket {
+                sequence: self.numbers.0,
+                frag_index: self.numbers.1,
+                frag_count: self.numbers.2,
+                incoming_face: self.numbers.3,
+                congestion_mark: self.numbers.4,
+                tx_sequence: self.numbers.5,
+                pit_token: self.token.as_deref(),
+                nack: self.nack.map(NackReason::from),
+                acks: self.acks.clone(),
+                cache_policy: self.flags[0].then_some(1),
+                non_discovery: self.flags[1],
+                probe: self.flags[2],
+                origin: self.flags[3].then_some(Origin::Cache),
+                tag: self.tag.as_ref().map(|tag| PathTag::parse(tag).unwrap()),
+                fragment: Some(fragment),
+                is_canonical: true,
+                ..LpPacket::default()
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_packet_comes_back_whether_its_fragment_lies_behind_or_not((parts, fragment) in any_packet()) {
+            let packet = parts.packet(&fragment);
+            let bytes = packet.encode();
+            let read = LpPacket::decode(&bytes).unwrap();
+            prop_assert_eq!(&read, &packet);
+            prop_assert_eq!(read.encode(), bytes.clone());
+            let head = &bytes[..bytes.len() - fragment.len()];
+            let split = LpPacket::decode_head(head, fragment.len()).unwrap();
+            prop_assert!(split.fragment_is_behind && split.fragment.is_none());
+            prop_assert_eq!(LpPacket { fragment: Some(&fragment), fragment_is_behind: false, ..split }, packet);
+            prop_assert!(LpPacket::decode_head(head, fragment.len() + 1).is_err());
+        }
+        #[test]
+        fn any_bytes_are_read_without_panic_and_what_is_canonical_comes_back(
+            (parts, fragment) in any_packet(), flips in proptest::collection::vec((any::<u16>(), any::<u8>()), 0..6),
+        ) {
+            let mut bytes = parts.packet(&fragment).encode();
+            for (at, value) in flips {
+                let at = usize::from(at) % bytes.len();
+                bytes[at] = value;
+            }
+            if let Ok(packet) = LpPacket::decode(&bytes) && packet.is_canonical {
+                prop_assert_eq!(packet.encode(), bytes);
+            }
+        }
+    }
+}

@@ -1,0 +1,243 @@
+//! Link reliability: packets that the next hop did not acknowledge are sent to it again. NDNLPv2, "Reliability".
+//!
+//! ```text
+//!  sender                                  receiver
+//!  TxSequence 7 ──────────────────────────► remembers 7
+//!  TxSequence 8 ──── lost                   …
+//!  TxSequence 9 ──────────────────────────► remembers 9
+//!  forgets 7, 9 ◄─────────────────────────  Ack 7, Ack 9, on whatever goes back, or after 5 ms by themselves
+//!  8 again, as TxSequence 12, once three later ones are acknowledged, or after the RTO; given up after three times
+//! ```
+use alloc::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    vec::Vec,
+};
+
+use tributary_core::{Duration, Time};
+use tributary_transport::rtt::RttEstimator;
+
+use super::fragment::Piece;
+
+/// Settings of link reliability. The defaults are NFD's.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ReliabilityConfig {
+    /// Times that a packet is sent again at most. Default: 3.
+    pub retries_max: u8,
+    /// A packet is lost when so many that were sent later are acknowledged. Default: 3.
+    pub reorder_packets: u8,
+    /// How long an acknowledgement waits for a packet to travel with. Default: 5 ms.
+    pub ack_delay: Duration,
+    /// The smallest retransmission timeout. Default: 200 ms. RFC 6298 has 1 s.
+    pub rto_min: Duration,
+    /// Packets waiting for acknowledgement at most; beyond that they go unreliably. Default: 4,096.
+    pub unacknowledged_max: usize,
+    /// Acknowledgements waiting to be sent at most. Default: 1,024.
+    pub acks_max: usize,
+}
+
+impl Default for ReliabilityConfig {
+    fn default() -> Self {
+        ReliabilityConfig {
+            retries_max: 3,
+            reorder_packets: 3,
+            ack_delay: Duration::from_millis(5),
+            rto_min: Duration::from_millis(200),
+            unacknowledged_max: 4096,
+            acks_max: 1024,
+        }
+    }
+}
+
+/// Both ends of link reliability on one face.
+#[derive(Clone, Debug)]
+pub struct Reliability {
+    config: ReliabilityConfig,
+    next: u64,
+    rtt: RttEstimator,
+    sent: BTreeMap<u64, Sent>,
+    acks: VecDeque<u64>,
+    acks_since: Option<Time>,
+    /// TxSequences that arrived lately, so that a packet sent twice is taken once.
+    seen: BTreeSet<u64>,
+    resend: VecDeque<Piece>,
+    retries: VecDeque<u8>,
+    /// What happened.
+    pub stats: ReliabilityStats,
+}
+
+/// Counters of link reliability.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ReliabilityStats {
+    /// Packets acknowledged.
+    pub acknowledged: u64,
+    /// Packets sent again.
+    pub retransmitted: u64,
+    /// Packets given up.
+    pub exhausted: u64,
+    /// Packets that arrived a second time.
+    pub duplicates: u64,
+}
+
+#[derive(Clone, Debug)]
+struct Sent {
+    piece: Piece,
+    at: Time,
+    retries: u8,
+    later_acks: u8,
+}
+
+/// TxSequences remembered against duplicates.
+const SEEN_MAX: usize = 4096;
+
+impl Reliability {
+    /// A link on which nothing was sent.
+    pub fn new(config: ReliabilityConfig) -> Self {
+        Reliability {
+            config,
+            next: 1,
+            rtt: RttEstimator::new(config.rto_min.max(Duration::from_secs(1)), config.rto_min, Duration::from_secs(10)),
+            sent: BTreeMap::new(),
+            acks: VecDeque::new(),
+            acks_since: None,
+            seen: BTreeSet::new(),
+            resend: VecDeque::new(),
+            retries: VecDeque::new(),
+            stats: ReliabilityStats::default(),
+        }
+    }
+    /// The number for a piece that leaves now; `None` if too many wait for acknowledgement.
+    pub fn on_send(&mut self, now: Time, piece: &Piece, retries: u8) -> Option<u64> {
+        if self.sent.len() >= self.config.unacknowledged_max {
+            return None;
+        }
+        let number = self.next;
+        self.next = self.next.wrapping_add(1);
+        self.sent.insert(number, Sent { piece: piece.clone(), at: now, retries, later_acks: 0 });
+        Some(number)
+    }
+    /// Takes a TxSequence that arrived. False if it was here before.
+    pub fn on_arrival(&mut self, now: Time, number: u64) -> bool {
+        if self.acks.len() < self.config.acks_max {
+            self.acks.push_back(number);
+            self.acks_since.get_or_insert(now);
+        }
+        let is_new = self.seen.insert(number);
+        if self.seen.len() > SEEN_MAX {
+            self.seen.pop_first();
+        }
+        self.stats.duplicates += u64::from(!is_new);
+        is_new
+    }
+    /// Takes an acknowledgement.
+    pub fn on_ack(&mut self, now: Time, number: u64) {
+        let Some(sent) = self.sent.remove(&number) else { return };
+        self.stats.acknowledged += 1;
+        if sent.retries == 0 {
+            self.rtt.on_sample(now.since(sent.at));
+        }
+        let threshold = self.config.reorder_packets;
+        let lost: Vec<u64> = self
+            .sent
+            .range_mut(..number)
+            .filter_map(|(number, sent)| {
+                sent.later_acks += 1;
+                (sent.later_acks >= threshold).then_some(*number)
+            })
+            .collect();
+        lost.into_iter().for_each(|number| self.on_lost(number));
+    }
+    /// Does what is due.
+    pub fn handle_timeout(&mut self, now: Time) {
+        let rto = self.rtt.rto();
+        let lost: Vec<u64> =
+            self.sent.iter().filter(|(_, sent)| sent.at + rto <= now).map(|(number, _)| *number).collect();
+        lost.into_iter().for_each(|number| self.on_lost(number));
+    }
+    fn on_lost(&mut self, number: u64) {
+        let Some(sent) = self.sent.remove(&number) else { return };
+        if sent.retries >= self.config.retries_max {
+            self.stats.exhausted += 1;
+            return;
+        }
+        self.stats.retransmitted += 1;
+        self.resend.push_back(sent.piece);
+        self.retries.push_back(sent.retries + 1);
+    }
+    /// A piece to send again, and how often it was sent already.
+    pub fn poll_resend(&mut self) -> Option<(Piece, u8)> {
+        Some((self.resend.pop_front()?, self.retries.pop_front()?))
+    }
+    /// Acknowledgements that fit into `room` bytes of a packet that leaves now.
+    pub fn take_acks(&mut self, room: usize) -> Vec<u64> {
+        let count = self.acks.len().min(room / ACK_BYTES).min(super::lp::ACKS_MAX);
+        let acks = self.acks.drain(..count).collect();
+        if self.acks.is_empty() {
+            self.acks_since = None;
+        }
+        acks
+    }
+    /// Whether acknowledgements have waited long enough for a packet to travel with.
+    pub fn acks_are_due(&self, now: Time) -> bool {
+        self.acks_since.is_some_and(|since| since + self.config.ack_delay <= now)
+    }
+    /// When to look again.
+    pub fn poll_timeout(&self) -> Option<Time> {
+        let rto = self.rtt.rto();
+        let oldest = self.sent.values().map(|sent| sent.at + rto).min();
+        let acks = self.acks_since.map(|since| since + self.config.ack_delay);
+        oldest.into_iter().chain(acks).min()
+    }
+}
+
+/// Bytes of one Ack header.
+const ACK_BYTES: usize = 12;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn piece(byte: u8) -> Piece {
+        Piece { fragment: alloc::vec![byte].into(), ..Piece::default() }
+    }
+
+    #[test]
+    fn a_packet_is_sent_again_after_three_later_ones_and_given_up_after_three_times() {
+        let mut link = Reliability::new(ReliabilityConfig::default());
+        let mut now = Time::ZERO;
+        let mut number = link.on_send(now, &piece(0), 0).unwrap();
+        for round in 1..=4 {
+            for _ in 0..2 {
+                now += Duration::from_millis(10);
+                let later = link.on_send(now, &piece(9), 0).unwrap();
+                link.on_ack(now, later);
+            }
+            assert!(link.poll_resend().is_none(), "two are not enough");
+            let later = link.on_send(now, &piece(9), 0).unwrap();
+            link.on_ack(now, later);
+            match link.poll_resend() {
+                Some((again, retries)) => {
+                    assert_eq!((again.fragment[0], retries), (0, round));
+                    let next = link.on_send(now, &again, retries).unwrap();
+                    assert!(next > number, "it has a number of its own");
+                    number = next;
+                }
+                None => assert_eq!((round, link.stats.exhausted), (4, 1)),
+            }
+        }
+        assert_eq!(link.poll_timeout(), None);
+    }
+
+    #[test]
+    fn silence_is_noticed_by_time_and_acks_travel_soon() {
+        let mut link = Reliability::new(ReliabilityConfig::default());
+        link.on_send(Time::ZERO, &piece(1), 0);
+        assert_eq!(link.poll_timeout(), Some(Time::from_millis(1000)));
+        link.handle_timeout(Time::from_millis(1000));
+        assert_eq!(link.poll_resend().map(|(_, retries)| retries), Some(1));
+        assert!(link.on_arrival(Time::from_millis(1000), 5) && !link.on_arrival(Time::from_millis(1001), 5));
+        assert!(!link.acks_are_due(Time::from_millis(1004)) && link.acks_are_due(Time::from_millis(1005)));
+        assert_eq!(link.take_acks(12), [5]);
+        assert_eq!(link.take_acks(100), [5]);
+        assert_eq!(link.poll_timeout(), None);
+    }
+}

@@ -1,0 +1,386 @@
+//! Signatures: how a packet says that it is signed, signing, and verification.
+//!
+//! | number | algorithm | value |
+//! |---|---|---|
+//! | 0 | SHA-256 digest, for integrity only | 32 bytes |
+//! | 1 | RSA; told, not verified | any |
+//! | 3 | ECDSA over P-256 and SHA-256 | DER |
+//! | 4 | HMAC with SHA-256 | 32 bytes |
+//! | 5 | Ed25519 | 64 bytes |
+//! | 200 | null: none | empty |
+//!
+//! NDN packet format 0.3, "Signature" and "Signed Interest".
+use alloc::{boxed::Box, vec::Vec};
+
+use ed25519_dalek::{Signer as _, Verifier as _};
+use hmac::{KeyInit, Mac};
+use p256::{ecdsa, pkcs8::DecodePublicKey};
+use sha2::{Digest, Sha256};
+
+use super::{
+    NameView, WireError,
+    tlv::{Reader, Sequence, Writer},
+    types,
+};
+
+type Hmac = hmac::Hmac<Sha256>;
+
+/// The algorithm of a signature.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[non_exhaustive]
+pub enum SignatureType {
+    /// A digest that anybody can make.
+    DigestSha256,
+    /// RSA with SHA-256, which this program does not verify.
+    Rsa,
+    /// ECDSA over P-256 with SHA-256.
+    Ecdsa,
+    /// HMAC with SHA-256.
+    Hmac,
+    /// Ed25519.
+    Ed25519,
+    /// No signature.
+    Null,
+    /// A number that this program does not know.
+    Other(u64),
+}
+
+impl SignatureType {
+    /// Its number on the wire.
+    pub fn number(self) -> u64 {
+        match self {
+            SignatureType::DigestSha256 => 0,
+            SignatureType::Rsa => 1,
+            SignatureType::Ecdsa => 3,
+            SignatureType::Hmac => 4,
+            SignatureType::Ed25519 => 5,
+            SignatureType::Null => 200,
+            SignatureType::Other(number) => number,
+        }
+    }
+}
+impl From<u64> for SignatureType {
+    fn from(number: u64) -> Self {
+        match number {
+            0 => SignatureType::DigestSha256,
+            1 => SignatureType::Rsa,
+            3 => SignatureType::Ecdsa,
+            4 => SignatureType::Hmac,
+            5 => SignatureType::Ed25519,
+            200 => SignatureType::Null,
+            other => SignatureType::Other(other),
+        }
+    }
+}
+
+/// Which key verifies a signature.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum KeyLocator<'a> {
+    /// The key or certificate of this name.
+    Name(NameView<'a>),
+    /// The key with this digest.
+    Digest(&'a [u8]),
+}
+
+/// How a packet is signed. The same for Data (SignatureInfo) and Interests (InterestSignatureInfo).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SignatureInfo<'a> {
+    /// The algorithm.
+    pub kind: SignatureType,
+    /// Which key verifies it.
+    pub key_locator: Option<KeyLocator<'a>>,
+    /// Signed Interests: random bytes against replay.
+    pub nonce: Option<&'a [u8]>,
+    /// Signed Interests: milliseconds since 1970.
+    pub time: Option<u64>,
+    /// Signed Interests: a counter.
+    pub sequence: Option<u64>,
+}
+
+impl<'a> SignatureInfo<'a> {
+    /// A signature by this algorithm, with nothing else said.
+    pub fn new(kind: SignatureType) -> Self {
+        SignatureInfo { kind, key_locator: None, nonce: None, time: None, sequence: None }
+    }
+    /// Reads the value of the element, and whether it is canonical.
+    ///
+    /// Elements of types that are not known are ignored even if critical: certificates carry a validity period here,
+    /// and who does not check it cannot tell.
+    ///
+    /// # Errors
+    /// [`WireError`] names the field.
+    pub fn decode(value: &'a [u8]) -> Result<(Self, bool), WireError> {
+        const ORDER: &[u32] = &[
+            types::SIGNATURE_TYPE,
+            types::KEY_LOCATOR,
+            types::SIGNATURE_NONCE,
+            types::SIGNATURE_TIME,
+            types::SIGNATURE_SEQUENCE,
+        ];
+        let mut info = SignatureInfo::new(SignatureType::Null);
+        let mut kind = None;
+        let mut sequence = Sequence::new("SignatureInfo", value, ORDER);
+        while let Some(element) = sequence.element_or(|_| false)? {
+            match element.kind {
+                types::SIGNATURE_TYPE => kind = Some(sequence.integer("SignatureType", &element)?),
+                types::KEY_LOCATOR => {
+                    let (locator, canonical) = decode_locator(element.value)?;
+                    info.key_locator = locator;
+                    if !canonical {
+                        sequence.not_canonical();
+                    }
+                }
+                types::SIGNATURE_NONCE => match element.value {
+                    [] => return Err(WireError::Length { field: "SignatureNonce", bytes: 0 }),
+                    nonce => info.nonce = Some(nonce),
+                },
+                types::SIGNATURE_TIME => info.time = Some(sequence.integer("SignatureTime", &element)?),
+                _ => info.sequence = Some(sequence.integer("SignatureSeqNum", &element)?),
+            }
+        }
+        info.kind = kind.ok_or(WireError::Missing { field: "SignatureType" })?.into();
+        Ok((info, sequence.is_canonical()))
+    }
+    /// Appends the element with type `kind`.
+    pub fn encode(&self, kind: u32, out: &mut Vec<u8>) {
+        out.put_nested(kind, |out| {
+            out.put_integer(types::SIGNATURE_TYPE, self.kind.number());
+            match self.key_locator {
+                Some(KeyLocator::Name(name)) => {
+                    out.put_nested(types::KEY_LOCATOR, |out| out.put_element(types::NAME, name.as_tlv()));
+                }
+                Some(KeyLocator::Digest(digest)) => {
+                    out.put_nested(types::KEY_LOCATOR, |out| out.put_element(types::KEY_DIGEST, digest));
+                }
+                None => {}
+            }
+            if let Some(nonce) = self.nonce {
+                out.put_element(types::SIGNATURE_NONCE, nonce);
+            }
+            if let Some(time) = self.time {
+                out.put_integer(types::SIGNATURE_TIME, time);
+            }
+            if let Some(sequence) = self.sequence {
+                out.put_integer(types::SIGNATURE_SEQUENCE, sequence);
+            }
+        });
+    }
+}
+
+/// A key locator without anything that this program knows is as good as none.
+fn decode_locator(value: &[u8]) -> Result<(Option<KeyLocator<'_>>, bool), WireError> {
+    let mut reader = Reader::new("KeyLocator", value);
+    let locator = match reader.element()? {
+        Some(element) if element.kind == types::NAME => Some(KeyLocator::Name(NameView::parse(element.value)?)),
+        Some(element) if element.kind == types::KEY_DIGEST => Some(KeyLocator::Digest(element.value)),
+        _ => None,
+    };
+    Ok((locator, locator.is_some() && reader.rest().is_empty()))
+}
+
+/// A key that makes signatures.
+#[derive(Clone)]
+#[non_exhaustive]
+pub enum SignKey {
+    /// Makes digests, which need no key.
+    Digest,
+    /// A secret shared with those who verify.
+    Hmac(Vec<u8>),
+    /// An Ed25519 secret key.
+    Ed25519(Box<ed25519_dalek::SigningKey>),
+    /// A P-256 secret key.
+    Ecdsa(Box<ecdsa::SigningKey>),
+    /// Signs nothing.
+    Null,
+}
+
+impl SignKey {
+    /// An Ed25519 key from its 32 secret bytes.
+    pub fn ed25519(secret: &[u8; 32]) -> SignKey {
+        SignKey::Ed25519(Box::new(ed25519_dalek::SigningKey::from_bytes(secret)))
+    }
+    /// A P-256 key from its 32 secret bytes; `None` if they are no such key (zero, or beyond the group's order).
+    pub fn ecdsa(secret: &[u8; 32]) -> Option<SignKey> {
+        Some(SignKey::Ecdsa(Box::new(ecdsa::SigningKey::from_slice(secret).ok()?)))
+    }
+    /// The algorithm.
+    pub fn kind(&self) -> SignatureType {
+        match self {
+            SignKey::Digest => SignatureType::DigestSha256,
+            SignKey::Hmac(_) => SignatureType::Hmac,
+            SignKey::Ed25519(_) => SignatureType::Ed25519,
+            SignKey::Ecdsa(_) => SignatureType::Ecdsa,
+            SignKey::Null => SignatureType::Null,
+        }
+    }
+    /// The key that verifies what this one signs.
+    pub fn verify_key(&self) -> VerifyKey {
+        match self {
+            SignKey::Digest => VerifyKey::Digest,
+            SignKey::Hmac(secret) => VerifyKey::Hmac(secret.clone()),
+            SignKey::Ed25519(key) => VerifyKey::Ed25519(Box::new(key.verifying_key())),
+            SignKey::Ecdsa(key) => VerifyKey::Ecdsa(Box::new(*key.verifying_key())),
+            SignKey::Null => VerifyKey::Null,
+        }
+    }
+    /// The value of a signature over `parts`, back to back.
+    ///
+    /// # Panics
+    /// Never: HMAC takes keys of any length.
+    pub fn sign(&self, parts: &[&[u8]]) -> Vec<u8> {
+        match self {
+            SignKey::Digest => digest(parts).to_vec(),
+            SignKey::Hmac(secret) => {
+                let mut mac = Hmac::new_from_slice(secret).expect("HMAC takes keys of any length");
+                parts.iter().for_each(|part| mac.update(part));
+                mac.finalize().into_bytes().to_vec()
+            }
+            SignKey::Ed25519(key) => key.sign(&parts.concat()).to_bytes().to_vec(),
+            SignKey::Ecdsa(key) => {
+                let signature: ecdsa::DerSignature = key.sign(&parts.concat());
+                signature.as_bytes().to_vec()
+            }
+            SignKey::Null => Vec::new(),
+        }
+    }
+}
+
+/// A key that verifies signatures.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum VerifyKey {
+    /// Compares digests, which anybody can make: shows that nothing was damaged.
+    Digest,
+    /// A secret shared with the signer.
+    Hmac(Vec<u8>),
+    /// An Ed25519 public key.
+    Ed25519(Box<ed25519_dalek::VerifyingKey>),
+    /// A P-256 public key.
+    Ecdsa(Box<ecdsa::VerifyingKey>),
+    /// Accepts the empty signature, which shows nothing.
+    Null,
+}
+
+impl VerifyKey {
+    /// The algorithm.
+    pub fn kind(&self) -> SignatureType {
+        match self {
+            VerifyKey::Digest => SignatureType::DigestSha256,
+            VerifyKey::Hmac(_) => SignatureType::Hmac,
+            VerifyKey::Ed25519(_) => SignatureType::Ed25519,
+            VerifyKey::Ecdsa(_) => SignatureType::Ecdsa,
+            VerifyKey::Null => SignatureType::Null,
+        }
+    }
+    /// An Ed25519 key from its 32 bytes; `None` if they are no such key.
+    pub fn ed25519(public: &[u8; 32]) -> Option<VerifyKey> {
+        Some(VerifyKey::Ed25519(Box::new(ed25519_dalek::VerifyingKey::from_bytes(public).ok()?)))
+    }
+    /// A P-256 key from a point in SEC1 form (33 or 65 bytes) or a SubjectPublicKeyInfo as certificates carry it.
+    pub fn ecdsa(public: &[u8]) -> Option<VerifyKey> {
+        let key = ecdsa::VerifyingKey::from_sec1_bytes(public)
+            .ok()
+            .or_else(|| ecdsa::VerifyingKey::from_public_key_der(public).ok())?;
+        Some(VerifyKey::Ecdsa(Box::new(key)))
+    }
+    /// Whether `value` is a signature of algorithm `kind` over `parts`, back to back, by this key.
+    pub fn verify(&self, kind: SignatureType, parts: &[&[u8]], value: &[u8]) -> bool {
+        if kind != self.kind() {
+            return false;
+        }
+        match self {
+            VerifyKey::Digest => digest(parts) == value,
+            VerifyKey::Hmac(secret) => {
+                let mut mac = Hmac::new_from_slice(secret).expect("HMAC takes keys of any length");
+                parts.iter().for_each(|part| mac.update(part));
+                mac.verify_slice(value).is_ok()
+            }
+            VerifyKey::Ed25519(key) => ed25519_dalek::Signature::from_slice(value)
+                .is_ok_and(|signature| key.verify_strict(&parts.concat(), &signature).is_ok()),
+            VerifyKey::Ecdsa(key) => ecdsa::DerSignature::from_bytes(value)
+                .is_ok_and(|signature| key.verify(&parts.concat(), &signature).is_ok()),
+            VerifyKey::Null => value.is_empty(),
+        }
+    }
+}
+
+/// SHA-256 over parts, back to back.
+pub fn digest(parts: &[&[u8]]) -> [u8; 32] {
+    let mut hasher = Sha256::new();
+    parts.iter().for_each(|part| hasher.update(part));
+    hasher.finalize().into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_algorithm_verifies_its_own_and_nothing_else() {
+        let keys = [
+            SignKey::Digest,
+            SignKey::Hmac(b"a secret".to_vec()),
+            SignKey::ed25519(&[7; 32]),
+            SignKey::ecdsa(&[9; 32]).unwrap(),
+            SignKey::Null,
+        ];
+        for key in &keys {
+            let value = key.sign(&[b"a ", b"message"]);
+            let verify = key.verify_key();
+            assert!(verify.verify(key.kind(), &[b"a message"], &value), "{verify:?}");
+            assert!(!verify.verify(SignatureType::Rsa, &[b"a message"], &value));
+            if key.kind() != SignatureType::Null {
+                assert!(!verify.verify(key.kind(), &[b"another message"], &value));
+                assert!(!verify.verify(key.kind(), &[b"a message"], &value[1..]));
+                let mut changed = value.clone();
+                *changed.last_mut().unwrap() ^= 1;
+                assert!(!verify.verify(key.kind(), &[b"a message"], &changed));
+            }
+            for other in keys.iter().filter(|other| other.kind() != key.kind()) {
+                assert!(!other.verify_key().verify(key.kind(), &[b"a message"], &value));
+            }
+        }
+    }
+
+    /// RFC 4231 test case 2, RFC 8032 §7.1 test 2, and RFC 6979 A.2.5 "sample" (which P-256 in deterministic form must give).
+    #[test]
+    fn published_vectors_come_out() {
+        let hex = crate::wire::hex;
+        let hmac = SignKey::Hmac(b"Jefe".to_vec()).sign(&[b"what do ya want ", b"for nothing?"]);
+        assert_eq!(hex(&hmac), "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
+        let bytes = |text: &str| -> [u8; 32] {
+            core::array::from_fn(|i| u8::from_str_radix(&text[2 * i..2 * i + 2], 16).unwrap())
+        };
+        let ed = SignKey::ed25519(&bytes("4ccd089b28ff96da9db6c346ec114e0f5b8a319f35aba624da8cf6ed4fb8a6fb"));
+        assert_eq!(
+            hex(&ed.sign(&[&[0x72]])),
+            "92a009a9f0d4cab8720e820b5f642540a2b27b5416503f8fb3762223ebdb69da\
+             085ac1e43e15996e458f3613d0f11d8c387b2eaeb4302aeeb00d291612bb0c00"
+        );
+        let p256 = SignKey::ecdsa(&bytes("c9afa9d845ba75166b5c215767b1d6934e50c3db36e89b127b8a622b120f6721")).unwrap();
+        let der = hex(&p256.sign(&[b"sample"]));
+        assert!(der.contains("efd48b2aacb6a8fd1140dd9cd45e81d69d2c877b56aaf991c34d0ea84eaf3716"), "{der}");
+        assert!(der.contains("f7cb1c942d657c41d436c7a1b6e29f65f3e900dbb9aff4064dc4ab2f843acda8"), "{der}");
+    }
+
+    #[test]
+    fn infos_come_back_and_say_when_they_would_not() {
+        let name: tributary_content::Name = "/k/KEY/1".parse().unwrap();
+        let info = SignatureInfo {
+            key_locator: Some(KeyLocator::Name(NameView::from(&name))),
+            nonce: Some(&[1, 2, 3, 4]),
+            time: Some(1_700_000_000_000),
+            sequence: Some(300),
+            ..SignatureInfo::new(SignatureType::Ed25519)
+        };
+        let mut bytes = Vec::new();
+        info.encode(types::SIGNATURE_INFO, &mut bytes);
+        let value = super::super::tlv::only("x", &bytes, types::SIGNATURE_INFO).unwrap();
+        assert_eq!(SignatureInfo::decode(value), Ok((info, true)));
+        // A validity period, as certificates have it, is ignored though its type is odd.
+        let with_period = [value, &[253, 0, 253, 1, 0][..]].concat();
+        assert_eq!(SignatureInfo::decode(&with_period), Ok((info, false)));
+        assert_eq!(SignatureInfo::decode(&[28, 0]), Err(WireError::Missing { field: "SignatureType" }));
+        assert!(SignatureInfo::decode(&[27, 3, 0, 0, 0]).is_err());
+    }
+}
