@@ -18,6 +18,9 @@
 //! | nodes, links, faults, running | [`network`] |
 //! | who is next | [`agenda`] |
 //! | fingerprint of a run | [`trace`] |
+//! | cross traffic | [`traffic`] |
+//! | networks from files and generators | [`topology`] |
+//! | measured links and contacts | [`recordings`] |
 //!
 //! # Example
 //! Two nodes that throw a ball, 10 ms apart:
@@ -53,7 +56,10 @@
 
 pub mod agenda;
 pub mod network;
+pub mod recordings;
+pub mod topology;
 pub mod trace;
+pub mod traffic;
 
 pub use network::{Connection, LinkIndex, Network, NetworkStats, NodeIndex, PacketSeen, RunEnd};
 pub use trace::{TraceDepth, TraceHash};

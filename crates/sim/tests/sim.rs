@@ -1,4 +1,7 @@
-//! Links and networks: conservation, exactness, determinism, faults.
+//! Links and networks: conservation, exactness, determinism, faults; files of others.
+#![allow(clippy::unwrap_used, reason = "a test: a failed unwrap is a failed test")]
+mod imports;
+
 use std::{cell::RefCell, collections::VecDeque, rc::Rc};
 
 use proptest::prelude::*;

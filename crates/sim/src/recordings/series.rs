@@ -1,0 +1,121 @@
+//! Tables over time: a CSV file with a header, one column of times in seconds, and columns of rates or delays.
+use tributary_core::{
+    Duration, Rate,
+    link::{LinkChange, LinkState, Script},
+};
+
+use super::RecordingError;
+
+/// Which columns to read.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Columns {
+    /// The column of times, in seconds; each time is counted from the first one.
+    pub time: String,
+    /// The column of rates, in Mbit/s; a rate of zero is an outage.
+    pub rate: Option<String>,
+    /// The column of one-way delays, in milliseconds.
+    pub delay: Option<String>,
+    /// Only rows with this text in this column.
+    pub only: Option<(String, String)>,
+}
+
+/// Reads a table; `file` is what errors call it. It repeats after its last row, which lasts as long as the one before.
+///
+/// # Errors
+/// [`RecordingError`] if a column is missing, a value is no number of zero or more, time goes back, or no row is left.
+pub fn parse(file: &str, text: &str, columns: &Columns) -> Result<Script, RecordingError> {
+    let mut lines = text.lines().enumerate().map(|(index, text)| (index + 1, text.trim()));
+    let Some((_, header)) = lines.next() else { return Err(RecordingError::new(file, 0, "it is empty")) };
+    let names: Vec<&str> = header.split(',').map(str::trim).collect();
+    let column = |name: &str| {
+        let missing =
+            || RecordingError::new(file, 1, format!("there is no column '{name}'; there are {}", names.join(", ")));
+        names.iter().position(|other| *other == name).ok_or_else(missing)
+    };
+    let time = column(&columns.time)?;
+    let rate = columns.rate.as_deref().map(column).transpose()?;
+    let delay = columns.delay.as_deref().map(column).transpose()?;
+    let only = columns.only.as_ref().map(|(name, text)| column(name).map(|index| (index, text))).transpose()?;
+    let mut steps: Vec<(Duration, LinkChange)> = Vec::new();
+    let (mut first, mut last, mut step) = (None, Duration::ZERO, Duration::from_secs(1));
+    for (line, text) in lines.filter(|(_, text)| !text.is_empty()) {
+        let cells: Vec<&str> = text.split(',').map(str::trim).collect();
+        let number = |index: usize| match cells.get(index).map(|cell| (cell, cell.parse::<f64>())) {
+            Some((_, Ok(number))) if number.is_finite() && (0.0..1e12).contains(&number) => Ok(number),
+            other => {
+                let cell = other.map_or("", |(cell, _)| cell);
+                Err(RecordingError::new(file, line, format!("{} '{cell}' is no number of zero or more", names[index])))
+            }
+        };
+        if only.is_some_and(|(index, text)| cells.get(index) != Some(&text.as_str())) {
+            continue;
+        }
+        let seconds = number(time)?;
+        let first = *first.get_or_insert(seconds);
+        let at = Duration::from_nanos(((seconds - first) * 1e9).max(0.0) as u64);
+        if seconds < first || at < last {
+            return Err(RecordingError::new(file, line, format!("time goes back to {seconds} s")));
+        }
+        if at > last {
+            step = at - last;
+        }
+        last = at;
+        if let Some(index) = rate {
+            let bits = (number(index)? * 1e6) as u64;
+            // A link of rate zero keeps what waits for ever; one that is down loses it, as a lost signal does.
+            steps.push((at, LinkChange::State(if bits == 0 { LinkState::Down } else { LinkState::Up })));
+            if bits > 0 {
+                steps.push((at, LinkChange::Rate(Some(Rate::from_bits_per_second(bits)))));
+            }
+        }
+        if let Some(index) = delay {
+            steps.push((at, LinkChange::Delay(Duration::from_nanos((number(index)? * 1e6) as u64))));
+        }
+    }
+    if steps.is_empty() {
+        return Err(RecordingError::new(file, 0, "no row of it says anything"));
+    }
+    Ok(Script::new(steps, Some(last + step)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILE: &str = "ride,t_s,down_mbps,latency_ms\n1,5,10,20\n1,6,0,21\n2,0,7,1\n1,7,2.5,22\n";
+
+    fn columns() -> Columns {
+        Columns {
+            time: "t_s".into(),
+            rate: Some("down_mbps".into()),
+            delay: Some("latency_ms".into()),
+            only: Some(("ride".into(), "1".into())),
+        }
+    }
+
+    #[test]
+    fn rows_become_changes_and_zero_is_an_outage() {
+        let script = parse("x.csv", FILE, &columns()).expect("it is right");
+        let (s, ms) = (Duration::from_secs, Duration::from_millis);
+        let expected = [
+            (s(0), LinkChange::State(LinkState::Up)),
+            (s(0), LinkChange::Rate(Some(Rate::from_mbps(10)))),
+            (s(0), LinkChange::Delay(ms(20))),
+            (s(1), LinkChange::State(LinkState::Down)),
+            (s(1), LinkChange::Delay(ms(21))),
+            (s(2), LinkChange::State(LinkState::Up)),
+            (s(2), LinkChange::Rate(Some(Rate::from_bits_per_second(2_500_000)))),
+            (s(2), LinkChange::Delay(ms(22))),
+        ];
+        assert_eq!((script.steps(), script.period()), (&expected[..], Some(s(3))));
+    }
+
+    #[test]
+    fn errors_name_file_and_line() {
+        let wrong =
+            |from: &str, to: &str| parse("x.csv", &FILE.replace(from, to), &columns()).expect_err("wrong").to_string();
+        assert_eq!(wrong("t_s", "t"), "x.csv:1: there is no column 't_s'; there are ride, t, down_mbps, latency_ms");
+        assert_eq!(wrong("2.5", "fast"), "x.csv:5: down_mbps 'fast' is no number of zero or more");
+        assert_eq!(wrong("1,7,", "1,5.5,"), "x.csv:5: time goes back to 5.5 s");
+    }
+}

@@ -1,0 +1,43 @@
+//! What can be wrong with a topology file.
+
+/// A line that makes no sense.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{file}:{line}: {message}")]
+pub struct TopologyError {
+    /// The file.
+    pub file: String,
+    /// The line, from 1 on.
+    pub line: usize,
+    /// What is wrong there.
+    pub message: String,
+}
+
+impl TopologyError {
+    /// An error in `line` of a file whose name is told later.
+    pub(super) fn at(line: usize, message: impl Into<String>) -> Self {
+        TopologyError { file: String::new(), line, message: message.into() }
+    }
+}
+
+/// Why a file gives no topology.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LoadError {
+    /// Nobody can read it.
+    #[error("cannot read topology '{file}': {reason}")]
+    Read {
+        /// The file.
+        file: String,
+        /// What the system said.
+        reason: String,
+    },
+    /// Its name tells no format.
+    #[error("the name of '{file}' does not tell its format; name one of graphml, ndnsim, minindn, rocketfuel, cch")]
+    Unknown {
+        /// The file.
+        file: String,
+    },
+    /// A line makes no sense.
+    #[error(transparent)]
+    Wrong(#[from] TopologyError),
+}
