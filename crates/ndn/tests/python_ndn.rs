@@ -1,0 +1,260 @@
+//! python-ndn as an independent codec, in both directions, over valid and invalid packets.
+//!
+//! Needs a Python with the package `python-ndn` (0.5.2); `TRIBUTARY_PYTHON` names the interpreter, `python3` is tried
+//! otherwise. Where there is none, the tests say so and pass.
+#![allow(clippy::unwrap_used, clippy::print_stderr, reason = "a test: a failed unwrap is a failed test")]
+use std::{
+    fmt::Write as _,
+    io::Write as _,
+    process::{Command, Stdio},
+};
+
+use tributary_core::Random;
+use tributary_ndn::wire::{
+    Data, Interest, LpPacket, NameView, WireError, interest::with_parameters, packet_type, types,
+};
+
+const ORACLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/python_ndn_oracle.py");
+
+fn python() -> Option<String> {
+    let python = std::env::var("TRIBUTARY_PYTHON").unwrap_or_else(|_| "python3".into());
+    let found = Command::new(&python).args(["-c", "import ndn.encoding"]).stderr(Stdio::null()).status();
+    if found.is_ok_and(|status| status.success()) {
+        return Some(python);
+    }
+    eprintln!("skipped: '{python}' cannot import ndn (pip install python-ndn, or set TRIBUTARY_PYTHON)");
+    None
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+fn unhex(text: &str) -> Vec<u8> {
+    (0..text.len() / 2).map(|at| u8::from_str_radix(&text[2 * at..2 * at + 2], 16).unwrap()).collect()
+}
+fn filled(bytes: &[u8]) -> String {
+    if bytes.is_empty() { "empty".into() } else { hex(bytes) }
+}
+fn hexed(bytes: Option<&[u8]>) -> String {
+    bytes.map_or_else(|| "-".into(), filled)
+}
+fn number(value: Option<impl ToString>) -> String {
+    value.map_or_else(|| "-".into(), |value| value.to_string())
+}
+
+/// What this program sees in a packet, in the words of the oracle.
+fn show(bytes: &[u8]) -> Result<String, WireError> {
+    match packet_type(bytes) {
+        Some(types::INTEREST) => {
+            let i = Interest::decode(bytes)?;
+            let hints = i.hints().map(|hint| filled(hint.as_tlv())).collect::<Vec<_>>().join(",");
+            let signed = i.signature.map(|_| i.signature_value);
+            Ok([
+                "interest".into(),
+                filled(i.name.as_tlv()),
+                u8::from(i.can_be_prefix).to_string(),
+                u8::from(i.must_be_fresh).to_string(),
+                if hints.is_empty() { "-".into() } else { hints },
+                number(i.nonce.map(|nonce| u32::from_be_bytes(nonce.0))),
+                number(i.lifetime_millis),
+                number(i.hop_limit),
+                hexed(i.parameters),
+                number(i.signature.map(|info| info.kind.number())),
+                hexed(signed),
+            ]
+            .join(" "))
+        }
+        Some(types::DATA) => {
+            let d = Data::decode(bytes)?;
+            Ok([
+                "data".into(),
+                filled(d.name.as_tlv()),
+                d.content_type().number().to_string(),
+                d.freshness().as_millis().to_string(),
+                hexed(d.meta.and_then(|meta| meta.final_block_id)),
+                hexed(d.content),
+                d.signature.kind.number().to_string(),
+                filled(d.signature_value),
+            ]
+            .join(" "))
+        }
+        _ => {
+            let lp = LpPacket::decode(bytes)?;
+            Ok([
+                "lp".into(),
+                hexed(lp.pit_token),
+                number(lp.nack.map(|nack| nack.number())),
+                number(lp.congestion_mark),
+                hexed(lp.fragment),
+            ]
+            .join(" "))
+        }
+    }
+}
+fn encode_again(bytes: &[u8]) -> (Vec<u8>, bool) {
+    match packet_type(bytes) {
+        Some(types::INTEREST) => {
+            let packet = Interest::decode(bytes).unwrap();
+            (packet.encode(), packet.is_canonical())
+        }
+        Some(types::DATA) => {
+            let packet = Data::decode(bytes).unwrap();
+            (packet.encode(), packet.is_canonical())
+        }
+        _ => {
+            let packet = LpPacket::decode(bytes).unwrap();
+            (packet.encode(), packet.is_canonical)
+        }
+    }
+}
+
+fn generated(python: &str, seed: u64, count: u32) -> Vec<(Vec<u8>, String)> {
+    let run = Command::new(python).args([ORACLE, "generate", &seed.to_string(), &count.to_string()]).output().unwrap();
+    assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
+    let text = String::from_utf8(run.stdout).unwrap();
+    let lines: Vec<_> = text
+        .lines()
+        .filter_map(|line| line.split_once('\t'))
+        .map(|(wire, shown)| (unhex(wire), shown.into()))
+        .collect();
+    assert_eq!(lines.len(), count as usize);
+    lines
+}
+fn decoded(python: &str, packets: &[Vec<u8>]) -> Vec<String> {
+    let mut child =
+        Command::new(python).args([ORACLE, "decode"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut input = child.stdin.take().unwrap();
+    let lines: String = packets.iter().map(|packet| hex(packet) + "\n").collect();
+    let writer = std::thread::spawn(move || input.write_all(lines.as_bytes()));
+    let output = child.wait_with_output().unwrap();
+    writer.join().unwrap().unwrap();
+    let shown: Vec<String> = String::from_utf8(output.stdout).unwrap().lines().map(Into::into).collect();
+    assert_eq!(shown.len(), packets.len());
+    shown
+}
+
+#[test]
+fn what_python_ndn_encodes_is_read_as_it_meant_it_and_comes_back() {
+    let Some(python) = python() else { return };
+    for (wire, meant) in generated(&python, 1, 3000) {
+        assert_eq!(show(&wire).as_ref(), Ok(&meant), "{}", hex(&wire));
+        assert_eq!(encode_again(&wire), (wire.clone(), true), "{}", hex(&wire));
+        if let Some(types::INTEREST) = packet_type(&wire) {
+            assert!(Interest::decode(&wire).unwrap().digest_is_right(), "{}", hex(&wire));
+        }
+    }
+}
+
+/// Rules of the packet format that python-ndn does not enforce, as the phrases that this program counts them by.
+const STRICTER: [&str; 5] = [
+    "malformed: number not in shortest form",
+    "malformed: illegal length",
+    "malformed: illegal value",
+    "malformed: element missing",
+    "malformed: elements contradict each other",
+];
+
+#[test]
+fn changed_packets_are_read_alike_or_refused_by_a_rule_that_python_ndn_does_not_enforce() {
+    let Some(python) = python() else { return };
+    let mut random = Random::new(7, 1);
+    let mut packets: Vec<Vec<u8>> = Vec::new();
+    for (wire, _) in generated(&python, 2, 3000) {
+        // What lies inside a link packet's fragment is a packet by itself; changing it changes nothing of the link's.
+        let mut bytes = wire;
+        match random.below(4) {
+            0 => bytes.truncate(1 + random.below(bytes.len() as u64 - 1) as usize),
+            1 => bytes.push(random.bits() as u8),
+            _ => {
+                for _ in 0..=random.below(3) {
+                    let at = 1 + random.below(bytes.len().min(80) as u64 - 1) as usize;
+                    bytes[at] = if random.chance(0.5) { random.bits() as u8 } else { bytes[at] ^ 1 << random.below(8) };
+                }
+            }
+        }
+        packets.push(bytes);
+    }
+    let theirs = decoded(&python, &packets);
+    let (mut both, mut neither, mut stricter) = (0, 0, 0);
+    for (packet, theirs) in packets.iter().zip(theirs) {
+        match show(packet) {
+            Ok(ours) if theirs == "error" => {
+                assert!(is_beyond_python(packet), "only we read {} as {ours}", hex(packet));
+            }
+            Ok(ours) => {
+                both += 1;
+                assert_eq!(ours, theirs, "{}", hex(packet));
+            }
+            Err(_) if theirs == "error" => neither += 1,
+            Err(error) => {
+                stricter += 1;
+                let is_lp = packet_type(packet) == Some(types::LP_PACKET);
+                // python-ndn ignores every unknown header of a link packet.
+                let critical = is_lp && matches!(error, WireError::Critical { .. });
+                // It cuts what reaches beyond the element that it lies in.
+                let beyond = matches!(error, WireError::Short { .. });
+                assert!(
+                    critical || beyond || STRICTER.contains(&error.reason()),
+                    "only they read {}: {error}",
+                    hex(packet)
+                );
+            }
+        }
+    }
+    eprintln!("{both} read alike, {neither} refused by both, {stricter} refused by us only");
+    assert!(both > 300 && neither > 300, "the changes must leave some of each kind: {both} {neither}");
+}
+
+/// What python-ndn refuses though the packet format allows it: fragments of packets, numbers of a type that it expects
+/// to be of one length, and nonces that it takes for numbers.
+fn is_beyond_python(packet: &[u8]) -> bool {
+    match packet_type(packet) {
+        Some(types::LP_PACKET) => {
+            LpPacket::decode(packet).is_ok_and(|lp| lp.frag_index.is_some() || lp.frag_count.is_some())
+        }
+        _ => false,
+    }
+}
+
+#[test]
+fn what_we_encode_is_read_by_python_ndn_as_we_meant_it() {
+    let Some(python) = python() else { return };
+    let mut random = Random::new(3, 1);
+    let mut packets = Vec::new();
+    for _ in 0..1000 {
+        let bytes = |random: &mut Random, max: u64| -> Vec<u8> {
+            (0..random.below(max)).map(|_| random.bits() as u8).collect()
+        };
+        let mut name = tributary_content::Name::root();
+        for _ in 0..=random.below(6) {
+            let kind = [8, 8, 32, 50, 54, 4000][random.below(6) as usize];
+            name = name.typed_child(kind, &bytes(&mut random, 30)).unwrap();
+        }
+        let parameters = bytes(&mut random, 100);
+        let interest = Interest {
+            can_be_prefix: random.chance(0.5),
+            must_be_fresh: random.chance(0.5),
+            nonce: random.chance(0.7).then(|| random.bits().into()),
+            lifetime_millis: random.chance(0.5).then(|| random.bits() >> random.below(60)),
+            hop_limit: random.chance(0.5).then(|| random.bits() as u8),
+            parameters: Some(&parameters),
+            ..Interest::new(NameView::from(&name))
+        };
+        let key = tributary_ndn::wire::SignKey::ed25519(&[5; 32]);
+        let interest = match random.below(3) {
+            0 => with_parameters(&interest, Some(&key)),
+            1 => with_parameters(&interest, None),
+            _ => Interest { parameters: None, ..interest }.encode(),
+        };
+        packets.push(LpPacket { pit_token: Some(&[7; 6]), ..LpPacket::around(&interest) }.encode());
+        packets.push(interest);
+        let content = bytes(&mut random, 2000);
+        packets.push(Data::new(NameView::from(&name), &content).sign(&key));
+    }
+    for (packet, theirs) in packets.iter().zip(decoded(&python, &packets)) {
+        assert_eq!(show(packet), Ok(theirs), "{}", hex(packet));
+    }
+}
