@@ -47,13 +47,15 @@ fn key() -> SigningKey {
 
 #[test]
 fn golden_data_header() {
-    let plain = DataHeader { index: 3, count: 700, hop: HopId(0xcafe), csyn: None };
+    let plain = DataHeader { index: 3, count: 700, hop: HopId(0xcafe), csyn: None, class: Class::Bulk };
     let asking = DataHeader { csyn: Some(9), ..plain };
+    let control = DataHeader { class: Class::Control, ..asking };
     let decode = |bytes: &[u8]| DataHeader::decode(bytes).map(|(header, _)| header);
     agree(&hex("12 00 0003 02bc 0000cafe"), &plain, decode, DataHeader::encode);
     agree(&hex("12 01 0003 02bc 0000cafe 00000009"), &asking, decode, DataHeader::encode);
+    agree(&hex("12 03 0003 02bc 0000cafe 00000009"), &control, decode, DataHeader::encode);
     for (bytes, error) in [
-        ("12 02 0003 02bc 0000cafe", WireError::Value { field: "flags", found: 2 }),
+        ("12 04 0003 02bc 0000cafe", WireError::Value { field: "flags", found: 4 }),
         ("12 00 02bc 02bc 0000cafe", WireError::Value { field: "packet number", found: 700 }),
         ("12 00 0000 0000 0000cafe", WireError::Value { field: "packets of the chunk", found: 0 }),
         ("12 00 0000 2001 0000cafe", WireError::Value { field: "packets of the chunk", found: 8_193 }),
@@ -189,7 +191,7 @@ fn golden_chunk_header() {
     }
     let fullest = ChunkHeader { addresses: vec![NetworkAddress(1); ADDRESSES_MAX], ..header };
     assert_eq!(fullest.len(), CHUNK_HEADER_BYTES_MAX);
-    assert!(CHUNK_HEADER_BYTES_MAX + DATA_HEADER_BYTES_MAX <= tributary_core::HEAD_BYTES_MAX);
+    assert!(fullest.len() + DATA_HEADER_BYTES_MAX <= tributary_core::HEAD_BYTES_MAX);
 }
 
 #[test]

@@ -17,10 +17,10 @@ pub const DATA_HEADER_BYTES_MAX: usize = 14;
 /// ```text
 /// 0        1        2                 4                 6                                   10
 /// +--------+--------+-----------------+-----------------+-----------------------------------+-----------------+
-/// |ver|  2 | 0 or 1 | packet in chunk | packets in all  |              hop id               | CSYN number, if |
-/// +--------+--------+-----------------+-----------------+-----------------------------------+ byte 1 is 1     |
+/// |ver|  2 | flags  | packet in chunk | packets in all  |              hop id               | CSYN number, if |
+/// +--------+--------+-----------------+-----------------+-----------------------------------+ flag 1 is set   |
 /// ```
-/// With a CSYN number the packet is a [`Csyn`] as well. Packet 0 goes on with the [`ChunkHeader`](super::ChunkHeader).
+/// Flag 1: with CSYN number; flag 2: of the class [`Class::Control`]. With a CSYN number the packet is a [`Csyn`] as well. Packet 0 goes on with the [`ChunkHeader`](super::ChunkHeader).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DataHeader {
     /// The packet's number in the chunk, below `count`.
@@ -31,6 +31,17 @@ pub struct DataHeader {
     pub hop: HopId,
     /// The number of the CSYN that the packet stands for as well.
     pub csyn: Option<u32>,
+    /// Whether it is data or a message of the network.
+    pub class: Class,
+}
+
+/// What a chunk counts against where it arrives.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Class {
+    /// Messages of names, transport and routing: few packets, never held up by back-pressure.
+    Control,
+    /// Data of objects: counts against the back-pressure buffer.
+    Bulk,
 }
 
 impl DataHeader {
@@ -41,7 +52,10 @@ impl DataHeader {
     pub fn decode(bytes: &[u8]) -> Result<(DataHeader, usize), WireError> {
         let mut reader = Reader::new(bytes);
         PacketType::Data.expect(&mut reader)?;
-        let asks = reader.choice("flags", |byte| (byte < 2).then_some(byte == 1))?;
+        let (asks, class) = reader.choice("flags", |byte| {
+            let class = if byte & 2 == 0 { Class::Bulk } else { Class::Control };
+            (byte < 4).then_some((byte & 1 == 1, class))
+        })?;
         let index = reader.u16("packet number")?;
         let count = reader.u16("packets of the chunk")?;
         if count == 0 || count > CHUNK_PACKETS_MAX {
@@ -52,11 +66,12 @@ impl DataHeader {
         }
         let hop = HopId(reader.u32("hop id")?);
         let csyn = if asks { Some(reader.u32("csyn number")?) } else { None };
-        Ok((DataHeader { index, count, hop, csyn }, bytes.len() - reader.left()))
+        Ok((DataHeader { index, count, hop, csyn, class }, bytes.len() - reader.left()))
     }
     /// Appends the header to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        out.put(&[PacketType::Data.first_byte(), u8::from(self.csyn.is_some())]);
+        let control = if self.class == Class::Control { 2 } else { 0 };
+        out.put(&[PacketType::Data.first_byte(), u8::from(self.csyn.is_some()) | control]);
         out.put_u16(self.index);
         out.put_u16(self.count);
         out.put_u32(self.hop.0);

@@ -1,0 +1,271 @@
+//! The back-pressure buffer (paper §3.4.1): all chunks that are arriving, waiting or being sent.
+use alloc::{collections::BTreeMap, vec::Vec};
+
+use bytes::Bytes;
+use tributary_core::FaceId;
+
+use crate::{
+    ids::HopId,
+    wire::{CHUNK_PACKETS_MAX, ChunkHeader, Class},
+};
+
+/// Packets of a control chunk at most.
+pub const CONTROL_PACKETS_MAX: u16 = 64;
+
+/// A chunk in a [`Buffer`].
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Slot(u32);
+
+/// Where a chunk in the buffer came from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Origin {
+    /// From a neighbour, which knows it by this hop id.
+    Face(FaceId, HopId),
+    /// From this node.
+    Local,
+    /// From the store of this node.
+    Store,
+}
+
+/// A chunk, or as much of it as has arrived.
+#[derive(Clone, Debug)]
+pub struct Chunk {
+    /// Its header, once packet 0 is here.
+    pub header: Option<ChunkHeader>,
+    /// Its payload, cut as it came.
+    fragments: Vec<Option<Bytes>>,
+    missing: u16,
+    /// What it counts against.
+    pub class: Class,
+    /// Where it came from.
+    pub origin: Origin,
+    packets: u32,
+}
+
+impl Chunk {
+    /// Packets that it has.
+    pub fn count(&self) -> u16 {
+        self.fragments.len() as u16
+    }
+    /// Whether all of it is here.
+    pub fn is_complete(&self) -> bool {
+        self.missing == 0
+    }
+    /// One fragment, if it is here.
+    pub fn fragment(&self, index: u16) -> Option<&Bytes> {
+        self.fragments.get(usize::from(index))?.as_ref()
+    }
+    /// Payload bytes that are here.
+    pub fn bytes(&self) -> u64 {
+        self.fragments.iter().flatten().map(|fragment| fragment.len() as u64).sum()
+    }
+    /// The whole payload in one piece; what is missing is left out.
+    pub fn payload(&self) -> Bytes {
+        match &self.fragments[..] {
+            [Some(only)] => only.clone(),
+            fragments => fragments
+                .iter()
+                .flatten()
+                .fold(Vec::new(), |mut all, part| {
+                    all.extend_from_slice(part);
+                    all
+                })
+                .into(),
+        }
+    }
+    /// Lengths of the fragments.
+    pub fn lengths(&self) -> Vec<u32> {
+        self.fragments.iter().map(|fragment| fragment.as_ref().map_or(0, |bytes| bytes.len() as u32)).collect()
+    }
+}
+
+/// Cuts a payload into a first fragment of at most `first` bytes and others of at most `rest`.
+pub fn cut(payload: &Bytes, first: usize, rest: usize) -> Vec<Bytes> {
+    let head = payload.len().min(first);
+    let mut fragments = Vec::from([payload.slice(..head)]);
+    let mut at = head;
+    while at < payload.len() {
+        let end = payload.len().min(at + rest.max(1));
+        fragments.push(payload.slice(at..end));
+        at = end;
+    }
+    fragments
+}
+
+/// Holds chunks; data of objects up to a capacity in packets, control chunks beside it up to another one.
+///
+/// A chunk is admitted as a whole when its first packet arrives, so that what has begun can always be finished.
+#[derive(Debug)]
+pub struct Buffer {
+    chunks: BTreeMap<Slot, Chunk>,
+    next: u32,
+    capacity: u32,
+    used: u32,
+    control_capacity: u32,
+    control_used: u32,
+    /// Most packets of data that were ever here.
+    pub peak: u32,
+}
+
+impl Buffer {
+    /// An empty buffer for `capacity` packets of data (paper: B) and `control_capacity` packets of control chunks.
+    pub fn new(capacity: u32, control_capacity: u32) -> Buffer {
+        Buffer { chunks: BTreeMap::new(), next: 0, capacity, used: 0, control_capacity, control_used: 0, peak: 0 }
+    }
+    /// Packets of data that there is room for.
+    pub fn free(&self) -> u32 {
+        self.capacity.saturating_sub(self.used)
+    }
+    /// Packets of data that are here or reserved.
+    pub fn used(&self) -> u32 {
+        self.used
+    }
+    /// Packets of data that it takes in all.
+    pub fn capacity(&self) -> u32 {
+        self.capacity
+    }
+    /// Reserves room for a chunk of `count` packets of which nothing is here yet; `None` if there is none.
+    pub fn admit(&mut self, class: Class, count: u16, origin: Origin) -> Option<Slot> {
+        let room = match class {
+            Class::Bulk => self.free(),
+            Class::Control if count > CONTROL_PACKETS_MAX => 0,
+            Class::Control => self.control_capacity.saturating_sub(self.control_used),
+        };
+        if u32::from(count) > room || count == 0 || count > CHUNK_PACKETS_MAX {
+            return None;
+        }
+        let fragments = (0..count).map(|_| None).collect();
+        let chunk = Chunk { header: None, fragments, missing: count, class, origin, packets: u32::from(count) };
+        Some(self.insert(chunk))
+    }
+    /// Takes a whole chunk of this node. Control chunks are always taken; for data the caller asks [`Buffer::free`]
+    /// first, and what is taken beyond it only delays others.
+    pub fn put(&mut self, header: ChunkHeader, fragments: Vec<Bytes>, origin: Origin) -> Slot {
+        let class = if header.is_control() { Class::Control } else { Class::Bulk };
+        let packets = fragments.len() as u32;
+        let fragments = fragments.into_iter().map(Some).collect();
+        self.insert(Chunk { header: Some(header), fragments, missing: 0, class, origin, packets })
+    }
+    fn insert(&mut self, chunk: Chunk) -> Slot {
+        match chunk.class {
+            Class::Bulk => self.used += chunk.packets,
+            Class::Control => self.control_used += chunk.packets,
+        }
+        self.peak = self.peak.max(self.used);
+        self.next = self.next.wrapping_add(1);
+        let slot = Slot(self.next);
+        self.chunks.insert(slot, chunk);
+        slot
+    }
+    /// Puts a fragment in; false if it was here already.
+    pub fn fill(&mut self, slot: Slot, index: u16, fragment: Bytes) -> bool {
+        let Some(chunk) = self.chunks.get_mut(&slot) else { return false };
+        let Some(place) = chunk.fragments.get_mut(usize::from(index)).filter(|place| place.is_none()) else {
+            return false;
+        };
+        *place = Some(fragment);
+        chunk.missing -= 1;
+        true
+    }
+    /// Looks at a chunk.
+    pub fn chunk(&self, slot: Slot) -> Option<&Chunk> {
+        self.chunks.get(&slot)
+    }
+    /// The header of a chunk, to change.
+    pub fn header_mut(&mut self, slot: Slot) -> Option<&mut ChunkHeader> {
+        self.chunks.get_mut(&slot)?.header.as_mut()
+    }
+    pub(super) fn header_slot(&mut self, slot: Slot) -> Option<&mut Option<ChunkHeader>> {
+        Some(&mut self.chunks.get_mut(&slot)?.header)
+    }
+    /// Takes a chunk out.
+    pub fn remove(&mut self, slot: Slot) -> Option<Chunk> {
+        let chunk = self.chunks.remove(&slot)?;
+        match chunk.class {
+            Class::Bulk => self.used -= chunk.packets,
+            Class::Control => self.control_used -= chunk.packets,
+        }
+        Some(chunk)
+    }
+    /// Cuts a complete chunk so that each packet fits `datagram_bytes` with its headers; leaves it as it is if it does.
+    pub fn fit(&mut self, slot: Slot, first: usize, rest: usize) {
+        let Some(chunk) = self.chunks.get(&slot).filter(|chunk| chunk.is_complete()) else { return };
+        let fits =
+            chunk.fragments.iter().flatten().enumerate().all(|(i, f)| f.len() <= if i == 0 { first } else { rest });
+        if !fits {
+            let fragments = cut(&chunk.payload(), first, rest);
+            self.replace(slot, fragments);
+        }
+    }
+    /// Cuts a complete chunk into fragments of exactly these lengths, if they add up to it.
+    pub fn cut_as(&mut self, slot: Slot, lengths: &[u32]) {
+        let Some(chunk) = self.chunks.get(&slot).filter(|chunk| chunk.is_complete()) else { return };
+        if lengths.iter().map(|len| u64::from(*len)).sum::<u64>() != chunk.bytes() || chunk.lengths() == lengths {
+            return;
+        }
+        let (payload, mut at) = (chunk.payload(), 0);
+        let fragments = lengths.iter().map(|len| {
+            at += *len as usize;
+            payload.slice(at - *len as usize..at)
+        });
+        let fragments = fragments.collect();
+        self.replace(slot, fragments);
+    }
+    fn replace(&mut self, slot: Slot, fragments: Vec<Bytes>) {
+        let Some(chunk) = self.chunks.get_mut(&slot) else { return };
+        let packets = fragments.len() as u32;
+        let used = if chunk.class == Class::Bulk { &mut self.used } else { &mut self.control_used };
+        *used = *used - chunk.packets + packets;
+        chunk.packets = packets;
+        chunk.fragments = fragments.into_iter().map(Some).collect();
+    }
+    /// Chunks that are here or arriving.
+    pub fn len(&self) -> usize {
+        self.chunks.len()
+    }
+    /// Whether there is no chunk.
+    pub fn is_empty(&self) -> bool {
+        self.chunks.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        ids::{Guid, NetworkAddress},
+        wire::ChunkKind,
+    };
+
+    #[test]
+    fn room_is_reserved_with_the_first_packet_and_given_back_with_the_chunk() {
+        let mut buffer = Buffer::new(10, 2);
+        let first = buffer.admit(Class::Bulk, 7, Origin::Local).expect("there is room");
+        assert_eq!((buffer.admit(Class::Bulk, 4, Origin::Local), buffer.free()), (None, 3));
+        assert!(buffer.admit(Class::Control, 2, Origin::Local).is_some());
+        assert!(buffer.admit(Class::Control, 1, Origin::Local).is_none());
+        assert!(buffer.fill(first, 6, Bytes::from_static(b"x")) && !buffer.fill(first, 6, Bytes::from_static(b"y")));
+        assert!(!buffer.fill(first, 7, Bytes::from_static(b"z")));
+        assert!(buffer.chunk(first).is_some_and(|chunk| !chunk.is_complete() && chunk.bytes() == 1));
+        buffer.remove(first);
+        assert_eq!(buffer.free(), 10);
+    }
+
+    #[test]
+    fn a_chunk_is_cut_anew_only_if_it_must_be() {
+        let mut buffer = Buffer::new(100, 100);
+        let payload = Bytes::from_static(b"0123456789");
+        let header = ChunkHeader::new(ChunkKind::Transport, Guid::NONE, Guid::NONE, NetworkAddress::NONE);
+        let slot = buffer.put(header, cut(&payload, 2, 4), Origin::Local);
+        let lengths = |buffer: &Buffer| buffer.chunk(slot).map(Chunk::lengths).unwrap_or_default();
+        assert_eq!(lengths(&buffer), [2, 4, 4]);
+        buffer.fit(slot, 3, 4);
+        assert_eq!(lengths(&buffer), [2, 4, 4]);
+        buffer.fit(slot, 1, 4);
+        assert_eq!(lengths(&buffer), [1, 4, 4, 1]);
+        buffer.cut_as(slot, &[5, 5]);
+        buffer.cut_as(slot, &[5, 6]);
+        assert_eq!(lengths(&buffer), [5, 5]);
+        assert_eq!(buffer.chunk(slot).map(Chunk::payload), Some(payload));
+    }
+}

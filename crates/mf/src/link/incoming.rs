@@ -1,0 +1,224 @@
+//! The receiving side of a hop: reassembles chunks and answers CSYNs.
+use alloc::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    vec::Vec,
+};
+
+use bytes::Bytes;
+use tributary_core::{Duration, FaceId, Time};
+
+use super::buffer::{Buffer, Origin, Slot};
+use crate::{
+    ids::HopId,
+    wire::{Cack, CackState, ChunkHeader, Csyn, DataHeader, WireError},
+};
+
+/// Finished chunks that are remembered, so that a CSYN whose answer was lost is answered again.
+const FINISHED_MAX: usize = 4_096;
+/// CACKs that wait to be sent at most.
+const CACKS_MAX: usize = 1_024;
+/// Chunks arriving at the same time at most.
+const ARRIVING_MAX: usize = 1_024;
+
+/// What a fragment did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Arrived {
+    /// A fragment more is here.
+    Fragment(Slot, u16),
+    /// All of the chunk is here: the router takes it over, keeps it, or drops it.
+    Complete(Slot),
+    /// It was of no use.
+    Nothing,
+}
+
+/// Chunks that arrive over one face.
+#[derive(Debug)]
+pub struct Incoming {
+    face: FaceId,
+    lifetime: Duration,
+    arriving: BTreeMap<HopId, Arriving>,
+    finished: BTreeSet<HopId>,
+    finished_order: VecDeque<HopId>,
+    answers: VecDeque<(HopId, u16, u32)>,
+    refused: VecDeque<HopId>,
+    /// The window that the neighbour was told last.
+    pub advertised: u32,
+    /// When data last came.
+    pub active_at: Time,
+}
+
+#[derive(Debug)]
+struct Arriving {
+    slot: Slot,
+    count: u16,
+    duplicates: u16,
+    heard: Time,
+}
+
+impl Incoming {
+    /// Nothing has arrived. A chunk of which nothing comes for `lifetime` is forgotten.
+    pub fn new(face: FaceId, lifetime: Duration) -> Incoming {
+        Incoming {
+            face,
+            lifetime,
+            arriving: BTreeMap::new(),
+            finished: BTreeSet::new(),
+            finished_order: VecDeque::new(),
+            answers: VecDeque::new(),
+            refused: VecDeque::new(),
+            advertised: 0,
+            active_at: Time::ZERO,
+        }
+    }
+    /// Takes a data packet: its header, and everything behind it.
+    ///
+    /// # Errors
+    /// [`WireError`] if the chunk header in packet 0 is malformed.
+    pub fn handle_data(
+        &mut self,
+        now: Time,
+        header: &DataHeader,
+        rest: &[u8],
+        payload: impl FnOnce(usize) -> Bytes,
+        buffer: &mut Buffer,
+    ) -> Result<Arrived, WireError> {
+        if let Some(number) = header.csyn {
+            self.answer(header.hop, header.count, number);
+        }
+        if self.finished.contains(&header.hop) {
+            return Ok(Arrived::Nothing);
+        }
+        self.active_at = now;
+        let (chunk_header, skip) = if header.index == 0 {
+            let (chunk_header, len) = ChunkHeader::decode(rest)?;
+            (Some(chunk_header), len)
+        } else {
+            (None, 0)
+        };
+        if self.arriving.get(&header.hop).is_some_and(|arriving| arriving.count != header.count) {
+            return Err(WireError::Value { field: "packets of the chunk", found: u64::from(header.count) });
+        }
+        if !self.arriving.contains_key(&header.hop) {
+            let origin = Origin::Face(self.face, header.hop);
+            let room = self.arriving.len() < ARRIVING_MAX;
+            let Some(slot) = room.then(|| buffer.admit(header.class, header.count, origin)).flatten() else {
+                if !self.refused.contains(&header.hop) && self.refused.len() < CACKS_MAX {
+                    self.refused.push_back(header.hop);
+                    self.answer(header.hop, header.count, 0);
+                }
+                return Ok(Arrived::Nothing);
+            };
+            self.refused.retain(|hop| *hop != header.hop);
+            self.arriving.insert(header.hop, Arriving { slot, count: header.count, duplicates: 0, heard: now });
+        }
+        let Some(arriving) = self.arriving.get_mut(&header.hop) else { return Ok(Arrived::Nothing) };
+        arriving.heard = now;
+        if !buffer.fill(arriving.slot, header.index, payload(skip)) {
+            arriving.duplicates = arriving.duplicates.saturating_add(1);
+            return Ok(Arrived::Nothing);
+        }
+        let slot = arriving.slot;
+        if let Some(chunk_header) = chunk_header
+            && let Some(place) = buffer.header_slot(slot)
+        {
+            *place = Some(chunk_header);
+        }
+        let complete = buffer.chunk(slot).is_some_and(super::Chunk::is_complete);
+        Ok(if complete { Arrived::Complete(slot) } else { Arrived::Fragment(slot, header.index) })
+    }
+    /// Takes a CSYN.
+    pub fn handle_csyn(&mut self, csyn: &Csyn) {
+        self.answer(csyn.hop, csyn.count, csyn.number);
+    }
+    fn answer(&mut self, hop: HopId, count: u16, number: u32) {
+        if self.answers.len() < CACKS_MAX {
+            self.answers.push_back((hop, count, number));
+        }
+    }
+    /// The router has taken a complete chunk over, or dropped it on purpose: the neighbour may forget it.
+    pub fn on_taken(&mut self, hop: HopId) {
+        if self.arriving.remove(&hop).is_none() {
+            return;
+        }
+        self.finished.insert(hop);
+        self.finished_order.push_back(hop);
+        if self.finished_order.len() > FINISHED_MAX
+            && let Some(old) = self.finished_order.pop_front()
+        {
+            self.finished.remove(&old);
+        }
+    }
+    /// The same, when the neighbour may have been told already that the chunk is held: it is told the good news unasked.
+    pub fn on_taken_late(&mut self, hop: HopId) {
+        self.on_taken(hop);
+        self.answer(hop, 1, 0);
+    }
+    /// A complete chunk is given back: it is as if it had been refused.
+    pub fn on_given_back(&mut self, hop: HopId) {
+        if self.arriving.remove(&hop).is_some() {
+            self.refused.push_back(hop);
+            self.answer(hop, 1, 0);
+        }
+    }
+    /// Tells the neighbour that the window has opened.
+    pub fn announce_window(&mut self) {
+        self.answers.push_back((HopId(0), 0, 0));
+    }
+    /// The next CACK to send, with this window.
+    pub fn poll_cack(&mut self, window: u32, buffer: &Buffer) -> Option<Cack> {
+        let (hop, count, number) = self.answers.pop_front()?;
+        self.advertised = window;
+        let mut cack =
+            Cack { state: CackState::Window, hop, number, window, duplicates: 0, first_missing: 0, bitmap: Vec::new() };
+        if count == 0 {
+            return Some(cack);
+        }
+        cack.state = CackState::Partial;
+        if self.finished.contains(&hop) {
+            cack.state = CackState::Complete;
+        } else if let Some(arriving) = self.arriving.get(&hop)
+            && let Some(chunk) = buffer.chunk(arriving.slot)
+        {
+            cack.duplicates = arriving.duplicates;
+            if chunk.is_complete() {
+                cack.state = CackState::Held;
+            } else {
+                (cack.first_missing, cack.bitmap) =
+                    Cack::describe(arriving.count, |index| chunk.fragment(index).is_some());
+            }
+        } else if let Some(at) = self.refused.iter().position(|refused| *refused == hop) {
+            self.refused.remove(at);
+            cack.state = CackState::Refused;
+        }
+        Some(cack)
+    }
+    /// Whether a CACK waits to be sent.
+    pub fn has_answers(&self) -> bool {
+        !self.answers.is_empty()
+    }
+    /// Forgets chunks that have not moved for their lifetime, and gives them: they are to be taken out of the buffer.
+    pub fn expire(&mut self, now: Time, buffer: &Buffer) -> Vec<Slot> {
+        let lifetime = self.lifetime;
+        let old = |arriving: &Arriving| {
+            arriving.heard + lifetime <= now && buffer.chunk(arriving.slot).is_none_or(|chunk| !chunk.is_complete())
+        };
+        let expired: Vec<Slot> =
+            self.arriving.values().filter(|arriving| old(arriving)).map(|arriving| arriving.slot).collect();
+        self.arriving.retain(|_, arriving| !expired.contains(&arriving.slot));
+        expired
+    }
+    /// The neighbour has started anew: what had begun will not go on. Gives the chunks to take out of the buffer.
+    pub fn reset(&mut self, buffer: &Buffer) -> Vec<Slot> {
+        self.finished.clear();
+        self.finished_order.clear();
+        self.refused.clear();
+        self.answers.clear();
+        let arriving = core::mem::take(&mut self.arriving);
+        let incomplete = |arriving: &Arriving| buffer.chunk(arriving.slot).is_some_and(|chunk| !chunk.is_complete());
+        arriving.values().filter(|arriving| incomplete(arriving)).map(|arriving| arriving.slot).collect()
+    }
+    /// Chunks that are arriving.
+    pub fn arriving(&self) -> usize {
+        self.arriving.len()
+    }
+}

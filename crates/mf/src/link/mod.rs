@@ -1,0 +1,68 @@
+//! The hop link (paper §3.2.1, §3.4.1): moves whole chunks reliably from one node to the next.
+//!
+//! | what | module |
+//! |---|---|
+//! | the back-pressure buffer, which holds all chunks of a node | [`buffer`] |
+//! | reassembly, CACKs, the advertised window | [`incoming`] |
+//! | fragments, CSYNs, retransmission, window and pace | [`outgoing`] |
+pub mod buffer;
+pub mod incoming;
+pub mod outgoing;
+
+pub use buffer::{Buffer, Chunk, Origin, Slot};
+pub use incoming::{Arrived, Incoming};
+pub use outgoing::{Outgoing, OutgoingStats, Sent};
+
+use tributary_core::Duration;
+
+/// Settings of a hop.
+#[derive(Clone, PartialEq, Debug)]
+pub struct HopConfig {
+    /// After so many data packets a CSYN asks what has arrived so far, beside the one after the chunk; `u16::MAX` is the
+    /// paper's form, in which rate and loss are known once per chunk only. Default: 16.
+    pub csyn_packets: u16,
+    /// When a chunk is sent on. Default: when it is complete (paper §3.2.1).
+    pub forwarding: Forwarding,
+    /// The least time that a CSYN's answer is waited for. Default: 20 ms.
+    pub rto_min: Duration,
+    /// The same before the first round trip. Default: 200 ms. The prototype has 2 s between routers and 100 ms at hosts.
+    pub rto_initial: Duration,
+    /// The same at most. Default: 1 s.
+    pub rto_max: Duration,
+    /// Packets under way before anything is known of the link. Default: 32.
+    pub window_initial_packets: u32,
+    /// Bytes under way at most. Default: 16 MiB.
+    pub window_bytes_max: u64,
+    /// How much is sent at once, as time at the pace. Default: 1 ms.
+    pub quantum: Duration,
+    /// How long an incomplete chunk that does not move is kept. Default: 60 s.
+    pub arriving_lifetime: Duration,
+}
+
+impl Default for HopConfig {
+    fn default() -> Self {
+        HopConfig {
+            csyn_packets: 16,
+            forwarding: Forwarding::StoreAndForward,
+            rto_min: Duration::from_millis(20),
+            rto_initial: Duration::from_millis(200),
+            rto_max: Duration::from_secs(1),
+            window_initial_packets: 32,
+            window_bytes_max: 16 << 20,
+            quantum: Duration::from_millis(1),
+            arriving_lifetime: Duration::from_secs(60),
+        }
+    }
+}
+
+/// When a router sends a chunk on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Forwarding {
+    /// When all of it is here (paper §3.2.1).
+    StoreAndForward,
+    /// As soon as its first packet is here.
+    CutThrough,
+}
+
+#[cfg(test)]
+mod tests;

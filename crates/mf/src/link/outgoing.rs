@@ -1,0 +1,670 @@
+//! The sending side of a hop (paper §3.2.1, §3.4.1): fragments, CSYN after the chunk, local retransmission of what the
+//! CACK does not have, pipelined across chunks; within the neighbour's advertised window and a window and pace of its
+//! own that random loss does not fool.
+//!
+//! ```text
+//!   begin ──► sending: unsent ──► under way ──► acknowledged ──► done
+//!                         ▲            │
+//!                         └─ not in a CACK whose CSYN was sent later
+//! ```
+use alloc::{boxed::Box, collections::BTreeMap, collections::VecDeque, vec, vec::Vec};
+
+use tributary_core::{Duration, Rate, Time, TransmitBuf};
+use tributary_transport::{
+    TransferConfig,
+    rtt::RttEstimator,
+    window::{self, Arrival, Controller, Loss},
+};
+
+use super::{
+    HopConfig,
+    buffer::{Buffer, Slot},
+};
+use crate::{
+    ids::{ChunkKey, HopId},
+    wire::{Cack, CackState, Class, Csyn, DATA_HEADER_BYTES_MAX, DataHeader},
+};
+
+/// Bytes that datagrams take on a wire beside themselves, so that the pace is that of the link.
+const OVERHEAD_BYTES: u64 = 28;
+/// CSYNs whose answers are waited for at most.
+const CSYNS_MAX: usize = 4_096;
+/// Interrupted chunks whose progress is remembered.
+const SUSPENDED_MAX: usize = 64;
+/// Chunks under way at the same time at most.
+const SENDING_MAX: usize = 256;
+/// Packets taken for lost too early shift the threshold up to this many.
+const REORDER_MAX: u64 = 64;
+/// The least time between two questions for a window that does not open.
+const PROBE_INTERVAL_MIN: Duration = Duration::from_millis(100);
+/// In `order`: has been acknowledged.
+const ACKNOWLEDGED: u64 = u64::MAX;
+
+/// What became of a chunk.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Sent {
+    /// The neighbour has taken it over.
+    Done(Slot),
+}
+
+/// Chunks that leave over one face.
+pub struct Outgoing {
+    config: HopConfig,
+    datagram_bytes: usize,
+    sending: Vec<Sending>,
+    suspended: VecDeque<(ChunkKey, Progress)>,
+    next_hop: u32,
+    next_csyn: u32,
+    /// Counts packets, so that a CSYN knows what was sent before it.
+    order: u64,
+    csyns: BTreeMap<u32, Asked>,
+    window: Advertised,
+    controller: Box<dyn Controller>,
+    rtt: RttEstimator,
+    reorder: u64,
+    in_flight: u64,
+    delivered: u64,
+    delivered_at: Time,
+    pace_at: Time,
+    heard_at: Time,
+    starved: bool,
+    /// Since when the neighbour's window has kept a chunk waiting.
+    blocked_since: Option<Time>,
+    probe_at: Time,
+    done: VecDeque<Sent>,
+    /// Counters.
+    pub stats: OutgoingStats,
+}
+
+/// Counters of the sending side of a hop.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct OutgoingStats {
+    /// Data packets sent.
+    pub packets: u64,
+    /// Of these, sent again.
+    pub repeated: u64,
+    /// Chunks that the neighbour has taken over.
+    pub chunks: u64,
+    /// Chunks that the neighbour had no room for when they came.
+    pub refused: u64,
+    /// CSYNs that were not answered in time.
+    pub timeouts: u64,
+}
+
+struct Sending {
+    slot: Slot,
+    key: Option<ChunkKey>,
+    class: Class,
+    hop: HopId,
+    /// Per packet: 0 if it is to be sent, [`ACKNOWLEDGED`], or when it was sent.
+    order: Vec<u64>,
+    ever_sent: Vec<bool>,
+    left: u16,
+    /// Packets below this one have been sent at least once.
+    next: u16,
+    /// Packets to send again, or that came late.
+    again: VecDeque<u16>,
+    since_csyn: u16,
+    last_csyn: u32,
+    /// Whether everything sent is asked about.
+    asked: bool,
+    ask_at: Time,
+    timeouts: u32,
+    /// What the neighbour got twice of it.
+    duplicates: u16,
+    /// Refused: waits until the window has room for it.
+    parked: bool,
+}
+
+/// What is known of a chunk that was interrupted.
+struct Progress {
+    hop: HopId,
+    here: Vec<bool>,
+    lengths: Vec<u32>,
+}
+
+/// A CSYN that was sent.
+struct Asked {
+    at: Time,
+    /// Packets sent up to here should have arrived before it.
+    order: u64,
+    delivered: u64,
+    delivered_at: Time,
+    first_sent_at: Time,
+    starved: bool,
+}
+
+/// What the neighbour has room for.
+struct Advertised {
+    packets: u32,
+    /// The CSYN after which it said so.
+    as_of: u32,
+    /// Chunks begun: the CSYN number that came next, and their packets.
+    begun: VecDeque<(u32, u32)>,
+}
+
+impl Advertised {
+    fn on_window(&mut self, number: u32, packets: u32) {
+        if number == 0 || number >= self.as_of {
+            self.packets = packets;
+            self.as_of = self.as_of.max(number);
+        }
+        let as_of = self.as_of;
+        self.begun.retain(|(next, _)| *next > as_of);
+    }
+    fn room(&self) -> u32 {
+        let begun: u32 = self.begun.iter().map(|(_, packets)| *packets).sum();
+        self.packets.saturating_sub(begun)
+    }
+}
+
+impl Outgoing {
+    /// A hop on which datagrams have at most `datagram_bytes`. `first_hop` is where hop ids start: different at every
+    /// start of the node.
+    pub fn new(config: HopConfig, datagram_bytes: u32, first_hop: u32) -> Outgoing {
+        let transfer = TransferConfig {
+            window_bytes_max: config.window_bytes_max,
+            window_initial_packets: config.window_initial_packets,
+            rto_min: config.rto_min,
+            rto_initial: config.rto_initial,
+            rto_max: config.rto_max,
+            ..TransferConfig::default()
+        };
+        Outgoing {
+            controller: window::controller(&transfer, u64::from(datagram_bytes), Time::ZERO),
+            rtt: RttEstimator::new(config.rto_initial, config.rto_min, config.rto_max),
+            config,
+            datagram_bytes: datagram_bytes as usize,
+            sending: Vec::new(),
+            suspended: VecDeque::new(),
+            next_hop: first_hop.max(1),
+            next_csyn: 1,
+            order: 0,
+            csyns: BTreeMap::new(),
+            window: Advertised { packets: 0, as_of: 0, begun: VecDeque::new() },
+            reorder: 0,
+            in_flight: 0,
+            delivered: 0,
+            delivered_at: Time::ZERO,
+            pace_at: Time::ZERO,
+            heard_at: Time::ZERO,
+            starved: true,
+            blocked_since: None,
+            probe_at: Time::MAX,
+            done: VecDeque::new(),
+            stats: OutgoingStats::default(),
+        }
+    }
+
+    // Inputs.
+
+    /// What the neighbour's hello says it has room for; used until the first CACK.
+    pub fn set_first_window(&mut self, packets: u32) {
+        if self.window.as_of == 0 {
+            self.window.packets = packets;
+        }
+    }
+    /// Datagrams of the link have at most this many bytes from now on; chunks that have begun keep their cut.
+    pub fn set_datagram_bytes(&mut self, bytes: u32) {
+        self.datagram_bytes = bytes as usize;
+    }
+    /// Whether a chunk of data of `count` packets may begin now: the ones before it are all on their way, and the
+    /// neighbour has room.
+    pub fn can_begin(&mut self, now: Time, count: u16) -> bool {
+        let busy = |sending: &Sending| sending.class == Class::Bulk && !sending.parked && sending.has_unsent();
+        let parked = self.sending.iter().any(|sending| sending.parked);
+        if self.sending.len() >= SENDING_MAX || self.sending.iter().any(busy) {
+            return false;
+        }
+        if parked || self.window.room() < u32::from(count) {
+            self.on_blocked(now);
+            return false;
+        }
+        self.blocked_since = None;
+        true
+    }
+    /// Since when the neighbour's window has kept chunks waiting.
+    pub fn blocked_since(&self) -> Option<Time> {
+        self.blocked_since
+    }
+    /// Begins to send a chunk that is in the buffer. A chunk that was interrupted goes on where it was.
+    pub fn begin(&mut self, now: Time, slot: Slot, buffer: &mut Buffer) {
+        let Some(header) = buffer.chunk(slot).and_then(|chunk| chunk.header.as_ref()) else { return };
+        let (key, header_len) = (header.key(), header.len());
+        let progress = key.and_then(|key| self.suspended.iter().position(|(known, _)| *known == key));
+        let progress = progress.and_then(|at| self.suspended.remove(at)).map(|(_, progress)| progress);
+        if let Some(progress) = &progress {
+            buffer.cut_as(slot, &progress.lengths);
+        }
+        let rest = self.datagram_bytes.saturating_sub(DATA_HEADER_BYTES_MAX).max(1);
+        buffer.fit(slot, rest.saturating_sub(header_len).max(1), rest);
+        let Some(chunk) = buffer.chunk(slot) else { return };
+        let (count, class, complete) = (chunk.count(), chunk.class, chunk.is_complete());
+        let mut sending = Sending {
+            slot,
+            key,
+            class,
+            hop: HopId(self.next_hop),
+            order: vec![0; usize::from(count)],
+            ever_sent: vec![false; usize::from(count)],
+            left: count,
+            next: 0,
+            again: VecDeque::new(),
+            since_csyn: 0,
+            last_csyn: 0,
+            asked: false,
+            ask_at: Time::MAX,
+            timeouts: 0,
+            duplicates: 0,
+            parked: false,
+        };
+        let lengths = chunk.lengths();
+        match progress.filter(|progress| progress.lengths == lengths) {
+            Some(progress) => {
+                sending.hop = progress.hop;
+                for (order, _) in sending.order.iter_mut().zip(&progress.here).filter(|(_, here)| **here) {
+                    *order = ACKNOWLEDGED;
+                    sending.left -= 1;
+                }
+                if sending.left == 0 {
+                    sending.ask_at = now;
+                }
+            }
+            None => self.next_hop = self.next_hop.wrapping_add(1).max(1),
+        }
+        if !complete {
+            sending.next = count;
+            sending.again = (0..count).filter(|index| chunk.fragment(*index).is_some()).collect();
+        }
+        if class == Class::Bulk {
+            self.window.begun.push_back((self.next_csyn, u32::from(count)));
+        }
+        self.sending.push(sending);
+    }
+    /// A fragment of a chunk that was begun before it was complete has arrived (cut-through).
+    pub fn on_fragment(&mut self, slot: Slot, index: u16) {
+        if let Some(sending) = self.sending.iter_mut().find(|sending| sending.slot == slot)
+            && sending.order.get(usize::from(index)) == Some(&0)
+        {
+            sending.again.push_back(index);
+        }
+    }
+    /// Takes a CACK.
+    pub fn handle_cack(&mut self, now: Time, cack: &Cack, buffer: &Buffer) {
+        self.heard_at = now;
+        self.window.on_window(cack.number, cack.window);
+        let asked = self.csyns.remove(&cack.number);
+        // Answers come in the order of the questions: what was asked before this one was lost.
+        self.csyns = self.csyns.split_off(&cack.number);
+        let mut rtt = None;
+        if let Some(asked) = &asked {
+            let sample = now.since(asked.at);
+            self.rtt.on_sample(sample);
+            rtt = Some(sample);
+            for sending in &mut self.sending {
+                sending.timeouts = 0;
+                let overtaken = sending.last_csyn != 0 && sending.last_csyn < cack.number && sending.hop != cack.hop;
+                if overtaken && sending.ask_at > now && sending.asked {
+                    sending.ask_at = now;
+                }
+            }
+        }
+        let Some(at) = self.sending.iter().position(|sending| sending.hop == cack.hop) else { return };
+        let sending = &mut self.sending[at];
+        let size = |index: usize| {
+            let fragment = buffer.chunk(sending.slot).and_then(|chunk| chunk.fragment(index as u16));
+            fragment.map_or(0, |bytes| bytes.len() as u64 + OVERHEAD_BYTES)
+        };
+        if cack.state == CackState::Refused {
+            self.stats.refused += 1;
+            for (index, order) in sending.order.iter_mut().enumerate() {
+                if *order != 0 && *order != ACKNOWLEDGED {
+                    self.in_flight = self.in_flight.saturating_sub(size(index));
+                }
+                *order = 0;
+            }
+            sending.left = sending.order.len() as u16;
+            sending.restart(buffer);
+            sending.parked = true;
+            return self.on_blocked(now);
+        }
+        if cack.state == CackState::Window {
+            return;
+        }
+        if cack.duplicates > sending.duplicates {
+            sending.duplicates = cack.duplicates;
+            self.reorder = (self.reorder + 1).min(REORDER_MAX);
+        }
+        let (mut acknowledged, mut lost) = (0, 0);
+        let horizon = asked.as_ref().map_or(0, |asked| asked.order);
+        for index in 0..sending.order.len() {
+            let order = sending.order[index];
+            if order == ACKNOWLEDGED {
+                continue;
+            }
+            if cack.has(index as u16) {
+                let bytes = size(index);
+                if order != 0 {
+                    self.in_flight = self.in_flight.saturating_sub(bytes);
+                }
+                acknowledged += bytes;
+                sending.order[index] = ACKNOWLEDGED;
+                sending.left -= 1;
+            } else if order != 0 && order <= horizon {
+                let bytes = size(index);
+                self.in_flight = self.in_flight.saturating_sub(bytes);
+                lost += bytes;
+                sending.order[index] = 0;
+                sending.again.push_back(index as u16);
+            }
+        }
+        if cack.number >= sending.last_csyn {
+            sending.asked = false;
+            sending.ask_at = match (sending.under_way(), sending.has_unsent()) {
+                (false, _) => Time::MAX,
+                (true, true) => now + self.rtt.rto(),
+                // What is missing was sent too near the question: ask again, it must be there by now.
+                (true, false) => now,
+            };
+        }
+        self.delivered += acknowledged;
+        if let Some(asked) = &asked {
+            let elapsed = now.since(asked.delivered_at).max(asked.at.since(asked.first_sent_at));
+            let arrival = Arrival {
+                bytes: acknowledged,
+                in_flight: self.in_flight,
+                rtt,
+                rate: Rate::over(self.delivered - asked.delivered, elapsed).filter(|_| acknowledged > 0),
+                delivered_at_request: asked.delivered,
+                delivered: self.delivered,
+                starved: asked.starved,
+                requested_at: asked.at,
+            };
+            self.controller.on_data(now, &arrival);
+            if lost > 0 {
+                self.controller.on_loss(now, &Loss { bytes: lost, in_flight: self.in_flight, requested_at: asked.at });
+            }
+        }
+        if acknowledged > 0 {
+            self.delivered_at = now;
+        }
+        let sending = &mut self.sending[at];
+        match cack.state {
+            CackState::Complete => {
+                self.stats.chunks += 1;
+                self.done.push_back(Sent::Done(sending.slot));
+                self.sending.remove(at);
+            }
+            CackState::Held => {
+                sending.asked = true;
+                sending.ask_at = now + self.rtt.rto() * 4;
+            }
+            CackState::Partial | CackState::Refused | CackState::Window => {}
+        }
+    }
+    /// Forgets a chunk.
+    pub fn cancel(&mut self, slot: Slot, buffer: &Buffer) {
+        if let Some(at) = self.sending.iter().position(|sending| sending.slot == slot) {
+            let sending = self.sending.remove(at);
+            self.in_flight = self.in_flight.saturating_sub(sending.bytes_under_way(buffer));
+        }
+    }
+    /// The neighbour is gone: gives back all chunks, oldest first, and remembers how far they were.
+    pub fn suspend(&mut self, now: Time, buffer: &Buffer) -> Vec<Slot> {
+        for sending in &self.sending {
+            if let (Some(key), Some(chunk)) = (sending.key, buffer.chunk(sending.slot)) {
+                let here = sending.order.iter().map(|order| *order == ACKNOWLEDGED).collect();
+                let progress = Progress { hop: sending.hop, here, lengths: chunk.lengths() };
+                self.suspended.retain(|(known, _)| *known != key);
+                self.suspended.push_back((key, progress));
+            }
+        }
+        while self.suspended.len() > SUSPENDED_MAX {
+            self.suspended.pop_front();
+        }
+        self.in_flight = 0;
+        self.csyns.clear();
+        self.window.begun.clear();
+        self.blocked_since = None;
+        self.probe_at = Time::MAX;
+        self.controller.on_silence(now);
+        self.sending.drain(..).map(|sending| sending.slot).collect()
+    }
+    /// The neighbour has started anew: nothing of what it had is there any more.
+    pub fn reset(&mut self) {
+        self.suspended.clear();
+        self.window = Advertised { packets: 0, as_of: 0, begun: VecDeque::new() };
+    }
+    /// Nothing waits for the neighbour's window any more.
+    pub fn on_idle(&mut self) {
+        self.blocked_since = None;
+        if !self.sending.iter().any(|sending| sending.parked) {
+            self.probe_at = Time::MAX;
+        }
+    }
+
+    // Outputs.
+
+    /// Fills `out` with what may be sent now.
+    pub fn poll_packets(&mut self, now: Time, buffer: &Buffer, out: &mut TransmitBuf) {
+        self.ask_again(now, out);
+        self.unpark();
+        let quantum_end = now + self.config.quantum;
+        for class in [Class::Control, Class::Bulk] {
+            for at in 0..self.sending.len() {
+                while self.sending[at].class == class && !is_full(out) {
+                    let open = class == Class::Control
+                        || (self.in_flight < self.controller.window() && self.pace_at <= quantum_end);
+                    if !open || self.sending[at].parked || !self.send_next(now, at, buffer, out) {
+                        break;
+                    }
+                }
+            }
+        }
+        self.starved = !self.sending.iter().any(|sending| !sending.parked && sending.has_unsent());
+        if self.probe_at <= now && !is_full(out) {
+            // The announcement of an open window may have been lost.
+            self.probe_at = now + (self.rtt.rto() * 2).max(PROBE_INTERVAL_MIN);
+            let number = self.ask(now, None, self.order);
+            push_csyn(out, Csyn { count: 1, hop: HopId(self.next_hop.wrapping_sub(1)), number });
+        }
+    }
+    /// A chunk that the neighbour has taken over.
+    pub fn poll_done(&mut self) -> Option<Sent> {
+        self.done.pop_front()
+    }
+    /// When to poll for packets again.
+    pub fn poll_timeout(&self) -> Option<Time> {
+        let asks = self.sending.iter().map(|sending| sending.ask_at).min().filter(|at| *at < Time::MAX);
+        let open = self.in_flight < self.controller.window();
+        let bulk = |sending: &Sending| sending.class == Class::Bulk && !sending.parked && sending.has_unsent();
+        let pace = (open && self.sending.iter().any(bulk)).then_some(self.pace_at);
+        let probe = Some(self.probe_at).filter(|at| *at < Time::MAX);
+        [asks, pace, probe].into_iter().flatten().min()
+    }
+    /// Chunks under way.
+    pub fn sending(&self) -> usize {
+        self.sending.len()
+    }
+    /// Round-trip time of the hop, from CSYN to CACK.
+    pub fn rtt(&self) -> &RttEstimator {
+        &self.rtt
+    }
+    /// Packets that the neighbour still has room for.
+    pub fn window_room(&self) -> u32 {
+        self.window.room()
+    }
+    /// How many CSYNs in a row were not answered, of the chunk that waits longest.
+    pub fn timeouts(&self) -> u32 {
+        self.sending.iter().map(|sending| sending.timeouts).max().unwrap_or(0)
+    }
+
+    // Private.
+
+    fn on_blocked(&mut self, now: Time) {
+        self.blocked_since.get_or_insert(now);
+        if self.probe_at == Time::MAX {
+            self.probe_at = now + self.rtt.rto() * 2;
+        }
+    }
+    fn unpark(&mut self) {
+        let mut room = self.window.room();
+        for sending in &mut self.sending {
+            let count = sending.order.len() as u32;
+            if sending.parked && count <= room {
+                sending.parked = false;
+                room -= count;
+                self.window.begun.push_back((self.next_csyn, count));
+            }
+        }
+        if self.blocked_since.is_none() && !self.sending.iter().any(|sending| sending.parked) {
+            self.probe_at = Time::MAX;
+        }
+    }
+    fn ask_again(&mut self, now: Time, out: &mut TransmitBuf) {
+        for at in 0..self.sending.len() {
+            let sending = &mut self.sending[at];
+            if sending.ask_at > now || is_full(out) {
+                continue;
+            }
+            if sending.asked && now.since(self.heard_at) >= self.rtt.rto() {
+                sending.timeouts += 1;
+                self.stats.timeouts += 1;
+                if sending.timeouts == 1 {
+                    self.controller.on_silence(now);
+                }
+            }
+            let number = self.ask(now, Some(at), self.order);
+            let sending = &self.sending[at];
+            push_csyn(out, Csyn { count: sending.order.len() as u16, hop: sending.hop, number });
+        }
+    }
+    /// Sends one packet of a chunk; false if it has none to send.
+    fn send_next(&mut self, now: Time, at: usize, buffer: &Buffer, out: &mut TransmitBuf) -> bool {
+        let sending = &mut self.sending[at];
+        let Some(chunk) = buffer.chunk(sending.slot) else { return false };
+        let Some(index) = sending.take_next() else { return false };
+        let (Some(fragment), Some(header)) = (chunk.fragment(index), chunk.header.as_ref()) else { return true };
+        if self.in_flight == 0 {
+            // The clock of the first sample starts with the first packet of a busy period.
+            self.delivered_at = now;
+        }
+        self.order += 1;
+        sending.order[usize::from(index)] = self.order;
+        sending.since_csyn += 1;
+        self.stats.packets += 1;
+        self.stats.repeated += u64::from(sending.ever_sent[usize::from(index)]);
+        sending.ever_sent[usize::from(index)] = true;
+        let last = !sending.has_unsent() && chunk.is_complete();
+        let fills = !last
+            && sending.class == Class::Bulk
+            && !sending.asked
+            && self.in_flight + fragment.len() as u64 + OVERHEAD_BYTES >= self.controller.window();
+        let joined = sending.since_csyn >= self.config.csyn_packets || fills || (last && sending.order.len() == 1);
+        if sending.ask_at == Time::MAX {
+            sending.ask_at = now + self.rtt.rto();
+        }
+        let (hop, count, class) = (sending.hop, sending.order.len() as u16, sending.class);
+        let bytes = fragment.len() as u64 + OVERHEAD_BYTES;
+        self.in_flight += bytes;
+        if class == Class::Bulk {
+            let rate = self.controller.pacing_rate();
+            let start = self.pace_at.max(now - self.config.quantum);
+            self.pace_at = rate.map_or(now, |rate| start + rate.time_for(bytes));
+        }
+        let horizon = self.order.saturating_sub(self.reorder);
+        let csyn = joined.then(|| self.ask(now, Some(at), horizon));
+        let mut head = Vec::with_capacity(DATA_HEADER_BYTES_MAX + if index == 0 { header.len() } else { 0 });
+        DataHeader { index, count, hop, csyn, class }.encode(&mut head);
+        if index == 0 {
+            header.encode(&mut head);
+        }
+        out.push(&head, fragment.clone());
+        if last && !joined {
+            let number = self.ask(now, Some(at), horizon);
+            push_csyn(out, Csyn { count, hop, number });
+        } else if last {
+            self.sending[at].asked = true;
+        }
+        true
+    }
+    /// Notes a CSYN that is about to be sent, and gives its number. Packets up to `order` that its answer does not have
+    /// are lost.
+    fn ask(&mut self, now: Time, at: Option<usize>, order: u64) -> u32 {
+        let number = self.next_csyn;
+        self.next_csyn = self.next_csyn.wrapping_add(1).max(1);
+        let asked = Asked {
+            at: now,
+            order,
+            delivered: self.delivered,
+            delivered_at: self.delivered_at,
+            first_sent_at: now,
+            starved: self.starved,
+        };
+        self.csyns.insert(number, asked);
+        if self.csyns.len() > CSYNS_MAX {
+            self.csyns.pop_first();
+        }
+        if let Some(sending) = at.and_then(|at| self.sending.get_mut(at)) {
+            let patience = self.rtt.rto() * 2u32.pow(sending.timeouts.min(6));
+            sending.since_csyn = 0;
+            sending.last_csyn = number;
+            sending.asked = true;
+            sending.ask_at = now + patience.min(self.config.rto_max.max(self.rtt.rto()));
+        }
+        number
+    }
+}
+
+impl Sending {
+    fn has_unsent(&self) -> bool {
+        usize::from(self.next) < self.order.len() || !self.again.is_empty()
+    }
+    fn under_way(&self) -> bool {
+        self.order.iter().any(|order| *order != 0 && *order != ACKNOWLEDGED)
+    }
+    /// What was lost goes before what was never sent.
+    fn take_next(&mut self) -> Option<u16> {
+        while let Some(index) = self.again.pop_front() {
+            if self.order[usize::from(index)] == 0 {
+                return Some(index);
+            }
+        }
+        while usize::from(self.next) < self.order.len() {
+            let index = self.next;
+            self.next += 1;
+            if self.order[usize::from(index)] == 0 {
+                return Some(index);
+            }
+        }
+        None
+    }
+    fn restart(&mut self, buffer: &Buffer) {
+        self.again.clear();
+        self.asked = false;
+        self.ask_at = Time::MAX;
+        match buffer.chunk(self.slot) {
+            Some(chunk) if !chunk.is_complete() => {
+                self.next = self.order.len() as u16;
+                self.again = (0..self.next).filter(|index| chunk.fragment(*index).is_some()).collect();
+            }
+            _ => self.next = 0,
+        }
+    }
+    fn bytes_under_way(&self, buffer: &Buffer) -> u64 {
+        let Some(chunk) = buffer.chunk(self.slot) else { return 0 };
+        let is_under_way = |order: u64| order != 0 && order != ACKNOWLEDGED;
+        let indexes = self.order.iter().zip(0..).filter(|(order, _)| is_under_way(**order)).map(|(_, index)| index);
+        indexes.filter_map(|index| chunk.fragment(index)).map(|bytes| bytes.len() as u64 + OVERHEAD_BYTES).sum()
+    }
+}
+
+/// Whether a data packet and a CSYN do not fit into the batch any more.
+fn is_full(out: &TransmitBuf) -> bool {
+    out.len() + 2 > TransmitBuf::DATAGRAMS_MAX
+}
+fn push_csyn(out: &mut TransmitBuf, csyn: Csyn) {
+    let mut bytes = Vec::with_capacity(12);
+    csyn.encode(&mut bytes);
+    out.push(&bytes, bytes::Bytes::new());
+}

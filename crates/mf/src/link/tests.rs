@@ -1,0 +1,288 @@
+//! Two ends of a hop over real link objects, in virtual time.
+use alloc::{collections::BTreeMap, vec, vec::Vec};
+
+use bytes::Bytes;
+use proptest::prelude::*;
+use tributary_content::ObjectId;
+use tributary_core::{
+    Datagram, Duration, FaceId, Random, Rate, Time, TransmitBuf,
+    link::{Link, LinkChange, LinkConfig, LinkState, Loss, Reorder},
+};
+
+use super::{buffer::cut, *};
+use crate::{
+    ids::{Guid, NetworkAddress},
+    wire::{Cack, ChunkHeader, ChunkKind, Class, Csyn, DataHeader, DataTag, PacketType, Reliability},
+};
+
+const MTU: u32 = 1_472;
+
+/// A sender and a receiver, one wire each way.
+struct Hop {
+    now: Time,
+    out: Outgoing,
+    out_buffer: Buffer,
+    incoming: Incoming,
+    in_buffer: Buffer,
+    forth: Link,
+    back: Link,
+    /// Chunks that arrived, and whether the receiver takes them away at once.
+    received: BTreeMap<u32, Vec<Bytes>>,
+    takes: bool,
+    waiting: Vec<Slot>,
+}
+
+impl Hop {
+    fn new(config: LinkConfig, hop: HopConfig, room: u32, seed: u64) -> Hop {
+        let mut out = Outgoing::new(hop.clone(), MTU, 7);
+        out.set_first_window(room);
+        Hop {
+            now: Time::from_millis(1_000),
+            out,
+            out_buffer: Buffer::new(1 << 20, 1_000),
+            incoming: Incoming::new(FaceId(1), hop.arriving_lifetime),
+            in_buffer: Buffer::new(room, 1_000),
+            forth: Link::new(config.clone(), Random::new(seed, 1)),
+            back: Link::new(config, Random::new(seed, 2)),
+            received: BTreeMap::new(),
+            takes: true,
+            waiting: Vec::new(),
+        }
+    }
+    fn put(&mut self, number: u32, payload: Bytes) -> Slot {
+        let tag = DataTag {
+            object: ObjectId([1; 16]),
+            transfer: 1,
+            number,
+            count: 1_000_000,
+            chunk_bytes: 1 << 20,
+            reliability: Reliability::Nack,
+            window: 0,
+            window_chunks: 0,
+        };
+        let mut header = ChunkHeader::new(ChunkKind::Data(tag), Guid([1; 20]), Guid([2; 20]), NetworkAddress(1));
+        header.payload_bytes = payload.len() as u32;
+        self.out_buffer.put(header, cut(&payload, 1_300, 1_400), Origin::Local)
+    }
+    fn pump_sender(&mut self, queue: &mut Vec<Slot>) {
+        loop {
+            if let Some(slot) = queue.first().copied() {
+                let count = self.out_buffer.chunk(slot).expect("it waits in the buffer").count();
+                if self.out.can_begin(self.now, count) {
+                    queue.remove(0);
+                    self.out.begin(self.now, slot, &mut self.out_buffer);
+                }
+            }
+            let mut batch = TransmitBuf::new();
+            self.out.poll_packets(self.now, &self.out_buffer, &mut batch);
+            if batch.is_empty() {
+                break;
+            }
+            assert!(batch.len() <= TransmitBuf::DATAGRAMS_MAX);
+            for datagram in batch.drain() {
+                assert!(datagram.len() <= MTU as usize);
+                self.forth.enqueue(self.now, datagram);
+            }
+        }
+        while let Some(Sent::Done(slot)) = self.out.poll_done() {
+            self.out_buffer.remove(slot);
+        }
+    }
+    fn deliver(&mut self, datagram: &Datagram) {
+        let bytes = datagram.to_vec();
+        match PacketType::of(bytes[0]) {
+            Ok(PacketType::Data) => {
+                let (header, len) = DataHeader::decode(&bytes).expect("it was made here");
+                let rest = Bytes::from(bytes[len..].to_vec());
+                let payload = |skip| rest.slice(skip..);
+                let buffer = &mut self.in_buffer;
+                match self.incoming.handle_data(self.now, &header, &rest, payload, buffer).expect("a chunk header") {
+                    Arrived::Complete(slot) if self.takes => self.take(slot),
+                    Arrived::Complete(slot) => self.waiting.push(slot),
+                    Arrived::Fragment(..) | Arrived::Nothing => {}
+                }
+            }
+            Ok(PacketType::Csyn) => self.incoming.handle_csyn(&Csyn::decode(&bytes).expect("it was made here")),
+            other => panic!("{other:?}"),
+        }
+    }
+    fn take(&mut self, slot: Slot) {
+        let chunk = self.in_buffer.remove(slot).expect("it is complete");
+        let number = chunk.header.as_ref().and_then(|header| header.tag()).expect("data").number;
+        self.received.entry(number).or_default().push(chunk.payload());
+        let Origin::Face(_, hop) = chunk.origin else { panic!("it came over the wire") };
+        self.incoming.on_taken(hop);
+    }
+    /// Runs until `until` holds or the time is over; true if it held.
+    fn run(&mut self, queue: &mut Vec<Slot>, limit: Time, until: impl Fn(&Hop) -> bool) -> bool {
+        while !until(self) {
+            self.pump_sender(queue);
+            while let Some(cack) = self.incoming.poll_cack(self.in_buffer.free(), &self.in_buffer) {
+                let mut bytes = Vec::new();
+                cack.encode(&mut bytes);
+                self.back.enqueue(self.now, Datagram::from(bytes));
+            }
+            let next = [self.forth.poll_timeout(), self.back.poll_timeout(), self.out.poll_timeout()];
+            let Some(next) = next.into_iter().flatten().min() else { return until(self) };
+            if next > limit {
+                self.now = limit;
+                return until(self);
+            }
+            self.now = self.now.max(next);
+            while let Some(datagram) = self.forth.poll_deliver(self.now) {
+                self.deliver(&datagram);
+            }
+            while let Some(datagram) = self.back.poll_deliver(self.now) {
+                let cack = Cack::decode(&datagram.to_vec()).expect("it was made here");
+                self.out.handle_cack(self.now, &cack, &self.out_buffer);
+            }
+        }
+        true
+    }
+}
+
+/// Goodput in Mbit/s of so many chunks over 25 Mbit/s.
+fn goodput(chunks: u32, bytes: usize, rtt_ms: u64, loss: f64) -> f64 {
+    let mut config = LinkConfig::new(Rate::from_mbps(25), Duration::from_millis(rtt_ms) / 2);
+    config.loss = if loss > 0.0 { Loss::Bernoulli(loss) } else { Loss::None };
+    let mut hop = Hop::new(config, HopConfig::default(), 6_000, 5);
+    let payload: Bytes = vec![7; bytes].into();
+    let mut queue: Vec<Slot> = (0..chunks).map(|number| hop.put(number, payload.clone())).collect();
+    let start = hop.now;
+    assert!(hop.run(&mut queue, start + Duration::from_secs(600), |hop| hop.received.len() as u32 == chunks));
+    assert!(hop.received.values().all(|copies| copies.len() == 1 && copies[0] == payload));
+    std::println!("rtt {rtt_ms} loss {loss}: {:?} in {:?}", hop.out.stats, hop.now.since(start));
+    f64::from(chunks) * bytes as f64 * 8.0 / 1e6 / hop.now.since(start).as_secs_f64()
+}
+
+#[test]
+fn a_lossy_hop_is_filled_to_its_capacity_times_one_minus_loss() {
+    for rtt in [10, 50, 100] {
+        for (chunks, bytes) in [(60, 1 << 20), (400, 150_000)] {
+            let (clean, lossy) = (goodput(chunks, bytes, rtt, 0.0), goodput(chunks, bytes, rtt, 0.01));
+            let capacity = 25.0 * 1_440.0 / 1_500.0;
+            std::println!("{rtt} ms, chunks of {bytes}: {clean:.2} and {lossy:.2} of {capacity:.2} Mbit/s");
+            assert!(clean >= capacity * 0.97, "{clean} of {capacity}");
+            assert!(lossy >= clean * 0.97, "{lossy} of {clean}");
+        }
+    }
+}
+
+#[test]
+fn retransmits_only_what_is_missing() {
+    let mut config = LinkConfig::new(Rate::from_mbps(100), Duration::from_millis(5));
+    config.loss = Loss::Bernoulli(0.05);
+    let mut hop = Hop::new(config, HopConfig::default(), 6_000, 5);
+    let mut queue: Vec<Slot> = (0..20).map(|number| hop.put(number, vec![7; 500_000].into())).collect();
+    let limit = hop.now + Duration::from_secs(60);
+    assert!(hop.run(&mut queue, limit, |hop| hop.received.len() == 20));
+    let stats = hop.forth.stats();
+    let lost = stats.lost_packets;
+    assert!(hop.out.stats.repeated <= lost, "{} repeated, {lost} packets lost", hop.out.stats.repeated);
+}
+
+#[test]
+fn a_receiver_without_room_blocks_the_sender_and_an_open_window_frees_it() {
+    let config = LinkConfig::new(Rate::from_mbps(100), Duration::from_millis(5));
+    let mut hop = Hop::new(config, HopConfig::default(), 800, 5);
+    hop.takes = false;
+    let mut queue: Vec<Slot> = (0..6).map(|number| hop.put(number, vec![7; 500_000].into())).collect();
+    let limit = hop.now + Duration::from_secs(5);
+    hop.run(&mut queue, limit, |_| false);
+    assert_eq!((hop.waiting.len(), hop.received.len()), (2, 0), "358 packets each, 800 fit");
+    assert!(hop.out.blocked_since().is_some() && hop.in_buffer.peak <= 800);
+    let packets = hop.out.stats.packets;
+    let limit = hop.now + Duration::from_secs(5);
+    hop.run(&mut queue, limit, |_| false);
+    assert_eq!(hop.out.stats.packets, packets, "nothing is sent into a closed window");
+    hop.takes = true;
+    for slot in core::mem::take(&mut hop.waiting) {
+        hop.take(slot);
+    }
+    hop.incoming.announce_window();
+    let limit = hop.now + Duration::from_secs(5);
+    assert!(hop.run(&mut queue, limit, |hop| hop.received.len() == 6));
+}
+
+#[test]
+fn a_lost_announcement_of_the_window_is_asked_for() {
+    let config = LinkConfig::new(Rate::from_mbps(100), Duration::from_millis(5));
+    let mut hop = Hop::new(config, HopConfig::default(), 400, 5);
+    hop.takes = false;
+    let mut queue: Vec<Slot> = (0..2).map(|number| hop.put(number, vec![7; 500_000].into())).collect();
+    let limit = hop.now + Duration::from_secs(1);
+    hop.run(&mut queue, limit, |_| false);
+    hop.takes = true;
+    for slot in core::mem::take(&mut hop.waiting) {
+        hop.take(slot);
+    }
+    let limit = hop.now + Duration::from_secs(1);
+    assert!(hop.run(&mut queue, limit, |hop| hop.received.len() == 2), "nobody announced anything");
+}
+
+#[test]
+fn an_interrupted_chunk_goes_on_where_it_was() {
+    let config = LinkConfig::new(Rate::from_mbps(10), Duration::from_millis(5));
+    let mut hop = Hop::new(config, HopConfig::default(), 6_000, 5);
+    let mut queue = vec![hop.put(0, vec![7; 1_000_000].into())];
+    let cut = hop.now + Duration::from_millis(600);
+    hop.run(&mut queue, cut, |_| false);
+    hop.forth.apply(hop.now, LinkChange::State(LinkState::Down));
+    let sent = hop.out.stats.packets;
+    let again = hop.out.suspend(hop.now, &hop.out_buffer);
+    assert_eq!(again.len(), 1);
+    hop.now += Duration::from_secs(30);
+    hop.forth.apply(hop.now, LinkChange::State(LinkState::Up));
+    let limit = hop.now + Duration::from_secs(5);
+    assert!(hop.run(&mut again.clone(), limit, |hop| hop.received.len() == 1));
+    let all = hop.out.stats.packets;
+    assert!(all < 716 + 60, "{sent} packets before the cut, {all} in all: only what was under way is sent again");
+}
+
+#[test]
+fn the_papers_form_asks_once_per_chunk() {
+    let config = LinkConfig::new(Rate::from_mbps(25), Duration::from_millis(25));
+    let paper = HopConfig { csyn_packets: u16::MAX, ..HopConfig::default() };
+    let mut hop = Hop::new(config, paper, 6_000, 5);
+    let mut queue: Vec<Slot> = (0..10).map(|number| hop.put(number, vec![7; 100_000].into())).collect();
+    let limit = hop.now + Duration::from_secs(60);
+    assert!(hop.run(&mut queue, limit, |hop| hop.received.len() == 10));
+}
+
+#[test]
+fn control_chunks_pass_data_and_a_closed_window() {
+    let config = LinkConfig::new(Rate::from_mbps(100), Duration::from_millis(5));
+    let mut hop = Hop::new(config, HopConfig::default(), 10, 5);
+    let mut queue = vec![hop.put(0, vec![7; 500_000].into())];
+    let header = ChunkHeader::new(ChunkKind::Transport, Guid([1; 20]), Guid([2; 20]), NetworkAddress(1));
+    let control = hop.out_buffer.put(header, vec![Bytes::from_static(b"hello")], Origin::Local);
+    assert_eq!(hop.out_buffer.chunk(control).map(|chunk| chunk.class), Some(Class::Control));
+    hop.out.begin(hop.now, control, &mut hop.out_buffer);
+    hop.takes = false;
+    let limit = hop.now + Duration::from_millis(200);
+    assert!(hop.run(&mut queue, limit, |hop| hop.waiting.len() == 1));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+    #[test]
+    fn everything_arrives_once_and_whole_under_loss_reordering_and_duplication(
+        seed: u64, loss in 0.0..0.3f64, reorder in 0.0..0.2f64, duplicate in 0.0..0.1f64,
+        sizes in prop::collection::vec(0usize..60_000, 1..12), room in 50u32..400,
+    ) {
+        let mut config = LinkConfig::new(Rate::from_mbps(20), Duration::from_millis(10));
+        config.loss = Loss::Bernoulli(loss);
+        config.reorder = Reorder { probability: reorder, delay: Duration::from_millis(15) };
+        config.duplicate = duplicate;
+        let mut hop = Hop::new(config, HopConfig::default(), room, seed);
+        let payload = |number: usize, size: usize| Bytes::from(vec![number as u8; size]);
+        let mut queue: Vec<Slot> =
+            sizes.iter().enumerate().map(|(number, size)| hop.put(number as u32, payload(number, *size))).collect();
+        let limit = hop.now + Duration::from_secs(600);
+        prop_assert!(hop.run(&mut queue, limit, |hop| hop.received.len() == sizes.len()), "{:?}", hop.out.stats);
+        for (number, size) in sizes.iter().enumerate() {
+            prop_assert_eq!(&hop.received[&(number as u32)], &vec![payload(number, *size)]);
+        }
+        prop_assert!(hop.in_buffer.peak <= room && hop.in_buffer.used() == 0);
+    }
+}
