@@ -7,6 +7,7 @@
 //! | what does it answer to this packet at that time? | [`Dialogue`] |
 //! | are these bytes on the wire right? | [`golden`] |
 //! | does a transfer survive a bad network? | [`faults`], with [`for_each_seed`] to find and replay bad seeds |
+//! | does a whole domain survive people, faults and liars? | [`vopr`] |
 //!
 //! # Example
 //! ```
@@ -38,6 +39,7 @@ pub mod conformance;
 pub mod dialogue;
 pub mod faults;
 pub mod golden;
+pub mod vopr;
 
 pub use checked::{Checked, Limits};
 pub use dialogue::Dialogue;

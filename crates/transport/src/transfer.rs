@@ -322,9 +322,9 @@ impl Transfer {
         }
         match running.put(data.packet, data.payload, origin) {
             Put::Duplicate => self.account.duplicate_bytes += bytes,
-            Put::Kept => path.on_useful(bytes, data.cache, &mut self.account),
+            Put::Kept => path.on_useful(bytes, data.cache),
             Put::Completed(unit) => {
-                path.on_useful(bytes, data.cache, &mut self.account);
+                path.on_useful(bytes, data.cache);
                 self.verify(now, unit);
             }
         }
@@ -529,11 +529,10 @@ impl Transfer {
 }
 
 impl Path {
-    fn on_useful(&mut self, bytes: u64, cache: Option<u16>, account: &mut Account) {
+    fn on_useful(&mut self, bytes: u64, cache: Option<u16>) {
         self.bytes += bytes;
         if cache.is_some() {
             self.cached_bytes += bytes;
-            account.cached_bytes += bytes;
         }
     }
 }

@@ -10,6 +10,7 @@
 #![expect(clippy::disallowed_methods, reason = "a benchmark reads the clock")]
 mod bench;
 mod harness;
+mod vopr;
 mod yardstick;
 
 use std::{error::Error, process::ExitCode};
@@ -31,6 +32,8 @@ struct Arguments {
 enum Command {
     /// Measure trib beside its yardsticks, in the same run.
     Bench(bench::BenchArguments),
+    /// Throw everything at simulated domains, from a seed, and check that nothing breaks.
+    Vopr(vopr::VoprArguments),
     /// One end of a yardstick, as the benchmarks start it.
     #[command(subcommand)]
     Yardstick(yardstick::Yardstick),
@@ -39,6 +42,7 @@ enum Command {
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().command {
         Command::Bench(arguments) => bench::run(&arguments),
+        Command::Vopr(arguments) => vopr::run(&arguments),
         Command::Yardstick(yardstick) => yardstick.run(),
     };
     match outcome {

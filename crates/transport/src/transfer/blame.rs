@@ -71,8 +71,11 @@ impl Transfer {
                 let bytes = assembly.bytes().len() as u64;
                 running.stored_bytes += bytes;
                 for (origin, bytes) in assembly.shares() {
-                    let path = self.paths.get_mut(&origin.path).filter(|_| origin.cache.is_none());
-                    let Some(path) = path else { continue };
+                    if origin.cache.is_some() {
+                        self.account.cached_bytes += bytes as u64;
+                        continue;
+                    }
+                    let Some(path) = self.paths.get_mut(&origin.path) else { continue };
                     path.verified_bytes += bytes as u64;
                     if let Some(source) = self.sources.get_mut(&path.source) {
                         source.bytes += bytes as u64;

@@ -1,0 +1,74 @@
+//! Many seeds, one after the other, until something is found or enough was seen.
+use std::collections::BTreeSet;
+
+use super::{
+    canary::Canary,
+    family::Family,
+    faults::FaultKind,
+    ledger::Narrator,
+    plan::Plan,
+    run::RunReport,
+    shrink::{Finding, try_run},
+};
+
+/// How runs are made.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// The only kinds of fault that may occur; `None` for all that the seed draws.
+    pub only: Option<BTreeSet<FaultKind>>,
+    /// A bug of the harness to switch on.
+    pub canary: Option<Canary>,
+    /// Who is told what happens.
+    pub narrator: Option<Narrator>,
+    /// Runs every n-th seed twice and compares; zero for never.
+    pub repeat_every: u64,
+}
+
+/// Runs one seed; every n-th twice.
+///
+/// # Errors
+/// What was found.
+pub fn run_seed<F: Family>(seed: u64, options: &Options) -> Result<RunReport, Finding> {
+    let plan = Plan::draw::<F>(seed, options.only.as_ref());
+    let report = try_run::<F>(&plan, options.canary, options.narrator)?;
+    if options.repeat_every > 0 && seed % options.repeat_every == 0 {
+        let again = try_run::<F>(&plan, options.canary, None)?;
+        if again.trace_hash != report.trace_hash {
+            let message = format!("two runs differ: {:016x} and {:016x}", report.trace_hash, again.trace_hash);
+            return Err(Finding { seed, message, place: "trace hash".into() });
+        }
+    }
+    Ok(report)
+}
+
+/// What many runs have shown together.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Totals {
+    /// Runs without a finding.
+    pub runs: u64,
+    /// Steps of the simulator.
+    pub events: u64,
+    /// Packets that crossed a link.
+    pub packets: u64,
+    /// Virtual seconds.
+    pub seconds: f64,
+    /// Fetches completed.
+    pub completed: u64,
+    /// Fetches failed, as they may.
+    pub failed: u64,
+    /// The largest share of the time allowed that a run needed to satisfy everybody.
+    pub liveness: f64,
+}
+
+impl Totals {
+    /// Adds one run.
+    pub fn add(&mut self, report: &RunReport) {
+        self.runs += 1;
+        self.events += report.events;
+        self.packets += report.packets;
+        self.seconds += report.time.as_secs_f64();
+        self.completed += report.completed;
+        self.failed += report.failed;
+        self.liveness = self.liveness.max(report.liveness);
+    }
+}

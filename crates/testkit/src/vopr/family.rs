@@ -1,0 +1,44 @@
+//! What fault runs must know of a family; everything else in this module is the same for all.
+use std::fmt::Debug;
+
+use tributary_core::{Duration, Random};
+use tributary_transport::Endpoint;
+
+use super::topology::NodeSpec;
+
+/// A family whose nodes can be put through fault runs.
+pub trait Family {
+    /// One node in any mix of roles.
+    type Node: Endpoint;
+    /// What all nodes of a domain have in common and what only this family has.
+    type Settings: Clone + Debug;
+    /// The name on the command line.
+    const NAME: &'static str;
+
+    /// Draws the settings of a domain.
+    fn draw(random: &mut Random) -> Self::Settings;
+    /// A node as it starts; `seed` differs from node to node and from start to start.
+    fn node(settings: &Self::Settings, spec: &NodeSpec, seed: u64) -> Self::Node;
+    /// Everything in a node that has a limit, with how much of it is used.
+    fn usages(node: &Self::Node) -> Vec<Usage>;
+    /// What must be empty in a node that has nothing to do any more, with how much is left.
+    fn leftovers(node: &Self::Node) -> Vec<(&'static str, u64)>;
+    /// What a lying cache makes of a packet that it sends; false if it leaves it as it is.
+    fn forge(packet: &mut [u8], random: &mut Random) -> bool;
+    /// How long the domain may take, once all faults have ended, until every node knows all that it needs: timeouts of
+    /// neighbours, leases and suspicions, one after the other.
+    fn settle(settings: &Self::Settings) -> Duration;
+    /// Packets that a node without anything to do sends at most, per second and face.
+    fn idle_packets_max(settings: &Self::Settings) -> f64;
+}
+
+/// How much of something limited is in use.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Usage {
+    /// What is limited.
+    pub what: &'static str,
+    /// How much is used.
+    pub used: u64,
+    /// How much is allowed.
+    pub limit: u64,
+}

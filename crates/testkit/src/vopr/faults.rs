@@ -1,0 +1,264 @@
+//! What goes wrong in a plan: each kind drawn from its own stream, so that leaving one out changes no other.
+use std::{collections::BTreeSet, fmt, str::FromStr};
+
+use tributary_core::{
+    Duration, Random, Rate, Time,
+    link::{Loss, Reorder},
+};
+
+use super::{topology::Topology, workload::ObjectSpec};
+
+/// A kind of fault; the swarm switches each on or off.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum FaultKind {
+    /// Links lose packets, alone or in bursts.
+    Loss,
+    /// Links hold packets back behind later ones.
+    Reorder,
+    /// Links deliver packets twice.
+    Duplicate,
+    /// Links flip bits.
+    Corrupt,
+    /// Links are cut and mended.
+    Flap,
+    /// All links between two halves of the nodes are cut at once.
+    Partition,
+    /// Rates and delays of links change.
+    Shift,
+    /// Links carry shorter datagrams than before.
+    Mtu,
+    /// Nodes are killed and start again with what they had on disk.
+    Kill,
+    /// Nodes are killed and start again with nothing.
+    Amnesia,
+    /// Nodes take leave before they stop.
+    Leave,
+    /// Nodes stop, their sockets fill, and they go on.
+    Freeze,
+    /// Nodes handle packets, but their clocks stand still; then all timers are late.
+    Clock,
+    /// Sources send other bytes than they published.
+    LyingSource,
+    /// Routers flip bits in what they forward and answer.
+    LyingCache,
+    /// Somebody publishes another file under the same name.
+    Imposter,
+    /// Datagrams that make no sense, from neighbours and strangers.
+    Malformed,
+    /// Datagrams that were sent before, to anybody.
+    Replay,
+    /// Stores of receivers are full.
+    DiskFull,
+}
+
+impl FaultKind {
+    /// All kinds.
+    pub const ALL: [FaultKind; 19] = [
+        FaultKind::Loss,
+        FaultKind::Reorder,
+        FaultKind::Duplicate,
+        FaultKind::Corrupt,
+        FaultKind::Flap,
+        FaultKind::Partition,
+        FaultKind::Shift,
+        FaultKind::Mtu,
+        FaultKind::Kill,
+        FaultKind::Amnesia,
+        FaultKind::Leave,
+        FaultKind::Freeze,
+        FaultKind::Clock,
+        FaultKind::LyingSource,
+        FaultKind::LyingCache,
+        FaultKind::Imposter,
+        FaultKind::Malformed,
+        FaultKind::Replay,
+        FaultKind::DiskFull,
+    ];
+}
+impl fmt::Display for FaultKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&format!("{self:?}").to_lowercase())
+    }
+}
+impl FromStr for FaultKind {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        let found = FaultKind::ALL.into_iter().find(|kind| kind.to_string() == text);
+        found.ok_or_else(|| {
+            let all: Vec<String> = FaultKind::ALL.iter().map(FaultKind::to_string).collect();
+            format!("there is no fault '{text}', but {}", all.join(", "))
+        })
+    }
+}
+
+/// One fault with its time.
+#[derive(Clone, Debug)]
+pub struct Fault {
+    /// Its kind.
+    pub kind: FaultKind,
+    /// When it begins.
+    pub from: Time,
+    /// When it ends.
+    pub until: Time,
+    /// What happens.
+    pub what: What,
+}
+
+/// What happens while a fault lasts. Links are counted by [`super::topology::LinkSpec`], nodes by
+/// [`super::topology::NodeSpec`].
+#[derive(Clone, Debug)]
+pub enum What {
+    /// A link loses packets, both ways.
+    Loss(usize, Loss),
+    /// A link holds packets back.
+    Reorder(usize, Reorder),
+    /// A link delivers packets twice, with this probability.
+    Duplicate(usize, f64),
+    /// A link flips bits, with this probability per packet.
+    Corrupt(usize, f64),
+    /// A link has another rate and delay.
+    Shift(usize, Option<Rate>, Duration),
+    /// A link carries datagrams up to this size only.
+    Mtu(usize, u32),
+    /// These links are cut.
+    Cut(Vec<usize>),
+    /// A node is dead.
+    Kill(usize, Memory, Farewell),
+    /// A node does nothing.
+    Freeze(usize),
+    /// A node's clock stands still.
+    StopClock(usize),
+    /// A node's objects are not what they were, in this share of the chunks.
+    LyingSource(usize, f64),
+    /// A node flips bits in this share of the packets that it sends.
+    LyingCache(usize, f64),
+    /// A node publishes another file under an object's name.
+    Imposter(usize, usize),
+    /// A node gets so many senseless datagrams.
+    Malformed(usize, u32),
+    /// A node gets so many old datagrams.
+    Replay(usize, u32),
+    /// A node's store takes so many chunks more.
+    DiskFull(usize, u64),
+}
+
+/// What a node knows when it starts again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Memory {
+    /// What it fetched, published and watched.
+    Kept,
+    /// Nothing.
+    Lost,
+}
+/// How a node stops.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Farewell {
+    /// It withdraws everything, and stops half a second later.
+    Said,
+    /// It does not.
+    Missing,
+}
+
+/// Draws the faults of the kinds in `kinds` between zero and `end`, in order of time.
+pub fn draw(
+    kinds: &BTreeSet<FaultKind>,
+    topology: &Topology,
+    objects: &[ObjectSpec],
+    end: Duration,
+    stream: impl Fn(u64) -> Random,
+) -> Vec<Fault> {
+    let mut faults = Vec::new();
+    for (number, kind) in FaultKind::ALL.into_iter().enumerate() {
+        if kinds.contains(&kind) {
+            draw_kind(kind, topology, objects, end, &mut stream(number as u64), &mut faults);
+        }
+    }
+    faults.sort_by_key(|fault| fault.from);
+    faults
+}
+
+fn draw_kind(
+    kind: FaultKind,
+    topology: &Topology,
+    objects: &[ObjectSpec],
+    end: Duration,
+    random: &mut Random,
+    faults: &mut Vec<Fault>,
+) {
+    let (links, nodes) = (topology.links.len() as u64, topology.nodes.len() as u64);
+    let with = |wanted: fn(&super::topology::NodeSpec) -> bool| -> Vec<usize> {
+        (0..topology.nodes.len()).filter(|node| wanted(&topology.nodes[*node])).collect()
+    };
+    let share = 0.1 + 0.9 * random.unit();
+    let whole = random.chance(0.5);
+    let count = match kind {
+        FaultKind::Loss | FaultKind::Reorder | FaultKind::Duplicate | FaultKind::Corrupt => links,
+        FaultKind::Flap => 1 + random.below(10),
+        FaultKind::Malformed | FaultKind::Replay | FaultKind::Shift => 1 + random.below(12),
+        _ => 1 + random.below(4),
+    };
+    let severity = random.unit();
+    for index in 0..count {
+        let weather = count == links && index < links;
+        if weather && !random.chance(share) {
+            continue;
+        }
+        let from = if weather && whole { Duration::ZERO } else { end.mul_f64(random.unit()) };
+        let longest = (end - from).as_secs_f64();
+        let lasts = match kind {
+            _ if weather && whole => longest,
+            FaultKind::Flap => longest.min(0.01 + random.unit() * random.unit() * 8.0),
+            _ => longest.min(0.05 + random.unit() * 20.0),
+        };
+        let node = random.below(nodes) as usize;
+        let link = if weather { index as usize } else { random.below(links.max(1)) as usize };
+        let what = match kind {
+            FaultKind::Loss if random.chance(0.6) => What::Loss(link, Loss::Bernoulli(severity * random.unit() * 0.4)),
+            FaultKind::Loss => {
+                let (good_to_bad, bad_to_good) = (random.unit() * 0.05, 0.05 + random.unit() * 0.5);
+                let loss_bad = 0.3 + 0.7 * random.unit();
+                What::Loss(link, Loss::GilbertElliott { good_to_bad, bad_to_good, loss_good: 0.0, loss_bad })
+            }
+            FaultKind::Reorder => {
+                let delay = Duration::from_secs_f64(random.unit() * 0.05);
+                What::Reorder(link, Reorder { probability: severity * random.unit() * 0.3, delay })
+            }
+            FaultKind::Duplicate => What::Duplicate(link, severity * random.unit() * 0.3),
+            FaultKind::Corrupt => What::Corrupt(link, severity * random.unit() * 0.02),
+            FaultKind::Flap => What::Cut(vec![link]),
+            FaultKind::Partition => {
+                let side: Vec<bool> = (0..nodes).map(|_| random.chance(0.5)).collect();
+                let cut = topology.links.iter().enumerate().filter(|(_, l)| side[l.ends[0].0] != side[l.ends[1].0]);
+                What::Cut(cut.map(|(index, _)| index).collect())
+            }
+            FaultKind::Shift => {
+                let rate = Rate::from_bits_per_second(500_000 + random.below(100_000_000));
+                What::Shift(link, Some(rate), Duration::from_secs_f64(random.unit() * 0.15))
+            }
+            FaultKind::Mtu => What::Mtu(link, [1_200, 1_280, 1_400][random.below(3) as usize]),
+            FaultKind::Kill => What::Kill(node, Memory::Kept, Farewell::Missing),
+            FaultKind::Amnesia => What::Kill(node, Memory::Lost, Farewell::Missing),
+            FaultKind::Leave => {
+                What::Kill(node, [Memory::Kept, Memory::Lost][random.below(2) as usize], Farewell::Said)
+            }
+            FaultKind::Freeze => What::Freeze(node),
+            FaultKind::Clock => What::StopClock(node),
+            FaultKind::LyingSource => {
+                What::LyingSource(pick(&with(|node| node.publisher), random), random.unit() * random.unit())
+            }
+            FaultKind::LyingCache => {
+                What::LyingCache(pick(&with(|node| node.router), random), random.unit() * random.unit() * 0.3)
+            }
+            FaultKind::Imposter => What::Imposter(node, random.below(objects.len() as u64) as usize),
+            FaultKind::Malformed => What::Malformed(node, 1 + random.below(100) as u32),
+            FaultKind::Replay => What::Replay(node, 1 + random.below(100) as u32),
+            FaultKind::DiskFull => What::DiskFull(pick(&with(|node| node.receiver), random), random.below(20)),
+        };
+        let from = Time::ZERO + from;
+        faults.push(Fault { kind, from, until: from + Duration::from_secs_f64(lasts.max(0.0)), what });
+    }
+}
+
+fn pick(nodes: &[usize], random: &mut Random) -> usize {
+    nodes[random.below(nodes.len() as u64) as usize]
+}

@@ -1,0 +1,241 @@
+//! The books of a run: every packet and every event is entered, and what does not add up panics.
+use std::collections::{BTreeMap, BTreeSet};
+
+use tributary_core::{
+    Datagram, FaceId, Time, TransferId, TransmitBuf,
+    event::{Event, ResolverEvent, TransferEvent, TransferReport},
+};
+
+use super::puppet::STRANGER_FACE;
+
+/// What a run's narrator is told, line by line.
+pub type Narrator = fn(&str);
+
+#[derive(Default)]
+pub(super) struct Ledger {
+    /// Datagrams that nodes have sent, by node and face.
+    pub(super) sent: Vec<Vec<u64>>,
+    /// Datagrams that nodes have sent to strangers.
+    pub(super) sent_to_strangers: u64,
+    /// Datagrams that nodes were given.
+    pub(super) received: u64,
+    /// Some packets of the past, to be sent again.
+    pub(super) recent: Vec<Vec<u8>>,
+    /// How often each node was started.
+    pub(super) lives: Vec<u64>,
+    transfers: BTreeMap<(usize, u64, TransferId), Account>,
+    /// What each watcher was told to be in its scope.
+    views: BTreeMap<(usize, String), BTreeSet<String>>,
+    /// What nodes were told to be published.
+    published: BTreeSet<(usize, String)>,
+    /// Scopes that nodes were not allowed to watch.
+    pub(super) refused: BTreeSet<(usize, String)>,
+    pub(super) narrator: Option<Narrator>,
+}
+
+/// What was told of one transfer.
+#[derive(Default)]
+struct Account {
+    started: Option<(u64, u64)>,
+    chunks: BTreeSet<u32>,
+    chunk_bytes: u64,
+    ended: Option<End>,
+    last: Option<TransferReport>,
+}
+
+/// How a transfer ended.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum End {
+    Completed,
+    Failed(String),
+}
+
+const RECENT_PACKETS: usize = 64;
+
+impl Ledger {
+    pub(super) fn new(nodes: usize, narrator: Option<Narrator>) -> Ledger {
+        Ledger { sent: vec![Vec::new(); nodes], lives: vec![0; nodes], narrator, ..Ledger::default() }
+    }
+    pub(super) fn on_sent(&mut self, node: usize, face: FaceId, batch: &TransmitBuf) {
+        if face.0 >= STRANGER_FACE {
+            self.sent_to_strangers += batch.len() as u64;
+            return;
+        }
+        let faces = &mut self.sent[node];
+        if faces.len() <= face.0 as usize {
+            faces.resize(face.0 as usize + 1, 0);
+        }
+        faces[face.0 as usize] += batch.len() as u64;
+    }
+    pub(super) fn on_received(&mut self, datagram: &Datagram) {
+        self.received += 1;
+        // A prime step, so that periodic traffic does not always show the same packet.
+        if self.received % 101 == 0 {
+            let slot = (self.received / 101) as usize % RECENT_PACKETS;
+            let bytes = datagram.to_vec();
+            match self.recent.get_mut(slot) {
+                Some(recent) => *recent = bytes,
+                None => self.recent.push(bytes),
+            }
+        }
+    }
+    /// A node starts with nothing told.
+    pub(super) fn on_start(&mut self, node: usize) {
+        self.lives[node] += 1;
+        self.views.retain(|(viewer, _), _| *viewer != node);
+        self.published.retain(|(publisher, _)| *publisher != node);
+        self.refused.retain(|(watcher, _)| *watcher != node);
+    }
+    pub(super) fn say(&self, now: Time, line: impl FnOnce() -> String) {
+        if let Some(narrator) = self.narrator {
+            narrator(&format!("{now} {}", line()));
+        }
+    }
+
+    // Events.
+
+    pub(super) fn on_event(&mut self, now: Time, node: usize, event: &Event) {
+        if !matches!(event, Event::Dropped { .. } | Event::Transfer(_, TransferEvent::ChunkStored { .. })) {
+            self.say(now, || format!("node {node} tells {event:?}"));
+        }
+        match event {
+            Event::Transfer(id, event) => self.on_transfer_event(now, node, *id, event),
+            Event::Resolver(event) => self.on_resolver_event(node, event),
+            _ => {}
+        }
+    }
+    fn on_transfer_event(&mut self, now: Time, node: usize, id: TransferId, event: &TransferEvent) {
+        let account = self.transfers.entry((node, self.lives[node], id)).or_default();
+        let who = || format!("transfer {id:?} of node {node} at {now}");
+        let ended = account.ended.clone();
+        let live = |what: &str| assert!(ended.is_none(), "{}: {what} after it ended: {ended:?}", who());
+        match event {
+            TransferEvent::Started { bytes, resumed_bytes } => {
+                live("started");
+                assert!(account.started.is_none(), "{} started twice", who());
+                assert!(resumed_bytes <= bytes, "{} resumed {resumed_bytes} of {bytes} bytes", who());
+                account.started = Some((*bytes, *resumed_bytes));
+            }
+            TransferEvent::ChunkStored { index, bytes } => {
+                live("a chunk");
+                let (total, resumed) = account.started.unwrap_or_default();
+                assert!(account.started.is_some(), "{}: a chunk before it started", who());
+                assert!(account.chunks.insert(*index), "{}: chunk {index} was stored twice", who());
+                account.chunk_bytes += u64::from(*bytes);
+                let stored = account.chunk_bytes + resumed;
+                assert!(stored <= total, "{}: {stored} bytes stored of {total}", who());
+            }
+            TransferEvent::Completed => {
+                live("completed");
+                let (total, resumed) = account.started.unwrap_or((u64::MAX, 0));
+                let stored = account.chunk_bytes + resumed;
+                assert!(stored == total, "{}: completed with {stored} of {total} bytes told", who());
+                account.ended = Some(End::Completed);
+            }
+            TransferEvent::Failed { reason } => {
+                live("failed");
+                account.ended = Some(End::Failed(reason.clone()));
+            }
+            _ => {}
+        }
+    }
+    fn on_resolver_event(&mut self, node: usize, event: &ResolverEvent) {
+        match event {
+            ResolverEvent::Published { name } => {
+                self.published.insert((node, name.clone()));
+            }
+            // The very same was published again, and stands.
+            ResolverEvent::Rejected { name, operation: "publish", reason } if reason.contains("already published") => {
+                self.published.insert((node, name.clone()));
+            }
+            ResolverEvent::Unpublished { name } => {
+                self.published.remove(&(node, name.clone()));
+            }
+            // There is no such scope yet; a person asks again a little later.
+            ResolverEvent::Rejected { name, operation: "subscribe scope", .. } => {
+                self.refused.insert((node, name.clone()));
+            }
+            ResolverEvent::Appeared { name, is_scope: false, .. } => self.see(node, name, true),
+            ResolverEvent::Disappeared { name } => self.see(node, name, false),
+            _ => {}
+        }
+    }
+    fn see(&mut self, node: usize, name: &str, present: bool) {
+        let scope = name.rsplit_once('/').map_or("", |(scope, _)| scope);
+        let view = self.views.entry((node, scope.into())).or_default();
+        if present {
+            view.insert(name.into());
+        } else {
+            view.remove(name);
+        }
+    }
+
+    // Questions.
+
+    pub(super) fn end_of(&self, node: usize, id: TransferId) -> Option<End> {
+        self.transfers.get(&(node, self.lives[node], id))?.ended.clone()
+    }
+    /// What a node was told to be in a scope; nothing before the first listing.
+    pub(super) fn view(&self, node: usize, scope: &str) -> BTreeSet<String> {
+        self.views.get(&(node, scope.into())).cloned().unwrap_or_default()
+    }
+    /// Begins a view anew: the node asks again and is told everything again.
+    pub(super) fn forget_view(&mut self, node: usize, scope: &str) {
+        self.views.remove(&(node, scope.into()));
+    }
+    pub(super) fn is_published(&self, node: usize, name: &str) -> bool {
+        self.published.contains(&(node, name.into()))
+    }
+    pub(super) fn forget_published(&mut self, node: usize, name: &str) {
+        self.published.remove(&(node, name.into()));
+    }
+
+    // Reports.
+
+    /// Compares a report with the one before and with what was told by events.
+    pub(super) fn on_report(&mut self, now: Time, node: usize, id: TransferId, report: TransferReport) {
+        let account = self.transfers.entry((node, self.lives[node], id)).or_default();
+        let (total, resumed) = account.started.unwrap_or_default();
+        let stored = account.chunk_bytes + resumed;
+        let who = || format!("report of transfer {id:?} of node {node} at {now}");
+        assert!(report.bytes == total, "{}: {} bytes, told {total}", who(), report.bytes);
+        assert!(report.resumed_bytes == resumed, "{}: resumed {}, told {resumed}", who(), report.resumed_bytes);
+        assert!(report.stored_bytes == stored, "{}: stored {}, told {stored}", who(), report.stored_bytes);
+        assert!(report.ended.is_some() == account.ended.is_some(), "{}: ended {:?}", who(), report.ended);
+        let from_sources: u64 = report.sources.iter().map(|source| source.bytes).sum();
+        let sum = from_sources + report.cached_bytes + resumed;
+        assert!(
+            sum == stored,
+            "{}: {from_sources} from sources, {} from caches and {resumed} resumed are {sum} bytes, stored are {stored}",
+            who(),
+            report.cached_bytes
+        );
+        let cached_on_paths: u64 = report.paths.iter().map(|path| path.cached_bytes).sum();
+        assert!(
+            cached_on_paths >= report.cached_bytes,
+            "{}: {} bytes from caches, {cached_on_paths} on paths",
+            who(),
+            report.cached_bytes
+        );
+        for path in &report.paths {
+            assert!(path.cached_bytes <= path.bytes, "{}: path {path:?}", who());
+        }
+        if let Some(last) = &account.last {
+            let counters = |report: &TransferReport| {
+                [report.stored_bytes, report.cached_bytes, report.retransmitted_bytes, report.duplicate_bytes]
+            };
+            let fell = counters(last).into_iter().zip(counters(&report)).any(|(before, after)| after < before);
+            assert!(!fell, "{}: a counter fell from {:?} to {:?}", who(), counters(last), counters(&report));
+            for source in &last.sources {
+                let after = report.sources.iter().find(|after| after.source == source.source);
+                let after = after.map(|after| after.bytes);
+                assert!(after >= Some(source.bytes), "{}: {source:?} before, {after:?} bytes now", who());
+            }
+            for path in &last.paths {
+                let after = report.paths.iter().find(|after| after.path == path.path).map(|after| after.bytes);
+                assert!(after >= Some(path.bytes), "{}: {path:?} before, {after:?} bytes now", who());
+            }
+        }
+        account.last = Some(report);
+    }
+}

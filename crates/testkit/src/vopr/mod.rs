@@ -1,0 +1,55 @@
+//! Fault runs in the manner of TigerBeetle's VOPR: a seed becomes a whole domain, what people do with it, and what goes
+//! wrong; while it does, nothing bad may happen, and once it does not any more, everything good must.
+//!
+//! ```text
+//!  seed ──► Plan: Topology · settings · workload · faults
+//!            │
+//!            ▼                  every packet and every event
+//!          World: Network of Puppets ────────────────────────► Ledger: what does not add up panics
+//!            │
+//!            ├─ faults and people until `mend`     safety: bytes, books, reports, limits, reasons
+//!            ├─ everything mended                  liveness: whoever can be satisfied must be
+//!            ├─ everything fetched anew            liveness, without any excuse
+//!            └─ nobody does anything               idle traffic only, nothing left over
+//! ```
+//! | what | module |
+//! |---|---|
+//! | what a family must give | [`family`] |
+//! | nodes, roles, links | [`topology`] |
+//! | publications, fetches, watches | [`workload`] |
+//! | what goes wrong | [`faults`] |
+//! | all of these, drawn from a seed | [`plan`] |
+//! | a node that can be frozen and whose packets can be forged | `puppet` |
+//! | what was really published; stores that compare | `truth` |
+//! | the books | `ledger` |
+//! | the network, the people and the faults at work | `world` |
+//! | phases and checkers | [`run`](mod@run) |
+//! | findings, and what of a plan they need | [`shrink`](mod@shrink) |
+//! | many seeds | [`campaign`] |
+//! | bugs of the harness that the checkers must find | [`canary`] |
+//!
+//! `cargo xtask vopr` is the command.
+pub mod campaign;
+pub mod canary;
+pub mod family;
+pub mod faults;
+mod ledger;
+pub mod plan;
+#[cfg(feature = "psi")]
+pub mod psi;
+mod puppet;
+pub mod run;
+pub mod shrink;
+pub mod topology;
+mod truth;
+pub mod workload;
+mod world;
+
+pub use campaign::{Options, Totals, run_seed};
+pub use canary::Canary;
+pub use family::{Family, Usage};
+pub use faults::FaultKind;
+pub use ledger::Narrator;
+pub use plan::Plan;
+pub use run::RunReport;
+pub use shrink::{Finding, Shrunk, shrink, try_run};

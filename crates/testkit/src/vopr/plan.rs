@@ -1,0 +1,124 @@
+//! Everything that will happen in a run, drawn from its seed before it begins.
+use std::{collections::BTreeSet, fmt};
+
+use tributary_core::{Duration, Random, Time};
+
+use super::{
+    family::Family,
+    faults::{self, Fault, FaultKind},
+    topology::Topology,
+    workload::{self, ObjectSpec, Operation},
+};
+
+/// A run before it is run.
+#[derive(Clone, Debug)]
+pub struct Plan<S> {
+    /// Where it comes from.
+    pub seed: u64,
+    /// What all nodes have in common.
+    pub settings: S,
+    /// Nodes and links.
+    pub topology: Topology,
+    /// What can be published.
+    pub objects: Vec<ObjectSpec>,
+    /// What people do, by time.
+    pub operations: Vec<(Time, Operation)>,
+    /// What goes wrong, by time.
+    pub faults: Vec<Fault>,
+    /// The kinds of fault that were drawn.
+    pub kinds: BTreeSet<FaultKind>,
+    /// When all faults have ended and nobody starts anything any more.
+    pub mend: Time,
+}
+
+/// Streams of random numbers; faults use one for each kind, from 100 on.
+const TOPOLOGY: u64 = 1;
+const SETTINGS: u64 = 2;
+const WORKLOAD: u64 = 3;
+const SWARM: u64 = 4;
+const FAULTS: u64 = 100;
+
+impl<S> Plan<S> {
+    /// Draws the plan of `seed`. With `only`, no other kinds of fault are in it, and everything else is the same.
+    pub fn draw<F: Family<Settings = S>>(seed: u64, only: Option<&BTreeSet<FaultKind>>) -> Plan<S> {
+        let mut swarm = Random::new(seed, SWARM);
+        let seconds = 3.0 + swarm.unit() * swarm.unit() * 60.0;
+        let end = Duration::from_secs_f64(seconds);
+        // Few kinds, many kinds, rarely none: what one kind hides, another seed shows.
+        let density = [0.0, 0.1, 0.1, 0.2, 0.2, 0.35, 0.5, 0.7][swarm.below(8) as usize];
+        let drawn: BTreeSet<FaultKind> = FaultKind::ALL.into_iter().filter(|_| swarm.chance(density)).collect();
+        let kinds = match only {
+            Some(only) => drawn.intersection(only).copied().collect(),
+            None => drawn,
+        };
+        let topology = Topology::draw(&mut Random::new(seed, TOPOLOGY));
+        let settings = F::draw(&mut Random::new(seed, SETTINGS));
+        let (objects, operations) = workload::draw(&topology, end, &mut Random::new(seed, WORKLOAD));
+        let faults = faults::draw(&kinds, &topology, &objects, end, |kind| Random::new(seed, FAULTS + kind));
+        Plan { seed, settings, topology, objects, operations, faults, kinds, mend: Time::ZERO + end }
+    }
+    /// Whether bytes may arrive that nobody published, so that a source may be blamed that is honest or will be.
+    pub fn has_lies(&self) -> bool {
+        let lies = |fault: &Fault| {
+            matches!(
+                fault.kind,
+                FaultKind::Corrupt | FaultKind::LyingSource | FaultKind::LyingCache | FaultKind::Imposter
+            )
+        };
+        self.faults.iter().any(lies)
+    }
+}
+
+impl<S: fmt::Debug> fmt::Display for Plan<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Topology { shape, nodes, links } = &self.topology;
+        writeln!(
+            f,
+            "seed {}: {shape:?}, {} nodes, {} links, until {}",
+            self.seed,
+            nodes.len(),
+            links.len(),
+            self.mend
+        )?;
+        for (index, node) in nodes.iter().enumerate() {
+            let roles = [
+                (node.router, "router"),
+                (node.resolver, "resolver"),
+                (node.manager.is_some(), "manager"),
+                (node.publisher, "publisher"),
+                (node.receiver, "receiver"),
+            ];
+            let roles: Vec<&str> = roles.into_iter().filter(|(has, _)| *has).map(|(_, role)| role).collect();
+            writeln!(f, "  node {index} {} ({}), cache {}", node.label, roles.join(" + "), node.cache_bytes)?;
+        }
+        for (index, link) in links.iter().enumerate() {
+            let [(a, _), (b, _)] = link.ends;
+            let way = &link.directions[0];
+            let rate = way.rate.map_or("unlimited".into(), |rate| rate.to_string());
+            writeln!(
+                f,
+                "  link {index}: {} - {}, {rate}, {:.1} ms, queue {} B, mtu {}",
+                nodes[a].label,
+                nodes[b].label,
+                way.delay.as_secs_f64() * 1e3,
+                way.queue_bytes,
+                way.mtu
+            )?;
+        }
+        writeln!(f, "  {:?}", self.settings)?;
+        for object in &self.objects {
+            writeln!(
+                f,
+                "  object {}: versions of {:?} bytes in chunks of {}",
+                object.name, object.sizes, object.chunk_size
+            )?;
+        }
+        for (time, operation) in &self.operations {
+            writeln!(f, "  {time} {operation:?}")?;
+        }
+        for fault in &self.faults {
+            writeln!(f, "  {} to {} {:?}", fault.from, fault.until, fault.what)?;
+        }
+        Ok(())
+    }
+}

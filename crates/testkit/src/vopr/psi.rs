@@ -1,0 +1,99 @@
+//! Nodes of the PSI family for fault runs.
+use tributary_core::{Duration, Random};
+use tributary_psi::{
+    Config, PsiNode,
+    router::cache::POLICIES,
+    wire::{DataHeader, FLAG_CACHED, Header, PacketType},
+};
+use tributary_transport::Endpoint;
+
+use super::{
+    family::{Family, Usage},
+    topology::NodeSpec,
+};
+
+/// The PSI family.
+#[derive(Clone, Copy, Debug)]
+pub struct Psi;
+
+/// What all nodes of a PSI domain have in common.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    hello_interval: Duration,
+    fid_kinds: Vec<String>,
+    lease: Duration,
+    replicas: u8,
+    network_key: [u8; 32],
+}
+
+impl Family for Psi {
+    type Node = PsiNode;
+    type Settings = Settings;
+    const NAME: &'static str = "psi";
+
+    fn draw(random: &mut Random) -> Settings {
+        let mut kinds = vec!["bloom", "bitmap", "list"];
+        let first = random.below(3) as usize;
+        kinds.rotate_left(first);
+        // A list carries any path, so it may stand alone; filters and bitmaps may both fail.
+        let keep = 1 + random.below(3) as usize;
+        if !kinds[..keep].contains(&"list") {
+            kinds[keep - 1] = "list";
+        }
+        kinds.truncate(keep);
+        let key = if random.chance(0.5) { [0; 32] } else { [random.below(256) as u8; 32] };
+        Settings {
+            hello_interval: Duration::from_millis(100 + random.below(400)),
+            fid_kinds: kinds.into_iter().map(String::from).collect(),
+            lease: Duration::from_secs(6 + random.below(25)),
+            replicas: 1 + random.below(3) as u8,
+            network_key: key,
+        }
+    }
+    fn node(settings: &Settings, spec: &NodeSpec, seed: u64) -> PsiNode {
+        let mut config = Config::new(&spec.label, seed);
+        config.router = spec.router;
+        config.resolver = spec.resolver;
+        config.topology_manager = spec.manager;
+        config.cache_bytes = spec.cache_bytes;
+        config.cache_policy = POLICIES[spec.cache_policy % POLICIES.len()].0.into();
+        config.hello_interval = settings.hello_interval;
+        config.fid_kinds.clone_from(&settings.fid_kinds);
+        config.lease = settings.lease;
+        config.replicas = settings.replicas;
+        config.network_key = settings.network_key;
+        config.transfer = spec.transfer.clone();
+        config.transfer.check().expect("drawn within the limits");
+        PsiNode::new(config)
+    }
+    fn usages(node: &PsiNode) -> Vec<Usage> {
+        let status = node.status(tributary_core::Time::ZERO);
+        let cache = status.cache.iter();
+        cache.map(|cache| Usage { what: "bytes in the cache", used: cache.used.0, limit: cache.capacity.0 }).collect()
+    }
+    fn leftovers(_node: &PsiNode) -> Vec<(&'static str, u64)> {
+        Vec::new()
+    }
+    /// Flips a bit of a Data packet's payload and says that it comes from a cache.
+    fn forge(packet: &mut [u8], random: &mut Random) -> bool {
+        let Ok(header) = Header::decode(packet) else { return false };
+        let payload = header.len() + DataHeader::BYTES;
+        if header.packet_type != PacketType::Data || packet.len() <= payload {
+            return false;
+        }
+        if random.chance(0.5) {
+            packet[1] |= FLAG_CACHED;
+        }
+        let at = payload + random.below((packet.len() - payload) as u64) as usize;
+        packet[at] ^= 1 << random.below(8);
+        true
+    }
+    /// Leases of what died, twice (a handover may take them over late); suspicions of 10 s; MTU probes every 30 s.
+    fn settle(settings: &Settings) -> Duration {
+        settings.lease * 2 + Duration::from_secs(60)
+    }
+    /// Hellos, MTU probes and link states, beacons of three managers, renewals of leases, with their acknowledgements.
+    fn idle_packets_max(settings: &Settings) -> f64 {
+        60.0 + 2.0 / settings.hello_interval.as_secs_f64()
+    }
+}

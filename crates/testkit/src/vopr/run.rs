@@ -1,0 +1,331 @@
+//! One run: a phase with faults in which nothing bad may happen, then one without in which everything good must.
+use std::collections::{BTreeMap, BTreeSet};
+
+use tributary_core::{Duration, Time};
+use tributary_sim::NodeIndex;
+use tributary_transport::{Endpoint, PathMetric};
+
+use super::{
+    canary::Canary,
+    family::{Family, Usage},
+    faults::FaultKind,
+    ledger::{End, Narrator},
+    plan::Plan,
+    workload::{FetchSpec, Operation},
+    world::World,
+};
+
+/// What a run has cost and shown.
+#[derive(Clone, Debug)]
+pub struct RunReport {
+    /// Where it comes from.
+    pub seed: u64,
+    /// Steps of the simulator.
+    pub events: u64,
+    /// Packets that crossed a link.
+    pub packets: u64,
+    /// Virtual time.
+    pub time: Time,
+    /// Fetches that completed, those of the last phase included.
+    pub completed: u64,
+    /// Fetches that failed, as they may while there are faults.
+    pub failed: u64,
+    /// How much of the time that everything running was given was needed, from 0 to 1.
+    pub liveness: f64,
+    /// Fingerprint of all that happened.
+    pub trace_hash: u64,
+}
+
+/// How long the network is left alone before it is looked at, and then looked at.
+const QUIET: Duration = Duration::from_secs(10);
+/// How often reports are compared and nodes looked at.
+const SLICE: Duration = Duration::from_millis(100);
+/// How often people ask again for what was refused.
+const WATCH_AGAIN: Duration = Duration::from_secs(1);
+/// Numbers of the fetches of the last phase start here.
+const LAST_FETCHES: usize = 1_000_000;
+/// Fetches of the last phase per receiver, and the bytes that they have at most together, the first one excepted.
+const LAST_FETCHES_MAX: usize = 3;
+const LAST_BYTES_MAX: u64 = 2_000_000;
+/// Steps after which a run does nothing sensible any more.
+const EVENTS_MAX: u64 = 100_000_000;
+
+/// Runs a plan.
+///
+/// # Panics
+/// If anything is found that should not be: by the checkers here, by [`crate::Checked`], or by the nodes themselves.
+pub fn run<F: Family>(plan: &Plan<F::Settings>, canary: Option<Canary>, narrator: Option<Narrator>) -> RunReport {
+    let mut run = Run { world: World::<F>::new(plan, canary, narrator), liveness: 0.0, watched_again: Time::ZERO };
+    run.faulty_phase();
+    run.world.mend();
+    run.until_satisfied("mended", run.deadline(F::settle(&plan.settings)), |run| run.what_is_missing(false));
+    run.publish_what_is_missing();
+    run.fetch_everything();
+    let settled = F::settle(&plan.settings).mul_f64(0.5);
+    run.until_satisfied("fetched again", run.deadline(settled), |run| run.what_is_missing(true));
+    run.quiet_phase();
+    run.report()
+}
+
+struct Run<'a, F: Family> {
+    world: World<'a, F>,
+    liveness: f64,
+    watched_again: Time,
+}
+
+impl<F: Family> Run<'_, F> {
+    fn faulty_phase(&mut self) {
+        while self.world.net.now() < self.world.plan.mend {
+            let end = (self.world.net.now() + SLICE).min(self.world.plan.mend);
+            self.world.run_until(end);
+            self.check();
+        }
+    }
+    /// Runs until nothing is missing any more.
+    fn until_satisfied(&mut self, phase: &str, deadline: Time, missing: impl Fn(&Self) -> Option<String>) {
+        let began = self.world.net.now();
+        let all = deadline.since(began).as_secs_f64();
+        while let Some(what) = missing(self) {
+            let now = self.world.net.now();
+            assert!(
+                now < deadline,
+                "liveness: {:.1} s after everything was {phase}, {what}",
+                now.since(began).as_secs_f64()
+            );
+            self.world.run_until(now + SLICE);
+            self.check();
+        }
+        self.liveness = self.liveness.max(self.world.net.now().since(began).as_secs_f64() / all);
+        self.world.say(|| format!("satisfied after it was {phase}"));
+    }
+    /// What has not happened yet although it must.
+    fn what_is_missing(&self, last_phase: bool) -> Option<String> {
+        let world = &self.world;
+        let label = |node: usize| &world.plan.topology.nodes[node].label;
+        let ledger = world.ledger.borrow();
+        for (node, person) in world.people.iter().enumerate() {
+            for object in person.published.keys() {
+                let name = world.name(*object).to_string();
+                if !ledger.is_published(node, &name) {
+                    return Some(format!("{} was not told that '{name}' is published", label(node)));
+                }
+            }
+            for want in &person.wants {
+                if want.end.is_none() && (last_phase || self.has_publisher(node, want.spec.object)) {
+                    let id = want.id.map(|id| id.0);
+                    let report = want
+                        .id
+                        .and_then(|id| world.net.node(NodeIndex(node as u32)).inner().report(world.net.now(), id));
+                    return Some(format!("{} still fetches {:?} as {id:?}: {report:#?}", label(node), want.spec));
+                }
+            }
+            for scope in &person.watches {
+                let (seen, truth) = (ledger.view(node, scope), self.published_in(scope));
+                if seen != truth {
+                    return Some(format!("{} sees {seen:?} in '{scope}', where {truth:?} are published", label(node)));
+                }
+            }
+        }
+        None
+    }
+    fn has_publisher(&self, receiver: usize, object: usize) -> bool {
+        let publishers =
+            self.world.people.iter().enumerate().filter(|(_, person)| person.published.contains_key(&object));
+        publishers.map(|(node, _)| node).any(|node| self.world.plan.topology.widest(node, receiver).is_some())
+    }
+    fn published_in(&self, scope: &str) -> BTreeSet<String> {
+        let objects = self.world.people.iter().flat_map(|person| person.published.keys());
+        let names = objects.map(|object| self.world.plan.objects[*object].name.clone());
+        names.filter(|name| name.rsplit_once('/').is_some_and(|(parent, _)| parent == scope)).collect()
+    }
+    /// When everything that is wanted must be there: `settle`, and the time that all bytes would take one after the
+    /// other over the slowest link, or with a window of some packets over the longest path, three times over.
+    fn deadline(&self, settle: Duration) -> Time {
+        let world = &self.world;
+        let mut seconds = 0.0;
+        for (node, person) in world.people.iter().enumerate() {
+            for want in person.wants.iter().filter(|want| want.end.is_none()) {
+                let spec = &world.plan.objects[want.spec.object];
+                let bytes = spec.sizes.iter().copied().max().unwrap_or(0) as f64 + 20_000.0;
+                let publishers = world.people.iter().enumerate();
+                let publishers = publishers.filter(|(_, person)| person.published.contains_key(&want.spec.object));
+                let widths = publishers.filter_map(|(publisher, _)| world.plan.topology.widest(publisher, node));
+                let round_trip = widths.map(|(_, delay)| delay.as_secs_f64()).fold(0.0, f64::max) + 0.4;
+                let packet = f64::from(world.plan.topology.nodes[node].transfer.packet_bytes.unwrap_or(1_200));
+                let header_share = packet / (packet + 120.0);
+                let narrow = world.plan.topology.links.iter().flat_map(|link| &link.directions);
+                let narrow = narrow.filter_map(|way| way.rate).map(|rate| rate.bytes_per_second()).min();
+                let rate = narrow.unwrap_or(u64::MAX).min(100_000_000) as f64 * header_share;
+                seconds += bytes / rate.min(8.0 * packet / round_trip) + round_trip * 10.0;
+            }
+        }
+        world.net.now() + settle + Duration::from_secs_f64(3.0 * seconds)
+    }
+    /// Objects that nobody publishes although somebody may: a subscription to them must be told.
+    fn publish_what_is_missing(&mut self) {
+        for object in 0..self.world.plan.objects.len() {
+            if self.world.people.iter().any(|person| person.published.contains_key(&object)) {
+                continue;
+            }
+            let publishers = &self.world.plan.objects[object].publishers;
+            let node = publishers[object % publishers.len()];
+            let version = self.world.plan.objects[object].sizes.len() as u64;
+            self.world.operate(&Operation::Publish { node, object, version });
+        }
+    }
+    /// Every receiver fetches, with an empty store, what can be had.
+    fn fetch_everything(&mut self) {
+        let mut number = LAST_FETCHES;
+        for node in (0..self.world.people.len()).filter(|node| self.world.plan.topology.nodes[*node].receiver) {
+            let (mut fetches, mut bytes) = (0, 0);
+            for object in 0..self.world.plan.objects.len() {
+                let size = self.world.plan.objects[object].sizes.iter().copied().max().unwrap_or(0);
+                if !self.has_publisher(node, object) || fetches > 0 && bytes + size > LAST_BYTES_MAX {
+                    continue;
+                }
+                if fetches == LAST_FETCHES_MAX {
+                    break;
+                }
+                (fetches, bytes, number) = (fetches + 1, bytes + size, number + 1);
+                let (paths, metric) = (4, PathMetric::Hops);
+                let spec = FetchSpec { number, node, object, paths, metric, patience: None, limit: None };
+                let vault = self.world.fresh_vault();
+                self.world.want(spec, vault);
+            }
+        }
+    }
+    /// Nobody does anything: little is sent, and nothing is left over.
+    fn quiet_phase(&mut self) {
+        let sent = |run: &Self| -> u64 { run.world.ledger.borrow().sent.iter().flatten().sum() };
+        self.pass(QUIET);
+        let before = sent(self);
+        let steps = self.world.net.stats().steps;
+        self.pass(QUIET);
+        let faces = self.world.plan.topology.links.len() as f64 * 2.0;
+        let limit = F::idle_packets_max(&self.world.plan.settings) * faces * QUIET.as_secs_f64();
+        let packets = (sent(self) - before) as f64;
+        assert!(
+            packets <= limit,
+            "idle nodes chatter: {packets} packets within {QUIET:?} over {faces} faces, {limit:.0} would do"
+        );
+        let steps = (self.world.net.stats().steps - steps) as f64;
+        let steps_max = limit * 4.0 + 1_000.0 * self.world.people.len() as f64;
+        assert!(steps <= steps_max, "idle nodes wake up too often: {steps} steps within {QUIET:?}");
+        for node in 0..self.world.people.len() {
+            let left = F::leftovers(self.world.net.node(NodeIndex(node as u32)).inner());
+            let left: Vec<_> = left.into_iter().filter(|(_, left)| *left > 0).collect();
+            assert!(left.is_empty(), "idle node {node} still has {left:?}");
+        }
+        let missing = self.what_is_missing(true);
+        assert!(missing.is_none(), "liveness: it was so for a while, but in the end {}", missing.unwrap_or_default());
+    }
+    fn pass(&mut self, time: Duration) {
+        let end = self.world.net.now() + time;
+        while self.world.net.now() < end {
+            self.world.run_until((self.world.net.now() + SLICE).min(end));
+            self.check();
+        }
+    }
+
+    // Checks that hold at any time.
+
+    fn check(&mut self) {
+        let now = self.world.net.now();
+        self.check_packets();
+        self.check_reports();
+        self.world.settle_wants();
+        if now.since(self.watched_again) >= WATCH_AGAIN {
+            self.watched_again = now;
+            self.world.watch_again();
+        }
+        self.check_failures();
+        self.check_limits();
+        let events = self.world.net.stats().steps;
+        assert!(events <= EVENTS_MAX, "{events} steps until {}: it does not come to an end", self.world.net.now());
+    }
+    /// What was sent has arrived, is lost and counted, or is under way.
+    fn check_packets(&self) {
+        let (world, net) = (&self.world, &self.world.net);
+        let ledger = world.ledger.borrow();
+        let mut arrived = 0;
+        for (connection, link) in world.connections.iter().zip(&world.plan.topology.links) {
+            for (index, (node, face)) in [connection.a_to_b, connection.b_to_a].into_iter().zip(link.ends) {
+                let (stats, flying) = (net.link_stats(index), net.link(index).in_flight());
+                let sent = ledger.sent[node].get(face.0 as usize).copied().unwrap_or(0);
+                assert!(sent == stats.in_packets, "node {node} sent {sent} packets to {face}, the link saw {stats:?}");
+                let known = stats.out_packets + stats.lost_packets + stats.dropped_packets + stats.oversize_packets;
+                let all = stats.in_packets + stats.duplicated_packets;
+                assert!(
+                    all == known + flying,
+                    "packets on a link of node {node} do not add up: {stats:?}, {flying} fly"
+                );
+                arrived += stats.out_packets;
+            }
+        }
+        let stats = net.stats();
+        // Packets to dead nodes were counted by the network, and those injected came over no link.
+        let handed = arrived - stats.unreceived_packets + world.injected;
+        assert!(handed == ledger.received, "{handed} packets were handed over, nodes saw {}", ledger.received);
+        let strange = (stats.unconnected_packets, ledger.sent_to_strangers);
+        assert!(
+            strange.0 == strange.1,
+            "{} packets went to faces without a link, {} to strangers",
+            strange.0,
+            strange.1
+        );
+    }
+    fn check_reports(&self) {
+        let world = &self.world;
+        for (node, person) in world.people.iter().enumerate() {
+            for id in person.wants.iter().filter(|want| want.end.is_none()).filter_map(|want| want.id) {
+                let inner = world.net.node(NodeIndex(node as u32)).inner();
+                if let Some(report) = inner.report(world.net.now(), id) {
+                    world.ledger.borrow_mut().on_report(world.net.now(), node, id, report);
+                }
+            }
+        }
+    }
+    /// A fetch may fail only for a reason that the plan gives.
+    fn check_failures(&self) {
+        let (world, plan) = (&self.world, self.world.plan);
+        let disk_full = plan.faults.iter().any(|fault| fault.kind == FaultKind::DiskFull);
+        for (node, person) in world.people.iter().enumerate() {
+            for want in &person.wants {
+                let Some(End::Failed(reason)) = &want.end else { continue };
+                let impatient = want.spec.patience.is_some() && reason.contains("answered");
+                let versions = plan.objects[want.spec.object].sizes.len() > 1 && reason.contains("version");
+                let lied_to = plan.has_lies() && want.spec.number < LAST_FETCHES;
+                let full = disk_full && reason.contains("space");
+                let may = impatient || versions || lied_to || full || reason.contains("cancelled");
+                assert!(may, "node {node} fails {:?} for no reason in the plan: {reason}", want.spec);
+            }
+        }
+    }
+    fn check_limits(&self) {
+        for node in 0..self.world.people.len() {
+            if !self.world.is_alive(node) {
+                continue;
+            }
+            for Usage { what, used, limit } in F::usages(self.world.net.node(NodeIndex(node as u32)).inner()) {
+                assert!(used <= limit, "node {node}: {used} {what}, {limit} are allowed");
+            }
+        }
+    }
+    fn report(&self) -> RunReport {
+        let net = &self.world.net;
+        let mut ends: BTreeMap<bool, u64> = BTreeMap::new();
+        for want in self.world.people.iter().flat_map(|person| &person.wants) {
+            *ends.entry(want.end == Some(End::Completed)).or_default() += 1;
+        }
+        RunReport {
+            seed: self.world.plan.seed,
+            events: net.stats().steps,
+            packets: net.stats().packet_hops,
+            time: net.now(),
+            completed: ends.get(&true).copied().unwrap_or(0),
+            failed: ends.get(&false).copied().unwrap_or(0),
+            liveness: self.liveness,
+            trace_hash: net.trace_hash(),
+        }
+    }
+}

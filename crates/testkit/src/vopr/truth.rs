@@ -1,0 +1,150 @@
+//! What was really published, and stores that compare with it before they keep anything.
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use bytes::Bytes;
+use tributary_content::{
+    Bitmap, ChunkIndex, ChunkStore, HashTree, Manifest, MemoryContent, MemoryObject, MemoryOpener, Name, ObjectId,
+    ObjectKind, ObjectReader, PublicKey, SigningKey, StoreError, StoreOpener,
+};
+use tributary_core::Random;
+
+use super::{canary::Canary, workload::ObjectSpec};
+
+/// Who publishes, and who pretends to.
+pub(super) fn key(honest: bool) -> SigningKey {
+    SigningKey::from_secret(&[if honest { 7 } else { 66 }; 32])
+}
+
+/// The object that a plan means; with the key of the imposter, other bytes under the same name.
+pub(super) fn make_object(seed: u64, number: usize, spec: &ObjectSpec, version: u64, honest: bool) -> MemoryObject {
+    let stream = (number as u64) << 16 | version << 1 | u64::from(honest);
+    let mut random = Random::new(seed, 0x0b1e_c700_0000 + stream);
+    let len = spec.sizes[version as usize - 1] as usize;
+    let bytes: Bytes = (0..len.div_ceil(8)).flat_map(|_| random.bits().to_le_bytes()).take(len).collect();
+    let name = spec.name.parse().expect("plans have legal names");
+    MemoryObject::with_options(name, bytes, &key(honest), version, ObjectKind::File, spec.chunk_size)
+        .expect("plans keep the limits of manifests")
+}
+
+/// All bytes that were published with the trusted key.
+#[derive(Debug, Default)]
+pub(super) struct Truth(Mutex<BTreeMap<ObjectId, (Name, Bytes)>>);
+
+impl Truth {
+    pub(super) fn add(&self, object: &MemoryObject) {
+        let manifest = object.manifest();
+        let entry = (manifest.name.clone(), object.bytes().clone());
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(manifest.object_id(), entry);
+    }
+    fn bytes(&self, object: &ObjectId) -> Option<Bytes> {
+        let objects = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        objects.get(object).map(|(_, bytes)| bytes.clone())
+    }
+    /// Whether these bytes are those of any version of the name.
+    pub(super) fn has(&self, name: &Name, bytes: &Bytes) -> bool {
+        let objects = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        objects.values().any(|(published, truth)| published == name && truth == bytes)
+    }
+}
+
+/// What a receiver keeps: stores in memory that panic when they are given a byte that nobody published.
+#[derive(Clone)]
+pub(super) struct Vault {
+    memory: MemoryOpener,
+    truth: Arc<Truth>,
+    canary: Option<Canary>,
+}
+
+impl Vault {
+    /// An empty one that trusts `pinned` only, or the first key that it sees.
+    pub(super) fn new(truth: &Arc<Truth>, pinned: Option<PublicKey>, canary: Option<Canary>) -> Vault {
+        let memory = pinned.map_or_else(MemoryOpener::new, MemoryOpener::pinned);
+        Vault { memory, truth: Arc::clone(truth), canary }
+    }
+    pub(super) fn content(&self) -> MemoryContent {
+        self.memory.content()
+    }
+}
+impl StoreOpener for Vault {
+    fn trusts(&self, manifest: &Manifest) -> Result<(), StoreError> {
+        self.memory.trusts(manifest)
+    }
+    fn resumes(&self, manifest: &Manifest) -> bool {
+        self.memory.resumes(manifest)
+    }
+    fn open(&mut self, manifest: &Manifest) -> Result<Box<dyn ChunkStore>, StoreError> {
+        let inner = self.memory.open(manifest)?;
+        let Some(truth) = self.truth.bytes(&manifest.object_id()) else {
+            panic!("a store was opened for '{}' version {}, which nobody published", manifest.name, manifest.version);
+        };
+        Ok(Box::new(WatchedStore { inner, truth, manifest: manifest.clone(), canary: self.canary }))
+    }
+}
+
+struct WatchedStore {
+    inner: Box<dyn ChunkStore>,
+    truth: Bytes,
+    manifest: Manifest,
+    canary: Option<Canary>,
+}
+
+impl ChunkStore for WatchedStore {
+    fn held(&self) -> &Bitmap {
+        self.inner.held()
+    }
+    fn tree(&self) -> Option<&HashTree> {
+        self.inner.tree()
+    }
+    fn put_tree(&mut self, tree: &HashTree) -> Result<(), StoreError> {
+        self.inner.put_tree(tree)
+    }
+    fn put_chunk(&mut self, index: ChunkIndex, bytes: &[u8]) -> Result<(), StoreError> {
+        let start = usize::try_from(self.manifest.chunk_offset(index)).unwrap_or(usize::MAX);
+        let truth = self.truth.get(start..start.saturating_add(bytes.len()));
+        assert!(
+            truth == Some(bytes),
+            "chunk {} of '{}' version {} was given to the store with bytes that nobody published",
+            index.0,
+            self.manifest.name,
+            self.manifest.version
+        );
+        if self.canary == Some(Canary::BadByte) {
+            let mut bytes = bytes.to_vec();
+            bytes[0] ^= 1;
+            return self.inner.put_chunk(index, &bytes);
+        }
+        self.inner.put_chunk(index, bytes)
+    }
+    fn finish(&mut self) -> Result<(), StoreError> {
+        self.inner.finish()
+    }
+}
+
+/// A published object of which some chunks are not what the manifest promises.
+pub(super) struct Liar {
+    pub(super) inner: MemoryObject,
+    pub(super) share: f64,
+    pub(super) seed: u64,
+}
+impl ObjectReader for Liar {
+    fn manifest(&self) -> &Manifest {
+        self.inner.manifest()
+    }
+    fn tree(&self) -> Bytes {
+        self.inner.tree()
+    }
+    fn read_chunk(&mut self, index: ChunkIndex) -> Result<Bytes, StoreError> {
+        let chunk = self.inner.read_chunk(index)?;
+        let mut random = Random::new(self.seed, u64::from(index.0));
+        if chunk.is_empty() || !random.chance(self.share) {
+            return Ok(chunk);
+        }
+        let mut bytes = chunk.to_vec();
+        let at = random.below(bytes.len() as u64) as usize;
+        bytes[at] ^= 1 << random.below(8);
+        Ok(bytes.into())
+    }
+}

@@ -1,0 +1,196 @@
+//! What people do with the network of a plan: publish, fetch, cancel, limit, watch.
+use tributary_core::{Duration, Random, Rate, Time};
+use tributary_transport::PathMetric;
+
+use super::topology::Topology;
+
+/// An object of a plan, with all versions that it will have.
+#[derive(Clone, Debug)]
+pub struct ObjectSpec {
+    /// Its name as an NDN URI: `/scope/object`.
+    pub name: String,
+    /// Bytes of each version; version numbers count from 1.
+    pub sizes: Vec<u64>,
+    /// Bytes of a chunk.
+    pub chunk_size: u32,
+    /// The nodes that may publish it.
+    pub publishers: Vec<usize>,
+}
+
+/// Something that a person does at one node.
+#[derive(Clone, Debug)]
+pub enum Operation {
+    /// Publishes a version of an object, which replaces older ones at this node.
+    Publish {
+        /// Where.
+        node: usize,
+        /// Which object.
+        object: usize,
+        /// Which version, from 1.
+        version: u64,
+    },
+    /// Withdraws an object.
+    Unpublish {
+        /// Where.
+        node: usize,
+        /// Which object.
+        object: usize,
+    },
+    /// Fetches an object.
+    Fetch(FetchSpec),
+    /// Ends the fetch of that number if it runs.
+    Cancel {
+        /// [`FetchSpec::number`].
+        fetch: usize,
+    },
+    /// Limits a fetch or all fetches of a node.
+    Limit {
+        /// Where.
+        node: usize,
+        /// Which fetch; `None` for all together.
+        fetch: Option<usize>,
+        /// `None` lifts the limit.
+        rate: Option<Rate>,
+    },
+    /// Asks what is in a scope.
+    Watch {
+        /// Where.
+        node: usize,
+        /// Which.
+        scope: String,
+    },
+    /// Does not want to know any more.
+    Unwatch {
+        /// Where.
+        node: usize,
+        /// Which.
+        scope: String,
+    },
+}
+
+/// A fetch of a plan.
+#[derive(Clone, Debug)]
+pub struct FetchSpec {
+    /// Its number in the plan.
+    pub number: usize,
+    /// Where.
+    pub node: usize,
+    /// Which object.
+    pub object: usize,
+    /// Paths per source.
+    pub paths: u8,
+    /// What makes a path good.
+    pub metric: PathMetric,
+    /// How long to go without any source.
+    pub patience: Option<Duration>,
+    /// The rate not to exceed.
+    pub limit: Option<Rate>,
+}
+
+impl Operation {
+    /// Where it is done; `None` if that depends on where the fetch is.
+    pub fn node(&self) -> Option<usize> {
+        match self {
+            Operation::Publish { node, .. }
+            | Operation::Unpublish { node, .. }
+            | Operation::Limit { node, .. }
+            | Operation::Watch { node, .. }
+            | Operation::Unwatch { node, .. } => Some(*node),
+            Operation::Fetch(fetch) => Some(fetch.node),
+            Operation::Cancel { .. } => None,
+        }
+    }
+}
+
+/// Draws objects and operations of the time before `end`, in order of time.
+pub fn draw(topology: &Topology, end: Duration, random: &mut Random) -> (Vec<ObjectSpec>, Vec<(Time, Operation)>) {
+    let nodes = |wanted: &dyn Fn(usize) -> bool| (0..topology.nodes.len()).filter(|node| wanted(*node)).collect();
+    let publishers: Vec<usize> = nodes(&|node| topology.nodes[node].publisher);
+    let receivers: Vec<usize> = nodes(&|node| topology.nodes[node].receiver);
+    let scopes = 1 + random.below(3);
+    let objects: Vec<ObjectSpec> = (0..1 + random.below(5))
+        .map(|number| draw_object(&format!("/scope-{}/object-{number}", number % scopes), &publishers, random))
+        .collect();
+    let mut operations = Vec::new();
+    let draw_time = |random: &mut Random| Time::ZERO + Duration::from_secs_f64(random.unit() * end.as_secs_f64());
+    for (object, spec) in objects.iter().enumerate() {
+        let absent = random.chance(0.1);
+        for &node in spec.publishers.iter().filter(|_| !absent) {
+            let first = if random.chance(0.7) { Time::from_millis(random.below(1_500)) } else { draw_time(random) };
+            operations.push((first, Operation::Publish { node, object, version: 1 }));
+            let mut time = first;
+            for version in 2..=spec.sizes.len() as u64 {
+                // Some publishers skip a version.
+                time = time.max(draw_time(random));
+                if random.chance(0.8) {
+                    operations.push((time, Operation::Publish { node, object, version }));
+                }
+            }
+            if random.chance(0.15) {
+                operations.push((draw_time(random).max(time), Operation::Unpublish { node, object }));
+            }
+        }
+    }
+    let mut number = 0;
+    for &node in &receivers {
+        for _ in 0..1 + random.below(5) {
+            let object = random.below(objects.len() as u64) as usize;
+            let fetch = draw_fetch(number, node, object, random);
+            let start = if random.chance(0.3) { Time::from_millis(random.below(3_000)) } else { draw_time(random) };
+            if random.chance(0.12) {
+                operations.push((draw_time(random).max(start), Operation::Cancel { fetch: number }));
+            }
+            if random.chance(0.15) {
+                let rate = random.chance(0.8).then(|| Rate::from_bits_per_second(200_000 + random.below(20_000_000)));
+                let fetch = random.chance(0.5).then_some(number);
+                operations.push((draw_time(random).max(start), Operation::Limit { node, fetch, rate }));
+            }
+            operations.push((start, Operation::Fetch(fetch)));
+            number += 1;
+        }
+    }
+    for node in 0..topology.nodes.len() {
+        if random.chance(if topology.nodes[node].receiver { 0.4 } else { 0.05 }) {
+            let scope = format!("/scope-{}", random.below(scopes));
+            let start = draw_time(random);
+            if random.chance(0.15) {
+                let time = draw_time(random).max(start);
+                operations.push((time, Operation::Unwatch { node, scope: scope.clone() }));
+            }
+            operations.push((start, Operation::Watch { node, scope }));
+        }
+    }
+    operations.sort_by_key(|(time, _)| *time);
+    (objects, operations)
+}
+
+fn draw_object(name: &str, publishers: &[usize], random: &mut Random) -> ObjectSpec {
+    let versions = [1, 1, 1, 2, 3][random.below(5) as usize];
+    let mut size = || match random.below(10) {
+        0 => random.below(3),
+        1..=3 => random.below(20_000),
+        4..=7 => random.below(600_000),
+        _ => random.below(4_000_000),
+    };
+    let sizes: Vec<u64> = (0..versions).map(|_| size()).collect();
+    let chunk_size = [1 << 10, 4_000, 16 << 10, 64 << 10, 256 << 10, 1 << 20][random.below(6) as usize];
+    // Small chunks of large objects would make more hashes than packets.
+    let chunk_size = sizes.iter().fold(chunk_size, |chunk, size| chunk.max((size / 2_000) as u32));
+    let mut chosen: Vec<usize> = publishers.iter().copied().filter(|_| random.chance(0.6)).collect();
+    if chosen.is_empty() {
+        chosen.push(publishers[random.below(publishers.len() as u64) as usize]);
+    }
+    ObjectSpec { name: name.into(), sizes, chunk_size, publishers: chosen }
+}
+
+fn draw_fetch(number: usize, node: usize, object: usize, random: &mut Random) -> FetchSpec {
+    FetchSpec {
+        number,
+        node,
+        object,
+        paths: [1, 2, 4, 4, 8, 16][random.below(6) as usize],
+        metric: [PathMetric::Hops, PathMetric::Latency, PathMetric::ResidualCapacity][random.below(3) as usize],
+        patience: random.chance(0.6).then(|| Duration::from_millis(500 + random.below(60_000))),
+        limit: random.chance(0.1).then(|| Rate::from_bits_per_second(500_000 + random.below(20_000_000))),
+    }
+}

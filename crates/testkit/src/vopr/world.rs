@@ -1,0 +1,601 @@
+//! A plan come to life: nodes, links, what each person wants, and the faults that begin and end.
+use std::{
+    cell::RefCell,
+    collections::{BTreeMap, BTreeSet},
+    rc::Rc,
+    sync::Arc,
+};
+
+use tributary_content::{MemoryObject, Name};
+use tributary_core::{
+    Duration, Random, Time, TransferId,
+    event::Event,
+    link::{LinkChange, LinkState, Loss, Reorder},
+};
+use tributary_sim::{Connection, Network, NodeIndex};
+use tributary_transport::{Endpoint, FaceOptions, Fetch};
+
+use super::{
+    canary::Canary,
+    family::Family,
+    faults::{Farewell, Fault, FaultKind, Memory, What},
+    ledger::{End, Ledger, Narrator},
+    plan::Plan,
+    puppet::Puppet,
+    truth::{Liar, Truth, Vault, key, make_object},
+    workload::{FetchSpec, Operation},
+};
+
+/// A running plan.
+pub(super) struct World<'a, F: Family> {
+    pub(super) plan: &'a Plan<F::Settings>,
+    pub(super) net: Network<Puppet<F::Node>>,
+    pub(super) people: Vec<Person>,
+    pub(super) ledger: Rc<RefCell<Ledger>>,
+    pub(super) connections: Vec<Connection>,
+    truth: Arc<Truth>,
+    canary: Option<Canary>,
+    random: Random,
+    objects: BTreeMap<(usize, u64, bool), MemoryObject>,
+    agenda: BTreeMap<(Time, u64), Action>,
+    sequence: u64,
+    /// How many faults cut each link.
+    cuts: Vec<u32>,
+    /// Datagrams given to nodes by hand.
+    pub(super) injected: u64,
+}
+
+/// What somebody at one node wants.
+pub(super) struct Person {
+    /// What is published here: object and version.
+    pub(super) published: BTreeMap<usize, u64>,
+    /// Whether the objects here lie, and how much.
+    lying: f64,
+    /// Objects of others that are forged here.
+    forged: BTreeSet<usize>,
+    pub(super) watches: BTreeSet<String>,
+    pub(super) wants: Vec<Want>,
+    vault: Vault,
+    /// What is to be done once the node runs again.
+    deferred: Vec<Operation>,
+    /// What the node will know when it starts again.
+    memory: Memory,
+}
+
+/// A fetch that somebody wants.
+pub(super) struct Want {
+    pub(super) spec: FetchSpec,
+    /// The transfer of the node's present life.
+    pub(super) id: Option<TransferId>,
+    /// How it ended; then the person wants it no more.
+    pub(super) end: Option<End>,
+    vault: Vault,
+    cancelled: bool,
+}
+
+/// Something on the agenda.
+pub(super) enum Action {
+    Operate(usize),
+    Begin(usize),
+    End(usize),
+    Stop(usize),
+    Malformed(usize),
+    Replay(usize),
+}
+
+impl<'a, F: Family> World<'a, F> {
+    pub(super) fn new(plan: &'a Plan<F::Settings>, canary: Option<Canary>, narrator: Option<Narrator>) -> Self {
+        let nodes = plan.topology.nodes.len();
+        let ledger = Rc::new(RefCell::new(Ledger::new(nodes, narrator)));
+        let mut net = Network::new(plan.seed);
+        let observer = Rc::clone(&ledger);
+        net.set_observer(move |now, node, event: &Event| {
+            observer.borrow_mut().on_event(now, node.0 as usize, event);
+        });
+        let (truth, mut random) = (Arc::new(Truth::default()), Random::new(plan.seed, 7));
+        let imposters = plan.faults.iter().any(|fault| fault.kind == FaultKind::Imposter);
+        let person = |random: &mut Random| {
+            let pinned = (imposters || random.chance(0.5)).then(|| key(true).public());
+            Person {
+                published: BTreeMap::new(),
+                lying: 0.0,
+                forged: BTreeSet::new(),
+                watches: BTreeSet::new(),
+                wants: Vec::new(),
+                vault: Vault::new(&truth, pinned, canary),
+                deferred: Vec::new(),
+                memory: Memory::Kept,
+            }
+        };
+        let mut world = World {
+            plan,
+            net,
+            people: (0..nodes).map(|_| person(&mut random)).collect(),
+            ledger,
+            connections: Vec::new(),
+            truth,
+            canary,
+            random,
+            objects: BTreeMap::new(),
+            agenda: BTreeMap::new(),
+            sequence: 0,
+            cuts: vec![0; plan.topology.links.len()],
+            injected: 0,
+        };
+        world.build();
+        world
+    }
+    fn build(&mut self) {
+        for index in 0..self.plan.topology.nodes.len() {
+            let puppet = self.puppet(index);
+            self.net.add_node(puppet);
+        }
+        for link in &self.plan.topology.links {
+            let [a, b] = link.ends.map(|(node, face)| (NodeIndex(node as u32), face));
+            let [there, back] = link.directions.clone();
+            self.connections.push(self.net.connect(a, b, there, back));
+        }
+        for index in 0..self.plan.topology.nodes.len() {
+            self.attach_faces(index);
+        }
+        for (index, (time, _)) in self.plan.operations.iter().enumerate() {
+            self.plan_at(*time, Action::Operate(index));
+        }
+        for (index, fault) in self.plan.faults.iter().enumerate() {
+            self.plan_at(fault.from, Action::Begin(index));
+            // Who takes leave needs a moment for it.
+            let until = if matches!(fault.what, What::Kill(..)) { fault.until + FAREWELL } else { fault.until };
+            self.plan_at(until, Action::End(index));
+        }
+    }
+    fn puppet(&mut self, index: usize) -> Puppet<F::Node> {
+        self.ledger.borrow_mut().on_start(index);
+        let life = self.ledger.borrow().lives[index];
+        let spec = &self.plan.topology.nodes[index];
+        let seed = self.plan.seed.wrapping_mul(1_000_003).wrapping_add((index as u64) << 20 | life);
+        let node = F::node(&self.plan.settings, spec, seed);
+        let mtu = self.plan.topology.links.iter().map(|link| link.face_mtu).max().unwrap_or(1_472).max(1_472);
+        let random = Random::new(self.plan.seed, 1_000 + index as u64);
+        let mut puppet = Puppet::new(index, node, mtu as usize, &self.ledger, self.canary, random);
+        if self.canary == Some(Canary::Moody) && MOOD.with(|mood| mood.replace(!mood.get())) {
+            puppet.stop_clock(self.net.now());
+        }
+        puppet
+    }
+    fn attach_faces(&mut self, index: usize) {
+        let links: Vec<(usize, usize)> = self.plan.topology.links_of(index).collect();
+        for (link, end) in links {
+            let spec = &self.plan.topology.links[link];
+            let (face, rate) = (spec.ends[end].1, spec.directions[end].rate);
+            let options = FaceOptions { mtu: spec.face_mtu, rate };
+            self.net.with(NodeIndex(index as u32), |puppet, now| {
+                puppet.command(now, |node, now| node.add_face(now, face, options));
+            });
+        }
+    }
+    pub(super) fn plan_at(&mut self, time: Time, action: Action) {
+        self.sequence += 1;
+        self.agenda.insert((time, self.sequence), action);
+    }
+    /// Runs until `end`, with everything that is on the agenda by then.
+    pub(super) fn run_until(&mut self, end: Time) {
+        while let Some(&key) = self.agenda.keys().next()
+            && key.0 <= end
+        {
+            let action = self.agenda.remove(&key).expect("it is the first one");
+            self.net.run_until(key.0);
+            self.act(action);
+        }
+        self.net.run_until(end);
+    }
+    fn act(&mut self, action: Action) {
+        match action {
+            Action::Operate(index) => {
+                let operation = self.plan.operations[index].1.clone();
+                self.operate(&operation);
+            }
+            Action::Begin(index) => self.begin(&self.plan.faults[index]),
+            Action::End(index) => self.end(&self.plan.faults[index]),
+            Action::Stop(node) => self.stop(node),
+            Action::Malformed(node) => self.inject(node, Self::malformed),
+            Action::Replay(node) => self.inject(node, |world, _| {
+                let recent = &world.ledger.borrow().recent;
+                let at = world.random.below(recent.len() as u64) as usize;
+                recent.get(at).cloned()
+            }),
+        }
+    }
+    pub(super) fn say(&self, line: impl FnOnce() -> String) {
+        self.ledger.borrow().say(self.net.now(), line);
+    }
+
+    // What people do.
+
+    pub(super) fn operate(&mut self, operation: &Operation) {
+        let node = match operation {
+            Operation::Cancel { fetch } => {
+                let wants = |person: &Person| person.wants.iter().any(|want| want.spec.number == *fetch);
+                self.people.iter().position(wants)
+            }
+            _ => operation.node(),
+        };
+        let Some(node) = node else { return };
+        if !self.is_running(node) {
+            self.people[node].deferred.push(operation.clone());
+            return;
+        }
+        self.say(|| format!("{operation:?}"));
+        match operation {
+            Operation::Publish { object, version, .. } => {
+                self.people[node].published.insert(*object, *version);
+                self.publish(node, *object);
+            }
+            Operation::Unpublish { object, .. } => {
+                if self.people[node].published.remove(object).is_some() {
+                    let name = self.name(*object);
+                    self.command(node, |node, now| node.unpublish(now, &name));
+                }
+            }
+            Operation::Fetch(spec) => {
+                let vault = self.people[node].vault.clone();
+                self.want(spec.clone(), vault);
+            }
+            Operation::Cancel { fetch } => {
+                let wants = self.people[node].wants.iter_mut().find(|want| want.spec.number == *fetch);
+                let Some(want) = wants.filter(|want| want.end.is_none()) else { return };
+                want.cancelled = true;
+                if let Some(id) = want.id {
+                    self.command(node, |node, now| node.cancel(now, id));
+                }
+            }
+            Operation::Limit { fetch: None, rate, .. } => self.command(node, |node, now| node.limit(now, None, *rate)),
+            Operation::Limit { fetch: Some(fetch), rate, .. } => {
+                let want = self.people[node].wants.iter().find(|want| want.spec.number == *fetch);
+                if let Some(id) = want.and_then(|want| want.id) {
+                    self.command(node, |node, now| node.limit(now, Some(id), *rate));
+                }
+            }
+            Operation::Watch { scope, .. } => {
+                self.people[node].watches.insert(scope.clone());
+                self.ledger.borrow_mut().forget_view(node, scope);
+                let scope = scope.parse().expect("plans have legal names");
+                self.command(node, |node, now| node.watch(now, &scope));
+            }
+            Operation::Unwatch { scope, .. } => {
+                self.people[node].watches.remove(scope);
+                let scope = scope.parse().expect("plans have legal names");
+                self.command(node, |node, now| node.unwatch(now, &scope));
+            }
+        }
+    }
+    /// A fetch into `vault`, begun now and again whenever the node starts anew.
+    pub(super) fn want(&mut self, spec: FetchSpec, vault: Vault) {
+        let node = spec.node;
+        self.people[node].wants.push(Want { spec, id: None, end: None, vault, cancelled: false });
+        let last = self.people[node].wants.len() - 1;
+        self.fetch(node, last);
+    }
+    /// An empty store that trusts the right key only.
+    pub(super) fn fresh_vault(&self) -> Vault {
+        Vault::new(&self.truth, Some(key(true).public()), self.canary)
+    }
+    fn fetch(&mut self, node: usize, want: usize) {
+        let Want { spec, vault, .. } = &self.people[node].wants[want];
+        let fetch = Fetch {
+            name: self.name(spec.object),
+            opener: Box::new(vault.clone()),
+            rate_limit: spec.limit,
+            paths_per_source: spec.paths,
+            metric: spec.metric,
+            patience: spec.patience,
+        };
+        let id = self.command(node, |node, now| node.fetch(now, fetch));
+        self.people[node].wants[want].id = Some(id);
+    }
+    fn publish(&mut self, node: usize, object: usize) {
+        let person = &self.people[node];
+        let forged = person.forged.contains(&object);
+        let (version, share) = (person.published.get(&object).copied().unwrap_or(1), person.lying);
+        let reader = self.object(object, version, !forged);
+        let name = reader_name(&reader);
+        self.ledger.borrow_mut().forget_published(node, &name.to_string());
+        let seed = self.plan.seed ^ node as u64;
+        self.command(node, |node, now| {
+            if share > 0.0 {
+                node.publish(now, Box::new(Liar { inner: reader, share, seed }));
+            } else {
+                node.publish(now, Box::new(reader));
+            }
+        });
+    }
+    fn object(&mut self, object: usize, version: u64, honest: bool) -> MemoryObject {
+        let (seed, spec, truth) = (self.plan.seed, &self.plan.objects[object], &self.truth);
+        let make = || {
+            let made = make_object(seed, object, spec, version, honest);
+            if honest {
+                truth.add(&made);
+            }
+            made
+        };
+        self.objects.entry((object, version, honest)).or_insert_with(make).clone()
+    }
+    pub(super) fn name(&self, object: usize) -> Name {
+        self.plan.objects[object].name.parse().expect("plans have legal names")
+    }
+    pub(super) fn command<R>(&mut self, node: usize, command: impl FnOnce(&mut F::Node, Time) -> R) -> R {
+        self.net.with(NodeIndex(node as u32), |puppet, now| puppet.command(now, command))
+    }
+    pub(super) fn is_alive(&self, node: usize) -> bool {
+        self.net.is_alive(NodeIndex(node as u32))
+    }
+    fn is_running(&self, node: usize) -> bool {
+        self.is_alive(node) && !self.net.node(NodeIndex(node as u32)).is_frozen()
+    }
+    /// Compares what a completed fetch has left with what was published, and remembers how wants ended.
+    pub(super) fn settle_wants(&mut self) {
+        let (truth, objects) = (&self.truth, &self.plan.objects);
+        for (node, person) in self.people.iter_mut().enumerate() {
+            for want in person.wants.iter_mut().filter(|want| want.end.is_none()) {
+                let end = want.id.and_then(|id| self.ledger.borrow().end_of(node, id));
+                if end == Some(End::Completed) {
+                    let name: Name = objects[want.spec.object].name.parse().expect("plans have legal names");
+                    let bytes = want.vault.content().finished(&name);
+                    let true_bytes = bytes.as_ref().is_some_and(|bytes| truth.has(&name, bytes));
+                    assert!(true_bytes, "node {node} completed '{name}' with bytes that nobody published");
+                }
+                if let Some(End::Failed(reason)) = &end {
+                    assert!(!reason.contains("cancelled") || want.cancelled, "node {node} cancelled a fetch by itself");
+                }
+                want.end = end;
+            }
+        }
+    }
+
+    /// Whoever was told that there is no such scope asks again.
+    pub(super) fn watch_again(&mut self) {
+        let refused = std::mem::take(&mut self.ledger.borrow_mut().refused);
+        for (node, scope) in refused {
+            if self.people[node].watches.contains(&scope) {
+                self.operate(&Operation::Watch { node, scope });
+            }
+        }
+    }
+
+    // What goes wrong.
+
+    fn begin(&mut self, fault: &Fault) {
+        self.say(|| format!("begins: {:?}", fault.what));
+        match &fault.what {
+            What::Loss(link, loss) => self.change(*link, LinkChange::Loss(loss.clone())),
+            What::Reorder(link, reorder) => self.change(*link, LinkChange::Reorder(*reorder)),
+            What::Duplicate(link, share) => self.change(*link, LinkChange::Duplicate(*share)),
+            What::Corrupt(link, share) => self.change(*link, LinkChange::Corrupt(*share)),
+            What::Mtu(link, mtu) => self.change(*link, LinkChange::Mtu(*mtu)),
+            What::Shift(link, rate, delay) => {
+                self.change(*link, LinkChange::Rate(*rate));
+                self.change(*link, LinkChange::Delay(*delay));
+            }
+            What::Cut(links) => {
+                for link in links {
+                    self.cuts[*link] += 1;
+                    self.change(*link, LinkChange::State(LinkState::Down));
+                }
+            }
+            What::Kill(node, memory, farewell) => {
+                let node = *node;
+                self.people[node].memory = *memory;
+                if *farewell == Farewell::Said && self.is_running(node) {
+                    self.command(node, |node, now| node.leave(now));
+                    self.plan_at(self.net.now() + FAREWELL.mul_f64(0.8), Action::Stop(node));
+                } else {
+                    self.stop(node);
+                }
+            }
+            What::Freeze(node) => self.puppet_mut(*node, |puppet, _| puppet.freeze()),
+            What::StopClock(node) => self.puppet_mut(*node, |puppet, now| puppet.stop_clock(now)),
+            What::LyingSource(node, share) => {
+                self.people[*node].lying = *share;
+                self.republish(*node);
+            }
+            What::LyingCache(node, share) => self.puppet_mut(*node, |puppet, _| puppet.set_forge(*share, F::forge)),
+            What::Imposter(node, object) => {
+                self.people[*node].forged.insert(*object);
+                if self.is_running(*node) {
+                    self.publish(*node, *object);
+                }
+            }
+            What::Malformed(node, count) => self.plan_packets(fault, *count, || Action::Malformed(*node)),
+            What::Replay(node, count) => self.plan_packets(fault, *count, || Action::Replay(*node)),
+            What::DiskFull(node, chunks) => self.people[*node].vault.content().refuse_chunks_after(Some(*chunks)),
+        }
+    }
+    fn end(&mut self, fault: &Fault) {
+        self.say(|| format!("ends: {:?}", fault.what));
+        match &fault.what {
+            What::Loss(link, _) => self.change(*link, LinkChange::Loss(Loss::None)),
+            What::Reorder(link, _) => self.change(*link, LinkChange::Reorder(Reorder::default())),
+            What::Duplicate(link, _) => self.change(*link, LinkChange::Duplicate(0.0)),
+            What::Corrupt(link, _) => self.change(*link, LinkChange::Corrupt(0.0)),
+            What::Mtu(link, _) => {
+                self.change(*link, LinkChange::Mtu(self.plan.topology.links[*link].directions[0].mtu))
+            }
+            What::Shift(link, ..) => {
+                let directions = &self.plan.topology.links[*link].directions;
+                let Connection { a_to_b, b_to_a } = self.connections[*link];
+                for (way, config) in [a_to_b, b_to_a].into_iter().zip(directions) {
+                    self.net.change_link(way, LinkChange::Rate(config.rate));
+                    self.net.change_link(way, LinkChange::Delay(config.delay));
+                }
+            }
+            What::Cut(links) => {
+                for link in links {
+                    self.cuts[*link] -= 1;
+                    if self.cuts[*link] == 0 {
+                        self.change(*link, LinkChange::State(LinkState::Up));
+                    }
+                }
+            }
+            What::Kill(node, ..) => self.start(*node),
+            What::Freeze(node) => {
+                self.puppet_mut(*node, |puppet, now| puppet.thaw(now));
+                self.catch_up(*node);
+            }
+            What::StopClock(node) => self.puppet_mut(*node, |puppet, _| puppet.start_clock()),
+            What::LyingSource(node, _) => {
+                self.people[*node].lying = 0.0;
+                self.republish(*node);
+            }
+            What::LyingCache(node, _) => self.puppet_mut(*node, |puppet, _| puppet.set_forge(0.0, F::forge)),
+            What::Imposter(node, object) => {
+                self.people[*node].forged.remove(object);
+                if !self.is_running(*node) {
+                    return;
+                }
+                if self.people[*node].published.contains_key(object) {
+                    self.publish(*node, *object);
+                } else {
+                    let name = self.name(*object);
+                    self.command(*node, |node, now| node.unpublish(now, &name));
+                }
+            }
+            What::Malformed(..) | What::Replay(..) => {}
+            What::DiskFull(node, _) => self.people[*node].vault.content().refuse_chunks_after(None),
+        }
+    }
+    fn change(&mut self, link: usize, change: LinkChange) {
+        self.net.change(self.connections[link], change);
+    }
+    pub(super) fn puppet_mut(&mut self, node: usize, change: impl FnOnce(&mut Puppet<F::Node>, Time)) {
+        if self.is_alive(node) {
+            self.net.with(NodeIndex(node as u32), change);
+        }
+    }
+    fn republish(&mut self, node: usize) {
+        if self.is_running(node) {
+            let objects: Vec<usize> = self.people[node].published.keys().copied().collect();
+            objects.into_iter().for_each(|object| self.publish(node, object));
+        }
+    }
+    fn stop(&mut self, node: usize) {
+        self.net.kill(NodeIndex(node as u32));
+        // What ended in the last moment of this life counts.
+        self.settle_wants();
+        self.people[node].wants.iter_mut().for_each(|want| want.id = None);
+    }
+    /// A dead node starts again, with what it remembers.
+    fn start(&mut self, node: usize) {
+        if self.is_alive(node) {
+            return;
+        }
+        let puppet = self.puppet(node);
+        self.net.restart(NodeIndex(node as u32), |_| puppet);
+        self.attach_faces(node);
+        let person = &mut self.people[node];
+        if person.memory == Memory::Lost {
+            person.published.clear();
+            person.watches.clear();
+            let fresh = Vault::new(&self.truth, Some(key(true).public()), self.canary);
+            person.vault = fresh.clone();
+            person.wants.iter_mut().for_each(|want| want.vault = fresh.clone());
+        }
+        let (objects, watches) = (person.published.keys().copied(), person.watches.iter().cloned());
+        let objects: BTreeSet<usize> = objects.chain(person.forged.iter().copied()).collect();
+        let watches: Vec<String> = watches.collect();
+        objects.into_iter().for_each(|object| self.publish(node, object));
+        for scope in watches {
+            self.operate(&Operation::Watch { node, scope });
+        }
+        for want in 0..self.people[node].wants.len() {
+            let Want { end, cancelled, .. } = &mut self.people[node].wants[want];
+            if *cancelled && end.is_none() {
+                *end = Some(End::Failed("cancelled".into()));
+            }
+            if end.is_none() {
+                self.fetch(node, want);
+            }
+        }
+        self.catch_up(node);
+    }
+    /// Does what could not be done while the node was dead or frozen.
+    fn catch_up(&mut self, node: usize) {
+        let deferred = std::mem::take(&mut self.people[node].deferred);
+        deferred.iter().for_each(|operation| self.operate(operation));
+    }
+    fn plan_packets(&mut self, fault: &Fault, count: u32, action: impl Fn() -> Action) {
+        let lasts: Duration = fault.until.since(fault.from);
+        for _ in 0..count {
+            let time = fault.from + lasts.mul_f64(self.random.unit());
+            self.plan_at(time, action());
+        }
+    }
+    fn inject(&mut self, node: usize, make: impl FnOnce(&mut Self, usize) -> Option<Vec<u8>>) {
+        if !self.is_alive(node) {
+            return;
+        }
+        if let Some(bytes) = make(self, node) {
+            let faces: Vec<_> = self.plan.topology.links_of(node).collect();
+            let face = match faces.get(self.random.below(faces.len() as u64 + 1) as usize) {
+                Some((link, end)) => self.plan.topology.links[*link].ends[*end].1,
+                None => tributary_core::FaceId(super::puppet::STRANGER_FACE + self.random.below(3) as u32),
+            };
+            self.injected += 1;
+            self.net.inject(NodeIndex(node as u32), face, bytes::Bytes::from(bytes).into());
+        }
+    }
+    fn malformed(&mut self, _node: usize) -> Option<Vec<u8>> {
+        let recent = self.ledger.borrow().recent.clone();
+        let random = &mut self.random;
+        if recent.is_empty() || random.chance(0.3) {
+            return Some((0..random.below(1_472)).map(|_| random.bits() as u8).collect());
+        }
+        let mut bytes = recent[random.below(recent.len() as u64) as usize].clone();
+        for _ in 0..1 + random.below(4) {
+            let at = random.below(bytes.len().max(1) as u64) as usize;
+            match random.below(4) {
+                0 => bytes.truncate(at),
+                1 => bytes.extend((0..random.below(40)).map(|_| random.bits() as u8)),
+                _ if bytes.is_empty() => {}
+                2 => bytes[at] = random.bits() as u8,
+                _ => bytes[at] ^= 1 << random.below(8),
+            }
+        }
+        Some(bytes)
+    }
+
+    // The end of all faults.
+
+    /// Ends every fault now, starts every node that is dead, and lifts all limits.
+    pub(super) fn mend(&mut self) {
+        self.say(|| "everything is mended".into());
+        let left: Vec<Action> = std::mem::take(&mut self.agenda).into_values().collect();
+        for action in left {
+            match action {
+                Action::End(_) | Action::Stop(_) | Action::Operate(_) => self.act(action),
+                Action::Begin(_) | Action::Malformed(_) | Action::Replay(_) => {}
+            }
+        }
+        for node in 0..self.people.len() {
+            self.start(node);
+            let receiver = self.plan.topology.nodes[node].receiver;
+            self.puppet_mut(node, |puppet, now| puppet.mended(now, receiver));
+            let ids: Vec<TransferId> = self.people[node].wants.iter().filter_map(|want| want.id).collect();
+            self.command(node, |node, now| {
+                node.limit(now, None, None);
+                ids.iter().for_each(|id| node.limit(now, Some(*id), None));
+            });
+        }
+    }
+}
+
+fn reader_name(object: &MemoryObject) -> Name {
+    use tributary_content::ObjectReader;
+    object.manifest().name.clone()
+}
+
+/// How long a node that takes leave goes on.
+const FAREWELL: Duration = Duration::from_millis(600);
+
+thread_local! {
+    /// What [`Canary::Moody`] changes from run to run, as a forgotten global would.
+    static MOOD: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
+}
