@@ -17,6 +17,21 @@ pub trait Node {
     fn poll_timeout(&self) -> Option<(Time, TimerId)>;
     /// The next thing worth telling.
     fn poll_event(&mut self) -> Option<Event>;
+    /// Takes note of a face that the driver opened or closed by itself: a stream that was accepted or broke, a peer that
+    /// was silent for long. By default nothing comes of it.
+    fn handle_face(&mut self, _now: Time, _face: FaceId, _change: FaceChange) {}
+}
+
+/// What became of a face without the node's doing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FaceChange {
+    /// Packets can be sent and will arrive.
+    Opened {
+        /// Bytes of the largest packet that it carries.
+        mtu: u32,
+    },
+    /// It is gone; its number may be used again.
+    Closed,
 }
 
 impl<N: Node + ?Sized> Node for alloc::boxed::Box<N> {
@@ -34,5 +49,8 @@ impl<N: Node + ?Sized> Node for alloc::boxed::Box<N> {
     }
     fn poll_event(&mut self) -> Option<Event> {
         (**self).poll_event()
+    }
+    fn handle_face(&mut self, now: Time, face: FaceId, change: FaceChange) {
+        (**self).handle_face(now, face, change);
     }
 }

@@ -1,10 +1,12 @@
 //! What a driver is told: faces, listeners, limits.
-use std::net::SocketAddr;
+use std::{net::SocketAddr, sync::Arc};
 
 use tributary_core::{
     Duration, FaceId,
     link::{LinkConfig, Loss},
 };
+
+use crate::stream::{Framing, StreamAddress, StreamFaceConfig};
 
 /// Everything a driver is told. The default has no face and no listener.
 #[derive(Clone, Debug)]
@@ -13,6 +15,12 @@ pub struct DriverConfig {
     pub faces: Vec<FaceConfig>,
     /// Sockets on which unknown peers get faces of their own.
     pub listen: Vec<ListenConfig>,
+    /// Streams to known peers.
+    pub stream_faces: Vec<StreamFaceConfig>,
+    /// Where streams are accepted; port zero lets the kernel choose. Each gets a face of its own.
+    pub stream_listen: Vec<StreamAddress>,
+    /// Where packets end in a stream; streams need it.
+    pub framing: Option<Arc<dyn Framing>>,
     /// Name of the thread, as `top -H` and `perf` show it; the kernel keeps 15 characters.
     pub thread_name: String,
     /// Receive buffer asked of the kernel for each socket. Default 8 MiB.
@@ -25,7 +33,7 @@ pub struct DriverConfig {
     /// Dynamic faces at any time, over all listeners; datagrams from further peers are dropped and counted.
     /// Default 1,024.
     pub faces_max: usize,
-    /// After how long without a datagram in either direction a dynamic face is forgotten. Default 60 s.
+    /// After how long without a datagram from there a dynamic face is forgotten. Default 60 s.
     pub face_idle: Duration,
     /// Number of the first dynamic face; static faces are numbered below. Default 65,536.
     pub dynamic_face_first: u32,
@@ -41,6 +49,9 @@ impl Default for DriverConfig {
         DriverConfig {
             faces: Vec::new(),
             listen: Vec::new(),
+            stream_faces: Vec::new(),
+            stream_listen: Vec::new(),
+            framing: None,
             thread_name: "node".into(),
             receive_buffer_bytes: 8 << 20,
             send_buffer_bytes: 8 << 20,

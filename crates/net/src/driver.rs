@@ -16,6 +16,7 @@ use crate::{
     event_loop::{Command, EventLoop},
     faces::Faces,
     stats::DriverStats,
+    stream::{StreamAddress, StreamFaceConfig, table::Streams},
 };
 
 /// Runs one node on one thread with real sockets.
@@ -36,6 +37,7 @@ impl Driver {
         on_event: impl FnMut(Time, Event) + Send + 'static,
     ) -> Result<DriverHandle<N>, DriverError> {
         let thread_name = config.thread_name.clone();
+        let (streams, stream_addrs) = Streams::open(&config)?;
         let (faces, listen_ports) = Faces::open(config)?;
         let listen_addrs = listen_ports.iter().map(|port| faces.ports[*port].local()).collect();
         let face_addrs = faces.iter().map(|face| (face.id, faces.ports[face.port].local())).collect();
@@ -50,10 +52,10 @@ impl Driver {
         let (sender, commands) = mpsc::channel();
         let clock = Clock::new();
         let wake_loop = Arc::clone(&wake);
-        let run = move || EventLoop::new(make_node(), faces, clock, on_event, commands, wake_loop).run();
+        let run = move || EventLoop::new(make_node(), faces, streams, clock, on_event, commands, wake_loop).run();
         let thread = Builder::new().name(thread_name).spawn(run).map_err(failed)?;
         let thread = Mutex::new(Thread::Running(thread));
-        Ok(DriverHandle { sender, wake, thread, clock, listen_addrs, face_addrs, warnings })
+        Ok(DriverHandle { sender, wake, thread, clock, listen_addrs, stream_addrs, face_addrs, warnings })
     }
 }
 
@@ -65,6 +67,7 @@ pub struct DriverHandle<N> {
     thread: Mutex<Thread>,
     clock: Clock,
     listen_addrs: Vec<SocketAddr>,
+    stream_addrs: Vec<StreamAddress>,
     face_addrs: Vec<(FaceId, SocketAddr)>,
     warnings: Vec<String>,
 }
@@ -116,6 +119,13 @@ impl<N> DriverHandle<N> {
     pub fn add_face(&self, face: FaceConfig) -> Result<(), DriverError> {
         self.ask(|reply| Command::AddFace(Box::new(face), reply))?
     }
+    /// Adds a stream to a known peer, and begins to connect.
+    ///
+    /// # Errors
+    /// If there is such a face already, nobody said where packets end in a stream, or the driver is gone.
+    pub fn add_stream(&self, face: StreamFaceConfig) -> Result<(), DriverError> {
+        self.ask(|reply| Command::AddStream(face, reply))?
+    }
     /// Removes a face. What waits for it is dropped; its socket stays open.
     ///
     /// # Errors
@@ -133,6 +143,10 @@ impl<N> DriverHandle<N> {
     /// Where the listeners are bound, in the order of their configuration.
     pub fn listen_addrs(&self) -> &[SocketAddr] {
         &self.listen_addrs
+    }
+    /// Where streams are accepted, in the order of the configuration.
+    pub fn stream_addrs(&self) -> &[StreamAddress] {
+        &self.stream_addrs
     }
     /// Where the socket of a face from the configuration is bound.
     pub fn face_addr(&self, face: FaceId) -> Option<SocketAddr> {

@@ -3,6 +3,8 @@ use std::{io, net::SocketAddr};
 
 use tributary_core::FaceId;
 
+use crate::stream::StreamAddress;
+
 /// A driver that could not start, or is gone.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -44,6 +46,17 @@ pub enum DriverError {
         /// What the system said.
         source: io::Error,
     },
+    /// A stream socket could not be opened.
+    #[error("cannot listen on {address}: {source}")]
+    Stream {
+        /// The address.
+        address: StreamAddress,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Streams are configured, but nobody said where packets end in them.
+    #[error("there are streams, but no framing for them")]
+    NoFraming,
     /// Two faces have the same number.
     #[error("{face} is configured twice; hint: give each face its own number")]
     DuplicateFace {

@@ -13,7 +13,7 @@ use nix::{
 };
 use quinn_udp::RecvMeta;
 use tributary_core::{
-    Datagram, FaceId, Node, Outlet, Time, Transmit, TransmitBuf,
+    Datagram, FaceChange, FaceId, Node, Outlet, Time, Transmit, TransmitBuf,
     event::Event,
     link::{Fate, LinkChange},
     pump,
@@ -26,6 +26,10 @@ use crate::{
     error::DriverError,
     faces::{Arrival, Faces},
     stats::DriverStats,
+    stream::{
+        StreamFaceConfig,
+        table::{StreamEvent, Streams},
+    },
 };
 
 /// What the owner asks of the loop.
@@ -36,6 +40,8 @@ pub(crate) enum Command<N> {
     Stats(mpsc::SyncSender<DriverStats>),
     /// Add a face.
     AddFace(Box<FaceConfig>, mpsc::SyncSender<Result<(), DriverError>>),
+    /// Add a stream.
+    AddStream(StreamFaceConfig, mpsc::SyncSender<Result<(), DriverError>>),
     /// Remove a face.
     RemoveFace(FaceId, mpsc::SyncSender<Result<(), DriverError>>),
     /// Change the emulated link of a face.
@@ -49,6 +55,8 @@ type Call<N> = Box<dyn FnOnce(&mut N, Time) + Send>;
 
 /// Buffers filled by one receive call. More would leave the cache before they are looked at.
 const RECEIVE_BUFFERS: usize = 2;
+/// What a stream carries: nothing needs to be split for it.
+const STREAM_MTU: u32 = u32::MAX;
 /// Turns with work between two looks at all other sockets.
 const TURNS_PER_LOOK: u32 = 16;
 
@@ -69,6 +77,7 @@ pub(crate) struct EventLoop<N, E> {
 /// Everything but the node, so that the node and the rest can be borrowed at once.
 struct World<E> {
     faces: Faces,
+    streams: Streams,
     /// Places of faces whose run has something in it.
     dirty: Vec<usize>,
     /// When datagrams last left an emulated link.
@@ -90,6 +99,7 @@ impl<N: Node, E: FnMut(Time, Event)> EventLoop<N, E> {
     pub(crate) fn new(
         node: N,
         faces: Faces,
+        streams: Streams,
         clock: Clock,
         on_event: E,
         commands: mpsc::Receiver<Command<N>>,
@@ -101,7 +111,7 @@ impl<N: Node, E: FnMut(Time, Event)> EventLoop<N, E> {
         }
         EventLoop {
             node,
-            world: World { faces, dirty: Vec::new(), shaped_at: Time::ZERO, clock, stats, on_event },
+            world: World { faces, streams, dirty: Vec::new(), shaped_at: Time::ZERO, clock, stats, on_event },
             commands,
             wake,
             pool: BufferPool::default(),
@@ -159,6 +169,10 @@ impl<N: Node, E: FnMut(Time, Event)> EventLoop<N, E> {
             }
         }
         let now = self.world.clock.now();
+        if self.world.streams.has_work(now) {
+            turn = Turn::Worked;
+            self.serve_streams(now);
+        }
         if self.node_due.is_some_and(|due| due <= now) {
             turn = Turn::Worked;
             self.pump();
@@ -167,9 +181,38 @@ impl<N: Node, E: FnMut(Time, Event)> EventLoop<N, E> {
         self.world.send_dirty();
         if self.sweep_due <= now {
             self.sweep_due = now + self.world.faces.idle_sweep();
-            self.world.forget_idle(now);
+            self.forget_idle(now);
         }
         turn
+    }
+    /// Accepts, connects and reads streams, and tells the node.
+    fn serve_streams(&mut self, now: Time) {
+        for event in self.world.streams.poll(now, &mut self.world.stats) {
+            match event {
+                StreamEvent::Up(face, peer) => {
+                    (self.world.on_event)(now, Event::Note(format!("{face} is {peer}")));
+                    self.node.handle_face(now, face, FaceChange::Opened { mtu: STREAM_MTU });
+                }
+                StreamEvent::Packets(face, packets) => {
+                    for packet in packets {
+                        self.node.handle_datagram(now, face, Datagram::from(packet));
+                    }
+                }
+                StreamEvent::Down(face, reason) => {
+                    (self.world.on_event)(now, Event::Note(format!("{face} is closed: {reason}")));
+                    self.node.handle_face(now, face, FaceChange::Closed);
+                }
+            }
+            self.pump();
+        }
+        self.world.send_dirty();
+    }
+    fn forget_idle(&mut self, now: Time) {
+        for (face, peer) in self.world.faces.forget_idle(now) {
+            (self.world.on_event)(now, Event::Note(format!("{face} to {peer} was idle and is forgotten")));
+            self.node.handle_face(now, face, FaceChange::Closed);
+            self.pump();
+        }
     }
     fn execute(&mut self, command: Command<N>) {
         let now = self.world.clock.now();
@@ -182,7 +225,8 @@ impl<N: Node, E: FnMut(Time, Event)> EventLoop<N, E> {
             }
             Command::Stats(reply) => drop(reply.send(self.stats())),
             Command::AddFace(face, reply) => drop(reply.send(self.world.faces.add(*face, now))),
-            Command::RemoveFace(face, reply) => drop(reply.send(self.world.faces.remove(face))),
+            Command::AddStream(face, reply) => drop(reply.send(self.world.add_stream(face, now))),
+            Command::RemoveFace(face, reply) => drop(reply.send(self.world.remove_face(face))),
             Command::ChangeLink(face, change, reply) => drop(reply.send(self.world.change_link(now, face, change))),
             Command::Stop => {}
         }
@@ -261,7 +305,7 @@ impl<N: Node, E: FnMut(Time, Event)> EventLoop<N, E> {
         let sweep = self.world.faces.has_dynamic().then_some(self.sweep_due);
         let links = self.world.faces.shaped().filter_map(|face| face.link.as_ref()?.poll_timeout());
         let links = links.min().map(|due| due.max(self.world.shaped_at + self.world.faces.shaping_quantum()));
-        links.into_iter().chain(self.node_due).chain(sweep).min()
+        links.into_iter().chain(self.node_due).chain(sweep).chain(self.world.streams.next_due()).min()
     }
     /// Sleeps until `due`, until a socket is ready, or until the owner calls; `None` has no end.
     fn wait(&mut self, due: Option<Time>) {
@@ -272,6 +316,7 @@ impl<N: Node, E: FnMut(Time, Event)> EventLoop<N, E> {
             let interest = if port.is_blocked() { PollFlags::POLLIN | PollFlags::POLLOUT } else { PollFlags::POLLIN };
             fds.push(PollFd::new(port.as_fd(), interest));
         }
+        fds.extend(self.world.streams.interests().map(|(fd, interest)| PollFd::new(fd, interest)));
         let timeout = due.map(|due| self.world.clock.until(due).into());
         self.world.stats.wait_calls += 1;
         let ready = match ppoll(&mut fds, timeout, None) {
@@ -290,7 +335,9 @@ impl<N: Node, E: FnMut(Time, Event)> EventLoop<N, E> {
             // The count does not matter: all commands are looked at in the next turn.
             let _ = self.wake.read();
         }
-        for (port, events) in events[1..].iter().enumerate() {
+        let (of_ports, of_streams) = events[1..].split_at(self.world.faces.ports.len());
+        self.world.streams.set_ready(of_streams.iter().map(|events| !events.is_empty()));
+        for (port, events) in of_ports.iter().enumerate() {
             let world = &mut self.world;
             // Errors show themselves by a receive call.
             world.faces.ports[port].is_readable |= !events.difference(PollFlags::POLLOUT).is_empty();
@@ -302,6 +349,7 @@ impl<N: Node, E: FnMut(Time, Event)> EventLoop<N, E> {
     fn stats(&self) -> DriverStats {
         DriverStats {
             faces: self.world.faces.stats(),
+            streams: self.world.streams.stats(),
             buffers_allocated: self.pool.allocated(),
             ..self.world.stats.clone()
         }
@@ -320,15 +368,15 @@ impl<E: FnMut(Time, Event)> World<E> {
                 && let Some(datagram) = face.link.as_mut().and_then(|link| link.poll_deliver(now))
             {
                 self.shaped_at = now;
-                self.append(now, place, datagram.head(), datagram.body());
+                self.append(place, datagram.head(), datagram.body());
             }
         }
     }
     /// Appends a datagram to the run of a face, after sending the run if it is full.
-    fn append(&mut self, now: Time, place: usize, head: &[u8], body: &bytes::Bytes) {
+    fn append(&mut self, place: usize, head: &[u8], body: &bytes::Bytes) {
         let Some((face, ports)) = self.faces.face_mut(place) else { return };
         let port = &mut ports[face.port];
-        face.count_out(now, head.len() + body.len());
+        face.count_out(head.len() + body.len());
         if !face.run.push(head, body, port.segments_max()) {
             port.send(&face.peer_raw, &mut face.run, &mut self.stats);
             let is_pushed = face.run.push(head, body, 1);
@@ -339,8 +387,22 @@ impl<E: FnMut(Time, Event)> World<E> {
             self.dirty.push(place);
         }
     }
-    /// Sends all runs.
+    fn add_stream(&mut self, face: StreamFaceConfig, now: Time) -> Result<(), DriverError> {
+        if self.faces.place(face.id).is_some() || self.streams.contains(face.id) {
+            return Err(DriverError::DuplicateFace { face: face.id });
+        }
+        self.streams.dial(face, now)
+    }
+    fn remove_face(&mut self, face: FaceId) -> Result<(), DriverError> {
+        if self.streams.contains(face) {
+            self.streams.remove(face);
+            return Ok(());
+        }
+        self.faces.remove(face)
+    }
+    /// Sends all runs, and what streams have.
     fn send_dirty(&mut self) {
+        self.streams.flush();
         while let Some(place) = self.dirty.pop() {
             if let Some((face, ports)) = self.faces.face_mut(place) {
                 face.is_dirty = false;
@@ -361,16 +423,17 @@ impl<E: FnMut(Time, Event)> World<E> {
             (self.on_event)(now, Event::Note(note));
         }
     }
-    fn forget_idle(&mut self, now: Time) {
-        for (face, peer) in self.faces.forget_idle(now) {
-            (self.on_event)(now, Event::Note(format!("{face} to {peer} was idle and is forgotten")));
-        }
-    }
 }
 
 impl<E: FnMut(Time, Event)> Outlet for World<E> {
     fn transmit(&mut self, now: Time, transmit: Transmit, batch: &mut TransmitBuf) {
         let Some(place) = self.faces.place(transmit.face) else {
+            if self.streams.contains(transmit.face) {
+                for (head, body) in batch.iter() {
+                    self.streams.push(transmit.face, head, body, &mut self.stats);
+                }
+                return;
+            }
             self.stats.unknown_face_drops += batch.len() as u64;
             return;
         };
@@ -390,7 +453,7 @@ impl<E: FnMut(Time, Event)> Outlet for World<E> {
             if head.len() + body.len() > mtu {
                 self.stats.oversize_drops += 1;
             } else {
-                self.append(now, place, head, body);
+                self.append(place, head, body);
             }
         }
     }

@@ -29,7 +29,7 @@ pub(crate) struct Face {
     pub(crate) run: Run,
     /// Whether `run` is on the list of those to send.
     pub(crate) is_dirty: bool,
-    pub(crate) last_used: Time,
+    pub(crate) last_heard: Time,
     in_datagrams: u64,
     in_bytes: u64,
     out_datagrams: u64,
@@ -38,12 +38,11 @@ pub(crate) struct Face {
 
 impl Face {
     pub(crate) fn count_in(&mut self, now: Time, datagrams: usize, bytes: usize) {
-        self.last_used = now;
+        self.last_heard = now;
         self.in_datagrams += datagrams as u64;
         self.in_bytes += bytes as u64;
     }
-    pub(crate) fn count_out(&mut self, now: Time, bytes: usize) {
-        self.last_used = now;
+    pub(crate) fn count_out(&mut self, bytes: usize) {
         self.out_datagrams += 1;
         self.out_bytes += bytes as u64;
     }
@@ -166,7 +165,7 @@ impl Faces {
             ingress_loss,
             run: Run::default(),
             is_dirty: false,
-            last_used: now,
+            last_heard: now,
             in_datagrams: 0,
             in_bytes: 0,
             out_datagrams: 0,
@@ -209,10 +208,10 @@ impl Faces {
         }
         Arrival::New(self.insert(id, port, peer, mtu, link, None, now))
     }
-    /// Forgets dynamic faces that were not used for long; gives which.
+    /// Forgets dynamic faces that were not heard for long; gives which.
     pub(crate) fn forget_idle(&mut self, now: Time) -> Vec<(FaceId, SocketAddr)> {
         let (first, idle) = (self.config.dynamic_face_first, self.config.face_idle);
-        let is_idle = |face: &&Face| face.id.0 >= first && now.since(face.last_used) >= idle;
+        let is_idle = |face: &&Face| face.id.0 >= first && now.since(face.last_heard) >= idle;
         let gone: Vec<_> = self.iter().filter(is_idle).map(|face| (face.id, face.peer)).collect();
         for (id, _) in &gone {
             // It was found a line above.

@@ -18,6 +18,7 @@
 //! | the loop | `event_loop` (private) |
 //! | faces by id and by address | `faces` (private) |
 //! | one UDP socket with GSO and GRO | `socket` (private) |
+//! | faces over TCP, Unix sockets and WebSocket | [`stream`] |
 //! | runs of datagrams, receive buffers | `run`, `buffers` (private) |
 //! | counters | [`stats`] |
 //! | what can go wrong | [`error`] |
@@ -67,9 +68,11 @@ mod faces;
 mod run;
 mod socket;
 pub mod stats;
+pub mod stream;
 
 pub use clock::Clock;
 pub use config::{DriverConfig, FaceConfig, ListenConfig};
 pub use driver::{Driver, DriverHandle};
 pub use error::DriverError;
-pub use stats::{DriverStats, FaceStats};
+pub use stats::{DriverStats, FaceStats, StreamStats};
+pub use stream::{Framing, PacketLength, StreamAddress, StreamFaceConfig};

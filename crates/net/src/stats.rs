@@ -48,6 +48,25 @@ pub struct DriverStats {
     pub buffers_allocated: u64,
     /// One account per face, in the order of their numbers.
     pub faces: Vec<FaceStats>,
+    /// One account per open stream, in the order of their faces.
+    pub streams: Vec<StreamStats>,
+}
+
+/// Counters of one stream since it was opened.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct StreamStats {
+    /// Its face.
+    pub face: FaceId,
+    /// Who is there, as a URI.
+    pub peer: String,
+    /// Packets received.
+    pub in_packets: u64,
+    /// Bytes received.
+    pub in_bytes: u64,
+    /// Packets taken for sending.
+    pub out_packets: u64,
+    /// Bytes taken for sending.
+    pub out_bytes: u64,
 }
 
 /// Counters of one face.

@@ -19,7 +19,7 @@ use alloc::{
 use bytes::Bytes;
 use tributary_content::{Name, ObjectReader};
 use tributary_core::{
-    ByteCount, Datagram, Duration, FaceId, Node, NodeId, Random, Rate, Time, TimerId, TransferId, Transmit,
+    ByteCount, Datagram, Duration, FaceChange, FaceId, Node, NodeId, Random, Rate, Time, TimerId, TransferId, Transmit,
     TransmitBuf,
     event::{Event, TransferReport},
 };
@@ -596,6 +596,12 @@ impl Node for PsiNode {
             }
         }
         self.events.pop_front()
+    }
+    fn handle_face(&mut self, now: Time, face: FaceId, change: FaceChange) {
+        match change {
+            FaceChange::Opened { mtu } => self.add_face(now, face, FaceOptions { mtu, rate: None }),
+            FaceChange::Closed => self.remove_face(now, face),
+        }
     }
 }
 

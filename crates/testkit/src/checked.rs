@@ -1,7 +1,7 @@
 //! A wrapper that panics when a node or its driver breaks the contract.
 use std::cell::Cell;
 
-use tributary_core::{Datagram, FaceId, Node, Time, TimerId, Transmit, TransmitBuf, event::Event};
+use tributary_core::{Datagram, FaceChange, FaceId, Node, Time, TimerId, Transmit, TransmitBuf, event::Event};
 
 /// A node under supervision. It behaves like the node within, and panics, saying who broke which rule:
 ///
@@ -120,6 +120,10 @@ impl<N: Node> Node for Checked<N> {
     fn handle_datagram(&mut self, now: Time, face: FaceId, datagram: Datagram) {
         self.on_input(now, "a datagram");
         self.node.handle_datagram(now, face, datagram);
+    }
+    fn handle_face(&mut self, now: Time, face: FaceId, change: FaceChange) {
+        self.on_input(now, "a change of a face");
+        self.node.handle_face(now, face, change);
     }
     fn handle_timeout(&mut self, now: Time) {
         self.on_time(now);

@@ -1,7 +1,7 @@
 //! The PSI family: from a checked node config to its node.
 use tributary_content::{Name, ObjectReader};
 use tributary_core::{
-    Datagram, FaceId, Node, Random, Rate, Time, TimerId, TransferId, Transmit, TransmitBuf,
+    Datagram, FaceChange, FaceId, Node, Random, Rate, Time, TimerId, TransferId, Transmit, TransmitBuf,
     event::{Event, TransferReport},
 };
 use tributary_psi::{
@@ -76,6 +76,9 @@ impl Node for LyingCache {
     }
     fn poll_event(&mut self) -> Option<Event> {
         self.inner.poll_event()
+    }
+    fn handle_face(&mut self, now: Time, face: FaceId, change: FaceChange) {
+        self.inner.handle_face(now, face, change);
     }
 }
 

@@ -1,0 +1,303 @@
+//! One stream: bytes in, packets out, and the other way round.
+use std::{
+    collections::VecDeque,
+    fmt,
+    io::{self, ErrorKind, Read, Write},
+    os::fd::{AsFd, BorrowedFd},
+};
+
+use bytes::{Buf, Bytes, BytesMut};
+use nix::errno::Errno;
+use socket2::{Domain, Socket, Type};
+use tungstenite::{
+    HandshakeError, Message, WebSocket,
+    handshake::{
+        MidHandshake,
+        client::ClientHandshake,
+        server::{NoCallback, ServerHandshake},
+    },
+    protocol::WebSocketConfig,
+};
+
+use super::{Framing, PacketLength, StreamAddress};
+
+/// A connected stream, or one that is being connected.
+pub(super) struct Connection {
+    state: State,
+    /// Bytes that have arrived and are no whole packet yet.
+    inbox: BytesMut,
+    /// Bytes that wait for the kernel.
+    outbox: BytesMut,
+    /// On a WebSocket: messages that wait for it.
+    messages: VecDeque<Bytes>,
+    waiting_bytes: usize,
+    waiting_bytes_max: usize,
+    pub(super) packets_dropped: u64,
+}
+
+enum State {
+    /// The connect call is under way; then comes a handshake if it is a WebSocket.
+    Connecting {
+        socket: Socket,
+        address: StreamAddress,
+    },
+    ClientHandshake(MidHandshake<ClientHandshake<Socket>>),
+    ServerHandshake(MidHandshake<ServerHandshake<Socket, NoCallback>>),
+    Plain(Socket),
+    Web(Box<WebSocket<Socket>>),
+    /// Only between two other states.
+    Broken,
+}
+
+/// What a look at a stream gave.
+#[derive(Debug)]
+pub(super) enum Progress {
+    /// It is open; these packets arrived.
+    Packets(Vec<Bytes>),
+    /// It is not open yet.
+    Pending,
+    /// It is closed, and why.
+    Closed(String),
+}
+
+/// Read by one call.
+const READ_BYTES: usize = 65_536;
+/// Read at one look, so that one busy stream does not starve others.
+const LOOK_BYTES: usize = 4 * READ_BYTES;
+
+impl Connection {
+    /// Starts to connect to `address`.
+    pub(super) fn dial(address: &StreamAddress, waiting_bytes_max: usize) -> io::Result<Self> {
+        let target = address.socket_address()?;
+        let socket = Socket::new(target.domain(), Type::STREAM, None)?;
+        prepare(&socket)?;
+        match socket.connect(&target) {
+            Ok(()) => {}
+            Err(error) if error.raw_os_error() == Some(Errno::EINPROGRESS as i32) => {}
+            Err(error) => return Err(error),
+        }
+        Ok(Connection::new(State::Connecting { socket, address: address.clone() }, waiting_bytes_max))
+    }
+    /// Takes over a socket that a listener at `address` has accepted.
+    pub(super) fn accepted(socket: Socket, address: &StreamAddress, waiting_bytes_max: usize) -> io::Result<Self> {
+        prepare(&socket)?;
+        let state = match address {
+            StreamAddress::Tcp(_) | StreamAddress::Unix(_) => State::Plain(socket),
+            StreamAddress::WebSocket(_) => {
+                State::ServerHandshake(ServerHandshake::start(socket, NoCallback, Some(web_config(waiting_bytes_max))))
+            }
+        };
+        Ok(Connection::new(state, waiting_bytes_max))
+    }
+    fn new(state: State, waiting_bytes_max: usize) -> Self {
+        Connection {
+            state,
+            inbox: BytesMut::new(),
+            outbox: BytesMut::new(),
+            messages: VecDeque::new(),
+            waiting_bytes: 0,
+            waiting_bytes_max,
+            packets_dropped: 0,
+        }
+    }
+    /// Whether packets can be sent.
+    pub(super) fn is_open(&self) -> bool {
+        matches!(self.state, State::Plain(_) | State::Web(_))
+    }
+    /// Whether it waits for the kernel to take bytes, or to finish connecting.
+    pub(super) fn wants_write(&self) -> bool {
+        self.waiting_bytes > 0 || matches!(self.state, State::Connecting { .. })
+    }
+    /// Takes one packet to send; it leaves with [`Connection::flush`]. A packet for which there is no room is dropped.
+    pub(super) fn push(&mut self, head: &[u8], body: &Bytes) {
+        let length = head.len() + body.len();
+        if !self.is_open() || self.waiting_bytes + length > self.waiting_bytes_max {
+            self.packets_dropped += 1;
+            return;
+        }
+        self.waiting_bytes += length;
+        if let State::Web(_) = self.state {
+            let message = if head.is_empty() { body.clone() } else { [head, body].concat().into() };
+            self.messages.push_back(message);
+        } else {
+            self.outbox.extend_from_slice(head);
+            self.outbox.extend_from_slice(body);
+        }
+    }
+    /// Gives the kernel what it takes. An error shows itself at the next look.
+    pub(super) fn flush(&mut self) {
+        match &mut self.state {
+            State::Plain(socket) => {
+                while !self.outbox.is_empty() {
+                    match socket.write(&self.outbox) {
+                        Ok(count) => {
+                            self.outbox.advance(count);
+                            self.waiting_bytes -= count;
+                        }
+                        Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                        Err(_) => return,
+                    }
+                }
+            }
+            State::Web(web) => {
+                while let Some(message) = self.messages.front() {
+                    match web.write(Message::Binary(message.clone())) {
+                        Ok(()) => {
+                            self.waiting_bytes -= message.len();
+                            self.messages.pop_front();
+                        }
+                        Err(_) => break,
+                    }
+                }
+                // What it could not write it keeps, and a look writes it.
+                let _ = web.flush();
+            }
+            State::Connecting { .. } | State::ClientHandshake(_) | State::ServerHandshake(_) | State::Broken => {}
+        }
+    }
+    /// Reads what is there, after the kernel said that there may be something.
+    pub(super) fn look(&mut self, framing: &dyn Framing) -> Progress {
+        if !self.is_open() {
+            match self.go_on_opening() {
+                Ok(true) => {}
+                Ok(false) => return Progress::Pending,
+                Err(reason) => return Progress::Closed(reason),
+            }
+        }
+        self.flush();
+        let read = match &mut self.state {
+            State::Web(web) => read_messages(web),
+            State::Plain(socket) => read_packets(socket, &mut self.inbox, framing),
+            _ => unreachable!("it is open"),
+        };
+        match read {
+            Ok(packets) => Progress::Packets(packets),
+            Err(reason) => Progress::Closed(reason),
+        }
+    }
+    /// Goes on with connecting or shaking hands; true once it is open.
+    fn go_on_opening(&mut self) -> Result<bool, String> {
+        let config = Some(web_config(self.waiting_bytes_max));
+        self.state = match std::mem::replace(&mut self.state, State::Broken) {
+            State::Connecting { socket, address } => {
+                if let Some(error) = socket.take_error().map_err(text)? {
+                    return Err(text(error));
+                }
+                if socket.peer_addr().is_err() {
+                    self.state = State::Connecting { socket, address };
+                    return Ok(false);
+                }
+                match &address {
+                    StreamAddress::Tcp(_) | StreamAddress::Unix(_) => State::Plain(socket),
+                    StreamAddress::WebSocket(host) => {
+                        let request = tungstenite::ClientRequestBuilder::new(
+                            format!("ws://{host}/").parse().map_err(|error| format!("{error}"))?,
+                        );
+                        let request = tungstenite::client::IntoClientRequest::into_client_request(request);
+                        let request = request.map_err(text)?;
+                        from_client(ClientHandshake::start(socket, request, config).map_err(text)?.handshake())?
+                    }
+                }
+            }
+            State::ClientHandshake(handshake) => from_client(handshake.handshake())?,
+            State::ServerHandshake(handshake) => match handshake.handshake() {
+                Ok(web) => State::Web(Box::new(web)),
+                Err(HandshakeError::Interrupted(handshake)) => State::ServerHandshake(handshake),
+                Err(HandshakeError::Failure(error)) => return Err(text(error)),
+            },
+            open => open,
+        };
+        Ok(self.is_open())
+    }
+}
+
+type ClientEnd =
+    Result<(WebSocket<Socket>, tungstenite::handshake::client::Response), HandshakeError<ClientHandshake<Socket>>>;
+
+fn from_client(end: ClientEnd) -> Result<State, String> {
+    match end {
+        Ok((web, _)) => Ok(State::Web(Box::new(web))),
+        Err(HandshakeError::Interrupted(handshake)) => Ok(State::ClientHandshake(handshake)),
+        Err(HandshakeError::Failure(error)) => Err(text(error)),
+    }
+}
+fn read_packets(socket: &mut Socket, inbox: &mut BytesMut, framing: &dyn Framing) -> Result<Vec<Bytes>, String> {
+    let mut packets = Vec::new();
+    let mut read = 0;
+    let end = loop {
+        if read >= LOOK_BYTES {
+            break Ok(());
+        }
+        let filled = inbox.len();
+        inbox.resize(filled + READ_BYTES, 0);
+        let result = socket.read(&mut inbox[filled..]);
+        inbox.truncate(filled + *result.as_ref().unwrap_or(&0));
+        match result {
+            Ok(0) => break Err("the peer closed it".to_string()),
+            Ok(count) => read += count,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => break Ok(()),
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => break Err(text(error)),
+        }
+        while !inbox.is_empty() {
+            match framing.packet_length(inbox) {
+                PacketLength::Known(length) if length <= inbox.len() && length > 0 => {
+                    packets.push(inbox.split_to(length).freeze());
+                }
+                PacketLength::Known(0) | PacketLength::Invalid => return Err("what arrived is no packet".into()),
+                PacketLength::Known(_) | PacketLength::Unknown => break,
+            }
+        }
+    };
+    // What came before the end still counts; the end shows itself again.
+    if packets.is_empty() { end.map(|()| packets) } else { Ok(packets) }
+}
+fn read_messages(web: &mut WebSocket<Socket>) -> Result<Vec<Bytes>, String> {
+    let mut packets = Vec::new();
+    let mut read = 0;
+    let end = loop {
+        if read >= LOOK_BYTES {
+            break Ok(());
+        }
+        match web.read() {
+            Ok(Message::Binary(packet)) => {
+                read += packet.len();
+                packets.push(packet);
+            }
+            // Pings are answered by the library; text means nothing here.
+            Ok(_) => {}
+            Err(tungstenite::Error::Io(error)) if error.kind() == ErrorKind::WouldBlock => break Ok(()),
+            Err(error) => break Err(text(error)),
+        }
+    };
+    if packets.is_empty() { end.map(|()| packets) } else { Ok(packets) }
+}
+fn prepare(socket: &Socket) -> io::Result<()> {
+    socket.set_nonblocking(true)?;
+    if socket.domain()? != Domain::UNIX {
+        socket.set_tcp_nodelay(true)?;
+    }
+    Ok(())
+}
+fn web_config(waiting_bytes_max: usize) -> WebSocketConfig {
+    WebSocketConfig::default()
+        .write_buffer_size(0)
+        .max_write_buffer_size(waiting_bytes_max.max(READ_BYTES))
+        .max_message_size(Some(READ_BYTES))
+        .max_frame_size(Some(READ_BYTES))
+}
+fn text(error: impl fmt::Display) -> String {
+    error.to_string()
+}
+
+impl AsFd for Connection {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match &self.state {
+            State::Connecting { socket, .. } | State::Plain(socket) => socket.as_fd(),
+            State::Web(web) => web.get_ref().as_fd(),
+            State::ClientHandshake(handshake) => handshake.get_ref().get_ref().as_fd(),
+            State::ServerHandshake(handshake) => handshake.get_ref().get_ref().as_fd(),
+            State::Broken => unreachable!("a closed connection is forgotten at once"),
+        }
+    }
+}

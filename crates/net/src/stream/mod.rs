@@ -1,0 +1,55 @@
+//! Faces over streams: TCP, Unix sockets and WebSocket.
+//!
+//! A stream has no datagrams of its own, so the family says by a [`Framing`] where a packet ends; on a WebSocket each
+//! binary message is one packet. What the kernel does not take at once waits up to a limit; beyond it whole
+//! packets are dropped and counted, as a full queue in front of a slow link would.
+//!
+//! ```text
+//!   listener ──accept──► ┌────────────┐  ready: bytes ─► Framing ─► packets ─► node
+//!   dialer ───connect──► │ Connection │
+//!     ▲  after a pause   └─────┬──────┘  packets ─► outbox ─► one write
+//!     └──────────── closed ────┘
+//! ```
+//! | what | module |
+//! |---|---|
+//! | where a stream leads to | [`address`] |
+//! | one stream | `connection` (private) |
+//! | all streams of a driver: listeners, dialers, which face is which | `table` (private) |
+
+pub mod address;
+mod connection;
+pub(crate) mod table;
+#[cfg(test)]
+mod tests;
+
+use std::fmt::Debug;
+
+use tributary_core::FaceId;
+
+pub use address::StreamAddress;
+
+/// Finds where packets end in a stream of bytes; the wire format of a family knows.
+pub trait Framing: Send + Sync + Debug {
+    /// How long the packet is that `bytes` begin with. `bytes` is never empty and may end anywhere.
+    fn packet_length(&self, bytes: &[u8]) -> PacketLength;
+}
+
+/// What the first bytes of a packet tell about its length.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PacketLength {
+    /// It has this many bytes, at least one; they need not be there yet.
+    Known(usize),
+    /// More bytes are needed to tell.
+    Unknown,
+    /// No packet begins like this, or it would be too long: the stream is closed.
+    Invalid,
+}
+
+/// A stream to a known peer. It is connected again, after a pause, whenever it breaks.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct StreamFaceConfig {
+    /// Its number, as the node knows it.
+    pub id: FaceId,
+    /// Where it leads to.
+    pub peer: StreamAddress,
+}

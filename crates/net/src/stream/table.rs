@@ -1,0 +1,334 @@
+//! All streams of a driver.
+use std::{
+    collections::BTreeMap,
+    fs, io,
+    os::{
+        fd::{AsFd, BorrowedFd},
+        unix::fs::FileTypeExt,
+    },
+    sync::Arc,
+};
+
+use bytes::Bytes;
+use nix::poll::PollFlags;
+use socket2::{Domain, Socket, Type};
+use tributary_core::{Duration, FaceId, Time};
+
+use super::{
+    Framing, StreamAddress, StreamFaceConfig,
+    connection::{Connection, Progress},
+};
+use crate::{
+    config::DriverConfig,
+    error::DriverError,
+    stats::{DriverStats, StreamStats},
+};
+
+/// Listeners, dialers, and the connections that they made.
+#[derive(Default)]
+pub(crate) struct Streams {
+    framing: Option<Arc<dyn Framing>>,
+    listeners: Vec<Listener>,
+    dialers: Vec<Dialer>,
+    /// By face, so that polling and events have an order.
+    faces: BTreeMap<FaceId, Slot>,
+    /// Faces into which something was written since the last flush.
+    dirty: Vec<FaceId>,
+    /// Faces that are worth a look.
+    ready: Vec<FaceId>,
+    ready_listeners: Vec<usize>,
+    accepted_next: u32,
+    accepted_faces: usize,
+    accepted_faces_max: usize,
+    waiting_bytes_max: usize,
+}
+
+struct Listener {
+    socket: Socket,
+    address: StreamAddress,
+}
+
+/// Connects to a known peer, again and again.
+struct Dialer {
+    config: StreamFaceConfig,
+    /// When it tries next; `None` while there is a connection.
+    due: Option<Time>,
+    pause: Duration,
+}
+
+struct Slot {
+    connection: Connection,
+    peer: String,
+    /// The dialer whose connection this is; an accepted one has none.
+    dialer: Option<usize>,
+    is_up: bool,
+    stats: StreamStats,
+}
+
+/// What happened on a stream.
+#[derive(Debug)]
+pub(crate) enum StreamEvent {
+    /// It is open, and to whom.
+    Up(FaceId, String),
+    /// Packets arrived, in order.
+    Packets(FaceId, Vec<Bytes>),
+    /// It is closed, and why.
+    Down(FaceId, String),
+}
+
+/// The number of the first accepted stream; those of datagram faces are below.
+const ACCEPTED_FACE_FIRST: u32 = 1 << 31;
+/// Pause before the first try to connect again; it doubles up to [`PAUSE_MAX`].
+const PAUSE_MIN: Duration = Duration::from_millis(250);
+const PAUSE_MAX: Duration = Duration::from_secs(8);
+/// Connections that wait to be accepted.
+const ACCEPT_BACKLOG: i32 = 128;
+
+impl Streams {
+    /// Opens the listeners of `config`, and begins to dial its stream faces. Gives where the listeners are bound.
+    pub(crate) fn open(config: &DriverConfig) -> Result<(Self, Vec<StreamAddress>), DriverError> {
+        let mut streams = Streams {
+            framing: config.framing.clone(),
+            accepted_next: ACCEPTED_FACE_FIRST,
+            accepted_faces_max: config.faces_max,
+            waiting_bytes_max: config.backlog_bytes_max,
+            ..Streams::default()
+        };
+        if !config.stream_listen.is_empty() && streams.framing.is_none() {
+            return Err(DriverError::NoFraming);
+        }
+        let mut bound = Vec::new();
+        for address in &config.stream_listen {
+            let listener =
+                listen(address).map_err(|source| DriverError::Stream { address: address.clone(), source })?;
+            bound.push(listener.address.clone());
+            streams.listeners.push(listener);
+        }
+        for face in &config.stream_faces {
+            if streams.dialers.iter().any(|dialer| dialer.config.id == face.id) {
+                return Err(DriverError::DuplicateFace { face: face.id });
+            }
+            streams.dial(face.clone(), Time::ZERO)?;
+        }
+        Ok((streams, bound))
+    }
+    /// Begins to dial a peer.
+    pub(crate) fn dial(&mut self, config: StreamFaceConfig, now: Time) -> Result<(), DriverError> {
+        if self.framing.is_none() {
+            return Err(DriverError::NoFraming);
+        }
+        self.dialers.push(Dialer { config, due: Some(now), pause: PAUSE_MIN });
+        Ok(())
+    }
+    /// Whether this face is, or will be, a stream.
+    pub(crate) fn contains(&self, face: FaceId) -> bool {
+        self.faces.contains_key(&face) || self.dialers.iter().any(|dialer| dialer.config.id == face)
+    }
+    /// Closes a face for good.
+    pub(crate) fn remove(&mut self, face: FaceId) {
+        if let Some(slot) = self.faces.remove(&face) {
+            self.accepted_faces -= usize::from(slot.dialer.is_none());
+        }
+        if let Some(index) = self.dialers.iter().position(|dialer| dialer.config.id == face) {
+            self.dialers.remove(index);
+            for slot in self.faces.values_mut() {
+                slot.dialer = slot.dialer.map(|dialer| dialer - usize::from(dialer > index));
+            }
+        }
+    }
+    /// Takes a packet to send; it is dropped if there is no connection at the moment.
+    pub(crate) fn push(&mut self, face: FaceId, head: &[u8], body: &Bytes, stats: &mut DriverStats) {
+        let Some(slot) = self.faces.get_mut(&face) else {
+            stats.unknown_face_drops += 1;
+            return;
+        };
+        let dropped = slot.connection.packets_dropped;
+        slot.connection.push(head, body);
+        if slot.connection.packets_dropped > dropped {
+            stats.backlog_drops += 1;
+            return;
+        }
+        let length = (head.len() + body.len()) as u64;
+        (stats.out_datagrams, stats.out_bytes) = (stats.out_datagrams + 1, stats.out_bytes + length);
+        slot.stats.out_packets += 1;
+        slot.stats.out_bytes += length;
+        if self.dirty.last() != Some(&face) {
+            self.dirty.push(face);
+        }
+    }
+    /// Gives the kernel what was pushed.
+    pub(crate) fn flush(&mut self) {
+        while let Some(face) = self.dirty.pop() {
+            if let Some(slot) = self.faces.get_mut(&face) {
+                slot.connection.flush();
+            }
+        }
+    }
+    /// What to wait for, in an order that [`Streams::set_ready`] knows.
+    pub(crate) fn interests(&self) -> impl Iterator<Item = (BorrowedFd<'_>, PollFlags)> {
+        let listeners = self.listeners.iter().map(|listener| (listener.socket.as_fd(), PollFlags::POLLIN));
+        listeners.chain(self.faces.values().map(|slot| {
+            let write = if slot.connection.wants_write() { PollFlags::POLLOUT } else { PollFlags::empty() };
+            (slot.connection.as_fd(), PollFlags::POLLIN | write)
+        }))
+    }
+    /// Notes which of [`Streams::interests`] are ready; nothing may have changed since.
+    pub(crate) fn set_ready(&mut self, ready: impl Iterator<Item = bool>) {
+        let mut ready = ready;
+        for index in 0..self.listeners.len() {
+            if ready.next() == Some(true) {
+                self.ready_listeners.push(index);
+            }
+        }
+        self.ready.extend(self.faces.keys().zip(ready).filter(|(_, is_ready)| *is_ready).map(|(face, _)| *face));
+    }
+    /// Whether [`Streams::poll`] has something to do at `now`.
+    pub(crate) fn has_work(&self, now: Time) -> bool {
+        !self.ready.is_empty() || !self.ready_listeners.is_empty() || self.next_due().is_some_and(|due| due <= now)
+    }
+    /// When a dialer tries again.
+    pub(crate) fn next_due(&self) -> Option<Time> {
+        self.dialers.iter().filter_map(|dialer| dialer.due).min()
+    }
+    /// Accepts, dials and reads what is ready; gives what happened, in order.
+    pub(crate) fn poll(&mut self, now: Time, stats: &mut DriverStats) -> Vec<StreamEvent> {
+        let mut events = Vec::new();
+        for index in std::mem::take(&mut self.ready_listeners) {
+            self.accept(index, stats);
+        }
+        for index in 0..self.dialers.len() {
+            if self.dialers[index].due.is_some_and(|due| due <= now) {
+                self.try_dial(index, now);
+            }
+        }
+        for face in std::mem::take(&mut self.ready) {
+            self.look(face, now, stats, &mut events);
+        }
+        events
+    }
+    fn accept(&mut self, index: usize, stats: &mut DriverStats) {
+        loop {
+            let listener = &self.listeners[index];
+            let Ok((socket, peer)) = listener.socket.accept() else { return };
+            if self.accepted_faces >= self.accepted_faces_max {
+                stats.unknown_peer_drops += 1;
+                continue;
+            }
+            let peer = match (&listener.address, peer.as_socket()) {
+                (StreamAddress::Tcp(_), Some(peer)) => StreamAddress::Tcp(peer).to_string(),
+                (StreamAddress::WebSocket(_), Some(peer)) => StreamAddress::WebSocket(peer).to_string(),
+                (address, _) => format!("{address} client"),
+            };
+            let Ok(connection) = Connection::accepted(socket, &listener.address, self.waiting_bytes_max) else {
+                continue;
+            };
+            let face = FaceId(self.accepted_next);
+            self.accepted_next = self.accepted_next.checked_add(1).unwrap_or(ACCEPTED_FACE_FIRST);
+            self.accepted_faces += 1;
+            self.insert(face, connection, peer, None);
+        }
+    }
+    fn try_dial(&mut self, index: usize, now: Time) {
+        let dialer = &mut self.dialers[index];
+        match Connection::dial(&dialer.config.peer, self.waiting_bytes_max) {
+            Ok(connection) => {
+                dialer.due = None;
+                let (face, peer) = (dialer.config.id, dialer.config.peer.to_string());
+                self.insert(face, connection, peer, Some(index));
+            }
+            Err(error) => {
+                tracing::debug!(peer = %dialer.config.peer, %error, "cannot connect, will try again");
+                dialer.wait(now);
+            }
+        }
+    }
+    fn insert(&mut self, face: FaceId, connection: Connection, peer: String, dialer: Option<usize>) {
+        let stats = StreamStats { face, peer: peer.clone(), ..StreamStats::default() };
+        self.faces.insert(face, Slot { connection, peer, dialer, is_up: false, stats });
+        self.ready.push(face);
+    }
+    fn look(&mut self, face: FaceId, now: Time, stats: &mut DriverStats, events: &mut Vec<StreamEvent>) {
+        let (Some(slot), Some(framing)) = (self.faces.get_mut(&face), &self.framing) else { return };
+        let progress = slot.connection.look(&**framing);
+        if slot.connection.is_open() && !slot.is_up {
+            slot.is_up = true;
+            if let Some(dialer) = slot.dialer {
+                self.dialers[dialer].pause = PAUSE_MIN;
+            }
+            events.push(StreamEvent::Up(face, slot.peer.clone()));
+        }
+        match progress {
+            Progress::Pending => {}
+            Progress::Packets(packets) => {
+                let bytes: usize = packets.iter().map(Bytes::len).sum();
+                stats.in_datagrams += packets.len() as u64;
+                stats.in_bytes += bytes as u64;
+                slot.stats.in_packets += packets.len() as u64;
+                slot.stats.in_bytes += bytes as u64;
+                if !packets.is_empty() {
+                    events.push(StreamEvent::Packets(face, packets));
+                }
+            }
+            Progress::Closed(reason) => {
+                let Some(slot) = self.faces.remove(&face) else { return };
+                match slot.dialer {
+                    Some(dialer) => self.dialers[dialer].wait(now),
+                    None => self.accepted_faces -= 1,
+                }
+                tracing::debug!(%face, peer = %slot.peer, %reason, "a stream is closed");
+                if slot.is_up {
+                    events.push(StreamEvent::Down(face, reason));
+                }
+            }
+        }
+    }
+    /// The accounts of all open streams, by number.
+    pub(crate) fn stats(&self) -> Vec<StreamStats> {
+        self.faces.values().map(|slot| slot.stats.clone()).collect()
+    }
+}
+impl Drop for Listener {
+    fn drop(&mut self) {
+        if let StreamAddress::Unix(path) = &self.address {
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+impl Dialer {
+    fn wait(&mut self, now: Time) {
+        self.due = Some(now + self.pause);
+        self.pause = (self.pause * 2).min(PAUSE_MAX);
+    }
+}
+
+fn listen(address: &StreamAddress) -> io::Result<Listener> {
+    let target = address.socket_address()?;
+    let socket = Socket::new(target.domain(), Type::STREAM, None)?;
+    socket.set_nonblocking(true)?;
+    if let StreamAddress::Unix(path) = address {
+        clear_stale(path, &target)?;
+    } else {
+        socket.set_reuse_address(true)?;
+        if target.domain() == Domain::IPV6 {
+            socket.set_only_v6(true)?;
+        }
+    }
+    socket.bind(&target)?;
+    socket.listen(ACCEPT_BACKLOG)?;
+    let bound = socket.local_addr()?.as_socket();
+    let address = match (address, bound) {
+        (StreamAddress::Tcp(_), Some(bound)) => StreamAddress::Tcp(bound),
+        (StreamAddress::WebSocket(_), Some(bound)) => StreamAddress::WebSocket(bound),
+        _ => address.clone(),
+    };
+    Ok(Listener { socket, address })
+}
+/// Removes a socket file that a killed process left behind; one that somebody answers at stays.
+fn clear_stale(path: &std::path::Path, target: &socket2::SockAddr) -> io::Result<()> {
+    let is_socket = fs::symlink_metadata(path).is_ok_and(|metadata| metadata.file_type().is_socket());
+    if is_socket && Socket::new(Domain::UNIX, Type::STREAM, None)?.connect(target).is_err() {
+        fs::remove_file(path)?;
+    }
+    Ok(())
+}
