@@ -4,6 +4,8 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+pub mod config;
 pub mod ids;
 pub mod link;
+pub mod router;
 pub mod wire;

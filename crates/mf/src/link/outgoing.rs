@@ -289,6 +289,23 @@ impl Outgoing {
             sending.again.push_back(index);
         }
     }
+    /// A chunk that was begun before it was complete is complete now: what was not sent yet is sent, and asked about.
+    pub fn on_complete(&mut self, now: Time, slot: Slot) {
+        let Some(sending) = self.sending.iter_mut().find(|sending| sending.slot == slot) else { return };
+        let unsent = (0..).zip(&sending.order).filter(|(_, order)| **order == 0).map(|(index, _)| index);
+        let unsent: Vec<u16> = unsent.filter(|index| !sending.again.contains(index)).collect();
+        sending.again.extend(unsent);
+        if !sending.has_unsent() {
+            sending.ask_at = now;
+        }
+    }
+    /// Chunks that the neighbour refused and that wait for room there: they go another way.
+    pub fn take_refused(&mut self, buffer: &Buffer) -> Vec<Slot> {
+        let refused: Vec<Slot> =
+            self.sending.iter().filter(|sending| sending.parked).map(|sending| sending.slot).collect();
+        refused.iter().for_each(|slot| self.cancel(*slot, buffer));
+        refused
+    }
     /// Takes a CACK.
     pub fn handle_cack(&mut self, now: Time, cack: &Cack, buffer: &Buffer) {
         self.heard_at = now;

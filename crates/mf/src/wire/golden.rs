@@ -99,6 +99,7 @@ fn golden_csyn_and_cack() {
 fn golden_hello() {
     let mut hello = Hello {
         roles: Roles::ROUTER | Roles::PROXY,
+        accepts: true,
         sequence: 5,
         probe: Probe { sequence: 4, held_us: 1_000, heard: 0b11 },
         nonce: 1,
@@ -111,7 +112,7 @@ fn golden_hello() {
         signature: None,
     };
     let bytes =
-        hex("11 05 00000005 00000004 000003e8 00000003 0000000000000001 0000000000000002 0000aabb 05c0 000005dc \
+        hex("11 85 00000005 00000004 000003e8 00000003 0000000000000001 0000000000000002 0000aabb 05c0 000005dc \
          0909090909090909090909090909090909090909090909090909090909090909 0002 7231");
     agree(&bytes, &hello, Hello::decode, Hello::encode);
     assert!(!hello.is_proven());

@@ -1,0 +1,228 @@
+//! Settings of a node.
+use alloc::{format, string::String};
+
+use tributary_core::{ByteCount, Duration, NodeId};
+use tributary_transport::ConfigError;
+
+use crate::{
+    ids::NetworkAddress,
+    link::HopConfig,
+    wire::{CHUNK_PACKETS_MAX, Reliability, chunk::CHUNK_BYTES_MAX},
+};
+
+/// A MobilityFirst node's settings. Values that the paper leaves open have a documented default.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Config {
+    /// The node's id for people and tests, unique in its network.
+    pub node: NodeId,
+    /// Its human-readable name, at most 32 bytes.
+    pub label: String,
+    /// Seed of its random streams; must differ from node to node and from start to start.
+    pub seed: u64,
+    /// Secret of its Ed25519 key, from which its GUID follows; must stay the same from start to start.
+    pub secret: [u8; 32],
+    /// Whether it forwards for others, and hosts attach to it.
+    pub router: bool,
+    /// Whether it holds records of names for the network (paper: GNRS server).
+    pub resolver: bool,
+    /// Its address, if it is a router. Default: derived from the label.
+    pub address: NetworkAddress,
+    /// Key that link-state messages are authenticated with. Default: all zeros (an open network).
+    pub network_key: [u8; 32],
+    /// Time between hellos to a neighbour that answers. It is gone after five are missed. Default: 200 ms; the
+    /// prototype has 2 s and 11 s.
+    pub hello_interval: Duration,
+    /// Time between hellos to a neighbour that does not answer: bounds how long its return goes unnoticed. Default: 25 ms.
+    pub search_interval: Duration,
+    /// Packets of the back-pressure buffer (paper: B). Default: 6,000.
+    pub buffer_packets: u32,
+    /// The hop link.
+    pub hop: HopConfig,
+    /// What a router does with chunks that hold up others. Default: [`HolRelief::Proxy`].
+    pub relief: HolRelief,
+    /// A router stores chunks when the short-term cost of the path exceeds the long-term cost by this factor, even
+    /// though there is a path; at least 1. Default: 1.1 (GSTAR).
+    pub store_ratio: f64,
+    /// In-network storage.
+    pub proxy: ProxyConfig,
+    /// Bytes of the content cache of a router; zero for none. Default: 64 MiB.
+    pub cache_bytes: ByteCount,
+    /// How many replicas hold each name. Default: 5 (paper DMap: K).
+    pub replicas: u8,
+    /// Lifetime of this node's bindings; they are renewed at a third of it. Default: 30 s.
+    pub binding_lifetime: Duration,
+    /// The ends of transfers.
+    pub transfer: EndConfig,
+}
+
+/// Whether chunks that hold up others are taken out of the way (paper §3.4.3).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum HolRelief {
+    /// They stay, and with them all that wait behind them.
+    Off,
+    /// They are pushed to the proxy.
+    Proxy,
+}
+
+/// How a proxy finds out that a destination is back.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Rebinding {
+    /// At once, by watching its name and its attachment; the storage timer is a fallback.
+    Watch,
+    /// When the storage timer expires (paper §3.3).
+    Timer,
+    /// Not at all: the source must push (paper §5.2.1, receiver-driven).
+    Never,
+}
+
+/// Settings of a storage proxy.
+#[derive(Clone, PartialEq, Debug)]
+pub struct ProxyConfig {
+    /// Whether this router stores chunks. Default: yes.
+    pub enabled: bool,
+    /// Bytes of storage. Default: 1 GiB.
+    pub capacity: ByteCount,
+    /// Bytes for each flow (paper: S). Default: 100 MiB.
+    pub flow_capacity: ByteCount,
+    /// How long a chunk that does not say how long is stored. Default: 1 h.
+    pub lifetime: Duration,
+    /// The storage timer. Default: 1 s.
+    pub timer: Duration,
+    /// How the return of a destination is noticed. Default: [`Rebinding::Watch`].
+    pub rebinding: Rebinding,
+    /// How long Stored and Dropped messages are collected. Default: 50 ms.
+    pub report_delay: Duration,
+    /// Below so many percent of free storage the others are told that it is depleted. Default: 5.
+    pub depleted_percent: u8,
+}
+
+/// Settings of the two ends of transfers.
+#[derive(Clone, PartialEq, Debug)]
+pub struct EndConfig {
+    /// Bytes of a chunk that a receiver proposes, and that a sender takes at most. Default: 1 MiB.
+    pub chunk_bytes: u32,
+    /// What a receiver tells. Default: [`Reliability::Nack`].
+    pub reliability: Reliability,
+    /// The first end-to-end window, in chunks (paper: W_e). Objects that fit into it are not subject to flow control.
+    /// Default: 8.
+    pub window_chunks: u16,
+    /// The largest end-to-end window, in chunks. Default: 256.
+    pub window_chunks_max: u16,
+    /// Bytes that a receiver buffers of what it cannot store yet. Default: 64 MiB.
+    pub buffer_bytes: ByteCount,
+    /// How long nothing may come before a receiver says what is missing; doubles with every repetition up to 16 times.
+    /// Default: 3 s.
+    pub nack_timeout: Duration,
+    /// Whether the access router is asked to answer for this node (producer delegation, paper §3.3). Default: no.
+    pub delegate: bool,
+}
+
+impl Config {
+    /// Defaults for a node called `label`: a host. Its key is made from label and nothing else, which suits tests only.
+    pub fn new(label: &str, seed: u64) -> Config {
+        let hash = blake3::hash(label.as_bytes());
+        Config {
+            node: NodeId(u64::from_be_bytes(*hash.as_bytes().first_chunk().expect("8 of 32 bytes"))),
+            label: label.into(),
+            seed,
+            secret: *blake3::hash(format!("secret of {label}").as_bytes()).as_bytes(),
+            router: false,
+            resolver: false,
+            address: NetworkAddress::of_label(label),
+            network_key: [0; 32],
+            hello_interval: Duration::from_millis(200),
+            search_interval: Duration::from_millis(25),
+            buffer_packets: 6_000,
+            hop: HopConfig::default(),
+            relief: HolRelief::Proxy,
+            store_ratio: 1.1,
+            proxy: ProxyConfig::default(),
+            cache_bytes: ByteCount(64 << 20),
+            replicas: 5,
+            binding_lifetime: Duration::from_secs(30),
+            transfer: EndConfig::default(),
+        }
+    }
+    /// Whether all values are in range.
+    ///
+    /// # Errors
+    /// [`ConfigError`] names the first field that is not.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        let chunk_packets = self.transfer.chunk_bytes.div_ceil(1_000);
+        let rules = [
+            (self.label.len() <= 32, "label", "at most 32 bytes"),
+            (self.hello_interval >= Duration::from_millis(10), "hello_interval", "at least 10 ms"),
+            (self.search_interval >= Duration::from_millis(5), "search_interval", "at least 5 ms"),
+            (
+                self.buffer_packets >= 2 * chunk_packets.max(32),
+                "buffer_packets",
+                "at least two chunks: twice chunk_bytes in packets of 1,000 bytes",
+            ),
+            (self.hop.csyn_packets >= 1, "csyn_packets", "at least 1"),
+            (self.store_ratio >= 1.0, "store_ratio", "at least 1"),
+            ((1..=16).contains(&self.replicas), "replicas", "from 1 to 16"),
+            (self.binding_lifetime >= Duration::from_secs(1), "binding_lifetime", "at least 1 s"),
+            (self.proxy.flow_capacity <= self.proxy.capacity, "flow_capacity", "at most capacity"),
+            (self.proxy.timer >= Duration::from_millis(10), "storage_timer", "at least 10 ms"),
+            (
+                (1_024..=CHUNK_BYTES_MAX.min(u32::from(CHUNK_PACKETS_MAX) * 1_000))
+                    .contains(&self.transfer.chunk_bytes),
+                "chunk_bytes",
+                "from 1 KiB to 8 MB",
+            ),
+            (self.transfer.window_chunks >= 1, "window_chunks", "at least 1"),
+            (
+                self.transfer.window_chunks_max >= self.transfer.window_chunks,
+                "window_chunks_max",
+                "at least window_chunks",
+            ),
+            (self.transfer.nack_timeout >= Duration::from_millis(50), "nack_timeout", "at least 50 ms"),
+        ];
+        match rules.into_iter().find(|(holds, ..)| !holds) {
+            Some((_, field, range)) => Err(ConfigError { field, range }),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Default for ProxyConfig {
+    fn default() -> Self {
+        ProxyConfig {
+            enabled: true,
+            capacity: ByteCount(1 << 30),
+            flow_capacity: ByteCount(100 << 20),
+            lifetime: Duration::from_secs(3_600),
+            timer: Duration::from_secs(1),
+            rebinding: Rebinding::Watch,
+            report_delay: Duration::from_millis(50),
+            depleted_percent: 5,
+        }
+    }
+}
+
+impl Default for EndConfig {
+    fn default() -> Self {
+        EndConfig {
+            chunk_bytes: 1 << 20,
+            reliability: Reliability::Nack,
+            window_chunks: 8,
+            window_chunks_max: 256,
+            buffer_bytes: ByteCount(64 << 20),
+            nack_timeout: Duration::from_secs(3),
+            delegate: false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_defaults_are_legal_and_a_buffer_too_small_for_two_chunks_is_not() {
+        let mut config = Config::new("x", 1);
+        assert_eq!(config.check(), Ok(()));
+        config.buffer_packets = 2_000;
+        assert_eq!(config.check().map_err(|error| error.field), Err("buffer_packets"));
+    }
+}

@@ -1,0 +1,348 @@
+//! Link-state routing (reference/mobilityfirst): every router knows all links with their short-term and long-term cost,
+//! and the state of all storage; routes are shortest by SETT.
+use alloc::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    string::String,
+    vec::Vec,
+};
+
+use tributary_core::{Duration, FaceId, Time};
+
+use crate::{
+    ids::{Guid, NetworkAddress},
+    wire::{Adjacency, LinkState, Roles},
+};
+
+/// How often a router tells everything again.
+const REFRESH: Duration = Duration::from_secs(10);
+/// How long a router that tells nothing is believed.
+const LIFETIME: Duration = Duration::from_secs(35);
+/// Routers that are known at most.
+const ROUTERS_MAX: usize = 1_024;
+/// How long changes are collected before they are told.
+const DEBOUNCE: Duration = Duration::from_millis(10);
+/// How often a change of cost alone is looked for.
+const COST_INTERVAL: Duration = Duration::from_secs(1);
+/// The factor on the cost of ways through routers whose storage is depleted: upstream routes around them.
+const DEPLETED_FACTOR: u64 = 4;
+
+/// The way to a router.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Route {
+    /// The face to leave by.
+    pub face: FaceId,
+    /// Expected time for one packet now, in microseconds (path SETT).
+    pub short_us: u64,
+    /// The same in the long run (path LETT).
+    pub long_us: u64,
+    /// Links on it.
+    pub hops: u32,
+}
+
+impl Route {
+    /// Whether the way is so much worse than it usually is that it is better to wait (GSTAR: store).
+    ///
+    /// Differences below 2 ms are noise of the probes.
+    pub fn is_bad(&self, ratio: f64) -> bool {
+        self.short_us as f64 > self.long_us as f64 * ratio && self.short_us - self.long_us > 2_000
+    }
+}
+
+/// What a router knows of the network.
+#[derive(Debug)]
+pub struct Topology {
+    own: LinkState,
+    faces: BTreeMap<NetworkAddress, FaceId>,
+    states: BTreeMap<NetworkAddress, (LinkState, Time)>,
+    routes: BTreeMap<NetworkAddress, Route>,
+    outbox: VecDeque<(FaceId, LinkState)>,
+    routers: BTreeSet<FaceId>,
+    tell_at: Option<Time>,
+    refresh_at: Time,
+    cost_at: Time,
+    changed: bool,
+}
+
+impl Topology {
+    /// A router that knows itself only.
+    pub fn new(router: NetworkAddress, guid: Guid, label: String, roles: Roles) -> Topology {
+        let own = LinkState { router, guid, sequence: 1, roles, storage_free: 100, label, links: Vec::new() };
+        Topology {
+            own,
+            faces: BTreeMap::new(),
+            states: BTreeMap::new(),
+            routes: BTreeMap::new(),
+            outbox: VecDeque::new(),
+            routers: BTreeSet::new(),
+            tell_at: None,
+            refresh_at: Time::ZERO,
+            cost_at: Time::ZERO,
+            changed: true,
+        }
+    }
+    /// A router answers on a face: it is told everything.
+    pub fn on_up(&mut self, now: Time, face: FaceId, neighbour: NetworkAddress) {
+        self.routers.insert(face);
+        self.faces.insert(neighbour, face);
+        let known: Vec<LinkState> = self.states.values().map(|(state, _)| state.clone()).collect();
+        self.outbox.extend(known.into_iter().map(|state| (face, state)));
+        self.outbox.push_back((face, self.own.clone()));
+        self.tell_at.get_or_insert(now);
+    }
+    /// It does not any more.
+    pub fn on_down(&mut self, now: Time, face: FaceId) {
+        self.routers.remove(&face);
+        self.faces.retain(|_, known| *known != face);
+        self.tell_at.get_or_insert(now);
+    }
+    /// How much of this router's storage is free.
+    pub fn set_storage_free(&mut self, now: Time, percent: u8) {
+        if self.own.storage_free.abs_diff(percent) >= 5 || (percent == 0) != (self.own.storage_free == 0) {
+            self.own.storage_free = percent;
+            self.tell_at.get_or_insert(now + DEBOUNCE);
+        }
+    }
+    /// Takes what a router tells of itself, and passes on what is news.
+    pub fn handle_state(&mut self, now: Time, from: FaceId, state: LinkState) {
+        if state.router == self.own.router {
+            if state.guid == self.own.guid && state.sequence >= self.own.sequence {
+                // Said in an earlier life.
+                self.own.sequence = state.sequence;
+                self.tell_at.get_or_insert(now);
+            }
+            return;
+        }
+        let known = self.states.get(&state.router);
+        if known.is_some_and(|(known, _)| known.sequence >= state.sequence)
+            || (known.is_none() && self.states.len() >= ROUTERS_MAX)
+        {
+            return;
+        }
+        self.changed |= known.is_none_or(|(known, _)| differs(known, &state));
+        self.outbox.extend(self.routers.iter().filter(|face| **face != from).map(|face| (*face, state.clone())));
+        self.states.insert(state.router, (state, now));
+    }
+    /// Does what is due; `cost` gives SETT and LETT of a face.
+    pub fn handle_timeout(&mut self, now: Time, cost: impl Fn(FaceId) -> (u32, u32)) {
+        if self.cost_at <= now {
+            self.cost_at = now + COST_INTERVAL;
+            let far = |old: u32, new: u32| old.abs_diff(new) > (old / 20).max(500);
+            let moved = self.own.links.iter().any(|link| {
+                let Some(face) = self.faces.get(&link.neighbour) else { return true };
+                let (short_us, long_us) = cost(*face);
+                far(link.short_us, short_us) || far(link.long_us, long_us)
+            });
+            if moved {
+                self.tell_at.get_or_insert(now);
+            }
+            let before = self.states.len();
+            self.states.retain(|_, (_, heard)| now.since(*heard) < LIFETIME);
+            self.changed |= self.states.len() != before;
+        }
+        if self.tell_at.is_some_and(|at| at <= now) || self.refresh_at <= now {
+            self.tell_at = None;
+            self.refresh_at = now + REFRESH;
+            self.own.sequence += 1;
+            let links = self.faces.iter().take(crate::wire::routing::ADJACENCIES_MAX).map(|(neighbour, face)| {
+                let (short_us, long_us) = cost(*face);
+                Adjacency { neighbour: *neighbour, short_us, long_us }
+            });
+            self.own.links = links.collect();
+            self.changed = true;
+            self.outbox.extend(self.routers.iter().map(|face| (*face, self.own.clone())));
+        }
+    }
+    /// A message to send to a router.
+    pub fn poll_message(&mut self) -> Option<(FaceId, LinkState)> {
+        self.outbox.pop_front()
+    }
+    /// When to call [`Topology::handle_timeout`].
+    pub fn poll_timeout(&self) -> Option<Time> {
+        [self.tell_at, Some(self.refresh_at), Some(self.cost_at)].into_iter().flatten().min()
+    }
+    /// Computes the routes anew if anything has changed since the last time; true if it did.
+    pub fn update(&mut self) -> bool {
+        if !core::mem::take(&mut self.changed) {
+            return false;
+        }
+        self.routes = self.shortest();
+        true
+    }
+    /// The way to a router.
+    pub fn route(&self, to: NetworkAddress) -> Option<&Route> {
+        self.routes.get(&to)
+    }
+    /// All routers that can be reached, this one included, with their distance (path SETT).
+    pub fn reachable(&self) -> impl Iterator<Item = (&LinkState, u64)> {
+        let others = self.states.values().map(|(state, _)| state);
+        let others = others.filter_map(|state| Some((state, self.routes.get(&state.router)?.short_us)));
+        [(&self.own, 0)].into_iter().chain(others)
+    }
+    /// What a router tells of itself.
+    pub fn state(&self, router: NetworkAddress) -> Option<&LinkState> {
+        if router == self.own.router { Some(&self.own) } else { self.states.get(&router).map(|(state, _)| state) }
+    }
+    /// Whether the storage of a router is (nearly) used up.
+    pub fn is_depleted(&self, router: NetworkAddress, percent: u8) -> bool {
+        self.state(router).is_some_and(|state| state.roles.contains(Roles::PROXY) && state.storage_free < percent)
+    }
+
+    /// Dijkstra by SETT over links that both ends tell of.
+    fn shortest(&self) -> BTreeMap<NetworkAddress, Route> {
+        let mut found: BTreeMap<NetworkAddress, Route> = BTreeMap::new();
+        let mut open: BTreeSet<(u64, NetworkAddress)> = BTreeSet::new();
+        let mut best: BTreeMap<NetworkAddress, (u64, Route)> = BTreeMap::new();
+        for link in &self.own.links {
+            let Some(face) =
+                self.faces.get(&link.neighbour).filter(|_| self.is_mutual(self.own.router, link.neighbour))
+            else {
+                continue;
+            };
+            let (short, long) = (u64::from(link.short_us), u64::from(link.long_us));
+            let route = Route { face: *face, short_us: short, long_us: long, hops: 1 };
+            best.insert(link.neighbour, (short, route));
+            open.insert((short, link.neighbour));
+        }
+        while let Some((weight, at)) = open.pop_first() {
+            let Some((_, route)) = best.get(&at).copied().filter(|(known, _)| *known == weight) else { continue };
+            if found.contains_key(&at) {
+                continue;
+            }
+            found.insert(at, route);
+            let Some((state, _)) = self.states.get(&at) else { continue };
+            let factor = if self.is_depleted(at, 5) { DEPLETED_FACTOR } else { 1 };
+            for link in state.links.iter().filter(|link| self.is_mutual(at, link.neighbour)) {
+                if link.neighbour == self.own.router || found.contains_key(&link.neighbour) {
+                    continue;
+                }
+                let further = weight + u64::from(link.short_us) * factor;
+                if best.get(&link.neighbour).is_none_or(|(known, _)| further < *known) {
+                    let route = Route {
+                        face: route.face,
+                        short_us: route.short_us + u64::from(link.short_us),
+                        long_us: route.long_us + u64::from(link.long_us),
+                        hops: route.hops + 1,
+                    };
+                    best.insert(link.neighbour, (further, route));
+                    open.insert((further, link.neighbour));
+                }
+            }
+        }
+        found
+    }
+    fn is_mutual(&self, from: NetworkAddress, to: NetworkAddress) -> bool {
+        self.state(to).is_some_and(|state| state.links.iter().any(|link| link.neighbour == from))
+    }
+}
+
+fn differs(a: &LinkState, b: &LinkState) -> bool {
+    (&a.links, a.roles, a.storage_free, a.guid) != (&b.links, b.roles, b.storage_free, b.guid)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::format;
+    use proptest::prelude::*;
+
+    const N: usize = 7;
+
+    /// What router 0 knows of a graph of `N` routers with these costs; zero is no link.
+    fn topology(costs: &[[u32; N]; N]) -> Topology {
+        let address = |i: usize| NetworkAddress(i as u32 + 1);
+        let mut topology = Topology::new(address(0), Guid([1; 20]), "r0".into(), Roles::ROUTER);
+        for (j, cost) in costs[0].iter().enumerate().filter(|(_, cost)| **cost > 0) {
+            topology.on_up(Time::ZERO, FaceId(*cost), address(j));
+        }
+        for (i, row) in costs.iter().enumerate().skip(1) {
+            let links = row.iter().enumerate().filter(|(_, cost)| **cost > 0);
+            let links = links.map(|(j, cost)| Adjacency { neighbour: address(j), short_us: *cost, long_us: *cost });
+            let state = LinkState {
+                router: address(i),
+                guid: Guid([i as u8 + 1; 20]),
+                sequence: 1,
+                roles: Roles::ROUTER,
+                storage_free: 100,
+                label: format!("r{i}"),
+                links: links.collect(),
+            };
+            topology.handle_state(Time::ZERO, FaceId(999), state);
+        }
+        topology.handle_timeout(Time::ZERO, |face| (face.0, face.0));
+        topology.update();
+        topology
+    }
+
+    proptest! {
+        #[test]
+        fn routes_are_as_short_as_those_of_floyd_and_warshall(raw: [[u8; N]; N]) {
+            let mut costs = [[0u32; N]; N];
+            for i in 0..N {
+                for j in 0..i {
+                    // Half of the links are there; costs are unique so that they can name faces.
+                    let cost = if raw[i][j] < 128 { 0 } else { u32::from(raw[i][j]) * 64 + (i * N + j) as u32 };
+                    (costs[i][j], costs[j][i]) = (cost, cost);
+                }
+            }
+            let mut distance = [[u64::MAX / 4; N]; N];
+            for i in 0..N {
+                for j in 0..N {
+                    if costs[i][j] > 0 {
+                        distance[i][j] = u64::from(costs[i][j]);
+                    }
+                }
+                distance[i][i] = 0;
+            }
+            for k in 0..N {
+                for i in 0..N {
+                    for j in 0..N {
+                        distance[i][j] = distance[i][j].min(distance[i][k] + distance[k][j]);
+                    }
+                }
+            }
+            let topology = topology(&costs);
+            for to in 1..N {
+                let found = topology.route(NetworkAddress(to as u32 + 1)).map(|route| route.short_us);
+                let expected = Some(distance[0][to]).filter(|distance| *distance < u64::MAX / 4);
+                prop_assert_eq!(found, expected);
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_news_is_passed_on_once_and_what_is_old_is_not() {
+        let mut costs = [[0; N]; N];
+        (costs[0][1], costs[1][0], costs[0][2], costs[2][0]) = (5, 5, 7, 7);
+        let mut topology = topology(&costs);
+        while topology.poll_message().is_some() {}
+        let state = topology.state(NetworkAddress(2)).cloned().expect("it was told");
+        topology.handle_state(Time::ZERO, FaceId(5), state.clone());
+        assert_eq!(topology.poll_message(), None);
+        let newer = LinkState { sequence: 2, ..state };
+        topology.handle_state(Time::ZERO, FaceId(5), newer.clone());
+        assert_eq!(topology.poll_message(), Some((FaceId(7), newer)), "not back to where it came from");
+        assert_eq!(topology.poll_message(), None);
+    }
+
+    #[test]
+    fn ways_through_depleted_storage_are_avoided() {
+        let mut costs = [[0; N]; N];
+        for (a, b, cost) in [(0, 1, 1_000), (1, 3, 1_001), (0, 2, 2_000), (2, 3, 2_001)] {
+            (costs[a][b], costs[b][a]) = (cost, cost);
+        }
+        let mut topology = topology(&costs);
+        let far = NetworkAddress(4);
+        assert_eq!(topology.route(far).map(|route| route.face), Some(FaceId(1_000)));
+        let state = topology.state(NetworkAddress(2)).cloned().expect("it was told");
+        let roles = Roles::ROUTER | Roles::PROXY;
+        topology.handle_state(Time::ZERO, FaceId(1_000), LinkState { sequence: 2, storage_free: 1, roles, ..state });
+        assert!(topology.update());
+        assert_eq!(topology.route(far).map(|route| route.face), Some(FaceId(2_000)));
+    }
+
+    #[test]
+    fn a_path_is_bad_when_it_is_worse_than_usual_by_a_tenth() {
+        let route = |short_us| Route { face: FaceId(1), short_us, long_us: 100_000, hops: 1 };
+        assert!(!route(109_000).is_bad(1.1) && route(111_000).is_bad(1.1));
+    }
+}

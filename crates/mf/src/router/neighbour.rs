@@ -1,0 +1,375 @@
+//! Who is at the far end of each face: greeting, proof of identity, round trips, loss, SETT and LETT.
+use alloc::{
+    collections::{BTreeMap, VecDeque},
+    string::String,
+    vec::Vec,
+};
+
+use tributary_content::SigningKey;
+use tributary_core::{Duration, FaceId, Time};
+
+use crate::{
+    ids::{Guid, NetworkAddress},
+    wire::{Hello, Probe, Roles},
+};
+
+/// Hellos of which the time of sending is remembered.
+const SENT_MAX: usize = 64;
+/// Hellos that one sample of the link's cost is taken over.
+const SAMPLE_HELLOS: u32 = 10;
+/// Samples that the short-term and the long-term cost are the means of (reference/mobilityfirst).
+const SAMPLES: [usize; 2] = [3, 10];
+/// Bytes of the packet that the expected transmission time is of.
+const COST_BYTES: u64 = 1_500;
+/// After so long without an answer a neighbour is searched for less often.
+const SEARCH_PATIENCE: Duration = Duration::from_secs(300);
+/// How often it is searched for then.
+const SEARCH_SLOWLY: Duration = Duration::from_millis(500);
+/// Least time between two hellos that answer a hello.
+const REPLY_INTERVAL: Duration = Duration::from_millis(5);
+/// Hellos missed until a neighbour is gone.
+const MISSED_MAX: u32 = 5;
+
+/// What this node says of itself.
+#[derive(Clone, Debug)]
+pub struct Identity {
+    /// Its key.
+    pub key: SigningKey,
+    /// Its human-readable name.
+    pub label: String,
+    /// What it does.
+    pub roles: Roles,
+    /// Its address; none for hosts.
+    pub address: NetworkAddress,
+    /// Random, for this start of it.
+    pub nonce: u64,
+}
+
+/// A neighbour that has proven who it is.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Peer {
+    /// Its GUID.
+    pub guid: Guid,
+    /// Its human-readable name.
+    pub label: String,
+    /// What it does.
+    pub roles: Roles,
+    /// Its address; none for hosts.
+    pub address: NetworkAddress,
+    /// Its nonce: another one means that it has started anew.
+    pub nonce: u64,
+    /// Longest datagram that the link may carry.
+    pub datagram_bytes: u32,
+    /// Packets that it had room for when it greeted first.
+    pub window: u32,
+}
+
+/// What changed.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Change {
+    /// Somebody is there.
+    Up(FaceId, Peer),
+    /// Nobody answers any more.
+    Down(FaceId, Peer),
+}
+
+/// The neighbour protocol of all faces.
+#[derive(Debug)]
+pub struct Neighbour {
+    identity: Identity,
+    public: tributary_content::PublicKey,
+    interval: Duration,
+    search: Duration,
+    window: u32,
+    faces: BTreeMap<FaceId, Face>,
+    packets: VecDeque<(FaceId, Vec<u8>)>,
+    changes: VecDeque<Change>,
+}
+
+#[derive(Debug)]
+struct Face {
+    mtu: u32,
+    sequence: u32,
+    sent: VecDeque<(u32, Time)>,
+    next_hello: Time,
+    said_at: Time,
+    /// The peer's nonce and whether its proof was seen for it.
+    heard_nonce: u64,
+    proven: bool,
+    /// Whether the peer has seen ours.
+    accepted: bool,
+    up: Option<Peer>,
+    heard_sequence: u32,
+    heard_at: Option<Time>,
+    heard: u32,
+    last_up: Time,
+    rtt: Option<Duration>,
+    rtt_min: Option<Duration>,
+    heard_count: u32,
+    sample_from: u32,
+    samples: VecDeque<Duration>,
+}
+
+impl Neighbour {
+    /// A protocol without faces. `window` is what the first hello says that there is room for.
+    pub fn new(identity: Identity, interval: Duration, search: Duration, window: u32) -> Neighbour {
+        let public = identity.key.public();
+        Neighbour {
+            identity,
+            public,
+            interval,
+            search,
+            window,
+            faces: BTreeMap::new(),
+            packets: VecDeque::new(),
+            changes: VecDeque::new(),
+        }
+    }
+    /// Begins to greet on a face.
+    pub fn add_face(&mut self, now: Time, face: FaceId, mtu: u32) {
+        if let Some(known) = self.faces.get_mut(&face) {
+            known.mtu = mtu;
+            return;
+        }
+        let state = Face {
+            mtu,
+            sequence: 0,
+            sent: VecDeque::new(),
+            next_hello: now,
+            said_at: Time::ZERO,
+            heard_nonce: 0,
+            proven: false,
+            accepted: false,
+            up: None,
+            heard_sequence: 0,
+            heard_at: None,
+            heard: 0,
+            last_up: now,
+            rtt: None,
+            rtt_min: None,
+            heard_count: 0,
+            sample_from: 0,
+            samples: VecDeque::new(),
+        };
+        self.faces.insert(face, state);
+        self.say(now, face);
+    }
+    /// Stops.
+    pub fn remove_face(&mut self, face: FaceId) {
+        if let Some(peer) = self.faces.remove(&face).and_then(|face| face.up) {
+            self.changes.push_back(Change::Down(face, peer));
+        }
+    }
+    /// Takes a hello.
+    ///
+    /// # Errors
+    /// A fixed phrase that says why it was dropped.
+    pub fn handle_hello(&mut self, now: Time, face_id: FaceId, hello: Hello) -> Result<(), &'static str> {
+        if hello.key == self.public {
+            return Err("own hello");
+        }
+        let Some(face) = self.faces.get_mut(&face_id) else { return Err("unknown face") };
+        let ours = self.identity.nonce;
+        if hello.nonce != face.heard_nonce {
+            // A stranger cannot take the place of a neighbour that answers without proving who it is.
+            if face.up.is_some() && !(hello.echo == ours && hello.is_proven()) {
+                if now.since(face.said_at) >= REPLY_INTERVAL {
+                    self.reply_to_stranger(now, face_id, &hello);
+                }
+                return Err("hello of another start, not proven yet");
+            }
+            if let Some(peer) = face.up.take() {
+                self.changes.push_back(Change::Down(face_id, peer));
+            }
+            (face.heard_nonce, face.proven, face.accepted) = (hello.nonce, false, false);
+            (face.heard_sequence, face.heard) = (0, 0);
+        }
+        if hello.sequence <= face.heard_sequence {
+            return Err("old hello");
+        }
+        face.hear(now, &hello);
+        if hello.echo != ours {
+            face.accepted = false;
+            self.reply(now, face_id);
+            return Ok(());
+        }
+        if !face.proven {
+            face.proven = hello.is_proven();
+            if !face.proven {
+                self.reply(now, face_id);
+                return if hello.signature.is_some() { Err("forged") } else { Ok(()) };
+            }
+        }
+        face.accepted = hello.accepts;
+        face.last_up = now;
+        if face.up.is_none() {
+            let peer = Peer {
+                guid: hello.guid(),
+                label: hello.label,
+                roles: hello.roles,
+                address: hello.address,
+                nonce: hello.nonce,
+                datagram_bytes: face.mtu.min(u32::from(hello.datagram_bytes)).max(576),
+                window: hello.window,
+            };
+            face.up = Some(peer.clone());
+            face.next_hello = now + self.interval;
+            self.changes.push_back(Change::Up(face_id, peer));
+            self.reply(now, face_id);
+        } else if !face.accepted {
+            self.reply(now, face_id);
+        }
+        Ok(())
+    }
+    /// Does what is due.
+    pub fn handle_timeout(&mut self, now: Time) {
+        let ids: Vec<FaceId> = self.faces.keys().copied().collect();
+        for id in ids {
+            let Some(face) = self.faces.get_mut(&id) else { continue };
+            let silent = face.heard_at.is_none_or(|at| now.since(at) > self.interval * MISSED_MAX);
+            if let Some(peer) = face.up.take_if(|_| silent) {
+                face.samples.clear();
+                self.changes.push_back(Change::Down(id, peer));
+            }
+            if face.next_hello <= now {
+                self.say(now, id);
+            }
+        }
+    }
+    /// The next hello to send.
+    pub fn poll_packet(&mut self) -> Option<(FaceId, Vec<u8>)> {
+        self.packets.pop_front()
+    }
+    /// The next change.
+    pub fn poll_change(&mut self) -> Option<Change> {
+        self.changes.pop_front()
+    }
+    /// When to call [`Neighbour::handle_timeout`].
+    pub fn poll_timeout(&self) -> Option<Time> {
+        let silence = |face: &Face| match (&face.up, face.heard_at) {
+            (Some(_), Some(at)) => Some(at + self.interval * MISSED_MAX + Duration::from_nanos(1)),
+            _ => None,
+        };
+        self.faces.values().flat_map(|face| [Some(face.next_hello), silence(face)]).flatten().min()
+    }
+    /// All faces and who is there.
+    pub fn faces(&self) -> impl Iterator<Item = (FaceId, Option<&Peer>)> {
+        self.faces.iter().map(|(id, face)| (*id, face.up.as_ref()))
+    }
+    /// Who is at a face.
+    pub fn peer(&self, face: FaceId) -> Option<&Peer> {
+        self.faces.get(&face)?.up.as_ref()
+    }
+    /// The smoothed round-trip time of hellos.
+    pub fn rtt(&self, face: FaceId) -> Option<Duration> {
+        self.faces.get(&face)?.rtt
+    }
+    /// SETT and LETT of a face, in microseconds (reference/mobilityfirst): expected time for one packet.
+    pub fn cost(&self, face: FaceId) -> (u32, u32) {
+        let Some(face) = self.faces.get(&face) else { return (u32::MAX, u32::MAX) };
+        let mean = |count: usize| {
+            let taken: Vec<Duration> = face.samples.iter().rev().take(count).copied().collect();
+            let first = face.rtt.unwrap_or(Duration::from_millis(1)) / 2;
+            let sum: Duration = taken.iter().sum();
+            let mean = if taken.is_empty() { first } else { sum / taken.len() as u32 };
+            u32::try_from(mean.as_micros()).unwrap_or(u32::MAX).max(1)
+        };
+        (mean(SAMPLES[0]), mean(SAMPLES[1]))
+    }
+
+    fn reply(&mut self, now: Time, id: FaceId) {
+        if self.faces.get(&id).is_some_and(|face| now.since(face.said_at) >= REPLY_INTERVAL) {
+            self.say(now, id);
+        }
+    }
+    /// A proof for somebody who claims the place of a neighbour that still answers.
+    fn reply_to_stranger(&mut self, now: Time, id: FaceId, hello: &Hello) {
+        let Some(face) = self.faces.get_mut(&id) else { return };
+        let known = core::mem::replace(&mut face.heard_nonce, hello.nonce);
+        let accepted = core::mem::replace(&mut face.accepted, false);
+        self.say(now, id);
+        if let Some(face) = self.faces.get_mut(&id) {
+            (face.heard_nonce, face.accepted) = (known, accepted);
+        }
+    }
+    fn say(&mut self, now: Time, id: FaceId) {
+        let Some(face) = self.faces.get_mut(&id) else { return };
+        face.sequence = face.sequence.wrapping_add(1).max(1);
+        face.sent.push_back((face.sequence, now));
+        if face.sent.len() > SENT_MAX {
+            face.sent.pop_front();
+        }
+        face.said_at = now;
+        face.next_hello = now
+            + match face.up {
+                Some(_) => self.interval,
+                None if now.since(face.last_up) > SEARCH_PATIENCE => SEARCH_SLOWLY,
+                None => self.search,
+            };
+        face.take_sample();
+        let probe = match face.heard_at {
+            Some(at) => Probe {
+                sequence: face.heard_sequence,
+                held_us: u32::try_from(now.since(at).as_micros()).unwrap_or(u32::MAX),
+                heard: face.heard,
+            },
+            None => Probe::default(),
+        };
+        let mut hello = Hello {
+            roles: self.identity.roles,
+            accepts: face.proven,
+            sequence: face.sequence,
+            probe,
+            nonce: self.identity.nonce,
+            echo: face.heard_nonce,
+            address: self.identity.address,
+            datagram_bytes: u16::try_from(face.mtu).unwrap_or(u16::MAX),
+            window: self.window,
+            key: self.public,
+            label: self.identity.label.clone(),
+            signature: None,
+        };
+        if face.heard_nonce != 0 && !face.accepted {
+            hello.sign(&self.identity.key);
+        }
+        let mut bytes = Vec::with_capacity(192);
+        hello.encode(&mut bytes);
+        self.packets.push_back((id, bytes));
+    }
+}
+
+impl Face {
+    fn hear(&mut self, now: Time, hello: &Hello) {
+        let gap = hello.sequence - self.heard_sequence;
+        self.heard = if self.heard_sequence == 0 || gap > 32 {
+            0
+        } else {
+            (u64::from(self.heard) << gap | 1 << (gap - 1)) as u32
+        };
+        self.heard_sequence = hello.sequence;
+        self.heard_at = Some(now);
+        if let Some((_, sent)) = self.sent.iter().find(|(sequence, _)| *sequence == hello.probe.sequence) {
+            let rtt = now.since(*sent).saturating_sub(Duration::from_micros(u64::from(hello.probe.held_us)));
+            self.rtt = Some(self.rtt.map_or(rtt, |smoothed| (smoothed * 7 + rtt) / 8));
+            self.rtt_min = Some(self.rtt_min.map_or(rtt, |least| least.min(rtt)));
+        }
+        self.heard_count = hello.probe.heard.count_ones() + u32::from(hello.probe.sequence != 0);
+    }
+    /// One sample of the cost for every so many hellos: the least one-way time seen, times the expected transmissions.
+    fn take_sample(&mut self) {
+        if self.up.is_none() || self.sequence.wrapping_sub(self.sample_from) < SAMPLE_HELLOS {
+            return;
+        }
+        self.sample_from = self.sequence;
+        let Some(rtt) = self.rtt_min.take() else { return };
+        let heard = self.heard_count.clamp(1, 32);
+        let known = self.sequence.min(33).clamp(heard, 33);
+        // The last one is on its way when it is counted.
+        let sent = known.saturating_sub(1).max(heard);
+        let serial = Duration::from_nanos(COST_BYTES * 80);
+        self.samples.push_back((rtt / 2 + serial) * sent / heard);
+        if self.samples.len() > SAMPLES[1] {
+            self.samples.pop_front();
+        }
+    }
+}

@@ -1,0 +1,584 @@
+//! The transport proxy (paper §3.3): keeps chunks for destinations that are away, and sends them when they are back.
+//!
+//! ```text
+//!   put ──► waiting ──(destination back, pushed, or the storage timer)──► released ──(next hop has it)──► gone
+//!              ▲                                                             │
+//!              └──────────────── (link lost, dropped on the way) ────────────┘
+//! ```
+//! A chunk stays in the store until the next hop has taken it over, so a router that is killed at any moment loses
+//! nothing that it has acknowledged.
+mod store;
+#[cfg(test)]
+mod tests;
+
+use alloc::{
+    boxed::Box,
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    vec::Vec,
+};
+
+use bytes::Bytes;
+use tributary_content::{ObjectId, StoreError};
+use tributary_core::{ByteCount, Duration, Time};
+
+pub use store::{ChunkRepository, MemoryRepository};
+
+use super::StoreReason;
+use crate::{
+    config::{ProxyConfig, Rebinding},
+    ids::{ChunkKey, Flow, Guid, NetworkAddress},
+    wire::{ChunkHeader, ChunkRanges, Flags, TransportMessage},
+};
+
+/// Reports of so many chunks go out before their delay is over.
+const REPORT_CHUNKS: usize = 1_024;
+
+/// Why a chunk was not stored.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Refused {
+    /// Its flow has as much in store as it may have.
+    FlowFull,
+    /// The store is full of chunks that are not less important.
+    Full,
+    /// There is no storage here, or it failed.
+    Broken,
+}
+
+/// Whether a chunk may leave the store.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Release {
+    /// Now.
+    Now,
+    /// When there is room.
+    Later,
+    /// Its destination is still away.
+    Away,
+}
+
+/// One stored chunk, for people.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Holding {
+    /// Which chunk, from whom to whom.
+    pub key: ChunkKey,
+    /// Its length.
+    pub bytes: ByteCount,
+    /// Its priority.
+    pub priority: u8,
+    /// Since when.
+    pub since: Time,
+    /// Until when at most.
+    pub until: Time,
+    /// Why it is here.
+    pub reason: StoreReason,
+    /// Whether it is a copy that is kept to answer for its producer.
+    pub delegated: bool,
+    /// Whether it is on its way to the next hop.
+    pub released: bool,
+}
+
+/// Counters.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ProxyStats {
+    /// Chunks stored.
+    pub stored: u64,
+    /// Chunks that were in store already.
+    pub duplicates: u64,
+    /// Chunks that the next hop has taken over.
+    pub delivered: u64,
+    /// Chunks that had to go for others.
+    pub evicted: u64,
+    /// Chunks whose lifetime was over.
+    pub expired: u64,
+    /// Chunks that were not stored because their flow had enough.
+    pub refused: u64,
+    /// Chunks found in the store at the start.
+    pub restored: u64,
+}
+
+struct Stored {
+    header: ChunkHeader,
+    key: ChunkKey,
+    bytes: u64,
+    since: Time,
+    until: Time,
+    reason: StoreReason,
+    delegated: bool,
+    released: bool,
+}
+
+#[derive(Default)]
+struct FlowState {
+    bytes: u64,
+    used_at: u64,
+    /// By priority, least first; then the last chunk first.
+    chunks: BTreeSet<(u8, core::cmp::Reverse<u64>)>,
+}
+
+struct Destination {
+    /// Waiting chunks in the order in which they are to leave.
+    waiting: BTreeSet<(ObjectId, u32, u32, u64)>,
+    /// Whether it is worth trying.
+    ready: bool,
+    /// Chunks that are here for it, delegated copies left out.
+    chunks: u32,
+    watched: bool,
+    timer: Time,
+}
+
+/// The proxy of a router; see the [module](self).
+pub struct Proxy {
+    config: ProxyConfig,
+    own: (Guid, NetworkAddress),
+    repository: Box<dyn ChunkRepository>,
+    chunks: BTreeMap<u64, Stored>,
+    keys: BTreeMap<ChunkKey, u64>,
+    flows: BTreeMap<Flow, FlowState>,
+    destinations: BTreeMap<Guid, Destination>,
+    deadlines: BTreeSet<(Time, u64)>,
+    used: u64,
+    next_id: u64,
+    clock: u64,
+    dirty: bool,
+    reports: BTreeMap<(Flow, u32, ObjectId, bool), BTreeSet<u32>>,
+    report_at: Option<Time>,
+    watches: VecDeque<(Guid, bool)>,
+    lookups: VecDeque<Guid>,
+    failure: Option<StoreError>,
+    /// Counters.
+    pub stats: ProxyStats,
+}
+
+impl Proxy {
+    /// A proxy with everything that an earlier life left in the repository.
+    ///
+    /// # Errors
+    /// [`StoreError`] if the repository cannot be read.
+    pub fn new(
+        now: Time,
+        config: ProxyConfig,
+        own: (Guid, NetworkAddress),
+        mut repository: Box<dyn ChunkRepository>,
+    ) -> Result<Proxy, StoreError> {
+        let found = repository.list()?;
+        let mut proxy = Proxy {
+            config,
+            own,
+            repository,
+            chunks: BTreeMap::new(),
+            keys: BTreeMap::new(),
+            flows: BTreeMap::new(),
+            destinations: BTreeMap::new(),
+            deadlines: BTreeSet::new(),
+            used: 0,
+            next_id: 1,
+            clock: 0,
+            dirty: false,
+            reports: BTreeMap::new(),
+            report_at: None,
+            watches: VecDeque::new(),
+            lookups: VecDeque::new(),
+            failure: None,
+            stats: ProxyStats::default(),
+        };
+        for (id, head, bytes) in found {
+            proxy.next_id = proxy.next_id.max(id + 1);
+            let header = head.split_first().and_then(|(kind, rest)| Some((*kind, ChunkHeader::decode(rest).ok()?.0)));
+            let Some((kind, header)) = header else { continue };
+            if let Some(key) = header.key() {
+                proxy.add(now, id, header, key, bytes, StoreReason::Away, kind == HEAD_DELEGATED);
+                proxy.stats.restored += 1;
+            }
+        }
+        Ok(proxy)
+    }
+
+    // Inputs.
+
+    /// Keeps a chunk. It is durable after the next [`Proxy::commit`].
+    ///
+    /// # Errors
+    /// [`Refused`] says why it is not kept; nothing that is kept goes for a chunk that is less important, and nothing
+    /// of another flow goes for a flow that has its share.
+    pub fn put(&mut self, now: Time, header: &ChunkHeader, payload: &[u8], why: Kept) -> Result<(), Refused> {
+        let Some(key) = header.key().filter(|_| self.config.enabled) else { return Err(Refused::Broken) };
+        let bytes = payload.len() as u64 + CHUNK_OVERHEAD_BYTES;
+        if let Some(id) = self.keys.get(&key).copied() {
+            self.stats.duplicates += 1;
+            self.take_back(id, why);
+            self.report(now, key, true);
+            return Ok(());
+        }
+        let flow_bytes = self.flows.get(&key.flow).map_or(0, |flow| flow.bytes);
+        if flow_bytes + bytes > self.config.flow_capacity.0 {
+            self.stats.refused += 1;
+            return Err(Refused::FlowFull);
+        }
+        while self.used + bytes > self.config.capacity.0 {
+            let victim = self.victim(&key.flow, header.priority).ok_or(Refused::Full)?;
+            self.stats.evicted += 1;
+            self.drop_stored(now, victim);
+        }
+        let (reason, delegated) = match why {
+            Kept::For(reason) => (reason, false),
+            Kept::Delegated => (StoreReason::Away, true),
+        };
+        let id = self.next_id;
+        let mut head = Vec::with_capacity(header.len() + 1);
+        head.push(if delegated { HEAD_DELEGATED } else { HEAD_STORED });
+        header.encode(&mut head);
+        if let Err(error) = self.repository.put(id, &head, payload) {
+            self.failure = Some(error);
+            return Err(Refused::Broken);
+        }
+        self.next_id += 1;
+        self.dirty = true;
+        self.stats.stored += 1;
+        self.add(now, id, header.clone(), key, bytes - CHUNK_OVERHEAD_BYTES, reason, delegated);
+        self.report(now, key, true);
+        Ok(())
+    }
+    /// Makes durable what was put and removed; only then may it be acknowledged.
+    ///
+    /// # Errors
+    /// [`StoreError`] if that fails.
+    pub fn commit(&mut self) -> Result<(), StoreError> {
+        if core::mem::take(&mut self.dirty) { self.repository.commit() } else { Ok(()) }
+    }
+    /// The destination is attached, or bound to an address: what waits for it may go.
+    pub fn on_reachable(&mut self, guid: &Guid) {
+        if let Some(destination) = self.destinations.get_mut(guid) {
+            destination.ready = true;
+        }
+    }
+    /// Ways or queues have changed: what is here because of them may go.
+    pub fn on_change(&mut self) {
+        for destination in self.destinations.values_mut() {
+            let first = destination.waiting.first().and_then(|(.., id)| self.chunks.get(id));
+            destination.ready |= first.is_some_and(|stored| stored.reason != StoreReason::Away);
+        }
+    }
+    /// The next hop has taken a released chunk over.
+    pub fn on_delivered(&mut self, key: &ChunkKey) {
+        let Some(id) = self.keys.get(key).copied() else { return };
+        match self.chunks.get_mut(&id) {
+            // A copy for the producer stays until its lifetime is over.
+            Some(stored) if stored.delegated => stored.released = false,
+            Some(_) => {
+                self.stats.delivered += 1;
+                self.remove(id);
+            }
+            None => {}
+        }
+    }
+    /// A released chunk was lost on its way: it waits again.
+    pub fn on_lost(&mut self, key: &ChunkKey) {
+        if let Some(id) = self.keys.get(key).copied() {
+            self.take_back(id, Kept::For(StoreReason::Away));
+        }
+    }
+    /// The source says that chunks are to be sent now (paper: Push), or the receiver that they are missing. Gives the
+    /// numbers that are not here.
+    pub fn handle_push(&mut self, flow: &Flow, transfer: u32, object: ObjectId, chunks: &ChunkRanges) -> Vec<u32> {
+        let mut unknown = Vec::new();
+        for number in chunks.iter() {
+            let key = ChunkKey { flow: *flow, object, transfer, number };
+            match self.keys.get(&key).and_then(|id| Some((*id, self.chunks.get(id)?))) {
+                Some((id, stored)) if !stored.released => {
+                    if let Some(destination) = self.destinations.get_mut(&flow.destination) {
+                        destination.waiting.insert((object, transfer, number, id));
+                        destination.ready = true;
+                    }
+                }
+                Some(_) => {}
+                None => unknown.push(number),
+            }
+        }
+        unknown
+    }
+    /// Everything of a transfer has arrived: copies of it are of no use any more.
+    pub fn on_complete(&mut self, flow: &Flow, transfer: u32, object: ObjectId) {
+        let range = ChunkKey { flow: *flow, object, transfer, number: 0 }..=ChunkKey {
+            flow: *flow,
+            object,
+            transfer,
+            number: u32::MAX,
+        };
+        let ids: Vec<u64> = self.keys.range(range).map(|(_, id)| *id).collect();
+        ids.into_iter().for_each(|id| self.remove(id));
+    }
+    /// Does what is due: lifetimes, storage timers.
+    pub fn handle_timeout(&mut self, now: Time) {
+        while let Some((_, id)) = self.deadlines.first().copied().filter(|(until, _)| *until <= now) {
+            self.stats.expired += 1;
+            self.drop_stored(now, id);
+        }
+        for (guid, destination) in &mut self.destinations {
+            if destination.timer <= now {
+                destination.timer = now + self.config.timer;
+                if !destination.waiting.is_empty() && self.config.rebinding != Rebinding::Never {
+                    destination.ready = true;
+                    self.lookups.push_back(*guid);
+                }
+            }
+        }
+    }
+
+    // Outputs.
+
+    /// The next chunk that may leave; `may` decides by its header.
+    pub fn poll_release(&mut self, may: impl Fn(&ChunkHeader) -> Release) -> Option<(ChunkHeader, Bytes)> {
+        let ready: Vec<Guid> = self.destinations.iter().filter(|(_, to)| to.ready).map(|(guid, _)| *guid).collect();
+        for guid in ready {
+            let Some(first) = self.destinations.get(&guid).and_then(|to| to.waiting.first().copied()) else {
+                if let Some(destination) = self.destinations.get_mut(&guid) {
+                    destination.ready = false;
+                }
+                continue;
+            };
+            let Some(stored) = self.chunks.get(&first.3) else { continue };
+            let verdict = may(&stored.header);
+            let Some(destination) = self.destinations.get_mut(&guid) else { continue };
+            match verdict {
+                Release::Later => {}
+                Release::Away => destination.ready = false,
+                Release::Now => {
+                    destination.waiting.remove(&first);
+                    match self.repository.read(first.3) {
+                        Ok(payload) => {
+                            let stored = self.chunks.get_mut(&first.3)?;
+                            stored.released = true;
+                            let mut header = stored.header.clone();
+                            // The address that it came with may be the one that does not hold any more.
+                            header.addresses.clear();
+                            header.hops_left = crate::wire::chunk::HOPS_MAX;
+                            return Some((header, payload));
+                        }
+                        Err(error) => {
+                            self.failure = Some(error);
+                            self.remove(first.3);
+                        }
+                    }
+                }
+            }
+        }
+        None
+    }
+    /// A batch of chunks to tell a source of: stored, or dropped.
+    pub fn poll_report(&mut self, now: Time) -> Option<(Guid, TransportMessage)> {
+        let full = self.reports.values().any(|chunks| chunks.len() >= REPORT_CHUNKS);
+        if !full && self.report_at.is_none_or(|at| at > now) {
+            return None;
+        }
+        let Some(((flow, transfer, object, stored), numbers)) = self.reports.pop_first() else {
+            self.report_at = None;
+            return None;
+        };
+        let chunks = ChunkRanges::from_ascending(numbers.iter().copied());
+        let told = chunks.iter().last();
+        let rest: BTreeSet<u32> = numbers.into_iter().filter(|number| Some(*number) > told).collect();
+        if !rest.is_empty() {
+            self.reports.insert((flow, transfer, object, stored), rest);
+        }
+        let (proxy, address) = self.own;
+        let message = if stored {
+            TransportMessage::Stored { flow, transfer, object, proxy, address, chunks }
+        } else {
+            TransportMessage::Dropped { flow, transfer, object, proxy, chunks }
+        };
+        Some((flow.source, message))
+    }
+    /// A name to watch (true) or not to watch any more.
+    pub fn poll_watch(&mut self) -> Option<(Guid, bool)> {
+        self.watches.pop_front()
+    }
+    /// A name to look up because its storage timer is over.
+    pub fn poll_lookup(&mut self) -> Option<Guid> {
+        self.lookups.pop_front()
+    }
+    /// What went wrong with the store; told once.
+    pub fn poll_failure(&mut self) -> Option<StoreError> {
+        self.failure.take()
+    }
+    /// When to call [`Proxy::handle_timeout`] or poll for reports.
+    pub fn poll_timeout(&self) -> Option<Time> {
+        let lifetime = self.deadlines.first().map(|(until, _)| *until);
+        let timers = self.destinations.values().filter(|to| !to.waiting.is_empty()).map(|to| to.timer);
+        timers.chain(lifetime).chain(self.report_at).min()
+    }
+
+    // Questions.
+
+    /// Everything that is held.
+    pub fn holdings(&self) -> impl Iterator<Item = Holding> {
+        self.chunks.values().map(|stored| Holding {
+            key: stored.key,
+            bytes: ByteCount(stored.bytes),
+            priority: stored.header.priority,
+            since: stored.since,
+            until: stored.until,
+            reason: stored.reason,
+            delegated: stored.delegated,
+            released: stored.released,
+        })
+    }
+    /// Whether anything is held for a destination.
+    pub fn holds_for(&self, guid: &Guid) -> bool {
+        self.destinations.contains_key(guid)
+    }
+    /// Whether a copy is held to answer for the producer of this flow.
+    pub fn answers_for(&self, flow: &Flow) -> bool {
+        self.flows.get(flow).is_some_and(|state| {
+            let delegated =
+                |(_, id): &(u8, core::cmp::Reverse<u64>)| self.chunks.get(&id.0).is_some_and(|stored| stored.delegated);
+            state.chunks.iter().any(delegated)
+        })
+    }
+    /// Bytes in use and bytes allowed.
+    pub fn usage(&self) -> (ByteCount, ByteCount) {
+        (ByteCount(self.used), self.config.capacity)
+    }
+    /// How much is free, in percent.
+    pub fn free_percent(&self) -> u8 {
+        let capacity = self.config.capacity.0.max(1);
+        (capacity.saturating_sub(self.used) * 100 / capacity).min(100) as u8
+    }
+
+    // Private.
+
+    #[expect(clippy::too_many_arguments, reason = "the fields of one entry")]
+    fn add(
+        &mut self,
+        now: Time,
+        id: u64,
+        header: ChunkHeader,
+        key: ChunkKey,
+        payload_bytes: u64,
+        reason: StoreReason,
+        delegated: bool,
+    ) {
+        let bytes = payload_bytes + CHUNK_OVERHEAD_BYTES;
+        let lifetime = match header.lifetime_ms {
+            0 => self.config.lifetime,
+            wanted => Duration::from_millis(u64::from(wanted)).min(self.config.lifetime),
+        };
+        let until = now + lifetime;
+        self.clock += 1;
+        let flow = self.flows.entry(key.flow).or_default();
+        flow.bytes += bytes;
+        flow.used_at = self.clock;
+        flow.chunks.insert((header.priority, core::cmp::Reverse(id)));
+        self.used += bytes;
+        self.deadlines.insert((until, id));
+        self.keys.insert(key, id);
+        let watches = self.config.rebinding == Rebinding::Watch;
+        let timer = now + self.config.timer;
+        let destination = self.destinations.entry(key.flow.destination).or_insert_with(|| Destination {
+            waiting: BTreeSet::new(),
+            ready: false,
+            chunks: 0,
+            watched: false,
+            timer,
+        });
+        destination.chunks += 1;
+        if !delegated {
+            destination.waiting.insert((key.object, key.transfer, key.number, id));
+            destination.ready |= reason != StoreReason::Away;
+            if watches && !destination.watched {
+                destination.watched = true;
+                self.watches.push_back((key.flow.destination, true));
+            }
+        }
+        let stored = Stored { header, key, bytes, since: now, until, reason, delegated, released: false };
+        self.chunks.insert(id, stored);
+    }
+    fn take_back(&mut self, id: u64, why: Kept) {
+        let Some(stored) = self.chunks.get_mut(&id) else { return };
+        if let Kept::For(reason) = why {
+            let was_released = core::mem::replace(&mut stored.released, false);
+            stored.reason = reason;
+            let key = stored.key;
+            if was_released || !stored.delegated {
+                if let Some(destination) = self.destinations.get_mut(&key.flow.destination) {
+                    destination.waiting.insert((key.object, key.transfer, key.number, id));
+                    destination.ready |= reason != StoreReason::Away;
+                }
+            }
+        }
+    }
+    /// A chunk of the flow that was idle longest, of no higher priority than the newcomer's.
+    fn victim(&self, newcomer: &Flow, priority: u8) -> Option<u64> {
+        let candidates = self.flows.iter().filter(|(flow, _)| *flow != newcomer);
+        let candidates = candidates.filter_map(|(_, flow)| {
+            let (least, id) = flow.chunks.first()?;
+            (*least <= priority).then_some((*least, flow.used_at, id.0))
+        });
+        candidates.min().map(|(.., id)| id)
+    }
+    fn drop_stored(&mut self, now: Time, id: u64) {
+        if let Some(stored) = self.chunks.get(&id) {
+            let (key, delegated) = (stored.key, stored.delegated);
+            if !delegated {
+                self.report(now, key, false);
+            }
+        }
+        self.remove(id);
+    }
+    fn remove(&mut self, id: u64) {
+        let Some(stored) = self.chunks.remove(&id) else { return };
+        if let Err(error) = self.repository.remove(id) {
+            self.failure = Some(error);
+        }
+        self.dirty = true;
+        let key = stored.key;
+        self.keys.remove(&key);
+        self.used -= stored.bytes;
+        self.deadlines.remove(&(stored.until, id));
+        if let Some(flow) = self.flows.get_mut(&key.flow) {
+            flow.bytes -= stored.bytes;
+            flow.chunks.remove(&(stored.header.priority, core::cmp::Reverse(id)));
+            if flow.chunks.is_empty() {
+                self.flows.remove(&key.flow);
+            }
+        }
+        if let Some(destination) = self.destinations.get_mut(&key.flow.destination) {
+            destination.waiting.remove(&(key.object, key.transfer, key.number, id));
+            destination.chunks -= 1;
+            if destination.chunks == 0 {
+                if destination.watched {
+                    self.watches.push_back((key.flow.destination, false));
+                }
+                self.destinations.remove(&key.flow.destination);
+            }
+        }
+    }
+    fn report(&mut self, now: Time, key: ChunkKey, stored: bool) {
+        if self.report_at.is_none() {
+            self.report_at = Some(now + self.config.report_delay);
+        }
+        let of = |stored: bool| (key.flow, key.transfer, key.object, stored);
+        if let Some(opposite) = self.reports.get_mut(&of(!stored)) {
+            opposite.remove(&key.number);
+        }
+        self.reports.entry(of(stored)).or_default().insert(key.number);
+    }
+    /// Tells a source of a chunk that was dropped here without ever having been stored.
+    pub fn report_dropped(&mut self, now: Time, header: &ChunkHeader) {
+        if let Some(key) = header.key().filter(|_| !header.flags.contains(Flags::NO_PROXY)) {
+            self.report(now, key, false);
+        }
+    }
+}
+
+/// Why a chunk is kept.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kept {
+    /// It waits.
+    For(StoreReason),
+    /// It is a copy, to answer for its producer.
+    Delegated,
+}
+
+/// What a chunk takes beyond its payload: header and index entries.
+pub const CHUNK_OVERHEAD_BYTES: u64 = 512;
+const HEAD_STORED: u8 = 0;
+const HEAD_DELEGATED: u8 = 1;

@@ -1,0 +1,61 @@
+//! Where a proxy keeps its chunks: a trait that a driver injects, and a store in memory.
+use alloc::{collections::BTreeMap, string::String, vec::Vec};
+
+use bytes::Bytes;
+use tributary_content::StoreError;
+
+/// Keeps chunks. Nothing counts before [`ChunkRepository::commit`] has returned: what was put is durable then, and what
+/// was removed is gone; a process that is killed before loses all or some of what came after the last commit.
+pub trait ChunkRepository: Send {
+    /// Keeps a chunk under a number that is not in use: a head of some hundred bytes and a payload.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`] if it cannot be kept.
+    fn put(&mut self, id: u64, head: &[u8], payload: &[u8]) -> Result<(), StoreError>;
+    /// Forgets a chunk; unknown numbers are ignored.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`] if that fails.
+    fn remove(&mut self, id: u64) -> Result<(), StoreError>;
+    /// Makes everything durable that was done so far.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`] if that fails; then nothing since the last commit counts.
+    fn commit(&mut self) -> Result<(), StoreError>;
+    /// The payload of a chunk.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`] if it cannot be read.
+    fn read(&mut self, id: u64) -> Result<Bytes, StoreError>;
+    /// Numbers, heads and payload lengths of all chunks, ascending: what a proxy starts with.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`] if they cannot be read.
+    fn list(&mut self) -> Result<Vec<(u64, Vec<u8>, u64)>, StoreError>;
+}
+
+/// Keeps chunks in memory, for nodes without a disk.
+#[derive(Clone, Debug, Default)]
+pub struct MemoryRepository(BTreeMap<u64, (Vec<u8>, Bytes)>);
+
+impl ChunkRepository for MemoryRepository {
+    fn put(&mut self, id: u64, head: &[u8], payload: &[u8]) -> Result<(), StoreError> {
+        self.0.insert(id, (head.into(), Bytes::copy_from_slice(payload)));
+        Ok(())
+    }
+    fn remove(&mut self, id: u64) -> Result<(), StoreError> {
+        self.0.remove(&id);
+        Ok(())
+    }
+    fn commit(&mut self) -> Result<(), StoreError> {
+        Ok(())
+    }
+    fn read(&mut self, id: u64) -> Result<Bytes, StoreError> {
+        let missing =
+            StoreError::Io { operation: "read", path: String::new(), reason: "there is no such chunk".into() };
+        self.0.get(&id).map(|(_, payload)| payload.clone()).ok_or(missing)
+    }
+    fn list(&mut self) -> Result<Vec<(u64, Vec<u8>, u64)>, StoreError> {
+        Ok(self.0.iter().map(|(id, (head, payload))| (*id, head.clone(), payload.len() as u64)).collect())
+    }
+}

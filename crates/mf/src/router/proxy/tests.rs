@@ -1,0 +1,164 @@
+use alloc::{vec, vec::Vec};
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::wire::{ChunkKind, DataTag, Reliability};
+
+fn guid(byte: u8) -> Guid {
+    Guid([byte; 20])
+}
+fn header(source: u8, destination: u8, number: u32, priority: u8) -> ChunkHeader {
+    let tag = DataTag {
+        object: ObjectId([9; 16]),
+        transfer: 1,
+        number,
+        count: 1_000,
+        chunk_bytes: 1_000,
+        reliability: Reliability::Nack,
+        window: 0,
+        window_chunks: 0,
+    };
+    let header = ChunkHeader::new(ChunkKind::Data(tag), guid(source), guid(destination), NetworkAddress(5));
+    ChunkHeader { priority, ..header }
+}
+fn proxy(capacity: u64, flow_capacity: u64) -> Proxy {
+    let config = ProxyConfig {
+        capacity: ByteCount(capacity),
+        flow_capacity: ByteCount(flow_capacity),
+        lifetime: Duration::from_secs(60),
+        ..ProxyConfig::default()
+    };
+    Proxy::new(Time::ZERO, config, (guid(99), NetworkAddress(7)), Box::new(MemoryRepository::default())).expect("empty")
+}
+const AWAY: Kept = Kept::For(StoreReason::Away);
+const CHUNK: u64 = 1_000 + CHUNK_OVERHEAD_BYTES;
+
+#[test]
+fn chunks_leave_in_order_when_their_destination_is_back_and_go_when_the_next_hop_has_them() {
+    let mut proxy = proxy(1 << 20, 1 << 20);
+    for number in [2, 0, 1] {
+        assert_eq!(proxy.put(Time::ZERO, &header(1, 2, number, 0), &[number as u8; 1_000], AWAY), Ok(()));
+    }
+    assert_eq!(proxy.poll_watch(), Some((guid(2), true)));
+    assert!(proxy.poll_release(|_| Release::Now).is_none(), "nobody is back");
+    proxy.on_reachable(&guid(2));
+    assert!(proxy.poll_release(|_| Release::Later).is_none());
+    for number in 0..3u8 {
+        let (header, payload) = proxy.poll_release(|_| Release::Now).expect("one more");
+        assert_eq!((header.tag().map(|tag| tag.number), &payload[..]), (Some(u32::from(number)), &[number; 1_000][..]));
+        assert!(header.addresses.is_empty(), "it is bound anew");
+    }
+    assert!(proxy.poll_release(|_| Release::Now).is_none());
+    assert_eq!(proxy.usage().0, ByteCount(3 * CHUNK), "until the next hop has them");
+    proxy.on_lost(&header(1, 2, 1, 0).key().expect("data"));
+    proxy.on_reachable(&guid(2));
+    assert!(proxy.poll_release(|_| Release::Now).is_some(), "lost on its way, it waits again");
+    for number in 0..3 {
+        proxy.on_delivered(&header(1, 2, number, 0).key().expect("data"));
+    }
+    assert_eq!((proxy.usage().0, proxy.poll_watch()), (ByteCount(0), Some((guid(2), false))));
+}
+
+#[test]
+fn a_flow_has_its_share_and_the_longest_idle_flow_of_no_higher_priority_goes_first() {
+    let mut proxy = proxy(4 * CHUNK, 2 * CHUNK);
+    let mut put = |source: u8, number: u32, priority: u8| {
+        let header = header(source, 50, number, priority);
+        proxy.put(Time::ZERO, &header, &[0; 1_000], AWAY)
+    };
+    assert_eq!((put(1, 0, 0), put(1, 1, 0), put(1, 2, 0)), (Ok(()), Ok(()), Err(Refused::FlowFull)));
+    assert_eq!((put(2, 0, 5), put(2, 1, 5)), (Ok(()), Ok(())));
+    assert_eq!((put(3, 0, 1), put(3, 1, 1)), (Ok(()), Ok(())), "flow 1 makes room");
+    assert_eq!(put(4, 0, 0), Err(Refused::Full), "everything here is more important");
+    let held: Vec<u8> = proxy.holdings().map(|holding| holding.key.flow.source.0[0]).collect();
+    assert_eq!((held, proxy.stats.evicted), (vec![2, 2, 3, 3], 2));
+    let told: Vec<_> = core::iter::from_fn(|| proxy.poll_report(Time::from_millis(60))).collect();
+    let dropped = told.iter().filter(|(_, message)| matches!(message, TransportMessage::Dropped { .. }));
+    let dropped: Vec<_> = dropped.map(|(to, _)| *to).collect();
+    assert_eq!(dropped, [guid(1)]);
+    assert_eq!(told.len(), 3, "one message for each flow, and none for what was stored and dropped: {told:?}");
+}
+
+#[test]
+fn lifetimes_end_and_reports_are_batched() {
+    let mut proxy = proxy(1 << 20, 1 << 20);
+    for number in 0..10 {
+        let header = ChunkHeader { lifetime_ms: 500, ..header(1, 2, number, 0) };
+        assert_eq!(proxy.put(Time::ZERO, &header, &[0; 10], AWAY), Ok(()));
+    }
+    assert_eq!(proxy.poll_report(Time::from_millis(49)), None);
+    let chunks = ChunkRanges::from_ascending(0..10);
+    let (object, flow) = (ObjectId([9; 16]), Flow { source: guid(1), destination: guid(2) });
+    let stored = TransportMessage::Stored {
+        flow,
+        transfer: 1,
+        object,
+        proxy: guid(99),
+        address: NetworkAddress(7),
+        chunks: chunks.clone(),
+    };
+    assert_eq!(proxy.poll_report(Time::from_millis(50)), Some((guid(1), stored)));
+    assert_eq!(proxy.poll_report(Time::from_millis(50)), None);
+    proxy.handle_timeout(Time::from_millis(500));
+    assert_eq!((proxy.usage().0, proxy.stats.expired), (ByteCount(0), 10));
+    let dropped = TransportMessage::Dropped { flow, transfer: 1, object, proxy: guid(99), chunks };
+    assert_eq!(proxy.poll_report(Time::from_millis(560)), Some((guid(1), dropped)));
+}
+
+#[test]
+fn a_push_releases_what_waits_and_says_what_is_not_here() {
+    let mut proxy = proxy(1 << 20, 1 << 20);
+    assert_eq!(proxy.put(Time::ZERO, &header(1, 2, 4, 0), &[0; 10], AWAY), Ok(()));
+    assert_eq!(proxy.put(Time::ZERO, &header(1, 2, 5, 0), &[0; 10], Kept::Delegated), Ok(()));
+    let flow = Flow { source: guid(1), destination: guid(2) };
+    let unknown = proxy.handle_push(&flow, 1, ObjectId([9; 16]), &ChunkRanges::from_ascending([3, 4, 5]));
+    assert_eq!(unknown, [3]);
+    assert!(proxy.answers_for(&flow));
+    let numbers: Vec<_> = core::iter::from_fn(|| proxy.poll_release(|_| Release::Now))
+        .filter_map(|(header, _)| header.tag().map(|tag| tag.number))
+        .collect();
+    assert_eq!(numbers, [4, 5]);
+    proxy.on_delivered(&header(1, 2, 5, 0).key().expect("data"));
+    assert!(proxy.answers_for(&flow), "the copy for the producer stays");
+    proxy.on_complete(&flow, 1, ObjectId([9; 16]));
+    assert_eq!(proxy.usage().0, ByteCount(0));
+}
+
+proptest! {
+    #[test]
+    fn bytes_are_accounted_for_and_limits_hold(
+        steps in prop::collection::vec((0u8..6, 0u8..4, 0u8..3, 0u32..12, 0u8..3, 1usize..3_000), 1..120),
+    ) {
+        let (capacity, share) = (20_000, 8_000);
+        let mut proxy = proxy(capacity, share);
+        let mut now = Time::ZERO;
+        for (action, source, destination, number, priority, bytes) in steps {
+            now += Duration::from_millis(100);
+            let header = header(source, destination, number, priority);
+            let key = header.key().expect("data");
+            match action {
+                0..=2 => drop(proxy.put(now, &header, &vec![0; bytes], AWAY)),
+                3 => proxy.on_delivered(&key),
+                4 => {
+                    proxy.on_reachable(&guid(destination));
+                    proxy.poll_release(|_| Release::Now);
+                }
+                _ => proxy.handle_timeout(now),
+            }
+            let held: u64 = proxy.holdings().map(|holding| holding.bytes.0).sum();
+            prop_assert_eq!(held, proxy.usage().0.0);
+            prop_assert!(held <= capacity);
+            for flow in proxy.flows.values() {
+                prop_assert!(flow.bytes <= share);
+            }
+            let stats = proxy.stats;
+            prop_assert_eq!(
+                stats.stored, stats.delivered + stats.evicted + stats.expired + proxy.chunks.len() as u64
+            );
+            let waiting: usize = proxy.destinations.values().map(|to| to.waiting.len()).sum();
+            let released = proxy.chunks.values().filter(|stored| stored.released).count();
+            prop_assert_eq!(waiting + released, proxy.chunks.len());
+        }
+    }
+}
