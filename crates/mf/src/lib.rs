@@ -7,5 +7,6 @@ extern crate std;
 pub mod config;
 pub mod ids;
 pub mod link;
+pub mod resolver;
 pub mod router;
 pub mod wire;

@@ -558,6 +558,9 @@ impl Proxy {
         let of = |stored: bool| (key.flow, key.transfer, key.object, stored);
         if let Some(opposite) = self.reports.get_mut(&of(!stored)) {
             opposite.remove(&key.number);
+            if opposite.is_empty() {
+                self.reports.remove(&of(!stored));
+            }
         }
         self.reports.entry(of(stored)).or_default().insert(key.number);
     }

@@ -1,0 +1,272 @@
+//! A node's own names, questions and watches, kept up against a service that may be out of reach for a while.
+use alloc::{
+    collections::{BTreeMap, VecDeque},
+    vec::Vec,
+};
+
+use tributary_content::SigningKey;
+use tributary_core::{Duration, Time};
+
+use super::{Answer, NameResolver};
+use crate::{
+    ids::Guid,
+    wire::{NameMessage, NameRecord, RecordBody, Statement},
+};
+
+/// How long the access router's answer is waited for; it tries replicas meanwhile.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// How often a lookup is tried before it counts as answered by nothing.
+const TRIES: u32 = 3;
+/// Lookups open at the same time at most.
+const LOOKUPS_MAX: usize = 4_096;
+
+/// The embedded resolver: asks the name service of an access router.
+#[derive(Debug)]
+pub struct GnrsClient {
+    key: SigningKey,
+    lifetime: Duration,
+    version: u64,
+    next_request: u32,
+    reachable: bool,
+    pub(super) own: BTreeMap<Guid, Own>,
+    open: BTreeMap<u32, Open>,
+    watches: BTreeMap<Guid, Time>,
+    outbox: VecDeque<NameMessage>,
+    answers: VecDeque<Answer>,
+    due: Time,
+}
+
+#[derive(Debug)]
+pub(super) struct Own {
+    pub(super) record: NameRecord,
+    renew_at: Time,
+    deleted: bool,
+}
+
+#[derive(Clone, PartialEq, Debug)]
+enum Open {
+    Put { guid: Guid, place: Guid, version: u64, due: Time },
+    Lookup { place: Guid, due: Time, tries: u32 },
+}
+
+impl GnrsClient {
+    /// A client that signs with `key`. `version` is where its versions start; it must be higher than in the last life
+    /// of the node, and corrects itself if it is not.
+    pub fn new(key: SigningKey, lifetime: Duration, version: u64) -> GnrsClient {
+        GnrsClient {
+            key,
+            lifetime,
+            version,
+            next_request: 0,
+            reachable: false,
+            own: BTreeMap::new(),
+            open: BTreeMap::new(),
+            watches: BTreeMap::new(),
+            outbox: VecDeque::new(),
+            answers: VecDeque::new(),
+            due: Time::MAX,
+        }
+    }
+    fn number(&mut self) -> u32 {
+        self.next_request = self.next_request.wrapping_add(1).max(1);
+        self.next_request
+    }
+    fn lifetime_ms(&self) -> u32 {
+        u32::try_from(self.lifetime.as_millis()).unwrap_or(u32::MAX)
+    }
+    fn say(&mut self, now: Time, body: RecordBody, deleted: bool) {
+        self.version += 1;
+        let statement =
+            Statement { key: self.key.public(), version: self.version, lifetime_ms: self.lifetime_ms(), body };
+        let Ok(record) = NameRecord::sign(statement, &self.key) else { return };
+        let guid = record.guid();
+        self.own.insert(guid, Own { record, renew_at: now + self.lifetime / 3, deleted });
+        self.send_own(now, guid);
+    }
+    fn send_own(&mut self, now: Time, guid: Guid) {
+        let Some(own) = self.own.get(&guid).filter(|_| self.reachable) else { return };
+        let (record, version) = (own.record.encode(), own.record.statement().version);
+        let places: Vec<Guid> = own.record.places().to_vec();
+        self.open.retain(|_, open| !matches!(open, Open::Put { guid: known, .. } if *known == guid));
+        for place in places {
+            let request = self.number();
+            self.open.insert(request, Open::Put { guid, place, version, due: now + PATIENCE });
+            self.outbox.push_back(NameMessage::Put { request, place, record: record.clone() });
+        }
+        self.set_due();
+    }
+    fn send_watch(&mut self, now: Time, place: Guid) {
+        if !self.reachable {
+            return;
+        }
+        self.watches.insert(place, now + self.lifetime / 3);
+        let (request, lease_ms) = (self.number(), self.lifetime_ms());
+        self.outbox.push_back(NameMessage::Watch { request, place, lease_ms });
+        self.set_due();
+    }
+    fn send_lookup(&mut self, now: Time, place: Guid, tries: u32) {
+        let request = self.number();
+        self.open.insert(request, Open::Lookup { place, due: now + PATIENCE, tries });
+        if self.reachable {
+            self.outbox.push_back(NameMessage::Lookup { request, place });
+        }
+        self.set_due();
+    }
+    fn set_due(&mut self) {
+        let open = self.open.values().map(|open| match open {
+            Open::Put { due, .. } | Open::Lookup { due, .. } => *due,
+        });
+        let own = self.own.values().map(|own| own.renew_at).filter(|_| self.reachable);
+        let watches = self.watches.values().copied().filter(|_| self.reachable);
+        self.due = open.chain(own).chain(watches).min().unwrap_or(Time::MAX);
+    }
+    fn authentic(place: Guid, records: &[Vec<u8>]) -> Vec<NameRecord> {
+        let decoded = records.iter().filter_map(|bytes| NameRecord::decode(bytes).ok());
+        decoded.filter(|record| record.places().contains(&place)).collect()
+    }
+}
+
+impl NameResolver for GnrsClient {
+    fn put(&mut self, now: Time, body: RecordBody) {
+        self.say(now, body, false);
+    }
+    fn delete(&mut self, now: Time, guid: Guid) {
+        let Some(own) = self.own.get(&guid).filter(|own| !own.deleted) else { return };
+        let body = match &own.record.statement().body {
+            RecordBody::Device(_) => RecordBody::Deleted(Vec::new()),
+            RecordBody::Group { label, .. } => RecordBody::Deleted(label.clone()),
+            RecordBody::Content(_) => match own.record.manifest() {
+                Some(manifest) => RecordBody::ContentDeleted { content: guid, name: manifest.name },
+                None => return,
+            },
+            RecordBody::Deleted(_) | RecordBody::ContentDeleted { .. } => return,
+        };
+        self.say(now, body, true);
+    }
+    fn lookup(&mut self, now: Time, place: Guid) {
+        let known = |open: &Open| matches!(open, Open::Lookup { place: known, .. } if *known == place);
+        if self.open.values().any(known) || self.open.len() >= LOOKUPS_MAX {
+            return;
+        }
+        self.send_lookup(now, place, 1);
+    }
+    fn watch(&mut self, now: Time, place: Guid) {
+        self.watches.insert(place, now);
+        self.send_watch(now, place);
+    }
+    fn unwatch(&mut self, _: Time, place: Guid) {
+        if self.watches.remove(&place).is_some() && self.reachable {
+            let request = self.number();
+            self.outbox.push_back(NameMessage::Watch { request, place, lease_ms: 0 });
+        }
+        self.set_due();
+    }
+    fn on_reachable(&mut self, now: Time) {
+        self.reachable = true;
+        let own: Vec<Guid> = self.own.keys().copied().collect();
+        own.into_iter().for_each(|guid| self.send_own(now, guid));
+        let watches: Vec<Guid> = self.watches.keys().copied().collect();
+        watches.into_iter().for_each(|place| self.send_watch(now, place));
+        for open in self.open.values_mut() {
+            if let Open::Lookup { due, tries, .. } = open {
+                (*due, *tries) = (now, tries.saturating_sub(1));
+            }
+        }
+        self.handle_timeout(now);
+    }
+    fn handle_message(&mut self, now: Time, message: NameMessage) {
+        match message {
+            NameMessage::Done { request, replicas } => {
+                if let Some(Open::Put { guid, .. }) = self.open.remove(&request) {
+                    if !self.open.values().any(|open| matches!(open, Open::Put { guid: other, .. } if *other == guid)) {
+                        self.answers.push_back(Answer::Kept(guid, replicas));
+                        if self.own.get(&guid).is_some_and(|own| own.deleted) {
+                            self.own.remove(&guid);
+                        }
+                    }
+                }
+            }
+            NameMessage::Stale { request, current } => {
+                let Some(Open::Put { guid, .. }) = self.open.remove(&request) else { return };
+                self.version = self.version.max(current);
+                let Some(own) = self.own.get(&guid) else { return };
+                if own.record.statement().version <= current {
+                    let (body, deleted) = (own.record.statement().body.clone(), own.deleted);
+                    self.say(now, body, deleted);
+                }
+            }
+            NameMessage::Refused { request, refusal } => {
+                if let Some(Open::Put { guid, .. }) = self.open.remove(&request) {
+                    self.answers.push_back(Answer::Refused(guid, refusal));
+                }
+            }
+            NameMessage::Found { request, place, records } => {
+                // Request 0 is the first answer to a watch.
+                let asked =
+                    matches!(self.open.get(&request), Some(Open::Lookup { place: known, .. }) if *known == place);
+                if asked {
+                    self.open.remove(&request);
+                }
+                if asked || self.watches.contains_key(&place) {
+                    self.answers.push_back(Answer::Found(place, Self::authentic(place, &records)));
+                }
+            }
+            NameMessage::Notify { place, record } => {
+                if self.watches.contains_key(&place) {
+                    let records = Self::authentic(place, &[record]);
+                    self.answers.extend(records.into_iter().map(|record| Answer::Changed(place, record)));
+                }
+            }
+            NameMessage::Put { .. } | NameMessage::Lookup { .. } | NameMessage::Watch { .. } => {}
+        }
+        self.set_due();
+    }
+    fn handle_timeout(&mut self, now: Time) {
+        if self.due > now {
+            return;
+        }
+        let overdue = |(request, open): (&u32, &Open)| match open {
+            Open::Put { due, .. } | Open::Lookup { due, .. } => (*due <= now).then_some((*request, open.clone())),
+        };
+        let late: Vec<(u32, Open)> = self.open.iter().filter_map(overdue).collect();
+        for (request, open) in late {
+            self.open.remove(&request);
+            match open {
+                Open::Put { guid, place, version, .. } => {
+                    let own = self.own.get(&guid).filter(|own| own.record.statement().version == version);
+                    if let Some(record) = own.map(|own| own.record.encode()).filter(|_| self.reachable) {
+                        let request = self.number();
+                        self.open.insert(request, Open::Put { guid, place, version, due: now + PATIENCE });
+                        self.outbox.push_back(NameMessage::Put { request, place, record });
+                    }
+                }
+                Open::Lookup { place, tries, .. } if tries < TRIES => self.send_lookup(now, place, tries + 1),
+                Open::Lookup { place, .. } => self.answers.push_back(Answer::Found(place, Vec::new())),
+            }
+        }
+        if self.reachable {
+            let renew = self.own.iter().filter(|(_, own)| own.renew_at <= now).map(|(guid, _)| *guid);
+            let renew: Vec<Guid> = renew.collect();
+            for guid in renew {
+                // A renewal says the same again: watchers are not told.
+                if let Some(own) = self.own.get_mut(&guid) {
+                    own.renew_at = now + self.lifetime / 3;
+                }
+                self.send_own(now, guid);
+            }
+            let watches: Vec<Guid> =
+                self.watches.iter().filter(|(_, renew_at)| **renew_at <= now).map(|(place, _)| *place).collect();
+            watches.into_iter().for_each(|place| self.send_watch(now, place));
+        }
+        self.set_due();
+    }
+    fn poll_message(&mut self) -> Option<NameMessage> {
+        self.outbox.pop_front()
+    }
+    fn poll_answer(&mut self) -> Option<Answer> {
+        self.answers.pop_front()
+    }
+    fn poll_timeout(&self) -> Option<Time> {
+        Some(self.due).filter(|due| *due < Time::MAX)
+    }
+}

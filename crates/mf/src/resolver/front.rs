@@ -1,0 +1,337 @@
+//! The name service of an access router: takes questions of the hosts that are attached to it and of its own node,
+//! asks the replicas, and gives the hosts one answer.
+use alloc::{
+    collections::{BTreeMap, VecDeque},
+    vec::Vec,
+};
+
+use tributary_core::{Duration, Time};
+
+use super::{Asker, place_on};
+use crate::{
+    ids::{Guid, NetworkAddress},
+    wire::{NameMessage, NameRecord, Refusal},
+};
+
+/// How many of the replicas are asked at the same time (DMap: 2 of K).
+const ASKED: usize = 2;
+/// How long an answer is waited for, and how often a question is asked (prototype: 500 ms, twice).
+const PATIENCE: Duration = Duration::from_millis(500);
+const TRIES: u32 = 3;
+/// Open questions at most.
+const OPEN_MAX: usize = 16_384;
+/// Lease of the watches that a front holds at replicas.
+const LEASE: Duration = Duration::from_secs(30);
+/// Places that are watched at most.
+const WATCHED_MAX: usize = 65_536;
+
+/// The service of one access router.
+#[derive(Debug)]
+pub struct Front {
+    own: NetworkAddress,
+    replicas: usize,
+    /// Routers that hold records, nearest first.
+    members: Vec<NetworkAddress>,
+    next_request: u32,
+    open: BTreeMap<u32, Question>,
+    watched: BTreeMap<Guid, Watched>,
+    outbox: VecDeque<(NetworkAddress, NameMessage)>,
+    answers: VecDeque<(Asker, NameMessage)>,
+}
+
+#[derive(Debug)]
+struct Question {
+    asker: Option<Asker>,
+    request: u32,
+    message: NameMessage,
+    asked: Vec<NetworkAddress>,
+    answered: Vec<NetworkAddress>,
+    kept: u8,
+    stale: u64,
+    refused: Option<Refusal>,
+    due: Time,
+    tries: u32,
+}
+
+#[derive(Debug)]
+struct Watched {
+    watchers: BTreeMap<Asker, Time>,
+    renew_at: Time,
+    /// The newest version of each author that was passed on.
+    told: BTreeMap<Guid, (u64, Guid)>,
+}
+
+impl Front {
+    /// The front of the router at `own`; records have `replicas` replicas.
+    pub fn new(own: NetworkAddress, replicas: usize) -> Front {
+        Front {
+            own,
+            replicas,
+            members: Vec::new(),
+            next_request: 0,
+            open: BTreeMap::new(),
+            watched: BTreeMap::new(),
+            outbox: VecDeque::new(),
+            answers: VecDeque::new(),
+        }
+    }
+    /// The routers that hold records, nearest first.
+    pub fn handle_members(&mut self, now: Time, members: Vec<NetworkAddress>) {
+        let same = |known: &Vec<NetworkAddress>| {
+            members.len() == known.len() && members.iter().all(|member| known.contains(member))
+        };
+        let changed = !same(&self.members);
+        self.members = members;
+        if changed {
+            for watched in self.watched.values_mut() {
+                watched.renew_at = now;
+            }
+            for question in self.open.values_mut() {
+                question.due = now;
+            }
+        }
+    }
+    /// Takes a question of a host or of this node.
+    pub fn handle_question(&mut self, now: Time, asker: Asker, message: NameMessage) {
+        let request = match &message {
+            NameMessage::Put { request, .. } | NameMessage::Lookup { request, .. } => *request,
+            NameMessage::Watch { request, place, lease_ms } => {
+                let (request, place) = (*request, *place);
+                if !self.on_watch(now, asker, place, *lease_ms) {
+                    let refused = NameMessage::Refused { request, refusal: Refusal::Full };
+                    return self.answers.push_back((asker, refused));
+                }
+                return;
+            }
+            _ => return,
+        };
+        if self.open.len() >= OPEN_MAX {
+            let refused = NameMessage::Refused { request, refusal: Refusal::Full };
+            return self.answers.push_back((asker, refused));
+        }
+        self.ask(now, Some(asker), request, message);
+    }
+    fn on_watch(&mut self, now: Time, asker: Asker, place: Guid, lease_ms: u32) -> bool {
+        if lease_ms == 0 {
+            if let Some(watched) = self.watched.get_mut(&place) {
+                watched.watchers.remove(&asker);
+                if watched.watchers.is_empty() {
+                    self.watched.remove(&place);
+                    let request = self.number();
+                    self.ask_with(now, None, 0, NameMessage::Watch { request, place, lease_ms: 0 });
+                }
+            }
+            return true;
+        }
+        if self.watched.len() >= WATCHED_MAX && !self.watched.contains_key(&place) {
+            return false;
+        }
+        let watched = self.watched.entry(place).or_insert_with(|| Watched {
+            watchers: BTreeMap::new(),
+            renew_at: Time::ZERO,
+            told: BTreeMap::new(),
+        });
+        let until = now + Duration::from_millis(u64::from(lease_ms));
+        let is_new = watched.watchers.insert(asker, until).is_none();
+        if watched.renew_at == Time::ZERO {
+            self.renew(now, place);
+        }
+        if is_new {
+            // The newcomer wants to know what there is; a lookup tells it, with request 0 as notifications have.
+            let request = self.number();
+            self.ask_with(now, Some(asker), 0, NameMessage::Lookup { request, place });
+        }
+        true
+    }
+    fn renew(&mut self, now: Time, place: Guid) {
+        if let Some(watched) = self.watched.get_mut(&place) {
+            watched.renew_at = now + LEASE / 3;
+        }
+        let request = self.number();
+        let lease_ms = u32::try_from(LEASE.as_millis()).unwrap_or(u32::MAX);
+        self.ask_with(now, None, 0, NameMessage::Watch { request, place, lease_ms });
+    }
+    fn number(&mut self) -> u32 {
+        self.next_request = self.next_request.wrapping_add(1).max(1);
+        self.next_request
+    }
+    fn ask(&mut self, now: Time, asker: Option<Asker>, request: u32, message: NameMessage) {
+        let number = self.number();
+        let message = match message {
+            NameMessage::Put { place, record, .. } => NameMessage::Put { request: number, place, record },
+            NameMessage::Lookup { place, .. } => NameMessage::Lookup { request: number, place },
+            other => other,
+        };
+        self.ask_with(now, asker, request, message);
+    }
+    fn ask_with(&mut self, now: Time, asker: Option<Asker>, request: u32, message: NameMessage) {
+        let number = self.next_request;
+        let question = Question {
+            asker,
+            request,
+            message,
+            asked: Vec::new(),
+            answered: Vec::new(),
+            kept: 0,
+            stale: 0,
+            refused: None,
+            due: now,
+            tries: 0,
+        };
+        self.open.insert(number, question);
+        self.send(now, number);
+    }
+    /// Asks all replicas that are to keep a record; for what is to be found, two more with each try, nearest first.
+    fn send(&mut self, now: Time, number: u32) {
+        let Some(question) = self.open.get_mut(&number) else { return };
+        question.tries += 1;
+        question.due = now + PATIENCE;
+        let place = match &question.message {
+            NameMessage::Put { place, .. } | NameMessage::Lookup { place, .. } | NameMessage::Watch { place, .. } => {
+                *place
+            }
+            _ => return,
+        };
+        let chosen = place_on(&place, self.members.iter().copied(), self.replicas);
+        let nearest = self.members.iter().copied().filter(|member| chosen.contains(member));
+        let count = match question.message {
+            NameMessage::Put { .. } => self.replicas,
+            _ => ASKED * question.tries as usize,
+        };
+        for member in nearest.take(count) {
+            if !question.answered.contains(&member) {
+                if !question.asked.contains(&member) {
+                    question.asked.push(member);
+                }
+                self.outbox.push_back((member, question.message.clone()));
+            }
+        }
+    }
+    /// Takes an answer or a notification of a replica.
+    pub fn handle_answer(&mut self, now: Time, from: NetworkAddress, message: NameMessage) {
+        let number = match &message {
+            NameMessage::Done { request, .. }
+            | NameMessage::Stale { request, .. }
+            | NameMessage::Refused { request, .. }
+            | NameMessage::Found { request, .. } => *request,
+            NameMessage::Notify { place, record } => return self.on_notify(now, *place, record),
+            NameMessage::Put { .. } | NameMessage::Lookup { .. } | NameMessage::Watch { .. } => return,
+        };
+        let Some(question) = self.open.get_mut(&number).filter(|question| question.asked.contains(&from)) else {
+            return;
+        };
+        if question.answered.contains(&from) {
+            return;
+        }
+        question.answered.push(from);
+        let all = question.answered.len() >= question.asked.len();
+        match message {
+            NameMessage::Found { place, records, .. } => {
+                if matches!(question.message, NameMessage::Watch { .. }) {
+                    if all {
+                        self.open.remove(&number);
+                    }
+                    // What changed between the end of an old lease and the new one is told now.
+                    records.iter().for_each(|record| self.on_notify(now, place, record));
+                } else if !records.is_empty() || all {
+                    // The nearest answer wins; an empty one only if nobody else has anything to say.
+                    let (asker, request) = (question.asker, question.request);
+                    self.open.remove(&number);
+                    self.answer(asker, NameMessage::Found { request, place, records });
+                }
+            }
+            NameMessage::Done { replicas, .. } => question.kept = question.kept.saturating_add(replicas),
+            NameMessage::Stale { current, .. } => question.stale = question.stale.max(current),
+            NameMessage::Refused { refusal, .. } => question.refused = Some(refusal),
+            _ => {}
+        }
+        if all {
+            self.conclude(number);
+        }
+    }
+    /// Gives the answer to a record that was to be kept.
+    fn conclude(&mut self, number: u32) {
+        let Some(question) = self.open.remove(&number) else { return };
+        let request = question.request;
+        let answer = match (&question.message, question.kept, question.stale, question.refused) {
+            (NameMessage::Put { .. }, _, current, _) if current > 0 => NameMessage::Stale { request, current },
+            (NameMessage::Put { .. }, 0, _, refusal) => {
+                NameMessage::Refused { request, refusal: refusal.unwrap_or(Refusal::Unreachable) }
+            }
+            (NameMessage::Put { .. }, replicas, ..) => NameMessage::Done { request, replicas },
+            (NameMessage::Lookup { place, .. }, ..) => {
+                NameMessage::Found { request, place: *place, records: Vec::new() }
+            }
+            _ => return,
+        };
+        self.answer(question.asker, answer);
+    }
+    fn answer(&mut self, asker: Option<Asker>, message: NameMessage) {
+        if let Some(asker) = asker {
+            self.answers.push_back((asker, message));
+        }
+    }
+    /// Passes news on to all who watch, each once.
+    fn on_notify(&mut self, now: Time, place: Guid, bytes: &[u8]) {
+        let Some(watched) = self.watched.get_mut(&place) else { return };
+        let Ok(record) = NameRecord::decode(bytes) else { return };
+        if !record.places().contains(&place) {
+            return;
+        }
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(&record.author().0);
+        hasher.update(&record.guid().0);
+        let key = Guid(*hasher.finalize().as_bytes().first_chunk().expect("20 of 32 bytes"));
+        let news = (record.statement().version, record.guid());
+        if watched.told.get(&key).is_some_and(|(version, _)| *version >= news.0) {
+            return;
+        }
+        watched.told.insert(key, news);
+        watched.watchers.retain(|_, until| *until > now);
+        let notify = |asker: &Asker| (*asker, NameMessage::Notify { place, record: bytes.into() });
+        self.answers.extend(watched.watchers.keys().map(notify));
+    }
+    /// Does what is due.
+    pub fn handle_timeout(&mut self, now: Time) {
+        let due: Vec<u32> =
+            self.open.iter().filter(|(_, question)| question.due <= now).map(|(number, _)| *number).collect();
+        for number in due {
+            let tries = self.open.get(&number).map_or(0, |question| question.tries);
+            if tries < TRIES { self.send(now, number) } else { self.conclude(number) }
+        }
+        let renew: Vec<Guid> =
+            self.watched.iter().filter(|(_, watched)| watched.renew_at <= now).map(|(place, _)| *place).collect();
+        for place in renew {
+            let alive = self.watched.get_mut(&place).is_some_and(|watched| {
+                watched.watchers.retain(|_, until| *until > now);
+                !watched.watchers.is_empty()
+            });
+            if alive {
+                self.renew(now, place);
+            } else {
+                self.watched.remove(&place);
+            }
+        }
+    }
+    /// A message to a replica; to this router's own if the address is its own.
+    pub fn poll_message(&mut self) -> Option<(NetworkAddress, NameMessage)> {
+        self.outbox.pop_front()
+    }
+    /// An answer to who asked.
+    pub fn poll_answer(&mut self) -> Option<(Asker, NameMessage)> {
+        self.answers.pop_front()
+    }
+    /// When to call [`Front::handle_timeout`].
+    pub fn poll_timeout(&self) -> Option<Time> {
+        let open = self.open.values().map(|question| question.due);
+        open.chain(self.watched.values().map(|watched| watched.renew_at)).min()
+    }
+    /// This router's address.
+    pub fn address(&self) -> NetworkAddress {
+        self.own
+    }
+    /// Routers that hold records, nearest first.
+    pub fn members(&self) -> &[NetworkAddress] {
+        &self.members
+    }
+}

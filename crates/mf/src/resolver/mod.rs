@@ -1,0 +1,98 @@
+//! The global name resolution service (paper §3; reference/mobilityfirst, routing and names).
+//!
+//! ```text
+//!   Client ──(one message)──► Front of its access router ──► K replicas placed by hashing
+//!      ▲                           │  first answer of the nearest two wins
+//!      └───────────────────────────┘  notifications fan out to all who watch
+//! ```
+//! | what | module |
+//! |---|---|
+//! | a node's own names, its questions, its watches: renewed and repeated | [`client`] |
+//! | the service of an access router: finds replicas, collects their answers | [`front`] |
+//! | holds records and watches | [`replica`] |
+pub mod client;
+pub mod front;
+pub mod replica;
+#[cfg(test)]
+mod tests;
+
+use alloc::vec::Vec;
+
+use tributary_core::Time;
+
+pub use client::GnrsClient;
+pub use front::Front;
+pub use replica::Replica;
+
+use crate::{
+    ids::{Guid, NetworkAddress},
+    wire::{NameMessage, NameRecord, RecordBody, Refusal},
+};
+
+/// What a resolver has found out.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Answer {
+    /// What is known at a place now: the answer to a lookup, or the first one to a watch.
+    Found(Guid, Vec<NameRecord>),
+    /// A record at a watched place is new, or takes another one back.
+    Changed(Guid, NameRecord),
+    /// What this node says of a GUID is kept by so many replicas.
+    Kept(Guid, u8),
+    /// What this node says of a GUID was not taken.
+    Refused(Guid, Refusal),
+}
+
+/// Resolves names for one node. The default is the embedded [`GnrsClient`]; another service may stand behind this.
+///
+/// All answers come by [`NameResolver::poll_answer`]. What is [put](NameResolver::put) or
+/// [watched](NameResolver::watch) is kept up until it is taken back.
+pub trait NameResolver: Send {
+    /// Says something in the name of this node's key: inserts, or updates what was said of the same GUID before.
+    fn put(&mut self, now: Time, body: RecordBody);
+    /// Takes back what was said of a GUID.
+    fn delete(&mut self, now: Time, guid: Guid);
+    /// Asks once what is known at a place.
+    fn lookup(&mut self, now: Time, place: Guid);
+    /// Asks what is known at a place and what changes there.
+    fn watch(&mut self, now: Time, place: Guid);
+    /// Ends [`NameResolver::watch`].
+    fn unwatch(&mut self, now: Time, place: Guid);
+    /// The service can be reached, newly or again; what is open is asked at once.
+    fn on_reachable(&mut self, now: Time);
+    /// Takes a message of the service.
+    fn handle_message(&mut self, now: Time, message: NameMessage);
+    /// Does what is due.
+    fn handle_timeout(&mut self, now: Time);
+    /// A message to the service.
+    fn poll_message(&mut self) -> Option<NameMessage>;
+    /// What was found out.
+    fn poll_answer(&mut self) -> Option<Answer>;
+    /// When to call [`NameResolver::handle_timeout`].
+    fn poll_timeout(&self) -> Option<Time>;
+}
+
+/// Who asks a replica or a front: a node and where it is.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Asker {
+    /// Its GUID.
+    pub guid: Guid,
+    /// Its address.
+    pub address: NetworkAddress,
+}
+
+/// The replicas of a place: the `count` routers whose hash with the place is highest (rendezvous hashing), so that the
+/// coming and going of one router moves only what it holds itself.
+pub fn place_on(place: &Guid, routers: impl Iterator<Item = NetworkAddress>, count: usize) -> Vec<NetworkAddress> {
+    let mut ranked: Vec<(u64, NetworkAddress)> = routers
+        .map(|router| {
+            let mut hasher = blake3::Hasher::new();
+            hasher.update(&place.0);
+            hasher.update(&router.0.to_be_bytes());
+            let hash = hasher.finalize();
+            (u64::from_be_bytes(*hash.as_bytes().first_chunk().expect("8 of 32 bytes")), router)
+        })
+        .collect();
+    ranked.sort_unstable_by(|a, b| b.cmp(a));
+    ranked.truncate(count);
+    ranked.into_iter().map(|(_, router)| router).collect()
+}

@@ -1,0 +1,167 @@
+//! Holds records of names: the newest version of each author at each place, and who watches.
+use alloc::{
+    collections::{BTreeMap, VecDeque},
+    vec::Vec,
+};
+
+use tributary_core::{Duration, Time};
+
+use super::Asker;
+use crate::{
+    ids::Guid,
+    wire::{NameMessage, NameRecord, Refusal, names::RECORDS_MAX},
+};
+
+/// Records held at most.
+const RECORDS_HELD_MAX: usize = 100_000;
+/// Watches of one place at most.
+const WATCHERS_MAX: usize = 4_096;
+/// Records in one answer have so many bytes at most.
+const ANSWER_BYTES_MAX: usize = 60_000;
+/// How long the version of a record that is gone is remembered, so that an old one cannot come back.
+const MEMORY: Duration = Duration::from_secs(600);
+/// The longest lifetime of a record and of a watch.
+const LIFETIME_MAX: Duration = Duration::from_secs(3_600);
+
+/// The records of one node of the service.
+#[derive(Debug, Default)]
+pub struct Replica {
+    places: BTreeMap<Guid, Place>,
+    records: usize,
+    outbox: VecDeque<(Asker, NameMessage)>,
+    swept_at: Time,
+    /// Forged or malformed records that were refused.
+    pub forged: u64,
+}
+
+#[derive(Debug, Default)]
+struct Place {
+    records: BTreeMap<Guid, Held>,
+    watchers: BTreeMap<Asker, Time>,
+}
+
+#[derive(Debug)]
+struct Held {
+    version: u64,
+    /// The record as it came; empty for one that is gone but whose version is remembered.
+    record: Vec<u8>,
+    until: Time,
+}
+
+impl Replica {
+    /// Takes a question and queues its answer.
+    pub fn handle(&mut self, now: Time, from: Asker, message: NameMessage) {
+        match message {
+            NameMessage::Put { request, place, record } => {
+                let answer = self.put(now, request, place, record);
+                self.outbox.push_back((from, answer));
+            }
+            NameMessage::Lookup { request, place } => self.found(now, from, request, place),
+            NameMessage::Watch { request, place, lease_ms } => {
+                let lease = Duration::from_millis(u64::from(lease_ms)).min(LIFETIME_MAX);
+                if lease_ms == 0 {
+                    if let Some(known) = self.places.get_mut(&place) {
+                        known.watchers.remove(&from);
+                    }
+                    return self.outbox.push_back((from, NameMessage::Done { request, replicas: 1 }));
+                }
+                let watchers = &mut self.places.entry(place).or_default().watchers;
+                if watchers.len() >= WATCHERS_MAX && !watchers.contains_key(&from) {
+                    let refused = NameMessage::Refused { request, refusal: Refusal::Full };
+                    return self.outbox.push_back((from, refused));
+                }
+                watchers.insert(from, now + lease);
+                self.found(now, from, request, place);
+            }
+            NameMessage::Done { .. }
+            | NameMessage::Stale { .. }
+            | NameMessage::Refused { .. }
+            | NameMessage::Found { .. }
+            | NameMessage::Notify { .. } => {}
+        }
+    }
+    fn put(&mut self, now: Time, request: u32, place: Guid, bytes: Vec<u8>) -> NameMessage {
+        let refused = |refusal| NameMessage::Refused { request, refusal };
+        let Ok(record) = NameRecord::decode(&bytes) else {
+            self.forged += 1;
+            return refused(Refusal::Forged);
+        };
+        if !record.places().contains(&place) {
+            self.forged += 1;
+            return refused(Refusal::Misplaced);
+        }
+        let known = self.places.entry(place).or_default();
+        let (author, version) = (slot(&record, &place), record.statement().version);
+        let held = known.records.get(&author);
+        if let Some(held) = held
+            && (held.version > version || (held.version == version && held.record != bytes))
+        {
+            return NameMessage::Stale { request, current: held.version };
+        }
+        let is_new = held.is_none();
+        if is_new && (known.records.len() >= RECORDS_MAX || self.records >= RECORDS_HELD_MAX) {
+            return refused(Refusal::Full);
+        }
+        self.records += usize::from(is_new);
+        let lifetime = Duration::from_millis(u64::from(record.statement().lifetime_ms)).min(LIFETIME_MAX);
+        let lifetime = if record.is_deletion() { lifetime.max(MEMORY) } else { lifetime };
+        let changed = held.is_none_or(|held| held.version < version);
+        known.records.insert(author, Held { version, record: bytes.clone(), until: now + lifetime });
+        if changed {
+            known.watchers.retain(|_, until| *until > now);
+            let notify = |watcher: &Asker| (*watcher, NameMessage::Notify { place, record: bytes.clone() });
+            self.outbox.extend(known.watchers.keys().map(notify));
+        }
+        NameMessage::Done { request, replicas: 1 }
+    }
+    fn found(&mut self, now: Time, to: Asker, request: u32, place: Guid) {
+        let mut left = ANSWER_BYTES_MAX;
+        let live = |held: &&Held| held.until > now && !held.record.is_empty();
+        let records = self.places.get(&place).into_iter().flat_map(|known| known.records.values()).filter(live);
+        let records = records.filter(|held| NameRecord::decode(&held.record).is_ok_and(|record| !record.is_deletion()));
+        let fitting = records.take_while(|held| {
+            let fits = held.record.len() <= left;
+            left = left.saturating_sub(held.record.len());
+            fits
+        });
+        let records = fitting.map(|held| held.record.clone()).collect();
+        self.outbox.push_back((to, NameMessage::Found { request, place, records }));
+    }
+    /// Forgets what is over.
+    pub fn handle_timeout(&mut self, now: Time) {
+        if now.since(self.swept_at) < Duration::from_secs(1) {
+            return;
+        }
+        self.swept_at = now;
+        for place in self.places.values_mut() {
+            place.watchers.retain(|_, until| *until > now);
+            for held in place.records.values_mut().filter(|held| held.until <= now && !held.record.is_empty()) {
+                held.record = Vec::new();
+                held.until = now + MEMORY;
+            }
+            let before = place.records.len();
+            place.records.retain(|_, held| held.until > now);
+            self.records -= before - place.records.len();
+        }
+        self.places.retain(|_, place| !place.records.is_empty() || !place.watchers.is_empty());
+    }
+    /// An answer or a notification to send.
+    pub fn poll_message(&mut self) -> Option<(Asker, NameMessage)> {
+        self.outbox.pop_front()
+    }
+    /// Places and records held.
+    pub fn size(&self) -> (usize, usize) {
+        (self.places.len(), self.records)
+    }
+}
+
+/// Under what a record is kept at a place: one for each author, and in listings one for each content of each author.
+fn slot(record: &NameRecord, place: &Guid) -> Guid {
+    if record.guid() == *place {
+        return record.author();
+    }
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(&record.author().0);
+    hasher.update(&record.guid().0);
+    Guid(*hasher.finalize().as_bytes().first_chunk().expect("20 of 32 bytes"))
+}

@@ -1,0 +1,230 @@
+use alloc::{collections::BTreeMap, vec, vec::Vec};
+
+use tributary_content::SigningKey;
+use tributary_core::{Duration, Time};
+
+use super::*;
+use crate::wire::Statement;
+
+const LIFE: Duration = Duration::from_secs(30);
+
+/// One access router, several replicas, and clients, joined by nothing but this.
+struct Service {
+    now: Time,
+    front: Front,
+    replicas: BTreeMap<NetworkAddress, Replica>,
+    clients: Vec<(Asker, GnrsClient)>,
+}
+
+fn key(number: u8) -> SigningKey {
+    SigningKey::from_secret(&[number; 32])
+}
+fn device(number: u8) -> Guid {
+    Guid::of(&key(number).public(), b"")
+}
+
+impl Service {
+    fn new(replicas: u32, clients: u8) -> Service {
+        let addresses: Vec<NetworkAddress> = (1..=replicas).map(NetworkAddress).collect();
+        let mut front = Front::new(NetworkAddress(100), 5);
+        front.handle_members(Time::ZERO, addresses.clone());
+        let client = |number| {
+            let asker = Asker { guid: device(number), address: NetworkAddress(100) };
+            let mut client = GnrsClient::new(key(number), LIFE, 0);
+            client.on_reachable(Time::ZERO);
+            (asker, client)
+        };
+        Service {
+            now: Time::ZERO,
+            front,
+            replicas: addresses.into_iter().map(|address| (address, Replica::default())).collect(),
+            clients: (1..=clients).map(client).collect(),
+        }
+    }
+    fn run(&mut self, time: Duration) {
+        let end = self.now + time;
+        loop {
+            self.settle();
+            let clients = self.clients.iter().filter_map(|(_, client)| client.poll_timeout());
+            let Some(next) = clients.chain(self.front.poll_timeout()).min().filter(|next| *next <= end) else { break };
+            self.now = self.now.max(next);
+            self.front.handle_timeout(self.now);
+            self.clients.iter_mut().for_each(|(_, client)| client.handle_timeout(self.now));
+            self.replicas.values_mut().for_each(|replica| replica.handle_timeout(self.now));
+        }
+        self.now = end;
+    }
+    fn settle(&mut self) {
+        loop {
+            let mut moved = false;
+            for (asker, client) in &mut self.clients {
+                while let Some(message) = client.poll_message() {
+                    moved = true;
+                    self.front.handle_question(self.now, *asker, message);
+                }
+            }
+            while let Some((to, message)) = self.front.poll_message() {
+                moved = true;
+                let from = Asker { guid: Guid::NONE, address: self.front.address() };
+                if let Some(replica) = self.replicas.get_mut(&to) {
+                    replica.handle(self.now, from, message);
+                }
+            }
+            for (address, replica) in &mut self.replicas {
+                while let Some((_, message)) = replica.poll_message() {
+                    moved = true;
+                    self.front.handle_answer(self.now, *address, message);
+                }
+            }
+            while let Some((to, message)) = self.front.poll_answer() {
+                moved = true;
+                let client = self.clients.iter_mut().find(|(asker, _)| *asker == to);
+                client.expect("somebody asked").1.handle_message(self.now, message);
+            }
+            if !moved {
+                return;
+            }
+        }
+    }
+    fn answers(&mut self, client: usize) -> Vec<Answer> {
+        core::iter::from_fn(|| self.clients[client].1.poll_answer()).collect()
+    }
+    fn put(&mut self, client: usize, address: u32) {
+        let now = self.now;
+        self.clients[client].1.put(now, RecordBody::Device(vec![(NetworkAddress(address), 1)]));
+    }
+    fn watch(&mut self, client: usize, place: Guid) {
+        let now = self.now;
+        self.clients[client].1.watch(now, place);
+    }
+    fn lookup(&mut self, client: usize, place: Guid) -> Vec<u32> {
+        let now = self.now;
+        self.clients[client].1.lookup(now, place);
+        self.run(Duration::from_secs(8));
+        let answers = self.answers(client);
+        let found = answers.iter().find_map(|answer| match answer {
+            Answer::Found(at, records) if *at == place => Some(addresses(records)),
+            _ => None,
+        });
+        found.unwrap_or_else(|| panic!("no answer among {answers:?}"))
+    }
+}
+fn addresses(records: &[NameRecord]) -> Vec<u32> {
+    let bound = |record: &NameRecord| match &record.statement().body {
+        RecordBody::Device(addresses) => addresses.iter().map(|(address, _)| address.0).collect(),
+        _ => Vec::new(),
+    };
+    records.iter().flat_map(bound).collect()
+}
+
+#[test]
+fn what_one_says_others_find_and_who_watches_is_told_of_each_change_once() {
+    let mut service = Service::new(8, 3);
+    service.watch(2, device(1));
+    service.run(Duration::from_secs(1));
+    assert_eq!(service.answers(2), [Answer::Found(device(1), vec![])]);
+    service.put(0, 7);
+    service.run(Duration::from_secs(1));
+    assert_eq!(service.answers(0), [Answer::Kept(device(1), 5)]);
+    assert_eq!(service.lookup(1, device(1)), [7]);
+    service.put(0, 8);
+    service.run(Duration::from_secs(60));
+    assert_eq!(service.lookup(1, device(1)), [8]);
+    let told: Vec<Vec<u32>> = service
+        .answers(2)
+        .iter()
+        .map(|answer| match answer {
+            Answer::Changed(_, record) => addresses(core::slice::from_ref(record)),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(told, [[7], [8]], "renewals of the same are no news");
+    let now = service.now;
+    service.clients[0].1.delete(now, device(1));
+    service.run(Duration::from_secs(1));
+    assert!(matches!(&service.answers(2)[..], [Answer::Changed(_, record)] if record.is_deletion()));
+    assert_eq!(service.lookup(1, device(1)), [0; 0]);
+}
+
+#[test]
+fn forged_stale_and_misplaced_records_are_refused_and_change_nothing() {
+    let mut service = Service::new(5, 2);
+    service.put(0, 7);
+    service.run(Duration::from_secs(1));
+    let old = service.clients[0].1.own[&device(1)].record.clone();
+    service.put(0, 8);
+    service.run(Duration::from_secs(1));
+    let replica = service.replicas.get_mut(&NetworkAddress(1)).expect("it is there");
+    let asker = Asker { guid: device(2), address: NetworkAddress(100) };
+    let mut put = |place: Guid, record: Vec<u8>| {
+        replica.handle(Time::ZERO, asker, NameMessage::Put { request: 1, place, record });
+        let answers: Vec<NameMessage> = core::iter::from_fn(|| replica.poll_message()).map(|(_, m)| m).collect();
+        answers.into_iter().next_back().expect("there is an answer")
+    };
+    let refused = |refusal| NameMessage::Refused { request: 1, refusal };
+    // Somebody else's statement about this GUID, signed by that other key, belongs to that other GUID.
+    let body = RecordBody::Device(vec![(NetworkAddress(66), 1)]);
+    let theirs = Statement { key: key(2).public(), version: 99, lifetime_ms: 30_000, body };
+    let theirs = NameRecord::sign(theirs, &key(2)).expect("legal").encode();
+    assert_eq!(put(device(1), theirs.clone()), refused(Refusal::Misplaced));
+    // The same with the key swapped is not signed by it.
+    let mut swapped = theirs;
+    swapped[1..33].copy_from_slice(&key(1).public().0);
+    assert_eq!(put(device(1), swapped), refused(Refusal::Forged));
+    // Repeating what the owner once said does not bring it back.
+    assert_eq!(put(device(1), old.encode()), NameMessage::Stale { request: 1, current: 2 });
+    assert_eq!(service.lookup(1, device(1)), [8]);
+}
+
+#[test]
+fn any_four_of_five_replicas_may_be_gone() {
+    let mut service = Service::new(9, 2);
+    service.put(0, 7);
+    service.run(Duration::from_secs(1));
+    let chosen = place_on(&device(1), (1..=9).map(NetworkAddress), 5);
+    for survivor in &chosen {
+        let mut others = Vec::new();
+        for gone in chosen.iter().filter(|other| *other != survivor) {
+            others.push((*gone, service.replicas.remove(gone).expect("it was there")));
+        }
+        assert_eq!(service.lookup(1, device(1)), [7], "only {survivor} is left");
+        service.replicas.extend(others);
+        // Those that were gone have missed renewals; the next one brings them up to date.
+        service.run(LIFE / 2);
+    }
+}
+
+#[test]
+fn a_name_that_is_not_renewed_ends_and_its_old_versions_stay_refused() {
+    let mut service = Service::new(5, 2);
+    service.put(0, 7);
+    service.run(Duration::from_secs(1));
+    let record = service.clients[0].1.own[&device(1)].record.clone();
+    service.clients[0].1 = GnrsClient::new(key(1), LIFE, 0);
+    service.put(0, 9);
+    service.run(LIFE + Duration::from_secs(2));
+    assert_eq!(service.lookup(1, device(1)), [0; 0]);
+    let now = service.now;
+    service.clients[0].1.on_reachable(now);
+    service.run(Duration::from_secs(1));
+    assert_eq!(service.lookup(1, device(1)), [9], "a client that starts anew finds the version to go on from");
+    assert_eq!(record.statement().version, 1);
+}
+
+#[test]
+fn the_loss_of_a_replica_moves_only_what_it_held() {
+    let all: Vec<NetworkAddress> = (1..=20).map(NetworkAddress).collect();
+    let mut held = [0u32; 21];
+    for number in 0..200u8 {
+        let place = Guid([number; 20]);
+        let before = place_on(&place, all.iter().copied(), 3);
+        before.iter().for_each(|address| held[address.0 as usize] += 1);
+        let after = place_on(&place, all.iter().copied().filter(|address| address.0 != 5), 3);
+        if before.contains(&NetworkAddress(5)) {
+            assert_eq!(before.iter().filter(|address| after.contains(address)).count(), 2);
+        } else {
+            assert_eq!(before, after);
+        }
+    }
+    assert!(held[1..].iter().all(|count| (10..60).contains(count)), "600 over 20: {held:?}");
+}
