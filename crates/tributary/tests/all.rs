@@ -6,5 +6,6 @@ mod suite {
     mod control;
     mod fake;
     mod operations;
+    mod scenarios;
     mod simulation;
 }

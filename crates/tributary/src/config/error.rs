@@ -34,6 +34,8 @@ impl ConfigErrors {
     /// The problems of `file`, whose content is `text`; `None` if there are none.
     pub(crate) fn new(file: &str, text: &str, mut problems: Vec<Problem>) -> Option<Self> {
         problems.sort_by_key(|problem| problem.span.start);
+        // What holds for many nodes is read for each of them.
+        problems.dedup();
         (!problems.is_empty()).then(|| ConfigErrors { file: file.into(), text: text.into(), problems })
     }
     /// What is wrong, in the order of lines; never empty.

@@ -10,8 +10,9 @@
 //! );
 //! ```
 mod error;
-mod reader;
-mod sections;
+pub(crate) mod link;
+pub(crate) mod reader;
+pub(crate) mod sections;
 
 use std::{
     collections::BTreeSet,

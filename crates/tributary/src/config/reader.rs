@@ -8,10 +8,10 @@ use toml::{
 use super::error::Problem;
 
 /// The problems found so far.
-pub(super) type Problems = RefCell<Vec<Problem>>;
+pub(crate) type Problems = RefCell<Vec<Problem>>;
 
 /// One table of the document. Asking for a key makes it known; [`Section::finish`] reports the keys that nobody asked for.
-pub(super) struct Section<'a> {
+pub(crate) struct Section<'a> {
     title: String,
     table: &'a DeTable<'a>,
     span: std::ops::Range<usize>,
@@ -21,11 +21,11 @@ pub(super) struct Section<'a> {
 
 impl<'a> Section<'a> {
     /// The whole document.
-    pub(super) fn root(document: &'a Spanned<DeTable<'a>>, problems: &'a Problems) -> Self {
+    pub(crate) fn root(document: &'a Spanned<DeTable<'a>>, problems: &'a Problems) -> Self {
         Section { title: "the file".into(), table: document.get_ref(), span: 0..0, known: RefCell::default(), problems }
     }
     /// The table under `key`, if it is there.
-    pub(super) fn section(&self, key: &'static str) -> Option<Section<'a>> {
+    pub(crate) fn section(&self, key: &'static str) -> Option<Section<'a>> {
         let value = self.value(key)?;
         match value.get_ref() {
             DeValue::Table(table) => Some(self.inner(key, table, value.span())),
@@ -36,7 +36,7 @@ impl<'a> Section<'a> {
         }
     }
     /// The tables of the array of tables under `key`.
-    pub(super) fn sections(&self, key: &'static str) -> Vec<Section<'a>> {
+    pub(crate) fn sections(&self, key: &'static str) -> Vec<Section<'a>> {
         let Some(value) = self.value(key) else { return Vec::new() };
         let DeValue::Array(array) = value.get_ref() else {
             let hint = format!("write [[{key}]] in front of each of them");
@@ -53,7 +53,7 @@ impl<'a> Section<'a> {
         sections
     }
     /// A text.
-    pub(super) fn text(&self, key: &'static str) -> Option<Located<String>> {
+    pub(crate) fn text(&self, key: &'static str) -> Option<Located<String>> {
         let value = self.value(key)?;
         match value.get_ref() {
             DeValue::String(text) => Some(Located { value: text.to_string(), span: value.span() }),
@@ -64,7 +64,7 @@ impl<'a> Section<'a> {
         }
     }
     /// A file or folder, taken relative to `base`.
-    pub(super) fn path(&self, key: &'static str, base: &std::path::Path) -> Option<PathBuf> {
+    pub(crate) fn path(&self, key: &'static str, base: &std::path::Path) -> Option<PathBuf> {
         let text = self.text(key)?;
         if text.value.is_empty() {
             self.problem(text.span, format!("'{key}' is empty"), "write a path".into());
@@ -73,12 +73,12 @@ impl<'a> Section<'a> {
         Some(base.join(text.value))
     }
     /// A text that a type can read.
-    pub(super) fn parsed<T: FromStr<Err: Display>>(&self, key: &'static str, hint: &str) -> Option<T> {
+    pub(crate) fn parsed<T: FromStr<Err: Display>>(&self, key: &'static str, hint: &str) -> Option<T> {
         let text = self.text(key)?;
         self.parse(key, &text, hint)
     }
     /// A text that `read` understands.
-    pub(super) fn read<T, E: Display>(
+    pub(crate) fn read<T, E: Display>(
         &self,
         key: &'static str,
         hint: &str,
@@ -88,12 +88,12 @@ impl<'a> Section<'a> {
         self.keep(key, text.span, hint, read(&text.value))
     }
     /// One of a few words.
-    pub(super) fn choice<T: Copy>(&self, key: &'static str, choices: &[(&str, T)]) -> Option<T> {
+    pub(crate) fn choice<T: Copy>(&self, key: &'static str, choices: &[(&str, T)]) -> Option<T> {
         let text = self.text(key)?;
         self.choose(key, &text, choices)
     }
     /// A list of such words.
-    pub(super) fn choices<T: Copy>(&self, key: &'static str, choices: &[(&str, T)]) -> Option<Vec<Located<T>>> {
+    pub(crate) fn choices<T: Copy>(&self, key: &'static str, choices: &[(&str, T)]) -> Option<Vec<Located<T>>> {
         let texts = self.texts(key)?;
         Some(
             texts
@@ -106,7 +106,7 @@ impl<'a> Section<'a> {
         )
     }
     /// A list of texts, at least one.
-    pub(super) fn texts(&self, key: &'static str) -> Option<Vec<Located<String>>> {
+    pub(crate) fn texts(&self, key: &'static str) -> Option<Vec<Located<String>>> {
         let value = self.value(key)?;
         let DeValue::Array(array) = value.get_ref() else {
             self.wrong_type(key, value, value.get_ref(), "a list such as [\"…\", \"…\"]");
@@ -125,7 +125,7 @@ impl<'a> Section<'a> {
         Some(texts)
     }
     /// A whole number within `range`.
-    pub(super) fn integer(&self, key: &'static str, range: RangeInclusive<u64>) -> Option<u64> {
+    pub(crate) fn integer(&self, key: &'static str, range: RangeInclusive<u64>) -> Option<u64> {
         let value = self.value(key)?;
         let legal = format!("a whole number from {} to {}", range.start(), range.end());
         let DeValue::Integer(number) = value.get_ref() else {
@@ -142,7 +142,7 @@ impl<'a> Section<'a> {
         }
     }
     /// A probability, written `"1%"`, `0.01` or `"0.01"`.
-    pub(super) fn share(&self, key: &'static str) -> Option<f64> {
+    pub(crate) fn share(&self, key: &'static str) -> Option<f64> {
         let value = self.value(key)?;
         let text = match value.get_ref() {
             DeValue::String(text) => text.to_string(),
@@ -156,8 +156,28 @@ impl<'a> Section<'a> {
         let share = parse_share(&text);
         self.keep(key, value.span(), "write a share from 0 to 1, such as \"1%\" or 0.01", share)
     }
+    /// A number within `range`, with or without a point.
+    pub(crate) fn number(&self, key: &'static str, range: RangeInclusive<f64>) -> Option<f64> {
+        let value = self.value(key)?;
+        let legal = format!("a number from {} to {}", range.start(), range.end());
+        let text = match value.get_ref() {
+            DeValue::Float(number) => number.as_str().to_string(),
+            DeValue::Integer(number) => number.as_str().to_string(),
+            other => {
+                self.wrong_type(key, value, other, &legal);
+                return None;
+            }
+        };
+        match text.replace('_', "").parse::<f64>() {
+            Ok(number) if range.contains(&number) => Some(number),
+            _ => {
+                self.problem(value.span(), format!("'{key}' cannot be {text}"), format!("write {legal}"));
+                None
+            }
+        }
+    }
     /// Reads `text`, which stands under `key`, as another type.
-    pub(super) fn parse<T: FromStr<Err: Display>>(
+    pub(crate) fn parse<T: FromStr<Err: Display>>(
         &self,
         key: &'static str,
         text: &Located<String>,
@@ -166,23 +186,23 @@ impl<'a> Section<'a> {
         self.keep(key, text.span.clone(), hint, text.value.parse())
     }
     /// Says that a key is missing.
-    pub(super) fn missing(&self, key: &'static str, hint: &str) {
+    pub(crate) fn missing(&self, key: &'static str, hint: &str) {
         self.problem(self.span.clone(), format!("{} has no '{key}'", self.title), hint.into());
     }
     /// Whether `key` is there, whatever its value.
-    pub(super) fn has(&self, key: &str) -> bool {
+    pub(crate) fn has(&self, key: &str) -> bool {
         self.table.contains_key(key)
     }
     /// Where the value of `key` stands; the section itself if it is not there.
-    pub(super) fn span_of(&self, key: &str) -> std::ops::Range<usize> {
+    pub(crate) fn span_of(&self, key: &str) -> std::ops::Range<usize> {
         self.table.get(key).map_or(self.span.clone(), |value| value.span())
     }
     /// Keeps a problem.
-    pub(super) fn problem(&self, span: std::ops::Range<usize>, message: String, hint: String) {
+    pub(crate) fn problem(&self, span: std::ops::Range<usize>, message: String, hint: String) {
         self.problems.borrow_mut().push(Problem { span, message, hint });
     }
     /// Reports the keys that nobody asked for, each with the nearest known one.
-    pub(super) fn finish(self) {
+    pub(crate) fn finish(self) {
         let known = self.known.into_inner();
         for (key, _) in self.table.iter() {
             let name: &str = key.get_ref();
@@ -241,11 +261,11 @@ impl<'a> Section<'a> {
 
 /// A value and where it stands.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Located<T> {
+pub(crate) struct Located<T> {
     /// The value.
-    pub(super) value: T,
+    pub(crate) value: T,
     /// Its bytes in the file.
-    pub(super) span: std::ops::Range<usize>,
+    pub(crate) span: std::ops::Range<usize>,
 }
 
 /// Reads a probability as people type it: `1%`, `0.5 %`, `0.01`.
@@ -265,7 +285,7 @@ pub fn parse_share(text: &str) -> Result<f64, String> {
 }
 
 /// The word that was probably meant.
-fn nearest<'k>(word: &str, known: &[&'k str]) -> Option<&'k str> {
+pub(crate) fn nearest<'k>(word: &str, known: &[&'k str]) -> Option<&'k str> {
     let limit = word.chars().count() / 3 + 1;
     known
         .iter()

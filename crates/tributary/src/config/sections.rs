@@ -1,30 +1,34 @@
 //! What each section of a config file may say.
 use std::{collections::BTreeSet, net::SocketAddr, path::Path};
 use toml::de::DeTable;
-use tributary_core::{
-    ByteCount, Duration, Rate,
-    link::{LinkConfig, Loss, Reorder},
-    units::parse_duration,
-};
+use tributary_core::{ByteCount, Duration, Rate, link::LinkConfig, units::parse_duration};
 use tributary_psi::config::Config as PsiConfig;
 use tributary_transport::{ControllerKind, Coupling, PathMetric, TransferConfig};
 
 use super::{
-    ConfigErrors, FaceConfig, Faults, FetchConfig, Limits, NodeConfig, Problem, PublishConfig, Role,
+    ConfigErrors, FaceConfig, Faults, FetchConfig, Limits, NodeConfig, Problem, PublishConfig, Role, link,
     reader::{Problems, Section},
 };
 use crate::registry::Family;
 
 const ADDRESS_HINT: &str = "write an address and a port, such as \"127.0.0.1:7001\" or \"[::1]:7001\"";
-const DURATION_HINT: &str = "write a time with its unit, such as \"20ms\" or \"1.5s\"";
-const RATE_HINT: &str = "write a rate with its unit, such as \"800kbps\" or \"20Mbps\"";
-const SIZE_HINT: &str = "write a size with its unit, such as \"64KiB\" or \"1GiB\"";
+pub(crate) const DURATION_HINT: &str = "write a time with its unit, such as \"20ms\" or \"1.5s\"";
+pub(crate) const RATE_HINT: &str = "write a rate with its unit, such as \"800kbps\" or \"20Mbps\"";
+pub(crate) const SIZE_HINT: &str = "write a size with its unit, such as \"64KiB\" or \"1GiB\"";
 const KEY_HINT: &str = "write 64 hex digits, the same on every node of the domain; `openssl rand -hex 32` makes some";
 /// How long a label may be, so that it fits into a hello.
 const LABEL_BYTES_MAX: usize = 32;
 
 /// Reads the whole file.
 pub(super) fn read(file: &str, text: &str, folder: &Path) -> Result<NodeConfig, ConfigErrors> {
+    document(file, text, |root| whole(root, folder))
+}
+/// Reads a document by `read`, which gives `None` only if it has told a problem, and checks that it knew every key.
+pub(crate) fn document<T>(
+    file: &str,
+    text: &str,
+    read: impl FnOnce(&Section<'_>) -> Option<T>,
+) -> Result<T, ConfigErrors> {
     let problems = Problems::default();
     let (document, syntax) = DeTable::parse_recoverable(text);
     if !syntax.is_empty() {
@@ -37,7 +41,7 @@ pub(super) fn read(file: &str, text: &str, folder: &Path) -> Result<NodeConfig, 
         return Err(errors.expect("there is at least one problem"));
     }
     let root = Section::root(&document, &problems);
-    let config = whole(&root, folder);
+    let config = read(&root);
     root.finish();
     match (config, ConfigErrors::new(file, text, problems.into_inner())) {
         (Some(config), None) => Ok(config),
@@ -56,25 +60,22 @@ fn whole(root: &Section<'_>, folder: &Path) -> Option<NodeConfig> {
     }
     let head = node.and_then(|section| head(section, folder));
     let listen = head.as_ref().map_or(&[][..], |head| &head.listen);
-    let faces: Vec<_> = root.sections("face").into_iter().filter_map(|section| face(section, listen)).collect();
+    let faces: Vec<_> = root.sections("face").into_iter().filter_map(|section| face(section, listen, folder)).collect();
     let publish = root.sections("publish").into_iter().filter_map(|section| published(section, folder)).collect();
-    let psi_section = root.section("psi");
-    let transfer_section = root.section("transfer");
-    let limits = root.section("limits").map_or_else(Limits::default, limits);
-    let faults = root.section("faults").map_or_else(Faults::default, faults);
     // Sections are read even if [node] is wrong, so that one run shows all mistakes.
     let (label, roles) = head.as_ref().map_or(("", BTreeSet::new()), |head| (&head.label, head.roles.clone()));
     let mut psi = PsiConfig::new(label, 0);
     psi.router = roles.contains(&Role::Router);
     psi.resolver = roles.contains(&Role::Resolver);
     psi.topology_manager = roles.contains(&Role::TopologyManager).then_some(TOPOLOGY_MANAGER_PRIORITY);
-    if let Some(section) = psi_section {
-        psi_settings(section, &mut psi);
-    }
-    let mut fetch = FetchConfig::default();
-    if let Some(section) = transfer_section {
-        transfer(section, &mut psi.transfer, &mut fetch);
-    }
+    let mut behaviour = Behaviour {
+        psi: &mut psi,
+        fetch: &mut FetchConfig::default(),
+        limits: &mut Limits::default(),
+        faults: &mut Faults::default(),
+    };
+    behaviour.read(root, Scope::Node);
+    let (fetch, limits, faults) = (behaviour.fetch.clone(), behaviour.limits.clone(), behaviour.faults.clone());
     let head = head?;
     Some(NodeConfig {
         label: head.label,
@@ -92,6 +93,45 @@ fn whole(root: &Section<'_>, folder: &Path) -> Option<NodeConfig> {
         limits,
         faults,
     })
+}
+
+/// Whose behaviour a section describes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Scope {
+    /// That of one node.
+    Node,
+    /// That of all nodes of a scenario; what only some of them can do is no mistake then.
+    Common,
+}
+
+/// Reads the sections that say how a node works, whatever it is called and wherever it is, into its config.
+pub(crate) fn behaviour(section: &Section<'_>, config: &mut NodeConfig, scope: Scope) {
+    let NodeConfig { psi, fetch, limits, faults, .. } = config;
+    Behaviour { psi, fetch, limits, faults }.read(section, scope);
+}
+
+struct Behaviour<'a> {
+    psi: &'a mut PsiConfig,
+    fetch: &'a mut FetchConfig,
+    limits: &'a mut Limits,
+    faults: &'a mut Faults,
+}
+
+impl Behaviour<'_> {
+    fn read(&mut self, root: &Section<'_>, scope: Scope) {
+        if let Some(section) = root.section("psi") {
+            psi_settings(section, self.psi, scope);
+        }
+        if let Some(section) = root.section("transfer") {
+            transfer(section, &mut self.psi.transfer, self.fetch);
+        }
+        if let Some(section) = root.section("limits") {
+            *self.limits = limits(section);
+        }
+        if let Some(section) = root.section("faults") {
+            *self.faults = faults(section);
+        }
+    }
 }
 
 /// The priority of a topology manager that names none.
@@ -173,7 +213,7 @@ fn listen(section: &Section<'_>) -> Vec<SocketAddr> {
     addresses
 }
 
-fn face(section: Section<'_>, listen: &[SocketAddr]) -> Option<FaceConfig> {
+fn face(section: Section<'_>, listen: &[SocketAddr], folder: &Path) -> Option<FaceConfig> {
     let peer = section.parsed::<SocketAddr>("peer", ADDRESS_HINT);
     if peer.is_none() && !section.has("peer") {
         section.missing("peer", "write the neighbour's address, such as peer = \"192.0.2.7:7001\"");
@@ -197,42 +237,14 @@ fn face(section: Section<'_>, listen: &[SocketAddr]) -> Option<FaceConfig> {
     }
     let device = section.text("device").map(|text| text.value);
     let mtu = section.integer("mtu", 576..=65_507).map_or(MTU_DEFAULT, |mtu| mtu as u32);
-    let egress = section.section("egress").map(|egress| link(egress, mtu));
+    let base = LinkConfig { mtu, ..LinkConfig::default() };
+    let egress = section.section("egress").map(|egress| link::read(egress, base, folder, link::Mtu::Given));
     section.finish();
     Some(FaceConfig { peer: peer?, local, device, mtu, egress })
 }
 
 /// The largest datagram of a face that names none: an Ethernet frame without IPv4 and UDP headers.
 const MTU_DEFAULT: u32 = 1_472;
-
-fn link(section: Section<'_>, mtu: u32) -> LinkConfig {
-    let defaults = LinkConfig::default();
-    let loss = section.share("loss").filter(|share| *share > 0.0);
-    let reorder = Reorder {
-        probability: section.share("reorder").unwrap_or(0.0),
-        delay: duration(&section, "reorder_delay", Duration::ZERO, Duration::from_secs(60))
-            .unwrap_or(REORDER_DELAY_DEFAULT),
-    };
-    let config = LinkConfig {
-        rate: section.parsed("rate", RATE_HINT),
-        delay: duration(&section, "delay", Duration::ZERO, DELAY_MAX).unwrap_or_default(),
-        jitter: duration(&section, "jitter", Duration::ZERO, DELAY_MAX).unwrap_or_default(),
-        loss: loss.map_or(Loss::None, Loss::Bernoulli),
-        queue_bytes: size(&section, "queue", 1_500, 1 << 32).unwrap_or(defaults.queue_bytes),
-        reorder,
-        duplicate: section.share("duplicate").unwrap_or(0.0),
-        corrupt: section.share("corrupt").unwrap_or(0.0),
-        mtu,
-        ..defaults
-    };
-    section.finish();
-    config
-}
-
-/// How long packets are held back where `reorder` names no delay.
-const REORDER_DELAY_DEFAULT: Duration = Duration::from_millis(10);
-/// The longest delay of a link: Earth to the Moon's orbit and back many times over.
-const DELAY_MAX: Duration = Duration::from_secs(60);
 
 fn published(section: Section<'_>, folder: &Path) -> Option<PublishConfig> {
     let name = section.parsed("name", "write a name such as \"/lab/images/debian.iso\"");
@@ -247,7 +259,7 @@ fn published(section: Section<'_>, folder: &Path) -> Option<PublishConfig> {
     Some(PublishConfig { name: name?, path: path?, version })
 }
 
-fn psi_settings(section: Section<'_>, psi: &mut PsiConfig) {
+fn psi_settings(section: Section<'_>, psi: &mut PsiConfig, scope: Scope) {
     if let Some(key) = section.read("network_key", KEY_HINT, key_from_hex) {
         psi.network_key = key;
     }
@@ -275,7 +287,7 @@ fn psi_settings(section: Section<'_>, psi: &mut PsiConfig) {
     if let Some(priority) = section.integer("topology_manager_priority", 0..=255) {
         if psi.topology_manager.is_some() {
             psi.topology_manager = Some(priority as u8);
-        } else {
+        } else if scope == Scope::Node {
             let hint = "add \"topology-manager\" to roles of [node], or remove this line".to_string();
             let message = "'topology_manager_priority' is set, but the node is no topology manager".to_string();
             section.problem(section.span_of("topology_manager_priority"), message, hint);
@@ -374,13 +386,13 @@ impl Default for Limits {
     }
 }
 
-fn duration(section: &Section<'_>, key: &'static str, min: Duration, max: Duration) -> Option<Duration> {
+pub(crate) fn duration(section: &Section<'_>, key: &'static str, min: Duration, max: Duration) -> Option<Duration> {
     section.read(key, DURATION_HINT, |text| {
         let value = parse_duration(text).map_err(|error| error.to_string())?;
         if (min..=max).contains(&value) { Ok(value) } else { Err(format!("{text} is not from {min:?} to {max:?}")) }
     })
 }
-fn size(section: &Section<'_>, key: &'static str, min: u64, max: u64) -> Option<u64> {
+pub(crate) fn size(section: &Section<'_>, key: &'static str, min: u64, max: u64) -> Option<u64> {
     section.read(key, SIZE_HINT, |text| {
         let value: ByteCount = text.parse().map_err(|error: tributary_core::units::UnitError| error.to_string())?;
         if (min..=max).contains(&value.0) {

@@ -20,6 +20,8 @@
 //! |---|---|
 //! | what to simulate | [`scenario`] |
 //! | rivals and cross traffic, what sits at a place of the network | [`guest`], [`node`] |
+//! | scenarios from TOML files | [`file`] |
+//! | cross traffic | [`traffic`] |
 //! | building and running | [`run`] |
 //! | what came of it | [`outcome`] |
 //! | events as JSON lines | [`lines`] |
@@ -43,6 +45,7 @@
 //! assert!(outcome.transfers[0].is_complete());
 //! assert!(outcome.transfers[0].seconds().unwrap() < 0.6);
 //! ```
+pub mod file;
 pub mod guest;
 pub mod lines;
 pub mod node;
@@ -51,6 +54,7 @@ pub mod parallel;
 pub mod run;
 pub mod scenario;
 pub mod store;
+pub mod traffic;
 
 pub use guest::{GUEST_HEADER_BYTES, GUEST_MTU, Guest, GuestFactory, Seat, SeatFace};
 pub use node::SimulatedNode;

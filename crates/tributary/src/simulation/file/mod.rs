@@ -1,0 +1,216 @@
+//! Scenarios from files: commented TOML in, a [`Scenario`] out, errors that name the line.
+//!
+//! | section | what it says | file |
+//! |---|---|---|
+//! | `[scenario]` | name, seed, family, duration, sampling | this one |
+//! | `[topology]` | a file, a generator or contacts; what its links are like | [`places`] |
+//! | `[[node]]`, `[[link]]` | more of them, or changes of those of the topology | [`places`] |
+//! | `[[publish]]`, `[[fetch]]`, `[random]`, `[[traffic]]` | who does what, and when | [`workload`] |
+//! | `[[fault]]` | what breaks, and when it is mended | [`faults`] |
+//! | `[psi]`, `[transfer]`, … | how all nodes work, as in the config of a node | |
+//!
+//! ```
+//! use tributary::simulation::{Simulation, file::ScenarioFile};
+//! let text = r#"
+//!     [topology]
+//!     generate = "tree"
+//!     depth = 1
+//!     fanout = 2
+//!     link = { rate = "20Mbps", delay = "5ms" }
+//!     [[publish]]
+//!     node = "n1"
+//!     name = "/lab/file"
+//!     size = "1MB"
+//!     [[fetch]]
+//!     node = "n2"
+//!     name = "/lab/file"
+//! "#;
+//! let file = ScenarioFile::parse("tree.toml", text, ".".as_ref(), None).unwrap();
+//! assert!(Simulation::run(&file.scenario).unwrap().is_complete());
+//!
+//! let wrong = text.replace("node = \"n2\"", "node = \"n3\"");
+//! let error = ScenarioFile::parse("tree.toml", &wrong, ".".as_ref(), None).unwrap_err();
+//! assert_eq!(
+//!     error.to_string(),
+//!     "tree.toml:12:12: there is no node 'n3'\n  hint: did you mean 'n0'?"
+//! );
+//! ```
+mod faults;
+mod places;
+mod workload;
+
+use std::path::Path;
+use tributary_core::{Duration, Time};
+
+use super::{RunUntil, Scenario, ScenarioError};
+use crate::{
+    config::{
+        ConfigErrors,
+        reader::{Located, Section, nearest},
+        sections::{self, DURATION_HINT, duration},
+    },
+    error::{ApiError, ErrorKind},
+    registry::Family,
+};
+use places::Places;
+
+/// What a scenario file says.
+#[derive(Clone, Debug)]
+pub struct ScenarioFile {
+    /// The scenario.
+    pub scenario: Scenario,
+    /// What was left out of files that it names, and why.
+    pub notes: Vec<String>,
+}
+
+/// How many bytes a scenario file has at most.
+pub const FILE_BYTES_MAX: u64 = 4 << 20;
+
+impl ScenarioFile {
+    /// Reads a file; files that it names are relative to its folder. `seed` takes the place of the file's own.
+    ///
+    /// # Errors
+    /// [`FileError`] if it cannot be read, or with everything that is wrong in it.
+    pub fn load(path: &Path, seed: Option<u64>) -> Result<ScenarioFile, FileError> {
+        let file = path.display().to_string();
+        let unreadable = |reason: String| FileError::Read { path: file.clone(), reason };
+        let length = std::fs::metadata(path).map_err(|error| unreadable(error.to_string()))?.len();
+        if length > FILE_BYTES_MAX {
+            return Err(unreadable(format!("it has {length} bytes; a scenario has at most {FILE_BYTES_MAX}")));
+        }
+        let text = std::fs::read_to_string(path).map_err(|error| unreadable(error.to_string()))?;
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let mut read = ScenarioFile::parse(&file, &text, folder, seed)?;
+        if read.scenario.name.is_empty() {
+            read.scenario.name = path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
+        }
+        Ok(read)
+    }
+    /// Reads the content of a file. `file` is what errors call it; files that it names are relative to `folder`.
+    ///
+    /// # Errors
+    /// [`FileError`] with everything that is wrong, each with its line.
+    pub fn parse(file: &str, text: &str, folder: &Path, seed: Option<u64>) -> Result<ScenarioFile, FileError> {
+        let read = sections::document(file, text, |root| Some(whole(root, folder, seed)))?;
+        read.scenario.check()?;
+        Ok(read)
+    }
+}
+
+/// Why a file gives no scenario.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FileError {
+    /// The file cannot be read.
+    #[error("cannot read scenario '{path}': {reason}")]
+    Read {
+        /// The file.
+        path: String,
+        /// What the system said.
+        reason: String,
+    },
+    /// There are mistakes in it.
+    #[error(transparent)]
+    Wrong(#[from] ConfigErrors),
+    /// Everything by itself is right, but it does not go together.
+    #[error(transparent)]
+    Scenario(#[from] ScenarioError),
+}
+impl From<FileError> for ApiError {
+    fn from(error: FileError) -> Self {
+        ApiError::new(ErrorKind::Usage, error.to_string())
+    }
+}
+
+/// What stands in `[scenario]`.
+struct Head {
+    name: String,
+    seed: u64,
+    family: Family,
+    limit: Duration,
+    until: RunUntil,
+    sampling: Option<Duration>,
+}
+
+fn whole(root: &Section<'_>, folder: &Path, seed: Option<u64>) -> ScenarioFile {
+    let mut head = root.section("scenario").map_or_else(Head::default, head);
+    head.seed = seed.unwrap_or(head.seed);
+    let mut scenario = Scenario::new(&head.name, head.seed);
+    scenario.limit = Time::ZERO + head.limit;
+    scenario.until = head.until;
+    scenario.sampling = head.sampling;
+    let mut places = Places::read(root, folder, &head, &mut scenario);
+    workload::read(root, &mut places, &mut scenario);
+    faults::read(root, &places, &mut scenario);
+    places.settle(root, &head, &mut scenario);
+    ScenarioFile { scenario, notes: places.notes }
+}
+
+impl Default for Head {
+    fn default() -> Self {
+        Head {
+            name: String::new(),
+            seed: 1,
+            family: Family::default(),
+            limit: Duration::from_secs(3_600),
+            until: RunUntil::FetchesEnd,
+            sampling: Some(Duration::from_millis(100)),
+        }
+    }
+}
+
+fn head(section: Section<'_>) -> Head {
+    let base = Head::default();
+    let untils = [("fetches-end", RunUntil::FetchesEnd), ("duration", RunUntil::Limit)];
+    let head = Head {
+        name: section.text("name").map(|text| text.value).unwrap_or(base.name),
+        seed: section.integer("seed", 0..=i64::MAX as u64).unwrap_or(base.seed),
+        family: section.choice("family", &Family::ALL).unwrap_or(base.family),
+        limit: duration(&section, "duration", Duration::from_millis(1), TIME_MAX).unwrap_or(base.limit),
+        until: section.choice("until", &untils).unwrap_or(base.until),
+        sampling: match section.text("sampling") {
+            Some(text) if text.value == "none" => None,
+            Some(_) => duration(&section, "sampling", Duration::from_millis(1), TIME_MAX),
+            None => base.sampling,
+        },
+    };
+    section.finish();
+    head
+}
+
+/// The longest run.
+const TIME_MAX: Duration = Duration::from_secs(366 * 86_400);
+
+/// A moment of the scenario.
+fn moment(section: &Section<'_>, key: &'static str) -> Option<Time> {
+    duration(section, key, Duration::ZERO, TIME_MAX).map(|time| Time::ZERO + time)
+}
+/// A moment that must be told.
+fn required_moment(section: &Section<'_>, key: &'static str) -> Option<Time> {
+    let moment = moment(section, key);
+    if moment.is_none() && !section.has(key) {
+        section.missing(key, DURATION_HINT);
+    }
+    moment
+}
+/// The text under a key that must be there.
+fn required(section: &Section<'_>, key: &'static str, hint: &str) -> Option<Located<String>> {
+    let text = section.text(key);
+    if text.is_none() && !section.has(key) {
+        section.missing(key, hint);
+    }
+    text
+}
+/// Says that something does not exist, and what may have been meant.
+fn unknown<'a>(section: &Section<'_>, kind: &str, text: &Located<String>, known: impl Iterator<Item = &'a str>) {
+    let known: Vec<&str> = known.collect();
+    let hint = match nearest(&text.value, &known) {
+        Some(near) => format!("did you mean '{near}'?"),
+        None if known.is_empty() => format!("this scenario has no {kind} at all"),
+        None => {
+            let first = known.iter().take(8).copied().collect::<Vec<_>>().join(", ");
+            format!("there are {first}{}", if known.len() > 8 { ", …" } else { "" })
+        }
+    };
+    section.problem(text.span.clone(), format!("there is no {kind} '{}'", text.value), hint);
+}
