@@ -59,6 +59,9 @@ pub(crate) enum Command {
     Cancel(Cancel),
     /// Limit the rate of a transfer, or of all together
     Limit(Limit),
+    /// Run the papers' experiments in virtual time, their figures beside ours
+    #[command(subcommand)]
+    Lab(Lab),
     /// Check a config file
     #[command(subcommand)]
     Config(Config),
@@ -204,6 +207,40 @@ pub(crate) struct Limit {
 /// A rate or none.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RateLimit(pub(crate) Option<Rate>);
+
+/// Commands of the lab.
+#[derive(Subcommand, Debug)]
+pub(crate) enum Lab {
+    /// List the experiments
+    List,
+    /// Run one experiment and write its figures, tables and page
+    Run {
+        /// Its name; `trib lab list` shows them
+        #[arg(value_name = "EXPERIMENT")]
+        experiment: String,
+        /// Seed of everything; the same seed gives the same bytes
+        #[arg(long, value_name = "N", default_value_t = 1)]
+        seed: u64,
+        /// How often each variant runs [default: the paper's number]
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+        runs: Option<u32>,
+        /// Folder for CSV, SVG and the page, in a folder of the experiment's name
+        #[arg(long, value_name = "DIR", default_value = "lab-results")]
+        out: PathBuf,
+    },
+    /// Write one page with all experiments; those that are not in the folder yet are run
+    Report {
+        /// The folder
+        #[arg(long, value_name = "DIR", default_value = "lab-results")]
+        out: PathBuf,
+        /// Seed of those that are run
+        #[arg(long, value_name = "N", default_value_t = 1)]
+        seed: u64,
+        /// How often their variants run [default: the papers' numbers]
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+        runs: Option<u32>,
+    },
+}
 
 /// Commands about config files.
 #[derive(Subcommand, Debug)]

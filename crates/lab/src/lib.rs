@@ -1,1 +1,33 @@
 //! The papers' experiments on the simulator, the rivals that stand beside them, figures and report.
+//!
+//! ```text
+//!  experiments (a table)          figures ── SVG ─┐
+//!      │ run(settings)              ▲             ▼
+//!      ▼                            │          report ──► one HTML page
+//!  Scenario ──► Simulation ──► Outcome ──► Results ──► JSON, CSV
+//!                  rivals ─────────┘  optimum (max-flow, LP) stands beside
+//! ```
+//! | what | module |
+//! |---|---|
+//! | what an experiment is and gives | [`experiment`] |
+//! | the table of experiments | [`experiments`] |
+//! | wide-area networks, their congestion, runs of many seeds | [`wide_area`], [`congestion`], [`runs`] |
+//! | upper bounds | [`optimum`] |
+//! | drawings | [`figures`] |
+//! | the page | [`report`] |
+//! | mean, variance, Jain's index | [`stats`] |
+//!
+//! The same seed gives the same bytes in every file, whatever the number of threads.
+pub mod congestion;
+pub mod experiment;
+pub mod experiments;
+pub mod figures;
+pub mod optimum;
+pub mod report;
+pub mod runs;
+pub mod stats;
+pub mod wide_area;
+
+pub use experiment::{Experiment, Metric, Results, Scale, Settings, Table};
+
+pub mod rivals;

@@ -1,5 +1,6 @@
 //! One file per command that does more than ask a daemon one thing.
 mod get;
+mod lab;
 mod node;
 mod put;
 mod simple;
@@ -32,6 +33,7 @@ pub(crate) fn run(cli: Cli) -> Result<(), ApiError> {
             let bits_per_second = limit.rate.0.map(|rate| rate.bits_per_second());
             ask(&limit.control, Request::Limit { transfer: limit.transfer, bits_per_second }, json)
         }
+        Command::Lab(lab) => lab::run(&lab, json),
         Command::Config(config) => simple::config(&config, json),
         Command::Key(key) => simple::key(&key, json),
         Command::Completions(completions) => {

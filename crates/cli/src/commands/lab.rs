@@ -1,0 +1,87 @@
+//! `trib lab`: the papers' experiments, theirs beside ours.
+use std::path::Path;
+use tributary::{ApiError, ErrorKind};
+use tributary_lab::{Experiment, Metric, Results, Scale, Settings, experiments, report};
+
+use crate::{args::Lab, out};
+
+/// Carries out `lab list`, `lab run` and `lab report`.
+pub(crate) fn run(lab: &Lab, json: bool) -> Result<(), ApiError> {
+    match lab {
+        Lab::List => {
+            list(json);
+            Ok(())
+        }
+        Lab::Run { experiment, seed, runs, out } => {
+            let experiment = find(experiment)?;
+            let results = carry_out(experiment, *seed, *runs);
+            let files =
+                report::write(&results, out).map_err(|error| ApiError::io("write to", out.display(), &error))?;
+            if json {
+                out::data(&results.to_line());
+            } else {
+                show(&results);
+            }
+            out::talk(&format!("wrote {} files to '{}'", files.len(), out.join(experiment.name).display()));
+            Ok(())
+        }
+        Lab::Report { out, seed, runs } => whole_report(out, *seed, *runs, json),
+    }
+}
+
+fn list(json: bool) {
+    for experiment in experiments::ALL {
+        let Experiment { name, title, paper, runs, .. } = experiment;
+        if json {
+            let line = serde_json::json!({"experiment": name, "title": title, "paper": paper, "runs": runs});
+            out::data(&line.to_string());
+        } else {
+            out::data(&format!("{name:<20} {title} ({paper}; {runs} runs)"));
+        }
+    }
+}
+
+fn find(name: &str) -> Result<&'static Experiment, ApiError> {
+    experiments::find(name).ok_or_else(|| {
+        let message = format!("there is no experiment '{name}'");
+        ApiError::new(ErrorKind::Usage, message).with_hint("`trib lab list` names them")
+    })
+}
+
+fn carry_out(experiment: &Experiment, seed: u64, runs: Option<u32>) -> Results {
+    let runs = runs.unwrap_or(experiment.runs);
+    out::talk(&format!("{}: {} runs of each variant, seed {seed}", experiment.name, runs));
+    (experiment.run)(&Settings { seed, runs, scale: Scale::Full })
+}
+
+/// One page of everything: what was run before in this folder is taken as it is, the rest is run now.
+fn whole_report(folder: &Path, seed: u64, runs: Option<u32>, json: bool) -> Result<(), ApiError> {
+    let failed = |error: std::io::Error| ApiError::io("write to", folder.display(), &error);
+    let found = report::read(folder).map_err(|error| ApiError::io("read results in", folder.display(), &error))?;
+    for experiment in experiments::ALL {
+        if !found.iter().any(|results| results.experiment == experiment.name) {
+            report::write(&carry_out(experiment, seed, runs), folder).map_err(failed)?;
+        }
+    }
+    let all = report::read(folder).map_err(|error| ApiError::io("read results in", folder.display(), &error))?;
+    let page = report::write_page(&all, folder).map_err(failed)?;
+    if json {
+        for results in &all {
+            out::data(&results.to_line());
+        }
+        out::data(&serde_json::json!({"event": "report", "file": page.display().to_string()}).to_string());
+    } else {
+        out::data(&page.display().to_string());
+    }
+    Ok(())
+}
+
+/// A table for a terminal.
+fn show(results: &Results) {
+    let width = results.metrics.keys().map(String::len).max().unwrap_or(0);
+    out::data(&format!("{:<width$}  {:>12}  {:>12}  unit", "metric", "here", "paper"));
+    for (name, Metric { value, unit, paper }) in &results.metrics {
+        let paper = paper.map(|paper| format!("{paper:.3}")).unwrap_or_default();
+        out::data(&format!("{name:<width$}  {value:>12.3}  {paper:>12}  {unit}"));
+    }
+}

@@ -1,0 +1,165 @@
+//! What an experiment is, and what it gives.
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+use crate::figures::Figure;
+
+/// One experiment of the table in [`crate::experiments`].
+#[derive(Clone, Copy, Debug)]
+pub struct Experiment {
+    /// Its name on the command line.
+    pub name: &'static str,
+    /// What it shows, in one line.
+    pub title: &'static str,
+    /// The place in the paper that it reproduces or continues.
+    pub paper: &'static str,
+    /// How often each variant runs unless told otherwise: the paper's number where it gives one.
+    pub runs: u32,
+    /// Runs it.
+    pub run: fn(&Settings) -> Results,
+}
+
+/// How to run an experiment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Settings {
+    /// The seed of everything. Run number n of a variant has the seed of [`Settings::seed_of`].
+    pub seed: u64,
+    /// How often each variant runs.
+    pub runs: u32,
+    /// How large the objects are, how long it runs: full size, or small for tests.
+    pub scale: Scale,
+}
+
+/// Full size or small.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Scale {
+    /// As in the paper.
+    #[default]
+    Full,
+    /// Small enough for a test without optimisation.
+    Small,
+}
+
+impl Settings {
+    /// The seed of one run of one phase; phases keep the randomness of their variants apart.
+    pub fn seed_of(&self, phase: u64, run: u32) -> u64 {
+        self.seed.wrapping_mul(1_000_003).wrapping_add(phase * 100_003).wrapping_add(u64::from(run))
+    }
+    /// `full` or `small`, by the scale.
+    pub fn choose<T>(&self, full: T, small: T) -> T {
+        match self.scale {
+            Scale::Full => full,
+            Scale::Small => small,
+        }
+    }
+}
+
+/// What an experiment gives: figures a machine reads, figures a person reads, and how they came about.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Results {
+    /// Its name.
+    pub experiment: String,
+    /// The seed.
+    pub seed: u64,
+    /// How often each variant ran.
+    pub runs: u32,
+    /// What was measured, by `variant.quantity` or `variant.quantity@setting`.
+    pub metrics: BTreeMap<String, Metric>,
+    /// Rows for spreadsheets.
+    pub tables: Vec<Table>,
+    /// Drawings.
+    pub figures: Vec<Figure>,
+    /// The parameters, as rows of name and value.
+    pub parameters: Vec<(String, String)>,
+    /// What was done, what came out, what differs from the paper and why; one paragraph each.
+    pub notes: Vec<String>,
+}
+
+/// One measured value, and the paper's.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Metric {
+    /// Ours.
+    pub value: f64,
+    /// `seconds`, `mbps`, `share` (0 to 1), `count`, `seconds²`, …
+    pub unit: String,
+    /// The paper's; `None` if it does not tell.
+    pub paper: Option<f64>,
+}
+
+/// Rows of values with a header.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Table {
+    /// The file's name without `.csv`.
+    pub name: String,
+    /// The names of the columns, with units.
+    pub columns: Vec<String>,
+    /// The rows.
+    pub rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    /// A table without rows.
+    pub fn new(name: &str, columns: &[&str]) -> Self {
+        Table { name: name.into(), columns: columns.iter().map(|column| (*column).into()).collect(), rows: Vec::new() }
+    }
+    /// Adds a row.
+    pub fn push(&mut self, row: Vec<String>) {
+        self.rows.push(row);
+    }
+    /// The rows as CSV.
+    pub fn csv(&self) -> String {
+        let line = |cells: &[String]| {
+            let quoted = cells.iter().map(|cell| {
+                if cell.contains([',', '"', '\n']) {
+                    format!("\"{}\"", cell.replace('"', "\"\""))
+                } else {
+                    cell.clone()
+                }
+            });
+            quoted.collect::<Vec<_>>().join(",") + "\n"
+        };
+        self.rows.iter().fold(line(&self.columns), |text, row| text + &line(row))
+    }
+}
+
+impl Results {
+    /// Nothing yet.
+    pub fn new(experiment: &str, settings: &Settings) -> Self {
+        Results { experiment: experiment.into(), seed: settings.seed, runs: settings.runs, ..Results::default() }
+    }
+    /// Adds a value that the paper does not have.
+    pub fn metric(&mut self, name: impl Into<String>, value: f64, unit: &str) {
+        self.insert(name.into(), value, unit, None);
+    }
+    /// Adds a value that stands beside the paper's.
+    pub fn beside(&mut self, name: impl Into<String>, value: f64, unit: &str, paper: f64) {
+        self.insert(name.into(), value, unit, Some(paper));
+    }
+    fn insert(&mut self, name: String, value: f64, unit: &str, paper: Option<f64>) {
+        // Six digits are more than any of this means, and spare readers the noise of the last bits.
+        let value = if value.is_finite() { (value * 1e6).round() / 1e6 } else { -1.0 };
+        self.metrics.insert(name, Metric { value, unit: unit.into(), paper });
+    }
+    /// A value by its name; not a number if it is missing.
+    pub fn value(&self, name: &str) -> f64 {
+        self.metrics.get(name).map_or(f64::NAN, |metric| metric.value)
+    }
+    /// Adds a parameter to the list of parameters.
+    pub fn parameter(&mut self, name: &str, value: impl Into<String>) {
+        self.parameters.push((name.into(), value.into()));
+    }
+    /// Adds a paragraph.
+    pub fn note(&mut self, text: impl Into<String>) {
+        self.notes.push(text.into());
+    }
+    /// The one object that `lab run --json` prints.
+    pub fn to_line(&self) -> String {
+        let value = serde_json::json!({
+            "experiment": self.experiment,
+            "seed": self.seed,
+            "runs": self.runs,
+            "metrics": self.metrics,
+        });
+        value.to_string()
+    }
+}

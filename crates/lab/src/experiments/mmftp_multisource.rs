@@ -1,0 +1,166 @@
+//! mmFTP §IV-C1: a file from each of three publishers in turn, and from all three.
+use tributary::simulation::Scenario;
+use tributary_transport::TransferConfig;
+
+use crate::{
+    Experiment, Results, Settings, Table,
+    figures::{Bar, BarGroup, Chart, Figure, Style, bars, lines},
+    optimum,
+    runs::{PaperTimes, Times, each},
+    stats::mean,
+    wide_area::{ACCESS_KBPS, START, THREE_WAYS, controllers, file, file_name, three_sources},
+};
+
+/// The entry of the table.
+pub(super) const EXPERIMENT: Experiment = Experiment {
+    name: "mmftp-multisource",
+    title: "12 MB from each of three publishers in turn, and from all three at a time",
+    paper: "mmFTP §IV-C1, Fig. 4",
+    runs: 30,
+    run,
+};
+
+/// The phases of an iteration: name, publishers, and what the paper measured.
+const PHASES: [(&str, &[&str], PaperTimes); 4] = [
+    ("source-1", &["pub-1"], PaperTimes { mean: None, variance: Some(1.13) }),
+    ("source-2", &["pub-2"], PaperTimes { mean: Some(4.8), variance: Some(15.75) }),
+    ("source-3", &["pub-3"], PaperTimes { mean: None, variance: Some(4.16) }),
+    ("three-sources", &["pub-1", "pub-2", "pub-3"], PaperTimes { mean: Some(3.07), variance: Some(0.1) }),
+];
+
+struct Item {
+    seed: u64,
+    sources: &'static [&'static str],
+    transfer: TransferConfig,
+    bytes: usize,
+}
+
+fn scenario(item: &Item) -> Scenario {
+    let mut scenario = three_sources(item.seed, Some(item.seed), &item.transfer);
+    let object = file(item.bytes);
+    for source in item.sources {
+        scenario.publish(source, tributary_core::Time::ZERO, object.clone());
+    }
+    // One path to each source, as in the paper.
+    scenario.fetch("receiver", START, file_name()).paths_per_source = 1;
+    scenario
+}
+
+fn run(settings: &Settings) -> Results {
+    let bytes = settings.choose(12_000_000, 3_000_000);
+    let mut results = Results::new(EXPERIMENT.name, settings);
+    let mut times: Vec<(String, Times)> = Vec::new();
+    let mut optima = Vec::new();
+    for (prefix, transfer) in controllers() {
+        for (phase, (name, sources, paper)) in (1..).zip(PHASES) {
+            let seeds = (0..settings.runs).map(|run| settings.seed_of(phase, run));
+            let items: Vec<_> = seeds.map(|seed| Item { seed, sources, transfer: transfer.clone(), bytes }).collect();
+            let rows = each(&items, scenario, |item, scenario, outcome| {
+                let least = optimum::seconds(scenario, item.sources, "receiver", item.bytes as u64, START);
+                let transfer = &outcome.transfers[0];
+                (transfer.seconds().filter(|_| transfer.is_complete()), least.unwrap_or(0.0))
+            });
+            let mut of_variant = Times::default();
+            rows.iter().for_each(|(seconds, _)| of_variant.push(*seconds));
+            let variant = format!("{prefix}{name}");
+            of_variant.tell(&mut results, &variant, paper);
+            let least: Vec<f64> = rows.iter().map(|(_, least)| *least).collect();
+            results.metric(format!("{variant}.utilisation"), mean(&least) / of_variant.mean().max(1e-9), "share");
+            if prefix.is_empty() {
+                results.metric(format!("optimum.seconds_mean@{name}"), mean(&least), "seconds");
+                optima.push(mean(&least));
+            }
+            times.push((variant, of_variant));
+        }
+    }
+    speedups(&mut results);
+    figures(&mut results, &times, &optima);
+    table(&mut results, &times);
+    describe(&mut results, bytes);
+    results
+}
+
+fn speedups(results: &mut Results) {
+    for prefix in ["", "default-"] {
+        let mean_of = |name: &str| results.value(&format!("{prefix}{name}.seconds_mean"));
+        let best = (1..=3).map(|n| mean_of(&format!("source-{n}"))).fold(f64::INFINITY, f64::min);
+        let speedup = best / mean_of("three-sources");
+        results.beside(format!("{prefix}three-sources.speedup"), speedup, "times", 4.8 / 3.07);
+    }
+}
+
+fn figures(results: &mut Results, times: &[(String, Times)], optima: &[f64]) {
+    for (half, (name, who)) in
+        times.chunks(PHASES.len()).zip([("paper", "the paper's controller"), ("default", "the product's default")])
+    {
+        let series: Vec<_> = half
+            .iter()
+            .zip(["publisher 1", "publisher 2", "publisher 3", "all three"])
+            .map(|((_, times), label)| times.series(label).styled(Style::Marked))
+            .collect();
+        let chart = Chart::new(&format!("Download time of each iteration, {who}"), "iteration", "download time (s)");
+        results.figures.push(Figure {
+            name: format!("fig4-{name}"),
+            caption: format!(
+                "The paper's Fig. 4 with {who}: one publisher at a time against all three. Spikes are bursts of \
+                 congestion; with three publishers the receiver leaves the congested one aside."
+            ),
+            svg: lines(&chart, &series),
+        });
+    }
+    let groups = PHASES.iter().enumerate().map(|(index, (name, _, paper))| {
+        let with_paper = times[index].1.bar().map(|bar| Bar { paper: paper.mean, ..bar });
+        let bars = vec![with_paper, times[index + PHASES.len()].1.bar(), Bar::new(optima[index])];
+        BarGroup { label: (*name).into(), bars }
+    });
+    let chart = Chart::new("Mean download time", "", "mean download time (s)");
+    let groups: Vec<_> = groups.collect();
+    results.figures.push(Figure {
+        name: "means".into(),
+        caption:
+            "Means with their 95 % confidence intervals; dashed: the mean that the paper tells, for publisher 2 and \
+                  for all three. The optimum is the maximum flow over what congestion left, from the request on."
+                .into(),
+        svg: bars(&chart, &["paper's controller", "default", "optimum"], &groups),
+    });
+}
+
+fn table(results: &mut Results, times: &[(String, Times)]) {
+    let mut table = Table::new("times", &["variant", "iteration", "seconds"]);
+    for (variant, times) in times {
+        for (run, seconds) in (1..).zip(&times.seconds) {
+            table.push(vec![variant.clone(), format!("{run}"), format!("{seconds:.6}")]);
+        }
+    }
+    results.tables.push(table);
+}
+
+fn describe(results: &mut Results, bytes: usize) {
+    results.parameter("object", format!("{bytes} bytes"));
+    results.parameter("subscriber's link", format!("{} Mbit/s, 2 ms one way", ACCESS_KBPS as f64 / 1000.0));
+    for (number, way) in (1..).zip(&THREE_WAYS) {
+        results.parameter(&format!("way to publisher {number}"), way.describe());
+    }
+    results.parameter("queues", "40 ms at the rate of their link, drop-tail");
+    results.parameter("paths", "one to each publisher");
+    results.note(
+        "Reproduced: the four phases of each iteration, one download from each publisher and one from all three, each \
+         with its own congestion. Every byte of every download is compared with what was published.",
+    );
+    results.note(
+        "Deviations: PlanetLab is gone, and the paper tells no rates and delays of its paths. Rates follow from its own \
+         figures (the mean of 4.8 s and the failure experiment's gains); delays are those of Greece to western and \
+         northern Europe; congestion is a seeded process that leaves a share of a way's rate for some seconds, with \
+         means that aim at the paper's variances. So the means of the paper are met by construction where they set a \
+         rate, and are a result where they do not: the time with three publishers, its small variance, and the order.",
+    );
+    results.note(
+        "The variance of one publisher hangs on a handful of bursts in 30 iterations, here as in the paper: it changes \
+         with the seed by a factor of two and more. What holds for every seed is that three publishers together vary \
+         far less than any one of them.",
+    );
+    results.note(
+        "The optimum starts at the request and knows neither round trips nor headers beyond TCP's; of a transfer of 3 s, \
+         rendezvous, slow start and the last round trip take 5 to 10 %.",
+    );
+}

@@ -1,0 +1,175 @@
+//! Values over an axis.
+use plotters::{
+    chart::ChartBuilder,
+    coord::{
+        Shift,
+        ranged1d::{AsRangedCoord, Ranged, ValueFormatter},
+    },
+    prelude::{
+        Circle, Cross, DashedLineSeries, DrawingArea, IntoLogRange, LineSeries, PathElement, RGBColor, Rectangle,
+        SVGBackend,
+    },
+    style::{Color, ShapeStyle},
+};
+
+use super::{Chart, DRAWN, GRID, INK, SHADE, Swatch, colour, framed, headroom, short, words};
+
+/// One line or cloud of points.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Series {
+    /// What the legend says.
+    pub label: String,
+    /// The points, by x.
+    pub points: Vec<(f64, f64)>,
+    /// How it is drawn.
+    pub style: Style,
+    /// Its colour by number, see [`colour`]; `None` takes its place in the list.
+    pub colour: Option<usize>,
+}
+
+/// How a series is drawn.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Style {
+    /// A line.
+    #[default]
+    Line,
+    /// A line of dashes.
+    Dashed,
+    /// A line with a dot at each point.
+    Marked,
+    /// Points only.
+    Dots,
+    /// Crosses only: another's values.
+    Crosses,
+}
+
+impl Series {
+    /// A line.
+    pub fn new(label: &str, points: Vec<(f64, f64)>) -> Self {
+        Series { label: label.into(), points, style: Style::Line, colour: None }
+    }
+    /// The same with dashes.
+    #[must_use]
+    pub fn dashed(self) -> Self {
+        self.styled(Style::Dashed)
+    }
+    /// The same in another style.
+    #[must_use]
+    pub fn styled(mut self, style: Style) -> Self {
+        self.style = style;
+        self
+    }
+    /// The same in the n-th colour.
+    #[must_use]
+    pub fn coloured(mut self, index: usize) -> Self {
+        self.colour = Some(index);
+        self
+    }
+}
+
+/// Draws series over a common axis as SVG.
+pub fn lines(chart: &Chart, series: &[Series]) -> String {
+    let colour_of = |index: usize, of: &Series| colour(of.colour.unwrap_or(index));
+    let mut legend: Vec<_> = series
+        .iter()
+        .enumerate()
+        .map(|(index, of)| (of.label.clone(), Swatch::Line(colour_of(index, of), of.style)))
+        .collect();
+    for (.., word) in &chart.spans {
+        if !legend.iter().any(|(label, _)| label == word) {
+            legend.push((word.clone(), Swatch::Box(SHADE)));
+        }
+    }
+    let all = || series.iter().flat_map(|of| &of.points);
+    let fit = |values: &mut dyn Iterator<Item = f64>| {
+        values.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| (low.min(value), high.max(value)))
+    };
+    let (mut from, mut to) = chart.x_range.unwrap_or_else(|| fit(&mut all().map(|(x, _)| *x)));
+    if from >= to {
+        (from, to) = if from.is_finite() { (from, from + 1.0) } else { (0.0, 1.0) };
+    }
+    let (_, highest) = fit(&mut all().map(|(_, y)| *y));
+    let bottom = chart.y_from.unwrap_or(0.0);
+    let top = headroom(highest.max(chart.y_to)).max(bottom + f64::MIN_POSITIVE);
+    framed(chart, &legend, |area| {
+        if chart.is_x_logarithmic {
+            plot(area, chart, series, (from..to).log_scale(), bottom..top, colour_of);
+        } else {
+            plot(area, chart, series, from..to, bottom..top, colour_of);
+        }
+    })
+}
+
+fn plot<X>(
+    area: &DrawingArea<SVGBackend<'_>, Shift>,
+    chart: &Chart,
+    series: &[Series],
+    x: X,
+    y: std::ops::Range<f64>,
+    colour_of: impl Fn(usize, &Series) -> RGBColor,
+) where
+    X: AsRangedCoord<Value = f64>,
+    X::CoordDescType: Ranged<ValueType = f64> + ValueFormatter<f64>,
+{
+    let (bottom, top) = (y.start, y.end);
+    let mut context = ChartBuilder::on(area)
+        .margin(10)
+        .margin_right(22)
+        .x_label_area_size(44)
+        .y_label_area_size(62)
+        .build_cartesian_2d(x, y)
+        .expect(DRAWN);
+    let spans = chart
+        .spans
+        .iter()
+        .map(|(from, to, _)| Rectangle::new([(*from, bottom), (*to, top)], ShapeStyle::from(&SHADE).filled()));
+    context.draw_series(spans).expect(DRAWN);
+    context
+        .configure_mesh()
+        .bold_line_style(GRID)
+        .light_line_style(RGBColor(255, 255, 255).mix(0.0))
+        .axis_style(INK)
+        .x_desc(chart.x.clone())
+        .y_desc(chart.y.clone())
+        .label_style(words(13))
+        .axis_desc_style(words(14))
+        .x_label_formatter(&|value| short(*value))
+        .y_label_formatter(&|value| short(*value))
+        .draw()
+        .expect(DRAWN);
+    for (index, of) in series.iter().enumerate() {
+        let colour = colour_of(index, of);
+        let thin = ShapeStyle::from(&colour).stroke_width(2);
+        let points = || of.points.iter().copied();
+        match of.style {
+            Style::Line => drop(context.draw_series(LineSeries::new(points(), thin)).expect(DRAWN)),
+            Style::Dashed => drop(context.draw_series(DashedLineSeries::new(points(), 7, 5, thin)).expect(DRAWN)),
+            Style::Marked => {
+                context.draw_series(LineSeries::new(points(), thin)).expect(DRAWN);
+                context.draw_series(points().map(|at| Circle::new(at, 4, thin.filled()))).expect(DRAWN);
+            }
+            Style::Dots => {
+                drop(context.draw_series(points().map(|at| Circle::new(at, 4, thin.filled()))).expect(DRAWN))
+            }
+            Style::Crosses => drop(context.draw_series(points().map(|at| Cross::new(at, 5, thin))).expect(DRAWN)),
+        }
+    }
+}
+
+/// A piece of a series for the legend.
+pub(super) fn sample(area: &DrawingArea<SVGBackend<'_>, Shift>, (x, y): (i32, i32), colour: RGBColor, style: Style) {
+    let thin = ShapeStyle::from(&colour).stroke_width(2);
+    let piece = |from: i32, to: i32| PathElement::new([(x + from, y), (x + to, y)], thin);
+    match style {
+        Style::Line => area.draw(&piece(0, 26)).expect(DRAWN),
+        Style::Dashed => {
+            [(0, 7), (11, 18), (22, 26)].into_iter().for_each(|(a, b)| area.draw(&piece(a, b)).expect(DRAWN))
+        }
+        Style::Marked => {
+            area.draw(&piece(0, 26)).expect(DRAWN);
+            area.draw(&Circle::new((x + 13, y), 4, thin.filled())).expect(DRAWN);
+        }
+        Style::Dots => area.draw(&Circle::new((x + 13, y), 4, thin.filled())).expect(DRAWN),
+        Style::Crosses => area.draw(&Cross::new((x + 13, y), 5, thin)).expect(DRAWN),
+    }
+}

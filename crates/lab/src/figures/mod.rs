@@ -1,0 +1,213 @@
+//! Drawings as SVG: lines over an axis, and groups of bars. Legends stand beside the data, never on it.
+//!
+//! Colours are those of Okabe and Ito, which people with any kind of colour vision can tell apart; what also differs is
+//! told by dashes, so that a print in grey reads as well.
+mod bars;
+mod lines;
+
+use plotters::{
+    coord::Shift,
+    prelude::{DrawingArea, IntoDrawingArea, RGBColor, Rectangle, SVGBackend, Text, WHITE},
+    style::{FontDesc, FontFamily, FontStyle, IntoFont, ShapeStyle, TextStyle},
+};
+use serde::{Deserialize, Serialize};
+
+pub use bars::{Bar, BarGroup, bars};
+pub use lines::{Series, Style, lines};
+
+/// A finished drawing.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Figure {
+    /// The file's name without `.svg`.
+    pub name: String,
+    /// What it shows, in a sentence or two: what to see, and under which conditions.
+    pub caption: String,
+    /// The drawing.
+    pub svg: String,
+}
+
+/// What is around the data.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Chart {
+    /// Above it.
+    pub title: String,
+    /// What the horizontal axis says, with its unit.
+    pub x: String,
+    /// What the vertical axis says, with its unit.
+    pub y: String,
+    /// Width and height in pixels.
+    pub size: (u32, u32),
+    /// Where the vertical axis begins; `None` for zero.
+    pub y_from: Option<f64>,
+    /// Where the vertical axis ends at least.
+    pub y_to: f64,
+    /// Where the horizontal axis begins and ends; `None` fits the data.
+    pub x_range: Option<(f64, f64)>,
+    /// Spans of the horizontal axis that are shaded, each with a word for the legend.
+    pub spans: Vec<(f64, f64, String)>,
+    /// Whether the horizontal axis is logarithmic.
+    pub is_x_logarithmic: bool,
+}
+
+impl Chart {
+    /// A chart of the usual size.
+    pub fn new(title: &str, x: &str, y: &str) -> Self {
+        Chart {
+            title: title.into(),
+            x: x.into(),
+            y: y.into(),
+            size: (760, 380),
+            y_from: None,
+            y_to: 0.0,
+            x_range: None,
+            spans: Vec::new(),
+            is_x_logarithmic: false,
+        }
+    }
+}
+
+/// The colour of the n-th series.
+pub fn colour(index: usize) -> RGBColor {
+    const PALETTE: [(u8, u8, u8); 7] =
+        [(0, 114, 178), (230, 159, 0), (0, 158, 115), (213, 94, 0), (204, 121, 167), (86, 180, 233), (60, 60, 60)];
+    let (red, green, blue) = PALETTE[index % PALETTE.len()];
+    RGBColor(red, green, blue)
+}
+
+/// Colour of words and axes.
+const INK: RGBColor = RGBColor(40, 40, 40);
+/// Colour of lines in the background.
+const GRID: RGBColor = RGBColor(225, 225, 225);
+/// Colour of shaded spans.
+const SHADE: RGBColor = RGBColor(238, 238, 238);
+
+fn words(size: u32) -> TextStyle<'static> {
+    ("sans-serif", size).into_font().color(&INK)
+}
+fn bold(size: u32) -> TextStyle<'static> {
+    FontDesc::new(FontFamily::SansSerif, f64::from(size), FontStyle::Bold).color(&INK)
+}
+
+/// A sample of a series for the legend.
+enum Swatch {
+    Line(RGBColor, Style),
+    Box(RGBColor),
+}
+
+type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+/// Drawing into a string cannot fail.
+const DRAWN: &str = "drawing into memory does not fail";
+
+/// Draws title and legend, and gives what is left to `plot`.
+fn framed(chart: &Chart, legend: &[(String, Swatch)], plot: impl FnOnce(&Area<'_>)) -> String {
+    let mut svg = String::new();
+    {
+        let (width, height) = chart.size;
+        let rows = rows(legend, width);
+        let whole = SVGBackend::with_string(&mut svg, (width, height)).into_drawing_area();
+        whole.fill(&WHITE).expect(DRAWN);
+        whole.draw(&Text::new(chart.title.clone(), (12, 10), bold(16))).expect(DRAWN);
+        for (row, entries) in rows.iter().enumerate() {
+            let mut x = 14;
+            for index in entries {
+                let (label, swatch) = &legend[*index];
+                let y = 36 + row as i32 * LEGEND_ROW;
+                draw_swatch(&whole, (x, y), swatch);
+                whole.draw(&Text::new(label.clone(), (x + 32, y), words(13))).expect(DRAWN);
+                x += entry_width(label);
+            }
+        }
+        let top = 36 + rows.len() as i32 * LEGEND_ROW + 4;
+        let (_, below) = whole.split_vertically(top);
+        plot(&below);
+        whole.present().expect(DRAWN);
+    }
+    svg
+}
+
+const LEGEND_ROW: i32 = 19;
+
+/// Pixels that an entry of the legend takes. Letters are about seven pixels wide at this size.
+fn entry_width(label: &str) -> i32 {
+    50 + label.chars().count() as i32 * 7
+}
+/// Breaks the legend into rows that fit the width.
+fn rows(legend: &[(String, Swatch)], width: u32) -> Vec<Vec<usize>> {
+    let mut rows: Vec<Vec<usize>> = Vec::new();
+    let mut used = i32::MAX;
+    for (index, (label, _)) in legend.iter().enumerate() {
+        let needs = entry_width(label);
+        if used.saturating_add(needs) > width as i32 - 20 {
+            rows.push(Vec::new());
+            used = 0;
+        }
+        used += needs;
+        if let Some(row) = rows.last_mut() {
+            row.push(index);
+        }
+    }
+    rows
+}
+fn draw_swatch(area: &Area<'_>, (x, y): (i32, i32), swatch: &Swatch) {
+    match swatch {
+        Swatch::Line(colour, style) => lines::sample(area, (x, y + 7), *colour, *style),
+        Swatch::Box(colour) => {
+            let filled = ShapeStyle::from(colour).filled();
+            area.draw(&Rectangle::new([(x + 6, y + 1), (x + 24, y + 12)], filled)).expect(DRAWN);
+        }
+    }
+}
+
+/// A short number for an axis.
+fn short(value: f64) -> String {
+    let size = value.abs();
+    if size >= 1e6 {
+        format!("{}M", trimmed(value / 1e6))
+    } else if size >= 1e4 {
+        format!("{}k", trimmed(value / 1e3))
+    } else {
+        trimmed(value)
+    }
+}
+fn trimmed(value: f64) -> String {
+    let text = format!("{value:.2}");
+    let text = text.trim_end_matches('0').trim_end_matches('.');
+    if text == "-0" { "0".into() } else { text.into() }
+}
+/// Room above the highest value.
+fn headroom(highest: f64) -> f64 {
+    if highest > 0.0 { highest * 1.08 } else { 1.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_short() {
+        for (value, text) in [(0.0, "0"), (0.25, "0.25"), (1500.0, "1500"), (25_000.0, "25k"), (3e6, "3M")] {
+            assert_eq!(short(value), text);
+        }
+    }
+
+    #[test]
+    fn a_drawing_holds_its_words_and_is_the_same_every_time() {
+        let draw = || {
+            let chart = Chart::new("Windows", "time (s)", "window (packets)");
+            let points = vec![(0.0, 1.0), (1.0, 4.0), (2.0, 2.0)];
+            let series = [Series::new("publisher 1", points.clone()), Series::new("ideal", points).dashed()];
+            lines(&chart, &series)
+        };
+        let svg = draw();
+        for word in ["Windows", "time (s)", "window (packets)", "publisher 1", "ideal"] {
+            assert!(svg.contains(word), "{word}");
+        }
+        assert_eq!(svg, draw());
+    }
+
+    #[test]
+    fn a_long_legend_goes_on_in_the_next_row() {
+        let entries: Vec<_> = (0..8).map(|n| (format!("a series number {n}"), Swatch::Box(colour(n)))).collect();
+        assert!(rows(&entries, 760).len() >= 2);
+    }
+}

@@ -1,0 +1,68 @@
+//! From results to files: JSON, CSV, SVG, and one page that holds everything.
+mod page;
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use crate::{Results, experiments};
+
+pub use page::page;
+
+/// Writes the files of one experiment into its own folder in `folder`: `result.json`, tables, drawings, and a page.
+/// Gives their paths.
+///
+/// # Errors
+/// What the file system says.
+pub fn write(results: &Results, folder: &Path) -> io::Result<Vec<PathBuf>> {
+    let own = folder.join(&results.experiment);
+    fs::create_dir_all(&own)?;
+    let mut written = Vec::new();
+    let mut put = |name: String, content: &str| {
+        let path = own.join(name);
+        fs::write(&path, content)?;
+        written.push(path);
+        Ok::<(), io::Error>(())
+    };
+    let json = serde_json::to_string(results).expect("numbers and strings can always be written");
+    put("result.json".into(), &json)?;
+    for table in &results.tables {
+        put(format!("{}.csv", table.name), &table.csv())?;
+    }
+    for figure in &results.figures {
+        put(format!("{}.svg", figure.name), &figure.svg)?;
+    }
+    put("report.html".into(), &page(std::slice::from_ref(results)))?;
+    Ok(written)
+}
+
+/// The results that are in `folder`, in the order of the table of experiments.
+///
+/// # Errors
+/// What the file system says; `InvalidData` for a result that cannot be read.
+pub fn read(folder: &Path) -> io::Result<Vec<Results>> {
+    let mut found = Vec::new();
+    for experiment in experiments::ALL {
+        let path = folder.join(experiment.name).join("result.json");
+        match fs::read_to_string(&path) {
+            Ok(text) => found.push(serde_json::from_str(&text).map_err(|error| {
+                io::Error::new(io::ErrorKind::InvalidData, format!("'{}': {error}", path.display()))
+            })?),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(found)
+}
+
+/// Writes the page of all `results` as `report.html` into `folder`.
+///
+/// # Errors
+/// What the file system says.
+pub fn write_page(results: &[Results], folder: &Path) -> io::Result<PathBuf> {
+    fs::create_dir_all(folder)?;
+    let path = folder.join("report.html");
+    fs::write(&path, page(results))?;
+    Ok(path)
+}
