@@ -12,6 +12,7 @@
 //! | what an experiment is and gives | [`experiment`] |
 //! | the table of experiments | [`experiments`] |
 //! | wide-area networks, their congestion, runs of many seeds | [`wide_area`], [`congestion`], [`runs`] |
+//! | TCP and QUIC of others on the same links | [`rivals`] |
 //! | upper bounds | [`optimum`] |
 //! | drawings | [`figures`] |
 //! | the page | [`report`] |
@@ -24,10 +25,9 @@ pub mod experiments;
 pub mod figures;
 pub mod optimum;
 pub mod report;
+pub mod rivals;
 pub mod runs;
 pub mod stats;
 pub mod wide_area;
 
 pub use experiment::{Experiment, Metric, Results, Scale, Settings, Table};
-
-pub mod rivals;

@@ -1,0 +1,127 @@
+//! The server: every mirror has the same file and sends whatever range it is asked for.
+use std::collections::{BTreeMap, VecDeque};
+
+use tributary_core::{Time, event::Event};
+
+use super::{
+    content::Content,
+    host::Application,
+    stack::{ConnectionId, ConnectionState, Stack},
+};
+
+/// A server of one file. A request is a [`Range`]; the answer is the bytes of the range and nothing else.
+///
+/// A connection may carry any number of requests; answers come in their order. HTTP would add some 500 bytes a
+/// request, which are spared here in favour of the rivals.
+#[derive(Debug)]
+pub struct Mirror {
+    content: Content,
+    sessions: BTreeMap<ConnectionId, Session>,
+    served_bytes: u64,
+    connections: u32,
+}
+
+/// What one connection still has to send.
+#[derive(Debug, Default)]
+struct Session {
+    request: Vec<u8>,
+    ranges: VecDeque<Range>,
+}
+
+impl Mirror {
+    /// A mirror of `content`.
+    pub fn new(content: Content) -> Self {
+        Mirror { content, sessions: BTreeMap::new(), served_bytes: 0, connections: 0 }
+    }
+    /// Bytes that were handed to the transport, in all connections.
+    pub fn served_bytes(&self) -> u64 {
+        self.served_bytes
+    }
+    /// Connections that were opened to it.
+    pub fn connections(&self) -> u32 {
+        self.connections
+    }
+}
+
+impl Application for Mirror {
+    fn run(&mut self, now: Time, stack: &mut dyn Stack) {
+        while let Some(connection) = stack.poll_accept() {
+            self.connections += 1;
+            self.sessions.insert(connection, Session::default());
+        }
+        let mut buffer = [0; WRITE_BYTES];
+        let (content, served_bytes) = (self.content, &mut self.served_bytes);
+        self.sessions.retain(|connection, session| {
+            stack.read(*connection, &mut |bytes| session.on_bytes(bytes, content.bytes));
+            while let Some(range) = session.ranges.front_mut() {
+                let bytes = &mut buffer[..range.bytes.min(WRITE_BYTES as u64) as usize];
+                content.fill(range.offset, bytes);
+                let written = stack.write(*connection, bytes) as u64;
+                range.offset += written;
+                range.bytes -= written;
+                *served_bytes += written;
+                if range.bytes == 0 {
+                    session.ranges.pop_front();
+                } else if written == 0 {
+                    break;
+                }
+            }
+            let is_closed = stack.state(*connection) == ConnectionState::Closed;
+            if is_closed {
+                stack.abort(now, *connection);
+            }
+            !is_closed
+        });
+    }
+    fn poll_timeout(&self) -> Option<Time> {
+        None
+    }
+    fn poll_event(&mut self) -> Option<Event> {
+        None
+    }
+}
+
+impl Session {
+    /// Takes bytes of requests; what asks for bytes beyond the end of the file, or for too much at once, is
+    /// ignored.
+    fn on_bytes(&mut self, bytes: &[u8], file_bytes: u64) {
+        self.request.extend_from_slice(bytes);
+        let (requests, rest) = self.request.as_chunks::<REQUEST_BYTES>();
+        let ranges = requests.iter().map(Range::from_bytes);
+        let known = ranges.filter(|range| range.offset.checked_add(range.bytes).is_some_and(|end| end <= file_bytes));
+        let room = RANGES_MAX.saturating_sub(self.ranges.len());
+        self.ranges.extend(known.filter(|range| range.bytes > 0).take(room));
+        self.request = rest.to_vec();
+    }
+}
+
+/// A part of the file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Range {
+    /// Where it starts.
+    pub offset: u64,
+    /// How long it is.
+    pub bytes: u64,
+}
+
+impl Range {
+    /// The request for this range.
+    pub fn to_bytes(self) -> [u8; REQUEST_BYTES] {
+        let mut request = [0; REQUEST_BYTES];
+        request[..8].copy_from_slice(&self.offset.to_be_bytes());
+        request[8..].copy_from_slice(&self.bytes.to_be_bytes());
+        request
+    }
+    fn from_bytes(request: &[u8; REQUEST_BYTES]) -> Self {
+        let (offset, bytes) = request.split_at(8);
+        let number = |part: &[u8]| part.iter().fold(0, |value, byte| value << 8 | u64::from(*byte));
+        Range { offset: number(offset), bytes: number(bytes) }
+    }
+}
+
+/// Bytes of a request: offset and length, eight bytes each, most significant first.
+pub const REQUEST_BYTES: usize = 16;
+/// Requests of one connection that may wait for their answer.
+const RANGES_MAX: usize = 64;
+/// Bytes that are made at once.
+const WRITE_BYTES: usize = 16 << 10;

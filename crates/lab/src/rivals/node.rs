@@ -1,0 +1,214 @@
+//! The rivals as nodes of a network, by name.
+use std::net::Ipv4Addr;
+
+use tributary_core::{Datagram, FaceId, Node, Time, TimerId, Transmit, TransmitBuf, event::Event};
+
+use super::{
+    content::Content,
+    downloader::{DownloadConfig, Downloader, SourceAddress, WINDOW_BYTES},
+    forward::IpRouter,
+    host::Host,
+    ip::Routes,
+    mirror::Mirror,
+    quic::{QuicController, QuicRole, QuicStack},
+    stack::{Stack, StackStats},
+    tcp::{TcpController, TcpRole, TcpStack},
+};
+
+/// A transport of somebody else with its congestion control.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Rival {
+    /// smoltcp's Reno.
+    TcpReno,
+    /// smoltcp's Cubic.
+    TcpCubic,
+    /// quinn's NewReno.
+    QuicNewReno,
+    /// quinn's Cubic.
+    QuicCubic,
+    /// quinn's BBR.
+    QuicBbr,
+}
+
+impl Rival {
+    /// All of them.
+    pub const ALL: [Rival; 5] = [Rival::TcpReno, Rival::TcpCubic, Rival::QuicNewReno, Rival::QuicCubic, Rival::QuicBbr];
+
+    /// The name in tables and metrics.
+    pub fn name(self) -> &'static str {
+        match self {
+            Rival::TcpReno => "tcp-reno",
+            Rival::TcpCubic => "tcp-cubic",
+            Rival::QuicNewReno => "quic-newreno",
+            Rival::QuicCubic => "quic-cubic",
+            Rival::QuicBbr => "quic-bbr",
+        }
+    }
+    /// The share of file bytes in a full packet of 1,500 bytes, all headers included: the most that a flow can get
+    /// of a link's rate. TCP: 1,460. QUIC: 1,439 (UDP 8, header and packet
+    /// number 11 or 12, stream frame 5 to 7, tag 16).
+    pub fn payload_share(self) -> f64 {
+        match self {
+            Rival::TcpReno | Rival::TcpCubic => 1_460.0 / 1_500.0,
+            Rival::QuicNewReno | Rival::QuicCubic | Rival::QuicBbr => 1_439.0 / 1_500.0,
+        }
+    }
+
+    /// A host that serves `content` at `addresses`.
+    pub fn server(self, addresses: Vec<Ipv4Addr>, routes: Routes, content: Content, seed: u64) -> RivalNode {
+        let stack = self.stack(Role::Server, &addresses, WINDOW_BYTES, seed);
+        RivalNode::Server(Box::new(Host::new(addresses, routes, stack, Mirror::new(content))))
+    }
+    /// A host that fetches `content` from `sources`, whose `local` addresses are its own.
+    pub fn client(
+        self,
+        routes: Routes,
+        content: Content,
+        sources: &[SourceAddress],
+        config: DownloadConfig,
+        seed: u64,
+    ) -> RivalNode {
+        let mut addresses: Vec<_> = sources.iter().map(|source| source.local).collect();
+        addresses.sort_unstable();
+        addresses.dedup();
+        let stack = self.stack(Role::Client, &addresses, config.window_bytes, seed);
+        RivalNode::Client(Box::new(Host::new(addresses, routes, stack, Downloader::new(content, sources, config))))
+    }
+
+    fn stack(self, role: Role, addresses: &[Ipv4Addr], window_bytes: usize, seed: u64) -> Box<dyn Stack> {
+        let tcp = |controller| -> Box<dyn Stack> {
+            let role = match role {
+                Role::Server => TcpRole::Server,
+                Role::Client => TcpRole::Client,
+            };
+            Box::new(TcpStack::new(role, addresses, controller, window_bytes, seed))
+        };
+        let quic = |controller| -> Box<dyn Stack> {
+            let role = match role {
+                Role::Server => QuicRole::Server,
+                Role::Client => QuicRole::Client,
+            };
+            Box::new(QuicStack::new(role, addresses[0], controller, window_bytes, seed))
+        };
+        match self {
+            Rival::TcpReno => tcp(TcpController::Reno),
+            Rival::TcpCubic => tcp(TcpController::Cubic),
+            Rival::QuicNewReno => quic(QuicController::NewReno),
+            Rival::QuicCubic => quic(QuicController::Cubic),
+            Rival::QuicBbr => quic(QuicController::Bbr),
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Role {
+    Server,
+    Client,
+}
+
+/// A node of a rival's network.
+pub enum RivalNode {
+    /// A mirror.
+    Server(Box<Host<Mirror>>),
+    /// A download.
+    Client(Box<Host<Downloader>>),
+    /// Something in between.
+    Router(IpRouter),
+}
+
+impl RivalNode {
+    /// The download of a client.
+    pub fn download(&self) -> Option<&Downloader> {
+        match self {
+            RivalNode::Client(host) => Some(host.application()),
+            RivalNode::Server(_) | RivalNode::Router(_) => None,
+        }
+    }
+    /// What a host has sent; nothing for a router.
+    pub fn stack_stats(&self) -> StackStats {
+        match self {
+            RivalNode::Server(host) => host.stack_stats(),
+            RivalNode::Client(host) => host.stack_stats(),
+            RivalNode::Router(_) => StackStats::default(),
+        }
+    }
+    fn node(&self) -> &dyn Node {
+        match self {
+            RivalNode::Server(host) => &**host,
+            RivalNode::Client(host) => &**host,
+            RivalNode::Router(router) => router,
+        }
+    }
+    fn node_mut(&mut self) -> &mut dyn Node {
+        match self {
+            RivalNode::Server(host) => &mut **host,
+            RivalNode::Client(host) => &mut **host,
+            RivalNode::Router(router) => router,
+        }
+    }
+}
+
+impl Node for RivalNode {
+    fn handle_datagram(&mut self, now: Time, face: FaceId, datagram: Datagram) {
+        self.node_mut().handle_datagram(now, face, datagram);
+    }
+    fn handle_timeout(&mut self, now: Time) {
+        self.node_mut().handle_timeout(now);
+    }
+    fn poll_transmit(&mut self, now: Time, out: &mut TransmitBuf) -> Option<Transmit> {
+        self.node_mut().poll_transmit(now, out)
+    }
+    fn poll_timeout(&self) -> Option<(Time, TimerId)> {
+        self.node().poll_timeout()
+    }
+    fn poll_event(&mut self) -> Option<Event> {
+        self.node_mut().poll_event()
+    }
+}
+
+/// A node of a network in which rivals and nodes of ours share links: ours as an [`Overlay`](super::Overlay) of `N`.
+pub enum SharedNode<N> {
+    /// A node of ours on an IP host.
+    Ours(super::Overlay<N>),
+    /// A node of a rival.
+    Rival(RivalNode),
+}
+
+impl<N: Node> SharedNode<N> {
+    fn node(&self) -> &dyn Node
+    where
+        N: 'static,
+    {
+        match self {
+            SharedNode::Ours(node) => node,
+            SharedNode::Rival(node) => node,
+        }
+    }
+    fn node_mut(&mut self) -> &mut dyn Node
+    where
+        N: 'static,
+    {
+        match self {
+            SharedNode::Ours(node) => node,
+            SharedNode::Rival(node) => node,
+        }
+    }
+}
+
+impl<N: Node + 'static> Node for SharedNode<N> {
+    fn handle_datagram(&mut self, now: Time, face: FaceId, datagram: Datagram) {
+        self.node_mut().handle_datagram(now, face, datagram);
+    }
+    fn handle_timeout(&mut self, now: Time) {
+        self.node_mut().handle_timeout(now);
+    }
+    fn poll_transmit(&mut self, now: Time, out: &mut TransmitBuf) -> Option<Transmit> {
+        self.node_mut().poll_transmit(now, out)
+    }
+    fn poll_timeout(&self) -> Option<(Time, TimerId)> {
+        self.node().poll_timeout()
+    }
+    fn poll_event(&mut self) -> Option<Event> {
+        self.node_mut().poll_event()
+    }
+}

@@ -1,0 +1,208 @@
+//! Networks of rivals: hosts, routers and links, with routes and addresses filled in.
+use std::net::Ipv4Addr;
+
+use tributary_core::{FaceId, Node, Time, link::LinkConfig};
+use tributary_sim::{Connection, Network, NodeIndex, RunEnd};
+
+use super::{
+    content::Content,
+    downloader::{DownloadConfig, SourceAddress, SourceCount},
+    forward::IpRouter,
+    ip::{Routes, address_of, ip_link, shortest_routes},
+    node::{Rival, RivalNode, SharedNode},
+};
+
+/// A network to be.
+///
+/// Nodes are numbered in the order in which they are named, and keep their numbers in the [`Network`]; the faces of a
+/// node are numbered from zero in the order of its links.
+#[derive(Clone, Debug, Default)]
+pub struct Plan {
+    nodes: Vec<Planned>,
+    links: Vec<PlannedLink>,
+}
+
+#[derive(Clone, Debug)]
+enum Planned {
+    Router,
+    Server {
+        rival: Rival,
+        content: Content,
+    },
+    Client {
+        rival: Rival,
+        content: Content,
+        servers: Vec<NodeIndex>,
+        config: DownloadConfig,
+    },
+    /// Made by whoever builds the network.
+    Place,
+}
+
+#[derive(Clone, Debug)]
+struct PlannedLink {
+    a: (NodeIndex, FaceId),
+    b: (NodeIndex, FaceId),
+    a_to_b: LinkConfig,
+    b_to_a: LinkConfig,
+}
+
+impl Plan {
+    /// Nothing yet.
+    pub fn new() -> Self {
+        Plan::default()
+    }
+    /// A router.
+    pub fn router(&mut self) -> NodeIndex {
+        self.add(Planned::Router)
+    }
+    /// A mirror that serves `content`.
+    pub fn server(&mut self, rival: Rival, content: Content) -> NodeIndex {
+        self.add(Planned::Server { rival, content })
+    }
+    /// A host that fetches `content` from `servers`, which must speak the same transport and have the same file.
+    pub fn client(
+        &mut self,
+        rival: Rival,
+        content: Content,
+        servers: &[NodeIndex],
+        config: DownloadConfig,
+    ) -> NodeIndex {
+        self.add(Planned::Client { rival, content, servers: servers.to_vec(), config })
+    }
+    /// A node that [`Plan::build_with`] asks for: mostly one of ours on a router.
+    pub fn place(&mut self) -> NodeIndex {
+        self.add(Planned::Place)
+    }
+    /// Joins two nodes; `a_to_b` and `b_to_a` may be written as for our own datagrams, see [`ip_link`].
+    ///
+    /// Gives the two faces.
+    pub fn connect(&mut self, a: NodeIndex, b: NodeIndex, a_to_b: LinkConfig, b_to_a: LinkConfig) -> (FaceId, FaceId) {
+        let faces = (self.face_next(a), self.face_next(b));
+        let (a_to_b, b_to_a) = (ip_link(a_to_b), ip_link(b_to_a));
+        self.links.push(PlannedLink { a: (a, faces.0), b: (b, faces.1), a_to_b, b_to_a });
+        faces
+    }
+    /// The network, with its connections in the order in which they were named.
+    ///
+    /// # Panics
+    /// If there is a [`Plan::place`].
+    pub fn build(&self, seed: u64) -> (Network<RivalNode>, Vec<Connection>) {
+        self.assemble(seed, |node| node, |place, _| panic!("node {} is a place, and nobody fills it", place.0))
+    }
+    /// The network, in which `fill` makes what stands at each [`Plan::place`], given its routes.
+    pub fn build_with<N: Node + 'static>(
+        &self,
+        seed: u64,
+        fill: impl FnMut(NodeIndex, Routes) -> SharedNode<N>,
+    ) -> (Network<SharedNode<N>>, Vec<Connection>) {
+        self.assemble(seed, SharedNode::Rival, fill)
+    }
+
+    fn add(&mut self, node: Planned) -> NodeIndex {
+        self.nodes.push(node);
+        NodeIndex((self.nodes.len() - 1) as u32)
+    }
+    fn face_next(&self, node: NodeIndex) -> FaceId {
+        FaceId(self.links.iter().filter(|link| link.a.0 == node || link.b.0 == node).count() as u32)
+    }
+    fn assemble<N: Node>(
+        &self,
+        seed: u64,
+        wrap: impl Fn(RivalNode) -> N,
+        mut fill: impl FnMut(NodeIndex, Routes) -> N,
+    ) -> (Network<N>, Vec<Connection>) {
+        let index = |(node, face): (NodeIndex, FaceId)| (node.0 as usize, face);
+        let links: Vec<_> = self.links.iter().map(|link| (index(link.a), index(link.b))).collect();
+        let hosts: Vec<(usize, Ipv4Addr)> = (0..self.nodes.len()).map(|node| (node, address_of(node as u32))).collect();
+        let mut tables = shortest_routes(self.nodes.len(), &links, &hosts);
+        let mut net = Network::new(seed);
+        for (number, planned) in (0..).zip(&self.nodes) {
+            let own = address_of(number);
+            let routes = std::mem::take(&mut tables[number as usize]);
+            let node = match planned {
+                Planned::Router => wrap(RivalNode::Router(IpRouter::new(routes))),
+                Planned::Server { rival, content } => wrap(rival.server(vec![own], routes, *content, seed)),
+                Planned::Client { rival, content, servers, config } => {
+                    let source = |server: &NodeIndex| SourceAddress { remote: address_of(server.0), local: own };
+                    let sources: Vec<_> = servers.iter().map(source).collect();
+                    // A node is asked for packets as soon as it is there, and links come after nodes: a first packet
+                    // at time zero would be lost, and cost a second.
+                    let start = config.start.max(Time::from_nanos(1));
+                    wrap(rival.client(routes, *content, &sources, DownloadConfig { start, ..config.clone() }, seed))
+                }
+                Planned::Place => fill(NodeIndex(number), routes),
+            };
+            net.add_node(node);
+        }
+        let connect = |link: &PlannedLink| net.connect(link.a, link.b, link.a_to_b.clone(), link.b_to_a.clone());
+        let connections = self.links.iter().map(connect).collect();
+        (net, connections)
+    }
+}
+
+/// Nodes among which there may be rivals.
+pub trait RivalView: Node {
+    /// The rival, if this is one.
+    fn rival(&self) -> Option<&RivalNode>;
+}
+impl RivalView for RivalNode {
+    fn rival(&self) -> Option<&RivalNode> {
+        Some(self)
+    }
+}
+impl<N: Node + 'static> RivalView for SharedNode<N> {
+    fn rival(&self) -> Option<&RivalNode> {
+        match self {
+            SharedNode::Ours(_) => None,
+            SharedNode::Rival(node) => Some(node),
+        }
+    }
+}
+
+/// How a download went.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct DownloadOutcome {
+    /// From its start to its last byte; `None` if that did not come.
+    pub seconds: Option<f64>,
+    /// Bytes that arrived and were found right.
+    pub bytes: u64,
+    /// Bytes that were not those of the file.
+    pub wrong_bytes: u64,
+    /// What came from each server.
+    pub sources: Vec<SourceCount>,
+    /// What the servers sent again; see [`StackStats`](super::StackStats).
+    pub retransmitted_bytes: u64,
+    /// All bytes that the servers sent, IP headers included.
+    pub sent_bytes: u64,
+}
+
+/// How the download of `client` from `servers` stands in a network.
+///
+/// # Panics
+/// If `client` is no client of a rival.
+pub fn outcome<N: RivalView>(net: &Network<N>, client: NodeIndex, servers: &[NodeIndex]) -> DownloadOutcome {
+    let download = net.node(client).rival().and_then(RivalNode::download).expect("the node is a client");
+    let seconds = download.started().zip(download.ended()).map(|(start, end)| end.since(start).as_secs_f64());
+    let alive = servers.iter().filter(|server| net.is_alive(**server));
+    let stats = alive.filter_map(|server| net.node(*server).rival()).map(RivalNode::stack_stats);
+    let (retransmitted_bytes, sent_bytes) =
+        stats.fold((0, 0), |sum, stats| (sum.0 + stats.retransmitted_bytes, sum.1 + stats.packet_bytes));
+    DownloadOutcome {
+        seconds,
+        bytes: download.received_bytes(),
+        wrong_bytes: download.wrong_bytes(),
+        sources: download.sources().to_vec(),
+        retransmitted_bytes,
+        sent_bytes,
+    }
+}
+
+/// Runs a network until the download of `client` has ended, at most until `limit`.
+pub fn run_download<N: RivalView>(net: &mut Network<N>, client: NodeIndex, limit: Time) -> RunEnd {
+    let is_running = |net: &Network<N>| {
+        let rival = net.node(client).rival();
+        rival.and_then(RivalNode::download).is_some_and(|download| download.ended().is_none())
+    };
+    net.run_while(limit, is_running)
+}
