@@ -54,6 +54,7 @@ enum Wake {
     Manager,
     Receiver,
     LinkUse,
+    Own,
 }
 
 /// Events that wait for the driver; beyond that they are dropped and counted.
@@ -86,6 +87,8 @@ pub struct PsiNode {
     pub(crate) link_state: Option<LinkState>,
     pub(crate) used: BTreeMap<FaceId, (Time, u64)>,
     pub(crate) used_due: Time,
+    /// When a fetch of something that this node publishes itself goes on.
+    pub(crate) own_due: Option<Time>,
     pub(crate) events: VecDeque<Event>,
     pub(crate) counters: BTreeMap<&'static str, u64>,
 }
@@ -104,6 +107,10 @@ pub(crate) enum Waiting {
 const FACE_DEFAULT: FaceOptions = FaceOptions { mtu: 1_472, rate: None };
 /// How long a face that only packets told of is kept while its neighbour does not answer hellos.
 const STRANGER_PATIENCE: Duration = Duration::from_secs(10);
+/// Requests made in one go if none of them leaves the node, because it fetches what it publishes itself.
+const REQUESTS_PER_POLL: usize = 64;
+/// The pause after that many.
+const OWN_PAUSE: Duration = Duration::from_millis(1);
 /// How often the use of the links is measured.
 const USED_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -159,6 +166,7 @@ impl PsiNode {
             link_state: None,
             used: BTreeMap::new(),
             used_due: Time::ZERO,
+            own_due: None,
             events: VecDeque::new(),
             counters: BTreeMap::new(),
             config,
@@ -188,7 +196,11 @@ impl PsiNode {
             },
             PacketType::Request => match Request::decode(&rest.into_bytes()) {
                 Ok(request) => {
-                    self.sender.handle_request(now, &request, &mut RouterSink(&mut self.router));
+                    let mut sink = RouterSink { router: &mut self.router, local: Vec::new() };
+                    self.sender.handle_request(now, &request, &mut sink);
+                    for answer in sink.local {
+                        self.on_local(now, FaceId::default(), answer);
+                    }
                     while let Some((name, error)) = self.sender.poll_failure() {
                         self.push_event(Event::Note(format!("cannot serve '{name}': {error}")));
                     }
@@ -494,7 +506,7 @@ impl PsiNode {
         self.neighbour.remove_face(now, face);
         self.router.remove_face(face);
     }
-    fn deadlines(&self) -> [(Option<Time>, Wake); 7] {
+    fn deadlines(&self) -> [(Option<Time>, Wake); 8] {
         [
             (self.neighbour.poll_timeout(), Wake::Neighbour),
             (self.control.poll_timeout(), Wake::Control),
@@ -503,16 +515,21 @@ impl PsiNode {
             (self.manager.as_ref().and_then(TopologyManager::poll_timeout), Wake::Manager),
             (self.receiver.poll_timeout(), Wake::Receiver),
             ((!self.faces.is_empty()).then_some(self.used_due), Wake::LinkUse),
+            (self.own_due, Wake::Own),
         ]
     }
 }
 
 /// The router as the sender's sink.
-struct RouterSink<'a>(&'a mut Router);
+struct RouterSink<'a> {
+    router: &'a mut Router,
+    /// Answers to requests of this very node.
+    local: Vec<Datagram>,
+}
 
 impl AnswerSink for RouterSink<'_> {
     fn answer(&mut self, now: Time, header: &Header, data_header: &[u8], payload: Bytes) {
-        self.0.originate(now, header, data_header, payload);
+        self.local.extend(self.router.originate(now, header, data_header, payload).local);
     }
 }
 
@@ -563,6 +580,7 @@ impl Node for PsiNode {
                 Wake::Manager => self.manager.iter_mut().for_each(|manager| manager.handle_timeout(now)),
                 Wake::Receiver => self.receiver.handle_timeout(now),
                 Wake::LinkUse => self.measure_use(now),
+                Wake::Own => self.own_due = None,
             }
         }
         self.settle(now);
@@ -575,7 +593,7 @@ impl Node for PsiNode {
             out.push(&[], Bytes::from(bytes));
             return Some(Transmit { face });
         }
-        loop {
+        for _ in 0..REQUESTS_PER_POLL {
             if let Some(transmit) = self.router.poll_transmit(out) {
                 return Some(transmit);
             }
@@ -583,7 +601,14 @@ impl Node for PsiNode {
             let mut body = Vec::with_capacity(160);
             request.encode(&mut body);
             self.send_packet(now, PacketType::Request, flags, fid, body);
+            if self.receiver.has_news() {
+                // This node's own source has answered the last of a fetch.
+                self.settle(now);
+            }
         }
+        // All of these were answered by this very node; the driver is to look at its other inputs now and then.
+        self.own_due = Some(now + OWN_PAUSE);
+        None
     }
     fn poll_timeout(&self) -> Option<(Time, TimerId)> {
         let due = self.deadlines().into_iter().filter_map(|(due, wake)| Some((due?, wake)));

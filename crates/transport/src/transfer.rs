@@ -234,6 +234,7 @@ impl Transfer {
         let mut candidates = Vec::new();
         let mut offered_paths = BTreeSet::new();
         let mut accepted = Vec::new();
+        let mut usable = Vec::new();
         for offer in offers {
             let Some(source) = self.source_id(&offer) else { continue };
             let manifest = match self.check_manifest(&offer.manifest) {
@@ -276,8 +277,12 @@ impl Transfer {
             }
             for path in paths {
                 offered_paths.insert(path.path);
-                self.add_path(now, source, path);
+                self.add_path(now, source, path.clone());
+                usable.push((source, path));
             }
+        }
+        if self.fit_to_paths(&usable) {
+            usable.into_iter().for_each(|(source, path)| self.add_path(now, source, path));
         }
         let withdrawn: Vec<PathId> = self.paths.keys().filter(|path| !offered_paths.contains(path)).copied().collect();
         for path in withdrawn {

@@ -97,7 +97,9 @@ impl Running {
         Ok(())
     }
     pub(super) fn verify(&self, unit: Unit) -> Verdict {
-        let Some(assembly) = self.units.get(&unit) else { return Verdict::Waits };
+        // Blame for one unit may have taken packets out of others that were complete until then.
+        let complete = self.units.get(&unit).filter(|assembly| assembly.is_complete());
+        let Some(assembly) = complete else { return Verdict::Waits };
         let good = match unit {
             Unit::Tree => HashTree::decode(&self.manifest, assembly.bytes()).is_ok(),
             Unit::Chunk(_) if self.manifest.tree_bytes() == 0 => self.manifest.verify_only_chunk(assembly.bytes()),

@@ -101,19 +101,8 @@ impl Transfer {
             Ok(store) => store,
             Err(error) => return self.fail(now, error.to_string()),
         };
-        let mut idle = RunSet::new();
-        let mut held_bytes = manifest.size;
-        for run in store.held().unset_runs() {
-            held_bytes -=
-                (run.start..run.end).map(|index| u64::from(manifest.chunk_len(ChunkIndex(index)))).sum::<u64>();
-            idle.insert(layout.packets(Unit::Chunk(run.start)).0, layout.packets(Unit::Chunk(run.end - 1)).1);
-        }
-        let mut idle_tree = RunSet::new();
         let tree = store.tree().cloned();
-        let (first, end) = layout.packets(Unit::Tree);
-        if !idle.is_empty() && tree.is_none() {
-            idle_tree.insert(first, end);
-        }
+        let (idle, idle_tree, held_bytes) = missing(&manifest, &layout, &*store, tree.is_some());
         self.account.resumed_bytes = held_bytes;
         self.lonely_since = now;
         self.events.push_back(TransferEvent::Started { bytes: manifest.size, resumed_bytes: held_bytes });
@@ -134,6 +123,23 @@ impl Transfer {
             manifest,
         });
         self.finish_if_complete(now);
+    }
+    /// Cuts the object into smaller packets if no path carries those that it is cut into, as when the only paths there
+    /// are have become narrower since it began. What is verified stays; what is not is asked for again.
+    pub(super) fn fit_to_paths(&mut self, offered: &[(SourceId, PathOffer)]) -> bool {
+        let Some(running) = self.running.as_mut().filter(|_| self.ended.is_none()) else { return false };
+        let narrowest = offered.iter().map(|(_, path)| path.packet_bytes_max).min().unwrap_or(u16::MAX);
+        if self.paths.values().any(|path| path.flow.is_some()) || narrowest >= running.layout.packet_bytes() {
+            return false;
+        }
+        let Some(layout) = Layout::new(&running.manifest, narrowest) else { return false };
+        let has_tree = running.tree.is_some();
+        (running.idle, running.idle_tree, _) = missing(&running.manifest, &layout, &*running.store, has_tree);
+        running.layout = layout;
+        running.units.clear();
+        running.suspects.clear();
+        self.paths.values_mut().for_each(|path| path.to_heal.clear());
+        true
     }
     pub(super) fn add_path(&mut self, now: Time, source: SourceId, offer: PathOffer) {
         let Some(running) = &self.running else { return };
@@ -262,4 +268,18 @@ pub(super) fn differs(offered: &Manifest, chosen: &Manifest) -> String {
     } else {
         format!("offers another file under this name, signed by {} and not by {}", offered.publisher, chosen.publisher)
     }
+}
+
+/// The packets that are not held, those of the hash list apart, and the bytes of the chunks that are.
+fn missing(manifest: &Manifest, layout: &Layout, store: &dyn ChunkStore, has_tree: bool) -> (RunSet, RunSet, u64) {
+    let (mut idle, mut idle_tree, mut held_bytes) = (RunSet::new(), RunSet::new(), manifest.size);
+    for run in store.held().unset_runs() {
+        held_bytes -= (run.start..run.end).map(|index| u64::from(manifest.chunk_len(ChunkIndex(index)))).sum::<u64>();
+        idle.insert(layout.packets(Unit::Chunk(run.start)).0, layout.packets(Unit::Chunk(run.end - 1)).1);
+    }
+    if !idle.is_empty() && !has_tree {
+        let (first, end) = layout.packets(Unit::Tree);
+        idle_tree.insert(first, end);
+    }
+    (idle, idle_tree, held_bytes)
 }
