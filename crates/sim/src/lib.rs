@@ -21,6 +21,7 @@
 //! | cross traffic | [`traffic`] |
 //! | networks from files and generators | [`topology`] |
 //! | measured links and contacts | [`recordings`] |
+//! | packet captures | [`capture`] |
 //!
 //! # Example
 //! Two nodes that throw a ball, 10 ms apart:
@@ -55,6 +56,7 @@
 //! ```
 
 pub mod agenda;
+pub mod capture;
 pub mod network;
 pub mod recordings;
 pub mod topology;
