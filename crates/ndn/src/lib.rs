@@ -3,4 +3,5 @@
 extern crate alloc;
 
 pub mod ids;
+pub mod router;
 pub mod wire;

@@ -67,6 +67,15 @@ impl Piece {
 /// TxSequence 12, LpPacket 4, Fragment 4.
 const PIECE_OVERHEAD_BYTES: usize = 38;
 
+/// Which pieces have a sequence number.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Numbering {
+    /// Those of packets that are cut.
+    WhenCut,
+    /// All, as link reliability needs it.
+    Always,
+}
+
 /// Cuts a packet with these headers into pieces that fit `mtu`, numbering them from `next_sequence` on.
 /// `None` if the MTU leaves no room at all, or there would be more than `pieces_max`.
 pub fn cut(
@@ -74,11 +83,17 @@ pub fn cut(
     packet: &Bytes,
     mtu: usize,
     pieces_max: u64,
+    numbering: Numbering,
     next_sequence: &mut u64,
 ) -> Option<Vec<Piece>> {
     let whole = Piece::new(headers, packet.clone());
-    // A TxSequence may still come.
-    if whole.len() + 12 <= mtu {
+    // A TxSequence may still come, and a Sequence.
+    if whole.len() + 22 <= mtu {
+        if numbering == Numbering::Always {
+            let headers = LpPacket { sequence: Some(*next_sequence), ..headers.clone() };
+            *next_sequence = next_sequence.wrapping_add(1);
+            return Some(vec![Piece::new(&headers, packet.clone())]);
+        }
         return Some(vec![whole]);
     }
     let later_room = mtu.checked_sub(PIECE_OVERHEAD_BYTES).filter(|room| *room > 0)?;
@@ -227,8 +242,9 @@ mod tests {
         let mut into = Reassembler::new(limits);
         let packet = Bytes::from(vec![7; 3000]);
         let mut sequence = 0;
-        let cuts: Vec<_> =
-            (0..3).map(|_| cut(&LpPacket::default(), &packet, 1400, 400, &mut sequence).unwrap()).collect();
+        let cuts: Vec<_> = (0..3)
+            .map(|_| cut(&LpPacket::default(), &packet, 1400, 400, Numbering::WhenCut, &mut sequence).unwrap())
+            .collect();
         for (at, pieces) in cuts.iter().enumerate() {
             assert_eq!(feed(&mut into, Time::from_millis(at as u64), &pieces[0]), Ok(None));
         }
@@ -269,7 +285,7 @@ mod tests {
             let packet = Bytes::from(bytes);
             let headers = LpPacket { pit_token: Some(&token), ..LpPacket::default() };
             let mut sequence = first;
-            let mut pieces = cut(&headers, &packet, mtu, 400, &mut sequence).unwrap();
+            let mut pieces = cut(&headers, &packet, mtu, 400, Numbering::WhenCut, &mut sequence).unwrap();
             prop_assert!(pieces.iter().all(|piece| piece.head(&[], Some(u64::MAX)).len() + piece.fragment.len() <= mtu));
             if pieces.len() == 1 {
                 prop_assert_eq!(&pieces[0].fragment, &packet);

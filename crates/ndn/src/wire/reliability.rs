@@ -57,7 +57,7 @@ pub struct Reliability {
     sent: BTreeMap<u64, Sent>,
     acks: VecDeque<u64>,
     acks_since: Option<Time>,
-    /// TxSequences that arrived lately, so that a packet sent twice is taken once.
+    /// Pieces that arrived lately, so that a packet sent twice is taken once.
     seen: BTreeSet<u64>,
     resend: VecDeque<Piece>,
     retries: VecDeque<u8>,
@@ -86,7 +86,7 @@ struct Sent {
     later_acks: u8,
 }
 
-/// TxSequences remembered against duplicates.
+/// Pieces remembered against duplicates.
 const SEEN_MAX: usize = 4096;
 
 impl Reliability {
@@ -115,13 +115,14 @@ impl Reliability {
         self.sent.insert(number, Sent { piece: piece.clone(), at: now, retries, later_acks: 0 });
         Some(number)
     }
-    /// Takes a TxSequence that arrived. False if it was here before.
-    pub fn on_arrival(&mut self, now: Time, number: u64) -> bool {
+    /// Takes a TxSequence that arrived, with the Sequence of its piece: a piece that is sent again has a new TxSequence,
+    /// but the same Sequence. False if the piece was here before.
+    pub fn on_arrival(&mut self, now: Time, number: u64, sequence: Option<u64>) -> bool {
         if self.acks.len() < self.config.acks_max {
             self.acks.push_back(number);
             self.acks_since.get_or_insert(now);
         }
-        let is_new = self.seen.insert(number);
+        let is_new = self.seen.insert(sequence.unwrap_or(number));
         if self.seen.len() > SEEN_MAX {
             self.seen.pop_first();
         }
@@ -234,10 +235,11 @@ mod tests {
         assert_eq!(link.poll_timeout(), Some(Time::from_millis(1000)));
         link.handle_timeout(Time::from_millis(1000));
         assert_eq!(link.poll_resend().map(|(_, retries)| retries), Some(1));
-        assert!(link.on_arrival(Time::from_millis(1000), 5) && !link.on_arrival(Time::from_millis(1001), 5));
+        assert!(link.on_arrival(Time::from_millis(1000), 5, Some(8)));
+        assert!(!link.on_arrival(Time::from_millis(1001), 6, Some(8)), "the same piece again");
         assert!(!link.acks_are_due(Time::from_millis(1004)) && link.acks_are_due(Time::from_millis(1005)));
         assert_eq!(link.take_acks(12), [5]);
-        assert_eq!(link.take_acks(100), [5]);
+        assert_eq!(link.take_acks(100), [6]);
         assert_eq!(link.poll_timeout(), None);
     }
 }

@@ -1,0 +1,258 @@
+//! The content store: Data that passed, kept to answer later Interests. Which Data goes when there is no room is decided
+//! by a policy, one file each.
+//!
+//! | policy | file | goes first |
+//! |---|---|---|
+//! | `lru` | `lru.rs` | what was not asked for longest |
+//! | `fifo` | `fifo.rs` | what came first |
+//! | `priority` | `priority.rs` | what is stale, then what came first (NFD's priority FIFO) |
+mod fifo;
+mod lru;
+mod priority;
+
+use alloc::{boxed::Box, collections::BTreeMap, vec::Vec};
+use core::ops::Bound;
+
+use bytes::Bytes;
+use hashbrown::HashTable;
+use tributary_core::{Duration, Time};
+
+pub use fifo::Fifo;
+pub use lru::Lru;
+pub use priority::Priority;
+
+use super::hash::NameHasher;
+use crate::wire::{Data, Interest, NameView, types};
+
+/// The number of an entry, unique while it is held.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct EntryId(pub u32);
+
+/// Decides which entry goes.
+pub trait CsPolicy: Send {
+    /// Its name in configs.
+    fn name(&self) -> &'static str;
+    /// An entry came, or came again; it gets stale at `stale_at`.
+    fn on_insert(&mut self, id: EntryId, stale_at: Time);
+    /// An entry answered an Interest.
+    fn on_hit(&mut self, id: EntryId);
+    /// An entry is gone.
+    fn on_remove(&mut self, id: EntryId);
+    /// The entry that goes next; `None` if there is none.
+    fn victim(&mut self, now: Time) -> Option<EntryId>;
+}
+
+/// The policies by name, the default first.
+pub const POLICIES: [(&str, fn() -> Box<dyn CsPolicy>); 3] = [
+    ("lru", || Box::new(Lru::default())),
+    ("fifo", || Box::new(Fifo::default())),
+    ("priority", || Box::new(Priority::default())),
+];
+
+/// Limits of a content store.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CsLimits {
+    /// Packets at most; zero for no content store. Default: 65,536, as NFD has it.
+    pub packets_max: usize,
+    /// Bytes of packets at most, overhead included. Default: 64 MiB.
+    pub bytes_max: usize,
+}
+
+impl Default for CsLimits {
+    fn default() -> Self {
+        CsLimits { packets_max: 65_536, bytes_max: 64 << 20 }
+    }
+}
+
+/// What an entry costs beyond its packet, roughly: indexes, order, allocations.
+pub const ENTRY_OVERHEAD_BYTES: usize = 256;
+
+/// The content store.
+pub struct ContentStore {
+    hasher: NameHasher,
+    limits: CsLimits,
+    policy: Box<dyn CsPolicy>,
+    exact: HashTable<u32>,
+    /// Names in canonical order, for Interests that a longer name may answer.
+    ordered: BTreeMap<Bytes, u32>,
+    entries: Vec<Option<Entry>>,
+    free: Vec<u32>,
+    bytes: usize,
+    /// Interests answered, and not.
+    pub hits_and_misses: (u64, u64),
+    /// Entries dropped for want of room.
+    pub evicted: u64,
+}
+
+struct Entry {
+    hash: u64,
+    name: Bytes,
+    packet: Bytes,
+    fresh_until: Time,
+}
+
+impl ContentStore {
+    /// A store with the policy of this name; `None` if there is no such policy.
+    pub fn new(hasher: NameHasher, limits: CsLimits, policy: &str) -> Option<Self> {
+        let (_, make) = POLICIES.iter().find(|(name, _)| *name == policy)?;
+        Some(ContentStore {
+            hasher,
+            limits,
+            policy: make(),
+            exact: HashTable::new(),
+            ordered: BTreeMap::new(),
+            entries: Vec::new(),
+            free: Vec::new(),
+            bytes: 0,
+            hits_and_misses: (0, 0),
+            evicted: 0,
+        })
+    }
+    /// Keeps a Data packet; one of the same name goes. Nothing is kept that is larger than the whole store.
+    pub fn insert(&mut self, now: Time, packet: &Bytes, name: NameView<'_>, freshness: Duration) {
+        let hash = self.hasher.name(name);
+        let cost = packet.len() + ENTRY_OVERHEAD_BYTES;
+        if self.limits.packets_max == 0 || cost > self.limits.bytes_max {
+            return;
+        }
+        if let Some(old) = self.find(hash, name.as_tlv()) {
+            self.remove(old);
+        }
+        while self.len() >= self.limits.packets_max || self.bytes + cost > self.limits.bytes_max {
+            let Some(victim) = self.policy.victim(now) else { break };
+            self.remove(victim.0);
+            self.evicted += 1;
+        }
+        let fresh_until = now + freshness;
+        // The packet may lie in a larger buffer that it came in; the copy keeps no more than itself.
+        let packet = Bytes::copy_from_slice(packet);
+        let entry = Entry { hash, name: name_of(&packet), packet, fresh_until };
+        let name = entry.name.clone();
+        let slot = match self.free.pop() {
+            Some(slot) => {
+                self.entries[slot as usize] = Some(entry);
+                slot
+            }
+            None => {
+                self.entries.push(Some(entry));
+                (self.entries.len() - 1) as u32
+            }
+        };
+        let entries = &self.entries;
+        self.exact.insert_unique(hash, slot, |slot| entries[*slot as usize].as_ref().map_or(0, |e| e.hash));
+        self.ordered.insert(name, slot);
+        self.bytes += cost;
+        self.policy.on_insert(EntryId(slot), fresh_until);
+    }
+    /// The packet that answers an Interest, if there is one.
+    pub fn lookup(&mut self, now: Time, interest: &Interest<'_>) -> Option<Bytes> {
+        let found = self.find_answer(now, interest);
+        match found {
+            Some(slot) => {
+                self.hits_and_misses.0 += 1;
+                self.policy.on_hit(EntryId(slot));
+            }
+            None => self.hits_and_misses.1 += 1,
+        }
+        self.entries[found? as usize].as_ref().map(|entry| entry.packet.clone())
+    }
+    fn find_answer(&self, now: Time, interest: &Interest<'_>) -> Option<u32> {
+        let name = interest.name;
+        let answers = |slot: &u32| {
+            let entry = self.entries[*slot as usize].as_ref();
+            entry.is_some_and(|entry| !interest.must_be_fresh || entry.fresh_until > now)
+        };
+        if let Some(last) = name.last()
+            && last.kind == types::IMPLICIT_DIGEST
+        {
+            let slot = self.find(self.hasher.name(name.parent()), name.parent().as_tlv()).filter(answers)?;
+            let entry = self.entries[slot as usize].as_ref()?;
+            let data = Data::decode(&entry.packet).ok()?;
+            return (data.implicit_digest() == last.value).then_some(slot);
+        }
+        if let Some(slot) = self.find(self.hasher.name(name), name.as_tlv()).filter(answers) {
+            return Some(slot);
+        }
+        if !interest.can_be_prefix {
+            return None;
+        }
+        let start = Bytes::copy_from_slice(name.as_tlv());
+        let longer = self.ordered.range((Bound::Excluded(start), Bound::Unbounded));
+        longer
+            .take_while(|(longer, _)| longer.starts_with(name.as_tlv()))
+            .take(PREFIX_ENTRIES_MAX)
+            .map(|(_, slot)| *slot)
+            .find(answers)
+    }
+    /// Drops the entries under `prefix`, at most `count`; how many those were.
+    pub fn erase(&mut self, prefix: NameView<'_>, count: u64) -> u64 {
+        let start = Bytes::copy_from_slice(prefix.as_tlv());
+        let gone: Vec<u32> = self
+            .ordered
+            .range(start..)
+            .take_while(|(name, _)| name.starts_with(prefix.as_tlv()))
+            .take(usize::try_from(count).unwrap_or(usize::MAX))
+            .map(|(_, slot)| *slot)
+            .collect();
+        gone.iter().for_each(|slot| self.remove(*slot));
+        gone.len() as u64
+    }
+    /// Changes how many packets are held at most.
+    pub fn set_packets_max(&mut self, now: Time, packets_max: usize) {
+        self.limits.packets_max = packets_max;
+        while self.len() > packets_max {
+            let Some(victim) = self.policy.victim(now) else { break };
+            self.remove(victim.0);
+            self.evicted += 1;
+        }
+    }
+    /// Limits in force.
+    pub fn limits(&self) -> CsLimits {
+        self.limits
+    }
+    /// The policy's name.
+    pub fn policy(&self) -> &'static str {
+        self.policy.name()
+    }
+    /// Packets held.
+    pub fn len(&self) -> usize {
+        self.ordered.len()
+    }
+    /// Whether nothing is held.
+    pub fn is_empty(&self) -> bool {
+        self.ordered.is_empty()
+    }
+    /// Bytes in use, overhead included.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    fn find(&self, hash: u64, tlv: &[u8]) -> Option<u32> {
+        let is = |slot: &u32| self.entries[*slot as usize].as_ref().is_some_and(|entry| entry.name == tlv);
+        self.exact.find(hash, is).copied()
+    }
+    fn remove(&mut self, slot: u32) {
+        let Some(entry) = self.entries[slot as usize].take() else { return };
+        if let Ok(found) = self.exact.find_entry(entry.hash, |held| *held == slot) {
+            found.remove();
+        }
+        self.ordered.remove(&entry.name);
+        self.bytes -= entry.packet.len() + ENTRY_OVERHEAD_BYTES;
+        self.policy.on_remove(EntryId(slot));
+        self.free.push(slot);
+    }
+}
+
+/// Entries that one Interest with CanBePrefix looks at: stale ones could be many.
+const PREFIX_ENTRIES_MAX: usize = 64;
+
+/// The name's bytes in a packet that was decoded before.
+fn name_of(packet: &Bytes) -> Bytes {
+    match Data::decode(packet) {
+        Ok(data) => packet.slice_ref(data.name.as_tlv()),
+        Err(_) => Bytes::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

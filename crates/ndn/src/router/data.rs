@@ -1,0 +1,134 @@
+//! What becomes of a Data, and of an Interest that comes back.
+use bytes::Bytes;
+use tributary_core::{FaceId, Time};
+
+use super::{
+    Router,
+    interest::LOCALHOST,
+    pit::{PitEntry, PitIndex},
+    reason,
+    strategy::Outcome,
+};
+use crate::wire::{Data, Interest, LpPacket, NackReason, WireError, dataset::PacketCounters, lp::Origin};
+
+/// The cache policy that forbids caching.
+const NO_CACHE: u64 = 1;
+
+impl Router {
+    pub(super) fn on_data(
+        &mut self,
+        now: Time,
+        face: FaceId,
+        headers: &LpPacket<'_>,
+        packet: Bytes,
+    ) -> Result<(), &'static str> {
+        let data = Data::decode(&packet).map_err(|error: WireError| error.reason())?;
+        self.count_in(face, |counters| &mut counters.data);
+        if data.name.as_tlv().starts_with(LOCALHOST) && !self.is_local(face) {
+            return Err(reason::SCOPE);
+        }
+        // Only whom an Interest was passed on to may answer it: nobody else fills tables and caches.
+        let mut answered = self.pit.answered_by(&data);
+        answered.retain(|index| self.pit.entry(*index).is_some_and(|entry| entry.out_record(face).is_some()));
+        if answered.is_empty() {
+            return Err(reason::UNSOLICITED);
+        }
+        let may_cache = headers.cache_policy != Some(NO_CACHE) || !self.is_local(face);
+        if may_cache && !data.name.as_tlv().starts_with(LOCALHOST) {
+            self.cs.insert(now, &packet, data.name, data.freshness());
+        }
+        if headers.congestion_mark.is_some_and(|mark| mark > 0) {
+            self.stats.marked += 1;
+        }
+        for index in answered {
+            let Some(entry) = self.pit.remove(index) else { continue };
+            self.settle(now, face, headers, &entry);
+            self.answer(now, face, headers, &packet, &entry);
+        }
+        Ok(())
+    }
+    /// Tells the strategy, and remembers the nonces so that copies that still go round are known.
+    fn settle(&mut self, now: Time, face: FaceId, headers: &LpPacket<'_>, entry: &PitEntry) {
+        self.stats.satisfied_and_not.0 += 1;
+        let name = self.hasher.name(entry.name());
+        for record in &entry.out_records {
+            self.dead.insert(now, self.hasher.join(name, &record.nonce.0));
+            if record.nacked.is_some() {
+                continue;
+            }
+            let outcome = if record.face == face {
+                let rtt = (!record.again).then(|| now.since(record.sent_at));
+                Outcome::Data { rtt, marked: headers.congestion_mark.is_some_and(|mark| mark > 0) }
+            } else {
+                Outcome::Nothing
+            };
+            self.strategies[entry.strategy].on_outcome(now, entry.prefix_key, record.face, outcome);
+        }
+    }
+    /// Sends a Data to all who wait for it.
+    fn answer(&mut self, now: Time, face: FaceId, headers: &LpPacket<'_>, packet: &Bytes, entry: &PitEntry) {
+        for record in entry.in_records.iter().filter(|record| record.expires > now && record.face != face) {
+            let (tag, tag_bits) = self.record_label(face, headers, record);
+            let own = record.aggregated.then_some(Origin::Aggregation);
+            let answer = LpPacket {
+                pit_token: record.token.as_bytes(),
+                congestion_mark: headers.congestion_mark,
+                tag: tag.as_deref().and_then(|tag| crate::wire::PathTag::parse(tag).ok()),
+                tag_bits: tag_bits.as_deref().and_then(|tag| crate::wire::huffman::BitTag::parse(tag).ok()),
+                origin: if self.config.path_tags { headers.origin.or(own) } else { None },
+                path_failed: self.config.path_tags && (headers.path_failed || record.path_failed),
+                ..LpPacket::default()
+            };
+            self.send(now, record.face, &answer, packet);
+        }
+    }
+    pub(super) fn on_nack(
+        &mut self,
+        now: Time,
+        face: FaceId,
+        headers: &LpPacket<'_>,
+        packet: &Bytes,
+        why: NackReason,
+    ) -> Result<(), &'static str> {
+        let interest = Interest::decode(packet).map_err(|error| error.reason())?;
+        self.count_in(face, |counters| &mut counters.nacks);
+        let prefixes = self.hasher.prefixes(interest.name).ok_or(reason::NAME_TOO_LONG)?;
+        let index = self.pit.find(prefixes.whole(), &interest).ok_or(reason::STRAY_NACK)?;
+        let entry = self.pit.entry(index).ok_or(reason::STRAY_NACK)?;
+        let matches = |nonce| interest.nonce == Some(nonce);
+        let record = entry.out_record(face).filter(|record| matches(record.nonce) && record.nacked.is_none());
+        let record = record.ok_or(reason::STRAY_NACK)?;
+        record.nacked = Some(why);
+        let by_tag = record.tagged;
+        let (prefix, strategy) = (entry.prefix_key, entry.strategy);
+        self.strategies[strategy].on_outcome(now, prefix, face, Outcome::Nack);
+        self.return_unanswered(now, index, by_tag && self.config.path_tags || headers.path_failed);
+        Ok(())
+    }
+    /// Returns an Interest to all who wait, if it came back from everywhere: with the least of the reasons, and with the
+    /// word that the path failed to those who named one.
+    pub(super) fn return_unanswered(&mut self, now: Time, index: PitIndex, path_failed: bool) {
+        let Some(entry) = self.pit.entry(index) else { return };
+        if entry.out_records.iter().any(|record| record.nacked.is_none()) {
+            return;
+        }
+        let least = entry.out_records.iter().filter_map(|record| record.nacked).min_by_key(|why| why.severity());
+        let Some(entry) = self.pit.remove(index) else { return };
+        self.stats.satisfied_and_not.1 += 1;
+        let name = self.hasher.name(entry.name());
+        for record in &entry.out_records {
+            self.dead.insert(now, self.hasher.join(name, &record.nonce.0));
+        }
+        for record in entry.in_records.iter().filter(|record| record.expires > now) {
+            let failed = record.path_failed || path_failed && record.tagged;
+            let why = least.unwrap_or(NackReason::NoRoute);
+            self.nack(now, record.face, record.token.as_bytes(), &record.interest, why, failed);
+        }
+    }
+    pub(super) fn count_in(&mut self, face: FaceId, which: impl Fn(&mut PacketCounters) -> &mut (u64, u64)) {
+        which(&mut self.stats.counters).0 += 1;
+        if let Some(state) = self.faces.get_mut(&face) {
+            which(&mut state.counters).0 += 1;
+        }
+    }
+}

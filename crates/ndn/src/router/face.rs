@@ -1,0 +1,337 @@
+//! One face: its link service (fragmentation, reassembly, reliability, marking) and what waits to be sent on it.
+use alloc::{
+    collections::VecDeque,
+    string::{String, ToString},
+    vec::Vec,
+};
+
+use bytes::Bytes;
+use tributary_core::{Datagram, FaceId, Time, TransmitBuf};
+use tributary_transport::FaceOptions;
+
+use super::marking::{Marker, MarkingRule};
+use crate::wire::{
+    LpPacket, PACKET_BYTES_MAX,
+    dataset::PacketCounters,
+    fragment::{Numbering, Piece, Reassembler, ReassemblyLimits, cut},
+    reliability::{Reliability, ReliabilityConfig},
+};
+
+/// Who is on the other end of a face.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum FaceScope {
+    /// Another machine.
+    #[default]
+    NonLocal,
+    /// An application on this machine: it may use `/localhost` and choose faces.
+    Local,
+}
+
+/// What a face is like.
+#[derive(Clone, PartialEq, Debug)]
+pub struct FaceProfile {
+    /// The longest datagram; `None` for a stream, on which packets of any length go whole.
+    pub mtu: Option<usize>,
+    /// Who is on the other end.
+    pub scope: FaceScope,
+    /// Rate of its link, if known, and when to mark packets.
+    pub rate: Option<tributary_core::Rate>,
+    /// When to mark packets.
+    pub marking: MarkingRule,
+    /// Whether lost packets are sent again on the link.
+    pub reliability: Option<ReliabilityConfig>,
+    /// Address of the far end, for people.
+    pub uri: String,
+    /// Whether it stays though nothing comes.
+    pub is_persistent: bool,
+}
+
+/// An MTU from which on a face counts as a stream: no datagram is longer.
+const STREAM_MTU: u32 = 65_536;
+
+impl From<FaceOptions> for FaceProfile {
+    /// A face to another machine; an MTU above every datagram's means a stream.
+    fn from(options: FaceOptions) -> Self {
+        FaceProfile {
+            mtu: (options.mtu < STREAM_MTU).then_some(options.mtu as usize),
+            scope: FaceScope::NonLocal,
+            rate: options.rate,
+            marking: MarkingRule::Off,
+            reliability: None,
+            uri: String::new(),
+            is_persistent: true,
+        }
+    }
+}
+
+/// Limits of one face.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FaceLimits {
+    /// Packets that wait to be sent at most. Default: 4,096.
+    pub queue_packets_max: usize,
+    /// Their bytes at most. Default: 8 MiB.
+    pub queue_bytes_max: usize,
+    /// Reassembly.
+    pub reassembly: ReassemblyLimits,
+}
+
+impl Default for FaceLimits {
+    fn default() -> Self {
+        FaceLimits { queue_packets_max: 4096, queue_bytes_max: 8 << 20, reassembly: ReassemblyLimits::default() }
+    }
+}
+
+/// Why a face drops packets.
+pub mod reason {
+    /// No room in the queue.
+    pub const QUEUE: &str = "egress queue full";
+    /// The MTU leaves no room, or too many pieces would be needed.
+    pub const MTU: &str = "longer than the mtu allows";
+    /// A link packet with neither headers nor fragment that this program understands.
+    pub const DUPLICATE: &str = "link packet received twice";
+    /// The face is down.
+    pub const DOWN: &str = "face is down";
+}
+
+/// A network packet with the headers that it came with: an Interest, a Data, or a Nack.
+pub(crate) struct Arrived {
+    /// Bytes in which the headers lie; empty for a bare packet.
+    pub(crate) headers: Bytes,
+    /// Whether the packet lies behind those bytes.
+    pub(crate) behind: usize,
+    /// The packet.
+    pub(crate) packet: Bytes,
+}
+
+/// One face.
+pub(crate) struct Face {
+    pub(crate) id: FaceId,
+    pub(crate) profile: FaceProfile,
+    pub(crate) up: bool,
+    pub(crate) counters: PacketCounters,
+    pub(crate) dropped: u64,
+    limits: FaceLimits,
+    next_sequence: u64,
+    reassembler: Reassembler,
+    reliability: Option<Reliability>,
+    marker: Marker,
+    queue: VecDeque<(Vec<u8>, Bytes)>,
+    queue_bytes: usize,
+}
+
+impl Face {
+    pub(crate) fn new(id: FaceId, profile: FaceProfile, limits: FaceLimits) -> Self {
+        Face {
+            id,
+            up: true,
+            counters: PacketCounters::default(),
+            dropped: 0,
+            limits,
+            next_sequence: 0,
+            reassembler: Reassembler::new(limits.reassembly),
+            reliability: profile.reliability.map(Reliability::new),
+            marker: Marker::new(profile.marking, profile.rate),
+            queue: VecDeque::new(),
+            queue_bytes: 0,
+            profile,
+        }
+    }
+    pub(crate) fn is_local(&self) -> bool {
+        self.profile.scope == FaceScope::Local
+    }
+    /// Takes a datagram; the network packet in it, if it completes one.
+    ///
+    /// # Errors
+    /// Why it is dropped.
+    pub(crate) fn handle_datagram(&mut self, now: Time, datagram: Datagram) -> Result<Option<Arrived>, &'static str> {
+        self.counters.bytes.0 += datagram.len() as u64;
+        if datagram.len() > PACKET_BYTES_MAX + LINK_BYTES_MAX {
+            return Err("longer than a packet may be");
+        }
+        if datagram.header_bytes().first() != Some(&(crate::wire::types::LP_PACKET as u8)) {
+            let packet = datagram.into_bytes();
+            return Ok(Some(Arrived { headers: Bytes::new(), behind: 0, packet }));
+        }
+        // Headers in the head and the packet in the body: nothing need be copied.
+        if !datagram.head().is_empty()
+            && let Ok(packet) = LpPacket::decode_head(datagram.head(), datagram.body().len())
+        {
+            let head = Bytes::copy_from_slice(datagram.head());
+            return self.handle_link_packet(now, &packet, head, Some(datagram.body().clone()));
+        }
+        let bytes = datagram.into_bytes();
+        let packet = LpPacket::decode(&bytes).map_err(|error| error.reason())?;
+        let fragment = packet.fragment.map(|fragment| bytes.slice_ref(fragment));
+        self.handle_link_packet(now, &packet, bytes.clone(), fragment)
+    }
+    fn handle_link_packet(
+        &mut self,
+        now: Time,
+        packet: &LpPacket<'_>,
+        bytes: Bytes,
+        fragment: Option<Bytes>,
+    ) -> Result<Option<Arrived>, &'static str> {
+        if let Some(link) = &mut self.reliability {
+            packet.acks.iter().for_each(|ack| link.on_ack(now, *ack));
+            if let Some(number) = packet.tx_sequence
+                && !link.on_arrival(now, number, packet.sequence)
+            {
+                return Err(reason::DUPLICATE);
+            }
+            self.send_again(now);
+        }
+        let Some(fragment) = fragment else { return Ok(None) };
+        let behind = if packet.fragment_is_behind { fragment.len() } else { 0 };
+        if packet.frag_count.unwrap_or(1) <= 1 && packet.frag_index.unwrap_or(0) == 0 {
+            return Ok(Some(Arrived { headers: bytes, behind, packet: fragment }));
+        }
+        // The first piece is kept for its headers; without its fragment, which is kept by itself.
+        let piece = self.reassembler.handle_piece(now, packet, &bytes, &fragment)?;
+        Ok(piece.map(|(first, whole)| {
+            let behind = match LpPacket::decode(&first) {
+                Ok(_) => 0,
+                // The fragment of the first piece lay behind it, so its length is told by the headers' own length.
+                Err(_) => behind_of(&first),
+            };
+            Arrived { headers: first, behind, packet: whole }
+        }))
+    }
+
+    /// Queues a network packet with these headers. `unit` is a random number from 0 to 1 for marking.
+    ///
+    /// # Errors
+    /// Why it is dropped.
+    pub(crate) fn send(
+        &mut self,
+        now: Time,
+        headers: &LpPacket<'_>,
+        packet: &Bytes,
+        unit: f64,
+    ) -> Result<(), &'static str> {
+        if !self.up {
+            return self.refuse(reason::DOWN);
+        }
+        let marked;
+        let mut headers = headers;
+        if self.marker.on_packet(now, packet.len(), unit) && headers.congestion_mark.is_none() {
+            marked = LpPacket { congestion_mark: Some(1), ..headers.clone() };
+            headers = &marked;
+        }
+        if self.queue.len() >= self.limits.queue_packets_max
+            || self.queue_bytes + packet.len() > self.limits.queue_bytes_max
+        {
+            return self.refuse(reason::QUEUE);
+        }
+        let fits = |extra: usize| self.profile.mtu.is_none_or(|mtu| packet.len() + extra <= mtu);
+        if self.reliability.is_none() {
+            if !headers.has_headers() && fits(0) {
+                self.push(Vec::new(), packet.clone());
+                return Ok(());
+            }
+            let mut head = Vec::with_capacity(64);
+            headers.encode_head(Some(packet.len()), &mut head);
+            if fits(head.len()) {
+                self.push(head, packet.clone());
+                return Ok(());
+            }
+        }
+        let mtu = self.profile.mtu.unwrap_or(usize::MAX);
+        let numbering = if self.reliability.is_some() { Numbering::Always } else { Numbering::WhenCut };
+        let pieces_max = self.limits.reassembly.pieces_max;
+        let pieces = cut(headers, packet, mtu, pieces_max, numbering, &mut self.next_sequence);
+        let Some(pieces) = pieces else { return self.refuse(reason::MTU) };
+        pieces.into_iter().for_each(|piece| self.push_piece(now, piece, 0));
+        Ok(())
+    }
+    fn refuse(&mut self, reason: &'static str) -> Result<(), &'static str> {
+        self.dropped += 1;
+        Err(reason)
+    }
+    fn push_piece(&mut self, now: Time, piece: Piece, retries: u8) {
+        let (mut acks, mut number) = (Vec::new(), None);
+        if let Some(link) = &mut self.reliability {
+            number = link.on_send(now, &piece, retries);
+            let room = self.profile.mtu.map_or(256, |mtu| mtu.saturating_sub(piece.len() + 12 + 4));
+            acks = link.take_acks(room);
+        }
+        self.push(piece.head(&acks, number), piece.fragment);
+    }
+    fn push(&mut self, head: Vec<u8>, body: Bytes) {
+        let bytes = head.len() + body.len();
+        self.queue_bytes += bytes;
+        self.counters.bytes.1 += bytes as u64;
+        self.queue.push_back((head, body));
+    }
+    fn send_again(&mut self, now: Time) {
+        while let Some((piece, retries)) = self.reliability.as_mut().and_then(Reliability::poll_resend) {
+            self.push_piece(now, piece, retries);
+        }
+    }
+    /// Fills an empty batch; whether there was anything.
+    pub(crate) fn poll_transmit(&mut self, out: &mut TransmitBuf) -> bool {
+        while !out.is_full()
+            && let Some((head, body)) = self.queue.pop_front()
+        {
+            self.queue_bytes -= head.len() + body.len();
+            out.push(&head, body);
+        }
+        !out.is_empty()
+    }
+    pub(crate) fn handle_timeout(&mut self, now: Time) {
+        self.reassembler.handle_timeout(now);
+        let Some(link) = &mut self.reliability else { return };
+        link.handle_timeout(now);
+        let idle = link.acks_are_due(now);
+        self.send_again(now);
+        if idle && let Some(link) = &mut self.reliability {
+            let acks = link.take_acks(self.profile.mtu.unwrap_or(1024).saturating_sub(4));
+            if !acks.is_empty() {
+                let idle = LpPacket { acks, ..LpPacket::default() };
+                let bytes = idle.encode();
+                self.push(bytes, Bytes::new());
+            }
+        }
+    }
+    pub(crate) fn poll_timeout(&self) -> Option<Time> {
+        let link = self.reliability.as_ref().and_then(Reliability::poll_timeout);
+        self.reassembler.poll_timeout().into_iter().chain(link).min()
+    }
+    /// Drops what waits.
+    pub(crate) fn clear(&mut self) {
+        self.dropped += self.queue.len() as u64;
+        self.queue.clear();
+        self.queue_bytes = 0;
+    }
+    pub(crate) fn has_queue(&self) -> bool {
+        !self.queue.is_empty()
+    }
+    /// Flags as the management protocol tells them.
+    pub(crate) fn flags(&self) -> u64 {
+        let marks = self.profile.marking != MarkingRule::Off;
+        u64::from(self.is_local()) | u64::from(self.reliability.is_some()) << 1 | u64::from(marks) << 2
+    }
+    pub(crate) fn uri(&self) -> String {
+        if self.profile.uri.is_empty() { self.id.to_string() } else { self.profile.uri.clone() }
+    }
+}
+
+/// Bytes that the headers of a link packet may have around a packet: tags, acknowledgements, announcements.
+const LINK_BYTES_MAX: usize = 4096;
+
+/// Bytes that lie behind a head: what its outer length announces beyond what is there.
+fn behind_of(head: &[u8]) -> usize {
+    let number = |at: usize| crate::wire::tlv::read_number(&head[at.min(head.len())..]);
+    let Some((_, kind_len)) = number(0) else { return 0 };
+    let Some((length, length_len)) = number(kind_len) else { return 0 };
+    usize::try_from(length).unwrap_or(0).saturating_sub(head.len() - kind_len - length_len)
+}
+
+impl Arrived {
+    /// The headers that it came with.
+    pub(crate) fn headers(&self) -> LpPacket<'_> {
+        if self.headers.is_empty() {
+            return LpPacket::default();
+        }
+        LpPacket::decode_head(&self.headers, self.behind).unwrap_or_default()
+    }
+}

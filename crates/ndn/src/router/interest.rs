@@ -1,0 +1,335 @@
+//! What becomes of an Interest.
+use alloc::vec::Vec;
+
+use bytes::Bytes;
+use tributary_core::{FaceId, Time};
+
+use super::{
+    Router,
+    fib::FibIndex,
+    hash::Prefixes,
+    pit::{InRecord, OutRecord, PitEntry, PitIndex, Token},
+    reason,
+    strategy::{Hop, Outcome, Question, by_name},
+};
+use crate::{
+    ids::Nonce,
+    wire::{Interest, LpPacket, NackReason, NameView, WireError, lp::Origin},
+};
+
+/// First component of names that never leave the machine, with type and length.
+pub(super) const LOCALHOST: &[u8] = b"\x08\x09localhost";
+/// First component of names that go one hop at most.
+const LOCALHOP: &[u8] = b"\x08\x08localhop";
+
+/// How an Interest is passed on.
+#[derive(Clone, Copy)]
+pub(super) struct Passing<'a> {
+    pub(super) nonce: Nonce,
+    pub(super) packet: &'a Bytes,
+    pub(super) interest: &'a Interest<'a>,
+    pub(super) headers: &'a LpPacket<'a>,
+    pub(super) arrived: FaceId,
+}
+
+impl Router {
+    pub(super) fn on_interest(
+        &mut self,
+        now: Time,
+        face: FaceId,
+        headers: &LpPacket<'_>,
+        packet: Bytes,
+    ) -> Result<(), &'static str> {
+        let error = |error: WireError| error.reason();
+        let first = Interest::decode(&packet).map_err(error)?;
+        self.count_in(face, |counters| &mut counters.interests);
+        if !first.digest_is_right() {
+            return Err(reason::DIGEST);
+        }
+        let prefixes = self.hasher.prefixes(first.name).ok_or(reason::NAME_TOO_LONG)?;
+        if first.name.as_tlv().starts_with(LOCALHOST) && !self.is_local(face) {
+            return Err(reason::SCOPE);
+        }
+        // What is passed on has one hop less, and a nonce.
+        let (packet, nonce) = self.prepare(&packet, &first)?;
+        let interest = Interest::decode(&packet).map_err(error)?;
+        let passing = Passing { nonce, packet: &packet, interest: &interest, headers, arrived: face };
+        let mark = self.hasher.join(prefixes.whole(), &nonce.0);
+        let known = self.pit.find(prefixes.whole(), &interest);
+        if self.dead.contains(mark) || known.is_some_and(|index| self.is_loop(index, face, nonce)) {
+            self.nack(now, face, headers.pit_token, &packet, NackReason::Duplicate, false);
+            return Err(reason::LOOP);
+        }
+        // A probing Interest passes by all caches (PTP §4 A).
+        if !headers.probe
+            && let Some(data) = self.cs.lookup(now, &interest)
+        {
+            let answer = LpPacket {
+                pit_token: headers.pit_token,
+                origin: self.config.path_tags.then_some(Origin::Cache),
+                ..LpPacket::default()
+            };
+            self.send(now, face, &answer, &data);
+            return Ok(());
+        }
+        let index = match known.or_else(|| self.pit.insert(prefixes.whole(), &interest, &packet)) {
+            Some(index) => index,
+            None => {
+                self.nack(now, face, headers.pit_token, &packet, NackReason::Congestion, false);
+                return Err(reason::PIT_FULL);
+            }
+        };
+        if !self.note_arrival(now, index, &passing) {
+            if known.is_none() {
+                self.pit.remove(index);
+            }
+            self.nack(now, face, headers.pit_token, &packet, NackReason::Congestion, false);
+            return Err(reason::PIT_SHARE);
+        }
+        self.pass_on(now, index, &prefixes, &passing)
+    }
+    /// The bytes to pass on: hop limit counted down, nonce added if there was none.
+    fn prepare(&mut self, packet: &Bytes, interest: &Interest<'_>) -> Result<(Bytes, Nonce), &'static str> {
+        if interest.hop_limit == Some(0) {
+            return Err(reason::HOP_LIMIT);
+        }
+        let hops = interest.hop_limit.map(|hops| hops - 1);
+        match (interest.nonce, hops) {
+            (Some(nonce), None) => Ok((packet.clone(), nonce)),
+            (Some(nonce), Some(hops)) => {
+                let mut bytes = packet.to_vec();
+                if let Some(at) = interest.hop_limit_at() {
+                    bytes[at] = hops;
+                }
+                Ok((bytes.into(), nonce))
+            }
+            (None, _) => {
+                let nonce = Nonce::from(self.random.bits());
+                let interest = Interest { nonce: Some(nonce), hop_limit: hops, ..interest.clone() };
+                Ok((interest.encode().into(), nonce))
+            }
+        }
+    }
+    fn is_loop(&mut self, index: PitIndex, face: FaceId, nonce: Nonce) -> bool {
+        let Some(entry) = self.pit.entry(index) else { return false };
+        entry.in_records.iter().any(|record| record.nonce == nonce && record.face != face)
+            || entry.out_records.iter().any(|record| record.nonce == nonce && record.face == face)
+    }
+    fn note_arrival(&mut self, now: Time, index: PitIndex, passing: &Passing<'_>) -> bool {
+        let headers = passing.headers;
+        let tagged = headers.tag.is_some_and(|tag| !tag.is_empty()) || headers.tag_bits.is_some();
+        let lifetime = passing.interest.lifetime().min(self.config.pit.lifetime_max);
+        self.pit.add_in_record(
+            index,
+            InRecord {
+                face: passing.arrived,
+                nonce: passing.nonce,
+                expires: now + lifetime,
+                token: Token::new(headers.pit_token),
+                probe: headers.probe && self.config.path_tags,
+                wants_bits: headers.tag_bits.is_some(),
+                aggregated: false,
+                path_failed: false,
+                tagged,
+                interest: passing.packet.clone(),
+            },
+        )
+    }
+    /// Passes an Interest on: to the face that a local application names, or the tag, or a strategy chooses.
+    fn pass_on(
+        &mut self,
+        now: Time,
+        index: PitIndex,
+        prefixes: &Prefixes,
+        passing: &Passing<'_>,
+    ) -> Result<(), &'static str> {
+        if let Some(next) = passing.headers.next_hop_face
+            && self.is_local(passing.arrived)
+        {
+            let next = FaceId(u32::try_from(next).unwrap_or(u32::MAX - 1));
+            return self.pass_to(now, index, passing, &LpPacket::default(), &[next], false);
+        }
+        let fib = self.route(passing.interest, prefixes);
+        if self.config.path_tags
+            && let Some(done) = self.follow_tag(now, index, fib, passing)
+        {
+            return done;
+        }
+        let Some(fib) = fib else { return self.no_route(now, index, passing) };
+        self.pass_by_name(now, index, fib, passing)
+    }
+    /// The FIB entry for an Interest: by its name, or by its forwarding hint if that leads out of this network.
+    fn route(&mut self, interest: &Interest<'_>, prefixes: &Prefixes) -> Option<FibIndex> {
+        let arrived = |hint: NameView<'_>, region: &tributary_content::Name| hint.is_prefix_of(region.into());
+        let mut hints = interest.hints().peekable();
+        let is_here = interest.hints().any(|hint| self.config.regions.iter().any(|region| arrived(hint, region)));
+        if hints.peek().is_some() && !is_here {
+            for hint in hints {
+                let found = self.hasher.prefixes(hint).and_then(|at| self.fib.longest_match(&at, hint.as_tlv()));
+                if let Some(found) = found.filter(|found| !self.fib.entry(*found).prefix.is_empty()) {
+                    return Some(found);
+                }
+            }
+            let root = self.hasher.prefixes(NameView::ROOT)?;
+            return self.fib.longest_match(&root, &[]);
+        }
+        self.look_up(interest.name, prefixes)
+    }
+    /// The FIB entry for a name, by the acceleration base if it knows the flow (PTP §4 B).
+    fn look_up(&mut self, name: NameView<'_>, prefixes: &Prefixes) -> Option<FibIndex> {
+        let depth = prefixes.depth().saturating_sub(1);
+        let (hash, end) = prefixes.at(depth);
+        let flow = &name.as_tlv()[..end];
+        // A prefix as long as the whole name is not the flow's: it is looked for by itself.
+        if let Some(whole) = self.fib.match_at(prefixes, name.as_tlv(), prefixes.depth()) {
+            return Some(whole);
+        }
+        if let Some(known) = self.fab.lookup(hash, flow, self.fib.generation()) {
+            return known;
+        }
+        let found = self.fib.longest_match_from(prefixes, name.as_tlv(), depth);
+        self.fab.insert(hash, flow, found);
+        found
+    }
+    fn no_route(&mut self, now: Time, index: PitIndex, passing: &Passing<'_>) -> Result<(), &'static str> {
+        let Some(entry) = self.pit.entry(index) else { return Ok(()) };
+        if !entry.out_records.is_empty() {
+            // It is pending by a way that is gone; whoever asked first is told in time.
+            return Ok(());
+        }
+        let failed = entry.in_record(passing.arrived).is_some_and(|record| record.path_failed);
+        if self.pit.remove_in_record(index, passing.arrived) {
+            self.pit.remove(index);
+        }
+        self.nack(now, passing.arrived, passing.headers.pit_token, passing.packet, NackReason::NoRoute, failed);
+        Err(reason::NO_ROUTE)
+    }
+    /// Passes an Interest on as a strategy chooses.
+    pub(super) fn pass_by_name(
+        &mut self,
+        now: Time,
+        index: PitIndex,
+        fib: FibIndex,
+        passing: &Passing<'_>,
+    ) -> Result<(), &'static str> {
+        let entry = self.fib.entry(fib);
+        let (key, hops) = (entry.key, entry.next_hops.clone());
+        // Probing Interests are spread evenly, whatever the prefix's strategy is (PTP §4 A).
+        let probes = passing.headers.probe && self.config.path_tags;
+        let chosen = if probes { by_name("equal-weight").unwrap_or(0) } else { entry.strategy };
+        let allowed: Vec<FaceId> =
+            hops.iter().map(|hop| hop.face).filter(|next| self.may_leave(passing, *next)).collect();
+        let Some(pending) = self.pit.entry(index) else { return Ok(()) };
+        (pending.prefix_key, pending.strategy) = (key, chosen);
+        let hops: Vec<Hop> = hops
+            .iter()
+            .filter(|hop| allowed.contains(&hop.face))
+            .map(|hop| Hop {
+                face: hop.face,
+                cost: hop.cost,
+                used_at: pending.out_record(hop.face).map(|record| record.sent_at),
+            })
+            .collect();
+        if !probes && is_held_back(now, pending) {
+            self.aggregate(index, passing.arrived);
+            return Ok(());
+        }
+        if hops.is_empty() {
+            return self.no_route(now, index, passing);
+        }
+        let mut faces = Vec::new();
+        let question = Question { now, prefix: key, hops: &hops };
+        self.strategies[chosen].choose(&question, &mut self.random, &mut faces);
+        let headers = LpPacket { probe: probes, ..LpPacket::default() };
+        self.pass_to(now, index, passing, &headers, &faces, false)
+    }
+    /// Notes that a face waits for what another face's Interest will bring.
+    pub(super) fn aggregate(&mut self, index: PitIndex, face: FaceId) {
+        self.stats.aggregated += 1;
+        if let Some(record) = self.pit.entry(index).and_then(|entry| entry.in_record(face)) {
+            record.aggregated = true;
+        }
+    }
+    /// Whether an Interest may leave by a face: it is up, not where the Interest came from, and within scope.
+    pub(super) fn may_leave(&self, passing: &Passing<'_>, next: FaceId) -> bool {
+        let name = passing.interest.name.as_tlv();
+        let local = self.is_local(next);
+        let in_scope = local
+            || !(name.starts_with(LOCALHOST) || name.starts_with(LOCALHOP) && !self.is_local(passing.arrived))
+                && passing.interest.hop_limit != Some(0);
+        next != passing.arrived && self.is_up(next) && in_scope
+    }
+    /// Sends an Interest out on `faces` and notes that.
+    pub(super) fn pass_to(
+        &mut self,
+        now: Time,
+        index: PitIndex,
+        passing: &Passing<'_>,
+        headers: &LpPacket<'_>,
+        faces: &[FaceId],
+        tagged: bool,
+    ) -> Result<(), &'static str> {
+        let (first, most) = self.config.suppression;
+        let mut sent = false;
+        for next in faces.iter().copied() {
+            let headers = LpPacket {
+                incoming_face: (self.is_local(next) && next.0 >= super::INTERNAL_FACES_FIRST)
+                    .then_some(u64::from(passing.arrived.0)),
+                ..headers.clone()
+            };
+            if !self.send(now, next, &headers, passing.packet) {
+                continue;
+            }
+            sent = true;
+            let Some(entry) = self.pit.entry(index) else { continue };
+            let record =
+                OutRecord { face: next, nonce: passing.nonce, sent_at: now, again: false, tagged, nacked: None };
+            match entry.out_record(next) {
+                Some(known) => *known = OutRecord { again: true, ..record },
+                None => {
+                    entry.out_records.push(record);
+                    let (prefix, chosen) = (entry.prefix_key, entry.strategy);
+                    self.strategies[chosen].on_sent(now, prefix, next);
+                }
+            }
+        }
+        let Some(entry) = self.pit.entry(index) else { return Ok(()) };
+        entry.suppression = if entry.suppression.is_zero() { first } else { (entry.suppression * 2).min(most) };
+        if let Some(record) = entry.in_record(passing.arrived) {
+            record.aggregated = false;
+        }
+        if sent || !entry.out_records.is_empty() { Ok(()) } else { self.no_route(now, index, passing) }
+    }
+    /// Nobody waits any more.
+    pub(super) fn on_expired(&mut self, now: Time, entry: &PitEntry) {
+        self.stats.satisfied_and_not.1 += 1;
+        for record in &entry.out_records {
+            let mark = self.hasher.join(self.hasher.name(entry.name()), &record.nonce.0);
+            self.dead.insert(now, mark);
+            if record.nacked.is_none() {
+                self.strategies[entry.strategy].on_outcome(now, entry.prefix_key, record.face, Outcome::Nothing);
+            }
+        }
+    }
+    /// Returns an Interest unanswered.
+    pub(super) fn nack(
+        &mut self,
+        now: Time,
+        face: FaceId,
+        token: Option<&[u8]>,
+        interest: &Bytes,
+        why: NackReason,
+        path_failed: bool,
+    ) {
+        if self.config.nacks {
+            let headers = LpPacket { pit_token: token, nack: Some(why), path_failed, ..LpPacket::default() };
+            self.send(now, face, &headers, interest);
+        }
+    }
+}
+
+/// Whether an Interest is so soon after the last one passed on that it is held back.
+fn is_held_back(now: Time, entry: &PitEntry) -> bool {
+    let waits = entry.out_records.iter().any(|record| record.nacked.is_none());
+    waits && entry.last_sent().is_some_and(|sent| now < sent + entry.suppression)
+}

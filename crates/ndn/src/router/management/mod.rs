@@ -1,0 +1,268 @@
+//! The management protocol of NFD, so that the tools of others work: commands as signed Interests, and status datasets,
+//! below `/localhost/nfd`.
+//!
+//! | command | what |
+//! |---|---|
+//! | `rib/register`, `rib/unregister` | routes |
+//! | `fib/add-nexthop`, `fib/remove-nexthop` | routes that longer prefixes do not inherit |
+//! | `faces/create`, `faces/destroy` | asked of the driver: [`Router::poll_face_request`] |
+//! | `strategy-choice/set`, `strategy-choice/unset` | strategies |
+//! | `cs/config`, `cs/erase` | the content store |
+//! | `status/general`, `faces/list`, `fib/list`, `rib/list`, `strategy-choice/list`, `cs/info` | datasets |
+mod commands;
+mod datasets;
+
+use alloc::{
+    collections::{BTreeMap, VecDeque},
+    string::String,
+    vec::Vec,
+};
+
+use bytes::Bytes;
+use tributary_content::Name;
+use tributary_core::{Duration, FaceId, Time};
+
+use super::{FACE_MANAGEMENT, Router, dead_nonces::DeadNonces, fib::NextHop};
+use crate::wire::{
+    Component, ControlParameters, ControlResponse, Data, Interest, LpPacket, MetaInfo, NameView, SignKey,
+    SignatureInfo, VerifyKey, tlv, types,
+};
+
+/// Whose commands are obeyed.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum ManagementTrust {
+    /// Nobody's.
+    Nobody,
+    /// Any signed command of an application on this machine, as NFD does by default.
+    AnyLocal,
+    /// Commands of applications on this machine that one of these keys signed.
+    Keys(Vec<VerifyKey>),
+}
+
+/// The number of a request to the driver.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct RequestId(u64);
+
+/// Something that only the driver can do.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum FaceRequest {
+    /// Make a face to this address and say so by [`Router::complete_face_request`].
+    Create {
+        /// Its number.
+        id: RequestId,
+        /// The address, such as `udp4://192.0.2.1:6363`.
+        uri: String,
+        /// Bytes that it may carry; `None` as usual.
+        mtu: Option<u64>,
+        /// Whether it is to stay though nothing comes.
+        is_persistent: bool,
+    },
+    /// Close a face, which the router has forgotten already.
+    Destroy {
+        /// The face.
+        face: FaceId,
+    },
+}
+
+/// Requests to the driver at one time.
+const REQUESTS_MAX: usize = 64;
+/// How long the driver may take.
+const REQUEST_PATIENCE: Duration = Duration::from_secs(4);
+/// Commands remembered, so that none is obeyed twice, and for how long.
+const COMMANDS_SEEN: (usize, Duration) = (4096, Duration::from_secs(120));
+/// Segments of datasets kept for those who fetch them one by one.
+const SEGMENTS_KEPT: usize = 256;
+/// Content bytes of one segment.
+const SEGMENT_BYTES: usize = 7_000;
+/// Milliseconds for which a dataset counts as fresh.
+const FRESHNESS_MILLIS: u64 = 1_000;
+
+/// State of the management protocol.
+#[derive(Debug)]
+pub(super) struct Management {
+    prefix: Name,
+    queue: VecDeque<(Option<FaceId>, Bytes)>,
+    requests: BTreeMap<RequestId, Waiting>,
+    to_driver: VecDeque<FaceRequest>,
+    next_request: u64,
+    seen: DeadNonces,
+    segments: VecDeque<(Bytes, Bytes)>,
+    version: u64,
+}
+
+/// A command that waits for the driver.
+#[derive(Debug)]
+struct Waiting {
+    interest: Bytes,
+    since: Time,
+    parameters: ControlParameters,
+}
+
+impl Default for Management {
+    fn default() -> Self {
+        Management {
+            prefix: "/localhost/nfd".parse().expect("it is a name"),
+            queue: VecDeque::new(),
+            requests: BTreeMap::new(),
+            to_driver: VecDeque::new(),
+            next_request: 0,
+            seen: DeadNonces::new(COMMANDS_SEEN.1, COMMANDS_SEEN.0),
+            segments: VecDeque::new(),
+            version: 0,
+        }
+    }
+}
+
+impl Router {
+    pub(super) fn set_up_management(&mut self) {
+        let prefix = self.management.prefix.clone();
+        self.fib.set(&prefix, &[NextHop { face: FACE_MANAGEMENT, cost: 0 }], 0);
+    }
+    /// Something that the driver is asked to do.
+    pub fn poll_face_request(&mut self) -> Option<FaceRequest> {
+        self.management.to_driver.pop_front()
+    }
+    /// The driver made a face, which it has added, or says why not, as a number and words of HTTP.
+    pub fn complete_face_request(&mut self, now: Time, id: RequestId, made: Result<FaceId, (u64, &str)>) {
+        self.now = now;
+        let Some(waiting) = self.management.requests.remove(&id) else { return };
+        let mut body = waiting.parameters;
+        let response = match made {
+            Ok(face) => {
+                body.face_id = Some(u64::from(face.0));
+                ControlResponse { code: 200, text: "OK".into(), body: Some(body) }
+            }
+            Err((code, text)) => ControlResponse { code, text: text.into(), body: Some(body) },
+        };
+        self.respond(now, &waiting.interest, &response);
+    }
+    pub(super) fn requests_due(&self) -> Option<Time> {
+        self.management.requests.values().map(|waiting| waiting.since + REQUEST_PATIENCE).min()
+    }
+    pub(super) fn expire_requests(&mut self, now: Time) {
+        let late = |waiting: &Waiting| waiting.since + REQUEST_PATIENCE <= now;
+        let gone: Vec<RequestId> =
+            self.management.requests.iter().filter(|(_, waiting)| late(waiting)).map(|(id, _)| *id).collect();
+        for id in gone {
+            self.complete_face_request(now, id, Err((504, "the face was not made in time")));
+        }
+    }
+    pub(super) fn queue_management(&mut self, came_by: Option<FaceId>, packet: Bytes) {
+        self.management.queue.push_back((came_by, packet));
+    }
+    /// Answers what was asked of the management.
+    pub(super) fn run_management(&mut self, now: Time) {
+        while let Some((came_by, packet)) = self.management.queue.pop_front() {
+            let Ok(interest) = Interest::decode(&packet) else { continue };
+            self.on_request(now, came_by, &packet, &interest);
+        }
+    }
+    fn on_request(&mut self, now: Time, came_by: Option<FaceId>, packet: &Bytes, interest: &Interest<'_>) {
+        let kept = self.management.segments.iter().find(|(name, _)| name == interest.name.as_tlv());
+        if let Some((_, data)) = kept {
+            let data = data.clone();
+            return self.publish(now, data);
+        }
+        let components: Vec<Component<'_>> = interest.name.components().skip(2).take(3).collect();
+        let [module, verb, ..] = &components[..] else { return };
+        let (module, verb) = (module.value, verb.value);
+        if let Some(content) = self.dataset(now, module, verb) {
+            return self.publish_dataset(now, interest.name, &content);
+        }
+        let Some(parameters) = components.get(2) else { return };
+        let response = match ControlParameters::decode(parameters.value) {
+            Ok(parameters) => match self.authorise(now, came_by, interest) {
+                Ok(()) => self.command(now, came_by, packet, module, verb, parameters),
+                Err(text) => Some(ControlResponse { code: 403, text: text.into(), body: None }),
+            },
+            Err(_) => Some(ControlResponse { code: 400, text: "malformed parameters".into(), body: None }),
+        };
+        if let Some(response) = response {
+            self.respond(now, packet, &response);
+        }
+    }
+    /// Whether a command is to be obeyed.
+    fn authorise(&mut self, now: Time, came_by: Option<FaceId>, interest: &Interest<'_>) -> Result<(), &'static str> {
+        if came_by.is_some_and(|face| !self.is_local(face)) {
+            return Err("commands are taken from this machine only");
+        }
+        let id = self.hasher.name(interest.name);
+        if self.management.seen.contains(id) {
+            return Err("this command was here before");
+        }
+        let signed = match interest.signature {
+            Some(info) => self.is_obeyed(info, |key| interest.is_signed_by(key)),
+            None => self.is_obeyed_legacy(interest.name),
+        };
+        if !signed {
+            return Err("not signed by anybody who is obeyed");
+        }
+        self.management.seen.insert(now, id);
+        Ok(())
+    }
+    fn is_obeyed(&self, info: SignatureInfo<'_>, is_signed_by: impl Fn(&VerifyKey) -> bool) -> bool {
+        match &self.config.management {
+            ManagementTrust::Nobody => false,
+            // Whoever is on this machine may; that a digest is right shows at least that nothing was damaged.
+            ManagementTrust::AnyLocal => info.kind != VerifyKey::Digest.kind() || is_signed_by(&VerifyKey::Digest),
+            ManagementTrust::Keys(keys) => keys.iter().any(is_signed_by),
+        }
+    }
+    /// Command Interests of format 0.2: parameters, timestamp, nonce, signature info and value are name components.
+    fn is_obeyed_legacy(&self, name: NameView<'_>) -> bool {
+        let components: Vec<Component<'_>> = name.components().collect();
+        let [.., info, value] = &components[..] else { return false };
+        if components.len() < 9 {
+            return false;
+        }
+        let info = tlv::only("SignatureInfo", info.value, types::SIGNATURE_INFO)
+            .and_then(SignatureInfo::decode)
+            .map(|(info, _)| info);
+        let value = tlv::only("SignatureValue", value.value, types::SIGNATURE_VALUE);
+        let (Ok(info), Ok(value)) = (info, value) else { return false };
+        let signed = name.parent();
+        self.is_obeyed(info, |key| key.verify(info.kind, &[signed.as_tlv()], value))
+    }
+
+    fn respond(&mut self, now: Time, interest: &Bytes, response: &ControlResponse) {
+        let Ok(interest) = Interest::decode(interest) else { return };
+        let content = response.encode();
+        let data = Data::new(interest.name, &content).sign(&SignKey::Digest);
+        self.publish(now, data.into());
+    }
+    fn publish(&mut self, now: Time, data: Bytes) {
+        // Nobody may be waiting any more; then there is nothing to do.
+        let _ = self.on_data(now, FACE_MANAGEMENT, &LpPacket::default(), data);
+    }
+    /// Answers with a dataset in segments below a new version.
+    fn publish_dataset(&mut self, now: Time, asked: NameView<'_>, content: &[u8]) {
+        let Ok(base) = asked.prefix(4).to_name() else { return };
+        self.management.version = self.management.version.max(now.as_nanos() / 1_000) + 1;
+        let number = |value: u64| value.to_be_bytes()[8 - tlv::integer_bytes(value)..].to_vec();
+        let Ok(versioned) = base.typed_child(types::VERSION, &number(self.management.version)) else { return };
+        let count = content.len().div_ceil(SEGMENT_BYTES).max(1);
+        let Ok(last) = Name::root().typed_child(types::SEGMENT, &number(count as u64 - 1)) else { return };
+        for index in (0..count).rev() {
+            let Ok(name) = versioned.typed_child(types::SEGMENT, &number(index as u64)) else { return };
+            let part = &content[index * SEGMENT_BYTES..((index + 1) * SEGMENT_BYTES).min(content.len())];
+            let meta = MetaInfo {
+                freshness_millis: Some(FRESHNESS_MILLIS),
+                final_block_id: Some(last.as_tlv()),
+                content_type: None,
+            };
+            let data = Data { meta: Some(meta), ..Data::new(NameView::from(&name), part) };
+            let data = Bytes::from(data.sign(&SignKey::Digest));
+            if count > 1 {
+                self.management.segments.push_back((name.as_tlv().clone(), data.clone()));
+                if self.management.segments.len() > SEGMENTS_KEPT {
+                    self.management.segments.pop_front();
+                }
+            }
+            if index == 0 {
+                self.publish(now, data);
+            }
+        }
+    }
+}

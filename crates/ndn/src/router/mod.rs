@@ -1,0 +1,513 @@
+//! The forwarder: FIB, PIT and content store as NDN has them, and the path-specified forwarding of PTP (MPFP, §4).
+//!
+//! ```text
+//!  faces ──► link service ──► Interest ─► loop? ─► content store ─► PIT ─► tag? ── verified by FAB or FIB ──┐
+//!            (face.rs)        (interest.rs)                                └─ else ► strategy ──────────────┤
+//!                                                                                                           ▼
+//!  faces ◄── link service ◄── Data ◄── PIT ◄── content store ◄── (data.rs) ◄──────────────────────────── faces
+//!                             each record with its own token, tag, mark and flags
+//! ```
+//! Faces of this node itself (applications, management) are faces like the others, with numbers from
+//! [`INTERNAL_FACES_FIRST`] on; what goes out on them is polled by [`Router::poll_local`].
+pub mod cs;
+mod data;
+pub mod dead_nonces;
+pub mod fab;
+mod face;
+pub mod fib;
+pub mod hash;
+mod interest;
+pub mod labels;
+mod management;
+pub mod marking;
+mod mpfp;
+pub mod pit;
+pub mod rib;
+mod routes;
+pub mod strategy;
+#[cfg(test)]
+mod tests;
+
+use alloc::{
+    boxed::Box,
+    collections::{BTreeMap, VecDeque},
+    string::String,
+    vec::Vec,
+};
+
+use bytes::Bytes;
+use tributary_content::Name;
+use tributary_core::{Datagram, Duration, FaceId, Random, Time, Transmit, TransmitBuf, event::Event};
+
+pub use face::{FaceLimits, FaceProfile, FaceScope, reason as face_reason};
+pub use management::{FaceRequest, ManagementTrust, RequestId};
+
+use crate::wire::{LpPacket, VerifyKey, dataset::PacketCounters, lp::Origin, packet_type, types};
+use cs::{ContentStore, CsLimits};
+use dead_nonces::DeadNonces;
+use fab::Fab;
+use face::Face;
+use fib::Fib;
+use hash::NameHasher;
+use labels::{LabelScheme, Labels};
+use management::Management;
+use pit::{Pit, PitLimits};
+use rib::Rib;
+use strategy::{STRATEGIES, Strategy};
+
+/// The first number of the faces to this node's own applications.
+pub const INTERNAL_FACES_FIRST: u32 = u32::MAX - 15;
+/// The face of the management protocol.
+pub const FACE_MANAGEMENT: FaceId = FaceId(u32::MAX);
+
+/// What a router does with a tag that it cannot follow.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum InvalidPath {
+    /// Goes by name, and tells the consumer with the answer. PTP §3, §4 B.
+    #[default]
+    ByName,
+    /// Returns a Nack at once.
+    Nack,
+}
+
+/// Settings of a router.
+#[derive(Clone, Debug)]
+pub struct RouterConfig {
+    /// Random secret of this start: seeds hashes, labels and choices.
+    pub secret: [u8; 16],
+    /// Faces at most. Default: 1,024.
+    pub faces_max: usize,
+    /// Limits of each face.
+    pub face: FaceLimits,
+    /// Prefixes in the forwarding table at most. Default: 2²⁰.
+    pub fib_entries_max: usize,
+    /// Registered routes at most. Default: 2²⁰.
+    pub routes_max: usize,
+    /// Limits of the table of pending Interests.
+    pub pit: PitLimits,
+    /// Limits of the content store.
+    pub cs: CsLimits,
+    /// Its policy, one of [`cs::POLICIES`]; an unknown one means the first.
+    pub cs_policy: String,
+    /// How long nonces are remembered. Default: 6 s, as NFD has it.
+    pub dead_nonce_lifetime: Duration,
+    /// Nonces remembered at most. Default: 2¹⁸.
+    pub dead_nonces_max: usize,
+    /// Flows in the acceleration base; zero for none. Default: 4,096. PTP §4 B 2.
+    pub fab_flows: usize,
+    /// The strategy of prefixes for which none is chosen, one of [`STRATEGIES`]; an unknown one means the first.
+    pub strategy: String,
+    /// How long a copy of a pending Interest is held back after it was passed on, at first and at most; it doubles.
+    /// Default: 10 to 250 ms, as NFD has it.
+    pub suppression: (Duration, Duration),
+    /// Whether Nacks are sent. Default: yes.
+    pub nacks: bool,
+    /// PTP: how labels are written. Default: at random.
+    pub labels: LabelScheme,
+    /// PTP: whether tags are recorded and followed at all; a router that does not is a legacy forwarder. Default: yes.
+    pub path_tags: bool,
+    /// PTP: what becomes of tags that cannot be followed. Default: by name.
+    pub invalid_path: InvalidPath,
+    /// Whose commands are obeyed. Default: anybody's on this machine, as NFD has it.
+    pub management: ManagementTrust,
+    /// Names of this network: a forwarding hint below one of them has reached its goal. Default: none.
+    pub regions: Vec<Name>,
+    /// Events that wait for the driver at most; beyond that they are dropped and counted. Default: 65,536.
+    pub events_max: usize,
+}
+
+impl RouterConfig {
+    /// Defaults with this secret.
+    pub fn new(secret: [u8; 16]) -> Self {
+        RouterConfig {
+            secret,
+            faces_max: 1024,
+            face: FaceLimits::default(),
+            fib_entries_max: 1 << 20,
+            routes_max: 1 << 20,
+            pit: PitLimits::default(),
+            cs: CsLimits::default(),
+            cs_policy: cs::POLICIES[0].0.into(),
+            dead_nonce_lifetime: Duration::from_secs(6),
+            dead_nonces_max: 1 << 18,
+            fab_flows: 4096,
+            strategy: STRATEGIES[0].0.into(),
+            suppression: (Duration::from_millis(10), Duration::from_millis(250)),
+            nacks: true,
+            labels: LabelScheme::Random,
+            path_tags: true,
+            invalid_path: InvalidPath::ByName,
+            management: ManagementTrust::AnyLocal,
+            regions: Vec::new(),
+            events_max: 65_536,
+        }
+    }
+}
+
+/// Counters of a router.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct RouterStats {
+    /// Packets of all faces.
+    pub counters: PacketCounters,
+    /// Interests answered, and forgotten unanswered.
+    pub satisfied_and_not: (u64, u64),
+    /// Interests held back because a copy is pending.
+    pub aggregated: u64,
+    /// PTP: Interests that followed their tag.
+    pub tags_followed: u64,
+    /// PTP: Interests whose tag could not be followed.
+    pub tags_failed: u64,
+    /// PTP: labels written.
+    pub labels_written: u64,
+    /// Packets marked for congestion that were passed on.
+    pub marked: u64,
+    /// Packets dropped, by reason.
+    pub dropped: BTreeMap<&'static str, u64>,
+}
+
+/// A packet for an application of this node.
+#[derive(Clone, Debug)]
+pub struct LocalPacket {
+    /// The application's face.
+    pub face: FaceId,
+    /// The Interest or Data.
+    pub packet: Bytes,
+    /// An Interest that came back unanswered, and why.
+    pub nack: Option<crate::wire::NackReason>,
+    /// The face that an Interest came by.
+    pub incoming_face: Option<FaceId>,
+    /// To be returned with the answer.
+    pub token: Vec<u8>,
+    /// PTP: the tag that was recorded or is left.
+    pub tag: Option<Vec<u8>>,
+    /// PTP: the same as bits.
+    pub tag_bits: Option<Vec<u8>>,
+    /// PTP: whether a tag is asked for.
+    pub probe: bool,
+    /// PTP: where a Data came from, if not from a producer.
+    pub origin: Option<Origin>,
+    /// PTP: the tag could not be followed.
+    pub path_failed: bool,
+    /// Whether a queue on the way was long.
+    pub marked: bool,
+}
+
+/// Packets that wait for the applications of this node at most.
+const LOCAL_PACKETS_MAX: usize = 65_536;
+
+/// Reasons for which a router drops packets, beside those of [`crate::wire::WireError::reason`].
+pub mod reason {
+    /// More components or bytes than a router handles.
+    pub const NAME_TOO_LONG: &str = "name too long";
+    /// No hops left.
+    pub const HOP_LIMIT: &str = "hop limit reached";
+    /// Seen before with the same nonce.
+    pub const LOOP: &str = "interest loop";
+    /// The table is full.
+    pub const PIT_FULL: &str = "pit full";
+    /// The face has as many pending Interests as it may have.
+    pub const PIT_SHARE: &str = "pit share of the face used up";
+    /// No face leads to the name.
+    pub const NO_ROUTE: &str = "no route";
+    /// `/localhost` from or to another machine.
+    pub const SCOPE: &str = "out of scope";
+    /// Nobody asked for it, or not there.
+    pub const UNSOLICITED: &str = "unsolicited data";
+    /// The parameters digest is wrong.
+    pub const DIGEST: &str = "parameters digest is wrong";
+    /// A Nack for something that was not sent there.
+    pub const STRAY_NACK: &str = "nack without interest";
+    /// A face that is not known.
+    pub const UNKNOWN_FACE: &str = "unknown face";
+    /// Too many packets for an application.
+    pub const LOCAL_QUEUE: &str = "application too slow";
+    /// More faces than allowed.
+    pub const FACES: &str = "too many faces";
+    /// A Nack that holds no Interest.
+    pub const NACK: &str = "nack of something else than an interest";
+}
+
+/// The forwarder of one node.
+///
+/// Order of calls: after [`Router::handle_datagram`], [`Router::handle_local`] or a command, take what
+/// [`Router::poll_local`], [`Router::poll_transmit`] and [`Router::poll_event`] give until they give `None`.
+pub struct Router {
+    config: RouterConfig,
+    hasher: NameHasher,
+    random: Random,
+    faces: BTreeMap<FaceId, Face>,
+    last_face: FaceId,
+    fib: Fib,
+    fab: Fab,
+    rib: Rib,
+    pit: Pit,
+    cs: ContentStore,
+    dead: DeadNonces,
+    labels: Labels,
+    strategies: Vec<Box<dyn Strategy>>,
+    /// Strategies chosen for prefixes; the root's is always there.
+    choices: BTreeMap<Name, usize>,
+    management: Management,
+    local: VecDeque<LocalPacket>,
+    events: VecDeque<Event>,
+    stats: RouterStats,
+    now: Time,
+}
+
+impl Router {
+    /// A router whose only face is that of its own management.
+    pub fn new(config: RouterConfig) -> Router {
+        let half = |at: usize| u64::from_be_bytes(*config.secret[at..].first_chunk().expect("a secret has 16 bytes"));
+        let hasher = NameHasher::new([half(0), half(8)]);
+        let store = |policy: &str| ContentStore::new(hasher, config.cs, policy);
+        let cs = store(&config.cs_policy).or_else(|| store(cs::POLICIES[0].0)).expect("the first policy exists");
+        let mut router = Router {
+            hasher,
+            random: Random::new(half(0), half(8)),
+            faces: BTreeMap::new(),
+            last_face: FaceId(0),
+            fib: Fib::new(hasher, config.fib_entries_max),
+            fab: Fab::new(config.fab_flows),
+            rib: Rib::new(config.routes_max),
+            pit: Pit::new(hasher, config.pit),
+            cs,
+            dead: DeadNonces::new(config.dead_nonce_lifetime, config.dead_nonces_max),
+            labels: Labels::new(config.secret),
+            strategies: STRATEGIES.iter().map(|(_, make)| make()).collect(),
+            choices: BTreeMap::from([(Name::root(), strategy::by_name(&config.strategy).unwrap_or(0))]),
+            management: Management::default(),
+            local: VecDeque::new(),
+            events: VecDeque::new(),
+            stats: RouterStats::default(),
+            now: Time::ZERO,
+            config,
+        };
+        router.add_internal_face(FACE_MANAGEMENT, "internal://management");
+        router.set_up_management();
+        router
+    }
+
+    // Faces.
+
+    /// Adds a face, up. A known face gets the new profile. False if there is no room for it.
+    pub fn add_face(&mut self, face: FaceId, profile: FaceProfile) -> bool {
+        if !self.faces.contains_key(&face) && self.faces.len() >= self.config.faces_max {
+            self.count(reason::FACES);
+            return false;
+        }
+        self.faces.insert(face, Face::new(face, profile, self.config.face));
+        self.labels.add(face);
+        true
+    }
+    /// Adds a face to an application of this node, numbered from [`INTERNAL_FACES_FIRST`] on.
+    pub fn add_internal_face(&mut self, face: FaceId, uri: &str) {
+        let options = tributary_transport::FaceOptions { mtu: u32::MAX, rate: None };
+        let profile = FaceProfile { scope: FaceScope::Local, uri: uri.into(), ..FaceProfile::from(options) };
+        self.faces.insert(face, Face::new(face, profile, self.config.face));
+        self.labels.add(face);
+    }
+    /// Removes a face, its routes and what waits for it.
+    pub fn remove_face(&mut self, now: Time, face: FaceId) {
+        self.now = now;
+        self.set_face_up(now, face, false);
+        if self.faces.remove(&face).is_some() {
+            self.labels.remove(face);
+            for prefix in self.rib.remove_face(face) {
+                self.update_fib(&prefix);
+            }
+        }
+    }
+    /// Says whether the far end of a face can be reached. Consumers whose tags lead by a face that goes down are told.
+    pub fn set_face_up(&mut self, now: Time, face: FaceId, up: bool) {
+        self.now = now;
+        let Some(state) = self.faces.get_mut(&face) else { return };
+        let was_up = core::mem::replace(&mut state.up, up);
+        if was_up && !up {
+            state.clear();
+            self.on_face_down(now, face);
+        }
+    }
+    /// The faces, with whether each is up, in order of number.
+    pub fn faces(&self) -> impl Iterator<Item = (FaceId, bool, &FaceProfile, PacketCounters)> {
+        self.faces.values().map(|face| (face.id, face.up, &face.profile, face.counters))
+    }
+
+    // Packets.
+
+    /// Takes a datagram, or a packet from a stream, that arrived on a face.
+    pub fn handle_datagram(&mut self, now: Time, face: FaceId, datagram: Datagram) {
+        self.now = now;
+        let bytes = datagram.len();
+        let Some(state) = self.faces.get_mut(&face) else { return self.drop(face, reason::UNKNOWN_FACE, bytes) };
+        if !state.up {
+            return self.drop(face, face::reason::DOWN, bytes);
+        }
+        match state.handle_datagram(now, datagram) {
+            Ok(Some(arrived)) => {
+                let headers = arrived.headers();
+                self.on_packet(now, face, &headers, arrived.packet.clone());
+            }
+            Ok(None) => {}
+            Err(reason) => self.drop(face, reason, bytes),
+        }
+    }
+    /// Takes a packet from an application of this node, with headers.
+    pub fn handle_local(&mut self, now: Time, face: FaceId, headers: &LpPacket<'_>, packet: Bytes) {
+        self.now = now;
+        self.on_packet(now, face, headers, packet);
+    }
+    fn on_packet(&mut self, now: Time, face: FaceId, headers: &LpPacket<'_>, packet: Bytes) {
+        if packet.len() > crate::wire::PACKET_BYTES_MAX {
+            return self.drop(face, "longer than a packet may be", packet.len());
+        }
+        let bytes = packet.len();
+        let result = match (packet_type(&packet), headers.nack) {
+            (Some(types::INTEREST), None) => self.on_interest(now, face, headers, packet),
+            (Some(types::INTEREST), Some(why)) => self.on_nack(now, face, headers, &packet, why),
+            (Some(types::DATA), None) => self.on_data(now, face, headers, packet),
+            (Some(types::DATA), Some(_)) => Err(reason::NACK),
+            _ => Err("malformed: neither Interest nor Data nor LpPacket"),
+        };
+        if let Err(reason) = result {
+            self.drop(face, reason, bytes);
+        }
+        self.run_management(now);
+    }
+    /// Does what is due.
+    pub fn handle_timeout(&mut self, now: Time) {
+        self.now = now;
+        while let Some(entry) = self.pit.pop_expired(now) {
+            self.on_expired(now, &entry);
+        }
+        for face in self.faces.values_mut() {
+            if face.poll_timeout().is_some_and(|due| due <= now) {
+                face.handle_timeout(now);
+            }
+        }
+        if self.rib.poll_timeout().is_some_and(|due| due <= now) {
+            for prefix in self.rib.expire(now) {
+                self.update_fib(&prefix);
+            }
+        }
+        self.expire_requests(now);
+    }
+    /// When to call [`Router::handle_timeout`].
+    pub fn poll_timeout(&self) -> Option<Time> {
+        let faces = self.faces.values().filter_map(Face::poll_timeout);
+        faces.chain(self.pit.poll_timeout()).chain(self.rib.poll_timeout()).chain(self.requests_due()).min()
+    }
+    /// Replaces the empty batch by packets of one face; faces take turns.
+    pub fn poll_transmit(&mut self, out: &mut TransmitBuf) -> Option<Transmit> {
+        let after = self.faces.range(FaceId(self.last_face.0.saturating_add(1))..);
+        let (face, _) = after.chain(self.faces.range(..=self.last_face)).find(|(_, face)| face.has_queue())?;
+        let face = *face;
+        self.last_face = face;
+        self.faces.get_mut(&face)?.poll_transmit(out);
+        Some(Transmit { face })
+    }
+    /// The next packet for an application of this node.
+    pub fn poll_local(&mut self) -> Option<LocalPacket> {
+        self.local.pop_front()
+    }
+    /// The next thing worth telling.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    // Questions.
+
+    /// Counters of the node.
+    pub fn stats(&self) -> &RouterStats {
+        &self.stats
+    }
+    /// The forwarding table.
+    pub fn fib(&self) -> &Fib {
+        &self.fib
+    }
+    /// The registered routes.
+    pub fn rib(&self) -> &Rib {
+        &self.rib
+    }
+    /// The table of pending Interests.
+    pub fn pit(&self) -> &Pit {
+        &self.pit
+    }
+    /// The content store.
+    pub fn cs(&self) -> &ContentStore {
+        &self.cs
+    }
+    /// The acceleration base.
+    pub fn fab(&self) -> &Fab {
+        &self.fab
+    }
+
+    // Small things.
+
+    /// Sends a packet on a face of any kind.
+    fn send(&mut self, now: Time, face: FaceId, headers: &LpPacket<'_>, packet: &Bytes) -> bool {
+        let unit = self.random.unit();
+        let Some(state) = self.faces.get_mut(&face) else { return false };
+        let counters = match (headers.nack, packet_type(packet)) {
+            (Some(_), _) => [&mut state.counters.nacks, &mut self.stats.counters.nacks],
+            (None, Some(types::INTEREST)) => [&mut state.counters.interests, &mut self.stats.counters.interests],
+            (None, _) => [&mut state.counters.data, &mut self.stats.counters.data],
+        };
+        counters.into_iter().for_each(|(_, out)| *out += 1);
+        if face.0 >= INTERNAL_FACES_FIRST {
+            return self.deliver(face, headers, packet);
+        }
+        match state.send(now, headers, packet, unit) {
+            Ok(()) => true,
+            Err(reason) => {
+                self.drop(face, reason, packet.len());
+                false
+            }
+        }
+    }
+    fn deliver(&mut self, face: FaceId, headers: &LpPacket<'_>, packet: &Bytes) -> bool {
+        if face == FACE_MANAGEMENT {
+            let came_by = headers.incoming_face.and_then(|face| u32::try_from(face).ok()).map(FaceId);
+            self.queue_management(came_by, packet.clone());
+            return true;
+        }
+        if self.local.len() >= LOCAL_PACKETS_MAX {
+            self.drop(face, reason::LOCAL_QUEUE, packet.len());
+            return false;
+        }
+        self.local.push_back(LocalPacket {
+            face,
+            packet: packet.clone(),
+            nack: headers.nack,
+            incoming_face: headers.incoming_face.and_then(|face| u32::try_from(face).ok()).map(FaceId),
+            token: headers.pit_token.unwrap_or(&[]).to_vec(),
+            tag: headers.tag.map(|tag| tag.as_bytes().to_vec()),
+            tag_bits: headers.tag_bits.map(|tag| tag.to_stack().value()),
+            probe: headers.probe,
+            origin: headers.origin,
+            path_failed: headers.path_failed,
+            marked: headers.congestion_mark.is_some_and(|mark| mark > 0),
+        });
+        true
+    }
+    fn count(&mut self, reason: &'static str) {
+        *self.stats.dropped.entry(reason).or_default() += 1;
+    }
+    fn drop(&mut self, face: FaceId, reason: &'static str, bytes: usize) {
+        self.count(reason);
+        if self.events.len() < self.config.events_max {
+            self.events.push_back(Event::Dropped { face, reason, bytes: u32::try_from(bytes).unwrap_or(u32::MAX) });
+        }
+    }
+    fn is_local(&self, face: FaceId) -> bool {
+        self.faces.get(&face).is_some_and(Face::is_local)
+    }
+    fn is_up(&self, face: FaceId) -> bool {
+        self.faces.get(&face).is_some_and(|face| face.up)
+    }
+    /// Adds a key whose commands are obeyed under [`ManagementTrust::Keys`].
+    pub fn trust(&mut self, key: VerifyKey) {
+        if let ManagementTrust::Keys(keys) = &mut self.config.management {
+            keys.push(key);
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! MPFP, the multipath path-specified forwarding of PTP (§4): tags recorded in Data and followed by Interests.
+//!
+//! ```text
+//!  tagged Interest ─► label of this router in front? ─► face up, leads to the prefix? ─► that face, rest of the tag
+//!                              │ no                           │ no
+//!                              └──────────────┬───────────────┘
+//!                                             ▼
+//!                    by name, and the answer says that the path failed (or a Nack at once, by configuration)
+//! ```
+use alloc::vec::Vec;
+
+use tributary_core::{FaceId, Time};
+
+use super::{
+    InvalidPath, Router,
+    fib::FibIndex,
+    interest::Passing,
+    labels::LabelScheme,
+    pit::{InRecord, PitIndex},
+    reason,
+};
+use crate::wire::{
+    LpPacket, NackReason, PathTag,
+    huffman::{BitStack, BitTag},
+};
+
+/// What is left of a tag when this router's label is taken off.
+enum Rest {
+    Labels(Vec<u8>),
+    Bits(BitStack),
+}
+
+impl Router {
+    /// Passes a tagged Interest on as its tag says; `None` if it has none, or must go by name.
+    pub(super) fn follow_tag(
+        &mut self,
+        now: Time,
+        index: PitIndex,
+        fib: Option<FibIndex>,
+        passing: &Passing<'_>,
+    ) -> Option<Result<(), &'static str>> {
+        let headers = passing.headers;
+        let labelled = headers.tag.filter(|tag| !tag.is_empty());
+        if labelled.is_none() && headers.tag_bits.is_none() {
+            return None;
+        }
+        let popped = match (labelled, headers.tag_bits) {
+            (Some(tag), _) => self.labels.pop(tag).map(|(face, rest)| (face, Rest::Labels(rest.as_bytes().to_vec()))),
+            (None, Some(tag)) => self.labels.pop_bits(tag).map(|(face, rest)| (face, Rest::Bits(rest))),
+            (None, None) => None,
+        };
+        match popped.filter(|(face, _)| self.verify(fib, passing, *face)) {
+            Some((face, rest)) => {
+                self.stats.tags_followed += 1;
+                Some(self.pass_to_path(now, index, fib, passing, face, &rest))
+            }
+            None => self.on_invalid_path(now, index, passing),
+        }
+    }
+    /// Whether the face that a tag names is up, within scope, and leads to the prefix (PTP §4 B).
+    fn verify(&self, fib: Option<FibIndex>, passing: &Passing<'_>, face: FaceId) -> bool {
+        let serves = fib.is_some_and(|fib| self.fib.entry(fib).next_hops.iter().any(|hop| hop.face == face));
+        serves && self.may_leave(passing, face)
+    }
+    fn on_invalid_path(
+        &mut self,
+        now: Time,
+        index: PitIndex,
+        passing: &Passing<'_>,
+    ) -> Option<Result<(), &'static str>> {
+        self.stats.tags_failed += 1;
+        match self.config.invalid_path {
+            InvalidPath::ByName => {
+                if let Some(record) = self.pit.entry(index).and_then(|entry| entry.in_record(passing.arrived)) {
+                    record.path_failed = true;
+                }
+                None
+            }
+            InvalidPath::Nack => {
+                if self.pit.remove_in_record(index, passing.arrived) {
+                    self.pit.remove(index);
+                }
+                let token = passing.headers.pit_token;
+                self.nack(now, passing.arrived, token, passing.packet, NackReason::NoRoute, true);
+                Some(Err(reason::NO_ROUTE))
+            }
+        }
+    }
+    /// Sends an Interest by the face that its tag names, unless what it asks for is on its way by that very face already
+    /// on somebody else's behalf.
+    fn pass_to_path(
+        &mut self,
+        now: Time,
+        index: PitIndex,
+        fib: Option<FibIndex>,
+        passing: &Passing<'_>,
+        face: FaceId,
+        rest: &Rest,
+    ) -> Result<(), &'static str> {
+        let key = fib.map(|fib| (self.fib.entry(fib).key, self.fib.entry(fib).strategy));
+        let Some(entry) = self.pit.entry(index) else { return Ok(()) };
+        if entry.out_records.is_empty()
+            && let Some((key, strategy)) = key
+        {
+            (entry.prefix_key, entry.strategy) = (key, strategy);
+        }
+        let suppression = entry.suppression;
+        let others = entry.in_records.iter().any(|record| record.face != passing.arrived);
+        let pending =
+            entry.out_record(face).is_some_and(|record| record.nacked.is_none() && now < record.sent_at + suppression);
+        if others && pending && !passing.headers.probe {
+            self.aggregate(index, passing.arrived);
+            return Ok(());
+        }
+        let value = match rest {
+            Rest::Labels(labels) => labels.clone(),
+            Rest::Bits(bits) => bits.value(),
+        };
+        let headers = LpPacket {
+            tag: matches!(rest, Rest::Labels(labels) if !labels.is_empty())
+                .then(|| PathTag::parse(&value).unwrap_or(PathTag::EMPTY)),
+            tag_bits: match rest {
+                Rest::Bits(_) => BitTag::parse(&value).ok(),
+                Rest::Labels(_) => None,
+            },
+            probe: passing.headers.probe,
+            ..LpPacket::default()
+        };
+        self.pass_to(now, index, passing, &headers, &[face], true)
+    }
+    /// The tag for one who waits: what the Data brought, and the label of the face that it came by in front. A Data that
+    /// brought none, from a forwarder that knows no tags or from a producer, begins one here.
+    pub(super) fn record_label(
+        &mut self,
+        face: FaceId,
+        headers: &LpPacket<'_>,
+        record: &InRecord,
+    ) -> (Option<Vec<u8>>, Option<Vec<u8>>) {
+        if !record.probe || !self.config.path_tags {
+            return (None, None);
+        }
+        self.stats.labels_written += 1;
+        match self.config.labels {
+            LabelScheme::Random => (self.labels.push(headers.tag.unwrap_or(PathTag::EMPTY), face), None),
+            LabelScheme::Huffman => (None, self.labels.push_bits(headers.tag_bits, face).map(|stack| stack.value())),
+        }
+    }
+    /// A face went down: those whose Interests are on their way by it are told at once (PTP §4 C 2), unless they also
+    /// went another way.
+    pub(super) fn on_face_down(&mut self, now: Time, face: FaceId) {
+        for index in self.pit.waiting_for(face) {
+            let Some(record) = self.pit.entry(index).and_then(|entry| entry.out_record(face)) else { continue };
+            if record.nacked.is_none() {
+                record.nacked = Some(NackReason::NoRoute);
+                let tagged = record.tagged;
+                self.return_unanswered(now, index, tagged);
+            }
+        }
+        for index in self.pit.waited_for_by(face) {
+            if self.pit.remove_in_record(index, face)
+                && let Some(entry) = self.pit.remove(index)
+            {
+                self.on_expired(now, &entry);
+            }
+        }
+    }
+}

@@ -1,0 +1,457 @@
+//! The table of pending Interests: who asked for what, by which face and when, and where it was passed on to.
+use alloc::{collections::BTreeSet, vec::Vec};
+
+use bytes::Bytes;
+use hashbrown::{HashMap, HashTable};
+use rustc_hash::FxBuildHasher;
+use tributary_core::{Duration, FaceId, Time};
+
+use super::hash::{COMPONENTS_MAX, NameHasher};
+use crate::{
+    ids::Nonce,
+    wire::{Data, Interest, NackReason, NameView, types},
+};
+
+/// Limits of the table.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PitLimits {
+    /// Entries at most. Default: 65,536.
+    pub entries_max: usize,
+    /// Entries in which one face may wait at most, so that a flood on one face leaves room for the others.
+    /// Default: a quarter of the entries.
+    pub entries_per_face_max: usize,
+    /// Faces that wait for one name at most. Default: 256.
+    pub in_records_max: usize,
+    /// The longest lifetime of an Interest that is honoured. Default: 60 s.
+    pub lifetime_max: Duration,
+}
+
+impl Default for PitLimits {
+    fn default() -> Self {
+        PitLimits {
+            entries_max: 65_536,
+            entries_per_face_max: 16_384,
+            in_records_max: 256,
+            lifetime_max: Duration::from_secs(60),
+        }
+    }
+}
+
+/// The place of an entry; valid until it is removed.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct PitIndex(u32);
+
+/// A PIT token to return, inline.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Token {
+    len: u8,
+    bytes: [u8; 32],
+}
+
+impl Token {
+    /// Keeps a token of at most 32 bytes; longer ones are cut, which the parser of link packets rules out.
+    pub fn new(token: Option<&[u8]>) -> Self {
+        let token = token.unwrap_or(&[]);
+        let len = token.len().min(32);
+        let mut bytes = [0; 32];
+        bytes[..len].copy_from_slice(&token[..len]);
+        Token { len: len as u8, bytes }
+    }
+    /// The token, if there is one.
+    pub fn as_bytes(&self) -> Option<&[u8]> {
+        (self.len > 0).then(|| &self.bytes[..usize::from(self.len)])
+    }
+}
+
+/// A face that waits for an answer.
+#[derive(Clone, Debug)]
+pub struct InRecord {
+    /// The face.
+    pub face: FaceId,
+    /// Its last nonce.
+    pub nonce: Nonce,
+    /// Until when it waits.
+    pub expires: Time,
+    /// What to return with the answer.
+    pub token: Token,
+    /// PTP: whether it asked for a tag.
+    pub probe: bool,
+    /// PTP: whether it asked for tags as bits.
+    pub wants_bits: bool,
+    /// Whether another face's Interest was passed on in its place.
+    pub aggregated: bool,
+    /// PTP: its tag could not be followed.
+    pub path_failed: bool,
+    /// Whether it came with a tag.
+    pub tagged: bool,
+    /// The Interest as it came, for a Nack.
+    pub interest: Bytes,
+}
+
+/// A face that an Interest was passed on to.
+#[derive(Clone, Copy, Debug)]
+pub struct OutRecord {
+    /// The face.
+    pub face: FaceId,
+    /// The nonce it was passed on with.
+    pub nonce: Nonce,
+    /// When, for the last time.
+    pub sent_at: Time,
+    /// Whether it was passed on more than once.
+    pub again: bool,
+    /// Whether a tag named the face.
+    pub tagged: bool,
+    /// Why it came back.
+    pub nacked: Option<NackReason>,
+}
+
+/// One name that is waited for.
+#[derive(Clone, Debug)]
+pub struct PitEntry {
+    hash: u64,
+    /// The name's bytes.
+    pub name: Bytes,
+    /// Whether a longer name may answer.
+    pub can_be_prefix: bool,
+    /// Whether only fresh Data may.
+    pub must_be_fresh: bool,
+    depth: u8,
+    digest: bool,
+    /// The FIB entry's hash by which it was passed on; zero for none.
+    pub prefix_key: u64,
+    /// Which strategy decided.
+    pub strategy: usize,
+    /// Who waits.
+    pub in_records: Vec<InRecord>,
+    /// Where it went.
+    pub out_records: Vec<OutRecord>,
+    /// Until when anybody waits.
+    pub expires: Time,
+    /// How long the next copy is held back after the last one was passed on.
+    pub suppression: Duration,
+}
+
+impl PitEntry {
+    /// The name.
+    pub fn name(&self) -> NameView<'_> {
+        NameView::parse(&self.name).unwrap_or(NameView::ROOT)
+    }
+    /// The record of a face that waits.
+    pub fn in_record(&mut self, face: FaceId) -> Option<&mut InRecord> {
+        self.in_records.iter_mut().find(|record| record.face == face)
+    }
+    /// The record of a face that it was passed on to.
+    pub fn out_record(&mut self, face: FaceId) -> Option<&mut OutRecord> {
+        self.out_records.iter_mut().find(|record| record.face == face)
+    }
+    /// When it was last passed on anywhere.
+    pub fn last_sent(&self) -> Option<Time> {
+        self.out_records.iter().map(|record| record.sent_at).max()
+    }
+}
+
+/// The table.
+#[derive(Clone, Debug)]
+pub struct Pit {
+    hasher: NameHasher,
+    limits: PitLimits,
+    table: HashTable<u32>,
+    entries: Vec<Option<PitEntry>>,
+    free: Vec<u32>,
+    by_expiry: BTreeSet<(Time, u32)>,
+    /// Entries with CanBePrefix, by depth.
+    prefix_depths: [u32; COMPONENTS_MAX + 1],
+    /// Entries whose last component is an implicit digest.
+    digests: u32,
+    per_face: HashMap<FaceId, usize, FxBuildHasher>,
+}
+
+impl Pit {
+    /// An empty table.
+    pub fn new(hasher: NameHasher, limits: PitLimits) -> Self {
+        Pit {
+            hasher,
+            limits,
+            table: HashTable::new(),
+            entries: Vec::new(),
+            free: Vec::new(),
+            by_expiry: BTreeSet::new(),
+            prefix_depths: [0; COMPONENTS_MAX + 1],
+            digests: 0,
+            per_face: HashMap::with_hasher(FxBuildHasher),
+        }
+    }
+    /// The entry for the same name and selectors. `hash` is that of the name.
+    pub fn find(&self, hash: u64, interest: &Interest<'_>) -> Option<PitIndex> {
+        let tlv = interest.name.as_tlv();
+        self.find_variant(hash, tlv, interest.can_be_prefix, interest.must_be_fresh)
+    }
+    fn find_variant(&self, hash: u64, tlv: &[u8], can_be_prefix: bool, must_be_fresh: bool) -> Option<PitIndex> {
+        let is = |slot: &u32| {
+            self.entries[*slot as usize].as_ref().is_some_and(|entry| {
+                entry.can_be_prefix == can_be_prefix && entry.must_be_fresh == must_be_fresh && entry.name == tlv
+            })
+        };
+        self.table.find(hash, is).map(|slot| PitIndex(*slot))
+    }
+    /// Adds an entry without records for an Interest that [`Pit::find`] does not find; `None` if the table is full.
+    /// `packet` is the Interest's bytes, and `hash` that of its name.
+    pub fn insert(&mut self, hash: u64, interest: &Interest<'_>, packet: &Bytes) -> Option<PitIndex> {
+        if self.len() >= self.limits.entries_max {
+            return None;
+        }
+        let depth = interest.name.len().min(COMPONENTS_MAX) as u8;
+        let digest = interest.name.last().is_some_and(|last| last.kind == types::IMPLICIT_DIGEST);
+        let entry = PitEntry {
+            hash,
+            name: packet.slice_ref(interest.name.as_tlv()),
+            can_be_prefix: interest.can_be_prefix,
+            must_be_fresh: interest.must_be_fresh,
+            depth,
+            digest,
+            prefix_key: 0,
+            strategy: 0,
+            in_records: Vec::with_capacity(1),
+            out_records: Vec::with_capacity(1),
+            expires: Time::ZERO,
+            suppression: Duration::ZERO,
+        };
+        self.prefix_depths[usize::from(depth)] += u32::from(interest.can_be_prefix);
+        self.digests += u32::from(digest);
+        let slot = match self.free.pop() {
+            Some(slot) => {
+                self.entries[slot as usize] = Some(entry);
+                slot
+            }
+            None => {
+                self.entries.push(Some(entry));
+                (self.entries.len() - 1) as u32
+            }
+        };
+        self.by_expiry.insert((Time::ZERO, slot));
+        let entries = &self.entries;
+        self.table.insert_unique(hash, slot, |slot| entries[*slot as usize].as_ref().map_or(0, |e| e.hash));
+        Some(PitIndex(slot))
+    }
+    /// Notes that a face waits; a record of the same face is replaced. False if there is no room for the face here.
+    pub fn add_in_record(&mut self, index: PitIndex, record: InRecord) -> bool {
+        let count = self.per_face.get(&record.face).copied().unwrap_or(0);
+        let Some(entry) = &mut self.entries[index.0 as usize] else { return false };
+        let expires = record.expires;
+        match entry.in_records.iter_mut().find(|known| known.face == record.face) {
+            Some(known) => *known = record,
+            None => {
+                if entry.in_records.len() >= self.limits.in_records_max || count >= self.limits.entries_per_face_max {
+                    return false;
+                }
+                *self.per_face.entry(record.face).or_default() += 1;
+                entry.in_records.push(record);
+            }
+        }
+        if expires > entry.expires {
+            self.by_expiry.remove(&(entry.expires, index.0));
+            entry.expires = expires;
+            self.by_expiry.insert((expires, index.0));
+        }
+        true
+    }
+    /// Drops the record of one face; whether nobody waits any more.
+    pub fn remove_in_record(&mut self, index: PitIndex, face: FaceId) -> bool {
+        let Some(entry) = &mut self.entries[index.0 as usize] else { return false };
+        if let Some(at) = entry.in_records.iter().position(|record| record.face == face) {
+            entry.in_records.remove(at);
+            forget(&mut self.per_face, face);
+        }
+        entry.in_records.is_empty()
+    }
+    /// The entries that a Data answers. `None` for a name too long to wait for.
+    pub fn answered_by(&self, data: &Data<'_>) -> Vec<PitIndex> {
+        let Some(prefixes) = self.hasher.prefixes(data.name) else { return Vec::new() };
+        let tlv = data.name.as_tlv();
+        let mut found = Vec::new();
+        for must_be_fresh in [false, true] {
+            found.extend(self.find_variant(prefixes.whole(), tlv, false, must_be_fresh));
+        }
+        for depth in (0..=prefixes.depth()).filter(|depth| self.prefix_depths[*depth] > 0) {
+            let (hash, end) = prefixes.at(depth);
+            for must_be_fresh in [false, true] {
+                found.extend(self.find_variant(hash, &tlv[..end], true, must_be_fresh));
+            }
+        }
+        if self.digests > 0 {
+            let mut full = tlv.to_vec();
+            let digest = data.implicit_digest();
+            crate::wire::tlv::Writer::put_element(&mut full, u32::from(types::IMPLICIT_DIGEST), &digest);
+            if let Ok(name) = NameView::parse(&full) {
+                let hash = self.hasher.name(name);
+                for flags in 0..4 {
+                    found.extend(self.find_variant(hash, &full, flags & 1 != 0, flags & 2 != 0));
+                }
+            }
+        }
+        found
+    }
+    /// Takes an entry out.
+    pub fn remove(&mut self, index: PitIndex) -> Option<PitEntry> {
+        let entry = self.entries.get_mut(index.0 as usize)?.take()?;
+        if let Ok(found) = self.table.find_entry(entry.hash, |slot| *slot == index.0) {
+            found.remove();
+        }
+        self.by_expiry.remove(&(entry.expires, index.0));
+        self.prefix_depths[usize::from(entry.depth)] -= u32::from(entry.can_be_prefix);
+        self.digests -= u32::from(entry.digest);
+        for record in &entry.in_records {
+            forget(&mut self.per_face, record.face);
+        }
+        self.free.push(index.0);
+        Some(entry)
+    }
+    /// Takes out one entry for which nobody waits any more at `now`.
+    pub fn pop_expired(&mut self, now: Time) -> Option<PitEntry> {
+        let (expires, slot) = self.by_expiry.first().copied()?;
+        if expires > now { None } else { self.remove(PitIndex(slot)) }
+    }
+    /// When the next entry is to be forgotten.
+    pub fn poll_timeout(&self) -> Option<Time> {
+        self.by_expiry.first().map(|(expires, _)| *expires)
+    }
+    /// An entry.
+    pub fn entry(&mut self, index: PitIndex) -> Option<&mut PitEntry> {
+        self.entries.get_mut(index.0 as usize)?.as_mut()
+    }
+    /// The entries that wait for something from `face`.
+    pub fn waiting_for(&self, face: FaceId) -> Vec<PitIndex> {
+        let waits = |entry: &PitEntry| entry.out_records.iter().any(|record| record.face == face);
+        let numbered = self.entries.iter().enumerate();
+        numbered.filter(|(_, e)| e.as_ref().is_some_and(waits)).map(|(slot, _)| PitIndex(slot as u32)).collect()
+    }
+    /// The entries in which `face` waits.
+    pub fn waited_for_by(&self, face: FaceId) -> Vec<PitIndex> {
+        let waits = |entry: &PitEntry| entry.in_records.iter().any(|record| record.face == face);
+        let numbered = self.entries.iter().enumerate();
+        numbered.filter(|(_, e)| e.as_ref().is_some_and(waits)).map(|(slot, _)| PitIndex(slot as u32)).collect()
+    }
+    /// The limits.
+    pub fn limits(&self) -> &PitLimits {
+        &self.limits
+    }
+    /// Entries in the table.
+    pub fn len(&self) -> usize {
+        self.entries.len() - self.free.len()
+    }
+    /// Whether nothing is waited for.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+fn forget(per_face: &mut HashMap<FaceId, usize, FxBuildHasher>, face: FaceId) {
+    if let Some(count) = per_face.get_mut(&face) {
+        *count -= 1;
+        if *count == 0 {
+            per_face.remove(&face);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::SignKey;
+    use tributary_content::Name;
+
+    fn record(face: u32, expires: u64) -> InRecord {
+        InRecord {
+            face: FaceId(face),
+            nonce: Nonce::default(),
+            expires: Time::from_millis(expires),
+            token: Token::default(),
+            probe: false,
+            wants_bits: false,
+            aggregated: false,
+            path_failed: false,
+            tagged: false,
+            interest: Bytes::new(),
+        }
+    }
+    fn pit(entries_max: usize, entries_per_face_max: usize) -> (Pit, NameHasher) {
+        let hasher = NameHasher::new([1, 2]);
+        let limits = PitLimits { entries_max, entries_per_face_max, in_records_max: 2, ..PitLimits::default() };
+        (Pit::new(hasher, limits), hasher)
+    }
+    fn wait(pit: &mut Pit, hasher: NameHasher, name: &str, flags: (bool, bool)) -> Option<PitIndex> {
+        let name: Name = name.parse().unwrap();
+        let interest =
+            Interest { can_be_prefix: flags.0, must_be_fresh: flags.1, ..Interest::new(NameView::from(&name)) };
+        let packet = Bytes::from(interest.encode());
+        let interest = Interest::decode(&packet).unwrap();
+        let hash = hasher.name(interest.name);
+        pit.find(hash, &interest).or_else(|| pit.insert(hash, &interest, &packet))
+    }
+
+    #[test]
+    fn data_answers_what_it_matches_and_nothing_else() {
+        let (mut pit, hasher) = pit(100, 100);
+        let name: Name = "/a/b".parse().unwrap();
+        let bytes = Data::new(NameView::from(&name), b"x").sign(&SignKey::Digest);
+        let data = Data::decode(&bytes).unwrap();
+        let digest = crate::wire::hex(&data.implicit_digest());
+        let yes = [
+            ("/a/b".into(), (false, false)),
+            ("/a/b".into(), (false, true)),
+            ("/a/b".into(), (true, false)),
+            ("/a".into(), (true, true)),
+            ("/a".into(), (true, false)),
+            (alloc::format!("/a/b/sha256digest={digest}"), (false, false)),
+        ];
+        let no = [
+            ("/a".into(), (false, false)),
+            ("/a/b/c".into(), (true, false)),
+            ("/b".into(), (true, false)),
+            (alloc::format!("/a/b/sha256digest={}", "00".repeat(32)), (false, false)),
+        ];
+        let mut expected: Vec<_> = yes
+            .iter()
+            .map(|(name, flags): &(alloc::string::String, _)| wait(&mut pit, hasher, name, *flags).unwrap())
+            .collect();
+        no.iter().for_each(|(name, flags): &(alloc::string::String, _)| {
+            wait(&mut pit, hasher, name, *flags).unwrap();
+        });
+        let mut found = pit.answered_by(&data);
+        found.sort();
+        expected.sort();
+        assert_eq!(found, expected);
+        found.into_iter().for_each(|index| assert!(pit.remove(index).is_some()));
+        assert!(pit.answered_by(&data).is_empty());
+        assert_eq!(pit.len(), no.len());
+    }
+
+    #[test]
+    fn one_face_cannot_take_the_room_of_the_others() {
+        let (mut pit, hasher) = pit(4, 2);
+        let entries: Vec<_> =
+            (0..4).map(|n| wait(&mut pit, hasher, &alloc::format!("/{n}"), (false, false)).unwrap()).collect();
+        assert!(wait(&mut pit, hasher, "/5", (false, false)).is_none(), "the table is full");
+        assert!(pit.add_in_record(entries[0], record(1, 10)) && pit.add_in_record(entries[1], record(1, 10)));
+        assert!(!pit.add_in_record(entries[2], record(1, 10)), "face 1 has its share");
+        assert!(pit.add_in_record(entries[0], record(1, 20)), "again in the same entry is no more");
+        assert!(pit.add_in_record(entries[0], record(2, 10)) && !pit.add_in_record(entries[0], record(3, 10)));
+        assert_eq!(pit.waited_for_by(FaceId(1)), entries[..2]);
+        assert!(!pit.remove_in_record(entries[0], FaceId(1)));
+        assert!(pit.remove_in_record(entries[0], FaceId(2)));
+        assert!(pit.add_in_record(entries[2], record(1, 10)));
+    }
+
+    #[test]
+    fn entries_go_when_the_last_one_waits_no_more() {
+        let (mut pit, hasher) = pit(10, 10);
+        let entry = wait(&mut pit, hasher, "/a", (false, false)).unwrap();
+        pit.add_in_record(entry, record(1, 10));
+        pit.add_in_record(entry, record(2, 30));
+        pit.add_in_record(entry, record(1, 20));
+        assert_eq!(pit.poll_timeout(), Some(Time::from_millis(30)));
+        assert!(pit.pop_expired(Time::from_millis(29)).is_none());
+        assert_eq!(pit.pop_expired(Time::from_millis(30)).map(|entry| entry.in_records.len()), Some(2));
+        assert!(pit.is_empty() && pit.poll_timeout().is_none());
+    }
+}

@@ -1,0 +1,193 @@
+//! The routes that were registered, and the forwarding table that follows from them: routes are inherited by longer
+//! prefixes unless these capture. NFD management, "RIB".
+use alloc::{collections::BTreeMap, vec::Vec};
+
+use tributary_content::Name;
+use tributary_core::{FaceId, Time};
+
+use super::fib::NextHop;
+
+/// Flag of a route: longer prefixes have it too.
+pub const CHILD_INHERIT: u64 = 1;
+/// Flag of a route: routes of shorter prefixes do not count here.
+pub const CAPTURE: u64 = 2;
+/// Origin of routes that the configuration made.
+pub const ORIGIN_STATIC: u64 = 255;
+/// Origin of routes that an application registered.
+pub const ORIGIN_APP: u64 = 0;
+
+/// One registered route.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Route {
+    /// The face that it leads by.
+    pub face: FaceId,
+    /// Who made it.
+    pub origin: u64,
+    /// What it costs.
+    pub cost: u64,
+    /// [`CHILD_INHERIT`], [`CAPTURE`].
+    pub flags: u64,
+    /// Until when it counts; `None` for ever.
+    pub expires: Option<Time>,
+}
+
+/// The routes.
+#[derive(Clone, Debug)]
+pub struct Rib {
+    entries: BTreeMap<Name, Vec<Route>>,
+    routes: usize,
+    routes_max: usize,
+}
+
+impl Rib {
+    /// No routes, at most `routes_max`.
+    pub fn new(routes_max: usize) -> Self {
+        Rib { entries: BTreeMap::new(), routes: 0, routes_max }
+    }
+    /// Registers a route; one by the same face and of the same origin is replaced. False if there is no room.
+    pub fn register(&mut self, prefix: &Name, route: Route) -> bool {
+        let routes = self.entries.entry(prefix.clone()).or_default();
+        match routes.iter_mut().find(|known| known.face == route.face && known.origin == route.origin) {
+            Some(known) => *known = route,
+            None if self.routes >= self.routes_max => {
+                if routes.is_empty() {
+                    self.entries.remove(prefix);
+                }
+                return false;
+            }
+            None => {
+                routes.push(route);
+                self.routes += 1;
+            }
+        }
+        true
+    }
+    /// Withdraws a route; whether it was there.
+    pub fn unregister(&mut self, prefix: &Name, face: FaceId, origin: u64) -> bool {
+        self.retain_at(prefix, |route| route.face != face || route.origin != origin)
+    }
+    fn retain_at(&mut self, prefix: &Name, keep: impl Fn(&Route) -> bool) -> bool {
+        let Some(routes) = self.entries.get_mut(prefix) else { return false };
+        let before = routes.len();
+        routes.retain(keep);
+        let gone = before - routes.len();
+        self.routes -= gone;
+        if routes.is_empty() {
+            self.entries.remove(prefix);
+        }
+        gone > 0
+    }
+    /// Withdraws all routes by a face; the prefixes that had one.
+    pub fn remove_face(&mut self, face: FaceId) -> Vec<Name> {
+        self.remove_where(|route| route.face == face)
+    }
+    /// Withdraws the routes whose time is over; the prefixes that had one.
+    pub fn expire(&mut self, now: Time) -> Vec<Name> {
+        self.remove_where(|route| route.expires.is_some_and(|expires| expires <= now))
+    }
+    fn remove_where(&mut self, gone: impl Fn(&Route) -> bool) -> Vec<Name> {
+        let hit = |(_, routes): &(&Name, &Vec<Route>)| routes.iter().any(&gone);
+        let prefixes: Vec<Name> = self.entries.iter().filter(hit).map(|(prefix, _)| prefix.clone()).collect();
+        for prefix in &prefixes {
+            self.retain_at(prefix, |route| !gone(route));
+        }
+        prefixes
+    }
+    /// When the next route expires.
+    pub fn poll_timeout(&self) -> Option<Time> {
+        self.entries.values().flatten().filter_map(|route| route.expires).min()
+    }
+    /// The prefixes whose next hops may have changed when something changed at `prefix`: itself and all below it.
+    pub fn affected(&self, prefix: &Name) -> Vec<Name> {
+        let below = self.entries.range(prefix.clone()..).map(|(below, _)| below);
+        let mut all: Vec<Name> = below.take_while(|below| prefix.is_prefix_of(below)).cloned().collect();
+        if all.first() != Some(prefix) {
+            all.insert(0, prefix.clone());
+        }
+        all
+    }
+    /// The next hops of a prefix: its own routes and those that it inherits, the cheapest for each face, its own before
+    /// inherited ones. A prefix without routes of its own has no next hops.
+    pub fn next_hops(&self, prefix: &Name) -> Vec<NextHop> {
+        let mut hops: BTreeMap<FaceId, u64> = BTreeMap::new();
+        let Some(own) = self.entries.get(prefix) else { return Vec::new() };
+        let take = |hops: &mut BTreeMap<FaceId, u64>, routes: &[Route], inherited: bool| {
+            let known: Vec<FaceId> = hops.keys().copied().collect();
+            for route in routes.iter().filter(|route| !inherited || route.flags & CHILD_INHERIT != 0) {
+                if !known.contains(&route.face) {
+                    let cost = hops.entry(route.face).or_insert(route.cost);
+                    *cost = (*cost).min(route.cost);
+                }
+            }
+        };
+        take(&mut hops, own, false);
+        let mut captured = own.iter().any(|route| route.flags & CAPTURE != 0);
+        let mut above = prefix.parent();
+        while let (false, Some(prefix)) = (captured, above) {
+            if let Some(routes) = self.entries.get(&prefix) {
+                take(&mut hops, routes, true);
+                captured = routes.iter().any(|route| route.flags & CAPTURE != 0);
+            }
+            above = prefix.parent();
+        }
+        hops.into_iter().map(|(face, cost)| NextHop { face, cost }).collect()
+    }
+    /// All prefixes with their routes, in order of name.
+    pub fn iter(&self) -> impl Iterator<Item = (&Name, &[Route])> {
+        self.entries.iter().map(|(prefix, routes)| (prefix, &routes[..]))
+    }
+    /// Routes registered.
+    pub fn len(&self) -> usize {
+        self.routes
+    }
+    /// Whether no route is registered.
+    pub fn is_empty(&self) -> bool {
+        self.routes == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn route(face: u32, cost: u64, flags: u64) -> Route {
+        Route { face: FaceId(face), origin: ORIGIN_APP, cost, flags, expires: None }
+    }
+    fn name(text: &str) -> Name {
+        text.parse().unwrap()
+    }
+    fn hops(rib: &Rib, prefix: &str) -> Vec<(u32, u64)> {
+        rib.next_hops(&name(prefix)).iter().map(|hop| (hop.face.0, hop.cost)).collect()
+    }
+
+    #[test]
+    fn routes_are_inherited_unless_captured() {
+        let mut rib = Rib::new(10);
+        rib.register(&name("/"), route(1, 10, CHILD_INHERIT));
+        rib.register(&name("/a"), route(2, 20, 0));
+        rib.register(&name("/a/b"), route(1, 30, 0));
+        rib.register(&name("/a/b/c"), route(3, 40, CAPTURE));
+        rib.register(&name("/a/b/c/d"), route(4, 50, 0));
+        assert_eq!(hops(&rib, "/a"), [(1, 10), (2, 20)]);
+        assert_eq!(hops(&rib, "/a/b"), [(1, 30)], "its own route by face 1 counts, though it costs more");
+        assert_eq!(hops(&rib, "/a/b/c"), [(3, 40)]);
+        assert_eq!(hops(&rib, "/a/b/c/d"), [(4, 50)]);
+        assert_eq!(hops(&rib, "/x"), []);
+        assert_eq!(rib.affected(&name("/a/b")), ["/a/b", "/a/b/c", "/a/b/c/d"].map(name));
+        assert_eq!(rib.affected(&name("/a/aa")), [name("/a/aa")]);
+    }
+
+    #[test]
+    fn routes_go_by_hand_with_their_face_or_in_time_and_have_a_limit() {
+        let mut rib = Rib::new(3);
+        assert!(rib.register(&name("/a"), Route { expires: Some(Time::from_millis(5)), ..route(1, 0, 0) }));
+        assert!(rib.register(&name("/a"), route(2, 0, 0)) && rib.register(&name("/b"), route(2, 0, 0)));
+        assert!(!rib.register(&name("/c"), route(1, 0, 0)) && rib.register(&name("/a"), route(2, 7, 0)));
+        assert_eq!(rib.iter().count(), 2);
+        assert_eq!(rib.poll_timeout(), Some(Time::from_millis(5)));
+        assert_eq!(rib.expire(Time::from_millis(4)), []);
+        assert_eq!(rib.expire(Time::from_millis(5)), [name("/a")]);
+        assert_eq!(rib.remove_face(FaceId(2)), ["/a", "/b"].map(name));
+        assert!(rib.is_empty() && !rib.unregister(&name("/a"), FaceId(2), ORIGIN_APP));
+    }
+}

@@ -1,0 +1,137 @@
+//! Strategies: which of the faces that lead to a prefix an Interest leaves by. One file each behind one trait.
+//!
+//! | strategy | file | chooses |
+//! |---|---|---|
+//! | `best-route` | `best_route.rs` | the cheapest face; a copy takes the next one |
+//! | `multicast` | `multicast.rs` | all faces |
+//! | `equal-weight` | `equal_weight.rs` | one face after the other: what PTP's probes follow (§4 A) |
+//! | `rfa` | `rfa.rs` | at random, the fewer Interests are pending the likelier (OMCC-RF) |
+//! | `rfa-greedy` | `rfa.rs` | the face with the fewest pending Interests |
+//! | `paf` | `paf.rs` | at random, the shorter the round trip the likelier; a reconstruction |
+//! | `pcon` | `pcon.rs` | by shares that congestion marks move |
+mod best_route;
+mod equal_weight;
+mod multicast;
+mod paf;
+mod pcon;
+mod rfa;
+
+use alloc::{boxed::Box, vec::Vec};
+
+use hashbrown::HashMap;
+use rustc_hash::FxBuildHasher;
+use tributary_core::{Duration, FaceId, Random, Time};
+
+pub use best_route::BestRoute;
+pub use equal_weight::EqualWeight;
+pub use multicast::Multicast;
+pub use paf::Paf;
+pub use pcon::Pcon;
+pub use rfa::Rfa;
+
+/// A face that an Interest may leave by: up, within scope, and not the one it came by.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Hop {
+    /// The face.
+    pub face: FaceId,
+    /// What it costs.
+    pub cost: u64,
+    /// When a copy of this Interest last left by it.
+    pub used_at: Option<Time>,
+}
+
+/// What a strategy is asked.
+#[derive(Clone, Copy, Debug)]
+pub struct Question<'a> {
+    /// Now.
+    pub now: Time,
+    /// The prefix that the Interest is passed on by.
+    pub prefix: u64,
+    /// The faces to choose from, cheapest first; never empty.
+    pub hops: &'a [Hop],
+}
+
+/// What became of an Interest that left by a face.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Outcome {
+    /// Data came.
+    Data {
+        /// How long it took; `None` if the Interest had left more than once.
+        rtt: Option<Duration>,
+        /// Whether it was marked for congestion.
+        marked: bool,
+    },
+    /// It came back.
+    Nack,
+    /// Nothing came while anybody waited, or Data came by another face.
+    Nothing,
+}
+
+/// Decides which faces an Interest leaves by.
+pub trait Strategy: Send {
+    /// Its name.
+    fn name(&self) -> &'static str;
+    /// Appends the faces to `out`.
+    fn choose(&mut self, question: &Question<'_>, random: &mut Random, out: &mut Vec<FaceId>);
+    /// An Interest left by a face.
+    fn on_sent(&mut self, now: Time, prefix: u64, face: FaceId) {
+        let _ = (now, prefix, face);
+    }
+    /// What became of it; once for each face by which it left.
+    fn on_outcome(&mut self, now: Time, prefix: u64, face: FaceId, outcome: Outcome) {
+        let _ = (now, prefix, face, outcome);
+    }
+}
+
+/// The strategies by name, the default first. A router has one of each.
+pub const STRATEGIES: [(&str, fn() -> Box<dyn Strategy>); 7] = [
+    ("best-route", || Box::new(BestRoute)),
+    ("multicast", || Box::new(Multicast)),
+    ("equal-weight", || Box::new(EqualWeight::default())),
+    ("rfa", || Box::new(Rfa::at_random())),
+    ("rfa-greedy", || Box::new(Rfa::greedy())),
+    ("paf", || Box::new(Paf::default())),
+    ("pcon", || Box::new(Pcon::default())),
+];
+
+/// The place of a strategy in [`STRATEGIES`].
+pub fn by_name(name: &str) -> Option<usize> {
+    STRATEGIES.iter().position(|(known, _)| *known == name)
+}
+
+/// What a strategy measures, by prefix and face. When it gets full it starts anew: a measurement is soon made again.
+#[derive(Clone, Debug)]
+pub struct Measurements<T>(HashMap<(u64, FaceId), T, FxBuildHasher>);
+
+/// Measurements of one strategy at most.
+const MEASUREMENTS_MAX: usize = 65_536;
+
+impl<T> Default for Measurements<T> {
+    fn default() -> Self {
+        Measurements(HashMap::with_hasher(FxBuildHasher))
+    }
+}
+impl<T: Default> Measurements<T> {
+    /// The measurement, a new one if there is none.
+    pub fn at(&mut self, prefix: u64, face: FaceId) -> &mut T {
+        if self.0.len() >= MEASUREMENTS_MAX && !self.0.contains_key(&(prefix, face)) {
+            self.0.clear();
+        }
+        self.0.entry((prefix, face)).or_default()
+    }
+}
+
+/// One of `hops` at random, each as likely as its weight says; the first if all weights are zero.
+fn weighted(hops: &[Hop], weights: &[f64], random: &mut Random) -> FaceId {
+    let mut point = random.unit() * weights.iter().sum::<f64>();
+    for (hop, weight) in hops.iter().zip(weights) {
+        if point < *weight {
+            return hop.face;
+        }
+        point -= weight;
+    }
+    hops[0].face
+}
+
+#[cfg(test)]
+mod tests;

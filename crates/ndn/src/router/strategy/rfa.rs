@@ -1,0 +1,64 @@
+//! Request forwarding algorithm of OMCC-RF: per prefix and face a smoothed number of pending Interests,
+//! `avg ← 0.9 avg + 0.1 PI`, and a face at random with weight `1 / (1 + avg)`. The variant of PTP's author takes the
+//! face with the largest `1 / (1 + PI)`. reference/baselines.
+use alloc::vec::Vec;
+
+use tributary_core::{FaceId, Random, Time};
+
+use super::{Measurements, Outcome, Question, Strategy, weighted};
+
+/// Faces by their pending Interests.
+#[derive(Clone, Debug)]
+pub struct Rfa {
+    greedy: bool,
+    pending: Measurements<Pending>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Pending {
+    count: f64,
+    average: f64,
+}
+
+/// Weight of the old average.
+const KEEP: f64 = 0.9;
+
+impl Rfa {
+    /// A face at random, by the smoothed number.
+    pub fn at_random() -> Self {
+        Rfa { greedy: false, pending: Measurements::default() }
+    }
+    /// The face with the fewest, by the number itself.
+    pub fn greedy() -> Self {
+        Rfa { greedy: true, pending: Measurements::default() }
+    }
+    fn change(&mut self, prefix: u64, face: FaceId, by: f64) {
+        let pending = self.pending.at(prefix, face);
+        pending.count = (pending.count + by).max(0.0);
+        pending.average = KEEP * pending.average + (1.0 - KEEP) * pending.count;
+    }
+}
+
+impl Strategy for Rfa {
+    fn name(&self) -> &'static str {
+        if self.greedy { "rfa-greedy" } else { "rfa" }
+    }
+    fn choose(&mut self, question: &Question<'_>, random: &mut Random, out: &mut Vec<FaceId>) {
+        let pending = &mut self.pending;
+        let of = |hop: &super::Hop| *pending.at(question.prefix, hop.face);
+        let all: Vec<Pending> = question.hops.iter().map(of).collect();
+        out.push(if self.greedy {
+            let fewest = (0..all.len()).min_by(|a, b| all[*a].count.total_cmp(&all[*b].count)).unwrap_or(0);
+            question.hops[fewest].face
+        } else {
+            let weights: Vec<f64> = all.iter().map(|pending| 1.0 / (1.0 + pending.average)).collect();
+            weighted(question.hops, &weights, random)
+        });
+    }
+    fn on_sent(&mut self, _: Time, prefix: u64, face: FaceId) {
+        self.change(prefix, face, 1.0);
+    }
+    fn on_outcome(&mut self, _: Time, prefix: u64, face: FaceId, _: Outcome) {
+        self.change(prefix, face, -1.0);
+    }
+}

@@ -1,0 +1,191 @@
+//! What NDN asks of a forwarder.
+use super::*;
+
+#[test]
+fn an_interest_follows_the_longest_prefix_and_data_goes_back_with_its_token() {
+    let mut bench = Bench::with_routes(&[("/", 2), ("/a", 3), ("/a/b", 4)]);
+    for length in [1, 4, 6, 32] {
+        let token = [7u8; 32];
+        let headers = LpPacket { pit_token: Some(&token[..length]), ..LpPacket::default() };
+        let asked = alloc::format!("/a/b/{length}");
+        let sent = bench.recv_with(1, &headers, &interest(&asked, 1));
+        expect(&sent, &[(4, &alloc::format!("interest {asked}"))]);
+        assert_eq!(sent[0].bytes, interest(&asked, 1), "it needs no headers and has none");
+        let back = bench.recv(4, &data(&asked));
+        expect(&back, &[(1, &alloc::format!("data {asked}"))]);
+        assert_eq!(back[0].headers().pit_token, Some(&token[..length]));
+        assert_eq!(back[0].packet(), data(&asked));
+    }
+    expect(&bench.recv(1, &interest("/x", 1)), &[(2, "interest /x")]);
+    expect(&bench.recv(1, &interest("/a/x", 1)), &[(3, "interest /a/x")]);
+    assert_eq!(bench.router.stats().satisfied_and_not, (4, 0));
+}
+
+#[test]
+fn interests_of_several_faces_are_one_and_all_are_answered() {
+    let mut bench = Bench::with_routes(&[("/", 4)]);
+    expect(&bench.recv(1, &interest("/a", 1)), &[(4, "interest /a")]);
+    expect(&bench.recv(2, &interest("/a", 2)), &[]);
+    expect(&bench.recv(3, &interest("/a", 3)), &[]);
+    let back = bench.recv(4, &data("/a"));
+    expect(&back, &[(1, "data /a"), (2, "data /a"), (3, "data /a")]);
+    let origins: Vec<_> = back.iter().map(|sent| sent.headers().origin).collect();
+    assert_eq!(origins, [None, Some(Origin::Aggregation), Some(Origin::Aggregation)], "the 1-bit flag of §5 D 1");
+    assert_eq!(bench.router.stats().aggregated, 2);
+    expect(&bench.recv(4, &data("/a")), &[]);
+    assert_eq!(bench.dropped(reason::UNSOLICITED), 1);
+}
+
+#[test]
+fn a_copy_is_held_back_for_a_while_and_then_tries_the_next_face() {
+    let mut bench = Bench::with_routes(&[("/", 3), ("/", 4)]);
+    expect(&bench.recv(1, &interest("/a", 1)), &[(3, "interest /a")]);
+    expect(&bench.at(9).recv(1, &interest("/a", 2)), &[]);
+    expect(&bench.at(10).recv(1, &interest("/a", 3)), &[(4, "interest /a")]);
+    expect(&bench.at(29).recv(1, &interest("/a", 4)), &[]);
+    expect(&bench.at(30).recv(1, &interest("/a", 5)), &[(3, "interest /a")]);
+    expect(&bench.recv(4, &data("/a")), &[(1, "data /a")]);
+}
+
+#[test]
+fn what_goes_in_a_circle_is_noticed_by_its_nonce_even_after_the_answer() {
+    let mut bench = Bench::with_routes(&[("/", 4)]);
+    bench.recv(1, &interest("/a", 1));
+    expect(&bench.recv(2, &interest("/a", 1)), &[(2, "nack 100 /a")]);
+    expect(&bench.recv(4, &interest("/a", 1)), &[(4, "nack 100 /a")]);
+    expect(&bench.recv(4, &data("/a")), &[(1, "data /a")]);
+    bench.router.erase_cache(&Name::root(), 10);
+    expect(&bench.recv(2, &interest("/a", 1)), &[(2, "nack 100 /a")]);
+    assert_eq!(bench.dropped(reason::LOOP), 3);
+    expect(&bench.at(7000).recv(2, &interest("/b", 9)), &[(4, "interest /b")]);
+    expect(&bench.recv(4, &data("/b")), &[(2, "data /b")]);
+    expect(&bench.at(7001).recv(2, &interest("/a", 1)), &[(4, "interest /a")]);
+}
+
+#[test]
+fn unanswered_interests_are_forgotten_in_time() {
+    let mut bench = Bench::with_routes(&[("/", 4)]);
+    let asked = name("/a");
+    let short =
+        Interest { nonce: Some(Nonce::from(1)), lifetime_millis: Some(100), ..Interest::new(NameView::from(&asked)) };
+    bench.recv(1, &short.encode().into());
+    bench.recv(1, &interest("/b", 1));
+    assert_eq!(bench.router.poll_timeout(), Some(Time::from_millis(100)));
+    bench.at(100);
+    assert_eq!((bench.router.pit().len(), bench.router.stats().satisfied_and_not), (1, (0, 1)));
+    expect(&bench.recv(4, &data("/a")), &[]);
+    bench.at(4000);
+    assert!(bench.router.pit().is_empty() && bench.router.poll_timeout().is_none());
+}
+
+#[test]
+fn the_content_store_answers_and_says_that_it_did() {
+    let mut bench = Bench::with_routes(&[("/", 4)]);
+    bench.recv(1, &interest("/a", 1));
+    bench.recv(4, &data("/a"));
+    let back = bench.recv(2, &interest("/a", 2));
+    expect(&back, &[(2, "data /a")]);
+    assert_eq!(back[0].headers().origin, Some(Origin::Cache));
+    let asked = name("/a");
+    let fresh = Interest { nonce: Some(Nonce::from(3)), must_be_fresh: true, ..Interest::new(NameView::from(&asked)) };
+    expect(&bench.at(999).recv(2, &fresh.encode().into()), &[(2, "data /a")]);
+    expect(&bench.at(1000).recv(2, &fresh.encode().into()), &[(4, "interest /a")]);
+}
+
+#[test]
+fn hops_are_counted_and_a_missing_nonce_is_added() {
+    let mut bench = Bench::with_routes(&[("/", 4)]);
+    let with = |hops: u8| {
+        let asked = name(&alloc::format!("/{hops}"));
+        Bytes::from(
+            Interest { hop_limit: Some(hops), nonce: Some(Nonce::from(1)), ..Interest::new(NameView::from(&asked)) }
+                .encode(),
+        )
+    };
+    let sent = bench.recv(1, &with(5));
+    assert_eq!(Interest::decode(&sent[0].packet()).unwrap().hop_limit, Some(4));
+    expect(&bench.recv(1, &with(0)), &[]);
+    assert_eq!(bench.dropped(reason::HOP_LIMIT), 1);
+    expect(&bench.recv(1, &with(1)), &[(1, "nack 150 /1")]);
+    let without = Interest::new(NameView::from(&name("/n"))).encode();
+    let sent = bench.recv(1, &without.into());
+    assert!(Interest::decode(&sent[0].packet()).unwrap().nonce.is_some());
+}
+
+#[test]
+fn names_of_this_machine_and_of_one_hop_stay_there() {
+    let mut bench = Bench::with_routes(&[("/", 4), ("/localhost/app", 3), ("/localhop/app", 3)]);
+    expect(&bench.recv(1, &interest("/localhost/app", 1)), &[]);
+    assert_eq!(bench.dropped(reason::SCOPE), 1);
+    expect(&bench.recv(1, &interest("/localhop/app", 1)), &[(1, "nack 150 /localhop/app")]);
+    let local = FaceProfile { scope: FaceScope::Local, ..profile(1472) };
+    bench.router.add_face(FaceId(2), local.clone());
+    expect(&bench.recv(2, &interest("/localhop/app", 2)), &[(3, "interest /localhop/app")]);
+    expect(&bench.recv(2, &interest("/localhost/app", 2)), &[(2, "nack 150 /localhost/app")]);
+    bench.router.add_face(FaceId(3), local);
+    expect(&bench.recv(2, &interest("/localhost/app", 3)), &[(3, "interest /localhost/app")]);
+    expect(&bench.recv(3, &data("/localhost/app")), &[(2, "data /localhost/app")]);
+    // A local application may say where to.
+    let headers = LpPacket { next_hop_face: Some(1), ..LpPacket::default() };
+    expect(&bench.recv_with(2, &headers, &interest("/x", 1)), &[(1, "interest /x")]);
+    expect(&bench.recv_with(4, &headers, &interest("/y", 1)), &[(4, "nack 150 /y")]);
+}
+
+#[test]
+fn a_forwarding_hint_leads_until_its_network_is_reached() {
+    let hint: Vec<u8> = [&[7u8, 5][..], &[8, 3], b"net", &[7, 7], &[8, 5], b"other"].concat();
+    let asked = name("/a");
+    let hinted = |nonce: u64| {
+        Bytes::from(
+            Interest {
+                forwarding_hint: Some(&hint),
+                nonce: Some(Nonce::from(nonce)),
+                ..Interest::new(NameView::from(&asked))
+            }
+            .encode(),
+        )
+    };
+    let mut bench = Bench::with_routes(&[("/", 1), ("/a", 2), ("/other", 3)]);
+    expect(&bench.recv(4, &hinted(1)), &[(3, "interest /a")]);
+    let mut bench = Bench::new(1, |config| config.regions.push(name("/net/site")));
+    bench.routes(&[("/", 1), ("/a", 2), ("/other", 3)]);
+    expect(&bench.recv(4, &hinted(1)), &[(2, "interest /a")]);
+}
+
+#[test]
+fn an_interest_that_comes_back_from_everywhere_goes_back() {
+    let mut bench = Bench::with_routes(&[("/", 3), ("/", 4)]);
+    bench.router.set_strategy(&Name::root(), "multicast");
+    let token = LpPacket { pit_token: Some(&[9, 9]), ..LpPacket::default() };
+    expect(&bench.recv_with(1, &token, &interest("/a", 1)), &[(3, "interest /a"), (4, "interest /a")]);
+    let nack = |why| LpPacket { nack: Some(why), ..LpPacket::default() };
+    expect(&bench.recv_with(3, &nack(NackReason::NoRoute), &interest("/a", 1)), &[]);
+    expect(&bench.recv_with(3, &nack(NackReason::NoRoute), &interest("/a", 1)), &[]);
+    let back = bench.recv_with(4, &nack(NackReason::Congestion), &interest("/a", 1));
+    expect(&back, &[(1, "nack 50 /a")]);
+    assert_eq!(back[0].headers().pit_token, Some(&[9, 9][..]));
+    assert_eq!(bench.dropped(reason::STRAY_NACK), 1);
+    expect(&bench.recv(2, &interest("/none", 1)), &[(3, "interest /none"), (4, "interest /none")]);
+    expect(&bench.recv_with(3, &nack(NackReason::NoRoute), &interest("/none", 2)), &[]);
+    assert_eq!(bench.dropped(reason::STRAY_NACK), 2, "another nonce is another Interest");
+}
+
+#[test]
+fn congestion_marks_travel_on() {
+    let mut bench = Bench::with_routes(&[("/", 4)]);
+    bench.recv(1, &interest("/a", 1));
+    let marked = LpPacket { congestion_mark: Some(1), ..LpPacket::default() };
+    let back = bench.recv_with(4, &marked, &data("/a"));
+    assert_eq!(back[0].headers().congestion_mark, Some(1));
+}
+
+#[test]
+fn strategies_are_chosen_by_prefix() {
+    let mut bench = Bench::with_routes(&[("/", 3), ("/", 4), ("/m", 3), ("/m", 4)]);
+    assert!(bench.router.set_strategy(&name("/m"), "multicast"));
+    assert!(!bench.router.set_strategy(&name("/m"), "no-such"));
+    expect(&bench.recv(1, &interest("/m/1", 1)), &[(3, "interest /m/1"), (4, "interest /m/1")]);
+    expect(&bench.recv(1, &interest("/x", 1)), &[(3, "interest /x")]);
+    assert!(bench.router.unset_strategy(&name("/m")) && !bench.router.unset_strategy(&Name::root()));
+    expect(&bench.recv(1, &interest("/m/2", 1)), &[(3, "interest /m/2")]);
+}

@@ -1,0 +1,94 @@
+//! Floods, forgeries and nonsense.
+use super::*;
+
+#[test]
+fn a_flood_of_interests_on_one_face_leaves_room_for_the_others() {
+    let limits = PitLimits { entries_max: 100, entries_per_face_max: 60, ..PitLimits::default() };
+    let mut bench = Bench::new(1, |config| config.pit = limits);
+    bench.routes(&[("/", 4)]);
+    let mut refused = 0;
+    for n in 0..10_000u64 {
+        let sent = bench.recv(1, &interest(&alloc::format!("/flood/{n}"), n));
+        refused += sent.iter().filter(|sent| sent.what().starts_with("nack 50")).count();
+    }
+    assert_eq!((bench.router.pit().len(), refused), (60, 9_940));
+    assert_eq!(bench.dropped(reason::PIT_SHARE), 9_940);
+    expect(&bench.recv(2, &interest("/honest", 1)), &[(4, "interest /honest")]);
+    expect(&bench.recv(4, &data("/honest")), &[(2, "data /honest")]);
+    // Two floods fill the table; then the limit of the table holds.
+    for n in 0..100u64 {
+        bench.recv(2, &interest(&alloc::format!("/second/{n}"), n));
+    }
+    assert_eq!(bench.router.pit().len(), 100);
+    assert!(bench.dropped(reason::PIT_FULL) > 0);
+    bench.at(4000);
+    expect(&bench.recv(2, &interest("/later", 1)), &[(4, "interest /later")]);
+}
+
+#[test]
+fn data_that_nobody_asked_for_there_fills_no_cache_and_answers_nobody() {
+    let mut bench = Bench::with_routes(&[("/", 4)]);
+    expect(&bench.recv(2, &data("/a")), &[]);
+    bench.recv(1, &interest("/a", 1));
+    expect(&bench.recv(2, &data_of("/a", b"poison")), &[]);
+    assert_eq!((bench.dropped(reason::UNSOLICITED), bench.router.cs().len()), (2, 0));
+    expect(&bench.recv(4, &data("/a")), &[(1, "data /a")]);
+    assert_eq!(bench.router.cs().len(), 1);
+}
+
+#[test]
+fn a_poisoned_cache_is_passed_by_and_mended_by_a_probe() {
+    let mut bench = Bench::with_routes(&[("/", 4)]);
+    bench.recv(1, &interest("/a", 1));
+    bench.recv(4, &data_of("/a", b"poison"));
+    assert_eq!(bench.recv(2, &interest("/a", 2))[0].packet(), data_of("/a", b"poison"));
+    let probe = LpPacket { probe: true, ..LpPacket::default() };
+    expect(&bench.recv_with(2, &probe, &interest("/a", 3)), &[(4, "interest /a")]);
+    expect(&bench.recv(4, &data("/a")), &[(2, "data /a")]);
+    assert_eq!(bench.recv(3, &interest("/a", 4))[0].packet(), data("/a"));
+}
+
+#[test]
+fn names_beyond_the_limits_are_dropped() {
+    let mut bench = Bench::with_routes(&[("/", 4)]);
+    let deep = [8u8, 0].repeat(hash::COMPONENTS_MAX + 1);
+    let view = NameView::parse(&deep).unwrap();
+    expect(&bench.recv(1, &Interest::new(view).encode().into()), &[]);
+    let long = [&[8u8, 253, 4, 0][..], &[0; 1024]].concat();
+    let view = NameView::parse(&long).unwrap();
+    expect(&bench.recv(1, &Interest::new(view).encode().into()), &[]);
+    assert_eq!(bench.dropped(reason::NAME_TOO_LONG), 2);
+    assert!(bench.router.pit().is_empty());
+}
+
+#[test]
+fn wrong_digests_and_packets_that_are_none_are_dropped() {
+    let mut bench = Bench::with_routes(&[("/", 4)]);
+    let asked = name("/a");
+    let with = Interest { parameters: Some(b"p"), ..Interest::new(NameView::from(&asked)) };
+    let mut bytes = crate::wire::interest::with_parameters(&with, None);
+    expect(
+        &bench.recv(1, &bytes.clone().into()),
+        &[(4, "interest /a/params-sha256=620e59c59d04596b40d4cbe11e875a127f928accec817bec4519ae74d661f47a")],
+    );
+    *bytes.last_mut().unwrap() ^= 1;
+    expect(&bench.recv(1, &bytes.into()), &[]);
+    assert_eq!(bench.dropped(reason::DIGEST), 1);
+    for nonsense in [&[][..], &[0], &[5], &[6, 0], &[100, 3, 80, 9, 9], &[100, 4, 80, 2, 99, 0], &[255; 50]] {
+        expect(&bench.recv(1, &Bytes::copy_from_slice(nonsense)), &[]);
+    }
+    expect(&bench.recv(77, &data("/a")), &[]);
+    assert_eq!(bench.dropped(reason::UNKNOWN_FACE), 1);
+}
+
+#[test]
+fn faces_and_routes_have_their_limits() {
+    let mut bench = Bench::new(1, |config| (config.faces_max, config.routes_max, config.fib_entries_max) = (5, 2, 3));
+    assert!(!bench.router.add_face(FaceId(9), profile(1472)), "four and the management's");
+    assert_eq!(bench.dropped(reason::FACES), 1);
+    assert!(bench.router.add_route(&name("/a"), FaceId(1), 0) && bench.router.add_route(&name("/b"), FaceId(1), 0));
+    assert!(!bench.router.add_route(&name("/c"), FaceId(1), 0));
+    bench.router.remove_face(bench.now, FaceId(1));
+    assert!(bench.router.rib().is_empty() && bench.router.add_face(FaceId(9), profile(1472)));
+    assert!(bench.router.add_route(&name("/c"), FaceId(9), 0));
+}

@@ -1,0 +1,77 @@
+//! Two routers on one link: pieces, losses, marks.
+use super::*;
+use crate::wire::reliability::ReliabilityConfig;
+use tributary_core::{Duration, Random, Rate};
+
+/// Passes what `from` sent on face 4 to face 1 of `to`, but for those that `lose` says.
+fn carry(sent: &[Sent], to: &mut Bench, mut lose: impl FnMut() -> bool) -> Vec<Sent> {
+    let on_link: Vec<&Sent> = sent.iter().filter(|sent| sent.face == 4).collect();
+    on_link.iter().filter(|_| !lose()).flat_map(|sent| to.recv(1, &sent.bytes)).collect()
+}
+
+#[test]
+fn a_large_packet_crosses_a_small_mtu_in_pieces_and_a_stream_whole() {
+    let mut a = Bench::with_routes(&[("/", 4)]);
+    let mut b = Bench::with_routes(&[("/", 4)]);
+    let token = LpPacket { pit_token: Some(&[1, 2, 3, 4]), ..LpPacket::default() };
+    let asked = a.recv_with(2, &token, &interest("/a", 1));
+    expect(&carry(&asked, &mut b, || false), &[(4, "interest /a")]);
+    let large = data_of("/a", &alloc::vec![5; 8000]);
+    let pieces = b.recv(4, &large);
+    assert_eq!(pieces.len(), 6);
+    assert!(pieces.iter().all(|piece| piece.bytes.len() <= 1472 && piece.face == 1));
+    let back: Vec<Sent> = pieces.iter().rev().flat_map(|piece| a.recv(4, &piece.bytes)).collect();
+    assert_eq!(back.len(), 6, "to the application in pieces again");
+    assert_eq!(back[0].headers().pit_token, Some(&[1, 2, 3, 4][..]));
+    a.router.add_face(FaceId(3), profile(u32::MAX));
+    let back = a.recv_with(3, &token, &interest("/a", 2));
+    assert_eq!((back.len(), back[0].packet()), (1, large));
+}
+
+#[test]
+fn a_reliable_link_brings_everything_across_though_a_third_is_lost() {
+    let reliable = FaceProfile { reliability: Some(ReliabilityConfig::default()), ..profile(1472) };
+    let (mut a, mut b) = (Bench::with_routes(&[("/", 4)]), Bench::with_routes(&[("/", 4)]));
+    a.router.add_face(FaceId(4), reliable.clone());
+    b.router.add_face(FaceId(1), reliable);
+    let mut random = Random::new(5, 5);
+    let (mut waiting, mut arrived, mut sent_in_all) = (Vec::new(), 0, 0);
+    for millis in 0..60_000u64 {
+        a.at(millis);
+        b.at(millis);
+        if millis < 200 {
+            waiting.extend(a.recv(2, &interest(&alloc::format!("/{millis}"), millis)));
+        }
+        waiting.extend(a.sent());
+        let crossing = core::mem::take(&mut waiting);
+        sent_in_all += crossing.len();
+        let out = carry(&crossing, &mut b, || random.chance(0.33));
+        arrived += out.iter().filter(|sent| sent.face == 4).count();
+        // Acknowledgements go back over the same bad link.
+        for back in out.iter().chain(&b.sent()).filter(|sent| sent.face == 1) {
+            if !random.chance(0.33) {
+                waiting.extend(a.recv(4, &back.bytes));
+            }
+        }
+    }
+    // Three repetitions leave 0.33⁴ = 1.2 % of the packets behind.
+    assert!((194..=200).contains(&arrived), "{arrived} of 200");
+    assert!((200..450).contains(&sent_in_all), "{sent_in_all} packets for 200");
+}
+
+#[test]
+fn a_face_whose_queue_is_long_marks_what_it_sends() {
+    let rule = marking::MarkingRule::Codel { target: Duration::from_millis(5), interval: Duration::from_millis(100) };
+    let slow = FaceProfile { rate: Some(Rate::from_mbps(1)), marking: rule, ..profile(9000) };
+    let mut bench = Bench::with_routes(&[("/", 4)]);
+    bench.router.add_face(FaceId(1), slow);
+    let mut marked = 0;
+    for n in 0..1000u64 {
+        bench.at(n * 4);
+        let asked = alloc::format!("/{n}");
+        bench.recv(1, &interest(&asked, n));
+        let back = bench.recv(4, &data_of(&asked, &[0; 1000]));
+        marked += back.iter().filter(|sent| sent.headers().congestion_mark.is_some()).count();
+    }
+    assert!(marked > 5, "{marked}: twice what the link carries");
+}

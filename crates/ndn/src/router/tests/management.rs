@@ -1,0 +1,187 @@
+//! Commands and datasets.
+use super::*;
+use crate::wire::{
+    ControlParameters, ControlResponse, SignatureInfo, SignatureType, interest::with_parameters, tlv, tlv::Writer,
+};
+
+/// A bench whose face 1 leads to an application of this machine.
+fn bench(set: impl FnOnce(&mut RouterConfig)) -> Bench {
+    let mut bench = Bench::new(1, set);
+    bench.router.add_face(FaceId(1), FaceProfile { scope: FaceScope::Local, ..profile(u32::MAX) });
+    bench
+}
+fn command(verb: &str, parameters: &ControlParameters, key: &SignKey, nonce: u8) -> Bytes {
+    let base = name(&alloc::format!("/localhost/nfd/{verb}")).child(&parameters.encode()).unwrap();
+    let interest = Interest {
+        nonce: Some(Nonce::from(u64::from(nonce))),
+        signature: Some(SignatureInfo {
+            nonce: Some(&[nonce; 8]),
+            time: Some(1000),
+            ..SignatureInfo::new(SignatureType::DigestSha256)
+        }),
+        ..Interest::new(NameView::from(&base))
+    };
+    with_parameters(&interest, Some(key)).into()
+}
+fn response(sent: &[Sent]) -> ControlResponse {
+    assert_eq!(sent.len(), 1, "{sent:?}");
+    let packet = sent[0].packet();
+    let data = Data::decode(&packet).unwrap();
+    assert!(data.is_signed_by(&SignKey::Digest.verify_key()));
+    ControlResponse::decode(data.content.unwrap()).unwrap()
+}
+fn run(bench: &mut Bench, verb: &str, parameters: &ControlParameters, nonce: u8) -> ControlResponse {
+    response(&bench.recv(1, &command(verb, parameters, &SignKey::Digest, nonce)))
+}
+fn dataset(bench: &mut Bench, which: &str) -> Vec<u8> {
+    let asked = name(&alloc::format!("/localhost/nfd/{which}"));
+    let interest = Interest { can_be_prefix: true, must_be_fresh: true, ..Interest::new(NameView::from(&asked)) };
+    let sent = bench.recv(1, &interest.encode().into());
+    let first = sent[0].packet();
+    let data = Data::decode(&first).unwrap();
+    let mut content = data.content.unwrap().to_vec();
+    let last = data.final_block().unwrap().number().unwrap();
+    for segment in 1..=last {
+        let next = data.name.parent().to_name().unwrap().typed_child(types::SEGMENT, &[segment as u8]).unwrap();
+        let sent = bench.recv(1, &Interest::new(NameView::from(&next)).encode().into());
+        content.extend_from_slice(Data::decode(&sent[0].packet()).unwrap().content.unwrap());
+    }
+    content
+}
+fn kinds(content: &[u8]) -> Vec<u32> {
+    let mut reader = tlv::Reader::new("dataset", content);
+    core::iter::from_fn(|| reader.element().unwrap().map(|element| element.kind)).collect()
+}
+
+#[test]
+fn an_application_registers_a_prefix_and_is_asked_for_it() {
+    let mut bench = bench(|_| {});
+    let parameters = ControlParameters { name: Some(name("/app")), cost: Some(7), ..ControlParameters::default() };
+    let answer = run(&mut bench, "rib/register", &parameters, 1);
+    assert_eq!((answer.code, answer.body.as_ref().unwrap().face_id), (200, Some(1)));
+    assert_eq!(answer.body.unwrap().flags, Some(rib::CHILD_INHERIT));
+    expect(&bench.recv(2, &interest("/app/x", 1)), &[(1, "interest /app/x")]);
+    assert_eq!(run(&mut bench, "rib/unregister", &parameters, 2).code, 200);
+    expect(&bench.recv(2, &interest("/app/y", 1)), &[(2, "nack 150 /app/y")]);
+    let expiring = ControlParameters { expiration_millis: Some(50), face_id: Some(3), ..parameters };
+    run(&mut bench, "rib/register", &expiring, 3);
+    expect(&bench.at(49).recv(2, &interest("/app/z", 1)), &[(3, "interest /app/z")]);
+    expect(&bench.at(50).recv(2, &interest("/app/zz", 1)), &[(2, "nack 150 /app/zz")]);
+}
+
+#[test]
+fn commands_are_obeyed_once_from_here_and_if_signed_by_whom_is_trusted() {
+    let parameters = ControlParameters { name: Some(name("/app")), ..ControlParameters::default() };
+    let key = SignKey::ed25519(&[4; 32]);
+    let trusted = key.verify_key();
+    let mut bench = bench(|config| config.management = ManagementTrust::Keys(alloc::vec![trusted]));
+    let mut code = |bytes: &Bytes| response(&bench.recv(1, bytes)).code;
+    assert_eq!(code(&command("rib/register", &parameters, &SignKey::Digest, 1)), 403);
+    assert_eq!(code(&command("rib/register", &parameters, &SignKey::ed25519(&[5; 32]), 2)), 403);
+    let good = command("rib/register", &parameters, &key, 3);
+    // The same command in an Interest with another nonce, which no signature covers.
+    let mut again = good.to_vec();
+    again[Interest::decode(&good).unwrap().nonce_at().unwrap()] ^= 1;
+    assert_eq!((code(&good), code(&again.into())), (200, 403));
+    expect(&bench.recv(2, &command("rib/register", &parameters, &key, 4)), &[]);
+    assert_eq!(bench.dropped(reason::SCOPE), 1);
+}
+
+#[test]
+fn older_command_interests_are_obeyed_too() {
+    let mut bench = bench(|_| {});
+    let parameters = ControlParameters { name: Some(name("/app")), ..ControlParameters::default() };
+    let mut info = Vec::new();
+    SignatureInfo::new(SignatureType::DigestSha256).encode(types::SIGNATURE_INFO, &mut info);
+    let parts: [&[u8]; 4] = [&parameters.encode(), &[0; 8], &[1; 8], &info];
+    let unsigned = parts.iter().fold(name("/localhost/nfd/rib/register"), |name, part| name.child(part).unwrap());
+    let mut value = Vec::new();
+    value.put_element(types::SIGNATURE_VALUE, &SignKey::Digest.sign(&[unsigned.as_tlv()]));
+    let signed = unsigned.child(&value).unwrap();
+    let sent = bench.recv(1, &Interest::new(NameView::from(&signed)).encode().into());
+    assert_eq!(response(&sent).code, 200);
+    *value.last_mut().unwrap() ^= 1;
+    let forged = unsigned.child(&value).unwrap();
+    assert_eq!(response(&bench.recv(1, &Interest::new(NameView::from(&forged)).encode().into())).code, 403);
+}
+
+#[test]
+fn mistakes_are_answered_by_number() {
+    let mut bench = bench(|_| {});
+    let none = ControlParameters::default();
+    let named = ControlParameters { name: Some(name("/a")), ..none.clone() };
+    let codes = [
+        run(&mut bench, "rib/register", &none, 1).code,
+        run(&mut bench, "rib/register", &ControlParameters { face_id: Some(999), ..named.clone() }, 2).code,
+        run(&mut bench, "rib/no-such", &named, 3).code,
+        run(&mut bench, "faces/create", &none, 4).code,
+        run(
+            &mut bench,
+            "strategy-choice/set",
+            &ControlParameters { strategy: Some(name("/localhost/nfd/strategy/no")), ..named },
+            5,
+        )
+        .code,
+    ];
+    assert_eq!(codes, [400, 410, 501, 400, 404]);
+}
+
+#[test]
+fn the_driver_makes_and_closes_faces() {
+    let mut bench = bench(|_| {});
+    let parameters = ControlParameters { uri: Some("udp4://192.0.2.1:6363".into()), ..ControlParameters::default() };
+    let asked = command("faces/create", &parameters, &SignKey::Digest, 1);
+    expect(&bench.recv(1, &asked), &[]);
+    let Some(FaceRequest::Create { id, uri, .. }) = bench.router.poll_face_request() else { panic!("no request") };
+    bench.router.add_face(FaceId(9), FaceProfile { uri, ..profile(1400) });
+    bench.router.complete_face_request(bench.now, id, Ok(FaceId(9)));
+    let answer = response(&bench.sent());
+    assert_eq!((answer.code, answer.body.unwrap().face_id), (200, Some(9)));
+    assert_eq!(run(&mut bench, "faces/create", &parameters, 2).code, 409);
+    let destroy = ControlParameters { face_id: Some(9), ..ControlParameters::default() };
+    assert_eq!(run(&mut bench, "faces/destroy", &destroy, 3).code, 200);
+    assert_eq!(bench.router.poll_face_request(), Some(FaceRequest::Destroy { face: FaceId(9) }));
+    expect(&bench.recv(1, &command("faces/create", &parameters, &SignKey::Digest, 4)), &[]);
+    bench.router.poll_face_request();
+    bench.at(3999);
+    assert!(bench.sent().is_empty());
+    bench.at(4000);
+    assert_eq!(bench.router.requests_due(), None);
+}
+
+#[test]
+fn datasets_tell_what_there_is_in_as_many_segments_as_it_takes() {
+    let mut bench = bench(|_| {});
+    for n in 0..400 {
+        bench.router.add_route(&name(&alloc::format!("/prefix/{n}")), FaceId(2), n);
+    }
+    assert_eq!(kinds(&dataset(&mut bench, "faces/list")), [128; 5]);
+    assert_eq!(kinds(&dataset(&mut bench, "fib/list")).len(), 401);
+    assert_eq!(kinds(&dataset(&mut bench, "rib/list")).len(), 400);
+    assert_eq!(kinds(&dataset(&mut bench, "strategy-choice/list")), [128]);
+    assert_eq!(kinds(&dataset(&mut bench, "cs/info")), [128]);
+    assert_eq!(kinds(&dataset(&mut bench, "status/general"))[..3], [128, 129, 130]);
+}
+
+#[test]
+fn the_content_store_is_configured_and_erased() {
+    let mut bench = bench(|_| {});
+    bench.routes(&[("/", 4)]);
+    for n in 0..10u64 {
+        bench.recv(2, &interest(&alloc::format!("/c/{n}"), n));
+        bench.recv(4, &data(&alloc::format!("/c/{n}")));
+    }
+    let erase = ControlParameters { name: Some(name("/c")), count: Some(4), ..ControlParameters::default() };
+    assert_eq!(run(&mut bench, "cs/erase", &erase, 1).body.unwrap().count, Some(4));
+    let config = ControlParameters { capacity: Some(2), ..ControlParameters::default() };
+    assert_eq!((run(&mut bench, "cs/config", &config, 2).code, bench.router.cs().len()), (200, 2));
+    let strategy = ControlParameters {
+        name: Some(name("/c")),
+        strategy: Some(name("/localhost/nfd/strategy/multicast/v=5")),
+        ..ControlParameters::default()
+    };
+    assert_eq!(run(&mut bench, "strategy-choice/set", &strategy, 3).code, 200);
+    assert_eq!(bench.router.strategies().count(), 2);
+    assert_eq!(run(&mut bench, "strategy-choice/unset", &strategy, 4).code, 200);
+    assert_eq!(bench.router.strategies().count(), 1);
+}

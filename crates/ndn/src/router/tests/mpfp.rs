@@ -1,0 +1,244 @@
+//! Path tags: recorded, followed, refused.
+use super::*;
+use crate::wire::PathTag;
+use labels::LabelScheme;
+
+/// A chain of routers, face 4 of each joined to face 1 of the next; the consumer on face 2 of the first.
+struct Chain(Vec<Bench>);
+
+impl Chain {
+    fn new(count: u8, set: impl Fn(usize, &mut RouterConfig)) -> Chain {
+        let bench = |at: u8| {
+            let mut bench = Bench::new(at + 1, |config| set(usize::from(at), config));
+            bench.routes(&[("/", 4)]);
+            bench
+        };
+        Chain((0..count).map(bench).collect())
+    }
+    /// An Interest of the consumer runs to the producer behind the last router, which answers with `answer`; what comes
+    /// back to the consumer.
+    fn fetch(&mut self, headers: &LpPacket<'_>, asked: &Bytes, answer: Option<&Bytes>) -> Vec<Sent> {
+        let last = self.0.len() - 1;
+        let mut moving = self.0[0].recv_with(2, headers, asked);
+        for at in 1..=last {
+            let [ref sent] = moving[..] else { return moving };
+            if sent.face != 4 {
+                return moving;
+            }
+            moving = self.0[at].recv(1, &sent.bytes);
+        }
+        let Some(answer) = answer.filter(|_| moving.iter().any(|sent| sent.face == 4)) else { return moving };
+        let mut back = self.0[last].recv(4, answer);
+        for at in (0..last).rev() {
+            let [ref sent] = back[..] else { return back };
+            assert_eq!(sent.face, 1);
+            back = self.0[at].recv(4, &sent.bytes);
+        }
+        back
+    }
+}
+fn probe() -> LpPacket<'static> {
+    LpPacket { probe: true, ..LpPacket::default() }
+}
+
+#[test]
+fn a_probe_brings_a_label_for_each_router_and_the_tag_leads_the_same_way() {
+    for scheme in [LabelScheme::Random, LabelScheme::Huffman] {
+        let mut chain = Chain::new(3, |_, config| config.labels = scheme);
+        let back = chain.fetch(&probe(), &interest("/a/1", 1), Some(&data("/a/1")));
+        let headers = back[0].headers();
+        let tagged = LpPacket { tag: headers.tag, tag_bits: headers.tag_bits, ..LpPacket::default() };
+        match scheme {
+            LabelScheme::Random => assert_eq!(tagged.tag.unwrap().as_bytes().len(), 3 * labels::LABEL_BYTES),
+            LabelScheme::Huffman => assert!(tagged.tag_bits.unwrap().to_stack().bits() <= 3 * (2 + 3)),
+        }
+        let back = chain.fetch(&tagged, &interest("/a/2", 2), Some(&data("/a/2")));
+        expect(&back, &[(2, "data /a/2")]);
+        let headers = back[0].headers();
+        assert!(headers.tag.is_none() && headers.tag_bits.is_none(), "only probes bring tags");
+        assert!(!headers.path_failed && headers.origin.is_none());
+        for bench in &chain.0 {
+            let stats = bench.router.stats();
+            assert_eq!((stats.labels_written, stats.tags_followed, stats.tags_failed), (1, 1, 0));
+        }
+    }
+}
+
+#[test]
+fn a_tag_overrides_the_strategy_and_the_rest_of_it_goes_on() {
+    let mut bench = Bench::with_routes(&[("/", 3), ("/", 4)]);
+    let mut tags = Vec::new();
+    for n in 0..2u64 {
+        let asked = alloc::format!("/a/{n}");
+        let sent = bench.recv_with(1, &probe(), &interest(&asked, n));
+        assert!(sent[0].headers().probe, "the probe stays one");
+        // What the producer's side recorded is below this router's label.
+        let brought = LpPacket { tag: Some(PathTag::parse(&[9, 9, 9]).unwrap()), ..LpPacket::default() };
+        let back = bench.recv_with(sent[0].face, &brought, &data(&asked));
+        tags.push((sent[0].face, back[0].headers().tag.unwrap().as_bytes().to_vec()));
+    }
+    assert_eq!(tags.iter().map(|(face, _)| *face).collect::<Vec<_>>(), [3, 4], "probes are spread evenly");
+    for (round, (face, tag)) in tags.iter().cycle().take(6).enumerate() {
+        let headers = LpPacket { tag: Some(PathTag::parse(tag).unwrap()), ..LpPacket::default() };
+        let sent = bench.recv_with(1, &headers, &interest(&alloc::format!("/b/{round}"), 1));
+        expect(&sent, &[(*face, &alloc::format!("interest /b/{round}"))]);
+        assert_eq!(sent[0].headers().tag.unwrap().as_bytes(), [9, 9, 9]);
+    }
+}
+#[test]
+fn probes_pass_by_caches_on_the_whole_way_and_cached_answers_say_so() {
+    let mut chain = Chain::new(3, |_, _| {});
+    chain.fetch(&LpPacket::default(), &interest("/a", 1), Some(&data("/a")));
+    let back = chain.fetch(&probe(), &interest("/a", 2), Some(&data_of("/a", b"newer")));
+    assert_eq!(back[0].packet(), data_of("/a", b"newer"));
+    assert!(back[0].headers().tag.is_some() && back[0].headers().origin.is_none());
+    // A cache in the middle: the flag reaches the consumer.
+    chain.0[0].router.erase_cache(&Name::root(), 10);
+    let sent = chain.0[0].recv(2, &interest("/a", 3));
+    let from_middle = chain.0[1].recv(1, &sent[0].bytes);
+    let back = chain.0[0].recv(4, &from_middle[0].bytes);
+    assert_eq!(back[0].headers().origin, Some(Origin::Cache));
+}
+
+#[test]
+fn forged_labels_faces_that_are_down_and_those_that_lead_elsewhere_are_not_followed() {
+    let mut bench = Bench::with_routes(&[("/", 3), ("/", 4), ("/other", 2)]);
+    let label_of = |bench: &Bench, face: u32| bench.router.labels.push(PathTag::EMPTY, FaceId(face)).unwrap();
+    let go = |bench: &mut Bench, tag: &[u8], asked: &str| {
+        let headers = LpPacket { tag: Some(PathTag::parse(tag).unwrap()), ..LpPacket::default() };
+        let sent = bench.recv_with(1, &headers, &interest(asked, 1));
+        let back = bench.recv(sent[0].face, &data(asked));
+        (sent[0].face, back[0].headers().path_failed)
+    };
+    let good = label_of(&bench, 4);
+    assert_eq!(go(&mut bench, &good, "/1"), (4, false));
+    assert_eq!(go(&mut bench, &[1, 2, 3, 4], "/2"), (3, true), "nobody was told this label");
+    assert_eq!(go(&mut bench, &good[..3], "/3"), (3, true));
+    let elsewhere = label_of(&bench, 2);
+    assert_eq!(go(&mut bench, &elsewhere, "/4"), (3, true), "that face does not lead to the prefix");
+    assert_eq!(go(&mut bench, &elsewhere, "/other/5"), (2, false));
+    let back_where_it_came_from = label_of(&bench, 1);
+    assert_eq!(go(&mut bench, &back_where_it_came_from, "/6"), (3, true));
+    bench.router.set_face_up(bench.now, FaceId(4), false);
+    assert_eq!(go(&mut bench, &good, "/7"), (3, true));
+    assert_eq!((bench.router.stats().tags_followed, bench.router.stats().tags_failed), (2, 5));
+}
+
+#[test]
+fn a_router_may_return_a_nack_at_once_instead() {
+    let mut bench = Bench::new(1, |config| config.invalid_path = InvalidPath::Nack);
+    bench.routes(&[("/", 3)]);
+    let headers = LpPacket { tag: Some(PathTag::parse(&[1, 2, 3, 4]).unwrap()), ..LpPacket::default() };
+    let sent = bench.recv_with(1, &headers, &interest("/a", 1));
+    expect(&sent, &[(1, "nack 150 /a")]);
+    assert!(sent[0].headers().path_failed && bench.router.pit().is_empty());
+}
+
+#[test]
+fn when_a_link_fails_those_on_the_path_are_told_at_once() {
+    let mut chain = Chain::new(3, |_, _| {});
+    let back = chain.fetch(&probe(), &interest("/a/1", 1), Some(&data("/a/1")));
+    let tag = back[0].headers().tag.unwrap().as_bytes().to_vec();
+    let tagged = LpPacket { tag: Some(PathTag::parse(&tag).unwrap()), ..LpPacket::default() };
+    chain.fetch(&tagged, &interest("/a/2", 2), None);
+    let now = chain.0[2].now;
+    chain.0[2].router.set_face_up(now, FaceId(4), false);
+    let mut back = chain.0[2].sent();
+    for at in (0..2).rev() {
+        expect(&back, &[(1, "nack 150 /a/2")]);
+        assert!(back[0].headers().path_failed);
+        back = chain.0[at].recv(4, &back[0].bytes);
+    }
+    expect(&back, &[(2, "nack 150 /a/2")]);
+    assert!(back[0].headers().path_failed);
+    // By then no way is left: the next Interest comes back from where the way ends.
+    let sent = chain.fetch(&tagged, &interest("/a/3", 3), None);
+    expect(&sent, &[(1, "nack 150 /a/3")]);
+    assert!(sent[0].headers().path_failed);
+}
+
+#[test]
+fn a_legacy_forwarder_in_the_middle_shortens_the_tag_and_nothing_else() {
+    let mut chain = Chain::new(3, |at, config| config.path_tags = at != 1);
+    let back = chain.fetch(&probe(), &interest("/a/1", 1), Some(&data("/a/1")));
+    let tag = back[0].headers().tag.unwrap().as_bytes().to_vec();
+    assert_eq!(tag.len(), labels::LABEL_BYTES, "the consumer's side of the path");
+    let tagged = LpPacket { tag: Some(PathTag::parse(&tag).unwrap()), ..LpPacket::default() };
+    let back = chain.fetch(&tagged, &interest("/a/2", 2), Some(&data("/a/2")));
+    expect(&back, &[(2, "data /a/2")]);
+    assert!(!back[0].headers().path_failed);
+}
+
+#[test]
+fn tags_that_lead_in_a_circle_end_where_the_interest_was_before() {
+    // Two routers joined twice; a tag that names the way there and back and there again.
+    let mut benches: Vec<Bench> = (1..=2)
+        .map(|secret| {
+            let mut bench = Bench::new(secret, |_| {});
+            bench.routes(&[("/", 4), ("/", 3)]);
+            bench
+        })
+        .collect();
+    let label = |bench: &Bench, face: u32| bench.router.labels.push(PathTag::EMPTY, FaceId(face)).unwrap();
+    let round = [label(&benches[0], 4), label(&benches[1], 3)].concat();
+    let tag = round.repeat(16);
+    let headers = LpPacket { tag: Some(PathTag::parse(&tag).unwrap()), ..LpPacket::default() };
+    let mut sent = benches[0].recv_with(1, &headers, &interest("/a", 1));
+    let mut hops = 0;
+    while let [ref only] = sent[..] {
+        if !only.what().starts_with("interest") || hops > 100 {
+            break;
+        }
+        hops += 1;
+        let (to, face, bytes) = (hops % 2, only.face, only.bytes.clone());
+        sent = benches[to].recv(face, &bytes);
+    }
+    assert_eq!(hops, 2, "there, back, and refused");
+    expect(&sent, &[(3, "nack 100 /a")]);
+}
+
+#[test]
+fn a_lost_packet_is_asked_for_again_by_any_path_at_once() {
+    let mut bench = Bench::with_routes(&[("/", 3), ("/", 4)]);
+    let label = |bench: &Bench, face: u32| bench.router.labels.push(PathTag::EMPTY, FaceId(face)).unwrap();
+    let (three, four) = (label(&bench, 3), label(&bench, 4));
+    let ask = |bench: &mut Bench, face: u32, tag: &[u8], nonce: u64| {
+        let headers = LpPacket { tag: Some(PathTag::parse(tag).unwrap()), ..LpPacket::default() };
+        Bench::what(&bench.recv_with(face, &headers, &interest("/a", nonce)))
+    };
+    assert_eq!(ask(&mut bench, 1, &three, 1), [(3, "interest /a".into())]);
+    assert_eq!(ask(&mut bench, 1, &three, 2), [(3, "interest /a".into())], "the consumer decides, not the router");
+    assert_eq!(ask(&mut bench, 1, &four, 3), [(4, "interest /a".into())]);
+    // Another consumer on the same path is answered by what is on its way.
+    assert_eq!(ask(&mut bench, 2, &four, 4), []);
+    let back = bench.recv(4, &data("/a"));
+    let origins: Vec<_> = back.iter().map(|sent| (sent.face, sent.headers().origin)).collect();
+    assert_eq!(origins, [(1, None), (2, Some(Origin::Aggregation))]);
+}
+
+#[test]
+fn the_acceleration_base_gives_what_longest_prefix_match_gives() {
+    let mut with = Bench::with_routes(&[]);
+    let mut without = Bench::new(1, |config| config.fab_flows = 0);
+    let mut random = tributary_core::Random::new(3, 3);
+    for round in 0..3000u64 {
+        let depth = random.below(4);
+        let path: String = (0..=depth).map(|_| alloc::format!("/{}", random.below(3))).collect();
+        if random.chance(0.01) {
+            let (face, gone) = (FaceId(2 + random.below(3) as u32), random.chance(0.5));
+            for bench in [&mut with, &mut without] {
+                if gone {
+                    bench.router.unregister(&name(&path), face, rib::ORIGIN_STATIC);
+                } else {
+                    bench.router.add_route(&name(&path), face, round);
+                }
+            }
+        }
+        let results = [&mut with, &mut without].map(|bench| Bench::what(&bench.recv(1, &interest(&path, round))));
+        assert_eq!(results[0], results[1], "round {round}: {path}");
+        for bench in [&mut with, &mut without] {
+            bench.at(round * 5000);
+        }
+    }
+    assert!(with.router.fab().hits_and_misses.0 > 1000);
+}
