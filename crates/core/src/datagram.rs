@@ -132,6 +132,51 @@ impl fmt::Debug for Datagram {
     }
 }
 
+/// Packets that arrived together: one shared buffer cut into equal parts, of which the last may be shorter (GRO).
+#[derive(Clone, Debug)]
+pub struct DatagramRun {
+    bytes: Bytes,
+    stride: usize,
+}
+
+impl DatagramRun {
+    /// The packets in `bytes`, each of `stride` bytes but the last, which has what is left. No bytes are one empty packet.
+    ///
+    /// # Panics
+    /// If `stride` is zero.
+    pub fn new(bytes: Bytes, stride: usize) -> Self {
+        assert!(stride > 0, "a packet of a run has at least one byte");
+        DatagramRun { bytes, stride }
+    }
+    /// How many packets there are: at least one.
+    pub fn count(&self) -> usize {
+        self.bytes.len().div_ceil(self.stride).max(1)
+    }
+    /// The bytes of one packet; of one that does not exist none.
+    pub fn bytes(&self, index: usize) -> &[u8] {
+        let (start, end) = self.place(index);
+        &self.bytes[start..end]
+    }
+    /// One packet from its byte `skip` on, sharing the buffer.
+    ///
+    /// # Panics
+    /// If the packet is shorter.
+    pub fn share(&self, index: usize, skip: usize) -> Bytes {
+        let (start, end) = self.place(index);
+        self.bytes.slice(start + skip..end)
+    }
+    /// One packet by itself.
+    pub fn datagram(&self, index: usize) -> Datagram {
+        Datagram::from(self.share(index, 0))
+    }
+
+    fn place(&self, index: usize) -> (usize, usize) {
+        let len = self.bytes.len();
+        let start = index.saturating_mul(self.stride).min(len);
+        (start, start.saturating_add(self.stride).min(len))
+    }
+}
+
 /// Where a batch goes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Transmit {
@@ -193,6 +238,16 @@ impl TransmitBuf {
             (head, body)
         })
     }
+    /// Takes all packets out as head and body, in order, and keeps the allocations.
+    pub fn take_each(&mut self, mut take: impl FnMut(&[u8], Bytes)) {
+        let mut start = 0;
+        for (len, body) in self.parts.drain(..) {
+            let end = start + len as usize;
+            take(&self.heads[start..end], body);
+            start = end;
+        }
+        self.heads.clear();
+    }
     /// Takes all packets out; those whose head is longer than [`HEAD_BYTES_MAX`] become one contiguous body.
     pub fn drain(&mut self) -> impl Iterator<Item = Datagram> {
         let mut start = 0;
@@ -235,9 +290,24 @@ mod tests {
         batch.push(&[7; HEAD_BYTES_MAX + 1], Bytes::from_static(b"3"));
         let lens: Vec<_> = batch.iter().map(|(head, body)| head.len() + body.len()).collect();
         assert_eq!(lens, [2, 1, HEAD_BYTES_MAX + 2]);
+        let mut copy = TransmitBuf::new();
+        batch.iter().for_each(|(head, body)| copy.push(head, body.clone()));
+        let mut taken = Vec::new();
+        copy.take_each(|head, body| taken.push([head, &body].concat()));
+        assert_eq!((taken.len(), &taken[0][..], copy.is_empty()), (3, &b"a1"[..], true));
         let drained: Vec<_> = batch.drain().collect();
         assert_eq!(drained[0].to_vec(), b"a1");
         assert_eq!(drained[2].len(), HEAD_BYTES_MAX + 2);
         assert!(batch.is_empty());
+    }
+
+    #[test]
+    fn a_run_is_cut_at_its_stride_and_shares_its_buffer() {
+        let run = DatagramRun::new(Bytes::from_static(b"aabbc"), 2);
+        assert_eq!(run.count(), 3);
+        assert_eq!([run.bytes(0), run.bytes(1), run.bytes(2), run.bytes(3)], [&b"aa"[..], b"bb", b"c", b""]);
+        assert_eq!((run.share(1, 1), run.datagram(2).to_vec()), (Bytes::from_static(b"b"), b"c".to_vec()));
+        let empty = DatagramRun::new(Bytes::new(), 1);
+        assert_eq!((empty.count(), empty.datagram(0).len()), (1, 0));
     }
 }

@@ -65,7 +65,7 @@ pub mod random;
 pub mod timer;
 pub mod units;
 
-pub use datagram::{Datagram, HEAD_BYTES_MAX, Transmit, TransmitBuf};
+pub use datagram::{Datagram, DatagramRun, HEAD_BYTES_MAX, Transmit, TransmitBuf};
 pub use ids::{FaceId, NodeId, PathId, SourceId, TimerId, TransferId};
 pub use node::{FaceChange, Node};
 pub use pump::{Outlet, pump};

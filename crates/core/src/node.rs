@@ -1,5 +1,5 @@
 //! What every role of every family is to a driver.
-use crate::{Datagram, FaceId, Time, TimerId, Transmit, TransmitBuf, event::Event};
+use crate::{Datagram, DatagramRun, FaceId, Time, TimerId, Transmit, TransmitBuf, event::Event};
 
 /// A protocol state machine.
 ///
@@ -9,6 +9,13 @@ use crate::{Datagram, FaceId, Time, TimerId, Transmit, TransmitBuf, event::Event
 pub trait Node {
     /// Takes one packet that arrived on `face`. Bytes that make no sense are counted, told as an event, and dropped.
     fn handle_datagram(&mut self, now: Time, face: FaceId, datagram: Datagram);
+    /// Takes packets that arrived on `face` together, in order. What it does is what [`Node::handle_datagram`] does for
+    /// each of them; a node that carries much traffic makes its decisions once for all.
+    fn handle_run(&mut self, now: Time, face: FaceId, run: DatagramRun) {
+        for index in 0..run.count() {
+            self.handle_datagram(now, face, run.datagram(index));
+        }
+    }
     /// Does what is due at `now`. Calling it early does no harm.
     fn handle_timeout(&mut self, now: Time);
     /// Fills the empty batch `out` with packets for one face; `None` when there is nothing to send.
@@ -37,6 +44,9 @@ pub enum FaceChange {
 impl<N: Node + ?Sized> Node for alloc::boxed::Box<N> {
     fn handle_datagram(&mut self, now: Time, face: FaceId, datagram: Datagram) {
         (**self).handle_datagram(now, face, datagram);
+    }
+    fn handle_run(&mut self, now: Time, face: FaceId, run: DatagramRun) {
+        (**self).handle_run(now, face, run);
     }
     fn handle_timeout(&mut self, now: Time) {
         (**self).handle_timeout(now);

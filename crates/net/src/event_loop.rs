@@ -13,7 +13,7 @@ use nix::{
 };
 use quinn_udp::RecvMeta;
 use tributary_core::{
-    Datagram, FaceChange, FaceId, Node, Outlet, Time, Transmit, TransmitBuf,
+    Datagram, DatagramRun, FaceChange, FaceId, Node, Outlet, Time, Transmit, TransmitBuf,
     event::Event,
     link::{Fate, LinkChange},
     pump,
@@ -284,16 +284,14 @@ impl<N: Node, E: FnMut(Time, Event)> EventLoop<N, E> {
         let Some((face, _)) = world.faces.face_mut(place) else { return };
         face.count_in(now, datagrams, meta.len);
         let id = face.id;
+        let run = DatagramRun::new(bytes, stride);
+        let Some((loss, random)) = &mut face.ingress_loss else { return self.node.handle_run(now, id, run) };
         for index in 0..datagrams {
-            if let Some((loss, random)) = &mut face.ingress_loss
-                && loss.next(random) == Fate::Lost
-            {
+            if loss.next(random) == Fate::Lost {
                 world.stats.ingress_lost += 1;
-                continue;
+            } else {
+                self.node.handle_datagram(now, id, run.datagram(index));
             }
-            let start = index * stride;
-            let datagram = Datagram::from(bytes.slice(start..(start + stride).min(meta.len)));
-            self.node.handle_datagram(now, id, datagram);
         }
     }
     fn pump(&mut self) {
@@ -368,20 +366,19 @@ impl<E: FnMut(Time, Event)> World<E> {
                 && let Some(datagram) = face.link.as_mut().and_then(|link| link.poll_deliver(now))
             {
                 self.shaped_at = now;
-                self.append(place, datagram.head(), datagram.body());
+                self.append(place, datagram.head(), datagram.body().clone());
             }
         }
     }
     /// Appends a datagram to the run of a face, after sending the run if it is full.
-    fn append(&mut self, place: usize, head: &[u8], body: &bytes::Bytes) {
+    fn append(&mut self, place: usize, head: &[u8], body: bytes::Bytes) {
         let Some((face, ports)) = self.faces.face_mut(place) else { return };
         let port = &mut ports[face.port];
         face.count_out(head.len() + body.len());
-        if !face.run.push(head, body, port.segments_max()) {
+        if !face.run.takes(head.len() + body.len(), port.segments_max()) {
             port.send(&face.peer_raw, &mut face.run, &mut self.stats);
-            let is_pushed = face.run.push(head, body, 1);
-            debug_assert!(is_pushed, "an empty run takes any datagram");
         }
+        face.run.push(head, body);
         if !face.is_dirty {
             face.is_dirty = true;
             self.dirty.push(place);
@@ -449,13 +446,13 @@ impl<E: FnMut(Time, Event)> Outlet for World<E> {
             }
             return;
         }
-        for (head, body) in batch.iter() {
+        batch.take_each(|head, body| {
             if head.len() + body.len() > mtu {
                 self.stats.oversize_drops += 1;
             } else {
                 self.append(place, head, body);
             }
-        }
+        });
     }
     fn event(&mut self, now: Time, event: Event) {
         (self.on_event)(now, event);

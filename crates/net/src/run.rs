@@ -20,27 +20,27 @@ pub(crate) const SEGMENTS_MAX: usize = 64;
 const RUN_BYTES_MAX: usize = 65_507;
 
 impl Run {
-    /// Appends a datagram if it may follow the others within `segments_max`; else gives false and changes nothing.
-    #[must_use]
-    pub(crate) fn push(&mut self, head: &[u8], body: &Bytes, segments_max: usize) -> bool {
+    /// Whether a datagram of `len` bytes may follow the others within `segments_max`. An empty run takes any.
+    pub(crate) fn takes(&self, len: usize, segments_max: usize) -> bool {
+        self.parts.is_empty()
+            || !self.is_closed
+                && (1..=self.segment).contains(&len)
+                && self.parts.len() < segments_max
+                && self.bytes + len <= RUN_BYTES_MAX
+    }
+    /// Appends a datagram that [`Run::takes`].
+    pub(crate) fn push(&mut self, head: &[u8], body: Bytes) {
         let len = head.len() + body.len();
+        debug_assert!(self.takes(len, SEGMENTS_MAX), "a datagram that does not fit into its run");
         if self.parts.is_empty() {
             self.segment = len;
             self.is_closed = len == 0;
         } else {
-            let fits = !self.is_closed
-                && (1..=self.segment).contains(&len)
-                && self.parts.len() < segments_max
-                && self.bytes + len <= RUN_BYTES_MAX;
-            if !fits {
-                return false;
-            }
             self.is_closed = len < self.segment;
         }
         self.bytes += len;
         self.heads.extend_from_slice(head);
-        self.parts.push((head.len() as u32, body.clone()));
-        true
+        self.parts.push((head.len() as u32, body));
     }
     pub(crate) fn len(&self) -> usize {
         self.parts.len()
@@ -83,8 +83,7 @@ impl Run {
         self.parts.iter().map(move |(head_len, body)| {
             let end = start + *head_len as usize;
             let mut single = Run::default();
-            let is_first = single.push(&self.heads[start..end], body, 1);
-            debug_assert!(is_first, "an empty run takes any datagram");
+            single.push(&self.heads[start..end], body.clone());
             start = end;
             single
         })
@@ -99,14 +98,23 @@ mod tests {
         Bytes::from(vec![7; len])
     }
 
+    /// Whether it was taken.
+    fn offer(run: &mut Run, head: &[u8], body: Bytes, segments_max: usize) -> bool {
+        let takes = run.takes(head.len() + body.len(), segments_max);
+        if takes {
+            run.push(head, body);
+        }
+        takes
+    }
+
     #[test]
     fn takes_equal_lengths_and_one_shorter_at_the_end() {
         let mut run = Run::default();
-        assert!(run.push(b"h", &body(9), 64));
-        assert!(run.push(b"hh", &body(8), 64));
-        assert!(!run.push(b"", &body(11), 64));
-        assert!(run.push(b"", &body(3), 64));
-        assert!(!run.push(b"", &body(3), 64));
+        assert!(offer(&mut run, b"h", body(9), 64));
+        assert!(offer(&mut run, b"hh", body(8), 64));
+        assert!(!offer(&mut run, b"", body(11), 64));
+        assert!(offer(&mut run, b"", body(3), 64));
+        assert!(!offer(&mut run, b"", body(3), 64));
         assert_eq!((run.len(), run.bytes(), run.segment()), (3, 23, 10));
         let mut slices = [IoSlice::new(&[]); 2 * SEGMENTS_MAX];
         let count = run.gather(&mut slices);
@@ -118,21 +126,21 @@ mod tests {
     fn ends_at_its_limits_of_count_and_bytes() {
         let mut run = Run::default();
         for _ in 0..44 {
-            assert!(run.push(b"", &body(1_472), 64));
+            assert!(offer(&mut run, b"", body(1_472), 64));
         }
-        assert!(!run.push(b"", &body(1_472), 64));
+        assert!(!offer(&mut run, b"", body(1_472), 64));
         run.clear();
-        assert!(run.push(b"", &body(10), 2) && run.push(b"", &body(10), 2));
-        assert!(!run.push(b"", &body(10), 2));
+        assert!(offer(&mut run, b"", body(10), 2) && offer(&mut run, b"", body(10), 2));
+        assert!(!offer(&mut run, b"", body(10), 2));
     }
 
     #[test]
     fn empty_datagrams_travel_alone() {
         let mut run = Run::default();
-        assert!(run.push(b"", &body(0), 64));
-        assert!(!run.push(b"", &body(0), 64));
+        assert!(offer(&mut run, b"", body(0), 64));
+        assert!(!offer(&mut run, b"", body(0), 64));
         run.clear();
-        assert!(run.push(b"", &body(5), 64));
-        assert!(!run.push(b"", &body(0), 64));
+        assert!(offer(&mut run, b"", body(5), 64));
+        assert!(!offer(&mut run, b"", body(0), 64));
     }
 }

@@ -19,8 +19,8 @@ use alloc::{
 use bytes::Bytes;
 use tributary_content::{Name, ObjectReader};
 use tributary_core::{
-    ByteCount, Datagram, Duration, FaceChange, FaceId, Node, NodeId, Random, Rate, Time, TimerId, TransferId, Transmit,
-    TransmitBuf,
+    ByteCount, Datagram, DatagramRun, Duration, FaceChange, FaceId, Node, NodeId, Random, Rate, Time, TimerId,
+    TransferId, Transmit, TransmitBuf,
     event::{Event, TransferReport},
 };
 use tributary_transport::{Endpoint, FaceOptions, Fetch, NodeStatus};
@@ -36,11 +36,14 @@ use crate::{
         topology::manager::{ManagerConfig, TopologyManager},
     },
     router::{
-        Router, RouterConfig,
+        Router, RouterConfig, RunVerdict,
         neighbour::{Neighbour, NeighbourConfig},
     },
     sender::{AnswerSink, Sender},
-    wire::{DataHeader, Fid, Header, LinkState, Message, MissingScopes, PacketType, Request, Routes, TTL_MAX, VERSION},
+    wire::{
+        DataHeader, Fid, Header, LinkState, Message, MissingScopes, PacketType, Request, Routes, TTL_MAX, VERSION,
+        WireError,
+    },
 };
 
 /// Why the node wakes up; the number goes into [`TimerId`].
@@ -89,6 +92,8 @@ pub struct PsiNode {
     pub(crate) used_due: Time,
     /// When a fetch of something that this node publishes itself goes on.
     pub(crate) own_due: Option<Time>,
+    /// The earliest of [`PsiNode::control_deadlines`]: packets of transfers do not move it, and there are many of them.
+    control_due: Option<(Time, Wake)>,
     pub(crate) events: VecDeque<Event>,
     pub(crate) counters: BTreeMap<&'static str, u64>,
 }
@@ -145,7 +150,7 @@ impl PsiNode {
         let control = ControlConfig { network_key: config.network_key, ..ControlConfig::default() };
         let rendezvous = RendezvousConfig { replicas: usize::from(config.replicas), ..RendezvousConfig::default() };
         let pubsub = PubSubConfig { label: config.label.clone(), lease: config.lease, ..PubSubConfig::default() };
-        PsiNode {
+        let mut node = PsiNode {
             roles,
             router: Router::new(router),
             neighbour: Neighbour::new(neighbour),
@@ -167,10 +172,13 @@ impl PsiNode {
             used: BTreeMap::new(),
             used_due: Time::ZERO,
             own_due: None,
+            control_due: None,
             events: VecDeque::new(),
             counters: BTreeMap::new(),
             config,
-        }
+        };
+        node.control_due = node.next_control_deadline();
+        node
     }
     /// Its settings.
     pub fn config(&self) -> &Config {
@@ -190,14 +198,14 @@ impl PsiNode {
             PacketType::Data => match DataHeader::decode(rest.header_bytes()) {
                 Ok(data) => {
                     let payload = rest.strip(DataHeader::BYTES);
-                    self.receiver.handle_data(now, header.flags, &data, payload.header_bytes());
+                    self.receiver.handle_data(now, header.flags, [(data, payload.header_bytes())].into_iter());
                 }
                 Err(error) => self.on_dropped(face, error.reason(), bytes),
             },
             PacketType::Request => match Request::decode(&rest.into_bytes()) {
                 Ok(request) => {
                     let mut sink = RouterSink { router: &mut self.router, local: Vec::new() };
-                    self.sender.handle_request(now, &request, &mut sink);
+                    self.sender.handle_request(&request, &mut sink);
                     for answer in sink.local {
                         self.on_local(now, FaceId::default(), answer);
                     }
@@ -213,6 +221,26 @@ impl PsiNode {
                 }
             }
             PacketType::Hello | PacketType::Beacon => self.on_dropped(face, "one-hop packet with an fid", bytes),
+        }
+    }
+    /// Takes Data packets for this node that arrived together and have one common header.
+    fn on_local_run(&mut self, now: Time, face: FaceId, run: &DatagramRun, first: usize, verdict: &RunVerdict) {
+        let mut cut = 0;
+        let packets = (first..first + verdict.packets).filter_map(|index| {
+            let rest = &run.bytes(index)[verdict.header_len..];
+            match DataHeader::decode(rest) {
+                Ok(data) => Some((data, &rest[DataHeader::BYTES..])),
+                Err(_) => {
+                    cut += 1;
+                    None
+                }
+            }
+        });
+        self.receiver.handle_data(now, verdict.flags, packets);
+        let short = WireError::Short { field: "data header", needs: DataHeader::BYTES, has: 0 };
+        (0..cut).for_each(|_| self.on_dropped(face, short.reason(), run.bytes(first).len()));
+        if self.receiver.has_news() {
+            self.settle(now);
         }
     }
     fn send_packet(&mut self, now: Time, packet_type: PacketType, flags: u8, fid: Fid, body: Vec<u8>) {
@@ -242,6 +270,7 @@ impl PsiNode {
         while let Some(event) = self.pubsub.poll_event() {
             self.push_event(Event::Resolver(event));
         }
+        self.control_due = self.next_control_deadline();
     }
     fn settle_neighbour(&mut self, now: Time) -> bool {
         let mut moved = false;
@@ -462,6 +491,7 @@ impl PsiNode {
         if self.router.add_face(face, options) && self.neighbour.add_face(now, face, options) {
             self.faces.insert(face, options);
         }
+        self.control_due = self.next_control_deadline();
     }
     fn on_dropped(&mut self, face: FaceId, reason: &'static str, bytes: usize) {
         *self.counters.entry(reason).or_default() += 1;
@@ -506,16 +536,19 @@ impl PsiNode {
         self.neighbour.remove_face(now, face);
         self.router.remove_face(face);
     }
-    fn deadlines(&self) -> [(Option<Time>, Wake); 8] {
+    fn next_control_deadline(&self) -> Option<(Time, Wake)> {
+        let due = self.control_deadlines().into_iter().filter_map(|(due, wake)| Some((due?, wake)));
+        due.min_by_key(|(due, _)| *due)
+    }
+    /// When each part that packets of transfers do not touch wants to be woken.
+    fn control_deadlines(&self) -> [(Option<Time>, Wake); 6] {
         [
             (self.neighbour.poll_timeout(), Wake::Neighbour),
             (self.control.poll_timeout(), Wake::Control),
             (self.pubsub.poll_timeout(), Wake::PubSub),
             (self.rendezvous.as_ref().and_then(Rendezvous::poll_timeout), Wake::Rendezvous),
             (self.manager.as_ref().and_then(TopologyManager::poll_timeout), Wake::Manager),
-            (self.receiver.poll_timeout(), Wake::Receiver),
             ((!self.faces.is_empty()).then_some(self.used_due), Wake::LinkUse),
-            (self.own_due, Wake::Own),
         ]
     }
 }
@@ -528,8 +561,8 @@ struct RouterSink<'a> {
 }
 
 impl AnswerSink for RouterSink<'_> {
-    fn answer(&mut self, now: Time, header: &Header, data_header: &[u8], payload: Bytes) {
-        self.local.extend(self.router.originate(now, header, data_header, payload).local);
+    fn answer(&mut self, header: &Header, packets: &mut Vec<(DataHeader, Bytes)>) {
+        self.router.originate_data(header, packets.drain(..), &mut self.local);
     }
 }
 
@@ -567,8 +600,33 @@ impl Node for PsiNode {
             None => self.on_dropped(face, "empty datagram", 0),
         }
     }
+    fn handle_run(&mut self, now: Time, face: FaceId, run: DatagramRun) {
+        let mut first = 0;
+        while first < run.count() {
+            // A face that is not known yet becomes so by its first packet.
+            let is_known = self.faces.contains_key(&face);
+            let verdict = if is_known { self.router.forward_run(face, &run, first) } else { RunVerdict::default() };
+            if verdict.packets == 0 {
+                self.handle_datagram(now, face, run.datagram(first));
+                first += 1;
+                continue;
+            }
+            if let Some((reason, dropped)) = verdict.dropped {
+                (0..dropped).for_each(|_| self.on_dropped(face, reason, run.bytes(first).len()));
+            }
+            if verdict.is_local {
+                self.on_local_run(now, face, &run, first, &verdict);
+            }
+            first += verdict.packets;
+        }
+    }
     fn handle_timeout(&mut self, now: Time) {
-        for (due, wake) in self.deadlines() {
+        if self.receiver.poll_timeout().is_some_and(|due| due <= now) {
+            self.receiver.handle_timeout(now);
+        }
+        self.own_due = self.own_due.filter(|due| *due > now);
+        let is_due = self.control_due.is_some_and(|(due, _)| due <= now);
+        for (due, wake) in self.control_deadlines().into_iter().filter(|_| is_due) {
             if due.is_none_or(|due| due > now) {
                 continue;
             }
@@ -578,12 +636,13 @@ impl Node for PsiNode {
                 Wake::PubSub => self.pubsub.handle_timeout(now),
                 Wake::Rendezvous => self.rendezvous.iter_mut().for_each(|rendezvous| rendezvous.handle_timeout(now)),
                 Wake::Manager => self.manager.iter_mut().for_each(|manager| manager.handle_timeout(now)),
-                Wake::Receiver => self.receiver.handle_timeout(now),
+                Wake::Receiver | Wake::Own => unreachable!("they are not among them"),
                 Wake::LinkUse => self.measure_use(now),
-                Wake::Own => self.own_due = None,
             }
         }
-        self.settle(now);
+        if is_due || self.receiver.has_news() {
+            self.settle(now);
+        }
     }
     fn poll_transmit(&mut self, now: Time, out: &mut TransmitBuf) -> Option<Transmit> {
         while let Some((face, bytes)) = self.neighbour.poll_packet() {
@@ -611,7 +670,10 @@ impl Node for PsiNode {
         None
     }
     fn poll_timeout(&self) -> Option<(Time, TimerId)> {
-        let due = self.deadlines().into_iter().filter_map(|(due, wake)| Some((due?, wake)));
+        debug_assert_eq!(self.control_due, self.next_control_deadline(), "whatever moves a deadline settles");
+        let receiver = self.receiver.poll_timeout().map(|due| (due, Wake::Receiver));
+        let own = self.own_due.map(|due| (due, Wake::Own));
+        let due = self.control_due.into_iter().chain(receiver).chain(own);
         due.min_by_key(|(due, _)| *due).map(|(due, wake)| (due, TimerId(wake as u16)))
     }
     fn poll_event(&mut self) -> Option<Event> {

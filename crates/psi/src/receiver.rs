@@ -140,18 +140,35 @@ impl Receiver {
             self.apply_offers(now, id);
         }
     }
-    /// Takes a Data packet for this node; `payload` is what follows its headers.
-    pub fn handle_data(&mut self, now: Time, flags: u8, header: &DataHeader, payload: &[u8]) {
-        let flow = self.flows.get((header.tag >> 16) as usize).copied().flatten();
-        let entry = flow.and_then(|(id, path)| Some((self.transfers.get_mut(&id)?, path)));
-        match entry {
-            Some((entry, path)) if entry.stream.is_some_and(|(.., stream)| stream == header.stream) => {
-                let cache = (flags & FLAG_CACHED != 0).then_some(header.origin);
-                let number = header.tag as u16;
-                entry.transfer.handle_data(now, &PacketData { path, number, packet: header.packet, cache, payload });
-                self.news |= entry.transfer.is_ended();
-            }
-            _ => self.strays += 1,
+    /// Takes Data packets for this node that arrived together, each with the payload that follows its headers.
+    pub fn handle_data<'a>(&mut self, now: Time, flags: u8, packets: impl Iterator<Item = (DataHeader, &'a [u8])>) {
+        let mut packets = packets.peekable();
+        while let Some((first, _)) = packets.peek().copied() {
+            // Packets of one flow and one stream follow each other.
+            let same = |(header, _): &(DataHeader, &[u8])| {
+                header.tag >> 16 == first.tag >> 16 && header.stream == first.stream
+            };
+            let flow = self.flows.get((first.tag >> 16) as usize).copied().flatten();
+            let entry = flow.and_then(|(id, path)| Some((self.transfers.get_mut(&id)?, path)));
+            let of_stream = |entry: &Entry| entry.stream.is_some_and(|(.., stream)| stream == first.stream);
+            let Some((entry, path)) = entry.filter(|(entry, _)| of_stream(entry)) else {
+                while packets.next_if(same).is_some() {
+                    self.strays += 1;
+                }
+                continue;
+            };
+            let of_run = core::iter::from_fn(|| packets.next_if(same));
+            entry.transfer.handle_run(
+                now,
+                of_run.map(|(header, payload)| PacketData {
+                    path,
+                    number: header.tag as u16,
+                    packet: header.packet,
+                    cache: (flags & FLAG_CACHED != 0).then_some(header.origin),
+                    payload,
+                }),
+            );
+            self.news |= entry.transfer.is_ended();
         }
     }
     /// Does what is due.
@@ -160,6 +177,7 @@ impl Receiver {
         for (id, entry) in &mut self.transfers {
             if entry.transfer.poll_timeout().is_some_and(|due| due <= now) {
                 entry.transfer.handle_timeout(now);
+                self.news |= entry.transfer.is_ended();
             }
             if entry.offers_due().is_some_and(|due| due <= now) {
                 overdue.push(*id);

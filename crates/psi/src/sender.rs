@@ -9,7 +9,7 @@ use alloc::{
 
 use bytes::Bytes;
 use tributary_content::{Name, ObjectId, ObjectReader, StoreError};
-use tributary_core::{ByteCount, NodeId, Time};
+use tributary_core::{ByteCount, NodeId};
 use tributary_transport::layout::{Layout, Unit};
 
 use crate::wire::{DataHeader, FIXED_BYTES, Header, PacketType, Request, StreamKey, TTL_MAX};
@@ -19,8 +19,8 @@ const REQUEST_READS_MAX: u32 = 16;
 
 /// Where the answers of a [`Sender`] go: the router of the same node.
 pub trait AnswerSink {
-    /// Takes one Data packet: its common header, the encoded data header, and the payload.
-    fn answer(&mut self, now: Time, header: &Header, data_header: &[u8], payload: Bytes);
+    /// Takes the Data packets of one answer out of `packets`: each its own header and payload, behind one common `header`.
+    fn answer(&mut self, header: &Header, packets: &mut Vec<(DataHeader, Bytes)>);
 }
 
 /// Published objects, and the answers to requests for their packets.
@@ -35,7 +35,8 @@ pub struct Sender {
     pub packets: u64,
     /// Requests for objects that are not published here.
     pub unknown_objects: u64,
-    data_header: Vec<u8>,
+    /// The answer that is being put together.
+    answer: Vec<(DataHeader, Bytes)>,
 }
 
 struct Published {
@@ -59,7 +60,7 @@ impl Sender {
             requests: 0,
             packets: 0,
             unknown_objects: 0,
-            data_header: Vec::new(),
+            answer: Vec::new(),
         }
     }
     /// Offers an object; an older one of the same name is dropped.
@@ -92,8 +93,18 @@ impl Sender {
         self.objects.get(object).map(|published| published.reader.manifest().encode())
     }
     /// Answers a request: at most [`crate::wire::REQUEST_PACKETS_MAX`] packets. What does not exist is passed over.
-    pub fn handle_request(&mut self, now: Time, request: &Request, sink: &mut impl AnswerSink) {
+    pub fn handle_request(&mut self, request: &Request, sink: &mut impl AnswerSink) {
         self.requests += 1;
+        self.collect(request);
+        self.packets += self.answer.len() as u64;
+        if !self.answer.is_empty() {
+            let header = Header { packet_type: PacketType::Data, flags: 0, ttl: TTL_MAX, fid: request.forward };
+            sink.answer(&header, &mut self.answer);
+            self.answer.clear();
+        }
+    }
+    /// Puts together what there is of `request`, up to the first chunk that cannot be read.
+    fn collect(&mut self, request: &Request) {
         let Some(published) = self.objects.get_mut(&request.object) else {
             self.unknown_objects += 1;
             return;
@@ -103,8 +114,7 @@ impl Sender {
             published.stream = StreamKey::new(&request.object, request.packet_bytes);
         }
         let Some(layout) = &published.layout else { return };
-        let header = Header { packet_type: PacketType::Data, flags: 0, ttl: TTL_MAX, fid: request.forward };
-        let data_header = &mut self.data_header;
+        let (tag, stream, origin) = (request.tag, published.stream, self.origin);
         let mut open: Option<(Unit, Bytes)> = None;
         let mut reads = 0;
         for packet in request.runs.iter().flat_map(|&(first, count)| first..first + u32::from(count)) {
@@ -131,10 +141,8 @@ impl Sender {
                 }
             }
             let Some((_, bytes)) = &open else { return };
-            data_header.clear();
-            DataHeader { tag: request.tag, packet, stream: published.stream, origin: self.origin }.encode(data_header);
-            self.packets += 1;
-            sink.answer(now, &header, data_header, bytes.slice(offset as usize..(offset + len) as usize));
+            let payload = bytes.slice(offset as usize..(offset + len) as usize);
+            self.answer.push((DataHeader { tag, packet, stream, origin }, payload));
         }
     }
     /// An object that could not be read, and why; each failure once.

@@ -21,6 +21,8 @@ pub type Runs = Vec<(u32, u8)>;
 const REORDER_PACKETS_MAX: u64 = 512;
 /// A request is overdue after this many retransmission timeouts.
 const OVERDUE_RTOS: u32 = 3;
+/// Payload that one system call of a source sends: datagrams of 64 KiB in all (GSO), less their headers.
+const SEND_BYTES: u64 = 62 << 10;
 /// Requests remembered at most; their numbers have 16 bits.
 const REQUESTS_MAX: usize = 16_384;
 /// A timer that comes later than this was held up, and so were the answers that it waits for.
@@ -54,9 +56,19 @@ pub(crate) struct Flow {
     /// `Some` while nothing comes: since when, and when to probe next.
     silent: Option<Silence>,
     meter: RateMeter,
+    /// Packets that the window was not told of yet.
+    arrived: Option<Arrived>,
     pub(crate) requested_packets: u64,
     pub(crate) lost_packets: u64,
     ever_answered: bool,
+}
+
+/// Packets that arrived together in answer to one request.
+#[derive(Clone, Copy, Debug)]
+struct Arrived {
+    number: u16,
+    bytes: u64,
+    rtt: Option<Duration>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -158,6 +170,7 @@ impl Flow {
             excused_until: Time::ZERO,
             silent: None,
             meter: RateMeter::new(now),
+            arrived: None,
             requested_packets: 0,
             lost_packets: 0,
             ever_answered: false,
@@ -209,12 +222,16 @@ impl Flow {
         }
         self.first_number.wrapping_add((self.requests.len() - 1) as u16)
     }
-    /// Takes one packet in answer to request `number`.
+    /// Takes one packet in answer to request `number`. [`Flow::on_run_end`] follows after the last one that arrived with it.
     pub(crate) fn on_data(&mut self, now: Time, number: u16, packet: u32, bytes: u64, from_cache: bool) -> Answer {
         let index = usize::from(number.wrapping_sub(self.first_number));
         let Some(request) = self.requests.get_mut(index) else { return Answer::Stray };
         let Some(position) = request.position(packet) else { return Answer::Stray };
         let bit = 1u64 << position;
+        if self.arrived.is_some_and(|arrived| arrived.number != number) {
+            self.on_run_end(now);
+        }
+        let Some(request) = self.requests.get_mut(index) else { return Answer::Stray };
         let answer = if request.waiting & bit != 0 {
             request.waiting &= !bit;
             self.in_flight -= self.packet_bytes;
@@ -241,7 +258,6 @@ impl Flow {
         self.last_arrival = now;
         self.ever_answered = true;
         self.silent = None;
-        self.meter.on_bytes(now, bytes);
 
         let first_of_request = !core::mem::replace(&mut request.sampled, true);
         let mut rtt = None;
@@ -259,6 +275,17 @@ impl Flow {
                 rtt = Some(sample);
             }
         }
+        let arrived = self.arrived.get_or_insert(Arrived { number, bytes: 0, rtt: None });
+        arrived.bytes += bytes;
+        arrived.rtt = arrived.rtt.or(rtt);
+        answer
+    }
+    /// Tells the window what has arrived since the last call, in answer to one request.
+    pub(crate) fn on_run_end(&mut self, now: Time) {
+        let Some(Arrived { number, bytes, rtt }) = self.arrived.take() else { return };
+        self.meter.on_bytes(now, bytes);
+        let index = usize::from(number.wrapping_sub(self.first_number));
+        let Some(request) = self.requests.get(index) else { return };
         let interval = now.since(request.delivered_at).max(request.sent_at.since(request.first_sent_at));
         let long_enough = self.rtt.minimum().is_some_and(|minimum| interval >= minimum.mul_f32(0.9));
         let arrival = Arrival {
@@ -272,7 +299,6 @@ impl Flow {
             requested_at: request.sent_at,
         };
         self.controller.on_data(now, &arrival);
-        answer
     }
     /// Finds packets lost by order: one asked for `reorder_packets` later has arrived. Appends them to `lost`.
     pub(crate) fn detect_losses(&mut self, now: Time, lost: &mut Vec<LostPacket>) {
@@ -404,7 +430,10 @@ impl Flow {
             Some(rate) => (rate.bytes_in(self.config.run_duration) / self.packet_bytes) as u32,
             None => quarter,
         };
-        by_rate.min(quarter).clamp(1, u32::from(self.config.run_packets_max))
+        let portion = by_rate.min(quarter).clamp(1, u32::from(self.config.run_packets_max));
+        // Whole sends of the source, if it is enough for one.
+        let per_send = (SEND_BYTES / self.packet_bytes).max(1) as u32;
+        if portion > per_send { portion - portion % per_send } else { portion }
     }
     /// When to look at the path again: its pace, its silence, its next probe.
     pub(crate) fn deadline(&self, polled_at: Time) -> Option<Time> {

@@ -293,6 +293,31 @@ impl Transfer {
     }
     /// Takes one packet that arrived.
     pub fn handle_data(&mut self, now: Time, data: &PacketData<'_>) {
+        self.handle_run(now, core::iter::once(*data));
+    }
+    /// Takes packets that arrived together; losses are looked for, and windows moved, once for all.
+    pub fn handle_run<'a>(&mut self, now: Time, run: impl Iterator<Item = PacketData<'a>>) {
+        let mut last = None;
+        for data in run {
+            if last.is_some_and(|path| path != data.path) {
+                self.on_run_end(now, last);
+            }
+            last = Some(data.path);
+            self.take(now, &data);
+        }
+        self.on_run_end(now, last);
+    }
+    fn on_run_end(&mut self, now: Time, path: Option<PathId>) {
+        let Some(path) = path else { return };
+        if let Some(flow) = self.paths.get_mut(&path).and_then(|path| path.flow.as_mut()) {
+            flow.on_run_end(now);
+        }
+        self.detect_losses(now, path);
+        if now.since(self.coupled_at) >= COUPLING_INTERVAL {
+            self.couple(now);
+        }
+    }
+    fn take(&mut self, now: Time, data: &PacketData<'_>) {
         let Some(path) = self.paths.get_mut(&data.path) else { return };
         let (Some(flow), Some(running)) = (&mut path.flow, &mut self.running) else { return };
         let was_silent = flow.silent_since().is_some();
@@ -332,10 +357,6 @@ impl Transfer {
                 path.on_useful(bytes, data.cache);
                 self.verify(now, unit);
             }
-        }
-        self.detect_losses(now, data.path);
-        if now.since(self.coupled_at) >= COUPLING_INTERVAL {
-            self.couple(now);
         }
     }
     /// Does what is due: finds silent paths, gives up without sources.

@@ -21,7 +21,7 @@ use bytes::{Buf, Bytes};
 
 use hashbrown::HashMap;
 use rustc_hash::FxBuildHasher;
-use tributary_core::{ByteCount, Datagram, FaceId, HEAD_BYTES_MAX, NodeId, Time, Transmit, TransmitBuf};
+use tributary_core::{ByteCount, Datagram, DatagramRun, FaceId, HEAD_BYTES_MAX, NodeId, Time, Transmit, TransmitBuf};
 use tributary_transport::FaceOptions;
 
 use crate::{
@@ -118,6 +118,21 @@ pub struct Verdict {
     pub local: Option<Datagram>,
     /// Why it was dropped, or at least one of its copies; counted in [`RouterStats::dropped`].
     pub dropped: Option<&'static str>,
+}
+
+/// What became of packets at the front of a run, which have one header in common.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RunVerdict {
+    /// How many packets it is about; zero if the first one has to go through [`Router::forward`] by itself.
+    pub packets: usize,
+    /// The flags in their header.
+    pub flags: u8,
+    /// Bytes of their header.
+    pub header_len: usize,
+    /// Whether they are also for this node.
+    pub is_local: bool,
+    /// Why packets, or copies of them, were dropped, and how many packets; counted in [`RouterStats::dropped`].
+    pub dropped: Option<(&'static str, usize)>,
 }
 
 /// Counters of a router.
@@ -315,6 +330,97 @@ impl Router {
         }
         self.dispatch(Passage::Transit, view, datagram)
     }
+    /// Handles packets of `run` from number `first` on that arrived together, as many as have the same header: what
+    /// [`Router::forward`] does with each of them, decided once. Only Data comes in runs that are worth it.
+    pub fn forward_run(&mut self, arrived: FaceId, run: &DatagramRun, first: usize) -> RunVerdict {
+        let bytes = run.bytes(first);
+        let Some(view) = View::parse(bytes).ok().filter(|view| view.packet_type == PacketType::Data) else {
+            return RunVerdict::default();
+        };
+        let header = &bytes[..view.header_len];
+        let end = (first + 1..run.count()).find(|index| !run.bytes(*index).starts_with(header));
+        let all = first..end.unwrap_or(run.count());
+        let mut verdict =
+            RunVerdict { packets: all.len(), flags: view.flags, header_len: view.header_len, ..RunVerdict::default() };
+        self.stats.arrived += all.len() as u64;
+        let arrived_index = self.face_index.get(&arrived).copied();
+        if let Some(index) = arrived_index {
+            let stats = &mut self.faces[index].stats;
+            stats.received_packets += all.len() as u64;
+            stats.received_bytes += all.clone().map(|index| run.bytes(index).len() as u64).sum::<u64>();
+        }
+        let ports = self.match_fid(view.fid(bytes)).and_then(|()| {
+            if let Some(index) = arrived_index {
+                self.matches[index / 64] &= !(1 << (index % 64));
+            }
+            self.take_local()
+        });
+        let (copies, is_local) = match ports {
+            Ok(ports) => ports,
+            Err(reason) => {
+                verdict.dropped = Some((self.count_drops(reason, all.len()), all.len()));
+                return verdict;
+            }
+        };
+        if copies > 0 && view.ttl > 0 && self.cache.is_some() {
+            all.clone().for_each(|index| self.on_data(view, [&[], &run.bytes(index)[view.header_len..]]));
+        }
+        if is_local {
+            self.stats.delivered += all.len() as u64;
+            verdict.is_local = true;
+        }
+        if copies == 0 {
+            return verdict;
+        }
+        let Some(ttl) = ttl_of_copies(view.ttl, copies).and_then(|share| share.checked_sub(1)) else {
+            verdict.dropped = Some((self.count_drops(reason::TTL, all.len()), all.len()));
+            return verdict;
+        };
+        let mut head = [0; FIXED_BYTES + FID_BYTES_MAX];
+        let head = &mut head[..view.header_len];
+        head.copy_from_slice(header);
+        head[2] = ttl;
+        for index in all {
+            if let Some(reason) = self.enqueue_copies(head, run.share(index, view.header_len), copies, &mut 0) {
+                let dropped = verdict.dropped.map_or(0, |(_, dropped)| dropped);
+                verdict.dropped = Some((reason, dropped + 1));
+            }
+        }
+        verdict
+    }
+    /// Sends Data packets of this node, which have one header in common: what [`Router::originate`] does with each of
+    /// them, decided once. Those for this node itself are appended to `local`.
+    pub fn originate_data(
+        &mut self,
+        header: &Header,
+        packets: impl ExactSizeIterator<Item = (DataHeader, Bytes)>,
+        local: &mut Vec<Datagram>,
+    ) {
+        self.stats.originated += packets.len() as u64;
+        let ports = self.match_fid(FidView::of(&header.fid)).and_then(|()| self.take_local());
+        let ports = ports.and_then(|(copies, is_local)| {
+            let ttl = ttl_of_copies(header.ttl, copies).ok_or(reason::TTL)?;
+            Ok((copies, is_local, ttl))
+        });
+        let (copies, is_local, ttl) = match ports {
+            Ok(ports) => ports,
+            Err(reason) => {
+                self.count_drops(reason, packets.len());
+                return;
+            }
+        };
+        let mut head = [0; HEAD_BYTES_MAX];
+        let header_len = write_header(&mut head, header.packet_type, header.flags, ttl, &header.fid);
+        let head = &mut head[..header_len + DataHeader::BYTES];
+        for (data, payload) in packets {
+            head[header_len..].copy_from_slice(&data.to_bytes());
+            if is_local {
+                self.stats.delivered += 1;
+                local.push(Datagram::new(head, payload.clone()));
+            }
+            self.enqueue_copies(head, payload, copies, &mut 0);
+        }
+    }
     /// Sends a packet of this node: `header`, then `next` (more header bytes, such as an encoded [`DataHeader`]), then
     /// the shared `body`. It may come back in [`Verdict::local`]: publisher and subscriber in one node.
     ///
@@ -401,18 +507,24 @@ impl Router {
         self.memo.keep(&fid, &self.matches);
         Ok(())
     }
-    fn dispatch(&mut self, passage: Passage, view: View, datagram: Datagram) -> Verdict {
+    /// Takes this node out of `self.matches`. Gives how many faces are left there and whether this node was, or why that
+    /// is not what an honest FID has.
+    fn take_local(&mut self) -> Result<(usize, bool), &'static str> {
         let local_index = self.faces.len();
         let local_bit = 1 << (local_index % 64);
-        let local = self.matches[local_index / 64] & local_bit != 0;
+        let is_local = self.matches[local_index / 64] & local_bit != 0;
         self.matches[local_index / 64] &= !local_bit;
-        let copies = self.matches.iter().map(|word| word.count_ones() as usize).sum::<usize>();
-        if copies == 0 && !local {
-            return self.drop(reason::NO_MATCH);
+        match self.matches.iter().map(|word| word.count_ones() as usize).sum() {
+            0 if !is_local => Err(reason::NO_MATCH),
+            copies if copies > self.config.copies_max => Err(reason::COPIES),
+            copies => Ok((copies, is_local)),
         }
-        if copies > self.config.copies_max {
-            return self.drop(reason::COPIES);
-        }
+    }
+    fn dispatch(&mut self, passage: Passage, view: View, datagram: Datagram) -> Verdict {
+        let (copies, local) = match self.take_local() {
+            Ok(ports) => ports,
+            Err(reason) => return self.drop(reason),
+        };
         let mut verdict = Verdict::default();
         let mut datagram = datagram;
         match (view.packet_type, passage) {
@@ -433,7 +545,9 @@ impl Router {
                     Err(reason) => return self.drop(reason),
                 }
             }
-            (PacketType::Data, Passage::Transit) if copies > 0 && view.ttl > 0 => self.on_data(view, &datagram),
+            (PacketType::Data, Passage::Transit) if copies > 0 && view.ttl > 0 => {
+                self.on_data(view, parts_after(&datagram, view.header_len));
+            }
             _ => {}
         }
         if local {
@@ -517,10 +631,9 @@ impl Router {
         self.stats.queued += 1;
         Ok(())
     }
-    /// Keeps a packet that passes through.
-    fn on_data(&mut self, view: View, datagram: &Datagram) {
+    /// Keeps a packet that passes through; `parts` is what stands behind its header.
+    fn on_data(&mut self, view: View, parts: [&[u8]; 2]) {
         let Some(cache) = &mut self.cache else { return };
-        let parts = parts_after(datagram, view.header_len);
         let front = if parts[0].is_empty() { parts[1] } else { parts[0] };
         let Ok(data) = DataHeader::decode(front) else { return };
         let payload = match parts {
@@ -578,29 +691,29 @@ impl Router {
         let header_len = write_header(&mut head, PacketType::Data, FLAG_CACHED, ttl, &request.forward);
         let head = &mut head[..header_len + DataHeader::BYTES];
         let data = DataHeader { tag: request.tag, packet: 0, stream, origin: self.config.node.0 as u16 };
-        let mut next = Vec::with_capacity(DataHeader::BYTES);
-        data.encode(&mut next);
-        head[header_len..].copy_from_slice(&next);
+        head[header_len..].copy_from_slice(&data.to_bytes());
 
         let mut remaining = Remaining::default();
         let mut answered = 0;
+        // It is put back below: packets are queued while it is looked at.
+        let Some(mut cache) = self.cache.take() else { return Answer::None };
         for (i, (first, count)) in request.runs.iter().enumerate() {
             let runs_to_come = request.runs.len() - i - 1;
-            for packet in *first..*first + u32::from(*count) {
+            cache.lookup_run(stream, *first..*first + u32::from(*count), |packet, found| {
                 // A hit may split a run in two; the rewritten request must not get too many runs.
                 let may_split = remaining.runs.len() + 1 + runs_to_come <= REQUEST_RUNS_MAX;
-                let found =
-                    if may_split { self.cache.as_mut().and_then(|cache| cache.lookup(stream, packet)) } else { None };
-                let Some(payload) = found else {
+                let Some(payload) = found.filter(|_| may_split) else {
                     remaining.push(packet);
-                    continue;
+                    return false;
                 };
                 head[header_len + 4..header_len + 8].copy_from_slice(&packet.to_be_bytes());
-                self.enqueue_copies(head, payload, copies, &mut 0);
+                self.enqueue_copies(head, payload.clone(), copies, &mut 0);
                 answered += 1;
-            }
+                true
+            });
             remaining.close();
         }
+        self.cache = Some(cache);
         if answered == 0 {
             return Answer::None;
         }
@@ -619,7 +732,10 @@ impl Router {
         Verdict { dropped: Some(self.count_drop(reason)), ..Verdict::default() }
     }
     fn count_drop(&mut self, reason: &'static str) -> &'static str {
-        *self.stats.dropped.entry(reason).or_default() += 1;
+        self.count_drops(reason, 1)
+    }
+    fn count_drops(&mut self, reason: &'static str, packets: usize) -> &'static str {
+        *self.stats.dropped.entry(reason).or_default() += packets as u64;
         reason
     }
     fn on_ports_changed(&mut self) {

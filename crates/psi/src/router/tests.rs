@@ -69,6 +69,62 @@ fn a_packet_leaves_by_the_faces_of_its_fid_and_is_delivered() {
     }
 }
 
+proptest! {
+    #[test]
+    fn a_run_is_forwarded_as_its_packets_are(
+        packets in proptest::collection::vec((0usize..5, 0u8..4, any::<u8>(), 0u32..40), 1..30),
+        ttl in 0u8..4,
+    ) {
+        let [mut by_run, mut one_by_one] = [0, 1].map(|_| router(4));
+        let ports: [&[Port]; 5] =
+            [&[face(2)], &[Port::Local], &[face(1), face(2), Port::Local], &[face(9)], &[face(0), face(1)]];
+        let all: Vec<Vec<u8>> = packets
+            .iter()
+            .map(|(ports_index, kind, flags, number)| {
+                let fid = list_to(&by_run, ports[*ports_index]);
+                let mut bytes = data(fid, *number, &[0; 20]).to_vec();
+                bytes[1] = flags & FLAG_CACHED;
+                bytes[2] = ttl;
+                match kind {
+                    0 => bytes[0] = (VERSION << 4) | PacketType::Control as u8,
+                    1 => bytes[20] ^= flags,
+                    _ => {}
+                }
+                bytes
+            })
+            .collect();
+        let stride = all.iter().map(Vec::len).max().unwrap();
+        let padding = |bytes: &Vec<u8>| core::iter::repeat_n(0, stride - bytes.len());
+        let padded: Vec<u8> = all.iter().flat_map(|bytes| bytes.iter().copied().chain(padding(bytes))).collect();
+        // The last packet of a run may be cut anywhere.
+        let cut = padded.len() - usize::from(packets[0].2) % stride;
+        let run = DatagramRun::new(padded[..cut.max(1)].to_vec().into(), stride);
+
+        let (mut first, mut local) = (0, 0);
+        while first < run.count() {
+            let verdict = by_run.forward_run(FaceId(0), &run, first);
+            if verdict.packets == 0 {
+                local += usize::from(by_run.forward(NOW, Some(FaceId(0)), run.datagram(first)).local.is_some());
+                first += 1;
+            } else {
+                local += if verdict.is_local { verdict.packets } else { 0 };
+                first += verdict.packets;
+            }
+        }
+        let expected = (0..run.count()).filter(|index| {
+            one_by_one.forward(NOW, Some(FaceId(0)), run.datagram(*index)).local.is_some()
+        });
+        prop_assert_eq!(local, expected.count());
+        prop_assert_eq!(by_run.stats(), one_by_one.stats());
+        for id in 0..4 {
+            prop_assert_eq!(by_run.face_stats(FaceId(id)), one_by_one.face_stats(FaceId(id)));
+        }
+        let caches = [&by_run, &one_by_one].map(|router| router.cache().unwrap().entries().collect::<Vec<_>>());
+        prop_assert_eq!(&caches[0], &caches[1]);
+        prop_assert_eq!(sent(&mut by_run), sent(&mut one_by_one));
+    }
+}
+
 #[test]
 fn never_back_out_of_the_face_of_arrival() {
     let mut router = router(3);

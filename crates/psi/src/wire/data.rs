@@ -3,7 +3,7 @@ use alloc::vec::Vec;
 
 use tributary_content::ObjectId;
 
-use super::{Reader, WireError, Writer};
+use super::{Reader, WireError};
 
 /// What stands between the common header (whose FID is the forward FID) and the payload of a Data packet.
 ///
@@ -55,11 +55,17 @@ impl DataHeader {
             origin: reader.u16("origin")?,
         })
     }
+    /// It as it is sent.
+    pub fn to_bytes(&self) -> [u8; DataHeader::BYTES] {
+        let mut bytes = [0; DataHeader::BYTES];
+        bytes[..4].copy_from_slice(&self.tag.to_be_bytes());
+        bytes[4..8].copy_from_slice(&self.packet.to_be_bytes());
+        bytes[8..14].copy_from_slice(&self.stream.0);
+        bytes[14..].copy_from_slice(&self.origin.to_be_bytes());
+        bytes
+    }
     /// Appends it to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        out.put_u32(self.tag);
-        out.put_u32(self.packet);
-        out.extend_from_slice(&self.stream.0);
-        out.put_u16(self.origin);
+        out.extend_from_slice(&self.to_bytes());
     }
 }

@@ -181,6 +181,28 @@ impl PacketCache {
         }
         found
     }
+    /// Looks up packets in order and gives each to `answer`, `None` if it is not held; `answer` says whether that one is
+    /// sent. What [`PacketCache::lookup`] does for each, accounted for once.
+    pub fn lookup_run(
+        &mut self,
+        stream: StreamKey,
+        packets: core::ops::Range<u32>,
+        mut answer: impl FnMut(u32, Option<&Bytes>) -> bool,
+    ) {
+        let all = packets.len() as u64;
+        let mut hits = 0;
+        for packet in packets {
+            if answer(packet, self.packets.get(&(stream, packet))) {
+                hits += 1;
+                self.policy.on_hit((stream, packet));
+            }
+        }
+        let object = self.objects.get_mut(&stream).map(|object| &mut object.counters);
+        for counters in object.into_iter().chain([&mut self.counters]) {
+            counters.hits += hits;
+            counters.misses += all - hits;
+        }
+    }
     /// Whether any packet of `stream` is held.
     pub fn holds(&self, stream: StreamKey) -> bool {
         self.objects.contains_key(&stream)
