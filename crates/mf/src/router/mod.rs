@@ -34,7 +34,7 @@ use self::{
 };
 use crate::{
     config::HolRelief,
-    ids::{Guid, NetworkAddress},
+    ids::{ChunkKey, Guid, NetworkAddress},
     link::{Arrived, Buffer, Chunk, Forwarding, HopConfig, Incoming, Origin, Outgoing, Sent, Slot, buffer::cut},
     wire::{
         Cack, ChunkHeader, ChunkKind, Class, Csyn, DATA_HEADER_BYTES_MAX, DataHeader, Flags, PacketType, Roles,
@@ -104,6 +104,8 @@ pub enum Output {
     Store(Slot, StoreReason),
     /// A name has to be looked up; the answer goes to [`Router::handle_binding`].
     Resolve(Guid),
+    /// The neighbour has taken over a chunk that came out of the store.
+    Delivered(ChunkKey),
     /// A chunk of data is lost for good, and why.
     Lost(ChunkHeader, &'static str),
     /// Bytes that made no sense.
@@ -338,7 +340,9 @@ impl Router {
         let Some(hop) = self.hops.get_mut(&face) else { return };
         while let Some(Sent::Done(slot)) = hop.outgoing.poll_done() {
             self.stats.sent += 1;
-            self.buffer.remove(slot);
+            let chunk = self.buffer.remove(slot).filter(|chunk| chunk.origin == Origin::Store);
+            let key = chunk.and_then(|chunk| chunk.header?.key());
+            self.outputs.extend(key.map(Output::Delivered));
         }
         self.advance(now, face);
         self.open_windows();
@@ -383,15 +387,31 @@ impl Router {
         let queued = self.hops.values().filter(|hop| hop.peer.is_some()).map(|hop| hop.queue.len()).min();
         queued.is_some_and(|queued| queued < 2) && self.waiting.is_empty() && self.buffer.free() >= WINDOW_LOW
     }
-    /// Whether a stored chunk with this header could leave now, by a way that is not congested.
-    pub fn room_for_stored(&self, now: Time, header: &ChunkHeader) -> bool {
-        if self.buffer.free() < WINDOW_LOW * 2 && self.buffer.used() > 0 {
-            return false;
+    /// The same for a router whose chunks may go to itself, its store, or several ways.
+    pub fn room_for_own(&self) -> bool {
+        self.buffer.used() == 0
+    }
+    /// Whether the node has something to see to.
+    pub fn has_outputs(&self) -> bool {
+        !self.outputs.is_empty()
+    }
+    /// How far it is to a device at an address, as path SETT in microseconds.
+    pub fn distance(&self, device: &Guid, address: NetworkAddress) -> Option<u64> {
+        if self.attached.contains_key(device) || *device == self.config.guid {
+            return Some(0);
         }
+        let topology = self.topology.as_ref()?;
+        topology.route(address).map(|route| route.short_us.max(1))
+    }
+    /// Whether a stored chunk with this header could leave: now (true), when there is room (false), or not at all.
+    pub fn verdict(&self, now: Time, header: &ChunkHeader) -> Option<bool> {
         match self.way(now, header) {
-            Way::Face(face, _) => self.hops.get(&face).is_some_and(|hop| hop.queue.len() < 2),
-            Way::Local => true,
-            Way::Resolve | Way::Store(_) | Way::Wait | Way::Drop(_) => false,
+            Way::Face(face, _) => {
+                let queued = self.hops.get(&face).map_or(usize::MAX, |hop| hop.queue.len());
+                Some(queued < 2 && (self.buffer.used() == 0 || self.buffer.free() >= self.config.buffer_packets / 3))
+            }
+            Way::Local => Some(true),
+            Way::Resolve | Way::Store(_) | Way::Wait | Way::Drop(_) => None,
         }
     }
     /// Sends a complete chunk where it belongs.

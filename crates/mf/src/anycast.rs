@@ -1,0 +1,102 @@
+//! Requests for content that the network takes to the nearest that has it (paper §2, anycast): the access router looks
+//! up who has the content and where they are, and chooses by distance.
+use alloc::{collections::BTreeMap, vec::Vec};
+
+use bytes::Bytes;
+use tributary_core::{Duration, Time};
+
+use crate::{
+    ids::{Guid, NetworkAddress},
+    wire::{ChunkHeader, NameRecord, RecordBody},
+};
+
+/// How long answers are waited for.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Requests that wait at most.
+const WAITING_MAX: usize = 4_096;
+
+/// Requests that wait until it is known who is nearest.
+#[derive(Debug, Default)]
+pub(crate) struct Anycasts(Vec<Waiting>);
+
+#[derive(Debug)]
+struct Waiting {
+    header: ChunkHeader,
+    payload: Bytes,
+    since: Time,
+    /// Who has it, and where they are as far as known.
+    devices: Option<BTreeMap<Guid, Option<Vec<NetworkAddress>>>>,
+    asked: bool,
+}
+
+impl Anycasts {
+    /// A request without an address.
+    pub(crate) fn insert(&mut self, now: Time, header: ChunkHeader, payload: Bytes) {
+        if self.0.len() < WAITING_MAX {
+            self.0.push(Waiting { header, payload, since: now, devices: None, asked: false });
+        }
+    }
+    /// What is known at a place: who has a content, or where the holder of a GUID is.
+    pub(crate) fn handle_records(&mut self, place: Guid, records: &[NameRecord]) {
+        for waiting in self.0.iter_mut().filter(|waiting| waiting.header.destination == place) {
+            let device = records.iter().find_map(|record| match &record.statement().body {
+                RecordBody::Device(addresses) => Some(addresses.iter().map(|(address, _)| *address).collect()),
+                _ => None,
+            });
+            let holders = records.iter().filter(|record| matches!(record.statement().body, RecordBody::Content(_)));
+            waiting.devices.get_or_insert_with(|| match device {
+                Some(addresses) => BTreeMap::from([(place, Some(addresses))]),
+                None => holders.map(|record| (record.author(), None)).collect(),
+            });
+        }
+    }
+    /// Where a device is.
+    pub(crate) fn handle_device(&mut self, guid: Guid, addresses: &[NetworkAddress]) {
+        for devices in self.0.iter_mut().filter_map(|waiting| waiting.devices.as_mut()) {
+            if let Some(known) = devices.get_mut(&guid) {
+                *known = Some(addresses.to_vec());
+            }
+        }
+    }
+    /// Devices to look up; each once for each request.
+    pub(crate) fn wanted(&mut self) -> Vec<Guid> {
+        let fresh = self.0.iter_mut().filter(|waiting| waiting.devices.is_some() && !waiting.asked);
+        let mut wanted = Vec::new();
+        for waiting in fresh {
+            waiting.asked = true;
+            let unknown = waiting.devices.iter().flatten().filter(|(_, known)| known.is_none());
+            wanted.extend(unknown.map(|(guid, _)| *guid));
+        }
+        wanted
+    }
+    /// Requests of which all is known, each with the nearest device as its destination. `distance` is that of a device
+    /// at an address; `None` if it cannot be reached.
+    pub(crate) fn poll_ready(
+        &mut self,
+        now: Time,
+        distance: impl Fn(&Guid, NetworkAddress) -> Option<u64>,
+    ) -> Vec<(ChunkHeader, Bytes)> {
+        let mut ready = Vec::new();
+        self.0.retain_mut(|waiting| {
+            let Some(devices) = &waiting.devices else { return true };
+            if devices.values().any(Option::is_none) && now.since(waiting.since) < PATIENCE {
+                return true;
+            }
+            let places =
+                devices.iter().flat_map(|(guid, known)| known.iter().flatten().map(|address| (*guid, *address)));
+            let nearest = places.filter_map(|(guid, at)| Some((distance(&guid, at)?, guid, at))).min();
+            // Without any holder the receiver asks again later.
+            if let Some((_, guid, address)) = nearest {
+                waiting.header.destination = guid;
+                waiting.header.addresses = Vec::from([address]);
+                ready.push((waiting.header.clone(), waiting.payload.clone()));
+            }
+            false
+        });
+        ready
+    }
+    /// Forgets what nobody answered.
+    pub(crate) fn expire(&mut self, now: Time) {
+        self.0.retain(|waiting| now.since(waiting.since) < PATIENCE * 2);
+    }
+}

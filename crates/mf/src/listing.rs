@@ -1,0 +1,115 @@
+//! What there is under the scopes that this node watches, as events.
+use alloc::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    string::ToString,
+};
+
+use tributary_content::Name;
+use tributary_core::event::ResolverEvent;
+
+use crate::{
+    ids::Guid,
+    wire::{NameRecord, RecordBody},
+};
+
+/// Watched scopes and what is known to be in them.
+#[derive(Debug, Default)]
+pub(crate) struct Listings {
+    scopes: BTreeMap<Guid, Scope>,
+    events: VecDeque<ResolverEvent>,
+}
+
+#[derive(Debug)]
+struct Scope {
+    name: Name,
+    listed: bool,
+    /// By child: who announces something in it, and how large it is if it is an item.
+    children: BTreeMap<Name, Child>,
+}
+
+#[derive(Debug, Default)]
+struct Child {
+    /// Who announces which content.
+    items: BTreeMap<(Guid, Guid), u64>,
+    /// What is deeper than the child itself.
+    deeper: BTreeSet<(Guid, Guid)>,
+}
+
+impl Listings {
+    /// Watches a scope.
+    pub(crate) fn watch(&mut self, scope: &Name) {
+        let place = Guid::of_name(scope);
+        self.scopes.entry(place).or_insert_with(|| Scope {
+            name: scope.clone(),
+            listed: false,
+            children: BTreeMap::new(),
+        });
+    }
+    /// Does not any more.
+    pub(crate) fn unwatch(&mut self, scope: &Name) {
+        self.scopes.remove(&Guid::of_name(scope));
+    }
+    /// Whether a scope is watched.
+    pub(crate) fn watches(&self, scope: &Name) -> bool {
+        self.scopes.contains_key(&Guid::of_name(scope))
+    }
+    /// Everything that there is at a place.
+    pub(crate) fn handle_found(&mut self, place: Guid, records: &[NameRecord]) {
+        records.iter().for_each(|record| self.handle_changed(place, record));
+        if let Some(scope) = self.scopes.get_mut(&place).filter(|scope| !scope.listed) {
+            scope.listed = true;
+            let entries = u32::try_from(scope.children.len()).unwrap_or(u32::MAX);
+            self.events.push_back(ResolverEvent::Listed { name: scope.name.to_string(), entries });
+        }
+    }
+    /// One record that is new or takes another one back.
+    pub(crate) fn handle_changed(&mut self, place: Guid, record: &NameRecord) {
+        let Some(scope) = self.scopes.get_mut(&place) else { return };
+        let key = (record.author(), record.guid());
+        let (name, bytes) = match &record.statement().body {
+            RecordBody::Content(_) => match record.manifest() {
+                Some(manifest) => (manifest.name, Some(manifest.size)),
+                None => return,
+            },
+            RecordBody::ContentDeleted { name, .. } => (name.clone(), None),
+            RecordBody::Device(_) | RecordBody::Group { .. } | RecordBody::Deleted(_) => return,
+        };
+        if name.len() <= scope.name.len() || !scope.name.is_prefix_of(&name) {
+            return;
+        }
+        let child_name = name.prefix(scope.name.len() + 1);
+        let is_item = name.len() == child_name.len();
+        let child = scope.children.entry(child_name.clone()).or_default();
+        let before = (child.items.len(), child.items.values().max().copied(), !child.deeper.is_empty());
+        match (bytes, is_item) {
+            (Some(bytes), true) => drop(child.items.insert(key, bytes)),
+            (None, true) => drop(child.items.remove(&key)),
+            (Some(_), false) => drop(child.deeper.insert(key)),
+            (None, false) => drop(child.deeper.remove(&key)),
+        }
+        let after = (child.items.len(), child.items.values().max().copied(), !child.deeper.is_empty());
+        let text = child_name.to_string();
+        if after.0 > 0 && (after.0, after.1) != (before.0, before.1) {
+            self.events.push_back(ResolverEvent::Appeared {
+                name: text.clone(),
+                is_scope: false,
+                publishers: u32::try_from(after.0).unwrap_or(u32::MAX),
+                bytes: after.1.unwrap_or(0),
+            });
+        }
+        if after.2 && !before.2 {
+            let name = text.clone();
+            self.events.push_back(ResolverEvent::Appeared { name, is_scope: true, publishers: 0, bytes: 0 });
+        }
+        if after.0 == 0 && !after.2 {
+            scope.children.remove(&child_name);
+            if before.0 > 0 || before.2 {
+                self.events.push_back(ResolverEvent::Disappeared { name: text });
+            }
+        }
+    }
+    /// The next event.
+    pub(crate) fn poll_event(&mut self) -> Option<ResolverEvent> {
+        self.events.pop_front()
+    }
+}

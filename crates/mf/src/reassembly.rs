@@ -1,0 +1,230 @@
+//! Puts the chunks of one object together again (paper §3.1): in any order, verified before they count.
+use alloc::{
+    boxed::Box,
+    collections::{BTreeMap, BTreeSet},
+    string::{String, ToString},
+    vec,
+    vec::Vec,
+};
+
+use bytes::Bytes;
+use tributary_content::{ChunkIndex, ChunkStore, HashTree, Manifest, StoreOpener};
+
+use crate::{sender::chunk_count, wire::ChunkRanges};
+
+/// What a chunk did.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Taken {
+    /// It is kept; these chunks of the object are verified and stored now: index and length.
+    Kept(Vec<(u32, u32)>),
+    /// It was here already.
+    Duplicate,
+    /// It is not what the manifest says: who sent it lies.
+    Wrong(String),
+    /// The store refused.
+    Failed(String),
+}
+
+/// One object that is being received.
+pub struct Reassembly {
+    manifest: Manifest,
+    store: Box<dyn ChunkStore>,
+    tree: Option<HashTree>,
+    /// How the sender cuts it; `None` until its first chunk came.
+    cut: Option<(u32, u32)>,
+    received: BTreeSet<u32>,
+    units: BTreeMap<u32, Unit>,
+    /// Complete units that wait for the hash list, or for the reader of an in-order stream.
+    waiting: BTreeSet<u32>,
+    buffered: u64,
+    /// The highest chunk seen.
+    pub highest: u32,
+}
+
+struct Unit {
+    bytes: Vec<u8>,
+    filled: u32,
+    /// Which sender's chunks are in it.
+    chunks: BTreeSet<u32>,
+}
+
+impl Reassembly {
+    /// Opens the store of the object of `manifest`.
+    ///
+    /// # Errors
+    /// What the store says.
+    pub fn new(manifest: Manifest, opener: &mut dyn StoreOpener) -> Result<Reassembly, String> {
+        let store = opener.open(&manifest).map_err(|error| error.to_string())?;
+        let tree = match manifest.chunk_count() {
+            0 | 1 => HashTree::decode(&manifest, &[]).ok(),
+            _ => store.tree().cloned(),
+        };
+        Ok(Reassembly {
+            manifest,
+            store,
+            tree,
+            cut: None,
+            received: BTreeSet::new(),
+            units: BTreeMap::new(),
+            waiting: BTreeSet::new(),
+            buffered: 0,
+            highest: 0,
+        })
+    }
+    /// The object.
+    pub fn manifest(&self) -> &Manifest {
+        &self.manifest
+    }
+    /// Bytes that are verified and stored.
+    pub fn stored_bytes(&self) -> u64 {
+        self.store.held().iter_set().map(|index| u64::from(self.manifest.chunk_len(ChunkIndex(index)))).sum()
+    }
+    /// Bytes that are here and not stored.
+    pub fn buffered_bytes(&self) -> u64 {
+        self.buffered
+    }
+    /// Whether everything is stored.
+    pub fn is_complete(&self) -> bool {
+        self.store.held().is_full()
+    }
+    /// Gives the object its final name.
+    ///
+    /// # Errors
+    /// What the store says.
+    pub fn finish(&mut self) -> Result<(), String> {
+        self.store.finish().map_err(|error| error.to_string())
+    }
+    /// Chunks, cut by `chunk_bytes`, of which nothing is needed any more.
+    pub fn held(&self, chunk_bytes: u32) -> ChunkRanges {
+        let count = chunk_count(self.manifest.size, chunk_bytes);
+        ChunkRanges::from_ascending((0..count).filter(|number| self.has(*number, chunk_bytes)))
+    }
+    fn has(&self, number: u32, chunk_bytes: u32) -> bool {
+        let Some(index) = number.checked_sub(1) else { return self.tree.is_some() };
+        let (start, unit) = (u64::from(index) * u64::from(chunk_bytes), u64::from(self.manifest.chunk_size));
+        let end = self.manifest.size.min(start + u64::from(chunk_bytes));
+        let units = start / unit..=end.saturating_sub(1) / unit;
+        start < end && units.into_iter().all(|unit| self.store.held().get(u32::try_from(unit).unwrap_or(u32::MAX)))
+    }
+    /// Chunks of the sender's cut that are missing; all of them before the first has come.
+    pub fn missing(&self) -> impl Iterator<Item = u32> {
+        let (chunk_bytes, count) = self.cut.unwrap_or((u32::MAX, 1));
+        (0..count).filter(move |number| !self.received.contains(number) && !self.has(*number, chunk_bytes))
+    }
+    /// How the sender cuts it, and into how many chunks.
+    pub fn cut(&self) -> Option<(u32, u32)> {
+        self.cut
+    }
+    /// Another sender may cut it another way: what is not verified is dropped.
+    pub fn restart(&mut self) {
+        (self.cut, self.highest, self.buffered) = (None, 0, 0);
+        self.received.clear();
+        self.units.clear();
+        self.waiting.clear();
+    }
+    /// Takes a chunk.
+    pub fn take(&mut self, number: u32, chunk_bytes: u32, count: u32, payload: &Bytes) -> Taken {
+        if count != chunk_count(self.manifest.size, chunk_bytes)
+            || self.cut.is_some_and(|cut| cut != (chunk_bytes, count))
+        {
+            return Taken::Wrong("cuts the object into another number of chunks".into());
+        }
+        self.cut = Some((chunk_bytes, count));
+        self.highest = self.highest.max(number);
+        if self.received.contains(&number) || self.has(number, chunk_bytes) {
+            return Taken::Duplicate;
+        }
+        let Some(index) = number.checked_sub(1) else { return self.take_head(payload) };
+        let start = u64::from(index) * u64::from(chunk_bytes);
+        let end = self.manifest.size.min(start + u64::from(chunk_bytes));
+        if payload.len() as u64 != end.saturating_sub(start) {
+            return Taken::Wrong("sends a chunk of another length".into());
+        }
+        self.received.insert(number);
+        let unit_bytes = u64::from(self.manifest.chunk_size);
+        let mut at = start;
+        let mut full = Vec::new();
+        while at < end {
+            let unit = u32::try_from(at / unit_bytes).unwrap_or(u32::MAX);
+            let offset = at % unit_bytes;
+            let len = (unit_bytes - offset).min(end - at);
+            let part = &payload[(at - start) as usize..(at - start + len) as usize];
+            at += len;
+            if self.store.held().get(unit) {
+                continue;
+            }
+            let whole = self.manifest.chunk_len(ChunkIndex(unit));
+            let state = self.units.entry(unit).or_insert_with(|| Unit {
+                bytes: vec![0; whole as usize],
+                filled: 0,
+                chunks: BTreeSet::new(),
+            });
+            state.bytes[offset as usize..(offset + len) as usize].copy_from_slice(part);
+            state.filled += len as u32;
+            state.chunks.insert(number);
+            self.buffered += len;
+            if state.filled >= whole {
+                full.push(unit);
+            }
+        }
+        self.waiting.extend(full);
+        self.store_waiting()
+    }
+    /// Chunk 0: the manifest, which is known, and the hash list.
+    fn take_head(&mut self, payload: &Bytes) -> Taken {
+        let parts = payload
+            .split_first_chunk::<2>()
+            .and_then(|(len, rest)| rest.split_at_checked(usize::from(u16::from_be_bytes(*len))));
+        let Some((manifest, tree)) = parts else { return Taken::Wrong("sends a description that is cut".into()) };
+        if manifest != self.manifest.encode() {
+            return Taken::Wrong("describes another object".into());
+        }
+        match HashTree::decode(&self.manifest, tree) {
+            Ok(tree) => {
+                if let Err(error) = self.store.put_tree(&tree) {
+                    return Taken::Failed(error.to_string());
+                }
+                self.tree = Some(tree);
+                self.received.insert(0);
+                self.store_waiting()
+            }
+            Err(error) => Taken::Wrong(error.to_string()),
+        }
+    }
+    /// Verifies and stores what is complete, as far as the hash list is here and the reader keeps up.
+    pub fn store_waiting(&mut self) -> Taken {
+        let mut stored = Vec::new();
+        let Some(tree) = &self.tree else { return Taken::Kept(stored) };
+        let until = self.store.in_order_until();
+        let ready: Vec<u32> =
+            self.waiting.iter().copied().filter(|unit| until.is_none_or(|until| *unit < until.0)).collect();
+        for unit in ready {
+            self.waiting.remove(&unit);
+            let Some(state) = self.units.remove(&unit) else { continue };
+            self.buffered = self.buffered.saturating_sub(u64::from(state.filled));
+            if !tree.verify_chunk(ChunkIndex(unit), &state.bytes) {
+                // All chunks that touch it are in doubt.
+                for number in &state.chunks {
+                    self.received.remove(number);
+                }
+                return Taken::Wrong(alloc::format!("sent wrong bytes in chunk {unit}"));
+            }
+            if let Err(error) = self.store.put_chunk(ChunkIndex(unit), &state.bytes) {
+                return Taken::Failed(error.to_string());
+            }
+            stored.push((unit, state.filled));
+        }
+        Taken::Kept(stored)
+    }
+    /// Whether the reader of an in-order stream holds things up.
+    pub fn awaits_reader(&self) -> bool {
+        self.tree.is_some() && !self.waiting.is_empty()
+    }
+}
+
+/// The manifest in a chunk 0 that nobody asked for.
+pub fn manifest_of(payload: &[u8]) -> Option<Manifest> {
+    let (len, rest) = payload.split_first_chunk::<2>()?;
+    let (manifest, _) = rest.split_at_checked(usize::from(u16::from_be_bytes(*len)))?;
+    Manifest::decode(manifest).ok()
+}

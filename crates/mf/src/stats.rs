@@ -1,0 +1,106 @@
+//! What a node shows of itself to people.
+use alloc::{
+    format,
+    string::{String, ToString},
+    vec::Vec,
+};
+
+use tributary_core::{ByteCount, Time};
+use tributary_transport::{CacheStatus, FaceStatus, NodeStatus};
+
+use crate::{node::MfNode, router::proxy::Proxy, wire::Roles};
+
+impl MfNode {
+    /// Everything worth showing, for `trib status`.
+    pub(crate) fn status_at(&self, _now: Time) -> NodeStatus {
+        let mut counters = self.counters.clone();
+        let stats = self.router.stats;
+        counters.extend([
+            ("chunks arrived", stats.arrived),
+            ("chunks sent", stats.sent),
+            ("chunks originated", stats.originated),
+            ("chunks consumed", stats.consumed),
+            ("chunks dropped", stats.dropped),
+            ("chunks cut through", stats.cut_through),
+            ("chunks pushed aside", stats.relieved),
+            ("object chunks sent", self.sender.chunks.0),
+            ("object chunks sent again", self.sender.chunks.1),
+            ("requests for unknown objects", self.sender.unknown),
+            ("chunks of no transfer", self.receiver.strays),
+        ]);
+        if let Some(proxy) = self.proxy.as_ref().map(|proxy| proxy.stats) {
+            counters.extend([
+                ("chunks stored", proxy.stored),
+                ("stored chunks delivered", proxy.delivered),
+                ("stored chunks evicted", proxy.evicted),
+                ("stored chunks expired", proxy.expired),
+                ("chunks refused by the store", proxy.refused),
+                ("chunks restored", proxy.restored),
+            ]);
+        }
+        NodeStatus {
+            node: self.config.node,
+            label: self.config.label.clone(),
+            family: "mf",
+            roles: self.role_names(),
+            faces: self.face_statuses(),
+            cache: (self.config.router && self.config.cache_bytes.0 > 0).then(|| self.cache_status()),
+            published: self.sender.published().map(|(name, bytes)| (name.to_string(), bytes)).collect(),
+            resolver: self.resolver_lines(),
+            counters,
+        }
+    }
+    fn role_names(&self) -> Vec<&'static str> {
+        let all = [(Roles::ROUTER, "router"), (Roles::RESOLVER, "resolver"), (Roles::PROXY, "proxy")];
+        let mut names: Vec<&'static str> =
+            all.into_iter().filter(|(role, _)| self.roles.contains(*role)).map(|(_, name)| name).collect();
+        names.extend(["sender", "receiver"]);
+        names
+    }
+    fn face_statuses(&self) -> Vec<FaceStatus> {
+        let status = |(face, peer): (_, Option<&crate::router::neighbour::Peer>)| {
+            let stats = self.router.face_stats(face).unwrap_or_default();
+            FaceStatus {
+                face,
+                neighbour: peer.map(|peer| peer.label.clone()).unwrap_or_default(),
+                up: peer.is_some(),
+                rtt: self.neighbour.rtt(face),
+                mtu: peer.map_or(0, |peer| peer.datagram_bytes),
+                sent: (stats.sent.0, ByteCount(stats.sent.1)),
+                received: (stats.received.0, ByteCount(stats.received.1)),
+                dropped: 0,
+            }
+        };
+        self.neighbour.faces().map(status).collect()
+    }
+    fn cache_status(&self) -> CacheStatus {
+        let (used, capacity) = self.cache.usage();
+        CacheStatus {
+            policy: "lru by object",
+            used,
+            capacity,
+            hits: self.cache.hits,
+            misses: self.cache.misses,
+            objects: self.cache.objects().map(|(id, chunks, bytes)| (id.to_string(), chunks, bytes, 0)).collect(),
+        }
+    }
+    fn resolver_lines(&self) -> Vec<(String, String)> {
+        let mut lines = Vec::from([("guid".to_string(), self.guid.to_string())]);
+        if self.config.router {
+            lines.push(("address".into(), self.config.address.to_string()));
+        }
+        for (_, peer) in self.router.peers().filter(|(_, peer)| peer.roles.contains(Roles::ROUTER)) {
+            lines.push(("router".into(), format!("{} at {}", peer.label, peer.address)));
+        }
+        if let Some(front) = &self.front {
+            lines.push(("name servers".into(), format!("{} in reach", front.members().len())));
+        }
+        if let Some((places, records)) = self.replica.as_ref().map(crate::resolver::Replica::size) {
+            lines.push(("names held".into(), format!("{records} records at {places} places")));
+        }
+        if let Some((used, capacity)) = self.proxy.as_ref().map(Proxy::usage) {
+            lines.push(("store".into(), format!("{used} of {capacity}")));
+        }
+        lines
+    }
+}

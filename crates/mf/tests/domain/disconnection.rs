@@ -1,0 +1,1 @@
+//! Receivers that go away and come back (paper §5.2).

@@ -1,0 +1,1 @@
+//! Large objects over a last hop that loses packets (paper §5.1).
