@@ -11,7 +11,7 @@ use crate::{
     TransferConfig,
     rtt::RttEstimator,
     transfer::CacheUse,
-    window::{Arrival, Controller, Growth, Loss, controller},
+    window::{Arrival, Controller, GroupPart, Growth, Loss, ProbeTurn, controller},
 };
 
 /// Runs of consecutive packets: first number and count.
@@ -379,6 +379,26 @@ impl Flow {
     /// How it grows, given the others on its links.
     pub(crate) fn set_growth(&mut self, growth: Growth) {
         self.controller.set_growth(growth);
+    }
+    /// Where its controller stands in its cycle of probes.
+    pub(crate) fn probe_turn(&self) -> Option<ProbeTurn> {
+        self.controller.probe_turn()
+    }
+    /// The rate that its controller takes for its own, in bytes per second.
+    pub(crate) fn own_rate(&self) -> f64 {
+        self.controller.own_rate()
+    }
+    /// Takes its part in a group.
+    pub(crate) fn join(&mut self, part: GroupPart) {
+        self.controller.join(part);
+    }
+    /// Bytes delivered so far.
+    pub(crate) fn delivered(&self) -> u64 {
+        self.delivered
+    }
+    /// Whether it was short of things to ask for lately, so that what it delivers says nothing about its link.
+    pub(crate) fn is_starved(&self) -> bool {
+        self.delivered < self.starved_until
     }
     /// Packets under way that would arrive after `eta` and that no other path was asked for, at most `max` of them.
     /// Marks them as duplicated.

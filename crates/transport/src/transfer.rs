@@ -25,12 +25,12 @@ use tributary_core::{
 use crate::{
     ControllerKind, Coupling, TREE_PACKET_FIRST, TransferConfig,
     assembly::{Assembly, Origin},
-    coupling::{self, Member},
+    coupling::{self, GroupModel, Member},
     flow::{Answer, Flow, LostPacket, RequestKind, Runs},
     layout::{Layout, Unit},
     limit::TokenBucket,
     runs::RunSet,
-    window::Growth,
+    window::{GroupPart, Growth},
 };
 
 mod blame;
@@ -149,6 +149,8 @@ pub struct Transfer {
     last_path: PathId,
     polled_at: Time,
     coupled_at: Time,
+    /// What sub-flows that share links get together, by their paths.
+    group_models: BTreeMap<Vec<PathId>, GroupModel>,
     events: VecDeque<TransferEvent>,
     account: Account,
     /// Labels of nodes between that changed bytes.
@@ -218,6 +220,7 @@ impl Transfer {
             last_path: PathId(0),
             polled_at: now,
             coupled_at: now,
+            group_models: BTreeMap::new(),
             events: VecDeque::new(),
             account: Account::default(),
             convicted: BTreeSet::new(),

@@ -32,6 +32,43 @@ impl Transfer {
                 flow.set_growth(growth);
             }
         }
+        let groups: Vec<&[u16]> = flows.iter().map(|(_, groups, _)| &groups[..]).collect();
+        let mut models = core::mem::take(&mut self.group_models);
+        for together in coupling::components(&groups) {
+            let ids: Vec<PathId> = together.iter().map(|index| flows[*index].0).collect();
+            if ids.len() < 2 {
+                ids.iter().for_each(|id| self.join(*id, GroupPart::ALONE));
+                continue;
+            }
+            // The slowest leads, so that a step lasts a round trip for each of them.
+            let slowest = together.iter().max_by(|a, b| flows[**a].2.rtt.total_cmp(&flows[**b].2.rtt));
+            let round_trip = slowest.map_or(Duration::ZERO, |index| Duration::from_secs_f64(flows[*index].2.rtt));
+            let of = |id: &PathId| self.paths.get(id).and_then(|path| path.flow.as_ref());
+            let settled = ids.iter().all(|id| of(id).is_some_and(|flow| flow.probe_turn().is_some()));
+            let leader = slowest.map(|index| flows[*index].0);
+            let turn = leader.and_then(|id| of(&id)?.probe_turn());
+            let mut model = models.remove(&ids).unwrap_or_default();
+            let own: f64 = ids.iter().filter_map(of).map(Flow::own_rate).sum();
+            let mut scale = 1.0;
+            if settled {
+                let delivered = ids.iter().filter_map(of).map(Flow::delivered).sum();
+                let starved = ids.iter().filter_map(of).any(Flow::is_starved);
+                model.on_delivered(now, delivered, starved, round_trip);
+                scale = model.scale(own);
+            }
+            for id in &ids {
+                let turn = turn.filter(|_| leader != Some(*id));
+                let rate = self.paths.get(id).and_then(|path| path.flow.as_ref()).map_or(0.0, Flow::own_rate);
+                let times = if rate > 0.0 { own / rate } else { ids.len() as f64 };
+                self.join(*id, GroupPart { turn, scale, times });
+            }
+            self.group_models.insert(ids, model);
+        }
+    }
+    fn join(&mut self, id: PathId, part: GroupPart) {
+        if let Some(flow) = self.paths.get_mut(&id).and_then(|path| path.flow.as_mut()) {
+            flow.join(part);
+        }
     }
     pub(super) fn path_report(&self, now: Time, id: PathId, path: &Path) -> PathReport {
         let flow = path.flow.as_ref();

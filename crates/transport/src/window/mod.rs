@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | loss-based | `loss_based.rs` | the paper's slow start and congestion avoidance (§III-D), reproduction |
 //! | model-based | `model_based.rs` | the product: a model of rate and RTT that random loss does not fool |
+mod filter;
 mod loss_based;
 mod model_based;
 
@@ -11,6 +12,7 @@ use alloc::boxed::Box;
 
 use tributary_core::{Duration, Rate, Time};
 
+pub(crate) use filter::RateFilter;
 pub use loss_based::LossBased;
 pub use model_based::ModelBased;
 
@@ -26,6 +28,18 @@ pub trait Controller: Send {
     fn on_silence(&mut self, now: Time);
     /// How the sub-flow grows, given the others that share a link with it.
     fn set_growth(&mut self, growth: Growth);
+    /// Where it stands in its cycle of probes, if it has one.
+    fn probe_turn(&self) -> Option<ProbeTurn> {
+        None
+    }
+    /// The rate that it takes for its own, in bytes per second; zero if it has no model.
+    fn own_rate(&self) -> f64 {
+        0.0
+    }
+    /// Takes its part in what a group of sub-flows that share a link do together.
+    fn join(&mut self, part: GroupPart) {
+        let _ = part;
+    }
     /// Bytes that may be under way.
     fn window(&self) -> u64;
     /// How fast to ask; `None` for as fast as the window opens.
@@ -78,6 +92,32 @@ pub struct Growth {
 impl Growth {
     /// What an uncoupled sub-flow has.
     pub const ALONE: Growth = Growth { slow_start: 1.0, avoidance: 1.0 };
+}
+
+/// A place in a cycle of probes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ProbeTurn {
+    /// The step of the cycle.
+    pub step: usize,
+    /// When it began.
+    pub since: Time,
+}
+
+/// What a sub-flow does as a part of a group that behaves as one flow.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct GroupPart {
+    /// It probes when this says, and not by itself; `None` if it leads or is alone.
+    pub turn: Option<ProbeTurn>,
+    /// The part of its own rate that it may use, because the rates of all together are more than what they got together;
+    /// 1 alone.
+    pub scale: f64,
+    /// How many times its own rate all together have; 1 alone.
+    pub times: f64,
+}
+
+impl GroupPart {
+    /// What a sub-flow that shares nothing does.
+    pub const ALONE: GroupPart = GroupPart { turn: None, scale: 1.0, times: 1.0 };
 }
 
 /// A controller of the configured kind for packets of `packet_bytes`.

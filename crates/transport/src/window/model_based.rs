@@ -11,14 +11,12 @@
 //! of a fifth the probe's gain of 1.25 would be eaten up and the estimate could never grow again.
 use tributary_core::{Duration, Rate, Time};
 
-use super::{Arrival, Controller, Growth, Loss};
+use super::{Arrival, Controller, GroupPart, Growth, Loss, ProbeTurn, RateFilter};
 use crate::TransferConfig;
 
 const STARTUP_GAIN: f64 = 2.77;
-const WINDOW_GAIN: f64 = 2.0;
+const WINDOW_GAIN: f64 = 1.25;
 const CYCLE: [f64; 8] = [1.25, 0.75, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0];
-/// Rounds over which the largest delivery rate counts.
-const RATE_ROUNDS: u64 = 10;
 /// How long the smallest RTT counts.
 const RTT_LIFE: Duration = Duration::from_secs(10);
 /// Round-trip times below this are those of batches and schedulers, not of the path.
@@ -27,8 +25,22 @@ const RTT_PROBE: Duration = Duration::from_millis(100);
 /// Loss that the pace makes up for at most: as long as the queue is empty, so that it is not the pace that causes
 /// it, and otherwise.
 const LOSS_COMPENSATED_MAX: [f64; 2] = [0.6, 0.1];
+/// Packets that a flow claims beyond its share for the root of each packet of its bandwidth-delay product.
+const CLAIM_PACKETS: f64 = 3.0;
 /// Loss that needs no making up for, because the probe's gain covers it.
 const LOSS_FREE: f64 = 0.02;
+
+/// By which part of its window a flow goes back when a queue overflows.
+const OVERFLOW_CUT: f64 = 0.15;
+/// After so many rounds without an overflow the ceiling rises twice as fast.
+const CEILING_DOUBLES: u32 = 8;
+
+/// What a queue that overflowed has taught.
+#[derive(Clone, Copy, Debug)]
+struct Ceiling {
+    bytes: f64,
+    clean_rounds: u32,
+}
 
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Phase {
@@ -50,7 +62,10 @@ pub struct ModelBased {
     round: u64,
     round_ends_at: u64,
     loss: LossMeter,
-    growth: Growth,
+    /// Bytes under way at most since a queue overflowed.
+    ceiling: Option<Ceiling>,
+    /// What it does as one of several sub-flows that share a link.
+    part: GroupPart,
     packet_bytes: u64,
     window_initial: u64,
     window_max: u64,
@@ -70,7 +85,8 @@ impl ModelBased {
             round: 0,
             round_ends_at: 0,
             loss: LossMeter::default(),
-            growth: Growth::ALONE,
+            ceiling: None,
+            part: GroupPart::ALONE,
             packet_bytes,
             window_initial: u64::from(config.window_initial_packets) * packet_bytes,
             window_max: config.window_bytes_max,
@@ -81,7 +97,7 @@ impl ModelBased {
     /// Bandwidth-delay product in bytes; `None` before there is a model.
     fn product(&self) -> Option<f64> {
         let (rtt, _) = self.rtt_min?;
-        let rate = self.rate.best();
+        let rate = self.rate.best() * self.part.scale;
         (rate > 0.0).then(|| rate * rtt.max(RTT_FLOOR).as_secs_f64())
     }
     /// Bytes that requests, answers and system calls hold back because they come in portions, not in packets.
@@ -89,18 +105,56 @@ impl ModelBased {
         let portion = Rate::from_bytes_per_second(self.rate.best() as u64).bytes_in(self.run_duration);
         3 * portion.clamp(self.packet_bytes, self.run_bytes_max)
     }
+    /// Bytes beyond what is in proportion to its rate. Where flows compete with windows in proportion to their rates,
+    /// every division of the link is stable; a claim that grows slower than the rate makes equal ones the only stable
+    /// division. Sub-flows that share a link have one claim together.
+    fn claim(&self, product: f64) -> u64 {
+        let packet = self.packet_bytes as f64;
+        let together = product * self.part.times / packet;
+        (CLAIM_PACKETS * libm::sqrt(together) * packet / self.part.times) as u64
+    }
     /// The factor on pace and window that makes up for random loss.
     fn compensation(&self) -> f64 {
         let [empty, standing] = LOSS_COMPENSATED_MAX;
-        let queue_is_empty = match (self.rtt_min, self.rtt_last_round) {
+        1.0 / (1.0 - (self.loss.share - LOSS_FREE).clamp(0.0, if self.queue_is_empty() { empty } else { standing }))
+    }
+    fn queue_is_empty(&self) -> bool {
+        match (self.rtt_min, self.rtt_last_round) {
             (Some((minimum, _)), Some(last)) => last <= minimum + minimum / 5 + Duration::from_micros(500),
             _ => true,
-        };
-        1.0 / (1.0 - (self.loss.share - LOSS_FREE).clamp(0.0, if queue_is_empty { empty } else { standing }))
+        }
+    }
+    /// Lowers or raises the ceiling after a round. Random loss comes with an empty queue as well, and that much is no
+    /// sign; more than that together with a standing queue is an overflow, that of several flows most likely.
+    fn on_round_of_losses(&mut self, share: f64) {
+        if self.queue_is_empty() {
+            self.loss.base += (share - self.loss.base) / 8.0;
+        }
+        let overflows = !self.queue_is_empty() && share > 1.5 * self.loss.base + LOSS_FREE;
+        let packet = self.packet_bytes as f64;
+        if overflows {
+            if let Phase::Startup { .. } = self.phase {
+                self.phase = Phase::Drain;
+            }
+            let floor = (4 * self.packet_bytes) as f64;
+            let bytes = (self.window() as f64 * (1.0 - OVERFLOW_CUT)).max(floor);
+            self.ceiling = Some(Ceiling { bytes, clean_rounds: 0 });
+        } else if let Some(ceiling) = &mut self.ceiling {
+            ceiling.clean_rounds += 1;
+            // By packets and not by a share, so that flows become equal; faster and faster, because room may be new. Of n
+            // sub-flows each meets an n-th of the losses and gives up a part of an n-th: so they may gain an n-th together.
+            let steps = f64::from(1u32 << (ceiling.clean_rounds / CEILING_DOUBLES).min(8));
+            ceiling.bytes += steps * packet / (self.part.times * self.part.times);
+            if ceiling.bytes > self.window_max as f64 {
+                self.ceiling = None;
+            }
+        }
     }
     fn on_round(&mut self) {
         self.round += 1;
-        self.loss.on_round();
+        if let Some(share) = self.loss.on_round() {
+            self.on_round_of_losses(share);
+        }
         if let Some(smallest) = self.rtt_this_round.take() {
             self.rtt_last_round = Some(smallest);
         }
@@ -139,6 +193,7 @@ impl ModelBased {
         let product = self.product().unwrap_or(0.0);
         match self.phase {
             Phase::Drain if in_flight as f64 <= product => self.phase = Phase::Probe { step: 2, since: now },
+            Phase::Probe { .. } if self.part.turn.is_some() => {}
             Phase::Probe { step, since } => {
                 let elapsed = now.since(since) > rtt;
                 let done = match step {
@@ -166,7 +221,6 @@ impl ModelBased {
         match self.phase {
             Phase::Startup { .. } => STARTUP_GAIN,
             Phase::Drain => 1.0 / STARTUP_GAIN,
-            Phase::Probe { step: 0, .. } => 1.0 + 0.25 * self.growth.avoidance.min(1.0),
             Phase::Probe { step, .. } => CYCLE[step],
             Phase::ProbeRtt { .. } => 0.75,
         }
@@ -201,14 +255,30 @@ impl Controller for ModelBased {
         }
         self.loss = LossMeter::default();
     }
-    fn set_growth(&mut self, growth: Growth) {
-        self.growth = growth;
+    fn set_growth(&mut self, _: Growth) {
+        // It does not grow by what arrives: what makes it fair is `join`.
+    }
+    fn probe_turn(&self) -> Option<ProbeTurn> {
+        match self.phase {
+            Phase::Probe { step, since } => Some(ProbeTurn { step, since }),
+            Phase::Startup { .. } | Phase::Drain | Phase::ProbeRtt { .. } => None,
+        }
+    }
+    fn own_rate(&self) -> f64 {
+        self.rate.best()
+    }
+    fn join(&mut self, part: GroupPart) {
+        self.part = part;
+        if let (Phase::Probe { .. }, Some(ProbeTurn { step, since })) = (self.phase, part.turn) {
+            self.phase = Phase::Probe { step, since };
+        }
     }
     fn window(&self) -> u64 {
         let Some(product) = self.product() else { return self.window_initial.min(self.window_max) };
         let gain = match self.phase {
             Phase::Startup { .. } => STARTUP_GAIN,
-            Phase::ProbeRtt { .. } => 0.5,
+            // Nearly nothing: only so the others on the link see the queue go down too, and none takes it for the path.
+            Phase::ProbeRtt { .. } => 0.1,
             Phase::Drain | Phase::Probe { .. } => WINDOW_GAIN,
         };
         let floor = match self.phase {
@@ -216,11 +286,13 @@ impl Controller for ModelBased {
             _ => 4 * self.packet_bytes,
         };
         let held_back = if let Phase::ProbeRtt { .. } = self.phase { 0 } else { self.held_back() };
-        ((product * gain * self.compensation()) as u64 + held_back).max(floor).min(self.window_max)
+        let window = (product * gain * self.compensation()) as u64 + held_back + self.claim(product);
+        let ceiling = self.ceiling.map_or(u64::MAX, |ceiling| ceiling.bytes as u64);
+        window.min(ceiling).max(floor).min(self.window_max)
     }
     fn pacing_rate(&self) -> Option<Rate> {
         self.rtt_min?;
-        let rate = self.rate.best();
+        let rate = self.rate.best() * self.part.scale;
         if rate <= 0.0 {
             return None;
         }
@@ -245,58 +317,27 @@ impl Controller for ModelBased {
     }
 }
 
-/// The largest of the samples of the last rounds, kept as three candidates (as Linux's `win_minmax` does).
-#[derive(Clone, Debug, Default)]
-struct RateFilter {
-    /// Best first; each was seen in a later round than the one before it.
-    candidates: [(f64, u64); 3],
-}
-
-impl RateFilter {
-    fn best(&self) -> f64 {
-        self.candidates[0].0
-    }
-    fn on_sample(&mut self, rate: f64, round: u64) {
-        let new = (rate, round);
-        let c = &mut self.candidates;
-        if rate >= c[0].0 || round.saturating_sub(c[2].1) > RATE_ROUNDS {
-            *c = [new; 3];
-            return;
-        }
-        if rate >= c[1].0 {
-            (c[1], c[2]) = (new, new);
-        } else if rate >= c[2].0 {
-            c[2] = new;
-        }
-        if round.saturating_sub(c[0].1) > RATE_ROUNDS {
-            *c = [c[1], c[2], new];
-            if round.saturating_sub(c[0].1) > RATE_ROUNDS {
-                *c = [c[1], c[2], new];
-            }
-        } else if c[1].1 == c[0].1 && round.saturating_sub(c[0].1) > RATE_ROUNDS / 4 {
-            (c[1], c[2]) = (new, new);
-        } else if c[2].1 == c[1].1 && round.saturating_sub(c[1].1) > RATE_ROUNDS / 2 {
-            c[2] = new;
-        }
-    }
-}
-
 /// The share of packets lost, smoothed over rounds that saw enough packets.
 #[derive(Clone, Debug, Default)]
 struct LossMeter {
     delivered: u64,
     lost: u64,
     share: f64,
+    /// The same over rounds with an empty queue only.
+    base: f64,
 }
 
 impl LossMeter {
-    fn on_round(&mut self) {
+    /// The share of this round.
+    fn on_round(&mut self) -> Option<f64> {
         let total = self.delivered + self.lost;
         if total == 0 {
-            return;
+            return None;
         }
-        self.share += (self.lost as f64 / total as f64 - self.share) / 8.0;
+        let share = self.lost as f64 / total as f64;
+        self.share += (share - self.share) / 8.0;
         self.delivered = 0;
         self.lost = 0;
+        Some(share)
     }
 }

@@ -5,6 +5,7 @@ mod blame;
 mod faults;
 mod paper;
 mod rates;
+mod shared;
 
 use std::collections::BTreeMap;
 

@@ -158,6 +158,9 @@ fn packets_fit_the_smallest_path_and_a_smaller_one_that_comes_later_is_refused_w
 #[test]
 fn a_path_that_comes_to_carry_less_is_closed_with_the_reason() {
     let mut world = one_path(8_000_000, TransferConfig::default(), 20);
+    // Another one still carries them, so that the packets stay as they are.
+    let other = world.source(Conduct::Honest);
+    world.path(other, link(20, 20, 0.0));
     world.offer();
     world.run_until(Time::from_millis(500));
     world.offers()[0].paths[0].packet_bytes_max = 900;
