@@ -370,7 +370,10 @@ impl PsiNode {
                 }
             }
             Message::Routes(routes) if self.is_manager(from) => self.on_routes(now, &routes),
-            Message::Offer(offer) if self.is_manager(from) => self.receiver.handle_offer(now, offer),
+            Message::Offer(offer) if self.is_manager(from) => {
+                let reign = self.neighbour.reign(from);
+                self.receiver.handle_offer(now, reign, offer);
+            }
             Message::Routes(_) | Message::Offer(_) => {
                 *self.counters.entry("message that only a topology manager may send").or_default() += 1;
             }

@@ -106,6 +106,8 @@ pub struct Neighbour {
     faces: BTreeMap<FaceId, Face>,
     managers: BTreeMap<NodeId, Manager>,
     routes: Option<Routes>,
+    /// Who sent the routes; see [`Neighbour::reign`].
+    routes_reign: Option<(NodeId, u64)>,
     term: u32,
     sequence: u32,
     link_state_due: Option<Time>,
@@ -245,6 +247,7 @@ impl Neighbour {
             faces: BTreeMap::new(),
             managers: BTreeMap::new(),
             routes: None,
+            routes_reign: None,
             term: 0,
             sequence: 0,
             link_state_due: None,
@@ -328,13 +331,23 @@ impl Neighbour {
     }
     /// Takes a routes message. Returns whether it is newer than what was known; only then its content counts.
     pub fn handle_routes(&mut self, routes: &Routes) -> bool {
-        let version = |routes: &Routes| (routes.term, routes.sequence);
-        if self.routes.as_ref().is_some_and(|known| version(routes) <= version(known)) {
+        let reign = self.reign(routes.manager);
+        let is_newer = |known: &Routes| {
+            let anew = reign != self.routes_reign && routes.term == known.term;
+            anew || (routes.term, routes.sequence) > (known.term, known.sequence)
+        };
+        if self.routes.as_ref().is_some_and(|known| !is_newer(known)) {
             return false;
         }
         self.term = self.term.max(routes.term);
         self.routes = Some(routes.clone());
+        self.routes_reign = reign;
         true
+    }
+    /// Which run of which topology manager rules, as its beacons tell. Managers that start anew where nobody can tell
+    /// them which terms there were may count the same terms and sequences again: what is of another run is newer.
+    pub fn reign(&self, manager: NodeId) -> Option<(NodeId, u64)> {
+        self.managers.get(&manager).map(|known| (manager, known.beacon.incarnation))
     }
     /// Floods a beacon of the topology manager on this node; its label lists are filled in here.
     pub fn originate_beacon(&mut self, now: Time, mut beacon: Beacon) {

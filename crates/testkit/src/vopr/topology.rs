@@ -209,14 +209,16 @@ fn draw_link(random: &mut Random) -> LinkConfig {
     let rate = Rate::from_bits_per_second(logarithmic(random, 1e6, 200e6) as u64);
     let delay = Duration::from_secs_f64(logarithmic(random, 50e-6, 60e-3));
     let queue = Duration::from_secs_f64(logarithmic(random, 5e-3, 200e-3));
-    LinkConfig {
+    let config = LinkConfig {
         rate: (!random.chance(0.05)).then_some(rate),
         delay,
         jitter: if random.chance(0.2) { Duration::from_secs_f64(random.unit() * 10e-3) } else { Duration::ZERO },
         queue_bytes: rate.bytes_in(queue).max(6_000),
         mtu: [1_472, 1_472, 1_472, 1_472, 1_472, 1_472, 1_200, 1_300, 1_452, 9_000][random.below(10) as usize],
         ..LinkConfig::default()
-    }
+    };
+    // A queue that does not hold a few of the longest packets is no queue.
+    LinkConfig { queue_bytes: config.queue_bytes.max(4 * u64::from(config.mtu)), ..config }
 }
 
 /// Draws how a receiver fetches; half of them keep to the defaults, which most people do.

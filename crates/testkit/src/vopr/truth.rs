@@ -72,6 +72,9 @@ impl StoreOpener for Vault {
     fn trusts(&self, manifest: &Manifest) -> Result<(), StoreError> {
         self.memory.trusts(manifest)
     }
+    fn knows_publisher(&self, name: &Name) -> bool {
+        self.memory.knows_publisher(name)
+    }
     fn resumes(&self, manifest: &Manifest) -> bool {
         self.memory.resumes(manifest)
     }

@@ -231,10 +231,9 @@ impl<'a, F: Family> World<'a, F> {
                 self.publish(node, *object);
             }
             Operation::Unpublish { object, .. } => {
-                if self.people[node].published.remove(object).is_some() {
-                    let name = self.name(*object);
-                    self.command(node, |node, now| node.unpublish(now, &name));
-                }
+                self.people[node].published.remove(object);
+                let name = self.name(*object);
+                self.command(node, |node, now| node.unpublish(now, &name));
             }
             Operation::Fetch(spec) => {
                 let vault = self.people[node].vault.clone();
@@ -448,14 +447,10 @@ impl<'a, F: Family> World<'a, F> {
             What::LyingCache(node, _) => self.puppet_mut(*node, |puppet, _| puppet.set_forge(0.0, F::forge)),
             What::Imposter(node, object) => {
                 self.people[*node].forged.remove(object);
-                if !self.is_running(*node) {
-                    return;
-                }
-                if self.people[*node].published.contains_key(object) {
-                    self.publish(*node, *object);
-                } else {
-                    let name = self.name(*object);
-                    self.command(*node, |node, now| node.unpublish(now, &name));
+                let (node, object) = (*node, *object);
+                match self.people[node].published.get(&object).copied() {
+                    Some(version) => self.operate(&Operation::Publish { node, object, version }),
+                    None => self.operate(&Operation::Unpublish { node, object }),
                 }
             }
             What::Malformed(..) | What::Replay(..) => {}
