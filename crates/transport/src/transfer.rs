@@ -383,13 +383,15 @@ impl Transfer {
         }
         self.return_lost(&lost);
         self.move_suspects(now);
-        let held_up = self.running.as_ref().is_some_and(|running| running.awaits_reader) || self.limit.ready_at() > now;
+        self.finish_if_complete(now);
+        let held_up = self.running.as_ref().is_some_and(Running::awaits_reader) || self.limit.ready_at() > now;
         if held_up {
             // It is not the sources that keep silent.
             self.lonely_since = now;
         }
         if let Some(deadline) = self.patience_deadline()
             && deadline <= now
+            && self.ended.is_none()
         {
             self.fail(now, self.lonely_reason());
         }
@@ -441,7 +443,7 @@ impl Transfer {
         }
         let flows = self.paths.values().filter_map(|path| path.flow.as_ref()?.deadline(self.polled_at));
         let limit = Some(self.limit.ready_at()).filter(|ready| *ready > self.polled_at && self.running.is_some());
-        let awaits_reader = self.running.as_ref().is_some_and(|running| running.awaits_reader);
+        let awaits_reader = self.running.as_ref().is_some_and(Running::awaits_reader);
         let reader = awaits_reader.then(|| self.polled_at + READER_INTERVAL);
         flows.chain(self.patience_deadline()).chain(limit).chain(reader).min()
     }
@@ -494,7 +496,7 @@ impl Transfer {
 
     fn finish_if_complete(&mut self, now: Time) {
         let Some(running) = &mut self.running else { return };
-        if !running.store.held().is_full() {
+        if !running.store.held().is_full() || running.has_unread() {
             return;
         }
         match running.store.finish() {

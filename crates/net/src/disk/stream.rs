@@ -135,7 +135,7 @@ impl ChunkStore for StreamStore {
         self.held.set(index);
         Ok(())
     }
-    /// Waits until the reader has taken everything.
+    /// Waits until the reader has taken everything, which it has when [`ChunkStore::in_order_from`] is beyond the end.
     fn finish(&mut self) -> Result<(), StoreError> {
         if !self.held.is_full() {
             let missing = self.held.len() - self.held.count();
@@ -159,7 +159,10 @@ impl ChunkStore for StreamStore {
         }
     }
     fn in_order_from(&self) -> Option<ChunkIndex> {
-        Some(ChunkIndex(self.shared.lock().next))
+        let queue = self.shared.lock();
+        // Nobody waits for a reader that is gone; the next call tells why.
+        let is_gone = matches!(queue.state, State::Failed(_));
+        Some(ChunkIndex(if is_gone { self.manifest.chunk_count() } else { queue.next }))
     }
     fn in_order_until(&self) -> Option<ChunkIndex> {
         Some(ChunkIndex(self.shared.lock().next.saturating_add(self.window)))
@@ -262,6 +265,7 @@ mod tests {
                 Ok(()) => panic!("nobody read it"),
             };
             assert!(error.starts_with("cannot ") && error.contains("'-'"), "{error}");
+            assert_eq!(store.in_order_from(), Some(ChunkIndex(5)), "nobody need wait for it");
         }
     }
 

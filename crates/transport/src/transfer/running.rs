@@ -18,7 +18,7 @@ pub(super) struct Running {
     pub(super) units_max: usize,
     pub(super) stored_bytes: u64,
     /// Whether the reader of an in-order stream holds things up; it must be looked at again.
-    pub(super) awaits_reader: bool,
+    pub(super) is_held_up: bool,
 }
 
 pub(super) struct Suspect {
@@ -40,6 +40,16 @@ pub(super) enum Verdict {
 }
 
 impl Running {
+    /// Whether the reader of an in-order stream must be looked at again: what it has no room for is not asked for, and
+    /// a fetch that has everything ends with it.
+    pub(super) fn awaits_reader(&self) -> bool {
+        self.is_held_up || self.store.held().is_full() && self.store.in_order_from().is_some()
+    }
+    /// Whether the reader of an in-order stream has not taken everything in yet. To wait for it in
+    /// [`ChunkStore::finish`](tributary_content::ChunkStore::finish) would stop the node.
+    pub(super) fn has_unread(&self) -> bool {
+        self.store.in_order_from().is_some_and(|next| next.0 < self.manifest.chunk_count())
+    }
     pub(super) fn put(&mut self, packet: u32, payload: &[u8], origin: Origin) -> Put {
         let Some((unit, offset, _)) = self.layout.locate(packet) else { return Put::Duplicate };
         if self.is_stored(unit) {
@@ -160,7 +170,7 @@ impl Running {
     pub(super) fn take_idle(&mut self, max: u32) -> Runs {
         let mut runs = Runs::new();
         let mut left = max;
-        self.awaits_reader = false;
+        self.is_held_up = false;
         while left > 0 && runs.len() < REQUEST_RUNS_MAX {
             let tree = !self.idle_tree.is_empty();
             let set = if tree { &self.idle_tree } else { &self.idle };
@@ -169,7 +179,7 @@ impl Running {
             if let Some(index) = Layout::chunk_of(unit)
                 && self.store.in_order_until().is_some_and(|until| index >= until)
             {
-                self.awaits_reader = true;
+                self.is_held_up = true;
                 break;
             }
             if !tree && !self.units.contains_key(&unit) && self.units.len() >= self.units_max {

@@ -119,7 +119,7 @@ impl Transfer {
             buffers: Vec::new(),
             units_max,
             stored_bytes: held_bytes,
-            awaits_reader: false,
+            is_held_up: false,
             manifest,
         });
         self.finish_if_complete(now);
