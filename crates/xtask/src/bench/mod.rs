@@ -8,6 +8,7 @@ mod ours;
 mod paths;
 mod paths_compute;
 mod rivals;
+mod rqbit;
 mod sim_speed;
 
 use std::path::{Path, PathBuf};

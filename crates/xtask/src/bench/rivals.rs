@@ -35,7 +35,8 @@ impl Source {
         let (path, hash) = stage.source(size)?;
         Ok(Source { path, size, hash })
     }
-    fn name(&self) -> &str {
+    /// The name of its file.
+    pub(super) fn name(&self) -> &str {
         self.path.file_name().and_then(|name| name.to_str()).expect("the stage names it in ASCII")
     }
 }
