@@ -62,6 +62,8 @@ pub(crate) enum Command {
     /// Run the papers' experiments in virtual time, their figures beside ours
     #[command(subcommand)]
     Lab(Lab),
+    /// Run your own scenario in virtual time: any topology, workload, faults and family
+    Sim(Sim),
     /// Check a config file
     #[command(subcommand)]
     Config(Config),
@@ -207,6 +209,28 @@ pub(crate) struct Limit {
 /// A rate or none.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RateLimit(pub(crate) Option<Rate>);
+
+/// Simulates.
+#[derive(Args, Debug)]
+pub(crate) struct Sim {
+    /// The scenario, a TOML file; examples/sim/everything.toml shows all that it may say
+    pub(crate) scenario: PathBuf,
+    /// Seed of every random choice [default: the file's, else 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(0..=i64::MAX as u64))]
+    pub(crate) seed: Option<u64>,
+    /// How many runs, each with the next seed
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub(crate) runs: u32,
+    /// Runs at a time; the results do not depend on it [default: one per core]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub(crate) threads: Option<u32>,
+    /// Write events, tables, figures and a report of each run to a folder of its own below this one
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
+    /// Capture the packets of a link, such as a-b, into packets.pcapng; several times if wanted
+    #[arg(long, value_name = "LINK", requires = "out")]
+    pub(crate) pcap: Vec<String>,
+}
 
 /// Commands of the lab.
 #[derive(Subcommand, Debug)]

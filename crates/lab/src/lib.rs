@@ -16,6 +16,7 @@
 //! | upper bounds | [`optimum`] |
 //! | drawings | [`figures`] |
 //! | the page | [`report`] |
+//! | figures and page of a person's own scenario | [`run_report`] |
 //! | mean, variance, Jain's index | [`stats`] |
 //!
 //! The same seed gives the same bytes in every file, whatever the number of threads.
@@ -26,6 +27,7 @@ pub mod figures;
 pub mod optimum;
 pub mod report;
 pub mod rivals;
+pub mod run_report;
 pub mod runs;
 pub mod stats;
 pub mod wide_area;

@@ -68,6 +68,15 @@ impl Agenda {
         self.heap.first().map(|entry| (entry.due, entry.participant))
     }
 
+    /// How many participants have a deadline.
+    pub fn len(&self) -> usize {
+        self.heap.len()
+    }
+    /// Whether nobody has a deadline.
+    pub fn is_empty(&self) -> bool {
+        self.heap.is_empty()
+    }
+
     fn next_sequence(&mut self) -> u64 {
         self.sequence += 1;
         self.sequence

@@ -63,5 +63,5 @@ pub mod topology;
 pub mod trace;
 pub mod traffic;
 
-pub use network::{Connection, LinkIndex, Network, NetworkStats, NodeIndex, PacketSeen, RunEnd};
+pub use network::{Connection, Footprint, LinkIndex, Network, NetworkStats, NodeIndex, PacketSeen, RunEnd};
 pub use trace::{TraceDepth, TraceHash};

@@ -353,6 +353,14 @@ impl<N: Node> Network<N> {
     pub fn stats(&self) -> NetworkStats {
         self.world.stats
     }
+    /// What the simulator itself keeps; it depends on the network and on what is under way, not on how long it has run.
+    pub fn footprint(&self) -> Footprint {
+        Footprint {
+            agenda_entries: self.world.agenda.len(),
+            packet_places: self.world.links.iter().map(|slot| slot.link.packet_places()).sum(),
+            actions: self.actions.len(),
+        }
+    }
     /// A fingerprint of all that happened: equal runs have equal hashes.
     pub fn trace_hash(&self) -> u64 {
         self.world.trace.value()
@@ -448,6 +456,17 @@ pub struct NetworkStats {
     pub unreceived_packets: u64,
     /// Packets that a node sent to a face without a link.
     pub unconnected_packets: u64,
+}
+
+/// What a [`Network`] keeps.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Footprint {
+    /// Entries of the agenda: at most one per link and per node.
+    pub agenda_entries: usize,
+    /// Places for packets in links: the most that ever were under way at once.
+    pub packet_places: usize,
+    /// Actions that are planned.
+    pub actions: usize,
 }
 
 /// Faces of a simulated node are numbered below this.

@@ -25,6 +25,13 @@ impl Family {
             Family::Psi => "psi",
         }
     }
+    /// The UDP port under which captures of simulated links show it, and by which Wireshark chooses the dissector: its
+    /// registered port where it has one.
+    pub fn capture_port(self) -> u16 {
+        match self {
+            Family::Psi => 7001,
+        }
+    }
 }
 impl fmt::Display for Family {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -3,6 +3,7 @@ mod get;
 mod lab;
 mod node;
 mod put;
+mod sim;
 mod simple;
 
 use std::path::Path;
@@ -34,6 +35,7 @@ pub(crate) fn run(cli: Cli) -> Result<(), ApiError> {
             ask(&limit.control, Request::Limit { transfer: limit.transfer, bits_per_second }, json)
         }
         Command::Lab(lab) => lab::run(&lab, json),
+        Command::Sim(sim) => sim::run(&sim, json),
         Command::Config(config) => simple::config(&config, json),
         Command::Key(key) => simple::key(&key, json),
         Command::Completions(completions) => {

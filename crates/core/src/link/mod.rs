@@ -213,6 +213,10 @@ impl Link {
     pub fn in_flight(&self) -> u64 {
         self.queue.len() as u64 + u64::from(self.sending.is_some()) + self.wire.len() as u64
     }
+    /// Places that the link keeps for packets: the most that were ever in it at once.
+    pub fn packet_places(&self) -> usize {
+        self.shelf.len()
+    }
     /// Counters since the link was made.
     pub fn stats(&self) -> LinkStats {
         LinkStats { queue_bytes: self.queue.bytes(), queue_bytes_max: self.queue.bytes_peak(), ..self.stats }

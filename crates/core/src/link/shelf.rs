@@ -22,6 +22,9 @@ impl Shelf {
         self.packets.push(Some(datagram));
         Place(u32::try_from(self.packets.len() - 1).expect("fewer than 2^32 packets fit into memory"))
     }
+    pub(super) fn len(&self) -> usize {
+        self.packets.len()
+    }
     pub(super) fn take(&mut self, place: Place) -> Datagram {
         self.free.push(place);
         self.packets[place.0 as usize].take().expect("a place is taken once")

@@ -6,7 +6,7 @@ use tributary_core::{
     Datagram, Duration, FaceId, Node, Random, Rate, Time, TimerId, Transmit, TransmitBuf,
     event::Event,
     link::{
-        LinkConfig, QueueDiscipline,
+        LinkChange, LinkConfig, Loss, QueueDiscipline, Script,
         queue::{red::RedConfig, threshold::ThresholdConfig},
     },
 };
@@ -144,4 +144,24 @@ fn a_greedy_flow_survives_an_outage_by_its_timeout() {
     net.run_until(s(30));
     let mbps = (net.link_stats(connection.a_to_b).out_bytes - before) as f64 * 8.0 / 22e6;
     assert!(mbps > 7.0, "{mbps} Mbit/s after the outage");
+}
+
+#[test]
+fn what_the_simulator_keeps_does_not_grow_with_simulated_time() {
+    let steps = [(Duration::ZERO, LinkChange::Delay(Duration::from_millis(20)))];
+    let link = LinkConfig {
+        loss: Loss::Bernoulli(0.001),
+        jitter: Duration::from_millis(1),
+        queue_bytes: 60_000,
+        script: Some(Script::new(steps, Some(Duration::from_millis(700)))),
+        ..LinkConfig::new(Rate::from_mbps(10), Duration::from_millis(20))
+    };
+    let (mut net, _, _) = pair(Greedy::new(GreedyConfig::default()), link);
+    net.run_until(s(60));
+    let (early, hops) = (net.footprint(), net.stats().packet_hops);
+    net.run_until(s(1_200));
+    let late = net.footprint();
+    assert!(net.stats().packet_hops > 15 * hops, "it was busy all the time");
+    assert!(late.packet_places <= early.packet_places + 10, "{early:?}, then {late:?}");
+    assert!(late.agenda_entries <= 4 && late.actions == 0, "{late:?}");
 }

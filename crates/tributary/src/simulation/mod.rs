@@ -24,6 +24,7 @@
 //! | cross traffic | [`traffic`] |
 //! | building and running | [`run`] |
 //! | what came of it | [`outcome`] |
+//! | that as JSON lines and CSV, packet captures | [`output`], [`packets`] |
 //! | events as JSON lines | [`lines`] |
 //! | objects that are published, stores that compare what arrives with them | [`store`] |
 //! | many runs at a time, in order | [`parallel`] |
@@ -50,6 +51,8 @@ pub mod guest;
 pub mod lines;
 pub mod node;
 pub mod outcome;
+pub mod output;
+pub mod packets;
 pub mod parallel;
 pub mod run;
 pub mod scenario;

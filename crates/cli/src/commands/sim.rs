@@ -1,0 +1,264 @@
+//! `trib sim`: a person's own scenario, once or with many seeds.
+use serde_json::{Value, json};
+use std::{
+    fs::File,
+    io::{self, BufWriter},
+    path::Path,
+};
+use tributary::{
+    ApiError, ErrorKind,
+    simulation::{
+        Outcome, Simulation,
+        file::{FileError, ScenarioFile},
+        output,
+        packets::Packets,
+        parallel,
+    },
+};
+use tributary_lab::run_report;
+
+use crate::{
+    args, out,
+    tables::{self, row, table},
+};
+
+/// Runs a scenario with each seed, tells what came of it, and writes files if asked to.
+pub(crate) fn run(sim: &args::Sim, json: bool) -> Result<(), ApiError> {
+    let first = load(&sim.scenario, sim.seed)?;
+    check_captures(sim, &first)?;
+    first.notes.iter().for_each(|note| out::talk(&format!("note: {note}")));
+    let start = first.scenario.seed;
+    let seeds: Vec<u64> = (0..u64::from(sim.runs)).map(|run| start.wrapping_add(run)).collect();
+    let threads = sim.threads.map_or_else(cores, |threads| threads as usize);
+    // Loading again with each seed: generators and random workloads follow it.
+    let results = parallel::map_on(threads, &seeds, |seed| one(sim, *seed));
+    let mut runs = Vec::new();
+    for result in results {
+        let done = result?;
+        if json {
+            out::data(&done.summary.to_string());
+        } else {
+            tell(&done);
+        }
+        runs.push(done.summary);
+    }
+    let total = total(&first.scenario.name, &runs);
+    if let Some(folder) = &sim.out {
+        write(&folder.join("runs.csv"), per_run(&runs).as_bytes())?;
+        write(&folder.join("summary.json"), format!("{total}\n").as_bytes())?;
+        out::talk(&format!("files are in '{}'", folder.display()));
+    }
+    if json {
+        out::data(&total.to_string());
+    } else if runs.len() > 1 {
+        tell_total(&total);
+    }
+    if total["complete"] == true {
+        return Ok(());
+    }
+    Err(ApiError::new(ErrorKind::Incomplete, "not every transfer of the scenario is complete")
+        .with_hint("look at the reasons above, or at events.jsonl after --out DIR; a longer 'duration' may be enough"))
+}
+
+/// What is kept of one run.
+struct Done {
+    summary: Value,
+    lines: Vec<String>,
+}
+
+/// One run, with its files.
+fn one(sim: &args::Sim, seed: u64) -> Result<Done, ApiError> {
+    let mut scenario = load(&sim.scenario, Some(seed))?.scenario;
+    scenario.keeps_events = sim.out.is_some();
+    if sim.out.is_none() {
+        scenario.sampling = None;
+    }
+    let folder = sim.out.as_ref().map(|out| out.join(format!("seed-{seed}")));
+    if let Some(folder) = &folder {
+        std::fs::create_dir_all(folder).map_err(|error| ApiError::io("make folder", folder.display(), &error))?;
+    }
+    let mut simulation = Simulation::new(&scenario)
+        .map_err(|error| ApiError::new(ErrorKind::Usage, format!("'{}': {error}", sim.scenario.display())))?;
+    let mut packets = None;
+    if let Some(folder) = folder.as_ref().filter(|_| !sim.pcap.is_empty()) {
+        let path = folder.join("packets.pcapng");
+        let cannot = |error: io::Error| ApiError::io("write", path.display(), &error);
+        let file = BufWriter::new(File::create(&path).map_err(cannot)?);
+        let started = Packets::start(&mut simulation, &scenario, &sim.pcap, Box::new(file)).map_err(cannot)?;
+        packets = Some((started, path));
+    }
+    let outcome = simulation.finish();
+    if let Some((packets, path)) = packets {
+        packets.finish().map_err(|error| ApiError::io("write", path.display(), &error))?;
+    }
+    if let Some(folder) = &folder {
+        write_files(folder, &outcome, sim)?;
+    }
+    Ok(Done { summary: output::summary(&outcome), lines: lines(&outcome) })
+}
+
+fn write_files(folder: &Path, outcome: &Outcome, sim: &args::Sim) -> Result<(), ApiError> {
+    for file in output::files(outcome) {
+        write(&folder.join(file.name), file.text.as_bytes())?;
+    }
+    for figure in run_report::figures(outcome) {
+        write(&folder.join(format!("{}.svg", figure.name)), figure.svg.as_bytes())?;
+    }
+    // The file's name only: a report must not depend on where somebody keeps the scenario.
+    let name = sim.scenario.file_name().unwrap_or_default().to_string_lossy();
+    let command = format!("trib sim {name} --seed {} --out DIR", outcome.seed);
+    write(&folder.join("report.html"), run_report::report(outcome, &command).as_bytes())
+}
+fn write(path: &Path, bytes: &[u8]) -> Result<(), ApiError> {
+    std::fs::write(path, bytes).map_err(|error| ApiError::io("write", path.display(), &error))
+}
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+}
+
+/// Reads the scenario; mistakes are drawn with the lines that they are in.
+fn load(path: &Path, seed: Option<u64>) -> Result<ScenarioFile, ApiError> {
+    ScenarioFile::load(path, seed).map_err(|error| match error {
+        FileError::Wrong(errors) => {
+            out::talk(errors.render(tables::drawing(), 100).trim_end());
+            let count = errors.problems().len();
+            let mistakes = if count == 1 { "one mistake".to_string() } else { format!("{count} mistakes") };
+            ApiError::new(ErrorKind::Usage, format!("'{}' has {mistakes}: {errors}", path.display()))
+        }
+        error => error.into(),
+    })
+}
+fn check_captures(sim: &args::Sim, file: &ScenarioFile) -> Result<(), ApiError> {
+    for name in &sim.pcap {
+        if file.scenario.link(name).is_none() {
+            let known: Vec<&str> = file.scenario.links.iter().map(|link| link.name.as_str()).take(12).collect();
+            return Err(ApiError::new(ErrorKind::Usage, format!("there is no link '{name}' to capture"))
+                .with_hint(format!("links are {}", known.join(", "))));
+        }
+    }
+    Ok(())
+}
+
+// ---- for people
+
+fn tell(done: &Done) {
+    done.lines.iter().for_each(|line| out::data(line));
+}
+fn lines(outcome: &Outcome) -> Vec<String> {
+    let head = format!(
+        "{}, seed {}: {:.3} s of virtual time, {} packet-hops",
+        outcome.scenario,
+        outcome.seed,
+        outcome.ended.as_secs_f64(),
+        outcome.stats.packet_hops,
+    );
+    let mut rows = vec![row(["node", "name", "seconds", "Mbit/s", "MB", "sources", "end"])];
+    for transfer in &outcome.transfers {
+        let report = transfer.report.clone().unwrap_or_default();
+        let number = |value: Option<f64>| value.map_or_else(|| "-".into(), |value| format!("{value:.3}"));
+        let shares = report.sources.iter().filter(|of| of.bytes > 0);
+        let shares: Vec<_> = shares
+            .map(|of| format!("{} {:.0} %", of.label, of.bytes as f64 * 100.0 / report.bytes.max(1) as f64))
+            .collect();
+        let end = report.failure.clone().unwrap_or_else(|| match transfer.is_complete() {
+            true => "complete".into(),
+            false => {
+                format!("{:.0} % when time was up", report.stored_bytes as f64 * 100.0 / report.bytes.max(1) as f64)
+            }
+        });
+        rows.push(vec![
+            transfer.node.clone(),
+            transfer.name.to_string(),
+            number(transfer.seconds()),
+            number(transfer.mbps()),
+            format!("{:.2}", report.bytes as f64 / 1e6),
+            shares.join(", "),
+            end,
+        ]);
+    }
+    std::iter::once(head).chain(table(&rows).into_iter().map(|line| format!("  {line}"))).collect()
+}
+fn tell_total(total: &Value) {
+    let mut rows = vec![row(["transfer", "complete", "seconds", "± deviation", "Mbit/s"])];
+    for transfer in total["transfers"].as_array().into_iter().flatten() {
+        let text = |key: &str| transfer[key].as_str().unwrap_or_default().to_string();
+        let number = |key: &str| transfer[key].as_f64().map_or_else(|| "-".into(), |value| format!("{value:.3}"));
+        let complete = format!("{} of {}", transfer["complete"], total["runs"]);
+        let name = format!("{} {}", text("node"), text("name"));
+        rows.push(vec![name, complete, number("seconds_mean"), number("seconds_deviation"), number("mbps_mean")]);
+    }
+    out::data(&format!("{} runs together", total["runs"]));
+    table(&rows).iter().for_each(|line| out::data(&format!("  {line}")));
+}
+
+// ---- all runs together
+
+fn total(name: &str, runs: &[Value]) -> Value {
+    let of_transfer = |index: usize| {
+        let all: Vec<&Value> = runs.iter().map(|run| &run["transfers"][index]).collect();
+        let numbers = |key: &str| all.iter().filter_map(|of| of[key].as_f64()).collect::<Vec<f64>>();
+        let (seconds, mbps) = (numbers("seconds"), numbers("mbps"));
+        json!({
+            "node": all[0]["node"],
+            "name": all[0]["name"],
+            "complete": all.iter().filter(|of| of["complete"] == true).count(),
+            "seconds_mean": mean(&seconds),
+            "seconds_deviation": deviation(&seconds),
+            "mbps_mean": mean(&mbps),
+        })
+    };
+    let transfers = runs.first().and_then(|run| run["transfers"].as_array()).map_or(0, Vec::len);
+    json!({
+        "event": "done",
+        "scenario": name,
+        "runs": runs.len(),
+        "seeds": runs.iter().map(|run| run["seed"].clone()).collect::<Vec<_>>(),
+        "complete": runs.iter().all(|run| run["complete"] == true),
+        "transfers": (0..transfers).map(of_transfer).collect::<Vec<_>>(),
+    })
+}
+fn per_run(runs: &[Value]) -> String {
+    let mut csv = String::from("seed,transfer,node,name,complete,seconds,mbps\n");
+    for run in runs {
+        for (index, of) in run["transfers"].as_array().into_iter().flatten().enumerate() {
+            let number = |key: &str| of[key].as_f64().map(|value| format!("{value:.6}")).unwrap_or_default();
+            let text = |key: &str| of[key].as_str().unwrap_or_default().replace('"', "\"\"");
+            csv += &format!(
+                "{},{index},\"{}\",\"{}\",{},{},{}\n",
+                run["seed"],
+                text("node"),
+                text("name"),
+                of["complete"],
+                number("seconds"),
+                number("mbps"),
+            );
+        }
+    }
+    csv
+}
+fn mean(values: &[f64]) -> Option<f64> {
+    (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
+}
+/// The standard deviation of a sample; needs two values.
+fn deviation(values: &[f64]) -> Option<f64> {
+    let mean = mean(values).filter(|_| values.len() > 1)?;
+    Some((values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / (values.len() - 1) as f64).sqrt())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_are_summed_up_per_transfer() {
+        let run = |seed: u64, seconds: f64| {
+            let transfer = json!({"node": "a", "name": "/x", "complete": true, "seconds": seconds, "mbps": 8.0});
+            json!({"seed": seed, "complete": true, "transfers": [transfer]})
+        };
+        let total = total("t", &[run(1, 1.0), run(2, 2.0), run(3, 3.0)]);
+        assert_eq!(total["transfers"][0]["seconds_mean"], 2.0);
+        assert_eq!(total["transfers"][0]["seconds_deviation"], 1.0);
+        assert_eq!((&total["runs"], &total["complete"]), (&json!(3), &json!(true)));
+        assert_eq!(per_run(&[run(7, 1.5)]).lines().nth(1), Some("7,0,\"a\",\"/x\",true,1.500000,8.000000"));
+    }
+}

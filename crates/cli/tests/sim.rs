@@ -1,0 +1,147 @@
+//! `trib sim` from outside: the same bytes whatever the number of threads, errors with lines, captures for Wireshark.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    process::{Command, Output},
+};
+
+fn examples() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/sim")
+}
+fn trib(words: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_trib")).args(words).output().unwrap()
+}
+fn stdout(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+fn sim(scenario: &str, more: &[&str]) -> Output {
+    let path = examples().join(scenario);
+    let words: Vec<&str> = ["sim", path.to_str().unwrap()].into_iter().chain(more.iter().copied()).collect();
+    trib(&words)
+}
+/// All files below a folder.
+fn files(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let mut found = BTreeMap::new();
+    let mut folders = vec![folder.to_path_buf()];
+    while let Some(next) = folders.pop() {
+        for entry in std::fs::read_dir(next).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else {
+                found.insert(path.strip_prefix(folder).unwrap().to_path_buf(), std::fs::read(&path).unwrap());
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn the_same_seeds_give_the_same_bytes_in_every_file_whatever_the_number_of_threads() {
+    let run = |threads: &str| {
+        let folder = tempfile::tempdir().unwrap();
+        let out = folder.path().join("out");
+        let more = ["--runs", "3", "--threads", threads, "--out", out.to_str().unwrap(), "--pcap", "dsl", "--json"];
+        let output = sim("everything.toml", &more);
+        assert!(output.status.success(), "{output:?}");
+        (stdout(&output), files(&out))
+    };
+    let (one, several, again) = (run("1"), run("3"), run("3"));
+    assert_eq!(one.0, several.0);
+    let names = |files: &BTreeMap<PathBuf, Vec<u8>>| files.keys().cloned().collect::<Vec<_>>();
+    assert_eq!(names(&one.1), names(&several.1));
+    for (path, bytes) in &one.1 {
+        assert!(*bytes == several.1[path] && *bytes == again.1[path], "{} differs", path.display());
+        assert!(!bytes.is_empty(), "{} is empty", path.display());
+    }
+    for name in [
+        "events.jsonl",
+        "links.csv",
+        "packets.pcapng",
+        "paths.csv",
+        "queues.csv",
+        "report.html",
+        "use.svg",
+        "windows.svg",
+    ] {
+        assert!(one.1.contains_key(&Path::new("seed-8").join(name)), "{name}");
+    }
+    // Other seeds are other runs.
+    let hashes: Vec<_> = one.0.lines().filter_map(|line| line.split("trace_hash\":\"").nth(1)).collect();
+    assert_eq!(hashes.len(), 3);
+    assert!(hashes[0] != hashes[1] && hashes[1] != hashes[2]);
+}
+
+#[test]
+fn a_scenario_of_ten_lines_ends_with_a_line_for_programs_and_one_for_people() {
+    let output = sim("zoo.toml", &["--json"]);
+    let text = stdout(&output);
+    let last: serde_json::Value = serde_json::from_str(text.lines().last().unwrap()).unwrap();
+    assert_eq!((&last["event"], &last["complete"]), (&"done".into(), &true.into()));
+    assert!(last["transfers"][0]["mbps_mean"].as_f64().unwrap() > 40.0, "{last}");
+    let words = stdout(&sim("mahimahi.toml", &["--runs", "2"]));
+    assert!(words.contains("complete") && words.contains("2 runs together"), "{words}");
+}
+
+#[test]
+fn mistakes_are_drawn_and_told_with_their_lines() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("wrong.toml");
+    std::fs::write(&path, "[scenario]\nduration = \"60\"\n[topology]\ngenerate = \"grit\"\n").unwrap();
+    let output = trib(&["sim", path.to_str().unwrap()]);
+    let talk = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{talk}");
+    for part in ["wrong.toml:2:12", "wrong.toml:4:12", "did you mean \"grid\"?", "a duration such as 40ms"] {
+        assert!(talk.contains(part), "no '{part}' in {talk}");
+    }
+    assert_eq!(
+        sim("zoo.toml", &["--out", folder.path().to_str().unwrap(), "--pcap", "no-such"]).status.code(),
+        Some(2)
+    );
+}
+
+#[test]
+fn a_run_that_does_not_get_done_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("short.toml");
+    let text = "scenario = { duration = \"2500ms\" }\ntopology = { generate = \"grid\", rows = 1, columns = 3, link = { rate = \"1Mbps\" } }\n\
+                publish = [{ node = \"r0-c0\", name = \"/x\", size = \"5MB\" }]\nfetch = [{ node = \"r0-c2\", name = \"/x\" }]\n";
+    std::fs::write(&path, text).unwrap();
+    let output = trib(&["sim", path.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stdout(&output).contains("when time was up"), "{output:?}");
+}
+
+/// What tshark says about a capture, or `None` where it is not installed.
+fn tshark(capture: &Path, words: &[&str]) -> Option<String> {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/wireshark/tributary-psi.lua");
+    let script = format!("lua_script:{}", script.display());
+    let mut command = Command::new("tshark");
+    command.args(["-X", &script, "-o", "udp.check_checksum:TRUE", "-r"]).arg(capture).args(words);
+    Some(String::from_utf8(command.output().ok()?.stdout).unwrap())
+}
+
+#[test]
+fn wireshark_reads_captures_and_our_dissector_reads_every_packet() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("out");
+    assert!(sim("mahimahi.toml", &["--out", out.to_str().unwrap(), "--pcap", "tower-phone"]).status.success());
+    let capture = out.join("seed-1/packets.pcapng");
+    let Some(all) = tshark(&capture, &["-T", "fields", "-e", "psi.type", "-e", "udp.checksum.status"]) else { return };
+    assert!(all.lines().count() > 3_000, "{} packets", all.lines().count());
+    assert!(all.lines().all(|line| line.ends_with("\t1")), "every checksum is right");
+    let mut kinds: BTreeMap<&str, usize> = BTreeMap::new();
+    for line in all.lines() {
+        *kinds.entry(line.split('\t').next().unwrap()).or_default() += 1;
+    }
+    for kind in ["1", "2", "3", "4", "5"] {
+        assert!(kinds.contains_key(kind), "no packet of type {kind}: {kinds:?}");
+    }
+    assert!(!kinds.contains_key(""), "the dissector knows every packet: {kinds:?}");
+    assert_eq!(tshark(&capture, &["-Y", "_ws.malformed || _ws.lua.error || psi.short"]), Some(String::new()));
+    // 5 MB of payload cross the link once, and a little more for what was lost or asked for twice.
+    let data = tshark(&capture, &["-Y", "psi.type == 5", "-T", "fields", "-e", "psi.payload"]).unwrap();
+    let bytes: usize = data.lines().map(|line| line.len() / 2).sum();
+    assert!((5_000_000..5_400_000).contains(&bytes), "{bytes}");
+}

@@ -1,0 +1,181 @@
+//! The figures of one run of a person's own scenario, and one page that tells it; see `trib sim`.
+mod page;
+
+use std::collections::BTreeMap;
+use tributary::simulation::{Outcome, PathSample, output};
+
+use crate::figures::{Chart, Figure, Series, lines};
+use page::Page;
+
+/// So many lines a figure has at most; more cannot be told apart.
+const LINES_MAX: usize = 8;
+
+/// All figures for which the run has samples.
+pub fn figures(outcome: &Outcome) -> Vec<Figure> {
+    let charts = [
+        ("progress", "Bytes of each transfer over time.", progress(outcome)),
+        (
+            "rates",
+            "Delivery rate of each path, smoothed.",
+            paths(outcome, "Rates of paths", "Mbit/s", |sample| Some(sample.rate.mbps())),
+        ),
+        (
+            "windows",
+            "Window of each path.",
+            paths(outcome, "Windows of paths", "bytes", |sample| Some(sample.window_bytes as f64)),
+        ),
+        (
+            "rtts",
+            "Smoothed round-trip time of each path.",
+            paths(outcome, "Round-trip times", "ms", |sample| sample.rtt.map(|rtt| rtt.as_secs_f64() * 1e3)),
+        ),
+        (
+            "use",
+            "What the busiest links carried, headers included.",
+            links(outcome, "Use of links", "Mbit/s", |of| of.out_mbps),
+        ),
+        (
+            "queues",
+            "What waited in front of the busiest links.",
+            links(outcome, "Queues of links", "bytes", |of| of.queue_bytes as f64),
+        ),
+    ];
+    let drawn = charts.into_iter().filter(|(.., (_, series))| series.iter().any(|of| !of.points.is_empty()));
+    drawn
+        .map(|(name, caption, (chart, series))| Figure {
+            name: name.into(),
+            caption: caption.into(),
+            svg: lines(&chart, &series),
+        })
+        .collect()
+}
+
+/// One page that tells a run: what was asked, what came of it, every figure. `command` repeats it.
+pub fn report(outcome: &Outcome, command: &str) -> String {
+    let ended = outcome.ended.as_secs_f64();
+    let verdict = if outcome.is_complete() { "every transfer is complete" } else { "not every transfer is complete" };
+    let mut page = Page::new(&format!("{}, seed {}", outcome.scenario, outcome.seed))
+        .paragraph(&format!("{ended:.3} s of virtual time, {} packet-hops; {verdict}.", outcome.stats.packet_hops))
+        .verbatim(command)
+        .heading("Transfers");
+    let optional = |value: Option<f64>| value.map_or_else(|| "–".into(), |value| format!("{value:.3}"));
+    let transfers: Vec<Vec<String>> = outcome
+        .transfers
+        .iter()
+        .map(|transfer| {
+            let report = transfer.report.clone().unwrap_or_default();
+            vec![
+                transfer.node.clone(),
+                transfer.name.to_string(),
+                optional(transfer.seconds()),
+                optional(transfer.mbps()),
+                report.bytes.to_string(),
+                report.cached_bytes.to_string(),
+                report.retransmitted_bytes.to_string(),
+                report.failure.unwrap_or_else(|| if transfer.is_complete() { "complete".into() } else { "–".into() }),
+            ]
+        })
+        .collect();
+    let header = ["node", "name", "seconds", "Mbit/s", "bytes", "from caches", "asked again", "end"];
+    page = page.table(&header, &transfers);
+    let rows: Vec<Vec<String>> = outcome.transfers.iter().flat_map(path_rows).collect();
+    if !rows.is_empty() {
+        let header = ["node", "name", "source", "path", "hops", "bytes", "RTT ms", "lost packets"];
+        page = page.heading("Paths").table(&header, &rows);
+    }
+    page = page.heading("Over time");
+    for figure in figures(outcome) {
+        page = page.figure(&figure.caption, &figure.svg);
+    }
+    let mut busiest: Vec<_> = outcome.links.iter().collect();
+    busiest.sort_by_key(|link| std::cmp::Reverse(link.stats.out_bytes));
+    let time = outcome.ended.since(tributary_core::Time::ZERO);
+    let rows: Vec<Vec<String>> = busiest
+        .iter()
+        .take(40)
+        .map(|link| {
+            let stats = &link.stats;
+            let rate = link.rate.map_or_else(|| "–".into(), |rate| format!("{:.1}", rate.mbps()));
+            let utilisation = format!("{:.3}", link.utilisation(time));
+            let counters = [stats.out_bytes, stats.dropped_packets, stats.marked_packets, stats.lost_packets];
+            [link.from.clone(), link.to.clone(), rate, utilisation]
+                .into_iter()
+                .chain(counters.iter().map(u64::to_string))
+                .collect()
+        })
+        .collect();
+    let header = ["from", "to", "Mbit/s", "utilisation", "bytes", "dropped", "marked", "lost"];
+    page.heading("The busiest links").table(&header, &rows).html()
+}
+
+fn path_rows(transfer: &tributary::simulation::TransferOutcome) -> Vec<Vec<String>> {
+    let Some(report) = &transfer.report else { return Vec::new() };
+    let source = |path: &tributary_core::event::PathReport| {
+        let of = report.sources.iter().find(|of| of.source == path.source);
+        of.map(|of| of.label.clone()).unwrap_or_default()
+    };
+    let row = |path: &tributary_core::event::PathReport| {
+        vec![
+            transfer.node.clone(),
+            transfer.name.to_string(),
+            source(path),
+            path.label.clone(),
+            path.hops.to_string(),
+            path.bytes.to_string(),
+            path.rtt.map_or_else(|| "–".into(), |rtt| format!("{:.1}", rtt.as_secs_f64() * 1e3)),
+            path.lost_packets.to_string(),
+        ]
+    };
+    report.paths.iter().map(row).collect()
+}
+
+/// Bytes of each transfer, summed over its paths.
+fn progress(outcome: &Outcome) -> Drawing {
+    let mut sums: BTreeMap<usize, BTreeMap<u64, u64>> = BTreeMap::new();
+    for sample in &outcome.path_samples {
+        *sums.entry(sample.transfer).or_default().entry(sample.time.as_nanos()).or_default() += sample.bytes;
+    }
+    let line = |(transfer, points): (usize, BTreeMap<u64, u64>)| {
+        let of = &outcome.transfers[transfer];
+        let points = points.into_iter().map(|(nanos, bytes)| (nanos as f64 / 1e9, bytes as f64)).collect();
+        Series::new(&format!("{} {}", of.node, of.name), points)
+    };
+    (Chart::new("Progress", "time (s)", "bytes"), sums.into_iter().take(LINES_MAX).map(line).collect())
+}
+
+/// A quantity of the paths with the most bytes.
+fn paths(outcome: &Outcome, title: &str, unit: &str, value: fn(&PathSample) -> Option<f64>) -> Drawing {
+    let mut lines: BTreeMap<(usize, u16), (String, u64, Vec<(f64, f64)>)> = BTreeMap::new();
+    for sample in &outcome.path_samples {
+        let name = || {
+            let of = if outcome.transfers.len() > 1 { format!("{} ", sample.transfer + 1) } else { String::new() };
+            format!("{of}{}", if sample.label.is_empty() { sample.path.to_string() } else { sample.label.clone() })
+        };
+        let (_, bytes, points) =
+            lines.entry((sample.transfer, sample.path.0)).or_insert_with(|| (name(), 0, Vec::new()));
+        *bytes = sample.bytes;
+        points.extend(value(sample).map(|value| (sample.time.as_secs_f64(), value)));
+    }
+    draw(Chart::new(title, "time (s)", unit), lines.into_values())
+}
+
+/// A quantity of the links with the most bytes.
+fn links(outcome: &Outcome, title: &str, unit: &str, value: fn(&output::LinkUse) -> f64) -> Drawing {
+    let mut lines: BTreeMap<(&str, &str, &str), (String, u64, Vec<(f64, f64)>)> = BTreeMap::new();
+    for (link, of) in output::uses(outcome) {
+        let key = (link.link.as_str(), link.from.as_str(), link.to.as_str());
+        let name = || format!("{} to {}", link.from, link.to);
+        let (.., points) = lines.entry(key).or_insert_with(|| (name(), link.stats.out_bytes, Vec::new()));
+        points.push((of.time.as_secs_f64(), value(&of)));
+    }
+    draw(Chart::new(title, "time (s)", unit), lines.into_values())
+}
+
+/// The lines with the most bytes.
+fn draw(chart: Chart, all: impl Iterator<Item = (String, u64, Vec<(f64, f64)>)>) -> Drawing {
+    let mut all: Vec<_> = all.collect();
+    all.sort_by_key(|(_, bytes, _)| std::cmp::Reverse(*bytes));
+    (chart, all.into_iter().take(LINES_MAX).map(|(name, _, points)| Series::new(&name, points)).collect())
+}
+
+type Drawing = (Chart, Vec<Series>);
