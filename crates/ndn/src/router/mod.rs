@@ -327,6 +327,10 @@ impl Router {
             self.on_face_down(now, face);
         }
     }
+    /// Whether there is such a face.
+    pub fn has_face(&self, face: FaceId) -> bool {
+        self.faces.contains_key(&face)
+    }
     /// The faces, with whether each is up, in order of number.
     pub fn faces(&self) -> impl Iterator<Item = (FaceId, bool, &FaceProfile, PacketCounters)> {
         self.faces.values().map(|face| (face.id, face.up, &face.profile, face.counters))

@@ -220,7 +220,7 @@ fn a_lost_packet_is_asked_for_again_by_any_path_at_once() {
 fn the_acceleration_base_gives_what_longest_prefix_match_gives() {
     let mut with = Bench::with_routes(&[]);
     let mut without = Bench::new(1, |config| config.fab_flows = 0);
-    let mut random = tributary_core::Random::new(3, 3);
+    let mut random = Random::new(3, 3);
     for round in 0..3000u64 {
         let depth = random.below(4);
         let path: String = (0..=depth).map(|_| alloc::format!("/{}", random.below(3))).collect();

@@ -1,0 +1,100 @@
+//! Settings of an NDN node.
+use alloc::{string::String, vec::Vec};
+
+use tributary_content::Name;
+use tributary_core::{ByteCount, Duration, NodeId};
+use tributary_transport::TransferConfig;
+
+use crate::router::{InvalidPath, labels::LabelScheme};
+
+/// An NDN node's settings. Values that the paper leaves open have a documented default.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Config {
+    /// The node's id, unique among the sources of an object.
+    pub node: NodeId,
+    /// Its human-readable name, at most 32 bytes; producers sign with it as key locator.
+    pub label: String,
+    /// Seed of its random streams, labels and nonces; must differ from node to node and from start to start.
+    pub seed: u64,
+    /// Bytes of the content store; zero for none. Default: 64 MiB.
+    pub cache_bytes: ByteCount,
+    /// Its policy: `lru`, `fifo` or `priority`. Default: `lru`.
+    pub cache_policy: String,
+    /// Strategy of prefixes for which none is chosen. Default: `best-route`.
+    pub strategy: String,
+    /// Flows in the acceleration base. Default: 4,096. PTP §4 B 2.
+    pub fab_flows: usize,
+    /// Whether tags are recorded and followed. Default: yes.
+    pub path_tags: bool,
+    /// How labels are written. Default: at random.
+    pub labels: LabelScheme,
+    /// What becomes of tags that cannot be followed. Default: by name.
+    pub invalid_path: InvalidPath,
+    /// Content bytes of a segment that is published, 64 to 8,000; it fits a datagram with its name and signature.
+    /// Default: 1,200. The paper has 1,024.
+    pub segment_bytes: u16,
+    /// Names of this network, for forwarding hints. Default: none.
+    pub regions: Vec<Name>,
+    /// How paths are found and chosen.
+    pub paths: PathConfig,
+    /// How transfers are run.
+    pub transfer: TransferConfig,
+}
+
+/// How a consumer finds and chooses paths. PTP §3 A, §4 C.
+#[derive(Clone, PartialEq, Debug)]
+pub struct PathConfig {
+    /// Paths in use at one time at most (paper: N). Default: 10, as in §6 A.
+    pub in_use_max: usize,
+    /// Time between changes of the paths in use (paper: T). Default: 10 s, as in §6 A.
+    pub change_interval: Duration,
+    /// Time between probing Interests. Default: 100 ms, as in §3 A.
+    pub probe_interval: Duration,
+    /// Probing Interests sent at once in the beginning. Default: 4.
+    pub probes_initial: u32,
+    /// Which paths are used: one of [`crate::receiver::selection::SELECTIONS`]. Default: `bandwidth`.
+    pub selection: String,
+    /// How long an Interest is pending. Default: 2 s.
+    pub interest_lifetime: Duration,
+}
+
+impl Default for PathConfig {
+    fn default() -> Self {
+        PathConfig {
+            in_use_max: 10,
+            change_interval: Duration::from_secs(10),
+            probe_interval: Duration::from_millis(100),
+            probes_initial: 4,
+            selection: "bandwidth".into(),
+            interest_lifetime: Duration::from_secs(2),
+        }
+    }
+}
+
+impl Config {
+    /// Defaults for a node called `label`.
+    pub fn new(label: &str, seed: u64) -> Config {
+        Config {
+            node: node_of_label(label),
+            label: label.into(),
+            seed,
+            cache_bytes: ByteCount(64 << 20),
+            cache_policy: "lru".into(),
+            strategy: "best-route".into(),
+            fab_flows: 4096,
+            path_tags: true,
+            labels: LabelScheme::Random,
+            invalid_path: InvalidPath::ByName,
+            segment_bytes: 1200,
+            regions: Vec::new(),
+            paths: PathConfig::default(),
+            transfer: TransferConfig::default(),
+        }
+    }
+}
+
+/// The id of a node that is called `label`: the first eight bytes of the label's digest.
+pub fn node_of_label(label: &str) -> NodeId {
+    let hash = crate::wire::signature::digest(&[label.as_bytes()]);
+    NodeId(u64::from_be_bytes(*hash.first_chunk().expect("a digest has 32 bytes")))
+}

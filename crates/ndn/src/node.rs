@@ -1,0 +1,299 @@
+//! One node: a forwarder, and in it a producer and a consumer on faces of their own.
+//!
+//! ```text
+//!  faces ◄──► Router ◄──► FACE_SENDER   ◄──► Sender
+//!                    ◄──► FACE_RECEIVER ◄──► Receiver
+//! ```
+use alloc::{
+    boxed::Box,
+    collections::{BTreeMap, VecDeque},
+    format,
+    vec::Vec,
+};
+
+use tributary_content::{Name, ObjectReader};
+use tributary_core::{
+    Datagram, Duration, FaceId, Node, Random, Rate, Time, TimerId, TransferId, Transmit, TransmitBuf,
+    event::{Event, ResolverEvent, TransferReport},
+    node::FaceChange,
+};
+use tributary_transport::{Endpoint, FaceOptions, Fetch, NodeStatus, TransferConfig};
+
+use crate::{
+    config::Config,
+    receiver::Receiver,
+    router::{
+        FaceProfile, Router, RouterConfig,
+        cs::CsLimits,
+        rib::{CHILD_INHERIT, ORIGIN_APP, Route},
+    },
+    sender::Sender,
+    wire::{Interest, LpPacket, SignKey},
+};
+
+/// The face of this node's producer.
+pub const FACE_SENDER: FaceId = FaceId(u32::MAX - 1);
+/// The face of this node's consumer.
+pub const FACE_RECEIVER: FaceId = FaceId(u32::MAX - 2);
+
+/// What a face that nobody described may carry: the longest UDP payload that crosses an Ethernet in one IPv4 packet.
+const FACE_DEFAULT: FaceOptions = FaceOptions { mtu: 1_472, rate: None };
+/// How long a face that only packets told of is kept while nothing comes by it.
+const STRANGER_PATIENCE: Duration = Duration::from_secs(60);
+/// Events that wait for the driver; beyond that they are dropped and counted.
+const EVENTS_MAX: usize = 65_536;
+
+/// Why the node wakes up; the number goes into [`TimerId`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u16)]
+enum Wake {
+    Router = 1,
+    Receiver,
+    Strangers,
+}
+
+/// A node of the NDN family. See [`Endpoint`] for its commands and [`Node`] for its verbs.
+pub struct NdnNode {
+    pub(crate) config: Config,
+    pub(crate) router: Router,
+    pub(crate) sender: Sender,
+    pub(crate) receiver: Receiver,
+    /// Faces that only packets told of, and when something last came by each.
+    pub(crate) strangers: BTreeMap<FaceId, Time>,
+    pub(crate) events: VecDeque<Event>,
+    pub(crate) counters: BTreeMap<&'static str, u64>,
+}
+
+impl NdnNode {
+    /// A node that signs what it publishes with plain digests: its objects are verified by their manifests.
+    pub fn new(config: Config) -> NdnNode {
+        NdnNode::with_key(config, SignKey::Digest)
+    }
+    /// A node that signs the Data that it publishes with `key`.
+    pub fn with_key(config: Config, key: SignKey) -> NdnNode {
+        let mut random = Random::new(config.seed, config.node.0);
+        let mut secret = [0; 16];
+        secret[..8].copy_from_slice(&random.bits().to_be_bytes());
+        secret[8..].copy_from_slice(&random.bits().to_be_bytes());
+        let bytes_max = usize::try_from(config.cache_bytes.0).unwrap_or(usize::MAX);
+        let packets_max = if bytes_max == 0 { 0 } else { CsLimits::default().packets_max };
+        let mut router = Router::new(RouterConfig {
+            cs: CsLimits { packets_max, bytes_max },
+            cs_policy: config.cache_policy.clone(),
+            strategy: config.strategy.clone(),
+            fab_flows: config.fab_flows,
+            path_tags: config.path_tags,
+            labels: config.labels,
+            invalid_path: config.invalid_path,
+            regions: config.regions.clone(),
+            ..RouterConfig::new(secret)
+        });
+        router.add_internal_face(FACE_SENDER, "internal://sender");
+        router.add_internal_face(FACE_RECEIVER, "internal://receiver");
+        // An Interest names one packet, so a request names few: it is no gain to collect more.
+        let transfer =
+            TransferConfig { run_packets_max: config.transfer.run_packets_max.min(8), ..config.transfer.clone() };
+        NdnNode {
+            sender: Sender::new(&config.label, config.segment_bytes.clamp(64, 8000), key),
+            receiver: Receiver::new(&config.label, transfer, config.paths.clone(), Random::new(config.seed, 7)),
+            router,
+            strangers: BTreeMap::new(),
+            events: VecDeque::new(),
+            counters: BTreeMap::new(),
+            config,
+        }
+    }
+    /// Its settings.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+    /// Its forwarder, to look at.
+    pub fn router(&self) -> &Router {
+        &self.router
+    }
+    /// Its forwarder, to command; the driver pumps the node afterwards.
+    pub fn router_mut(&mut self) -> &mut Router {
+        &mut self.router
+    }
+    /// Its consumer, to look at.
+    pub fn receiver(&self) -> &Receiver {
+        &self.receiver
+    }
+    /// Attaches a face with everything that can be said of one.
+    pub fn add_face_with(&mut self, face: FaceId, profile: FaceProfile) -> bool {
+        self.strangers.remove(&face);
+        self.router.add_face(face, profile)
+    }
+
+    /// Moves packets between the parts until none is left.
+    fn settle(&mut self, now: Time) {
+        while let Some(local) = self.router.poll_local() {
+            if local.face == FACE_RECEIVER {
+                self.receiver.handle_packet(now, &local);
+            } else if local.nack.is_none()
+                && let Ok(interest) = Interest::decode(&local.packet)
+                && let Some(data) = self.sender.handle_interest(now, &interest)
+            {
+                self.router.handle_local(now, FACE_SENDER, &LpPacket::default(), data);
+            }
+        }
+        while let Some((name, error)) = self.sender.poll_failure() {
+            self.push_event(Event::Note(format!("cannot serve '{name}': {error}")));
+        }
+        while let Some(event) = self.router.poll_event() {
+            self.push_event(event);
+        }
+        while let Some((id, event)) = self.receiver.poll_event() {
+            self.push_event(Event::Transfer(id, event));
+        }
+    }
+    fn push_event(&mut self, event: Event) {
+        if self.events.len() < EVENTS_MAX {
+            self.events.push_back(event);
+        } else {
+            *self.counters.entry("events dropped").or_default() += 1;
+        }
+    }
+    /// Gives up faces that only packets told of and by which nothing has come for long.
+    fn forget_strangers(&mut self, now: Time) {
+        let gone: Vec<FaceId> = self
+            .strangers
+            .iter()
+            .filter(|(_, heard)| **heard + STRANGER_PATIENCE <= now)
+            .map(|(face, _)| *face)
+            .collect();
+        for face in gone {
+            self.strangers.remove(&face);
+            self.router.remove_face(now, face);
+        }
+    }
+    fn deadlines(&self) -> [(Option<Time>, Wake); 3] {
+        let strangers = self.strangers.values().map(|heard| *heard + STRANGER_PATIENCE).min();
+        [
+            (self.router.poll_timeout(), Wake::Router),
+            (self.receiver.poll_timeout(), Wake::Receiver),
+            (strangers, Wake::Strangers),
+        ]
+    }
+}
+
+impl Node for NdnNode {
+    fn handle_datagram(&mut self, now: Time, face: FaceId, datagram: Datagram) {
+        if let Some(heard) = self.strangers.get_mut(&face) {
+            *heard = now;
+        } else if !self.router.has_face(face) && self.router.add_face(face, FaceProfile::from(FACE_DEFAULT)) {
+            self.strangers.insert(face, now);
+        }
+        self.router.handle_datagram(now, face, datagram);
+        self.settle(now);
+    }
+    fn handle_timeout(&mut self, now: Time) {
+        for (due, wake) in self.deadlines() {
+            if due.is_none_or(|due| due > now) {
+                continue;
+            }
+            match wake {
+                Wake::Router => self.router.handle_timeout(now),
+                Wake::Receiver => self.receiver.handle_timeout(now),
+                Wake::Strangers => self.forget_strangers(now),
+            }
+        }
+        self.settle(now);
+    }
+    fn handle_face(&mut self, now: Time, face: FaceId, change: FaceChange) {
+        match change {
+            FaceChange::Opened { mtu } => self.add_face(now, face, FaceOptions { mtu, rate: None }),
+            FaceChange::Closed => self.remove_face(now, face),
+        }
+    }
+    fn poll_transmit(&mut self, now: Time, out: &mut TransmitBuf) -> Option<Transmit> {
+        loop {
+            if let Some(transmit) = self.router.poll_transmit(out) {
+                return Some(transmit);
+            }
+            let outgoing = self.receiver.poll_interest(now)?;
+            self.router.handle_local(now, FACE_RECEIVER, &outgoing.headers(), outgoing.interest.clone());
+            self.settle(now);
+        }
+    }
+    fn poll_timeout(&self) -> Option<(Time, TimerId)> {
+        let due = self.deadlines().into_iter().filter_map(|(due, wake)| Some((due?, wake)));
+        due.min_by_key(|(due, _)| *due).map(|(due, wake)| (due, TimerId(wake as u16)))
+    }
+    fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+}
+
+impl Endpoint for NdnNode {
+    fn add_face(&mut self, _now: Time, face: FaceId, options: FaceOptions) {
+        self.add_face_with(face, FaceProfile::from(options));
+    }
+    fn remove_face(&mut self, now: Time, face: FaceId) {
+        self.strangers.remove(&face);
+        self.router.remove_face(now, face);
+        self.settle(now);
+    }
+    fn publish(&mut self, now: Time, object: Box<dyn ObjectReader>) {
+        let name = object.manifest().name.clone();
+        let text = format!("{name}");
+        if !self.sender.publish(object) {
+            let reason = format!("it has more segments of {} bytes than can be numbered", self.config.segment_bytes);
+            let rejected = ResolverEvent::Rejected { name: text, operation: "publish", reason };
+            return self.push_event(Event::Resolver(rejected));
+        }
+        let route = Route { face: FACE_SENDER, origin: ORIGIN_APP, cost: 0, flags: CHILD_INHERIT, expires: None };
+        let event = if self.router.register(&name, route) {
+            ResolverEvent::Published { name: text }
+        } else {
+            ResolverEvent::Rejected { name: text, operation: "publish", reason: "too many routes".into() }
+        };
+        self.push_event(Event::Resolver(event));
+        self.settle(now);
+    }
+    fn unpublish(&mut self, now: Time, name: &Name) {
+        let text = format!("{name}");
+        let event = if self.sender.unpublish(name) {
+            self.router.unregister(name, FACE_SENDER, ORIGIN_APP);
+            ResolverEvent::Unpublished { name: text }
+        } else {
+            let reason = "it is not published here".into();
+            ResolverEvent::Rejected { name: text, operation: "unpublish", reason }
+        };
+        self.push_event(Event::Resolver(event));
+        self.settle(now);
+    }
+    fn fetch(&mut self, now: Time, fetch: Fetch) -> TransferId {
+        let id = self.receiver.fetch(now, fetch);
+        self.settle(now);
+        id
+    }
+    fn cancel(&mut self, now: Time, transfer: TransferId) {
+        self.receiver.cancel(now, transfer);
+        self.receiver.handle_timeout(now);
+        self.settle(now);
+    }
+    fn watch(&mut self, _now: Time, scope: &Name) {
+        // NDN has no directory of names: nobody can be asked what there is below one.
+        let reason = "NDN has no listing of names".into();
+        let name = format!("{scope}");
+        self.push_event(Event::Resolver(ResolverEvent::Rejected { name, operation: "subscribe", reason }));
+    }
+    fn unwatch(&mut self, _now: Time, _scope: &Name) {}
+    fn leave(&mut self, now: Time) {
+        let names: Vec<Name> = self.sender.published().map(|(name, _)| name.clone()).collect();
+        names.iter().for_each(|name| self.unpublish(now, name));
+    }
+    fn limit(&mut self, now: Time, transfer: Option<TransferId>, rate: Option<Rate>) {
+        self.receiver.set_limit(now, transfer, rate);
+    }
+    fn report(&self, now: Time, transfer: TransferId) -> Option<TransferReport> {
+        self.receiver.report(now, transfer)
+    }
+    fn transfers(&self) -> Vec<(TransferId, Name)> {
+        self.receiver.transfers()
+    }
+    fn status(&self, now: Time) -> NodeStatus {
+        self.status_at(now)
+    }
+}

@@ -1,0 +1,192 @@
+//! The receiving side of PTP (paper: consumer): finds paths by probing, asks for each packet on the path that the engine
+//! of [`tributary_transport::Transfer`] chooses, and tells it what came and from where.
+//!
+//! ```text
+//!  probes ──► tag, manifest ──► Paths ──► in use ──► Transfer ──► packet on path ──► tagged Interest
+//!                                 ▲                     ▲
+//!                                 └── failed, silent ◄──┴── Data, from a producer or from a cache
+//! ```
+mod fetch;
+mod paths;
+pub mod selection;
+
+use alloc::{
+    collections::{BTreeMap, VecDeque},
+    vec::Vec,
+};
+
+use bytes::Bytes;
+use tributary_content::Name;
+use tributary_core::{
+    Duration, NodeId, Random, Rate, Time, TransferId,
+    event::{TransferEvent, TransferReport},
+};
+use tributary_transport::{Fetch, TransferConfig, limit::TokenBucket};
+
+use crate::{config::PathConfig, router::LocalPacket, wire::LpPacket};
+use fetch::Fetching;
+
+/// Ended fetches whose reports are kept.
+const ENDED_KEPT: usize = 64;
+
+/// An Interest to send, with its headers.
+pub struct Outgoing {
+    /// The Interest.
+    pub interest: Bytes,
+    tag: Option<paths::Tag>,
+    probe: bool,
+}
+
+impl Outgoing {
+    /// The headers to send it with.
+    pub fn headers(&self) -> LpPacket<'_> {
+        let (mut tag, mut tag_bits) = (None, None);
+        match &self.tag {
+            Some(paths::Tag::Labels(labels)) => tag = crate::wire::PathTag::parse(labels).ok(),
+            Some(paths::Tag::Bits(bits)) => tag_bits = crate::wire::huffman::BitTag::parse(bits).ok(),
+            None => {}
+        }
+        LpPacket { tag, tag_bits, probe: self.probe, ..LpPacket::default() }
+    }
+}
+
+/// All fetches of a node.
+pub struct Receiver {
+    label: alloc::string::String,
+    config: TransferConfig,
+    paths: PathConfig,
+    random: Random,
+    fetches: BTreeMap<TransferId, Fetching>,
+    next_transfer: u32,
+    /// The fetch that asked last: they take turns, so that a common limit is shared.
+    last_polled: TransferId,
+    limit: TokenBucket,
+    events: VecDeque<(TransferId, TransferEvent)>,
+    polled_at: Time,
+    /// Data that belongs to nothing that was asked for.
+    pub strays: u64,
+}
+
+impl Receiver {
+    /// A receiver without fetches in a node called `label`.
+    pub fn new(label: &str, config: TransferConfig, paths: PathConfig, random: Random) -> Receiver {
+        Receiver {
+            label: label.into(),
+            config,
+            paths,
+            random,
+            fetches: BTreeMap::new(),
+            next_transfer: 0,
+            last_polled: TransferId(0),
+            limit: TokenBucket::new(None, Duration::from_millis(20)),
+            events: VecDeque::new(),
+            polled_at: Time::ZERO,
+            strays: 0,
+        }
+    }
+    /// Starts a fetch.
+    pub fn fetch(&mut self, now: Time, fetch: Fetch) -> TransferId {
+        self.next_transfer = self.next_transfer.wrapping_add(1);
+        let id = TransferId(self.next_transfer);
+        let paths = PathConfig {
+            in_use_max: self.paths.in_use_max.min(usize::from(fetch.paths_per_source.max(1)) * SOURCES_TYPICAL),
+            ..self.paths.clone()
+        };
+        self.fetches.insert(id, Fetching::new(now, &self.label, fetch, self.config.clone(), paths));
+        let ended: Vec<TransferId> =
+            self.fetches.iter().filter(|(_, fetch)| fetch.is_ended()).map(|(id, _)| *id).collect();
+        for old in ended.iter().take(ended.len().saturating_sub(ENDED_KEPT)) {
+            self.fetches.remove(old);
+        }
+        id
+    }
+    /// Ends a fetch.
+    pub fn cancel(&mut self, now: Time, id: TransferId) {
+        if let Some(fetch) = self.fetches.get_mut(&id) {
+            fetch.transfer.cancel(now);
+        }
+    }
+    /// Limits one fetch or, for `None`, all together.
+    pub fn set_limit(&mut self, now: Time, id: Option<TransferId>, rate: Option<Rate>) {
+        match id {
+            None => self.limit.set_rate(now, rate),
+            Some(id) => {
+                if let Some(fetch) = self.fetches.get_mut(&id) {
+                    fetch.transfer.set_limit(now, rate);
+                }
+            }
+        }
+    }
+    /// Takes a Data or a Nack for this node.
+    pub fn handle_packet(&mut self, now: Time, local: &LocalPacket) {
+        let random = &mut self.random;
+        let taken = self.fetches.values_mut().any(|fetch| fetch.handle_packet(now, local, random));
+        self.strays += u64::from(!taken);
+        self.collect_events(now);
+    }
+    /// Does what is due.
+    pub fn handle_timeout(&mut self, now: Time) {
+        for fetch in self.fetches.values_mut() {
+            fetch.handle_timeout(now, &mut self.random);
+        }
+        self.collect_events(now);
+    }
+    /// The next Interest to send.
+    pub fn poll_interest(&mut self, now: Time) -> Option<Outgoing> {
+        self.polled_at = now;
+        let after = self.fetches.range(TransferId(self.last_polled.0.saturating_add(1))..);
+        let order: Vec<TransferId> = after
+            .chain(self.fetches.range(..=self.last_polled))
+            .filter(|(_, fetch)| !fetch.is_ended())
+            .map(|(id, _)| *id)
+            .collect();
+        for id in order {
+            let Some(fetch) = self.fetches.get_mut(&id) else { continue };
+            if let Some(outgoing) = fetch.poll_interest(now, &mut self.limit, &mut self.random) {
+                self.last_polled = id;
+                return Some(outgoing);
+            }
+        }
+        None
+    }
+    /// When to call [`Receiver::handle_timeout`] or poll for Interests again.
+    pub fn poll_timeout(&self) -> Option<Time> {
+        let fetching = self.fetches.values().any(|fetch| !fetch.is_ended());
+        let limit = Some(self.limit.ready_at()).filter(|ready| *ready > self.polled_at && fetching);
+        self.fetches.values().filter_map(Fetching::poll_timeout).chain(limit).min()
+    }
+    /// The next thing worth telling.
+    pub fn poll_event(&mut self) -> Option<(TransferId, TransferEvent)> {
+        self.events.pop_front()
+    }
+    fn collect_events(&mut self, now: Time) {
+        for (id, fetch) in &mut self.fetches {
+            while let Some(event) = fetch.poll_event(now, &mut self.random) {
+                self.events.push_back((*id, event));
+            }
+        }
+    }
+    /// The account of a fetch.
+    pub fn report(&self, now: Time, id: TransferId) -> Option<TransferReport> {
+        self.fetches.get(&id).map(|fetch| fetch.transfer.report(now))
+    }
+    /// The fetches, oldest first, with the names they fetch.
+    pub fn transfers(&self) -> Vec<(TransferId, Name)> {
+        self.fetches.iter().map(|(id, fetch)| (*id, fetch.transfer.name().clone())).collect()
+    }
+    /// Paths known to a fetch, and those of them in use.
+    pub fn paths(&self, id: TransferId) -> Option<(usize, usize)> {
+        self.fetches.get(&id).map(|fetch| (fetch.paths.len(), fetch.paths.in_use().count()))
+    }
+}
+
+/// Sources that a fetch usually has: NDN does not tell them apart before the first answer, so paths are limited together.
+const SOURCES_TYPICAL: usize = 4;
+
+/// A source as a producer named itself.
+#[derive(Clone, Debug)]
+pub(crate) struct Source {
+    pub(crate) node: NodeId,
+    pub(crate) label: alloc::string::String,
+    pub(crate) manifest: Vec<u8>,
+}

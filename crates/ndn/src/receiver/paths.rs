@@ -1,0 +1,243 @@
+//! The paths of one fetch: found by probes, used by choice, given up when they fail. PTP §4 C.
+use alloc::{boxed::Box, collections::BTreeMap, string::String, vec::Vec};
+
+use tributary_core::{Duration, NodeId, PathId, Random, Rate, Time};
+
+use super::selection::{self, Candidate, PathSelection};
+use crate::config::PathConfig;
+
+/// Paths known at one time; beyond that the ones not in use for longest go.
+const PATHS_MAX: usize = 256;
+/// How long a path that failed is left alone, unless a probe brings its tag again.
+const FAILED_PAUSE: Duration = Duration::from_secs(10);
+
+/// The labels of a path, as a probe brought them.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) enum Tag {
+    Labels(Vec<u8>),
+    Bits(Vec<u8>),
+}
+
+impl Tag {
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Tag::Labels(bytes) | Tag::Bits(bytes) => bytes,
+        }
+    }
+}
+
+pub(super) struct KnownPath {
+    pub(super) tag: Tag,
+    pub(super) source: NodeId,
+    pub(super) in_use: bool,
+    /// Smoothed round-trip time of the probes and its mean deviation.
+    pub(super) rtt: Duration,
+    deviation: Duration,
+    seen: Time,
+    failed: Option<Time>,
+    /// Bytes that it had brought when the paths were last changed, and what it brought between the last changes.
+    bytes_before: u64,
+    rate: Option<Rate>,
+}
+
+pub(super) struct Paths {
+    config: PathConfig,
+    selection: Box<dyn PathSelection>,
+    known: BTreeMap<PathId, KnownPath>,
+    next: u16,
+    changed_at: Time,
+}
+
+impl Paths {
+    pub(super) fn new(now: Time, config: PathConfig) -> Paths {
+        let selection = selection::by_name(&config.selection);
+        Paths { config, selection, known: BTreeMap::new(), next: 0, changed_at: now }
+    }
+    /// Takes a tag that a probe brought after `rtt`. Whether the paths in use changed.
+    pub(super) fn on_probe(&mut self, now: Time, tag: Tag, source: NodeId, rtt: Duration, random: &mut Random) -> bool {
+        if let Some((_, path)) = self.known.iter_mut().find(|(_, path)| path.tag == tag) {
+            let error = path.rtt.abs_diff(rtt);
+            path.deviation = (path.deviation * 3 + error) / 4;
+            path.rtt = (path.rtt * 7 + rtt) / 8;
+            path.seen = now;
+            path.failed = None;
+            return self.fill(random);
+        }
+        if self.known.len() >= PATHS_MAX {
+            let idle = self.known.iter().filter(|(_, path)| !path.in_use);
+            let Some(oldest) = idle.min_by_key(|(_, path)| path.seen).map(|(id, _)| *id) else { return false };
+            self.known.remove(&oldest);
+        }
+        self.next = self.next.wrapping_add(1).max(1);
+        let path = KnownPath {
+            tag,
+            source,
+            in_use: false,
+            rtt,
+            deviation: rtt / 2,
+            seen: now,
+            failed: None,
+            bytes_before: 0,
+            rate: None,
+        };
+        self.known.insert(PathId(self.next), path);
+        self.fill(random)
+    }
+    /// A path failed: its tag could not be followed, or nothing came by it. Another takes its place at once. Whether the
+    /// paths in use changed.
+    pub(super) fn on_failed(&mut self, now: Time, id: PathId, random: &mut Random) -> bool {
+        let Some(path) = self.known.get_mut(&id) else { return false };
+        path.failed = Some(now);
+        let was = core::mem::replace(&mut path.in_use, false);
+        self.fill(random) || was
+    }
+    /// Whether another path could take the place of `id`.
+    pub(super) fn has_other(&self, now: Time, id: PathId) -> bool {
+        self.known.iter().any(|(other, path)| *other != id && path.works(now))
+    }
+    /// Changes the paths in use once in a change interval; `bytes_of` tells what each has brought. Whether they changed.
+    pub(super) fn handle_timeout(&mut self, now: Time, bytes_of: impl Fn(PathId) -> u64, random: &mut Random) -> bool {
+        if self.next_change() > now {
+            return false;
+        }
+        let passed = now.since(self.changed_at);
+        self.changed_at = now;
+        for (id, path) in &mut self.known {
+            let bytes = bytes_of(*id);
+            if path.in_use {
+                path.rate = Rate::over(bytes.saturating_sub(path.bytes_before), passed);
+            }
+            path.bytes_before = bytes;
+        }
+        let candidates = self.candidates(now, |_| true);
+        let chosen = self.selection.change(&candidates, self.config.in_use_max, random);
+        let mut changed = false;
+        for (id, path) in &mut self.known {
+            let use_it = chosen.contains(id);
+            changed |= path.in_use != use_it;
+            path.in_use = use_it;
+        }
+        changed
+    }
+    pub(super) fn next_change(&self) -> Time {
+        self.changed_at + self.config.change_interval
+    }
+    fn fill(&mut self, random: &mut Random) -> bool {
+        let mut changed = false;
+        while self.in_use().count() < self.config.in_use_max {
+            let unused = self.candidates(Time::ZERO, |path| !path.in_use && path.failed.is_none());
+            let Some(chosen) = self.selection.fill(&unused, random) else { break };
+            let Some(path) = self.known.get_mut(&chosen) else { break };
+            path.in_use = true;
+            changed = true;
+        }
+        changed
+    }
+    fn candidates(&self, now: Time, which: impl Fn(&KnownPath) -> bool) -> Vec<Candidate> {
+        let working = self.known.iter().filter(|(_, path)| path.works(now) && which(path));
+        working
+            .map(|(id, path)| Candidate {
+                path: *id,
+                in_use: path.in_use,
+                rate: path.rate.filter(|_| path.in_use).unwrap_or_default(),
+                rate_known: path.rate,
+                hops: path.hops(),
+                rtt: path.rtt,
+                rtt_deviation: path.deviation,
+            })
+            .collect()
+    }
+    pub(super) fn in_use(&self) -> impl Iterator<Item = (PathId, &KnownPath)> {
+        self.known.iter().filter(|(_, path)| path.in_use).map(|(id, path)| (*id, path))
+    }
+    pub(super) fn tag(&self, id: PathId) -> Option<&Tag> {
+        self.known.get(&id).map(|path| &path.tag)
+    }
+    pub(super) fn len(&self) -> usize {
+        self.known.len()
+    }
+}
+
+impl KnownPath {
+    fn works(&self, now: Time) -> bool {
+        self.failed.is_none_or(|failed| failed + FAILED_PAUSE <= now)
+    }
+    /// Routers on it, as far as its tag tells.
+    pub(super) fn hops(&self) -> usize {
+        match &self.tag {
+            Tag::Labels(labels) => labels.len() / crate::router::labels::LABEL_BYTES,
+            Tag::Bits(bits) => bits.len(),
+        }
+    }
+    /// The labels on it, with `>` between.
+    pub(super) fn label(&self, receiver: &str, source: &str) -> String {
+        use core::fmt::Write;
+        let mut text = String::from(receiver);
+        for label in self.tag.bytes().chunks(crate::router::labels::LABEL_BYTES) {
+            text.push('>');
+            label.iter().for_each(|byte| {
+                let _ = write!(text, "{byte:02x}");
+            });
+        }
+        text + ">" + source
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn paths(in_use_max: usize) -> (Paths, Random) {
+        (Paths::new(Time::ZERO, PathConfig { in_use_max, ..PathConfig::default() }), Random::new(1, 1))
+    }
+    fn probe(paths: &mut Paths, random: &mut Random, label: u8) -> bool {
+        let tag = Tag::Labels(alloc::vec![label; 4]);
+        paths.on_probe(Time::from_millis(1), tag, NodeId(1), Duration::from_millis(10), random)
+    }
+    fn in_use(paths: &Paths) -> Vec<u16> {
+        paths.in_use().map(|(id, _)| id.0).collect()
+    }
+
+    #[test]
+    fn paths_are_used_up_to_the_limit_and_a_failed_one_is_replaced_at_once() {
+        let (mut paths, mut random) = paths(2);
+        assert!(probe(&mut paths, &mut random, 1) && probe(&mut paths, &mut random, 2));
+        assert!(!probe(&mut paths, &mut random, 3) && !probe(&mut paths, &mut random, 1));
+        assert_eq!((in_use(&paths), paths.len()), (alloc::vec![1, 2], 3));
+        assert!(paths.on_failed(Time::from_millis(5), PathId(1), &mut random));
+        assert_eq!(in_use(&paths), [2, 3]);
+        assert!(paths.on_failed(Time::from_millis(6), PathId(2), &mut random));
+        assert_eq!(in_use(&paths), [3]);
+        assert!(probe(&mut paths, &mut random, 2), "a probe shows that it works again");
+        assert_eq!(in_use(&paths), [2, 3]);
+    }
+
+    #[test]
+    fn once_in_an_interval_the_slowest_gives_way() {
+        let (mut paths, mut random) = paths(2);
+        (1..=3).for_each(|label| {
+            probe(&mut paths, &mut random, label);
+        });
+        let bytes = |id: PathId| if id.0 == 1 { 100 } else { 50_000 };
+        assert!(!paths.handle_timeout(Time::from_millis(9_999), bytes, &mut random));
+        assert!(paths.handle_timeout(Time::from_millis(10_000), bytes, &mut random));
+        assert_eq!(in_use(&paths), [2, 3]);
+        // Path 3 has brought nothing since; path 1 gets its turn again.
+        assert!(paths.handle_timeout(
+            Time::from_millis(20_000),
+            |id| if id.0 == 2 { 90_000 } else { 50_000 },
+            &mut random
+        ));
+        assert_eq!(in_use(&paths), [1, 2]);
+    }
+
+    #[test]
+    fn many_tags_take_bounded_room() {
+        let (mut paths, mut random) = paths(4);
+        for label in 0..2000u32 {
+            let tag = Tag::Labels(label.to_be_bytes().to_vec());
+            paths.on_probe(Time::from_millis(u64::from(label)), tag, NodeId(1), Duration::ZERO, &mut random);
+        }
+        assert_eq!((paths.len(), in_use(&paths)), (PATHS_MAX, alloc::vec![1, 2, 3, 4]));
+    }
+}

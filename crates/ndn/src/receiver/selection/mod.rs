@@ -1,0 +1,121 @@
+//! Which of the known paths are used. PTP §4 C and appendix; one file each behind one trait.
+//!
+//! | selection | file | uses |
+//! |---|---|---|
+//! | `bandwidth` | `bandwidth.rs` | what there is; from time to time the slowest gives way to an unused one (§4 C 1) |
+//! | `random` | `random.rs` | any |
+//! | `hops` | `hops.rs` | those with the fewest hops |
+//! | `latency` | `latency.rs` | those with the shortest round trips |
+//! | `variance` | `variance.rs` | those whose round trips vary least |
+//! | `hybrid` | `hybrid.rs` | among the fast half those whose round trips vary least |
+mod bandwidth;
+mod hops;
+mod hybrid;
+mod latency;
+mod random;
+mod variance;
+
+use alloc::{boxed::Box, vec::Vec};
+
+use tributary_core::{Duration, PathId, Random, Rate};
+
+/// What is known of a path that works.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Candidate {
+    /// The path.
+    pub path: PathId,
+    /// Whether it is in use.
+    pub in_use: bool,
+    /// What it brought lately; zero for one that is not in use.
+    pub rate: Rate,
+    /// What it brought when it was last in use; `None` if it never was.
+    pub rate_known: Option<Rate>,
+    /// Routers on it.
+    pub hops: usize,
+    /// Mean round-trip time of its probes.
+    pub rtt: Duration,
+    /// Their mean deviation.
+    pub rtt_deviation: Duration,
+}
+
+/// Chooses paths.
+pub trait PathSelection: Send {
+    /// Its name in configs.
+    fn name(&self) -> &'static str;
+    /// The paths to use from now on, at most `in_use_max`; called once in a change interval (paper: T).
+    fn change(&mut self, known: &[Candidate], in_use_max: usize, random: &mut Random) -> Vec<PathId>;
+    /// The unused path to use in addition, while there is room; called when one was found or one in use failed.
+    fn fill(&mut self, unused: &[Candidate], random: &mut Random) -> Option<PathId> {
+        let one = Vec::from_iter(unused.iter().map(|path| Candidate { in_use: false, ..*path }));
+        self.change(&one, 1, random).first().copied()
+    }
+}
+
+/// The selections by name, the default first.
+pub const SELECTIONS: [(&str, fn() -> Box<dyn PathSelection>); 6] = [
+    ("bandwidth", || Box::new(bandwidth::Bandwidth)),
+    ("random", || Box::new(random::AtRandom)),
+    ("hops", || Box::new(hops::Hops)),
+    ("latency", || Box::new(latency::Latency)),
+    ("variance", || Box::new(variance::Variance)),
+    ("hybrid", || Box::new(hybrid::Hybrid)),
+];
+
+/// The selection of this name; the first for an unknown one.
+pub fn by_name(name: &str) -> Box<dyn PathSelection> {
+    let found = SELECTIONS.iter().find(|(known, _)| *known == name).unwrap_or(&SELECTIONS[0]);
+    (found.1)()
+}
+
+/// The `count` paths with the smallest keys, those in use first among equals.
+fn smallest<K: Ord>(known: &[Candidate], count: usize, key: impl Fn(&Candidate) -> K) -> Vec<PathId> {
+    let mut order: Vec<&Candidate> = known.iter().collect();
+    order.sort_by_key(|path| (key(path), !path.in_use, path.path));
+    order.iter().take(count).map(|path| path.path).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn candidate(path: u16, in_use: bool, mbps: u64, hops: usize, rtt: u64, deviation: u64) -> Candidate {
+        Candidate {
+            path: PathId(path),
+            in_use,
+            rate: Rate::from_mbps(if in_use { mbps } else { 0 }),
+            rate_known: in_use.then_some(Rate::from_mbps(mbps)),
+            hops,
+            rtt: Duration::from_millis(rtt),
+            rtt_deviation: Duration::from_millis(deviation),
+        }
+    }
+    fn chosen(name: &str, known: &[Candidate], in_use_max: usize) -> Vec<u16> {
+        let mut paths: Vec<u16> =
+            by_name(name).change(known, in_use_max, &mut Random::new(1, 1)).iter().map(|path| path.0).collect();
+        paths.sort_unstable();
+        paths
+    }
+
+    #[test]
+    fn each_selection_prefers_its_own() {
+        let known = [
+            candidate(1, true, 10, 5, 50, 9),
+            candidate(2, true, 1, 2, 80, 1),
+            candidate(3, true, 5, 3, 20, 5),
+            candidate(4, false, 0, 1, 60, 7),
+        ];
+        assert_eq!(chosen("bandwidth", &known, 3), [1, 3, 4], "the slowest gives way to an unused one");
+        assert_eq!(chosen("bandwidth", &known, 4), [1, 2, 3, 4], "with room nothing gives way");
+        assert_eq!(chosen("bandwidth", &known[..3], 3), [1, 2, 3], "nothing unused, nothing changes");
+        assert_eq!(chosen("hops", &known, 2), [2, 4]);
+        assert_eq!(chosen("latency", &known, 2), [1, 3]);
+        assert_eq!(chosen("variance", &known, 2), [2, 3]);
+        assert_eq!(chosen("hybrid", &known, 1), [3], "of the two fastest the steadier");
+        assert_eq!(chosen("random", &known, 2).len(), 2);
+        for (name, make) in SELECTIONS {
+            assert_eq!(make().name(), name);
+            assert!(make().fill(&known[3..], &mut Random::new(1, 1)) == Some(PathId(4)), "{name}");
+            assert_eq!(make().change(&[], 3, &mut Random::new(1, 1)), []);
+        }
+    }
+}

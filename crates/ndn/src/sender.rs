@@ -1,0 +1,210 @@
+//! The sending side (paper: producer): answers Interests for the objects of this node with signed Data.
+use alloc::{
+    boxed::Box,
+    collections::{BTreeMap, VecDeque},
+    string::{String, ToString},
+    vec::Vec,
+};
+
+use bytes::Bytes;
+use tributary_content::{Name, ObjectReader, StoreError};
+use tributary_core::{ByteCount, Time};
+use tributary_transport::{
+    TREE_PACKET_FIRST,
+    layout::{Layout, Unit},
+};
+
+use crate::{
+    naming::{self, Asked},
+    wire::{Data, Interest, KeyLocator, MetaInfo, NameView, SignKey, SignatureInfo, tlv::Writer, types},
+};
+
+/// Milliseconds for which what may change counts as fresh: metadata and manifest. Others use 4 to 10 s.
+const FRESHNESS_MILLIS: u64 = 1_000;
+/// The same for segments, which never change: their names have versions.
+const SEGMENT_FRESHNESS_MILLIS: u64 = 3_600_000;
+
+/// Published objects, and the answers to Interests for them.
+pub struct Sender {
+    segment_bytes: u16,
+    key: SignKey,
+    /// Who signs, as a key locator.
+    locator: Name,
+    objects: BTreeMap<Name, Published>,
+    failures: VecDeque<(Name, StoreError)>,
+    /// Interests answered.
+    pub answered: u64,
+    /// Interests for what is not there.
+    pub unknown: u64,
+}
+
+struct Published {
+    reader: Box<dyn ObjectReader>,
+    tree: Bytes,
+    layout: Layout,
+    /// The unit that was read last; Interests for neighbouring segments come one after the other.
+    open: Option<(Unit, Bytes)>,
+    failed: Option<String>,
+}
+
+impl Sender {
+    /// A source called `label`, without objects, that signs with `key`.
+    pub fn new(label: &str, segment_bytes: u16, key: SignKey) -> Sender {
+        let locator = Name::root().child(label.as_bytes()).and_then(|name| name.child(b"KEY")).unwrap_or_default();
+        Sender {
+            segment_bytes,
+            key,
+            locator,
+            objects: BTreeMap::new(),
+            failures: VecDeque::new(),
+            answered: 0,
+            unknown: 0,
+        }
+    }
+    /// Offers an object; an older one of the same name is dropped. False if it has more packets than can be numbered.
+    pub fn publish(&mut self, reader: Box<dyn ObjectReader>) -> bool {
+        let Some(layout) = Layout::new(reader.manifest(), self.segment_bytes) else { return false };
+        let (name, tree) = (reader.manifest().name.clone(), reader.tree());
+        self.objects.insert(name, Published { reader, tree, layout, open: None, failed: None });
+        true
+    }
+    /// Withdraws a name; false if it is not published.
+    pub fn unpublish(&mut self, name: &Name) -> bool {
+        self.objects.remove(name).is_some()
+    }
+    /// Names and sizes of all objects.
+    pub fn published(&self) -> impl Iterator<Item = (&Name, ByteCount)> {
+        self.objects.iter().map(|(name, published)| (name, ByteCount(published.reader.manifest().size)))
+    }
+    /// The Data that answers an Interest; `None` if there is nothing of this name.
+    pub fn handle_interest(&mut self, now: Time, interest: &Interest<'_>) -> Option<Bytes> {
+        let answer = self.answer(now, interest);
+        match answer {
+            Some(_) => self.answered += 1,
+            None => self.unknown += 1,
+        }
+        answer
+    }
+    fn answer(&mut self, now: Time, interest: &Interest<'_>) -> Option<Bytes> {
+        let name = interest.name;
+        let object = (0..=name.len()).rev().find_map(|depth| {
+            let prefix = name.prefix(depth).to_name().ok()?;
+            self.objects.contains_key(&prefix).then_some(prefix)
+        })?;
+        match naming::asked(NameView::from(&object), name)? {
+            Asked::Metadata if interest.can_be_prefix => self.metadata(now, &object),
+            Asked::Metadata => None,
+            Asked::Manifest => {
+                let published = self.objects.get(&object)?;
+                let content =
+                    naming::encode_manifest(published.layout.packet_bytes(), &published.reader.manifest().encode());
+                let meta = MetaInfo { freshness_millis: Some(FRESHNESS_MILLIS), ..MetaInfo::default() };
+                Some(self.sign(name, meta, &content))
+            }
+            Asked::Version(version) if interest.can_be_prefix => self.packet(&object, version, 0),
+            Asked::Version(_) => None,
+            Asked::Packet { version, packet } => self.packet(&object, version, packet),
+        }
+    }
+    /// Which version there is. RDR: the version of the metadata itself grows with time.
+    fn metadata(&self, now: Time, object: &Name) -> Option<Bytes> {
+        let published = self.objects.get(object)?;
+        let manifest = published.reader.manifest();
+        let versioned = object.typed_child(types::VERSION, &naming::number(manifest.version)).ok()?;
+        let mut content = Vec::new();
+        content.put_element(types::NAME, versioned.as_tlv());
+        let last =
+            Name::root().typed_child(types::SEGMENT, &naming::number(last_packet(&published.layout, false).into()));
+        content.put_element(types::FINAL_BLOCK_ID, last.ok()?.as_tlv());
+        content.put_integer(naming::SEGMENT_SIZE, published.layout.packet_bytes().into());
+        content.put_integer(naming::SIZE, manifest.size);
+        let zero = Name::root().typed_child(types::SEGMENT, &[0]).ok()?;
+        let name = object
+            .typed_child(types::KEYWORD, naming::METADATA)
+            .and_then(|name| name.typed_child(types::VERSION, &naming::number(now.as_nanos() / 1_000_000)))
+            .and_then(|name| name.typed_child(types::SEGMENT, &[0]))
+            .ok()?;
+        let meta = MetaInfo {
+            freshness_millis: Some(FRESHNESS_MILLIS),
+            final_block_id: Some(zero.as_tlv()),
+            content_type: None,
+        };
+        Some(self.sign(NameView::from(&name), meta, &content))
+    }
+    fn packet(&mut self, object: &Name, version: u64, packet: u32) -> Option<Bytes> {
+        let published = self.objects.get_mut(object)?;
+        if published.reader.manifest().version != version {
+            return None;
+        }
+        let in_tree = packet >= TREE_PACKET_FIRST;
+        let content = match published.layout.locate(packet) {
+            Some((unit, offset, len)) => {
+                let bytes = match published.read(unit) {
+                    Ok(bytes) => bytes,
+                    Err(error) => {
+                        let reason = error.to_string();
+                        if published.failed.as_ref() != Some(&reason) {
+                            published.failed = Some(reason);
+                            self.failures.push_back((object.clone(), error));
+                        }
+                        return None;
+                    }
+                };
+                bytes
+                    .get(offset as usize..(offset + len) as usize)
+                    .map(|_| bytes.slice(offset as usize..(offset + len) as usize))?
+            }
+            // An empty object is one empty segment.
+            None if packet == 0 && published.reader.manifest().size == 0 => Bytes::new(),
+            None => return None,
+        };
+        let last = naming::number(u64::from(last_packet(&published.layout, in_tree)));
+        let last = Name::root().typed_child(types::SEGMENT, &last).ok()?;
+        let meta = MetaInfo {
+            freshness_millis: Some(SEGMENT_FRESHNESS_MILLIS),
+            final_block_id: Some(last.as_tlv()),
+            content_type: None,
+        };
+        let name = naming::packet_name(object, version, packet).ok()?;
+        Some(self.sign(NameView::from(&name), meta, &content))
+    }
+    fn sign(&self, name: NameView<'_>, meta: MetaInfo<'_>, content: &[u8]) -> Bytes {
+        let signature = SignatureInfo {
+            key_locator: Some(KeyLocator::Name(NameView::from(&self.locator))),
+            ..SignatureInfo::new(self.key.kind())
+        };
+        Data { meta: Some(meta), signature, ..Data::new(name, content) }.sign(&self.key).into()
+    }
+    /// An object that could not be read, and why; each failure once.
+    pub fn poll_failure(&mut self) -> Option<(Name, StoreError)> {
+        self.failures.pop_front()
+    }
+}
+
+impl Published {
+    fn read(&mut self, unit: Unit) -> Result<Bytes, StoreError> {
+        if let Some((open, bytes)) = &self.open
+            && *open == unit
+        {
+            return Ok(bytes.clone());
+        }
+        let bytes = match Layout::chunk_of(unit) {
+            None => self.tree.clone(),
+            Some(index) => self.reader.read_chunk(index)?,
+        };
+        self.open = Some((unit, bytes.clone()));
+        Ok(bytes)
+    }
+}
+
+/// The number of the last segment, of the object or of its hash tree.
+fn last_packet(layout: &Layout, in_tree: bool) -> u32 {
+    if in_tree {
+        let (first, end) = layout.packets(Unit::Tree);
+        return end.saturating_sub(first + 1);
+    }
+    match layout.chunks() {
+        0 => 0,
+        chunks => layout.packets(Unit::Chunk(chunks - 1)).1.saturating_sub(1),
+    }
+}

@@ -1,0 +1,88 @@
+//! What a node shows of itself to people.
+use alloc::{
+    format,
+    string::{String, ToString},
+    vec::Vec,
+};
+
+use tributary_core::{ByteCount, Time};
+use tributary_transport::{CacheStatus, FaceStatus, NodeStatus};
+
+use crate::{node::NdnNode, router::INTERNAL_FACES_FIRST};
+
+/// Routes shown at most.
+const ROUTES_SHOWN_MAX: usize = 256;
+
+impl NdnNode {
+    /// Everything worth showing, for `trib status`.
+    pub(crate) fn status_at(&self, _now: Time) -> NodeStatus {
+        let router = self.router.stats();
+        let mut counters = self.counters.clone();
+        counters.extend(router.dropped.iter().map(|(reason, count)| (*reason, *count)));
+        let (hits, misses) = self.router.fab().hits_and_misses;
+        counters.extend([
+            ("interests arrived", router.counters.interests.0),
+            ("interests sent", router.counters.interests.1),
+            ("data arrived", router.counters.data.0),
+            ("data sent", router.counters.data.1),
+            ("nacks arrived", router.counters.nacks.0),
+            ("nacks sent", router.counters.nacks.1),
+            ("interests satisfied", router.satisfied_and_not.0),
+            ("interests not satisfied", router.satisfied_and_not.1),
+            ("interests aggregated", router.aggregated),
+            ("path tags followed", router.tags_followed),
+            ("path tags that failed", router.tags_failed),
+            ("path labels written", router.labels_written),
+            ("flows found by the acceleration base", hits),
+            ("flows not found by the acceleration base", misses),
+            ("interests answered here", self.sender.answered),
+            ("interests for what is not here", self.sender.unknown),
+            ("data that nobody here asked for", self.receiver.strays),
+        ]);
+        NodeStatus {
+            node: self.config.node,
+            label: self.config.label.clone(),
+            family: "ndn",
+            roles: ["router", "sender", "receiver"].into(),
+            faces: self.face_statuses(),
+            cache: Some(self.cache_status()),
+            published: self.sender.published().map(|(name, bytes)| (name.to_string(), bytes)).collect(),
+            resolver: self.resolver_lines(),
+            counters,
+        }
+    }
+    fn face_statuses(&self) -> Vec<FaceStatus> {
+        let driven = self.router.faces().filter(|(face, ..)| face.0 < INTERNAL_FACES_FIRST);
+        driven
+            .map(|(face, up, profile, counters)| FaceStatus {
+                face,
+                neighbour: profile.uri.clone(),
+                up,
+                rtt: None,
+                mtu: profile.mtu.and_then(|mtu| u32::try_from(mtu).ok()).unwrap_or(u32::MAX),
+                sent: (counters.interests.1 + counters.data.1 + counters.nacks.1, ByteCount(counters.bytes.1)),
+                received: (counters.interests.0 + counters.data.0 + counters.nacks.0, ByteCount(counters.bytes.0)),
+                dropped: 0,
+            })
+            .collect()
+    }
+    fn cache_status(&self) -> CacheStatus {
+        let cs = self.router.cs();
+        CacheStatus {
+            policy: cs.policy(),
+            used: ByteCount(cs.bytes() as u64),
+            capacity: ByteCount(cs.limits().bytes_max as u64),
+            hits: cs.hits_and_misses.0,
+            misses: cs.hits_and_misses.1,
+            objects: Vec::new(),
+        }
+    }
+    fn resolver_lines(&self) -> Vec<(String, String)> {
+        let routes = self.router.rib().iter().flat_map(|(prefix, routes)| {
+            routes.iter().map(move |route| ("route".into(), format!("{prefix} by {} at {}", route.face, route.cost)))
+        });
+        let strategies =
+            self.router.strategies().map(|(prefix, strategy)| ("strategy".into(), format!("{prefix}: {strategy}")));
+        routes.take(ROUTES_SHOWN_MAX).chain(strategies).collect()
+    }
+}

@@ -1,0 +1,108 @@
+//! Every role of the family, alone and together, under the conformance suite.
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test: a failed unwrap is a failed test")]
+use tributary_content::{MemoryObject, MemoryOpener, Name, SigningKey};
+use tributary_core::{ByteCount, Duration, FaceId, Rate, Time};
+use tributary_ndn::{
+    Config, NdnNode,
+    ids::Nonce,
+    router::labels::LabelScheme,
+    wire::{Data, Interest, LpPacket, NackReason, NameView, PathTag, SignKey},
+};
+use tributary_testkit::conformance::{Conformance, run};
+use tributary_transport::{Endpoint, FaceOptions, Fetch, PathMetric};
+
+fn faces(node: &mut NdnNode, now: Time) {
+    for face in 0..4 {
+        node.add_face(now, FaceId(face), FaceOptions { mtu: 1472, rate: Some(Rate::from_mbps(10)) });
+        node.router_mut().add_route(&"/conformance".parse().unwrap(), FaceId(face), 1);
+    }
+}
+fn publish(node: &mut NdnNode, now: Time) {
+    faces(node, now);
+    let name = "/conformance/object".parse().unwrap();
+    let object = MemoryObject::new(name, vec![5; 300_000], &SigningKey::from_secret(&[3; 32])).unwrap();
+    node.publish(now, Box::new(object));
+}
+fn fetch(node: &mut NdnNode, now: Time) {
+    faces(node, now);
+    node.watch(now, &"/conformance".parse().unwrap());
+    node.fetch(
+        now,
+        Fetch {
+            name: "/conformance/object".parse().unwrap(),
+            opener: Box::new(MemoryOpener::new()),
+            rate_limit: None,
+            paths_per_source: 4,
+            metric: PathMetric::Hops,
+            patience: Some(Duration::from_secs(30)),
+        },
+    );
+}
+fn everything(node: &mut NdnNode, now: Time) {
+    publish(node, now);
+    fetch(node, now);
+}
+
+/// Packets of peers: Interests with and without tags, probes, Data, Nacks, commands, pieces.
+fn samples() -> Vec<Vec<u8>> {
+    let names: Vec<Name> = [
+        "/conformance/object/32=manifest/abcd",
+        "/conformance/object/v=1/seg=0",
+        "/conformance/object",
+        "/localhost/nfd/faces/list",
+    ]
+    .map(|name| name.parse().unwrap())
+    .into();
+    let mut samples = Vec::new();
+    for (at, name) in names.iter().enumerate() {
+        let interest = Interest {
+            nonce: Some(Nonce::from(at as u64)),
+            can_be_prefix: at >= 2,
+            hop_limit: Some(9),
+            ..Interest::new(NameView::from(name))
+        };
+        let bytes = interest.encode();
+        let headers = |headers: LpPacket<'_>| LpPacket { fragment: Some(&bytes), ..headers }.encode();
+        samples.push(headers(LpPacket { probe: true, pit_token: Some(&[1, 2, 3, 4]), ..LpPacket::default() }));
+        samples.push(headers(LpPacket { tag: Some(PathTag::parse(&[7; 12]).unwrap()), ..LpPacket::default() }));
+        samples.push(headers(LpPacket { nack: Some(NackReason::NoRoute), ..LpPacket::default() }));
+        samples.push(headers(LpPacket { frag_count: Some(2), sequence: Some(5), ..LpPacket::default() }));
+        samples.push(bytes.clone());
+        let data = Data::new(NameView::from(name), b"content").sign(&SignKey::Digest);
+        samples.push(LpPacket { tag: Some(PathTag::EMPTY), tx_sequence: Some(1), ..LpPacket::around(&data) }.encode());
+    }
+    samples
+}
+
+fn examine(label: &'static str, set: fn(&mut Config), kick: fn(&mut NdnNode, Time)) {
+    let make = move || {
+        let mut config = Config::new(label, 7);
+        set(&mut config);
+        NdnNode::new(config)
+    };
+    run(make, &Conformance { kick: Some(kick), samples: samples(), ..Conformance::default() });
+}
+
+#[test]
+fn a_router_conforms() {
+    examine("router", |_| {}, faces);
+}
+#[test]
+fn a_router_without_a_cache_and_with_huffman_codes_conforms() {
+    let set = |config: &mut Config| {
+        (config.cache_bytes, config.labels, config.strategy) = (ByteCount(0), LabelScheme::Huffman, "multicast".into());
+    };
+    examine("router", set, faces);
+}
+#[test]
+fn a_sender_conforms() {
+    examine("sender", |_| {}, publish);
+}
+#[test]
+fn a_receiver_conforms() {
+    examine("receiver", |_| {}, fetch);
+}
+#[test]
+fn all_roles_in_one_node_conform() {
+    examine("everything", |_| {}, everything);
+}

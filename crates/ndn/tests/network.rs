@@ -1,0 +1,207 @@
+//! Whole networks in virtual time.
+#![allow(clippy::unwrap_used, reason = "a test: a failed unwrap is a failed test")]
+use tributary_content::{MemoryContent, MemoryObject, MemoryOpener, Name, SigningKey};
+use tributary_core::{
+    Duration, FaceId, Random, Rate, Time, TransferId,
+    event::{PathState, TransferReport},
+    link::LinkConfig,
+};
+use tributary_ndn::{Config, NdnNode, router::labels::LabelScheme};
+use tributary_sim::{Connection, Network, NodeIndex};
+use tributary_transport::{Endpoint, FaceOptions, Fetch, PathMetric};
+
+const OBJECT: &str = "/lab/file";
+
+/// A network whose nodes are numbered from 1, and whose links lead the Interests from the first node to the second.
+struct World {
+    net: Network<NdnNode>,
+    nodes: Vec<NodeIndex>,
+    links: Vec<Connection>,
+    faces: Vec<u32>,
+}
+
+impl World {
+    fn new(count: usize, set: impl Fn(usize, &mut Config)) -> World {
+        let mut net = Network::new(1);
+        let nodes = (1..=count)
+            .map(|at| {
+                let mut config = Config::new(&format!("node-{at}"), at as u64);
+                set(at, &mut config);
+                net.add_node(NdnNode::new(config))
+            })
+            .collect();
+        World { net, nodes, links: Vec::new(), faces: vec![0; count] }
+    }
+    fn node(&self, at: usize) -> NodeIndex {
+        self.nodes[at - 1]
+    }
+    fn link(&mut self, from: usize, to: usize, config: &LinkConfig) {
+        let face = |world: &mut World, at: usize| {
+            world.faces[at - 1] += 1;
+            FaceId(world.faces[at - 1])
+        };
+        let (near, far) = (face(self, from), face(self, to));
+        let ends = ((self.node(from), near), (self.node(to), far));
+        self.links.push(self.net.connect(ends.0, ends.1, config.clone(), config.clone()));
+        for (node, face) in [ends.0, ends.1] {
+            self.net.with(node, |node, now| node.add_face(now, face, FaceOptions { mtu: 1472, rate: None }));
+        }
+        self.net.with(ends.0.0, |node, _| node.router_mut().add_route(&"/lab".parse().unwrap(), near, 0));
+    }
+    fn publish(&mut self, at: usize, bytes: &[u8]) {
+        let key = SigningKey::from_secret(&[1; 32]);
+        let object = MemoryObject::new(OBJECT.parse().unwrap(), bytes.to_vec(), &key).unwrap();
+        self.net.with(self.node(at), |node, now| node.publish(now, Box::new(object)));
+    }
+    fn fetch(&mut self, at: usize) -> (TransferId, MemoryContent) {
+        let opener = MemoryOpener::new();
+        let content = opener.content();
+        let fetch = Fetch {
+            name: OBJECT.parse().unwrap(),
+            opener: Box::new(opener),
+            rate_limit: None,
+            paths_per_source: 4,
+            metric: PathMetric::Hops,
+            patience: Some(Duration::from_secs(20)),
+        };
+        (self.net.with(self.node(at), |node, now| node.fetch(now, fetch)), content)
+    }
+    fn report(&self, at: usize, id: TransferId) -> TransferReport {
+        self.net.node(self.node(at)).report(self.net.now(), id).unwrap()
+    }
+    /// Runs until the fetch ends; how long it took.
+    fn finish(&mut self, at: usize, id: TransferId) -> Duration {
+        for _ in 0..6000 {
+            let next = self.net.now() + Duration::from_millis(20);
+            self.net.run_until(next);
+            if let Some(ended) = self.report(at, id).ended {
+                return ended.since(self.report(at, id).started);
+            }
+        }
+        panic!("it has not ended: {:?}", self.report(at, id));
+    }
+}
+
+fn link(mbps: u64, millis: u64) -> LinkConfig {
+    LinkConfig::new(Rate::from_mbps(mbps), Duration::from_millis(millis))
+}
+fn bytes(count: usize) -> Vec<u8> {
+    let mut random = Random::new(9, 9);
+    (0..count).map(|_| random.bits() as u8).collect()
+}
+fn object() -> Name {
+    OBJECT.parse().unwrap()
+}
+/// Consumer 1, routers 2 to 4, producers 5 to 8 with 4, 8, 8 and 16 Mbit/s: the tree of PTP's scenario 1.
+fn tree(set: impl Fn(usize, &mut Config)) -> World {
+    let mut world = World::new(8, set);
+    world.link(1, 2, &link(100, 5));
+    world.link(2, 3, &link(50, 10));
+    world.link(2, 4, &link(50, 10));
+    for (from, to, mbps) in [(3, 5, 4), (3, 6, 8), (4, 7, 8), (4, 8, 16)] {
+        world.link(from, to, &link(mbps, 10));
+    }
+    world
+}
+
+#[test]
+fn a_file_comes_from_four_producers_over_all_paths_near_the_sum_of_their_rates() {
+    for scheme in [LabelScheme::Random, LabelScheme::Huffman] {
+        let mut world = tree(|_, config| config.labels = scheme);
+        let sent = bytes(9_000_000);
+        (5..=8).for_each(|at| world.publish(at, &sent));
+        let (id, content) = world.fetch(1);
+        let took = world.finish(1, id);
+        assert_eq!(content.finished(&object()).unwrap(), sent);
+        let report = world.report(1, id);
+        assert_eq!((report.sources.len(), report.paths.len()), (4, 4), "{report:?}");
+        // 36 Mbit/s together; 9 % of it are names, signatures and headers, and there are the first round trips.
+        let ideal = Duration::from_secs(2);
+        assert!(took < ideal.mul_f64(1.35), "{took:?} {report:?}");
+        let share = |source: &str| report.sources.iter().find(|s| s.label == source).unwrap().bytes as f64 / 9e6;
+        assert!((0.08..0.16).contains(&share("node-5")) && (0.35..0.55).contains(&share("node-8")), "{report:?}");
+    }
+}
+
+#[test]
+fn caches_on_the_way_answer_a_second_fetch_and_are_told_apart() {
+    let mut world = World::new(4, |at, config| {
+        if at != 2 {
+            config.cache_bytes = tributary_core::ByteCount(0);
+        }
+    });
+    world.link(1, 2, &link(50, 5));
+    world.link(4, 2, &link(50, 5));
+    world.link(2, 3, &link(5, 10));
+    let sent = bytes(1_000_000);
+    world.publish(3, &sent);
+    let (first, _) = world.fetch(1);
+    let slow = world.finish(1, first);
+    assert_eq!(world.report(1, first).cached_bytes, 0);
+    let (second, content) = world.fetch(4);
+    let fast = world.finish(4, second);
+    assert_eq!(content.finished(&object()).unwrap(), sent);
+    let report = world.report(4, second);
+    assert!(report.cached_bytes > 950_000, "{report:?}");
+    assert!(fast < slow / 2, "{fast:?} after {slow:?}");
+}
+
+#[test]
+fn a_link_that_dies_is_noticed_without_a_nack_and_the_others_finish() {
+    let mut world = tree(|_, _| {});
+    let sent = bytes(6_000_000);
+    (5..=8).for_each(|at| world.publish(at, &sent));
+    let (id, content) = world.fetch(1);
+    world.net.run_until(Time::from_millis(800));
+    // The link to producer 8, silently.
+    let dead = world.links[6];
+    world.net.outage(dead, Time::from_millis(801), Time::MAX);
+    world.finish(1, id);
+    assert_eq!(content.finished(&object()).unwrap(), sent);
+    let report = world.report(1, id);
+    let of_8 = |path: &&tributary_core::event::PathReport| path.label.ends_with("node-8");
+    assert!(report.paths.iter().filter(of_8).all(|path| path.state != PathState::Active), "{report:?}");
+}
+
+#[test]
+fn loss_reordering_and_duplication_everywhere_slow_it_down_and_nothing_else() {
+    for seed in 0..3u64 {
+        let mut world = World::new(5, |_, config| config.seed += 100 * seed);
+        let bad = LinkConfig {
+            loss: tributary_core::link::Loss::Bernoulli(0.02),
+            duplicate: 0.01,
+            jitter: Duration::from_millis(2),
+            ..link(20, 5)
+        };
+        for (from, to) in [(1, 2), (2, 3), (2, 4), (3, 5), (4, 5)] {
+            world.link(from, to, &bad);
+        }
+        let sent = bytes(1_000_000);
+        world.publish(5, &sent);
+        let (id, content) = world.fetch(1);
+        world.finish(1, id);
+        assert_eq!(content.finished(&object()).unwrap(), sent);
+    }
+}
+
+#[test]
+fn forwarders_that_know_no_tags_in_the_middle_are_no_obstacle() {
+    let mut world = tree(|at, config| config.path_tags = at != 2);
+    let sent = bytes(1_000_000);
+    (5..=8).for_each(|at| world.publish(at, &sent));
+    let (id, content) = world.fetch(1);
+    world.finish(1, id);
+    assert_eq!(content.finished(&object()).unwrap(), sent);
+}
+
+#[test]
+fn the_same_seed_gives_the_same_run() {
+    let run = || {
+        let mut world = tree(|_, _| {});
+        let sent = bytes(500_000);
+        (5..=8).for_each(|at| world.publish(at, &sent));
+        let (id, _) = world.fetch(1);
+        (world.finish(1, id), world.net.trace_hash())
+    };
+    assert_eq!(run(), run());
+}
