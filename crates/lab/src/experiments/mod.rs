@@ -1,12 +1,26 @@
 //! The table of experiments. One file each; a new one is a file and a line here.
+mod mmftp_cache;
 mod mmftp_failure;
+mod mmftp_friendliness;
+mod mmftp_in_network;
 mod mmftp_multipath;
 mod mmftp_multisource;
+mod mmftp_scale;
+mod mmftp_selection;
 
 use crate::Experiment;
 
 /// Every experiment, in the order of the report.
-pub const ALL: &[Experiment] = &[mmftp_multisource::EXPERIMENT, mmftp_failure::EXPERIMENT, mmftp_multipath::EXPERIMENT];
+pub const ALL: &[Experiment] = &[
+    mmftp_multisource::EXPERIMENT,
+    mmftp_failure::EXPERIMENT,
+    mmftp_multipath::EXPERIMENT,
+    mmftp_friendliness::EXPERIMENT,
+    mmftp_selection::EXPERIMENT,
+    mmftp_in_network::EXPERIMENT,
+    mmftp_cache::EXPERIMENT,
+    mmftp_scale::EXPERIMENT,
+];
 
 /// The experiment of that name.
 pub fn find(name: &str) -> Option<&'static Experiment> {

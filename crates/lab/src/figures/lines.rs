@@ -141,18 +141,17 @@ fn plot<X>(
         let colour = colour_of(index, of);
         let thin = ShapeStyle::from(&colour).stroke_width(2);
         let points = || of.points.iter().copied();
+        let dots = || points().map(|at| Circle::new(at, 4, thin.filled()));
         match of.style {
-            Style::Line => drop(context.draw_series(LineSeries::new(points(), thin)).expect(DRAWN)),
-            Style::Dashed => drop(context.draw_series(DashedLineSeries::new(points(), 7, 5, thin)).expect(DRAWN)),
+            Style::Line => context.draw_series(LineSeries::new(points(), thin)).expect(DRAWN),
+            Style::Dashed => context.draw_series(DashedLineSeries::new(points(), 7, 5, thin)).expect(DRAWN),
             Style::Marked => {
                 context.draw_series(LineSeries::new(points(), thin)).expect(DRAWN);
-                context.draw_series(points().map(|at| Circle::new(at, 4, thin.filled()))).expect(DRAWN);
+                context.draw_series(dots()).expect(DRAWN)
             }
-            Style::Dots => {
-                drop(context.draw_series(points().map(|at| Circle::new(at, 4, thin.filled()))).expect(DRAWN))
-            }
-            Style::Crosses => drop(context.draw_series(points().map(|at| Cross::new(at, 5, thin))).expect(DRAWN)),
-        }
+            Style::Dots => context.draw_series(dots()).expect(DRAWN),
+            Style::Crosses => context.draw_series(points().map(|at| Cross::new(at, 5, thin))).expect(DRAWN),
+        };
     }
 }
 

@@ -61,7 +61,7 @@ pub mod traffic;
 
 pub use guest::{GUEST_HEADER_BYTES, GUEST_MTU, Guest, GuestFactory, Seat, SeatFace};
 pub use node::SimulatedNode;
-pub use outcome::{LinkOutcome, LinkSample, Outcome, PathSample, TransferOutcome};
+pub use outcome::{LinkOutcome, LinkSample, NodeOutcome, Outcome, PathSample, TransferOutcome};
 pub use run::Simulation;
 pub use scenario::{
     Direction, Fault, FetchSpec, GuestSpec, Host, LinkSpec, NodeSpec, PlannedFault, Publication, RunUntil, Scenario,

@@ -6,6 +6,7 @@ use tributary_core::{
     link::LinkStats,
 };
 use tributary_sim::NetworkStats;
+use tributary_transport::NodeStatus;
 
 /// Everything that a run gives. Equal scenarios give equal outcomes.
 #[derive(Clone, PartialEq, Debug)]
@@ -20,6 +21,8 @@ pub struct Outcome {
     pub transfers: Vec<TransferOutcome>,
     /// Two per link of the scenario, in its order: first the direction from the first to the second end.
     pub links: Vec<LinkOutcome>,
+    /// One per node of the scenario, in its order.
+    pub nodes: Vec<NodeOutcome>,
     /// Windows, RTTs and rates of all paths of all transfers over time.
     pub path_samples: Vec<PathSample>,
     /// Use of all links over time.
@@ -69,6 +72,15 @@ impl TransferOutcome {
         let sources = self.report.iter().flat_map(|report| &report.sources);
         sources.filter(|of| of.label == source).map(|of| of.bytes).sum()
     }
+}
+
+/// One node at the end of the run.
+#[derive(Clone, PartialEq, Debug)]
+pub struct NodeOutcome {
+    /// Its label.
+    pub label: String,
+    /// What it is doing; `None` if it is dead or no endpoint sits there.
+    pub status: Option<NodeStatus>,
 }
 
 /// One direction of a link.

@@ -8,7 +8,7 @@ use std::{
 use tributary_content::{MemoryObject, ObjectReader};
 use tributary_core::{
     FaceId, Random, Rate, Time, TransferId,
-    event::{Event, TransferEvent},
+    event::{Event, TransferEvent, TransferReport},
 };
 use tributary_sim::{Connection, Network, NodeIndex, RunEnd};
 use tributary_transport::{FaceOptions, Fetch};
@@ -18,7 +18,7 @@ use super::{
     guest::Route,
     lines,
     node::{HostNode, Seated},
-    outcome::{LinkOutcome, LinkSample, Outcome, PathSample, TransferOutcome},
+    outcome::{LinkOutcome, LinkSample, NodeOutcome, Outcome, PathSample, TransferOutcome},
     scenario::{Direction, Fault, FetchSpec, Host, LinkSpec, RunUntil, Scenario, ScenarioError},
     store::{Comparing, Gated, Shelf},
 };
@@ -32,6 +32,7 @@ pub struct Simulation {
     state: Rc<RefCell<State>>,
     path_samples: Vec<PathSample>,
     link_samples: Vec<LinkSample>,
+    sample_due: Time,
 }
 
 /// What does not change while it runs.
@@ -57,12 +58,16 @@ struct State {
     /// Ended before the number of the transfer was known: a fetch may fail at once.
     ended_early: BTreeSet<(NodeIndex, TransferId)>,
     ended: usize,
+    /// Ended, and the account not kept yet.
+    fresh: Vec<usize>,
     starts: Vec<u64>,
     events: Vec<String>,
 }
 
 struct FetchState {
     id: Option<TransferId>,
+    /// Its last account, once it has ended.
+    report: Option<TransferReport>,
     shelf: Shelf,
     has_ended: bool,
     is_completed: bool,
@@ -88,6 +93,7 @@ impl Simulation {
             of_transfer: BTreeMap::new(),
             ended_early: BTreeSet::new(),
             ended: 0,
+            fresh: Vec::new(),
             starts: vec![0; scenario.nodes.len()],
             events: Vec::new(),
         }));
@@ -103,7 +109,15 @@ impl Simulation {
             network.with(index, |made, now| plan.add_faces(node, made, now));
         }
         let (path_samples, link_samples) = (Vec::new(), Vec::new());
-        let mut simulation = Simulation { network, plan, connections, state, path_samples, link_samples };
+        let mut simulation = Simulation {
+            network,
+            plan,
+            connections,
+            state,
+            path_samples,
+            link_samples,
+            sample_due: Time::ZERO + scenario.sampling.unwrap_or_default(),
+        };
         simulation.plan_workload();
         Ok(simulation)
     }
@@ -135,25 +149,48 @@ impl Simulation {
         let scenario = &self.plan.scenario;
         let (limit, until, sampling) = (time.min(scenario.limit), scenario.until, scenario.sampling);
         let is_last = limit == scenario.limit;
+        let total = scenario.fetches.len();
         loop {
-            let now = self.network.now();
-            let next_sample = sampling.map_or(limit, |interval| (now + interval).min(limit));
+            let due = if sampling.is_some() { self.sample_due.min(limit) } else { limit };
             let state = Rc::clone(&self.state);
-            let total = self.plan.scenario.fetches.len();
-            let runs = move |_: &Network<SimulatedNode>| match until {
-                RunUntil::FetchesEnd => total == 0 || state.borrow().ended < total,
-                RunUntil::Limit => true,
+            let is_over = move || {
+                until == RunUntil::FetchesEnd && total > 0 && {
+                    let state = state.borrow();
+                    state.ended >= total
+                }
             };
-            let end = self.network.run_while(next_sample, runs);
-            if sampling.is_some() {
+            let state = Rc::clone(&self.state);
+            let end = self.network.run_while(due, |_| state.borrow().fresh.is_empty() && !is_over());
+            self.keep_reports();
+            if let Some(interval) = sampling
+                && (self.network.now() >= self.sample_due || is_over())
+            {
                 self.sample();
+                self.sample_due = self.network.now() + interval;
             }
             match end {
-                RunEnd::ConditionEnded | RunEnd::Idle => return true,
+                RunEnd::ConditionEnded if is_over() => return true,
+                RunEnd::Idle => return true,
                 RunEnd::LimitReached if self.network.now() >= limit => return is_last,
-                RunEnd::LimitReached => {}
+                RunEnd::ConditionEnded | RunEnd::LimitReached => {}
             }
         }
+    }
+    /// Keeps the accounts of fetches that have just ended: a node forgets all but the last of them.
+    fn keep_reports(&mut self) {
+        let fresh = std::mem::take(&mut self.state.borrow_mut().fresh);
+        for index in fresh {
+            let report = self.report(index);
+            self.state.borrow_mut().fetches[index].report = report;
+        }
+    }
+    fn report(&self, index: usize) -> Option<TransferReport> {
+        let (place, _) = self.plan.fetcher(&self.plan.scenario.fetches[index]);
+        let id = self.state.borrow().fetches[index].id?;
+        if !self.network.is_alive(place) {
+            return None;
+        }
+        self.network.node(place).report(self.network.now(), id)
     }
     /// What has come of it so far.
     pub fn outcome(self) -> Outcome {
@@ -167,6 +204,12 @@ impl Simulation {
             stats: link.stats(),
             overhead_bytes: spec.forward.overhead_bytes,
         });
+        let nodes = scenario.nodes.iter().zip(0..).map(|(node, index)| {
+            let index = NodeIndex(index);
+            let place = self.network.is_alive(index).then(|| self.network.node(index));
+            let status = place.and_then(SimulatedNode::endpoint).map(|endpoint| endpoint.status(self.network.now()));
+            NodeOutcome { label: node.label.clone(), status }
+        });
         let events = std::mem::take(&mut self.state.borrow_mut().events);
         Outcome {
             scenario: scenario.name.clone(),
@@ -174,6 +217,7 @@ impl Simulation {
             ended: self.network.now(),
             transfers,
             links: links.collect(),
+            nodes: nodes.collect(),
             events,
             stats: self.network.stats(),
             trace_hash: self.network.trace_hash(),
@@ -188,7 +232,7 @@ impl Simulation {
         let fetch = &state.fetches[index];
         let (place, is_endpoint) = self.plan.fetcher(spec);
         let node = self.network.is_alive(place).then(|| self.network.node(place));
-        let report = node.zip(fetch.id).and_then(|(node, id)| node.report(self.network.now(), id));
+        let report = fetch.report.clone().or_else(|| self.report(index));
         let is_verified = if is_endpoint {
             Some(fetch.shelf.is_right())
         } else {
@@ -575,13 +619,14 @@ impl State {
         if !fetch.has_ended {
             (fetch.has_ended, fetch.is_completed) = (true, is_completed);
             self.ended += 1;
+            self.fresh.push(index);
         }
     }
 }
 
 impl FetchState {
     fn new() -> Self {
-        FetchState { id: None, shelf: Shelf::default(), has_ended: false, is_completed: false }
+        FetchState { id: None, report: None, shelf: Shelf::default(), has_ended: false, is_completed: false }
     }
 }
 

@@ -1,0 +1,217 @@
+//! What mmFTP leaves for later (§V): sources and paths chosen by network state and location, against hop count.
+use std::collections::VecDeque;
+use tributary::{
+    Family,
+    config::Role,
+    simulation::{Scenario, object},
+};
+use tributary_core::{Duration, Random, Rate, Time, link::LinkConfig};
+use tributary_sim::topology::{Topology, generate};
+use tributary_transport::PathMetric;
+
+use crate::{
+    Experiment, Results, Settings, Table,
+    figures::{BarGroup, Chart, Figure, bars},
+    optimum,
+    runs::{PaperTimes, Times, each},
+    stats::mean,
+};
+
+/// The entry of the table.
+pub(super) const EXPERIMENT: Experiment = Experiment {
+    name: "mmftp-selection",
+    title: "Sources and paths chosen by hops, by delay and by the capacity that is left, on a busy network",
+    paper: "left for later in mmFTP §V",
+    runs: 12,
+    run,
+};
+
+/// Routers of the network; each has one host.
+const PLACES: usize = 24;
+/// Transfers that keep the network busy.
+const BACKGROUND: usize = 8;
+const FOREGROUND_START: Time = Time::from_millis(7_000);
+
+/// A way to choose: publishers that are used, metric, paths to each.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Choice {
+    name: &'static str,
+    only_nearest: bool,
+    metric: PathMetric,
+    paths_per_source: u8,
+}
+
+const CHOICES: [Choice; 5] = [
+    Choice { name: "nearest-source", only_nearest: true, metric: PathMetric::Hops, paths_per_source: 1 },
+    Choice { name: "hops", only_nearest: false, metric: PathMetric::Hops, paths_per_source: 1 },
+    Choice { name: "latency", only_nearest: false, metric: PathMetric::Latency, paths_per_source: 1 },
+    Choice { name: "capacity", only_nearest: false, metric: PathMetric::ResidualCapacity, paths_per_source: 1 },
+    Choice {
+        name: "capacity-two-paths",
+        only_nearest: false,
+        metric: PathMetric::ResidualCapacity,
+        paths_per_source: 2,
+    },
+];
+
+struct Item {
+    seed: u64,
+    choice: Choice,
+    bytes: usize,
+}
+
+/// Who takes part in a run.
+struct Cast {
+    receiver: usize,
+    sources: Vec<usize>,
+    background: Vec<[usize; 2]>,
+}
+
+fn cast(seed: u64) -> Cast {
+    let mut random = Random::new(seed, 0x5e1ec7);
+    let mut pick = |taken: &[usize]| loop {
+        let place = random.below(PLACES as u64) as usize;
+        if !taken.contains(&place) {
+            break place;
+        }
+    };
+    let receiver = pick(&[]);
+    let mut taken = vec![receiver];
+    for _ in 0..3 {
+        taken.push(pick(&taken));
+    }
+    let background = (0..BACKGROUND).map(|_| {
+        let from = pick(&[receiver]);
+        [from, pick(&[receiver, from])]
+    });
+    Cast { receiver, background: background.collect(), sources: taken[1..].to_vec() }
+}
+
+/// Links from `start` to every place.
+fn hops(topology: &Topology, start: usize) -> Vec<u32> {
+    let mut hops = vec![u32::MAX; topology.places.len()];
+    hops[start] = 0;
+    let mut queue = VecDeque::from([start]);
+    while let Some(at) = queue.pop_front() {
+        for edge in topology.edges.iter().filter(|edge| edge.ends.contains(&at)) {
+            let next = edge.ends[usize::from(edge.ends[0] == at)];
+            if hops[next] == u32::MAX {
+                hops[next] = hops[at] + 1;
+                queue.push_back(next);
+            }
+        }
+    }
+    hops
+}
+
+fn scenario(item: &Item) -> Scenario {
+    let topology = generate::waxman(PLACES, 0.25, 0.45, Duration::from_millis(25), item.seed);
+    let mut random = Random::new(item.seed, 0x4a7e5);
+    let mut scenario = Scenario::new("selection", item.seed);
+    let link = |mbps: u64, delay: Duration| LinkConfig {
+        queue_bytes: Rate::from_mbps(mbps).bytes_in(Duration::from_millis(50)).max(64 << 10),
+        ..LinkConfig::new(Rate::from_mbps(mbps), delay)
+    };
+    for place in &topology.places {
+        crate::wide_area::router(&mut scenario, &place.name);
+    }
+    for edge in &topology.edges {
+        let mbps = [10, 20, 40][random.below(3) as usize];
+        let [a, b] = edge.ends.map(|end| topology.places[end].name.as_str());
+        scenario.add_link(a, b, link(mbps, edge.delay.unwrap_or_default().max(Duration::from_millis(1))));
+    }
+    for (index, place) in topology.places.iter().enumerate() {
+        let host = format!("h{index}");
+        scenario.add_node(&host, Family::Psi, &[Role::Sender, Role::Receiver]);
+        scenario.add_link(&host, &place.name, link(100, Duration::from_millis(1)));
+    }
+    scenario.add_node("rn-tm", Family::Psi, &[Role::Resolver, Role::TopologyManager]);
+    scenario.add_link("rn-tm", &topology.places[0].name, link(100, Duration::from_millis(1)));
+    let cast = cast(item.seed);
+    for (number, [from, to]) in cast.background.iter().enumerate() {
+        let name = format!("/lab/background-{number}");
+        scenario.publish(&format!("h{from}"), Time::ZERO, object(&name, item.bytes * 6, number as u64));
+        let fetch = scenario.fetch(&format!("h{to}"), Time::from_millis(3_000), name.parse().expect("a right name"));
+        fetch.paths_per_source = 1;
+    }
+    let near = hops(&topology, cast.receiver);
+    let nearest = cast.sources.iter().copied().min_by_key(|source| near[*source]);
+    let object = object("/lab/file", item.bytes, 99);
+    for source in cast.sources.iter().filter(|source| !item.choice.only_nearest || Some(**source) == nearest) {
+        scenario.publish(&format!("h{source}"), Time::ZERO, object.clone());
+    }
+    let name = "/lab/file".parse().expect("a right name");
+    let fetch = scenario.fetch(&format!("h{}", cast.receiver), FOREGROUND_START, name);
+    (fetch.paths_per_source, fetch.metric) = (item.choice.paths_per_source, item.choice.metric);
+    scenario.limit = Time::from_millis(120_000);
+    scenario
+}
+
+fn run(settings: &Settings) -> Results {
+    let bytes = settings.choose(8_000_000, 1_500_000);
+    let mut results = Results::new(EXPERIMENT.name, settings);
+    let mut table = Table::new("times", &["variant", "run", "seconds", "bound_seconds"]);
+    let mut groups = Vec::new();
+    let mut bounds = Vec::new();
+    for choice in CHOICES {
+        let seeds = (0..settings.runs).map(|run| settings.seed_of(1, run));
+        let items: Vec<_> = seeds.map(|seed| Item { seed, choice, bytes }).collect();
+        let rows = each(&items, scenario, |item, scenario, outcome| {
+            let cast = cast(item.seed);
+            let sources: Vec<_> = cast.sources.iter().map(|source| format!("h{source}")).collect();
+            let sources: Vec<_> = sources.iter().map(String::as_str).collect();
+            let mbps = optimum::mbps(scenario, &sources, &format!("h{}", cast.receiver));
+            // The last fetch is the one in question.
+            let transfer = outcome.transfers.last();
+            let seconds = transfer.filter(|of| of.is_complete()).and_then(|of| of.seconds());
+            (seconds, item.bytes as f64 * 8e-6 / mbps.max(1e-9))
+        });
+        let mut times = Times::default();
+        for (run, (seconds, bound)) in (1..).zip(&rows) {
+            times.push(*seconds);
+            let text = seconds.map(|seconds| format!("{seconds:.6}")).unwrap_or_default();
+            table.push(vec![choice.name.into(), format!("{run}"), text, format!("{bound:.6}")]);
+        }
+        bounds = rows.iter().map(|(_, bound)| *bound).collect();
+        times.tell(&mut results, choice.name, PaperTimes::default());
+        groups.push(BarGroup { label: choice.name.into(), bars: vec![times.bar()] });
+    }
+    results.metric("optimum.seconds_mean", mean(&bounds), "seconds");
+    let hops = results.value("hops.seconds_mean");
+    for choice in &CHOICES[2..] {
+        let gain = 1.0 - results.value(&format!("{}.seconds_mean", choice.name)) / hops;
+        results.metric(format!("{}.gain", choice.name), gain, "share");
+    }
+    results.tables.push(table);
+    let chart =
+        Chart::new("Download from three publishers on a busy network", "paths chosen by", "mean download time (s)");
+    results.figures.push(Figure {
+        name: "means".into(),
+        caption:
+            "Means with their 95 % confidence intervals; the runs of a seed have the same network, the same other \
+                  transfers, receiver and publishers."
+                .into(),
+        svg: bars(&chart, &["mean"], &groups),
+    });
+    describe(&mut results, bytes);
+    results
+}
+
+fn describe(results: &mut Results, bytes: usize) {
+    results.parameter(
+        "network",
+        format!("Waxman, {PLACES} routers, links of 10, 20 or 40 Mbit/s by lot, a square of 25 ms"),
+    );
+    results.parameter("other transfers", format!("{BACKGROUND} of {} bytes, one path each by hops", bytes * 6));
+    results
+        .parameter("transfer in question", format!("{bytes} bytes from three publishers, 4 s after the others began"));
+    results.note(
+        "The topology manager knows of each link its rate, its round-trip time and how busy it was in the last second; a \
+         subscriber says by which of them its paths shall be ordered. 'nearest-source' asks one publisher only, the one \
+         with the fewest hops, as a content network without multisource would.",
+    );
+    results.note(
+        "The optimum is the maximum flow of the idle network: the other transfers are not taken off it, so nobody can \
+         reach it.",
+    );
+}
