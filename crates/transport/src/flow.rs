@@ -23,6 +23,8 @@ const REORDER_PACKETS_MAX: u64 = 512;
 const OVERDUE_RTOS: u32 = 3;
 /// Payload that one system call of a source sends: datagrams of 64 KiB in all (GSO), less their headers.
 const SEND_BYTES: u64 = 62 << 10;
+/// How long a chunk may take on a path that gets whole ones: 42 Mbit/s for chunks of 256 KiB.
+const QUICK: Duration = Duration::from_millis(50);
 /// Requests remembered at most; their numbers have 16 bits.
 const REQUESTS_MAX: usize = 16_384;
 /// A timer that comes later than this was held up, and so were the answers that it waits for.
@@ -504,6 +506,10 @@ impl Flow {
     }
     fn current_rate(&self) -> Option<Rate> {
         self.controller.pacing_rate().filter(|rate| rate.bits_per_second() > 0)
+    }
+    /// Whether `bytes` are a matter of some milliseconds.
+    pub(crate) fn is_quick_with(&self, bytes: u64) -> bool {
+        self.current_rate().is_some_and(|rate| rate.bytes_in(QUICK) >= bytes)
     }
     /// When `packets` asked for at `now` would have arrived.
     pub(crate) fn arrival_of(&self, now: Time, packets: u32) -> Time {

@@ -66,6 +66,11 @@ impl RunSet {
     pub fn first_run(&self) -> Option<(u32, u32)> {
         self.runs.first_key_value().map(|(&first, &end)| (first, end))
     }
+    /// The lowest run at or after `from`, or what of a run is: first number and number after the last.
+    pub fn run_from(&self, from: u32) -> Option<(u32, u32)> {
+        let before = self.runs.range(..=from).next_back().map(|(_, &end)| (from, end)).filter(|(from, end)| from < end);
+        before.or_else(|| self.runs.range(from..).next().map(|(&first, &end)| (first, end)))
+    }
     /// All runs, ascending.
     pub fn iter(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
         self.runs.iter().map(|(&first, &end)| (first, end))
@@ -94,6 +99,7 @@ mod tests {
                 let flat: Vec<u32> = runs.iter().flat_map(|(first, end)| first..end).collect();
                 prop_assert_eq!(&flat, &oracle.iter().copied().collect::<Vec<_>>());
                 prop_assert_eq!(runs.len(), oracle.len() as u64);
+                prop_assert_eq!(runs.run_from(first).map(|(next, _)| next), oracle.range(first..).next().copied());
                 prop_assert!(runs.iter().zip(runs.iter().skip(1)).all(|(a, b)| a.1 < b.0), "runs are not adjacent");
             }
         }

@@ -31,7 +31,9 @@ impl Transfer {
             caches = CacheUse::Bypassed;
             runs
         } else {
-            running.take_idle(room)
+            // A chunk that takes a path long is shared: the last ones would hold up the end.
+            let is_quick = flow.is_quick_with(u64::from(running.manifest.chunk_size));
+            running.take_idle(room, (is_quick && self.sources.len() > 1).then_some(path.source))
         };
         let runs = if runs.is_empty() && kind == RequestKind::Claiming {
             flow.on_starved();

@@ -16,6 +16,8 @@ pub(super) struct Running {
     pub(super) suspects: BTreeMap<Unit, Suspect>,
     pub(super) buffers: Vec<Vec<u8>>,
     pub(super) units_max: usize,
+    /// Chunks that one source is asked for as a whole as long as nothing of them is lost.
+    pub(super) owners: BTreeMap<Unit, SourceId>,
     pub(super) stored_bytes: u64,
     /// Whether the reader of an in-order stream holds things up; it must be looked at again.
     pub(super) is_held_up: bool,
@@ -123,6 +125,8 @@ impl Running {
     /// Puts a packet back among those that nobody was asked for; false if it is of no use any more.
     pub(super) fn make_idle(&mut self, packet: u32) -> bool {
         let Some((unit, ..)) = self.layout.locate(packet).filter(|_| self.misses(packet)) else { return false };
+        // What is lost is anybody's to ask for again.
+        self.owners.remove(&unit);
         match self.suspects.get_mut(&unit) {
             Some(suspect) => suspect.idle.insert(packet, packet + 1),
             None => self.idle_of(unit).insert(packet, packet + 1),
@@ -167,27 +171,37 @@ impl Running {
         }
     }
     /// Up to `max` idle packets, ascending, hash list first; none of units that would exceed the assembly.
-    pub(super) fn take_idle(&mut self, max: u32) -> Runs {
+    ///
+    /// With an `owner`, what is left of its own chunks goes first, then chunks that nobody owns, then any: sources read
+    /// and hash whole chunks, and so each does that for its own ones only. (Paper §III-C: ascending, whoever is asked.)
+    pub(super) fn take_idle(&mut self, max: u32, mut owner: Option<SourceId>) -> Runs {
         let mut runs = Runs::new();
         let mut left = max;
         self.is_held_up = false;
         while left > 0 && runs.len() < REQUEST_RUNS_MAX {
             let tree = !self.idle_tree.is_empty();
-            let set = if tree { &self.idle_tree } else { &self.idle };
-            let Some((first, end)) = set.first_run() else { break };
+            let next = match owner {
+                _ if tree => self.idle_tree.first_run(),
+                Some(owner) => self.next_of(owner),
+                None => self.idle.first_run(),
+            };
+            let Some((first, end)) = next else { break };
             let Some((unit, ..)) = self.layout.locate(first) else { break };
-            if let Some(index) = Layout::chunk_of(unit)
-                && self.store.in_order_until().is_some_and(|until| index >= until)
-            {
-                self.is_held_up = true;
-                break;
-            }
-            if !tree && !self.units.contains_key(&unit) && self.units.len() >= self.units_max {
+            let is_beyond = |index| self.store.in_order_until().is_some_and(|until: ChunkIndex| index >= until);
+            let is_held_up = Layout::chunk_of(unit).is_some_and(is_beyond);
+            if is_held_up || !tree && !self.units.contains_key(&unit) && self.units.len() >= self.units_max {
+                if owner.take().is_some() {
+                    continue;
+                }
+                self.is_held_up = is_held_up;
                 break;
             }
             let end = end.min(self.layout.packets(unit).1).min(first + left);
             self.take_out(first, end);
             self.assembly(unit);
+            if let Some(owner) = owner.filter(|_| !tree) {
+                self.owners.entry(unit).or_insert(owner);
+            }
             left -= end - first;
             match runs.last_mut() {
                 Some((start, count)) if *start + u32::from(*count) == first => *count += (end - first) as u8,
@@ -195,6 +209,25 @@ impl Running {
             }
         }
         runs
+    }
+    /// The next idle packets for a source that owns chunks.
+    fn next_of(&mut self, owner: SourceId) -> Option<(u32, u32)> {
+        let any = self.idle.first_run()?;
+        let (units, layout, idle) = (&self.units, &self.layout, &self.idle);
+        self.owners.retain(|unit, _| units.contains_key(unit));
+        let own = self.owners.iter().filter(|(_, other)| **other == owner).find_map(|(unit, _)| {
+            let (first, end) = layout.packets(*unit);
+            idle.run_from(first).filter(|(next, _)| *next < end)
+        });
+        let free = || {
+            let mut next = any;
+            // Each step passes a chunk that somebody owns, and those are few.
+            while let Some((unit, ..)) = layout.locate(next.0).filter(|(unit, ..)| self.owners.contains_key(unit)) {
+                next = idle.run_from(layout.packets(unit).1)?;
+            }
+            Some(next)
+        };
+        own.or_else(free).or(Some(any))
     }
     /// Up to `max` packets that may be asked for over `path` only.
     pub(super) fn take_suspect(&mut self, path: PathId, max: u32) -> Option<Runs> {

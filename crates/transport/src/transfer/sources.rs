@@ -120,6 +120,7 @@ impl Transfer {
             units_max,
             stored_bytes: held_bytes,
             is_held_up: false,
+            owners: BTreeMap::new(),
             manifest,
         });
         self.finish_if_complete(now);

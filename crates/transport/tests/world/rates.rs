@@ -1,5 +1,6 @@
 //! How close to the fluid bound a transfer comes: targets 7 to 9 of the design, in virtual time.
 use super::*;
+use std::collections::BTreeSet;
 use tributary_transport::ControllerKind;
 
 /// Seconds that `bytes` take if every link is full from the first moment on, headers of 29 + 28 bytes a packet included.
@@ -121,4 +122,27 @@ fn a_rate_limit_holds() {
     world.run_until(Time::from_millis(10_000));
     let mbps = world.transfer.report(world.now).paths.iter().map(|path| path.bytes).sum::<u64>() as f64 * 8.0 / 10e6;
     assert!((9.5..=10.1).contains(&mbps), "{mbps}");
+}
+
+#[test]
+fn fast_sources_get_whole_chunks_because_they_read_and_hash_whole_ones() {
+    let mut world = World::new(40_000_000, TransferConfig::default(), 40);
+    for mbps in [300, 200, 100] {
+        let source = world.source(Conduct::Honest);
+        world.path(source, link(mbps, 5, 0.0));
+    }
+    world.offer();
+    world.run(Duration::from_secs(20));
+    world.assert_complete();
+    let layout = Layout::exact(world.object.manifest(), world.requests[0].packet_bytes).unwrap();
+    let mut asked = BTreeMap::<Unit, BTreeSet<PathId>>::new();
+    for request in &world.requests {
+        for (first, _) in &request.runs {
+            let (unit, ..) = layout.locate(*first).unwrap();
+            asked.entry(unit).or_default().insert(request.path);
+        }
+    }
+    let shared = asked.values().filter(|paths| paths.len() > 1).count();
+    // Before their rates are known, and where packets were lost, anyone is asked for anything.
+    assert!(shared * 5 < asked.len() * 2, "{shared} of {} chunks were asked of several sources", asked.len());
 }
