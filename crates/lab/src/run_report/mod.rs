@@ -8,7 +8,7 @@ use crate::figures::{Chart, Figure, Series, lines};
 use page::Page;
 
 /// So many lines a figure has at most; more cannot be told apart.
-const LINES_MAX: usize = 8;
+const LINES_MAX: usize = 7;
 
 /// All figures for which the run has samples.
 pub fn figures(outcome: &Outcome) -> Vec<Figure> {
