@@ -159,9 +159,16 @@ pub struct ManagerInfo {
     pub priority: u8,
 }
 
+/// How long a neighbour that fell silent is greeted more often.
+const EAGER: Duration = Duration::from_secs(30);
+/// How many hellos it then gets in the time of one.
+const EAGER_HELLOS: u32 = 4;
+
 struct Face {
     options: FaceOptions,
     hello_due: Time,
+    /// After the neighbour fell silent: until when it is greeted more often, so that it is soon known to be back.
+    eager_until: Time,
     peer: Option<Peer>,
     up: bool,
     version_noted: bool,
@@ -273,6 +280,7 @@ impl Neighbour {
         let state = Face {
             options,
             hello_due: now,
+            eager_until: Time::ZERO,
             peer: None,
             up: false,
             version_noted: false,
@@ -592,6 +600,7 @@ impl Neighbour {
         }
         state.probe_due = None;
         state.told = None;
+        state.eager_until = now + EAGER;
         let node = state.peer.as_ref().map_or(NodeId::NONE, |peer| peer.node);
         self.face_changes.push_back((face, false));
         self.events.push_back(Event::Neighbour { face, node, up: false });
@@ -678,7 +687,8 @@ impl Neighbour {
             packet.truncate(start);
             hello.encode(&mut packet);
         } else {
-            state.hello_due = now + self.config.hello_interval;
+            let is_eager = !state.up && now < state.eager_until;
+            state.hello_due = now + self.config.hello_interval / if is_eager { EAGER_HELLOS } else { 1 };
         }
         seal(&self.config.network_key, &mut packet, start);
         self.packets.push_back((face, packet));

@@ -385,3 +385,18 @@ proptest! {
         node.handle_timeout(ms(100_000));
     }
 }
+
+#[test]
+fn a_neighbour_that_was_silent_is_soon_known_to_be_back_and_not_greeted_eagerly_for_ever() {
+    for (outage, limit) in [(5_000, 60), (60_000, 210)] {
+        let mut line = Line::new(2);
+        line.run_until(line.now + Duration::from_millis(2_000));
+        assert!(line.nodes[0].is_up(FaceId(2)) && line.nodes[1].is_up(FaceId(1)));
+        line.cut = true;
+        line.run_until(line.now + Duration::from_millis(outage));
+        assert!(!line.nodes[0].is_up(FaceId(2)));
+        line.cut = false;
+        line.run_until(line.now + Duration::from_millis(limit));
+        assert!(line.nodes[0].is_up(FaceId(2)) && line.nodes[1].is_up(FaceId(1)), "after {outage} ms");
+    }
+}
