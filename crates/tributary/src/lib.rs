@@ -47,6 +47,7 @@ pub mod fault;
 pub mod files;
 mod hub;
 pub mod local;
+pub mod mf;
 pub mod places;
 pub mod protocol;
 mod psi;

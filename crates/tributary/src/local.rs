@@ -25,7 +25,7 @@ use crate::{
     files::{Files, Sink, Trouble},
     hub::{Heard, Listener, Resolution},
     publications::{Publication, Publications},
-    registry::BoxedNode,
+    registry::{self, BoxedNode},
     running::Running,
     told::{PROGRESS_INTERVAL, Told},
     views::{CacheView, DoneView, ProgressView, StatusView, TransferView},
@@ -48,9 +48,13 @@ impl LocalApi {
     /// # Errors
     /// [`ApiError`] if an address is taken, the state folder cannot be used, or something cannot be published.
     pub fn start(config: NodeConfig) -> Result<Self, ApiError> {
+        let mut config = config;
         let seed = seed(&config);
+        let files = Files::open(&config.state_dir)?;
+        let key = files.key(&config.key)?;
+        registry::identify(&mut config, &key);
         let running = Running::start(&config, seed)?;
-        Self::with_running(config, running, seed)
+        Self::with_running(config, running, seed, files, key)
     }
     /// The same with a node that the caller made, for tests of fronts.
     ///
@@ -58,8 +62,10 @@ impl LocalApi {
     /// Those of [`LocalApi::start`].
     pub fn start_node(config: NodeConfig, node: BoxedNode) -> Result<Self, ApiError> {
         let seed = seed(&config);
+        let files = Files::open(&config.state_dir)?;
+        let key = files.key(&config.key)?;
         let running = Running::start_node(&config, seed, node)?;
-        Self::with_running(config, running, seed)
+        Self::with_running(config, running, seed, files, key)
     }
     /// The config of the node.
     pub fn config(&self) -> &NodeConfig {
@@ -124,9 +130,13 @@ impl LocalApi {
         self.running.stop()
     }
 
-    fn with_running(config: NodeConfig, running: Running, seed: u64) -> Result<Self, ApiError> {
-        let files = Files::open(&config.state_dir)?;
-        let key = files.key(&config.key)?;
+    fn with_running(
+        config: NodeConfig,
+        running: Running,
+        seed: u64,
+        files: Files,
+        key: SigningKey,
+    ) -> Result<Self, ApiError> {
         let publications = Publications::open(&config.state_dir)?;
         Ok(LocalApi { config, running, files, key, publications, seed, gets: AtomicUsize::new(0) })
     }

@@ -1,6 +1,7 @@
 //! The families, and the only match over them.
 use serde::{Deserialize, Serialize};
 use std::{fmt, str::FromStr};
+use tributary_content::SigningKey;
 use tributary_transport::Endpoint;
 
 use crate::config::NodeConfig;
@@ -13,16 +14,19 @@ pub enum Family {
     /// Publish-Subscribe Internetworking with mmFTP.
     #[default]
     Psi,
+    /// MobilityFirst with MFTP.
+    Mf,
 }
 
 impl Family {
     /// All families with the words of the config and of `--family`.
-    pub const ALL: [(&'static str, Family); 1] = [("psi", Family::Psi)];
+    pub const ALL: [(&'static str, Family); 2] = [("psi", Family::Psi), ("mf", Family::Mf)];
 
     /// The word of the config.
     pub fn word(self) -> &'static str {
         match self {
             Family::Psi => "psi",
+            Family::Mf => "mf",
         }
     }
     /// The UDP port under which captures of simulated links show it, and by which Wireshark chooses the dissector: its
@@ -30,6 +34,7 @@ impl Family {
     pub fn capture_port(self) -> u16 {
         match self {
             Family::Psi => 7001,
+            Family::Mf => 7002,
         }
     }
 }
@@ -52,9 +57,17 @@ impl FromStr for Family {
 /// A node that a driver can run.
 pub type BoxedNode = Box<dyn Endpoint>;
 
+/// Gives a config what follows from the node's own key.
+pub(crate) fn identify(config: &mut NodeConfig, key: &SigningKey) {
+    match config.family {
+        Family::Psi => {}
+        Family::Mf => config.mf.secret = crate::mf::device_secret(key, &config.label),
+    }
+}
 /// Makes the node that a config describes. `seed` differs from start to start unless the config fixes it.
 pub fn build(config: &NodeConfig, seed: u64) -> BoxedNode {
     match config.family {
         Family::Psi => crate::psi::build(config, seed),
+        Family::Mf => crate::mf::build(config, seed),
     }
 }

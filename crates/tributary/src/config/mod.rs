@@ -11,6 +11,7 @@
 //! ```
 mod error;
 pub(crate) mod link;
+mod mf;
 pub(crate) mod reader;
 pub(crate) mod sections;
 
@@ -58,6 +59,10 @@ pub struct NodeConfig {
     pub publish: Vec<PublishConfig>,
     /// Settings of the PSI family, those of transfers included. Its seed is set at each start.
     pub psi: tributary_psi::config::Config,
+    /// Settings of the MobilityFirst family. Its seed and, from the node's key, its secret are set at each start.
+    pub mf: tributary_mf::Config,
+    /// Folder of what the node stores for others; `None` keeps it in memory. Default: `store` in the state folder.
+    pub store: Option<PathBuf>,
     /// How fetches are asked for.
     pub fetch: FetchConfig,
     /// What it allows at most.
@@ -198,7 +203,30 @@ impl NodeConfig {
         let mut config = NodeConfig::parse(label, &text, Path::new("/nowhere"))
             .unwrap_or_else(|errors| panic!("the label of a simulated node is wrong: {errors}"));
         config.listen.clear();
+        config.store = None;
         config
+    }
+    /// What is legal and should still not stay as it is, each in a sentence that says what to do.
+    pub fn warnings(&self) -> Vec<String> {
+        let mut warnings = Vec::new();
+        if self.family != Family::Psi {
+            return warnings;
+        }
+        if self.psi.network_key == [0; 32] {
+            warnings.push(
+                "no network_key: whoever reaches this node can pose as a neighbour or a topology manager and read all \
+                 control messages; give every node of the domain the same 64 hex digits, `network_key` of [psi]"
+                    .into(),
+            );
+        }
+        if self.psi.domain_secret == [0; 32] && self.has_role(Role::TopologyManager) {
+            warnings.push(
+                "no domain_secret: anybody can make the capabilities that requests need; give all topology managers \
+                 the same 64 hex digits, `domain_secret` of [psi]"
+                    .into(),
+            );
+        }
+        warnings
     }
     /// Whether it plays a role.
     pub fn has_role(&self, role: Role) -> bool {

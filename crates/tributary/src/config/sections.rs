@@ -2,11 +2,12 @@
 use std::{collections::BTreeSet, net::SocketAddr, path::Path};
 use toml::de::DeTable;
 use tributary_core::{ByteCount, Duration, Rate, link::LinkConfig, units::parse_duration};
+use tributary_mf::Config as MfConfig;
 use tributary_psi::config::Config as PsiConfig;
 use tributary_transport::{ControllerKind, Coupling, PathMetric, TransferConfig};
 
 use super::{
-    ConfigErrors, FaceConfig, Faults, FetchConfig, Limits, NodeConfig, Problem, PublishConfig, Role, link,
+    ConfigErrors, FaceConfig, Faults, FetchConfig, Limits, NodeConfig, Problem, PublishConfig, Role, link, mf,
     reader::{Problems, Section},
 };
 use crate::registry::Family;
@@ -15,7 +16,8 @@ const ADDRESS_HINT: &str = "write an address and a port, such as \"127.0.0.1:700
 pub(crate) const DURATION_HINT: &str = "write a time with its unit, such as \"20ms\" or \"1.5s\"";
 pub(crate) const RATE_HINT: &str = "write a rate with its unit, such as \"800kbps\" or \"20Mbps\"";
 pub(crate) const SIZE_HINT: &str = "write a size with its unit, such as \"64KiB\" or \"1GiB\"";
-const KEY_HINT: &str = "write 64 hex digits, the same on every node of the domain; `openssl rand -hex 32` makes some";
+pub(super) const KEY_HINT: &str =
+    "write 64 hex digits, the same on every node of the domain; `openssl rand -hex 32` makes some";
 /// How long a label may be, so that it fits into a hello.
 const LABEL_BYTES_MAX: usize = 32;
 
@@ -68,8 +70,12 @@ fn whole(root: &Section<'_>, folder: &Path) -> Option<NodeConfig> {
     psi.router = roles.contains(&Role::Router);
     psi.resolver = roles.contains(&Role::Resolver);
     psi.topology_manager = roles.contains(&Role::TopologyManager).then_some(TOPOLOGY_MANAGER_PRIORITY);
+    let mut mf = MfConfig::new(label, 0);
+    mf.router = psi.router;
+    mf.resolver = psi.resolver;
     let mut behaviour = Behaviour {
         psi: &mut psi,
+        mf: &mut mf,
         fetch: &mut FetchConfig::default(),
         limits: &mut Limits::default(),
         faults: &mut Faults::default(),
@@ -77,6 +83,7 @@ fn whole(root: &Section<'_>, folder: &Path) -> Option<NodeConfig> {
     behaviour.read(root, Scope::Node);
     let (fetch, limits, faults) = (behaviour.fetch.clone(), behaviour.limits.clone(), behaviour.faults.clone());
     let head = head?;
+    let store = Some(head.state_dir.join("store"));
     Some(NodeConfig {
         label: head.label,
         family: head.family,
@@ -89,6 +96,8 @@ fn whole(root: &Section<'_>, folder: &Path) -> Option<NodeConfig> {
         faces,
         publish,
         psi,
+        mf,
+        store,
         fetch,
         limits,
         faults,
@@ -106,12 +115,13 @@ pub(crate) enum Scope {
 
 /// Reads the sections that say how a node works, whatever it is called and wherever it is, into its config.
 pub(crate) fn behaviour(section: &Section<'_>, config: &mut NodeConfig, scope: Scope) {
-    let NodeConfig { psi, fetch, limits, faults, .. } = config;
-    Behaviour { psi, fetch, limits, faults }.read(section, scope);
+    let NodeConfig { psi, mf, fetch, limits, faults, .. } = config;
+    Behaviour { psi, mf, fetch, limits, faults }.read(section, scope);
 }
 
 struct Behaviour<'a> {
     psi: &'a mut PsiConfig,
+    mf: &'a mut MfConfig,
     fetch: &'a mut FetchConfig,
     limits: &'a mut Limits,
     faults: &'a mut Faults,
@@ -121,6 +131,10 @@ impl Behaviour<'_> {
     fn read(&mut self, root: &Section<'_>, scope: Scope) {
         if let Some(section) = root.section("psi") {
             psi_settings(section, self.psi, scope);
+        }
+        if let Some(section) = root.section("mf") {
+            mf::settings(&section, self.mf);
+            section.finish();
         }
         if let Some(section) = root.section("transfer") {
             transfer(section, &mut self.psi.transfer, self.fetch);
@@ -296,7 +310,12 @@ fn psi_settings(section: Section<'_>, psi: &mut PsiConfig, scope: Scope) {
     section.finish();
 }
 
-const CACHE_POLICIES: [(&str, &str); 3] = [("object-oriented", "object-oriented"), ("lru", "lru"), ("fifo", "fifo")];
+const CACHE_POLICIES: [(&str, &str); 4] = [
+    ("object-oriented", "object-oriented"),
+    ("object-oriented-strict", "object-oriented-strict"),
+    ("lru", "lru"),
+    ("fifo", "fifo"),
+];
 const FID_KINDS: [(&str, &str); 3] = [("bloom", "bloom"), ("bitmap", "bitmap"), ("list", "list")];
 
 fn transfer(section: Section<'_>, transfer: &mut TransferConfig, fetch: &mut FetchConfig) {
@@ -402,7 +421,7 @@ pub(crate) fn size(section: &Section<'_>, key: &'static str, min: u64, max: u64)
         }
     })
 }
-fn key_from_hex(text: &str) -> Result<[u8; 32], String> {
+pub(super) fn key_from_hex(text: &str) -> Result<[u8; 32], String> {
     let wrong = || format!("{} characters that are not 64 hex digits", text.chars().count());
     let mut key = [0; 32];
     if text.len() != 64 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {

@@ -205,3 +205,22 @@ fn no_text_makes_the_reader_panic() {
         assert!(parse(text).is_err(), "{text}");
     }
 }
+
+#[test]
+fn an_open_network_is_legal_and_worth_a_warning() {
+    let open = parse(HEAD).unwrap().warnings();
+    assert_eq!(open.len(), 1);
+    assert!(open[0].contains("network_key"), "{open:?}");
+    let key = "network_key = \"000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f\"\n";
+    assert_eq!(parse(&format!("{HEAD}[psi]\n{key}")).unwrap().warnings(), [""; 0]);
+    let manager = HEAD.replace("router", "topology-manager");
+    let warnings = parse(&format!("{manager}[psi]\n{key}")).unwrap().warnings();
+    assert!(warnings.len() == 1 && warnings[0].contains("domain_secret"), "{warnings:?}");
+}
+
+#[test]
+fn every_cache_policy_of_the_router_can_be_chosen() {
+    for policy in ["object-oriented", "object-oriented-strict", "lru", "fifo"] {
+        assert_eq!(parse(&format!("{HEAD}[psi]\ncache_policy = \"{policy}\"\n")).unwrap().psi.cache_policy, policy);
+    }
+}

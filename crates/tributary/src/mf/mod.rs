@@ -1,0 +1,55 @@
+//! The MobilityFirst family: from a checked node config to its node.
+mod repository;
+
+use tributary_content::SigningKey;
+use tributary_core::Time;
+use tributary_mf::{Config, MfNode};
+
+use crate::{config::NodeConfig, registry::BoxedNode};
+
+pub use repository::FileRepository;
+
+/// Makes a MobilityFirst node.
+pub(crate) fn build(config: &NodeConfig, seed: u64) -> BoxedNode {
+    let mf = Config { seed, ..config.mf.clone() };
+    match &config.store {
+        Some(folder) if mf.router && mf.proxy.enabled => {
+            Box::new(MfNode::with_repository(Time::ZERO, mf, Box::new(FileRepository::new(folder))))
+        }
+        Some(_) | None => Box::new(MfNode::new(mf)),
+    }
+}
+
+/// The secret of a device, from which its GUID follows. Publishers may share a key between machines; a device is that of
+/// one label. The signature that it is made from is never shown to anybody.
+pub(crate) fn device_secret(key: &SigningKey, label: &str) -> [u8; 32] {
+    let signature = key.sign("tributary mf device", label.as_bytes());
+    blake3::derive_key("tributary 2026 mf device secret", &signature.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use tributary_core::{Duration, Rate, Time, link::LinkConfig};
+
+    use crate::{
+        config::Role,
+        registry::Family,
+        simulation::{Scenario, Simulation, object},
+    };
+
+    #[test]
+    fn a_scenario_of_this_family_runs_at_the_rate_of_its_narrowest_link() {
+        let mut scenario = Scenario::new("mf", 1);
+        scenario.add_node("tower", Family::Mf, &[Role::Router, Role::Resolver]);
+        scenario.add_node("server", Family::Mf, &[Role::Sender]);
+        scenario.add_node("phone", Family::Mf, &[Role::Receiver]);
+        scenario.add_link("server", "tower", LinkConfig::new(Rate::from_mbps(50), Duration::from_millis(5)));
+        scenario.add_link("tower", "phone", LinkConfig::new(Rate::from_mbps(20), Duration::from_millis(10)));
+        scenario.publish("server", Time::ZERO, object("/lab/file", 5_000_000, 1));
+        scenario.fetch("phone", Time::from_millis(2_000), "/lab/file".parse().expect("a name"));
+        let outcome = Simulation::run(&scenario).expect("a scenario");
+        let seconds = outcome.transfers[0].seconds().expect("it completes");
+        // 2.0 s for the payload alone; chunks wait to be complete at the router, and slow start takes its time.
+        assert!((2.0..2.5).contains(&seconds), "{seconds} s");
+    }
+}
