@@ -27,7 +27,7 @@ use crate::{
 /// Ended transfers whose reports are kept.
 const ENDED_KEPT: usize = 256;
 /// How much a request's wait grows at most.
-const BACKOFF_MAX: u32 = 4;
+const BACKOFF_MAX: u32 = 2;
 /// How often a sender that was stopped, or a reader that is slow, is looked at again.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 /// Pushed objects that are received at the same time at most.
@@ -455,7 +455,7 @@ impl Receiver {
         if fetch.reliability == Reliability::DontCare && fetch.transfer & PUSHED != 0 {
             return self.fail(now, id, "chunks are missing, and the sender does not care".into());
         }
-        let nothing_yet = fetch.sender.is_none() || fetch.nacks > 3;
+        let nothing_yet = fetch.sender.is_none() || fetch.nacks > 1;
         if nothing_yet && fetch.transfer & PUSHED == 0 {
             fetch.sender = None;
             self.request(now, id);

@@ -35,6 +35,8 @@ const SUSPENDED_MAX: usize = 64;
 const SENDING_MAX: usize = 256;
 /// Packets taken for lost too early shift the threshold up to this many.
 const REORDER_MAX: u64 = 64;
+/// Samples of the delivery rate that are remembered over an interruption.
+const RATES_MAX: usize = 16;
 /// The least time between two questions for a window that does not open.
 const PROBE_INTERVAL_MIN: Duration = Duration::from_millis(100);
 /// In `order`: has been acknowledged.
@@ -59,7 +61,10 @@ pub struct Outgoing {
     order: u64,
     csyns: BTreeMap<u32, Asked>,
     window: Advertised,
+    transfer: TransferConfig,
     controller: Box<dyn Controller>,
+    /// The last samples of the delivery rate.
+    rates: VecDeque<Rate>,
     rtt: RttEstimator,
     reorder: u64,
     in_flight: u64,
@@ -172,6 +177,8 @@ impl Outgoing {
         };
         Outgoing {
             controller: window::controller(&transfer, u64::from(datagram_bytes), Time::ZERO),
+            transfer,
+            rates: VecDeque::new(),
             rtt: RttEstimator::new(config.rto_initial, config.rto_min, config.rto_max),
             config,
             datagram_bytes: datagram_bytes as usize,
@@ -387,11 +394,18 @@ impl Outgoing {
         self.delivered += acknowledged;
         if let Some(asked) = &asked {
             let elapsed = now.since(asked.delivered_at).max(asked.at.since(asked.first_sent_at));
+            let rate = Rate::over(self.delivered - asked.delivered, elapsed).filter(|_| acknowledged > 0);
+            if let Some(rate) = rate {
+                if self.rates.len() >= RATES_MAX {
+                    self.rates.pop_front();
+                }
+                self.rates.push_back(rate);
+            }
             let arrival = Arrival {
                 bytes: acknowledged,
                 in_flight: self.in_flight,
                 rtt,
-                rate: Rate::over(self.delivered - asked.delivered, elapsed).filter(|_| acknowledged > 0),
+                rate,
                 delivered_at_request: asked.delivered,
                 delivered: self.delivered,
                 starved: asked.starved,
@@ -444,7 +458,7 @@ impl Outgoing {
         self.window.begun.clear();
         self.blocked_since = None;
         self.probe_at = Time::MAX;
-        self.controller.on_silence(now);
+        self.controller = self.fresh_controller(now);
         self.sending.drain(..).map(|sending| sending.slot).collect()
     }
     /// The neighbour has started anew: nothing of what it had is there any more.
@@ -518,6 +532,26 @@ impl Outgoing {
 
     // Private.
 
+    /// A controller that starts from what was known before the neighbour went away: what is too old to be believed would
+    /// make it probe instead of send.
+    fn fresh_controller(&self, now: Time) -> Box<dyn Controller> {
+        let mut controller = window::controller(&self.transfer, self.datagram_bytes as u64, now);
+        let best = self.rates.iter().max().copied();
+        if let (Some(rtt), Some(rate)) = (self.rtt.minimum(), best) {
+            let arrival = Arrival {
+                bytes: 0,
+                in_flight: 0,
+                rtt: Some(rtt),
+                rate: Some(rate),
+                delivered_at_request: self.delivered,
+                delivered: self.delivered,
+                starved: false,
+                requested_at: now,
+            };
+            controller.on_data(now, &arrival);
+        }
+        controller
+    }
     fn on_blocked(&mut self, now: Time) {
         self.blocked_since.get_or_insert(now);
         if self.probe_at == Time::MAX {
@@ -577,7 +611,13 @@ impl Outgoing {
             && sending.class == Class::Bulk
             && !sending.asked
             && self.in_flight + fragment.len() as u64 + OVERHEAD_BYTES >= self.controller.window();
-        let joined = sending.since_csyn >= self.config.csyn_packets || fills || (last && sending.order.len() == 1);
+        // In a small window questions come oftener, so that the loss of one does not stop the flow.
+        let quarter = u16::try_from(self.controller.window() / self.datagram_bytes as u64 / 4).unwrap_or(u16::MAX);
+        let every = match self.config.csyn_packets {
+            u16::MAX => u16::MAX,
+            packets => packets.min(quarter.max(4)),
+        };
+        let joined = sending.since_csyn >= every || fills || (last && sending.order.len() == 1);
         if sending.ask_at == Time::MAX {
             sending.ask_at = now + self.rtt.rto();
         }

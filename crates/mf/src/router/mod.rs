@@ -25,6 +25,7 @@ use alloc::{
 };
 
 use bytes::Bytes;
+use tributary_content::ObjectId;
 use tributary_core::{Datagram, Duration, FaceId, Time, Transmit, TransmitBuf};
 
 use self::{
@@ -34,7 +35,7 @@ use self::{
 };
 use crate::{
     config::HolRelief,
-    ids::{ChunkKey, Guid, NetworkAddress},
+    ids::{ChunkKey, Flow, Guid, NetworkAddress, ServiceId},
     link::{Arrived, Buffer, Chunk, Forwarding, HopConfig, Incoming, Origin, Outgoing, Sent, Slot, buffer::cut},
     wire::{
         Cack, ChunkHeader, ChunkKind, Class, Csyn, DATA_HEADER_BYTES_MAX, DataHeader, Flags, PacketType, Roles,
@@ -46,12 +47,16 @@ use crate::{
 const CONTROL_PACKETS: u32 = 16_384;
 /// A window below this may not take one chunk; when it opens again the neighbour is told.
 const WINDOW_LOW: u32 = 1_200;
+/// A window from which on a neighbour counts as having nothing to do.
+const WINDOW_FULL: u32 = 1 << 16;
 /// How long a face counts as one that is in use.
 const ACTIVE: Duration = Duration::from_secs(2);
 /// How long chunks wait for their name to be resolved.
 const RESOLVE_PATIENCE: Duration = Duration::from_secs(3);
 /// How long chunks are kept here that a router with depleted storage gave back.
 const DIVERSION: Duration = Duration::from_secs(30);
+/// Chunks in a queue that are never pushed to the proxy; out of the store no more than these are put into it.
+const QUEUE_KEPT: usize = 2;
 /// How long nothing is pushed to a proxy that had no room.
 const RELIEF_PAUSE: Duration = Duration::from_millis(200);
 
@@ -138,7 +143,11 @@ struct Hop {
     datagram_bytes: u32,
     incoming: Incoming,
     outgoing: Outgoing,
-    queue: VecDeque<Slot>,
+    /// Chunks that wait, by the tag that makes objects take turns.
+    queue: VecDeque<(u64, Slot)>,
+    /// The tag of the chunk that was begun last, and of the last chunk of each object.
+    turn: u64,
+    turns: BTreeMap<(Flow, ObjectId), u64>,
     queued: u32,
     used_at: Option<Time>,
     sent: (u64, u64),
@@ -201,6 +210,8 @@ impl Router {
             incoming: Incoming::new(face, config.arriving_lifetime),
             outgoing: Outgoing::new(config, peer.datagram_bytes, first_hop),
             queue: VecDeque::new(),
+            turn: 0,
+            turns: BTreeMap::new(),
             queued: 0,
             used_at: None,
             sent: (0, 0),
@@ -235,7 +246,7 @@ impl Router {
             self.attached.remove(&peer.guid);
         }
         let mut again = hop.outgoing.suspend(now, &self.buffer);
-        again.extend(hop.queue.drain(..));
+        again.extend(hop.queue.drain(..).map(|(_, slot)| slot));
         hop.queued = 0;
         self.cut.retain(|_, to| *to != face);
         if let Some(topology) = self.topology.as_mut().filter(|_| peer.roles.contains(Roles::ROUTER)) {
@@ -316,7 +327,8 @@ impl Router {
     /// Sends a chunk on while it arrives, if nothing speaks against it.
     fn begin_cut(&mut self, now: Time, slot: Slot) {
         let Some(header) = self.buffer.chunk(slot).and_then(|chunk| chunk.header.clone()) else { return };
-        let asks_much = header.flags.contains(Flags::DELEGATE) || header.service != crate::ids::ServiceId::Unicast;
+        let plain = matches!(header.service, ServiceId::Unicast | ServiceId::ContentResponse);
+        let asks_much = header.flags.contains(Flags::DELEGATE) || !plain;
         if header.tag().is_none() || asks_much || self.config.address.is_none() {
             return;
         }
@@ -350,7 +362,7 @@ impl Router {
     /// Begins to send what waits, as far as the neighbour has room.
     fn advance(&mut self, now: Time, face: FaceId) {
         let Some(hop) = self.hops.get_mut(&face).filter(|hop| hop.peer.is_some()) else { return };
-        while let Some(slot) = hop.queue.front().copied() {
+        while let Some((tag, slot)) = hop.queue.front().copied() {
             let Some(count) = self.buffer.chunk(slot).map(Chunk::count) else {
                 hop.queue.pop_front();
                 continue;
@@ -359,6 +371,10 @@ impl Router {
                 return;
             }
             hop.queue.pop_front();
+            hop.turn = tag;
+            if hop.queue.is_empty() {
+                hop.turns.clear();
+            }
             hop.queued = hop.queued.saturating_sub(u32::from(count));
             hop.outgoing.begin(now, slot, &mut self.buffer);
         }
@@ -408,7 +424,10 @@ impl Router {
         match self.way(now, header) {
             Way::Face(face, _) => {
                 let queued = self.hops.get(&face).map_or(usize::MAX, |hop| hop.queue.len());
-                Some(queued < 2 && (self.buffer.used() == 0 || self.buffer.free() >= self.config.buffer_packets / 3))
+                Some(
+                    queued < QUEUE_KEPT
+                        && (self.buffer.used() == 0 || self.buffer.free() >= self.config.buffer_packets / 3),
+                )
             }
             Way::Local => Some(true),
             Way::Resolve | Way::Store(_) | Way::Wait | Way::Drop(_) => None,
@@ -458,7 +477,16 @@ impl Router {
             Class::Bulk => {
                 hop.used_at = Some(now);
                 hop.queued += u32::from(chunk.count());
-                hop.queue.push_back(slot);
+                // Objects take turns, by packets: a small one does not wait for all of a large one.
+                let object = chunk.header.as_ref().and_then(|header| Some((header.flow(), header.tag()?.object)));
+                let tag = object.map_or(hop.turn, |object| {
+                    let last = hop.turns.get(&object).copied().unwrap_or(0).max(hop.turn);
+                    let tag = last + u64::from(chunk.count());
+                    hop.turns.insert(object, tag);
+                    tag
+                });
+                let at = hop.queue.partition_point(|(known, _)| *known <= tag);
+                hop.queue.insert(at, (tag, slot));
                 self.advance(now, face);
             }
         }
@@ -476,7 +504,11 @@ impl Router {
             attached: &self.attached,
             bindings: &self.bindings,
             diverted: &self.diverted,
-            load: &|face| self.hops.get(&face).map_or(u32::MAX, |hop| hop.queued),
+            // What waits here and what waits behind the neighbour, as its window tells.
+            load: &|face| {
+                let taken = |hop: &Hop| WINDOW_FULL - hop.outgoing.window_room().min(WINDOW_FULL);
+                self.hops.get(&face).map_or(u32::MAX, |hop| hop.queued + taken(hop))
+            },
             peers: &|| self.hops.iter().filter_map(|(face, hop)| Some((*face, hop.peer.as_ref()?))).collect(),
         }
         .way(header)
@@ -564,7 +596,7 @@ impl Router {
         let mut again = self.unresolved.remove(&guid).map(|(_, slots)| slots).unwrap_or_default();
         let mut moving = Vec::new();
         for (face, hop) in &self.hops {
-            for slot in &hop.queue {
+            for (_, slot) in &hop.queue {
                 let header = self.buffer.chunk(*slot).and_then(|chunk| chunk.header.as_ref());
                 if let Some(header) = header.filter(|header| header.destination == guid) {
                     let way = self.way(now, header);
@@ -577,7 +609,7 @@ impl Router {
         for (face, slot) in moving {
             let count = self.buffer.chunk(slot).map_or(0, Chunk::count);
             if let Some(hop) = self.hops.get_mut(&face) {
-                hop.queue.retain(|queued| *queued != slot);
+                hop.queue.retain(|(_, queued)| *queued != slot);
                 hop.queued = hop.queued.saturating_sub(u32::from(count));
             }
             again.push(slot);
@@ -615,7 +647,8 @@ impl Router {
             return;
         };
         while hop.queued > share
-            && let Some(slot) = hop.queue.pop_back()
+            && hop.queue.len() > QUEUE_KEPT
+            && let Some((_, slot)) = hop.queue.pop_back()
         {
             hop.queued = hop.queued.saturating_sub(self.buffer.chunk(slot).map_or(0, |chunk| u32::from(chunk.count())));
             self.stats.relieved += 1;
