@@ -93,6 +93,8 @@ pub struct ConfigError {
 pub enum ControllerKind {
     /// Slow start, congestion avoidance, halving (paper §III-D; RFC 5681): for reproduction.
     LossBased,
+    /// PTP's slow start, congestion avoidance and fast recovery (PTP §5 D): for reproduction.
+    PathSpecified,
     /// A model of the path (bottleneck rate and smallest RTT, BBR-style) that random loss does not fool.
     ModelBased,
 }
@@ -104,6 +106,8 @@ pub enum Coupling {
     Uncoupled,
     /// Linked Increase, RFC 6356.
     LinkedIncrease,
+    /// The same with PTP's compensation of round-trip times (PTP eq. 2).
+    LinkedIncreaseCompensated,
     /// The normalised form: together no faster than the sub-flow with the best window over RTT squared, in slow start too.
     Normalised,
 }

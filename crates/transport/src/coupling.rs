@@ -26,7 +26,8 @@ pub struct Member {
 /// The growth of the sub-flow `own`, one of the sub-flows `group` that share a link.
 ///
 /// Linked increase is RFC 6356: `min(α / w_total, 1 / w_own)` per packet with
-/// `α = w_total · max(w/rtt²) / (Σ w/rtt)²`, and no change to slow start. The normalised form is
+/// `α = w_total · max(w/rtt²) / (Σ w/rtt)²`, and no change to slow start; PTP's compensation
+/// multiplies it by `rtt_own / rtt_max` (PTP eq. 2). The normalised form is
 /// `m_ca = max(1/rtt²) / Σ(1/rtt²)` of `1/w` per packet, and `m_ss = max(w/rtt²) / Σ(w/rtt²)` in slow start.
 pub fn growth(coupling: Coupling, own: Member, group: &[Member]) -> Growth {
     if group.len() < 2 {
@@ -36,10 +37,16 @@ pub fn growth(coupling: Coupling, own: Member, group: &[Member]) -> Growth {
     let max = |f: fn(&Member) -> f64| group.iter().map(f).fold(0.0, f64::max);
     match coupling {
         Coupling::Uncoupled => Growth::ALONE,
-        Coupling::LinkedIncrease => {
+        Coupling::LinkedIncrease | Coupling::LinkedIncreaseCompensated => {
+            // PTP leaves the reference open. The largest round-trip time of the group makes the factor at most one, so
+            // that no sub-flow grows faster than it would alone.
+            let compensation = match coupling {
+                Coupling::LinkedIncreaseCompensated => own.rtt / max(|m| m.rtt),
+                _ => 1.0,
+            };
             let rate = sum(|m| m.window / m.rtt);
             let per_packet = max(|m| m.window / (m.rtt * m.rtt)) / (rate * rate);
-            Growth { slow_start: 1.0, avoidance: (per_packet * own.window).min(1.0) }
+            Growth { slow_start: 1.0, avoidance: (per_packet * own.window).min(1.0) * compensation }
         }
         Coupling::Normalised => Growth {
             slow_start: max(|m| m.window / (m.rtt * m.rtt)) / sum(|m| m.window / (m.rtt * m.rtt)),
@@ -132,9 +139,20 @@ mod tests {
     }
 
     #[test]
+    fn compensation_leaves_long_round_trips_their_increase_and_shortens_that_of_short_ones() {
+        let group = [Member { window: 10.0, rtt: 0.02 }, Member { window: 10.0, rtt: 0.1 }];
+        let of = |coupling, own| growth(coupling, own, &group).avoidance;
+        for (own, factor) in [(group[0], 0.2), (group[1], 1.0)] {
+            let plain = of(Coupling::LinkedIncrease, own);
+            assert!((of(Coupling::LinkedIncreaseCompensated, own) - plain * factor).abs() < 1e-12);
+        }
+    }
+
+    #[test]
     fn no_sub_flow_grows_faster_than_it_would_alone() {
         let group = [Member { window: 2.0, rtt: 0.01 }, Member { window: 50.0, rtt: 0.2 }];
-        for coupling in [Coupling::Uncoupled, Coupling::LinkedIncrease, Coupling::Normalised] {
+        let compensated = Coupling::LinkedIncreaseCompensated;
+        for coupling in [Coupling::Uncoupled, Coupling::LinkedIncrease, compensated, Coupling::Normalised] {
             for own in group {
                 let growth = growth(coupling, own, &group);
                 assert!(growth.avoidance <= 1.0 && growth.slow_start <= 1.0, "{coupling:?} {growth:?}");

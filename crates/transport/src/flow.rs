@@ -71,6 +71,7 @@ struct Arrived {
     number: u16,
     bytes: u64,
     rtt: Option<Duration>,
+    from_cache: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -230,7 +231,7 @@ impl Flow {
         let Some(request) = self.requests.get_mut(index) else { return Answer::Stray };
         let Some(position) = request.position(packet) else { return Answer::Stray };
         let bit = 1u64 << position;
-        if self.arrived.is_some_and(|arrived| arrived.number != number) {
+        if self.arrived.is_some_and(|arrived| arrived.number != number || arrived.from_cache != from_cache) {
             self.on_run_end(now);
         }
         let Some(request) = self.requests.get_mut(index) else { return Answer::Stray };
@@ -277,14 +278,14 @@ impl Flow {
                 rtt = Some(sample);
             }
         }
-        let arrived = self.arrived.get_or_insert(Arrived { number, bytes: 0, rtt: None });
+        let arrived = self.arrived.get_or_insert(Arrived { number, bytes: 0, rtt: None, from_cache });
         arrived.bytes += bytes;
         arrived.rtt = arrived.rtt.or(rtt);
         answer
     }
     /// Tells the window what has arrived since the last call, in answer to one request.
     pub(crate) fn on_run_end(&mut self, now: Time) {
-        let Some(Arrived { number, bytes, rtt }) = self.arrived.take() else { return };
+        let Some(Arrived { number, bytes, rtt, from_cache }) = self.arrived.take() else { return };
         self.meter.on_bytes(now, bytes);
         let index = usize::from(number.wrapping_sub(self.first_number));
         let Some(request) = self.requests.get(index) else { return };
@@ -300,7 +301,10 @@ impl Flow {
             starved: request.starved,
             requested_at: request.sent_at,
         };
-        self.controller.on_data(now, &arrival);
+        match from_cache {
+            true => self.controller.on_cached_data(now, &arrival),
+            false => self.controller.on_data(now, &arrival),
+        }
     }
     /// Finds packets lost by order: one asked for `reorder_packets` later has arrived. Appends them to `lost`.
     pub(crate) fn detect_losses(&mut self, now: Time, lost: &mut Vec<LostPacket>) {

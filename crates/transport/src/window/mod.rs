@@ -3,10 +3,12 @@
 //! | controller | file | for |
 //! |---|---|---|
 //! | loss-based | `loss_based.rs` | the paper's slow start and congestion avoidance (§III-D), reproduction |
+//! | path-specified | `path_specified.rs` | PTP's slow start, congestion avoidance and fast recovery (PTP §5 D) |
 //! | model-based | `model_based.rs` | the product: a model of rate and RTT that random loss does not fool |
 mod filter;
 mod loss_based;
 mod model_based;
+mod path_specified;
 
 use alloc::boxed::Box;
 
@@ -15,6 +17,7 @@ use tributary_core::{Duration, Rate, Time};
 pub(crate) use filter::RateFilter;
 pub use loss_based::LossBased;
 pub use model_based::ModelBased;
+pub use path_specified::PathSpecified;
 
 use crate::{ControllerKind, TransferConfig};
 
@@ -22,6 +25,10 @@ use crate::{ControllerKind, TransferConfig};
 pub trait Controller: Send {
     /// Takes one arrived packet.
     fn on_data(&mut self, now: Time, arrival: &Arrival);
+    /// Takes one that a cache on the way answered with.
+    fn on_cached_data(&mut self, now: Time, arrival: &Arrival) {
+        self.on_data(now, arrival);
+    }
     /// Takes packets lost by order. Called once for each batch found at one time.
     fn on_loss(&mut self, now: Time, loss: &Loss);
     /// The path went silent: nothing came for a whole retransmission timeout.
@@ -124,6 +131,7 @@ impl GroupPart {
 pub fn controller(config: &TransferConfig, packet_bytes: u64, now: Time) -> Box<dyn Controller> {
     match config.controller {
         ControllerKind::LossBased => Box::new(LossBased::new(config, packet_bytes)),
+        ControllerKind::PathSpecified => Box::new(PathSpecified::new(config, packet_bytes)),
         ControllerKind::ModelBased => Box::new(ModelBased::new(config, packet_bytes, now)),
     }
 }

@@ -1,0 +1,219 @@
+//! The window of PTP's MPCCP (PTP §5 D): slow start, congestion avoidance and fast recovery, and what leads from one to
+//! the other.
+//!
+//! ```text
+//!                    III: the window reaches the threshold
+//!     ┌────────────┐ ────────────────────────────────────► ┌──────────────────────┐
+//!     │ slow start │                                        │ congestion avoidance │ ◄──┐ II: a backup window
+//!     └────────────┘ ◄──────── timeout, from anywhere       └──────────────────────┘    │ without loss
+//!           │  IV: loss            ┌───────────────┐                  │ I: loss         │
+//!           └────────────────────► │ fast recovery │ ◄────────────────┘                 │
+//!                                  └───────────────┘ ───────────────────────────────────┘
+//! ```
+//! Loss in fast recovery puts the window back to what it was on entry (the backup window), or, once that many packets
+//! have arrived, decreases it once more. What caches answer does not speed slow start: it says nothing about the rest of
+//! the path.
+use tributary_core::{Rate, Time};
+
+use super::{Arrival, Controller, Growth, Loss};
+use crate::TransferConfig;
+
+/// What a loss leaves of the window (paper: β, §6 A).
+const DECREASE: f64 = 0.75;
+/// The smallest window and threshold, in packets.
+const WINDOW_MIN: f64 = 2.0;
+
+/// MPCCP's window, in packets.
+#[derive(Clone, Debug)]
+pub struct PathSpecified {
+    window: f64,
+    threshold: f64,
+    window_max: f64,
+    packet_bytes: u64,
+    growth: Growth,
+    state: State,
+}
+
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum State {
+    SlowStart,
+    Avoidance,
+    Recovery {
+        /// The window on entry (paper: cwnd_bk).
+        backup: f64,
+        /// Packets that have arrived since then.
+        arrived: f64,
+        /// Packets that have arrived since the last loss.
+        in_a_row: f64,
+        /// When it was entered: losses of packets asked for before belong to the decrease already made.
+        since: Time,
+    },
+}
+
+impl PathSpecified {
+    /// Starts in slow start with the configured initial window.
+    pub fn new(config: &TransferConfig, packet_bytes: u64) -> Self {
+        let window_max = (config.window_bytes_max / packet_bytes).max(2) as f64;
+        PathSpecified {
+            window: f64::from(config.window_initial_packets).min(window_max),
+            threshold: f64::INFINITY,
+            window_max,
+            packet_bytes,
+            growth: Growth::ALONE,
+            state: State::SlowStart,
+        }
+    }
+    fn grow(&mut self, arrival: &Arrival, is_cached: bool) {
+        let packets = arrival.bytes as f64 / self.packet_bytes as f64;
+        // A window that is not used does not grow (RFC 7661 in spirit).
+        if !arrival.starved {
+            let doubles = self.state == State::SlowStart && !is_cached;
+            self.window += packets * if doubles { self.growth.slow_start } else { self.growth.avoidance / self.window };
+            self.window = self.window.min(self.window_max);
+        }
+        match &mut self.state {
+            State::SlowStart if self.window >= self.threshold => self.state = State::Avoidance,
+            State::Recovery { backup, arrived, in_a_row, .. } => {
+                *arrived += packets;
+                *in_a_row += packets;
+                if *in_a_row >= *backup {
+                    self.state = State::Avoidance;
+                }
+            }
+            State::SlowStart | State::Avoidance => {}
+        }
+    }
+    fn decrease(&mut self, now: Time) {
+        self.window = (self.window * DECREASE).max(WINDOW_MIN);
+        self.threshold = self.window;
+        self.state = State::Recovery { backup: self.window, arrived: 0.0, in_a_row: 0.0, since: now };
+    }
+}
+
+impl Controller for PathSpecified {
+    fn on_data(&mut self, _: Time, arrival: &Arrival) {
+        self.grow(arrival, false);
+    }
+    fn on_cached_data(&mut self, _: Time, arrival: &Arrival) {
+        self.grow(arrival, true);
+    }
+    fn on_loss(&mut self, now: Time, loss: &Loss) {
+        match &mut self.state {
+            State::SlowStart | State::Avoidance => self.decrease(now),
+            State::Recovery { since, .. } if loss.requested_at < *since => {}
+            State::Recovery { backup, arrived, .. } if *arrived >= *backup => self.decrease(now),
+            State::Recovery { backup, in_a_row, .. } => {
+                self.window = *backup;
+                *in_a_row = 0.0;
+            }
+        }
+    }
+    fn on_silence(&mut self, _: Time) {
+        self.threshold = (self.window / 2.0).max(WINDOW_MIN);
+        self.window = WINDOW_MIN;
+        self.state = State::SlowStart;
+    }
+    fn set_growth(&mut self, growth: Growth) {
+        self.growth = growth;
+    }
+    fn window(&self) -> u64 {
+        (self.window * self.packet_bytes as f64) as u64
+    }
+    fn pacing_rate(&self) -> Option<Rate> {
+        None
+    }
+    fn phase(&self) -> &'static str {
+        match self.state {
+            State::SlowStart => "slow start",
+            State::Avoidance => "congestion avoidance",
+            State::Recovery { .. } => "fast recovery",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PACKET: u64 = 1000;
+
+    fn controller() -> PathSpecified {
+        PathSpecified::new(&TransferConfig { window_initial_packets: 16, ..TransferConfig::default() }, PACKET)
+    }
+    fn arrival() -> Arrival {
+        Arrival {
+            bytes: PACKET,
+            in_flight: 0,
+            rtt: None,
+            rate: None,
+            delivered_at_request: 0,
+            delivered: 0,
+            starved: false,
+            requested_at: Time::ZERO,
+        }
+    }
+    fn arrive(controller: &mut PathSpecified, packets: u32) {
+        (0..packets).for_each(|_| controller.on_data(Time::ZERO, &arrival()));
+    }
+    fn lose(controller: &mut PathSpecified, at: u64) {
+        let at = Time::from_millis(at);
+        controller.on_loss(at, &Loss { bytes: PACKET, in_flight: 0, requested_at: at });
+    }
+    fn state(controller: &PathSpecified) -> (&'static str, u64) {
+        (controller.phase(), controller.window() / PACKET)
+    }
+
+    #[test]
+    fn loss_leads_from_slow_start_to_recovery_and_a_window_without_loss_to_avoidance() {
+        let mut window = controller();
+        arrive(&mut window, 16);
+        assert_eq!(state(&window), ("slow start", 32));
+        lose(&mut window, 100); // IV
+        assert_eq!(state(&window), ("fast recovery", 24));
+        arrive(&mut window, 23);
+        assert_eq!(state(&window), ("fast recovery", 24));
+        arrive(&mut window, 1); // II
+        assert_eq!(window.phase(), "congestion avoidance");
+        lose(&mut window, 200); // I
+        assert_eq!(window.phase(), "fast recovery");
+    }
+
+    #[test]
+    fn loss_in_recovery_restores_the_backup_window_and_decreases_it_once_that_many_have_arrived() {
+        let mut window = controller();
+        arrive(&mut window, 16);
+        lose(&mut window, 100);
+        arrive(&mut window, 20);
+        lose(&mut window, 110);
+        assert_eq!(state(&window), ("fast recovery", 24), "put back, not decreased");
+        arrive(&mut window, 20);
+        assert_eq!(window.phase(), "fast recovery", "twenty in a row are not twenty-four");
+        lose(&mut window, 120);
+        assert_eq!(state(&window).1, 18, "forty have arrived since it was entered: decreased again");
+        window.on_loss(
+            Time::from_millis(130),
+            &Loss { bytes: PACKET, in_flight: 0, requested_at: Time::from_millis(119) },
+        );
+        assert_eq!(state(&window).1, 18, "asked for before the decrease");
+    }
+
+    #[test]
+    fn a_timeout_halves_the_threshold_and_starts_anew_from_anywhere() {
+        let mut window = controller();
+        arrive(&mut window, 16);
+        lose(&mut window, 100);
+        window.on_silence(Time::from_millis(500));
+        assert_eq!(state(&window), ("slow start", 2));
+        arrive(&mut window, 9);
+        assert_eq!(state(&window), ("slow start", 11));
+        arrive(&mut window, 1); // III: 24 / 2
+        assert_eq!(state(&window), ("congestion avoidance", 12));
+    }
+
+    #[test]
+    fn what_caches_answer_adds_to_the_window_and_does_not_double_it() {
+        let mut window = controller();
+        (0..17).for_each(|_| window.on_cached_data(Time::ZERO, &arrival()));
+        assert_eq!(state(&window), ("slow start", 17));
+    }
+}
