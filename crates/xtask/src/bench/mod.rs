@@ -9,7 +9,9 @@ mod paths;
 mod paths_compute;
 mod rivals;
 mod rqbit;
+mod sim_real;
 mod sim_speed;
+mod sim_zoo;
 
 use std::path::{Path, PathBuf};
 
@@ -37,7 +39,7 @@ struct Bench {
 }
 
 /// All benchmarks, in the order of the targets.
-const BENCHES: [Bench; 9] = [
+const BENCHES: [Bench; 11] = [
     Bench {
         name: "bulk-1",
         about: "one source, loopback UDP with 1,472-byte datagrams, verified and written (targets 1, 2, 5, 6)",
@@ -62,6 +64,16 @@ const BENCHES: [Bench; 9] = [
         name: "sim-speed",
         about: "the simulator with real protocol code over four hops (target 13)",
         run: sim_speed::run,
+    },
+    Bench {
+        name: "sim-real",
+        about: "simulated goodput beside that of daemons over emulated links (target 14)",
+        run: sim_real::run,
+    },
+    Bench {
+        name: "sim-zoo",
+        about: "a provider network of 754 nodes with 100 concurrent transfers in the simulator",
+        run: sim_zoo::run,
     },
 ];
 

@@ -31,21 +31,21 @@ use crate::{
 };
 
 /// Bytes of the file.
-const SIZE: u64 = 50_000_000;
+pub(super) const SIZE: u64 = 50_000_000;
 /// Rates of the links in Mbit/s, the best one first.
-const LINKS_MBPS: [f64; 3] = [20.0, 12.0, 8.0];
+pub(super) const LINKS_MBPS: [f64; 3] = [20.0, 12.0, 8.0];
 /// Half of the round-trip time.
-const DELAY: &str = "20ms";
+pub(super) const DELAY: &str = "20ms";
 /// Room in front of each link: a quarter of a second of the slowest one.
-const QUEUE: &str = "256KiB";
+pub(super) const QUEUE: &str = "256KiB";
 /// Share of a link that payload can have.
 const PAYLOAD_SHARE: f64 = 1_448.0 / 1_500.0;
 /// How long a fetch may take.
-const PATIENCE: Duration = Duration::from_secs(120);
+pub(super) const PATIENCE: Duration = Duration::from_secs(120);
 
 /// What happens to the links.
 #[derive(Clone, Copy, PartialEq, Debug)]
-enum Trouble {
+pub(super) enum Trouble {
     None,
     /// The best link is silent from, until, in seconds after the request.
     Outage(f64, f64),
@@ -95,7 +95,7 @@ fn measure(context: &mut Context<'_>, trouble: Trouble, target: Target) -> Outco
 }
 
 /// Brings up the network, fetches once, and takes it down.
-fn fetch(trib: &Trib, stage: &Stage, source: &Source, trouble: Trouble) -> Outcome<Sample> {
+pub(super) fn fetch(trib: &Trib, stage: &Stage, source: &Source, trouble: Trouble) -> Outcome<Sample> {
     let network = Network::start(trib, stage, source, trouble)?;
     let output = stage.path("paths-output");
     clear(&output)?;

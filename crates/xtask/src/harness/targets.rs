@@ -103,6 +103,8 @@ pub(crate) const PATHS_FAILURE: Target = Target::at_most(8, 1.05, 1.02);
 pub(crate) const PATHS_LOSS: Target = Target::at_most(9, 1.06, 1.03);
 /// Simulator: multiple of ns-3's packet-hops per second.
 pub(crate) const SIMULATOR_NS3: Target = Target::at_least(13, 8.0, 20.0);
+/// Simulator: distance of its goodput from that of daemons over emulated links.
+pub(crate) const SIMULATOR_REAL: Target = Target::at_most(14, 0.05, 0.02);
 /// Forwarding decision: nanoseconds per link.
 pub(crate) const FORWARDING: Target = Target::at_most(15, 20.0, 5.0);
 /// Path computation: milliseconds for eight verified paths both ways.

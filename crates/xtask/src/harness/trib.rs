@@ -146,7 +146,7 @@ impl Trib {
         Process::spawn(&format!("get-by-{}", daemon.label), stage, &mut command)
     }
 
-    fn command(&self) -> Command {
+    pub(crate) fn command(&self) -> Command {
         let mut command = Command::new(&self.program);
         command.env_remove("TRIB_CONTROL");
         command
