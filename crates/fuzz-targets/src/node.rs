@@ -190,6 +190,9 @@ impl Outputs {
         let Ok(body) = unseal(&NETWORK_KEY, body) else { return };
         let Ok(packet) = ControlPacket::decode(body) else { return };
         if let ControlBody::Fragment { count, payload, .. } = packet.body {
+            let key = MessageKey { from: packet.from, incarnation: packet.incarnation, message: packet.message };
+            let Ok(message) = Secrecy::new(&NETWORK_KEY).reveal(&key.context(packet.to), payload) else { return };
+            let payload = &message[..];
             let number = match Message::decode(payload) {
                 Ok(Message::LinkState(state)) => {
                     self.link_state = Some(state);
@@ -496,8 +499,10 @@ impl World {
     fn message(&mut self, face: FaceId, from: NodeId, message: &[u8]) {
         self.messages += 1;
         let reply = Self::fid(1 << (face.0 % 2));
-        let body = ControlBody::Fragment { index: 0, count: 1, reply, payload: message };
         let node = self.node.inner().config().node;
+        let key = MessageKey { from, incarnation: 1, message: self.messages };
+        let hidden = Secrecy::new(&NETWORK_KEY).hide(&key.context(node), message);
+        let body = ControlBody::Fragment { index: 0, count: 1, reply, payload: &hidden };
         let mut bytes = Vec::new();
         ControlPacket { from, to: node, incarnation: 1, message: self.messages, body }.encode(&mut bytes);
         self.control(face, bytes);

@@ -15,13 +15,14 @@ use alloc::{
 use tributary_core::{Duration, NodeId, Time, TimerTable};
 
 use crate::wire::{
-    ControlBody, ControlPacket, FID_BYTES_MAX, Fid, MAC_BYTES, MESSAGE_BYTES_MAX, Message, seal, unseal,
+    ControlBody, ControlPacket, FID_BYTES_MAX, Fid, MAC_BYTES, MESSAGE_BYTES_MAX, Message, MessageKey, SECRECY_BYTES,
+    Secrecy, seal, unseal,
 };
 
 /// Settings of a [`ControlChannel`].
 #[derive(Clone, PartialEq, Debug)]
 pub struct ControlConfig {
-    /// Key that packets are authenticated with. Default: all zeros.
+    /// Key that packets are authenticated and messages are encrypted with. Default: all zeros.
     pub network_key: [u8; 32],
     /// Bytes of the longest packet, common header included; every path must carry it. At least 768. Default: 1,200.
     pub packet_bytes: usize,
@@ -112,7 +113,7 @@ pub enum SendResult {
     TimedOut,
     /// It was not sent: too many others wait for this peer.
     QueueFull,
-    /// It was not sent: it has more than [`MESSAGE_BYTES_MAX`] bytes.
+    /// It was not sent: encrypted, it has more than [`MESSAGE_BYTES_MAX`] bytes.
     TooLong,
 }
 
@@ -141,6 +142,7 @@ pub struct ControlStats {
 #[derive(Debug)]
 pub struct ControlChannel {
     config: ControlConfig,
+    secrecy: Secrecy,
     node: NodeId,
     incarnation: u32,
     number_next: u32,
@@ -170,6 +172,7 @@ impl ControlChannel {
         assert!(config.packet_bytes >= 768, "packets need at least 768 bytes, not {}", config.packet_bytes);
         ControlChannel {
             seen: Seen::new(config.seen_max),
+            secrecy: Secrecy::new(&config.network_key),
             config,
             node,
             incarnation,
@@ -205,10 +208,12 @@ impl ControlChannel {
         }
         let mut bytes = Vec::new();
         message.encode(&mut bytes);
-        if bytes.len() > MESSAGE_BYTES_MAX {
+        if bytes.len() + SECRECY_BYTES > MESSAGE_BYTES_MAX {
             refuse(SendResult::TooLong);
             return number;
         }
+        let key = MessageKey { from: self.node, incarnation: self.incarnation, message: number.0 };
+        let bytes = self.secrecy.hide(&key.context(to), &bytes);
         if self.peers.len() >= self.config.peers_max && !self.peers.contains_key(&to) {
             let idle = self.peers.iter().find(|(_, peer)| peer.messages.is_empty()).map(|(node, _)| *node);
             match idle {
@@ -407,6 +412,7 @@ impl ControlChannel {
         if bytes.len() > MESSAGE_BYTES_MAX {
             return Err("control: message too long");
         }
+        let bytes = self.secrecy.reveal(&key.context(self.node), &bytes).map_err(|_| "control: not readable")?;
         let message = Message::decode(&bytes).map_err(|error| error.reason())?;
         self.stats.messages_delivered += 1;
         self.deliveries.push_back(Delivery { from: key.from, reply, message });
@@ -634,13 +640,6 @@ impl Outgoing {
 enum Timer {
     Message(NodeId, MessageNumber),
     Partial(MessageKey),
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-struct MessageKey {
-    from: NodeId,
-    incarnation: u32,
-    message: u32,
 }
 
 /// A message of which fragments are missing.

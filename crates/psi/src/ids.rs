@@ -2,8 +2,8 @@
 //!
 //! PSI arranges content in scopes: an id is a path of component ids, scope after scope, that ends in an item or in
 //! a scope. Each component id is made from the ids before it, so a path cannot be rearranged, and the same last
-//! component under two scopes has two ids. An item hangs under several scopes when the same manifest is published
-//! under several names: each is an item of its own that leads to the same object.
+//! component under two scopes has two ids. A manifest names one name, and that one is signed: the same bytes under two
+//! names are two manifests, two items and two objects.
 use alloc::vec::Vec;
 use core::{fmt, ops::BitOr};
 

@@ -23,7 +23,9 @@ pub(crate) fn run(node: &args::Node, json: bool) -> Result<(), ApiError> {
     if node.stop_with_stdin {
         watch_stdin(sender)?;
     }
-    let daemon = Daemon::start(load(&node.config)?)?;
+    let config = load(&node.config)?;
+    config.warnings().iter().for_each(|warning| out::talk(&format!("warning: {warning}")));
+    let daemon = Daemon::start(config)?;
     let ready = daemon.ready()?;
     if json {
         out::data(&ready.to_line());

@@ -24,6 +24,7 @@ pub(crate) fn ls(ls: &Ls, json: bool) -> Result<(), ApiError> {
 pub(crate) fn config(config: &Config, json: bool) -> Result<(), ApiError> {
     let Config::Check { file } = config;
     let checked = load(file)?;
+    checked.warnings().iter().for_each(|warning| out::talk(&format!("warning: {warning}")));
     let told = Told::Config {
         file: file.display().to_string(),
         label: checked.label,

@@ -55,6 +55,26 @@ fn a_message_is_delivered_and_both_ends_know() {
 }
 
 #[test]
+fn the_secret_of_the_labels_is_not_to_be_read_on_the_wire() {
+    let (mut a, mut b) = pair();
+    let state = crate::wire::LinkState {
+        node: A,
+        incarnation: 9,
+        sequence: 1,
+        term: 1,
+        roles: crate::ids::Roles::ROUTER,
+        label: "north".into(),
+        secret: *b"sixteen secrets!",
+        adjacencies: Vec::new(),
+    };
+    a.send(ms(0), B, route(B), route(A), &Message::LinkState(state.clone()));
+    let (_, packet) = a.poll_packet(ms(0)).unwrap();
+    assert!(!packet.windows(8).any(|bytes| state.secret.windows(8).any(|secret| secret == bytes)));
+    b.handle_packet(ms(5), &packet).unwrap();
+    assert_eq!(b.poll_delivery().unwrap().message, Message::LinkState(state));
+}
+
+#[test]
 fn a_message_to_oneself_needs_no_packet() {
     let (mut a, _) = pair();
     a.send(ms(0), A, Fid::NONE, Fid::NONE, &small(7));

@@ -66,7 +66,7 @@ impl Beacon {
             node: NodeId(reader.u64("node id")?),
             incarnation: reader.u64("incarnation")?,
             sequence: reader.u32("sequence")?,
-            term: reader.u32("term")?,
+            term: reader.term()?,
             state: match reader.u8("state")? {
                 0 => ManagerState::Standby,
                 1 => ManagerState::Active,
@@ -118,6 +118,20 @@ fn labels(reader: &mut Reader<'_>, field: &'static str) -> Result<Vec<ListLabel>
 mod tests {
     use super::*;
     use crate::wire::golden::{check, hex};
+
+    #[test]
+    fn a_term_that_no_succession_reaches_is_refused() {
+        let bytes = |term: u32| {
+            let mut bytes = hex("0000000000000c03 00000000000000cc 00000009 00000002 01 64 00000005 0004 746d2d31
+                 02 11223344 55667788  01 99aabbcc");
+            bytes[20..24].copy_from_slice(&term.to_be_bytes());
+            bytes
+        };
+        assert_eq!(Beacon::decode(&bytes((1 << 31) - 1)).unwrap().term, (1 << 31) - 1);
+        for term in [1 << 31, u32::MAX] {
+            assert_eq!(Beacon::decode(&bytes(term)), Err(WireError::Value { field: "term", found: u64::from(term) }));
+        }
+    }
 
     #[test]
     fn golden_beacon_reads_and_re_emits() {

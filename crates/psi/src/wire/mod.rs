@@ -23,6 +23,7 @@ pub(crate) mod message;
 mod reader;
 mod rendezvous;
 mod request;
+mod secrecy;
 mod topology;
 
 pub use beacon::{BEACON_LABELS_MAX, Beacon, ListLabel, ManagerState, list_fid};
@@ -32,13 +33,14 @@ pub use fid::{FID_BYTES_MAX, Fid, FidKind};
 pub use hello::{Heard, Hello};
 pub use mac::{MAC_BYTES, seal, unseal};
 pub use message::{MESSAGE_BYTES_MAX, Message};
-pub use reader::{Reader, Writer};
+pub use reader::{Reader, TERM_END, Writer};
 pub use rendezvous::{
     Answer, ChildState, ClientRequest, DIGEST_RECORDS_MAX, Digest, DigestKind, Entry, EntryKey, EntryValue, Forward,
     Limit, MissingScopes, NOTHING_KNOWN, NoticeKind, Operation, RecordUpdate, Rejection, Relay, Replicate, Reply,
     ScopeNotice,
 };
 pub use request::{REQUEST_PACKETS_MAX, REQUEST_RUNS_MAX, Request};
+pub use secrecy::{MessageKey, SECRECY_BYTES, Secrecy};
 pub use topology::{
     ADJACENCIES_MAX, Adjacency, BitmapNumbers, GROUPS_MAX, LABEL_BYTES_MAX, LinkState, MANIFEST_BYTES_MAX, Offer,
     OfferVersion, PATH_LABEL_BYTES_MAX, PATHS_MAX, PUBLISHERS_MAX, PathOffer, PathRequest, Publisher, RESOLVERS_MAX,

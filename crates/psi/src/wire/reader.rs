@@ -3,6 +3,10 @@ use alloc::{string::String, vec::Vec};
 
 use super::WireError;
 
+/// No term of a topology manager reaches this: a term a second would take 68 years. Whoever sends one wants the terms to
+/// run out.
+pub const TERM_END: u32 = 1 << 31;
+
 /// Reads fields one after the other; every read is checked.
 #[derive(Clone, Debug)]
 pub struct Reader<'a>(&'a [u8]);
@@ -44,6 +48,14 @@ impl<'a> Reader<'a> {
     #[expect(clippy::missing_errors_doc, reason = "as for `bytes`")]
     pub fn u32(&mut self, field: &'static str) -> Result<u32, WireError> {
         self.array(field).map(u32::from_be_bytes)
+    }
+    /// The term of a topology manager, below [`TERM_END`].
+    ///
+    /// # Errors
+    /// As for [`Reader::bytes`], and [`WireError::Value`] if no succession of managers can have led to it.
+    pub fn term(&mut self) -> Result<u32, WireError> {
+        let term = self.u32("term")?;
+        if term < TERM_END { Ok(term) } else { Err(WireError::Value { field: "term", found: term.into() }) }
     }
     /// Eight bytes.
     #[expect(clippy::missing_errors_doc, reason = "as for `bytes`")]

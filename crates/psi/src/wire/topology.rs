@@ -83,7 +83,7 @@ impl LinkState {
             node: NodeId(reader.u64("node id")?),
             incarnation: reader.u64("incarnation")?,
             sequence: reader.u32("sequence")?,
-            term: reader.u32("term")?,
+            term: reader.term()?,
             roles: Roles::from_bits(reader.u8("roles")?)?,
             label: reader.text("label", LABEL_BYTES_MAX)?,
             secret: reader.array("label secret")?,
@@ -187,7 +187,7 @@ impl Routes {
     pub fn decode(bytes: &[u8]) -> Result<Routes, WireError> {
         let mut reader = Reader::new(bytes);
         let manager = NodeId(reader.u64("manager")?);
-        let term = reader.u32("term")?;
+        let term = reader.term()?;
         let sequence = reader.u32("sequence")?;
         let count = reader.u16("number of resolvers")?;
         if usize::from(count) > RESOLVERS_MAX {
@@ -416,7 +416,7 @@ impl Offer {
     pub fn decode(bytes: &[u8]) -> Result<Offer, WireError> {
         let mut reader = Reader::new(bytes);
         let transfer = reader.u32("transfer")?;
-        let version = OfferVersion { term: reader.u32("term")?, sequence: reader.u32("sequence")? };
+        let version = OfferVersion { term: reader.term()?, sequence: reader.u32("sequence")? };
         let index = reader.u8("source index")?;
         let count = reader.u8("number of sources")?;
         if index > 0 && index >= count {
