@@ -222,7 +222,9 @@ mod tests {
         let fields = ["frame.time_epoch", "frame.interface_name", "ipv6.dst", "udp.checksum.status", "udp.dstport"];
         let mut command = std::process::Command::new("tshark");
         command.args(["-o", "udp.check_checksum:TRUE", "-T", "fields", "-r"]).arg(&path);
-        fields.iter().for_each(|field| drop(command.args(["-e", field])));
+        for field in fields {
+            command.args(["-e", field]);
+        }
         let output = command.output();
         std::fs::remove_file(&path).expect("it was written");
         let Ok(output) = output else { return };
