@@ -121,7 +121,7 @@ fn read(item: &Item, _: &Scenario, outcome: Outcome) -> Row {
 }
 
 fn run(settings: &Settings) -> Results {
-    let seconds = settings.choose(40, 10);
+    let seconds = settings.choose(24, 10);
     let mut results = Results::new(EXPERIMENT.name, settings);
     let columns = ["variant", "run", "mbps", "queue_ms_mean", "queue_ms_95", "dropped", "marked", "jain"];
     let mut table = Table::new("runs", &columns);

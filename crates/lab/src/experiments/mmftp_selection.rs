@@ -3,8 +3,9 @@ use std::collections::VecDeque;
 use tributary::{
     Family,
     config::Role,
-    simulation::{Scenario, object},
+    simulation::{RunUntil, Scenario, object},
 };
+use tributary_content::{MemoryObject, Name, SigningKey};
 use tributary_core::{Duration, Random, Rate, Time, link::LinkConfig};
 use tributary_sim::topology::{Topology, generate};
 use tributary_transport::PathMetric;
@@ -22,14 +23,14 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "mmftp-selection",
     title: "Sources and paths chosen by hops, by delay and by the capacity that is left, on a busy network",
     paper: "left for later in mmFTP §V",
-    runs: 12,
+    runs: 10,
     run,
 };
 
 /// Routers of the network; each has one host.
 const PLACES: usize = 24;
 /// Transfers that keep the network busy.
-const BACKGROUND: usize = 8;
+const BACKGROUND: usize = 6;
 const FOREGROUND_START: Time = Time::from_millis(7_000);
 
 /// A way to choose: publishers that are used, metric, paths to each.
@@ -58,6 +59,7 @@ struct Item {
     seed: u64,
     choice: Choice,
     bytes: usize,
+    background: Vec<MemoryObject>,
 }
 
 /// Who takes part in a run.
@@ -129,9 +131,8 @@ fn scenario(item: &Item) -> Scenario {
     scenario.add_link("rn-tm", &topology.places[0].name, link(100, Duration::from_millis(1)));
     let cast = cast(item.seed);
     for (number, [from, to]) in cast.background.iter().enumerate() {
-        let name = format!("/lab/background-{number}");
-        scenario.publish(&format!("h{from}"), Time::ZERO, object(&name, item.bytes * 6, number as u64));
-        let fetch = scenario.fetch(&format!("h{to}"), Time::from_millis(3_000), name.parse().expect("a right name"));
+        scenario.publish(&format!("h{from}"), Time::ZERO, item.background[number].clone());
+        let fetch = scenario.fetch(&format!("h{to}"), Time::from_millis(3_000), background_name(number));
         fetch.paths_per_source = 1;
     }
     let near = hops(&topology, cast.receiver);
@@ -143,19 +144,28 @@ fn scenario(item: &Item) -> Scenario {
     let name = "/lab/file".parse().expect("a right name");
     let fetch = scenario.fetch(&format!("h{}", cast.receiver), FOREGROUND_START, name);
     (fetch.paths_per_source, fetch.metric) = (item.choice.paths_per_source, item.choice.metric);
+    scenario.until = RunUntil::FetchEnds(BACKGROUND);
     scenario.limit = Time::from_millis(120_000);
     scenario
+}
+
+fn background_name(number: usize) -> Name {
+    format!("/lab/background-{number}").parse().expect("a right name")
 }
 
 fn run(settings: &Settings) -> Results {
     let bytes = settings.choose(8_000_000, 1_500_000);
     let mut results = Results::new(EXPERIMENT.name, settings);
     let mut table = Table::new("times", &["variant", "run", "seconds", "bound_seconds"]);
+    let block = object("/lab/bytes", bytes * 6, 5);
+    let key = SigningKey::from_secret(&[5; 32]);
+    let sign = |number| MemoryObject::new(background_name(number), block.bytes().clone(), &key);
+    let background: Vec<_> = (0..BACKGROUND).map(|number| sign(number).expect("the name is not the root")).collect();
     let mut groups = Vec::new();
     let mut bounds = Vec::new();
     for choice in CHOICES {
         let seeds = (0..settings.runs).map(|run| settings.seed_of(1, run));
-        let items: Vec<_> = seeds.map(|seed| Item { seed, choice, bytes }).collect();
+        let items: Vec<_> = seeds.map(|seed| Item { seed, choice, bytes, background: background.clone() }).collect();
         let rows = each(&items, scenario, |item, scenario, outcome| {
             let cast = cast(item.seed);
             let sources: Vec<_> = cast.sources.iter().map(|source| format!("h{source}")).collect();

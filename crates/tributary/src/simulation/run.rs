@@ -153,11 +153,10 @@ impl Simulation {
         loop {
             let due = if sampling.is_some() { self.sample_due.min(limit) } else { limit };
             let state = Rc::clone(&self.state);
-            let is_over = move || {
-                until == RunUntil::FetchesEnd && total > 0 && {
-                    let state = state.borrow();
-                    state.ended >= total
-                }
+            let is_over = move || match until {
+                RunUntil::FetchesEnd => total > 0 && state.borrow().ended >= total,
+                RunUntil::FetchEnds(fetch) => state.borrow().fetches.get(fetch).is_none_or(|fetch| fetch.has_ended),
+                RunUntil::Limit => false,
             };
             let state = Rc::clone(&self.state);
             let end = self.network.run_while(due, |_| state.borrow().fresh.is_empty() && !is_over());

@@ -48,6 +48,8 @@ pub enum RunUntil {
     /// When every fetch has ended, or at the limit.
     #[default]
     FetchesEnd,
+    /// When one fetch has ended, by its place among the fetches, or at the limit.
+    FetchEnds(usize),
     /// At the limit.
     Limit,
 }
