@@ -143,9 +143,12 @@ fn progress(outcome: &Outcome) -> Drawing {
     (Chart::new("Progress", "time (s)", "bytes"), sums.into_iter().take(LINES_MAX).map(line).collect())
 }
 
+/// What a line of a figure is called, how many bytes stand behind it, and its points.
+type Line = (String, u64, Vec<(f64, f64)>);
+
 /// A quantity of the paths with the most bytes.
 fn paths(outcome: &Outcome, title: &str, unit: &str, value: fn(&PathSample) -> Option<f64>) -> Drawing {
-    let mut lines: BTreeMap<(usize, u16), (String, u64, Vec<(f64, f64)>)> = BTreeMap::new();
+    let mut lines: BTreeMap<(usize, u16), Line> = BTreeMap::new();
     for sample in &outcome.path_samples {
         let name = || {
             let of = if outcome.transfers.len() > 1 { format!("{} ", sample.transfer + 1) } else { String::new() };
@@ -161,7 +164,7 @@ fn paths(outcome: &Outcome, title: &str, unit: &str, value: fn(&PathSample) -> O
 
 /// A quantity of the links with the most bytes.
 fn links(outcome: &Outcome, title: &str, unit: &str, value: fn(&output::LinkUse) -> f64) -> Drawing {
-    let mut lines: BTreeMap<(&str, &str, &str), (String, u64, Vec<(f64, f64)>)> = BTreeMap::new();
+    let mut lines: BTreeMap<(&str, &str, &str), Line> = BTreeMap::new();
     for (link, of) in output::uses(outcome) {
         let key = (link.link.as_str(), link.from.as_str(), link.to.as_str());
         let name = || format!("{} to {}", link.from, link.to);

@@ -177,12 +177,12 @@ impl NameResolver for GnrsClient {
     fn handle_message(&mut self, now: Time, message: NameMessage) {
         match message {
             NameMessage::Done { request, replicas } => {
-                if let Some(Open::Put { guid, .. }) = self.open.remove(&request) {
-                    if !self.open.values().any(|open| matches!(open, Open::Put { guid: other, .. } if *other == guid)) {
-                        self.answers.push_back(Answer::Kept(guid, replicas));
-                        if self.own.get(&guid).is_some_and(|own| own.deleted) {
-                            self.own.remove(&guid);
-                        }
+                if let Some(Open::Put { guid, .. }) = self.open.remove(&request)
+                    && !self.open.values().any(|open| matches!(open, Open::Put { guid: other, .. } if *other == guid))
+                {
+                    self.answers.push_back(Answer::Kept(guid, replicas));
+                    if self.own.get(&guid).is_some_and(|own| own.deleted) {
+                        self.own.remove(&guid);
                     }
                 }
             }

@@ -82,7 +82,7 @@ impl Chooser<'_> {
         if header.kind == ChunkKind::LinkState {
             return Way::Drop("link state of another link");
         }
-        let Some(topology) = self.topology else { return self.from_host() };
+        let Some(topology) = self.topology else { return self.entered_by_host() };
         // An address that is this router's own and does not hold any more is passed over.
         let elsewhere = |addresses: &[NetworkAddress]| -> Vec<NetworkAddress> {
             addresses.iter().filter(|address| Some(**address) != own).copied().collect()
@@ -102,7 +102,7 @@ impl Chooser<'_> {
         self.by_address(topology, header, &addresses)
     }
     /// A host leaves the way to its access routers, and takes the one with the least to do.
-    fn from_host(&self) -> Way {
+    fn entered_by_host(&self) -> Way {
         let routers = (self.peers)().into_iter().filter(|(_, peer)| peer.roles.contains(Roles::ROUTER));
         match routers.min_by_key(|(face, _)| ((self.load)(*face), *face)) {
             Some((face, _)) => Way::Face(face, NetworkAddress::NONE),

@@ -31,7 +31,7 @@ pub struct Options {
 pub fn run_seed<F: Family>(seed: u64, options: &Options) -> Result<RunReport, Finding> {
     let plan = Plan::draw::<F>(seed, options.only.as_ref());
     let report = try_run::<F>(&plan, options.canary, options.narrator)?;
-    if options.repeat_every > 0 && seed % options.repeat_every == 0 {
+    if options.repeat_every > 0 && seed.is_multiple_of(options.repeat_every) {
         let again = try_run::<F>(&plan, options.canary, None)?;
         if again.trace_hash != report.trace_hash {
             let message = format!("two runs differ: {:016x} and {:016x}", report.trace_hash, again.trace_hash);

@@ -70,7 +70,7 @@ impl Ledger {
     pub(super) fn on_received(&mut self, datagram: &Datagram) {
         self.received += 1;
         // A prime step, so that periodic traffic does not always show the same packet.
-        if self.received % 101 == 0 {
+        if self.received.is_multiple_of(101) {
             let slot = (self.received / 101) as usize % RECENT_PACKETS;
             let bytes = datagram.to_vec();
             match self.recent.get_mut(slot) {

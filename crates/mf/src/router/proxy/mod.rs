@@ -497,11 +497,11 @@ impl Proxy {
             let was_released = core::mem::replace(&mut stored.released, false);
             stored.reason = reason;
             let key = stored.key;
-            if was_released || !stored.delegated {
-                if let Some(destination) = self.destinations.get_mut(&key.flow.destination) {
-                    destination.waiting.insert((key.object, key.transfer, key.number, id));
-                    destination.ready |= reason != StoreReason::Away;
-                }
+            if (was_released || !stored.delegated)
+                && let Some(destination) = self.destinations.get_mut(&key.flow.destination)
+            {
+                destination.waiting.insert((key.object, key.transfer, key.number, id));
+                destination.ready |= reason != StoreReason::Away;
             }
         }
     }
