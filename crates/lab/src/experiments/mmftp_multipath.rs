@@ -55,8 +55,8 @@ struct Item {
 /// ```
 fn scenario(item: &Item) -> Scenario {
     let mut scenario = core(item.seed);
-    for (number, (way, stream)) in (1..).zip(WAYS.iter().zip(1..)) {
-        let source = (number + 1) / 2;
+    for (number, (way, stream)) in (1_u64..).zip(WAYS.iter().zip(1..)) {
+        let source = number.div_ceil(2);
         if number % 2 == 1 {
             add_source(&mut scenario, source);
         }
