@@ -13,8 +13,8 @@ use tributary_psi::{
     router::labels::{LabelKey, Port},
     wire::{
         Answer, Beacon, BitmapNumbers, ControlBody, ControlPacket, DataHeader, Fid, FidKind, Header, Heard, Hello,
-        LinkState, ManagerState, Message, Offer, OfferVersion, PacketType, PathOffer, Rejection, Reply, Request,
-        ResolverRoute, Routes, StreamKey, TTL_MAX, seal, unseal,
+        LinkState, ManagerState, Message, MessageKey, Offer, OfferVersion, PacketType, PathOffer, Rejection, Reply,
+        Request, ResolverRoute, Routes, Secrecy, StreamKey, TTL_MAX, seal, unseal,
     },
 };
 use tributary_testkit::{Checked, Limits};
