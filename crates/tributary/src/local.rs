@@ -301,8 +301,8 @@ impl LocalApi {
         let result = loop {
             let left = clock.until(deadline);
             if left.is_zero() {
-                let message = format!("cannot list '{uri}': no resolver answered within {patience:?}");
-                let hint = "is a resolver running? `trib status` shows the neighbours that answer";
+                let message = format!("cannot list '{uri}': nothing is known below it after {patience:?}");
+                let hint = "`trib ls /` lists what there is; if that fails too, see in `trib status` who answers";
                 break Err(ApiError::new(ErrorKind::NotFound, message).with_hint(hint));
             }
             match listener.wait(left) {
@@ -563,6 +563,11 @@ fn failure(name: &str, reason: &str, report: &TransferReport, trouble: &Trouble)
     let kept = report.stored_bytes;
     match trouble.take() {
         Some(error) => ApiError::new(ErrorKind::Io, format!("cannot fetch '{name}': {error}")),
+        None if report.sources.iter().any(|source| source.distrusted.is_some()) => {
+            ApiError::new(ErrorKind::NotFound, message).with_hint(
+                "ask the publisher for the key that `trib key show` prints there, and pin it with --publisher",
+            )
+        }
         None if report.bytes == 0 => ApiError::new(ErrorKind::NotFound, message)
             .with_hint("is a publisher running? list what the network offers with `trib ls`"),
         None => ApiError::new(ErrorKind::Incomplete, message).with_hint(format!(
