@@ -10,7 +10,7 @@ const EXIT_CODES: &str = "Exit codes: 0 done · 1 not found or incomplete · 2 u
 
 /// Fetches named, verified files from every source that has them, over every path that leads there.
 #[derive(Parser, Debug)]
-#[command(name = "trib", version, about, after_help = EXIT_CODES, max_term_width = 100)]
+#[command(name = "trib", version, after_help = EXIT_CODES, max_term_width = 100)]
 pub(crate) struct Cli {
     /// Print JSON lines on stdout instead of words
     #[arg(long, global = true)]
