@@ -7,7 +7,7 @@ use tributary_psi::{
     router::neighbour::{Neighbour, NeighbourConfig},
     wire::{
         BEACON_LABELS_MAX, Beacon, ControlBody, ControlPacket, Fid, FidKind, Header, Heard, Hello, ManagerState,
-        Message, PacketType, Routes, TTL_MAX, seal,
+        Message, MessageKey, PacketType, Routes, Secrecy, TTL_MAX, seal,
     },
 };
 use tributary_transport::FaceOptions;
@@ -75,7 +75,11 @@ impl Channel {
                 let count = 1 + input.u8() % 128;
                 let index = input.u8() % count;
                 let reply = if input.u8() & 1 == 0 { Fid::NONE } else { Fid::new(FidKind::List, 0, &[1; 96]) };
-                let body = ControlBody::Fragment { index, count, reply, payload: input.blob() };
+                let key = MessageKey { from, incarnation: 5, message };
+                let content = input.blob();
+                // What comes whole can be read; of parts the rest is missing anyway.
+                let whole = (count == 1).then(|| Secrecy::new(&KEY).hide(&key.context(NODE), content));
+                let body = ControlBody::Fragment { index, count, reply, payload: whole.as_deref().unwrap_or(content) };
                 // The message's number goes into what is sent, so that a second delivery is noticed.
                 self.sealed(&ControlPacket { from, to: NODE, incarnation: 5, message, body }, message + 1);
             }
