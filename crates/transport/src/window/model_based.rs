@@ -30,6 +30,8 @@ const CLAIM_PACKETS: f64 = 3.0;
 /// Loss that needs no making up for, because the probe's gain covers it.
 const LOSS_FREE: f64 = 0.02;
 
+/// By so many standard deviations chance may exceed the usual loss before it counts as an overflow.
+const CHANCE_DEVIATIONS: f64 = 2.0;
 /// By which part of its window a flow goes back when a queue overflows.
 const OVERFLOW_CUT: f64 = 0.15;
 /// After so many rounds without an overflow the ceiling rises twice as fast.
@@ -125,13 +127,16 @@ impl ModelBased {
         }
     }
     /// Lowers or raises the ceiling after a round. Random loss comes with an empty queue as well, and that much is no
-    /// sign; more than that together with a standing queue is an overflow, that of several flows most likely.
-    fn on_round_of_losses(&mut self, share: f64) {
+    /// sign; clearly more than that together with a standing queue is an overflow, that of several flows most likely.
+    fn on_round_of_losses(&mut self, Round { share, bytes }: Round) {
         if self.queue_is_empty() {
             self.loss.base += (share - self.loss.base) / 8.0;
         }
-        let overflows = !self.queue_is_empty() && share > 1.5 * self.loss.base + LOSS_FREE;
         let packet = self.packet_bytes as f64;
+        // Of few packets, chance alone takes more than its share now and then; a sub-flow stands for all that share its link.
+        let chance = CHANCE_DEVIATIONS
+            * libm::sqrt(self.loss.base.max(LOSS_FREE / 2.0) * packet / (bytes as f64 * self.part.times));
+        let overflows = !self.queue_is_empty() && share > 1.5 * self.loss.base + LOSS_FREE + chance;
         if overflows {
             if let Phase::Startup { .. } = self.phase {
                 self.phase = Phase::Drain;
@@ -152,8 +157,8 @@ impl ModelBased {
     }
     fn on_round(&mut self) {
         self.round += 1;
-        if let Some(share) = self.loss.on_round() {
-            self.on_round_of_losses(share);
+        if let Some(round) = self.loss.on_round() {
+            self.on_round_of_losses(round);
         }
         if let Some(smallest) = self.rtt_this_round.take() {
             self.rtt_last_round = Some(smallest);
@@ -328,8 +333,8 @@ struct LossMeter {
 }
 
 impl LossMeter {
-    /// The share of this round.
-    fn on_round(&mut self) -> Option<f64> {
+    /// What this round was.
+    fn on_round(&mut self) -> Option<Round> {
         let total = self.delivered + self.lost;
         if total == 0 {
             return None;
@@ -338,6 +343,14 @@ impl LossMeter {
         self.share += (share - self.share) / 8.0;
         self.delivered = 0;
         self.lost = 0;
-        Some(share)
+        Some(Round { share, bytes: total })
     }
+}
+
+/// The losses of one round.
+#[derive(Clone, Copy, Debug)]
+struct Round {
+    share: f64,
+    /// Lost or not.
+    bytes: u64,
 }
