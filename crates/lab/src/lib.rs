@@ -13,6 +13,7 @@
 //! | the table of experiments | [`experiments`] |
 //! | wide-area networks, their congestion, runs of many seeds | [`wide_area`], [`congestion`], [`runs`] |
 //! | TCP and QUIC of others on the same links | [`rivals`] |
+//! | rivals on the links of an experiment | [`beside`] |
 //! | upper bounds | [`optimum`] |
 //! | drawings | [`figures`] |
 //! | the page | [`report`] |
@@ -20,6 +21,7 @@
 //! | mean, variance, Jain's index | [`stats`] |
 //!
 //! The same seed gives the same bytes in every file, whatever the number of threads.
+pub mod beside;
 pub mod congestion;
 pub mod experiment;
 pub mod experiments;

@@ -1,10 +1,10 @@
 //! mmFTP §IV-C2: the fastest of three publishers falls silent for seven seconds.
-use tributary::simulation::{Fault, Outcome, PathSample, Scenario};
+use tributary::simulation::{Fault, Outcome, PathSample, Scenario, parallel};
 use tributary_core::{Duration, Time};
 use tributary_transport::TransferConfig;
 
 use crate::{
-    Experiment, Results, Settings, Table,
+    Experiment, Results, Settings, Table, beside,
     figures::{Bar, BarGroup, Chart, Figure, Series, bars, lines},
     optimum,
     runs::{PaperTimes, Times, each},
@@ -107,7 +107,6 @@ fn run(settings: &Settings) -> Results {
     );
     let mut results = Results::new(EXPERIMENT.name, settings);
     let mut table = Table::new("times", &["variant", "iteration", "seconds", "ideal_seconds"]);
-    let mut all = Vec::new();
     for (prefix, transfer) in controllers() {
         let rows = [Mode::Normal, Mode::Failure].map(|mode| {
             // Both modes of an iteration meet the same congestion, so that their difference is that of the failure.
@@ -121,8 +120,8 @@ fn run(settings: &Settings) -> Results {
         }
         gains(&mut results, prefix, &rows);
         windows(&mut results, prefix, &rows, scale);
-        all.push(rows);
     }
+    rivals(&mut results, settings, scale);
     means(&mut results);
     results.tables.push(table);
     describe(&mut results, scale);
@@ -139,6 +138,22 @@ fn tell(results: &mut Results, table: &mut Table, variant: &str, rows: &[Row], p
     for (run, row) in (1..).zip(rows) {
         let seconds = row.seconds.map(|seconds| format!("{seconds:.6}")).unwrap_or_default();
         table.push(vec![variant.into(), format!("{run}"), seconds, format!("{:.6}", row.ideal)]);
+    }
+}
+
+/// A download manager with a connection to each publisher, in both modes.
+fn rivals(results: &mut Results, settings: &Settings, scale: Sizes) {
+    for rival in beside::RIVALS {
+        for (name, mode) in [("normal", Mode::Normal), ("failure", Mode::Failure)] {
+            let seeds: Vec<_> = (0..settings.runs).map(|run| settings.seed_of(1, run)).collect();
+            let seconds = parallel::map(&seeds, |seed| {
+                let scenario = scenario(&Item { seed: *seed, mode, transfer: TransferConfig::default(), scale });
+                beside::seconds(rival, &scenario, &SOURCES, "receiver", scale.bytes as u64, START)
+            });
+            let mut times = Times::default();
+            seconds.into_iter().for_each(|seconds| times.push(seconds));
+            times.tell(results, &format!("{}-{name}", rival.name()), PaperTimes::default());
+        }
     }
 }
 
@@ -216,14 +231,15 @@ fn means(results: &mut Results) {
         };
         let ours = bar("").map(|bar| Bar { paper: Some(paper), ..bar });
         let ideal = Bar::new(results.value(&format!("{mode}.ideal_seconds")));
-        BarGroup { label: mode.into(), bars: vec![ours, bar("default-"), ideal] }
+        let rivals = [bar("tcp-cubic-"), bar("quic-bbr-")];
+        BarGroup { label: mode.into(), bars: vec![ours, bar("default-"), rivals[0], rivals[1], ideal] }
     });
     let chart = Chart::new("Mean download time with and without the failure", "", "mean download time (s)");
     results.figures.push(Figure {
         name: "means".into(),
         caption: "Dashed: the paper's means. The ideal is the maximum flow over what congestion and failure left."
             .into(),
-        svg: bars(&chart, &["paper's controller", "default", "ideal"], &groups),
+        svg: bars(&chart, &["paper's controller", "default", "TCP Cubic", "QUIC BBR", "ideal"], &groups),
     });
 }
 

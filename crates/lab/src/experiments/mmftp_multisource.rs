@@ -1,9 +1,9 @@
 //! mmFTP §IV-C1: a file from each of three publishers in turn, and from all three.
-use tributary::simulation::Scenario;
+use tributary::simulation::{Scenario, parallel};
 use tributary_transport::TransferConfig;
 
 use crate::{
-    Experiment, Results, Settings, Table,
+    Experiment, Results, Settings, Table, beside,
     figures::{Bar, BarGroup, Chart, Figure, Style, bars, lines},
     optimum,
     runs::{PaperTimes, Times, each},
@@ -73,11 +73,28 @@ fn run(settings: &Settings) -> Results {
             times.push((variant, of_variant));
         }
     }
+    rivals(&mut results, settings, bytes);
     speedups(&mut results);
     figures(&mut results, &times, &optima);
     table(&mut results, &times);
     describe(&mut results, bytes);
     results
+}
+
+/// TCP and QUIC over the same links under the same congestion: one connection, or a download manager's three.
+fn rivals(results: &mut Results, settings: &Settings, bytes: usize) {
+    for rival in beside::RIVALS {
+        for (phase, (name, sources, _)) in (1..).zip(PHASES) {
+            let seeds: Vec<_> = (0..settings.runs).map(|run| settings.seed_of(phase, run)).collect();
+            let seconds = parallel::map(&seeds, |seed| {
+                let scenario = three_sources(*seed, Some(*seed), &TransferConfig::default());
+                beside::seconds(rival, &scenario, sources, "receiver", bytes as u64, START)
+            });
+            let mut times = Times::default();
+            seconds.into_iter().for_each(|seconds| times.push(seconds));
+            times.tell(results, &format!("{}-{name}", rival.name()), PaperTimes::default());
+        }
+    }
 }
 
 fn speedups(results: &mut Results) {
@@ -110,7 +127,9 @@ fn figures(results: &mut Results, times: &[(String, Times)], optima: &[f64]) {
     }
     let groups = PHASES.iter().enumerate().map(|(index, (name, _, paper))| {
         let with_paper = times[index].1.bar().map(|bar| Bar { paper: paper.mean, ..bar });
-        let bars = vec![with_paper, times[index + PHASES.len()].1.bar(), Bar::new(optima[index])];
+        let rival = |rival: &str| Bar::new(results.value(&format!("{rival}-{name}.seconds_mean")));
+        let default = times[index + PHASES.len()].1.bar();
+        let bars = vec![with_paper, default, rival("tcp-cubic"), rival("quic-bbr"), Bar::new(optima[index])];
         BarGroup { label: (*name).into(), bars }
     });
     let chart = Chart::new("Mean download time", "", "mean download time (s)");
@@ -119,9 +138,10 @@ fn figures(results: &mut Results, times: &[(String, Times)], optima: &[f64]) {
         name: "means".into(),
         caption:
             "Means with their 95 % confidence intervals; dashed: the mean that the paper tells, for publisher 2 and \
-                  for all three. The optimum is the maximum flow over what congestion left, from the request on."
+                  for all three. The optimum is the maximum flow over what congestion left, from the request on. Rivals: \
+                  one connection, or a download manager's three."
                 .into(),
-        svg: bars(&chart, &["paper's controller", "default", "optimum"], &groups),
+        svg: bars(&chart, &["paper's controller", "default", "TCP Cubic", "QUIC BBR", "optimum"], &groups),
     });
 }
 
