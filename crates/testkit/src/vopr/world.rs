@@ -153,14 +153,12 @@ impl<'a, F: Family> World<'a, F> {
         let life = self.ledger.borrow().lives[index];
         let spec = &self.plan.topology.nodes[index];
         let seed = self.plan.seed.wrapping_mul(1_000_003).wrapping_add((index as u64) << 20 | life);
+        let is_moody = self.canary == Some(Canary::Moody) && index == 0 && MOOD.with(|mood| mood.replace(!mood.get()));
+        let seed = seed.wrapping_add(u64::from(is_moody) << 40);
         let node = F::node(&self.plan.settings, spec, seed);
         let mtu = self.plan.topology.links.iter().map(|link| link.face_mtu).max().unwrap_or(1_472).max(1_472);
         let random = Random::new(self.plan.seed, 1_000 + index as u64);
-        let mut puppet = Puppet::new(index, node, mtu as usize, &self.ledger, self.canary, random);
-        if self.canary == Some(Canary::Moody) && MOOD.with(|mood| mood.replace(!mood.get())) {
-            puppet.stop_clock(self.net.now());
-        }
-        puppet
+        Puppet::new(index, node, mtu as usize, &self.ledger, self.canary, random)
     }
     fn attach_faces(&mut self, index: usize) {
         let links: Vec<(usize, usize)> = self.plan.topology.links_of(index).collect();
