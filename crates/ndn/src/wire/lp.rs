@@ -442,9 +442,8 @@ mod tests {
     }
 
     fn any_packet() -> impl Strategy<Value = (LpParts, Vec<u8>)> {
-        let number = || proptest::option::of(any::<u64>());
         (
-            (number(), number(), number(), number(), number(), number()),
+            proptest::array::uniform6(proptest::option::of(any::<u64>())),
             proptest::option::of(proptest::collection::vec(any::<u8>(), 1..33)),
             (proptest::option::of(0u64..200), proptest::collection::vec(any::<u64>(), 0..4), any::<[bool; 4]>()),
             proptest::option::of(proptest::collection::vec(any::<u8>(), 0..40)),
@@ -456,7 +455,7 @@ mod tests {
     }
     #[derive(Debug, Clone)]
     struct LpParts {
-        numbers: (Option<u64>, Option<u64>, Option<u64>, Option<u64>, Option<u64>, Option<u64>),
+        numbers: [Option<u64>; 6],
         token: Option<Vec<u8>>,
         nack: Option<u64>,
         acks: Vec<u64>,
@@ -466,12 +465,12 @@ mod tests {
     impl LpParts {
         fn packet<'a>(&'a self, fragment: &'a [u8]) -> LpPacket<'a> {
             LpPacket {
-                sequence: self.numbers.0,
-                frag_index: self.numbers.1,
-                frag_count: self.numbers.2,
-                incoming_face: self.numbers.3,
-                congestion_mark: self.numbers.4,
-                tx_sequence: self.numbers.5,
+                sequence: self.numbers[0],
+                frag_index: self.numbers[1],
+                frag_count: self.numbers[2],
+                incoming_face: self.numbers[3],
+                congestion_mark: self.numbers[4],
+                tx_sequence: self.numbers[5],
                 pit_token: self.token.as_deref(),
                 nack: self.nack.map(NackReason::from),
                 acks: self.acks.clone(),

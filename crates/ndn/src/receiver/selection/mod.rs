@@ -51,8 +51,11 @@ pub trait PathSelection: Send {
     }
 }
 
+/// A selection by name.
+pub type Listed = (&'static str, fn() -> Box<dyn PathSelection>);
+
 /// The selections by name, the default first.
-pub const SELECTIONS: [(&str, fn() -> Box<dyn PathSelection>); 6] = [
+pub const SELECTIONS: [Listed; 6] = [
     ("bandwidth", || Box::new(bandwidth::Bandwidth)),
     ("random", || Box::new(random::AtRandom)),
     ("hops", || Box::new(hops::Hops)),

@@ -42,8 +42,11 @@ pub trait CsPolicy: Send {
     fn victim(&mut self, now: Time) -> Option<EntryId>;
 }
 
+/// A policy by name.
+pub type Listed = (&'static str, fn() -> Box<dyn CsPolicy>);
+
 /// The policies by name, the default first.
-pub const POLICIES: [(&str, fn() -> Box<dyn CsPolicy>); 3] = [
+pub const POLICIES: [Listed; 3] = [
     ("lru", || Box::new(Lru::default())),
     ("fifo", || Box::new(Fifo::default())),
     ("priority", || Box::new(Priority::default())),

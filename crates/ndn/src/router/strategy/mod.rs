@@ -83,8 +83,11 @@ pub trait Strategy: Send {
     }
 }
 
+/// A strategy by name.
+pub type Listed = (&'static str, fn() -> Box<dyn Strategy>);
+
 /// The strategies by name, the default first. A router has one of each.
-pub const STRATEGIES: [(&str, fn() -> Box<dyn Strategy>); 7] = [
+pub const STRATEGIES: [Listed; 7] = [
     ("best-route", || Box::new(BestRoute)),
     ("multicast", || Box::new(Multicast)),
     ("equal-weight", || Box::new(EqualWeight::default())),
