@@ -208,3 +208,67 @@ fn last_packet(layout: &Layout, in_tree: bool) -> u32 {
         chunks => layout.packets(Unit::Chunk(chunks - 1)).1.saturating_sub(1),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::format;
+    use tributary_content::{MemoryObject, SigningKey};
+
+    fn ask(sender: &mut Sender, name: &str, can_be_prefix: bool) -> Option<Bytes> {
+        let name: Name = name.parse().unwrap();
+        let interest = Interest { can_be_prefix, ..Interest::new(NameView::from(&name)) };
+        sender.handle_interest(Time::from_millis(77), &interest)
+    }
+    fn sender(size: usize) -> (Sender, Vec<u8>) {
+        let bytes: Vec<u8> = (0..size).map(|at| (at / 7) as u8).collect();
+        let key = SigningKey::from_secret(&[1; 32]);
+        let object = MemoryObject::new("/lab/file".parse().unwrap(), bytes.clone(), &key).unwrap();
+        let mut sender = Sender::new("producer", 1000, SignKey::ed25519(&[2; 32]));
+        assert!(sender.publish(Box::new(object)));
+        (sender, bytes)
+    }
+
+    /// What a consumer that knows nothing of this program does: discover the version, then take segments to the last.
+    #[test]
+    fn an_object_is_found_by_discovery_and_read_segment_by_segment() {
+        for size in [0, 1, 999, 300_000, 700_001] {
+            let (mut sender, bytes) = sender(size);
+            for start in ["/lab/file", "/lab/file/32=metadata"] {
+                let answer = ask(&mut sender, start, true).unwrap();
+                let metadata = Data::decode(&answer).unwrap();
+                assert_eq!(metadata.name.to_name(), "/lab/file/32=metadata/v=77/seg=0".parse());
+                assert!(metadata.freshness().as_millis() > 0);
+                let mut reader = crate::wire::tlv::Reader::new("metadata", metadata.content.unwrap());
+                let versioned = reader.element().unwrap().unwrap();
+                assert_eq!(versioned.kind, types::NAME);
+                let versioned = NameView::parse(versioned.value).unwrap().to_name().unwrap();
+                assert_eq!(versioned, "/lab/file/v=1".parse().unwrap());
+                let (mut got, mut segment) = (Vec::new(), 0u64);
+                loop {
+                    let answer = ask(&mut sender, &format!("{versioned}/seg={segment}"), false).unwrap();
+                    let data = Data::decode(&answer).unwrap();
+                    assert!(data.is_signed_by(&SignKey::ed25519(&[2; 32]).verify_key()));
+                    got.extend_from_slice(data.content.unwrap());
+                    if data.final_block().unwrap().number() == Some(segment) {
+                        break;
+                    }
+                    segment += 1;
+                }
+                assert_eq!(got, bytes);
+                assert!(ask(&mut sender, &format!("{versioned}/seg={}", segment + 1), false).is_none());
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_not_there_is_not_answered() {
+        let (mut sender, _) = sender(5000);
+        for name in ["/lab", "/lab/file/v=2/seg=0", "/lab/file/v=1/seg=9", "/lab/file/v=1/32=tree/seg=0", "/other"] {
+            assert!(ask(&mut sender, name, true).is_none(), "{name}");
+        }
+        assert!(ask(&mut sender, "/lab/file", false).is_none(), "its name is longer");
+        assert_eq!((sender.answered, sender.unknown), (0, 6));
+        assert!(sender.unpublish(&"/lab/file".parse().unwrap()) && ask(&mut sender, "/lab/file", true).is_none());
+    }
+}
