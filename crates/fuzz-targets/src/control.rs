@@ -6,8 +6,8 @@ use tributary_psi::{
     ids::Roles,
     router::neighbour::{Neighbour, NeighbourConfig},
     wire::{
-        BEACON_LABELS_MAX, Beacon, ControlBody, ControlPacket, Fid, FidKind, Header, Heard, Hello, ManagerState,
-        Message, MessageKey, PacketType, Routes, Secrecy, TTL_MAX, seal,
+        Beacon, ControlBody, ControlPacket, FID_BYTES_MAX, Fid, FidKind, Header, Heard, Hello, ManagerState, Message,
+        MessageKey, PacketType, Routes, Secrecy, TTL_MAX, seal,
     },
 };
 use tributary_transport::FaceOptions;
@@ -302,7 +302,7 @@ impl Greeter {
         let managers = self.neighbour.managers();
         assert!(managers.len() <= 3);
         for manager in managers {
-            assert!(manager.to.bytes().len() <= BEACON_LABELS_MAX * 4 && manager.back.bytes().len() <= 96);
+            assert!(manager.to.bytes().len() <= FID_BYTES_MAX && manager.back.bytes().len() <= FID_BYTES_MAX);
         }
         assert!(self.neighbour.neighbours().len() <= FACES as usize);
         if let Some(state) = self.neighbour.poll_link_state() {

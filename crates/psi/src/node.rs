@@ -81,6 +81,9 @@ pub struct PsiNode {
     pub(crate) resolvers: BTreeMap<NodeId, (Fid, Fid)>,
     /// Topology managers as they were when they were last looked at.
     pub(crate) managers: BTreeMap<NodeId, (Fid, Fid)>,
+    /// Routes and offers of a manager that this node has not heard of yet, or does not hear at the moment: a message
+    /// overtakes a beacon now and then, and its sender takes it for delivered. The oldest are dropped.
+    pub(crate) early: VecDeque<(NodeId, Message)>,
     /// Messages whose outcome somebody waits for.
     pub(crate) waiting: BTreeMap<MessageNumber, Waiting>,
     /// All faces: those that the driver named, and those that only packets told of.
@@ -116,6 +119,8 @@ const STRANGER_PATIENCE: Duration = Duration::from_secs(10);
 const REQUESTS_PER_POLL: usize = 64;
 /// The pause after that many.
 const OWN_PAUSE: Duration = Duration::from_millis(1);
+/// Messages kept at most of topology managers that are not known.
+const EARLY_MAX: usize = 64;
 /// How often the use of the links is measured.
 const USED_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -165,6 +170,7 @@ impl PsiNode {
             one_hop: VecDeque::new(),
             resolvers: BTreeMap::new(),
             managers: BTreeMap::new(),
+            early: VecDeque::new(),
             waiting: BTreeMap::new(),
             faces: BTreeMap::new(),
             strangers: BTreeMap::new(),
@@ -314,6 +320,10 @@ impl PsiNode {
             match before.get(&node) {
                 Some(_) => self.control.reroute(node, to, back),
                 None => {
+                    let (said, rest): (VecDeque<_>, _) =
+                        core::mem::take(&mut self.early).into_iter().partition(|(from, _)| *from == node);
+                    self.early = rest;
+                    said.into_iter().for_each(|(from, message)| self.on_manager_message(now, from, message));
                     self.send_link_state(now, Some(node));
                     if let Some(rendezvous) = &mut self.rendezvous {
                         rendezvous.handle_topology_managers(now);
@@ -369,13 +379,15 @@ impl PsiNode {
                     manager.handle_path_request(now, request);
                 }
             }
-            Message::Routes(routes) if self.is_manager(from) => self.on_routes(now, &routes),
-            Message::Offer(offer) if self.is_manager(from) => {
-                let reign = self.neighbour.reign(from);
-                self.receiver.handle_offer(now, reign, offer);
+            Message::Routes(_) | Message::Offer(_) if self.is_manager(from) => {
+                self.on_manager_message(now, from, message);
             }
             Message::Routes(_) | Message::Offer(_) => {
                 *self.counters.entry("message that only a topology manager may send").or_default() += 1;
+                if self.early.len() == EARLY_MAX {
+                    self.early.pop_front();
+                }
+                self.early.push_back((from, message));
             }
             Message::ScopeNotice(_) => self.pubsub.handle_message(now, from, message),
             Message::Reply(answer) if answer.is_for_host() => {
@@ -385,6 +397,17 @@ impl PsiNode {
                 Some(rendezvous) => rendezvous.handle_message(now, from, reply, message),
                 None => *self.counters.entry("message for a role that this node has not").or_default() += 1,
             },
+        }
+    }
+    /// What only a topology manager may say.
+    fn on_manager_message(&mut self, now: Time, from: NodeId, message: Message) {
+        match message {
+            Message::Routes(routes) => self.on_routes(now, &routes),
+            Message::Offer(offer) => {
+                let reign = self.neighbour.reign(from);
+                self.receiver.handle_offer(now, reign, offer);
+            }
+            _ => {}
         }
     }
     fn is_manager(&self, node: NodeId) -> bool {

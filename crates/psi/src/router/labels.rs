@@ -5,7 +5,7 @@
 //! ```text
 //! key            = BLAKE3 derive_key("tributary psi link labels", secret)
 //! bloom(s, m)    = `bits` positions below m out of the eight 32-bit words of keyed BLAKE3(key, 'B' ‖ port ‖ s)
-//! list           = first 4 bytes of keyed BLAKE3(key, 'L' ‖ port)
+//! list           = first 4 bytes (in lists of more than 24: first 2) of keyed BLAKE3(key, 'L' ‖ port)
 //! ```
 //! One hash per salt gives the positions for every filter size, and a position that is already taken moves up
 //! by one, so that each label has exactly `bits` bits.
@@ -13,7 +13,7 @@ use alloc::{boxed::Box, vec::Vec};
 
 use tributary_core::FaceId;
 
-use crate::wire::{FID_BYTES_MAX, ListLabel};
+use crate::wire::{FID_BYTES_MAX, ListLabel, SHORT_LABELS};
 
 /// Salts that a Bloom FID may use: 0 to 63.
 pub const SALTS: u8 = 64;
@@ -31,6 +31,14 @@ pub enum Port {
     Face(FaceId),
     /// The node itself.
     Local,
+}
+
+/// Whether a label is in an FID of kind list with these bytes and this salt.
+pub fn is_listed(list: &[u8], salt: u8, label: &ListLabel) -> bool {
+    match salt {
+        SHORT_LABELS => list.as_chunks::<2>().0.contains(&[label[0], label[1]]),
+        _ => list.as_chunks::<4>().0.contains(label),
+    }
 }
 
 /// The key from which a node's labels are made.
@@ -191,11 +199,10 @@ impl LabelTables {
             _ => match_words::<12>(table, filter, matches),
         }
     }
-    /// As [`LabelTables::match_bloom`], for the labels in `list`, 4 bytes each.
-    pub fn match_list(&self, list: &[u8], matches: &mut [u64]) {
-        let (labels, _) = list.as_chunks::<4>();
+    /// As [`LabelTables::match_bloom`], for an FID of kind list.
+    pub fn match_list(&self, list: &[u8], salt: u8, matches: &mut [u64]) {
         for (i, own) in self.list.iter().enumerate() {
-            if labels.contains(own) {
+            if is_listed(list, salt, own) {
                 matches[i / 64] |= 1 << (i % 64);
             }
         }
@@ -303,7 +310,7 @@ mod tests {
         tables.set_ports(ports.into());
         let list = [tables.key().list(ports[2]), [9; 4], tables.key().list(ports[0])].concat();
         let mut matches = [0];
-        tables.match_list(&list, &mut matches);
+        tables.match_list(&list, 0, &mut matches);
         assert_eq!(matches[0], 0b101);
     }
 }

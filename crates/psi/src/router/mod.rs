@@ -824,7 +824,7 @@ fn match_ports(
             }
             tables.match_bloom(&filter, len, fid.salt, matches);
         }
-        FidKind::List => tables.match_list(fid.bytes, matches),
+        FidKind::List => tables.match_list(fid.bytes, fid.salt, matches),
         FidKind::Bitmap => {
             let table = bitmaps.iter().find(|table| table.numbers.epoch == fid.salt).ok_or(reason::EPOCH)?;
             table.match_bits(fid.bytes, matches);

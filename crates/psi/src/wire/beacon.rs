@@ -5,11 +5,14 @@ use tributary_core::NodeId;
 
 use super::{FID_BYTES_MAX, Fid, FidKind, LABEL_BYTES_MAX, Reader, WireError, Writer};
 
-/// Labels in one route of a beacon at most: as many as an FID of kind list holds.
-pub const BEACON_LABELS_MAX: usize = FID_BYTES_MAX / 4;
+/// Labels in one route of a beacon at most: as many as an FID of kind list holds when it shortens them.
+pub const BEACON_LABELS_MAX: usize = FID_BYTES_MAX / 2;
 
 /// A link, or the local delivery of a node, in an FID of kind list.
 pub type ListLabel = [u8; 4];
+
+/// The salt of lists that hold the first two bytes of each label: those too long for whole ones. Other lists have 0.
+pub const SHORT_LABELS: u8 = 1;
 
 /// What a Beacon carries behind the common header (type Beacon, empty FID) and before its authentication code.
 ///
@@ -98,12 +101,17 @@ impl Beacon {
     }
 }
 
-/// The FID of kind list that these labels make.
+/// The FID of kind list that these labels make: shortened to two bytes each if they would not fit otherwise, which is
+/// when a chance of 1 in 65,536 per link and label that a router on the way sends a copy astray is worth taking.
 ///
 /// # Panics
 /// If there are more than [`BEACON_LABELS_MAX`].
 pub fn list_fid(labels: &[ListLabel]) -> Fid {
-    Fid::new(FidKind::List, 0, labels.as_flattened())
+    if size_of_val(labels) <= FID_BYTES_MAX {
+        return Fid::new(FidKind::List, 0, labels.as_flattened());
+    }
+    let short: Vec<[u8; 2]> = labels.iter().map(|[first, second, ..]| [*first, *second]).collect();
+    Fid::new(FidKind::List, SHORT_LABELS, short.as_flattened())
 }
 
 fn labels(reader: &mut Reader<'_>, field: &'static str) -> Result<Vec<ListLabel>, WireError> {

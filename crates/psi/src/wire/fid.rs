@@ -15,7 +15,7 @@ pub enum FidKind {
     Bloom = 0,
     /// One bit per adjacency of the domain, numbered by the topology manager (as BIER-TE, RFC 9262).
     Bitmap = 1,
-    /// One 4-byte label per link, in any order.
+    /// One label per link, in any order: 4 bytes each, or the first 2 of them (salt 1).
     List = 2,
 }
 
@@ -46,7 +46,7 @@ impl Fid {
     pub fn kind(&self) -> FidKind {
         self.kind
     }
-    /// Which of the labels of each link it uses; meaningful for [`FidKind::Bloom`].
+    /// Which of the labels of each link it uses; the epoch of a bitmap; how long the labels of a list are.
     pub fn salt(&self) -> u8 {
         self.salt
     }

@@ -26,7 +26,7 @@ mod request;
 mod secrecy;
 mod topology;
 
-pub use beacon::{BEACON_LABELS_MAX, Beacon, ListLabel, ManagerState, list_fid};
+pub use beacon::{BEACON_LABELS_MAX, Beacon, ListLabel, ManagerState, SHORT_LABELS, list_fid};
 pub use control::{ControlBody, ControlPacket, FRAGMENTS_MAX};
 pub use data::{DataHeader, StreamKey};
 pub use fid::{FID_BYTES_MAX, Fid, FidKind};

@@ -172,6 +172,30 @@ fn every_kind_of_fid_carries_a_transfer() {
     }
 }
 
+/// Lists hold 24 whole labels: nodes that are farther from the manager go by shortened ones.
+#[test]
+fn a_chain_of_forty_forwarders_is_crossed() {
+    let mut domain = Domain::new(12);
+    domain.node("tm-1", |config| config.topology_manager = Some(1));
+    domain.node("rn-1", |config| config.resolver = true);
+    domain.node("pub-1", |_| {});
+    domain.node("receiver", |_| {});
+    let forwarders: Vec<String> = (1..=40).map(|i| format!("fn-{i}")).collect();
+    for label in &forwarders {
+        domain.node(label, |config| config.router = true);
+    }
+    forwarders.windows(2).for_each(|pair| domain.link(&pair[0], &pair[1], 50, 1));
+    for (a, b) in [("tm-1", "fn-1"), ("rn-1", "fn-20"), ("pub-1", "fn-2"), ("receiver", "fn-40")] {
+        domain.link(a, b, 50, 1);
+    }
+    let bytes = random_bytes(1_000_000, 7);
+    domain.publish("pub-1", object("/lab/file", bytes.clone()));
+    domain.run(10.0);
+    let (id, content) = domain.fetch("receiver", "/lab/file");
+    domain.finish("receiver", id, 20.0);
+    assert_eq!(content.finished(&name("/lab/file")), Some(bytes));
+}
+
 #[test]
 fn the_same_seed_gives_the_same_run() {
     let run = |seed| {

@@ -19,6 +19,7 @@ use crate::{
         is_overfull,
         labels::{
             BLOOM_BITS_MAX, BLOOM_BYTES_MIN, FILTER_WORDS_MAX, LabelSeeds, Port, SALTS, filter_bytes, filter_words,
+            is_listed,
         },
         ttl_of_copies,
     },
@@ -158,7 +159,7 @@ impl FidBuilder {
                     && self.bloom_is_exact(graph, &stops, &filter, len, fid.salt())
             }
             FidKind::Bitmap => fid.salt() == self.numbers.epoch && self.bitmap_is_exact(graph, &stops, fid.bytes()),
-            FidKind::List => list_is_exact(graph, &stops, fid.bytes()),
+            FidKind::List => list_is_exact(graph, &stops, fid),
         }
     }
 
@@ -263,10 +264,8 @@ impl FidBuilder {
             let key = &graph.node_info(stop.node).key;
             labels.extend(stop.wanted.iter().map(|port| key.list(*port)));
         }
-        if labels.len() > BEACON_LABELS_MAX || !list_is_exact(graph, stops, labels.as_flattened()) {
-            return None;
-        }
-        Some(list_fid(&labels))
+        let fid = (labels.len() <= BEACON_LABELS_MAX).then(|| list_fid(&labels))?;
+        list_is_exact(graph, stops, &fid).then_some(fid)
     }
     fn seeds(&mut self, graph: &Graph, node: NodeIndex, port: Port, salt: u8) -> LabelSeeds {
         let node = graph.node_info(node);
@@ -298,11 +297,10 @@ struct Stop {
     unwanted: Vec<Port>,
 }
 
-fn list_is_exact(graph: &Graph, stops: &[Stop], bytes: &[u8]) -> bool {
-    let (labels, _) = bytes.as_chunks::<4>();
+fn list_is_exact(graph: &Graph, stops: &[Stop], fid: &Fid) -> bool {
     stops.iter().all(|stop| {
         let key = &graph.node_info(stop.node).key;
-        let is_in = |port: &Port| labels.contains(&key.list(*port));
+        let is_in = |port: &Port| is_listed(fid.bytes(), fid.salt(), &key.list(*port));
         stop.wanted.iter().all(is_in) && !stop.unwanted.iter().any(is_in)
     })
 }
