@@ -284,12 +284,12 @@ impl Transfer {
                 usable.push((source, path));
             }
         }
-        if self.fit_to_paths(&usable) {
-            usable.into_iter().for_each(|(source, path)| self.add_path(now, source, path));
-        }
         let withdrawn: Vec<PathId> = self.paths.keys().filter(|path| !offered_paths.contains(path)).copied().collect();
         for path in withdrawn {
             self.close_path(path, "withdrawn by the network".into());
+        }
+        if self.fit_to_paths(&usable) {
+            usable.into_iter().for_each(|(source, path)| self.add_path(now, source, path));
         }
         self.close_unreachable(now);
         self.couple(now);
@@ -496,7 +496,7 @@ impl Transfer {
 
     fn finish_if_complete(&mut self, now: Time) {
         let Some(running) = &mut self.running else { return };
-        if !running.store.held().is_full() || running.has_unread() {
+        if self.ended.is_some() || !running.store.held().is_full() || running.has_unread() {
             return;
         }
         match running.store.finish() {
@@ -535,7 +535,8 @@ impl Transfer {
     /// Ends the fetch if every source is refused or closed.
     fn end_if_hopeless(&mut self, now: Time) {
         let hope = self.sources.values().any(|source| source.distrusted.is_none() && source.closed.is_none());
-        if !hope && !self.sources.is_empty() && self.ended.is_none() {
+        let whole = self.running.as_ref().is_some_and(|running| running.store.held().is_full());
+        if !hope && !whole && !self.sources.is_empty() && self.ended.is_none() {
             self.fail(now, self.hopeless_reason());
         }
     }

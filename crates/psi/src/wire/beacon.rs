@@ -159,8 +159,10 @@ mod tests {
         };
         check(&bytes, &beacon, Beacon::decode, Beacon::encode);
         let mut long = bytes.clone();
-        long[36] = 25;
-        assert_eq!(Beacon::decode(&long), Err(WireError::Value { field: "route to the manager", found: 25 }));
+        long[36] = 49;
+        assert_eq!(Beacon::decode(&long), Err(WireError::Value { field: "route to the manager", found: 49 }));
         assert_eq!(list_fid(&beacon.to_manager).bytes(), hex("1122334455667788"));
+        let short = list_fid(&[[0x11, 0x22, 0x33, 0x44]; 25]);
+        assert_eq!((short.salt(), short.bytes()), (SHORT_LABELS, &hex("1122").repeat(25)[..]));
     }
 }

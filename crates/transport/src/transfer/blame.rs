@@ -47,17 +47,15 @@ impl Transfer {
         let Some(assembly) = running.units.remove(&unit) else { return };
         running.suspects.remove(&unit);
         let (first, _) = running.layout.packets(unit);
-        for (origin, slots) in assembly.culprits() {
-            let packets = slots.into_iter().map(|slot| first + slot).collect();
-            self.blame(now, origin, "sent bytes that failed verification", packets);
-        }
-        let Some(running) = &mut self.running else { return };
+        let culprits = assembly.culprits();
         match unit {
             Unit::Tree => {
                 let Ok(tree) = HashTree::decode(&running.manifest, assembly.bytes()) else { return };
                 if let Err(error) = running.take_tree(tree) {
                     return self.fail(now, error.to_string());
                 }
+                self.blame_all(now, first, culprits);
+                let Some(running) = &mut self.running else { return };
                 let waiting: Vec<Unit> =
                     running.units.iter().filter(|(_, unit)| unit.is_complete()).map(|(unit, _)| *unit).collect();
                 for unit in waiting {
@@ -84,9 +82,17 @@ impl Transfer {
                 running.buffers.push(assembly.into_buffer());
                 running.buffers.truncate(4);
                 self.events.push_back(TransferEvent::ChunkStored { index, bytes: bytes as u32 });
+                self.blame_all(now, first, culprits);
                 self.judge(now);
                 self.finish_if_complete(now);
             }
+        }
+    }
+    /// Blames those whose packets of the unit that begins at packet `first` were not what is verified now.
+    fn blame_all(&mut self, now: Time, first: u32, culprits: BTreeMap<Origin, Vec<u32>>) {
+        for (origin, slots) in culprits {
+            let packets = slots.into_iter().map(|slot| first + slot).collect();
+            self.blame(now, origin, "sent bytes that failed verification", packets);
         }
     }
     /// A unit failed. With a single contributor the culprit is known; else the unit is fetched anew over one path, past

@@ -33,6 +33,8 @@ pub(super) struct Pull {
     pub(super) request: u32,
     /// Given up if nothing arrives until then.
     deadline: Time,
+    /// Given up then in any case: what arrives may be everyday changes, and the answer may be lost.
+    end: Time,
     /// When to ask again; `None` while the other node is at it.
     ask_at: Option<Time>,
 }
@@ -43,6 +45,9 @@ const BATCH_BYTES_MAX: usize = 48 << 10;
 const BATCHES_MAX: usize = 4;
 /// Rounds after which pushing to a node that does not take records is given up; comparing makes up for it.
 const FAILURES_MAX: u32 = 10;
+
+/// How many times its timeout a pull may last that goes on; comparing makes up for what it did not bring.
+const PULL_TIMEOUTS_MAX: u32 = 4;
 
 impl Rendezvous {
     /// Pushes records to those newly responsible, after the membership changed from `before`.
@@ -171,7 +176,8 @@ impl Rendezvous {
     pub(super) fn pull_from(&mut self, now: Time, node: NodeId) {
         let request = self.request_number();
         let deadline = now + self.config.pull_timeout;
-        self.pulls.insert(node, Pull { request, deadline, ask_at: None });
+        let end = now + self.config.pull_timeout * PULL_TIMEOUTS_MAX;
+        self.pulls.insert(node, Pull { request, deadline, end, ask_at: None });
         self.messages.push_back((Target::Node(node), Message::Sync { request }));
         self.timers.set(Timer::Pull(node), deadline);
     }
@@ -229,7 +235,7 @@ impl Rendezvous {
     /// Merges records that another node sent.
     pub(super) fn on_replicate(&mut self, now: Time, from: NodeId, replicate: Replicate) -> Answer {
         if let Some(pull) = self.pulls.get_mut(&from) {
-            pull.deadline = now + self.config.pull_timeout;
+            pull.deadline = (now + self.config.pull_timeout).min(pull.end);
             let due = pull.ask_at.map_or(pull.deadline, |at| at.min(pull.deadline));
             self.timers.set(Timer::Pull(from), due);
         }
