@@ -55,6 +55,16 @@ pub(crate) enum Command {
     Explain(Explain),
     /// Show what is in a node's packet cache
     Cache(Ask),
+    /// Send a file, a folder or standard input to a device, or to all that are attached to a name
+    Send(Send),
+    /// Take what is sent to this node, and write it into a folder
+    Recv(Recv),
+    /// Take what is sent to a name from now on
+    Attach(Named),
+    /// Do not take what is sent to a name any more
+    Detach(Named),
+    /// Show what a node stores for others, for whom and until when
+    Store(Ask),
     /// End a transfer; what it verified is kept
     Cancel(Cancel),
     /// Limit the rate of a transfer, or of all together
@@ -156,6 +166,94 @@ pub(crate) struct Get {
     #[arg(long, value_name = "RATE")]
     pub(crate) limit: Option<Rate>,
     /// How long to go without any source before giving up [default: the node's patience, 10s]
+    #[arg(long, value_name = "TIME", value_parser = units::parse_duration)]
+    pub(crate) timeout: Option<Duration>,
+    #[command(flatten)]
+    pub(crate) worker: Worker,
+}
+
+/// Sends.
+#[derive(Args, Debug)]
+pub(crate) struct Send {
+    /// The file or folder; `-` is standard input
+    pub(crate) path: PathBuf,
+    /// What to call it, such as /sensors/roof/temperature
+    pub(crate) name: Name,
+    /// A name that devices are attached to, or the GUID of a device or group
+    #[arg(long, value_name = "NAME|GUID")]
+    pub(crate) to: String,
+    /// Bytes of a chunk, such as 64KiB [default: the node's chunk_size]
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) chunk_size: Option<ByteCount>,
+    /// How sure it has to be, end to end [default: the node's]
+    #[arg(long, value_name = "HOW")]
+    pub(crate) reliability: Option<Reliability>,
+    /// What the network may keep of what cannot be delivered now [default: the node's]
+    #[arg(long, value_name = "WHAT")]
+    pub(crate) in_network: Option<Keep>,
+    /// Importance where storage is short; larger stays longer
+    #[arg(long, value_name = "0-255", default_value_t = 0)]
+    pub(crate) priority: u8,
+    /// How long it is worth keeping, such as 1h [default: the routers']
+    #[arg(long, value_name = "TIME", value_parser = units::parse_duration)]
+    pub(crate) lifetime: Option<Duration>,
+    /// To the nearest one that is attached to the name, not to all
+    #[arg(long)]
+    pub(crate) nearest: bool,
+    /// Let routers keep copies and answer for what members of a large group miss; a request asks at most N of them
+    #[arg(long, value_name = "N", default_value_t = 0, conflicts_with = "nearest")]
+    pub(crate) proxies: u8,
+    /// Its version; later ones have larger numbers [default: the time of its last change]
+    #[arg(long = "object-version", value_name = "N")]
+    pub(crate) version: Option<u64>,
+    /// How long to wait for the end
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = units::parse_duration)]
+    pub(crate) timeout: Duration,
+    #[command(flatten)]
+    pub(crate) worker: Worker,
+}
+
+/// How sure a delivery has to be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum Reliability {
+    /// Sent and forgotten
+    DontCare,
+    /// The receiver tells what is missing
+    Nack,
+    /// The receiver tells what has arrived
+    Ack,
+}
+
+/// What the network may keep.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum Keep {
+    /// What cannot be delivered now is stored on the way
+    Store,
+    /// The first router keeps a copy and answers for this node, which may sleep then
+    Delegate,
+    /// What cannot be delivered now is dropped
+    Nothing,
+}
+
+/// Receives.
+#[derive(Args, Debug)]
+pub(crate) struct Recv {
+    /// A name to attach to: what is sent to it reaches this node; several times if wanted
+    #[arg(long, value_name = "NAME")]
+    pub(crate) attach: Vec<Name>,
+    /// The folder to write into, each object under its name
+    #[arg(short, long, value_name = "DIR", default_value = ".")]
+    pub(crate) output: PathBuf,
+    /// The only publisher's key to believe [default: the first one ever seen for a name]
+    #[arg(long, value_name = "KEY")]
+    pub(crate) publisher: Option<PublicKey>,
+    /// End after so many objects
+    #[arg(long, value_name = "N")]
+    pub(crate) count: Option<u64>,
+    /// How long nothing may come of an object before it is said what is missing [default: the node's, 3s]
+    #[arg(long, value_name = "TIME", value_parser = units::parse_duration)]
+    pub(crate) nack_timeout: Option<Duration>,
+    /// End after so long without an object [default: never]
     #[arg(long, value_name = "TIME", value_parser = units::parse_duration)]
     pub(crate) timeout: Option<Duration>,
     #[command(flatten)]

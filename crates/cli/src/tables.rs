@@ -3,7 +3,7 @@ use std::io::IsTerminal;
 use tributary::{
     Told,
     config::Drawing,
-    views::{CacheView, DoneView, PathView, ProgressView, StatusView},
+    views::{CacheView, DoneView, PathView, ProgressView, SentView, StatusView, StoreView},
 };
 use tributary_core::ByteCount;
 
@@ -34,6 +34,20 @@ pub(crate) fn answer(told: &Told) -> Vec<String> {
             let sources = if *publishers == 1 { "source" } else { "sources" };
             vec![format!("{name}  {}  {publishers} {sources}", ByteCount(*bytes))]
         }
+        Told::Sending(sent) => vec![sending(sent)],
+        Told::Sent(sent) => self::sent(sent),
+        Told::Receiving { id, names } if names.is_empty() => vec![format!("takes what is sent to {id}")],
+        Told::Receiving { id, names } => vec![format!("takes what is sent to {} or {id}", names.join(", "))],
+        Told::Received(received) => vec![match &received.text {
+            Some(text) => format!("{}: {text}", received.name),
+            None => {
+                let (bytes, output) = (ByteCount(received.bytes), &received.output);
+                format!("{}: {bytes}, every byte verified, written to {output}", received.name)
+            }
+        }],
+        Told::Attached { name, attached: true } => vec![format!("attached to '{name}'")],
+        Told::Attached { name, attached: false } => vec![format!("not attached to '{name}' any more")],
+        Told::Store(store) => self::store(store),
         Told::Cancelled { transfer } => vec![format!("{transfer} is ended; what it verified is kept")],
         Told::Limited { transfer, bits_per_second } => {
             let what = transfer.as_deref().unwrap_or("all transfers together");
@@ -119,6 +133,61 @@ fn cache_line(cache: &CacheView) -> String {
     let share = if asked == 0 { 0.0 } else { cache.hits as f64 * 100.0 / asked as f64 };
     let (used, capacity) = (ByteCount(cache.used_bytes), ByteCount(cache.capacity_bytes));
     format!("cache ({}): {used} of {capacity}, {} of {asked} packets found ({share:.1} %)", cache.policy, cache.hits)
+}
+fn sending(sent: &SentView) -> String {
+    format!(
+        "{}: {} of {} chunks have left, {} stored on the way; {} of {} receivers have everything",
+        sent.transfer,
+        sent.sent_chunks,
+        sent.chunks,
+        sent.stored_chunks,
+        sent.delivered.len(),
+        sent.destinations
+    )
+}
+fn sent(sent: &SentView) -> Vec<String> {
+    let (bytes, seconds) = (ByteCount(sent.bytes), sent.seconds);
+    let whom = sent.delivered.len();
+    let end = match whom {
+        0 if sent.stored_chunks > 0 => "the network keeps it until the receiver is there".into(),
+        0 => "it has left this node".into(),
+        1 => "the receiver has verified every byte".into(),
+        _ => format!("{whom} receivers have verified every byte"),
+    };
+    let mut lines = vec![format!("sent '{}' to {}: {bytes} in {seconds:.2} s; {end}", sent.name, sent.to)];
+    if sent.repeated_chunks > 0 {
+        lines.push(format!("  {} chunks were sent again", sent.repeated_chunks));
+    }
+    lines
+}
+fn store(store: &StoreView) -> Vec<String> {
+    if store.capacity_bytes == 0 {
+        return vec!["this node stores nothing for others".into()];
+    }
+    let (used, capacity) = (ByteCount(store.used_bytes), ByteCount(store.capacity_bytes));
+    let mut lines = vec![format!("store: {used} of {capacity}")];
+    if !store.held.is_empty() {
+        let mut rows = vec![row(["for", "from", "object", "chunks", "bytes", "priority", "since", "until", "because"])];
+        rows.extend(store.held.iter().map(|held| {
+            vec![
+                short(&held.destination),
+                short(&held.source),
+                short(&held.object),
+                held.chunks.to_string(),
+                ByteCount(held.bytes).to_string(),
+                held.priority.to_string(),
+                format!("{:.0} s ago", held.age_seconds),
+                format!("in {:.0} s", held.left_seconds),
+                held.reason.clone(),
+            ]
+        }));
+        lines.extend(table(&rows));
+    }
+    lines
+}
+/// As much of an identifier as tells it from others on one screen.
+fn short(id: &str) -> String {
+    id.chars().take(12).collect()
 }
 fn done(done: &DoneView) -> Vec<String> {
     let mut lines = vec![format!(

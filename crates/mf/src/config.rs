@@ -115,6 +115,9 @@ pub struct EndConfig {
     pub nack_timeout: Duration,
     /// Whether the access router is asked to answer for this node (producer delegation, paper §3.3). Default: no.
     pub delegate: bool,
+    /// A chunk that more members of a group than this ask for is sent to all again, to each of them otherwise (paper
+    /// §3.5). Default: 2.
+    pub multicast_threshold: u16,
 }
 
 impl Config {
@@ -210,6 +213,7 @@ impl Default for EndConfig {
             buffer_bytes: ByteCount(64 << 20),
             nack_timeout: Duration::from_secs(3),
             delegate: false,
+            multicast_threshold: 2,
         }
     }
 }

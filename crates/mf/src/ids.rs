@@ -43,6 +43,20 @@ impl Guid {
         Guid(*hasher.finalize().as_bytes().first_chunk().expect("20 of 32 bytes"))
     }
 }
+impl core::str::FromStr for Guid {
+    type Err = ();
+    /// Reads the 40 hex digits that `Display` writes.
+    fn from_str(text: &str) -> Result<Guid, ()> {
+        let mut guid = Guid::NONE;
+        if text.len() != 2 * Guid::BYTES || !text.is_ascii() {
+            return Err(());
+        }
+        for (index, byte) in guid.0.iter_mut().enumerate() {
+            *byte = u8::from_str_radix(&text[2 * index..2 * index + 2], 16).map_err(|_| ())?;
+        }
+        Ok(guid)
+    }
+}
 impl fmt::Display for Guid {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))

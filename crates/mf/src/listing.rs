@@ -72,7 +72,11 @@ impl Listings {
                 None => return,
             },
             RecordBody::ContentDeleted { name, .. } => (name.clone(), None),
-            RecordBody::Device(_) | RecordBody::Group { .. } | RecordBody::Deleted(_) => return,
+            RecordBody::Device(_)
+            | RecordBody::Group { .. }
+            | RecordBody::Deleted(_)
+            | RecordBody::Attached { .. }
+            | RecordBody::Detached { .. } => return,
         };
         if name.len() <= scope.name.len() || !scope.name.is_prefix_of(&name) {
             return;

@@ -1,6 +1,7 @@
 //! The commands that every family's node takes, and the questions it answers: what the facade drives.
 use alloc::{boxed::Box, collections::BTreeMap, string::String, vec::Vec};
 
+use crate::Messaging;
 use tributary_content::{Name, ObjectReader, StoreOpener};
 use tributary_core::{ByteCount, Duration, FaceId, Node, NodeId, Rate, Time, TransferId, event::TransferReport};
 
@@ -35,6 +36,10 @@ pub trait Endpoint: Node + Send {
     fn transfers(&self) -> Vec<(TransferId, Name)>;
     /// What the node is doing.
     fn status(&self, now: Time) -> NodeStatus;
+    /// Sending and in-network storage, in families that have them.
+    fn messaging(&mut self) -> Option<&mut dyn Messaging> {
+        None
+    }
 }
 
 /// What the driver knows of a face.

@@ -49,6 +49,7 @@ pub mod endpoint;
 mod flow;
 pub mod layout;
 pub mod limit;
+pub mod messaging;
 pub mod rtt;
 pub mod runs;
 pub mod transfer;
@@ -57,6 +58,7 @@ pub mod window;
 pub use config::{ConfigError, ControllerKind, Coupling, TransferConfig};
 pub use endpoint::{CacheStatus, Endpoint, FaceOptions, FaceStatus, Fetch, NodeStatus, PathMetric};
 pub use flow::Runs;
+pub use messaging::Messaging;
 pub use transfer::Transfer;
 
 /// Packets from this number on belong to the hash list of an object, those below to its chunks.

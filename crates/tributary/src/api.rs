@@ -5,7 +5,11 @@
 use serde::{Deserialize, Serialize};
 use std::{io::Write, path::PathBuf};
 
-use crate::{error::ApiError, told::Told};
+use crate::{
+    error::ApiError,
+    messages::{Recv, Send},
+    told::Told,
+};
 
 /// Carries out requests.
 pub trait Api {
@@ -20,7 +24,7 @@ pub trait Api {
     fn ask(
         &self,
         request: Request,
-        stream: Option<Box<dyn Write + Send>>,
+        stream: Option<Box<dyn Write + std::marker::Send>>,
         tell: &mut dyn FnMut(Told) -> Flow,
     ) -> Result<(), ApiError>;
 
@@ -94,6 +98,22 @@ pub enum Request {
     },
     /// What is in the packet cache. Answered by `cache`.
     Cache,
+    /// Sends an object to somebody who did not ask. Told by `sending`, …, and `sent` at last.
+    Send(Send),
+    /// Takes what is sent to this node. Told by `receiving`, and `received` for each object.
+    Recv(Recv),
+    /// From now on what is sent to a name reaches this node too. Answered by `attached`.
+    Attach {
+        /// The name.
+        name: String,
+    },
+    /// Ends that. Answered by `attached`.
+    Detach {
+        /// The name.
+        name: String,
+    },
+    /// What the node stores for others, for whom and until when. Answered by `store`.
+    Store,
     /// Ends a transfer; what it verified is kept. Answered by `cancelled`.
     Cancel {
         /// The transfer.

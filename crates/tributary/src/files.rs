@@ -17,7 +17,7 @@ use tributary_net::disk::{
 use crate::error::{ApiError, ErrorKind};
 
 /// The files of one node.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Files {
     trust: TrustStore,
     publish: PublishOptions,
@@ -61,6 +61,16 @@ impl Files {
         let options = PublishOptions { version, ..self.publish.clone() };
         publish(path, name, key, &options)
             .map_err(|error: PublishError| ApiError::new(ErrorKind::Io, error.to_string()))
+    }
+    /// Whether a manifest's publisher may be believed for its name.
+    pub(crate) fn trusts(
+        &self,
+        path: PathBuf,
+        publisher: Option<PublicKey>,
+        manifest: &Manifest,
+    ) -> Result<(), StoreError> {
+        let options = DiskOptions { publisher, ..DiskOptions::default() };
+        DiskOpener::new(self.trust.clone(), Destination::Path(path), options).trusts(manifest)
     }
     /// What opens the store of a fetch; what goes wrong on the disk is left in `trouble`.
     pub(crate) fn opener(

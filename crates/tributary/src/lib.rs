@@ -13,6 +13,7 @@
 //! | the families, the only match over them | [`registry`] |
 //! | operations, in process or over a socket | [`api`] |
 //! | everything that is told, as JSON objects | [`told`], [`views`] |
+//! | sending, receiving what is sent, in-network storage | [`messages`] |
 //! | a node with its control socket | [`daemon`] |
 //! | the lines of the control socket | [`protocol`] |
 //! | errors for people | [`error`] |
@@ -47,6 +48,7 @@ pub mod fault;
 pub mod files;
 mod hub;
 pub mod local;
+pub mod messages;
 pub mod mf;
 pub mod places;
 pub mod protocol;
@@ -65,6 +67,8 @@ pub use control::ControlSocket;
 pub use daemon::Daemon;
 pub use error::{ApiError, ErrorKind};
 pub use local::LocalApi;
+pub use messages::{Recv, Send};
 pub use registry::Family;
 pub use socket::SocketApi;
 pub use told::Told;
+pub use tributary_net::Clock;

@@ -4,7 +4,7 @@ use std::{
     path::{Path, PathBuf},
     sync::{
         Arc,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
 };
 use tributary_content::{Name, ObjectReader, PublicKey, SigningKey};
@@ -40,6 +40,8 @@ pub struct LocalApi {
     publications: Publications,
     seed: u64,
     gets: AtomicUsize,
+    /// Somebody receives what is sent.
+    receiving: AtomicBool,
 }
 
 impl LocalApi {
@@ -130,6 +132,19 @@ impl LocalApi {
         self.running.stop()
     }
 
+    pub(crate) fn running(&self) -> &Running {
+        &self.running
+    }
+    pub(crate) fn files(&self) -> &Files {
+        &self.files
+    }
+    pub(crate) fn key(&self) -> &SigningKey {
+        &self.key
+    }
+    pub(crate) fn receiving(&self) -> &AtomicBool {
+        &self.receiving
+    }
+
     fn with_running(
         config: NodeConfig,
         running: Running,
@@ -138,7 +153,16 @@ impl LocalApi {
         key: SigningKey,
     ) -> Result<Self, ApiError> {
         let publications = Publications::open(&config.state_dir)?;
-        Ok(LocalApi { config, running, files, key, publications, seed, gets: AtomicUsize::new(0) })
+        Ok(LocalApi {
+            config,
+            running,
+            files,
+            key,
+            publications,
+            seed,
+            gets: AtomicUsize::new(0),
+            receiving: AtomicBool::new(false),
+        })
     }
 
     fn put(
@@ -355,7 +379,7 @@ impl LocalApi {
         Ok(())
     }
 
-    fn status(&self) -> Result<StatusView, ApiError> {
+    pub(crate) fn status(&self) -> Result<StatusView, ApiError> {
         let (status, transfers) = self.running.call(|node, now| {
             let transfers: Vec<_> = node
                 .transfers()
@@ -441,7 +465,7 @@ impl LocalApi {
         Ok(Told::Note { text })
     }
 
-    fn must_play(&self, role: Role, verb: &str) -> Result<(), ApiError> {
+    pub(crate) fn must_play(&self, role: Role, verb: &str) -> Result<(), ApiError> {
         if self.config.has_role(role) {
             return Ok(());
         }
@@ -449,7 +473,12 @@ impl LocalApi {
         Err(ApiError::new(ErrorKind::Usage, message)
             .with_hint(format!("add \"{role}\" to roles in its [node] section")))
     }
-    fn open_object(&self, path: &Path, name: Name, version: Option<u64>) -> Result<Box<dyn ObjectReader>, ApiError> {
+    pub(crate) fn open_object(
+        &self,
+        path: &Path,
+        name: Name,
+        version: Option<u64>,
+    ) -> Result<Box<dyn ObjectReader>, ApiError> {
         let object = self.files.publish(path, name, version, &self.key)?;
         let share = self.config.faults.corrupt_chunks;
         if share > 0.0 { Ok(Box::new(CorruptObject::new(object, share, self.seed))) } else { Ok(object) }
@@ -466,7 +495,7 @@ impl LocalApi {
         self.running.call(move |node, now| node.publish(now, object))?;
         Ok(told)
     }
-    fn transfers(&self) -> Result<Vec<(TransferId, Name)>, ApiError> {
+    pub(crate) fn transfers(&self) -> Result<Vec<(TransferId, Name)>, ApiError> {
         self.running.call(|node, _| node.transfers())
     }
     fn report(&self, transfer: TransferId) -> Result<Option<(Time, TransferReport)>, ApiError> {
@@ -525,6 +554,20 @@ impl Api for LocalApi {
                 let rate = bits_per_second.map(Rate::from_bits_per_second);
                 self.running.call(move |node, now| node.limit(now, id, rate))?;
                 tell(Told::Limited { transfer, bits_per_second });
+                Ok(())
+            }
+            Request::Send(send) => self.send(&send, tell),
+            Request::Recv(recv) => self.recv(&recv, tell),
+            Request::Attach { name } => {
+                tell(self.bind(&name, true)?);
+                Ok(())
+            }
+            Request::Detach { name } => {
+                tell(self.bind(&name, false)?);
+                Ok(())
+            }
+            Request::Store => {
+                tell(Told::Store(self.store()?));
                 Ok(())
             }
             Request::Link { face, up } => {
@@ -597,7 +640,7 @@ fn is_below(scope: &str, name: &str) -> bool {
     scope == "/" || name == scope || name.strip_prefix(scope).is_some_and(|rest| rest.starts_with('/'))
 }
 
-fn parse_name(text: &str) -> Result<Name, ApiError> {
+pub(crate) fn parse_name(text: &str) -> Result<Name, ApiError> {
     text.parse().map_err(|error| ApiError::new(ErrorKind::Usage, format!("'{text}' is not a name: {error}")))
 }
 

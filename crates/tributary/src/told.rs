@@ -10,7 +10,7 @@ use tributary_core::{
 
 use crate::{
     error::{ApiError, ErrorKind},
-    views::{CacheView, DoneView, PathView, ProgressView, StatusView},
+    views::{CacheView, DoneView, PathView, ProgressView, ReceivedView, SentView, StatusView, StoreView},
 };
 
 /// One thing told.
@@ -168,6 +168,30 @@ pub enum Told {
     },
     /// What is in the packet cache.
     Cache(CacheView),
+    /// Where something that is being sent stands; when it changes.
+    Sending(SentView),
+    /// It is where it should be: the last line of `send`.
+    Sent(SentView),
+    /// This node takes what is sent to it.
+    Receiving {
+        /// Its identifier, for `send --to`.
+        id: String,
+        /// The names that it is attached to.
+        names: Vec<String>,
+    },
+    /// Something that was sent to this node is here, verified.
+    Received(ReceivedView),
+    /// Nothing new; told now and then, so that one who has gone is noticed.
+    Waiting,
+    /// The node is attached to a name, or not any more.
+    Attached {
+        /// The name.
+        name: String,
+        /// Which.
+        attached: bool,
+    },
+    /// What the node stores for others.
+    Store(StoreView),
     /// A transfer was ended.
     Cancelled {
         /// The transfer.

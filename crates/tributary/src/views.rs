@@ -1,11 +1,15 @@
 //! What a person sees of a node: plain records in units that people use, the same in JSON, in bars and in tables.
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, path::Path};
+use tributary_content::Manifest;
 use tributary_core::{
     Duration, Rate, SourceId, Time, TransferId,
     event::{PathReport, PathState, TransferReport},
 };
-use tributary_transport::{CacheStatus, FaceStatus, NodeStatus};
+use tributary_transport::{
+    CacheStatus, FaceStatus, NodeStatus,
+    messaging::{SendReport, StoreStatus},
+};
 
 /// Where a transfer stands. Bytes are bytes of the object, rates are of payload.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
@@ -175,6 +179,136 @@ impl DoneView {
             output,
             more: BTreeMap::new(),
         }
+    }
+}
+
+/// Something that is being sent.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct SentView {
+    /// The transfer, such as `transfer-1`.
+    pub transfer: String,
+    /// What is sent.
+    pub name: String,
+    /// To whom.
+    pub to: String,
+    /// Bytes of the object.
+    pub bytes: u64,
+    /// Chunks that it is cut into.
+    pub chunks: u32,
+    /// Chunks that have left at least once.
+    pub sent_chunks: u32,
+    /// Chunks sent again.
+    pub repeated_chunks: u64,
+    /// Chunks that storage on the way has promised to keep.
+    pub stored_chunks: u32,
+    /// Receivers that are known.
+    pub destinations: u32,
+    /// Receivers that have everything, verified.
+    pub delivered: Vec<String>,
+    /// Whether nothing of it waits in the node any more.
+    pub has_left: bool,
+    /// Since the beginning.
+    pub seconds: f64,
+}
+impl SentView {
+    pub(crate) fn new(transfer: TransferId, send: &crate::Send, bytes: u64, report: &SendReport) -> Self {
+        SentView {
+            transfer: transfer.to_string(),
+            name: send.name.clone(),
+            to: send.to.clone(),
+            bytes,
+            chunks: report.chunks,
+            sent_chunks: report.sent_chunks,
+            repeated_chunks: report.repeated_chunks,
+            stored_chunks: report.stored_chunks,
+            destinations: report.destinations,
+            delivered: report.delivered.clone(),
+            has_left: report.has_left,
+            seconds: 0.0,
+        }
+    }
+}
+
+/// Something that was received without having been asked for.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct ReceivedView {
+    /// What it is called.
+    pub name: String,
+    /// Its length.
+    pub bytes: u64,
+    /// Its version.
+    pub version: u64,
+    /// The key that signed it.
+    pub publisher: String,
+    /// Where it is.
+    pub output: String,
+    /// Always true; nothing else is reported.
+    pub verified: bool,
+    /// Itself, if it is a short text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
+}
+impl ReceivedView {
+    pub(crate) fn new(manifest: &Manifest, path: &Path, text: Option<String>) -> Self {
+        ReceivedView {
+            name: manifest.name.to_string(),
+            bytes: manifest.size,
+            version: manifest.version,
+            publisher: manifest.publisher.to_string(),
+            output: path.display().to_string(),
+            verified: true,
+            text,
+        }
+    }
+}
+
+/// What a node stores for others.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct StoreView {
+    /// Bytes in use.
+    pub used_bytes: u64,
+    /// Bytes allowed; zero if the node stores nothing for others.
+    pub capacity_bytes: u64,
+    /// What is held.
+    pub held: Vec<HeldView>,
+}
+
+/// Chunks of one object from one sender for one destination.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct HeldView {
+    /// Who sent it.
+    pub source: String,
+    /// For whom it is.
+    pub destination: String,
+    /// The object.
+    pub object: String,
+    /// Chunks held.
+    pub chunks: u64,
+    /// Bytes held.
+    pub bytes: u64,
+    /// Their priority.
+    pub priority: u8,
+    /// How long the oldest has been here.
+    pub age_seconds: f64,
+    /// How long they are kept still.
+    pub left_seconds: f64,
+    /// Why they are here.
+    pub reason: String,
+}
+impl StoreView {
+    pub(crate) fn new(store: &StoreStatus) -> Self {
+        let held = store.held.iter().map(|held| HeldView {
+            source: held.source.clone(),
+            destination: held.destination.clone(),
+            object: held.object.clone(),
+            chunks: held.chunks,
+            bytes: held.bytes.0,
+            priority: held.priority,
+            age_seconds: round(held.age.as_secs_f64(), 3),
+            left_seconds: round(held.left.as_secs_f64(), 3),
+            reason: held.reason.into(),
+        });
+        StoreView { used_bytes: store.used.0, capacity_bytes: store.capacity.0, held: held.collect() }
     }
 }
 

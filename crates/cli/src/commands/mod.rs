@@ -1,6 +1,7 @@
 //! One file per command that does more than ask a daemon one thing.
 mod get;
 mod lab;
+mod message;
 mod node;
 mod put;
 mod sim;
@@ -34,6 +35,11 @@ pub(crate) fn run(cli: Cli) -> Result<(), ApiError> {
             let bits_per_second = limit.rate.0.map(|rate| rate.bits_per_second());
             ask(&limit.control, Request::Limit { transfer: limit.transfer, bits_per_second }, json)
         }
+        Command::Send(send) => message::send(&send, json),
+        Command::Recv(recv) => message::recv(&recv, json),
+        Command::Attach(named) => ask(&named.control, Request::Attach { name: named.name.to_string() }, json),
+        Command::Detach(named) => ask(&named.control, Request::Detach { name: named.name.to_string() }, json),
+        Command::Store(of) => ask(&of.control, Request::Store, json),
         Command::Lab(lab) => lab::run(&lab, json),
         Command::Sim(sim) => sim::run(&sim, json),
         Command::Config(config) => simple::config(&config, json),

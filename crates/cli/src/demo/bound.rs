@@ -72,7 +72,7 @@ mod tests {
 
     #[test]
     fn the_links_to_the_receiver_bound_the_demo() {
-        let topology = choose(Fetches::Once, None);
+        let topology = choose(tributary::Family::Psi, Fetches::Once, None);
         let whole = capacity_mbps(&topology, &Broken::default(), 0.0);
         assert!((whole - 56.0 * PAYLOAD_SHARE).abs() < 1e-9, "{whole}");
         let without_publisher = Broken { nodes: [WEAK_PUBLISHER].into(), ..Broken::default() };

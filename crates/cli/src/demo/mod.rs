@@ -5,7 +5,9 @@
 //! | the network as data | [`topology`] |
 //! | processes and their configs | [`network`] |
 //! | failures while the transfer runs | [`script`] |
+//! | MobilityFirst: a receiver that goes away and comes back | [`away`] |
 //! | the fluid bound | [`bound`] |
+mod away;
 mod bound;
 mod network;
 mod script;
@@ -18,7 +20,7 @@ use std::{
     path::{Path, PathBuf},
 };
 use tributary::{
-    Api, ApiError, ErrorKind, Flow, Get, Output, Request, Told,
+    Api, ApiError, ErrorKind, Family, Flow, Get, Output, Request, Told,
     files::load_key,
     views::{DoneView, ProgressView, StatusView},
 };
@@ -26,12 +28,13 @@ use tributary_content::PublicKey;
 use tributary_core::{ByteCount, Duration};
 
 use crate::{
-    args::{Demo, Evil},
+    args::{Demo, Evil, Fail, FailKind},
     out,
     progress::Display,
     signals::Wish,
     tables,
 };
+use away::Away;
 use bound::Broken;
 use network::{LOOK, Network, NodeSettings, Settings};
 use script::Script;
@@ -50,7 +53,8 @@ const PATHS_PER_SOURCE: u8 = 2;
 pub(crate) fn run(demo: &Demo, json: bool) -> Result<(), ApiError> {
     let wish = Wish::listen()?;
     let fetches = if demo.second_fetch || demo.evil == Some(Evil::Cache) { Fetches::Twice } else { Fetches::Once };
-    let topology = topology::choose(fetches, demo.evil);
+    check(demo)?;
+    let topology = topology::choose(demo.family, fetches, demo.evil);
     let (folder, _temporary) = folder(demo.keep.as_deref())?;
     let say = |text: &str| {
         if !json {
@@ -70,8 +74,12 @@ pub(crate) fn run(demo: &Demo, json: bool) -> Result<(), ApiError> {
     }
 
     let mut display = Display::new(json);
-    let mut run = Run { demo, topology: &topology, network: &mut network, wish: &wish, publisher };
-    let mut done = run.fetch(&folder.join("received"), &mut display, Script::new(&demo.fail), Held::ByPublishers)?;
+    let away = (demo.family == Family::Mf && demo.evil.is_none() && !demo.second_fetch).then(|| Away::new(&demo.fail));
+    let mut run =
+        Run { demo, topology: &topology, network: &mut network, wish: &wish, publisher, away: away.flatten() };
+    let script = Script::new(&scripted(demo));
+    let mut done = run.fetch(&folder.join("received"), &mut display, script, Held::ByPublishers)?;
+    let mut missed = run.away.take().map_or(Vec::new(), |away| away.judge(run.network, &mut done));
     let original = folder.join("original");
     compare(&original, &folder.join("received"))?;
     if fetches == Fetches::Twice {
@@ -83,7 +91,7 @@ pub(crate) fn run(demo: &Demo, json: bool) -> Result<(), ApiError> {
         done.more.insert("first_seconds".into(), first.seconds.into());
         done.more.insert("source_bytes".into(), from_sources.into());
     }
-    let missed = expectations(demo, &done);
+    missed.extend(expectations(demo, &done));
     done.more.insert("checks".into(), if missed.is_empty() { "passed".into() } else { missed.join("; ").into() });
     if json {
         out::data(&Told::Done(done).to_line());
@@ -113,6 +121,8 @@ struct Run<'a> {
     network: &'a mut Network,
     wish: &'a Wish,
     publisher: PublicKey,
+    /// What happens to a mobile receiver.
+    away: Option<Away>,
 }
 
 impl Run<'_> {
@@ -157,6 +167,19 @@ impl Run<'_> {
                             latest = progress.clone();
                             broke =
                                 script.progress(self.topology, self.network, progress, before, display, &mut timeline);
+                            if let (Ok(()), Some(away)) = (&broke, &mut self.away) {
+                                let now = before + progress.seconds;
+                                let (topology, network) = (self.topology, &mut *self.network);
+                                broke = away.progress(
+                                    topology,
+                                    network,
+                                    progress,
+                                    now,
+                                    &mut script,
+                                    display,
+                                    &mut timeline,
+                                );
+                            }
                         }
                         display.show(&told);
                     }
@@ -206,6 +229,30 @@ impl Run<'_> {
     }
 }
 
+/// Refuses what a family's demo cannot show.
+fn check(demo: &Demo) -> Result<(), ApiError> {
+    let refused = |what: &str, hint: &str| {
+        let message = format!("the demo of {} does not show {what}", demo.family);
+        Err(ApiError::new(ErrorKind::Usage, message).with_hint(hint))
+    };
+    if demo.family != Family::Mf {
+        return Ok(());
+    }
+    let fails = |kind| demo.fail.iter().any(|fail| fail.kind == kind);
+    if fails(FailKind::Tm) || fails(FailKind::Resolver) {
+        return refused("that failure", "names are held by the routers: --fail router kills one of them");
+    }
+    match demo.evil {
+        Some(Evil::Cache) => refused("a lying cache", "take --evil source or --evil imposter, or --family psi"),
+        Some(Evil::Source | Evil::Imposter) | None => Ok(()),
+    }
+}
+/// The failures that follow the percentage of what has arrived; a mobile receiver's absence has a time of its own.
+fn scripted(demo: &Demo) -> Vec<Fail> {
+    let is_away = |fail: &Fail| demo.family == Family::Mf && matches!(fail.kind, FailKind::Link | FailKind::Router);
+    demo.fail.iter().filter(|fail| !is_away(fail)).copied().collect()
+}
+
 /// Where the demo works, and what removes it at the end.
 fn folder(keep: Option<&Path>) -> Result<(PathBuf, Option<tempfile::TempDir>), ApiError> {
     match keep {
@@ -249,7 +296,10 @@ fn prepare(demo: &Demo, topology: &Topology, folder: &Path) -> Result<(Settings,
         Some(Evil::Cache) => nodes.entry(GATEWAY).or_default().faults = "corrupt_cache = 0.5".into(),
         None => {}
     }
-    let mut transfer = format!("paths_per_source = {PATHS_PER_SOURCE}");
+    let mut transfer = match demo.family {
+        Family::Mf => String::new(),
+        _ => format!("paths_per_source = {PATHS_PER_SOURCE}"),
+    };
     if topology.nodes.iter().any(|node| node.label == GATEWAY) {
         // All paths share the gateway's link, which is wide; coupled they would take one path's share of it.
         transfer.push_str("\ncoupling = \"uncoupled\"");
@@ -336,7 +386,7 @@ fn expected(demo: &Demo, topology: &Topology) -> Vec<&'static str> {
 /// What the demo should have shown and did not.
 fn expectations(demo: &Demo, done: &DoneView) -> Vec<String> {
     let mut missed = Vec::new();
-    let is_plain = demo.evil.is_none() && demo.fail.is_empty() && !demo.second_fetch;
+    let is_plain = demo.family == Family::Psi && demo.evil.is_none() && demo.fail.is_empty() && !demo.second_fetch;
     let sources = done.sources.iter().filter(|source| source.bytes > 0).count();
     let paths = done.paths.iter().filter(|path| path.bytes > 0).count();
     // A file of a few chunks need not use everything.
@@ -390,8 +440,19 @@ fn summary(done: &DoneView) -> Vec<String> {
             bound::PAYLOAD_SHARE * 100.0
         ));
     }
+    if let (Some(away), Some(stored), Some(lost)) =
+        (number("away_seconds"), number("stored_chunks"), number("lost_seconds"))
+    {
+        let restored = number("restored_chunks");
+        let kill = restored.map_or(String::new(), |chunks| format!(", {chunks:.0} were there again after its kill"));
+        lines.push(format!(
+            "the receiver was away for {away:.0} s: its access router kept {stored:.0} chunks{kill}; {lost:.2} s were \
+             lost beyond the absence and the time that the bytes take"
+        ));
+    }
     let best = done.paths.iter().max_by(|a, b| a.mbps.total_cmp(&b.mbps));
-    if let Some(best) = best.filter(|best| best.mbps > 0.0) {
+    let several = done.paths.iter().filter(|path| path.bytes > 0).count() > 1;
+    if let Some(best) = best.filter(|best| best.mbps > 0.0 && several) {
         lines.push(format!(
             "all paths together were {:.1} times as fast as the best one ({} to {}, {:.1} Mbit/s)",
             done.mbps / best.mbps,

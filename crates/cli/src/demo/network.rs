@@ -9,7 +9,7 @@ use std::{
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
 };
-use tributary::{Api, ApiError, ErrorKind, Request, SocketApi, Told, views::StatusView};
+use tributary::{Api, ApiError, ErrorKind, Family, Request, SocketApi, Told, views::StatusView};
 use tributary_core::{Duration, Random, Rate};
 
 use super::topology::{LinkSpec, NodeSpec, Part, Topology};
@@ -176,6 +176,7 @@ fn config_text(
 ) -> String {
     let own = settings.nodes.get(node.label).cloned().unwrap_or_default();
     let (roles, priority) = match node.part {
+        Part::Forwarder if topology.family == Family::Mf => (r#"["router", "resolver"]"#, None),
         Part::Publisher => (r#"["sender"]"#, None),
         Part::Forwarder => (r#"["router"]"#, None),
         Part::Rendezvous => (r#"["resolver"]"#, None),
@@ -184,8 +185,8 @@ fn config_text(
     };
     let port = ports[node.label];
     let mut text = format!(
-        "# One daemon of a demo of trib.\n[node]\nlabel = \"{}\"\nroles = {roles}\nstate_dir = \"state\"\nlisten = [\"127.0.0.1:{port}\"]\n",
-        node.label
+        "# One daemon of a demo of trib.\n[node]\nlabel = \"{}\"\nfamily = \"{}\"\nroles = {roles}\nstate_dir = \"state\"\nlisten = [\"127.0.0.1:{port}\"]\n",
+        node.label, topology.family
     );
     if let Some((_, _, key)) = &own.publish {
         push(&mut text, &format!("key = {}", quoted(key)));
@@ -197,7 +198,7 @@ fn config_text(
     if let Some((name, path, _)) = &own.publish {
         push(&mut text, &format!("\n[[publish]]\nname = \"{name}\"\npath = {}\nversion = 1", quoted(path)));
     }
-    push(&mut text, "\n[psi]");
+    push(&mut text, &format!("\n[{}]", topology.family));
     push(&mut text, &format!("network_key = \"{}\"", secret(settings.seed, 1)));
     if let Some(priority) = priority {
         push(&mut text, &format!("topology_manager_priority = {priority}"));
@@ -260,8 +261,9 @@ mod tests {
 
     #[test]
     fn every_config_of_every_topology_is_right() {
-        for fetches in [Fetches::Once, Fetches::Twice] {
-            let topology = choose(fetches, None);
+        let shown = [(Family::Psi, Fetches::Once), (Family::Psi, Fetches::Twice), (Family::Mf, Fetches::Once)];
+        for (family, fetches) in shown {
+            let topology = choose(family, fetches, None);
             let ports =
                 topology.nodes.iter().enumerate().map(|(index, node)| (node.label, 7_000 + index as u16)).collect();
             let publish = Some(("/demo/big".to_string(), "/tmp/a \"b\"".into(), "/tmp/key".into()));
@@ -270,7 +272,7 @@ mod tests {
                 seed: 1,
                 loss: 0.01,
                 cache_bytes: 1 << 20,
-                transfer: "paths_per_source = 2".into(),
+                transfer: if family == Family::Psi { "paths_per_source = 2".into() } else { String::new() },
                 nodes: [("pub-a", of_publisher)].into(),
             };
             for node in topology.nodes {

@@ -137,6 +137,17 @@ impl Script {
         }
     }
 
+    /// A link does not work from `now` on.
+    pub(crate) fn cut(&mut self, topology: &Topology, link: [&'static str; 2], now: f64, timeline: &mut Timeline) {
+        self.broken.links.insert(link);
+        timeline.push((now, bound::capacity_mbps(topology, &self.broken, self.loss)));
+    }
+    /// It works again.
+    pub(crate) fn mend(&mut self, topology: &Topology, link: [&'static str; 2], now: f64, timeline: &mut Timeline) {
+        self.broken.links.remove(&link);
+        timeline.push((now, bound::capacity_mbps(topology, &self.broken, self.loss)));
+    }
+
     fn act(
         &mut self,
         act: Act,

@@ -1,9 +1,12 @@
 //! The demo's network as data.
+use tributary::Family;
+
 use crate::args::Evil;
 
 /// A network of daemons.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Topology {
+    pub(crate) family: Family,
     /// What it looks like, for people.
     pub(crate) drawing: &'static str,
     pub(crate) nodes: &'static [NodeSpec],
@@ -61,6 +64,10 @@ pub(crate) const ACTIVE_MANAGER: &str = "manager-1";
 pub(crate) const WEAK_FORWARDER: &str = "north";
 /// The link to the receiver that is cut: the best one.
 pub(crate) const BEST_LINK: [&str; 2] = ["north", RECEIVER];
+/// The router that a mobile receiver is attached to.
+pub(crate) const ACCESS: &str = "access";
+/// The link that goes away with a mobile receiver.
+pub(crate) const LAST_HOP: [&str; 2] = [ACCESS, RECEIVER];
 /// The gateway in front of the receiver, where there is one.
 pub(crate) const GATEWAY: &str = "gateway";
 
@@ -76,6 +83,7 @@ const fn control(a: &'static str, b: &'static str, mbps: u64) -> LinkSpec {
 
 /// A receiver with four uplinks; two publishers are reached over two paths each.
 const UPLINKS: Topology = Topology {
+    family: Family::Psi,
     drawing: "  pub-a ─┬─ 25 ─ north ─ 20 ─┐
          └─ 15 ─ east ── 12 ─┤
   pub-b ─┬─ 10 ─ south ── 8 ─┼─ receiver      Mbit/s; one way 5 to 20 ms;
@@ -120,6 +128,7 @@ const UPLINKS: Topology = Topology {
 
 /// The same behind one gateway, whose cache sees everything that the receiver fetches.
 const BEHIND_GATEWAY: Topology = Topology {
+    family: Family::Psi,
     drawing: "  pub-a ─┬─ 25 ─ north ─ 20 ─┐
          └─ 15 ─ east ── 12 ─┤
   pub-b ─┬─ 10 ─ south ── 8 ─┼─ gateway ─ 100 ─ receiver      Mbit/s
@@ -160,6 +169,31 @@ const BEHIND_GATEWAY: Topology = Topology {
     ],
 };
 
+/// MobilityFirst: a mobile receiver behind its access router. The nearest publisher serves.
+const MOBILE: Topology = Topology {
+    family: Family::Mf,
+    drawing: "  pub-a ── 50 ── core ── 100 ── access ── 40 ── receiver      Mbit/s; one way 2 to 10 ms;
+                  │                               receiver goes away and comes back, access is
+  pub-b ── 50 ── north ── 50 ── pub-c             killed while it keeps what comes meanwhile",
+    nodes: &[
+        node("pub-a", Part::Publisher),
+        node("pub-b", Part::Publisher),
+        node("pub-c", Part::Publisher),
+        node("core", Part::Forwarder),
+        node("north", Part::Forwarder),
+        node(ACCESS, Part::Forwarder),
+        node(RECEIVER, Part::Receiver),
+    ],
+    links: &[
+        data("pub-a", "core", 50, 2),
+        data("pub-b", "north", 50, 5),
+        data("pub-c", "north", 50, 8),
+        data("north", "core", 100, 5),
+        data("core", ACCESS, 100, 10),
+        data(ACCESS, RECEIVER, 40, 5),
+    ],
+};
+
 /// Whether the receiver fetches a second time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Fetches {
@@ -168,10 +202,11 @@ pub(crate) enum Fetches {
 }
 
 /// The network for a demo. Caches are shown, honest or not, behind a gateway that all paths pass.
-pub(crate) fn choose(fetches: Fetches, evil: Option<Evil>) -> Topology {
-    match (fetches, evil) {
-        (Fetches::Twice, _) | (_, Some(Evil::Cache)) => BEHIND_GATEWAY,
-        (Fetches::Once, _) => UPLINKS,
+pub(crate) fn choose(family: Family, fetches: Fetches, evil: Option<Evil>) -> Topology {
+    match (family, fetches, evil) {
+        (Family::Mf, ..) => MOBILE,
+        (_, Fetches::Twice, _) | (.., Some(Evil::Cache)) => BEHIND_GATEWAY,
+        (_, Fetches::Once, _) => UPLINKS,
     }
 }
 
@@ -200,7 +235,7 @@ mod tests {
 
     #[test]
     fn every_link_ends_at_nodes_and_every_node_is_reached() {
-        for topology in [&UPLINKS, &BEHIND_GATEWAY] {
+        for topology in [&UPLINKS, &BEHIND_GATEWAY, &MOBILE] {
             for link in topology.links {
                 for end in link.ends {
                     assert!(topology.nodes.iter().any(|node| node.label == end), "{end}");

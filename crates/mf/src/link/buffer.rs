@@ -219,6 +219,10 @@ impl Buffer {
         chunk.packets = packets;
         chunk.fragments = fragments.into_iter().map(Some).collect();
     }
+    /// All chunks, in the order in which they came.
+    pub fn chunks(&self) -> impl Iterator<Item = &Chunk> {
+        self.chunks.values()
+    }
     /// Chunks that are here or arriving.
     pub fn len(&self) -> usize {
         self.chunks.len()

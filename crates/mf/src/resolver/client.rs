@@ -139,7 +139,8 @@ impl NameResolver for GnrsClient {
                 Some(manifest) => RecordBody::ContentDeleted { content: guid, name: manifest.name },
                 None => return,
             },
-            RecordBody::Deleted(_) | RecordBody::ContentDeleted { .. } => return,
+            RecordBody::Attached { name } => RecordBody::Detached { name: name.clone() },
+            RecordBody::Deleted(_) | RecordBody::ContentDeleted { .. } | RecordBody::Detached { .. } => return,
         };
         self.say(now, body, true);
     }

@@ -13,7 +13,7 @@ use crate::ids::{Guid, NetworkAddress};
 /// Members of a group in one record at most; larger groups are made of groups (paper §3.5).
 pub const MEMBERS_MAX: usize = 64;
 /// Records in one answer at most.
-pub const RECORDS_MAX: usize = 64;
+pub const RECORDS_MAX: usize = 255;
 /// Bytes of a record at most.
 pub const RECORD_BYTES_MAX: usize = 4_096;
 /// Bytes of a label of a group or a context at most.
@@ -30,6 +30,19 @@ pub enum RecordBody {
         label: Vec<u8>,
         /// Devices, or groups again.
         members: Vec<Guid>,
+        /// The device whose proxy spreads what is for the group, and answers for what its members miss (paper §3.5);
+        /// [`Guid::NONE`] if whoever comes to it first does.
+        proxy: Guid,
+    },
+    /// A device takes what is sent to this name. Where the name is listed, those who say so are a group.
+    Attached {
+        /// The name.
+        name: Name,
+    },
+    /// It does not any more.
+    Detached {
+        /// The name.
+        name: Name,
     },
     /// A device has this content: its signed manifest. The GUID is that of the publisher's key and the name.
     Content(Vec<u8>),
@@ -130,7 +143,10 @@ impl NameRecord {
     }
     /// Whether it takes back what was said.
     pub fn is_deletion(&self) -> bool {
-        matches!(self.statement.body, RecordBody::Deleted(_) | RecordBody::ContentDeleted { .. })
+        matches!(
+            self.statement.body,
+            RecordBody::Deleted(_) | RecordBody::ContentDeleted { .. } | RecordBody::Detached { .. }
+        )
     }
 }
 
@@ -143,6 +159,8 @@ impl Statement {
             RecordBody::Content(_) => 2,
             RecordBody::Deleted(_) => 3,
             RecordBody::ContentDeleted { .. } => 4,
+            RecordBody::Attached { .. } => 5,
+            RecordBody::Detached { .. } => 6,
         });
         out.put(&self.key.0);
         out.put_u64(self.version);
@@ -155,7 +173,8 @@ impl Statement {
                     out.put_u8(*weight);
                 }
             }
-            RecordBody::Group { label, members } => {
+            RecordBody::Group { label, members, proxy } => {
+                out.put(&proxy.0);
                 out.put_blob(label);
                 out.put_u8(members.len() as u8);
                 members.iter().for_each(|member| out.put(&member.0));
@@ -166,6 +185,7 @@ impl Statement {
                 out.put(&content.0);
                 out.put_blob(name.as_tlv());
             }
+            RecordBody::Attached { name } | RecordBody::Detached { name } => out.put_blob(name.as_tlv()),
         }
         out
     }
@@ -187,15 +207,19 @@ impl Statement {
                 }
             })?),
             1 => {
+                let proxy = reader.guid("proxy")?;
                 let label: Vec<u8> = reader.blob("label", OWN_LABEL_BYTES_MAX)?.into();
                 if label.is_empty() {
                     return Err(WireError::Value { field: "label", found: 0 });
                 }
-                RecordBody::Group { label, members: reader.list("members", MEMBERS_MAX, |r| r.guid("member"))? }
+                let members = reader.list("members", MEMBERS_MAX, |reader| reader.guid("member"))?;
+                RecordBody::Group { label, members, proxy }
             }
             2 => RecordBody::Content(reader.blob("manifest", Manifest::BYTES_MAX)?.into()),
             3 => RecordBody::Deleted(reader.blob("label", OWN_LABEL_BYTES_MAX)?.into()),
             4 => RecordBody::ContentDeleted { content: reader.guid("content")?, name: read_name(&mut reader)? },
+            5 => RecordBody::Attached { name: read_name(&mut reader)? },
+            6 => RecordBody::Detached { name: read_name(&mut reader)? },
             found => return Err(WireError::Value { field: "record kind", found: u64::from(found) }),
         };
         reader.end()?;
@@ -211,6 +235,7 @@ impl Statement {
                 content_places(Guid::of_content(&manifest.publisher, &manifest.name), &manifest.name)
             }
             RecordBody::ContentDeleted { content, name } => content_places(*content, name),
+            RecordBody::Attached { name } | RecordBody::Detached { name } => Vec::from([Guid::of_name(name)]),
         })
     }
 }

@@ -13,6 +13,9 @@ use crate::ids::{Flow, Guid, NetworkAddress};
 /// Runs of consecutive chunks that one message names at most.
 pub const RANGES_MAX: usize = 120;
 
+/// Members that one message names at most.
+pub const MEMBERS_TOLD_MAX: usize = 64;
+
 /// A set of chunk numbers as ascending runs that neither touch nor overlap.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ChunkRanges(Vec<(u32, u32)>);
@@ -160,6 +163,15 @@ pub enum TransportMessage {
         /// The object.
         object: ObjectId,
     },
+    /// A proxy tells the source which members of a group have everything, verified (paper §3.5: aggregated).
+    Completed {
+        /// The transfer.
+        transfer: u32,
+        /// The object.
+        object: ObjectId,
+        /// At most [`MEMBERS_TOLD_MAX`].
+        members: Vec<Guid>,
+    },
 }
 
 impl TransportMessage {
@@ -222,6 +234,11 @@ impl TransportMessage {
                 chunks: ChunkRanges::decode(&mut reader)?,
             },
             7 => TransportMessage::Unavailable { transfer, object },
+            8 => TransportMessage::Completed {
+                transfer,
+                object,
+                members: reader.list("members", MEMBERS_TOLD_MAX, |reader| reader.guid("member"))?,
+            },
             found => return Err(WireError::Value { field: "message kind", found: u64::from(found) }),
         };
         reader.end()?;
@@ -229,7 +246,7 @@ impl TransportMessage {
     }
     /// Appends the message to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        use TransportMessage::{Ack, Dropped, Push, Request, Status, Stored, Unavailable};
+        use TransportMessage::{Ack, Completed, Dropped, Push, Request, Status, Stored, Unavailable};
         let (kind, transfer, object) = match self {
             Request { transfer, object, .. } => (1, transfer, object),
             Status { transfer, object, .. } => (2, transfer, object),
@@ -238,6 +255,7 @@ impl TransportMessage {
             Dropped { transfer, object, .. } => (5, transfer, object),
             Push { transfer, object, .. } => (6, transfer, object),
             Unavailable { transfer, object } => (7, transfer, object),
+            Completed { transfer, object, .. } => (8, transfer, object),
         };
         out.put_u8(kind);
         out.put_u32(*transfer);
@@ -275,6 +293,10 @@ impl TransportMessage {
                 chunks.encode(out);
             }
             Unavailable { .. } => {}
+            Completed { members, .. } => {
+                out.put_u8(members.len().min(MEMBERS_TOLD_MAX) as u8);
+                members.iter().take(MEMBERS_TOLD_MAX).for_each(|member| out.put(&member.0));
+            }
         }
     }
 }

@@ -1,5 +1,10 @@
 //! The sending end (paper §3.1, §3.2.2, §3.4.2): cuts objects into chunks, keeps to the end-to-end window, and repeats
 //! what is missing, from the network's storage where it is there.
+mod flow;
+mod group;
+mod messages;
+mod options;
+
 use alloc::{
     boxed::Box,
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -10,6 +15,12 @@ use alloc::{
 use bytes::Bytes;
 use tributary_content::{ChunkIndex, Name, ObjectId, ObjectReader};
 use tributary_core::{ByteCount, Duration, Time};
+use tributary_transport::messaging::SendReport;
+
+pub use flow::chunk_count;
+use flow::{Next, Outflow, Windows, header_addresses};
+use group::Group;
+pub use options::{ProxyUse, SendOptions};
 
 use crate::{
     config::EndConfig,
@@ -29,58 +40,10 @@ const DROP_PAUSE_MAX: Duration = Duration::from_secs(16);
 const ACK_PATIENCE: Duration = Duration::from_secs(2);
 /// A request that comes again so soon is the same request.
 const REQUEST_AGAIN: Duration = Duration::from_secs(2);
+/// Accounts of what is over that are kept.
+const ENDED_KEPT: usize = 256;
 /// Transfers numbered by a sender have this bit, those numbered by a receiver have not.
 pub const PUSHED: u32 = 1 << 31;
-
-/// How something is sent without having been asked for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct SendOptions {
-    /// Bytes of the object in a chunk.
-    pub chunk_bytes: u32,
-    /// How sure it has to be.
-    pub reliability: Reliability,
-    /// Whether it may be stored on the way.
-    pub proxy: ProxyUse,
-    /// Larger is more important where storage is short.
-    pub priority: u8,
-    /// How long it is worth storing; `None` leaves it to the proxies.
-    pub lifetime: Option<Duration>,
-    /// To one, or to all of a group.
-    pub service: ServiceId,
-}
-
-/// Whether the network may keep chunks.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum ProxyUse {
-    /// Proxies may store what cannot be delivered.
-    #[default]
-    Allowed,
-    /// The access router is to keep a copy and answer for this node (producer delegation).
-    Delegate,
-    /// What cannot be delivered is to be dropped.
-    Forbidden,
-}
-
-impl SendOptions {
-    /// As the node's settings say, unicast.
-    pub fn new(config: &EndConfig) -> SendOptions {
-        SendOptions {
-            chunk_bytes: config.chunk_bytes,
-            reliability: config.reliability,
-            proxy: if config.delegate { ProxyUse::Delegate } else { ProxyUse::Allowed },
-            priority: 0,
-            lifetime: None,
-            service: ServiceId::Unicast,
-        }
-    }
-    fn flags(&self) -> Flags {
-        match self.proxy {
-            ProxyUse::Allowed => Flags::NONE,
-            ProxyUse::Delegate => Flags::DELEGATE,
-            ProxyUse::Forbidden => Flags::NO_PROXY,
-        }
-    }
-}
 
 /// All that a node sends.
 pub struct Sender {
@@ -94,6 +57,8 @@ pub struct Sender {
     next_transfer: u32,
     messages: VecDeque<(Guid, NetworkAddress, TransportMessage)>,
     failures: VecDeque<(String, String)>,
+    /// The accounts of what was sent unasked and is over.
+    ended: BTreeMap<u32, SendReport>,
     /// Chunks sent, and of these sent again.
     pub chunks: (u64, u64),
     /// Requests for objects that are not here.
@@ -106,67 +71,6 @@ struct Published {
     head: Bytes,
     /// The chunk of the object that was read last.
     last: Option<(u32, Bytes)>,
-}
-
-struct Outflow {
-    object: ObjectId,
-    from_cache: bool,
-    addresses: Vec<NetworkAddress>,
-    options: SendOptions,
-    requested: bool,
-    chunk_bytes: u32,
-    count: u32,
-    /// The next chunk that was never sent.
-    next: u32,
-    held: ChunkRanges,
-    again: BTreeSet<u32>,
-    dropped: BTreeSet<u32>,
-    stored: BTreeMap<u32, (Guid, NetworkAddress)>,
-    unacknowledged: BTreeSet<u32>,
-    window: Windows,
-    status_sequence: u32,
-    heard_at: Time,
-    sent_at: Time,
-    pause: Duration,
-    resume_at: Option<Time>,
-    ack_at: Option<Time>,
-    ack_tries: u32,
-}
-
-/// The end-to-end window (paper §3.4.2). Two windows may be under way, so that the one message per window comes in time.
-struct Windows {
-    /// First chunk, chunk after the last, and chunks that are to be sent of each window so far; empty for what is too
-    /// small for flow control.
-    begun: Vec<(u32, u32, u16)>,
-    confirmed: usize,
-    /// Chunks of the next window; 0 stops.
-    advice: u16,
-    controlled: bool,
-}
-
-impl Windows {
-    fn may_send(&mut self, number: u32, count: u32, held: &ChunkRanges) -> bool {
-        if !self.controlled || self.begun.last().is_some_and(|(_, end, _)| number < *end) {
-            return true;
-        }
-        if self.advice == 0 || self.begun.len() > self.confirmed + 1 {
-            return false;
-        }
-        let (mut end, mut chunks) = (number, 0);
-        while end < count && chunks < self.advice {
-            chunks += u16::from(!held.contains(end));
-            end += 1;
-        }
-        self.begun.push((number, end, chunks));
-        true
-    }
-    fn of(&self, number: u32) -> (u16, u16) {
-        let at = self.begun.partition_point(|(first, ..)| *first <= number);
-        match at.checked_sub(1).map(|at| (at, self.begun[at])) {
-            Some((at, (.., chunks))) => (at as u16, chunks),
-            None => (u16::MAX, 0),
-        }
-    }
 }
 
 impl Sender {
@@ -182,6 +86,7 @@ impl Sender {
             next_transfer: first_transfer,
             messages: VecDeque::new(),
             failures: VecDeque::new(),
+            ended: BTreeMap::new(),
             chunks: (0, 0),
             unknown: 0,
         }
@@ -301,7 +206,10 @@ impl Sender {
             confirmed: 0,
             advice: self.config.window_chunks,
             // Small objects are through before the receiver could say anything (paper §3.4.2).
-            controlled: count > u32::from(self.config.window_chunks) && options.reliability != Reliability::DontCare,
+            // A group is held back by the hops alone: no member speaks for the others (paper §3.5).
+            controlled: count > u32::from(self.config.window_chunks)
+                && options.reliability != Reliability::DontCare
+                && options.service != ServiceId::Multicast,
         };
         Outflow {
             object,
@@ -325,6 +233,9 @@ impl Sender {
             resume_at: None,
             ack_at: None,
             ack_tries: 0,
+            repeated: 0,
+            delivered: false,
+            group: (options.service == ServiceId::Multicast).then(Group::new),
         }
     }
     fn start(&mut self, id: (Guid, u32), flow: Outflow) -> bool {
@@ -341,86 +252,6 @@ impl Sender {
         let wanted = wanted.min(self.config.chunk_bytes).max(1_024);
         Some(if wanted > unit { wanted / unit * unit } else { wanted })
     }
-    /// Takes a message of a receiver or a proxy.
-    pub fn handle_message(&mut self, now: Time, from: Guid, address: NetworkAddress, message: &TransportMessage) {
-        match message {
-            TransportMessage::Status { transfer, object, window, advice_chunks, sequence, missing } => {
-                let Some(flow) = self.flows.get_mut(&(from, *transfer)).filter(|flow| flow.object == *object) else {
-                    return;
-                };
-                if *sequence <= flow.status_sequence {
-                    return;
-                }
-                flow.status_sequence = *sequence;
-                flow.heard_at = now;
-                if !address.is_none() && flow.addresses.len() <= 1 {
-                    flow.addresses = Vec::from([address]);
-                }
-                flow.window.confirmed = flow.window.confirmed.max(usize::from(*window).saturating_add(1));
-                flow.window.advice = *advice_chunks;
-                let own = self.own;
-                let mut pushes: BTreeMap<(Guid, NetworkAddress), Vec<u32>> = BTreeMap::new();
-                for number in missing.iter().take_while(|number| *number < flow.next) {
-                    match flow.stored.remove(&number) {
-                        // The network's copy is nearer (paper §3.3); if it does not come either, this end sends it.
-                        Some(proxy) => pushes.entry(proxy).or_default().push(number),
-                        None => drop(flow.again.insert(number)),
-                    }
-                }
-                for ((proxy, address), numbers) in pushes {
-                    let push = TransportMessage::Push {
-                        flow: Flow { source: own, destination: from },
-                        transfer: *transfer,
-                        object: *object,
-                        chunks: ChunkRanges::from_ascending(numbers),
-                    };
-                    self.messages.push_back((proxy, address, push));
-                }
-            }
-            TransportMessage::Ack { transfer, object, complete, chunks } => {
-                let id = (from, *transfer);
-                let Some(flow) = self.flows.get_mut(&id).filter(|flow| flow.object == *object) else { return };
-                flow.heard_at = now;
-                for number in chunks.iter().take_while(|number| *number < flow.count) {
-                    flow.unacknowledged.remove(&number);
-                    flow.again.remove(&number);
-                }
-                if *complete {
-                    self.flows.remove(&id);
-                }
-            }
-            TransportMessage::Stored { flow, transfer, object, proxy, address, chunks } => {
-                if let Some(state) = self.own_flow(flow, *transfer, *object) {
-                    state.stored.extend(chunks.iter().take(65_536).map(|number| (number, (*proxy, *address))));
-                    state.pause = DROP_PAUSE;
-                    for number in chunks.iter().take(65_536) {
-                        state.dropped.remove(&number);
-                    }
-                }
-            }
-            TransportMessage::Dropped { flow, transfer, object, chunks, .. } => {
-                if let Some(state) = self.own_flow(flow, *transfer, *object)
-                    && state.options.reliability != Reliability::DontCare
-                {
-                    let next = state.next;
-                    for number in chunks.iter().take_while(|number| *number < next) {
-                        state.stored.remove(&number);
-                        state.dropped.insert(number);
-                    }
-                    if state.resume_at.is_none() {
-                        state.resume_at = Some(now + state.pause);
-                        state.pause = (state.pause * 2).min(DROP_PAUSE_MAX);
-                    }
-                }
-            }
-            TransportMessage::Request { .. } | TransportMessage::Push { .. } | TransportMessage::Unavailable { .. } => {
-            }
-        }
-    }
-    fn own_flow(&mut self, flow: &Flow, transfer: u32, object: ObjectId) -> Option<&mut Outflow> {
-        let state = self.flows.get_mut(&(flow.destination, transfer))?;
-        (flow.source == self.own && state.object == object).then_some(state)
-    }
     /// A destination has moved.
     pub fn handle_binding(&mut self, destination: &Guid, addresses: &[NetworkAddress]) {
         let range = (*destination, 0)..=(*destination, u32::MAX);
@@ -434,7 +265,11 @@ impl Sender {
     }
     /// Does what is due.
     pub fn handle_timeout(&mut self, now: Time) {
+        let threshold = usize::from(self.config.multicast_threshold);
         for flow in self.flows.values_mut() {
+            if let Some(group) = &mut flow.group {
+                group.handle_timeout(now, threshold, &mut flow.again);
+            }
             if flow.resume_at.is_some_and(|at| at <= now) {
                 flow.resume_at = None;
                 flow.again.append(&mut flow.dropped);
@@ -445,13 +280,16 @@ impl Sender {
                 flow.again.extend(flow.unacknowledged.iter().copied());
             }
         }
-        self.flows.retain(|_, flow| now.since(flow.heard_at.max(flow.sent_at)) < FLOW_LIFETIME);
+        let over = self.flows.iter().filter(|(_, flow)| now.since(flow.heard_at.max(flow.sent_at)) >= FLOW_LIFETIME);
+        let over: Vec<(Guid, u32)> = over.map(|(id, _)| *id).collect();
+        over.into_iter().for_each(|id| self.end(id));
     }
     /// When to call [`Sender::handle_timeout`].
     pub fn poll_timeout(&self) -> Option<Time> {
         let flows = self.flows.values().flat_map(|flow| {
             let ack = flow.ack_at.filter(|_| !flow.unacknowledged.is_empty());
-            [flow.resume_at, ack, Some(flow.heard_at.max(flow.sent_at) + FLOW_LIFETIME)]
+            let group = flow.group.as_ref().and_then(Group::poll_timeout);
+            [flow.resume_at, ack, group, Some(flow.heard_at.max(flow.sent_at) + FLOW_LIFETIME)]
         });
         flows.flatten().min()
     }
@@ -462,7 +300,8 @@ impl Sender {
         let order: Vec<(Guid, u32)> =
             after.chain(self.flows.range((Unbounded, Included(self.last))).map(|(id, _)| *id)).collect();
         for id in order {
-            let Some((number, repeated)) = self.flows.get_mut(&id).and_then(Outflow::take_next) else { continue };
+            let Some(next) = self.flows.get_mut(&id).and_then(|flow| flow.take_next(now)) else { continue };
+            let Next { number, repeated, only } = next;
             self.last = id;
             let flow = self.flows.get(&id)?;
             let (object, chunk_bytes) = (flow.object, flow.chunk_bytes);
@@ -474,7 +313,7 @@ impl Sender {
                 Ok(payload) => payload,
                 Err(reason) => {
                     self.failures.push_back((object.to_string(), reason));
-                    self.flows.remove(&id);
+                    self.end(id);
                     let unavailable = TransportMessage::Unavailable { transfer: id.1, object };
                     self.messages.push_back((id.0, NetworkAddress::NONE, unavailable));
                     continue;
@@ -484,13 +323,14 @@ impl Sender {
             flow.sent_at = now;
             self.chunks.0 += 1;
             self.chunks.1 += u64::from(repeated);
-            if flow.options.reliability == Reliability::Ack {
+            if flow.options.reliability == Reliability::Ack && only.is_none() && flow.group.is_none() {
                 flow.unacknowledged.insert(number);
                 flow.ack_at.get_or_insert(now + ACK_PATIENCE);
             }
-            let header = flow.header(self.own, id, number, repeated);
+            flow.repeated += u64::from(repeated);
+            let header = flow.header(self.own, id, &next);
             if flow.options.reliability == Reliability::DontCare && flow.next >= flow.count && flow.again.is_empty() {
-                self.flows.remove(&id);
+                self.end(id);
             }
             return Some((header, payload));
         }
@@ -536,71 +376,43 @@ impl Sender {
     }
     /// Whether there is anything to send as soon as there is room.
     pub fn is_idle(&self) -> bool {
-        self.flows.values().all(|flow| flow.next >= flow.count && flow.again.is_empty())
+        self.flows.values().all(|flow| {
+            flow.next >= flow.count && flow.again.is_empty() && flow.group.as_ref().is_none_or(Group::is_idle)
+        })
+    }
+    /// The account of something sent unasked.
+    pub fn report(&self, transfer: u32) -> Option<SendReport> {
+        let running = self.flows.iter().find(|((_, number), _)| *number == transfer);
+        running.map(|(id, flow)| flow.report(id.0)).or_else(|| self.ended.get(&transfer).cloned())
+    }
+    /// Who belongs to a group to which something is being sent.
+    pub fn set_members(&mut self, group: &Guid, members: &BTreeSet<Guid>) {
+        let own = self.own;
+        for (_, flow) in self.flows.range_mut((*group, 0)..=(*group, u32::MAX)) {
+            if let Some(group) = &mut flow.group {
+                group.set_members(own, members);
+            }
+        }
+    }
+    /// Groups to which something is being sent.
+    pub fn groups(&self) -> BTreeSet<Guid> {
+        self.flows.iter().filter(|(_, flow)| flow.group.is_some()).map(|((group, _), _)| *group).collect()
+    }
+    /// Ends what is being sent.
+    pub fn cancel(&mut self, transfer: u32) {
+        let id = self.flows.keys().find(|(_, number)| *number == transfer).copied();
+        id.into_iter().for_each(|id| self.end(id));
+    }
+    /// Takes a flow out and keeps its account if nobody asked for it.
+    fn end(&mut self, id: (Guid, u32)) {
+        let Some(flow) = self.flows.remove(&id).filter(|flow| !flow.requested) else { return };
+        self.ended.insert(id.1, SendReport { is_over: true, ..flow.report(id.0) });
+        if self.ended.len() > ENDED_KEPT {
+            self.ended.pop_first();
+        }
     }
     /// Flows that are not finished.
     pub fn flows(&self) -> usize {
         self.flows.len()
     }
-}
-
-impl Outflow {
-    /// The next chunk, and whether it was sent before: what is missing goes before what is new.
-    fn take_next(&mut self) -> Option<(u32, bool)> {
-        if self.resume_at.is_some() {
-            return None;
-        }
-        if let Some(number) = self.again.pop_first() {
-            return Some((number, true));
-        }
-        while self.next < self.count && self.held.contains(self.next) {
-            // Windows go on over what the receiver has: it counts as sent and received.
-            self.next += 1;
-        }
-        if self.next >= self.count || !self.window.may_send(self.next, self.count, &self.held) {
-            return None;
-        }
-        self.next += 1;
-        Some((self.next - 1, false))
-    }
-    fn header(&self, own: Guid, (destination, transfer): (Guid, u32), number: u32, repeated: bool) -> ChunkHeader {
-        let (window, window_chunks) = self.window.of(number);
-        let tag = DataTag {
-            object: self.object,
-            transfer,
-            number,
-            count: self.count,
-            chunk_bytes: self.chunk_bytes,
-            reliability: self.options.reliability,
-            window,
-            window_chunks,
-        };
-        let mut header = ChunkHeader::new(ChunkKind::Data(tag), own, destination, NetworkAddress::NONE);
-        header.flags = self.options.flags();
-        if repeated {
-            header.flags |= Flags::REPEATED;
-        }
-        if self.from_cache {
-            header.flags |= Flags::CACHED;
-        }
-        header.addresses = self.addresses.iter().copied().take(crate::wire::ADDRESSES_MAX).collect();
-        header.service = match self.options.service {
-            ServiceId::Unicast if header.addresses.len() > 1 => ServiceId::Multihoming,
-            ServiceId::Unicast if self.requested => ServiceId::ContentResponse,
-            service => service,
-        };
-        header.priority = self.options.priority;
-        header.lifetime_ms =
-            self.options.lifetime.map_or(0, |lifetime| u32::try_from(lifetime.as_millis()).unwrap_or(u32::MAX));
-        header
-    }
-}
-
-fn header_addresses(header: &ChunkHeader) -> Vec<NetworkAddress> {
-    if header.source_address.is_none() { Vec::new() } else { Vec::from([header.source_address]) }
-}
-
-/// Chunks of an object of `size` bytes, its description included.
-pub fn chunk_count(size: u64, chunk_bytes: u32) -> u32 {
-    u32::try_from(size.div_ceil(u64::from(chunk_bytes.max(1)))).unwrap_or(u32::MAX - 1).saturating_add(1)
 }

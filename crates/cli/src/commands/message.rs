@@ -1,0 +1,99 @@
+//! `trib send` and `trib recv`.
+use std::{io::Read, path::Path};
+use tributary::{
+    Api, ApiError, ErrorKind, Flow, Request, Told,
+    messages::{self, Keep, Reliability},
+};
+use tributary_core::ByteCount;
+
+use super::{connect, milliseconds, print, start};
+use crate::{
+    args::{self, Worker},
+    signals::Wish,
+};
+
+/// Standard input is read up to here; larger things are files.
+const STDIN_BYTES_MAX: u64 = 64 << 20;
+
+/// Sends by a daemon, or by a node in this process.
+pub(crate) fn send(send: &args::Send, json: bool) -> Result<(), ApiError> {
+    let wish = Wish::listen()?;
+    let folder = tempfile::tempdir();
+    let folder = folder.map_err(|error| ApiError::io("make a folder in", std::env::temp_dir().display(), &error))?;
+    let path = match send.path == Path::new("-") {
+        true => stdin_as_file(folder.path())?,
+        false => std::path::absolute(&send.path).map_err(|error| ApiError::io("find", send.path.display(), &error))?,
+    };
+    let request = Request::Send(messages::Send {
+        path,
+        name: send.name.to_string(),
+        to: send.to.clone(),
+        version: send.version,
+        chunk_bytes: send.chunk_size.map(chunk_bytes).transpose()?,
+        reliability: send.reliability.map(|reliability| match reliability {
+            args::Reliability::DontCare => Reliability::DontCare,
+            args::Reliability::Nack => Reliability::Nack,
+            args::Reliability::Ack => Reliability::Ack,
+        }),
+        in_network: send.in_network.map(|keep| match keep {
+            args::Keep::Store => Keep::Store,
+            args::Keep::Delegate => Keep::Delegate,
+            args::Keep::Nothing => Keep::Nothing,
+        }),
+        priority: send.priority,
+        lifetime_ms: send.lifetime.map(milliseconds),
+        nearest: send.nearest,
+        proxies: send.proxies,
+        patience_ms: milliseconds(send.timeout),
+    });
+    follow(&send.worker, request, &wish, json)
+}
+/// Takes what is sent, until it is enough or somebody ends it.
+pub(crate) fn recv(recv: &args::Recv, json: bool) -> Result<(), ApiError> {
+    let wish = Wish::listen()?;
+    let folder = std::path::absolute(&recv.output);
+    let request = Request::Recv(messages::Recv {
+        attach: recv.attach.iter().map(ToString::to_string).collect(),
+        folder: folder.map_err(|error| ApiError::io("find", recv.output.display(), &error))?,
+        publisher: recv.publisher.map(|key| key.to_string()),
+        count: recv.count,
+        nack_timeout_ms: recv.nack_timeout.map(milliseconds),
+        patience_ms: recv.timeout.map(milliseconds),
+    });
+    follow(&recv.worker, request, &wish, json)
+}
+
+/// Prints what is told until the end or a signal.
+fn follow(worker: &Worker, request: Request, wish: &Wish, json: bool) -> Result<(), ApiError> {
+    let api: Box<dyn Api> = match &worker.config {
+        Some(path) => Box::new(start(path)?),
+        None => Box::new(connect(&worker.control)?),
+    };
+    let result = api.ask(request, None, &mut |told| {
+        if told != Told::Waiting {
+            print(&told, json);
+        }
+        if wish.is_made() { Flow::Stop } else { Flow::Continue }
+    });
+    // What was asked to end by a signal and did is no failure of a command that never ends by itself.
+    wish.check().and(result)
+}
+fn stdin_as_file(folder: &Path) -> Result<std::path::PathBuf, ApiError> {
+    let path = folder.join("stdin");
+    let mut bytes = Vec::new();
+    let mut input = std::io::stdin().lock().take(STDIN_BYTES_MAX + 1);
+    input.read_to_end(&mut bytes).map_err(|error| ApiError::io("read", "standard input", &error))?;
+    if bytes.len() as u64 > STDIN_BYTES_MAX {
+        let message = format!("standard input has more than {}", ByteCount(STDIN_BYTES_MAX));
+        return Err(ApiError::new(ErrorKind::Usage, message).with_hint("write it to a file and send that"));
+    }
+    std::fs::write(&path, bytes).map_err(|error| ApiError::io("write", path.display(), &error))?;
+    Ok(path)
+}
+fn chunk_bytes(size: ByteCount) -> Result<u32, ApiError> {
+    let range = 1_024..=8 << 20;
+    match u32::try_from(size.0).ok().filter(|bytes| range.contains(bytes)) {
+        Some(bytes) => Ok(bytes),
+        None => Err(ApiError::new(ErrorKind::Usage, format!("a chunk has from 1 KiB to 8 MiB, not {size}"))),
+    }
+}

@@ -1,0 +1,232 @@
+//! MobilityFirst's demo: the receiver goes away while the file comes, the network keeps what it sends, the router that
+//! keeps it is killed meanwhile, and the receiver comes back.
+use tributary::{
+    Api, ApiError, Clock, ErrorKind, Request, Told,
+    views::{DoneView, ProgressView, StoreView},
+};
+use tributary_core::{Duration, Time};
+
+use super::{
+    network::{LOOK, Network},
+    script::{Script, Timeline},
+    topology::{ACCESS, LAST_HOP, Topology},
+};
+use crate::{
+    args::{Fail, FailKind},
+    progress::Display,
+};
+
+/// How long the receiver is away.
+const AWAY: Duration = Duration::from_secs(3);
+/// How much must be in store before the router is killed: a router that holds nothing has nothing to lose.
+const HELD_CHUNKS_MIN: u64 = 4;
+/// How long a daemon that was started again may take until it answers.
+const REVIVAL_PATIENCE: Duration = Duration::from_secs(10);
+
+/// What happens to the receiver and its access router.
+#[derive(Debug)]
+pub(super) struct Away {
+    at_percent: u8,
+    kills_router: bool,
+    clock: Clock,
+    state: State,
+    /// Of the access router when it was killed, and after it came back.
+    held: Option<StoreView>,
+    restored: Option<StoreView>,
+    /// The most that was seen in its store.
+    peak: StoreView,
+}
+
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum State {
+    /// Nothing has happened yet.
+    Before,
+    /// Away since.
+    Away(Time),
+    /// The same, and the access router was killed and has come back.
+    Revived(Time),
+    /// Back.
+    After,
+}
+
+impl Away {
+    /// What the arguments ask for: without any failure both the absence and the kill.
+    pub(super) fn new(fails: &[Fail]) -> Option<Away> {
+        let of = |kind: FailKind| fails.iter().find(|fail| fail.kind == kind);
+        let (link, router) = (of(FailKind::Link), of(FailKind::Router));
+        if !fails.is_empty() && link.is_none() && router.is_none() {
+            return None;
+        }
+        let percent = link.or(router).and_then(|fail| fail.percent).unwrap_or(30);
+        Some(Away {
+            at_percent: percent,
+            kills_router: fails.is_empty() || router.is_some(),
+            clock: Clock::new(),
+            state: State::Before,
+            held: None,
+            restored: None,
+            peak: StoreView::default(),
+        })
+    }
+    /// Does what is due. `now` is the time of the transfer in seconds.
+    pub(super) fn progress(
+        &mut self,
+        topology: &Topology,
+        network: &mut Network,
+        progress: &ProgressView,
+        now: f64,
+        script: &mut Script,
+        display: &mut Display,
+        timeline: &mut Timeline,
+    ) -> Result<(), ApiError> {
+        let percent = progress.stored_bytes as f64 * 100.0 / progress.bytes.max(1) as f64;
+        match self.state {
+            State::Before if progress.bytes > 0 && percent >= f64::from(self.at_percent) => {
+                display.say(&format!("at {percent:.0} %: the receiver goes away"));
+                link(topology, network, LAST_HOP, false)?;
+                link(topology, network, [LAST_HOP[1], LAST_HOP[0]], false)?;
+                script.cut(topology, LAST_HOP, now, timeline);
+                self.state = State::Away(self.clock.now());
+            }
+            State::Away(since) => {
+                let held = store(network)?;
+                if held.used_bytes > self.peak.used_bytes {
+                    self.peak = held.clone();
+                }
+                if self.kills_router {
+                    if chunks(&held) >= HELD_CHUNKS_MIN {
+                        self.kill(topology, network, held, display)?;
+                        self.state = State::Revived(since);
+                    } else if self.clock.now().since(since) > AWAY * 3 {
+                        let message = format!("{ACCESS} stored {} chunks in {:?}", chunks(&held), AWAY * 3);
+                        return Err(ApiError::new(ErrorKind::Incomplete, message).with_hint("take a larger --size"));
+                    }
+                } else {
+                    self.come_back(topology, network, since, now, script, display, timeline)?;
+                }
+            }
+            State::Revived(since) => self.come_back(topology, network, since, now, script, display, timeline)?,
+            State::Before | State::After => {}
+        }
+        Ok(())
+    }
+    /// Ends the access router as a power cut would, and starts it again.
+    fn kill(
+        &mut self,
+        topology: &Topology,
+        network: &mut Network,
+        held: StoreView,
+        display: &mut Display,
+    ) -> Result<(), ApiError> {
+        display.say(&format!("{ACCESS} keeps {} chunks for the receiver and is killed", chunks(&held)));
+        network.kill(ACCESS)?;
+        network.revive(ACCESS)?;
+        let deadline = self.clock.now() + REVIVAL_PATIENCE;
+        while network.status(ACCESS).is_none() {
+            network.check()?;
+            if self.clock.now() >= deadline {
+                return Err(ApiError::new(ErrorKind::Incomplete, format!("{ACCESS} did not come back")));
+            }
+            std::thread::sleep(LOOK);
+        }
+        // The link is as dead as before; a new process does not know.
+        link(topology, network, LAST_HOP, false)?;
+        let restored = store(network)?;
+        display.say(&format!("{ACCESS} is back and found {} chunks in its store", chunks(&restored)));
+        (self.held, self.restored) = (Some(held), Some(restored));
+        Ok(())
+    }
+    fn come_back(
+        &mut self,
+        topology: &Topology,
+        network: &mut Network,
+        since: Time,
+        now: f64,
+        script: &mut Script,
+        display: &mut Display,
+        timeline: &mut Timeline,
+    ) -> Result<(), ApiError> {
+        if self.clock.now().since(since) < AWAY {
+            return Ok(());
+        }
+        display.say("the receiver is back");
+        link(topology, network, LAST_HOP, true)?;
+        link(topology, network, [LAST_HOP[1], LAST_HOP[0]], true)?;
+        script.mend(topology, LAST_HOP, now, timeline);
+        self.state = State::After;
+        Ok(())
+    }
+    /// Adds what was seen to the account, and gives what should have been seen and was not.
+    pub(super) fn judge(&self, network: &Network, done: &mut DoneView) -> Vec<String> {
+        let mut missed = Vec::new();
+        if self.state != State::After {
+            missed.push("the file had arrived before the receiver went away; take a larger --size".to_string());
+        }
+        let mut add = |key: &str, value: u64| done.more.insert(key.into(), value.into());
+        add("away_seconds", AWAY.as_secs());
+        let peak = self.held.as_ref().filter(|held| held.used_bytes > self.peak.used_bytes).unwrap_or(&self.peak);
+        add("stored_chunks", chunks(peak));
+        add("stored_bytes", peak.used_bytes);
+        if chunks(peak) == 0 {
+            missed.push(format!("{ACCESS} stored nothing while the receiver was away"));
+        }
+        if let (Some(held), Some(restored)) = (&self.held, &self.restored) {
+            add("restored_chunks", chunks(restored));
+            if chunks(restored) < chunks(held) {
+                let (lost, held) = (chunks(held) - chunks(restored), chunks(held));
+                missed.push(format!("{ACCESS} lost {lost} of {held} chunks that it had promised to keep"));
+            }
+        }
+        let delivered = network
+            .status(ACCESS)
+            .map_or(0, |status| status.counters.get("stored chunks delivered").copied().unwrap_or(0));
+        add("delivered_from_store", delivered);
+        if delivered == 0 {
+            missed.push(format!("{ACCESS} delivered nothing out of its store"));
+        }
+        let number = |key: &str| done.more.get(key).and_then(serde_json::Value::as_f64);
+        if let (Some(total), Some(fluid)) = (number("total_seconds"), number("fluid_seconds")) {
+            let lost = ((total - fluid) * 1e6).round() / 1e6;
+            done.more.insert("lost_seconds".into(), lost.into());
+        }
+        missed
+    }
+}
+
+fn link(topology: &Topology, network: &Network, [here, there]: [&str; 2], up: bool) -> Result<(), ApiError> {
+    if let Some(face) = topology.face(here, there) {
+        network.api(here)?.answers(Request::Link { face, up })?;
+    }
+    Ok(())
+}
+/// What the access router holds.
+fn store(network: &Network) -> Result<StoreView, ApiError> {
+    let answers = network.api(ACCESS)?.answers(Request::Store)?;
+    let view = answers.into_iter().find_map(|told| match told {
+        Told::Store(view) => Some(view),
+        _ => None,
+    });
+    view.ok_or_else(|| ApiError::new(ErrorKind::Protocol, format!("{ACCESS} said nothing of its store")))
+}
+fn chunks(store: &StoreView) -> u64 {
+    store.held.iter().map(|held| held.chunks).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn away(fails: &[&str]) -> Option<(u8, bool)> {
+        let fails: Vec<Fail> = fails.iter().map(|fail| fail.parse().unwrap()).collect();
+        Away::new(&fails).map(|away| (away.at_percent, away.kills_router))
+    }
+
+    #[test]
+    fn the_receiver_goes_away_unless_something_else_is_to_fail() {
+        assert_eq!(away(&[]), Some((30, true)));
+        assert_eq!(away(&["link@50"]), Some((50, false)));
+        assert_eq!(away(&["router@20"]), Some((20, true)));
+        assert_eq!(away(&["link@40", "router"]), Some((40, true)));
+        assert_eq!(away(&["source"]), None);
+    }
+}

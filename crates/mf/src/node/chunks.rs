@@ -1,0 +1,173 @@
+//! What becomes of chunks: passing, for this node, to be stored.
+use super::*;
+
+impl MfNode {
+    // Chunks.
+
+    pub(super) fn on_output(&mut self, now: Time, output: Output) {
+        match output {
+            Output::Arrived(slot) => self.on_passing(now, slot),
+            Output::Local(slot) => self.on_local(now, slot),
+            Output::Store(slot, reason) => self.on_store(now, slot, reason),
+            Output::Resolve(guid) => self.resolver.lookup(now, guid),
+            Output::Delivered(key) => {
+                if let Some(proxy) = &mut self.proxy {
+                    proxy.on_delivered(&key);
+                    proxy.on_change();
+                }
+            }
+            Output::Lost(header, reason) => {
+                if let Some(proxy) = &mut self.proxy {
+                    match header.key() {
+                        Some(key) if proxy.holds_for(&header.destination) => {
+                            proxy.on_lost(&key);
+                        }
+                        _ => {}
+                    }
+                    proxy.report_dropped(now, &header);
+                }
+                self.on_dropped(FaceId::default(), reason, header.payload_bytes as usize);
+            }
+            Output::Dropped(face, reason, bytes) => self.on_dropped(face, reason, bytes),
+        }
+    }
+    /// A chunk has come from a neighbour.
+    pub(super) fn on_passing(&mut self, now: Time, slot: Slot) {
+        let Some(header) = self.router.buffer.chunk(slot).and_then(|chunk| chunk.header.clone()) else { return };
+        if !self.config.router || header.destination == self.guid {
+            return self.router.forward(now, slot);
+        }
+        match &header.kind {
+            ChunkKind::Data(tag) => {
+                if header.service == ServiceId::ContentResponse
+                    && !header.flags.contains(Flags::NO_CACHE)
+                    && let Some(chunk) = self.router.buffer.chunk(slot)
+                {
+                    self.cache.insert(tag, || chunk.payload(), u64::from(header.payload_bytes));
+                }
+                if header.flags.contains(Flags::DELEGATE) && self.router.is_attached(&header.source) {
+                    self.delegate(now, slot, &header);
+                }
+            }
+            ChunkKind::Transport if header.service == ServiceId::ContentRequest => {
+                if self.answer_or_bind(now, slot, &header) {
+                    return;
+                }
+            }
+            ChunkKind::Transport if self.router.is_attached(&header.destination) || self.proxy.is_some() => {
+                if self.answer_for_producer(slot, &header) {
+                    return;
+                }
+            }
+            ChunkKind::Transport | ChunkKind::Names | ChunkKind::LinkState => {}
+        }
+        self.router.forward(now, slot);
+    }
+    /// Keeps a copy for a producer that may be gone when something is missing (paper §3.3, producer delegation).
+    pub(super) fn delegate(&mut self, now: Time, slot: Slot, header: &ChunkHeader) {
+        let (Some(proxy), Some(chunk)) = (&mut self.proxy, self.router.buffer.chunk(slot)) else { return };
+        let mut copy = header.clone();
+        copy.flags = copy.flags.without(Flags::DELEGATE);
+        if proxy.put(now, &copy, &chunk.payload(), Kept::Delegated).is_ok()
+            && let Some(header) = self.router.buffer.header_mut(slot)
+        {
+            // One copy is enough.
+            *header = copy;
+        }
+    }
+    /// Answers a request out of the cache, or sends it to the nearest that has the content; true if that is done.
+    pub(super) fn answer_or_bind(&mut self, now: Time, slot: Slot, header: &ChunkHeader) -> bool {
+        let payload = self.router.buffer.chunk(slot).map(crate::link::Chunk::payload).unwrap_or_default();
+        if let Ok(message @ TransportMessage::Request { object, .. }) = TransportMessage::decode(&payload)
+            && !header.flags.contains(Flags::NO_CACHE)
+            && let Some(cut) = self.cache.look(&object)
+        {
+            self.router.consume(slot);
+            self.sender.handle_request(now, header, &message, Some(cut));
+            return true;
+        }
+        if header.addresses.is_empty() && !self.router.is_attached(&header.destination) {
+            self.router.consume(slot);
+            self.anycasts.insert(now, header.clone(), payload);
+            self.resolver.lookup(now, header.destination);
+            return true;
+        }
+        false
+    }
+    /// Sends copies of what is missing for a producer that delegated; true if the producer need not see the message.
+    pub(super) fn answer_for_producer(&mut self, slot: Slot, header: &ChunkHeader) -> bool {
+        let flow = crate::ids::Flow { source: header.destination, destination: header.source };
+        let Some(proxy) = self.proxy.as_mut().filter(|proxy| proxy.answers_for(&flow)) else { return false };
+        let payload = self.router.buffer.chunk(slot).map(crate::link::Chunk::payload).unwrap_or_default();
+        match TransportMessage::decode(&payload) {
+            Ok(TransportMessage::Status { transfer, object, missing, .. }) if !missing.is_empty() => {
+                let left = proxy.handle_push(&flow, transfer, object, &missing);
+                let done = left.is_empty() || !self.router.is_attached(&header.destination);
+                if done {
+                    self.router.consume(slot);
+                }
+                done
+            }
+            Ok(TransportMessage::Ack { transfer, object, complete: true, .. }) => {
+                proxy.on_complete(&flow, transfer, object);
+                false
+            }
+            _ => false,
+        }
+    }
+    pub(super) fn on_store(&mut self, now: Time, slot: Slot, reason: StoreReason) {
+        let (Some(proxy), Some(chunk)) = (&mut self.proxy, self.router.buffer.chunk(slot)) else {
+            return self.router.drop_chunk(slot, "no storage");
+        };
+        let Some(header) = chunk.header.clone() else { return };
+        match proxy.put(now, &header, &chunk.payload(), Kept::For(reason)) {
+            Ok(()) => self.storing.push(slot),
+            Err(Refused::FlowFull) if reason != StoreReason::Relief && reason != StoreReason::BadPath => {
+                self.router.drop_chunk(slot, "its flow has its share of the store");
+            }
+            Err(_) => self.router.refuse_store(now, slot, reason),
+        }
+    }
+    /// Makes durable what was stored, and only then lets go of it.
+    pub(super) fn commit(&mut self) {
+        let Some(proxy) = &mut self.proxy else { return };
+        match proxy.commit() {
+            Ok(()) => {
+                for slot in core::mem::take(&mut self.storing) {
+                    self.router.consume(slot);
+                }
+            }
+            Err(error) => {
+                for slot in core::mem::take(&mut self.storing) {
+                    self.router.drop_chunk(slot, "the store failed");
+                }
+                self.push_event(Event::Note(format!("cannot store chunks: {error}")));
+            }
+        }
+    }
+    pub(super) fn on_local(&mut self, now: Time, slot: Slot) {
+        let Some(chunk) = self.router.consume(slot) else { return };
+        let payload = chunk.payload();
+        let from = if let Origin::Face(face, _) = chunk.origin { face } else { FaceId::default() };
+        let Some(header) = chunk.header else { return };
+        match header.kind {
+            ChunkKind::Data(_) => self.receiver.handle_data(now, &header, &payload),
+            ChunkKind::LinkState => {
+                let state = unseal(&self.config.network_key, &payload).and_then(LinkState::decode);
+                match (state, &mut self.router.topology) {
+                    (Ok(state), Some(topology)) => topology.handle_state(now, from, state),
+                    (Ok(_), None) => {}
+                    (Err(error), _) => self.on_dropped(from, error.reason(), payload.len()),
+                }
+            }
+            ChunkKind::Transport => match TransportMessage::decode(&payload) {
+                Ok(message) => self.on_transport(now, &header, &message),
+                Err(error) => self.on_dropped(from, error.reason(), payload.len()),
+            },
+            ChunkKind::Names => match NameMessage::decode(&payload) {
+                Ok(message) => self.on_names(now, &header, message),
+                Err(error) => self.on_dropped(from, error.reason(), payload.len()),
+            },
+        }
+    }
+}

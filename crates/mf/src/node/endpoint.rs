@@ -1,0 +1,85 @@
+//! The commands and questions of people.
+use super::*;
+
+impl Endpoint for MfNode {
+    fn add_face(&mut self, now: Time, face: FaceId, options: FaceOptions) {
+        self.attach_face(now, face, options);
+        self.strangers.remove(&face);
+        self.settle(now);
+    }
+    fn remove_face(&mut self, now: Time, face: FaceId) {
+        self.detach_face(now, face);
+    }
+    fn publish(&mut self, now: Time, object: Box<dyn ObjectReader>) {
+        let manifest = object.manifest().clone();
+        let content = Guid::of_content(&manifest.publisher, &manifest.name);
+        self.sender.publish(object);
+        self.published.insert(content, (manifest.name.clone(), true));
+        self.resolver.put(now, RecordBody::Content(manifest.encode()));
+        self.settle(now);
+    }
+    fn unpublish(&mut self, now: Time, name: &Name) {
+        let publisher =
+            self.sender.by_name(name).and_then(|object| Some(self.sender.object(&object)?.manifest().publisher));
+        match publisher {
+            Some(publisher) => {
+                let content = Guid::of_content(&publisher, name);
+                self.sender.unpublish(name);
+                self.published.insert(content, (name.clone(), false));
+                self.resolver.delete(now, content);
+            }
+            None => self.push_event(Event::Resolver(ResolverEvent::Rejected {
+                name: name.to_string(),
+                operation: "unpublish",
+                reason: String::from("it is not published here"),
+            })),
+        }
+        self.settle(now);
+    }
+    fn fetch(&mut self, now: Time, fetch: Fetch) -> TransferId {
+        let place = Guid::of_name(&fetch.name);
+        let id = self.receiver.fetch(now, fetch);
+        self.resolver.watch(now, place);
+        self.settle(now);
+        id
+    }
+    fn cancel(&mut self, now: Time, transfer: TransferId) {
+        self.receiver.cancel(now, transfer);
+        self.settle(now);
+    }
+    fn watch(&mut self, now: Time, scope: &Name) {
+        self.listings.watch(scope);
+        self.resolver.watch(now, Guid::of_name(scope));
+        self.push_event(Event::Resolver(ResolverEvent::Subscribed { name: scope.to_string() }));
+        self.settle(now);
+    }
+    fn unwatch(&mut self, now: Time, scope: &Name) {
+        self.listings.unwatch(scope);
+        if !self.receiver.wants(scope) {
+            self.resolver.unwatch(now, Guid::of_name(scope));
+        }
+        self.push_event(Event::Resolver(ResolverEvent::Unsubscribed { name: scope.to_string() }));
+        self.settle(now);
+    }
+    fn leave(&mut self, now: Time) {
+        let names: Vec<Name> = self.sender.published().map(|(name, _)| name.clone()).collect();
+        names.iter().for_each(|name| self.unpublish(now, name));
+        self.resolver.delete(now, self.guid);
+        self.settle(now);
+    }
+    fn limit(&mut self, now: Time, transfer: Option<TransferId>, rate: Option<Rate>) {
+        self.receiver.set_limit(now, transfer, rate);
+    }
+    fn report(&self, now: Time, transfer: TransferId) -> Option<TransferReport> {
+        self.receiver.report(now, transfer)
+    }
+    fn transfers(&self) -> Vec<(TransferId, Name)> {
+        self.receiver.transfers()
+    }
+    fn status(&self, now: Time) -> NodeStatus {
+        self.status_at(now)
+    }
+    fn messaging(&mut self) -> Option<&mut dyn tributary_transport::Messaging> {
+        Some(self)
+    }
+}

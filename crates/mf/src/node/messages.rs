@@ -1,0 +1,82 @@
+//! Messages of the transport and of the name service, and where this node says that it is.
+use super::*;
+
+impl MfNode {
+    pub(super) fn on_transport(&mut self, now: Time, header: &ChunkHeader, message: &TransportMessage) {
+        match message {
+            TransportMessage::Request { .. } => self.sender.handle_request(now, header, message, None),
+            TransportMessage::Push { flow, transfer, object, chunks } => {
+                // Only the source of a flow may say when its chunks go.
+                if let Some(proxy) = self.proxy.as_mut().filter(|_| flow.source == header.source) {
+                    proxy.handle_push(flow, *transfer, *object, chunks);
+                }
+            }
+            TransportMessage::Unavailable { .. } => self.receiver.handle_message(now, header.source, message),
+            TransportMessage::Status { .. }
+            | TransportMessage::Ack { .. }
+            | TransportMessage::Completed { .. }
+            | TransportMessage::Stored { .. }
+            | TransportMessage::Dropped { .. } => {
+                self.sender.handle_message(now, header.source, header.source_address, message);
+            }
+        }
+    }
+    pub(super) fn on_names(&mut self, now: Time, header: &ChunkHeader, message: NameMessage) {
+        let asker = Asker { guid: header.source, address: header.source_address };
+        let is_question =
+            matches!(message, NameMessage::Put { .. } | NameMessage::Lookup { .. } | NameMessage::Watch { .. });
+        let to_router = header.destination.is_none();
+        match (is_question, &mut self.front, &mut self.replica) {
+            // A question of a front has the address of its router, one of a host has not.
+            (true, _, Some(replica)) if !asker.address.is_none() => replica.handle(now, asker, message),
+            (true, Some(front), _) => front.handle_question(now, asker, message),
+            (false, Some(front), _) if to_router => front.handle_answer(now, asker.address, message),
+            (false, ..) => self.resolver.handle_message(now, message),
+            (true, ..) => *self.counters.entry("question to a node without names").or_default() += 1,
+        }
+    }
+    pub(super) fn originate(&mut self, now: Time, mut header: ChunkHeader, payload: &Bytes, origin: Origin) {
+        if header.source == self.guid && header.kind != ChunkKind::Names {
+            header.source_address = self.own_address();
+        }
+        self.router.originate(now, header, payload, origin);
+    }
+    /// Where this node is: at itself, or at the first of its access routers.
+    pub(super) fn own_address(&self) -> NetworkAddress {
+        match self.config.router {
+            true => self.config.address,
+            false => self.access_routers().first().map_or(NetworkAddress::NONE, |(_, address)| *address),
+        }
+    }
+    pub(super) fn access_routers(&self) -> Vec<(FaceId, NetworkAddress)> {
+        let routers = self.router.peers().filter(|(_, peer)| peer.roles.contains(Roles::ROUTER));
+        routers.map(|(face, peer)| (face, peer.address)).collect()
+    }
+    pub(super) fn send_message(
+        &mut self,
+        now: Time,
+        to: Guid,
+        address: NetworkAddress,
+        message: &TransportMessage,
+        options: (Flags, u8),
+    ) {
+        let mut header = ChunkHeader::new(ChunkKind::Transport, self.guid, to, address);
+        (header.flags, header.proxies_left) = options;
+        if let TransportMessage::Request { .. } = message {
+            header.service = ServiceId::ContentRequest;
+        }
+        let mut payload = Vec::new();
+        message.encode(&mut payload);
+        header.payload_bytes = payload.len() as u32;
+        if self.config.router && header.service == ServiceId::ContentRequest && to != self.guid {
+            // A router's own requests go through its own cache and its own choice of the nearest.
+            header.source_address = self.own_address();
+            let slot = self.router.buffer.put(header.clone(), Vec::from([payload.into()]), Origin::Local);
+            if !self.answer_or_bind(now, slot, &header) {
+                self.router.forward(now, slot);
+            }
+            return;
+        }
+        self.originate(now, header, &payload.into(), Origin::Local);
+    }
+}

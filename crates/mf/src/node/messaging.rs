@@ -1,0 +1,115 @@
+//! Sending, taking what is sent, and what is stored here: the paper's send, recv, attach and detach (§4).
+use tributary_core::Duration;
+use tributary_transport::messaging::{
+    AcceptOptions, Delivery, Destination, Held, InNetwork, Messaging, SendOptions as Wanted, SendReport, Spread,
+    StoreStatus,
+};
+
+use super::*;
+use crate::{sender::ProxyUse, wire::Reliability};
+
+impl MfNode {
+    /// The options that a front's wishes come to.
+    fn send_options(&self, wanted: &Wanted, to: &Destination) -> SendOptions {
+        let mut options = SendOptions::new(&self.config.transfer);
+        options.chunk_bytes = wanted.chunk_bytes.unwrap_or(options.chunk_bytes);
+        options.reliability = match wanted.delivery {
+            None => options.reliability,
+            Some(Delivery::DontCare) => Reliability::DontCare,
+            Some(Delivery::Nack) => Reliability::Nack,
+            Some(Delivery::Ack) => Reliability::Ack,
+        };
+        options.proxy = match wanted.in_network {
+            None => options.proxy,
+            Some(InNetwork::Store) => ProxyUse::Allowed,
+            Some(InNetwork::Delegate) => ProxyUse::Delegate,
+            Some(InNetwork::Forbid) => ProxyUse::Forbidden,
+        };
+        (options.priority, options.lifetime) = (wanted.priority, wanted.lifetime);
+        (options.service, options.proxies) = match (to, wanted.spread) {
+            (_, Spread::AllByProxies(depth)) => (ServiceId::Multicast, depth.max(1)),
+            (_, Spread::Nearest) => (ServiceId::Anycast, 0),
+            (Destination::Name(_), Spread::All) => (ServiceId::Multicast, 0),
+            (Destination::Id(_), Spread::All) => (ServiceId::Unicast, 0),
+        };
+        options
+    }
+}
+
+impl Messaging for MfNode {
+    fn send(
+        &mut self,
+        now: Time,
+        object: Box<dyn ObjectReader>,
+        to: &Destination,
+        options: &Wanted,
+    ) -> Result<TransferId, String> {
+        let destination = match to {
+            Destination::Id(text) => text
+                .parse()
+                .map_err(|()| format!("'{text}' is no GUID: it has 40 hex digits, `trib status` shows it"))?,
+            Destination::Name(name) => Guid::of_name(name),
+        };
+        let options = self.send_options(options, to);
+        let id = object.manifest().object_id();
+        self.offer(object);
+        let transfer = MfNode::send(self, now, id, destination, options);
+        transfer.map(TransferId).ok_or_else(|| String::from("too many transfers are under way"))
+    }
+    fn send_report(&self, _: Time, transfer: TransferId) -> Option<SendReport> {
+        let mut report = self.sender.report(transfer.0)?;
+        report.has_left &= !self.router.holds_own(transfer.0);
+        Some(report)
+    }
+    fn cancel_send(&mut self, now: Time, transfer: TransferId) {
+        self.sender.cancel(transfer.0);
+        self.settle(now);
+    }
+    fn accept(&mut self, now: Time, acceptor: Option<Box<dyn StoreOpener>>, options: &AcceptOptions) {
+        self.receiver.set_nack_timeout(options.nack_timeout.unwrap_or(self.config.transfer.nack_timeout));
+        self.receiver.accept(acceptor);
+        self.settle(now);
+    }
+    fn attach(&mut self, now: Time, name: &Name) {
+        self.resolver.put(now, RecordBody::Attached { name: name.clone() });
+        self.settle(now);
+    }
+    fn detach(&mut self, now: Time, name: &Name) {
+        self.resolver.delete(now, Guid::of_name(name));
+        self.settle(now);
+    }
+    fn holdings(&self, now: Time) -> StoreStatus {
+        let Some(proxy) = &self.proxy else { return StoreStatus::default() };
+        let (used, capacity) = proxy.usage();
+        let mut by_flow: BTreeMap<_, Vec<Holding>> = BTreeMap::new();
+        for held in proxy.holdings() {
+            by_flow.entry((held.key.flow, held.key.object, held.delegated)).or_default().push(held);
+        }
+        let summary = |((flow, object, delegated), chunks): ((crate::ids::Flow, ObjectId, bool), Vec<Holding>)| Held {
+            source: flow.source.to_string(),
+            destination: flow.destination.to_string(),
+            object: object.to_string(),
+            chunks: chunks.len() as u64,
+            bytes: tributary_core::ByteCount(chunks.iter().map(|held| held.bytes.0).sum()),
+            priority: chunks.iter().map(|held| held.priority).max().unwrap_or(0),
+            age: chunks.iter().map(|held| now.since(held.since)).max().unwrap_or(Duration::ZERO),
+            left: chunks.iter().map(|held| held.until.since(now)).min().unwrap_or(Duration::ZERO),
+            reason: if delegated {
+                "a copy to answer from"
+            } else {
+                chunks.first().map_or("", |held| reason(held.reason))
+            },
+        };
+        StoreStatus { used, capacity, held: by_flow.into_iter().map(summary).collect() }
+    }
+}
+
+fn reason(reason: StoreReason) -> &'static str {
+    match reason {
+        StoreReason::Away => "the destination is away",
+        StoreReason::NoRoute => "no way leads there",
+        StoreReason::BadPath => "the way is much worse than usual",
+        StoreReason::Relief => "it was in the way of others",
+        StoreReason::Depleted => "storage further on is used up",
+    }
+}

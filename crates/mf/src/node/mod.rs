@@ -1,0 +1,381 @@
+//! One node of a MobilityFirst network: any mix of roles, glued together.
+//!
+//! ```text
+//!                      ┌─ Hello ──► Neighbour ── up, down ──► Router, Topology, own name
+//!  faces ──► packet ───┤
+//!                      └─ Data, CSYN, CACK ──► Router ──► chunk ─┬─ passes: ContentCache, Proxy (copies, away), forwarded
+//!                                               ▲  │             └─ for this node, by kind:
+//!                                               │  ▼                  data ──► Receiver
+//!            Sender, Receiver, Proxy, names ────┘ faces               transport ──► Sender, Receiver, Proxy
+//!                                                                     names ──► Front, Replica, NameResolver
+//! ```
+mod chunks;
+mod endpoint;
+mod messages;
+mod messaging;
+mod names;
+mod settle;
+
+use alloc::{
+    boxed::Box,
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    format,
+    string::{String, ToString},
+    vec::Vec,
+};
+
+use bytes::Bytes;
+use tributary_content::{Name, ObjectId, ObjectReader, SigningKey, StoreOpener};
+use tributary_core::{
+    Datagram, FaceId, Node, Random, Rate, Time, TimerId, TransferId, Transmit, TransmitBuf,
+    event::{Event, ResolverEvent, TransferReport},
+};
+use tributary_transport::{Endpoint, FaceOptions, Fetch, NodeStatus};
+
+use crate::{
+    anycast::Anycasts,
+    config::Config,
+    ids::{Guid, NetworkAddress, ServiceId},
+    link::{Origin, Slot},
+    listing::Listings,
+    receiver::Receiver,
+    resolver::{Answer, Asker, Front, GnrsClient, NameResolver, Replica},
+    router::{
+        Output, Router, RouterConfig, StoreReason,
+        cache::ContentCache,
+        link_state::Topology,
+        neighbour::{Change, Identity, Neighbour},
+        proxy::{ChunkRepository, Holding, Kept, MemoryRepository, Proxy, Refused, Release},
+    },
+    sender::{SendOptions, Sender},
+    wire::{
+        ChunkHeader, ChunkKind, Flags, Hello, LinkState, NameMessage, NameRecord, PacketType, RecordBody, Roles,
+        TransportMessage, seal, unseal,
+    },
+};
+
+/// Why the node wakes up; the number goes into [`TimerId`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u16)]
+enum Wake {
+    Neighbour = 1,
+    Router,
+    Topology,
+    Proxy,
+    Front,
+    Resolver,
+    Sender,
+    Receiver,
+    Sweep,
+}
+
+/// Events that wait for the driver; beyond that they are dropped and counted.
+const EVENTS_MAX: usize = 65_536;
+/// What a face that nobody described may carry: the longest UDP payload that crosses an Ethernet in one IPv4 packet.
+const FACE_DEFAULT: FaceOptions = FaceOptions { mtu: 1_472, rate: None };
+/// Faces of a node at most.
+const FACES_MAX: usize = 1_024;
+/// How often what is old is forgotten, and how long a face that only packets told of is greeted in vain.
+const SWEEP: core::time::Duration = core::time::Duration::from_secs(1);
+const STRANGER_PATIENCE: core::time::Duration = core::time::Duration::from_secs(10);
+/// How long it is believed that a name is bound to nothing.
+const NOTHING_LIFETIME: core::time::Duration = core::time::Duration::from_secs(1);
+
+/// A node of the MobilityFirst family. See [`Endpoint`] for its commands and [`Node`] for its verbs.
+pub struct MfNode {
+    pub(crate) config: Config,
+    pub(crate) guid: Guid,
+    key: SigningKey,
+    pub(crate) roles: Roles,
+    pub(crate) neighbour: Neighbour,
+    pub(crate) router: Router,
+    pub(crate) proxy: Option<Proxy>,
+    pub(crate) front: Option<Front>,
+    pub(crate) replica: Option<Replica>,
+    resolver: Box<dyn NameResolver>,
+    pub(crate) sender: Sender,
+    pub(crate) receiver: Receiver,
+    pub(crate) cache: ContentCache,
+    anycasts: Anycasts,
+    listings: Listings,
+    /// Names of own content, for events.
+    published: BTreeMap<Guid, (Name, bool)>,
+    /// Destinations that are followed while something is sent to them.
+    followed: BTreeSet<Guid>,
+    /// Chunks that are put into the store and acknowledged when that is durable.
+    storing: Vec<Slot>,
+    hellos: VecDeque<(FaceId, Vec<u8>)>,
+    pub(crate) faces: BTreeMap<FaceId, FaceOptions>,
+    strangers: BTreeMap<FaceId, Time>,
+    sweep_at: Time,
+    events: VecDeque<Event>,
+    pub(crate) counters: BTreeMap<&'static str, u64>,
+}
+
+impl MfNode {
+    /// A node with the roles that `config` names, its chunks in memory. Nothing is sent before a face is added.
+    pub fn new(config: Config) -> MfNode {
+        MfNode::with_repository(Time::ZERO, config, Box::new(MemoryRepository::default()))
+    }
+    /// The same with its chunks in a repository, which may have some from an earlier life.
+    pub fn with_repository(now: Time, config: Config, repository: Box<dyn ChunkRepository>) -> MfNode {
+        let mut random = Random::new(config.seed, config.node.0);
+        let key = SigningKey::from_secret(&config.secret);
+        let guid = Guid::of(&key.public(), &[]);
+        let mut roles = Roles::HOST;
+        if config.router {
+            roles = roles | Roles::ROUTER;
+            if config.proxy.enabled {
+                roles = roles | Roles::PROXY;
+            }
+        }
+        if config.resolver {
+            roles = roles | Roles::RESOLVER;
+        }
+        let address = if config.router { config.address } else { NetworkAddress::NONE };
+        let identity =
+            Identity { key: key.clone(), label: config.label.clone(), roles, address, nonce: random.bits().max(1) };
+        let router = RouterConfig {
+            guid,
+            address: config.router.then_some(config.address),
+            hop: config.hop.clone(),
+            buffer_packets: config.buffer_packets,
+            relief: config.relief,
+            store_ratio: config.store_ratio,
+            stores: config.router && config.proxy.enabled,
+            depleted_percent: config.proxy.depleted_percent,
+            first_hop: random.bits() as u32,
+        };
+        let topology = config.router.then(|| Topology::new(address, guid, config.label.clone(), roles));
+        let mut events = VecDeque::new();
+        let proxy = if config.router && config.proxy.enabled {
+            match Proxy::new(now, config.proxy.clone(), (guid, address), repository) {
+                Ok(proxy) => Some(proxy),
+                Err(error) => {
+                    events.push_back(Event::Note(format!("cannot read the stored chunks: {error}")));
+                    None
+                }
+            }
+        } else {
+            None
+        };
+        let mut resolver = GnrsClient::new(key.clone(), config.binding_lifetime, 0);
+        if config.router {
+            resolver.put(now, RecordBody::Device(Vec::from([(address, 255)])));
+        }
+        MfNode {
+            guid,
+            key,
+            roles,
+            neighbour: Neighbour::new(
+                identity,
+                config.hello_interval,
+                config.search_interval,
+                config.buffer_packets / 2,
+            ),
+            router: Router::new(router, topology),
+            proxy,
+            front: config.router.then(|| Front::new(address, usize::from(config.replicas))),
+            replica: config.resolver.then(Replica::default),
+            resolver: Box::new(resolver),
+            sender: Sender::new(guid, config.transfer.clone(), random.bits() as u32),
+            receiver: Receiver::new(config.transfer.clone(), random.below(1 << 24) as u32),
+            cache: ContentCache::new(if config.router { config.cache_bytes } else { tributary_core::ByteCount(0) }),
+            anycasts: Anycasts::default(),
+            listings: Listings::default(),
+            published: BTreeMap::new(),
+            followed: BTreeSet::new(),
+            storing: Vec::new(),
+            hellos: VecDeque::new(),
+            faces: BTreeMap::new(),
+            strangers: BTreeMap::new(),
+            sweep_at: now,
+            events,
+            counters: BTreeMap::new(),
+            config,
+        }
+    }
+    /// Resolves names with another service than the embedded one.
+    pub fn set_resolver(&mut self, resolver: Box<dyn NameResolver>) {
+        self.resolver = resolver;
+    }
+    /// Its GUID.
+    pub fn guid(&self) -> Guid {
+        self.guid
+    }
+    /// Its settings.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+    /// The key that its names are signed with.
+    pub fn key(&self) -> &SigningKey {
+        &self.key
+    }
+    /// What its proxy holds, for whom, until when.
+    pub fn holdings(&self) -> Vec<Holding> {
+        self.proxy.iter().flat_map(Proxy::holdings).collect()
+    }
+    /// Its forwarding part, to look at.
+    pub fn router(&self) -> &Router {
+        &self.router
+    }
+    /// Its proxy, to look at.
+    pub fn proxy(&self) -> Option<&Proxy> {
+        self.proxy.as_ref()
+    }
+    /// Its end of what it sends, to look at.
+    pub fn sender(&self) -> &Sender {
+        &self.sender
+    }
+
+    // Commands beside those of `Endpoint`.
+
+    /// Takes objects that are sent to this node without having been asked for, if `acceptor` trusts them.
+    pub fn accept(&mut self, acceptor: Box<dyn StoreOpener>) {
+        self.receiver.accept(Some(acceptor));
+    }
+    /// Sends an object that is [offered](MfNode::offer) or published here (paper: send); gives the transfer's number.
+    pub fn send(&mut self, now: Time, object: ObjectId, destination: Guid, options: SendOptions) -> Option<u32> {
+        let addresses = self.router.binding(now, &destination).unwrap_or_default().to_vec();
+        let transfer = self.sender.push(now, object, destination, addresses, options);
+        self.settle(now);
+        transfer
+    }
+    /// Keeps an object for [`MfNode::send`] without announcing it.
+    pub fn offer(&mut self, object: Box<dyn ObjectReader>) {
+        self.sender.publish(object);
+    }
+
+    // Packets.
+
+    pub(super) fn on_hello(&mut self, now: Time, face: FaceId, datagram: &Datagram) {
+        match Hello::decode(&datagram.clone().into_bytes()) {
+            Ok(hello) => {
+                if let Err(reason) = self.neighbour.handle_hello(now, face, hello) {
+                    self.on_dropped(face, reason, datagram.len());
+                }
+            }
+            Err(error) => self.on_dropped(face, error.reason(), datagram.len()),
+        }
+    }
+
+    // Small things.
+
+    pub(super) fn attach_face(&mut self, now: Time, face: FaceId, options: FaceOptions) {
+        self.faces.insert(face, options);
+        self.neighbour.add_face(now, face, options.mtu);
+    }
+    pub(super) fn detach_face(&mut self, now: Time, face: FaceId) {
+        self.faces.remove(&face);
+        self.strangers.remove(&face);
+        self.neighbour.remove_face(face);
+        self.settle(now);
+    }
+    pub(crate) fn on_dropped(&mut self, face: FaceId, reason: &'static str, bytes: usize) {
+        *self.counters.entry(reason).or_default() += 1;
+        self.push_event(Event::Dropped { face, reason, bytes: u32::try_from(bytes).unwrap_or(u32::MAX) });
+    }
+    fn push_event(&mut self, event: Event) {
+        if self.events.len() < EVENTS_MAX {
+            self.events.push_back(event);
+        } else {
+            *self.counters.entry("events dropped").or_default() += 1;
+        }
+    }
+    /// Gives up faces that a packet made and whose neighbour does not answer: greeting them for ever would let anybody
+    /// aim a stream of hellos at somebody else.
+    fn sweep(&mut self, now: Time) {
+        self.sweep_at = now + SWEEP;
+        let strangers: Vec<FaceId> = self.strangers.keys().copied().collect();
+        for face in strangers {
+            if self.neighbour.peer(face).is_some() {
+                self.strangers.insert(face, now);
+            } else if self.strangers.get(&face).is_some_and(|answered| now.since(*answered) > STRANGER_PATIENCE) {
+                self.detach_face(now, face);
+            }
+        }
+        self.anycasts.expire(now);
+        if let Some(replica) = &mut self.replica {
+            replica.handle_timeout(now);
+        }
+    }
+    fn deadlines(&self) -> [(Option<Time>, Wake); 9] {
+        [
+            (self.neighbour.poll_timeout(), Wake::Neighbour),
+            (self.router.poll_timeout(), Wake::Router),
+            (self.router.topology.as_ref().and_then(Topology::poll_timeout), Wake::Topology),
+            (self.proxy.as_ref().and_then(Proxy::poll_timeout), Wake::Proxy),
+            (self.front.as_ref().and_then(Front::poll_timeout), Wake::Front),
+            (self.resolver.poll_timeout(), Wake::Resolver),
+            (self.sender.poll_timeout(), Wake::Sender),
+            (self.receiver.poll_timeout(), Wake::Receiver),
+            ((!self.faces.is_empty()).then_some(self.sweep_at), Wake::Sweep),
+        ]
+    }
+}
+
+impl Node for MfNode {
+    fn handle_datagram(&mut self, now: Time, face: FaceId, datagram: Datagram) {
+        let kind = match datagram.header_bytes().first().map(|first| PacketType::of(*first)) {
+            Some(Ok(kind)) => kind,
+            Some(Err(error)) => return self.on_dropped(face, error.reason(), datagram.len()),
+            None => return self.on_dropped(face, "empty datagram", 0),
+        };
+        if !self.faces.contains_key(&face) {
+            if self.faces.len() >= FACES_MAX {
+                return self.on_dropped(face, "too many faces", datagram.len());
+            }
+            self.attach_face(now, face, FACE_DEFAULT);
+            self.strangers.insert(face, now);
+        }
+        match kind {
+            PacketType::Hello => self.on_hello(now, face, &datagram),
+            PacketType::Data | PacketType::Csyn | PacketType::Cack => {
+                self.router.handle_packet(now, face, kind, datagram);
+                if kind != PacketType::Cack && !self.router.has_outputs() {
+                    // A fragment more of a chunk that is not complete concerns nobody else.
+                    return;
+                }
+            }
+        }
+        self.settle(now);
+    }
+    fn handle_timeout(&mut self, now: Time) {
+        for (due, wake) in self.deadlines() {
+            if due.is_none_or(|due| due > now) {
+                continue;
+            }
+            match wake {
+                Wake::Neighbour => self.neighbour.handle_timeout(now),
+                Wake::Router => self.router.handle_timeout(now),
+                Wake::Topology => {
+                    let neighbour = &self.neighbour;
+                    if let Some(topology) = &mut self.router.topology {
+                        topology.handle_timeout(now, |face| neighbour.cost(face));
+                    }
+                }
+                Wake::Proxy => self.proxy.iter_mut().for_each(|proxy| proxy.handle_timeout(now)),
+                Wake::Front => self.front.iter_mut().for_each(|front| front.handle_timeout(now)),
+                Wake::Resolver => self.resolver.handle_timeout(now),
+                Wake::Sender => self.sender.handle_timeout(now),
+                Wake::Receiver => self.receiver.handle_timeout(now),
+                Wake::Sweep => self.sweep(now),
+            }
+        }
+        self.settle(now);
+    }
+    fn poll_transmit(&mut self, now: Time, out: &mut TransmitBuf) -> Option<Transmit> {
+        if let Some((face, bytes)) = self.hellos.pop_front() {
+            out.push(&[], Bytes::from(bytes));
+            return Some(Transmit { face });
+        }
+        self.router.poll_transmit(now, out)
+    }
+    fn poll_timeout(&self) -> Option<(Time, TimerId)> {
+        let due = self.deadlines().into_iter().filter_map(|(due, wake)| Some((due?, wake)));
+        due.min_by_key(|(due, _)| *due).map(|(due, wake)| (due, TimerId(wake as u16)))
+    }
+    fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+}

@@ -1,0 +1,139 @@
+//! The name service: questions, answers, and what follows from them.
+use super::*;
+
+impl MfNode {
+    pub(super) fn settle_names(&mut self, now: Time) -> bool {
+        let mut moved = false;
+        while let Some(message) = self.resolver.poll_message() {
+            moved = true;
+            let asker = Asker { guid: self.guid, address: NetworkAddress::NONE };
+            let router = self.access_routers().first().map(|(_, address)| *address);
+            match (&mut self.front, router) {
+                (Some(front), _) => front.handle_question(now, asker, message),
+                (None, Some(router)) => self.send_names(now, Guid::NONE, router, &message),
+                // It is asked again when a router is there.
+                (None, None) => {}
+            }
+        }
+        while let Some((to, message)) = self.front.as_mut().and_then(Front::poll_message) {
+            moved = true;
+            if to == self.config.address {
+                let asker = Asker { guid: self.guid, address: to };
+                match &mut self.replica {
+                    Some(replica) => replica.handle(now, asker, message),
+                    None => *self.counters.entry("question to a node without names").or_default() += 1,
+                }
+            } else {
+                self.send_names(now, Guid::NONE, to, &message);
+            }
+        }
+        while let Some((to, message)) = self.replica.as_mut().and_then(Replica::poll_message) {
+            moved = true;
+            match &mut self.front {
+                Some(front) if to.address == self.config.address => {
+                    front.handle_answer(now, self.config.address, message);
+                }
+                _ => self.send_names(now, Guid::NONE, to.address, &message),
+            }
+        }
+        while let Some((to, message)) = self.front.as_mut().and_then(Front::poll_answer) {
+            moved = true;
+            if to.guid == self.guid {
+                self.resolver.handle_message(now, message);
+            } else {
+                let address = self.config.address;
+                self.send_names(now, to.guid, address, &message);
+            }
+        }
+        while let Some(answer) = self.resolver.poll_answer() {
+            moved = true;
+            self.on_answer(now, answer);
+        }
+        moved
+    }
+    pub(super) fn send_names(&mut self, now: Time, to: Guid, address: NetworkAddress, message: &NameMessage) {
+        let mut header = ChunkHeader::new(ChunkKind::Names, self.guid, to, address);
+        if self.config.router {
+            header.source_address = self.config.address;
+        }
+        let mut payload = Vec::new();
+        message.encode(&mut payload);
+        self.originate(now, header, &payload.into(), Origin::Local);
+    }
+    pub(super) fn on_answer(&mut self, now: Time, answer: Answer) {
+        match answer {
+            Answer::Found(place, records) => {
+                self.on_device(now, place, records.iter().find(|record| record.author() == place));
+                self.on_announced(now, place, &records);
+                self.anycasts.handle_records(place, &records);
+                for device in self.anycasts.wanted() {
+                    self.resolver.lookup(now, device);
+                }
+                self.listings.handle_found(place, &records);
+            }
+            Answer::Changed(place, record) => {
+                if record.author() == place {
+                    self.on_device(now, place, Some(&record));
+                }
+                self.on_announced(now, place, core::slice::from_ref(&record));
+                self.listings.handle_changed(place, &record);
+            }
+            Answer::Kept(guid, _) => {
+                if let Some((name, here)) = self.published.get(&guid).cloned() {
+                    let name = name.to_string();
+                    self.push_event(Event::Resolver(if here {
+                        ResolverEvent::Published { name }
+                    } else {
+                        ResolverEvent::Unpublished { name }
+                    }));
+                    // Renewals are not told again.
+                    self.published.remove(&guid);
+                }
+            }
+            Answer::Refused(guid, refusal) => {
+                if let Some((name, here)) = self.published.get(&guid) {
+                    let (name, operation) = (name.to_string(), if *here { "publish" } else { "unpublish" });
+                    let reason = format!("the name service refused: {refusal:?}");
+                    self.push_event(Event::Resolver(ResolverEvent::Rejected { name, operation, reason }));
+                }
+            }
+        }
+        while let Some(event) = self.listings.poll_event() {
+            self.push_event(Event::Resolver(event));
+        }
+    }
+    /// Where a device is, or that it is nowhere: chunks on their way and in store follow.
+    pub(super) fn on_device(&mut self, now: Time, guid: Guid, record: Option<&NameRecord>) {
+        let (addresses, lifetime) = match record.map(NameRecord::statement) {
+            Some(statement) => match &statement.body {
+                RecordBody::Device(bound) => {
+                    let lifetime = core::time::Duration::from_millis(u64::from(statement.lifetime_ms));
+                    (bound.iter().map(|(address, _)| *address).collect(), lifetime)
+                }
+                RecordBody::Deleted(_) => (Vec::new(), NOTHING_LIFETIME),
+                _ => return,
+            },
+            None => (Vec::new(), NOTHING_LIFETIME),
+        };
+        let elsewhere = addresses.iter().any(|address| Some(*address) != self.router_address());
+        self.sender.handle_binding(&guid, &addresses);
+        self.anycasts.handle_device(guid, &addresses);
+        self.router.handle_binding(now, guid, addresses, lifetime);
+        if elsewhere && let Some(proxy) = &mut self.proxy {
+            proxy.on_reachable(&guid);
+        }
+    }
+    pub(super) fn router_address(&self) -> Option<NetworkAddress> {
+        self.config.router.then_some(self.config.address)
+    }
+    pub(super) fn on_announced(&mut self, now: Time, place: Guid, records: &[NameRecord]) {
+        let manifests = records.iter().filter_map(|record| Some((record.author(), record.manifest()?)));
+        let mut by_name: BTreeMap<Name, Vec<_>> = BTreeMap::new();
+        for (author, manifest) in manifests.filter(|(_, manifest)| Guid::of_name(&manifest.name) == place) {
+            by_name.entry(manifest.name.clone()).or_default().push((author, manifest));
+        }
+        for (name, found) in by_name {
+            self.receiver.handle_announcements(now, &name, &found);
+        }
+    }
+}

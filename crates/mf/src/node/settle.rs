@@ -1,0 +1,202 @@
+//! Moves messages between the parts of a node until none is left.
+use super::*;
+
+impl MfNode {
+    // Messages between the parts.
+
+    /// Moves messages between the parts until none is left.
+    pub(super) fn settle(&mut self, now: Time) {
+        loop {
+            let mut moved = self.settle_neighbour(now);
+            moved |= self.settle_router(now);
+            moved |= self.settle_names(now);
+            moved |= self.settle_ends(now);
+            moved |= self.settle_proxy(now);
+            if !moved {
+                break;
+            }
+        }
+    }
+    pub(super) fn settle_neighbour(&mut self, now: Time) -> bool {
+        let mut moved = false;
+        while let Some(change) = self.neighbour.poll_change() {
+            moved = true;
+            let (face, peer, up) = match change {
+                Change::Up(face, peer) => (face, peer, true),
+                Change::Down(face, peer) => (face, peer, false),
+            };
+            let node = crate::receiver::node_of(&peer.guid);
+            self.push_event(Event::Neighbour { face, node, up });
+            let (guid, is_router) = (peer.guid, peer.roles.contains(Roles::ROUTER));
+            if up {
+                self.router.on_up(now, face, peer);
+                if let Some(proxy) = &mut self.proxy {
+                    proxy.on_reachable(&guid);
+                }
+            } else {
+                self.router.on_down(now, face);
+            }
+            if is_router && !self.config.router {
+                self.on_attachment(now, up);
+            }
+        }
+        while let Some(packet) = self.neighbour.poll_packet() {
+            self.hellos.push_back(packet);
+        }
+        moved
+    }
+    /// A host has an access router more, or less: its name follows.
+    pub(super) fn on_attachment(&mut self, now: Time, up: bool) {
+        let routers = self.access_routers();
+        self.receiver.set_attached(now, !routers.is_empty());
+        if routers.is_empty() {
+            return;
+        }
+        let addresses = routers.iter().map(|(_, address)| (*address, 128)).collect();
+        self.resolver.put(now, RecordBody::Device(addresses));
+        if up {
+            self.resolver.on_reachable(now);
+        }
+    }
+    pub(super) fn settle_router(&mut self, now: Time) -> bool {
+        let mut moved = false;
+        while let Some(output) = self.router.poll_output(now) {
+            moved = true;
+            self.on_output(now, output);
+        }
+        self.commit();
+        if let Some(topology) = &mut self.router.topology {
+            if let Some(proxy) = &self.proxy {
+                topology.set_storage_free(now, proxy.free_percent());
+            }
+            if topology.update() {
+                moved = true;
+                self.on_routes(now);
+            }
+        }
+        while let Some((face, state)) = self.router.topology.as_mut().and_then(Topology::poll_message) {
+            moved = true;
+            let mut message = Vec::with_capacity(256);
+            state.encode(&mut message);
+            seal(&self.config.network_key, &mut message);
+            self.router.tell(now, face, message.into());
+        }
+        moved
+    }
+    pub(super) fn on_routes(&mut self, now: Time) {
+        let Some(topology) = &self.router.topology else { return };
+        let mut members: Vec<(u64, NetworkAddress)> = topology
+            .reachable()
+            .filter(|(state, _)| state.roles.contains(Roles::RESOLVER))
+            .map(|(state, distance)| (distance, state.router))
+            .collect();
+        members.sort_unstable();
+        let members: Vec<NetworkAddress> = members.into_iter().map(|(_, address)| address).collect();
+        if let Some(front) = &mut self.front {
+            let first = front.members().is_empty() && !members.is_empty();
+            front.handle_members(now, members);
+            if first {
+                self.resolver.on_reachable(now);
+            }
+        }
+        self.receiver.set_attached(now, true);
+        if let Some(proxy) = &mut self.proxy {
+            proxy.on_change();
+        }
+    }
+    pub(super) fn settle_ends(&mut self, now: Time) -> bool {
+        let mut moved = false;
+        while let Some(message) = self.receiver.poll_message() {
+            moved = true;
+            let options = (message.flags, message.proxies);
+            self.send_message(now, message.to, message.address, &message.message, options);
+        }
+        while let Some((to, address, message)) = self.sender.poll_message() {
+            moved = true;
+            self.send_message(now, to, address, &message, (Flags::NONE, 0));
+        }
+        while let Some((id, event)) = self.receiver.poll_event() {
+            self.push_event(Event::Transfer(id, event));
+        }
+        while let Some(name) = self.receiver.poll_done() {
+            moved = true;
+            if !self.listings.watches(&name) {
+                self.resolver.unwatch(now, Guid::of_name(&name));
+            }
+        }
+        while let Some((object, reason)) = self.sender.poll_failure() {
+            self.push_event(Event::Note(format!("cannot serve '{object}': {reason}")));
+        }
+        while self.router.room_for_local() || self.config.router && self.router.room_for_own() {
+            let Some((header, payload)) = self.sender.poll_chunk(now, &self.cache) else { break };
+            moved = true;
+            self.originate(now, header, &payload, Origin::Local);
+            if self.router.has_outputs() {
+                break;
+            }
+        }
+        for (header, payload) in self.anycasts.poll_ready(now, |device, address| self.router.distance(device, address))
+        {
+            moved = true;
+            self.router.originate(now, header, &payload, Origin::Local);
+        }
+        let follow = self.sender.destinations();
+        if follow != self.followed {
+            moved = true;
+            let (old, new) = (core::mem::replace(&mut self.followed, follow.clone()), follow);
+            let held = |guid: &Guid| self.proxy.as_ref().is_some_and(|proxy| proxy.holds_for(guid));
+            let ended: Vec<Guid> = old.difference(&new).filter(|guid| !held(guid)).copied().collect();
+            ended.into_iter().for_each(|guid| self.resolver.unwatch(now, guid));
+            new.difference(&old).for_each(|guid| self.resolver.watch(now, *guid));
+        }
+        moved
+    }
+    pub(super) fn settle_proxy(&mut self, now: Time) -> bool {
+        let mut moved = false;
+        loop {
+            let Some(proxy) = &mut self.proxy else { return moved };
+            let router = &self.router;
+            let may = |header: &ChunkHeader| router.may_release(now, header);
+            let Some((header, payload)) = proxy.poll_release(may) else { break };
+            moved = true;
+            self.router.originate(now, header, &payload, Origin::Store);
+        }
+        while let Some((guid, on)) = self.proxy.as_mut().and_then(Proxy::poll_watch) {
+            moved = true;
+            match on {
+                true => self.resolver.watch(now, guid),
+                false if self.followed.contains(&guid) => {}
+                false => self.resolver.unwatch(now, guid),
+            }
+        }
+        while let Some(guid) = self.proxy.as_mut().and_then(Proxy::poll_lookup) {
+            moved = true;
+            self.resolver.lookup(now, guid);
+        }
+        while let Some((to, message)) = self.proxy.as_mut().and_then(|proxy| proxy.poll_report(now)) {
+            moved = true;
+            if to == self.guid {
+                self.sender.handle_message(now, to, self.config.address, &message);
+            } else {
+                self.send_message(now, to, NetworkAddress::NONE, &message, (Flags::NONE, 0));
+            }
+        }
+        while let Some(error) = self.proxy.as_mut().and_then(Proxy::poll_failure) {
+            self.push_event(Event::Note(format!("the store of chunks failed: {error}")));
+        }
+        moved
+    }
+}
+
+/// Whether a chunk may leave the store now; see [`Proxy::poll_release`].
+impl Router {
+    fn may_release(&self, now: Time, header: &ChunkHeader) -> Release {
+        let mut bound = header.clone();
+        bound.addresses.clear();
+        match self.verdict(now, &bound) {
+            Some(true) => Release::Now,
+            Some(false) => Release::Later,
+            None => Release::Away,
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! Chunks that arrive: for what was asked for, and what is pushed.
+use super::*;
+
+impl Receiver {
+    /// Takes a chunk of an object for this node.
+    pub fn handle_data(&mut self, now: Time, header: &ChunkHeader, payload: &Bytes) {
+        let Some(tag) = header.tag() else { return };
+        let id = if tag.transfer & PUSHED == 0 {
+            TransferId(tag.transfer)
+        } else {
+            match self.pushed.get(&(header.source, tag.transfer)) {
+                Some(id) => *id,
+                None => return self.on_pushed(now, header, tag, payload),
+            }
+        };
+        let Some(fetch) = self.fetches.get_mut(&id).filter(|fetch| fetch.object == Some(tag.object)) else {
+            self.strays += 1;
+            return;
+        };
+        if fetch.ended.is_some() {
+            // It did not hear that all is well.
+            if fetch.failure.is_none() && fetch.reliability != Reliability::DontCare {
+                let chunks = ChunkRanges::default();
+                let (transfer, object) = (fetch.transfer, tag.object);
+                let message = TransportMessage::Ack { transfer, object, complete: true, chunks };
+                self.outbox.push_back(Outgoing::answer(header, message));
+            }
+            return;
+        }
+        let bytes = payload.len() as u64;
+        let Some(reassembly) = &mut fetch.reassembly else { return };
+        if fetch.sender.is_some_and(|(known, _)| known != header.source)
+            && reassembly.cut().is_some_and(|cut| cut != (tag.chunk_bytes, tag.count))
+        {
+            // What the last one began is over; the next cuts it another way.
+            reassembly.restart();
+            fetch.windows.clear();
+        }
+        let first = fetch.sender.is_none_or(|(known, _)| known != header.source);
+        fetch.sender = Some((header.source, header.source_address));
+        fetch.proxies = header.proxies_left;
+        if first {
+            fetch.windows.clear();
+            (fetch.highest_window, fetch.nacks) = (None, 0);
+        }
+        fetch.lonely_since = now;
+        let (number, chunk_bytes, count) = (tag.number, tag.chunk_bytes, tag.count);
+        match reassembly.take(number, chunk_bytes, count, payload) {
+            Taken::Kept(stored) => {
+                fetch.nacks = 0;
+                fetch.on_useful(now, header, bytes);
+                fetch.on_window(tag);
+                let stored = stored.into_iter().map(|(index, bytes)| (id, TransferEvent::ChunkStored { index, bytes }));
+                self.events.extend(stored);
+            }
+            Taken::Duplicate => fetch.duplicate_bytes += bytes,
+            Taken::Wrong(reason) => return self.distrust(now, id, header, reason),
+            Taken::Failed(reason) => return self.fail(now, id, reason),
+        }
+        if fetch.reliability == Reliability::Ack {
+            let chunks = ChunkRanges::from_ascending([number]);
+            let (transfer, object) = (fetch.transfer, tag.object);
+            let message = TransportMessage::Ack { transfer, object, complete: false, chunks };
+            self.outbox.push_back(Outgoing::answer(header, message));
+        }
+        fetch.set_nack(now, self.config.nack_timeout);
+        let window = fetch.complete_window();
+        if let Some(window) = window {
+            fetch.limit.on_pass(now, bytes * u64::from(fetch.window_chunks));
+            self.limit.on_pass(now, bytes * u64::from(fetch.window_chunks));
+            let at = fetch.limit.ready_at().max(self.limit.ready_at()).max(now);
+            fetch.status_at = Some((at, window));
+        }
+        self.finish_if_complete(now, id);
+        self.say_due(now, id);
+    }
+    /// The first chunks of something that nobody here asked for.
+    pub(super) fn on_pushed(&mut self, now: Time, header: &ChunkHeader, tag: &DataTag, payload: &Bytes) {
+        let key = (header.source, tag.transfer);
+        let running = self.pushed.values().filter(|id| self.fetches.get(id).is_some_and(|fetch| fetch.ended.is_none()));
+        if self.acceptor.is_none() || running.count() + self.early.len() >= PUSHED_MAX {
+            self.strays += 1;
+            return;
+        }
+        if tag.number != 0 {
+            let early = self.early.entry(key).or_default();
+            if early.len() < EARLY_MAX {
+                early.push((header.clone(), payload.clone()));
+            }
+            return;
+        }
+        let manifest = manifest_of(payload).filter(|manifest| manifest.object_id() == tag.object);
+        let opened = manifest.and_then(|manifest| {
+            let acceptor = self.acceptor.as_mut()?;
+            acceptor.trusts(&manifest).ok()?;
+            Some((manifest.name.clone(), Reassembly::new(manifest, &mut **acceptor).ok()?))
+        });
+        let Some((name, reassembly)) = opened else {
+            self.strays += 1;
+            self.early.remove(&key);
+            return;
+        };
+        let id = self.number();
+        let mut incoming = Incoming::new(now, name, tag.transfer, tag.reliability, self.config.window_chunks);
+        incoming.object = Some(tag.object);
+        incoming.resumed = reassembly.stored_bytes();
+        let (bytes, resumed_bytes) = (reassembly.manifest().size, incoming.resumed);
+        incoming.reassembly = Some(reassembly);
+        incoming.sources.push(Source::new(header.source));
+        self.fetches.insert(id, incoming);
+        self.pushed.insert(key, id);
+        self.events.push_back((id, TransferEvent::Started { bytes, resumed_bytes }));
+        self.handle_data(now, header, payload);
+        for (header, payload) in self.early.remove(&key).unwrap_or_default() {
+            self.handle_data(now, &header, &payload);
+        }
+        self.forget_old();
+    }
+    /// Who sent wrong bytes is asked no more; if it was a cache, caches are passed by.
+    pub(super) fn distrust(&mut self, now: Time, id: TransferId, header: &ChunkHeader, reason: String) {
+        let Some(fetch) = self.fetches.get_mut(&id) else { return };
+        if let Some(reassembly) = &mut fetch.reassembly {
+            reassembly.restart();
+        }
+        (fetch.sender, fetch.highest_window) = (None, None);
+        fetch.windows.clear();
+        if header.flags.contains(Flags::CACHED) {
+            fetch.avoid_caches = true;
+            let node = node_of(&header.source);
+            self.events.push_back((id, TransferEvent::CacheDistrusted { node, reason }));
+        } else if let Some(number) = fetch.sources.iter().position(|source| source.guid == header.source) {
+            let source = &mut fetch.sources[number];
+            source.distrusted = Some(reason.clone());
+            let label = source.label.clone();
+            let source = SourceId(number as u16);
+            self.events.push_back((id, TransferEvent::SourceDistrusted { source, label, reason: reason.clone() }));
+            if fetch.sources.iter().all(|source| source.distrusted.is_some()) {
+                let reason = format!("no source of '{}' can be trusted: {reason}", fetch.name);
+                return self.fail(now, id, reason);
+            }
+        } else {
+            self.strays += 1;
+        }
+        self.request(now, id);
+    }
+    /// Takes a message that is for a receiver.
+    pub fn handle_message(&mut self, now: Time, from: Guid, message: &TransportMessage) {
+        let TransportMessage::Unavailable { transfer, object } = message else { return };
+        let id = TransferId(*transfer);
+        let asked = |fetch: &&mut Incoming| fetch.object == Some(*object) && fetch.ended.is_none();
+        if let Some(fetch) = self.fetches.get_mut(&id).filter(asked) {
+            let is_known = fetch.sources.iter().any(|source| source.guid == from);
+            if is_known || fetch.sender.is_some_and(|(sender, _)| sender == from) {
+                (fetch.nacks, fetch.sender) = (fetch.nacks + 1, None);
+                fetch.avoid_caches |= !is_known;
+                // Not at once: it may be the only one, and about to come back.
+                fetch.set_nack(now, self.config.nack_timeout / 4);
+            }
+        }
+    }
+}

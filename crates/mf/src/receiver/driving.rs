@@ -1,0 +1,157 @@
+//! What is due: the one message per window, repeated questions, ends.
+use super::*;
+
+impl Receiver {
+    /// Does what is due.
+    pub fn handle_timeout(&mut self, now: Time) {
+        let ids: Vec<TransferId> =
+            self.fetches.iter().filter(|(_, fetch)| fetch.ended.is_none()).map(|(id, _)| *id).collect();
+        for id in ids {
+            let Some(fetch) = self.fetches.get_mut(&id) else { continue };
+            if let Some(reassembly) = fetch.reassembly.as_mut().filter(|reassembly| reassembly.awaits_reader()) {
+                match reassembly.store_waiting() {
+                    Taken::Kept(stored) if !stored.is_empty() => {
+                        fetch.lonely_since = now;
+                        let told =
+                            stored.into_iter().map(|(index, bytes)| (id, TransferEvent::ChunkStored { index, bytes }));
+                        self.events.extend(told);
+                    }
+                    Taken::Failed(reason) => {
+                        self.fail(now, id, reason);
+                        continue;
+                    }
+                    Taken::Kept(_) | Taken::Duplicate | Taken::Wrong(_) => {}
+                }
+                self.finish_if_complete(now, id);
+            }
+            self.say_due(now, id);
+            let Some(fetch) = self.fetches.get_mut(&id).filter(|fetch| fetch.ended.is_none()) else { continue };
+            if let Some(patience) = fetch.patience.filter(|_| self.attached)
+                && now.since(fetch.lonely_since) >= patience
+            {
+                let reason = fetch.lonely_reason(patience);
+                self.fail(now, id, reason);
+                continue;
+            }
+            if fetch.nack_at <= now && self.attached && fetch.object.is_some() {
+                self.nack(now, id);
+            }
+        }
+    }
+    /// Nothing has come for a long time: says what is missing, again and again (paper: NACK timeout).
+    pub(super) fn nack(&mut self, now: Time, id: TransferId) {
+        let Some(fetch) = self.fetches.get_mut(&id) else { return };
+        fetch.nacks += 1;
+        if fetch.reliability == Reliability::DontCare && fetch.transfer & PUSHED != 0 {
+            return self.fail(now, id, "chunks are missing, and the sender does not care".into());
+        }
+        let nothing_yet = fetch.sender.is_none() || fetch.nacks > 1;
+        if nothing_yet && fetch.transfer & PUSHED == 0 {
+            fetch.sender = None;
+            self.request(now, id);
+        } else {
+            let window = fetch.highest_window.unwrap_or(0);
+            fetch.status_at = Some((now, window));
+            self.say_due(now, id);
+        }
+        if let Some(fetch) = self.fetches.get_mut(&id) {
+            fetch.set_nack(now, self.config.nack_timeout);
+        }
+    }
+    /// The one message per window, if it is due.
+    pub(super) fn say_due(&mut self, now: Time, id: TransferId) {
+        let (config, limit_ready) = (self.config.clone(), self.limit.ready_at());
+        let Some(fetch) = self.fetches.get_mut(&id).filter(|fetch| fetch.ended.is_none()) else { return };
+        let Some((_, window)) = fetch.status_at.filter(|(at, _)| (*at).max(limit_ready.min(*at)) <= now) else {
+            return;
+        };
+        let (Some(reassembly), Some((to, address)), Some(object)) = (&fetch.reassembly, fetch.sender, fetch.object)
+        else {
+            return;
+        };
+        let share = reassembly.buffered_bytes() * 100 / config.buffer_bytes.0.max(1);
+        // Window notice (reference/mobilityfirst): below 50 % increase, 50 to 80 % decrease, above 80 % stop.
+        let chunk_bytes = reassembly.cut().map_or(config.chunk_bytes, |(chunk_bytes, _)| chunk_bytes);
+        let most = (config.buffer_bytes.0 / u64::from(chunk_bytes.max(1)) / 4).clamp(1, u64::from(u16::MAX)) as u16;
+        let most = most.min(config.window_chunks_max);
+        let limited = fetch.limit.rate().is_some() || self.limit.rate().is_some();
+        let advice = match share {
+            0..50 if limited => fetch.window_chunks,
+            0..50 => fetch.window_chunks.saturating_mul(2).min(most),
+            50..=80 => (fetch.window_chunks / 2).max(1),
+            _ => 0,
+        };
+        fetch.stopped = advice == 0;
+        if advice > 0 {
+            fetch.window_chunks = advice;
+        }
+        fetch.sequence += 1;
+        let highest = reassembly.highest;
+        let sent = |number: &u32| *number < highest || fetch.nacks > 0;
+        let missing = ChunkRanges::from_ascending(reassembly.missing().filter(sent));
+        let message = TransportMessage::Status {
+            transfer: fetch.transfer,
+            object,
+            window,
+            advice_chunks: advice,
+            sequence: fetch.sequence,
+            missing: if fetch.nacks > 0 { missing } else { ChunkRanges::default() },
+        };
+        fetch.status_at = fetch.stopped.then(|| (now + LOOK_AGAIN, window));
+        self.outbox.push_back(Outgoing { proxies: fetch.proxies, ..Outgoing::new(to, address, message) });
+    }
+    pub(super) fn finish_if_complete(&mut self, now: Time, id: TransferId) {
+        let Some(fetch) = self.fetches.get_mut(&id).filter(|fetch| fetch.ended.is_none()) else { return };
+        let Some(reassembly) = fetch.reassembly.as_mut().filter(|reassembly| reassembly.is_complete()) else { return };
+        if let Err(reason) = reassembly.finish() {
+            return self.fail(now, id, reason);
+        }
+        fetch.ended = Some(now);
+        if let (Some((to, address)), Some(object)) = (fetch.sender, fetch.object)
+            && fetch.reliability != Reliability::DontCare
+        {
+            let chunks = ChunkRanges::default();
+            let message = TransportMessage::Ack { transfer: fetch.transfer, object, complete: true, chunks };
+            self.outbox.push_back(Outgoing { proxies: fetch.proxies, ..Outgoing::new(to, address, message) });
+        }
+        self.done.push_back(fetch.name.clone());
+        self.events.push_back((id, TransferEvent::Completed));
+    }
+    pub(super) fn fail(&mut self, now: Time, id: TransferId, reason: String) {
+        let Some(fetch) = self.fetches.get_mut(&id) else { return };
+        fetch.ended = Some(now);
+        fetch.failure = Some(reason.clone());
+        fetch.reassembly = None;
+        self.done.push_back(fetch.name.clone());
+        self.events.push_back((id, TransferEvent::Failed { reason }));
+    }
+    /// What to send.
+    pub fn poll_message(&mut self) -> Option<Outgoing> {
+        self.outbox.pop_front()
+    }
+    /// What happened.
+    pub fn poll_event(&mut self) -> Option<(TransferId, TransferEvent)> {
+        self.events.pop_front()
+    }
+    /// A name that no fetch needs announcements of any more.
+    pub fn poll_done(&mut self) -> Option<Name> {
+        while let Some(name) = self.done.pop_front() {
+            if !self.fetches.values().any(|fetch| fetch.name == name && fetch.ended.is_none()) {
+                return Some(name);
+            }
+        }
+        None
+    }
+    /// When to call [`Receiver::handle_timeout`].
+    pub fn poll_timeout(&self) -> Option<Time> {
+        let running = self.fetches.values().filter(|fetch| fetch.ended.is_none());
+        let due = running.flat_map(|fetch| {
+            let nack = Some(fetch.nack_at).filter(|_| self.attached && fetch.object.is_some());
+            let patience = fetch.patience.map(|patience| fetch.lonely_since + patience).filter(|_| self.attached);
+            let reader = fetch.reassembly.as_ref().is_some_and(Reassembly::awaits_reader);
+            let reader = reader.then(|| fetch.lonely_since.max(fetch.last_look()) + LOOK_AGAIN);
+            [nack, patience, fetch.status_at.map(|(at, _)| at), reader]
+        });
+        due.flatten().min()
+    }
+}

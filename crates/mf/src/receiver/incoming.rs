@@ -1,0 +1,251 @@
+//! One object on its way here.
+use super::*;
+
+pub(super) struct Incoming {
+    pub(super) name: Name,
+    pub(super) opener: Option<Box<dyn StoreOpener>>,
+    pub(super) patience: Option<Duration>,
+    pub(super) limit: TokenBucket,
+    pub(super) started: Time,
+    pub(super) ended: Option<Time>,
+    pub(super) failure: Option<String>,
+    pub(super) resumed: u64,
+    pub(super) reassembly: Option<Reassembly>,
+    pub(super) object: Option<ObjectId>,
+    pub(super) content: Guid,
+    pub(super) sources: Vec<Source>,
+    /// The one that is asked; `None` leaves the choice to the network (anycast).
+    pub(super) asked: Option<Guid>,
+    /// Who sends.
+    pub(super) sender: Option<(Guid, NetworkAddress)>,
+    /// Proxies that may be asked for what is missing (paper §3.5).
+    pub(super) proxies: u8,
+    pub(super) transfer: u32,
+    pub(super) reliability: Reliability,
+    /// Caches are passed by, because one lied.
+    pub(super) avoid_caches: bool,
+    pub(super) windows: BTreeMap<u16, (u16, BTreeSet<u32>)>,
+    pub(super) highest_window: Option<u16>,
+    pub(super) status_at: Option<(Time, u16)>,
+    pub(super) window_chunks: u16,
+    pub(super) stopped: bool,
+    pub(super) sequence: u32,
+    pub(super) nack_at: Time,
+    pub(super) nacks: u32,
+    pub(super) lonely_since: Time,
+    pub(super) cached_bytes: u64,
+    pub(super) repeated_bytes: u64,
+    pub(super) duplicate_bytes: u64,
+    /// For the current rate.
+    pub(super) recent: VecDeque<(Time, u64)>,
+}
+
+pub(super) struct Source {
+    pub(super) guid: Guid,
+    pub(super) label: String,
+    pub(super) bytes: u64,
+    pub(super) hops: u32,
+    pub(super) distrusted: Option<String>,
+}
+
+pub(super) enum Opened {
+    No,
+    Yes,
+    Failed(String),
+}
+
+impl Incoming {
+    pub(super) fn new(now: Time, name: Name, transfer: u32, reliability: Reliability, window_chunks: u16) -> Incoming {
+        Incoming {
+            name,
+            opener: None,
+            patience: None,
+            limit: TokenBucket::new(None, Duration::from_millis(20)),
+            started: now,
+            ended: None,
+            failure: None,
+            resumed: 0,
+            reassembly: None,
+            object: None,
+            content: Guid::NONE,
+            sources: Vec::new(),
+            asked: None,
+            sender: None,
+            proxies: 0,
+            transfer,
+            reliability,
+            avoid_caches: false,
+            windows: BTreeMap::new(),
+            highest_window: None,
+            status_at: None,
+            window_chunks,
+            stopped: false,
+            sequence: 0,
+            nack_at: Time::MAX,
+            nacks: 0,
+            lonely_since: now,
+            cached_bytes: 0,
+            repeated_bytes: 0,
+            duplicate_bytes: 0,
+            recent: VecDeque::new(),
+        }
+    }
+    /// Takes note of sources, and chooses the object: one that can be gone on with, else the highest version.
+    pub(super) fn consider(&mut self, found: &[(Guid, Manifest)]) -> Opened {
+        let Some(opener) = self.opener.as_mut() else { return Opened::No };
+        let mut trusted = Vec::new();
+        for (device, manifest) in found {
+            let known = self.sources.iter().any(|source| source.guid == *device);
+            let verdict = opener.trusts(manifest);
+            if !known {
+                let distrusted = verdict.as_ref().err().map(ToString::to_string);
+                self.sources.push(Source { distrusted, ..Source::new(*device) });
+            }
+            if verdict.is_ok() {
+                trusted.push((device, manifest));
+            }
+        }
+        if let Some(object) = self.object {
+            for (device, _) in trusted.iter().filter(|(_, manifest)| manifest.object_id() != object) {
+                if let Some(source) = self.sources.iter_mut().find(|source| source.guid == **device) {
+                    source.distrusted.get_or_insert_with(|| "offers another version or another file".into());
+                }
+            }
+            return Opened::No;
+        }
+        let best = trusted.iter().max_by_key(|(_, manifest)| (opener.resumes(manifest), manifest.version));
+        let Some((_, manifest)) = best else { return Opened::No };
+        let manifest = (*manifest).clone();
+        let object = manifest.object_id();
+        for (device, other) in &trusted {
+            if other.object_id() != object
+                && let Some(source) = self.sources.iter_mut().find(|source| source.guid == **device)
+            {
+                source.distrusted = Some("offers another version or another file".into());
+            }
+        }
+        self.content = Guid::of_content(&manifest.publisher, &manifest.name);
+        match Reassembly::new(manifest, &mut **opener) {
+            Ok(reassembly) => {
+                self.resumed = reassembly.stored_bytes();
+                self.object = Some(object);
+                self.reassembly = Some(reassembly);
+                Opened::Yes
+            }
+            Err(reason) => Opened::Failed(reason),
+        }
+    }
+    pub(super) fn set_nack(&mut self, now: Time, timeout: Duration) {
+        self.nack_at = now + timeout * 2u32.pow(self.nacks.min(BACKOFF_MAX));
+    }
+    pub(super) fn on_useful(&mut self, now: Time, header: &ChunkHeader, bytes: u64) {
+        if header.flags.contains(Flags::CACHED) {
+            self.cached_bytes += bytes;
+        } else if let Some(source) = self.sources.iter_mut().find(|source| source.guid == header.source) {
+            source.bytes += bytes;
+            source.hops = u32::from(HOPS_MAX - header.hops_left) + 1;
+        }
+        if header.flags.contains(Flags::REPEATED) {
+            self.repeated_bytes += bytes;
+        }
+        self.recent.push_back((now, bytes));
+        while self.recent.front().is_some_and(|(at, _)| now.since(*at) > Duration::from_secs(2)) {
+            self.recent.pop_front();
+        }
+    }
+    pub(super) fn on_window(&mut self, tag: &DataTag) {
+        if tag.window_chunks > 0 {
+            let window = self.windows.entry(tag.window).or_insert((tag.window_chunks, BTreeSet::new()));
+            window.1.insert(tag.number);
+            self.highest_window = Some(self.highest_window.map_or(tag.window, |highest| highest.max(tag.window)));
+        }
+    }
+    /// A window of which all chunks are here; each once, the highest if there are several.
+    pub(super) fn complete_window(&mut self) -> Option<u16> {
+        let full = self.windows.iter().filter(|(_, (chunks, here))| here.len() >= usize::from(*chunks));
+        let window = full.map(|(window, _)| *window).max()?;
+        self.windows.retain(|number, (chunks, here)| *number > window || here.len() < usize::from(*chunks));
+        Some(window)
+    }
+    pub(super) fn last_look(&self) -> Time {
+        self.recent.back().map_or(self.started, |(at, _)| *at)
+    }
+    pub(super) fn lonely_reason(&self, patience: Duration) -> String {
+        let seconds = patience.as_secs_f64();
+        match (&self.reassembly, self.sources.len()) {
+            (None, 0) => format!("no publisher of '{}' answered within {seconds:.0} s", self.name),
+            (None, _) => format!("no source of '{}' can be trusted", self.name),
+            (Some(reassembly), sources) => format!(
+                "none of the {sources} sources of '{}' answered for {seconds:.0} s; {} of {} bytes are verified and kept",
+                self.name,
+                reassembly.stored_bytes(),
+                reassembly.manifest().size
+            ),
+        }
+    }
+    pub(super) fn report(&self, now: Time) -> TransferReport {
+        let sources = self.sources.iter().zip(0..).map(|(source, number)| SourceReport {
+            source: SourceId(number),
+            node: node_of(&source.guid),
+            label: source.label.clone(),
+            bytes: source.bytes,
+            distrusted: source.distrusted.clone(),
+            closed: None,
+        });
+        let paths = self.sources.iter().zip(0..).map(|(source, number)| self.path_report(now, source, number));
+        let size = self.reassembly.as_ref().map_or(0, |reassembly| reassembly.manifest().size);
+        TransferReport {
+            bytes: size,
+            stored_bytes: self.reassembly.as_ref().map_or(0, Reassembly::stored_bytes),
+            resumed_bytes: self.resumed,
+            cached_bytes: self.cached_bytes,
+            retransmitted_bytes: self.repeated_bytes,
+            duplicate_bytes: self.duplicate_bytes,
+            started: self.started,
+            ended: self.ended,
+            failure: self.failure.clone(),
+            sources: sources.collect(),
+            paths: paths.collect(),
+        }
+    }
+    pub(super) fn path_report(&self, now: Time, source: &Source, number: u16) -> PathReport {
+        let sends = self.sender.is_some_and(|(sender, _)| sender == source.guid);
+        let (state, reason) = match (&source.distrusted, self.ended, sends) {
+            (Some(reason), ..) => (PathState::Closed, reason.clone()),
+            (None, Some(_), _) => (PathState::Idle, "the transfer has ended".into()),
+            (None, None, true) if self.nacks > 0 => (PathState::Silent, "nothing comes; asked again".into()),
+            (None, None, true) => (PathState::Active, "sends".into()),
+            (None, None, false) => (PathState::Idle, "the network chose another source".into()),
+        };
+        let since = self.recent.front().map_or(Duration::ZERO, |(at, _)| now.since(*at));
+        let recent: u64 = self.recent.iter().map(|(_, bytes)| bytes).sum();
+        PathReport {
+            path: PathId(number),
+            source: SourceId(number),
+            label: source.label.clone(),
+            hops: source.hops,
+            groups: Vec::new(),
+            state,
+            reason,
+            bytes: source.bytes,
+            cached_bytes: 0,
+            requested_packets: 0,
+            lost_packets: 0,
+            in_flight_bytes: 0,
+            window_bytes: self
+                .reassembly
+                .as_ref()
+                .and_then(Reassembly::cut)
+                .map_or(0, |(chunk_bytes, _)| u64::from(chunk_bytes) * u64::from(self.window_chunks)),
+            rate: Rate::over(recent, since).filter(|_| sends).unwrap_or_default(),
+            rtt: None,
+            rtt_min: None,
+        }
+    }
+}
+
+impl Source {
+    pub(super) fn new(guid: Guid) -> Source {
+        Source { guid, label: guid.to_string(), bytes: 0, hops: 0, distrusted: None }
+    }
+}

@@ -1,0 +1,253 @@
+//! The receiving end (paper §3.1, §3.2.2, §3.4.2): asks for objects, says once per window how much may come and what is
+//! missing, and takes what is pushed.
+mod chunks;
+mod driving;
+mod incoming;
+
+use alloc::{
+    boxed::Box,
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    format,
+    string::{String, ToString},
+    vec::Vec,
+};
+
+use bytes::Bytes;
+use tributary_content::{Manifest, Name, ObjectId, StoreOpener};
+use tributary_core::{
+    Duration, NodeId, PathId, Rate, SourceId, Time, TransferId,
+    event::{PathReport, PathState, SourceReport, TransferEvent, TransferReport},
+};
+use tributary_transport::{Fetch, limit::TokenBucket};
+
+use incoming::{Incoming, Opened, Source};
+
+use crate::{
+    config::EndConfig,
+    ids::{Guid, NetworkAddress},
+    reassembly::{Reassembly, Taken, manifest_of},
+    sender::PUSHED,
+    wire::{ChunkHeader, ChunkRanges, DataTag, Flags, Reliability, TransportMessage, chunk::HOPS_MAX},
+};
+
+/// Ended transfers whose reports are kept.
+const ENDED_KEPT: usize = 256;
+/// How much a request's wait grows at most.
+const BACKOFF_MAX: u32 = 2;
+/// How often a sender that was stopped, or a reader that is slow, is looked at again.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
+/// Pushed objects that are received at the same time at most.
+const PUSHED_MAX: usize = 256;
+/// Chunks of a pushed object that are kept before its description has come.
+const EARLY_MAX: usize = 64;
+
+/// What to send to whom.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Outgoing {
+    /// To whom.
+    pub to: Guid,
+    /// Where it is, as far as known.
+    pub address: NetworkAddress,
+    /// What.
+    pub message: TransportMessage,
+    /// Whether caches may answer.
+    pub flags: Flags,
+    /// Proxies that a request for what a group misses may still ask.
+    pub proxies: u8,
+}
+
+/// All that a node receives.
+pub struct Receiver {
+    config: EndConfig,
+    next: u32,
+    fetches: BTreeMap<TransferId, Incoming>,
+    pushed: BTreeMap<(Guid, u32), TransferId>,
+    /// Decides on what is pushed and where it is stored; nothing is taken without one.
+    acceptor: Option<Box<dyn StoreOpener>>,
+    /// Chunks of pushed objects whose description has not come.
+    early: BTreeMap<(Guid, u32), Vec<(ChunkHeader, Bytes)>>,
+    limit: TokenBucket,
+    attached: bool,
+    outbox: VecDeque<Outgoing>,
+    events: VecDeque<(TransferId, TransferEvent)>,
+    /// Names whose announcements are not needed any more.
+    done: VecDeque<Name>,
+    /// Chunks that belong to no transfer of ours.
+    pub strays: u64,
+}
+
+impl Receiver {
+    /// Without transfers. `first` is where they are numbered from, so that those of an earlier life are not mixed up
+    /// with new ones.
+    pub fn new(config: EndConfig, first: u32) -> Receiver {
+        Receiver {
+            config,
+            next: first & !PUSHED,
+            fetches: BTreeMap::new(),
+            pushed: BTreeMap::new(),
+            acceptor: None,
+            early: BTreeMap::new(),
+            limit: TokenBucket::new(None, Duration::from_millis(20)),
+            attached: false,
+            outbox: VecDeque::new(),
+            events: VecDeque::new(),
+            done: VecDeque::new(),
+            strays: 0,
+        }
+    }
+    /// From now on objects that are pushed are taken if `acceptor` trusts them; none without one.
+    pub fn accept(&mut self, acceptor: Option<Box<dyn StoreOpener>>) {
+        self.acceptor = acceptor;
+    }
+
+    /// How long nothing may come before it is said what is missing.
+    pub fn set_nack_timeout(&mut self, timeout: Duration) {
+        self.config.nack_timeout = timeout.max(Duration::from_millis(50));
+    }
+
+    // Fetches.
+
+    /// Starts a fetch; what is announced under its name goes to [`Receiver::handle_announcements`].
+    pub fn fetch(&mut self, now: Time, fetch: Fetch) -> TransferId {
+        let id = self.number();
+        let reliability = self.config.reliability;
+        let mut incoming = Incoming::new(now, fetch.name, id.0, reliability, self.config.window_chunks);
+        incoming.opener = Some(fetch.opener);
+        incoming.patience = fetch.patience;
+        incoming.limit = TokenBucket::new(fetch.rate_limit, Duration::from_millis(20));
+        self.fetches.insert(id, incoming);
+        self.forget_old();
+        id
+    }
+    fn number(&mut self) -> TransferId {
+        self.next = (self.next + 1) & !PUSHED;
+        TransferId(self.next.max(1))
+    }
+    fn forget_old(&mut self) {
+        let ended = self.fetches.iter().filter(|(_, fetch)| fetch.ended.is_some()).map(|(id, _)| *id);
+        let ended: Vec<TransferId> = ended.collect();
+        for id in ended.iter().take(ended.len().saturating_sub(ENDED_KEPT)) {
+            self.fetches.remove(id);
+        }
+    }
+    /// What devices announce under a name: the device and the manifest.
+    pub fn handle_announcements(&mut self, now: Time, name: &Name, found: &[(Guid, Manifest)]) {
+        let ids: Vec<TransferId> = self
+            .fetches
+            .iter()
+            .filter(|(_, fetch)| fetch.name == *name && fetch.ended.is_none() && fetch.opener.is_some())
+            .map(|(id, _)| *id)
+            .collect();
+        for id in ids {
+            let Some(fetch) = self.fetches.get_mut(&id) else { continue };
+            let told = fetch.sources.len();
+            let opened = fetch.consider(found);
+            for (number, source) in fetch.sources.iter().enumerate().skip(told) {
+                let (id_of, node) = (SourceId(number as u16), node_of(&source.guid));
+                let label = source.label.clone();
+                self.events.push_back((id, TransferEvent::SourceAdded { source: id_of, node, label }));
+                if let Some(reason) = source.distrusted.clone() {
+                    let label = source.label.clone();
+                    self.events.push_back((id, TransferEvent::SourceDistrusted { source: id_of, label, reason }));
+                }
+            }
+            match opened {
+                Opened::No => {}
+                Opened::Failed(reason) => self.fail(now, id, reason),
+                Opened::Yes => {
+                    let Some(fetch) = self.fetches.get_mut(&id) else { continue };
+                    let bytes = fetch.reassembly.as_ref().map_or(0, |reassembly| reassembly.manifest().size);
+                    let resumed_bytes = fetch.resumed;
+                    self.events.push_back((id, TransferEvent::Started { bytes, resumed_bytes }));
+                    self.request(now, id);
+                    self.finish_if_complete(now, id);
+                }
+            }
+        }
+    }
+    /// Asks for what is missing: the network chooses the nearest source, unless one has to be avoided.
+    fn request(&mut self, now: Time, id: TransferId) {
+        let config = &self.config;
+        let Some(fetch) = self.fetches.get_mut(&id).filter(|fetch| fetch.ended.is_none()) else { return };
+        let (Some(reassembly), Some(object)) = (&fetch.reassembly, fetch.object) else { return };
+        let trusted: Vec<Guid> =
+            fetch.sources.iter().filter(|source| source.distrusted.is_none()).map(|source| source.guid).collect();
+        let any_lied = trusted.len() < fetch.sources.len();
+        fetch.asked = match trusted.len() {
+            0 => return,
+            count if any_lied || fetch.nacks > 0 => Some(trusted[fetch.nacks as usize % count]),
+            _ => None,
+        };
+        let chunk_bytes = reassembly.cut().map_or(config.chunk_bytes, |(chunk_bytes, _)| chunk_bytes);
+        let message = TransportMessage::Request {
+            transfer: fetch.transfer,
+            object,
+            chunk_bytes,
+            reliability: fetch.reliability,
+            buffer_chunks: fetch.window_chunks,
+            held: reassembly.held(chunk_bytes),
+        };
+        let flags = if fetch.avoid_caches { Flags::NO_CACHE } else { Flags::NONE };
+        let to = fetch.asked.unwrap_or(fetch.content);
+        self.outbox.push_back(Outgoing { to, address: NetworkAddress::NONE, message, flags, proxies: 0 });
+        fetch.set_nack(now, config.nack_timeout);
+    }
+    /// Ends a fetch; what is verified stays.
+    pub fn cancel(&mut self, now: Time, id: TransferId) {
+        if self.fetches.get(&id).is_some_and(|fetch| fetch.ended.is_none()) {
+            self.fail(now, id, "cancelled".into());
+        }
+    }
+    /// Limits one fetch or all together, by the windows that senders are given.
+    pub fn set_limit(&mut self, now: Time, id: Option<TransferId>, rate: Option<Rate>) {
+        match id {
+            None => self.limit.set_rate(now, rate),
+            Some(id) => {
+                if let Some(fetch) = self.fetches.get_mut(&id) {
+                    fetch.limit.set_rate(now, rate);
+                }
+            }
+        }
+    }
+    /// The node is attached to a router, or not any more: what is not sent to it then is not missing.
+    pub fn set_attached(&mut self, now: Time, attached: bool) {
+        if attached && !self.attached {
+            for fetch in self.fetches.values_mut() {
+                fetch.lonely_since = now;
+                fetch.set_nack(now, self.config.nack_timeout);
+            }
+        }
+        self.attached = attached;
+    }
+
+    // Questions.
+
+    /// The account of a transfer.
+    pub fn report(&self, now: Time, id: TransferId) -> Option<TransferReport> {
+        self.fetches.get(&id).map(|fetch| fetch.report(now))
+    }
+    /// All transfers that are remembered, oldest first.
+    pub fn transfers(&self) -> Vec<(TransferId, Name)> {
+        self.fetches.iter().map(|(id, fetch)| (*id, fetch.name.clone())).collect()
+    }
+    /// Whether a fetch of this name runs.
+    pub fn wants(&self, name: &Name) -> bool {
+        self.fetches.values().any(|fetch| fetch.name == *name && fetch.ended.is_none())
+    }
+}
+
+impl Outgoing {
+    /// An answer to whoever sent a chunk, by way of the proxies that it names.
+    fn answer(header: &ChunkHeader, message: TransportMessage) -> Outgoing {
+        let proxies = header.proxies_left;
+        Outgoing { proxies, ..Outgoing::new(header.source, header.source_address, message) }
+    }
+    fn new(to: Guid, address: NetworkAddress, message: TransportMessage) -> Outgoing {
+        Outgoing { to, address, message, flags: Flags::NONE, proxies: 0 }
+    }
+}
+
+/// The number by which people know a GUID: its first eight bytes.
+pub fn node_of(guid: &Guid) -> NodeId {
+    NodeId(u64::from_be_bytes(*guid.0.first_chunk().expect("8 of 20 bytes")))
+}

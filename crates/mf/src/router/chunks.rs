@@ -1,0 +1,208 @@
+//! Whole chunks: where they go, queues, turns.
+use super::*;
+
+impl Router {
+    /// Puts a chunk of this node on its way.
+    pub fn originate(&mut self, now: Time, mut header: ChunkHeader, payload: &Bytes, origin: Origin) -> Slot {
+        header.payload_bytes = payload.len() as u32;
+        let rest = self.datagram_bytes() as usize - DATA_HEADER_BYTES_MAX;
+        let fragments = cut(payload, rest - header.len() - 8, rest);
+        self.stats.originated += 1;
+        let slot = self.buffer.put(header, fragments, origin);
+        self.forward(now, slot);
+        slot
+    }
+    /// The smallest datagram that all links carry.
+    pub(super) fn datagram_bytes(&self) -> u32 {
+        let links = self.hops.values().filter(|hop| hop.peer.is_some());
+        links.map(|hop| hop.datagram_bytes).min().unwrap_or(1_472).max(576)
+    }
+    /// Room for chunks that this node makes: none while those before it wait (back-pressure reaches the source).
+    pub fn room_for_local(&self) -> bool {
+        let queued = self.hops.values().filter(|hop| hop.peer.is_some()).map(|hop| hop.queue.len()).min();
+        queued.is_some_and(|queued| queued < 2) && self.waiting.is_empty() && self.buffer.free() >= WINDOW_LOW
+    }
+    /// The same for a router whose chunks may go to itself, its store, or several ways.
+    pub fn room_for_own(&self) -> bool {
+        self.buffer.used() == 0
+    }
+    /// Whether chunks of a transfer of this node are still here.
+    pub fn holds_own(&self, transfer: u32) -> bool {
+        let own = |chunk: &Chunk| {
+            let tag = chunk.header.as_ref().and_then(ChunkHeader::tag);
+            chunk.origin == Origin::Local && tag.is_some_and(|tag| tag.transfer == transfer)
+        };
+        self.buffer.chunks().any(own)
+    }
+    /// Whether the node has something to see to.
+    pub fn has_outputs(&self) -> bool {
+        !self.outputs.is_empty()
+    }
+    /// How far it is to a device at an address, as path SETT in microseconds.
+    pub fn distance(&self, device: &Guid, address: NetworkAddress) -> Option<u64> {
+        if self.attached.contains_key(device) || *device == self.config.guid {
+            return Some(0);
+        }
+        let topology = self.topology.as_ref()?;
+        topology.route(address).map(|route| route.short_us.max(1))
+    }
+    /// Whether a stored chunk with this header could leave: now (true), when there is room (false), or not at all.
+    pub fn verdict(&self, now: Time, header: &ChunkHeader) -> Option<bool> {
+        match self.way(now, header) {
+            Way::Face(face, _) => {
+                let queued = self.hops.get(&face).map_or(usize::MAX, |hop| hop.queue.len());
+                Some(
+                    queued < QUEUE_KEPT
+                        && (self.buffer.used() == 0 || self.buffer.free() >= self.config.buffer_packets / 3),
+                )
+            }
+            Way::Local => Some(true),
+            Way::Resolve | Way::Store(_) | Way::Wait | Way::Drop(_) => None,
+        }
+    }
+    /// Sends a complete chunk where it belongs.
+    pub fn forward(&mut self, now: Time, slot: Slot) {
+        let Some(chunk) = self.buffer.chunk(slot) else { return };
+        let Some(header) = chunk.header.clone() else { return };
+        let transit = matches!(chunk.origin, Origin::Face(..));
+        match self.way(now, &header) {
+            Way::Local => self.outputs.push_back(Output::Local(slot)),
+            Way::Face(face, address) => {
+                if transit && header.hops_left == 0 {
+                    return self.drop_chunk(slot, "hop limit");
+                }
+                if let Some(header) = self.buffer.header_mut(slot) {
+                    header.hops_left = header.hops_left.saturating_sub(u8::from(transit));
+                    binding::narrow(header, address);
+                }
+                self.taken(slot);
+                self.enqueue(now, face, slot);
+            }
+            Way::Resolve => {
+                let waiting = &mut self.unresolved.entry(header.destination).or_insert((now, Vec::new())).1;
+                waiting.push(slot);
+                self.taken_if_control(slot);
+                self.outputs.push_back(Output::Resolve(header.destination));
+            }
+            Way::Store(reason) if header.is_control() || header.flags.contains(Flags::NO_PROXY) => {
+                self.drop_chunk(slot, if reason == StoreReason::NoRoute { "no route" } else { "destination away" });
+            }
+            Way::Store(reason) => self.outputs.push_back(Output::Store(slot, reason)),
+            Way::Wait => self.waiting.push(slot),
+            Way::Drop(reason) => self.drop_chunk(slot, reason),
+        }
+    }
+    pub(super) fn taken_if_control(&mut self, slot: Slot) {
+        if self.buffer.chunk(slot).is_some_and(|chunk| chunk.class == Class::Control) {
+            self.taken(slot);
+        }
+    }
+    pub(super) fn enqueue(&mut self, now: Time, face: FaceId, slot: Slot) {
+        let (Some(hop), Some(chunk)) = (self.hops.get_mut(&face), self.buffer.chunk(slot)) else { return };
+        match chunk.class {
+            Class::Control => hop.outgoing.begin(now, slot, &mut self.buffer),
+            Class::Bulk => {
+                hop.used_at = Some(now);
+                hop.queued += u32::from(chunk.count());
+                // Objects take turns, by packets: a small one does not wait for all of a large one.
+                let object = chunk.header.as_ref().and_then(|header| Some((header.flow(), header.tag()?.object)));
+                let tag = object.map_or(hop.turn, |object| {
+                    let last = hop.turns.get(&object).copied().unwrap_or(0).max(hop.turn);
+                    let tag = last + u64::from(chunk.count());
+                    hop.turns.insert(object, tag);
+                    tag
+                });
+                let at = hop.queue.partition_point(|(known, _)| *known <= tag);
+                hop.queue.insert(at, (tag, slot));
+                self.advance(now, face);
+            }
+        }
+    }
+    /// Where a chunk would go now.
+    pub(super) fn way(&self, now: Time, header: &ChunkHeader) -> Way {
+        self.way_unless_worse(now, header, self.config.store_ratio)
+    }
+    pub(super) fn way_unless_worse(&self, now: Time, header: &ChunkHeader, store_ratio: f64) -> Way {
+        binding::Chooser {
+            now,
+            store_ratio,
+            config: &self.config,
+            topology: self.topology.as_ref(),
+            attached: &self.attached,
+            bindings: &self.bindings,
+            diverted: &self.diverted,
+            // What waits here and what waits behind the neighbour, as its window tells.
+            load: &|face| {
+                let taken = |hop: &Hop| WINDOW_FULL - hop.outgoing.window_room().min(WINDOW_FULL);
+                self.hops.get(&face).map_or(u32::MAX, |hop| hop.queued + taken(hop))
+            },
+            peers: &|| self.hops.iter().filter_map(|(face, hop)| Some((*face, hop.peer.as_ref()?))).collect(),
+        }
+        .way(header)
+    }
+    /// Takes a chunk out: it is for this node, stored, or answered. The neighbour may forget it.
+    pub fn consume(&mut self, slot: Slot) -> Option<Chunk> {
+        self.stats.consumed += 1;
+        self.taken(slot);
+        let chunk = self.buffer.remove(slot);
+        self.open_windows();
+        chunk
+    }
+    /// The proxy has no room for a chunk that [`Output::Store`] gave.
+    pub fn refuse_store(&mut self, now: Time, slot: Slot, reason: StoreReason) {
+        match reason {
+            StoreReason::Relief => {
+                self.relief_after = now + RELIEF_PAUSE;
+                self.forward(now, slot);
+            }
+            StoreReason::BadPath => {
+                // Better a bad path than none.
+                let header = self.buffer.chunk(slot).and_then(|chunk| chunk.header.as_ref());
+                let way = header.map(|header| self.way_unless_worse(now, header, f64::MAX));
+                match way {
+                    Some(Way::Face(face, _)) => {
+                        self.taken(slot);
+                        self.enqueue(now, face, slot);
+                    }
+                    _ => self.drop_chunk(slot, "no room in the store"),
+                }
+            }
+            StoreReason::Away | StoreReason::NoRoute | StoreReason::Depleted => {
+                let upstream = self.buffer.chunk(slot).and_then(|chunk| match chunk.origin {
+                    Origin::Face(face, hop) => Some((face, hop)),
+                    Origin::Local | Origin::Store => None,
+                });
+                let keeper = upstream.and_then(|(face, hop)| {
+                    let hop_state = self.hops.get_mut(&face)?;
+                    hop_state.peer.as_ref().filter(|peer| peer.roles.contains(Roles::PROXY))?;
+                    Some((hop_state, hop))
+                });
+                match keeper {
+                    Some((hop_state, hop)) => {
+                        // Its router may have storage left, and will not send it here again.
+                        hop_state.incoming.on_given_back(hop);
+                        self.buffer.remove(slot);
+                    }
+                    None => self.drop_chunk(slot, "no room in the store"),
+                }
+            }
+        }
+    }
+    /// Drops a chunk that can go nowhere.
+    pub fn drop_chunk(&mut self, slot: Slot, reason: &'static str) {
+        self.taken(slot);
+        self.stats.dropped += 1;
+        if let Some(header) = self.buffer.remove(slot).and_then(|chunk| chunk.header) {
+            self.outputs.push_back(Output::Lost(header, reason));
+        }
+        self.open_windows();
+    }
+    /// Tells the neighbour that it may forget a chunk.
+    pub(super) fn taken(&mut self, slot: Slot) {
+        if let Some(Origin::Face(face, id)) = self.buffer.chunk(slot).map(|chunk| chunk.origin)
+            && let Some(hop) = self.hops.get_mut(&face)
+        {
+            hop.incoming.on_taken_late(id);
+        }
+    }
+}

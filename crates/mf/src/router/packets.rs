@@ -1,0 +1,121 @@
+//! Packets of the hop link in and out, and what they complete.
+use super::*;
+
+impl Router {
+    /// Takes a packet of the hop link.
+    pub fn handle_packet(&mut self, now: Time, face: FaceId, kind: PacketType, datagram: Datagram) {
+        let bytes = datagram.len();
+        let Some(hop) = self.hops.get_mut(&face).filter(|hop| hop.peer.is_some()) else {
+            return self.outputs.push_back(Output::Dropped(face, "not from a neighbour", bytes));
+        };
+        hop.received = (hop.received.0 + 1, hop.received.1 + bytes as u64);
+        let result = match kind {
+            PacketType::Data => take_data(now, hop, &datagram, &mut self.buffer).map(Some),
+            PacketType::Csyn => Csyn::decode(&datagram.into_bytes()).map(|csyn| {
+                hop.incoming.handle_csyn(&csyn);
+                None
+            }),
+            PacketType::Cack => Cack::decode(&datagram.into_bytes()).map(|cack| {
+                hop.outgoing.handle_cack(now, &cack, &self.buffer);
+                None
+            }),
+            PacketType::Hello => Ok(None),
+        };
+        if kind == PacketType::Cack {
+            self.on_sent(now, face);
+        }
+        let result = result.map(|arrived| arrived.into_iter().for_each(|arrived| self.on_arrived(now, arrived)));
+        if let Err(error) = result {
+            self.outputs.push_back(Output::Dropped(face, error.reason(), bytes));
+        }
+    }
+    pub(super) fn on_arrived(&mut self, now: Time, arrived: Arrived) {
+        match arrived {
+            Arrived::Nothing => {}
+            Arrived::Fragment(slot, index) => {
+                if let Some(face) = self.cut.get(&slot) {
+                    if let Some(hop) = self.hops.get_mut(face) {
+                        hop.outgoing.on_fragment(slot, index);
+                    }
+                } else if index == 0 && self.config.hop.forwarding == Forwarding::CutThrough {
+                    self.begin_cut(now, slot);
+                }
+            }
+            Arrived::Complete(slot) => {
+                self.stats.arrived += 1;
+                match self.cut.remove(&slot) {
+                    Some(face) => {
+                        if let Some(hop) = self.hops.get_mut(&face) {
+                            hop.outgoing.on_complete(now, slot);
+                        }
+                        self.taken(slot);
+                    }
+                    None => self.outputs.push_back(Output::Arrived(slot)),
+                }
+            }
+        }
+    }
+    /// Sends a chunk on while it arrives, if nothing speaks against it.
+    pub(super) fn begin_cut(&mut self, now: Time, slot: Slot) {
+        let Some(header) = self.buffer.chunk(slot).and_then(|chunk| chunk.header.clone()) else { return };
+        let plain = matches!(header.service, ServiceId::Unicast | ServiceId::ContentResponse);
+        let asks_much = header.flags.contains(Flags::DELEGATE) || !plain;
+        if header.tag().is_none() || asks_much || self.config.address.is_none() {
+            return;
+        }
+        let Way::Face(face, address) = self.way(now, &header) else { return };
+        let Some(hop) = self.hops.get_mut(&face) else { return };
+        let count = self.buffer.chunk(slot).map_or(0, Chunk::count);
+        if header.hops_left == 0 || !hop.queue.is_empty() || !hop.outgoing.can_begin(now, count) {
+            return;
+        }
+        if let Some(header) = self.buffer.header_mut(slot) {
+            header.hops_left -= 1;
+            binding::narrow(header, address);
+        }
+        hop.outgoing.begin(now, slot, &mut self.buffer);
+        hop.used_at = Some(now);
+        self.cut.insert(slot, face);
+        self.stats.cut_through += 1;
+    }
+    /// Takes chunks that the neighbour has taken over out of the buffer, and begins others.
+    pub(super) fn on_sent(&mut self, now: Time, face: FaceId) {
+        let Some(hop) = self.hops.get_mut(&face) else { return };
+        while let Some(Sent::Done(slot)) = hop.outgoing.poll_done() {
+            self.stats.sent += 1;
+            let chunk = self.buffer.remove(slot).filter(|chunk| chunk.origin == Origin::Store);
+            let key = chunk.and_then(|chunk| chunk.header?.key());
+            self.outputs.extend(key.map(Output::Delivered));
+        }
+        self.advance(now, face);
+        self.open_windows();
+    }
+    /// Begins to send what waits, as far as the neighbour has room.
+    pub(super) fn advance(&mut self, now: Time, face: FaceId) {
+        let Some(hop) = self.hops.get_mut(&face).filter(|hop| hop.peer.is_some()) else { return };
+        while let Some((tag, slot)) = hop.queue.front().copied() {
+            let Some(count) = self.buffer.chunk(slot).map(Chunk::count) else {
+                hop.queue.pop_front();
+                continue;
+            };
+            if !hop.outgoing.can_begin(now, count) {
+                return;
+            }
+            hop.queue.pop_front();
+            hop.turn = tag;
+            if hop.queue.is_empty() {
+                hop.turns.clear();
+            }
+            hop.queued = hop.queued.saturating_sub(u32::from(count));
+            hop.outgoing.begin(now, slot, &mut self.buffer);
+        }
+        hop.outgoing.on_idle();
+    }
+}
+
+fn take_data(now: Time, hop: &mut Hop, datagram: &Datagram, buffer: &mut Buffer) -> Result<Arrived, WireError> {
+    let (header, len) = DataHeader::decode(datagram.header_bytes())?;
+    let rest = datagram.clone().strip(len);
+    let payload = |skip: usize| rest.clone().strip(skip).into_bytes();
+    hop.incoming.handle_data(now, &header, rest.header_bytes(), payload, buffer)
+}

@@ -1,0 +1,176 @@
+//! One object on its way to one receiver.
+use super::*;
+
+pub(super) struct Outflow {
+    pub(super) object: ObjectId,
+    pub(super) from_cache: bool,
+    pub(super) addresses: Vec<NetworkAddress>,
+    pub(super) options: SendOptions,
+    pub(super) requested: bool,
+    pub(super) chunk_bytes: u32,
+    pub(super) count: u32,
+    /// The next chunk that was never sent.
+    pub(super) next: u32,
+    pub(super) held: ChunkRanges,
+    pub(super) again: BTreeSet<u32>,
+    pub(super) dropped: BTreeSet<u32>,
+    pub(super) stored: BTreeMap<u32, (Guid, NetworkAddress)>,
+    pub(super) unacknowledged: BTreeSet<u32>,
+    pub(super) window: Windows,
+    pub(super) status_sequence: u32,
+    pub(super) heard_at: Time,
+    pub(super) sent_at: Time,
+    pub(super) pause: Duration,
+    pub(super) resume_at: Option<Time>,
+    pub(super) ack_at: Option<Time>,
+    pub(super) ack_tries: u32,
+    /// Chunks sent again.
+    pub(super) repeated: u64,
+    /// The receiver has said that everything is there.
+    pub(super) delivered: bool,
+    /// If it goes to a group.
+    pub(super) group: Option<Group>,
+}
+
+/// A chunk to send.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) struct Next {
+    pub(super) number: u32,
+    pub(super) repeated: bool,
+    /// The only member of a group that it goes to, and where that is.
+    pub(super) only: Option<(Guid, NetworkAddress)>,
+}
+
+/// The end-to-end window (paper §3.4.2). Two windows may be under way, so that the one message per window comes in time.
+pub(super) struct Windows {
+    /// First chunk, chunk after the last, and chunks that are to be sent of each window so far; empty for what is too
+    /// small for flow control.
+    pub(super) begun: Vec<(u32, u32, u16)>,
+    pub(super) confirmed: usize,
+    /// Chunks of the next window; 0 stops.
+    pub(super) advice: u16,
+    pub(super) controlled: bool,
+}
+
+impl Windows {
+    pub(super) fn may_send(&mut self, number: u32, count: u32, held: &ChunkRanges) -> bool {
+        if !self.controlled || self.begun.last().is_some_and(|(_, end, _)| number < *end) {
+            return true;
+        }
+        if self.advice == 0 || self.begun.len() > self.confirmed + 1 {
+            return false;
+        }
+        let (mut end, mut chunks) = (number, 0);
+        while end < count && chunks < self.advice {
+            chunks += u16::from(!held.contains(end));
+            end += 1;
+        }
+        self.begun.push((number, end, chunks));
+        true
+    }
+    pub(super) fn of(&self, number: u32) -> (u16, u16) {
+        let at = self.begun.partition_point(|(first, ..)| *first <= number);
+        match at.checked_sub(1).map(|at| (at, self.begun[at])) {
+            Some((at, (.., chunks))) => (at as u16, chunks),
+            None => (u16::MAX, 0),
+        }
+    }
+}
+
+impl Outflow {
+    /// The next chunk: what is missing goes before what is new.
+    pub(super) fn take_next(&mut self, now: Time) -> Option<Next> {
+        if self.resume_at.is_some() {
+            return None;
+        }
+        if let Some(number) = self.again.pop_first() {
+            return Some(Next { number, repeated: true, only: None });
+        }
+        if let Some((guid, address, number)) = self.group.as_mut().and_then(Group::take_single) {
+            return Some(Next { number, repeated: true, only: Some((guid, address)) });
+        }
+        while self.next < self.count && self.held.contains(self.next) {
+            // Windows go on over what the receiver has: it counts as sent and received.
+            self.next += 1;
+        }
+        if self.next >= self.count || !self.window.may_send(self.next, self.count, &self.held) {
+            return None;
+        }
+        self.next += 1;
+        if self.next >= self.count
+            && let Some(group) = self.group.as_mut().filter(|_| self.options.reliability != Reliability::DontCare)
+        {
+            group.on_all_sent(now);
+        }
+        Some(Next { number: self.next - 1, repeated: false, only: None })
+    }
+    pub(super) fn header(&self, own: Guid, (destination, transfer): (Guid, u32), next: &Next) -> ChunkHeader {
+        let Next { number, repeated, only } = *next;
+        let (window, window_chunks) = self.window.of(number);
+        let tag = DataTag {
+            object: self.object,
+            transfer,
+            number,
+            count: self.count,
+            chunk_bytes: self.chunk_bytes,
+            reliability: self.options.reliability,
+            window,
+            window_chunks,
+        };
+        let mut header = ChunkHeader::new(ChunkKind::Data(tag), own, destination, NetworkAddress::NONE);
+        header.flags = self.options.flags();
+        if repeated {
+            header.flags |= Flags::REPEATED;
+        }
+        if self.from_cache {
+            header.flags |= Flags::CACHED;
+        }
+        header.addresses = self.addresses.iter().copied().take(crate::wire::ADDRESSES_MAX).collect();
+        header.service = match self.options.service {
+            ServiceId::Unicast if header.addresses.len() > 1 => ServiceId::Multihoming,
+            ServiceId::Unicast if self.requested => ServiceId::ContentResponse,
+            service => service,
+        };
+        if self.group.is_some() {
+            header.proxies_left = self.options.proxies;
+            header.addresses.clear();
+        }
+        if let Some((member, address)) = only {
+            (header.destination, header.service) = (member, ServiceId::Unicast);
+            header.addresses.extend(Some(address).filter(|address| !address.is_none()));
+        }
+        header.priority = self.options.priority;
+        header.lifetime_ms =
+            self.options.lifetime.map_or(0, |lifetime| u32::try_from(lifetime.as_millis()).unwrap_or(u32::MAX));
+        header
+    }
+    pub(super) fn report(&self, destination: Guid) -> SendReport {
+        let delivered: Vec<Guid> = match &self.group {
+            Some(group) => group.delivered().collect(),
+            None => self.delivered.then_some(destination).into_iter().collect(),
+        };
+        let bytes = u64::from(self.count.saturating_sub(1)) * u64::from(self.chunk_bytes);
+        SendReport {
+            bytes,
+            chunks: self.count,
+            sent_chunks: self.next,
+            repeated_chunks: self.repeated,
+            stored_chunks: self.group.as_ref().map_or(self.stored.len(), Group::stored) as u32,
+            destinations: self.group.as_ref().map_or(1, Group::len) as u32,
+            delivered: delivered.iter().map(ToString::to_string).collect(),
+            has_left: self.next >= self.count
+                && self.again.is_empty()
+                && self.group.as_ref().is_none_or(Group::is_idle),
+            is_over: false,
+        }
+    }
+}
+
+pub(super) fn header_addresses(header: &ChunkHeader) -> Vec<NetworkAddress> {
+    if header.source_address.is_none() { Vec::new() } else { Vec::from([header.source_address]) }
+}
+
+/// Chunks of an object of `size` bytes, its description included.
+pub fn chunk_count(size: u64, chunk_bytes: u32) -> u32 {
+    u32::try_from(size.div_ceil(u64::from(chunk_bytes.max(1)))).unwrap_or(u32::MAX - 1).saturating_add(1)
+}

@@ -1,0 +1,197 @@
+//! One object on its way to a group (paper §3.5): the source aggregates what members miss, and repeats it to all or to
+//! each of them.
+use super::*;
+
+/// How long requests for the same chunks are collected.
+const COLLECT: Duration = Duration::from_millis(50);
+/// How long a member may be silent after everything was sent before it is reminded; doubles up to [`REMIND_MAX`].
+const REMIND: Duration = Duration::from_secs(3);
+const REMIND_MAX: Duration = Duration::from_secs(48);
+/// Members of a group whose answers are kept at most.
+const MEMBERS_MAX: usize = 4_096;
+
+/// What a source knows of those to whom it sends.
+pub(super) struct Group {
+    members: BTreeMap<Guid, Member>,
+    /// Chunks, and who has asked for each since the last repair.
+    requests: BTreeMap<u32, BTreeSet<Guid>>,
+    repair_at: Option<Time>,
+    /// Repairs for one member each.
+    single: BTreeSet<(Guid, u32)>,
+    remind_at: Option<Time>,
+    remind_after: Duration,
+}
+
+#[derive(Default)]
+struct Member {
+    address: NetworkAddress,
+    is_complete: bool,
+    /// Of its last report.
+    sequence: u32,
+    /// Which of its chunks storage on the way has.
+    stored: BTreeMap<u32, (Guid, NetworkAddress)>,
+}
+
+impl Group {
+    pub(super) fn new() -> Group {
+        Group {
+            members: BTreeMap::new(),
+            requests: BTreeMap::new(),
+            repair_at: None,
+            single: BTreeSet::new(),
+            remind_at: None,
+            remind_after: REMIND,
+        }
+    }
+    fn member(&mut self, guid: Guid) -> Option<&mut Member> {
+        let room = self.members.len() < MEMBERS_MAX || self.members.contains_key(&guid);
+        room.then(|| self.members.entry(guid).or_default())
+    }
+    /// Who belongs to the group now; those who leave are not waited for.
+    pub(super) fn set_members(&mut self, own: Guid, members: &BTreeSet<Guid>) {
+        self.members.retain(|guid, member| members.contains(guid) || member.is_complete);
+        members.iter().filter(|guid| **guid != own).for_each(|guid| drop(self.member(*guid)));
+    }
+    /// A member, or a proxy for its members, says what is missing. Gives what proxies on the way have of it.
+    pub(super) fn on_missing(
+        &mut self,
+        now: Time,
+        from: (Guid, NetworkAddress),
+        sequence: u32,
+        missing: impl Iterator<Item = u32>,
+    ) -> BTreeMap<(Guid, NetworkAddress), Vec<u32>> {
+        let mut pushes: BTreeMap<(Guid, NetworkAddress), Vec<u32>> = BTreeMap::new();
+        let Some(member) = self.member(from.0).filter(|member| sequence > member.sequence) else { return pushes };
+        (member.sequence, member.address) = (sequence, from.1);
+        let mut wanted = Vec::new();
+        for number in missing {
+            match member.stored.remove(&number) {
+                Some(proxy) => pushes.entry(proxy).or_default().push(number),
+                None => wanted.push(number),
+            }
+        }
+        for number in wanted {
+            self.requests.entry(number).or_default().insert(from.0);
+            self.repair_at.get_or_insert(now + COLLECT);
+        }
+        pushes
+    }
+    pub(super) fn on_complete(&mut self, guid: Guid) {
+        if let Some(member) = self.member(guid) {
+            member.is_complete = true;
+            member.stored.clear();
+        }
+        self.single.retain(|(member, _)| *member != guid);
+    }
+    pub(super) fn on_stored(&mut self, guid: Guid, proxy: (Guid, NetworkAddress), chunks: impl Iterator<Item = u32>) {
+        if let Some(member) = self.member(guid) {
+            member.stored.extend(chunks.map(|number| (number, proxy)));
+        }
+    }
+    pub(super) fn on_dropped(&mut self, guid: Guid, chunks: &ChunkRanges) {
+        if let Some(member) = self.member(guid) {
+            member.stored.retain(|number, _| !chunks.contains(*number));
+        }
+    }
+    /// Does what is due. A chunk that more than `threshold` ask for goes to all again, others to who asked for them.
+    pub(super) fn handle_timeout(&mut self, now: Time, threshold: usize, again: &mut BTreeSet<u32>) {
+        if self.repair_at.is_some_and(|at| at <= now) {
+            self.repair_at = None;
+            for (number, who) in core::mem::take(&mut self.requests) {
+                if who.len() > threshold {
+                    again.insert(number);
+                } else {
+                    self.single.extend(who.into_iter().map(|guid| (guid, number)));
+                }
+            }
+        }
+        if self.remind_at.is_some_and(|at| at <= now) {
+            // Who got nothing at all cannot know that something is missing: its description makes it say so.
+            let silent = self.members.iter().filter(|(_, member)| !member.is_complete && member.stored.is_empty());
+            self.single.extend(silent.map(|(guid, _)| (*guid, 0)));
+            self.remind_after = (self.remind_after * 2).min(REMIND_MAX);
+            self.remind_at = Some(now + self.remind_after);
+        }
+    }
+    pub(super) fn poll_timeout(&self) -> Option<Time> {
+        [self.repair_at, self.remind_at].into_iter().flatten().min()
+    }
+    /// A repair for one member: who, where, and which chunk.
+    pub(super) fn take_single(&mut self) -> Option<(Guid, NetworkAddress, u32)> {
+        let (guid, number) = self.single.pop_first()?;
+        let address = self.members.get(&guid).map_or(NetworkAddress::NONE, |member| member.address);
+        Some((guid, address, number))
+    }
+    /// Everything was sent once: from now on silent members are reminded.
+    pub(super) fn on_all_sent(&mut self, now: Time) {
+        self.remind_at.get_or_insert(now + REMIND);
+    }
+    pub(super) fn is_idle(&self) -> bool {
+        self.single.is_empty() && self.requests.is_empty()
+    }
+    /// Whether all known members have everything.
+    pub(super) fn is_complete(&self) -> bool {
+        !self.members.is_empty() && self.members.values().all(|member| member.is_complete)
+    }
+    pub(super) fn len(&self) -> usize {
+        self.members.len()
+    }
+    pub(super) fn stored(&self) -> usize {
+        self.members.values().map(|member| member.stored.len()).sum()
+    }
+    pub(super) fn delivered(&self) -> impl Iterator<Item = Guid> {
+        self.members.iter().filter(|(_, member)| member.is_complete).map(|(guid, _)| *guid)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+
+    fn guid(number: u8) -> Guid {
+        Guid([number; 20])
+    }
+
+    #[test]
+    fn requests_are_collected_and_repaired_to_all_beyond_the_threshold() {
+        let mut group = Group::new();
+        let now = Time::from_millis(1_000);
+        for (member, missing) in [(1, vec![4, 7]), (2, vec![4]), (3, vec![4])] {
+            let pushes = group.on_missing(now, (guid(member), NetworkAddress(9)), 1, missing.into_iter());
+            assert!(pushes.is_empty());
+        }
+        // An old report is no news.
+        group.on_missing(now, (guid(1), NetworkAddress(9)), 1, [5].into_iter());
+        let mut again = BTreeSet::new();
+        group.handle_timeout(now, 2, &mut again);
+        assert!(again.is_empty() && group.take_single().is_none(), "it was not collected");
+        group.handle_timeout(now + COLLECT, 2, &mut again);
+        assert_eq!(again, BTreeSet::from([4]));
+        assert_eq!(group.take_single(), Some((guid(1), NetworkAddress(9), 7)));
+        assert!(group.take_single().is_none());
+    }
+
+    #[test]
+    fn what_storage_on_the_way_has_is_pushed_from_there_and_the_silent_are_reminded() {
+        let mut group = Group::new();
+        let now = Time::from_millis(1_000);
+        group.set_members(guid(9), &BTreeSet::from([guid(1), guid(2), guid(9)]));
+        assert_eq!(group.len(), 2, "the source itself is no receiver");
+        let proxy = (guid(7), NetworkAddress(7));
+        group.on_stored(guid(1), proxy, [3, 4].into_iter());
+        let pushes = group.on_missing(now, (guid(1), NetworkAddress(1)), 1, [3, 5].into_iter());
+        assert_eq!(pushes, BTreeMap::from([(proxy, Vec::from([3]))]));
+        group.on_complete(guid(1));
+        group.on_all_sent(now);
+        let mut again = BTreeSet::new();
+        group.handle_timeout(now + REMIND, 4, &mut again);
+        // Member 1 asked for chunk 5 before it was complete.
+        let reminded: Vec<(Guid, u32)> =
+            core::iter::from_fn(|| group.take_single()).map(|(guid, _, number)| (guid, number)).collect();
+        assert!(reminded.contains(&(guid(2), 0)) && !reminded.contains(&(guid(1), 0)), "{reminded:?}");
+        assert!(!group.is_complete());
+        group.on_complete(guid(2));
+        assert!(group.is_complete());
+    }
+}

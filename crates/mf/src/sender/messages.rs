@@ -1,0 +1,137 @@
+//! What receivers and proxies say to the sender.
+use super::*;
+
+impl Sender {
+    /// Takes a message of a receiver or a proxy.
+    pub fn handle_message(&mut self, now: Time, from: Guid, address: NetworkAddress, message: &TransportMessage) {
+        let own = self.own;
+        match message {
+            TransportMessage::Status { transfer, object, window, advice_chunks, sequence, missing } => {
+                if let Some((id, flow)) = self.group_flow(*transfer, *object) {
+                    flow.heard_at = now;
+                    let next = flow.next;
+                    let missing = missing.iter().take_while(|number| *number < next);
+                    let Some(group) = &mut flow.group else { return };
+                    let pushes = group.on_missing(now, (from, address), *sequence, missing);
+                    return self.push_from(pushes, Flow { source: self.own, destination: from }, id.1, *object);
+                }
+                let Some(flow) = self.flows.get_mut(&(from, *transfer)).filter(|flow| flow.object == *object) else {
+                    return;
+                };
+                if *sequence <= flow.status_sequence {
+                    return;
+                }
+                flow.status_sequence = *sequence;
+                flow.heard_at = now;
+                if !address.is_none() && flow.addresses.len() <= 1 {
+                    flow.addresses = Vec::from([address]);
+                }
+                flow.window.confirmed = flow.window.confirmed.max(usize::from(*window).saturating_add(1));
+                flow.window.advice = *advice_chunks;
+                let mut pushes: BTreeMap<(Guid, NetworkAddress), Vec<u32>> = BTreeMap::new();
+                for number in missing.iter().take_while(|number| *number < flow.next) {
+                    match flow.stored.remove(&number) {
+                        // The network's copy is nearer (paper §3.3); if it does not come either, this end sends it.
+                        Some(proxy) => pushes.entry(proxy).or_default().push(number),
+                        None => drop(flow.again.insert(number)),
+                    }
+                }
+                self.push_from(pushes, Flow { source: own, destination: from }, *transfer, *object);
+            }
+            TransportMessage::Ack { transfer, object, complete, chunks } => {
+                if let Some((id, flow)) = self.group_flow(*transfer, *object) {
+                    flow.heard_at = now;
+                    let Some(group) = flow.group.as_mut().filter(|_| *complete) else { return };
+                    group.on_complete(from);
+                    if group.is_complete() {
+                        self.end(id);
+                    }
+                    return;
+                }
+                let id = (from, *transfer);
+                let Some(flow) = self.flows.get_mut(&id).filter(|flow| flow.object == *object) else { return };
+                flow.heard_at = now;
+                for number in chunks.iter().take_while(|number| *number < flow.count) {
+                    flow.unacknowledged.remove(&number);
+                    flow.again.remove(&number);
+                }
+                if *complete {
+                    flow.delivered = true;
+                    self.end(id);
+                }
+            }
+            TransportMessage::Completed { transfer, object, members } => {
+                if let Some((id, flow)) = self.group_flow(*transfer, *object) {
+                    flow.heard_at = now;
+                    let Some(group) = &mut flow.group else { return };
+                    members.iter().for_each(|member| group.on_complete(*member));
+                    if group.is_complete() {
+                        self.end(id);
+                    }
+                }
+            }
+            TransportMessage::Stored { flow, transfer, object, proxy, address, chunks } => {
+                if let Some((_, state)) = self.group_flow(*transfer, *object) {
+                    if let Some(group) = state.group.as_mut().filter(|_| flow.source == own) {
+                        group.on_stored(flow.destination, (*proxy, *address), chunks.iter().take(65_536));
+                    }
+                    return;
+                }
+                if let Some(state) = self.own_flow(flow, *transfer, *object) {
+                    state.stored.extend(chunks.iter().take(65_536).map(|number| (number, (*proxy, *address))));
+                    state.pause = DROP_PAUSE;
+                    for number in chunks.iter().take(65_536) {
+                        state.dropped.remove(&number);
+                    }
+                }
+            }
+            TransportMessage::Dropped { flow, transfer, object, chunks, .. } => {
+                if let Some((_, state)) = self.group_flow(*transfer, *object) {
+                    if let Some(group) = state.group.as_mut().filter(|_| flow.source == own) {
+                        group.on_dropped(flow.destination, chunks);
+                    }
+                    return;
+                }
+                if let Some(state) = self.own_flow(flow, *transfer, *object)
+                    && state.options.reliability != Reliability::DontCare
+                {
+                    let next = state.next;
+                    for number in chunks.iter().take_while(|number| *number < next) {
+                        state.stored.remove(&number);
+                        state.dropped.insert(number);
+                    }
+                    if state.resume_at.is_none() {
+                        state.resume_at = Some(now + state.pause);
+                        state.pause = (state.pause * 2).min(DROP_PAUSE_MAX);
+                    }
+                }
+            }
+            TransportMessage::Request { .. } | TransportMessage::Push { .. } | TransportMessage::Unavailable { .. } => {
+            }
+        }
+    }
+    fn own_flow(&mut self, flow: &Flow, transfer: u32, object: ObjectId) -> Option<&mut Outflow> {
+        let state = self.flows.get_mut(&(flow.destination, transfer))?;
+        (flow.source == self.own && state.object == object).then_some(state)
+    }
+    /// A flow to a group: members answer in their own names.
+    fn group_flow(&mut self, transfer: u32, object: ObjectId) -> Option<((Guid, u32), &mut Outflow)> {
+        let mine = |(id, flow): &(&(Guid, u32), &mut Outflow)| {
+            id.1 == transfer && flow.object == object && flow.group.is_some()
+        };
+        self.flows.iter_mut().find(mine).map(|(id, flow)| (*id, flow))
+    }
+    /// Tells proxies to send what they have for a flow.
+    fn push_from(
+        &mut self,
+        pushes: BTreeMap<(Guid, NetworkAddress), Vec<u32>>,
+        flow: Flow,
+        transfer: u32,
+        object: ObjectId,
+    ) {
+        for ((proxy, address), numbers) in pushes {
+            let chunks = ChunkRanges::from_ascending(numbers);
+            self.messages.push_back((proxy, address, TransportMessage::Push { flow, transfer, object, chunks }));
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! How something is sent without having been asked for.
+use super::*;
+
+/// How something is sent without having been asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SendOptions {
+    /// Bytes of the object in a chunk.
+    pub chunk_bytes: u32,
+    /// How sure it has to be.
+    pub reliability: Reliability,
+    /// Whether it may be stored on the way.
+    pub proxy: ProxyUse,
+    /// Larger is more important where storage is short.
+    pub priority: u8,
+    /// How long it is worth storing; `None` leaves it to the proxies.
+    pub lifetime: Option<Duration>,
+    /// To one, or to all of a group.
+    pub service: ServiceId,
+    /// For a group: how many proxies a request for missing chunks may ask, one after the other, before it is discarded
+    /// (paper §3.5); 0 sends requests to the source.
+    pub proxies: u8,
+}
+
+/// Whether the network may keep chunks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum ProxyUse {
+    /// Proxies may store what cannot be delivered.
+    #[default]
+    Allowed,
+    /// The access router is to keep a copy and answer for this node (producer delegation).
+    Delegate,
+    /// What cannot be delivered is to be dropped.
+    Forbidden,
+}
+
+impl SendOptions {
+    /// As the node's settings say, unicast.
+    pub fn new(config: &EndConfig) -> SendOptions {
+        SendOptions {
+            chunk_bytes: config.chunk_bytes,
+            reliability: config.reliability,
+            proxy: if config.delegate { ProxyUse::Delegate } else { ProxyUse::Allowed },
+            priority: 0,
+            lifetime: None,
+            service: ServiceId::Unicast,
+            proxies: 0,
+        }
+    }
+    pub(super) fn flags(&self) -> Flags {
+        match self.proxy {
+            ProxyUse::Allowed => Flags::NONE,
+            ProxyUse::Delegate => Flags::DELEGATE,
+            ProxyUse::Forbidden => Flags::NO_PROXY,
+        }
+    }
+}

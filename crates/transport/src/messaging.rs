@@ -1,0 +1,170 @@
+//! What a network that delivers without being asked can do beside fetching (paper MFTP §4: send, recv, attach, detach):
+//! a capability that some families have. The shapes are the same for all of them, so that fronts know no family.
+use alloc::{boxed::Box, string::String, vec::Vec};
+
+use tributary_content::{Name, ObjectReader, StoreOpener};
+use tributary_core::{ByteCount, Duration, Time, TransferId};
+
+/// Commands and questions of a node that sends, takes what is sent, and stores for those who are away.
+pub trait Messaging {
+    /// Sends an object to somebody who did not ask. Progress is in [`Messaging::send_report`].
+    ///
+    /// # Errors
+    /// A sentence that says why it cannot be sent.
+    fn send(
+        &mut self,
+        now: Time,
+        object: Box<dyn ObjectReader>,
+        to: &Destination,
+        options: &SendOptions,
+    ) -> Result<TransferId, String>;
+    /// The account of something sent; `None` if there never was one or it was forgotten.
+    fn send_report(&self, now: Time, transfer: TransferId) -> Option<SendReport>;
+    /// Ends what is being sent.
+    fn cancel_send(&mut self, now: Time, transfer: TransferId);
+    /// Takes objects that are sent to this node and that `acceptor` trusts; `None` takes no more. Their progress is told
+    /// by `Event::Transfer`, like that of fetches.
+    fn accept(&mut self, now: Time, acceptor: Option<Box<dyn StoreOpener>>, options: &AcceptOptions);
+    /// From now on what is sent to `name` reaches this node too.
+    fn attach(&mut self, now: Time, name: &Name);
+    /// Ends [`Messaging::attach`].
+    fn detach(&mut self, now: Time, name: &Name);
+    /// What this node holds for others, and until when.
+    fn holdings(&self, now: Time) -> StoreStatus;
+}
+
+/// To whom something is sent.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Destination {
+    /// The device or group of this identifier (MobilityFirst: GUID), in hex.
+    Id(String),
+    /// Everybody, or the nearest one, who is attached to this name.
+    Name(Name),
+}
+
+/// How sure the delivery has to be, end to end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Delivery {
+    /// Sent and forgotten.
+    DontCare,
+    /// The receiver tells what is missing.
+    Nack,
+    /// The receiver tells what has arrived.
+    Ack,
+}
+
+/// What the network may keep on the way.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum InNetwork {
+    /// What cannot be delivered now may be stored on the way.
+    Store,
+    /// The first router is to keep a copy and answer for the sender, which may sleep then.
+    Delegate,
+    /// What cannot be delivered now is dropped.
+    Forbid,
+}
+
+/// To how many of those who are meant.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Spread {
+    /// To all; those who miss something say so to the sender.
+    All,
+    /// To all; those who miss something say so to routers on the way, which answer from copies and ask at most this
+    /// many of each other before they give up, 1 to 255.
+    AllByProxies(u8),
+    /// To the nearest one.
+    Nearest,
+}
+
+/// How something is sent. `None` leaves a choice to the node's settings.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SendOptions {
+    /// Bytes of the object in a chunk.
+    pub chunk_bytes: Option<u32>,
+    /// How sure it has to be.
+    pub delivery: Option<Delivery>,
+    /// What the network may keep.
+    pub in_network: Option<InNetwork>,
+    /// Larger is more important where storage is short.
+    pub priority: u8,
+    /// How long it is worth keeping.
+    pub lifetime: Option<Duration>,
+    /// To whom of those who are attached to the name.
+    pub spread: Spread,
+}
+impl Default for SendOptions {
+    fn default() -> Self {
+        SendOptions {
+            chunk_bytes: None,
+            delivery: None,
+            in_network: None,
+            priority: 0,
+            lifetime: None,
+            spread: Spread::All,
+        }
+    }
+}
+
+/// How something is taken.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct AcceptOptions {
+    /// How long nothing may come of an object before it is said what is missing; `None` leaves it to the node's settings.
+    pub nack_timeout: Option<Duration>,
+}
+
+/// Where something sent stands.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct SendReport {
+    /// Bytes of the object.
+    pub bytes: u64,
+    /// Chunks that it is cut into, and how many of these have left this node at least once.
+    pub chunks: u32,
+    /// See there.
+    pub sent_chunks: u32,
+    /// Chunks sent again.
+    pub repeated_chunks: u64,
+    /// Chunks that storage on the way has promised to keep.
+    pub stored_chunks: u32,
+    /// To how many it goes, as far as known.
+    pub destinations: u32,
+    /// Who has said that everything arrived and is verified.
+    pub delivered: Vec<String>,
+    /// Whether nothing of it waits in this node any more.
+    pub has_left: bool,
+    /// Whether the sender has nothing more to do.
+    pub is_over: bool,
+}
+
+/// What a node stores.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct StoreStatus {
+    /// Bytes in use.
+    pub used: ByteCount,
+    /// Bytes allowed; zero if the node does not store for others.
+    pub capacity: ByteCount,
+    /// What is stored, by flow and object.
+    pub held: Vec<Held>,
+}
+
+/// Chunks of one object from one sender to one destination.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Held {
+    /// Who sent it.
+    pub source: String,
+    /// For whom it is.
+    pub destination: String,
+    /// The object.
+    pub object: String,
+    /// Chunks that are here, and their bytes.
+    pub chunks: u64,
+    /// See there.
+    pub bytes: ByteCount,
+    /// Their priority.
+    pub priority: u8,
+    /// How long the oldest has been here.
+    pub age: Duration,
+    /// How long the one that goes first is kept still.
+    pub left: Duration,
+    /// Why they are here.
+    pub reason: &'static str,
+}

@@ -1,0 +1,412 @@
+//! Sending, taking what is sent, and what is stored in the network: requests for families that can.
+use serde::{Deserialize, Serialize};
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError, atomic::Ordering},
+};
+use tributary_content::{
+    ChunkStore, Manifest, MemoryObject, Name, ObjectKind, ObjectReader, PublicKey, StoreError, StoreOpener,
+};
+use tributary_core::{
+    Duration, Time,
+    event::{Event, TransferEvent},
+};
+use tributary_net::Clock;
+use tributary_transport::{
+    Messaging,
+    messaging::{AcceptOptions, Delivery, Destination, InNetwork, SendOptions, Spread},
+};
+
+use crate::{
+    api::Flow,
+    config::Role,
+    error::{ApiError, ErrorKind},
+    files::{Files, Sink, Trouble},
+    hub::Heard,
+    local::{LocalApi, parse_name},
+    told::Told,
+    views::{ReceivedView, SentView, StoreView},
+};
+
+/// Something to send to somebody who did not ask for it. `None` leaves a choice to the node's config.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Send {
+    /// The file or folder. A small file is read at once and may be gone afterwards.
+    pub path: PathBuf,
+    /// What to call it.
+    pub name: String,
+    /// To whom: a name that devices are attached to, or the GUID of a device or group in hex.
+    pub to: String,
+    /// Its version; `None` takes the time of the file's last change.
+    #[serde(default)]
+    pub version: Option<u64>,
+    /// Bytes of a chunk.
+    #[serde(default)]
+    pub chunk_bytes: Option<u32>,
+    /// How sure it has to be, end to end.
+    #[serde(default)]
+    pub reliability: Option<Reliability>,
+    /// What the network may keep of it.
+    #[serde(default)]
+    pub in_network: Option<Keep>,
+    /// Larger is more important where storage is short.
+    #[serde(default)]
+    pub priority: u8,
+    /// How long it is worth keeping, in milliseconds.
+    #[serde(default)]
+    pub lifetime_ms: Option<u64>,
+    /// To the nearest one that is attached to the name, not to all.
+    #[serde(default)]
+    pub nearest: bool,
+    /// Routers keep copies and answer for what members of a group miss; a request asks at most so many of them. 0 lets
+    /// the sender answer all.
+    #[serde(default)]
+    pub proxies: u8,
+    /// How long to wait for the end, in milliseconds; afterwards a daemon goes on by itself.
+    pub patience_ms: u64,
+}
+
+/// How sure a delivery has to be, end to end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Reliability {
+    /// Sent and forgotten.
+    DontCare,
+    /// The receiver tells what is missing.
+    Nack,
+    /// The receiver tells what has arrived.
+    Ack,
+}
+
+/// What the network may keep of what cannot be delivered now.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Keep {
+    /// Everything.
+    Store,
+    /// Everything, and the first router a copy, to answer for the sender, which may sleep then.
+    Delegate,
+    /// Nothing.
+    Nothing,
+}
+
+/// Takes what is sent to this node.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Recv {
+    /// Names to attach to while it runs: what is sent to them reaches this node.
+    #[serde(default)]
+    pub attach: Vec<String>,
+    /// The folder that objects are written into, each under its name. A relative path starts where the node runs.
+    pub folder: PathBuf,
+    /// The only publisher's key to believe; `None` believes the first one ever seen for a name.
+    #[serde(default)]
+    pub publisher: Option<String>,
+    /// Ends after so many objects; `None` goes on until it is ended.
+    #[serde(default)]
+    pub count: Option<u64>,
+    /// How long nothing may come of an object before it is said what is missing, in milliseconds.
+    #[serde(default)]
+    pub nack_timeout_ms: Option<u64>,
+    /// Ends after so long without an object, in milliseconds; `None` waits for ever.
+    #[serde(default)]
+    pub patience_ms: Option<u64>,
+}
+
+/// Up to so many bytes a file to send is read at once.
+const READ_AT_ONCE_BYTES: u64 = 1 << 20;
+/// Up to so many bytes a received text is told with the news of it.
+const TEXT_BYTES_MAX: u64 = 1_024;
+/// How often a node is asked how far something sent is.
+const LOOK: Duration = Duration::from_millis(20);
+
+impl LocalApi {
+    /// Carries out [`Send`].
+    pub(crate) fn send(&self, send: &Send, tell: &mut dyn FnMut(Told) -> Flow) -> Result<(), ApiError> {
+        self.must_play(Role::Sender, "send")?;
+        let name = parse_name(&send.name)?;
+        let to = match send.to.starts_with('/') {
+            true => Destination::Name(parse_name(&send.to)?),
+            false => Destination::Id(send.to.clone()),
+        };
+        let path =
+            std::path::absolute(&send.path).map_err(|error| ApiError::io("find", send.path.display(), &error))?;
+        let object = self.object_to_send(&path, name.clone(), send.version)?;
+        let bytes = object.manifest().size;
+        let options = options(send, &to);
+        let sent = self.with_messaging(move |messaging, now| messaging.send(now, object, &to, &options))?;
+        let cannot = |reason: String| ApiError::new(ErrorKind::Usage, format!("cannot send '{name}': {reason}"));
+        let transfer = sent.map_err(cannot)?;
+        let clock = Clock::new();
+        let deadline = Time::ZERO + Duration::from_millis(send.patience_ms);
+        let listener = self.running().hub().listen();
+        let mut last = None;
+        loop {
+            let report = self.with_messaging(move |messaging, now| messaging.send_report(now, transfer))?;
+            let report = report.ok_or_else(|| cannot("the node has forgotten it".into()))?;
+            let mut view = SentView::new(transfer, send, bytes, &report);
+            view.seconds = clock.now().since(Time::ZERO).as_secs_f64();
+            if is_done(send, &view) {
+                tell(Told::Sent(view));
+                return Ok(());
+            }
+            if report.is_over {
+                return Err(ApiError::new(
+                    ErrorKind::Incomplete,
+                    format!("'{name}' could not be sent: it was given up"),
+                ));
+            }
+            let short = SentView { seconds: 0.0, ..view.clone() };
+            if last.as_ref() != Some(&short) {
+                last = Some(short);
+                if tell(Told::Sending(view.clone())) == Flow::Stop {
+                    self.with_messaging(move |messaging, now| messaging.cancel_send(now, transfer))?;
+                    return Err(ApiError::new(ErrorKind::Cancelled, format!("the sending of '{name}' was ended")));
+                }
+            }
+            let left = clock.until(deadline);
+            if left.is_zero() {
+                let (delivered, stored) = (view.delivered.len(), view.stored_chunks);
+                let message = format!(
+                    "'{name}' is not with everybody after {:?}: {} of {} chunks have left, {stored} are stored on the way, \
+                     {delivered} of {} receivers have everything",
+                    Duration::from_millis(send.patience_ms),
+                    view.sent_chunks,
+                    view.chunks,
+                    view.destinations
+                );
+                return Err(ApiError::new(ErrorKind::Incomplete, message)
+                    .with_hint("a daemon goes on by itself; `trib store` on the routers shows what waits for whom"));
+            }
+            if let Heard::Gone = listener.wait(left.min(LOOK)) {
+                return Err(ApiError::new(ErrorKind::Cancelled, "the node was stopped"));
+            }
+        }
+    }
+    /// What is to be sent: a small file is in memory from here on.
+    fn object_to_send(&self, path: &Path, name: Name, version: Option<u64>) -> Result<Box<dyn ObjectReader>, ApiError> {
+        let metadata = fs::metadata(path).map_err(|error| ApiError::io("read", path.display(), &error))?;
+        if !metadata.is_file() || metadata.len() > READ_AT_ONCE_BYTES {
+            return self.open_object(path, name, version);
+        }
+        let bytes = fs::read(path).map_err(|error| ApiError::io("read", path.display(), &error))?;
+        let version = version.unwrap_or_else(|| {
+            let since = metadata.modified().ok().and_then(|at| at.duration_since(std::time::UNIX_EPOCH).ok());
+            since.map_or(1, |since| u64::try_from(since.as_micros()).unwrap_or(1))
+        });
+        let chunk_size = Manifest::CHUNK_SIZE_MAX.min(1 << 16);
+        let object = MemoryObject::with_options(name, bytes, self.key(), version, ObjectKind::File, chunk_size);
+        let object = object.map_err(|error| ApiError::new(ErrorKind::Usage, error.to_string()))?;
+        Ok(Box::new(object))
+    }
+    /// Carries out [`Recv`].
+    pub(crate) fn recv(&self, recv: &Recv, tell: &mut dyn FnMut(Told) -> Flow) -> Result<(), ApiError> {
+        self.must_play(Role::Receiver, "receive")?;
+        let names = recv.attach.iter().map(|name| parse_name(name)).collect::<Result<Vec<_>, _>>()?;
+        let publisher = recv.publisher.as_deref().map(str::parse::<PublicKey>).transpose();
+        let publisher =
+            publisher.map_err(|error| ApiError::new(ErrorKind::Usage, format!("no publisher's key: {error}")))?;
+        let folder = std::path::absolute(&recv.folder);
+        let folder = folder.map_err(|error| ApiError::io("find", recv.folder.display(), &error))?;
+        fs::create_dir_all(&folder).map_err(|error| ApiError::io("make the folder", folder.display(), &error))?;
+        if self.receiving().swap(true, Ordering::SeqCst) {
+            let message = "this node receives for somebody else already";
+            return Err(ApiError::new(ErrorKind::Usage, message).with_hint("end the other `trib recv` first"));
+        }
+        let arrived = Arrived::default();
+        let inbox = Inbox { files: self.files().clone(), folder, publisher, arrived: arrived.clone() };
+        let result = self.take(recv, &names, inbox, &arrived, tell);
+        let ended = self.with_messaging(move |messaging, now| {
+            messaging.accept(now, None, &AcceptOptions::default());
+            names.iter().for_each(|name| messaging.detach(now, name));
+        });
+        self.receiving().store(false, Ordering::SeqCst);
+        result.and(ended)
+    }
+    fn take(
+        &self,
+        recv: &Recv,
+        names: &[Name],
+        inbox: Inbox,
+        arrived: &Arrived,
+        tell: &mut dyn FnMut(Told) -> Flow,
+    ) -> Result<(), ApiError> {
+        let listener = self.running().hub().listen();
+        let options = AcceptOptions { nack_timeout: recv.nack_timeout_ms.map(Duration::from_millis) };
+        let attach = names.to_vec();
+        self.with_messaging(move |messaging, now| {
+            messaging.accept(now, Some(Box::new(inbox)), &options);
+            attach.iter().for_each(|name| messaging.attach(now, name));
+        })?;
+        let guid = self.status()?.resolver.into_iter().find(|(subject, _)| subject == "guid");
+        let names = names.iter().map(ToString::to_string).collect();
+        tell(Told::Receiving { id: guid.map_or_else(String::new, |(_, guid)| guid), names });
+        let clock = Clock::new();
+        let mut deadline = recv.patience_ms.map(|patience| Time::ZERO + Duration::from_millis(patience));
+        let mut count = 0;
+        while recv.count.is_none_or(|wanted| count < wanted) {
+            let left = deadline.map_or(LOOK * 10, |deadline| clock.until(deadline).min(LOOK * 10));
+            let completed = match listener.wait(left) {
+                Heard::Event(Event::Transfer(id, TransferEvent::Completed)) => Some(id),
+                Heard::Gone => return Err(ApiError::new(ErrorKind::Cancelled, "the node was stopped")),
+                Heard::Event(_) | Heard::Silence => None,
+            };
+            if deadline.is_some_and(|deadline| clock.until(deadline).is_zero()) {
+                let message = format!("nothing more has come; {count} objects were received");
+                return Err(ApiError::new(ErrorKind::Incomplete, message));
+            }
+            let name = match completed {
+                Some(id) => self.transfers()?.into_iter().find(|(known, _)| *known == id).map(|(_, name)| name),
+                None => None,
+            };
+            let told = match name.and_then(|name| arrived.take(&name)) {
+                Some((manifest, path)) => {
+                    count += 1;
+                    deadline = recv.patience_ms.map(|patience| clock.now() + Duration::from_millis(patience));
+                    Told::Received(ReceivedView::new(&manifest, &path, text(&manifest, &path)))
+                }
+                // Nothing to say; whoever listens may have gone.
+                None => Told::Waiting,
+            };
+            if tell(told) == Flow::Stop {
+                return Err(ApiError::new(ErrorKind::Cancelled, format!("ended; {count} objects were received")));
+            }
+        }
+        Ok(())
+    }
+    /// Carries out `Request::Attach` and `Request::Detach`.
+    pub(crate) fn bind(&self, name: &str, attach: bool) -> Result<Told, ApiError> {
+        let parsed = parse_name(name)?;
+        self.with_messaging(move |messaging, now| match attach {
+            true => messaging.attach(now, &parsed),
+            false => messaging.detach(now, &parsed),
+        })?;
+        Ok(Told::Attached { name: name.into(), attached: attach })
+    }
+    /// What the node stores for others.
+    pub(crate) fn store(&self) -> Result<StoreView, ApiError> {
+        Ok(StoreView::new(&self.with_messaging(|messaging, now| messaging.holdings(now))?))
+    }
+    fn with_messaging<R: std::marker::Send + 'static>(
+        &self,
+        command: impl FnOnce(&mut dyn Messaging, Time) -> R + std::marker::Send + 'static,
+    ) -> Result<R, ApiError> {
+        let done = self.running().call(|node, now| node.messaging().map(|messaging| command(messaging, now)))?;
+        done.ok_or_else(|| {
+            let message = format!("nodes of the family '{}' neither send nor store", self.config().family);
+            ApiError::new(ErrorKind::Usage, message).with_hint("take a node with family = \"mf\"")
+        })
+    }
+}
+
+fn options(send: &Send, to: &Destination) -> SendOptions {
+    let by_name = matches!(to, Destination::Name(_));
+    SendOptions {
+        chunk_bytes: send.chunk_bytes,
+        delivery: send.reliability.map(|reliability| match reliability {
+            Reliability::DontCare => Delivery::DontCare,
+            Reliability::Nack => Delivery::Nack,
+            Reliability::Ack => Delivery::Ack,
+        }),
+        in_network: send.in_network.map(|keep| match keep {
+            Keep::Store => InNetwork::Store,
+            Keep::Delegate => InNetwork::Delegate,
+            Keep::Nothing => InNetwork::Forbid,
+        }),
+        priority: send.priority,
+        lifetime: send.lifetime_ms.map(Duration::from_millis),
+        spread: match (send.nearest && by_name, send.proxies) {
+            (true, _) => Spread::Nearest,
+            (false, 0) => Spread::All,
+            (false, depth) => Spread::AllByProxies(depth),
+        },
+    }
+}
+
+/// Whether there is nothing more to wait for.
+fn is_done(send: &Send, view: &SentView) -> bool {
+    let everybody = view.destinations > 0 && view.delivered.len() >= view.destinations as usize;
+    match (send.reliability, send.in_network) {
+        (Some(Reliability::DontCare), _) => view.has_left || everybody,
+        // The copy at the first router is told of like any chunk that is stored.
+        (_, Some(Keep::Delegate)) => everybody || (view.has_left && view.stored_chunks >= view.chunks),
+        _ => everybody,
+    }
+}
+
+/// What is being received, and where to.
+#[derive(Clone, Default, Debug)]
+struct Arrived(Arc<Mutex<BTreeMap<Name, (Manifest, PathBuf)>>>);
+
+impl Arrived {
+    fn insert(&self, manifest: &Manifest, path: PathBuf) {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        known.insert(manifest.name.clone(), (manifest.clone(), path));
+    }
+    fn take(&self, name: &Name) -> Option<(Manifest, PathBuf)> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(name)
+    }
+}
+
+/// Writes what is sent into one folder.
+struct Inbox {
+    files: Files,
+    folder: PathBuf,
+    publisher: Option<PublicKey>,
+    arrived: Arrived,
+}
+
+impl Inbox {
+    /// The path of an object: its name below the folder. `None` if the name would lead elsewhere.
+    fn path(&self, name: &Name) -> Option<PathBuf> {
+        let mut path = self.folder.clone();
+        for component in name.components() {
+            let text = std::str::from_utf8(component).ok()?;
+            if text.is_empty() || text == "." || text == ".." || text.contains(['/', '\0']) {
+                return None;
+            }
+            path.push(text);
+        }
+        (!name.is_empty()).then_some(path)
+    }
+    fn opener(&self, path: PathBuf) -> Result<Box<dyn StoreOpener>, StoreError> {
+        let refused = |reason: String| StoreError::Io { operation: "write", path: path.display().to_string(), reason };
+        if let Some(parent) = path.parent() {
+            fs::create_dir_all(parent).map_err(|error| refused(error.to_string()))?;
+        }
+        let opener = self.files.opener(Sink::Path(path.clone()), self.publisher, &Trouble::default());
+        opener.map_err(|error| refused(error.message))
+    }
+}
+impl StoreOpener for Inbox {
+    fn trusts(&self, manifest: &Manifest) -> Result<(), StoreError> {
+        let Some(path) = self.path(&manifest.name) else {
+            let reason = "its name cannot be a file's name".into();
+            return Err(StoreError::Io { operation: "write", path: manifest.name.to_string(), reason });
+        };
+        self.files.trusts(path, self.publisher, manifest)
+    }
+    fn resumes(&self, _: &Manifest) -> bool {
+        false
+    }
+    fn open(&mut self, manifest: &Manifest) -> Result<Box<dyn ChunkStore>, StoreError> {
+        self.trusts(manifest)?;
+        let path = self.path(&manifest.name).unwrap_or_else(|| self.folder.clone());
+        let store = self.opener(path.clone())?.open(manifest)?;
+        self.arrived.insert(manifest, path);
+        Ok(store)
+    }
+}
+
+/// A short text, to show with the news of it.
+fn text(manifest: &Manifest, path: &Path) -> Option<String> {
+    if manifest.kind != ObjectKind::File || manifest.size > TEXT_BYTES_MAX {
+        return None;
+    }
+    let text = fs::read_to_string(path).ok()?;
+    let text = text.trim_end().to_string();
+    (!text.is_empty() && !text.chars().any(|c| c.is_control() && c != '\n' && c != '\t')).then_some(text)
+}
