@@ -12,6 +12,7 @@
 //! | §3.2.2, §3.4.2 | end-to-end reliability and flow control | [`sender`], [`receiver`] |
 //! | §3.3 | storage proxy | [`router::proxy`] |
 //! | §3.3, §3.4.3 | late binding, head-of-line relief | [`router`] |
+//! | §3.5 | multicast: whom a group means, requests gathered by proxies | `groups`, `relay` |
 //! | | link state with SETT and LETT | [`router::link_state`] |
 //! | | packet formats | [`wire`] |
 //!
@@ -58,12 +59,14 @@ extern crate std;
 
 mod anycast;
 pub mod config;
+mod groups;
 pub mod ids;
 pub mod link;
 mod listing;
 pub mod node;
 pub mod reassembly;
 pub mod receiver;
+mod relay;
 pub mod resolver;
 pub mod router;
 pub mod sender;

@@ -53,6 +53,10 @@ impl Listings {
     pub(crate) fn watches(&self, scope: &Name) -> bool {
         self.scopes.contains_key(&Guid::of_name(scope))
     }
+    /// Whether a place is watched.
+    pub(crate) fn uses(&self, place: &Guid) -> bool {
+        self.scopes.contains_key(place)
+    }
     /// Everything that there is at a place.
     pub(crate) fn handle_found(&mut self, place: Guid, records: &[NameRecord]) {
         records.iter().for_each(|record| self.handle_changed(place, record));

@@ -37,7 +37,11 @@ impl MfNode {
         if !self.config.router || header.destination == self.guid {
             return self.router.forward(now, slot);
         }
+        if self.is_for_group(&header) {
+            return self.spread(now, slot);
+        }
         match &header.kind {
+            ChunkKind::Transport if self.relay(now, slot, &header) => return,
             ChunkKind::Data(tag) => {
                 if header.service == ServiceId::ContentResponse
                     && !header.flags.contains(Flags::NO_CACHE)
@@ -151,7 +155,10 @@ impl MfNode {
         let from = if let Origin::Face(face, _) = chunk.origin { face } else { FaceId::default() };
         let Some(header) = chunk.header else { return };
         match header.kind {
-            ChunkKind::Data(_) => self.receiver.handle_data(now, &header, &payload),
+            ChunkKind::Data(_) => {
+                self.on_repair(now, &header, &payload);
+                self.receiver.handle_data(now, &header, &payload);
+            }
             ChunkKind::LinkState => {
                 let state = unseal(&self.config.network_key, &payload).and_then(LinkState::decode);
                 match (state, &mut self.router.topology) {

@@ -11,6 +11,7 @@
 //! ```
 mod chunks;
 mod endpoint;
+mod groups;
 mod messages;
 mod messaging;
 mod names;
@@ -35,10 +36,12 @@ use tributary_transport::{Endpoint, FaceOptions, Fetch, NodeStatus};
 use crate::{
     anycast::Anycasts,
     config::Config,
+    groups::Groups,
     ids::{Guid, NetworkAddress, ServiceId},
     link::{Origin, Slot},
     listing::Listings,
     receiver::Receiver,
+    relay::Relays,
     resolver::{Answer, Asker, Front, GnrsClient, NameResolver, Replica},
     router::{
         Output, Router, RouterConfig, StoreReason,
@@ -66,6 +69,7 @@ enum Wake {
     Resolver,
     Sender,
     Receiver,
+    Relays,
     Sweep,
 }
 
@@ -97,6 +101,10 @@ pub struct MfNode {
     pub(crate) receiver: Receiver,
     pub(crate) cache: ContentCache,
     anycasts: Anycasts,
+    groups: Groups,
+    relays: Relays,
+    /// Whom the transfers to the nearest of a group go to.
+    chosen: BTreeMap<(Guid, u32), Guid>,
     listings: Listings,
     /// Names of own content, for events.
     published: BTreeMap<Guid, (Name, bool)>,
@@ -182,6 +190,9 @@ impl MfNode {
             receiver: Receiver::new(config.transfer.clone(), random.below(1 << 24) as u32),
             cache: ContentCache::new(if config.router { config.cache_bytes } else { tributary_core::ByteCount(0) }),
             anycasts: Anycasts::default(),
+            groups: Groups::default(),
+            relays: Relays::default(),
+            chosen: BTreeMap::new(),
             listings: Listings::default(),
             published: BTreeMap::new(),
             followed: BTreeSet::new(),
@@ -295,11 +306,13 @@ impl MfNode {
             }
         }
         self.anycasts.expire(now);
+        self.groups.expire(now);
+        self.relays.expire(now);
         if let Some(replica) = &mut self.replica {
             replica.handle_timeout(now);
         }
     }
-    fn deadlines(&self) -> [(Option<Time>, Wake); 9] {
+    fn deadlines(&self) -> [(Option<Time>, Wake); 10] {
         [
             (self.neighbour.poll_timeout(), Wake::Neighbour),
             (self.router.poll_timeout(), Wake::Router),
@@ -309,6 +322,7 @@ impl MfNode {
             (self.resolver.poll_timeout(), Wake::Resolver),
             (self.sender.poll_timeout(), Wake::Sender),
             (self.receiver.poll_timeout(), Wake::Receiver),
+            (self.relays.poll_timeout(), Wake::Relays),
             ((!self.faces.is_empty()).then_some(self.sweep_at), Wake::Sweep),
         ]
     }
@@ -359,6 +373,8 @@ impl Node for MfNode {
                 Wake::Resolver => self.resolver.handle_timeout(now),
                 Wake::Sender => self.sender.handle_timeout(now),
                 Wake::Receiver => self.receiver.handle_timeout(now),
+                // What is due is done when the node settles.
+                Wake::Relays => {}
                 Wake::Sweep => self.sweep(now),
             }
         }

@@ -69,6 +69,7 @@ impl MfNode {
                 for device in self.anycasts.wanted() {
                     self.resolver.lookup(now, device);
                 }
+                self.groups.handle_found(place, &records);
                 self.listings.handle_found(place, &records);
             }
             Answer::Changed(place, record) => {
@@ -76,6 +77,7 @@ impl MfNode {
                     self.on_device(now, place, Some(&record));
                 }
                 self.on_announced(now, place, core::slice::from_ref(&record));
+                self.groups.handle_changed(place, &record);
                 self.listings.handle_changed(place, &record);
             }
             Answer::Kept(guid, _) => {

@@ -12,6 +12,7 @@ impl MfNode {
             moved |= self.settle_names(now);
             moved |= self.settle_ends(now);
             moved |= self.settle_proxy(now);
+            moved |= self.settle_groups(now);
             if !moved {
                 break;
             }
@@ -121,7 +122,7 @@ impl MfNode {
         while let Some(name) = self.receiver.poll_done() {
             moved = true;
             if !self.listings.watches(&name) {
-                self.resolver.unwatch(now, Guid::of_name(&name));
+                self.unwatch_unless_used(now, Guid::of_name(&name));
             }
         }
         while let Some((object, reason)) = self.sender.poll_failure() {
@@ -130,7 +131,12 @@ impl MfNode {
         while self.router.room_for_local() || self.config.router && self.router.room_for_own() {
             let Some((header, payload)) = self.sender.poll_chunk(now, &self.cache) else { break };
             moved = true;
-            self.originate(now, header, &payload, Origin::Local);
+            if self.is_for_group(&header) {
+                let slot = self.router.put_own(ChunkHeader { source_address: self.config.address, ..header }, &payload);
+                self.spread(now, slot);
+            } else {
+                self.originate(now, header, &payload, Origin::Local);
+            }
             if self.router.has_outputs() {
                 break;
             }
@@ -146,7 +152,7 @@ impl MfNode {
             let (old, new) = (core::mem::replace(&mut self.followed, follow.clone()), follow);
             let held = |guid: &Guid| self.proxy.as_ref().is_some_and(|proxy| proxy.holds_for(guid));
             let ended: Vec<Guid> = old.difference(&new).filter(|guid| !held(guid)).copied().collect();
-            ended.into_iter().for_each(|guid| self.resolver.unwatch(now, guid));
+            ended.into_iter().for_each(|guid| self.unwatch_unless_used(now, guid));
             new.difference(&old).for_each(|guid| self.resolver.watch(now, *guid));
         }
         moved
@@ -165,8 +171,7 @@ impl MfNode {
             moved = true;
             match on {
                 true => self.resolver.watch(now, guid),
-                false if self.followed.contains(&guid) => {}
-                false => self.resolver.unwatch(now, guid),
+                false => self.unwatch_unless_used(now, guid),
             }
         }
         while let Some(guid) = self.proxy.as_mut().and_then(Proxy::poll_lookup) {

@@ -124,6 +124,8 @@ impl Chooser<'_> {
             }
             // As long as the ways are one, all addresses stay.
             ServiceId::Multihoming if routes.len() > 1 => (NetworkAddress::NONE, nearest.1),
+            // A copy keeps all addresses that it is for.
+            ServiceId::Multicast => (NetworkAddress::NONE, nearest.1),
             _ => *nearest,
         };
         if header.is_control() {

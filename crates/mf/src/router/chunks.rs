@@ -12,6 +12,14 @@ impl Router {
         self.forward(now, slot);
         slot
     }
+    /// Puts a chunk of this node into the buffer without sending it.
+    pub fn put_own(&mut self, mut header: ChunkHeader, payload: &Bytes) -> Slot {
+        header.payload_bytes = payload.len() as u32;
+        let rest = self.datagram_bytes() as usize - DATA_HEADER_BYTES_MAX;
+        let fragments = cut(payload, rest - header.len() - 8, rest);
+        self.stats.originated += 1;
+        self.buffer.put(header, fragments, Origin::Local)
+    }
     /// The smallest datagram that all links carry.
     pub(super) fn datagram_bytes(&self) -> u32 {
         let links = self.hops.values().filter(|hop| hop.peer.is_some());
@@ -77,6 +85,14 @@ impl Router {
                 }
                 self.taken(slot);
                 self.enqueue(now, face, slot);
+            }
+            // The ways to the members of a group are found by the node.
+            Way::Resolve | Way::Store(_)
+                if header.service == ServiceId::Multicast
+                    && header.tag().is_some()
+                    && self.config.address.is_some() =>
+            {
+                self.outputs.push_back(Output::Arrived(slot));
             }
             Way::Resolve => {
                 let waiting = &mut self.unresolved.entry(header.destination).or_insert((now, Vec::new())).1;

@@ -10,8 +10,18 @@ const REMIND_MAX: Duration = Duration::from_secs(48);
 /// Members of a group whose answers are kept at most.
 const MEMBERS_MAX: usize = 4_096;
 
+/// How many of a group are to get it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Wanted {
+    /// All.
+    All,
+    /// The nearest one, whom the network chooses.
+    One,
+}
+
 /// What a source knows of those to whom it sends.
 pub(super) struct Group {
+    wanted: Wanted,
     members: BTreeMap<Guid, Member>,
     /// Chunks, and who has asked for each since the last repair.
     requests: BTreeMap<u32, BTreeSet<Guid>>,
@@ -33,8 +43,9 @@ struct Member {
 }
 
 impl Group {
-    pub(super) fn new() -> Group {
+    pub(super) fn new(wanted: Wanted) -> Group {
         Group {
+            wanted,
             members: BTreeMap::new(),
             requests: BTreeMap::new(),
             repair_at: None,
@@ -49,8 +60,13 @@ impl Group {
     }
     /// Who belongs to the group now; those who leave are not waited for.
     pub(super) fn set_members(&mut self, own: Guid, members: &BTreeSet<Guid>) {
+        if self.wanted == Wanted::One {
+            return;
+        }
         self.members.retain(|guid, member| members.contains(guid) || member.is_complete);
-        members.iter().filter(|guid| **guid != own).for_each(|guid| drop(self.member(*guid)));
+        for guid in members.iter().filter(|guid| **guid != own) {
+            self.member(*guid);
+        }
     }
     /// A member, or a proxy for its members, says what is missing. Gives what proxies on the way have of it.
     pub(super) fn on_missing(
@@ -155,7 +171,7 @@ mod tests {
 
     #[test]
     fn requests_are_collected_and_repaired_to_all_beyond_the_threshold() {
-        let mut group = Group::new();
+        let mut group = Group::new(Wanted::All);
         let now = Time::from_millis(1_000);
         for (member, missing) in [(1, vec![4, 7]), (2, vec![4]), (3, vec![4])] {
             let pushes = group.on_missing(now, (guid(member), NetworkAddress(9)), 1, missing.into_iter());
@@ -174,7 +190,7 @@ mod tests {
 
     #[test]
     fn what_storage_on_the_way_has_is_pushed_from_there_and_the_silent_are_reminded() {
-        let mut group = Group::new();
+        let mut group = Group::new(Wanted::All);
         let now = Time::from_millis(1_000);
         group.set_members(guid(9), &BTreeSet::from([guid(1), guid(2), guid(9)]));
         assert_eq!(group.len(), 2, "the source itself is no receiver");

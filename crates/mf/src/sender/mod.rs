@@ -19,7 +19,7 @@ use tributary_transport::messaging::SendReport;
 
 pub use flow::chunk_count;
 use flow::{Next, Outflow, Windows, header_addresses};
-use group::Group;
+use group::{Group, Wanted};
 pub use options::{ProxyUse, SendOptions};
 
 use crate::{
@@ -209,7 +209,7 @@ impl Sender {
             // A group is held back by the hops alone: no member speaks for the others (paper §3.5).
             controlled: count > u32::from(self.config.window_chunks)
                 && options.reliability != Reliability::DontCare
-                && options.service != ServiceId::Multicast,
+                && !matches!(options.service, ServiceId::Multicast | ServiceId::Anycast),
         };
         Outflow {
             object,
@@ -235,7 +235,11 @@ impl Sender {
             ack_tries: 0,
             repeated: 0,
             delivered: false,
-            group: (options.service == ServiceId::Multicast).then(Group::new),
+            group: match options.service {
+                ServiceId::Multicast => Some(Group::new(Wanted::All)),
+                ServiceId::Anycast => Some(Group::new(Wanted::One)),
+                _ => None,
+            },
         }
     }
     fn start(&mut self, id: (Guid, u32), flow: Outflow) -> bool {

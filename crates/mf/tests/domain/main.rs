@@ -3,6 +3,7 @@
 
 mod disconnection;
 mod fetches;
+mod groups;
 mod wireless;
 
 use std::{

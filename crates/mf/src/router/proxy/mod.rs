@@ -421,6 +421,23 @@ impl Proxy {
             released: stored.released,
         })
     }
+    /// Whether a chunk is here.
+    pub fn has(&self, key: &ChunkKey) -> bool {
+        self.keys.contains_key(key)
+    }
+    /// A chunk that is here and stays.
+    pub fn copy(&mut self, key: &ChunkKey) -> Option<(ChunkHeader, Bytes)> {
+        let id = *self.keys.get(key)?;
+        let header = self.chunks.get(&id)?.header.clone();
+        match self.repository.read(id) {
+            Ok(payload) => Some((header, payload)),
+            Err(error) => {
+                self.failure = Some(error);
+                self.remove(id);
+                None
+            }
+        }
+    }
     /// Whether anything is held for a destination.
     pub fn holds_for(&self, guid: &Guid) -> bool {
         self.destinations.contains_key(guid)

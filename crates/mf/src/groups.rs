@@ -1,0 +1,240 @@
+//! Who is meant by a group (paper §3.5): a group GUID leads to devices and to further groups, each perhaps with a proxy
+//! of its own, and devices to addresses. What is in use is watched, so that members who come, go or move are known.
+use alloc::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    vec::Vec,
+};
+
+use tributary_core::{Duration, Time};
+
+use crate::{
+    ids::{Guid, NetworkAddress},
+    link::Slot,
+    wire::{NameRecord, RecordBody},
+};
+
+/// How long an answer is waited for before a name counts as one of nobody.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How long what is not used is watched.
+const IDLE: Duration = Duration::from_secs(60);
+/// Groups in groups at most.
+const DEPTH_MAX: u32 = 8;
+/// Names that are known at most.
+const NAMES_MAX: usize = 16_384;
+/// Devices of one group at most.
+const DEVICES_MAX: usize = 4_096;
+
+/// Groups and devices as far as this node has asked.
+#[derive(Debug, Default)]
+pub(crate) struct Groups {
+    names: BTreeMap<Guid, Known>,
+    /// Chunks that wait until it is known whom they are for.
+    waiting: Vec<Slot>,
+    watches: VecDeque<(Guid, bool)>,
+    changed: bool,
+}
+
+#[derive(Debug)]
+struct Known {
+    said: BTreeMap<Guid, Said>,
+    is_answered: bool,
+    asked_at: Time,
+    used_at: Time,
+}
+
+#[derive(Clone, Debug)]
+enum Said {
+    Device(Vec<NetworkAddress>),
+    Group { members: Vec<Guid>, proxy: Guid },
+    Member,
+}
+
+/// Whom a chunk for a group is for.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Members {
+    /// Devices and where they are; none if they are away.
+    pub(crate) devices: BTreeMap<Guid, Vec<NetworkAddress>>,
+    /// Groups that a proxy elsewhere spreads to, and where that is.
+    pub(crate) groups: BTreeMap<Guid, Vec<NetworkAddress>>,
+}
+
+impl Groups {
+    /// Whom a group consists of; `None` while that is being asked. `own` is this device, which spreads to groups whose
+    /// proxy it is.
+    pub(crate) fn resolve(&mut self, now: Time, own: Guid, group: Guid) -> Option<Members> {
+        let mut members = Members::default();
+        let mut seen = BTreeSet::new();
+        let mut open = Vec::from([(group, 0)]);
+        let mut is_known = true;
+        while let Some((guid, depth)) = open.pop() {
+            if depth > DEPTH_MAX || !seen.insert(guid) || members.devices.len() >= DEVICES_MAX {
+                continue;
+            }
+            let Some(said) = self.look(now, guid) else {
+                is_known = false;
+                continue;
+            };
+            if said.is_empty() && guid != group {
+                // A device that nobody has heard of is away; a group that nobody has heard of has no members.
+                members.devices.entry(guid).or_default();
+            }
+            for (author, said) in said {
+                match said {
+                    Said::Device(addresses) => drop(members.devices.insert(guid, addresses)),
+                    Said::Group { proxy, .. } if !proxy.is_none() && proxy != own && guid != group => {
+                        match self.look(now, proxy) {
+                            Some(said) => {
+                                let places = said.into_values().find_map(|said| match said {
+                                    Said::Device(addresses) => Some(addresses),
+                                    Said::Group { .. } | Said::Member => None,
+                                });
+                                members.groups.insert(guid, places.unwrap_or_default());
+                            }
+                            None => is_known = false,
+                        }
+                    }
+                    Said::Group { members, .. } => open.extend(members.into_iter().map(|member| (member, depth + 1))),
+                    Said::Member => open.push((author, depth + 1)),
+                }
+            }
+        }
+        is_known.then_some(members)
+    }
+    /// What is said under a GUID; asks if that is not known.
+    fn look(&mut self, now: Time, guid: Guid) -> Option<BTreeMap<Guid, Said>> {
+        if let Some(known) = self.names.get_mut(&guid) {
+            known.used_at = now;
+            return (known.is_answered || now.since(known.asked_at) >= PATIENCE).then(|| known.said.clone());
+        }
+        if self.names.len() >= NAMES_MAX {
+            return Some(BTreeMap::new());
+        }
+        self.names.insert(guid, Known { said: BTreeMap::new(), is_answered: false, asked_at: now, used_at: now });
+        self.watches.push_back((guid, true));
+        None
+    }
+    /// Everything that is known at a place.
+    pub(crate) fn handle_found(&mut self, place: Guid, records: &[NameRecord]) {
+        let Some(known) = self.names.get_mut(&place) else { return };
+        known.is_answered = true;
+        known.said = records.iter().filter_map(|record| Some((record.author(), said(record)?))).collect();
+        self.changed = true;
+    }
+    /// One record that is new or takes another one back.
+    pub(crate) fn handle_changed(&mut self, place: Guid, record: &NameRecord) {
+        let Some(known) = self.names.get_mut(&place) else { return };
+        match said(record) {
+            Some(said) => drop(known.said.insert(record.author(), said)),
+            None => drop(known.said.remove(&record.author())),
+        }
+        self.changed = true;
+    }
+    /// A chunk waits until its group is known.
+    pub(crate) fn wait(&mut self, slot: Slot) {
+        self.waiting.push(slot);
+    }
+    /// Chunks to look at again, if anything has been learnt.
+    pub(crate) fn take_waiting(&mut self) -> Vec<Slot> {
+        if core::mem::take(&mut self.changed) { core::mem::take(&mut self.waiting) } else { Vec::new() }
+    }
+    /// A name to watch (true) or not to watch any more.
+    pub(crate) fn poll_watch(&mut self) -> Option<(Guid, bool)> {
+        self.watches.pop_front()
+    }
+    /// Whether a name is watched for a group.
+    pub(crate) fn uses(&self, guid: &Guid) -> bool {
+        self.names.contains_key(guid)
+    }
+    /// Forgets what is not used, and gives up on what is not answered.
+    pub(crate) fn expire(&mut self, now: Time) {
+        self.changed |= !self.waiting.is_empty();
+        let idle = self.names.iter().filter(|(_, known)| now.since(known.used_at) >= IDLE).map(|(guid, _)| *guid);
+        for guid in idle.collect::<Vec<_>>() {
+            self.names.remove(&guid);
+            self.watches.push_back((guid, false));
+        }
+    }
+}
+
+fn said(record: &NameRecord) -> Option<Said> {
+    match &record.statement().body {
+        RecordBody::Device(addresses) => Some(Said::Device(addresses.iter().map(|(address, _)| *address).collect())),
+        RecordBody::Group { members, proxy, .. } => Some(Said::Group { members: members.clone(), proxy: *proxy }),
+        RecordBody::Attached { .. } => Some(Said::Member),
+        RecordBody::Content(_)
+        | RecordBody::Deleted(_)
+        | RecordBody::ContentDeleted { .. }
+        | RecordBody::Detached { .. } => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::Statement;
+    use tributary_content::SigningKey;
+
+    fn key(number: u8) -> SigningKey {
+        SigningKey::from_secret(&[number; 32])
+    }
+    fn device(number: u8) -> Guid {
+        Guid::of(&key(number).public(), &[])
+    }
+    fn record(number: u8, body: RecordBody) -> NameRecord {
+        let key = key(number);
+        let statement = Statement { key: key.public(), version: 1, lifetime_ms: 1_000, body };
+        NameRecord::sign(statement, &key).expect("a legal record")
+    }
+    fn group(label: &str, members: &[Guid], proxy: Guid) -> (Guid, NameRecord) {
+        let record = record(9, RecordBody::Group { label: label.into(), members: members.into(), proxy });
+        (record.guid(), record)
+    }
+    fn asked(groups: &mut Groups) -> Vec<Guid> {
+        core::iter::from_fn(|| groups.poll_watch()).filter(|(_, on)| *on).map(|(guid, _)| guid).collect()
+    }
+
+    #[test]
+    fn groups_in_groups_are_resolved_to_devices_and_to_proxies_elsewhere() {
+        let now = Time::from_millis(1);
+        let far_group = group("far", &[device(3)], device(4));
+        let (top, record_of_top) = group("top", &[device(1), device(2), far_group.0], Guid::NONE);
+        let mut groups = Groups::default();
+        assert_eq!(groups.resolve(now, device(8), top), None);
+        assert_eq!(asked(&mut groups), [top]);
+        groups.handle_found(top, &[record_of_top]);
+        assert_eq!(groups.resolve(now, device(8), top), None, "its members are not known yet");
+        let at = |number: u8| RecordBody::Device(Vec::from([(NetworkAddress(u32::from(number)), 1)]));
+        groups.handle_found(device(1), &[record(1, at(1))]);
+        groups.handle_found(device(2), &[]);
+        groups.handle_found(far_group.0, core::slice::from_ref(&far_group.1));
+        assert_eq!(groups.resolve(now, device(8), top), None, "nor where the proxy is");
+        groups.handle_found(device(4), &[record(4, at(4))]);
+        let members = groups.resolve(now, device(8), top).expect("everything is known");
+        let expected = BTreeMap::from([(device(1), Vec::from([NetworkAddress(1)])), (device(2), Vec::new())]);
+        assert_eq!(members.devices, expected);
+        assert_eq!(members.groups, BTreeMap::from([(far_group.0, Vec::from([NetworkAddress(4)]))]));
+        // The proxy itself spreads to the members of its group.
+        let _ = groups.resolve(now, device(4), far_group.0);
+        groups.handle_found(device(3), &[record(3, at(3))]);
+        let members = groups.resolve(now, device(4), far_group.0).expect("everything is known");
+        assert_eq!(members.devices.keys().copied().collect::<Vec<_>>(), [device(3)]);
+    }
+
+    #[test]
+    fn a_ring_of_groups_ends_and_silence_counts_as_nobody() {
+        let now = Time::from_millis(1);
+        let guid_of = |label: &str| Guid::of(&key(9).public(), label.as_bytes());
+        let (a, record_a) = group("a", &[guid_of("b"), device(1)], Guid::NONE);
+        let (b, record_b) = group("b", &[a], Guid::NONE);
+        let mut groups = Groups::default();
+        groups.resolve(now, device(8), a);
+        groups.handle_found(a, &[record_a]);
+        groups.resolve(now, device(8), a);
+        groups.handle_found(b, &[record_b]);
+        assert_eq!(groups.resolve(now, device(8), a), None, "device 1 has not been answered");
+        let members = groups.resolve(now + PATIENCE, device(8), a).expect("patience is over");
+        assert_eq!(members.devices, BTreeMap::from([(device(1), Vec::new())]));
+        groups.expire(now + PATIENCE + IDLE);
+        assert!(!groups.uses(&a), "what nobody uses is not watched");
+    }
+}

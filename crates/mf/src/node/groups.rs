@@ -1,0 +1,236 @@
+//! Spreads chunks for groups (paper §3.5). The router that a chunk comes to first finds out whom it is for and where they
+//! are; copies go once over each link, each with the addresses that it is for; the routers at these addresses make one
+//! unicast copy for each of their members, which is stored, moved and repeated like any other.
+use super::*;
+use crate::{
+    ids::ChunkKey,
+    relay::{Asking, Task},
+    wire::{ADDRESSES_MAX, ChunkRanges},
+};
+
+impl MfNode {
+    /// Whether a chunk is one that [`MfNode::spread`] sees to.
+    pub(super) fn is_for_group(&self, header: &ChunkHeader) -> bool {
+        self.config.router
+            && header.tag().is_some()
+            && matches!(header.service, ServiceId::Multicast | ServiceId::Anycast)
+    }
+    /// Sends a chunk to all that are meant, or waits until it is known who that is.
+    pub(super) fn spread(&mut self, now: Time, slot: Slot) {
+        let Some(chunk) = self.router.buffer.chunk(slot) else { return };
+        let Some(mut header) = chunk.header.clone() else { return };
+        if header.hops_left == 0 {
+            return self.router.drop_chunk(slot, "hop limit");
+        }
+        let own = self.config.address;
+        let has_entered = !header.addresses.is_empty();
+        let (mut mine, mut others) = (Vec::new(), Vec::new());
+        for address in &header.addresses {
+            let far = *address != own && self.router.topology.as_ref().is_some_and(|t| t.route(*address).is_some());
+            if far { others.push(*address) } else { mine.push(*address) }
+        }
+        let mut copies: Vec<ChunkHeader> = Vec::new();
+        if !has_entered || !mine.is_empty() {
+            let Some(members) = self.groups.resolve(now, self.guid, header.destination) else {
+                return self.groups.wait(slot);
+            };
+            if header.service == ServiceId::Anycast {
+                return self.send_to_nearest(now, slot, header, &members.devices);
+            }
+            self.keep_for_members(now, slot, &mut header);
+            for (device, addresses) in members.devices.iter().filter(|(guid, _)| **guid != header.source) {
+                // Of several addresses the best one counts for all routers.
+                match addresses.first() {
+                    Some(first) if has_entered && !mine.contains(first) => {}
+                    Some(first) if !has_entered && *first != own && self.can_reach(*first) => others.push(*first),
+                    _ => copies.push(to_device(&header, *device)),
+                }
+            }
+            for (group, addresses) in &members.groups {
+                let place = addresses.iter().copied().find(|address| *address == own || self.can_reach(*address));
+                let mut copy = ChunkHeader { destination: *group, ..header.clone() };
+                copy.addresses = place.into_iter().collect();
+                match place {
+                    Some(_) if !has_entered || mine.contains(&own) => copies.push(copy),
+                    Some(_) => {}
+                    None => *self.counters.entry("groups whose proxy is away").or_default() += 1,
+                }
+            }
+        }
+        self.along_links(&header, others, &mut copies);
+        let payload = self.router.buffer.chunk(slot).map(crate::link::Chunk::payload).unwrap_or_default();
+        self.router.consume(slot);
+        for mut copy in copies {
+            copy.hops_left -= 1;
+            *self.counters.entry("copies for groups").or_default() += 1;
+            self.router.originate(now, copy, &payload, Origin::Local);
+        }
+    }
+    fn can_reach(&self, address: NetworkAddress) -> bool {
+        self.router.topology.as_ref().is_some_and(|topology| topology.route(address).is_some())
+    }
+    /// One copy for each link that leads to some of the addresses.
+    fn along_links(&self, header: &ChunkHeader, mut addresses: Vec<NetworkAddress>, copies: &mut Vec<ChunkHeader>) {
+        let Some(topology) = &self.router.topology else { return };
+        addresses.sort_unstable();
+        addresses.dedup();
+        let mut by_face: BTreeMap<FaceId, Vec<NetworkAddress>> = BTreeMap::new();
+        for address in addresses {
+            if let Some(route) = topology.route(address) {
+                by_face.entry(route.face).or_default().push(address);
+            }
+        }
+        for part in by_face.values().flat_map(|addresses| addresses.chunks(ADDRESSES_MAX)) {
+            copies.push(ChunkHeader { addresses: part.into(), ..header.clone() });
+        }
+    }
+    /// Keeps a copy to answer from, and takes the place of the source for those behind this router.
+    fn keep_for_members(&mut self, now: Time, slot: Slot, header: &mut ChunkHeader) {
+        if header.proxies_left == 0 || header.source == self.guid {
+            return;
+        }
+        let (Some(proxy), Some(chunk)) = (&mut self.proxy, self.router.buffer.chunk(slot)) else { return };
+        // Without a copy requests are still gathered here and asked upstream.
+        let _ = proxy.put(now, header, &chunk.payload(), Kept::Delegated);
+        self.relays.on_spread(now, header);
+        header.source_address = self.config.address;
+    }
+    /// All chunks of a transfer go to the same one: the nearest when the first came.
+    fn send_to_nearest(
+        &mut self,
+        now: Time,
+        slot: Slot,
+        header: ChunkHeader,
+        devices: &BTreeMap<Guid, Vec<NetworkAddress>>,
+    ) {
+        let id = (header.source, header.tag().map_or(0, |tag| tag.transfer));
+        let places = devices.iter().flat_map(|(guid, addresses)| addresses.iter().map(move |at| (*guid, *at)));
+        let nearest = places.filter_map(|(guid, at)| Some((self.router.distance(&guid, at)?, guid))).min();
+        let chosen = match self.chosen.get(&id).copied().filter(|guid| devices.contains_key(guid)) {
+            Some(guid) => Some(guid),
+            None => nearest.map(|(_, guid)| guid).or_else(|| devices.keys().next().copied()),
+        };
+        let Some(chosen) = chosen else { return self.router.drop_chunk(slot, "nobody is attached to the name") };
+        if self.chosen.len() >= CHOSEN_MAX {
+            self.chosen.clear();
+        }
+        self.chosen.insert(id, chosen);
+        let payload = self.router.buffer.chunk(slot).map(crate::link::Chunk::payload).unwrap_or_default();
+        self.router.consume(slot);
+        self.router.originate(now, to_device(&header, chosen), &payload, Origin::Local);
+    }
+
+    // Requests of members.
+
+    /// Takes a message that a member sends to the source by way of this router; true if the source need not see it.
+    pub(super) fn relay(&mut self, now: Time, slot: Slot, header: &ChunkHeader) -> bool {
+        if !header.addresses.contains(&self.config.address) || header.destination == self.guid {
+            return false;
+        }
+        let source = header.destination;
+        let payload = self.router.buffer.chunk(slot).map(crate::link::Chunk::payload).unwrap_or_default();
+        match TransportMessage::decode(&payload) {
+            Ok(TransportMessage::Status { transfer, missing, sequence, .. })
+                if self.relays.knows(&source, transfer) =>
+            {
+                let from = (header.source, sequence, header.proxies_left);
+                self.relays.on_missing(now, source, transfer, from, missing.iter().take(65_536));
+            }
+            Ok(TransportMessage::Ack { transfer, complete, .. }) if self.relays.knows(&source, transfer) => {
+                if complete {
+                    self.relays.on_complete(now, source, transfer, &[header.source]);
+                }
+            }
+            Ok(TransportMessage::Completed { transfer, members, .. }) if self.relays.knows(&source, transfer) => {
+                self.relays.on_complete(now, source, transfer, &members);
+            }
+            _ => return false,
+        }
+        self.router.consume(slot);
+        true
+    }
+    /// A chunk for this device: if members wait for it, it goes on to them.
+    pub(super) fn on_repair(&mut self, now: Time, header: &ChunkHeader, payload: &Bytes) {
+        let Some(tag) = header.tag() else { return };
+        let waiting = self.relays.on_repair(header.source, tag.transfer, tag.number);
+        let Some(group) = self.relays.group(&header.source, tag.transfer).filter(|_| !waiting.is_empty()) else {
+            return;
+        };
+        let copy = ChunkHeader { destination: group, source_address: self.config.address, ..header.clone() };
+        if let Some(proxy) = &mut self.proxy {
+            let _ = proxy.put(now, &copy, payload, Kept::Delegated);
+        }
+        for guid in waiting {
+            self.router.originate(now, to_device(&copy, guid), payload, Origin::Local);
+        }
+    }
+    pub(super) fn settle_groups(&mut self, now: Time) -> bool {
+        let mut moved = false;
+        for slot in self.groups.take_waiting() {
+            moved = true;
+            self.spread(now, slot);
+        }
+        while let Some((guid, on)) = self.groups.poll_watch() {
+            moved = true;
+            if on { self.resolver.watch(now, guid) } else { self.unwatch_unless_used(now, guid) }
+        }
+        for group in self.sender.groups() {
+            // What is known of the members, so that it is known when all have everything.
+            if let Some(members) = self.groups.resolve(now, self.guid, group) {
+                let devices: BTreeSet<Guid> = members.devices.keys().copied().collect();
+                self.sender.set_members(&group, &devices);
+            }
+        }
+        let proxy = &self.proxy;
+        let has = |key: &ChunkKey| proxy.as_ref().is_some_and(|proxy| proxy.has(key));
+        for task in self.relays.poll_tasks(now, has) {
+            moved = true;
+            self.on_task(now, task);
+        }
+        moved
+    }
+    fn on_task(&mut self, now: Time, task: Task) {
+        match task {
+            Task::Repair(key, who) => {
+                let Some((mut header, payload)) = self.proxy.as_mut().and_then(|proxy| proxy.copy(&key)) else {
+                    return;
+                };
+                header.source_address = self.config.address;
+                header.flags |= Flags::REPEATED;
+                for guid in who {
+                    *self.counters.entry("repairs out of copies").or_default() += 1;
+                    self.router.originate(now, to_device(&header, guid), &payload, Origin::Local);
+                }
+            }
+            Task::Ask(Asking { source, transfer, object, upstream, sequence, missing, proxies_left }) => {
+                *self.counters.entry("requests sent upstream").or_default() += 1;
+                let missing = ChunkRanges::from_ascending(missing);
+                let message =
+                    TransportMessage::Status { transfer, object, window: 0, advice_chunks: 1, sequence, missing };
+                self.send_message(now, source, upstream, &message, (Flags::NONE, proxies_left));
+            }
+            Task::Completed { source, transfer, object, upstream, members } => {
+                let message = TransportMessage::Completed { transfer, object, members };
+                self.send_message(now, source, upstream, &message, (Flags::NONE, 0));
+            }
+        }
+    }
+    /// Ends a watch that nothing here needs.
+    pub(super) fn unwatch_unless_used(&mut self, now: Time, guid: Guid) {
+        let held = self.proxy.as_ref().is_some_and(|proxy| proxy.holds_for(&guid));
+        if !held && !self.followed.contains(&guid) && !self.groups.uses(&guid) && !self.listings.uses(&guid) {
+            self.resolver.unwatch(now, guid);
+        }
+    }
+}
+
+/// The copy of a chunk for one device, which is found like any other.
+fn to_device(header: &ChunkHeader, device: Guid) -> ChunkHeader {
+    let mut copy = ChunkHeader { destination: device, service: ServiceId::Unicast, ..header.clone() };
+    copy.addresses.clear();
+    copy.hops_left = copy.hops_left.max(1);
+    copy
+}
+
+/// Transfers to the nearest that are remembered at most.
+const CHOSEN_MAX: usize = 4_096;

@@ -1,0 +1,278 @@
+//! What a proxy does for a group behind it (paper §3.5): it takes the requests of those to whom it spread a transfer,
+//! answers out of its copies, asks upstream once for all of them, and tells upstream in one message who is done.
+use alloc::{
+    collections::{BTreeMap, BTreeSet},
+    vec::Vec,
+};
+
+use tributary_content::ObjectId;
+use tributary_core::{Duration, Time};
+
+use crate::{
+    ids::{ChunkKey, Flow, Guid, NetworkAddress},
+    wire::{ChunkHeader, transport::MEMBERS_TOLD_MAX},
+};
+
+/// How long requests and completions are collected.
+const COLLECT: Duration = Duration::from_millis(50);
+/// Transfers that are relayed at the same time at most.
+const RELAYS_MAX: usize = 4_096;
+/// Members of a transfer that are remembered at most.
+const MEMBERS_MAX: usize = 4_096;
+/// A transfer of which nothing is heard for so long is forgotten.
+const IDLE: Duration = Duration::from_secs(600);
+
+/// All transfers that this proxy spreads.
+#[derive(Debug, Default)]
+pub(crate) struct Relays(BTreeMap<(Guid, u32), Relay>);
+
+#[derive(Debug)]
+struct Relay {
+    object: ObjectId,
+    /// The group that copies are kept for.
+    group: Guid,
+    /// Where the next proxy on the way to the source is, or the source.
+    upstream: NetworkAddress,
+    requests: BTreeMap<u32, BTreeSet<Guid>>,
+    /// Proxies that the requests may still ask.
+    proxies_left: u8,
+    awaited: BTreeMap<u32, BTreeSet<Guid>>,
+    /// Of the last report of each member.
+    heard: BTreeMap<Guid, u32>,
+    completed: BTreeSet<Guid>,
+    due: Option<Time>,
+    sequence: u32,
+    used_at: Time,
+}
+
+/// What a proxy has to do for a transfer.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) enum Task {
+    /// Send a chunk to each of these, from the copy here.
+    Repair(ChunkKey, Vec<Guid>),
+    /// Tell upstream what is missing here too: source, transfer, object, upstream, sequence, numbers, proxies left.
+    Ask(Asking),
+    /// Tell upstream who has everything.
+    Completed {
+        /// The source.
+        source: Guid,
+        /// The transfer.
+        transfer: u32,
+        /// The object.
+        object: ObjectId,
+        /// Where to.
+        upstream: NetworkAddress,
+        /// Who.
+        members: Vec<Guid>,
+    },
+}
+
+/// A request for what this proxy does not have.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Asking {
+    /// Whom to ask.
+    pub(crate) source: Guid,
+    /// The transfer.
+    pub(crate) transfer: u32,
+    /// The object.
+    pub(crate) object: ObjectId,
+    /// Where to.
+    pub(crate) upstream: NetworkAddress,
+    /// Counts up.
+    pub(crate) sequence: u32,
+    /// What is missing.
+    pub(crate) missing: Vec<u32>,
+    /// Proxies that may still be asked.
+    pub(crate) proxies_left: u8,
+}
+
+impl Relays {
+    /// A chunk of data is spread here.
+    pub(crate) fn on_spread(&mut self, now: Time, header: &ChunkHeader) {
+        let Some(tag) = header.tag() else { return };
+        let id = (header.source, tag.transfer);
+        if self.0.len() >= RELAYS_MAX && !self.0.contains_key(&id) {
+            return;
+        }
+        let relay = self.0.entry(id).or_insert_with(|| Relay {
+            object: tag.object,
+            group: header.destination,
+            upstream: header.source_address,
+            requests: BTreeMap::new(),
+            proxies_left: 0,
+            awaited: BTreeMap::new(),
+            heard: BTreeMap::new(),
+            completed: BTreeSet::new(),
+            due: None,
+            sequence: 0,
+            used_at: now,
+        });
+        relay.upstream = header.source_address;
+        relay.used_at = now;
+    }
+    /// Whether a transfer is spread here.
+    pub(crate) fn knows(&self, source: &Guid, transfer: u32) -> bool {
+        self.0.contains_key(&(*source, transfer))
+    }
+    /// A member, or a proxy for others, misses chunks.
+    pub(crate) fn on_missing(
+        &mut self,
+        now: Time,
+        source: Guid,
+        transfer: u32,
+        (from, sequence, proxies_left): (Guid, u32, u8),
+        missing: impl Iterator<Item = u32>,
+    ) {
+        let Some(relay) = self.0.get_mut(&(source, transfer)) else { return };
+        let heard = relay.heard.get(&from).copied().unwrap_or(0);
+        if sequence <= heard || (relay.heard.len() >= MEMBERS_MAX && heard == 0) {
+            return;
+        }
+        relay.heard.insert(from, sequence);
+        relay.used_at = now;
+        // The most patient of the requests decides how far they go together.
+        relay.proxies_left = relay.proxies_left.max(proxies_left);
+        for number in missing {
+            relay.requests.entry(number).or_default().insert(from);
+            relay.due.get_or_insert(now + COLLECT);
+        }
+    }
+    /// Members have everything.
+    pub(crate) fn on_complete(&mut self, now: Time, source: Guid, transfer: u32, members: &[Guid]) {
+        if let Some(relay) = self.0.get_mut(&(source, transfer)) {
+            relay.used_at = now;
+            relay.completed.extend(members.iter().take(MEMBERS_MAX));
+            relay.due.get_or_insert(now + COLLECT);
+        }
+    }
+    /// A chunk that was asked for upstream has come. Gives who waits for it.
+    pub(crate) fn on_repair(&mut self, source: Guid, transfer: u32, number: u32) -> Vec<Guid> {
+        let awaited = self.0.get_mut(&(source, transfer)).and_then(|relay| relay.awaited.remove(&number));
+        awaited.unwrap_or_default().into_iter().collect()
+    }
+    /// The group of a transfer.
+    pub(crate) fn group(&self, source: &Guid, transfer: u32) -> Option<Guid> {
+        self.0.get(&(*source, transfer)).map(|relay| relay.group)
+    }
+    /// Everything that is due. `has` says whether a copy is here.
+    pub(crate) fn poll_tasks(&mut self, now: Time, has: impl Fn(&ChunkKey) -> bool) -> Vec<Task> {
+        let mut tasks = Vec::new();
+        for ((source, transfer), relay) in &mut self.0 {
+            if relay.due.is_none_or(|due| due > now) {
+                continue;
+            }
+            relay.due = None;
+            let mut missing = Vec::new();
+            for (number, who) in core::mem::take(&mut relay.requests) {
+                let flow = Flow { source: *source, destination: relay.group };
+                let key = ChunkKey { flow, object: relay.object, transfer: *transfer, number };
+                if has(&key) {
+                    tasks.push(Task::Repair(key, who.into_iter().collect()));
+                } else if relay.proxies_left > 0 {
+                    relay.awaited.entry(number).or_default().extend(who);
+                    missing.push(number);
+                }
+                // Beyond the depth limit a request is discarded.
+            }
+            if !missing.is_empty() {
+                relay.sequence += 1;
+                tasks.push(Task::Ask(Asking {
+                    source: *source,
+                    transfer: *transfer,
+                    object: relay.object,
+                    upstream: relay.upstream,
+                    sequence: relay.sequence,
+                    missing,
+                    proxies_left: relay.proxies_left - 1,
+                }));
+            }
+            relay.proxies_left = 0;
+            let completed: Vec<Guid> = core::mem::take(&mut relay.completed).into_iter().collect();
+            for members in completed.chunks(MEMBERS_TOLD_MAX) {
+                let (source, transfer, object, upstream) = (*source, *transfer, relay.object, relay.upstream);
+                tasks.push(Task::Completed { source, transfer, object, upstream, members: members.into() });
+            }
+        }
+        tasks
+    }
+    /// When to call [`Relays::poll_tasks`].
+    pub(crate) fn poll_timeout(&self) -> Option<Time> {
+        self.0.values().filter_map(|relay| relay.due).min()
+    }
+    /// Forgets what is over.
+    pub(crate) fn expire(&mut self, now: Time) {
+        self.0.retain(|_, relay| now.since(relay.used_at) < IDLE);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::{ChunkKind, DataTag, Reliability};
+    use alloc::vec;
+
+    const SOURCE: Guid = Guid([1; 20]);
+
+    fn spread(relays: &mut Relays, now: Time) {
+        let tag = DataTag {
+            object: ObjectId([5; 16]),
+            transfer: 7,
+            number: 0,
+            count: 9,
+            chunk_bytes: 1_000,
+            reliability: Reliability::Nack,
+            window: u16::MAX,
+            window_chunks: 0,
+        };
+        let mut header = ChunkHeader::new(ChunkKind::Data(tag), SOURCE, Guid([2; 20]), NetworkAddress::NONE);
+        header.source_address = NetworkAddress(77);
+        relays.on_spread(now, &header);
+    }
+    fn asked(tasks: &[Task]) -> Vec<(Vec<u32>, u8)> {
+        let asked = tasks.iter().filter_map(|task| match task {
+            Task::Ask(asking) => Some((asking.missing.clone(), asking.proxies_left)),
+            Task::Repair(..) | Task::Completed { .. } => None,
+        });
+        asked.collect()
+    }
+
+    #[test]
+    fn many_requests_become_one_and_what_is_here_is_answered_here() {
+        let now = Time::from_millis(5);
+        let mut relays = Relays::default();
+        spread(&mut relays, now);
+        for member in 10..30 {
+            relays.on_missing(now, SOURCE, 7, (Guid([member; 20]), 1, 3), [2, 4].into_iter());
+        }
+        assert_eq!(relays.poll_timeout(), Some(now + COLLECT));
+        let tasks = relays.poll_tasks(now + COLLECT, |key| key.number == 4);
+        assert!(matches!(&tasks[0], Task::Repair(key, who) if key.number == 4 && who.len() == 20), "{tasks:?}");
+        assert_eq!(asked(&tasks), [(vec![2], 2)]);
+        assert_eq!(relays.on_repair(SOURCE, 7, 2).len(), 20);
+        assert!(relays.on_repair(SOURCE, 7, 2).is_empty(), "each is served once");
+    }
+
+    #[test]
+    fn a_request_that_has_passed_enough_proxies_is_discarded() {
+        let now = Time::from_millis(5);
+        let mut relays = Relays::default();
+        spread(&mut relays, now);
+        relays.on_missing(now, SOURCE, 7, (Guid([9; 20]), 1, 0), [2].into_iter());
+        assert_eq!(relays.poll_tasks(now + COLLECT, |_| false), []);
+        relays.on_missing(now, SOURCE, 7, (Guid([9; 20]), 2, 1), [2].into_iter());
+        assert_eq!(asked(&relays.poll_tasks(now + COLLECT * 2, |_| false)), [(vec![2], 0)]);
+    }
+
+    #[test]
+    fn who_is_done_is_told_in_one_message() {
+        let now = Time::from_millis(5);
+        let mut relays = Relays::default();
+        spread(&mut relays, now);
+        for member in 10..50 {
+            relays.on_complete(now, SOURCE, 7, &[Guid([member; 20])]);
+        }
+        let tasks = relays.poll_tasks(now + COLLECT, |_| false);
+        assert!(matches!(&tasks[..], [Task::Completed { members, .. }] if members.len() == 40), "{tasks:?}");
+        assert_eq!(relays.poll_tasks(now + COLLECT * 2, |_| false), []);
+    }
+}

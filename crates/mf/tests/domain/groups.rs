@@ -1,0 +1,187 @@
+//! One object to many (paper §3.5): small and large scale, members that are away, the nearest one.
+use tributary_mf::Config;
+use tributary_transport::{
+    Messaging,
+    messaging::{Delivery, Destination, SendOptions, SendReport, Spread},
+};
+
+use super::*;
+
+const GROUP: &str = "/lab/all";
+
+/// A source behind a router, and `members` receivers spread over access routers with at most eight each.
+/// ```text
+///   source ── core ─┬─ r0 ── m0, …, m7
+///                   ├─ r1 ── m8, …
+/// ```
+struct Tree {
+    domain: Domain,
+    inboxes: Vec<(String, MemoryContent)>,
+}
+
+fn tree(seed: u64, members: usize, loss: f64, set: fn(&mut Config)) -> Tree {
+    let mut domain = Domain::new(seed);
+    domain.node("source", |_| {});
+    domain.node("core", |config| {
+        (config.router, config.resolver) = (true, true);
+        set(config);
+    });
+    domain.link("source", "core", 100, ms(2));
+    let mut inboxes = Vec::new();
+    for member in 0..members {
+        let router = format!("r{}", member / 8);
+        if member % 8 == 0 {
+            domain.node(&router, |config| {
+                (config.router, config.resolver) = (true, member < 40);
+                set(config);
+            });
+            domain.link("core", &router, 100, ms(5));
+        }
+        let label = format!("m{member}");
+        domain.node(&label, |_| {});
+        let mut last = LinkConfig::new(Rate::from_mbps(25), ms(1));
+        last.queue_bytes = 200_000;
+        if loss > 0.0 {
+            last.loss = tributary_core::link::Loss::Bernoulli(loss);
+        }
+        domain.link_with(&router, &label, last);
+        let opener = MemoryOpener::new();
+        inboxes.push((label.clone(), opener.content()));
+        domain.with(&label, |node, now| {
+            Messaging::accept(node, now, Some(Box::new(opener)), &Default::default());
+            node.attach(now, &name(GROUP));
+        });
+    }
+    domain.run(Duration::from_secs(3));
+    Tree { domain, inboxes }
+}
+
+impl Tree {
+    fn send(&mut self, path: &str, bytes: &Bytes, options: &SendOptions) -> TransferId {
+        let object = object(path, bytes.clone());
+        let to = Destination::Name(name(GROUP));
+        self.domain.with("source", |node, now| Messaging::send(node, now, Box::new(object), &to, options).unwrap())
+    }
+    fn report(&self, id: TransferId) -> SendReport {
+        let now = self.domain.net.now();
+        self.domain.at("source").send_report(now, id).unwrap()
+    }
+    /// Runs until all members have everything; gives how long it took.
+    fn finish(&mut self, id: TransferId, seconds: u64) -> Duration {
+        let start = self.domain.net.now();
+        while self.domain.net.now().since(start) < Duration::from_secs(seconds) {
+            self.domain.run(ms(20));
+            if self.report(id).is_over {
+                return self.domain.net.now().since(start);
+            }
+        }
+        panic!("not done: {:?}", self.report(id));
+    }
+    fn received(&self, path: &str, bytes: &Bytes) -> usize {
+        let got =
+            self.inboxes.iter().filter(|(_, content)| content.finished(&name(path)).is_some_and(|got| got == *bytes));
+        got.count()
+    }
+    /// Bytes that left the source.
+    fn source_bytes(&self) -> u64 {
+        let status = self.domain.at("source").status(self.domain.net.now());
+        status.faces.iter().map(|face| face.sent.1.0).sum()
+    }
+}
+
+#[test]
+fn two_to_sixty_four_receivers_get_a_file_that_leaves_the_source_once() {
+    for members in [2, 8, 20, 64] {
+        let bytes = random_bytes(3_000_000, 1);
+        let mut tree = tree(members as u64, members, 0.0, |_| {});
+        let before = tree.source_bytes();
+        let id = tree.send("/lab/film", &bytes, &SendOptions::default());
+        let time = tree.finish(id, 60);
+        let sent = tree.source_bytes() - before;
+        println!("{members} receivers: {time:?}, {sent} bytes left the source, {:?}", tree.report(id).repeated_chunks);
+        assert_eq!(tree.received("/lab/film", &bytes), members);
+        assert_eq!(tree.report(id).delivered.len(), members);
+        assert!(sent < 3_400_000, "{sent} bytes for {members} receivers");
+        // One last hop alone takes one second.
+        assert!(time < ms(2_500), "{members} receivers: {time:?}");
+        tree.domain.run(Duration::from_secs(1));
+        tree.domain.assert_conservation();
+    }
+}
+
+#[test]
+fn loss_on_every_last_hop_is_repaired_there() {
+    for spread in [Spread::All, Spread::AllByProxies(3)] {
+        let bytes = random_bytes(2_000_000, 2);
+        let mut tree = tree(7, 24, 0.03, |_| {});
+        let before = tree.source_bytes();
+        let id = tree.send("/lab/film", &bytes, &SendOptions { spread, ..SendOptions::default() });
+        let time = tree.finish(id, 60);
+        println!("{spread:?}: {time:?}");
+        assert_eq!(tree.received("/lab/film", &bytes), 24);
+        assert!(tree.source_bytes() - before < 2_300_000);
+    }
+}
+
+#[test]
+fn a_member_that_is_away_gets_it_later_and_delays_nobody() {
+    for spread in [Spread::All, Spread::AllByProxies(2)] {
+        let bytes = random_bytes(2_000_000, 3);
+        let mut tree = tree(8, 10, 0.0, |_| {});
+        tree.domain.cut("r0", "m3");
+        tree.domain.run(Duration::from_secs(2));
+        let id = tree.send("/lab/film", &bytes, &SendOptions { spread, ..SendOptions::default() });
+        tree.domain.run(Duration::from_secs(4));
+        assert_eq!(tree.received("/lab/film", &bytes), 9, "{spread:?}");
+        tree.domain.mend("r0", "m3");
+        tree.finish(id, 20);
+        assert_eq!(tree.received("/lab/film", &bytes), 10, "{spread:?}");
+    }
+}
+
+#[test]
+fn a_router_that_forgets_makes_its_members_ask_and_proxies_answer_for_the_source() {
+    let run = |spread: Spread| {
+        let bytes = random_bytes(6_000_000, 4);
+        let mut tree = tree(9, 16, 0.0, |_| {});
+        let id = tree.send("/lab/film", &bytes, &SendOptions { spread, ..SendOptions::default() });
+        tree.domain.run(ms(1_200));
+        // Everything that it had in memory is gone; its disk is not.
+        tree.domain.kill("r1");
+        tree.domain.run(ms(300));
+        tree.domain.restart("r1");
+        let time = tree.finish(id, 120);
+        assert_eq!(tree.received("/lab/film", &bytes), 16);
+        let again = tree.report(id).repeated_chunks;
+        let requests = |label: &str| {
+            *tree.domain.at(label).status(tree.domain.net.now()).counters.get("repairs out of copies").unwrap_or(&0)
+        };
+        let repairs = requests("core") + requests("r1") + requests("r0");
+        println!("{spread:?}: {time:?}, the source repeated {again} chunks, proxies repaired {repairs}");
+        (again, repairs)
+    };
+    let (source, none) = run(Spread::All);
+    assert!(source > 0 && none == 0);
+    let (_, proxies) = run(Spread::AllByProxies(3));
+    assert!(proxies > 0);
+}
+
+#[test]
+fn data_that_nobody_needs_surely_is_sent_once_and_never_repeated() {
+    let bytes = random_bytes(500_000, 5);
+    let mut tree = tree(10, 6, 0.01, |_| {});
+    let options = SendOptions { delivery: Some(Delivery::DontCare), ..SendOptions::default() };
+    let id = tree.send("/sensors/frame", &bytes, &options);
+    tree.domain.run(Duration::from_secs(2));
+    assert!(tree.report(id).is_over);
+    assert_eq!((tree.report(id).repeated_chunks, tree.received("/sensors/frame", &bytes)), (0, 6));
+}
+
+#[test]
+fn the_nearest_of_those_who_are_attached_gets_it_alone() {
+    let bytes = random_bytes(300_000, 6);
+    let mut tree = tree(11, 10, 0.0, |_| {});
+    let id = tree.send("/lab/job", &bytes, &SendOptions { spread: Spread::Nearest, ..SendOptions::default() });
+    tree.finish(id, 20);
+    assert_eq!((tree.report(id).delivered.len(), tree.received("/lab/job", &bytes)), (1, 1));
+}
