@@ -49,6 +49,17 @@ enum State {
     After,
 }
 
+/// What a step works on.
+pub(super) struct Stage<'a> {
+    pub(super) topology: &'a Topology,
+    pub(super) network: &'a mut Network,
+    pub(super) script: &'a mut Script,
+    pub(super) display: &'a mut Display,
+    pub(super) timeline: &'a mut Timeline,
+    /// The time of the transfer in seconds.
+    pub(super) now: f64,
+}
+
 impl Away {
     /// What the arguments ask for: without any failure both the absence and the kill.
     pub(super) fn new(fails: &[Fail]) -> Option<Away> {
@@ -68,56 +79,42 @@ impl Away {
             peak: StoreView::default(),
         })
     }
-    /// Does what is due. `now` is the time of the transfer in seconds.
-    pub(super) fn progress(
-        &mut self,
-        topology: &Topology,
-        network: &mut Network,
-        progress: &ProgressView,
-        now: f64,
-        script: &mut Script,
-        display: &mut Display,
-        timeline: &mut Timeline,
-    ) -> Result<(), ApiError> {
+    /// Does what is due.
+    pub(super) fn progress(&mut self, stage: &mut Stage<'_>, progress: &ProgressView) -> Result<(), ApiError> {
         let percent = progress.stored_bytes as f64 * 100.0 / progress.bytes.max(1) as f64;
         match self.state {
             State::Before if progress.bytes > 0 && percent >= f64::from(self.at_percent) => {
-                display.say(&format!("at {percent:.0} %: the receiver goes away"));
-                link(topology, network, LAST_HOP, false)?;
-                link(topology, network, [LAST_HOP[1], LAST_HOP[0]], false)?;
-                script.cut(topology, LAST_HOP, now, timeline);
+                stage.display.say(&format!("at {percent:.0} %: the receiver goes away"));
+                link(stage.topology, stage.network, LAST_HOP, false)?;
+                link(stage.topology, stage.network, [LAST_HOP[1], LAST_HOP[0]], false)?;
+                stage.script.cut(stage.topology, LAST_HOP, stage.now, stage.timeline);
                 self.state = State::Away(self.clock.now());
             }
             State::Away(since) => {
-                let held = store(network)?;
+                let held = store(stage.network)?;
                 if held.used_bytes > self.peak.used_bytes {
                     self.peak = held.clone();
                 }
                 if self.kills_router {
                     if chunks(&held) >= HELD_CHUNKS_MIN {
-                        self.kill(topology, network, held, display)?;
+                        self.kill(stage, held)?;
                         self.state = State::Revived(since);
                     } else if self.clock.now().since(since) > AWAY * 3 {
                         let message = format!("{ACCESS} stored {} chunks in {:?}", chunks(&held), AWAY * 3);
                         return Err(ApiError::new(ErrorKind::Incomplete, message).with_hint("take a larger --size"));
                     }
                 } else {
-                    self.come_back(topology, network, since, now, script, display, timeline)?;
+                    self.come_back(stage, since)?;
                 }
             }
-            State::Revived(since) => self.come_back(topology, network, since, now, script, display, timeline)?,
+            State::Revived(since) => self.come_back(stage, since)?,
             State::Before | State::After => {}
         }
         Ok(())
     }
     /// Ends the access router as a power cut would, and starts it again.
-    fn kill(
-        &mut self,
-        topology: &Topology,
-        network: &mut Network,
-        held: StoreView,
-        display: &mut Display,
-    ) -> Result<(), ApiError> {
+    fn kill(&mut self, stage: &mut Stage<'_>, held: StoreView) -> Result<(), ApiError> {
+        let Stage { topology, network, display, .. } = stage;
         display.say(&format!("{ACCESS} keeps {} chunks for the receiver and is killed", chunks(&held)));
         network.kill(ACCESS)?;
         network.revive(ACCESS)?;
@@ -136,23 +133,15 @@ impl Away {
         (self.held, self.restored) = (Some(held), Some(restored));
         Ok(())
     }
-    fn come_back(
-        &mut self,
-        topology: &Topology,
-        network: &mut Network,
-        since: Time,
-        now: f64,
-        script: &mut Script,
-        display: &mut Display,
-        timeline: &mut Timeline,
-    ) -> Result<(), ApiError> {
+    fn come_back(&mut self, stage: &mut Stage<'_>, since: Time) -> Result<(), ApiError> {
+        let Stage { topology, network, script, display, timeline, now } = stage;
         if self.clock.now().since(since) < AWAY {
             return Ok(());
         }
         display.say("the receiver is back");
         link(topology, network, LAST_HOP, true)?;
         link(topology, network, [LAST_HOP[1], LAST_HOP[0]], true)?;
-        script.mend(topology, LAST_HOP, now, timeline);
+        script.mend(topology, LAST_HOP, *now, timeline);
         self.state = State::After;
         Ok(())
     }

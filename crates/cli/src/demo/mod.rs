@@ -34,7 +34,7 @@ use crate::{
     signals::Wish,
     tables,
 };
-use away::Away;
+use away::{Away, Stage};
 use bound::Broken;
 use network::{LOOK, Network, NodeSettings, Settings};
 use script::Script;
@@ -168,17 +168,15 @@ impl Run<'_> {
                             broke =
                                 script.progress(self.topology, self.network, progress, before, display, &mut timeline);
                             if let (Ok(()), Some(away)) = (&broke, &mut self.away) {
-                                let now = before + progress.seconds;
-                                let (topology, network) = (self.topology, &mut *self.network);
-                                broke = away.progress(
-                                    topology,
-                                    network,
-                                    progress,
-                                    now,
-                                    &mut script,
-                                    display,
-                                    &mut timeline,
-                                );
+                                let mut stage = Stage {
+                                    topology: self.topology,
+                                    network: &mut *self.network,
+                                    script: &mut script,
+                                    display: &mut *display,
+                                    timeline: &mut timeline,
+                                    now: before + progress.seconds,
+                                };
+                                broke = away.progress(&mut stage, progress);
                             }
                         }
                         display.show(&told);
