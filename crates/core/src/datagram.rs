@@ -1,6 +1,6 @@
 //! Packets that share their payload.
-use alloc::vec::Vec;
-use bytes::Bytes;
+use alloc::{boxed::Box, vec, vec::Vec};
+use bytes::{Buf, Bytes};
 use core::fmt;
 
 use crate::FaceId;
@@ -8,19 +8,64 @@ use crate::FaceId;
 /// The longest header that a node may put in front of a shared payload.
 pub const HEAD_BYTES_MAX: usize = 184;
 
-/// One packet: an inline head and a reference-counted body.
+/// One packet: a head of its own and a reference-counted body.
 ///
 /// A packet from a socket has an empty head and everything in its body. A node that changes a few
 /// header bytes emits a new head in front of a slice of the same body. A header never straddles the
 /// two: it lies wholly in the head if there is one, else at the start of the body, so
 /// [`Datagram::header_bytes`] always shows all of the next one.
+///
+/// Packets are moved from queue to queue, so they are small: short heads lie inline, long ones on the heap.
 #[derive(Clone)]
 pub struct Datagram {
-    head_len: u8,
+    head: Head,
     /// Whether a queue on the way was long (the CE codepoint of RFC 3168).
     marked: bool,
-    head: [u8; HEAD_BYTES_MAX],
     body: Bytes,
+}
+
+/// Bytes of the longest head that needs no allocation: a header of PSI with a filter of 32 bytes and more.
+const INLINE_BYTES: usize = 60;
+
+#[derive(Clone)]
+enum Head {
+    Inline { start: u8, end: u8, bytes: [u8; INLINE_BYTES] },
+    Heap { start: u8, bytes: Box<[u8]> },
+}
+
+impl Head {
+    const EMPTY: Head = Head::Inline { start: 0, end: 0, bytes: [0; INLINE_BYTES] };
+
+    #[inline]
+    fn new(head: &[u8]) -> Head {
+        assert!(head.len() <= HEAD_BYTES_MAX, "a head has at most {HEAD_BYTES_MAX} bytes, not {}", head.len());
+        let mut bytes = [0; INLINE_BYTES];
+        match bytes.get_mut(..head.len()) {
+            Some(place) => {
+                place.copy_from_slice(head);
+                Head::Inline { start: 0, end: head.len() as u8, bytes }
+            }
+            None => Head::Heap { start: 0, bytes: head.into() },
+        }
+    }
+    #[inline]
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Head::Inline { start, end, bytes } => &bytes[usize::from(*start)..usize::from(*end)],
+            Head::Heap { start, bytes } => &bytes[usize::from(*start)..],
+        }
+    }
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        match self {
+            Head::Inline { start, end, bytes } => &mut bytes[usize::from(*start)..usize::from(*end)],
+            Head::Heap { start, bytes } => &mut bytes[usize::from(*start)..],
+        }
+    }
+    /// Drops `count` bytes, which are there, from the front.
+    fn strip(&mut self, count: usize) {
+        let (Head::Inline { start, .. } | Head::Heap { start, .. }) = self;
+        *start += count as u8;
+    }
 }
 
 impl Datagram {
@@ -28,27 +73,27 @@ impl Datagram {
     ///
     /// # Panics
     /// If `head` is longer than [`HEAD_BYTES_MAX`].
+    #[inline]
     pub fn new(head: &[u8], body: Bytes) -> Self {
-        assert!(head.len() <= HEAD_BYTES_MAX, "a head has at most {HEAD_BYTES_MAX} bytes, not {}", head.len());
-        let mut datagram = Datagram { head_len: head.len() as u8, marked: false, head: [0; HEAD_BYTES_MAX], body };
-        datagram.head[..head.len()].copy_from_slice(head);
-        datagram
+        Datagram { head: Head::new(head), marked: false, body }
     }
     /// The bytes in which the whole header lies: the head, or all bytes if there is no head.
+    #[inline]
     pub fn header_bytes(&self) -> &[u8] {
-        if self.head_len == 0 { &self.body } else { &self.head[..usize::from(self.head_len)] }
+        let head = self.head();
+        if head.is_empty() { &self.body } else { head }
     }
     /// The packet without its first `count` bytes: the next header, if there is one, is then at the front.
     ///
     /// # Panics
     /// If `count` exceeds the length of [`Datagram::header_bytes`].
     pub fn strip(mut self, count: usize) -> Self {
-        let head_len = usize::from(self.head_len);
+        let head_len = self.head().len();
         if head_len == 0 {
-            self.body = self.body.slice(count..);
+            self.body.advance(count);
         } else {
-            self.head.copy_within(count..head_len, 0);
-            self.head_len = (head_len - count) as u8;
+            assert!(count <= head_len, "the head has {head_len} bytes, not {count}");
+            self.head.strip(count);
         }
         self
     }
@@ -56,21 +101,25 @@ impl Datagram {
     ///
     /// # Panics
     /// If the packet is shorter, `count` exceeds [`HEAD_BYTES_MAX`], or there is a head that is shorter.
-    pub fn with_head(self, count: usize) -> Self {
-        if self.head_len == 0 {
-            let split = Datagram::new(&self.body[..count], self.body.slice(count..));
-            return Datagram { marked: self.marked, ..split };
+    pub fn with_head(mut self, count: usize) -> Self {
+        if self.head().is_empty() {
+            self.head = Head::new(&self.body[..count]);
+            self.body.advance(count);
         }
-        assert!(count <= usize::from(self.head_len), "a header does not straddle head and body");
+        assert!(count <= self.head().len(), "a header does not straddle head and body");
         self
     }
-    /// The inline head, to change.
+    /// The head, to change.
     pub fn head_mut(&mut self) -> &mut [u8] {
-        &mut self.head[..usize::from(self.head_len)]
+        self.head.bytes_mut()
     }
     /// All bytes as one shared slice: the body itself if there is no head, else a copy.
     pub fn into_bytes(self) -> Bytes {
-        if self.head_len == 0 { self.body } else { self.to_vec().into() }
+        if self.head().is_empty() { self.body } else { self.to_vec().into() }
+    }
+    /// Takes the body out; the packet is then nothing but its head.
+    pub fn take_body(&mut self) -> Bytes {
+        core::mem::take(&mut self.body)
     }
     /// Whether a queue on the way to this node marked the packet instead of dropping it. The mark is delivered with the
     /// packet and not sent on by itself: a node that forwards puts it into its own header.
@@ -81,17 +130,20 @@ impl Datagram {
     pub fn set_marked(&mut self) {
         self.marked = true;
     }
-    /// The inline head; empty for packets that came from a socket.
+    /// The head; empty for packets that came from a socket.
+    #[inline]
     pub fn head(&self) -> &[u8] {
-        &self.head[..usize::from(self.head_len)]
+        self.head.bytes()
     }
     /// The shared body.
+    #[inline]
     pub fn body(&self) -> &Bytes {
         &self.body
     }
     /// Bytes in all.
+    #[inline]
     pub fn len(&self) -> usize {
-        usize::from(self.head_len) + self.body.len()
+        self.head().len() + self.body.len()
     }
     /// Whether there is not a single byte.
     pub fn is_empty(&self) -> bool {
@@ -104,7 +156,7 @@ impl Datagram {
 }
 impl From<Bytes> for Datagram {
     fn from(body: Bytes) -> Self {
-        Datagram { head_len: 0, marked: false, head: [0; HEAD_BYTES_MAX], body }
+        Datagram { head: Head::EMPTY, marked: false, body }
     }
 }
 impl From<Vec<u8>> for Datagram {
@@ -208,8 +260,9 @@ impl TransmitBuf {
     }
     /// Appends a packet as it is.
     pub fn push_datagram(&mut self, datagram: Datagram) {
-        self.heads.extend_from_slice(datagram.head());
-        self.parts.push((u32::from(datagram.head_len), datagram.body));
+        let head = datagram.head();
+        self.heads.extend_from_slice(head);
+        self.parts.push((head.len() as u32, datagram.body));
     }
     /// Packets in the batch.
     pub fn len(&self) -> usize {
@@ -248,19 +301,38 @@ impl TransmitBuf {
         }
         self.heads.clear();
     }
-    /// Takes all packets out; those whose head is longer than [`HEAD_BYTES_MAX`] become one contiguous body.
+    /// Takes all packets out and keeps the allocations; packets whose head is longer than [`HEAD_BYTES_MAX`] become one
+    /// contiguous body.
     pub fn drain(&mut self) -> impl Iterator<Item = Datagram> {
-        let mut start = 0;
-        let heads = core::mem::take(&mut self.heads);
-        self.parts.drain(..).map(move |(len, body)| {
-            let head = &heads[start..start + len as usize];
-            start += len as usize;
-            if body.is_empty() || head.len() > HEAD_BYTES_MAX {
-                Datagram::from([head, &body].concat())
-            } else {
-                Datagram::new(head, body)
-            }
+        Drain { parts: self.parts.drain(..), heads: &mut self.heads, start: 0 }
+    }
+}
+
+struct Drain<'a> {
+    parts: vec::Drain<'a, (u32, Bytes)>,
+    heads: &'a mut Vec<u8>,
+    start: usize,
+}
+
+impl Iterator for Drain<'_> {
+    type Item = Datagram;
+
+    #[inline]
+    fn next(&mut self) -> Option<Datagram> {
+        let (len, body) = self.parts.next()?;
+        let end = self.start + len as usize;
+        let head = &self.heads[self.start..end];
+        self.start = end;
+        Some(if body.is_empty() || head.len() > HEAD_BYTES_MAX {
+            Datagram::from([head, &body].concat())
+        } else {
+            Datagram::new(head, body)
         })
+    }
+}
+impl Drop for Drain<'_> {
+    fn drop(&mut self) {
+        self.heads.clear();
     }
 }
 
@@ -280,6 +352,22 @@ mod tests {
         edited.head_mut()[0] = b'h';
         assert_eq!(edited.to_vec(), b"hHpayload");
         assert_eq!(contiguous.to_vec(), b"HHpayload");
+    }
+
+    #[test]
+    fn short_heads_lie_inline_and_long_ones_on_the_heap_and_nobody_sees_which() {
+        assert!(size_of::<Datagram>() <= 104, "{} bytes are moved with every packet", size_of::<Datagram>());
+        for len in [1, INLINE_BYTES, INLINE_BYTES + 1, HEAD_BYTES_MAX] {
+            let head: Vec<u8> = (1..=len as u8).collect();
+            let mut split = Datagram::new(&head, Bytes::from_static(b"body"));
+            let contiguous = Datagram::from([&head, &b"body"[..]].concat());
+            assert_eq!((split.head(), split.len()), (&head[..], len + 4));
+            assert_eq!((&split, contiguous.clone().with_head(len).head()), (&contiguous, &head[..]));
+            assert_eq!(split.clone().strip(len - 1).header_bytes(), &head[len - 1..]);
+            assert_eq!(split.clone().strip(len).header_bytes(), b"body", "a head that is used up is none");
+            split.head_mut()[0] = 9;
+            assert_eq!((split.head()[0], split.take_body(), split.len()), (9, Bytes::from_static(b"body"), len));
+        }
     }
 
     #[test]

@@ -128,18 +128,26 @@ impl Rate {
     /// The average rate of `bytes` over `time`; `None` if no time passed.
     pub fn over(bytes: u64, time: Duration) -> Option<Rate> {
         let nanos = time.as_nanos();
-        (nanos > 0).then(|| Rate(u64::try_from(u128::from(bytes) * 8_000_000_000 / nanos).unwrap_or(u64::MAX)))
+        (nanos > 0).then(|| Rate(divide(u128::from(bytes) * 8_000_000_000, nanos)))
     }
     /// How long `bytes` take at this rate; `Duration::MAX` at rate zero.
     pub fn time_for(self, bytes: u64) -> Duration {
         if self.0 == 0 {
             return Duration::MAX;
         }
-        Duration::from_nanos(u64::try_from(u128::from(bytes) * 8_000_000_000 / u128::from(self.0)).unwrap_or(u64::MAX))
+        Duration::from_nanos(divide(u128::from(bytes) * 8_000_000_000, u128::from(self.0)))
     }
     /// How many whole bytes pass in `time`.
     pub fn bytes_in(self, time: Duration) -> u64 {
-        u64::try_from(u128::from(self.0) * time.as_nanos() / 8_000_000_000).unwrap_or(u64::MAX)
+        divide(u128::from(self.0) * time.as_nanos(), 8_000_000_000)
+    }
+}
+/// The quotient, or the largest number if it is larger. Division of 128-bit integers costs ten times as much, and only
+/// absurd amounts need it.
+fn divide(dividend: u128, divisor: u128) -> u64 {
+    match (u64::try_from(dividend), u64::try_from(divisor)) {
+        (Ok(dividend), Ok(divisor)) => dividend / divisor,
+        _ => u64::try_from(dividend / divisor).unwrap_or(u64::MAX),
     }
 }
 impl fmt::Display for Rate {

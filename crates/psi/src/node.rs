@@ -697,10 +697,13 @@ impl Node for PsiNode {
     }
     fn poll_timeout(&self) -> Option<(Time, TimerId)> {
         debug_assert_eq!(self.control_due, self.next_control_deadline(), "whatever moves a deadline settles");
-        let receiver = self.receiver.poll_timeout().map(|due| (due, Wake::Receiver));
-        let own = self.own_due.map(|due| (due, Wake::Own));
-        let due = self.control_due.into_iter().chain(receiver).chain(own);
-        due.min_by_key(|(due, _)| *due).map(|(due, wake)| (due, TimerId(wake as u16)))
+        let mut next = self.control_due;
+        for (due, wake) in [(self.receiver.poll_timeout(), Wake::Receiver), (self.own_due, Wake::Own)] {
+            if let Some(due) = due.filter(|due| next.is_none_or(|(earliest, _)| *due < earliest)) {
+                next = Some((due, wake));
+            }
+        }
+        next.map(|(due, wake)| (due, TimerId(wake as u16)))
     }
     fn poll_event(&mut self) -> Option<Event> {
         if self.events.is_empty() {

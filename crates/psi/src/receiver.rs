@@ -3,6 +3,7 @@ use alloc::{
     collections::{BTreeMap, VecDeque},
     vec::Vec,
 };
+use core::ops::Bound;
 
 use tributary_content::{Name, ObjectId};
 use tributary_core::{
@@ -205,39 +206,32 @@ impl Receiver {
     /// The next request to send: its route, its flags, and itself.
     pub fn poll_request(&mut self, now: Time) -> Option<(Fid, u8, Request)> {
         self.polled_at = now;
-        let running = |(id, entry): (&TransferId, &Entry)| (!entry.transfer.is_ended()).then_some(*id);
-        let after = self.transfers.range(TransferId(self.last_polled.0.saturating_add(1))..);
-        let order: Vec<TransferId> =
-            after.chain(self.transfers.range(..=self.last_polled)).filter_map(running).collect();
-        for id in order {
-            let Some(entry) = self.transfers.get_mut(&id) else { continue };
-            let Some(request) = entry.transfer.poll_request(now, &mut self.limit) else { continue };
-            let Some(route) = entry.routes.get(&request.path) else { continue };
-            if entry.stream.is_none_or(|(object, bytes, _)| (object, bytes) != (request.object, request.packet_bytes)) {
-                let key = StreamKey::new(&request.object, request.packet_bytes);
-                entry.stream = Some((request.object, request.packet_bytes, key));
-            }
-            self.last_polled = id;
-            let flags = if request.caches == CacheUse::Bypassed { FLAG_NO_CACHE } else { 0 };
-            let request = Request {
-                tag: u32::from(route.flow) << 16 | u32::from(request.number),
-                object: request.object,
-                packet_bytes: request.packet_bytes,
-                capability: route.capability,
-                forward: route.forward,
-                runs: request.runs,
+        let (before, after) = (..=self.last_polled, (Bound::Excluded(self.last_polled), Bound::Unbounded));
+        for is_after in [true, false] {
+            let in_turn = match is_after {
+                true => self.transfers.range_mut(after),
+                false => self.transfers.range_mut(before),
             };
-            return Some((route.reverse, flags, request));
+            for (id, entry) in in_turn {
+                if let Some(request) = entry.poll_request(now, &mut self.limit) {
+                    self.last_polled = *id;
+                    return Some(request);
+                }
+            }
         }
         None
     }
     /// When to call [`Receiver::handle_timeout`] or poll for requests again.
     pub fn poll_timeout(&self) -> Option<Time> {
-        let limit = Some(self.limit.ready_at()).filter(|ready| *ready > self.polled_at && self.is_fetching());
-        let entries = self.transfers.values().flat_map(|entry| {
-            [entry.transfer.poll_timeout(), entry.offers_due().filter(|_| !entry.transfer.is_ended())]
-        });
-        entries.chain([limit]).flatten().min()
+        // This is asked twice a packet: ended fetches, of which many may be kept, are passed over first.
+        let mut due = None;
+        for entry in self.transfers.values().filter(|entry| !entry.transfer.is_ended()) {
+            let limit = Some(self.limit.ready_at()).filter(|ready| *ready > self.polled_at);
+            for time in [entry.transfer.poll_timeout(), entry.offers_due(), limit].into_iter().flatten() {
+                due = Some(due.map_or(time, |earliest: Time| earliest.min(time)));
+            }
+        }
+        due
     }
     /// Whether a fetch has ended since the last [`Receiver::poll_ended`].
     pub fn has_news(&self) -> bool {
@@ -276,9 +270,6 @@ impl Receiver {
         ByteCount(running.filter_map(|entry| entry.transfer.manifest()).map(|manifest| manifest.size).sum())
     }
 
-    fn is_fetching(&self) -> bool {
-        self.transfers.values().any(|entry| !entry.transfer.is_ended())
-    }
     fn apply_offers(&mut self, now: Time, id: TransferId) {
         let Some(entry) = self.transfers.get_mut(&id) else { return };
         let Some(pending) = entry.pending.take() else { return };
@@ -327,6 +318,23 @@ impl Receiver {
 }
 
 impl Entry {
+    /// The next request of a fetch that has not ended, with its route and its flags.
+    fn poll_request(&mut self, now: Time, limit: &mut TokenBucket) -> Option<(Fid, u8, Request)> {
+        if self.transfer.is_ended() {
+            return None;
+        }
+        let request = self.transfer.poll_request(now, limit)?;
+        let route = self.routes.get(&request.path)?;
+        if self.stream.is_none_or(|(object, bytes, _)| (object, bytes) != (request.object, request.packet_bytes)) {
+            let key = StreamKey::new(&request.object, request.packet_bytes);
+            self.stream = Some((request.object, request.packet_bytes, key));
+        }
+        let flags = if request.caches == CacheUse::Bypassed { FLAG_NO_CACHE } else { 0 };
+        let tag = u32::from(route.flow) << 16 | u32::from(request.number);
+        let (object, packet_bytes) = (request.object, request.packet_bytes);
+        let (capability, forward) = (route.capability, route.forward);
+        Some((route.reverse, flags, Request { tag, object, packet_bytes, capability, forward, runs: request.runs }))
+    }
     /// When offers that are not complete are used all the same.
     fn offers_due(&self) -> Option<Time> {
         let patience = if self.transfer.knows_publisher() { OFFER_PATIENCE } else { FIRST_OFFER_PATIENCE };

@@ -1,32 +1,32 @@
-//! Who is next: an indexed heap with one entry per participant.
+//! Who is next: a tournament between all participants.
 use tributary_core::Time;
 
 /// Deadlines of numbered participants, earliest first; equal times in the order in which they were set.
 ///
-/// Each participant has at most one entry, which moves when its deadline does, so the heap stays as small
-/// as the network however many packets are under way.
+/// Each participant has one place, whatever its deadline, so the tournament stays as small as the network however many
+/// packets are under way. A deadline that moves plays the matches on the way from its place to the top anew: one
+/// comparison a level, where a heap needs two, and none once a match ends as before.
+/// ```text
+///              winners[1]                    the earliest of all
+///         winners[2]      winners[3]
+///        0         1     2         3         participants
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct Agenda {
-    heap: Vec<Entry>,
-    /// For each participant its index in `heap`, or [`ABSENT`].
-    places: Vec<u32>,
+    /// For each participant its deadline above, and below it the number of the call that set it; or [`NEVER`]. There is
+    /// room for a power of two.
+    keys: Vec<u128>,
+    /// Match `i` is between the winners of matches `2 i` and `2 i + 1`; those beyond the last match are the participants.
+    winners: Vec<u32>,
+    /// How many take part.
+    participants: usize,
+    /// How many of them have a deadline.
+    len: usize,
     sequence: u64,
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Entry {
-    due: Time,
-    sequence: u64,
-    participant: u32,
-}
-
-impl Entry {
-    fn key(&self) -> (Time, u64) {
-        (self.due, self.sequence)
-    }
-}
-
-const ABSENT: u32 = u32::MAX;
+/// Later than every deadline.
+const NEVER: u128 = u128::MAX;
 
 impl Agenda {
     /// Nobody takes part.
@@ -35,94 +35,72 @@ impl Agenda {
     }
     /// Adds a participant without a deadline and gives its number: 0, 1, 2, …
     pub fn add(&mut self) -> u32 {
-        self.places.push(ABSENT);
-        u32::try_from(self.places.len() - 1).expect("fewer than 2^32 participants fit into memory")
+        let number = u32::try_from(self.participants).expect("fewer than 2^32 participants fit into memory");
+        self.participants += 1;
+        if self.participants > self.keys.len() {
+            let width = self.participants.next_power_of_two();
+            self.keys.resize(width, NEVER);
+            self.winners.clear();
+            self.winners.resize(width, 0);
+            self.winners.extend(0..width as u32);
+            (1..width).rev().for_each(|place| self.winners[place] = self.winner_of(place));
+        }
+        number
     }
     /// Sets, moves or (`None`) removes the deadline of a participant. An unchanged deadline keeps its place.
     ///
     /// # Panics
     /// If there is no such participant.
     pub fn set(&mut self, participant: u32, due: Option<Time>) {
-        let place = self.places[participant as usize];
-        match (due, place) {
-            (None, ABSENT) => {}
-            (None, place) => self.remove(place as usize),
-            (Some(due), ABSENT) => {
-                let sequence = self.next_sequence();
-                self.heap.push(Entry { due, sequence, participant });
-                self.rise(self.heap.len() - 1);
+        assert!((participant as usize) < self.participants, "there are {} participants", self.participants);
+        let key = &mut self.keys[participant as usize];
+        let fresh = match due {
+            Some(due) if *key != NEVER && (*key >> 64) as u64 == due.as_nanos() => return,
+            None if *key == NEVER => return,
+            Some(due) => {
+                self.sequence += 1;
+                u128::from(due.as_nanos()) << 64 | u128::from(self.sequence)
             }
-            (Some(due), place) => {
-                let place = place as usize;
-                let before = self.heap[place].due;
-                if before != due {
-                    let sequence = self.next_sequence();
-                    self.heap[place] = Entry { due, sequence, participant };
-                    if due < before { self.rise(place) } else { self.sink(place) }
-                }
-            }
-        }
+            None => NEVER,
+        };
+        self.len += usize::from(*key == NEVER);
+        self.len -= usize::from(fresh == NEVER);
+        *key = fresh;
+        self.play(participant);
     }
     /// The earliest deadline and whose it is.
     pub fn next(&self) -> Option<(Time, u32)> {
-        self.heap.first().map(|entry| (entry.due, entry.participant))
+        let first = *self.winners.get(1)?;
+        let key = self.keys[first as usize];
+        (key != NEVER).then(|| (Time::from_nanos((key >> 64) as u64), first))
     }
 
     /// How many participants have a deadline.
     pub fn len(&self) -> usize {
-        self.heap.len()
+        self.len
     }
     /// Whether nobody has a deadline.
     pub fn is_empty(&self) -> bool {
-        self.heap.is_empty()
+        self.len == 0
     }
 
-    fn next_sequence(&mut self) -> u64 {
-        self.sequence += 1;
-        self.sequence
-    }
-    fn remove(&mut self, place: usize) {
-        self.places[self.heap[place].participant as usize] = ABSENT;
-        let Some(last) = self.heap.pop() else { return };
-        if place < self.heap.len() {
-            let rises = last.key() < self.heap[place].key();
-            self.heap[place] = last;
-            if rises { self.rise(place) } else { self.sink(place) }
-        }
-    }
-    fn rise(&mut self, mut place: usize) {
-        let entry = self.heap[place];
+    /// Plays the matches from a participant up whose deadline has changed.
+    fn play(&mut self, participant: u32) {
+        let mut place = (self.keys.len() + participant as usize) / 2;
         while place > 0 {
-            let parent = (place - 1) / 2;
-            if self.heap[parent].key() <= entry.key() {
+            let winner = self.winner_of(place);
+            let before = core::mem::replace(&mut self.winners[place], winner);
+            if before == winner && winner != participant {
                 break;
             }
-            self.put(place, self.heap[parent]);
-            place = parent;
+            place /= 2;
         }
-        self.put(place, entry);
     }
-    fn sink(&mut self, mut place: usize) {
-        let entry = self.heap[place];
-        loop {
-            let mut child = 2 * place + 1;
-            if child >= self.heap.len() {
-                break;
-            }
-            if child + 1 < self.heap.len() && self.heap[child + 1].key() < self.heap[child].key() {
-                child += 1;
-            }
-            if entry.key() <= self.heap[child].key() {
-                break;
-            }
-            self.put(place, self.heap[child]);
-            place = child;
-        }
-        self.put(place, entry);
-    }
-    fn put(&mut self, place: usize, entry: Entry) {
-        self.heap[place] = entry;
-        self.places[entry.participant as usize] = place as u32;
+    /// Who wins match `place`, given the matches below it.
+    #[inline]
+    fn winner_of(&self, place: usize) -> u32 {
+        let (left, right) = (self.winners[2 * place], self.winners[2 * place + 1]);
+        if self.keys[right as usize] < self.keys[left as usize] { right } else { left }
     }
 }
 
@@ -136,11 +114,13 @@ mod tests {
     fn agrees_with_a_sorted_map_over_random_operations() {
         let (mut agenda, mut random) = (Agenda::new(), Random::new(3, 3));
         let mut model: BTreeMap<u32, (Time, u64)> = BTreeMap::new();
-        for _ in 0..20 {
-            agenda.add();
-        }
+        let mut participants = 0;
         for step in 0..50_000 {
-            let participant = random.below(20) as u32;
+            if step % 2_000 == 0 {
+                assert_eq!(agenda.add(), participants);
+                participants += 1;
+            }
+            let participant = random.below(u64::from(participants)) as u32;
             let due = (random.below(4) > 0).then(|| Time::from_nanos(random.below(50)));
             agenda.set(participant, due);
             match due {
@@ -153,7 +133,7 @@ mod tests {
                 }
             }
             let expected = model.iter().min_by_key(|(_, key)| **key).map(|(who, (due, _))| (*due, *who));
-            assert_eq!(agenda.next(), expected);
+            assert_eq!((agenda.next(), agenda.len()), (expected, model.len()));
         }
     }
 }

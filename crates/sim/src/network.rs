@@ -268,14 +268,20 @@ impl<N: Node> Network<N> {
     fn run_link(&mut self, index: LinkIndex) {
         let now = self.world.now;
         let slot = &mut self.world.links[index.0 as usize];
-        let (to, face) = (slot.to, slot.face_to);
-        while let Some(datagram) = self.world.links[index.0 as usize].link.poll_deliver(now) {
+        let (from, to, face) = (slot.from, slot.to, slot.face_to);
+        let mut arrived = slot.link.poll_deliver(now);
+        while let Some(datagram) = arrived {
             self.world.stats.packet_hops += 1;
             if let Some(tap) = &mut self.world.tap {
-                let from = self.world.links[index.0 as usize].from;
                 tap(PacketSeen { time: now, link: index, from, to, datagram: &datagram });
             }
             self.deliver(to, face, datagram);
+            let slot = &mut self.world.links[index.0 as usize];
+            let next = slot.link.poll_timeout();
+            if next.is_none_or(|due| due > now) {
+                return self.world.agenda.set(slot.participant, next);
+            }
+            arrived = slot.link.poll_deliver(now);
         }
         self.world.schedule_link(index);
     }
@@ -386,9 +392,7 @@ impl Outlet for NodeOutlet<'_> {
             Some(Some(index)) => {
                 let index = *index;
                 let link = &mut self.world.links[index.0 as usize].link;
-                for datagram in batch.drain() {
-                    link.enqueue(now, datagram);
-                }
+                batch.drain().for_each(|datagram| link.enqueue(now, datagram));
                 self.world.schedule_link(index);
             }
             _ => self.world.stats.unconnected_packets += batch.len() as u64,

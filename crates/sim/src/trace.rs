@@ -36,18 +36,18 @@ impl TraceHash {
         if self.depth == TraceDepth::Off {
             return;
         }
-        self.word(now.as_nanos());
-        self.word(u64::from(place) << 32 | u64::from(face.0));
-        self.word(datagram.len() as u64);
-        let bytes_max = if self.depth == TraceDepth::Full { usize::MAX } else { HEADER_BYTES };
+        self.pair(now.as_nanos(), u64::from(place) << 32 | u64::from(face.0));
         let (head, body) = (datagram.head(), datagram.body());
-        if head.len() >= bytes_max || head.is_empty() {
-            let front = if head.is_empty() { body } else { head };
-            self.bytes(&front[..front.len().min(bytes_max)]);
-        } else {
-            // The cut between head and body is not part of the packet, so words may straddle it.
-            let front: Vec<u8> = head.iter().chain(body.iter()).take(bytes_max).copied().collect();
-            self.bytes(&front);
+        let len = datagram.len();
+        // The cut between head and body is not part of the packet, so the first bytes may lie in both.
+        let mut front = [0; HEADER_BYTES];
+        let of_head = head.len().min(HEADER_BYTES);
+        let of_body = body.len().min(HEADER_BYTES - of_head);
+        front[..of_head].copy_from_slice(&head[..of_head]);
+        front[of_head..of_head + of_body].copy_from_slice(&body[..of_body]);
+        self.block(&front, len as u64);
+        if self.depth == TraceDepth::Full {
+            self.bytes(&datagram.to_vec()[of_head + of_body..]);
         }
     }
     /// Folds in one event of participant `place`.
@@ -55,22 +55,28 @@ impl TraceHash {
         if self.depth == TraceDepth::Off {
             return;
         }
-        self.word(now.as_nanos());
-        self.word(u64::from(place));
+        self.pair(now.as_nanos(), u64::from(place));
         // Writing into a hash cannot fail.
         let _ = fmt::write(self, format_args!("{event:?}"));
     }
 
-    fn word(&mut self, word: u64) {
-        let product = u128::from(self.state ^ word) * 0x9e37_79b9_7f4a_7c15;
-        // Adding the word keeps a state of zero from swallowing what follows.
-        self.state = ((product as u64) ^ ((product >> 64) as u64)).wrapping_add(word.rotate_left(32) | 1);
+    /// Folds in `front`, zeros behind a shorter packet's end, and the packet's length.
+    fn block(&mut self, front: &[u8; HEADER_BYTES], len: u64) {
+        let word = |index: usize| u64::from_le_bytes(front[index * 8..][..8].try_into().expect("a word has 8 bytes"));
+        // Only the last product waits for what was before.
+        let front =
+            mix(word(0) ^ KEYS[0], word(1) ^ KEYS[1]) ^ mix(word(2) ^ KEYS[2], word(3) ^ KEYS[3]).rotate_left(29);
+        self.pair(front, len);
+    }
+    fn pair(&mut self, a: u64, b: u64) {
+        // Adding keeps a state of zero from swallowing what follows.
+        self.state = mix(self.state ^ a, KEYS[0] ^ b).wrapping_add(a.rotate_left(32) ^ b | 1);
     }
     fn bytes(&mut self, bytes: &[u8]) {
         for chunk in bytes.chunks(8) {
             let mut word = [0; 8];
             word[..chunk.len()].copy_from_slice(chunk);
-            self.word(u64::from_le_bytes(word));
+            self.pair(u64::from_le_bytes(word), chunk.len() as u64);
         }
     }
 }
@@ -81,5 +87,12 @@ impl fmt::Write for TraceHash {
     }
 }
 
+fn mix(a: u64, b: u64) -> u64 {
+    let product = u128::from(a) * u128::from(b);
+    (product as u64) ^ ((product >> 64) as u64)
+}
+
 /// How many bytes of each packet [`TraceDepth::Headers`] looks at.
 const HEADER_BYTES: usize = 32;
+/// Odd numbers without a pattern: digits of the golden ratio and of π.
+const KEYS: [u64; 4] = [0x9e37_79b9_7f4a_7c15, 0x243f_6a88_85a3_08d3, 0x1319_8a2e_0370_7345, 0xa409_3822_299f_31d1];

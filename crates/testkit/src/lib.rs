@@ -8,6 +8,7 @@
 //! | are these bytes on the wire right? | [`golden`] |
 //! | does a transfer survive a bad network? | [`faults`], with [`for_each_seed`] to find and replay bad seeds |
 //! | does a whole domain survive people, faults and liars? | [`vopr`] |
+//! | how fast does real protocol code run in the simulator? | `chain` (feature `psi`) |
 //!
 //! # Example
 //! ```
@@ -34,6 +35,8 @@
 //! conformance::run(Echo::default, &Conformance { mtu: 65_507, ..Conformance::default() });
 //! ```
 
+#[cfg(feature = "psi")]
+pub mod chain;
 pub mod checked;
 pub mod conformance;
 pub mod dialogue;

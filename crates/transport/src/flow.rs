@@ -469,15 +469,18 @@ impl Flow {
         };
         // What was possible when the path was last polled, and not done, waits for an arrival and not for time.
         let waits = next > polled_at && (self.silent.is_some() || self.in_flight < self.controller.window());
-        [waits.then_some(next), self.silence_deadline(), self.overdue_deadline()].into_iter().flatten().min()
-    }
-    fn overdue_deadline(&self) -> Option<Time> {
-        let oldest = self.requests.iter().find(|request| request.waiting != 0)?;
-        Some(oldest.sent_at + self.rtt.rto() * OVERDUE_RTOS)
+        let Some(oldest) = self.requests.iter().find(|request| request.waiting != 0) else {
+            return waits.then_some(next);
+        };
+        let due = self.silence_after(oldest).min(oldest.sent_at + self.rtt.rto() * OVERDUE_RTOS);
+        Some(if waits { due.min(next) } else { due })
     }
     fn silence_deadline(&self) -> Option<Time> {
         let oldest = self.requests.iter().find(|request| request.waiting != 0)?;
-        Some((self.last_arrival.max(oldest.sent_at) + self.rtt.rto()).max(self.excused_until))
+        Some(self.silence_after(oldest))
+    }
+    fn silence_after(&self, oldest: &Outstanding) -> Time {
+        (self.last_arrival.max(oldest.sent_at) + self.rtt.rto()).max(self.excused_until)
     }
     /// What request `number` allowed caches to do; `None` if there is no such request any more.
     pub(crate) fn cache_use(&self, number: u16) -> Option<CacheUse> {

@@ -7,7 +7,8 @@ pub struct RttEstimator {
     smoothed: Option<Duration>,
     variation: Duration,
     minimum: Option<Duration>,
-    rto_initial: Duration,
+    /// The timeout at present; it is asked for far more often than it changes.
+    rto: Duration,
     rto_min: Duration,
     rto_max: Duration,
 }
@@ -15,21 +16,23 @@ pub struct RttEstimator {
 impl RttEstimator {
     /// No samples yet: the timeout is `rto_initial`. Afterwards it stays within `rto_min` and `rto_max`.
     pub fn new(rto_initial: Duration, rto_min: Duration, rto_max: Duration) -> Self {
-        RttEstimator { smoothed: None, variation: Duration::ZERO, minimum: None, rto_initial, rto_min, rto_max }
+        RttEstimator { smoothed: None, variation: Duration::ZERO, minimum: None, rto: rto_initial, rto_min, rto_max }
     }
     /// Folds in one sample: from the transmission of a request to its first answer. Callers drop samples of
     /// packets that were asked for twice on the same path (Karn), and answers of caches. RFC 6298 §2, with its gains 1/8 and 1/4.
     pub fn on_sample(&mut self, sample: Duration) {
-        match self.smoothed {
+        let smoothed = match self.smoothed {
             None => {
-                self.smoothed = Some(sample);
                 self.variation = sample / 2;
+                sample
             }
             Some(smoothed) => {
                 self.variation = (self.variation * 3 + smoothed.abs_diff(sample)) / 4;
-                self.smoothed = Some((smoothed * 7 + sample) / 8);
+                (smoothed * 7 + sample) / 8
             }
-        }
+        };
+        self.smoothed = Some(smoothed);
+        self.rto = (smoothed + self.variation * 4).clamp(self.rto_min, self.rto_max.max(smoothed * 2));
         self.minimum = Some(self.minimum.map_or(sample, |minimum| minimum.min(sample)));
     }
     /// The smoothed round-trip time; `None` before the first sample.
@@ -42,10 +45,7 @@ impl RttEstimator {
     }
     /// How long to wait for an answer.
     pub fn rto(&self) -> Duration {
-        match self.smoothed {
-            None => self.rto_initial,
-            Some(smoothed) => (smoothed + self.variation * 4).clamp(self.rto_min, self.rto_max.max(smoothed * 2)),
-        }
+        self.rto
     }
 }
 

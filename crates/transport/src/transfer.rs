@@ -15,6 +15,7 @@ use alloc::{
     string::{String, ToString},
     vec::Vec,
 };
+use core::ops::Bound;
 
 use tributary_content::{ChunkIndex, ChunkStore, HashTree, Manifest, Name, ObjectId, StoreError, StoreOpener};
 use tributary_core::{
@@ -420,11 +421,18 @@ impl Transfer {
             return None;
         }
         let from = self.last_path;
-        let order: Vec<PathId> = {
-            let after = self.paths.range(PathId(from.0.saturating_add(1))..);
-            after.chain(self.paths.range(..=from)).filter(|(_, path)| path.flow.is_some()).map(|(id, _)| *id).collect()
-        };
-        for id in order {
+        // One path after the other, without a list of them: this is asked after every packet.
+        let (mut next, mut has_wrapped) = (self.path_after(Some(from)), false);
+        loop {
+            let id = match next {
+                Some(id) if has_wrapped && id > from => return None,
+                Some(id) => id,
+                None if has_wrapped => return None,
+                None => {
+                    (next, has_wrapped) = (self.path_after(None), true);
+                    continue;
+                }
+            };
             if let Some(request) = self.request_on(now, id) {
                 let bytes = request.runs.iter().map(|&(_, count)| u64::from(count)).sum::<u64>()
                     * u64::from(request.packet_bytes);
@@ -433,8 +441,13 @@ impl Transfer {
                 self.last_path = id;
                 return Some(request);
             }
+            next = self.path_after(Some(id));
         }
-        None
+    }
+    /// The next path in use, or the first one for `None`.
+    fn path_after(&self, path: Option<PathId>) -> Option<PathId> {
+        let above = path.map_or(Bound::Unbounded, Bound::Excluded);
+        self.paths.range((above, Bound::Unbounded)).find(|(_, path)| path.flow.is_some()).map(|(id, _)| *id)
     }
     /// When to call [`Transfer::handle_timeout`] or poll for requests again.
     pub fn poll_timeout(&self) -> Option<Time> {

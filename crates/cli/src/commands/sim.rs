@@ -69,7 +69,6 @@ struct Done {
 /// One run, with its files.
 fn one(sim: &args::Sim, seed: u64) -> Result<Done, ApiError> {
     let mut scenario = load(&sim.scenario, Some(seed))?.scenario;
-    scenario.keeps_events = sim.out.is_some();
     if sim.out.is_none() {
         scenario.sampling = None;
     }
@@ -79,6 +78,12 @@ fn one(sim: &args::Sim, seed: u64) -> Result<Done, ApiError> {
     }
     let mut simulation = Simulation::new(&scenario)
         .map_err(|error| ApiError::new(ErrorKind::Usage, format!("'{}': {error}", sim.scenario.display())))?;
+    // As they happen, not in the end: what a run keeps must not grow with its virtual time.
+    let events_path = folder.as_ref().map(|folder| folder.join(output::EVENTS));
+    if let Some(path) = &events_path {
+        let file = File::create(path).map_err(|error| ApiError::io("write", path.display(), &error))?;
+        simulation.write_events(Box::new(BufWriter::new(file)));
+    }
     let mut packets = None;
     if let Some(folder) = folder.as_ref().filter(|_| !sim.pcap.is_empty()) {
         let path = folder.join("packets.pcapng");
@@ -87,7 +92,11 @@ fn one(sim: &args::Sim, seed: u64) -> Result<Done, ApiError> {
         let started = Packets::start(&mut simulation, &scenario, &sim.pcap, Box::new(file)).map_err(cannot)?;
         packets = Some((started, path));
     }
-    let outcome = simulation.finish();
+    while !simulation.advance(scenario.limit) {}
+    if let Some((path, error)) = events_path.zip(simulation.events_error()) {
+        return Err(ApiError::io("write", path.display(), &error));
+    }
+    let outcome = simulation.outcome();
     if let Some((packets, path)) = packets {
         packets.finish().map_err(|error| ApiError::io("write", path.display(), &error))?;
     }
@@ -98,7 +107,7 @@ fn one(sim: &args::Sim, seed: u64) -> Result<Done, ApiError> {
 }
 
 fn write_files(folder: &Path, outcome: &Outcome, sim: &args::Sim) -> Result<(), ApiError> {
-    for file in output::files(outcome) {
+    for file in output::files(outcome).into_iter().filter(|file| file.name != output::EVENTS) {
         write(&folder.join(file.name), file.text.as_bytes())?;
     }
     for figure in run_report::figures(outcome) {

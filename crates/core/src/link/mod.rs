@@ -228,7 +228,13 @@ impl Link {
         self.serve(now);
     }
     /// Makes the changes that are due, each after what happened before it.
+    #[inline]
     fn follow_script(&mut self, now: Time) {
+        if self.script.is_some() {
+            self.follow_the_script(now);
+        }
+    }
+    fn follow_the_script(&mut self, now: Time) {
         while let Some((due, change)) = self.script.as_mut().and_then(|script| script.poll(now)) {
             self.serve(due);
             self.change(due, change);

@@ -565,10 +565,20 @@ impl Router {
             verdict.dropped = Some(self.count_drop(reason::TTL));
             return verdict;
         };
-        let mut head = [0; HEAD_BYTES_MAX];
-        let (head, body) = take_apart(datagram, view.header_len, &mut head);
-        head[2] = ttl;
-        let dropped = self.enqueue_copies(head, body, copies, &mut verdict.copies);
+        let dropped = if datagram.head().is_empty() {
+            let mut head = [0; FIXED_BYTES + FID_BYTES_MAX];
+            let head = &mut head[..view.header_len];
+            head.copy_from_slice(&datagram.header_bytes()[..view.header_len]);
+            head[2] = ttl;
+            let mut body = datagram.into_bytes();
+            body.advance(view.header_len);
+            self.enqueue_copies(head, body, copies, &mut verdict.copies)
+        } else {
+            let body = datagram.take_body();
+            let head = datagram.head_mut();
+            head[2] = ttl;
+            self.enqueue_copies(head, body, copies, &mut verdict.copies)
+        };
         verdict.dropped = dropped.or(verdict.dropped);
         verdict
     }
@@ -983,20 +993,6 @@ fn write_header(out: &mut [u8; HEAD_BYTES_MAX], packet_type: PacketType, flags: 
     out[..FIXED_BYTES].copy_from_slice(&[(VERSION << 4) | packet_type as u8, flags, ttl, shape, fid.salt()]);
     out[FIXED_BYTES..len].copy_from_slice(fid.bytes());
     len
-}
-
-/// A packet as a head to change, which is copied to `space`, and the shared rest.
-fn take_apart(datagram: Datagram, header_len: usize, space: &mut [u8; HEAD_BYTES_MAX]) -> (&mut [u8], Bytes) {
-    let len = if datagram.head().is_empty() { header_len } else { datagram.head().len() };
-    space[..len].copy_from_slice(&datagram.header_bytes()[..len]);
-    let body = if datagram.head().is_empty() {
-        let mut body = datagram.into_bytes();
-        body.advance(len);
-        body
-    } else {
-        datagram.strip(len).into_bytes()
-    };
-    (&mut space[..len], body)
 }
 
 /// What stands behind the common header: the rest of the head, and the body.

@@ -73,11 +73,15 @@ pub struct ModelBased {
     window_max: u64,
     run_duration: Duration,
     run_bytes_max: u64,
+    /// What follows from all of the above: asked for several times a packet, computed once.
+    window: u64,
+    pacing_rate: Option<Rate>,
 }
 
 impl ModelBased {
     /// Starts with the configured initial window and no model.
     pub fn new(config: &TransferConfig, packet_bytes: u64, _now: Time) -> Self {
+        let window_initial = u64::from(config.window_initial_packets) * packet_bytes;
         ModelBased {
             phase: Phase::Startup { rate_before: 0.0, rounds_without_growth: 0 },
             rate: RateFilter::default(),
@@ -90,10 +94,12 @@ impl ModelBased {
             ceiling: None,
             part: GroupPart::ALONE,
             packet_bytes,
-            window_initial: u64::from(config.window_initial_packets) * packet_bytes,
+            window_initial,
             window_max: config.window_bytes_max,
             run_duration: config.run_duration,
             run_bytes_max: u64::from(config.run_packets_max) * packet_bytes,
+            window: window_initial.min(config.window_bytes_max),
+            pacing_rate: None,
         }
     }
     /// Bandwidth-delay product in bytes; `None` before there is a model.
@@ -142,7 +148,7 @@ impl ModelBased {
                 self.phase = Phase::Drain;
             }
             let floor = (4 * self.packet_bytes) as f64;
-            let bytes = (self.window() as f64 * (1.0 - OVERFLOW_CUT)).max(floor);
+            let bytes = (self.window_of_model() as f64 * (1.0 - OVERFLOW_CUT)).max(floor);
             self.ceiling = Some(Ceiling { bytes, clean_rounds: 0 });
         } else if let Some(ceiling) = &mut self.ceiling {
             ceiling.clean_rounds += 1;
@@ -222,6 +228,43 @@ impl ModelBased {
             _ => {}
         }
     }
+    fn window_of_model(&self) -> u64 {
+        let Some(product) = self.product() else { return self.window_initial.min(self.window_max) };
+        let gain = match self.phase {
+            Phase::Startup { .. } => STARTUP_GAIN,
+            // Nearly nothing: only so the others on the link see the queue go down too, and none takes it for the path.
+            Phase::ProbeRtt { .. } => 0.1,
+            Phase::Drain | Phase::Probe { .. } => WINDOW_GAIN,
+        };
+        let floor = match self.phase {
+            Phase::Startup { .. } => self.window_initial,
+            _ => 4 * self.packet_bytes,
+        };
+        let held_back = if let Phase::ProbeRtt { .. } = self.phase { 0 } else { self.held_back() };
+        let window = (product * gain * self.compensation()) as u64 + held_back + self.claim(product);
+        let ceiling = self.ceiling.map_or(u64::MAX, |ceiling| ceiling.bytes as u64);
+        window.min(ceiling).max(floor).min(self.window_max)
+    }
+    fn pacing_rate_of_model(&self) -> Option<Rate> {
+        self.rtt_min?;
+        let rate = self.rate.best() * self.part.scale;
+        if rate <= 0.0 {
+            return None;
+        }
+        let rate = (rate * self.gain() * self.compensation()) as u64;
+        // In Startup the first samples come from a window that says nothing about the path.
+        if let Phase::Startup { .. } = self.phase {
+            let (rtt, _) = self.rtt_min?;
+            let floor = Rate::over(self.window_initial, rtt).map_or(0, |rate| rate.bytes_per_second());
+            return Some(Rate::from_bytes_per_second(rate.max(floor)));
+        }
+        Some(Rate::from_bytes_per_second(rate))
+    }
+    /// Draws the conclusions after a change.
+    fn conclude(&mut self) {
+        self.window = self.window_of_model();
+        self.pacing_rate = self.pacing_rate_of_model();
+    }
     fn gain(&self) -> f64 {
         match self.phase {
             Phase::Startup { .. } => STARTUP_GAIN,
@@ -249,6 +292,7 @@ impl Controller for ModelBased {
             self.on_rtt(now, rtt);
         }
         self.advance(now, arrival.in_flight);
+        self.conclude();
     }
     fn on_loss(&mut self, _: Time, loss: &Loss) {
         self.loss.lost += loss.bytes;
@@ -259,6 +303,7 @@ impl Controller for ModelBased {
             self.phase = Phase::Probe { step: 2, since: now };
         }
         self.loss = LossMeter::default();
+        self.conclude();
     }
     fn set_growth(&mut self, _: Growth) {
         // It does not grow by what arrives: what makes it fair is `join`.
@@ -277,38 +322,13 @@ impl Controller for ModelBased {
         if let (Phase::Probe { .. }, Some(ProbeTurn { step, since })) = (self.phase, part.turn) {
             self.phase = Phase::Probe { step, since };
         }
+        self.conclude();
     }
     fn window(&self) -> u64 {
-        let Some(product) = self.product() else { return self.window_initial.min(self.window_max) };
-        let gain = match self.phase {
-            Phase::Startup { .. } => STARTUP_GAIN,
-            // Nearly nothing: only so the others on the link see the queue go down too, and none takes it for the path.
-            Phase::ProbeRtt { .. } => 0.1,
-            Phase::Drain | Phase::Probe { .. } => WINDOW_GAIN,
-        };
-        let floor = match self.phase {
-            Phase::Startup { .. } => self.window_initial,
-            _ => 4 * self.packet_bytes,
-        };
-        let held_back = if let Phase::ProbeRtt { .. } = self.phase { 0 } else { self.held_back() };
-        let window = (product * gain * self.compensation()) as u64 + held_back + self.claim(product);
-        let ceiling = self.ceiling.map_or(u64::MAX, |ceiling| ceiling.bytes as u64);
-        window.min(ceiling).max(floor).min(self.window_max)
+        self.window
     }
     fn pacing_rate(&self) -> Option<Rate> {
-        self.rtt_min?;
-        let rate = self.rate.best() * self.part.scale;
-        if rate <= 0.0 {
-            return None;
-        }
-        let rate = (rate * self.gain() * self.compensation()) as u64;
-        // In Startup the first samples come from a window that says nothing about the path.
-        if let Phase::Startup { .. } = self.phase {
-            let (rtt, _) = self.rtt_min?;
-            let floor = Rate::over(self.window_initial, rtt).map_or(0, |rate| rate.bytes_per_second());
-            return Some(Rate::from_bytes_per_second(rate.max(floor)));
-        }
-        Some(Rate::from_bytes_per_second(rate))
+        self.pacing_rate
     }
     fn phase(&self) -> &'static str {
         match self.phase {

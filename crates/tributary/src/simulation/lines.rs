@@ -1,5 +1,6 @@
 //! Events of a simulation as JSON lines: time and node in front, then what the program itself would tell.
 use serde_json::{Map, Value, json};
+use std::io;
 use tributary_core::{
     Time,
     event::{Event, ResolverEvent, TransferEvent},
@@ -42,5 +43,48 @@ fn other(event: &Event) -> Value {
         Event::Resolver(ResolverEvent::Disappeared { name }) => json!({"event": "disappeared", "name": name}),
         // Events are open to additions; those without a shape yet are shown as they print.
         event => json!({"event": "other", "text": format!("{event:?}")}),
+    }
+}
+
+/// Where the lines of a run go.
+pub(super) struct EventLines {
+    keeps: bool,
+    kept: Vec<String>,
+    kept_max: usize,
+    dropped: u64,
+    out: Option<Box<dyn io::Write>>,
+    error: Option<io::Error>,
+}
+
+impl EventLines {
+    /// Keeps up to `kept_max` lines, or none unless it `keeps` them.
+    pub(super) fn new(keeps: bool, kept_max: usize) -> EventLines {
+        EventLines { keeps, kept: Vec::new(), kept_max, dropped: 0, out: None, error: None }
+    }
+    /// Writes from now on, and keeps nothing.
+    pub(super) fn write_to(&mut self, out: Box<dyn io::Write>) {
+        self.out = Some(out);
+    }
+    pub(super) fn on_event(&mut self, time: Time, node: &str, event: &Event) {
+        if let Some(out) = &mut self.out {
+            if self.error.is_none() {
+                self.error = writeln!(out, "{}", line(time, node, event)).err();
+            }
+        } else if self.keeps && self.kept.len() < self.kept_max {
+            self.kept.push(line(time, node, event));
+        } else {
+            self.dropped += u64::from(self.keeps);
+        }
+    }
+    /// What was kept, and how many events were not.
+    pub(super) fn take(&mut self) -> (Vec<String>, u64) {
+        (std::mem::take(&mut self.kept), self.dropped)
+    }
+    /// Brings what was written to its place; the error says why that failed, or what failed before.
+    pub(super) fn finish(&mut self) -> io::Result<()> {
+        match self.error.take() {
+            Some(error) => Err(error),
+            None => self.out.as_mut().map_or(Ok(()), |out| out.flush()),
+        }
     }
 }

@@ -26,6 +26,7 @@
 //! | what came of it | [`outcome`] |
 //! | that as JSON lines and CSV, packet captures | [`output`], [`packets`] |
 //! | events as JSON lines | [`lines`] |
+//! | what is seen at regular times, within a limit | `samples` |
 //! | objects that are published, stores that compare what arrives with them | [`store`] |
 //! | many runs at a time, in order | [`parallel`] |
 //!
@@ -55,6 +56,7 @@ pub mod output;
 pub mod packets;
 pub mod parallel;
 pub mod run;
+mod samples;
 pub mod scenario;
 pub mod store;
 pub mod traffic;

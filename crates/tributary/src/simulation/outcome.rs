@@ -23,12 +23,14 @@ pub struct Outcome {
     pub links: Vec<LinkOutcome>,
     /// One per node of the scenario, in its order.
     pub nodes: Vec<NodeOutcome>,
-    /// Windows, RTTs and rates of all paths of all transfers over time.
+    /// Windows, RTTs and rates of all paths of all transfers over time, within the scenario's limit.
     pub path_samples: Vec<PathSample>,
-    /// Use of all links over time.
+    /// Use of all links over time, within the scenario's limit.
     pub link_samples: Vec<LinkSample>,
     /// Events as JSON lines, if the scenario keeps them.
     pub events: Vec<String>,
+    /// Events beyond the scenario's limit, which were not kept.
+    pub events_dropped: u64,
     /// Counters of the simulator.
     pub stats: NetworkStats,
     /// A fingerprint of every packet and event.

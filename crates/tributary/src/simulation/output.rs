@@ -23,7 +23,7 @@ pub fn files(outcome: &Outcome) -> Vec<OutputFile> {
     }
     vec![
         OutputFile { name: "summary.json", text: format!("{}\n", summary(outcome)) },
-        OutputFile { name: "events.jsonl", text: events },
+        OutputFile { name: EVENTS, text: events },
         OutputFile { name: "transfers.csv", text: transfers(outcome) },
         OutputFile { name: "sources.csv", text: sources(outcome) },
         OutputFile { name: "paths.csv", text: paths(outcome) },
@@ -31,6 +31,9 @@ pub fn files(outcome: &Outcome) -> Vec<OutputFile> {
         OutputFile { name: "queues.csv", text: queues(outcome) },
     ]
 }
+
+/// The file of events.
+pub const EVENTS: &str = "events.jsonl";
 
 /// A run as one JSON object.
 pub fn summary(outcome: &Outcome) -> Value {

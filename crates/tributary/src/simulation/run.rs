@@ -2,6 +2,7 @@
 use std::{
     cell::RefCell,
     collections::{BTreeMap, BTreeSet, VecDeque},
+    io,
     rc::Rc,
     sync::{Arc, atomic::AtomicBool},
 };
@@ -16,9 +17,10 @@ use tributary_transport::{FaceOptions, Fetch};
 use super::{
     GUEST_HEADER_BYTES, Guest, Seat, SeatFace, SimulatedNode,
     guest::Route,
-    lines,
+    lines::EventLines,
     node::{HostNode, Seated},
     outcome::{LinkOutcome, LinkSample, NodeOutcome, Outcome, PathSample, TransferOutcome},
+    samples::Samples,
     scenario::{Direction, Fault, FetchSpec, Host, LinkSpec, RunUntil, Scenario, ScenarioError},
     store::{Comparing, Gated, Shelf},
 };
@@ -30,9 +32,7 @@ pub struct Simulation {
     plan: Rc<Plan>,
     connections: Vec<Connection>,
     state: Rc<RefCell<State>>,
-    path_samples: Vec<PathSample>,
-    link_samples: Vec<LinkSample>,
-    sample_due: Time,
+    samples: Samples,
 }
 
 /// What does not change while it runs.
@@ -61,7 +61,7 @@ struct State {
     /// Ended, and the account not kept yet.
     fresh: Vec<usize>,
     starts: Vec<u64>,
-    events: Vec<String>,
+    events: EventLines,
 }
 
 struct FetchState {
@@ -95,7 +95,7 @@ impl Simulation {
             ended: 0,
             fresh: Vec::new(),
             starts: vec![0; scenario.nodes.len()],
-            events: Vec::new(),
+            events: EventLines::new(scenario.keeps_events, scenario.events_max),
         }));
         let mut network = Network::new(scenario.seed);
         let (watched, labels) = (Rc::clone(&state), Rc::clone(&plan));
@@ -108,15 +108,12 @@ impl Simulation {
             let (plan, index) = (Rc::clone(&plan), NodeIndex(node as u32));
             network.with(index, |made, now| plan.add_faces(node, made, now));
         }
-        let (path_samples, link_samples) = (Vec::new(), Vec::new());
         let mut simulation = Simulation {
             network,
             plan,
             connections,
             state,
-            path_samples,
-            link_samples,
-            sample_due: Time::ZERO + scenario.sampling.unwrap_or_default(),
+            samples: Samples::new(scenario.sampling, scenario.samples_max),
         };
         simulation.plan_workload();
         Ok(simulation)
@@ -128,6 +125,15 @@ impl Simulation {
     /// The network, to tap or to plan more.
     pub fn network_mut(&mut self) -> &mut Network<SimulatedNode> {
         &mut self.network
+    }
+    /// Writes events to `out` as they happen, one line each, whether or not the scenario keeps them, and keeps none.
+    /// Ask [`Simulation::events_error`] when the run is over.
+    pub fn write_events(&mut self, out: Box<dyn io::Write>) {
+        self.state.borrow_mut().events.write_to(out);
+    }
+    /// Why events could not be written.
+    pub fn events_error(&self) -> Option<io::Error> {
+        self.state.borrow_mut().events.finish().err()
     }
     /// The place of a node by its label.
     pub fn node(&self, label: &str) -> Option<NodeIndex> {
@@ -147,11 +153,12 @@ impl Simulation {
     /// Runs it up to `time`, or to its end if that comes first; gives whether it is over.
     pub fn advance(&mut self, time: Time) -> bool {
         let scenario = &self.plan.scenario;
-        let (limit, until, sampling) = (time.min(scenario.limit), scenario.until, scenario.sampling);
+        let (limit, until) = (time.min(scenario.limit), scenario.until);
         let is_last = limit == scenario.limit;
         let total = scenario.fetches.len();
         loop {
-            let due = if sampling.is_some() { self.sample_due.min(limit) } else { limit };
+            let sample_due = self.samples.due();
+            let due = sample_due.map_or(limit, |due| due.min(limit));
             let state = Rc::clone(&self.state);
             let is_over = move || match until {
                 RunUntil::FetchesEnd => total > 0 && state.borrow().ended >= total,
@@ -161,11 +168,8 @@ impl Simulation {
             let state = Rc::clone(&self.state);
             let end = self.network.run_while(due, |_| state.borrow().fresh.is_empty() && !is_over());
             self.keep_reports();
-            if let Some(interval) = sampling
-                && (self.network.now() >= self.sample_due || is_over())
-            {
+            if sample_due.is_some_and(|due| self.network.now() >= due || is_over()) {
                 self.sample();
-                self.sample_due = self.network.now() + interval;
             }
             match end {
                 RunEnd::ConditionEnded if is_over() => return true,
@@ -209,7 +213,7 @@ impl Simulation {
             let status = place.and_then(SimulatedNode::endpoint).map(|endpoint| endpoint.status(self.network.now()));
             NodeOutcome { label: node.label.clone(), status }
         });
-        let events = std::mem::take(&mut self.state.borrow_mut().events);
+        let (events, events_dropped) = self.state.borrow_mut().events.take();
         Outcome {
             scenario: scenario.name.clone(),
             seed: scenario.seed,
@@ -218,10 +222,11 @@ impl Simulation {
             links: links.collect(),
             nodes: nodes.collect(),
             events,
+            events_dropped,
             stats: self.network.stats(),
             trace_hash: self.network.trace_hash(),
-            path_samples: self.path_samples,
-            link_samples: self.link_samples,
+            path_samples: self.samples.paths,
+            link_samples: self.samples.links,
         }
     }
 
@@ -257,6 +262,7 @@ impl Simulation {
     }
     fn sample(&mut self) {
         let now = self.network.now();
+        let mut paths = Vec::new();
         let state = self.state.borrow();
         for (index, (spec, fetch)) in self.plan.scenario.fetches.iter().zip(&state.fetches).enumerate() {
             let (place, _) = self.plan.fetcher(spec);
@@ -264,7 +270,7 @@ impl Simulation {
             let Some(report) = self.network.node(place).report(now, id) else { continue };
             for path in report.paths {
                 let source = report.sources.iter().find(|source| source.source == path.source);
-                self.path_samples.push(PathSample {
+                paths.push(PathSample {
                     time: now,
                     transfer: index,
                     path: path.path,
@@ -280,20 +286,23 @@ impl Simulation {
             }
         }
         drop(state);
-        let mut fresh = Vec::with_capacity(self.connections.len() * 2);
-        for (index, (_, _, _, link)) in self.directions().enumerate() {
-            let stats = link.stats();
-            fresh.push(LinkSample {
-                time: now,
-                link: index,
-                out_bytes: stats.out_bytes,
-                out_packets: stats.out_packets,
-                queue_bytes: stats.queue_bytes,
-                dropped_packets: stats.dropped_packets,
-                rate: link.rate(),
-            });
-        }
-        self.link_samples.extend(fresh);
+        let links: Vec<LinkSample> = self
+            .directions()
+            .enumerate()
+            .map(|(index, (_, _, _, link))| {
+                let stats = link.stats();
+                LinkSample {
+                    time: now,
+                    link: index,
+                    out_bytes: stats.out_bytes,
+                    out_packets: stats.out_packets,
+                    queue_bytes: stats.queue_bytes,
+                    dropped_packets: stats.dropped_packets,
+                    rate: link.rate(),
+                }
+            })
+            .collect();
+        self.samples.take(now, paths, links);
     }
 
     // ---- planning
@@ -598,9 +607,7 @@ impl State {
         }
     }
     fn on_event(&mut self, plan: &Plan, now: Time, node: NodeIndex, event: &Event) {
-        if plan.scenario.keeps_events {
-            self.events.push(lines::line(now, &plan.scenario.nodes[node.0 as usize].label, event));
-        }
+        self.events.on_event(now, &plan.scenario.nodes[node.0 as usize].label, event);
         let (id, is_completed) = match event {
             Event::Transfer(id, TransferEvent::Completed) => (*id, true),
             Event::Transfer(id, TransferEvent::Failed { .. }) => (*id, false),

@@ -38,8 +38,16 @@ pub struct Scenario {
     pub limit: Time,
     /// How often windows, RTTs, rates and links are sampled; `None` for never.
     pub sampling: Option<Duration>,
+    /// Samples of paths and links kept at most: beyond that every second moment is dropped, and the time between two is
+    /// twice as long from then on. Default: 200,000, some tens of megabytes.
+    pub samples_max: usize,
     /// Whether events are kept as JSON lines. Default: no.
     pub keeps_events: bool,
+    /// Events kept at most; more are counted and dropped. What [`Simulation::write_events`] writes has no limit.
+    /// Default: 1,000,000.
+    ///
+    /// [`Simulation::write_events`]: super::Simulation::write_events
+    pub events_max: usize,
 }
 
 /// When a run is over.
@@ -212,7 +220,9 @@ impl Scenario {
             until: RunUntil::default(),
             limit: Time::from_millis(3_600_000),
             sampling: None,
+            samples_max: 200_000,
             keeps_events: false,
+            events_max: 1_000_000,
         }
     }
 

@@ -76,6 +76,40 @@ fn an_outcome_tells_sources_links_samples_and_events() {
 }
 
 #[test]
+fn what_a_run_keeps_is_limited_and_what_it_writes_is_the_same() {
+    let mut scenario = two_sources(1, 3_000_000);
+    scenario.keeps_events = true;
+    let all = run(&scenario).events;
+    (scenario.sampling, scenario.samples_max) = (Some(Duration::from_millis(1)), 500);
+    scenario.events_max = 10;
+    let mut simulation = Simulation::new(&scenario).unwrap();
+    while !simulation.advance(scenario.limit) {}
+    let outcome = simulation.outcome();
+    assert!((200..=500).contains(&(outcome.link_samples.len() + outcome.path_samples.len())));
+    assert_eq!((&outcome.events[..], outcome.events_dropped), (&all[..10], all.len() as u64 - 10));
+
+    #[derive(Clone, Default)]
+    struct Shared(std::sync::Arc<std::sync::Mutex<Vec<u8>>>);
+    impl std::io::Write for Shared {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().unwrap().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+    let written = Shared::default();
+    let mut simulation = Simulation::new(&scenario).unwrap();
+    simulation.write_events(Box::new(written.clone()));
+    while !simulation.advance(scenario.limit) {}
+    assert!(simulation.events_error().is_none());
+    let text = String::from_utf8(written.0.lock().unwrap().clone()).unwrap();
+    assert_eq!(text.lines().collect::<Vec<_>>(), all);
+    assert!(simulation.outcome().events.is_empty());
+}
+
+#[test]
 fn the_same_scenario_has_the_same_outcome_on_any_thread_and_another_seed_another_one() {
     let scenarios: Vec<_> = [5, 6, 5].map(|seed| two_sources(seed, 1_000_000)).into();
     let together = parallel::map_on(3, &scenarios, run);
