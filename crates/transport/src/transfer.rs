@@ -322,6 +322,9 @@ impl Transfer {
         }
     }
     fn take(&mut self, now: Time, data: &PacketData<'_>) {
+        if self.ended.is_some() {
+            return;
+        }
         let Some(path) = self.paths.get_mut(&data.path) else { return };
         let (Some(flow), Some(running)) = (&mut path.flow, &mut self.running) else { return };
         let was_silent = flow.silent_since().is_some();
@@ -523,6 +526,9 @@ impl Transfer {
         }
     }
     fn fail(&mut self, now: Time, reason: String) {
+        if self.ended.is_some() {
+            return;
+        }
         self.ended = Some(now);
         if let Some(running) = &mut self.running {
             running.units.clear();

@@ -131,7 +131,8 @@ impl<F: Family> Run<'_, F> {
         }
         None
     }
-    /// Whether a fetch that began among lies or with an earlier version asks none of those any more that publish its object now. It waits for others.
+    /// Whether a fetch that began among lies or with an earlier version asks none of those any more that publish its
+    /// object now. It waits for others.
     fn has_given_up(&self, spec: &FetchSpec, report: &TransferReport) -> bool {
         let world = &self.world;
         let is_given_up = |label: &str| {

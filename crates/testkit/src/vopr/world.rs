@@ -464,9 +464,12 @@ impl<'a, F: Family> World<'a, F> {
         }
     }
     fn republish(&mut self, node: usize) {
+        let published: Vec<(usize, u64)> = self.people[node].published.iter().map(|(o, v)| (*o, *v)).collect();
         if self.is_running(node) {
-            let objects: Vec<usize> = self.people[node].published.keys().copied().collect();
-            objects.into_iter().for_each(|object| self.publish(node, object));
+            published.into_iter().for_each(|(object, _)| self.publish(node, object));
+        } else {
+            let again = published.into_iter().map(|(object, version)| Operation::Publish { node, object, version });
+            self.people[node].deferred.extend(again);
         }
     }
     fn stop(&mut self, node: usize) {
