@@ -141,6 +141,9 @@ pub struct TopologyManager {
     dirty: BTreeSet<(NodeId, u32)>,
     told_routes: BTreeMap<NodeId, Routes>,
     routes_sequence: u32,
+    /// One for all transfers: one whose lease runs out and that comes again must not begin anew with the sequences that
+    /// its subscriber knows.
+    offers_sequence: u32,
     retries: BTreeMap<NodeId, Time>,
     capability_epoch: u32,
     rotation_due: Time,
@@ -162,7 +165,6 @@ struct Rival {
 struct Transfer {
     request: PathRequest,
     expires: Time,
-    sequence: u32,
     /// What the subscriber was told last, with the links of each path; `None` if it must be told in any case.
     told: Option<Vec<OfferedSource>>,
     /// The numbers of paths by their links; kept for the life of the transfer.
@@ -225,6 +227,7 @@ impl TopologyManager {
             dirty: BTreeSet::new(),
             told_routes: BTreeMap::new(),
             routes_sequence: 0,
+            offers_sequence: 0,
             retries: BTreeMap::new(),
             capability_epoch: 1,
             rotation_due: Time::MAX,
@@ -281,7 +284,7 @@ impl TopologyManager {
             }
             None if full => return self.refuse("too many transfers in the domain"),
             None => {
-                let transfer = Transfer { request, expires, sequence: 0, told: None, path_ids: BTreeMap::new() };
+                let transfer = Transfer { request, expires, told: None, path_ids: BTreeMap::new() };
                 self.transfers.insert(key, transfer);
             }
         }
@@ -640,8 +643,8 @@ impl TopologyManager {
         if let Some(subscriber) = reachable {
             let sources = self.sources(subscriber, &mut transfer);
             if transfer.told.as_ref() != Some(&sources) {
-                transfer.sequence += 1;
-                let version = OfferVersion { term: self.term, sequence: transfer.sequence };
+                self.offers_sequence += 1;
+                let version = OfferVersion { term: self.term, sequence: self.offers_sequence };
                 self.push_offers(key, version, &sources);
                 transfer.told = Some(sources);
             }
