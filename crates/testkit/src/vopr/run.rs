@@ -131,7 +131,7 @@ impl<F: Family> Run<'_, F> {
         }
         None
     }
-    /// Whether a fetch that began among lies or with an earlier version asks none of those any more that publish its
+    /// Whether a fetch that began among lies or with another version asks none of those any more that publish its
     /// object now. It waits for others.
     fn has_given_up(&self, spec: &FetchSpec, report: &TransferReport) -> bool {
         let world = &self.world;
@@ -141,7 +141,7 @@ impl<F: Family> Run<'_, F> {
         };
         let publishers = world.people.iter().zip(&world.plan.topology.nodes);
         let mut publishers = publishers.filter(|(person, _)| person.published.contains_key(&spec.object));
-        spec.number < LAST_FETCHES && publishers.all(|(_, node)| is_given_up(&node.label))
+        publishers.all(|(_, node)| is_given_up(&node.label))
     }
     fn has_publisher(&self, receiver: usize, object: usize) -> bool {
         let publishers =
