@@ -254,7 +254,12 @@ impl Rendezvous {
                 record.acting = false;
                 record.drop_at = (!belongs).then_some(now + self.config.drop_grace);
             }
-            record.revision = record.revision.max(update.revision);
+            if update.revision > record.revision {
+                // Somebody else acted, and subscribers may know that revision with less in it than there is here: an
+                // acting node takes over again, and tells everybody everything.
+                record.revision = update.revision;
+                record.acting = false;
+            }
             record.registration = record.registration.max(update.registration);
             for mut entry in update.entries {
                 entry.lease = entry.lease.min(self.config.lease_max);

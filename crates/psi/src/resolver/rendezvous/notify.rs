@@ -55,7 +55,7 @@ impl Rendezvous {
         }
         if acts && !record.acting {
             // Taking over: whatever the predecessor said last, this outdoes it.
-            record.revision = next_term(record.revision);
+            record.revision = next_term(record.revision, self.me);
             record.registered = None;
             record.refresh_at = now;
             record.matches = subscription_keys(record);
@@ -214,9 +214,11 @@ impl Rendezvous {
     }
 }
 
-/// The first revision of the node that acts after one that said `revision`.
-fn next_term(revision: u64) -> u64 {
-    ((revision >> 32) + 1) << 32
+/// The first revision of the node `me` when it acts after one that said `revision`: 24 bits count who acted, 16 tell who
+/// it is, so that two who act at once never say the same, and 24 count changes.
+fn next_term(revision: u64, me: NodeId) -> u64 {
+    let who = me.0 ^ (me.0 >> 16) ^ (me.0 >> 32) ^ (me.0 >> 48);
+    ((revision >> 40).wrapping_add(1) << 40) | ((who & 0xffff) << 24)
 }
 
 /// Cuts children into parts that fit a message; there is at least one part, be it empty.
@@ -254,8 +256,9 @@ fn note_change(record: &mut Record, key: &EntryKey, before: Option<&EntryValue>,
         EntryKey::ScopeSubscriber(node) => match after {
             Some(EntryValue::ScopeSubscriber { known, .. }) if *known != record.revision => {
                 if *known != NOTHING_KNOWN && *known > record.revision {
-                    // All who acted before are gone, and what they said is to be outdone.
-                    record.revision = next_term(*known);
+                    // All who acted before are gone, and what they said is to be outdone: by taking over again.
+                    record.revision = *known;
+                    record.acting = false;
                 }
                 record.listings.insert(*node);
             }

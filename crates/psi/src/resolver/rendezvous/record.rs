@@ -28,7 +28,7 @@ pub(super) struct Record {
     pub(super) entries: BTreeMap<EntryKey, Held>,
     /// No entry falls before this time. Renewals may leave it too early, and then nothing falls when it comes.
     expiry: Time,
-    /// Grows with every visible change of the listing; its upper half counts the nodes that acted for the record one
+    /// Grows with every visible change of the listing; its upper bits count the nodes that acted for the record one
     /// after the other, so that a new one outdoes its predecessor whatever it missed.
     pub(super) revision: u64,
     /// The version of what the parent scope was told last.
