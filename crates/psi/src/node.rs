@@ -41,8 +41,8 @@ use crate::{
     },
     sender::{AnswerSink, Sender},
     wire::{
-        DataHeader, Fid, Header, LinkState, Message, MissingScopes, PacketType, Request, Routes, TTL_MAX, VERSION,
-        WireError,
+        DataHeader, FLAG_MARKED, Fid, Header, LinkState, Message, MissingScopes, PacketType, Request, Routes, TTL_MAX,
+        VERSION, WireError,
     },
 };
 
@@ -204,7 +204,8 @@ impl PsiNode {
             PacketType::Data => match DataHeader::decode(rest.header_bytes()) {
                 Ok(data) => {
                     let payload = rest.strip(DataHeader::BYTES);
-                    self.receiver.handle_data(now, header.flags, [(data, payload.header_bytes())].into_iter());
+                    let mark = if payload.is_marked() { FLAG_MARKED } else { 0 };
+                    self.receiver.handle_data(now, header.flags | mark, [(data, payload.header_bytes())].into_iter());
                 }
                 Err(error) => self.on_dropped(face, error.reason(), bytes),
             },

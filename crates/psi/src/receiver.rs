@@ -19,7 +19,7 @@ use tributary_transport::{
 use crate::{
     config::node_of_label,
     sender::data_overhead,
-    wire::{DataHeader, FLAG_CACHED, FLAG_NO_CACHE, Fid, Offer, OfferVersion, Request, StreamKey},
+    wire::{DataHeader, FLAG_CACHED, FLAG_MARKED, FLAG_NO_CACHE, Fid, Offer, OfferVersion, Request, StreamKey},
 };
 
 /// How long an incomplete set of offers waits for its rest before what is there is used.
@@ -173,10 +173,11 @@ impl Receiver {
                 }
                 continue;
             };
+            let mut bytes = 0;
             let of_run = core::iter::from_fn(|| packets.next_if(same));
             entry.transfer.handle_run(
                 now,
-                of_run.map(|(header, payload)| PacketData {
+                of_run.inspect(|(_, payload)| bytes += payload.len() as u64).map(|(header, payload)| PacketData {
                     path,
                     number: header.tag as u16,
                     packet: header.packet,
@@ -184,6 +185,9 @@ impl Receiver {
                     payload,
                 }),
             );
+            if flags & FLAG_MARKED != 0 {
+                entry.transfer.handle_marks(now, path, first.tag as u16, bytes);
+            }
             self.news |= entry.transfer.is_ended();
         }
     }

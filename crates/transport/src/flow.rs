@@ -62,6 +62,8 @@ pub(crate) struct Flow {
     arrived: Option<Arrived>,
     pub(crate) requested_packets: u64,
     pub(crate) lost_packets: u64,
+    /// Payload of packets that came marked.
+    pub(crate) marked_bytes: u64,
     ever_answered: bool,
 }
 
@@ -176,6 +178,7 @@ impl Flow {
             arrived: None,
             requested_packets: 0,
             lost_packets: 0,
+            marked_bytes: 0,
             ever_answered: false,
         }
     }
@@ -305,6 +308,15 @@ impl Flow {
             true => self.controller.on_cached_data(now, &arrival),
             false => self.controller.on_data(now, &arrival),
         }
+    }
+    /// Tells the window of `bytes` bytes that came marked in answer to request `number`.
+    pub(crate) fn on_mark(&mut self, now: Time, number: u16, bytes: u64) {
+        let request = self.requests.get(usize::from(number.wrapping_sub(self.first_number)));
+        // Of a request that is settled and forgotten only its age is of interest.
+        let round_trip = self.rtt.smoothed().unwrap_or_else(|| self.rtt.rto());
+        let requested_at = request.map_or(now - round_trip, |request| request.sent_at);
+        self.marked_bytes += bytes;
+        self.controller.on_mark(now, &Loss { bytes, in_flight: self.in_flight, requested_at });
     }
     /// Finds packets lost by order: one asked for `reorder_packets` later has arrived. Appends them to `lost`.
     pub(crate) fn detect_losses(&mut self, now: Time, lost: &mut Vec<LostPacket>) {

@@ -311,6 +311,13 @@ impl Transfer {
         }
         self.on_run_end(now, last);
     }
+    /// Takes notice that `bytes` bytes of payload, which came in answer to request `number`, were marked on the way: a queue
+    /// grows there (paper §III-D: in-network congestion control, of which the receiver makes what it will).
+    pub fn handle_marks(&mut self, now: Time, path: PathId, number: u16, bytes: u64) {
+        if let Some(flow) = self.paths.get_mut(&path).and_then(|path| path.flow.as_mut()) {
+            flow.on_mark(now, number, bytes);
+        }
+    }
     fn on_run_end(&mut self, now: Time, path: Option<PathId>) {
         let Some(path) = path else { return };
         if let Some(flow) = self.paths.get_mut(&path).and_then(|path| path.flow.as_mut()) {

@@ -565,10 +565,13 @@ impl Router {
             verdict.dropped = Some(self.count_drop(reason::TTL));
             return verdict;
         };
+        // What the queue of the last link said goes on to the receiver.
+        let mark = if datagram.is_marked() { FLAG_MARKED } else { 0 };
         let dropped = if datagram.head().is_empty() {
             let mut head = [0; FIXED_BYTES + FID_BYTES_MAX];
             let head = &mut head[..view.header_len];
             head.copy_from_slice(&datagram.header_bytes()[..view.header_len]);
+            head[1] |= mark;
             head[2] = ttl;
             let mut body = datagram.into_bytes();
             body.advance(view.header_len);
@@ -576,6 +579,7 @@ impl Router {
         } else {
             let body = datagram.take_body();
             let head = datagram.head_mut();
+            head[1] |= mark;
             head[2] = ttl;
             self.enqueue_copies(head, body, copies, &mut verdict.copies)
         };

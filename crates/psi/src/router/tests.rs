@@ -224,6 +224,21 @@ fn queues_keep_their_limits_in_packets_and_bytes_and_mark_before() {
 }
 
 #[test]
+fn the_mark_of_the_last_links_queue_goes_on_in_the_header() {
+    let mut router = router(2);
+    let fid = list_to(&router, &[face(1)]);
+    for marked in [false, true] {
+        let mut datagram = packet(PacketType::Data, 0, 9, fid, &[0; 50]);
+        if marked {
+            datagram.set_marked();
+        }
+        assert_eq!(router.forward(NOW, Some(FaceId(0)), datagram).copies, 1);
+        let flags = sent(&mut router)[0].1[1];
+        assert_eq!(flags, if marked { FLAG_MARKED } else { 0 });
+    }
+}
+
+#[test]
 fn faces_take_turns_and_batches_are_full() {
     let mut router = router(2);
     for port in [0, 1] {

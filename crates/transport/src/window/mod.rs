@@ -31,6 +31,11 @@ pub trait Controller: Send {
     }
     /// Takes packets lost by order. Called once for each batch found at one time.
     fn on_loss(&mut self, now: Time, loss: &Loss);
+    /// Takes packets that came marked: a queue on the way grows. Unless a controller knows better it does what it does at a
+    /// loss (RFC 3168).
+    fn on_mark(&mut self, now: Time, mark: &Loss) {
+        self.on_loss(now, mark);
+    }
     /// The path went silent: nothing came for a whole retransmission timeout.
     fn on_silence(&mut self, now: Time);
     /// How the sub-flow grows, given the others that share a link with it.
@@ -76,7 +81,7 @@ pub struct Arrival {
     pub requested_at: Time,
 }
 
-/// Packets taken for lost.
+/// Packets taken for lost, or marked instead of lost.
 #[derive(Clone, Copy, Debug)]
 pub struct Loss {
     /// Payload bytes.

@@ -34,6 +34,8 @@ const LOSS_FREE: f64 = 0.02;
 const CHANCE_DEVIATIONS: f64 = 2.0;
 /// By which part of its window a flow goes back when a queue overflows.
 const OVERFLOW_CUT: f64 = 0.15;
+/// The part of its bandwidth-delay product that a flow keeps when packets come marked.
+const MARK_FLOOR: f64 = 0.9;
 /// After so many rounds without an overflow the ceiling rises twice as fast.
 const CEILING_DOUBLES: u32 = 8;
 
@@ -134,7 +136,8 @@ impl ModelBased {
     }
     /// Lowers or raises the ceiling after a round. Random loss comes with an empty queue as well, and that much is no
     /// sign; clearly more than that together with a standing queue is an overflow, that of several flows most likely.
-    fn on_round_of_losses(&mut self, Round { share, bytes }: Round) {
+    /// A mark is one in any case.
+    fn on_round_of_losses(&mut self, Round { share, bytes, is_marked }: Round) {
         if self.queue_is_empty() {
             self.loss.base += (share - self.loss.base) / 8.0;
         }
@@ -142,12 +145,14 @@ impl ModelBased {
         // Of few packets, chance alone takes more than its share now and then; a sub-flow stands for all that share its link.
         let chance = CHANCE_DEVIATIONS
             * libm::sqrt(self.loss.base.max(LOSS_FREE / 2.0) * packet / (bytes as f64 * self.part.times));
-        let overflows = !self.queue_is_empty() && share > 1.5 * self.loss.base + LOSS_FREE + chance;
+        let overflows = is_marked || !self.queue_is_empty() && share > 1.5 * self.loss.base + LOSS_FREE + chance;
         if overflows {
             if let Phase::Startup { .. } = self.phase {
                 self.phase = Phase::Drain;
             }
-            let floor = (4 * self.packet_bytes) as f64;
+            // A mark may come from a queue of a few packets: what the path holds without any is not given up for it.
+            let kept = if is_marked { self.product().unwrap_or(0.0) * MARK_FLOOR } else { 0.0 };
+            let floor = kept.max((4 * self.packet_bytes) as f64);
             let bytes = (self.window_of_model() as f64 * (1.0 - OVERFLOW_CUT)).max(floor);
             self.ceiling = Some(Ceiling { bytes, clean_rounds: 0 });
         } else if let Some(ceiling) = &mut self.ceiling {
@@ -161,7 +166,8 @@ impl ModelBased {
             }
         }
     }
-    fn on_round(&mut self) {
+    /// A round has passed; `starved` if there was too little to send in it to tell whether the rate can still grow.
+    fn on_round(&mut self, starved: bool) {
         self.round += 1;
         if let Some(round) = self.loss.on_round() {
             self.on_round_of_losses(round);
@@ -169,7 +175,9 @@ impl ModelBased {
         if let Some(smallest) = self.rtt_this_round.take() {
             self.rtt_last_round = Some(smallest);
         }
-        if let Phase::Startup { rate_before, rounds_without_growth } = self.phase {
+        if let Phase::Startup { rate_before, rounds_without_growth } = self.phase
+            && !starved
+        {
             let rate = self.rate.best();
             self.phase = if rate >= rate_before * 1.25 {
                 Phase::Startup { rate_before: rate, rounds_without_growth: 0 }
@@ -286,7 +294,7 @@ impl Controller for ModelBased {
         }
         if arrival.delivered_at_request >= self.round_ends_at {
             self.round_ends_at = arrival.delivered;
-            self.on_round();
+            self.on_round(arrival.starved);
         }
         if let Some(rtt) = arrival.rtt {
             self.on_rtt(now, rtt);
@@ -296,6 +304,9 @@ impl Controller for ModelBased {
     }
     fn on_loss(&mut self, _: Time, loss: &Loss) {
         self.loss.lost += loss.bytes;
+    }
+    fn on_mark(&mut self, _: Time, _: &Loss) {
+        self.loss.is_marked = true;
     }
     fn on_silence(&mut self, now: Time) {
         // The model stays: when the path comes back it is most likely the path that it was.
@@ -347,6 +358,8 @@ impl Controller for ModelBased {
 struct LossMeter {
     delivered: u64,
     lost: u64,
+    /// Whether a packet came marked in this round.
+    is_marked: bool,
     share: f64,
     /// The same over rounds with an empty queue only.
     base: f64,
@@ -363,7 +376,7 @@ impl LossMeter {
         self.share += (share - self.share) / 8.0;
         self.delivered = 0;
         self.lost = 0;
-        Some(Round { share, bytes: total })
+        Some(Round { share, bytes: total, is_marked: core::mem::take(&mut self.is_marked) })
     }
 }
 
@@ -373,4 +386,5 @@ struct Round {
     share: f64,
     /// Lost or not.
     bytes: u64,
+    is_marked: bool,
 }
