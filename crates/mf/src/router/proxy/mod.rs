@@ -244,9 +244,11 @@ impl Proxy {
     pub fn commit(&mut self) -> Result<(), StoreError> {
         if core::mem::take(&mut self.dirty) { self.repository.commit() } else { Ok(()) }
     }
-    /// The destination is attached, or bound to an address: what waits for it may go.
+    /// The destination is attached, or bound to an address: what waits for it may go, if that is what this proxy goes by.
     pub fn on_reachable(&mut self, guid: &Guid) {
-        if let Some(destination) = self.destinations.get_mut(guid) {
+        if self.config.rebinding == Rebinding::Watch
+            && let Some(destination) = self.destinations.get_mut(guid)
+        {
             destination.ready = true;
         }
     }
