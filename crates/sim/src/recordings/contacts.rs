@@ -2,6 +2,10 @@
 //! ```text
 //! time<TAB>CONN<TAB>node<TAB>node<TAB>up|down        (seconds)
 //! ```
+//! or as CRAWDAD's cambridge/haggle has them, a line per contact in any order, overlapping or not:
+//! ```text
+//! node node start end ...                            (seconds; what follows is ignored)
+//! ```
 use std::collections::{BTreeMap, BTreeSet};
 use tributary_core::{
     Duration,
@@ -46,13 +50,20 @@ impl Contacts {
 /// [`RecordingError`] if a line is no event, or time goes back.
 pub fn parse(file: &str, text: &str, start: Duration) -> Result<Contacts, RecordingError> {
     let mut events: Vec<(Duration, &str, &str, LinkState)> = Vec::new();
+    let mut contacts: BTreeMap<(&str, &str), Vec<(Duration, Duration)>> = BTreeMap::new();
     for (line, text) in text.lines().enumerate().map(|(index, text)| (index + 1, text.trim())) {
         if text.is_empty() || text.starts_with('#') {
             continue;
         }
         let words: Vec<&str> = text.split_whitespace().collect();
+        if let Some((a, b, contact)) = contact(&words) {
+            let contact = contact.map_err(|message| RecordingError::new(file, line, message))?;
+            contacts.entry((a.min(b), a.max(b))).or_default().push(contact);
+            continue;
+        }
         let [time, "CONN", a, b, state] = words[..] else {
-            return Err(RecordingError::new(file, line, "a line is: time CONN node node up|down"));
+            let message = "a line is: time CONN node node up|down, or: node node start end";
+            return Err(RecordingError::new(file, line, message));
         };
         let state = match state {
             "up" => LinkState::Up,
@@ -67,6 +78,14 @@ pub fn parse(file: &str, text: &str, start: Duration) -> Result<Contacts, Record
             return Err(RecordingError::new(file, line, format!("time goes back to {} s", time.as_secs_f64())));
         }
         events.push((time, a, b, state));
+    }
+    if !contacts.is_empty() {
+        for ((a, b), of_pair) in contacts {
+            for (from, to) in united(of_pair) {
+                events.extend([(from, a, b, LinkState::Up), (to, a, b, LinkState::Down)]);
+            }
+        }
+        events.sort_by_key(|(time, ..)| *time);
     }
     let names: BTreeSet<&str> = events.iter().flat_map(|(_, a, b, _)| [*a, *b]).collect();
     let indices: BTreeMap<&str, usize> = names.iter().copied().zip(0..).collect();
@@ -92,6 +111,33 @@ pub fn parse(file: &str, text: &str, start: Duration) -> Result<Contacts, Record
     })
 }
 
+/// A contact as a line of two nodes and two times; `None` for a line of another kind.
+type Contact<'a> = (&'a str, &'a str, Result<(Duration, Duration), String>);
+fn contact<'a>(words: &[&'a str]) -> Option<Contact<'a>> {
+    let [a, b, start, end, ..] = words else { return None };
+    let seconds = |word: &str| word.parse::<f64>().ok().filter(|seconds| (0.0..1e10).contains(seconds));
+    if words[2..].iter().any(|word| seconds(word).is_none()) {
+        return None;
+    }
+    let (start, end) = (seconds(start)?, seconds(end)?);
+    let time = |seconds: f64| Duration::from_nanos((seconds * 1e9) as u64);
+    let told =
+        if end < start { Err(format!("it ends at {end} s, before it begins")) } else { Ok((time(start), time(end))) };
+    Some((a, b, told))
+}
+/// Contacts of one pair, each end having told its own, as what at least one of them saw.
+fn united(mut contacts: Vec<(Duration, Duration)>) -> Vec<(Duration, Duration)> {
+    contacts.sort_unstable();
+    let mut united: Vec<(Duration, Duration)> = Vec::new();
+    for (from, to) in contacts {
+        match united.last_mut() {
+            Some((_, end)) if from <= *end => *end = to.max(*end),
+            _ => united.push((from, to)),
+        }
+    }
+    united
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -112,11 +158,27 @@ mod tests {
     }
 
     #[test]
+    fn a_line_per_contact_is_read_as_well() {
+        // The second line is the same contact, told by the other end.
+        let text = "3 1 40 50 1 0\n1 7 10 25 1 0\n7 1 20 30 1 0\n";
+        let contacts = parse("x", text, Duration::ZERO).expect("it is right");
+        assert_eq!(contacts.nodes, ["1", "3", "7"]);
+        assert_eq!(contacts.contact_time(), Duration::from_secs(30));
+        let steps = contacts.pairs[&(0, 2)].steps();
+        assert_eq!(steps.iter().map(|(at, _)| at.as_secs()).collect::<Vec<_>>(), [0, 10, 30]);
+        let error = parse("x", "1 2 50 40\n", Duration::ZERO).expect_err("it ends before it begins");
+        assert_eq!(error.to_string(), "x:1: it ends at 40 s, before it begins");
+    }
+
+    #[test]
     fn errors_name_file_and_line() {
         let wrong = |from: &str, to: &str| {
             parse("x.tsv", &FILE.replace(from, to), Duration::ZERO).expect_err("wrong").to_string()
         };
-        assert_eq!(wrong("10 CONN", "10 MSG"), "x.tsv:3: a line is: time CONN node node up|down");
+        assert_eq!(
+            wrong("10 CONN", "10 MSG"),
+            "x.tsv:3: a line is: time CONN node node up|down, or: node node start end"
+        );
         assert_eq!(wrong("35", "25"), "x.tsv:6: time goes back to 25 s");
         assert_eq!(wrong("1 7 up", "1 7 maybe"), "x.tsv:6: 'maybe' is neither up nor down");
     }
