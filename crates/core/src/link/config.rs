@@ -145,3 +145,12 @@ pub struct LinkStats {
     /// Most bytes that ever waited, overhead included.
     pub queue_bytes_max: u64,
 }
+
+impl LinkStats {
+    /// Packets that came in and of which nobody knows where they are, or that came out without having come in, while
+    /// `in_flight` are on the link. Zero, or the link is wrong.
+    pub fn unaccounted_packets(&self, in_flight: u64) -> u64 {
+        let gone = self.out_packets + self.lost_packets + self.dropped_packets + self.oversize_packets;
+        (self.in_packets + self.duplicated_packets).abs_diff(gone + in_flight)
+    }
+}

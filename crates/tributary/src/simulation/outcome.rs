@@ -100,9 +100,15 @@ pub struct LinkOutcome {
     pub stats: LinkStats,
     /// The link's overhead per packet.
     pub overhead_bytes: u32,
+    /// Packets that are still on it.
+    pub in_flight_packets: u64,
 }
 
 impl LinkOutcome {
+    /// Packets of which nobody knows where they are; zero, or the simulator is wrong.
+    pub fn unaccounted_packets(&self) -> u64 {
+        self.stats.unaccounted_packets(self.in_flight_packets)
+    }
     /// The share of what it could have carried in `time` that it did carry, overhead included, 0 to 1; zero for links
     /// without limit. Right for links whose rate does not change.
     pub fn utilisation(&self, time: Duration) -> f64 {

@@ -206,6 +206,7 @@ impl Simulation {
             rate: link.rate(),
             stats: link.stats(),
             overhead_bytes: spec.forward.overhead_bytes,
+            in_flight_packets: link.in_flight(),
         });
         let nodes = scenario.nodes.iter().zip(0..).map(|(node, index)| {
             let index = NodeIndex(index);

@@ -5,7 +5,7 @@
 //! | `[scenario]` | name, seed, family, duration, sampling | this one |
 //! | `[topology]` | a file, a generator or contacts; what its links are like | [`places`] |
 //! | `[[node]]`, `[[link]]` | more of them, or changes of those of the topology | [`places`] |
-//! | `[[publish]]`, `[[fetch]]`, `[random]`, `[[traffic]]` | who does what, and when | [`workload`] |
+//! | `[[publish]]`, `[[fetch]]`, `[random]`, `[[rival]]`, `[[traffic]]` | who does what, and when | [`workload`] |
 //! | `[[fault]]` | what breaks, and when it is mended | [`faults`] |
 //! | `[psi]`, `[transfer]`, … | how all nodes work, as in the config of a node | |
 //!
@@ -59,9 +59,33 @@ use places::Places;
 pub struct ScenarioFile {
     /// The scenario.
     pub scenario: Scenario,
+    /// Downloads of rivals, which whoever has their code adds to the scenario.
+    pub rivals: Vec<RivalSpec>,
     /// What was left out of files that it names, and why.
     pub notes: Vec<String>,
 }
+
+/// A download of somebody else's transport beside ours, on the same links.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RivalSpec {
+    /// What it is called, unique among guests and nodes.
+    pub name: String,
+    /// One of [`RIVALS`].
+    pub kind: String,
+    /// The label of the node that serves.
+    pub from: String,
+    /// The label of the node that downloads.
+    pub to: String,
+    /// Bytes of the file.
+    pub bytes: u64,
+    /// Connections at a time, 1 to 64; one asks for the whole file at once, several ask for pieces.
+    pub connections: u32,
+    /// When it begins.
+    pub start: Time,
+}
+
+/// The kinds of rivals that a scenario may name.
+pub const RIVALS: [&str; 5] = ["tcp-reno", "tcp-cubic", "quic-newreno", "quic-cubic", "quic-bbr"];
 
 /// How many bytes a scenario file has at most.
 pub const FILE_BYTES_MAX: u64 = 4 << 20;
@@ -140,10 +164,11 @@ fn whole(root: &Section<'_>, folder: &Path, seed: Option<u64>) -> ScenarioFile {
     scenario.until = head.until;
     scenario.sampling = head.sampling;
     let mut places = Places::read(root, folder, &head, &mut scenario);
-    workload::read(root, &mut places, &mut scenario);
+    let mut rivals = Vec::new();
+    workload::read(root, &mut places, &mut scenario, &mut rivals);
     faults::read(root, &places, &mut scenario);
     places.settle(root, &head, &mut scenario);
-    ScenarioFile { scenario, notes: places.notes }
+    ScenarioFile { scenario, rivals, notes: places.notes }
 }
 
 impl Default for Head {

@@ -1,11 +1,11 @@
-//! `[[publish]]`, `[[fetch]]`, `[random]` and `[[traffic]]`: who does what, and when.
+//! `[[publish]]`, `[[fetch]]`, `[random]`, `[[rival]]` and `[[traffic]]`: who does what, and when.
 use std::collections::BTreeMap;
 use tributary_content::{MemoryObject, Name};
 use tributary_core::{ByteCount, Duration, Random, Rate, Time};
 use tributary_sim::traffic::{GreedyConfig, Law, Packet, Pattern, SourceConfig};
 use tributary_transport::PathMetric;
 
-use super::{TIME_MAX, moment, places::Places, required, unknown};
+use super::{RIVALS, RivalSpec, TIME_MAX, moment, places::Places, required, unknown};
 use crate::{
     config::{
         Role,
@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// Reads them all into `scenario`.
-pub(super) fn read(root: &Section<'_>, places: &mut Places<'_>, scenario: &mut Scenario) {
+pub(super) fn read(root: &Section<'_>, places: &mut Places<'_>, scenario: &mut Scenario, rivals: &mut Vec<RivalSpec>) {
     let mut objects = Objects::default();
     for section in root.sections("publish") {
         publish(section, places, scenario, &mut objects);
@@ -26,6 +26,10 @@ pub(super) fn read(root: &Section<'_>, places: &mut Places<'_>, scenario: &mut S
     }
     if let Some(section) = root.section("random") {
         transfers(&section, places, scenario, &mut objects);
+        section.finish();
+    }
+    for (section, number) in root.sections("rival").into_iter().zip(1..) {
+        rivals.extend(rival(&section, places, number));
         section.finish();
     }
     for (section, number) in root.sections("traffic").into_iter().zip(1..) {
@@ -149,6 +153,30 @@ fn transfers(section: &Section<'_>, places: &mut Places<'_>, scenario: &mut Scen
         let at = start + Duration::from_nanos(random.below(spread_nanos.saturating_add(1)));
         scenario.fetch(&receiver, at, text.parse().expect("digits make a name"));
     }
+}
+
+/// A download of somebody else's transport.
+fn rival(section: &Section<'_>, places: &Places<'_>, number: u32) -> Option<RivalSpec> {
+    let end = |key, hint| required(section, key, hint).filter(|node| places.check(section, node));
+    let (from, to) = (end("from", "name the node that serves"), end("to", "name the node that downloads"));
+    let kind = section.choice("kind", &RIVALS.map(|kind| (kind, kind)));
+    if kind.is_none() && !section.has("kind") {
+        section.missing("kind", &format!("write one of {}", RIVALS.join(", ")));
+    }
+    let bytes = size(section, "size", 1, OBJECT_BYTES_MAX);
+    if bytes.is_none() && !section.has("size") {
+        section.missing("size", "write a size with its unit, such as \"10MB\"");
+    }
+    let connections = section.integer("connections", 1..=64).unwrap_or(1) as u32;
+    let start = moment(section, "start").unwrap_or(FETCH_START);
+    let name = section.text("name").map_or_else(|| format!("rival-{number}"), |text| text.value);
+    let (from, to) = (from?, to?);
+    if from.value == to.value {
+        section.problem(to.span, "this rival serves itself".into(), "name another node".into());
+        return None;
+    }
+    let (from, to) = (from.value, to.value);
+    Some(RivalSpec { name, kind: kind?.into(), from, to, bytes: bytes?, connections, start })
 }
 
 fn cross_traffic(section: &Section<'_>, places: &Places<'_>, scenario: &mut Scenario, number: u32) {
