@@ -1,23 +1,26 @@
 //! Rivals on the links of a scenario: what they take for the download that one of ours takes there.
-use std::collections::BTreeMap;
-use tributary::simulation::{Fault, Scenario};
+use std::{collections::BTreeMap, sync::Arc};
+use tributary::simulation::{Direction, Fault, Scenario};
 use tributary_core::{
-    Time,
+    Duration, Time,
     link::{LinkChange, LinkState},
 };
+use tributary_sim::{Connection, Network, NodeIndex};
 
-use crate::rivals::{Content, DownloadConfig, Plan, Rival, outcome, run_download};
+use crate::{
+    page::Page,
+    rivals::{Content, DownloadConfig, Plan, Rival, RivalNode, browser::content_of, outcome, run_download},
+};
 
-/// The rivals that stand in the tables: the commonest today, and the one that loss does not fool.
-pub const RIVALS: [Rival; 2] = [Rival::TcpCubic, Rival::QuicBbr];
+/// The rivals that stand in the tables: the commonest today (twice, because smoltcp's loss recovery is the plainest that
+/// there is and quinn's is not), and the one that loss does not fool.
+pub const RIVALS: [Rival; 3] = [Rival::TcpCubic, Rival::QuicCubic, Rival::QuicBbr];
 
 /// Seconds that a rival takes for `bytes` bytes from `sources` to `receiver`, from `start` on: over one connection from
-/// one source, as a download manager does from several. Links, queues, congestion and faults are those of the scenario;
-/// a publisher that stops serving is a server that cannot be reached, because a connection that stays open and silent is
-/// the same to its client. `None` if bytes were wrong or did not all arrive.
+/// one source, as a download manager does from several. `None` if bytes were wrong or did not all arrive.
 ///
 /// # Panics
-/// If a name in the scenario means nothing.
+/// As [`Beside::new`].
 pub fn seconds(
     rival: Rival,
     scenario: &Scenario,
@@ -26,14 +29,38 @@ pub fn seconds(
     bytes: u64,
     start: Time,
 ) -> Option<f64> {
-    let content = Content { seed: scenario.seed, bytes };
+    Beside::new(rival, scenario, sources, receiver, bytes, start).seconds(scenario.limit)
+}
+
+/// Seconds in which a browser at `receiver` loads `page` from `server` over a rival, from `start` on; `None` if it does
+/// not end in time.
+pub fn page_seconds(
+    rival: Rival,
+    scenario: &Scenario,
+    server: &str,
+    receiver: &str,
+    page: &Arc<Page>,
+    start: Time,
+) -> Option<f64> {
+    let content = content_of(page, scenario.seed);
     let mut plan = Plan::new();
-    let mut nodes = BTreeMap::new();
-    let servers: Vec<_> = sources.iter().map(|_| plan.server(rival, content)).collect();
-    nodes.extend(sources.iter().copied().zip(servers.iter().copied()));
-    let config = if sources.len() == 1 { DownloadConfig::single() } else { DownloadConfig::default() };
-    let client = plan.client(rival, content, &servers, DownloadConfig { start, ..config });
-    nodes.insert(receiver, client);
+    let from = plan.server(rival, content);
+    let client = plan.browser(rival, content, from, page, start);
+    let (mut net, _) = network(scenario, plan, BTreeMap::from([(server, from), (receiver, client)]));
+    let ended = |net: &Network<RivalNode>| match net.node(client) {
+        RivalNode::Browser(host) => host.application().ended(),
+        RivalNode::Server(_) | RivalNode::Client(_) | RivalNode::Router(_) => None,
+    };
+    net.run_while(scenario.limit, |net| ended(net).is_none());
+    ended(&net).map(|end| end.since(start).as_secs_f64())
+}
+
+/// The links of a scenario between hosts that are placed, and routers everywhere else.
+fn network<'a>(
+    scenario: &'a Scenario,
+    mut plan: Plan,
+    mut nodes: BTreeMap<&'a str, NodeIndex>,
+) -> (Network<RivalNode>, Vec<Connection>) {
     for node in &scenario.nodes {
         nodes.entry(&node.label).or_insert_with(|| plan.router());
     }
@@ -41,20 +68,82 @@ pub fn seconds(
         let [a, b] = [&link.ends[0], &link.ends[1]].map(|end| nodes[end.as_str()]);
         plan.connect(a, b, link.forward.clone(), link.backward.clone());
     }
-    let (mut net, connections) = plan.build(scenario.seed);
-    for planned in &scenario.faults {
-        let (label, state) = match &planned.fault {
-            Fault::StopServing { node } => (node, LinkState::Down),
-            Fault::ServeAgain { node } => (node, LinkState::Up),
-            other => panic!("no rival is compared under {other:?}"),
-        };
-        for (link, connection) in scenario.links.iter().zip(&connections) {
-            if link.ends.contains(label) {
-                net.change_at(planned.at, *connection, LinkChange::State(state));
+    plan.build(scenario.seed)
+}
+
+/// A rival's download on the links of a scenario: links, queues, congestion and faults are those of the scenario. A
+/// publisher that stops serving is a server that cannot be reached, because a connection that stays open and silent is
+/// the same to its client.
+pub struct Beside {
+    net: Network<RivalNode>,
+    client: NodeIndex,
+    servers: Vec<NodeIndex>,
+    start: Time,
+    bytes: u64,
+}
+
+impl Beside {
+    /// Puts a client at `receiver` and a server at each of `sources`; the other nodes are routers.
+    ///
+    /// # Panics
+    /// If a name in the scenario means nothing, or it has a fault that would compare nothing: a killed router.
+    pub fn new(rival: Rival, scenario: &Scenario, sources: &[&str], receiver: &str, bytes: u64, start: Time) -> Beside {
+        let content = Content { seed: scenario.seed, bytes };
+        let mut plan = Plan::new();
+        let mut nodes = BTreeMap::new();
+        let servers: Vec<_> = sources.iter().map(|_| plan.server(rival, content)).collect();
+        nodes.extend(sources.iter().copied().zip(servers.iter().copied()));
+        let config = if sources.len() == 1 { DownloadConfig::single() } else { DownloadConfig::default() };
+        let client = plan.client(rival, content, &servers, DownloadConfig { start, ..config });
+        nodes.insert(receiver, client);
+        let (mut net, connections) = network(scenario, plan, nodes);
+        for planned in &scenario.faults {
+            let (label, state) = match &planned.fault {
+                Fault::StopServing { node } => (node, LinkState::Down),
+                Fault::ServeAgain { node } => (node, LinkState::Up),
+                Fault::Link { link, direction, change } => {
+                    let index = scenario.links.iter().position(|of| of.name == *link).expect("the scenario is right");
+                    let (connection, change) = (connections[index], change.clone());
+                    match direction {
+                        Direction::Both => net.change_at(planned.at, connection, change),
+                        Direction::Forward => net.change_link_at(planned.at, connection.a_to_b, change),
+                        Direction::Backward => net.change_link_at(planned.at, connection.b_to_a, change),
+                    }
+                    continue;
+                }
+                other => panic!("no rival is compared under {other:?}"),
+            };
+            for (link, connection) in scenario.links.iter().zip(&connections) {
+                if link.ends.contains(label) {
+                    net.change_at(planned.at, *connection, LinkChange::State(state));
+                }
             }
         }
+        Beside { net, client, servers, start, bytes }
     }
-    run_download(&mut net, client, scenario.limit);
-    let outcome = outcome(&net, client, &servers);
-    outcome.seconds.filter(|_| outcome.bytes == bytes && outcome.wrong_bytes == 0)
+    /// Runs it to its end, at most until `limit`; seconds from its start to its last byte.
+    pub fn seconds(&mut self, limit: Time) -> Option<f64> {
+        run_download(&mut self.net, self.client, limit);
+        let outcome = outcome(&self.net, self.client, &self.servers);
+        outcome.seconds.filter(|_| outcome.bytes == self.bytes && outcome.wrong_bytes == 0)
+    }
+    /// The same; besides, the bytes that have come, by the time since its start, every `interval`.
+    pub fn seconds_and_progress(&mut self, limit: Time, interval: Duration) -> (Option<f64>, Vec<(f64, u64)>) {
+        let mut progress = Vec::new();
+        let mut until = self.start;
+        loop {
+            run_download(&mut self.net, self.client, until.min(limit));
+            let download = self.net.node(self.client).download().expect("the node is a client");
+            progress.push((self.net.now().since(self.start).as_secs_f64(), download.received_bytes()));
+            if download.ended().is_some() || until >= limit {
+                return (self.seconds(limit), progress);
+            }
+            until += interval;
+        }
+    }
+    /// Packets of all links of which nobody knows where they are; see
+    /// [`LinkOutcome::unaccounted_packets`](tributary::simulation::LinkOutcome::unaccounted_packets).
+    pub fn unaccounted_packets(&self) -> u64 {
+        self.net.links().map(|(.., link)| link.stats().unaccounted_packets(link.in_flight())).sum()
+    }
 }

@@ -15,6 +15,7 @@
 //! | TCP and QUIC of others on the same links | [`rivals`] |
 //! | rivals on the links of an experiment | [`beside`] |
 //! | upper bounds | [`optimum`] |
+//! | web pages and how they load | [`page`] |
 //! | drawings | [`figures`] |
 //! | the page | [`report`] |
 //! | figures and page of a person's own scenario | [`run_report`] |
@@ -27,6 +28,7 @@ pub mod experiment;
 pub mod experiments;
 pub mod figures;
 pub mod optimum;
+pub mod page;
 pub mod report;
 pub mod rivals;
 pub mod run_report;

@@ -40,6 +40,69 @@ fn the_same_seed_gives_the_same_bytes_and_another_seed_others() {
 }
 
 #[test]
+fn every_file_of_a_run_has_the_same_bytes_when_it_runs_again() {
+    let files = |folder: &str| {
+        let folder = std::env::temp_dir().join(format!("tributary-lab-{}-{folder}", std::process::id()));
+        let written = tributary_lab::report::write(&run("mftp-m2m", 5, 1), &folder).expect("a temporary folder");
+        let read = |path: &std::path::PathBuf| {
+            let name = path.file_name().expect("a file has a name").to_os_string();
+            (name, std::fs::read(path).expect("it was written"))
+        };
+        let files: Vec<_> = written.iter().map(read).collect();
+        std::fs::remove_dir_all(folder).expect("it was made");
+        files
+    };
+    let (first, second) = (files("a"), files("b"));
+    assert!(first.len() >= 4);
+    assert!(first == second, "the same seed gives the same bytes");
+}
+
+#[test]
+fn losses_on_the_last_hop_cost_mftp_no_more_than_three_percent() {
+    let results = run("mftp-wireless", 1, 1);
+    for rtt in [10, 50, 100] {
+        let of = |name: &str| value(&results, &format!("{name}@rtt{rtt}-loss1"));
+        assert!(of("mftp.goodput_mbps") > of("quic-cubic.goodput_mbps"), "{rtt} ms");
+        assert!(value(&results, &format!("mftp.kept@rtt{rtt}")) > 0.9, "{rtt} ms; the object is small here");
+    }
+    assert!(value(&results, "mftp.unaccounted_packets") + value(&results, "rivals.unaccounted_packets") < 0.5);
+}
+
+#[test]
+fn next_to_nothing_is_lost_beyond_an_outage_and_the_network_is_ahead_of_the_receiver() {
+    let results = run("mftp-disconnection", 1, 6);
+    for outage in ["outage10", "outage30"] {
+        assert!(value(&results, &format!("mftp.interrupted@{outage}")) >= 1.0);
+        assert!(value(&results, &format!("mftp.lost_seconds_max@{outage}")) <= 0.1, "{outage}");
+        assert!(value(&results, &format!("mftp.failed@{outage}")) < 0.5);
+    }
+    let results = run("mftp-proactive", 1, 6);
+    let lost = |variant: &str| value(&results, &format!("{variant}.lost_seconds_mean@outage10"));
+    assert!(lost("proactive") < lost("proactive-timer") && lost("proactive-timer") < lost("receiver-driven-3s"));
+}
+
+#[test]
+fn pages_load_faster_than_over_tcp() {
+    let results = run("mftp-web", 1, 1);
+    for loss in ["loss0", "loss1"] {
+        let median = |variant: &str| value(&results, &format!("{variant}.plt_seconds_median@{loss}"));
+        assert!(median("mftp") < median("tcp-cubic"), "{loss}");
+        assert!(median("mftp") >= value(&results, &format!("optimum.plt_seconds_median@{loss}")) * 0.999);
+    }
+}
+
+#[test]
+fn a_killed_router_loses_nothing_of_its_store_and_sensors_need_not_stay_awake() {
+    let results = run("mftp-store", 1, 1);
+    assert!(value(&results, "kill.chunks_held@5mb") >= 1.0);
+    assert!(value(&results, "kill.chunks_lost@5mb") + value(&results, "kill.chunks_sent_again@5mb") < 0.5);
+    assert!(value(&results, "modest.held_share_min@cap10mb") > 0.99);
+    let results = run("mftp-m2m", 1, 1);
+    assert!(value(&results, "stored.delivered") > 0.9);
+    assert!(value(&results, "forgotten.delivered") < value(&results, "stored.delivered"));
+}
+
+#[test]
 fn a_silent_source_costs_no_more_than_the_others_cannot_carry() {
     let results = run("mmftp-failure", 1, 2);
     for prefix in ["", "default-"] {
@@ -57,6 +120,20 @@ fn four_paths_are_not_slower_than_two() {
     let results = run("mmftp-multipath", 1, 2);
     for prefix in ["", "default-"] {
         assert!(value(&results, &format!("{prefix}four-paths.gain")) > 0.0);
+    }
+}
+
+#[test]
+fn marks_reach_the_receiver_and_keep_the_queue_short_without_losses() {
+    let results = run("mmftp-in-network", 1, 1);
+    for prefix in ["", "default-"] {
+        let of = |name: &str| value(&results, &format!("{prefix}{name}"));
+        for marking in ["codel-mark", "red-mark", "threshold-mark"] {
+            assert!(of(&format!("{marking}.marked")) > 0.0, "{prefix}{marking}");
+            assert!(of(&format!("{marking}.queue_ms_mean")) < of("drop-tail.queue_ms_mean"), "{prefix}{marking}");
+            assert!(of(&format!("{marking}.dropped")) <= of("drop-tail.dropped"), "{prefix}{marking}");
+            assert!(of(&format!("{marking}.utilisation")) > 0.7, "{prefix}{marking}");
+        }
     }
 }
 

@@ -15,7 +15,7 @@ use tributary::{
         parallel,
     },
 };
-use tributary_lab::run_report;
+use tributary_lab::{rivals::guest, run_report};
 
 use crate::{
     args, out,
@@ -127,15 +127,20 @@ fn cores() -> usize {
 
 /// Reads the scenario; mistakes are drawn with the lines that they are in.
 fn load(path: &Path, seed: Option<u64>) -> Result<ScenarioFile, ApiError> {
-    ScenarioFile::load(path, seed).map_err(|error| match error {
+    let mut file = ScenarioFile::load(path, seed).map_err(|error| match error {
         FileError::Wrong(errors) => {
             out::talk(errors.render(tables::drawing(), 100).trim_end());
             let count = errors.problems().len();
             let mistakes = if count == 1 { "one mistake".to_string() } else { format!("{count} mistakes") };
             ApiError::new(ErrorKind::Usage, format!("'{}' has {mistakes}: {errors}", path.display()))
         }
-        error => error.into(),
-    })
+        error => ApiError::from(error),
+    })?;
+    for rival in &file.rivals {
+        guest::add(&mut file.scenario, rival)
+            .map_err(|known| ApiError::new(ErrorKind::Usage, format!("rivals are {known}, not '{}'", rival.kind)))?;
+    }
+    Ok(file)
 }
 fn check_captures(sim: &args::Sim, file: &ScenarioFile) -> Result<(), ApiError> {
     for name in &sim.pcap {

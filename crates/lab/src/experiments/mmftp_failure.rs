@@ -197,9 +197,14 @@ fn windows(results: &mut Results, prefix: &str, rows: &[Vec<Row>; 2], scale: Siz
         results.figures.push(Figure {
             name: format!("fig5-{}-publisher-{}", name_of(prefix), source + 1),
             caption: format!(
-                "The paper's Fig. 5({}) with {who}: the window to publisher {}, mean of the iterations that still run.",
+                "The paper's Fig. 5({}) with {who}: the window to publisher {}, mean of the iterations that still run.{}",
                 ["a", "b", "c"][source],
-                source + 1
+                source + 1,
+                if source == 1 && !prefix.is_empty() {
+                    " A path that went silent keeps its model, and so its window; nothing but probes is sent there."
+                } else {
+                    ""
+                }
             ),
             svg: lines(&chart, &series),
         });
@@ -231,15 +236,15 @@ fn means(results: &mut Results) {
         };
         let ours = bar("").map(|bar| Bar { paper: Some(paper), ..bar });
         let ideal = Bar::new(results.value(&format!("{mode}.ideal_seconds")));
-        let rivals = [bar("tcp-cubic-"), bar("quic-bbr-")];
-        BarGroup { label: mode.into(), bars: vec![ours, bar("default-"), rivals[0], rivals[1], ideal] }
+        let rivals = [bar("tcp-cubic-"), bar("quic-cubic-"), bar("quic-bbr-")];
+        BarGroup { label: mode.into(), bars: vec![ours, bar("default-"), rivals[0], rivals[1], rivals[2], ideal] }
     });
     let chart = Chart::new("Mean download time with and without the failure", "", "mean download time (s)");
     results.figures.push(Figure {
         name: "means".into(),
         caption: "Dashed: the paper's means. The ideal is the maximum flow over what congestion and failure left."
             .into(),
-        svg: bars(&chart, &["paper's controller", "default", "TCP Cubic", "QUIC BBR", "ideal"], &groups),
+        svg: bars(&chart, &["paper's controller", "default", "TCP Cubic", "QUIC Cubic", "QUIC BBR", "ideal"], &groups),
     });
 }
 

@@ -129,7 +129,8 @@ fn figures(results: &mut Results, times: &[(String, Times)], optima: &[f64]) {
         let with_paper = times[index].1.bar().map(|bar| Bar { paper: paper.mean, ..bar });
         let rival = |rival: &str| Bar::new(results.value(&format!("{rival}-{name}.seconds_mean")));
         let default = times[index + PHASES.len()].1.bar();
-        let bars = vec![with_paper, default, rival("tcp-cubic"), rival("quic-bbr"), Bar::new(optima[index])];
+        let rivals = ["tcp-cubic", "quic-cubic", "quic-bbr"].map(rival);
+        let bars = [with_paper, default].into_iter().chain(rivals).chain([Bar::new(optima[index])]).collect();
         BarGroup { label: (*name).into(), bars }
     });
     let chart = Chart::new("Mean download time", "", "mean download time (s)");
@@ -141,7 +142,7 @@ fn figures(results: &mut Results, times: &[(String, Times)], optima: &[f64]) {
                   for all three. The optimum is the maximum flow over what congestion left, from the request on. Rivals: \
                   one connection, or a download manager's three."
                 .into(),
-        svg: bars(&chart, &["paper's controller", "default", "TCP Cubic", "QUIC BBR", "optimum"], &groups),
+        svg: bars(&chart, &["paper's controller", "default", "TCP Cubic", "QUIC Cubic", "QUIC BBR", "optimum"], &groups),
     });
 }
 

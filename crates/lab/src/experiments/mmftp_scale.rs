@@ -54,7 +54,7 @@ fn run(settings: &Settings) -> Results {
 const PAIRS: usize = 60;
 
 fn identifiers(results: &mut Results, settings: &Settings) {
-    let sides: &[usize] = settings.choose(&[4, 8, 16, 24, 32, 48, 64], &[4, 8]);
+    let sides: &[usize] = settings.choose(&[4, 8, 16, 24, 32, 48, 64, 96, 128], &[4, 8]);
     let sizes: &[usize] = settings.choose(&[50, 100, 200, 400, 800, 1_600, 3_200], &[50, 100]);
     let mut table = Table::new(
         "identifiers",
@@ -267,7 +267,7 @@ fn read(item: &Item, _: &Scenario, outcome: Outcome) -> Domain {
 }
 
 fn domains(results: &mut Results, settings: &Settings) {
-    let sizes: &[usize] = settings.choose(&[25, 50, 100, 200], &[20]);
+    let sizes: &[usize] = settings.choose(&[25, 50, 100, 200, 400, 800], &[20]);
     let mut table =
         Table::new("domains", &["nodes", "run", "completed", "seconds_mean", "manager", "resolver", "other"]);
     let mut curves: Vec<Vec<(f64, f64)>> = vec![Vec::new(); 3];

@@ -12,7 +12,7 @@ use tributary_transport::PathMetric;
 
 use crate::{
     Experiment, Results, Settings, Table,
-    figures::{BarGroup, Chart, Figure, bars},
+    figures::{Bar, BarGroup, Chart, Figure, bars},
     optimum,
     runs::{PaperTimes, Times, each},
     stats::mean,
@@ -193,6 +193,7 @@ fn run(settings: &Settings) -> Results {
         results.metric(format!("{}.gain", choice.name), gain, "share");
     }
     results.tables.push(table);
+    groups.push(BarGroup { label: "optimum".into(), bars: vec![Bar::new(mean(&bounds))] });
     let chart =
         Chart::new("Download from three publishers on a busy network", "paths chosen by", "mean download time (s)");
     results.figures.push(Figure {

@@ -1,4 +1,5 @@
 //! The table of experiments. One file each; a new one is a file and a line here.
+mod mftp;
 mod mmftp_cache;
 mod mmftp_failure;
 mod mmftp_friendliness;
@@ -20,6 +21,15 @@ pub const ALL: &[Experiment] = &[
     mmftp_in_network::EXPERIMENT,
     mmftp_cache::EXPERIMENT,
     mmftp_scale::EXPERIMENT,
+    mftp::ALL[0],
+    mftp::ALL[1],
+    mftp::ALL[2],
+    mftp::ALL[3],
+    mftp::ALL[4],
+    mftp::ALL[5],
+    mftp::ALL[6],
+    mftp::ALL[7],
+    mftp::ALL[8],
 ];
 
 /// The experiment of that name.

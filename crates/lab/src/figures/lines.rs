@@ -25,6 +25,8 @@ pub struct Series {
     pub style: Style,
     /// Its colour by number, see [`colour`]; `None` takes its place in the list.
     pub colour: Option<usize>,
+    /// Vertical lines from the least to the most: x, least, most.
+    pub ranges: Vec<(f64, f64, f64)>,
 }
 
 /// How a series is drawn.
@@ -46,7 +48,7 @@ pub enum Style {
 impl Series {
     /// A line.
     pub fn new(label: &str, points: Vec<(f64, f64)>) -> Self {
-        Series { label: label.into(), points, style: Style::Line, colour: None }
+        Series { label: label.into(), points, style: Style::Line, colour: None, ranges: Vec::new() }
     }
     /// The same with dashes.
     #[must_use]
@@ -57,6 +59,12 @@ impl Series {
     #[must_use]
     pub fn styled(mut self, style: Style) -> Self {
         self.style = style;
+        self
+    }
+    /// The same with a vertical line at each x from the least to the most: x, least, most.
+    #[must_use]
+    pub fn with_ranges(mut self, ranges: Vec<(f64, f64, f64)>) -> Self {
+        self.ranges = ranges;
         self
     }
     /// The same in the n-th colour.
@@ -88,7 +96,8 @@ pub fn lines(chart: &Chart, series: &[Series]) -> String {
     if from >= to {
         (from, to) = if from.is_finite() { (from, from + 1.0) } else { (0.0, 1.0) };
     }
-    let (_, highest) = fit(&mut all().map(|(_, y)| *y));
+    let ranges = series.iter().flat_map(|of| &of.ranges).map(|(.., most)| *most);
+    let (_, highest) = fit(&mut all().map(|(_, y)| *y).chain(ranges));
     let bottom = chart.y_from.unwrap_or(0.0);
     let top = headroom(highest.max(chart.y_to)).max(bottom + f64::MIN_POSITIVE);
     framed(chart, &legend, |area| {
@@ -133,14 +142,21 @@ fn plot<X>(
         .y_desc(chart.y.clone())
         .label_style(words(13))
         .axis_desc_style(words(14))
-        .x_label_formatter(&|value| short(*value))
+        .x_label_formatter(&|value| {
+            if chart.is_x_logarithmic && !is_round(*value) { String::new() } else { short(*value) }
+        })
         .y_label_formatter(&|value| short(*value))
         .draw()
         .expect(DRAWN);
     for (index, of) in series.iter().enumerate() {
         let colour = colour_of(index, of);
         let thin = ShapeStyle::from(&colour).stroke_width(2);
-        let points = || of.points.iter().copied();
+        let is_seen = |x: f64| chart.x_range.is_none_or(|(from, to)| (from..=to).contains(&x));
+        let points = || of.points.iter().copied().filter(|(x, _)| is_seen(*x));
+        let ranges = of.ranges.iter().map(|(x, least, most)| {
+            PathElement::new([(*x, *least), (*x, *most)], ShapeStyle::from(&colour.mix(0.6)).stroke_width(3))
+        });
+        context.draw_series(ranges).expect(DRAWN);
         let dots = || points().map(|at| Circle::new(at, 4, thin.filled()));
         match of.style {
             Style::Line => context.draw_series(LineSeries::new(points(), thin)).expect(DRAWN),
@@ -153,6 +169,12 @@ fn plot<X>(
             Style::Crosses => context.draw_series(points().map(|at| Cross::new(at, 5, thin))).expect(DRAWN),
         };
     }
+}
+
+/// Whether a value on a logarithmic axis deserves a label: 1, 2 or 5 times a power of ten.
+fn is_round(value: f64) -> bool {
+    let lead = value / 10f64.powf(value.log10().floor());
+    [1.0, 2.0, 5.0, 10.0].iter().any(|round| (lead - round).abs() < 1e-6)
 }
 
 /// A piece of a series for the legend.

@@ -1,15 +1,15 @@
 //! One self-contained HTML page.
-use std::fmt::Write;
+use std::{collections::BTreeMap, fmt::Write};
 
 use crate::{Metric, Results, experiments};
 
 const STYLE: &str = "body{font:16px/1.5 system-ui,sans-serif;color:#222;max-width:62rem;margin:2rem auto;padding:0 1rem}\
-h1{font-size:1.7rem}h2{margin-top:3rem;border-bottom:2px solid #0072b2;padding-bottom:.2rem}\
+h1{font-size:1.7rem}h3{font-size:1rem;margin:1.2rem 0 .2rem}small{color:#777}h2{margin-top:3rem;border-bottom:2px solid #0072b2;padding-bottom:.2rem}\
 table{border-collapse:collapse;margin:1rem 0;font-size:.92rem}th,td{padding:.25rem .8rem;text-align:left;\
 border-bottom:1px solid #ddd}td.number{text-align:right;font-variant-numeric:tabular-nums}\
 figure{margin:1.5rem 0}figcaption{color:#555;font-size:.92rem}svg{max-width:100%;height:auto}\
 code{background:#f2f2f2;padding:.1rem .3rem;border-radius:3px}nav a{margin-right:1.2rem}\
-details{margin:1rem 0}summary{cursor:pointer;color:#0072b2}";
+p{max-width:48rem}";
 
 /// The page of all `results`.
 pub fn page(results: &[Results]) -> String {
@@ -89,16 +89,61 @@ fn section(html: &mut String, of: &Results) {
             format_args!("<figure>\n{}\n<figcaption>{}</figcaption>\n</figure>\n", figure.svg, escape(&figure.caption)),
         );
     }
-    html.push_str("<table><tr><th>figure</th><th>unit</th><th>paper</th><th>here</th></tr>\n");
-    for (name, metric) in &of.metrics {
-        html.push_str("<tr>");
-        cells(html, name, metric);
-    }
-    html.push_str("</table>\n<details><summary>Parameters</summary><table>\n");
+    quantities(html, of);
+    html.push_str("<h3>Parameters</h3>\n<table>\n");
     for (name, value) in &of.parameters {
         put(html, format_args!("<tr><td>{}</td><td>{}</td></tr>\n", escape(name), escape(value)));
     }
-    html.push_str("</table></details>\n");
+    html.push_str("</table>\n");
+}
+
+/// A table for each quantity: a row per variant, a column per setting; the paper's value beside ours where it has one.
+fn quantities(html: &mut String, of: &Results) {
+    let mut quantities: BTreeMap<(&str, &str), Cells<'_>> = BTreeMap::new();
+    for (name, metric) in &of.metrics {
+        let (variant, rest) = name.split_once('.').unwrap_or((name, ""));
+        let (quantity, setting) = rest.split_once('@').unwrap_or((rest, ""));
+        quantities.entry((quantity, &metric.unit)).or_default().insert((variant, setting), metric);
+    }
+    for ((quantity, unit), cells) in quantities {
+        let mut settings: Vec<&str> = cells.keys().map(|(_, setting)| *setting).collect();
+        settings.sort_by_key(|setting| natural(setting));
+        settings.dedup();
+        let mut variants: Vec<&str> = cells.keys().map(|(variant, _)| *variant).collect();
+        variants.dedup();
+        let told = if unit == "count" { String::new() } else { format!(" ({})", escape(unit)) };
+        put(html, format_args!("<h3>{}{told}</h3>\n<table><tr><th></th>", escape(&quantity.replace('_', " "))));
+        for setting in &settings {
+            put(html, format_args!("<th>{}</th>", escape(setting)));
+        }
+        html.push_str("</tr>\n");
+        for variant in variants {
+            put(html, format_args!("<tr><td><code>{}</code></td>", escape(variant)));
+            for setting in &settings {
+                let cell = cells.get(&(variant, *setting)).map(|metric| {
+                    let paper = metric.paper.map(|paper| format!(" <small>paper {}</small>", number(paper)));
+                    format!("{}{}", number(metric.value), paper.unwrap_or_default())
+                });
+                put(html, format_args!("<td class=\"number\">{}</td>", cell.unwrap_or_default()));
+            }
+            html.push_str("</tr>\n");
+        }
+        html.push_str("</table>\n");
+    }
+}
+/// By variant and setting.
+type Cells<'a> = BTreeMap<(&'a str, &'a str), &'a Metric>;
+/// A text with its numbers as numbers, so that `rtt50` comes before `rtt100`.
+fn natural(text: &str) -> Vec<(u64, char)> {
+    let mut key: Vec<(u64, char)> = Vec::new();
+    for letter in text.chars() {
+        match (letter.to_digit(10), key.last_mut()) {
+            (Some(digit), Some((value, '#'))) => *value = value.saturating_mul(10).saturating_add(u64::from(digit)),
+            (Some(digit), _) => key.push((u64::from(digit), '#')),
+            (None, _) => key.push((0, letter)),
+        }
+    }
+    key
 }
 
 fn put(html: &mut String, text: std::fmt::Arguments<'_>) {
@@ -128,6 +173,13 @@ mod tests {
     use crate::{Settings, figures::Figure};
 
     #[test]
+    fn settings_stand_in_the_order_of_their_numbers() {
+        let mut settings = ["rtt100-loss0", "rtt50-loss1", "rtt50-loss0", "all"];
+        settings.sort_by_key(|text| natural(text));
+        assert_eq!(settings, ["all", "rtt50-loss0", "rtt50-loss1", "rtt100-loss0"]);
+    }
+
+    #[test]
     fn a_page_holds_everything_and_loads_nothing() {
         let settings = Settings { seed: 3, runs: 2, scale: crate::Scale::Small };
         let mut results = Results::new("mmftp-multisource", &settings);
@@ -135,7 +187,7 @@ mod tests {
         results.note("a < b & c");
         results.figures.push(Figure { name: "x".into(), caption: "what to see".into(), svg: "<svg></svg>".into() });
         let page = page(&[results]);
-        for part in ["3.070", "3.000", "a &lt; b &amp; c", "<svg>", "--seed 3 --runs 2", "what to see"] {
+        for part in ["paper 3.070", "3.000", "a &lt; b &amp; c", "<svg>", "--seed 3 --runs 2", "what to see"] {
             assert!(page.contains(part), "{part}");
         }
         assert!(!page.contains("http"), "nothing is loaded from elsewhere");

@@ -20,7 +20,9 @@
 //! | disjoint paths, the scenario of most tables | [`paths`] |
 //! | a download and its settings | [`downloader`] |
 //! | a server | [`mirror`] |
+//! | a browser | [`browser`] |
 //! | routers, and our nodes beside rivals on one link | [`forward`] |
+//! | downloads in a person's own scenario | [`guest`] |
 //!
 //! **Headers.** A link for our datagrams counts 28 bytes of IPv4 and UDP beside each and takes 1,472 bytes. A link for
 //! rivals ([`ip_link`]) counts nothing and takes 1,500, because the headers are in the packets: 20 of IPv4, and 20 of
@@ -37,9 +39,11 @@
 //! assert_eq!((outcome.bytes, outcome.wrong_bytes), (1_000_000, 0));
 //! assert!(outcome.seconds.is_some_and(|seconds| seconds > 0.4));
 //! ```
+pub mod browser;
 pub mod content;
 pub mod downloader;
 pub mod forward;
+pub mod guest;
 pub mod host;
 pub mod ip;
 pub mod mirror;
@@ -50,6 +54,7 @@ pub mod quic;
 pub mod stack;
 pub mod tcp;
 
+pub use browser::Browser;
 pub use content::Content;
 pub use downloader::{DownloadConfig, Downloader, SourceAddress, SourceCount};
 pub use forward::{IpRouter, Overlay, RouterStats};

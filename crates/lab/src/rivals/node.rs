@@ -1,19 +1,21 @@
 //! The rivals as nodes of a network, by name.
-use std::net::Ipv4Addr;
+use std::{net::Ipv4Addr, sync::Arc};
 
 use tributary_core::{Datagram, FaceId, Node, Time, TimerId, Transmit, TransmitBuf, event::Event};
 
 use super::{
+    browser::Browser,
     content::Content,
     downloader::{DownloadConfig, Downloader, SourceAddress, WINDOW_BYTES},
     forward::IpRouter,
     host::Host,
-    ip::Routes,
+    ip::{MTU_BYTES, Routes},
     mirror::Mirror,
     quic::{QuicController, QuicRole, QuicStack},
     stack::{Stack, StackStats},
     tcp::{TcpController, TcpRole, TcpStack},
 };
+use crate::page::Page;
 
 /// A transport of somebody else with its congestion control.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -34,6 +36,10 @@ impl Rival {
     /// All of them.
     pub const ALL: [Rival; 5] = [Rival::TcpReno, Rival::TcpCubic, Rival::QuicNewReno, Rival::QuicCubic, Rival::QuicBbr];
 
+    /// The one of that name.
+    pub fn by_name(name: &str) -> Option<Rival> {
+        Rival::ALL.into_iter().find(|rival| rival.name() == name)
+    }
     /// The name in tables and metrics.
     pub fn name(self) -> &'static str {
         match self {
@@ -56,7 +62,7 @@ impl Rival {
 
     /// A host that serves `content` at `addresses`.
     pub fn server(self, addresses: Vec<Ipv4Addr>, routes: Routes, content: Content, seed: u64) -> RivalNode {
-        let stack = self.stack(Role::Server, &addresses, WINDOW_BYTES, seed);
+        let stack = self.stack(Role::Server, &addresses, (WINDOW_BYTES, MTU_BYTES), seed);
         RivalNode::Server(Box::new(Host::new(addresses, routes, stack, Mirror::new(content))))
     }
     /// A host that fetches `content` from `sources`, whose `local` addresses are its own.
@@ -71,24 +77,38 @@ impl Rival {
         let mut addresses: Vec<_> = sources.iter().map(|source| source.local).collect();
         addresses.sort_unstable();
         addresses.dedup();
-        let stack = self.stack(Role::Client, &addresses, config.window_bytes, seed);
+        let stack = self.stack(Role::Client, &addresses, (config.window_bytes, MTU_BYTES), seed);
         RivalNode::Client(Box::new(Host::new(addresses, routes, stack, Downloader::new(content, sources, config))))
     }
 
-    fn stack(self, role: Role, addresses: &[Ipv4Addr], window_bytes: usize, seed: u64) -> Box<dyn Stack> {
+    /// A host at `source.local` that loads `page` from `source.remote`, from `start` on.
+    pub fn browser(
+        self,
+        routes: Routes,
+        (page, content): (&Arc<Page>, Content),
+        source: SourceAddress,
+        start: Time,
+        seed: u64,
+    ) -> RivalNode {
+        let stack = self.stack(Role::Client, &[source.local], (WINDOW_BYTES, MTU_BYTES), seed);
+        let browser = Browser::new(page, content, source, start);
+        RivalNode::Browser(Box::new(Host::new(vec![source.local], routes, stack, browser)))
+    }
+
+    pub(super) fn stack(self, role: Role, addresses: &[Ipv4Addr], sizes: (usize, u32), seed: u64) -> Box<dyn Stack> {
         let tcp = |controller| -> Box<dyn Stack> {
             let role = match role {
                 Role::Server => TcpRole::Server,
                 Role::Client => TcpRole::Client,
             };
-            Box::new(TcpStack::new(role, addresses, controller, window_bytes, seed))
+            Box::new(TcpStack::new(role, addresses, controller, sizes, seed))
         };
         let quic = |controller| -> Box<dyn Stack> {
             let role = match role {
                 Role::Server => QuicRole::Server,
                 Role::Client => QuicRole::Client,
             };
-            Box::new(QuicStack::new(role, addresses[0], controller, window_bytes, seed))
+            Box::new(QuicStack::new(role, addresses[0], controller, sizes, seed))
         };
         match self {
             Rival::TcpReno => tcp(TcpController::Reno),
@@ -100,8 +120,9 @@ impl Rival {
     }
 }
 
+/// Which end.
 #[derive(Clone, Copy)]
-enum Role {
+pub(super) enum Role {
     Server,
     Client,
 }
@@ -112,6 +133,8 @@ pub enum RivalNode {
     Server(Box<Host<Mirror>>),
     /// A download.
     Client(Box<Host<Downloader>>),
+    /// A page load.
+    Browser(Box<Host<Browser>>),
     /// Something in between.
     Router(IpRouter),
 }
@@ -121,7 +144,7 @@ impl RivalNode {
     pub fn download(&self) -> Option<&Downloader> {
         match self {
             RivalNode::Client(host) => Some(host.application()),
-            RivalNode::Server(_) | RivalNode::Router(_) => None,
+            RivalNode::Server(_) | RivalNode::Browser(_) | RivalNode::Router(_) => None,
         }
     }
     /// What a host has sent; nothing for a router.
@@ -129,6 +152,7 @@ impl RivalNode {
         match self {
             RivalNode::Server(host) => host.stack_stats(),
             RivalNode::Client(host) => host.stack_stats(),
+            RivalNode::Browser(host) => host.stack_stats(),
             RivalNode::Router(_) => StackStats::default(),
         }
     }
@@ -136,6 +160,7 @@ impl RivalNode {
         match self {
             RivalNode::Server(host) => &**host,
             RivalNode::Client(host) => &**host,
+            RivalNode::Browser(host) => &**host,
             RivalNode::Router(router) => router,
         }
     }
@@ -143,6 +168,7 @@ impl RivalNode {
         match self {
             RivalNode::Server(host) => &mut **host,
             RivalNode::Client(host) => &mut **host,
+            RivalNode::Browser(host) => &mut **host,
             RivalNode::Router(router) => router,
         }
     }

@@ -1,5 +1,5 @@
 //! Networks of rivals: hosts, routers and links, with routes and addresses filled in.
-use std::net::Ipv4Addr;
+use std::{net::Ipv4Addr, sync::Arc};
 
 use tributary_core::{FaceId, Node, Time, link::LinkConfig};
 use tributary_sim::{Connection, Network, NodeIndex, RunEnd};
@@ -11,6 +11,7 @@ use super::{
     ip::{Routes, address_of, ip_link, shortest_routes},
     node::{Rival, RivalNode, SharedNode},
 };
+use crate::page::Page;
 
 /// A network to be.
 ///
@@ -34,6 +35,13 @@ enum Planned {
         content: Content,
         servers: Vec<NodeIndex>,
         config: DownloadConfig,
+    },
+    Browser {
+        rival: Rival,
+        content: Content,
+        server: NodeIndex,
+        page: Arc<Page>,
+        start: Time,
     },
     /// Made by whoever builds the network.
     Place,
@@ -69,6 +77,18 @@ impl Plan {
         config: DownloadConfig,
     ) -> NodeIndex {
         self.add(Planned::Client { rival, content, servers: servers.to_vec(), config })
+    }
+    /// A host that loads `page` from `server` from `start` on; the server must have [`content_of`](super::browser::content_of)
+    /// the page.
+    pub fn browser(
+        &mut self,
+        rival: Rival,
+        content: Content,
+        server: NodeIndex,
+        page: &Arc<Page>,
+        start: Time,
+    ) -> NodeIndex {
+        self.add(Planned::Browser { rival, content, server, page: Arc::clone(page), start })
     }
     /// A node that [`Plan::build_with`] asks for: mostly one of ours on a router.
     pub fn place(&mut self) -> NodeIndex {
@@ -130,6 +150,10 @@ impl Plan {
                     // at time zero would be lost, and cost a second.
                     let start = config.start.max(Time::from_nanos(1));
                     wrap(rival.client(routes, *content, &sources, DownloadConfig { start, ..config.clone() }, seed))
+                }
+                Planned::Browser { rival, content, server, page, start } => {
+                    let source = SourceAddress { remote: address_of(server.0), local: own };
+                    wrap(rival.browser(routes, (page, *content), source, (*start).max(Time::from_nanos(1)), seed))
                 }
                 Planned::Place => fill(NodeIndex(number), routes),
             };

@@ -28,7 +28,7 @@ use smoltcp::{
 use tributary_core::{Datagram, Duration, Time};
 
 use super::{
-    ip::{IPV4_BYTES, Ipv4Header, MTU_BYTES},
+    ip::{IPV4_BYTES, Ipv4Header},
     stack::{ConnectionId, ConnectionState, Stack, StackStats},
 };
 
@@ -78,7 +78,7 @@ pub enum TcpRole {
 
 impl TcpStack {
     /// A stack that owns `addresses` (one to eight); `window_bytes` is the receive buffer of a client and the send
-    /// buffer of a server.
+    /// buffer of a server, `mtu_bytes` the longest IP packet.
     ///
     /// # Panics
     /// If there are no addresses or more than eight.
@@ -86,10 +86,10 @@ impl TcpStack {
         role: TcpRole,
         addresses: &[Ipv4Addr],
         controller: TcpController,
-        window_bytes: usize,
+        (window_bytes, mtu_bytes): (usize, u32),
         seed: u64,
     ) -> Self {
-        let mut wire = Wire::default();
+        let mut wire = Wire { received: VecDeque::new(), sent: VecDeque::new(), mtu_bytes };
         let mut config = Config::new(HardwareAddress::Ip);
         config.random_seed =
             addresses.iter().fold(seed, |seed, address| seed.rotate_left(8) ^ u64::from(address.to_bits()));
@@ -284,10 +284,10 @@ impl Stack for TcpStack {
 }
 
 /// The two ends of the wire under smoltcp.
-#[derive(Default)]
 struct Wire {
     received: VecDeque<Bytes>,
     sent: VecDeque<Bytes>,
+    mtu_bytes: u32,
 }
 
 impl Device for Wire {
@@ -304,7 +304,7 @@ impl Device for Wire {
     fn capabilities(&self) -> DeviceCapabilities {
         let mut capabilities = DeviceCapabilities::default();
         capabilities.medium = Medium::Ip;
-        capabilities.max_transmission_unit = MTU_BYTES as usize;
+        capabilities.max_transmission_unit = self.mtu_bytes as usize;
         capabilities
     }
 }

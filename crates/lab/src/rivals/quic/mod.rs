@@ -83,9 +83,15 @@ struct Link {
 
 impl QuicStack {
     /// A stack whose first address is `address`; `window_bytes` is the window of flow control and the send buffer.
-    pub fn new(role: QuicRole, address: Ipv4Addr, controller: QuicController, window_bytes: usize, seed: u64) -> Self {
+    pub fn new(
+        role: QuicRole,
+        address: Ipv4Addr,
+        controller: QuicController,
+        (window_bytes, mtu_bytes): (usize, u32),
+        seed: u64,
+    ) -> Self {
         let seed = setup::host_seed(seed, address);
-        let transport = setup::transport_config(controller, window_bytes as u64);
+        let transport = setup::transport_config(controller, window_bytes as u64, mtu_bytes);
         let server = (role == QuicRole::Server).then(|| Arc::new(setup::server_config(transport.clone())));
         QuicStack {
             epoch: epoch(),

@@ -16,7 +16,7 @@ use quinn_proto::{
 use tributary_core::{Duration, Random};
 
 use super::QuicController;
-use crate::rivals::ip::{IPV4_BYTES, MTU_BYTES, UDP_BYTES};
+use crate::rivals::ip::{IPV4_BYTES, UDP_BYTES};
 
 /// The name in the certificate.
 pub(super) const SERVER_NAME: &str = "mirror.example";
@@ -36,7 +36,7 @@ pub(super) fn endpoint_config(seed: u64) -> EndpointConfig {
 
 /// The transport of both ends. Flow control is as wide as `window_bytes`; everything else that shapes the traffic
 /// (initial window, ACK delay, packet and time threshold, pacing) is quinn's default.
-pub(super) fn transport_config(controller: QuicController, window_bytes: u64) -> Arc<TransportConfig> {
+pub(super) fn transport_config(controller: QuicController, window_bytes: u64, mtu_bytes: u32) -> Arc<TransportConfig> {
     let factory: Arc<dyn ControllerFactory + Send + Sync> = match controller {
         QuicController::NewReno => Arc::new(NewRenoConfig::default()),
         QuicController::Cubic => Arc::new(CubicConfig::default()),
@@ -50,7 +50,7 @@ pub(super) fn transport_config(controller: QuicController, window_bytes: u64) ->
         .receive_window(window)
         .send_window(window_bytes)
         // The path takes full packets; to find that out by probing would only cost a little.
-        .initial_mtu((MTU_BYTES as usize - IPV4_BYTES - UDP_BYTES) as u16)
+        .initial_mtu((mtu_bytes as usize - IPV4_BYTES - UDP_BYTES) as u16)
         .mtu_discovery_config(None)
         // A silent path is judged by the downloader, for both rivals alike.
         .max_idle_timeout(None)

@@ -1,0 +1,256 @@
+//! Devices that meet a gateway now and then, by contact traces.
+use std::path::PathBuf;
+use tributary::{
+    Family,
+    config::Role,
+    simulation::{Scenario, parallel},
+};
+use tributary_content::MemoryObject;
+use tributary_core::{
+    Duration, Random, Rate, Time,
+    link::{LinkChange, LinkConfig, LinkState},
+};
+use tributary_sim::recordings::contacts;
+
+use super::{
+    network::{START, gigabit, tell_conservation, unaccounted},
+    outage::distribution,
+};
+use crate::{
+    Experiment, Results, Settings, Table,
+    beside::Beside,
+    figures::{Chart, Figure, lines},
+    optimum,
+    rivals::Rival,
+    runs::run as run_scenario,
+    stats::{mean, median},
+    wide_area::{file, file_name},
+};
+
+/// The entry of the table.
+pub(super) const EXPERIMENT: Experiment = Experiment {
+    name: "mftp-contacts",
+    title: "Devices that meet a gateway now and then fetch a file, by contact traces",
+    paper: "left open by MFTP (intermittent connectivity, §3.3)",
+    runs: 1,
+    run,
+};
+
+/// Rate of a contact, in kbit/s.
+const KBPS: u64 = 2_000;
+/// Devices that take part at most: those that meet the gateway longest.
+const DEVICES_MAX: usize = 8;
+
+/// When a device is with the gateway, in seconds from the start: beginnings and ends.
+type Meetings = Vec<(f64, f64)>;
+
+/// Meetings as they were measured among people: times between them by a Pareto law of exponent 0.9, cut at an hour
+/// (Chaintreau et al., Impact of Human Mobility on Opportunistic Forwarding Algorithms, 2007), 10 to 120 s long.
+fn synthetic(seed: u64, devices: usize, seconds: f64) -> Vec<Meetings> {
+    let device = |number: u64| {
+        let mut random = Random::new(seed, 0x00c0_47ac + number);
+        let (mut now, mut meetings) = (0.0, Vec::new());
+        while now < seconds {
+            let gap = (30.0 * (1.0 - random.unit()).powf(-1.0 / 0.9)).min(3_600.0);
+            let long = 10.0 + 110.0 * random.unit();
+            meetings.push((now + gap, now + gap + long));
+            now += gap + long;
+        }
+        meetings
+    };
+    (0..devices as u64).map(device).collect()
+}
+
+/// Meetings of a trace, from the first hour on in which anything happens: the gateway is who meets others longest.
+fn recorded(name: &str, text: &str, seconds: f64) -> Option<Vec<Meetings>> {
+    let contacts = contacts::parse(name, text, Duration::ZERO).ok()?;
+    let intervals = |script: &tributary_core::link::Script| {
+        let (mut meetings, mut since) = (Meetings::new(), None);
+        for (time, change) in script.steps() {
+            let at = time.as_secs_f64();
+            match change {
+                LinkChange::State(LinkState::Up) => since = Some(at),
+                _ => meetings.extend(since.take().map(|since| (since, at))),
+            }
+        }
+        meetings.retain(|(from, to)| *from < seconds && to - from >= 1.0);
+        meetings
+    };
+    let pairs: Vec<((usize, usize), Meetings)> =
+        contacts.pairs.iter().map(|(pair, script)| (*pair, intervals(script))).collect();
+    let total = |meetings: &Meetings| meetings.iter().map(|(from, to)| to - from).sum::<f64>();
+    let of = |node: usize| pairs.iter().filter(move |((a, b), _)| *a == node || *b == node);
+    let gateway = (0..contacts.nodes.len()).max_by(|a, b| {
+        let sum = |node: usize| of(node).map(|(_, meetings)| total(meetings)).sum::<f64>();
+        sum(*a).total_cmp(&sum(*b))
+    })?;
+    let mut devices: Vec<Meetings> = of(gateway).map(|(_, meetings)| meetings.clone()).collect();
+    devices.sort_by(|a, b| total(b).total_cmp(&total(a)));
+    devices.truncate(DEVICES_MAX);
+    devices.retain(|meetings| !meetings.is_empty());
+    Some(devices)
+}
+
+/// Traces by name: ours, and measured ones if there is a folder with them.
+fn traces(settings: &Settings, seconds: f64) -> Vec<(String, Vec<Meetings>)> {
+    let count = settings.choose(DEVICES_MAX, 2);
+    let mut traces = vec![("synthetic".to_string(), synthetic(settings.seed, count, seconds))];
+    if let Some(folder) = std::env::var_os("TRIBUTARY_DATA").map(PathBuf::from)
+        && settings.scale == crate::Scale::Full
+    {
+        for name in ["haggle-intel", "haggle-computer-lab", "haggle-cambridge-students"] {
+            let path = folder.join("contact-traces").join(format!("{name}.tsv"));
+            let text = std::fs::read_to_string(path).ok();
+            traces.extend(text.and_then(|text| Some((name.to_string(), recorded(name, &text, seconds)?))));
+        }
+    }
+    traces
+}
+
+fn radio() -> LinkConfig {
+    let rate = Rate::from_bits_per_second(KBPS * 1000);
+    LinkConfig { queue_bytes: 64 << 10, ..LinkConfig::new(rate, Duration::from_millis(10)) }
+}
+fn at(seconds: f64) -> Time {
+    START + Duration::from_secs_f64(seconds)
+}
+
+/// ```text
+///   server ── core ── gate ─ ─ ─ d0, d1, …      while they meet
+/// ```
+fn scenario(seed: u64, meetings: &[Meetings], object: &MemoryObject, limit: f64) -> Scenario {
+    let mut scenario = Scenario::new("contacts", seed);
+    scenario.add_node("server", Family::Mf, &[Role::Sender]);
+    for label in ["core", "gate"] {
+        scenario.add_node(label, Family::Mf, &[Role::Router, Role::Resolver]);
+    }
+    scenario.add_link("server", "core", gigabit(Duration::from_millis(5)));
+    scenario.add_link("core", "gate", gigabit(Duration::from_millis(20)));
+    scenario.publish("server", Time::ZERO, object.clone());
+    for (number, of_device) in meetings.iter().enumerate() {
+        let (label, link) = (format!("d{number}"), format!("gate-d{number}"));
+        scenario.add_node(&label, Family::Mf, &[Role::Receiver]);
+        scenario.add_link("gate", &label, radio());
+        scenario.change_link(Time::ZERO, &link, LinkChange::State(LinkState::Down));
+        for (from, to) in of_device {
+            scenario.change_link(at(*from), &link, LinkChange::State(LinkState::Up));
+            scenario.change_link(at(*to), &link, LinkChange::State(LinkState::Down));
+        }
+        scenario.fetch(&label, START, file_name());
+    }
+    scenario.limit = at(limit);
+    scenario
+}
+
+/// A download manager that asks for the rest anew the moment that a meeting begins.
+fn rival(rival: Rival, seed: u64, meetings: &Meetings, bytes: u64) -> Option<f64> {
+    let mut left = bytes;
+    for (number, (from, to)) in (0u64..).zip(meetings) {
+        let mut scenario = Scenario::new("meeting", seed.wrapping_add(number));
+        for label in ["server", "core", "gate", "device"] {
+            scenario.add_bare_node(label);
+        }
+        scenario.add_link("server", "core", gigabit(Duration::from_millis(5)));
+        scenario.add_link("core", "gate", gigabit(Duration::from_millis(20)));
+        scenario.add_link("gate", "device", radio());
+        scenario.limit = Time::ZERO + Duration::from_secs_f64(to - from);
+        let mut beside = Beside::new(rival, &scenario, &["server"], "device", left, Time::ZERO);
+        let (seconds, progress) = beside.seconds_and_progress(scenario.limit, Duration::from_secs(1));
+        if let Some(seconds) = seconds {
+            return Some(from + seconds);
+        }
+        left -= progress.last().map_or(0, |(_, bytes)| *bytes);
+    }
+    None
+}
+
+fn run(settings: &Settings) -> Results {
+    let bytes = settings.choose(40_000_000, 6_000_000);
+    let limit = settings.choose(6.0 * 3_600.0, 1_800.0);
+    let mut results = Results::new(EXPERIMENT.name, settings);
+    let mut table = Table::new("times", &["trace", "variant", "device", "seconds", "optimum_seconds"]);
+    let object = file(bytes);
+    let mut lost_packets = 0;
+    let traces = traces(settings, limit);
+    for (trace, meetings) in &traces {
+        let outcome = run_scenario(&scenario(settings.seed, meetings, &object, limit));
+        lost_packets += unaccounted(&outcome);
+        let ours: Vec<Option<f64>> =
+            outcome.transfers.iter().map(|of| of.seconds().filter(|_| of.is_complete())).collect();
+        let devices: Vec<usize> = (0..meetings.len()).collect();
+        // Each device by itself: contacts do not share a radio here.
+        let bounds = parallel::map(&devices, |device| {
+            let alone = scenario(settings.seed, &meetings[*device..=*device], &object, limit);
+            optimum::seconds(&alone, &["server"], "d0", bytes as u64, START).filter(|seconds| *seconds <= limit)
+        });
+        let mut all = vec![("mftp", "MFTP", ours)];
+        for (of, label) in [(Rival::TcpCubic, "TCP Cubic, resumed"), (Rival::QuicBbr, "QUIC BBR, resumed")] {
+            let seconds = parallel::map(&devices, |device| {
+                rival(of, settings.seed, &meetings[*device], bytes as u64).filter(|seconds| *seconds <= limit)
+            });
+            all.push((of.name(), label, seconds));
+        }
+        let possible = bounds.iter().flatten().count();
+        results.metric(format!("optimum.complete@{trace}"), possible as f64, "count");
+        let minutes = |seconds: &[Option<f64>]| seconds.iter().flatten().map(|value| value / 60.0).collect::<Vec<_>>();
+        results.metric(format!("optimum.minutes_median@{trace}"), median(&minutes(&bounds)), "minutes");
+        let mut series = Vec::new();
+        for (variant, label, seconds) in &all {
+            let pairs = seconds.iter().zip(&bounds).filter_map(|(took, bound)| Some((*took)? - (*bound)?));
+            let beyond: Vec<f64> = pairs.collect();
+            results.metric(format!("{variant}.complete@{trace}"), seconds.iter().flatten().count() as f64, "count");
+            results.metric(format!("{variant}.minutes_median@{trace}"), median(&minutes(seconds)), "minutes");
+            results.metric(format!("{variant}.beyond_seconds_mean@{trace}"), mean(&beyond), "seconds");
+            results.metric(format!("{variant}.beyond_seconds_median@{trace}"), median(&beyond), "seconds");
+            for (device, (seconds, bound)) in seconds.iter().zip(&bounds).enumerate() {
+                let cell = |value: &Option<f64>| value.map(|value| format!("{value:.2}")).unwrap_or_default();
+                let head = [trace.clone(), (*variant).to_string(), format!("{device}")];
+                table.push(head.into_iter().chain([cell(seconds), cell(bound)]).collect());
+            }
+            series.push(distribution(label, minutes(seconds).into_iter()));
+        }
+        series.push(distribution("optimum", minutes(&bounds).into_iter()).dashed().coloured(6));
+        let chart =
+            Chart::new(&format!("A file in meetings with a gateway: {trace}"), "minutes since the request", "share");
+        results.figures.push(Figure {
+            name: format!("times-{trace}"),
+            caption: format!(
+                "{} MB to {} devices, of those that got it in six hours.",
+                bytes / 1_000_000,
+                meetings.len()
+            ),
+            svg: lines(&Chart { y_to: 1.0, ..chart }, &series),
+        });
+    }
+    tell_conservation(&mut results, "mftp", lost_packets);
+    results.tables.push(table);
+    let names: Vec<&str> = traces.iter().map(|(name, _)| name.as_str()).collect();
+    results.parameter("traces", names.join(", "));
+    results
+        .parameter("contact", "2 Mbit/s, 10 ms; the gateway is the node that meets others longest, at most 8 devices");
+    results.parameter("object", format!("{bytes} bytes"));
+    results.note(
+        "Every device asks for the file at the start and gets it in its meetings with the gateway, whose store holds what is \
+         for it in between. The optimum fills every meeting from its first to its last moment. The rivals are download \
+         managers that know at once when a meeting begins and ask for the rest over a new connection.",
+    );
+    results.note(
+        "The synthetic trace is made by the published law of times between contacts. Measured ones (CRAWDAD \
+         cambridge/haggle, whose terms do not allow to ship them) are added when the environment variable TRIBUTARY_DATA \
+         names a folder with contact-traces/haggle-intel.tsv and its like.",
+    );
+    results
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_gateway_of_a_trace_is_who_meets_longest() {
+        let text =
+            "0 CONN 1 2 up\n10 CONN 2 3 up\n50 CONN 1 2 down\n70 CONN 2 3 down\n80 CONN 1 3 up\n85 CONN 1 3 down\n";
+        let devices = recorded("x", text, 1_000.0).expect("it is a trace");
+        assert_eq!(devices, [vec![(10.0, 70.0)], vec![(0.0, 50.0)]]);
+    }
+}

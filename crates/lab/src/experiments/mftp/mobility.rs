@@ -1,0 +1,273 @@
+//! A receiver that moves from access router to access router, and one on a satellite link with outages.
+use tributary::{
+    Family,
+    config::Role,
+    simulation::{Scenario, parallel},
+};
+use tributary_content::MemoryObject;
+use tributary_core::{
+    Duration, Rate, Time,
+    link::{LinkChange, LinkConfig, LinkState, Script},
+};
+use tributary_sim::recordings::series::{self, Columns};
+
+use super::{
+    network::{START, gigabit, last_hop, tell_conservation, unaccounted},
+    outage::distribution,
+};
+use crate::{
+    Experiment, Results, Settings, Table,
+    beside::Beside,
+    figures::{Bar, BarGroup, Chart, Figure, bars, lines},
+    optimum,
+    rivals::Rival,
+    runs::run as run_scenario,
+    stats::{confidence, mean, quantile},
+    wide_area::{file, file_name},
+};
+
+/// The entry of the table.
+pub(super) const EXPERIMENT: Experiment = Experiment {
+    name: "mftp-mobility",
+    title: "A receiver that moves over three access routers, and one behind a satellite on a motorway",
+    paper: "claimed in MFTP §3.3, not evaluated there",
+    runs: 5,
+    run,
+};
+
+/// Seconds between one access router and the next.
+const GAPS: [u64; 3] = [0, 1, 5];
+/// How long it stays at each.
+const STAY: Duration = Duration::from_secs(4);
+/// One-way delay from the core to each access router.
+const DELAYS_MS: [u64; 3] = [5, 15, 30];
+const RIVALS: [Rival; 2] = [Rival::TcpCubic, Rival::QuicBbr];
+/// Two minutes of six rides; see `data/SOURCE.md`.
+const STARLINK: &str = include_str!("../../../data/starlink.csv");
+
+struct Item {
+    seed: u64,
+    gap: Duration,
+    object: MemoryObject,
+}
+
+/// When the stays begin, counted from [`START`], and where they are.
+fn stays(gap: Duration) -> impl Iterator<Item = (Duration, usize)> {
+    (0..).map(move |stay: u32| ((STAY + gap) * stay, stay as usize % DELAYS_MS.len()))
+}
+/// The end of the longest journey.
+const JOURNEY: Duration = Duration::from_secs(240);
+
+/// ```text
+///              ┌──5 ms── a0 ──25── mobile      for 4 s, then away for the gap,
+///   server ── core ──15── a1 ──25── mobile      then here, and so on
+///              └──30──── a2 ──25── mobile
+/// ```
+fn scenario(item: &Item) -> Scenario {
+    let mut scenario = Scenario::new("mobility", item.seed);
+    scenario.add_node("server", Family::Mf, &[Role::Sender]);
+    scenario.add_node("core", Family::Mf, &[Role::Router, Role::Resolver]);
+    scenario.add_node("mobile", Family::Mf, &[Role::Receiver]);
+    scenario.add_link("server", "core", gigabit(Duration::from_millis(5)));
+    for (number, delay) in DELAYS_MS.iter().enumerate() {
+        let access = format!("a{number}");
+        scenario.add_node(&access, Family::Mf, &[Role::Router, Role::Resolver]);
+        scenario.add_link("core", &access, gigabit(Duration::from_millis(*delay)));
+        scenario.add_link(&access, "mobile", last_hop(0.0));
+        if number > 0 {
+            scenario.change_link(Time::ZERO, &format!("{access}-mobile"), LinkChange::State(LinkState::Down));
+        }
+    }
+    for (from, at) in stays(item.gap).take_while(|(from, _)| *from < JOURNEY) {
+        let link = format!("a{at}-mobile");
+        if !from.is_zero() {
+            scenario.change_link(START + from, &link, LinkChange::State(LinkState::Up));
+        }
+        scenario.change_link(START + from + STAY, &link, LinkChange::State(LinkState::Down));
+    }
+    scenario.publish("server", Time::ZERO, item.object.clone());
+    scenario.fetch("mobile", START, file_name());
+    scenario.limit = START + JOURNEY;
+    scenario
+}
+
+/// Seconds of a download manager that asks for the rest of the file over a new connection the moment that it is attached
+/// somewhere: better than any real one, which has to notice first.
+fn rival(rival: Rival, item: &Item) -> Option<f64> {
+    let mut left = item.object.bytes().len() as u64;
+    for (from, at) in stays(item.gap).take_while(|(from, _)| *from < JOURNEY) {
+        let mut scenario = Scenario::new("stay", item.seed.wrapping_add(from.as_secs()));
+        for label in ["server", "core", "access", "mobile"] {
+            scenario.add_bare_node(label);
+        }
+        scenario.add_link("server", "core", gigabit(Duration::from_millis(5)));
+        scenario.add_link("core", "access", gigabit(Duration::from_millis(DELAYS_MS[at])));
+        scenario.add_link("access", "mobile", last_hop(0.0));
+        scenario.limit = Time::ZERO + STAY;
+        let mut beside = Beside::new(rival, &scenario, &["server"], "mobile", left, Time::ZERO);
+        let (seconds, progress) = beside.seconds_and_progress(scenario.limit, Duration::from_millis(100));
+        if let Some(seconds) = seconds {
+            return Some(from.as_secs_f64() + seconds);
+        }
+        left -= progress.last().map_or(0, |(_, bytes)| *bytes);
+    }
+    None
+}
+
+fn run(settings: &Settings) -> Results {
+    let bytes = settings.choose(40_000_000, 12_000_000);
+    let mut results = Results::new(EXPERIMENT.name, settings);
+    let mut table = Table::new("times", &["variant", "setting", "run", "seconds"]);
+    let object = file(bytes);
+    let mut groups = Vec::new();
+    let mut lost_packets = 0;
+    for gap in GAPS {
+        let setting = format!("gap{gap}");
+        let items: Vec<Item> = (0..settings.runs)
+            .map(|run| Item {
+                seed: settings.seed_of(gap + 1, run),
+                gap: Duration::from_secs(gap),
+                object: object.clone(),
+            })
+            .collect();
+        let bound = optimum::seconds(&scenario(&items[0]), &["server"], "mobile", bytes as u64, START).unwrap_or(0.0);
+        results.metric(format!("optimum.seconds_mean@{setting}"), bound, "seconds");
+        let ours = parallel::map(&items, |item| {
+            let outcome = run_scenario(&scenario(item));
+            let transfer = &outcome.transfers[0];
+            (transfer.seconds().filter(|_| transfer.is_complete()), unaccounted(&outcome))
+        });
+        lost_packets += ours.iter().map(|(_, lost)| lost).sum::<u64>();
+        let mut all = vec![("mftp", ours.into_iter().map(|(seconds, _)| seconds).collect::<Vec<_>>())];
+        all.extend(RIVALS.map(|of| (of.name(), parallel::map(&items, |item| rival(of, item)))));
+        let mut bars = Vec::new();
+        for (variant, seconds) in all {
+            let done: Vec<f64> = seconds.iter().flatten().copied().collect();
+            results.metric(format!("{variant}.seconds_mean@{setting}"), mean(&done), "seconds");
+            results.metric(format!("{variant}.utilisation@{setting}"), bound / mean(&done).max(1e-9), "share");
+            results.metric(format!("{variant}.failed@{setting}"), (seconds.len() - done.len()) as f64, "count");
+            for (run, seconds) in (1..).zip(&done) {
+                table.push(vec![variant.into(), setting.clone(), format!("{run}"), format!("{seconds:.4}")]);
+            }
+            bars.push(Bar::with_spread(mean(&done), confidence(&done)));
+        }
+        bars.push(Bar::new(bound));
+        groups.push(BarGroup { label: format!("{gap} s between"), bars });
+    }
+    let chart = Chart::new("A file on the move over three access routers", "time without connection", "seconds");
+    results.figures.push(Figure {
+        name: "moves".into(),
+        caption: format!(
+            "{} MB; four seconds at each access router. The rivals start a new connection for the rest at once.",
+            bytes / 1_000_000
+        ),
+        svg: bars(&chart, &["MFTP", "TCP Cubic, resumed", "QUIC BBR, resumed", "optimum"], &groups),
+    });
+    lost_packets += satellite(&mut results, &mut table, settings);
+    tell_conservation(&mut results, "mftp", lost_packets);
+    results.tables.push(table);
+    describe(&mut results, bytes);
+    results
+}
+
+// ---- the satellite
+
+/// The rides of the recording, as what they do to a link.
+fn rides(count: usize) -> Vec<Script> {
+    let ride = |number: usize| {
+        let columns = Columns {
+            time: "t_s".into(),
+            rate: Some("down_mbps".into()),
+            delay: None,
+            only: Some(("ride".into(), number.to_string())),
+        };
+        series::parse("starlink.csv", STARLINK, &columns).expect("the recording is right")
+    };
+    (1..=count).map(ride).collect()
+}
+
+fn satellite_scenario(seed: u64, ride: &Script, object: &MemoryObject) -> Scenario {
+    let mut scenario = Scenario::new("satellite", seed);
+    scenario.add_node("server", Family::Mf, &[Role::Sender]);
+    for label in ["core", "ground"] {
+        scenario.add_node(label, Family::Mf, &[Role::Router, Role::Resolver]);
+    }
+    scenario.add_node("car", Family::Mf, &[Role::Receiver]);
+    scenario.add_link("server", "core", gigabit(Duration::from_millis(5)));
+    scenario.add_link("core", "ground", gigabit(Duration::from_millis(10)));
+    let mut link = LinkConfig::new(Rate::from_mbps(200), Duration::from_millis(20));
+    link.queue_bytes = 2_500_000;
+    let back = LinkConfig { rate: Some(Rate::from_mbps(15)), queue_bytes: 256 << 10, ..link.clone() };
+    let sky = scenario.add_link("ground", "car", link);
+    sky.forward.script = Some(ride.clone());
+    sky.backward = back;
+    scenario.publish("server", Time::ZERO, object.clone());
+    scenario.fetch("car", START, file_name());
+    scenario.limit = START + Duration::from_secs(600);
+    scenario
+}
+
+/// A larger file on each ride; packets that nobody can account for.
+fn satellite(results: &mut Results, table: &mut Table, settings: &Settings) -> u64 {
+    let bytes = settings.choose(400_000_000, 20_000_000);
+    let object = file(bytes);
+    let rides: Vec<(u64, Script)> = (1..).zip(rides(settings.choose(6, 1))).collect();
+    let build = |(seed, ride): &(u64, Script)| satellite_scenario(settings.seed.wrapping_add(*seed), ride, &object);
+    let bounds: Vec<f64> = rides
+        .iter()
+        .map(|ride| optimum::seconds(&build(ride), &["server"], "car", bytes as u64, START).unwrap_or(0.0))
+        .collect();
+    results.metric("optimum.seconds_mean@satellite", mean(&bounds), "seconds");
+    let ours = parallel::map(&rides, |ride| {
+        let outcome = run_scenario(&build(ride));
+        let transfer = &outcome.transfers[0];
+        (transfer.seconds().filter(|_| transfer.is_complete()), unaccounted(&outcome))
+    });
+    let unaccounted = ours.iter().map(|(_, lost)| lost).sum();
+    let mut all = vec![("mftp", "MFTP", ours.into_iter().map(|(seconds, _)| seconds).collect::<Vec<_>>())];
+    for (of, label) in RIVALS.into_iter().zip(["TCP Cubic", "QUIC BBR"]) {
+        let seconds = parallel::map(&rides, |ride| {
+            let scenario = build(ride);
+            Beside::new(of, &scenario, &["server"], "car", bytes as u64, START).seconds(scenario.limit)
+        });
+        all.push((of.name(), label, seconds));
+    }
+    let mut series = Vec::new();
+    for (variant, label, seconds) in all {
+        let done: Vec<f64> = seconds.iter().flatten().copied().collect();
+        let ratios = seconds.iter().zip(&bounds).filter_map(|(seconds, bound)| Some((*seconds)? / bound));
+        series.push(distribution(label, ratios.clone()));
+        let ratios: Vec<f64> = ratios.collect();
+        results.metric(format!("{variant}.seconds_mean@satellite"), mean(&done), "seconds");
+        results.metric(format!("{variant}.utilisation@satellite"), 1.0 / mean(&ratios).max(1e-9), "share");
+        results.metric(format!("{variant}.ratio_max@satellite"), quantile(&ratios, 1.0), "times");
+        results.metric(format!("{variant}.failed@satellite"), (seconds.len() - done.len()) as f64, "count");
+        for ((ride, _), seconds) in rides.iter().zip(&seconds) {
+            let seconds = seconds.map(|seconds| format!("{seconds:.4}")).unwrap_or_default();
+            table.push(vec![variant.into(), "satellite".into(), format!("{ride}"), seconds]);
+        }
+    }
+    let mut chart = Chart::new("A file over Starlink on a motorway", "time ÷ optimum of the ride", "share of rides");
+    chart.y_to = 1.0;
+    results.figures.push(Figure {
+        name: "satellite".into(),
+        caption: format!("{} MB on each of {} recorded rides, outages included.", bytes / 1_000_000, rides.len()),
+        svg: lines(&chart, &series),
+    });
+    unaccounted
+}
+
+fn describe(results: &mut Results, bytes: usize) {
+    results.parameter("moves: object", format!("{bytes} bytes"));
+    results.parameter("moves: access", "25 Mbit/s, 1 ms; core to access routers 5, 15, 30 ms one way; 4 s at each");
+    results.parameter("satellite", "rates of Starlink on a motorway, a value a second; 20 ms one way, 2.5 MB of queue");
+    results.note(
+        "The receiver is known by its name. When it attaches elsewhere its access router announces the new address; chunks \
+         under way and in store follow it. The rivals know addresses only: their connections end with each stay, and a \
+         download manager asks for the rest over a new one, at once, which favours them.",
+    );
+    results.note(
+        "Rates of the satellite link: D. Laniewski, E. Lanfer, N. Aschenbruck, Measuring Mobile Starlink Performance, IEEE \
+         OJCOMS 2025 (CC BY-SA 4.0). A second without a byte is taken for an outage.",
+    );
+}
