@@ -69,6 +69,9 @@ pub(crate) enum Command {
     Cancel(Cancel),
     /// Limit the rate of a transfer, or of all together
     Limit(Limit),
+    /// Let browsers reach a web server through a MobilityFirst network: one proxy at each end
+    #[command(subcommand)]
+    HttpProxy(HttpProxy),
     /// Run the papers' experiments in virtual time, their figures beside ours
     #[command(subcommand)]
     Lab(Lab),
@@ -211,6 +214,41 @@ pub(crate) struct Send {
     pub(crate) timeout: Duration,
     #[command(flatten)]
     pub(crate) worker: Worker,
+}
+
+/// The two proxies.
+#[derive(Subcommand, Debug)]
+pub(crate) enum HttpProxy {
+    /// The browsers' end: an HTTP proxy, or the site itself, on a local port
+    Browser {
+        /// The node's config
+        #[arg(long, value_name = "FILE")]
+        config: PathBuf,
+        /// Where browsers connect to
+        #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
+        listen: std::net::SocketAddr,
+        /// The name that the other end is attached to [default: /http/HOST of each request]
+        #[arg(long, value_name = "NAME")]
+        to: Option<Name>,
+        /// How long an answer, or the next part of one, is waited for
+        #[arg(long, value_name = "TIME", default_value = "60s", value_parser = units::parse_duration)]
+        timeout: Duration,
+    },
+    /// The web server's end: takes requests for a name and asks an ordinary web server
+    Server {
+        /// The node's config
+        #[arg(long, value_name = "FILE")]
+        config: PathBuf,
+        /// The web server, such as http://127.0.0.1:80
+        #[arg(long, value_name = "URL")]
+        origin: String,
+        /// The name to attach to, such as /http/www.example.org; several times if wanted
+        #[arg(long, value_name = "NAME", required = true)]
+        name: Vec<Name>,
+        /// How long the web server may take to answer
+        #[arg(long, value_name = "TIME", default_value = "30s", value_parser = units::parse_duration)]
+        timeout: Duration,
+    },
 }
 
 /// How sure a delivery has to be.

@@ -14,6 +14,7 @@
 //! | operations, in process or over a socket | [`api`] |
 //! | everything that is told, as JSON objects | [`told`], [`views`] |
 //! | sending, receiving what is sent, in-network storage | [`messages`] |
+//! | the same for programs, in memory | [`mailbox`] |
 //! | a node with its control socket | [`daemon`] |
 //! | the lines of the control socket | [`protocol`] |
 //! | errors for people | [`error`] |
@@ -48,6 +49,7 @@ pub mod fault;
 pub mod files;
 mod hub;
 pub mod local;
+pub mod mailbox;
 pub mod messages;
 pub mod mf;
 pub mod places;

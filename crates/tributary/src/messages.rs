@@ -290,7 +290,7 @@ impl LocalApi {
     pub(crate) fn store(&self) -> Result<StoreView, ApiError> {
         Ok(StoreView::new(&self.with_messaging(|messaging, now| messaging.holdings(now))?))
     }
-    fn with_messaging<R: std::marker::Send + 'static>(
+    pub(crate) fn with_messaging<R: std::marker::Send + 'static>(
         &self,
         command: impl FnOnce(&mut dyn Messaging, Time) -> R + std::marker::Send + 'static,
     ) -> Result<R, ApiError> {

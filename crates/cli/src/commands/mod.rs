@@ -1,5 +1,6 @@
 //! One file per command that does more than ask a daemon one thing.
 mod get;
+mod http_proxy;
 mod lab;
 mod message;
 mod node;
@@ -40,6 +41,7 @@ pub(crate) fn run(cli: Cli) -> Result<(), ApiError> {
         Command::Attach(named) => ask(&named.control, Request::Attach { name: named.name.to_string() }, json),
         Command::Detach(named) => ask(&named.control, Request::Detach { name: named.name.to_string() }, json),
         Command::Store(of) => ask(&of.control, Request::Store, json),
+        Command::HttpProxy(proxy) => http_proxy::run(&proxy, json),
         Command::Lab(lab) => lab::run(&lab, json),
         Command::Sim(sim) => sim::run(&sim, json),
         Command::Config(config) => simple::config(&config, json),

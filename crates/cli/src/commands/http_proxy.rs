@@ -1,0 +1,61 @@
+//! `trib http-proxy`: HTTP at both ends, MobilityFirst between.
+use std::{path::Path, sync::Arc};
+use tributary::{
+    ApiError, ErrorKind,
+    mailbox::{Mailbox, MailboxOptions},
+};
+use tributary_core::Duration;
+use tributary_http::{
+    BrowserProxy, OriginProxy,
+    browser::{BrowserConfig, origin_of},
+    origin::OriginConfig,
+};
+
+use super::start;
+use crate::{args::HttpProxy, out, signals::Wish};
+
+/// How often it is looked whether the program is to end.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Runs one of the two proxies until a signal.
+pub(crate) fn run(proxy: &HttpProxy, json: bool) -> Result<(), ApiError> {
+    let wish = Wish::listen()?;
+    match proxy {
+        HttpProxy::Browser { config, listen, to, timeout } => {
+            let mailbox = mailbox(config, &[])?;
+            let settings = BrowserConfig { listen: *listen, to: to.clone(), patience: *timeout };
+            let proxy = BrowserProxy::start(mailbox, settings)?;
+            ready(json, "browser", &proxy.address().to_string());
+            wait(&wish);
+        }
+        HttpProxy::Server { config, origin, name, timeout } => {
+            let origin = origin_of(origin).ok_or_else(|| {
+                let message = format!("'{origin}' is no web server that can be asked");
+                ApiError::new(ErrorKind::Usage, message).with_hint("write it like http://127.0.0.1:80")
+            })?;
+            let mailbox = mailbox(config, name)?;
+            let _proxy = OriginProxy::start(mailbox, OriginConfig { origin: origin.clone(), patience: *timeout })?;
+            ready(json, "server", &origin.to_string());
+            wait(&wish);
+        }
+    }
+    Ok(())
+}
+fn mailbox(config: &Path, names: &[tributary_content::Name]) -> Result<Mailbox, ApiError> {
+    Mailbox::open(Arc::new(start(config)?), names, MailboxOptions::default())
+}
+fn ready(json: bool, side: &str, address: &str) {
+    if json {
+        out::data(&serde_json::json!({"event": "ready", "side": side, "address": address}).to_string());
+    } else {
+        match side {
+            "browser" => out::talk(&format!("browsers may connect to http://{address}, as their proxy or as a site")),
+            _ => out::talk(&format!("asks {address} for whoever is on the other side")),
+        }
+    }
+}
+fn wait(wish: &Wish) {
+    while !wish.is_made() {
+        std::thread::sleep(LOOK);
+    }
+}

@@ -1,0 +1,350 @@
+//! The browser's side: an HTTP proxy, or a server of one site, whose answers come through the network.
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full, Limited, StreamBody, combinators::BoxBody};
+use hyper::{
+    Method, Request, Response, StatusCode, Uri,
+    body::{Frame, Incoming},
+    header,
+    server::conn::http1,
+    service::service_fn,
+};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use std::{
+    collections::BTreeMap,
+    convert::Infallible,
+    net::SocketAddr,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+    },
+};
+use tokio::{
+    net::TcpListener,
+    sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
+};
+use tributary::{ApiError, mailbox::Mailbox};
+use tributary_content::Name;
+use tributary_core::Duration;
+use tributary_transport::messaging::{Delivery, Destination, SendOptions, Spread};
+
+use crate::{
+    exchange::{
+        REQUEST_BYTES_MAX, RequestHead, ResponseHead, SegmentHead, name_of_host, name_of_message, pack, unpack,
+    },
+    passed_on,
+};
+
+/// Connections of browsers at the same time at most.
+const CONNECTIONS_MAX: usize = 1_024;
+/// Requests without an answer at the same time at most.
+const REQUESTS_MAX: usize = 4_096;
+/// Segments of one response that came before their turn at most.
+const EARLY_MAX: usize = 64;
+/// How often the end is looked for.
+const LOOK: Duration = Duration::from_millis(200);
+/// How long a browser may take to send its headers.
+const HEADERS_PATIENCE: Duration = Duration::from_secs(30);
+
+type Body = BoxBody<Bytes, std::io::Error>;
+type Segment = (SegmentHead, Bytes);
+
+/// Settings of the browser's side.
+#[derive(Clone, Debug)]
+pub struct BrowserConfig {
+    /// Where browsers connect to.
+    pub listen: SocketAddr,
+    /// The name of the web server's side; `None` takes `/http/HOST` of each request.
+    pub to: Option<Name>,
+    /// How long an answer, or the next part of one, is waited for.
+    pub patience: Duration,
+}
+
+/// The browser's side. It works until it is dropped.
+#[derive(Debug)]
+pub struct BrowserProxy {
+    address: SocketAddr,
+    ended: Arc<AtomicBool>,
+    runtime: Option<tokio::runtime::Runtime>,
+    reader: Option<std::thread::JoinHandle<()>>,
+}
+
+struct Shared {
+    mailbox: Mailbox,
+    config: BrowserConfig,
+    next: AtomicU64,
+    open: Mutex<BTreeMap<u64, UnboundedSender<Segment>>>,
+    connections: AtomicUsize,
+}
+
+impl BrowserProxy {
+    /// Listens for browsers, and sends and receives by `mailbox`.
+    ///
+    /// # Errors
+    /// [`ApiError`] if the address is taken.
+    pub fn start(mailbox: Mailbox, config: BrowserConfig) -> Result<BrowserProxy, ApiError> {
+        let listen = config.listen;
+        let failed = move |error: std::io::Error| ApiError::io("listen at", listen, &error);
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+        let runtime = runtime.map_err(failed)?;
+        let listener = runtime.block_on(TcpListener::bind(listen)).map_err(failed)?;
+        let address = listener.local_addr().map_err(failed)?;
+        // Answers to an earlier life must not be taken for those to this one.
+        let first = mailbox.random();
+        let shared = Arc::new(Shared {
+            mailbox,
+            config,
+            next: AtomicU64::new(first),
+            open: Mutex::default(),
+            connections: AtomicUsize::new(0),
+        });
+        let ended = Arc::new(AtomicBool::new(false));
+        let (of_reader, end_of_reader) = (Arc::clone(&shared), Arc::clone(&ended));
+        let reader = std::thread::Builder::new()
+            .name("http answers".into())
+            .spawn(move || read_answers(&of_reader, &end_of_reader))
+            .map_err(failed)?;
+        runtime.spawn(accept(listener, shared));
+        Ok(BrowserProxy { address, ended, runtime: Some(runtime), reader: Some(reader) })
+    }
+    /// Where browsers connect to.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+impl Drop for BrowserProxy {
+    fn drop(&mut self) {
+        self.ended.store(true, Ordering::SeqCst);
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+        if let Some(reader) = self.reader.take() {
+            let _ = reader.join();
+        }
+    }
+}
+
+/// Gives segments to the requests that they answer.
+fn read_answers(shared: &Shared, ended: &AtomicBool) {
+    while !ended.load(Ordering::SeqCst) {
+        let Some(message) = shared.mailbox.next(LOOK) else { continue };
+        let Some((head, body)) = unpack::<SegmentHead>(&message.bytes) else {
+            tracing::debug!("'{}' is no part of a response", message.name);
+            continue;
+        };
+        if let Some(waiting) = shared.open().get(&head.id) {
+            // Nobody waits any more if the browser has gone.
+            let _ = waiting.send((head, body));
+        }
+    }
+}
+
+async fn accept(listener: TcpListener, shared: Arc<Shared>) {
+    loop {
+        let Ok((stream, _)) = listener.accept().await else {
+            // Out of descriptors, for instance: others will end.
+            tokio::time::sleep(LOOK).await;
+            continue;
+        };
+        if shared.connections.fetch_add(1, Ordering::SeqCst) >= CONNECTIONS_MAX {
+            shared.connections.fetch_sub(1, Ordering::SeqCst);
+            continue;
+        }
+        let of_connection = Arc::clone(&shared);
+        tokio::spawn(async move {
+            let service = service_fn(|request| answer(request, Arc::clone(&of_connection)));
+            let connection = http1::Builder::new()
+                .timer(TokioTimer::new())
+                .header_read_timeout(HEADERS_PATIENCE)
+                .serve_connection(TokioIo::new(stream), service);
+            if let Err(error) = connection.await {
+                tracing::debug!("a browser's connection ended: {error}");
+            }
+            of_connection.connections.fetch_sub(1, Ordering::SeqCst);
+        });
+    }
+}
+
+async fn answer(request: Request<Incoming>, shared: Arc<Shared>) -> Result<Response<Body>, Infallible> {
+    Ok(match exchange(request, &shared).await {
+        Ok(response) => response,
+        Err((status, reason)) => failure(status, &reason),
+    })
+}
+fn failure(status: StatusCode, reason: &str) -> Response<Body> {
+    let text = Full::new(Bytes::from(format!("{reason}\n"))).map_err(|never: Infallible| match never {}).boxed();
+    let mut response = Response::new(text);
+    *response.status_mut() = status;
+    response.headers_mut().insert(header::CONTENT_TYPE, header::HeaderValue::from_static("text/plain; charset=utf-8"));
+    response
+}
+
+type Failure = (StatusCode, String);
+
+/// Sends a request and waits for the first part of its answer.
+async fn exchange(request: Request<Incoming>, shared: &Arc<Shared>) -> Result<Response<Body>, Failure> {
+    if request.method() == Method::CONNECT {
+        let reason = "this proxy reads HTTP to move its objects; it does not tunnel (https)";
+        return Err((StatusCode::NOT_IMPLEMENTED, reason.into()));
+    }
+    let to = destination(&request, shared.config.to.as_ref())?;
+    let (parts, body) = request.into_parts();
+    let body = Limited::new(body, REQUEST_BYTES_MAX).collect().await;
+    let body = body.map_err(|error| (StatusCode::PAYLOAD_TOO_LARGE, format!("cannot read the request: {error}")))?;
+    let id = shared.next.fetch_add(1, Ordering::Relaxed);
+    let (sender, mut segments) = unbounded_channel();
+    let open = Open::new(shared, id, sender)?;
+    let head = RequestHead {
+        id,
+        reply_to: shared.mailbox.id().into(),
+        method: parts.method.to_string(),
+        target: parts.uri.path_and_query().map_or("/", |target| target.as_str()).into(),
+        headers: passed_on(&parts.headers),
+    };
+    let message = pack(&head, &body.to_bytes());
+    let of_sending = Arc::clone(shared);
+    let sent = tokio::task::spawn_blocking(move || {
+        let name = name_of_message("request", of_sending.mailbox.id(), id, 0)?;
+        let options = SendOptions { delivery: Some(Delivery::Ack), spread: Spread::Nearest, ..SendOptions::default() };
+        Some(of_sending.mailbox.send(name, message, &Destination::Name(to), &options))
+    });
+    match sent.await {
+        Ok(Some(Ok(_))) => {}
+        Ok(Some(Err(error))) => return Err((StatusCode::BAD_GATEWAY, error.to_string())),
+        Ok(None) | Err(_) => return Err((StatusCode::BAD_GATEWAY, "the request could not be sent".into())),
+    }
+    let patience = shared.config.patience;
+    let mut in_order = InOrder::default();
+    let Some((head, body)) = in_order.next(&mut segments, patience).await else {
+        let reason = format!("no web server has answered through the network within {patience:?}");
+        return Err((StatusCode::GATEWAY_TIMEOUT, reason));
+    };
+    let Some(response) = head.response else {
+        let reason = head.failure.unwrap_or_else(|| "the answer has no head".into());
+        return Err((StatusCode::BAD_GATEWAY, reason));
+    };
+    let rest = (!head.is_last).then_some(Rest { segments, in_order, patience, open });
+    build(&response, body, rest)
+}
+
+/// The name of the web server's side.
+fn destination(request: &Request<Incoming>, fixed: Option<&Name>) -> Result<Name, Failure> {
+    if let Some(name) = fixed {
+        return Ok(name.clone());
+    }
+    let host = request.headers().get(header::HOST).and_then(|host| host.to_str().ok());
+    let host = request.uri().authority().map(hyper::http::uri::Authority::as_str).or(host);
+    let refused = || (StatusCode::BAD_REQUEST, "the request names no host".to_string());
+    name_of_host(host.ok_or_else(refused)?).ok_or_else(refused)
+}
+
+/// What is still to come of a response.
+struct Rest {
+    segments: UnboundedReceiver<Segment>,
+    in_order: InOrder,
+    patience: Duration,
+    open: Open,
+}
+
+fn build(head: &ResponseHead, first: Bytes, rest: Option<Rest>) -> Result<Response<Body>, Failure> {
+    let mut builder = Response::builder().status(head.status);
+    for (name, value) in &head.headers {
+        builder = builder.header(name.as_str(), value.as_slice());
+    }
+    let body = match rest {
+        None => Full::new(first).map_err(|never: Infallible| match never {}).boxed(),
+        Some(rest) => stream(first, rest),
+    };
+    let wrong = |error: hyper::http::Error| (StatusCode::BAD_GATEWAY, format!("the answer makes no sense: {error}"));
+    builder.body(body).map_err(wrong)
+}
+/// The parts of a body as they come. What does not come cuts the connection, so that nobody takes it for the end.
+fn stream(first: Bytes, rest: Rest) -> Body {
+    let (sender, receiver) = tokio::sync::mpsc::channel::<Result<Frame<Bytes>, std::io::Error>>(2);
+    tokio::spawn(async move {
+        let Rest { mut segments, mut in_order, patience, open } = rest;
+        let _open = open;
+        if sender.send(Ok(Frame::data(first))).await.is_err() {
+            return;
+        }
+        loop {
+            let error = |reason: String| std::io::Error::other(reason);
+            let (part, is_last) = match in_order.next(&mut segments, patience).await {
+                Some((SegmentHead { failure: Some(reason), .. }, _)) => (Err(error(reason)), true),
+                Some((head, body)) => (Ok(Frame::data(body)), head.is_last),
+                None => (Err(error(format!("nothing more has come within {patience:?}"))), true),
+            };
+            if sender.send(part).await.is_err() || is_last {
+                return;
+            }
+        }
+    });
+    let parts = Parts(receiver);
+    BodyExt::boxed(StreamBody::new(parts))
+}
+
+/// Parts of a body as a stream.
+struct Parts(tokio::sync::mpsc::Receiver<Result<Frame<Bytes>, std::io::Error>>);
+
+impl futures_core::Stream for Parts {
+    type Item = Result<Frame<Bytes>, std::io::Error>;
+    fn poll_next(
+        mut self: std::pin::Pin<&mut Self>,
+        context: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Option<Self::Item>> {
+        self.0.poll_recv(context)
+    }
+}
+
+/// Puts the segments of one response into their order.
+#[derive(Default)]
+struct InOrder {
+    next: u32,
+    early: BTreeMap<u32, Segment>,
+}
+impl InOrder {
+    async fn next(&mut self, segments: &mut UnboundedReceiver<Segment>, patience: Duration) -> Option<Segment> {
+        loop {
+            if let Some(segment) = self.early.remove(&self.next) {
+                self.next += 1;
+                return Some(segment);
+            }
+            let (head, body) = tokio::time::timeout(patience, segments.recv()).await.ok()??;
+            if head.number >= self.next && self.early.len() < EARLY_MAX {
+                self.early.insert(head.number, (head, body));
+            }
+        }
+    }
+}
+
+/// A request that waits for its answer; forgotten when dropped.
+struct Open {
+    shared: Arc<Shared>,
+    id: u64,
+}
+impl Open {
+    fn new(shared: &Arc<Shared>, id: u64, sender: UnboundedSender<Segment>) -> Result<Open, Failure> {
+        let mut open = shared.open();
+        if open.len() >= REQUESTS_MAX {
+            return Err((StatusCode::SERVICE_UNAVAILABLE, format!("{REQUESTS_MAX} requests wait already")));
+        }
+        open.insert(id, sender);
+        Ok(Open { shared: Arc::clone(shared), id })
+    }
+}
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.shared.open().remove(&self.id);
+    }
+}
+impl Shared {
+    fn open(&self) -> MutexGuard<'_, BTreeMap<u64, UnboundedSender<Segment>>> {
+        // The map is whole between any two statements, so a panic elsewhere does not spoil it.
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The origin that a URI names, if it names one.
+pub fn origin_of(text: &str) -> Option<Uri> {
+    let uri: Uri = text.parse().ok()?;
+    (uri.scheme_str() == Some("http") && uri.authority().is_some()).then_some(uri)
+}

@@ -1,0 +1,239 @@
+//! A web server, the two proxies with a router between, and a client that speaks HTTP/1.1 over plain sockets: what it
+//! gets must be what the server gave.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+use std::{
+    io::{BufRead, BufReader, Write},
+    net::{SocketAddr, TcpListener, TcpStream, UdpSocket},
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread,
+};
+use tributary::{
+    LocalApi, NodeConfig,
+    mailbox::{Mailbox, MailboxOptions},
+};
+use tributary_core::Duration;
+use tributary_http::{BrowserProxy, OriginProxy, browser::BrowserConfig, origin::OriginConfig};
+
+const BIG: usize = 5_000_000;
+
+fn byte(at: usize) -> u8 {
+    (at.wrapping_mul(2_654_435_761) >> 13) as u8
+}
+
+/// A web server of its own making: `/big` with ranges, `/chunked`, `/echo` of a request's body, `/slow`, 404 else.
+struct Server {
+    address: SocketAddr,
+    connections: Arc<AtomicUsize>,
+}
+impl Server {
+    fn start() -> Server {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let server = Server { address: listener.local_addr().unwrap(), connections: Arc::default() };
+        let connections = Arc::clone(&server.connections);
+        thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                connections.fetch_add(1, Ordering::SeqCst);
+                // A client that goes ends its thread.
+                thread::spawn(move || while serve(&stream).is_some() {});
+            }
+        });
+        server
+    }
+}
+fn serve(mut stream: &TcpStream) -> Option<()> {
+    let (line, headers, body) = read_message(&mut BufReader::with_capacity(1, stream))?;
+    let mut words = line.split(' ');
+    let (method, target) = (words.next()?, words.next()?);
+    let range = headers.iter().find_map(|header| header.strip_prefix("range: bytes="));
+    let (status, more, content) = match target {
+        "/big" => match range.and_then(|range| range.split_once('-')) {
+            Some((first, last)) => {
+                let (first, last): (usize, usize) = (first.parse().ok()?, last.parse().ok()?);
+                let more = format!("content-range: bytes {first}-{last}/{BIG}\r\n");
+                ("206 Partial Content", more, (first..=last).map(byte).collect())
+            }
+            None => ("200 OK", String::new(), (0..BIG).map(byte).collect::<Vec<u8>>()),
+        },
+        "/echo" => ("200 OK", format!("x-method: {method}\r\n"), body),
+        "/slow" => {
+            thread::sleep(Duration::from_secs(5));
+            ("200 OK", String::new(), Vec::new())
+        }
+        "/chunked" => {
+            let head = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\nset-cookie: a=1\r\nset-cookie: b=2\r\n\r\n";
+            stream.write_all(head.as_bytes()).ok()?;
+            for number in 0..50 {
+                let part = format!("part {number}\n");
+                stream.write_all(format!("{:x}\r\n{part}\r\n", part.len()).as_bytes()).ok()?;
+            }
+            return stream.write_all(b"0\r\n\r\n").ok();
+        }
+        target => match target.strip_prefix("/object/").and_then(|number| number.parse::<usize>().ok()) {
+            Some(number) => ("200 OK", String::new(), vec![number as u8; 1_000 * (number + 1)]),
+            None => ("404 Not Found", String::new(), b"no such page".to_vec()),
+        },
+    };
+    let head = format!("HTTP/1.1 {status}\r\ncontent-length: {}\r\n{more}\r\n", content.len());
+    stream.write_all(head.as_bytes()).ok()?;
+    let is_head = method == "HEAD";
+    if is_head { Some(()) } else { stream.write_all(&content).ok() }
+}
+/// First line, headers in lower case, and body of a message with a length or in chunks.
+fn read_message(reader: &mut impl BufRead) -> Option<(String, Vec<String>, Vec<u8>)> {
+    let mut line = || {
+        let mut line = String::new();
+        (reader.read_line(&mut line).ok()? > 0).then(|| line.trim_end().to_string())
+    };
+    let first = line()?;
+    let mut headers = Vec::new();
+    loop {
+        let header = line()?;
+        if header.is_empty() {
+            break;
+        }
+        let (name, value) = header.split_once(':')?;
+        headers.push(format!("{}: {}", name.to_ascii_lowercase(), value.trim()));
+    }
+    let mut body = Vec::new();
+    if headers.iter().any(|header| header == "transfer-encoding: chunked") {
+        loop {
+            let mut size = String::new();
+            reader.read_line(&mut size).ok()?;
+            let size = usize::from_str_radix(size.trim_end(), 16).ok()?;
+            let mut part = vec![0; size + 2];
+            reader.read_exact(&mut part).ok()?;
+            if size == 0 {
+                break;
+            }
+            body.extend_from_slice(&part[..size]);
+        }
+    } else if let Some(length) = headers.iter().find_map(|header| header.strip_prefix("content-length: ")) {
+        body = vec![0; length.parse().ok()?];
+        reader.read_exact(&mut body).ok()?;
+    }
+    Some((first, headers, body))
+}
+
+fn node(folder: &Path, label: &str, roles: &str, listen: u16, peer: Option<u16>) -> Arc<LocalApi> {
+    let face = peer.map_or(String::new(), |peer| format!("[[face]]\npeer = \"127.0.0.1:{peer}\"\n"));
+    let text = format!(
+        "[node]\nlabel = \"{label}\"\nfamily = \"mf\"\nroles = [{roles}]\nstate_dir = \"{label}\"\n\
+         listen = [\"127.0.0.1:{listen}\"]\n{face}"
+    );
+    let api = LocalApi::start(NodeConfig::parse(label, &text, folder).unwrap()).unwrap();
+    assert!(api.wait_for_neighbour(Duration::from_secs(10)).unwrap());
+    Arc::new(api)
+}
+fn port() -> u16 {
+    UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+struct World {
+    server: Server,
+    browser: BrowserProxy,
+    _origin: OriginProxy,
+    _router: Arc<LocalApi>,
+    _folder: tempfile::TempDir,
+}
+fn world(patience: Duration) -> World {
+    let folder = tempfile::tempdir().unwrap();
+    let at = port();
+    let router = node(folder.path(), "router", "\"router\", \"resolver\"", at, None);
+    let ends = "\"sender\", \"receiver\"";
+    let near = node(folder.path(), "near", ends, port(), Some(at));
+    let far = node(folder.path(), "far", ends, port(), Some(at));
+    let server = Server::start();
+    let site = "/http/site.example".parse().unwrap();
+    let origin = format!("http://{}", server.address).parse().unwrap();
+    let mailbox = Mailbox::open(far, &[site], MailboxOptions::default()).unwrap();
+    let origin = OriginProxy::start(mailbox, OriginConfig { origin, patience: Duration::from_secs(2) }).unwrap();
+    let mailbox = Mailbox::open(near, &[], MailboxOptions::default()).unwrap();
+    let listen = "127.0.0.1:0".parse().unwrap();
+    let browser = BrowserProxy::start(mailbox, BrowserConfig { listen, to: None, patience }).unwrap();
+    World { server, browser, _origin: origin, _router: router, _folder: folder }
+}
+impl World {
+    fn connect(&self) -> TcpStream {
+        TcpStream::connect(self.browser.address()).unwrap()
+    }
+    /// Asks on a connection that stays, as a browser asks its proxy.
+    fn ask(&self, mut stream: &TcpStream, request: &str, body: &[u8]) -> (String, Vec<String>, Vec<u8>) {
+        stream.write_all(request.as_bytes()).unwrap();
+        stream.write_all(body).unwrap();
+        read_message(&mut BufReader::with_capacity(1, stream)).unwrap()
+    }
+    fn get(&self, stream: &TcpStream, target: &str, more: &str) -> (String, Vec<String>, Vec<u8>) {
+        let request = format!("GET http://site.example{target} HTTP/1.1\r\nHost: site.example\r\n{more}\r\n");
+        self.ask(stream, &request, &[])
+    }
+}
+
+#[test]
+fn what_the_browser_gets_is_what_the_server_gave() {
+    let world = world(Duration::from_secs(20));
+    let stream = world.connect();
+    // All on one connection: keep-alive.
+    let (status, headers, body) = world.get(&stream, "/big", "");
+    assert_eq!(status, "HTTP/1.1 200 OK");
+    assert!(headers.contains(&format!("content-length: {BIG}")), "{headers:?}");
+    assert!(body.len() == BIG && body.iter().enumerate().all(|(at, got)| *got == byte(at)));
+
+    let (status, headers, body) = world.get(&stream, "/big", "Range: bytes=1000000-1000099\r\n");
+    assert_eq!(status, "HTTP/1.1 206 Partial Content");
+    assert!(headers.contains(&format!("content-range: bytes 1000000-1000099/{BIG}")));
+    assert_eq!(body, (1_000_000..1_000_100).map(byte).collect::<Vec<u8>>());
+
+    let (_, headers, body) = world.get(&stream, "/chunked", "");
+    assert_eq!(String::from_utf8(body).unwrap().lines().count(), 50);
+    assert_eq!(headers.iter().filter(|header| header.starts_with("set-cookie")).count(), 2);
+
+    let (status, _, body) = world.get(&stream, "/nothing", "");
+    assert_eq!((status.as_str(), &body[..]), ("HTTP/1.1 404 Not Found", &b"no such page"[..]));
+
+    let sent = vec![9; 100_000];
+    let request = format!("POST /echo HTTP/1.1\r\nHost: site.example\r\nContent-Length: {}\r\n\r\n", sent.len());
+    let (_, headers, body) = world.ask(&stream, &request, &sent);
+    assert!(headers.contains(&"x-method: POST".to_string()) && body == sent);
+}
+
+#[test]
+fn many_objects_come_at_once_over_six_connections() {
+    let world = world(Duration::from_secs(20));
+    thread::scope(|scope| {
+        for connection in 0..6usize {
+            let world = &world;
+            scope.spawn(move || {
+                let stream = world.connect();
+                for number in (connection..60).step_by(6) {
+                    let (status, _, body) = world.get(&stream, &format!("/object/{number}"), "");
+                    assert_eq!(status, "HTTP/1.1 200 OK");
+                    assert_eq!(body, vec![number as u8; 1_000 * (number + 1)]);
+                }
+            });
+        }
+    });
+    let connections = world.server.connections.load(Ordering::SeqCst);
+    assert!(connections <= 12, "{connections} connections to the web server for 60 objects");
+}
+
+#[test]
+fn what_goes_wrong_is_told_with_the_right_status() {
+    let world = world(Duration::from_secs(8));
+    let status = |target: &str| {
+        let request = format!("GET http://site.example{target} HTTP/1.1\r\nHost: site.example\r\n\r\n");
+        let (status, _, body) = world.ask(&world.connect(), &request, &[]);
+        (status, String::from_utf8(body).unwrap())
+    };
+    let (line, body) = status("/slow");
+    assert!(line.starts_with("HTTP/1.1 502") && body.contains("has not answered within 2s"), "{line} {body}");
+    let (line, ..) =
+        world.ask(&world.connect(), "CONNECT site.example:443 HTTP/1.1\r\nHost: site.example\r\n\r\n", &[]);
+    assert!(line.starts_with("HTTP/1.1 501"), "{line}");
+    let elsewhere = "GET http://other.example/ HTTP/1.1\r\nHost: other.example\r\n\r\n";
+    let (line, ..) = world.ask(&world.connect(), elsewhere, &[]);
+    assert!(line.starts_with("HTTP/1.1 504"), "{line}");
+}

@@ -1,0 +1,234 @@
+//! Messages for programs: send, take what is sent, attach, all in memory (paper MFTP §4).
+//!
+//! ```no_run
+//! use tributary::{LocalApi, NodeConfig, mailbox::{Mailbox, MailboxOptions}};
+//! use tributary_core::Duration;
+//! use tributary_transport::messaging::{Delivery, Destination, SendOptions};
+//! let api = std::sync::Arc::new(LocalApi::start(NodeConfig::load("sensor.toml".as_ref())?)?);
+//! let mailbox = Mailbox::open(api, &["/home/sensor".parse().unwrap()], MailboxOptions::default())?;
+//! let to = Destination::Name("/home/hub".parse().unwrap());
+//! let options = SendOptions { delivery: Some(Delivery::DontCare), ..SendOptions::default() };
+//! mailbox.send("/home/sensor/temperature".parse().unwrap(), "21.5", &to, &options)?;
+//! while let Some(message) = mailbox.next(Duration::from_secs(1)) {
+//!     println!("{}: {} bytes", message.name, message.bytes.len());
+//! }
+//! # Ok::<(), tributary::ApiError>(())
+//! ```
+use bytes::Bytes;
+use std::{
+    fmt,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+        mpsc::{Receiver, Sender, channel},
+    },
+};
+use tributary_content::{
+    Bitmap, ChunkIndex, ChunkStore, HashTree, Manifest, MemoryContent, MemoryObject, MemoryOpener, Name, ObjectKind,
+    PublicKey, StoreError, StoreOpener,
+};
+use tributary_core::{Duration, TransferId};
+use tributary_transport::messaging::{AcceptOptions, Destination, SendOptions, SendReport};
+
+use crate::{
+    error::{ApiError, ErrorKind},
+    local::LocalApi,
+};
+
+/// Bytes of a chunk of a message's object.
+const CHUNK_BYTES: u32 = 1 << 16;
+
+/// Something that was sent to this node, verified.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Message {
+    /// What it is called.
+    pub name: Name,
+    /// Its version.
+    pub version: u64,
+    /// The key that signed it.
+    pub publisher: PublicKey,
+    /// Itself.
+    pub bytes: Bytes,
+}
+
+/// What a mailbox takes.
+#[derive(Clone, Debug)]
+pub struct MailboxOptions {
+    /// The only publisher's key to believe; `None` believes anybody for what only he says.
+    pub publisher: Option<PublicKey>,
+    /// Bytes of a message at most. Default: 64 MiB.
+    pub message_bytes_max: u64,
+    /// How long nothing may come of a message before it is said what is missing; `None` takes the node's config.
+    pub nack_timeout: Option<Duration>,
+}
+impl Default for MailboxOptions {
+    fn default() -> Self {
+        MailboxOptions { publisher: None, message_bytes_max: 64 << 20, nack_timeout: None }
+    }
+}
+
+/// The messages of one node. Dropping it takes no more and detaches from its names.
+pub struct Mailbox {
+    api: Arc<LocalApi>,
+    id: String,
+    names: Vec<Name>,
+    arrived: Mutex<Receiver<Message>>,
+    versions: AtomicU64,
+}
+impl fmt::Debug for Mailbox {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Mailbox").field("id", &self.id).field("names", &self.names).finish_non_exhaustive()
+    }
+}
+
+impl Mailbox {
+    /// Takes what is sent to this node, and to `names`.
+    ///
+    /// # Errors
+    /// [`ApiError`] if the node's family has no messages, or somebody takes them already.
+    pub fn open(api: Arc<LocalApi>, names: &[Name], options: MailboxOptions) -> Result<Mailbox, ApiError> {
+        if api.receiving().swap(true, Ordering::SeqCst) {
+            let message = "this node's messages are taken by somebody else already";
+            return Err(ApiError::new(ErrorKind::Usage, message));
+        }
+        let (sender, arrived) = channel();
+        let accept = AcceptOptions { nack_timeout: options.nack_timeout };
+        let acceptor = Acceptor { options, sender };
+        let attach = names.to_vec();
+        let done = api.with_messaging(move |messaging, now| {
+            messaging.accept(now, Some(Box::new(acceptor)), &accept);
+            attach.iter().for_each(|name| messaging.attach(now, name));
+        });
+        let id = done.and_then(|()| api.status());
+        let id = id.inspect_err(|_| api.receiving().store(false, Ordering::SeqCst))?;
+        let id = id.resolver.into_iter().find(|(subject, _)| subject == "guid").map(|(_, guid)| guid);
+        let versions = AtomicU64::new(1);
+        let id = id.unwrap_or_default();
+        Ok(Mailbox { api, id, names: names.to_vec(), arrived: Mutex::new(arrived), versions })
+    }
+    /// The identifier that others may send to.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+    /// The node.
+    pub fn api(&self) -> &LocalApi {
+        &self.api
+    }
+    /// A number that no other start of the node has.
+    pub fn random(&self) -> u64 {
+        use std::hash::{BuildHasher, Hasher};
+        std::hash::RandomState::new().build_hasher().finish()
+    }
+    /// Sends `bytes` under `name`. Its versions count up.
+    ///
+    /// # Errors
+    /// [`ApiError`] if it cannot be sent; what becomes of it is in [`Mailbox::report`].
+    pub fn send(
+        &self,
+        name: Name,
+        bytes: impl Into<Bytes>,
+        to: &Destination,
+        options: &SendOptions,
+    ) -> Result<TransferId, ApiError> {
+        let cannot = |reason: String| ApiError::new(ErrorKind::Usage, format!("cannot send a message: {reason}"));
+        let version = self.versions.fetch_add(1, Ordering::Relaxed);
+        let key = self.api.key();
+        let object = MemoryObject::with_options(name, bytes, key, version, ObjectKind::File, CHUNK_BYTES);
+        let object = Box::new(object.map_err(|error| cannot(error.to_string()))?);
+        let (to, options) = (to.clone(), options.clone());
+        let sent = self.api.with_messaging(move |messaging, now| messaging.send(now, object, &to, &options))?;
+        sent.map_err(cannot)
+    }
+    /// What became of a message; `None` if that was forgotten.
+    ///
+    /// # Errors
+    /// [`ApiError`] if the node is gone.
+    pub fn report(&self, transfer: TransferId) -> Result<Option<SendReport>, ApiError> {
+        self.api.with_messaging(move |messaging, now| messaging.send_report(now, transfer))
+    }
+    /// Those of several messages that are not where they should be.
+    ///
+    /// # Errors
+    /// [`ApiError`] if the node is gone.
+    pub fn under_way(&self, transfers: &[TransferId]) -> Result<Vec<TransferId>, ApiError> {
+        let transfers = transfers.to_vec();
+        self.api.with_messaging(move |messaging, now| {
+            let open = |id: &TransferId| messaging.send_report(now, *id).is_some_and(|report| !report.is_over);
+            transfers.into_iter().filter(open).collect()
+        })
+    }
+    /// The next message; `None` if none comes within `patience`.
+    pub fn next(&self, patience: Duration) -> Option<Message> {
+        let arrived = self.arrived.lock().unwrap_or_else(PoisonError::into_inner);
+        arrived.recv_timeout(patience).ok()
+    }
+}
+impl Drop for Mailbox {
+    fn drop(&mut self) {
+        let names = std::mem::take(&mut self.names);
+        // A node that is gone takes no messages either.
+        let _ = self.api.with_messaging(move |messaging, now| {
+            messaging.accept(now, None, &AcceptOptions::default());
+            names.iter().for_each(|name| messaging.detach(now, name));
+        });
+        self.api.receiving().store(false, Ordering::SeqCst);
+    }
+}
+
+struct Acceptor {
+    options: MailboxOptions,
+    sender: Sender<Message>,
+}
+impl StoreOpener for Acceptor {
+    fn trusts(&self, manifest: &Manifest) -> Result<(), StoreError> {
+        let refused = |reason: String| StoreError::Io { operation: "take", path: manifest.name.to_string(), reason };
+        if self.options.publisher.is_some_and(|key| key != manifest.publisher) {
+            return Err(refused(format!("it is signed by {}", manifest.publisher)));
+        }
+        if manifest.size > self.options.message_bytes_max || manifest.kind != ObjectKind::File {
+            return Err(refused(format!("a message has at most {} bytes", self.options.message_bytes_max)));
+        }
+        Ok(())
+    }
+    fn resumes(&self, _: &Manifest) -> bool {
+        false
+    }
+    fn open(&mut self, manifest: &Manifest) -> Result<Box<dyn ChunkStore>, StoreError> {
+        self.trusts(manifest)?;
+        let mut opener = MemoryOpener::new();
+        let content = opener.content();
+        let inner = opener.open(manifest)?;
+        Ok(Box::new(Arriving { inner, content, manifest: manifest.clone(), sender: self.sender.clone() }))
+    }
+}
+
+/// Gives the message to the mailbox when it is complete.
+struct Arriving {
+    inner: Box<dyn ChunkStore>,
+    content: MemoryContent,
+    manifest: Manifest,
+    sender: Sender<Message>,
+}
+impl ChunkStore for Arriving {
+    fn held(&self) -> &Bitmap {
+        self.inner.held()
+    }
+    fn tree(&self) -> Option<&HashTree> {
+        self.inner.tree()
+    }
+    fn put_tree(&mut self, tree: &HashTree) -> Result<(), StoreError> {
+        self.inner.put_tree(tree)
+    }
+    fn put_chunk(&mut self, index: ChunkIndex, bytes: &[u8]) -> Result<(), StoreError> {
+        self.inner.put_chunk(index, bytes)
+    }
+    fn finish(&mut self) -> Result<(), StoreError> {
+        self.inner.finish()?;
+        if let Some(bytes) = self.content.finished(&self.manifest.name) {
+            let Manifest { name, version, publisher, .. } = self.manifest.clone();
+            // Nobody reads any more if the mailbox was dropped meanwhile.
+            let _ = self.sender.send(Message { name, version, publisher, bytes: bytes.into() });
+        }
+        Ok(())
+    }
+}
