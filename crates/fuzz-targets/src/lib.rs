@@ -20,6 +20,8 @@
 pub mod content;
 pub mod control;
 pub mod input;
+pub mod mf;
+mod mf_seeds;
 pub mod node;
 pub mod router;
 pub mod seeds;
@@ -55,6 +57,13 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("control_channel", control::control_channel),
     ("neighbour", control::neighbour),
     ("psi_node", node::psi_node),
+    ("mf_hello", mf::mf_hello),
+    ("mf_hop", mf::mf_hop),
+    ("mf_chunk", mf::mf_chunk),
+    ("mf_transport", mf::mf_transport),
+    ("mf_names", mf::mf_names),
+    ("mf_link_state", mf::mf_link_state),
+    ("mf_node", mf::mf_node),
     ("node_config", text::node_config),
     ("control_line", text::control_line),
 ];

@@ -32,6 +32,7 @@ pub fn all() -> Vec<Seed> {
     seeds.messages();
     seeds.scripts();
     seeds.text();
+    seeds.0.extend(crate::mf_seeds::all());
     seeds.0
 }
 

@@ -182,7 +182,7 @@ mod tests {
     }
     fn record(number: u8, body: RecordBody) -> NameRecord {
         let key = key(number);
-        let statement = Statement { key: key.public(), version: 1, lifetime_ms: 1_000, body };
+        let statement = Statement { key: key.public(), version: 1, lifetime_ms: 1_000, label: "x".into(), body };
         NameRecord::sign(statement, &key).expect("a legal record")
     }
     fn group(label: &str, members: &[Guid], proxy: Guid) -> (Guid, NameRecord) {

@@ -227,7 +227,7 @@ impl ChunkStore for Arriving {
         if let Some(bytes) = self.content.finished(&self.manifest.name) {
             let Manifest { name, version, publisher, .. } = self.manifest.clone();
             // Nobody reads any more if the mailbox was dropped meanwhile.
-            let _ = self.sender.send(Message { name, version, publisher, bytes: bytes.into() });
+            let _ = self.sender.send(Message { name, version, publisher, bytes });
         }
         Ok(())
     }

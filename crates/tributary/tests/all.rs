@@ -5,6 +5,7 @@ mod suite {
     mod config;
     mod control;
     mod fake;
+    mod messages;
     mod operations;
     mod scenarios;
     mod simulation;

@@ -133,19 +133,36 @@ impl MfNode {
         }
     }
     /// Makes durable what was stored, and only then lets go of it.
-    pub(super) fn commit(&mut self) {
-        let Some(proxy) = &mut self.proxy else { return };
-        match proxy.commit() {
-            Ok(()) => {
-                for slot in core::mem::take(&mut self.storing) {
-                    self.router.consume(slot);
+    pub(super) fn commit(&mut self, now: Time) {
+        loop {
+            let Some(proxy) = &mut self.proxy else { return };
+            let done = match proxy.poll_commit(now) {
+                Ok(false) => {
+                    self.commit_look_at.get_or_insert(now + COMMIT_LOOK);
+                    return;
                 }
-            }
-            Err(error) => {
-                for slot in core::mem::take(&mut self.storing) {
-                    self.router.drop_chunk(slot, "the store failed");
+                Ok(true) => Ok(()),
+                Err(error) => Err(error),
+            };
+            self.commit_look_at = None;
+            let result = done.and_then(|()| {
+                core::mem::take(&mut self.committing).into_iter().for_each(|slot| drop(self.router.consume(slot)));
+                if !proxy.has_uncommitted() && self.storing.is_empty() {
+                    return Ok(false);
                 }
-                self.push_event(Event::Note(format!("cannot store chunks: {error}")));
+                self.committing = core::mem::take(&mut self.storing);
+                proxy.begin_commit()
+            });
+            match result {
+                Ok(true) => {}
+                Ok(false) => return,
+                Err(error) => {
+                    for slot in core::mem::take(&mut self.committing) {
+                        self.router.drop_chunk(slot, "the store failed");
+                    }
+                    self.push_event(Event::Note(format!("cannot store chunks: {error}")));
+                    return;
+                }
             }
         }
     }

@@ -70,6 +70,7 @@ enum Wake {
     Sender,
     Receiver,
     Relays,
+    Commit,
     Sweep,
 }
 
@@ -82,6 +83,8 @@ const FACES_MAX: usize = 1_024;
 /// How often what is old is forgotten, and how long a face that only packets told of is greeted in vain.
 const SWEEP: core::time::Duration = core::time::Duration::from_secs(1);
 const STRANGER_PATIENCE: core::time::Duration = core::time::Duration::from_secs(10);
+/// How often it is looked whether the store has written.
+const COMMIT_LOOK: core::time::Duration = core::time::Duration::from_millis(1);
 /// How long it is believed that a name is bound to nothing.
 const NOTHING_LIFETIME: core::time::Duration = core::time::Duration::from_secs(1);
 
@@ -112,9 +115,14 @@ pub struct MfNode {
     followed: BTreeSet<Guid>,
     /// Chunks that are put into the store and acknowledged when that is durable.
     storing: Vec<Slot>,
+    /// Those of the commit that runs, and when to look whether it is done.
+    committing: Vec<Slot>,
+    commit_look_at: Option<Time>,
     hellos: VecDeque<(FaceId, Vec<u8>)>,
     pub(crate) faces: BTreeMap<FaceId, FaceOptions>,
     strangers: BTreeMap<FaceId, Time>,
+    /// The start of each access router that this host met last.
+    starts: BTreeMap<Guid, u64>,
     sweep_at: Time,
     events: VecDeque<Event>,
     pub(crate) counters: BTreeMap<&'static str, u64>,
@@ -167,7 +175,7 @@ impl MfNode {
         } else {
             None
         };
-        let mut resolver = GnrsClient::new(key.clone(), config.binding_lifetime, 0);
+        let mut resolver = GnrsClient::new(key.clone(), &config.label, config.binding_lifetime, 0);
         if config.router {
             resolver.put(now, RecordBody::Device(Vec::from([(address, 255)])));
         }
@@ -197,9 +205,12 @@ impl MfNode {
             published: BTreeMap::new(),
             followed: BTreeSet::new(),
             storing: Vec::new(),
+            committing: Vec::new(),
+            commit_look_at: None,
             hellos: VecDeque::new(),
             faces: BTreeMap::new(),
             strangers: BTreeMap::new(),
+            starts: BTreeMap::new(),
             sweep_at: now,
             events,
             counters: BTreeMap::new(),
@@ -209,6 +220,13 @@ impl MfNode {
     /// Resolves names with another service than the embedded one.
     pub fn set_resolver(&mut self, resolver: Box<dyn NameResolver>) {
         self.resolver = resolver;
+    }
+    /// Keeps the records of names that this node holds for others in `repository`, and takes over those of an earlier
+    /// life.
+    pub fn keep_names(&mut self, now: Time, repository: Box<dyn ChunkRepository>) {
+        if let Some(Err(error)) = self.replica.as_mut().map(|replica| replica.restore(now, repository)) {
+            self.push_event(Event::Note(format!("cannot read the stored names: {error}")));
+        }
     }
     /// Its GUID.
     pub fn guid(&self) -> Guid {
@@ -310,9 +328,13 @@ impl MfNode {
         self.relays.expire(now);
         if let Some(replica) = &mut self.replica {
             replica.handle_timeout(now);
+            replica.commit();
+            if let Some(error) = replica.poll_failure() {
+                self.push_event(Event::Note(format!("cannot store names: {error}")));
+            }
         }
     }
-    fn deadlines(&self) -> [(Option<Time>, Wake); 10] {
+    fn deadlines(&self) -> [(Option<Time>, Wake); 11] {
         [
             (self.neighbour.poll_timeout(), Wake::Neighbour),
             (self.router.poll_timeout(), Wake::Router),
@@ -323,6 +345,7 @@ impl MfNode {
             (self.sender.poll_timeout(), Wake::Sender),
             (self.receiver.poll_timeout(), Wake::Receiver),
             (self.relays.poll_timeout(), Wake::Relays),
+            (self.commit_look_at, Wake::Commit),
             ((!self.faces.is_empty()).then_some(self.sweep_at), Wake::Sweep),
         ]
     }
@@ -375,6 +398,7 @@ impl Node for MfNode {
                 Wake::Receiver => self.receiver.handle_timeout(now),
                 // What is due is done when the node settles.
                 Wake::Relays => {}
+                Wake::Commit => self.commit_look_at = None,
                 Wake::Sweep => self.sweep(now),
             }
         }

@@ -1,5 +1,6 @@
 //! The name service: questions, answers, and what follows from them.
 use super::*;
+use crate::receiver::Announcer;
 
 impl MfNode {
     pub(super) fn settle_names(&mut self, now: Time) -> bool {
@@ -129,7 +130,11 @@ impl MfNode {
         self.config.router.then_some(self.config.address)
     }
     pub(super) fn on_announced(&mut self, now: Time, place: Guid, records: &[NameRecord]) {
-        let manifests = records.iter().filter_map(|record| Some((record.author(), record.manifest()?)));
+        let announced = |record: &NameRecord| {
+            let (guid, label) = (record.author(), record.statement().label.clone());
+            Some((Announcer { guid, label }, record.manifest()?))
+        };
+        let manifests = records.iter().filter_map(announced);
         let mut by_name: BTreeMap<Name, Vec<_>> = BTreeMap::new();
         for (author, manifest) in manifests.filter(|(_, manifest)| Guid::of_name(&manifest.name) == place) {
             by_name.entry(manifest.name.clone()).or_default().push((author, manifest));

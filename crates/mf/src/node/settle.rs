@@ -28,7 +28,7 @@ impl MfNode {
             };
             let node = crate::receiver::node_of(&peer.guid);
             self.push_event(Event::Neighbour { face, node, up });
-            let (guid, is_router) = (peer.guid, peer.roles.contains(Roles::ROUTER));
+            let (guid, is_router, start) = (peer.guid, peer.roles.contains(Roles::ROUTER), peer.nonce);
             if up {
                 self.router.on_up(now, face, peer);
                 if let Some(proxy) = &mut self.proxy {
@@ -36,6 +36,10 @@ impl MfNode {
                 }
             } else {
                 self.router.on_down(now, face);
+            }
+            if is_router && up && self.starts.insert(guid, start).is_some_and(|known| known != start) {
+                // It has lost what it had in memory.
+                self.receiver.on_router_restarted(now);
             }
             if is_router && !self.config.router {
                 self.on_attachment(now, up);
@@ -65,7 +69,7 @@ impl MfNode {
             moved = true;
             self.on_output(now, output);
         }
-        self.commit();
+        self.commit(now);
         if let Some(topology) = &mut self.router.topology {
             if let Some(proxy) = &self.proxy {
                 topology.set_storage_free(now, proxy.free_percent());

@@ -42,6 +42,7 @@ impl Receiver {
     pub(super) fn nack(&mut self, now: Time, id: TransferId) {
         let Some(fetch) = self.fetches.get_mut(&id) else { return };
         fetch.nacks += 1;
+        fetch.expects_loss = false;
         if fetch.reliability == Reliability::DontCare && fetch.transfer & PUSHED != 0 {
             return self.fail(now, id, "chunks are missing, and the sender does not care".into());
         }

@@ -32,6 +32,8 @@ pub(super) struct Incoming {
     pub(super) sequence: u32,
     pub(super) nack_at: Time,
     pub(super) nacks: u32,
+    /// Something was probably lost: less patience until it was said what is missing.
+    pub(super) expects_loss: bool,
     pub(super) lonely_since: Time,
     pub(super) cached_bytes: u64,
     pub(super) repeated_bytes: u64,
@@ -83,6 +85,7 @@ impl Incoming {
             sequence: 0,
             nack_at: Time::MAX,
             nacks: 0,
+            expects_loss: false,
             lonely_since: now,
             cached_bytes: 0,
             repeated_bytes: 0,
@@ -91,15 +94,22 @@ impl Incoming {
         }
     }
     /// Takes note of sources, and chooses the object: one that can be gone on with, else the highest version.
-    pub(super) fn consider(&mut self, found: &[(Guid, Manifest)]) -> Opened {
+    pub(super) fn consider(&mut self, found: &[(Announcer, Manifest)]) -> Opened {
         let Some(opener) = self.opener.as_mut() else { return Opened::No };
         let mut trusted = Vec::new();
         for (device, manifest) in found {
-            let known = self.sources.iter().any(|source| source.guid == *device);
+            let known = self.sources.iter().any(|source| source.guid == device.guid);
             let verdict = opener.trusts(manifest);
             if !known {
                 let distrusted = verdict.as_ref().err().map(ToString::to_string);
-                self.sources.push(Source { distrusted, ..Source::new(*device) });
+                let taken = self.sources.iter().any(|source| source.label == device.label);
+                let label = match (device.label.is_empty(), taken) {
+                    (true, _) => device.guid.to_string(),
+                    (false, false) => device.label.clone(),
+                    // Two that call themselves the same are told apart.
+                    (false, true) => format!("{} {:?}", device.label, device.guid),
+                };
+                self.sources.push(Source { distrusted, label, ..Source::new(device.guid) });
             }
             if verdict.is_ok() {
                 trusted.push((device, manifest));
@@ -107,7 +117,7 @@ impl Incoming {
         }
         if let Some(object) = self.object {
             for (device, _) in trusted.iter().filter(|(_, manifest)| manifest.object_id() != object) {
-                if let Some(source) = self.sources.iter_mut().find(|source| source.guid == **device) {
+                if let Some(source) = self.sources.iter_mut().find(|source| source.guid == device.guid) {
                     source.distrusted.get_or_insert_with(|| "offers another version or another file".into());
                 }
             }
@@ -119,7 +129,7 @@ impl Incoming {
         let object = manifest.object_id();
         for (device, other) in &trusted {
             if other.object_id() != object
-                && let Some(source) = self.sources.iter_mut().find(|source| source.guid == **device)
+                && let Some(source) = self.sources.iter_mut().find(|source| source.guid == device.guid)
             {
                 source.distrusted = Some("offers another version or another file".into());
             }
@@ -136,7 +146,13 @@ impl Incoming {
         }
     }
     pub(super) fn set_nack(&mut self, now: Time, timeout: Duration) {
-        self.nack_at = now + timeout * 2u32.pow(self.nacks.min(BACKOFF_MAX));
+        let timeout = timeout * 2u32.pow(self.nacks.min(BACKOFF_MAX));
+        let soon = || {
+            let span = self.recent.front().zip(self.recent.back()).map(|(first, last)| last.0.since(first.0));
+            let chunks = u32::try_from(self.recent.len().saturating_sub(1)).unwrap_or(u32::MAX).max(1);
+            (span.unwrap_or(Duration::ZERO) / chunks * 3).max(SOON_MIN)
+        };
+        self.nack_at = now + if self.expects_loss { timeout.min(soon()) } else { timeout };
     }
     pub(super) fn on_useful(&mut self, now: Time, header: &ChunkHeader, bytes: u64) {
         if header.flags.contains(Flags::CACHED) {

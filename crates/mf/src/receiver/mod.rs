@@ -32,6 +32,8 @@ use crate::{
 
 /// Ended transfers whose reports are kept.
 const ENDED_KEPT: usize = 256;
+/// The least patience of a receiver that expects a loss.
+const SOON_MIN: Duration = Duration::from_millis(300);
 /// How much a request's wait grows at most.
 const BACKOFF_MAX: u32 = 2;
 /// How often a sender that was stopped, or a reader that is slow, is looked at again.
@@ -54,6 +56,15 @@ pub struct Outgoing {
     pub flags: Flags,
     /// Proxies that a request for what a group misses may still ask.
     pub proxies: u8,
+}
+
+/// A device that has something, and what it calls itself.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Announcer {
+    /// The device.
+    pub guid: Guid,
+    /// For people; may be empty.
+    pub label: String,
 }
 
 /// All that a node receives.
@@ -131,7 +142,7 @@ impl Receiver {
         }
     }
     /// What devices announce under a name: the device and the manifest.
-    pub fn handle_announcements(&mut self, now: Time, name: &Name, found: &[(Guid, Manifest)]) {
+    pub fn handle_announcements(&mut self, now: Time, name: &Name, found: &[(Announcer, Manifest)]) {
         let ids: Vec<TransferId> = self
             .fetches
             .iter()
@@ -207,6 +218,13 @@ impl Receiver {
                     fetch.limit.set_rate(now, rate);
                 }
             }
+        }
+    }
+    /// An access router has started anew: what it had in memory does not come, and it is said soon what is missing.
+    pub fn on_router_restarted(&mut self, now: Time) {
+        for fetch in self.fetches.values_mut().filter(|fetch| fetch.ended.is_none()) {
+            fetch.expects_loss = true;
+            fetch.set_nack(now, self.config.nack_timeout);
         }
     }
     /// The node is attached to a router, or not any more: what is not sent to it then is not missing.

@@ -1,6 +1,7 @@
 //! A node's own names, questions and watches, kept up against a service that may be out of reach for a while.
 use alloc::{
     collections::{BTreeMap, VecDeque},
+    string::String,
     vec::Vec,
 };
 
@@ -24,6 +25,7 @@ const LOOKUPS_MAX: usize = 4_096;
 #[derive(Debug)]
 pub struct GnrsClient {
     key: SigningKey,
+    label: String,
     lifetime: Duration,
     version: u64,
     next_request: u32,
@@ -50,11 +52,12 @@ enum Open {
 }
 
 impl GnrsClient {
-    /// A client that signs with `key`. `version` is where its versions start; it must be higher than in the last life
+    /// A client that signs with `key` and calls itself `label`. `version` is where its versions start; it must be higher than in the last life
     /// of the node, and corrects itself if it is not.
-    pub fn new(key: SigningKey, lifetime: Duration, version: u64) -> GnrsClient {
+    pub fn new(key: SigningKey, label: &str, lifetime: Duration, version: u64) -> GnrsClient {
         GnrsClient {
             key,
+            label: label.into(),
             lifetime,
             version,
             next_request: 0,
@@ -76,8 +79,8 @@ impl GnrsClient {
     }
     fn say(&mut self, now: Time, body: RecordBody, deleted: bool) {
         self.version += 1;
-        let statement =
-            Statement { key: self.key.public(), version: self.version, lifetime_ms: self.lifetime_ms(), body };
+        let (key, version, lifetime_ms) = (self.key.public(), self.version, self.lifetime_ms());
+        let statement = Statement { key, version, lifetime_ms, label: self.label.clone(), body };
         let Ok(record) = NameRecord::sign(statement, &self.key) else { return };
         let guid = record.guid();
         self.own.insert(guid, Own { record, renew_at: now + self.lifetime / 3, deleted });

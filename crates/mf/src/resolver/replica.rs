@@ -1,14 +1,18 @@
-//! Holds records of names: the newest version of each author at each place, and who watches.
+//! Holds records of names: the newest version of each author at each place, and who watches. With a repository they
+//! outlive the node; a record that was taken a moment before a kill may be lost, and its owner says it again.
 use alloc::{
+    boxed::Box,
     collections::{BTreeMap, VecDeque},
     vec::Vec,
 };
 
+use tributary_content::StoreError;
 use tributary_core::{Duration, Time};
 
 use super::Asker;
 use crate::{
     ids::Guid,
+    router::proxy::ChunkRepository,
     wire::{NameMessage, NameRecord, Refusal, names::RECORDS_MAX},
 };
 
@@ -24,10 +28,14 @@ const MEMORY: Duration = Duration::from_secs(600);
 const LIFETIME_MAX: Duration = Duration::from_secs(3_600);
 
 /// The records of one node of the service.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Replica {
     places: BTreeMap<Guid, Place>,
     records: usize,
+    repository: Option<Box<dyn ChunkRepository>>,
+    next_id: u64,
+    dirty: bool,
+    failure: Option<StoreError>,
     outbox: VecDeque<(Asker, NameMessage)>,
     swept_at: Time,
     /// Forged or malformed records that were refused.
@@ -46,9 +54,52 @@ struct Held {
     /// The record as it came; empty for one that is gone but whose version is remembered.
     record: Vec<u8>,
     until: Time,
+    /// Under which number it is in the repository.
+    id: Option<u64>,
 }
 
 impl Replica {
+    /// Keeps records in `repository` too, and takes over those of an earlier life that are sound. Their owners have
+    /// their lifetime again to renew them.
+    ///
+    /// # Errors
+    /// [`StoreError`] if the repository cannot be read.
+    pub fn restore(&mut self, now: Time, mut repository: Box<dyn ChunkRepository>) -> Result<usize, StoreError> {
+        let found = repository.list()?;
+        for (id, head, _) in found {
+            self.next_id = self.next_id.max(id + 1);
+            let place = head.first_chunk().map(|place| Guid(*place));
+            let record = repository.read(id).ok().and_then(|bytes| NameRecord::decode(&bytes).ok());
+            let (Some(place), Some(record)) = (place, record) else { continue };
+            if !record.places().contains(&place) || self.records >= RECORDS_HELD_MAX {
+                continue;
+            }
+            let (version, until) = (record.statement().version, now + lifetime_of(&record));
+            let records = &mut self.places.entry(place).or_default().records;
+            let slot = slot(&record, &place);
+            if records.get(&slot).is_none_or(|held| held.version < version) {
+                self.records += usize::from(!records.contains_key(&slot));
+                records.insert(slot, Held { version, record: record.encode(), until, id: Some(id) });
+            }
+        }
+        self.repository = Some(repository);
+        Ok(self.records)
+    }
+    /// What went wrong with the repository; told once.
+    pub fn poll_failure(&mut self) -> Option<StoreError> {
+        self.failure.take()
+    }
+    /// Begins to write what has changed, if nothing is being written.
+    pub fn commit(&mut self) {
+        let Some(repository) = self.repository.as_mut().filter(|_| self.dirty) else { return };
+        let begun = match repository.is_committed() {
+            Ok(false) => return,
+            Ok(true) => repository.commit(),
+            Err(error) => Err(error),
+        };
+        self.dirty = false;
+        self.failure = begun.err();
+    }
     /// Takes a question and queues its answer.
     pub fn handle(&mut self, now: Time, from: Asker, message: NameMessage) {
         match message {
@@ -103,10 +154,17 @@ impl Replica {
             return refused(Refusal::Full);
         }
         self.records += usize::from(is_new);
-        let lifetime = Duration::from_millis(u64::from(record.statement().lifetime_ms)).min(LIFETIME_MAX);
-        let lifetime = if record.is_deletion() { lifetime.max(MEMORY) } else { lifetime };
         let changed = held.is_none_or(|held| held.version < version);
-        known.records.insert(author, Held { version, record: bytes.clone(), until: now + lifetime });
+        let mut id = held.and_then(|held| held.id);
+        if let Some(repository) = self.repository.as_mut().filter(|_| changed) {
+            let old = id.replace(self.next_id);
+            let put = repository.put(self.next_id, &place.0, &bytes);
+            let removed = old.map_or(Ok(()), |old| repository.remove(old));
+            self.failure = put.and(removed).err();
+            self.next_id += 1;
+            self.dirty = true;
+        }
+        known.records.insert(author, Held { version, record: bytes.clone(), until: now + lifetime_of(&record), id });
         if changed {
             known.watchers.retain(|_, until| *until > now);
             let notify = |watcher: &Asker| (*watcher, NameMessage::Notify { place, record: bytes.clone() });
@@ -140,6 +198,12 @@ impl Replica {
                 held.until = now + MEMORY;
             }
             let before = place.records.len();
+            for id in place.records.values().filter(|held| held.until <= now).filter_map(|held| held.id) {
+                if let Some(repository) = &mut self.repository {
+                    self.failure = repository.remove(id).err();
+                    self.dirty = true;
+                }
+            }
             place.records.retain(|_, held| held.until > now);
             self.records -= before - place.records.len();
         }
@@ -153,6 +217,12 @@ impl Replica {
     pub fn size(&self) -> (usize, usize) {
         (self.places.len(), self.records)
     }
+}
+
+/// How long a record is kept without being renewed; that something was deleted is remembered longer.
+fn lifetime_of(record: &NameRecord) -> Duration {
+    let lifetime = Duration::from_millis(u64::from(record.statement().lifetime_ms)).min(LIFETIME_MAX);
+    if record.is_deletion() { lifetime.max(MEMORY) } else { lifetime }
 }
 
 /// Under what a record is kept at a place: one for each author, and in listings one for each content of each author.

@@ -1,4 +1,4 @@
-use alloc::{collections::BTreeMap, vec, vec::Vec};
+use alloc::{boxed::Box, collections::BTreeMap, vec, vec::Vec};
 
 use tributary_content::SigningKey;
 use tributary_core::{Duration, Time};
@@ -30,7 +30,7 @@ impl Service {
         front.handle_members(Time::ZERO, addresses.clone());
         let client = |number| {
             let asker = Asker { guid: device(number), address: NetworkAddress(100) };
-            let mut client = GnrsClient::new(key(number), LIFE, 0);
+            let mut client = GnrsClient::new(key(number), "host", LIFE, 0);
             client.on_reachable(Time::ZERO);
             (asker, client)
         };
@@ -164,7 +164,7 @@ fn forged_stale_and_misplaced_records_are_refused_and_change_nothing() {
     let refused = |refusal| NameMessage::Refused { request: 1, refusal };
     // Somebody else's statement about this GUID, signed by that other key, belongs to that other GUID.
     let body = RecordBody::Device(vec![(NetworkAddress(66), 1)]);
-    let theirs = Statement { key: key(2).public(), version: 99, lifetime_ms: 30_000, body };
+    let theirs = Statement { key: key(2).public(), version: 99, lifetime_ms: 30_000, label: "x".into(), body };
     let theirs = NameRecord::sign(theirs, &key(2)).expect("legal").encode();
     assert_eq!(put(device(1), theirs.clone()), refused(Refusal::Misplaced));
     // The same with the key swapped is not signed by it.
@@ -200,7 +200,7 @@ fn a_name_that_is_not_renewed_ends_and_its_old_versions_stay_refused() {
     service.put(0, 7);
     service.run(Duration::from_secs(1));
     let record = service.clients[0].1.own[&device(1)].record.clone();
-    service.clients[0].1 = GnrsClient::new(key(1), LIFE, 0);
+    service.clients[0].1 = GnrsClient::new(key(1), "host", LIFE, 0);
     service.put(0, 9);
     service.run(LIFE + Duration::from_secs(2));
     assert_eq!(service.lookup(1, device(1)), [0; 0]);
@@ -227,4 +227,57 @@ fn the_loss_of_a_replica_moves_only_what_it_held() {
         }
     }
     assert!(held[1..].iter().all(|count| (10..60).contains(count)), "600 over 20: {held:?}");
+}
+
+#[test]
+fn a_replica_that_starts_again_knows_what_it_was_told_and_refuses_what_it_refused() {
+    use crate::router::proxy::{ChunkRepository, MemoryRepository};
+    use std::sync::{Arc, Mutex};
+
+    /// A disk that two lives share.
+    #[derive(Clone, Default)]
+    struct Shared(Arc<Mutex<MemoryRepository>>);
+    impl ChunkRepository for Shared {
+        fn put(&mut self, id: u64, head: &[u8], payload: &[u8]) -> Result<(), tributary_content::StoreError> {
+            self.0.lock().unwrap().put(id, head, payload)
+        }
+        fn remove(&mut self, id: u64) -> Result<(), tributary_content::StoreError> {
+            self.0.lock().unwrap().remove(id)
+        }
+        fn commit(&mut self) -> Result<(), tributary_content::StoreError> {
+            self.0.lock().unwrap().commit()
+        }
+        fn read(&mut self, id: u64) -> Result<bytes::Bytes, tributary_content::StoreError> {
+            self.0.lock().unwrap().read(id)
+        }
+        fn list(&mut self) -> Result<Vec<(u64, Vec<u8>, u64)>, tributary_content::StoreError> {
+            self.0.lock().unwrap().list()
+        }
+    }
+
+    let disk = Shared::default();
+    let signed = |version: u64, address: u32| {
+        let body = RecordBody::Device(Vec::from([(NetworkAddress(address), 1)]));
+        let statement = Statement { key: key(1).public(), version, lifetime_ms: 30_000, label: "x".into(), body };
+        NameRecord::sign(statement, &key(1)).unwrap()
+    };
+    let place = signed(1, 1).guid();
+    let asker = Asker { guid: place, address: NetworkAddress(9) };
+    let put = |replica: &mut Replica, record: &NameRecord| {
+        let message = NameMessage::Put { request: 1, place, record: record.encode() };
+        replica.handle(Time::from_millis(1), asker, message);
+        replica.commit();
+        replica.poll_message().unwrap().1
+    };
+    let mut replica = Replica::default();
+    replica.restore(Time::ZERO, Box::new(disk.clone())).unwrap();
+    assert_eq!(put(&mut replica, &signed(4, 1)), NameMessage::Done { request: 1, replicas: 1 });
+    assert_eq!(put(&mut replica, &signed(5, 2)), NameMessage::Done { request: 1, replicas: 1 });
+    drop(replica);
+    let mut replica = Replica::default();
+    assert_eq!(replica.restore(Time::ZERO, Box::new(disk.clone())), Ok(1));
+    replica.handle(Time::from_millis(2), asker, NameMessage::Lookup { request: 2, place });
+    let records = Vec::from([signed(5, 2).encode()]);
+    assert_eq!(replica.poll_message().unwrap().1, NameMessage::Found { request: 2, place, records });
+    assert_eq!(put(&mut replica, &signed(4, 1)), NameMessage::Stale { request: 1, current: 5 });
 }

@@ -276,7 +276,7 @@ fn golden_link_state() {
 }
 
 fn statement(body: RecordBody) -> Statement {
-    Statement { key: key().public(), version: 4, lifetime_ms: 30_000, body }
+    Statement { key: key().public(), version: 4, lifetime_ms: 30_000, label: "x".into(), body }
 }
 
 #[test]
@@ -284,6 +284,7 @@ fn golden_name_record() {
     let record = NameRecord::sign(statement(RecordBody::Device(vec![(NetworkAddress(7), 200)])), &key()).unwrap();
     let bytes = record.encode();
     let signed = hex("00 ea4a6c63e29c520abef5507b132ec5f9954776aebebe7b92421eea691446d22c 0000000000000004 00007530 \
+         0001 78 \
          01 00000007 c8");
     assert_eq!(bytes[..signed.len()], signed);
     assert_eq!(bytes.len(), signed.len() + 64);

@@ -1,5 +1,5 @@
 //! The global name resolution service on the wire: signed, versioned records, and what is asked about them.
-use alloc::vec::Vec;
+use alloc::{string::String, vec::Vec};
 
 use tributary_content::{Manifest, Name, PublicKey, Signature, SigningKey};
 
@@ -59,7 +59,7 @@ pub enum RecordBody {
 
 /// What the owner of a key says of a GUID. Later versions replace earlier ones.
 ///
-/// `kind 1 | key 32 | version 8 | lifetime in ms 4 | body | signature 64`
+/// `kind 1 | key 32 | version 8 | lifetime in ms 4 | label | body | signature 64`
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Statement {
     /// Whose key signs: the device's, or the group owner's.
@@ -68,6 +68,8 @@ pub struct Statement {
     pub version: u64,
     /// How long it holds without being renewed, in milliseconds.
     pub lifetime_ms: u32,
+    /// What the signer calls itself, for people; at most [`LABEL_BYTES_MAX`](super::LABEL_BYTES_MAX) bytes.
+    pub label: String,
     /// What it says.
     pub body: RecordBody,
 }
@@ -165,6 +167,7 @@ impl Statement {
         out.put(&self.key.0);
         out.put_u64(self.version);
         out.put_u32(self.lifetime_ms);
+        out.put_blob(self.label.as_bytes());
         match &self.body {
             RecordBody::Device(addresses) => {
                 out.put_u8(addresses.len() as u8);
@@ -199,6 +202,7 @@ impl Statement {
             return Err(WireError::Value { field: "version", found: version });
         }
         let lifetime_ms = reader.u32("lifetime")?;
+        let label = reader.text("label", super::LABEL_BYTES_MAX)?;
         let body = match kind {
             0 => RecordBody::Device(reader.list("addresses", ADDRESSES_MAX, |reader| {
                 match (reader.address("address")?, reader.u8("weight")?) {
@@ -223,7 +227,7 @@ impl Statement {
             found => return Err(WireError::Value { field: "record kind", found: u64::from(found) }),
         };
         reader.end()?;
-        Ok(Statement { key, version, lifetime_ms, body })
+        Ok(Statement { key, version, lifetime_ms, label, body })
     }
     fn places(&self) -> Result<Vec<Guid>, WireError> {
         Ok(match &self.body {

@@ -3,6 +3,7 @@ use tributary_content::ObjectId;
 use tributary_core::ByteCount;
 use tributary_mf::{
     config::Rebinding,
+    router::StoreReason,
     sender::{ProxyUse, SendOptions},
     wire::Reliability,
 };
@@ -211,4 +212,74 @@ fn a_flow_that_uses_up_its_share_of_the_store_harms_nobody_else() {
     assert!(content.finished(&name("/lab/modest")).is_some());
     assert!(content.finished(&name("/lab/greedy")).is_some(), "what was dropped is sent again");
     domain.assert_conservation();
+}
+
+#[test]
+fn chunks_wait_while_the_way_is_much_worse_than_usual() {
+    let mut domain = figure_7(9, ms(20), 0.0, |_| {});
+    let bytes = random_bytes(3_000_000, 4);
+    domain.publish("n1", object("/lab/film", bytes.clone()));
+    // Long enough for ten samples of the usual cost.
+    domain.run(Duration::from_secs(25));
+    let connection = domain.connection("n2", "n3");
+    domain.net.change(connection, LinkChange::Delay(ms(60)));
+    // Three samples of the new one: the short-term cost has moved, the long-term cost has not.
+    domain.run(Duration::from_secs(5));
+    let (id, content) = domain.fetch("n4", "/lab/film");
+    domain.run(ms(500));
+    let held = domain.at("n2").holdings();
+    assert!(held.iter().any(|held| held.reason == StoreReason::BadPath), "{held:?}");
+    assert!(domain.at("n2").router().stats.sent > 0);
+    domain.net.change(connection, LinkChange::Delay(ms(10)));
+    domain.finish("n4", id, 60);
+    assert_eq!(content.finished(&name("/lab/film")).unwrap(), bytes);
+}
+
+#[test]
+fn a_full_store_sends_chunks_back_and_the_router_before_it_keeps_them() {
+    let mut domain = figure_7(10, ms(20), 0.0, |_| {});
+    domain.node("small", |config| {
+        (config.router, config.resolver) = (true, true);
+        config.proxy.capacity = ByteCount(3_000_000);
+        config.proxy.flow_capacity = ByteCount(3_000_000);
+    });
+    domain.node("away", |_| {});
+    domain.link("n3", "small", 100, ms(2));
+    domain.link("small", "away", 25, ms(1));
+    domain.run(Duration::from_secs(2));
+    let content = accept(&mut domain, "away");
+    domain.cut("small", "away");
+    domain.run(Duration::from_secs(2));
+    let important: fn(&mut SendOptions) = |options| (options.chunk_bytes, options.priority) = (500_000, 5);
+    push(&mut domain, "n1", "away", "/lab/film", 2_950_000, important);
+    domain.run(Duration::from_secs(4));
+    // Chunks that are less important find the store of the last router used up.
+    push(&mut domain, "n4", "away", "/lab/more", 6_000_000, |options| options.chunk_bytes = 500_000);
+    domain.run(Duration::from_secs(10));
+    let (at_small, at_n3) = (domain.at("small").holdings().len(), domain.at("n3").holdings().len());
+    println!("{at_small} chunks at the full router, {at_n3} at the one before it");
+    assert!(at_small > 0 && at_n3 > 0);
+    domain.mend("small", "away");
+    domain.run(Duration::from_secs(60));
+    for path in ["/lab/film", "/lab/more"] {
+        assert!(content.finished(&name(path)).is_some(), "{path} arrives in the end");
+    }
+}
+
+#[test]
+fn the_copy_at_the_access_router_answers_for_a_producer_that_sleeps() {
+    let mut domain = figure_7(11, ms(20), 0.0, |config| config.transfer.nack_timeout = ms(500));
+    domain.run(Duration::from_secs(1));
+    let content = accept(&mut domain, "n4");
+    push(&mut domain, "n1", "n4", "/sensor/film", 4_000_000, |options| options.proxy = ProxyUse::Delegate);
+    // Everything has left the producer, and the router in the middle of it forgets what it had.
+    domain.run(ms(300));
+    domain.kill("n1");
+    domain.kill("n3");
+    domain.repositories.insert("n3".into(), Disk::default());
+    domain.run(ms(200));
+    domain.restart("n3");
+    domain.run(Duration::from_secs(30));
+    let got = content.finished(&name("/sensor/film")).map(|bytes| bytes.len());
+    assert_eq!(got, Some(4_000_000), "{:?}", domain.at("n2").holdings());
 }

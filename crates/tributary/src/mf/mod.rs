@@ -12,12 +12,16 @@ pub use repository::FileRepository;
 /// Makes a MobilityFirst node.
 pub(crate) fn build(config: &NodeConfig, seed: u64) -> BoxedNode {
     let mf = Config { seed, ..config.mf.clone() };
-    match &config.store {
-        Some(folder) if mf.router && mf.proxy.enabled => {
-            Box::new(MfNode::with_repository(Time::ZERO, mf, Box::new(FileRepository::new(folder))))
-        }
-        Some(_) | None => Box::new(MfNode::new(mf)),
+    let Some(folder) = &config.store else { return Box::new(MfNode::new(mf)) };
+    let keeps_names = mf.resolver;
+    let mut node = match mf.router && mf.proxy.enabled {
+        true => MfNode::with_repository(Time::ZERO, mf, Box::new(FileRepository::new(folder))),
+        false => MfNode::new(mf),
+    };
+    if keeps_names {
+        node.keep_names(Time::ZERO, Box::new(FileRepository::new(&folder.join("names"))));
     }
+    Box::new(node)
 }
 
 /// The secret of a device, from which its GUID follows. Publishers may share a key between machines; a device is that of

@@ -4,13 +4,16 @@ use std::{
     fs::{self, File},
     io::{self, Read, Write},
     path::{Path, PathBuf},
+    sync::mpsc::{Receiver, Sender, TryRecvError, channel},
+    thread::JoinHandle,
 };
 
 use bytes::Bytes;
 use tributary_content::StoreError;
 use tributary_mf::router::proxy::ChunkRepository;
 
-/// Keeps each chunk in a file of its own in one folder, named by its number.
+/// Keeps each chunk in a file of its own in one folder, named by its number. A thread of its own writes and waits for
+/// the disk; a node's thread never does, except to read a chunk back.
 ///
 /// ```text
 /// bytes  0        4            8               16                      48        48 + head
@@ -21,10 +24,20 @@ use tributary_mf::router::proxy::ChunkRepository;
 #[derive(Debug)]
 pub struct FileRepository {
     folder: PathBuf,
-    /// Written since the last commit, and not under their own names yet.
-    pending: BTreeMap<u64, File>,
-    /// Removed since the last commit.
-    removed: bool,
+    /// What the thread has not committed yet, to be read from here.
+    writing: BTreeMap<u64, Bytes>,
+    jobs: Option<Sender<Job>>,
+    done: Receiver<io::Result<Vec<u64>>>,
+    /// Commits that were begun and not answered.
+    open: usize,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// What the thread is to do.
+enum Job {
+    Put { id: u64, head: Vec<u8>, payload: Bytes },
+    Remove { id: u64 },
+    Commit,
 }
 
 const MAGIC: [u8; 4] = *b"TBC1";
@@ -33,42 +46,37 @@ const FRONT_BYTES: usize = 48;
 const HEAD_BYTES_MAX: usize = 1 << 16;
 
 impl FileRepository {
-    /// A repository in `folder`, which is made when it is first used.
+    /// A repository in `folder`, which is made when it is first listed.
+    ///
+    /// # Panics
+    /// If the system has no thread left.
     pub fn new(folder: &Path) -> FileRepository {
-        FileRepository { folder: folder.into(), pending: BTreeMap::new(), removed: false }
-    }
-    fn path(&self, id: u64) -> PathBuf {
-        self.folder.join(format!("{id:016x}.chunk"))
-    }
-    fn pending_path(&self, id: u64) -> PathBuf {
-        self.folder.join(format!("{id:016x}.new"))
-    }
-    fn try_put(&mut self, id: u64, head: &[u8], payload: &[u8]) -> io::Result<()> {
-        let mut hasher = blake3::Hasher::new();
-        hasher.update(head).update(payload);
-        let mut front = Vec::with_capacity(FRONT_BYTES + head.len());
-        front.extend_from_slice(&MAGIC);
-        front.extend_from_slice(&(head.len() as u32).to_be_bytes());
-        front.extend_from_slice(&(payload.len() as u64).to_be_bytes());
-        front.extend_from_slice(hasher.finalize().as_bytes());
-        front.extend_from_slice(head);
-        let mut file = File::create(self.pending_path(id))?;
-        file.write_all(&front)?;
-        file.write_all(payload)?;
-        self.pending.insert(id, file);
-        Ok(())
-    }
-    fn try_commit(&mut self) -> io::Result<()> {
-        if self.pending.is_empty() && !self.removed {
-            return Ok(());
+        let (jobs, to_do) = channel();
+        let (tell, done) = channel();
+        let mut writer = Writer { folder: folder.into(), pending: BTreeMap::new(), removed: false, failed: None };
+        let work = move || {
+            for job in to_do {
+                if let Some(result) = writer.carry_out(job)
+                    && tell.send(result).is_err()
+                {
+                    return;
+                }
+            }
+        };
+        let thread = std::thread::Builder::new().name("store".into()).spawn(work).expect("a thread for the store");
+        FileRepository {
+            folder: folder.into(),
+            writing: BTreeMap::new(),
+            jobs: Some(jobs),
+            done,
+            open: 0,
+            thread: Some(thread),
         }
-        while let Some((id, file)) = self.pending.pop_first() {
-            file.sync_data()?;
-            fs::rename(self.pending_path(id), self.path(id))?;
-        }
-        File::open(&self.folder)?.sync_all()?;
-        self.removed = false;
-        Ok(())
+    }
+    fn send(&mut self, job: Job) -> Result<(), StoreError> {
+        let sent = self.jobs.as_ref().is_some_and(|jobs| jobs.send(job).is_ok());
+        let gone = || io::Error::other("the thread that writes has ended");
+        if sent { Ok(()) } else { Err(refused(&self.folder, "write to", &gone())) }
     }
     /// Head and payload length of a file whose lengths are right.
     fn head(path: &Path) -> io::Result<Option<(Vec<u8>, u64)>> {
@@ -110,39 +118,48 @@ impl FileRepository {
         chunks.sort_unstable_by_key(|(id, ..)| *id);
         Ok(chunks)
     }
-    fn refused(&self, operation: &'static str) -> impl Fn(io::Error) -> StoreError {
-        let path = self.folder.display().to_string();
-        move |error| StoreError::Io { operation, path: path.clone(), reason: error.to_string() }
-    }
 }
 
 impl ChunkRepository for FileRepository {
     fn put(&mut self, id: u64, head: &[u8], payload: &[u8]) -> Result<(), StoreError> {
-        self.try_put(id, head, payload).map_err(|error| {
-            // Half a file would take room that may be what is missing.
-            let _ = fs::remove_file(self.pending_path(id));
-            self.refused("store a chunk in")(error)
-        })
+        let payload = Bytes::copy_from_slice(payload);
+        self.writing.insert(id, payload.clone());
+        self.send(Job::Put { id, head: head.into(), payload })
     }
     fn remove(&mut self, id: u64) -> Result<(), StoreError> {
-        let path = match self.pending.remove(&id) {
-            Some(_) => self.pending_path(id),
-            None => self.path(id),
-        };
-        match fs::remove_file(path) {
-            Ok(()) => self.removed = true,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(self.refused("remove a chunk from")(error)),
-        }
-        Ok(())
+        self.writing.remove(&id);
+        self.send(Job::Remove { id })
     }
     fn commit(&mut self) -> Result<(), StoreError> {
-        self.try_commit().map_err(self.refused("commit"))
+        self.open += 1;
+        self.send(Job::Commit)
+    }
+    fn is_committed(&mut self) -> Result<bool, StoreError> {
+        while self.open > 0 {
+            match self.done.try_recv() {
+                Ok(result) => {
+                    self.open -= 1;
+                    let written = result.map_err(|error| refused(&self.folder, "commit", &error))?;
+                    written.iter().for_each(|id| drop(self.writing.remove(id)));
+                }
+                Err(TryRecvError::Empty) => return Ok(false),
+                Err(TryRecvError::Disconnected) => {
+                    self.open = 0;
+                    let gone = io::Error::other("the thread that writes has ended");
+                    return Err(refused(&self.folder, "commit", &gone));
+                }
+            }
+        }
+        Ok(true)
     }
     fn read(&mut self, id: u64) -> Result<Bytes, StoreError> {
-        let path = if self.pending.contains_key(&id) { self.pending_path(id) } else { self.path(id) };
-        let bytes = Bytes::from(fs::read(&path).map_err(self.refused("read a chunk of"))?);
-        let damaged = || self.refused("read a chunk of")(io::Error::other(format!("{} is damaged", path.display())));
+        if let Some(payload) = self.writing.get(&id) {
+            return Ok(payload.clone());
+        }
+        let path = chunk_path(&self.folder, id);
+        let failed = |error: io::Error| refused(&self.folder, "read a chunk of", &error);
+        let bytes = Bytes::from(fs::read(&path).map_err(failed)?);
+        let damaged = || failed(io::Error::other(format!("{} is damaged", path.display())));
         let front = bytes.first_chunk().ok_or_else(damaged)?;
         let (head_bytes, payload_bytes, hash) = parse(front).ok_or_else(damaged)?;
         let start = FRONT_BYTES.checked_add(head_bytes).filter(|start| *start <= bytes.len()).ok_or_else(damaged)?;
@@ -152,8 +169,101 @@ impl ChunkRepository for FileRepository {
         Ok(bytes.slice(start..))
     }
     fn list(&mut self) -> Result<Vec<(u64, Vec<u8>, u64)>, StoreError> {
-        self.try_list().map_err(self.refused("list"))
+        self.try_list().map_err(|error| refused(&self.folder, "list", &error))
     }
+}
+impl Drop for FileRepository {
+    /// What was put is written before the node is gone; nobody is told of it any more.
+    fn drop(&mut self) {
+        self.jobs = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// The thread's side.
+struct Writer {
+    folder: PathBuf,
+    /// Written since the last commit, and not under their own names yet.
+    pending: BTreeMap<u64, File>,
+    /// Removed since the last commit.
+    removed: bool,
+    /// What went wrong since the last commit.
+    failed: Option<io::Error>,
+}
+
+impl Writer {
+    /// Does a job; gives what came of a commit.
+    fn carry_out(&mut self, job: Job) -> Option<io::Result<Vec<u64>>> {
+        let result = match job {
+            Job::Put { id, head, payload } => self.put(id, &head, &payload).inspect_err(|_| {
+                // Half a file would take room that may be what is missing.
+                let _ = fs::remove_file(pending_path(&self.folder, id));
+            }),
+            Job::Remove { id } => self.remove(id),
+            Job::Commit => return Some(self.commit()),
+        };
+        if let Err(error) = result {
+            self.failed.get_or_insert(error);
+        }
+        None
+    }
+    fn put(&mut self, id: u64, head: &[u8], payload: &[u8]) -> io::Result<()> {
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(head).update(payload);
+        let mut front = Vec::with_capacity(FRONT_BYTES + head.len());
+        front.extend_from_slice(&MAGIC);
+        front.extend_from_slice(&(head.len() as u32).to_be_bytes());
+        front.extend_from_slice(&(payload.len() as u64).to_be_bytes());
+        front.extend_from_slice(hasher.finalize().as_bytes());
+        front.extend_from_slice(head);
+        let mut file = File::create(pending_path(&self.folder, id))?;
+        file.write_all(&front)?;
+        file.write_all(payload)?;
+        self.pending.insert(id, file);
+        Ok(())
+    }
+    fn remove(&mut self, id: u64) -> io::Result<()> {
+        let path = match self.pending.remove(&id) {
+            Some(_) => pending_path(&self.folder, id),
+            None => chunk_path(&self.folder, id),
+        };
+        match fs::remove_file(path) {
+            Ok(()) => self.removed = true,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+    /// Gives what has its own name now.
+    fn commit(&mut self) -> io::Result<Vec<u64>> {
+        if let Some(error) = self.failed.take() {
+            return Err(error);
+        }
+        let mut written = Vec::new();
+        if self.pending.is_empty() && !self.removed {
+            return Ok(written);
+        }
+        while let Some((id, file)) = self.pending.pop_first() {
+            file.sync_data()?;
+            fs::rename(pending_path(&self.folder, id), chunk_path(&self.folder, id))?;
+            written.push(id);
+        }
+        File::open(&self.folder)?.sync_all()?;
+        self.removed = false;
+        Ok(written)
+    }
+}
+
+fn chunk_path(folder: &Path, id: u64) -> PathBuf {
+    folder.join(format!("{id:016x}.chunk"))
+}
+fn pending_path(folder: &Path, id: u64) -> PathBuf {
+    folder.join(format!("{id:016x}.new"))
+}
+fn refused(folder: &Path, operation: &'static str, error: &io::Error) -> StoreError {
+    StoreError::Io { operation, path: folder.display().to_string(), reason: error.to_string() }
 }
 
 /// Head length, payload length and hash.
@@ -169,6 +279,13 @@ fn parse(front: &[u8; FRONT_BYTES]) -> Option<(usize, u64, blake3::Hash)> {
 mod tests {
     use super::*;
 
+    /// Commits and waits.
+    fn commit(repository: &mut FileRepository) {
+        repository.commit().expect("a thread");
+        while !repository.is_committed().expect("a disk") {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+    }
     fn listed(repository: &mut FileRepository) -> Vec<u64> {
         repository.list().expect("a folder").into_iter().map(|(id, ..)| id).collect()
     }
@@ -181,11 +298,14 @@ mod tests {
         assert!(listed(&mut repository).is_empty());
         repository.put(1, b"head one", &[1; 100_000]).expect("room");
         repository.put(2, b"head two", &[]).expect("room");
-        repository.commit().expect("a disk");
+        commit(&mut repository);
         repository.put(3, b"head three", &[3; 10]).expect("room");
         assert_eq!(repository.read(3).expect("it is there"), [3; 10][..]);
         repository.remove(2).expect("a disk");
-        // Killed: no farewell.
+        // Killed: no farewell. What the thread did until then is there, and was not committed.
+        while chunk_path(&folder, 2).exists() {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
         std::mem::forget(repository);
         let mut repository = FileRepository::new(&folder);
         assert_eq!(repository.list().expect("a folder"), [(1, b"head one".to_vec(), 100_000)]);
@@ -200,8 +320,8 @@ mod tests {
         for id in 0..3 {
             repository.put(id, b"head", &[7; 1_000]).expect("room");
         }
-        repository.commit().expect("a disk");
-        let path = |id| repository.path(id);
+        commit(&mut repository);
+        let path = |id| chunk_path(dir.path(), id);
         let (flipped, short, whole) = (path(0), path(1), path(2));
         let mut bytes = fs::read(&flipped).expect("a file");
         bytes[500] ^= 1;

@@ -139,6 +139,9 @@ pub struct Proxy {
     next_id: u64,
     clock: u64,
     dirty: bool,
+    /// Put since the last commit began, and in the one that runs: their sources are told when they are durable.
+    uncommitted: Vec<ChunkKey>,
+    committing: Option<Vec<ChunkKey>>,
     reports: BTreeMap<(Flow, u32, ObjectId, bool), BTreeSet<u32>>,
     report_at: Option<Time>,
     watches: VecDeque<(Guid, bool)>,
@@ -173,6 +176,8 @@ impl Proxy {
             next_id: 1,
             clock: 0,
             dirty: false,
+            uncommitted: Vec::new(),
+            committing: None,
             reports: BTreeMap::new(),
             report_at: None,
             watches: VecDeque::new(),
@@ -205,7 +210,7 @@ impl Proxy {
         if let Some(id) = self.keys.get(&key).copied() {
             self.stats.duplicates += 1;
             self.take_back(id, why);
-            self.report(now, key, true);
+            self.uncommitted.push(key);
             return Ok(());
         }
         let flow_bytes = self.flows.get(&key.flow).map_or(0, |flow| flow.bytes);
@@ -234,15 +239,51 @@ impl Proxy {
         self.dirty = true;
         self.stats.stored += 1;
         self.add(now, id, header.clone(), key, bytes - CHUNK_OVERHEAD_BYTES, reason, delegated);
-        self.report(now, key, true);
+        self.uncommitted.push(key);
         Ok(())
     }
-    /// Makes durable what was put and removed; only then may it be acknowledged.
+    /// Begins to make durable what was put and removed; only then may it be acknowledged. True if a commit was begun, or
+    /// there was nothing to commit; false while one runs.
     ///
     /// # Errors
     /// [`StoreError`] if that fails.
-    pub fn commit(&mut self) -> Result<(), StoreError> {
-        if core::mem::take(&mut self.dirty) { self.repository.commit() } else { Ok(()) }
+    pub fn begin_commit(&mut self) -> Result<bool, StoreError> {
+        if self.committing.is_some() {
+            return Ok(false);
+        }
+        if core::mem::take(&mut self.dirty) {
+            self.repository.commit().inspect_err(|_| self.uncommitted.clear())?;
+        }
+        self.committing = Some(core::mem::take(&mut self.uncommitted));
+        Ok(true)
+    }
+    /// Whether something was done since the last commit began.
+    pub fn has_uncommitted(&self) -> bool {
+        self.dirty || !self.uncommitted.is_empty()
+    }
+    /// Whether no commit runs any more; sources are told of what is durable now.
+    ///
+    /// # Errors
+    /// [`StoreError`] if it failed.
+    pub fn poll_commit(&mut self, now: Time) -> Result<bool, StoreError> {
+        if self.committing.is_none() {
+            return Ok(true);
+        }
+        match self.repository.is_committed() {
+            Ok(false) => Ok(false),
+            Ok(true) => {
+                let keys = self.committing.take().unwrap_or_default();
+                // What was dropped meanwhile was told of already.
+                for key in keys.into_iter().filter(|key| self.keys.contains_key(key)).collect::<Vec<_>>() {
+                    self.report(now, key, true);
+                }
+                Ok(true)
+            }
+            Err(error) => {
+                self.committing = None;
+                Err(error)
+            }
+        }
     }
     /// The destination is attached, or bound to an address: what waits for it may go, if that is what this proxy goes by.
     pub fn on_reachable(&mut self, guid: &Guid) {

@@ -4,7 +4,7 @@ use alloc::{collections::BTreeMap, string::String, vec::Vec};
 use bytes::Bytes;
 use tributary_content::StoreError;
 
-/// Keeps chunks. Nothing counts before [`ChunkRepository::commit`] has returned: what was put is durable then, and what
+/// Keeps chunks. Nothing counts before [`ChunkRepository::is_committed`] says so: what was put is durable then, and what
 /// was removed is gone; a process that is killed before loses all or some of what came after the last commit.
 pub trait ChunkRepository: Send {
     /// Keeps a chunk under a number that is not in use: a head of some hundred bytes and a payload.
@@ -17,11 +17,19 @@ pub trait ChunkRepository: Send {
     /// # Errors
     /// [`StoreError::Io`] if that fails.
     fn remove(&mut self, id: u64) -> Result<(), StoreError>;
-    /// Makes everything durable that was done so far.
+    /// Makes everything durable that was done so far, or begins to.
     ///
     /// # Errors
     /// [`StoreError::Io`] if that fails; then nothing since the last commit counts.
     fn commit(&mut self) -> Result<(), StoreError>;
+    /// Whether the last commit is done. A repository that writes on a thread of its own says no until it is, so that
+    /// the node's thread never waits for a disk; it is asked again every millisecond, and no other commit is begun.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`] if the last commit failed; then nothing since the one before counts.
+    fn is_committed(&mut self) -> Result<bool, StoreError> {
+        Ok(true)
+    }
     /// The payload of a chunk.
     ///
     /// # Errors

@@ -31,6 +31,11 @@ fn proxy(capacity: u64, flow_capacity: u64) -> Proxy {
     };
     Proxy::new(Time::ZERO, config, (guid(99), NetworkAddress(7)), Box::new(MemoryRepository::default())).expect("empty")
 }
+/// Sources are told when it is durable.
+fn commit(proxy: &mut Proxy) {
+    assert_eq!(proxy.begin_commit(), Ok(true));
+    assert_eq!(proxy.poll_commit(Time::ZERO), Ok(true));
+}
 const AWAY: Kept = Kept::For(StoreReason::Away);
 const CHUNK: u64 = 1_000 + CHUNK_OVERHEAD_BYTES;
 
@@ -73,6 +78,7 @@ fn a_flow_has_its_share_and_the_longest_idle_flow_of_no_higher_priority_goes_fir
     assert_eq!(put(4, 0, 0), Err(Refused::Full), "everything here is more important");
     let held: Vec<u8> = proxy.holdings().map(|holding| holding.key.flow.source.0[0]).collect();
     assert_eq!((held, proxy.stats.evicted), (vec![2, 2, 3, 3], 2));
+    commit(&mut proxy);
     let told: Vec<_> = core::iter::from_fn(|| proxy.poll_report(Time::from_millis(60))).collect();
     let dropped = told.iter().filter(|(_, message)| matches!(message, TransportMessage::Dropped { .. }));
     let dropped: Vec<_> = dropped.map(|(to, _)| *to).collect();
@@ -87,6 +93,8 @@ fn lifetimes_end_and_reports_are_batched() {
         let header = ChunkHeader { lifetime_ms: 500, ..header(1, 2, number, 0) };
         assert_eq!(proxy.put(Time::ZERO, &header, &[0; 10], AWAY), Ok(()));
     }
+    assert_eq!(proxy.poll_report(Time::from_millis(99)), None, "a promise before it is durable");
+    commit(&mut proxy);
     assert_eq!(proxy.poll_report(Time::from_millis(49)), None);
     let chunks = ChunkRanges::from_ascending(0..10);
     let (object, flow) = (ObjectId([9; 16]), Flow { source: guid(1), destination: guid(2) });

@@ -1,0 +1,87 @@
+//! The paper's primitives as a program uses them: attach, send, recv, detach, get. Three nodes in one process:
+//!
+//! ```sh
+//! cargo run -p tributary --example messages
+//! ```
+use std::{error::Error, path::Path, sync::Arc};
+use tributary::{
+    Api, Flow, Get, LocalApi, NodeConfig, Output, Request, Told,
+    mailbox::{Mailbox, MailboxOptions},
+};
+use tributary_core::Duration;
+use tributary_transport::messaging::{Delivery, Destination, InNetwork, SendOptions};
+
+fn node(
+    folder: &Path,
+    label: &str,
+    roles: &str,
+    listen: u16,
+    peer: Option<u16>,
+) -> Result<Arc<LocalApi>, Box<dyn Error>> {
+    let face = peer.map_or(String::new(), |peer| format!("[[face]]\npeer = \"127.0.0.1:{peer}\"\n"));
+    let text = format!(
+        "[node]\nlabel = \"{label}\"\nfamily = \"mf\"\nroles = [{roles}]\nstate_dir = \"{label}\"\n\
+         listen = [\"127.0.0.1:{listen}\"]\n{face}"
+    );
+    let api = LocalApi::start(NodeConfig::parse(label, &text, folder)?)?;
+    api.wait_for_neighbour(Duration::from_secs(5))?;
+    Ok(Arc::new(api))
+}
+fn port() -> std::io::Result<u16> {
+    Ok(std::net::UdpSocket::bind("127.0.0.1:0")?.local_addr()?.port())
+}
+
+#[expect(clippy::print_stdout, reason = "an example shows what it does")]
+fn main() -> Result<(), Box<dyn Error>> {
+    let folder = tempfile::tempdir()?;
+    let at = port()?;
+    let _router = node(folder.path(), "router", "\"router\", \"resolver\"", at, None)?;
+    let hub = node(folder.path(), "hub", "\"sender\", \"receiver\"", port()?, Some(at))?;
+    let sensor = node(folder.path(), "sensor", "\"sender\", \"receiver\"", port()?, Some(at))?;
+
+    // attach: what is sent to this name reaches the hub from now on; dropping the mailbox detaches.
+    let inbox = Mailbox::open(Arc::clone(&hub), &["/home/readings".parse()?], MailboxOptions::default())?;
+    let outbox = Mailbox::open(Arc::clone(&sensor), &[], MailboxOptions::default())?;
+    std::thread::sleep(Duration::from_millis(300));
+
+    // send: sensor data needs no certainty, a command does.
+    let to = Destination::Name("/home/readings".parse()?);
+    let forget = SendOptions {
+        delivery: Some(Delivery::DontCare),
+        in_network: Some(InNetwork::Delegate),
+        lifetime: Some(Duration::from_secs(3_600)),
+        ..SendOptions::default()
+    };
+    outbox.send("/home/sensor/temperature".parse()?, "21.5", &to, &forget)?;
+    let sure = SendOptions { delivery: Some(Delivery::Ack), chunk_bytes: Some(16 << 10), ..SendOptions::default() };
+    let transfer = outbox.send("/home/sensor/alarm".parse()?, "door open", &to, &sure)?;
+
+    // recv: verified messages, in memory.
+    while let Some(message) = inbox.next(Duration::from_secs(2)) {
+        println!("{}: {}", message.name, String::from_utf8_lossy(&message.bytes));
+    }
+    let report = outbox.report(transfer)?.unwrap_or_default();
+    println!("the alarm is with {} of {}", report.delivered.len(), report.destinations);
+
+    // get: what is published is fetched by name, by any family.
+    let file = folder.path().join("plan.txt");
+    std::fs::write(&file, "heat from six to nine")?;
+    let put = Request::Put { path: file, name: "/home/plan".into(), version: None, patience_ms: 5_000 };
+    hub.answers(put)?;
+    let copy = folder.path().join("copy.txt");
+    let get = Get {
+        name: "/home/plan".into(),
+        output: Output::Path(copy.clone()),
+        publisher: None,
+        limit_bits_per_second: None,
+        patience_ms: None,
+    };
+    sensor.ask(Request::Get(get), None, &mut |told| {
+        if let Told::Done(done) = told {
+            println!("fetched '{}': {} bytes, verified", done.name, done.bytes);
+        }
+        Flow::Continue
+    })?;
+    println!("{}", std::fs::read_to_string(copy)?);
+    Ok(())
+}

@@ -1,0 +1,104 @@
+//! Messages between real nodes over UDP: one to many, to one that is away, and what a router stores meanwhile.
+use std::{path::Path, sync::Arc};
+use tributary::{
+    Api, LocalApi, NodeConfig, Request, Told,
+    mailbox::{Mailbox, MailboxOptions},
+    views::StoreView,
+};
+use tributary_core::Duration;
+use tributary_transport::messaging::{Delivery, Destination, SendOptions, SendReport, Spread};
+
+fn node(folder: &Path, label: &str, roles: &str, listen: u16, peer: Option<u16>) -> Arc<LocalApi> {
+    let face = peer.map_or(String::new(), |peer| format!("[[face]]\npeer = \"127.0.0.1:{peer}\"\n"));
+    let text = format!(
+        "[node]\nlabel = \"{label}\"\nfamily = \"mf\"\nroles = [{roles}]\nstate_dir = \"{label}\"\n\
+         listen = [\"127.0.0.1:{listen}\"]\n{face}"
+    );
+    let api = LocalApi::start(NodeConfig::parse(label, &text, folder).unwrap()).unwrap();
+    assert!(api.wait_for_neighbour(Duration::from_secs(10)).unwrap());
+    Arc::new(api)
+}
+fn port() -> u16 {
+    std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+const ENDS: &str = "\"sender\", \"receiver\"";
+const ROUTER: &str = "\"router\", \"resolver\"";
+
+fn wait(mailbox: &Mailbox, transfer: tributary_core::TransferId) -> SendReport {
+    let clock = tributary::Clock::new();
+    loop {
+        let report = mailbox.report(transfer).unwrap().unwrap();
+        if report.is_over || clock.now() > tributary_core::Time::from_millis(30_000) {
+            return report;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+fn store(api: &LocalApi) -> StoreView {
+    let told = api.answers(Request::Store).unwrap().remove(0);
+    let Told::Store(view) = told else { panic!("{told:?}") };
+    view
+}
+
+#[test]
+fn one_message_reaches_all_that_are_attached_and_each_has_verified_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = port();
+    let _router = node(folder.path(), "router", ROUTER, at, None);
+    let group = "/lab/all".parse().unwrap();
+    let open = |label: &str, names: &[tributary_content::Name]| {
+        let api = node(folder.path(), label, ENDS, port(), Some(at));
+        Mailbox::open(api, names, MailboxOptions::default()).unwrap()
+    };
+    let members: Vec<Mailbox> = ["m1", "m2", "m3"].map(|label| open(label, std::slice::from_ref(&group))).into();
+    let source = open("source", &[]);
+    // The names are told to the resolver without anybody waiting for it.
+    std::thread::sleep(Duration::from_millis(500));
+    let bytes: Vec<u8> = (0..3_000_000u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 11) as u8).collect();
+    for spread in [Spread::All, Spread::AllByProxies(2)] {
+        let name = format!("/lab/film/{}", if spread == Spread::All { 1 } else { 2 }).parse().unwrap();
+        let options = SendOptions { spread, ..SendOptions::default() };
+        let transfer = source.send(name, bytes.clone(), &Destination::Name(group.clone()), &options).unwrap();
+        let report = wait(&source, transfer);
+        assert_eq!((report.delivered.len(), report.destinations), (3, 3), "{report:?}");
+        for member in &members {
+            assert!(member.next(Duration::from_secs(1)).unwrap().bytes == bytes);
+        }
+    }
+}
+
+#[test]
+fn what_is_sent_to_one_that_is_away_waits_in_the_router_and_is_listed_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let (at, of_hub) = (port(), port());
+    let router = node(folder.path(), "router", ROUTER, at, None);
+    let hub = node(folder.path(), "hub", ENDS, of_hub, Some(at));
+    let id = Mailbox::open(Arc::clone(&hub), &[], MailboxOptions::default()).unwrap().id().to_string();
+    hub.stop().unwrap();
+    drop(hub);
+    let sensor = node(folder.path(), "sensor", ENDS, port(), Some(at));
+    let sensor = Mailbox::open(sensor, &[], MailboxOptions::default()).unwrap();
+    std::thread::sleep(Duration::from_millis(1_500));
+    let options = SendOptions {
+        delivery: Some(Delivery::Nack),
+        lifetime: Some(Duration::from_secs(600)),
+        ..SendOptions::default()
+    };
+    let to = Destination::Id(id.clone());
+    let transfer = sensor.send("/sensor/reading".parse().unwrap(), "21.5", &to, &options).unwrap();
+    let clock = tributary::Clock::new();
+    while store(&router).held.is_empty() {
+        assert!(clock.now() < tributary_core::Time::from_millis(20_000), "nothing is stored");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let held = store(&router).held.remove(0);
+    assert_eq!((held.destination.as_str(), held.reason.as_str()), (id.as_str(), "the destination is away"));
+    assert!(held.left_seconds > 500.0 && held.left_seconds <= 600.0, "{held:?}");
+    let hub = node(folder.path(), "hub", ENDS, of_hub, Some(at));
+    let hub = Mailbox::open(hub, &[], MailboxOptions::default()).unwrap();
+    assert_eq!(hub.id(), id, "a device is known by its key");
+    let message = hub.next(Duration::from_secs(20)).expect("it was stored for the hub");
+    assert_eq!((&message.bytes[..], message.name.to_string().as_str()), (&b"21.5"[..], "/sensor/reading"));
+    assert_eq!(wait(&sensor, transfer).delivered, [id]);
+    assert!(store(&router).held.is_empty(), "what was delivered is not kept");
+}
