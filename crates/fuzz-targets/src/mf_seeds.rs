@@ -29,7 +29,7 @@ fn chunks() -> ChunkRanges {
 }
 
 /// All of them.
-pub fn all() -> Vec<Seed> {
+pub(crate) fn all() -> Vec<Seed> {
     let mut seeds: Vec<Seed> = Vec::new();
     let mut add =
         |target: &'static str, name: &str, bytes: Vec<u8>| seeds.push((target, format!("seed-{name}"), bytes));

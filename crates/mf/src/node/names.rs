@@ -77,7 +77,7 @@ impl MfNode {
                 if record.author() == place {
                     self.on_device(now, place, Some(&record));
                 }
-                self.on_announced(now, place, core::slice::from_ref(&record));
+                self.on_announced(now, place, core::slice::from_ref(&*record));
                 self.groups.handle_changed(place, &record);
                 self.listings.handle_changed(place, &record);
             }

@@ -1,5 +1,6 @@
 //! A node's own names, questions and watches, kept up against a service that may be out of reach for a while.
 use alloc::{
+    boxed::Box,
     collections::{BTreeMap, VecDeque},
     string::String,
     vec::Vec,
@@ -218,7 +219,7 @@ impl NameResolver for GnrsClient {
             NameMessage::Notify { place, record } => {
                 if self.watches.contains_key(&place) {
                     let records = Self::authentic(place, &[record]);
-                    self.answers.extend(records.into_iter().map(|record| Answer::Changed(place, record)));
+                    self.answers.extend(records.into_iter().map(|record| Answer::Changed(place, Box::new(record))));
                 }
             }
             NameMessage::Put { .. } | NameMessage::Lookup { .. } | NameMessage::Watch { .. } => {}

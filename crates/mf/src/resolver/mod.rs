@@ -16,7 +16,7 @@ pub mod replica;
 #[cfg(test)]
 mod tests;
 
-use alloc::vec::Vec;
+use alloc::{boxed::Box, vec::Vec};
 
 use tributary_core::Time;
 
@@ -35,7 +35,7 @@ pub enum Answer {
     /// What is known at a place now: the answer to a lookup, or the first one to a watch.
     Found(Guid, Vec<NameRecord>),
     /// A record at a watched place is new, or takes another one back.
-    Changed(Guid, NameRecord),
+    Changed(Guid, Box<NameRecord>),
     /// What this node says of a GUID is kept by so many replicas.
     Kept(Guid, u8),
     /// What this node says of a GUID was not taken.
