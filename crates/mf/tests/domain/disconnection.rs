@@ -236,37 +236,6 @@ fn chunks_wait_while_the_way_is_much_worse_than_usual() {
 }
 
 #[test]
-fn a_full_store_sends_chunks_back_and_the_router_before_it_keeps_them() {
-    let mut domain = figure_7(10, ms(20), 0.0, |_| {});
-    domain.node("small", |config| {
-        (config.router, config.resolver) = (true, true);
-        config.proxy.capacity = ByteCount(3_000_000);
-        config.proxy.flow_capacity = ByteCount(3_000_000);
-    });
-    domain.node("away", |_| {});
-    domain.link("n3", "small", 100, ms(2));
-    domain.link("small", "away", 25, ms(1));
-    domain.run(Duration::from_secs(2));
-    let content = accept(&mut domain, "away");
-    domain.cut("small", "away");
-    domain.run(Duration::from_secs(2));
-    let important: fn(&mut SendOptions) = |options| (options.chunk_bytes, options.priority) = (500_000, 5);
-    push(&mut domain, "n1", "away", "/lab/film", 2_950_000, important);
-    domain.run(Duration::from_secs(4));
-    // Chunks that are less important find the store of the last router used up.
-    push(&mut domain, "n4", "away", "/lab/more", 6_000_000, |options| options.chunk_bytes = 500_000);
-    domain.run(Duration::from_secs(10));
-    let (at_small, at_n3) = (domain.at("small").holdings().len(), domain.at("n3").holdings().len());
-    println!("{at_small} chunks at the full router, {at_n3} at the one before it");
-    assert!(at_small > 0 && at_n3 > 0);
-    domain.mend("small", "away");
-    domain.run(Duration::from_secs(60));
-    for path in ["/lab/film", "/lab/more"] {
-        assert!(content.finished(&name(path)).is_some(), "{path} arrives in the end");
-    }
-}
-
-#[test]
 fn the_copy_at_the_access_router_answers_for_a_producer_that_sleeps() {
     let mut domain = figure_7(11, ms(20), 0.0, |config| config.transfer.nack_timeout = ms(500));
     domain.run(Duration::from_secs(1));
