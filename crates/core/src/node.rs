@@ -30,15 +30,28 @@ pub trait Node {
 }
 
 /// What became of a face without the node's doing.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub enum FaceChange {
     /// Packets can be sent and will arrive.
     Opened {
         /// Bytes of the largest packet that it carries.
         mtu: u32,
+        /// Who is on the other end.
+        place: PeerPlace,
+        /// The address of the far end, for people.
+        peer: alloc::string::String,
     },
     /// It is gone; its number may be used again.
     Closed,
+}
+
+/// Where the far end of a face is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PeerPlace {
+    /// On this machine, as the system vouches.
+    ThisMachine,
+    /// Anywhere.
+    Elsewhere,
 }
 
 impl<N: Node + ?Sized> Node for alloc::boxed::Box<N> {

@@ -1,11 +1,15 @@
 //! Settings of an NDN node.
 use alloc::{string::String, vec::Vec};
+use core::fmt;
 
 use tributary_content::Name;
-use tributary_core::{ByteCount, Duration, NodeId};
+use tributary_core::{ByteCount, Duration, FaceId, NodeId};
 use tributary_transport::TransferConfig;
 
-use crate::router::{InvalidPath, labels::LabelScheme};
+use crate::{
+    router::{InvalidPath, RemoteRegistration, Transit, labels::LabelScheme},
+    wire::SignKey,
+};
 
 /// An NDN node's settings. Values that the paper leaves open have a documented default.
 #[derive(Clone, PartialEq, Debug)]
@@ -35,10 +39,81 @@ pub struct Config {
     pub segment_bytes: u16,
     /// Names of this network, for forwarding hints. Default: none.
     pub regions: Vec<Name>,
+    /// Routes that lead by neighbours; they come back with the face when it was gone. Default: none.
+    pub routes: Vec<StaticRoute>,
+    /// Neighbours at which the prefixes of what is published here are registered. Default: none.
+    pub registrars: Vec<Registrar>,
+    /// Whether others' Interests for others are passed on. Default: yes.
+    pub transit: Transit,
+    /// Whether neighbours may register prefixes here. Default: no.
+    pub remote_registration: RemoteRegistration,
+    /// How published Data is signed. Default: by digest.
+    pub signature: DataSignature,
+    /// Unix time of the driver's epoch; versions of metadata and times of commands count from it. Default: zero.
+    pub epoch: Duration,
     /// How paths are found and chosen.
     pub paths: PathConfig,
     /// How transfers are run.
     pub transfer: TransferConfig,
+}
+
+/// A route of the configuration.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct StaticRoute {
+    /// The neighbour.
+    pub face: FaceId,
+    /// What can be reached by it.
+    pub prefix: Name,
+    /// Its cost; strategies prefer little.
+    pub cost: u64,
+}
+
+/// A neighbour at which prefixes are registered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Registrar {
+    /// The neighbour.
+    pub face: FaceId,
+    /// Which of its doors is used.
+    pub scope: RegistrationScope,
+}
+
+/// The name below which a neighbour is asked to register a prefix.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RegistrationScope {
+    /// `/localhost/nfd`: a forwarder on this machine.
+    Localhost,
+    /// `/localhop/nfd`: a forwarder one hop away that allows it.
+    Localhop,
+}
+
+/// How published Data is signed. What is fetched with a manifest is verified by it either way.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+pub enum DataSignature {
+    /// SHA-256, which shows that nothing was damaged.
+    #[default]
+    Digest,
+    /// Ed25519 with this secret, which shows who made it; about 20 µs a segment.
+    Ed25519([u8; 32]),
+}
+
+impl fmt::Debug for DataSignature {
+    /// Shows no secret.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            DataSignature::Digest => "Digest",
+            DataSignature::Ed25519(_) => "Ed25519",
+        })
+    }
+}
+
+impl DataSignature {
+    /// The key.
+    pub fn key(&self) -> SignKey {
+        match self {
+            DataSignature::Digest => SignKey::Digest,
+            DataSignature::Ed25519(secret) => SignKey::ed25519(secret),
+        }
+    }
 }
 
 /// How a consumer finds and chooses paths. PTP §3 A, §4 C.
@@ -87,6 +162,12 @@ impl Config {
             invalid_path: InvalidPath::ByName,
             segment_bytes: 1200,
             regions: Vec::new(),
+            routes: Vec::new(),
+            registrars: Vec::new(),
+            transit: Transit::Allowed,
+            remote_registration: RemoteRegistration::Refused,
+            signature: DataSignature::Digest,
+            epoch: Duration::ZERO,
             paths: PathConfig::default(),
             transfer: TransferConfig::default(),
         }

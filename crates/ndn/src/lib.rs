@@ -12,6 +12,7 @@
 //! | §4 C, appendix | paths in use and their selection | [`receiver`], [`receiver::selection`] |
 //! | §5 | a sub-flow per path, losses, windows (MPCCP) | [`tributary_transport`], see `SPEC.md` |
 //! | | objects as segments that other programs fetch | [`naming`], [`sender`] |
+//! | | own prefixes registered at neighbours | `registrar` (private) |
 //!
 //! What of the paper is where, with the tests that show it, is told in `SPEC.md`.
 //!
@@ -56,6 +57,7 @@ pub mod ids;
 pub mod naming;
 pub mod node;
 pub mod receiver;
+mod registrar;
 pub mod router;
 pub mod sender;
 mod stats;

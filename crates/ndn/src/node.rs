@@ -3,6 +3,7 @@
 //! ```text
 //!  faces ◄──► Router ◄──► FACE_SENDER   ◄──► Sender
 //!                    ◄──► FACE_RECEIVER ◄──► Receiver
+//!                    ◄──► FACE_REGISTRAR ◄─► Registrations, at neighbours
 //! ```
 use alloc::{
     boxed::Box,
@@ -13,7 +14,7 @@ use alloc::{
 
 use tributary_content::{Name, ObjectReader};
 use tributary_core::{
-    Datagram, Duration, FaceId, Node, Random, Rate, Time, TimerId, TransferId, Transmit, TransmitBuf,
+    Datagram, Duration, FaceId, Node, PeerPlace, Random, Rate, Time, TimerId, TransferId, Transmit, TransmitBuf,
     event::{Event, ResolverEvent, TransferReport},
     node::FaceChange,
 };
@@ -22,8 +23,9 @@ use tributary_transport::{Endpoint, FaceOptions, Fetch, NodeStatus, TransferConf
 use crate::{
     config::Config,
     receiver::Receiver,
+    registrar::{Registered, Registrations},
     router::{
-        FaceProfile, Router, RouterConfig,
+        FaceProfile, FaceScope, Router, RouterConfig,
         cs::CsLimits,
         rib::{CHILD_INHERIT, ORIGIN_APP, Route},
     },
@@ -35,6 +37,9 @@ use crate::{
 pub const FACE_SENDER: FaceId = FaceId(u32::MAX - 1);
 /// The face of this node's consumer.
 pub const FACE_RECEIVER: FaceId = FaceId(u32::MAX - 2);
+
+/// The face by which this node's prefixes are registered at neighbours.
+pub const FACE_REGISTRAR: FaceId = FaceId(u32::MAX - 3);
 
 /// What a face that nobody described may carry: the longest UDP payload that crosses an Ethernet in one IPv4 packet.
 const FACE_DEFAULT: FaceOptions = FaceOptions { mtu: 1_472, rate: None };
@@ -50,6 +55,7 @@ enum Wake {
     Router = 1,
     Receiver,
     Strangers,
+    Registrations,
 }
 
 /// A node of the NDN family. See [`Endpoint`] for its commands and [`Node`] for its verbs.
@@ -58,6 +64,8 @@ pub struct NdnNode {
     pub(crate) router: Router,
     pub(crate) sender: Sender,
     pub(crate) receiver: Receiver,
+    registrations: Registrations,
+    random: Random,
     /// Faces that only packets told of, and when something last came by each.
     pub(crate) strangers: BTreeMap<FaceId, Time>,
     pub(crate) events: VecDeque<Event>,
@@ -65,9 +73,10 @@ pub struct NdnNode {
 }
 
 impl NdnNode {
-    /// A node that signs what it publishes with plain digests: its objects are verified by their manifests.
+    /// A node that signs what it publishes as its settings say.
     pub fn new(config: Config) -> NdnNode {
-        NdnNode::with_key(config, SignKey::Digest)
+        let key = config.signature.key();
+        NdnNode::with_key(config, key)
     }
     /// A node that signs the Data that it publishes with `key`.
     pub fn with_key(config: Config, key: SignKey) -> NdnNode {
@@ -86,16 +95,22 @@ impl NdnNode {
             labels: config.labels,
             invalid_path: config.invalid_path,
             regions: config.regions.clone(),
+            transit: config.transit,
+            remote_registration: config.remote_registration,
+            epoch: config.epoch,
             ..RouterConfig::new(secret)
         });
         router.add_internal_face(FACE_SENDER, "internal://sender");
         router.add_internal_face(FACE_RECEIVER, "internal://receiver");
+        router.add_internal_face(FACE_REGISTRAR, "internal://registrar");
         // An Interest names one packet, so a request names few: it is no gain to collect more.
         let transfer =
             TransferConfig { run_packets_max: config.transfer.run_packets_max.min(8), ..config.transfer.clone() };
         NdnNode {
-            sender: Sender::new(&config.label, config.segment_bytes.clamp(64, 8000), key),
+            sender: Sender::new(&config.label, config.segment_bytes.clamp(64, 8000), key, config.epoch),
             receiver: Receiver::new(&config.label, transfer, config.paths.clone(), Random::new(config.seed, 7)),
+            registrations: Registrations::new(config.registrars.clone(), config.epoch),
+            random: Random::new(config.seed, 9),
             router,
             strangers: BTreeMap::new(),
             events: VecDeque::new(),
@@ -124,12 +139,31 @@ impl NdnNode {
         self.strangers.remove(&face);
         self.router.add_face(face, profile)
     }
+    /// What follows when a face is there: its routes, and what is registered at it.
+    fn on_face_up(&mut self, now: Time, face: FaceId) {
+        for route in self.config.routes.iter().filter(|route| route.face == face) {
+            self.router.add_route(&route.prefix, face, route.cost);
+        }
+        self.registrations.on_face_up(now, face);
+    }
 
     /// Moves packets between the parts until none is left.
     fn settle(&mut self, now: Time) {
         while let Some(local) = self.router.poll_local() {
             if local.face == FACE_RECEIVER {
                 self.receiver.handle_packet(now, &local);
+            } else if local.face == FACE_REGISTRAR {
+                match self.registrations.handle_packet(now, &local) {
+                    Some(Registered::Confirmed(name)) => {
+                        self.push_event(Event::Resolver(ResolverEvent::Published { name: format!("{name}") }));
+                    }
+                    Some(Registered::Refused(name, reason)) => {
+                        let (name, reason) = (format!("{name}"), format!("the neighbour's forwarder says: {reason}"));
+                        let rejected = ResolverEvent::Rejected { name, operation: "publish", reason };
+                        self.push_event(Event::Resolver(rejected));
+                    }
+                    None => {}
+                }
             } else if local.nack.is_none()
                 && let Ok(interest) = Interest::decode(&local.packet)
                 && let Some(data) = self.sender.handle_interest(now, &interest)
@@ -167,12 +201,21 @@ impl NdnNode {
             self.router.remove_face(now, face);
         }
     }
-    fn deadlines(&self) -> [(Option<Time>, Wake); 3] {
+    fn register_due(&mut self, now: Time) {
+        loop {
+            let router = &self.router;
+            let is_up = |face| router.faces().any(|(id, up, ..)| id == face && up);
+            let Some(command) = self.registrations.poll(now, &mut self.random, is_up) else { return };
+            self.router.handle_local(now, FACE_REGISTRAR, &command.headers(), command.interest.clone());
+        }
+    }
+    fn deadlines(&self) -> [(Option<Time>, Wake); 4] {
         let strangers = self.strangers.values().map(|heard| *heard + STRANGER_PATIENCE).min();
         [
             (self.router.poll_timeout(), Wake::Router),
             (self.receiver.poll_timeout(), Wake::Receiver),
             (strangers, Wake::Strangers),
+            (self.registrations.poll_timeout(), Wake::Registrations),
         ]
     }
 }
@@ -196,13 +239,23 @@ impl Node for NdnNode {
                 Wake::Router => self.router.handle_timeout(now),
                 Wake::Receiver => self.receiver.handle_timeout(now),
                 Wake::Strangers => self.forget_strangers(now),
+                Wake::Registrations => self.register_due(now),
             }
         }
         self.settle(now);
     }
     fn handle_face(&mut self, now: Time, face: FaceId, change: FaceChange) {
         match change {
-            FaceChange::Opened { mtu } => self.add_face(now, face, FaceOptions { mtu, rate: None }),
+            FaceChange::Opened { mtu, place, peer } => {
+                let scope = match place {
+                    PeerPlace::ThisMachine => FaceScope::Local,
+                    PeerPlace::Elsewhere => FaceScope::NonLocal,
+                };
+                let options = FaceOptions { mtu, rate: None };
+                self.add_face_with(face, FaceProfile { scope, uri: peer, ..FaceProfile::from(options) });
+                self.on_face_up(now, face);
+                self.settle(now);
+            }
             FaceChange::Closed => self.remove_face(now, face),
         }
     }
@@ -226,8 +279,9 @@ impl Node for NdnNode {
 }
 
 impl Endpoint for NdnNode {
-    fn add_face(&mut self, _now: Time, face: FaceId, options: FaceOptions) {
+    fn add_face(&mut self, now: Time, face: FaceId, options: FaceOptions) {
         self.add_face_with(face, FaceProfile::from(options));
+        self.on_face_up(now, face);
     }
     fn remove_face(&mut self, now: Time, face: FaceId) {
         self.strangers.remove(&face);
@@ -243,18 +297,25 @@ impl Endpoint for NdnNode {
             return self.push_event(Event::Resolver(rejected));
         }
         let route = Route { face: FACE_SENDER, origin: ORIGIN_APP, cost: 0, flags: CHILD_INHERIT, expires: None };
-        let event = if self.router.register(&name, route) {
-            ResolverEvent::Published { name: text }
+        if !self.router.register(&name, route) {
+            let reason = "too many routes".into();
+            self.push_event(Event::Resolver(ResolverEvent::Rejected { name: text, operation: "publish", reason }));
+        } else if self.registrations.is_used() {
+            // The neighbours' answers confirm it.
+            self.registrations.add(now, &name);
+            self.register_due(now);
         } else {
-            ResolverEvent::Rejected { name: text, operation: "publish", reason: "too many routes".into() }
-        };
-        self.push_event(Event::Resolver(event));
+            self.push_event(Event::Resolver(ResolverEvent::Published { name: text }));
+        }
         self.settle(now);
     }
     fn unpublish(&mut self, now: Time, name: &Name) {
         let text = format!("{name}");
         let event = if self.sender.unpublish(name) {
             self.router.unregister(name, FACE_SENDER, ORIGIN_APP);
+            for command in self.registrations.remove(now, name, &mut self.random) {
+                self.router.handle_local(now, FACE_REGISTRAR, &command.headers(), command.interest.clone());
+            }
             ResolverEvent::Unpublished { name: text }
         } else {
             let reason = "it is not published here".into();

@@ -8,7 +8,7 @@ use alloc::{
 
 use bytes::Bytes;
 use tributary_content::{Name, ObjectReader, StoreError};
-use tributary_core::{ByteCount, Time};
+use tributary_core::{ByteCount, Duration, Time};
 use tributary_transport::{
     TREE_PACKET_FIRST,
     layout::{Layout, Unit},
@@ -28,6 +28,8 @@ const SEGMENT_FRESHNESS_MILLIS: u64 = 3_600_000;
 pub struct Sender {
     segment_bytes: u16,
     key: SignKey,
+    /// Unix time of the driver's epoch.
+    epoch: Duration,
     /// Who signs, as a key locator.
     locator: Name,
     objects: BTreeMap<Name, Published>,
@@ -48,12 +50,13 @@ struct Published {
 }
 
 impl Sender {
-    /// A source called `label`, without objects, that signs with `key`.
-    pub fn new(label: &str, segment_bytes: u16, key: SignKey) -> Sender {
+    /// A source called `label`, without objects, that signs with `key`. `epoch` is the Unix time of the driver's epoch.
+    pub fn new(label: &str, segment_bytes: u16, key: SignKey, epoch: Duration) -> Sender {
         let locator = Name::root().child(label.as_bytes()).and_then(|name| name.child(b"KEY")).unwrap_or_default();
         Sender {
             segment_bytes,
             key,
+            epoch,
             locator,
             objects: BTreeMap::new(),
             failures: VecDeque::new(),
@@ -119,9 +122,10 @@ impl Sender {
         content.put_integer(naming::SEGMENT_SIZE, published.layout.packet_bytes().into());
         content.put_integer(naming::SIZE, manifest.size);
         let zero = Name::root().typed_child(types::SEGMENT, &[0]).ok()?;
+        let millis = (self.epoch + now.since(Time::ZERO)).as_millis() as u64;
         let name = object
             .typed_child(types::KEYWORD, naming::METADATA)
-            .and_then(|name| name.typed_child(types::VERSION, &naming::number(now.as_nanos() / 1_000_000)))
+            .and_then(|name| name.typed_child(types::VERSION, &naming::number(millis)))
             .and_then(|name| name.typed_child(types::SEGMENT, &[0]))
             .ok()?;
         let meta = MetaInfo {
@@ -224,7 +228,7 @@ mod tests {
         let bytes: Vec<u8> = (0..size).map(|at| (at / 7) as u8).collect();
         let key = SigningKey::from_secret(&[1; 32]);
         let object = MemoryObject::new("/lab/file".parse().unwrap(), bytes.clone(), &key).unwrap();
-        let mut sender = Sender::new("producer", 1000, SignKey::ed25519(&[2; 32]));
+        let mut sender = Sender::new("producer", 1000, SignKey::ed25519(&[2; 32]), Duration::ZERO);
         assert!(sender.publish(Box::new(object)));
         (sender, bytes)
     }

@@ -189,9 +189,9 @@ impl<N: Node, E: FnMut(Time, Event)> EventLoop<N, E> {
     fn serve_streams(&mut self, now: Time) {
         for event in self.world.streams.poll(now, &mut self.world.stats) {
             match event {
-                StreamEvent::Up(face, peer) => {
+                StreamEvent::Up(face, place, peer) => {
                     (self.world.on_event)(now, Event::Note(format!("{face} is {peer}")));
-                    self.node.handle_face(now, face, FaceChange::Opened { mtu: STREAM_MTU });
+                    self.node.handle_face(now, face, FaceChange::Opened { mtu: STREAM_MTU, place, peer });
                 }
                 StreamEvent::Packets(face, packets) => {
                     for packet in packets {

@@ -52,6 +52,7 @@ pub mod local;
 pub mod mailbox;
 pub mod messages;
 pub mod mf;
+mod ndn;
 pub mod places;
 pub mod protocol;
 mod psi;

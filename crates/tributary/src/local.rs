@@ -75,7 +75,7 @@ impl LocalApi {
     }
     /// Where it listens, with the ports that the system chose.
     pub fn listen(&self) -> Vec<String> {
-        self.running.listen_addrs().iter().map(ToString::to_string).collect()
+        self.running.listen_addrs()
     }
     /// The key that it publishes with.
     pub fn publisher(&self) -> PublicKey {

@@ -1,7 +1,9 @@
 //! A node on its driver: the thread, the sockets, the events.
-use std::sync::Arc;
+use std::{net::SocketAddr, sync::Arc};
 use tributary_core::{FaceId, Time, link::LinkChange, link::LinkConfig};
-use tributary_net::{Driver, DriverConfig, DriverError, DriverHandle, DriverStats, FaceConfig, ListenConfig};
+use tributary_net::{
+    Driver, DriverConfig, DriverError, DriverHandle, DriverStats, FaceConfig, ListenConfig, StreamFaceConfig,
+};
 use tributary_transport::FaceOptions;
 
 use crate::{
@@ -36,8 +38,7 @@ impl Running {
         for warning in driver.warnings() {
             hub.note(warning);
         }
-        let faces: Vec<_> =
-            config.faces.iter().enumerate().map(|(index, face)| (face_id(index), options(face))).collect();
+        let faces: Vec<_> = datagram_faces(config).map(|(id, face, _)| (id, options(face))).collect();
         let rate = config.limits.rate;
         driver.call(move |node, now| {
             for (face, options) in faces {
@@ -65,8 +66,9 @@ impl Running {
         Ok(self.driver.stats()?)
     }
     /// Where it listens.
-    pub(crate) fn listen_addrs(&self) -> &[std::net::SocketAddr] {
-        self.driver.listen_addrs()
+    pub(crate) fn listen_addrs(&self) -> Vec<String> {
+        let datagrams = self.driver.listen_addrs().iter().map(ToString::to_string);
+        datagrams.chain(self.driver.stream_addrs().iter().map(ToString::to_string)).collect()
     }
     /// Where its events pass.
     pub(crate) fn hub(&self) -> &Arc<Hub> {
@@ -95,15 +97,21 @@ pub(crate) fn face_id(index: usize) -> FaceId {
     FaceId(index as u32 + 1)
 }
 
+/// The faces over UDP, with their numbers and neighbours.
+fn datagram_faces(config: &NodeConfig) -> impl Iterator<Item = (FaceId, &crate::config::FaceConfig, SocketAddr)> {
+    let numbered = config.faces.iter().enumerate();
+    numbered.filter_map(|(index, face)| Some((face_id(index), face, face.peer.datagrams()?)))
+}
+
 fn options(face: &crate::config::FaceConfig) -> FaceOptions {
     FaceOptions { mtu: face.mtu, rate: face.egress.as_ref().and_then(|link| link.rate) }
 }
 
 fn driver_config(config: &NodeConfig, seed: u64) -> DriverConfig {
-    let faces = config.faces.iter().enumerate().map(|(index, face)| {
+    let faces = datagram_faces(config).map(|(id, face, peer)| {
         // A face without an address of ours uses a listener's, so that the neighbour knows where packets come from.
         let local = face.local.or_else(|| {
-            let same_kind = |address: &&std::net::SocketAddr| address.is_ipv4() == face.peer.is_ipv4();
+            let same_kind = |address: &&SocketAddr| address.is_ipv4() == peer.is_ipv4();
             config.listen.iter().find(same_kind).copied()
         });
         FaceConfig {
@@ -111,11 +119,18 @@ fn driver_config(config: &NodeConfig, seed: u64) -> DriverConfig {
             device: face.device.clone(),
             link: face.egress.as_ref().map(|link| LinkConfig { mtu: face.mtu, ..link.clone() }),
             mtu: face.mtu,
-            ..FaceConfig::new(face_id(index), face.peer)
+            ..FaceConfig::new(id, peer)
         }
+    });
+    let streams = config.faces.iter().enumerate().filter_map(|(index, face)| {
+        let peer = face.peer.stream()?.clone();
+        Some(StreamFaceConfig { id: face_id(index), peer })
     });
     DriverConfig {
         faces: faces.collect(),
+        stream_faces: streams.collect(),
+        stream_listen: config.listen_streams.clone(),
+        framing: config.family.framing(),
         listen: config.listen.iter().map(|address| ListenConfig::new(*address)).collect(),
         thread_name: config.label.chars().take(15).collect(),
         seed,

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use tributary_core::{FaceId, Time};
 
 use super::{
-    Router,
+    Router, Transit,
     fib::FibIndex,
     hash::Prefixes,
     pit::{InRecord, OutRecord, PitEntry, PitIndex, Token},
@@ -254,9 +254,11 @@ impl Router {
     pub(super) fn may_leave(&self, passing: &Passing<'_>, next: FaceId) -> bool {
         let name = passing.interest.name.as_tlv();
         let local = self.is_local(next);
+        let from_here = self.is_local(passing.arrived);
         let in_scope = local
-            || !(name.starts_with(LOCALHOST) || name.starts_with(LOCALHOP) && !self.is_local(passing.arrived))
-                && passing.interest.hop_limit != Some(0);
+            || !(name.starts_with(LOCALHOST) || name.starts_with(LOCALHOP) && !from_here)
+                && passing.interest.hop_limit != Some(0)
+                && (from_here || self.config.transit == Transit::Allowed);
         next != passing.arrived && self.is_up(next) && in_scope
     }
     /// Sends an Interest out on `faces` and notes that.

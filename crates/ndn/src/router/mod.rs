@@ -70,6 +70,26 @@ pub enum InvalidPath {
     Nack,
 }
 
+/// Whether a node passes on what neither comes from nor goes to its own machine.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Transit {
+    /// It does: it is a router.
+    #[default]
+    Allowed,
+    /// It does not: it is a host.
+    Refused,
+}
+
+/// Whether other machines may register prefixes by `/localhop/nfd/rib`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum RemoteRegistration {
+    /// They may not.
+    #[default]
+    Refused,
+    /// Neighbours may, for themselves: in networks where every neighbour is trusted to speak for any name.
+    Neighbours,
+}
+
 /// Settings of a router.
 #[derive(Clone, Debug)]
 pub struct RouterConfig {
@@ -110,6 +130,12 @@ pub struct RouterConfig {
     pub invalid_path: InvalidPath,
     /// Whose commands are obeyed. Default: anybody's on this machine, as NFD has it.
     pub management: ManagementTrust,
+    /// Whether neighbours may register prefixes. Default: no.
+    pub remote_registration: RemoteRegistration,
+    /// Whether others' Interests for others are passed on. Default: yes.
+    pub transit: Transit,
+    /// Unix time of the driver's epoch, for versions and times that others see. Default: zero.
+    pub epoch: Duration,
     /// Names of this network: a forwarding hint below one of them has reached its goal. Default: none.
     pub regions: Vec<Name>,
     /// Events that wait for the driver at most; beyond that they are dropped and counted. Default: 65,536.
@@ -138,6 +164,9 @@ impl RouterConfig {
             path_tags: true,
             invalid_path: InvalidPath::ByName,
             management: ManagementTrust::AnyLocal,
+            remote_registration: RemoteRegistration::Refused,
+            transit: Transit::Allowed,
+            epoch: Duration::ZERO,
             regions: Vec::new(),
             events_max: 65_536,
         }

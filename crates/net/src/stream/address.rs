@@ -7,6 +7,7 @@ use std::{
 };
 
 use socket2::SockAddr;
+use tributary_core::PeerPlace;
 
 /// An address of a stream, written as a URI: `tcp://127.0.0.1:6363`, `unix:///run/node.sock`, `ws://[::1]:9696`.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -24,6 +25,16 @@ impl StreamAddress {
         match self {
             StreamAddress::Tcp(address) | StreamAddress::WebSocket(address) => Ok((*address).into()),
             StreamAddress::Unix(path) => SockAddr::unix(path),
+        }
+    }
+    /// Where whoever has this address is: a Unix socket and a loopback address do not leave the machine.
+    pub fn place(&self) -> PeerPlace {
+        match self {
+            StreamAddress::Unix(_) => PeerPlace::ThisMachine,
+            StreamAddress::Tcp(address) | StreamAddress::WebSocket(address) if address.ip().is_loopback() => {
+                PeerPlace::ThisMachine
+            }
+            StreamAddress::Tcp(_) | StreamAddress::WebSocket(_) => PeerPlace::Elsewhere,
         }
     }
 }

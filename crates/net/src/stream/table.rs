@@ -12,7 +12,7 @@ use std::{
 use bytes::Bytes;
 use nix::poll::PollFlags;
 use socket2::{Domain, Socket, Type};
-use tributary_core::{Duration, FaceId, Time};
+use tributary_core::{Duration, FaceId, PeerPlace, Time};
 
 use super::{
     Framing, StreamAddress, StreamFaceConfig,
@@ -59,6 +59,7 @@ struct Dialer {
 struct Slot {
     connection: Connection,
     peer: String,
+    place: PeerPlace,
     /// The dialer whose connection this is; an accepted one has none.
     dialer: Option<usize>,
     is_up: bool,
@@ -69,7 +70,7 @@ struct Slot {
 #[derive(Debug)]
 pub(crate) enum StreamEvent {
     /// It is open, and to whom.
-    Up(FaceId, String),
+    Up(FaceId, PeerPlace, String),
     /// Packets arrived, in order.
     Packets(FaceId, Vec<Bytes>),
     /// It is closed, and why.
@@ -214,10 +215,16 @@ impl Streams {
                 stats.unknown_peer_drops += 1;
                 continue;
             }
-            let peer = match (&listener.address, peer.as_socket()) {
-                (StreamAddress::Tcp(_), Some(peer)) => StreamAddress::Tcp(peer).to_string(),
-                (StreamAddress::WebSocket(_), Some(peer)) => StreamAddress::WebSocket(peer).to_string(),
-                (address, _) => format!("{address} client"),
+            let (peer, place) = match (&listener.address, peer.as_socket()) {
+                (StreamAddress::Tcp(_), Some(peer)) => {
+                    let peer = StreamAddress::Tcp(peer);
+                    (peer.to_string(), peer.place())
+                }
+                (StreamAddress::WebSocket(_), Some(peer)) => {
+                    let peer = StreamAddress::WebSocket(peer);
+                    (peer.to_string(), peer.place())
+                }
+                (address, _) => (format!("{address} client"), address.place()),
             };
             let Ok(connection) = Connection::accepted(socket, &listener.address, self.waiting_bytes_max) else {
                 continue;
@@ -225,7 +232,7 @@ impl Streams {
             let face = FaceId(self.accepted_next);
             self.accepted_next = self.accepted_next.checked_add(1).unwrap_or(ACCEPTED_FACE_FIRST);
             self.accepted_faces += 1;
-            self.insert(face, connection, peer, None);
+            self.insert(face, connection, (peer, place), None);
         }
     }
     fn try_dial(&mut self, index: usize, now: Time) {
@@ -233,8 +240,9 @@ impl Streams {
         match Connection::dial(&dialer.config.peer, self.waiting_bytes_max) {
             Ok(connection) => {
                 dialer.due = None;
-                let (face, peer) = (dialer.config.id, dialer.config.peer.to_string());
-                self.insert(face, connection, peer, Some(index));
+                let (face, peer) = (dialer.config.id, &dialer.config.peer);
+                let far = (peer.to_string(), peer.place());
+                self.insert(face, connection, far, Some(index));
             }
             Err(error) => {
                 tracing::debug!(peer = %dialer.config.peer, %error, "cannot connect, will try again");
@@ -242,9 +250,15 @@ impl Streams {
             }
         }
     }
-    fn insert(&mut self, face: FaceId, connection: Connection, peer: String, dialer: Option<usize>) {
+    fn insert(
+        &mut self,
+        face: FaceId,
+        connection: Connection,
+        (peer, place): (String, PeerPlace),
+        dialer: Option<usize>,
+    ) {
         let stats = StreamStats { face, peer: peer.clone(), ..StreamStats::default() };
-        self.faces.insert(face, Slot { connection, peer, dialer, is_up: false, stats });
+        self.faces.insert(face, Slot { connection, peer, place, dialer, is_up: false, stats });
         self.ready.push(face);
     }
     fn look(&mut self, face: FaceId, now: Time, stats: &mut DriverStats, events: &mut Vec<StreamEvent>) {
@@ -255,7 +269,7 @@ impl Streams {
             if let Some(dialer) = slot.dialer {
                 self.dialers[dialer].pause = PAUSE_MIN;
             }
-            events.push(StreamEvent::Up(face, slot.peer.clone()));
+            events.push(StreamEvent::Up(face, slot.place, slot.peer.clone()));
         }
         match progress {
             Progress::Pending => {}

@@ -12,6 +12,8 @@
 mod error;
 pub(crate) mod link;
 mod mf;
+mod ndn;
+mod peer;
 pub(crate) mod reader;
 pub(crate) mod sections;
 
@@ -23,9 +25,12 @@ use std::{
 };
 use tributary_content::Name;
 use tributary_core::{Duration, Rate, link::LinkConfig};
+use tributary_ndn::router::RemoteRegistration;
+use tributary_net::StreamAddress;
 use tributary_transport::PathMetric;
 
 pub use error::{ConfigErrors, Drawing, Problem};
+pub use peer::PeerAddress;
 pub use reader::parse_share;
 
 use crate::{
@@ -51,8 +56,10 @@ pub struct NodeConfig {
     pub key: PathBuf,
     /// Seed of random choices; `None` takes a new one at each start.
     pub seed: Option<u64>,
-    /// Addresses on which it takes packets; never empty.
+    /// Addresses on which it takes datagrams.
     pub listen: Vec<SocketAddr>,
+    /// Where it accepts streams; together with `listen` never empty.
+    pub listen_streams: Vec<StreamAddress>,
     /// Its neighbours.
     pub faces: Vec<FaceConfig>,
     /// What it publishes from the start.
@@ -61,6 +68,8 @@ pub struct NodeConfig {
     pub psi: tributary_psi::config::Config,
     /// Settings of the MobilityFirst family. Its seed and, from the node's key, its secret are set at each start.
     pub mf: tributary_mf::Config,
+    /// Settings of the NDN family. Its seed and the secret of its signatures are set at each start.
+    pub ndn: tributary_ndn::Config,
     /// Folder of what the node stores for others; `None` keeps it in memory. Default: `store` in the state folder.
     pub store: Option<PathBuf>,
     /// How fetches are asked for.
@@ -107,7 +116,7 @@ impl fmt::Display for Role {
 #[derive(Clone, PartialEq, Debug)]
 pub struct FaceConfig {
     /// The neighbour's address.
-    pub peer: SocketAddr,
+    pub peer: PeerAddress,
     /// Our address; one of [`NodeConfig::listen`]. `None` takes the first one of the peer's kind.
     pub local: Option<SocketAddr>,
     /// The network device to bind to; `None` leaves it to the routing table.
@@ -209,6 +218,13 @@ impl NodeConfig {
     /// What is legal and should still not stay as it is, each in a sentence that says what to do.
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
+        if self.family == Family::Ndn && self.ndn.remote_registration == RemoteRegistration::Neighbours {
+            warnings.push(
+                "remote_registration: whoever reaches this node can claim any name; use it only where every neighbour is \
+                 trusted, `remote_registration` of [ndn]"
+                    .into(),
+            );
+        }
         if self.family != Family::Psi {
             return warnings;
         }

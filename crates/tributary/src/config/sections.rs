@@ -3,14 +3,17 @@ use std::{collections::BTreeSet, net::SocketAddr, path::Path};
 use toml::de::DeTable;
 use tributary_core::{ByteCount, Duration, Rate, link::LinkConfig, units::parse_duration};
 use tributary_mf::Config as MfConfig;
+use tributary_ndn::Config as NdnConfig;
+use tributary_net::StreamAddress;
 use tributary_psi::config::Config as PsiConfig;
 use tributary_transport::{ControllerKind, Coupling, PathMetric, TransferConfig};
 
 use super::{
-    ConfigErrors, FaceConfig, Faults, FetchConfig, Limits, NodeConfig, Problem, PublishConfig, Role, link, mf,
+    ConfigErrors, FaceConfig, Faults, FetchConfig, Limits, NodeConfig, PeerAddress, Problem, PublishConfig, Role, link,
+    mf, ndn,
     reader::{Problems, Section},
 };
-use crate::registry::Family;
+use crate::{registry::Family, running::face_id};
 
 const ADDRESS_HINT: &str = "write an address and a port, such as \"127.0.0.1:7001\" or \"[::1]:7001\"";
 pub(crate) const DURATION_HINT: &str = "write a time with its unit, such as \"20ms\" or \"1.5s\"";
@@ -62,7 +65,9 @@ fn whole(root: &Section<'_>, folder: &Path) -> Option<NodeConfig> {
     }
     let head = node.and_then(|section| head(section, folder));
     let listen = head.as_ref().map_or(&[][..], |head| &head.listen);
-    let faces: Vec<_> = root.sections("face").into_iter().filter_map(|section| face(section, listen, folder)).collect();
+    let family = head.as_ref().map_or_else(Family::default, |head| head.family);
+    let faces = root.sections("face").into_iter().filter_map(|section| face(section, listen, folder, family));
+    let (faces, face_routes): (Vec<_>, Vec<_>) = faces.unzip();
     let publish = root.sections("publish").into_iter().filter_map(|section| published(section, folder)).collect();
     // Sections are read even if [node] is wrong, so that one run shows all mistakes.
     let (label, roles) = head.as_ref().map_or(("", BTreeSet::new()), |head| (&head.label, head.roles.clone()));
@@ -73,9 +78,14 @@ fn whole(root: &Section<'_>, folder: &Path) -> Option<NodeConfig> {
     let mut mf = MfConfig::new(label, 0);
     mf.router = psi.router;
     mf.resolver = psi.resolver;
+    let mut ndn = NdnConfig::new(label, 0);
+    let numbered = faces.iter().zip(face_routes).enumerate();
+    let numbered: Vec<_> = numbered.map(|(at, (face, routes))| (face_id(at), face.peer.place(), routes)).collect();
+    ndn::lay(&mut ndn, roles.contains(&Role::Sender), &numbered);
     let mut behaviour = Behaviour {
         psi: &mut psi,
         mf: &mut mf,
+        ndn: &mut ndn,
         fetch: &mut FetchConfig::default(),
         limits: &mut Limits::default(),
         faults: &mut Faults::default(),
@@ -93,10 +103,12 @@ fn whole(root: &Section<'_>, folder: &Path) -> Option<NodeConfig> {
         state_dir: head.state_dir,
         seed: head.seed,
         listen: head.listen,
+        listen_streams: head.listen_streams,
         faces,
         publish,
         psi,
         mf,
+        ndn,
         store,
         fetch,
         limits,
@@ -115,13 +127,14 @@ pub(crate) enum Scope {
 
 /// Reads the sections that say how a node works, whatever it is called and wherever it is, into its config.
 pub(crate) fn behaviour(section: &Section<'_>, config: &mut NodeConfig, scope: Scope) {
-    let NodeConfig { psi, mf, fetch, limits, faults, .. } = config;
-    Behaviour { psi, mf, fetch, limits, faults }.read(section, scope);
+    let NodeConfig { psi, mf, ndn, fetch, limits, faults, .. } = config;
+    Behaviour { psi, mf, ndn, fetch, limits, faults }.read(section, scope);
 }
 
 struct Behaviour<'a> {
     psi: &'a mut PsiConfig,
     mf: &'a mut MfConfig,
+    ndn: &'a mut NdnConfig,
     fetch: &'a mut FetchConfig,
     limits: &'a mut Limits,
     faults: &'a mut Faults,
@@ -136,8 +149,13 @@ impl Behaviour<'_> {
             mf::settings(&section, self.mf);
             section.finish();
         }
+        if let Some(section) = root.section("ndn") {
+            ndn::settings(&section, self.ndn);
+            section.finish();
+        }
         if let Some(section) = root.section("transfer") {
             transfer(section, &mut self.psi.transfer, self.fetch);
+            self.ndn.transfer = self.psi.transfer.clone();
         }
         if let Some(section) = root.section("limits") {
             *self.limits = limits(section);
@@ -161,6 +179,7 @@ struct Head {
     key: std::path::PathBuf,
     seed: Option<u64>,
     listen: Vec<SocketAddr>,
+    listen_streams: Vec<StreamAddress>,
 }
 
 fn head(section: Section<'_>, folder: &Path) -> Option<Head> {
@@ -177,11 +196,15 @@ fn head(section: Section<'_>, folder: &Path) -> Option<Head> {
     }
     let family = section.choice("family", &Family::ALL).unwrap_or_default();
     let roles = roles(&section);
+    if let Some(role) = roles.iter().find(|role| !family.plays(**role)) {
+        let hint = "its roles are \"router\", \"sender\" and \"receiver\"".to_string();
+        section.problem(section.span_of("roles"), format!("family {family} has no {role}"), hint);
+    }
     let state_dir = section.path("state_dir", folder);
     let control = section.path("control", folder);
     let key = section.path("key", folder);
     let seed = section.integer("seed", 0..=i64::MAX as u64);
-    let listen = listen(&section);
+    let (listen, listen_streams) = listen(&section, family);
     section.finish();
     let label = label?.value;
     let state_dir = state_dir.unwrap_or_else(|| crate::places::state_dir(&label));
@@ -193,6 +216,7 @@ fn head(section: Section<'_>, folder: &Path) -> Option<Head> {
         state_dir,
         seed,
         listen,
+        listen_streams,
         label,
     })
 }
@@ -208,31 +232,51 @@ fn roles(section: &Section<'_>) -> BTreeSet<Role> {
     roles.into_iter().map(|role| role.value).collect()
 }
 
-fn listen(section: &Section<'_>) -> Vec<SocketAddr> {
+fn listen(section: &Section<'_>, family: Family) -> (Vec<SocketAddr>, Vec<StreamAddress>) {
     let Some(texts) = section.texts("listen") else {
         if !section.has("listen") {
             section.missing("listen", "write listen = [\"0.0.0.0:7001\"], or port 0 for any free port");
         }
-        return Vec::new();
+        return (Vec::new(), Vec::new());
     };
-    let mut addresses: Vec<SocketAddr> = Vec::new();
+    let mut known: Vec<PeerAddress> = Vec::new();
     for text in texts {
-        let Some(address) = section.parse("listen", &text, ADDRESS_HINT) else { continue };
-        if addresses.contains(&address) && address.port() != 0 {
+        let Some(address) = section.parse::<PeerAddress>("listen", &text, ADDRESS_HINT) else { continue };
+        if known.contains(&address) && address.port() != Some(0) {
             section.problem(text.span, format!("{address} is listed twice"), "remove one of them".into());
             continue;
         }
-        addresses.push(address);
+        if !may_stream(section, text.span, &address, family) {
+            continue;
+        }
+        known.push(address);
     }
-    addresses
+    let datagrams = known.iter().filter_map(PeerAddress::datagrams).collect();
+    (datagrams, known.iter().filter_map(|address| address.stream().cloned()).collect())
+}
+/// Whether a family can use an address; a problem if not.
+fn may_stream(section: &Section<'_>, span: std::ops::Range<usize>, address: &PeerAddress, family: Family) -> bool {
+    let may = address.stream().is_none() || family.framing().is_some();
+    if !may {
+        let message = format!("'{address}' is a stream, but family {family} runs over UDP");
+        section.problem(span, message, ADDRESS_HINT.into());
+    }
+    may
 }
 
-fn face(section: Section<'_>, listen: &[SocketAddr], folder: &Path) -> Option<FaceConfig> {
-    let peer = section.parsed::<SocketAddr>("peer", ADDRESS_HINT);
-    if peer.is_none() && !section.has("peer") {
+fn face(
+    section: Section<'_>,
+    listen: &[SocketAddr],
+    folder: &Path,
+    family: Family,
+) -> Option<(FaceConfig, ndn::FaceRoutes)> {
+    let address = section.parsed::<PeerAddress>("peer", ADDRESS_HINT);
+    let address = address.filter(|address| may_stream(&section, section.span_of("peer"), address, family));
+    let peer = address.as_ref().and_then(PeerAddress::datagrams);
+    if address.is_none() && !section.has("peer") {
         section.missing("peer", "write the neighbour's address, such as peer = \"192.0.2.7:7001\"");
     }
-    if peer.is_some_and(|peer| peer.port() == 0) {
+    if address.as_ref().is_some_and(|address| address.port() == Some(0)) {
         section.problem(section.span_of("peer"), "'peer' has port 0".into(), "write the port it listens on".into());
     }
     let local = section.parsed::<SocketAddr>("local", ADDRESS_HINT);
@@ -253,8 +297,15 @@ fn face(section: Section<'_>, listen: &[SocketAddr], folder: &Path) -> Option<Fa
     let mtu = section.integer("mtu", 576..=65_507).map_or(MTU_DEFAULT, |mtu| mtu as u32);
     let base = LinkConfig { mtu, ..LinkConfig::default() };
     let egress = section.section("egress").map(|egress| link::read(egress, base, folder, link::Mtu::Given));
+    if address.as_ref().is_some_and(|address| address.stream().is_some()) {
+        for key in ["local", "device", "mtu", "egress"].into_iter().filter(|key| section.has(key)) {
+            let hint = "remove it; streams have no datagrams to shape and to cut".to_string();
+            section.problem(section.span_of(key), format!("'{key}' is for neighbours over UDP"), hint);
+        }
+    }
+    let routes = if family == Family::Ndn { ndn::face(&section) } else { ndn::FaceRoutes::default() };
     section.finish();
-    Some(FaceConfig { peer: peer?, local, device, mtu, egress })
+    Some((FaceConfig { peer: address?, local, device, mtu, egress }, routes))
 }
 
 /// The largest datagram of a face that names none: an Ethernet frame without IPv4 and UDP headers.
@@ -320,10 +371,15 @@ const FID_KINDS: [(&str, &str); 3] = [("bloom", "bloom"), ("bitmap", "bitmap"), 
 
 fn transfer(section: Section<'_>, transfer: &mut TransferConfig, fetch: &mut FetchConfig) {
     let set = |value: Option<Duration>, field: &mut Duration| *field = value.unwrap_or(*field);
-    let controllers = [("loss-based", ControllerKind::LossBased), ("model-based", ControllerKind::ModelBased)];
+    let controllers = [
+        ("loss-based", ControllerKind::LossBased),
+        ("path-specified", ControllerKind::PathSpecified),
+        ("model-based", ControllerKind::ModelBased),
+    ];
     let couplings = [
         ("uncoupled", Coupling::Uncoupled),
         ("linked-increase", Coupling::LinkedIncrease),
+        ("linked-increase-compensated", Coupling::LinkedIncreaseCompensated),
         ("normalised", Coupling::Normalised),
     ];
     transfer.controller = section.choice("controller", &controllers).unwrap_or(transfer.controller);

@@ -55,6 +55,7 @@ pub mod outcome;
 pub mod output;
 pub mod packets;
 pub mod parallel;
+pub(crate) mod routes;
 pub mod run;
 mod samples;
 pub mod scenario;

@@ -20,8 +20,9 @@ use super::{
     lines::EventLines,
     node::{HostNode, Seated},
     outcome::{LinkOutcome, LinkSample, NodeOutcome, Outcome, PathSample, TransferOutcome},
+    routes::{RouteTold, routes},
     samples::Samples,
-    scenario::{Direction, Fault, FetchSpec, Host, LinkSpec, RunUntil, Scenario, ScenarioError},
+    scenario::{Direction, Fault, FetchSpec, Host, LinkSpec, NodeSpec, RunUntil, Scenario, ScenarioError},
     store::{Comparing, Gated, Shelf},
 };
 use crate::{fault::CorruptObject, registry};
@@ -49,6 +50,8 @@ struct Plan {
     /// Per node: its links, face 1 first.
     links_at: Vec<Vec<usize>>,
     objects: Arc<Vec<MemoryObject>>,
+    /// Per node: the routes that it is told, if its family wants that.
+    told: Vec<Vec<RouteTold>>,
 }
 
 /// What is seen while it runs.
@@ -346,9 +349,23 @@ impl Plan {
         }
         let objects = Arc::new(scenario.publications.iter().map(|of| of.object.clone()).collect());
         let (faces_of, routes) = (Vec::new(), Arc::new(Vec::new()));
-        let mut plan = Plan { scenario, places, seats, guests_at, faces_of, routes, links_at, objects };
+        let mut plan =
+            Plan { scenario, places, seats, guests_at, faces_of, routes, links_at, objects, told: Vec::new() };
+        plan.tell_routes();
         plan.route_guests()?;
         Ok(plan)
+    }
+    /// Computes the routes of nodes that are told them.
+    fn tell_routes(&mut self) {
+        let wants = |node: &NodeSpec| matches!(&node.host, Host::Endpoint(config) if registry::wants_routes(config));
+        self.told = vec![Vec::new(); self.scenario.nodes.len()];
+        if self.scenario.nodes.iter().any(wants) {
+            let nodes = (0..self.scenario.nodes.len()).map(|node| NodeIndex(node as u32));
+            let far = |node: NodeIndex, link: &usize| self.leave(node, *link).1.0 as usize;
+            let neighbours: Vec<Vec<usize>> =
+                nodes.map(|node| self.links_at[node.0 as usize].iter().map(|link| far(node, link)).collect()).collect();
+            self.told = routes(&self.scenario, &neighbours);
+        }
     }
     /// Gives every guest its faces and every face its route.
     fn route_guests(&mut self) -> Result<(), ScenarioError> {
@@ -427,7 +444,11 @@ impl Plan {
         let host = match &self.scenario.nodes[node].host {
             Host::Endpoint(config) => {
                 let seed = config.seed.map_or_else(|| seed(NODE_STREAMS + node as u64), |seed| seed + start);
-                HostNode::Endpoint(registry::build(config, seed))
+                let mut config = config.clone();
+                if registry::wants_routes(&config) {
+                    registry::tell_routes(&mut config, &self.told[node]);
+                }
+                HostNode::Endpoint(registry::build(&config, seed))
             }
             Host::Plain(factory) => {
                 let faces = self.links_at[node].iter().zip(1..).map(|(link, face)| {

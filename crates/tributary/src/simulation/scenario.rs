@@ -276,6 +276,7 @@ impl Scenario {
         for node in &mut self.nodes {
             if let Host::Endpoint(config) = &mut node.host {
                 config.psi.transfer = transfer.clone();
+                config.ndn.transfer = transfer.clone();
             }
         }
     }

@@ -2,6 +2,8 @@
 use std::path::Path;
 use tributary::{NodeConfig, config::Drawing};
 use tributary_core::{ByteCount, Duration, Rate, link::Loss};
+use tributary_ndn::config::RegistrationScope;
+use tributary_transport::ControllerKind;
 
 const HEAD: &str = "[node]\nlabel = \"a\"\nroles = [\"router\"]\nlisten = [\"127.0.0.1:7001\"]\n";
 
@@ -153,14 +155,68 @@ fn a_wrong_head_says_what_is_missing() {
         ),
         ("[node]\nlabel = \"\"\nroles = [\"sender\"]\nlisten = [\"127.0.0.1:1\"]", "a.toml:2:9: 'label' has 0 bytes"),
         (
-            "[node]\nfamily = \"ndn\"\nlabel = \"a\"\nroles = [\"sender\"]\nlisten = [\"127.0.0.1:1\"]",
-            "a.toml:2:10: 'family' cannot be \"ndn\"\n  hint: 'family' takes psi",
+            "[node]\nfamily = \"ccn\"\nlabel = \"a\"\nroles = [\"sender\"]\nlisten = [\"127.0.0.1:1\"]",
+            "a.toml:2:10: 'family' cannot be \"ccn\"\n  hint: did you mean \"ndn\"? ('family' takes psi, ndn, mf)",
+        ),
+        (
+            "[node]\nfamily = \"ndn\"\nlabel = \"a\"\nroles = [\"resolver\"]\nlisten = [\"127.0.0.1:1\"]",
+            "a.toml:4:9: family ndn has no resolver\n  hint: its roles are \"router\", \"sender\" and \"receiver\"",
+        ),
+        (
+            "[node]\nlabel = \"a\"\nroles = [\"router\"]\nlisten = [\"tcp://127.0.0.1:1\"]",
+            "a.toml:4:11: 'tcp://127.0.0.1:1' is a stream, but family psi runs over UDP",
         ),
     ];
     for (text, start) in cases {
         let error = parse(text).unwrap_err();
         assert!(error.starts_with(start), "{text}\n{error}");
     }
+}
+
+#[test]
+fn an_ndn_node_has_streams_routes_and_registrations() {
+    let text = r#"
+        [node]
+        label = "attic"
+        family = "ndn"
+        roles = ["sender"]
+        listen = ["127.0.0.1:6363", "unix:///tmp/ndn.sock", "ws://127.0.0.1:9696"]
+        [[face]]
+        peer = "unix:///run/nfd.sock"
+        [[face]]
+        peer = "192.0.2.1:6363"
+        local = "127.0.0.1:6363"
+        routes = ["/lab", "/"]
+        cost = 5
+        [[face]]
+        peer = "tcp://192.0.2.2:6363"
+        register = "localhop"
+        [ndn]
+        segment_size = 4000
+        signature = "ed25519"
+        strategy = "pcon"
+        selection = "latency"
+        [transfer]
+        controller = "path-specified"
+    "#;
+    let config = parse(text).unwrap();
+    assert_eq!((config.listen.len(), config.listen_streams.len()), (1, 2));
+    let routes: Vec<_> = config.ndn.routes.iter().map(|of| (of.face.0, of.prefix.to_string(), of.cost)).collect();
+    assert_eq!(routes, [(2, "/lab".to_string(), 5), (2, "/".to_string(), 5)]);
+    let registrars: Vec<_> = config.ndn.registrars.iter().map(|of| (of.face.0, of.scope)).collect();
+    assert_eq!(registrars, [(1, RegistrationScope::Localhost), (3, RegistrationScope::Localhop)]);
+    assert_eq!((config.ndn.segment_bytes, config.ndn.strategy.as_str()), (4_000, "pcon"));
+    assert!(
+        config.ndn.transfer == config.psi.transfer && config.ndn.transfer.controller == ControllerKind::PathSpecified
+    );
+    let wrong = |from: &str, to: &str| parse(&text.replace(from, to)).unwrap_err();
+    assert!(wrong("cost = 5", "cots = 5").contains("did you mean 'cost'?"));
+    assert!(
+        wrong("peer = \"unix:///run/nfd.sock\"", "peer = \"unix:///a\"\nmtu = 1400")
+            .contains("'mtu' is for neighbours over UDP")
+    );
+    assert!(wrong("family = \"ndn\"", "family = \"mf\"").contains("unknown key 'routes'"));
+    assert!(wrong("\"/lab\", ", "\"lab\", ").contains("'routes': a name starts with '/'"));
 }
 
 #[test]

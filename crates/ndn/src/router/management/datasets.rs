@@ -58,8 +58,10 @@ impl Router {
     fn general_status(&self, now: Time) -> GeneralStatus {
         GeneralStatus {
             version: concat!("tributary ", env!("CARGO_PKG_VERSION")).into(),
-            // A core knows no calendar: times count from the driver's epoch.
-            started_and_now_millis: (0, now.as_nanos() / 1_000_000),
+            started_and_now_millis: (
+                self.config.epoch.as_millis() as u64,
+                (self.config.epoch + now.since(Time::ZERO)).as_millis() as u64,
+            ),
             fib_entries: self.fib.len() as u64,
             pit_entries: self.pit.len() as u64,
             cs_entries: self.cs.len() as u64,

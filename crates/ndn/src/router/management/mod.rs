@@ -22,7 +22,7 @@ use bytes::Bytes;
 use tributary_content::Name;
 use tributary_core::{Duration, FaceId, Time};
 
-use super::{FACE_MANAGEMENT, Router, dead_nonces::DeadNonces, fib::NextHop};
+use super::{FACE_MANAGEMENT, RemoteRegistration, Router, dead_nonces::DeadNonces, fib::NextHop};
 use crate::wire::{
     Component, ControlParameters, ControlResponse, Data, Interest, LpPacket, MetaInfo, NameView, SignKey,
     SignatureInfo, VerifyKey, tlv, types,
@@ -83,6 +83,7 @@ const FRESHNESS_MILLIS: u64 = 1_000;
 #[derive(Debug)]
 pub(super) struct Management {
     prefix: Name,
+    remote_prefix: Name,
     queue: VecDeque<(Option<FaceId>, Bytes)>,
     requests: BTreeMap<RequestId, Waiting>,
     to_driver: VecDeque<FaceRequest>,
@@ -104,6 +105,7 @@ impl Default for Management {
     fn default() -> Self {
         Management {
             prefix: "/localhost/nfd".parse().expect("it is a name"),
+            remote_prefix: "/localhop/nfd".parse().expect("it is a name"),
             queue: VecDeque::new(),
             requests: BTreeMap::new(),
             to_driver: VecDeque::new(),
@@ -117,8 +119,11 @@ impl Default for Management {
 
 impl Router {
     pub(super) fn set_up_management(&mut self) {
-        let prefix = self.management.prefix.clone();
-        self.fib.set(&prefix, &[NextHop { face: FACE_MANAGEMENT, cost: 0 }], 0);
+        let hop = [NextHop { face: FACE_MANAGEMENT, cost: 0 }];
+        self.fib.set(&self.management.prefix, &hop, 0);
+        if self.config.remote_registration == RemoteRegistration::Neighbours {
+            self.fib.set(&self.management.remote_prefix, &hop, 0);
+        }
     }
     /// Something that the driver is asked to do.
     pub fn poll_face_request(&mut self) -> Option<FaceRequest> {
@@ -168,11 +173,17 @@ impl Router {
         let components: Vec<Component<'_>> = interest.name.components().skip(2).take(3).collect();
         let [module, verb, ..] = &components[..] else { return };
         let (module, verb) = (module.value, verb.value);
-        if let Some(content) = self.dataset(now, module, verb) {
+        let is_remote = NameView::from(&self.management.remote_prefix).is_prefix_of(interest.name);
+        if !is_remote && let Some(content) = self.dataset(now, module, verb) {
             return self.publish_dataset(now, interest.name, &content);
         }
         let Some(parameters) = components.get(2) else { return };
         let response = match ControlParameters::decode(parameters.value) {
+            // A neighbour speaks for itself only.
+            Ok(parameters) if is_remote && (module != b"rib" || parameters.face_id.unwrap_or(0) != 0) => {
+                let text = "neighbours may register and unregister prefixes for themselves, nothing else".into();
+                Some(ControlResponse { code: 403, text, body: None })
+            }
             Ok(parameters) => match self.authorise(now, came_by, interest) {
                 Ok(()) => self.command(now, came_by, packet, module, verb, parameters),
                 Err(text) => Some(ControlResponse { code: 403, text: text.into(), body: None }),
@@ -185,7 +196,8 @@ impl Router {
     }
     /// Whether a command is to be obeyed.
     fn authorise(&mut self, now: Time, came_by: Option<FaceId>, interest: &Interest<'_>) -> Result<(), &'static str> {
-        if came_by.is_some_and(|face| !self.is_local(face)) {
+        let is_remote = NameView::from(&self.management.remote_prefix).is_prefix_of(interest.name);
+        if came_by.is_some_and(|face| !self.is_local(face)) && !is_remote {
             return Err("commands are taken from this machine only");
         }
         let id = self.hasher.name(interest.name);
@@ -239,7 +251,8 @@ impl Router {
     /// Answers with a dataset in segments below a new version.
     fn publish_dataset(&mut self, now: Time, asked: NameView<'_>, content: &[u8]) {
         let Ok(base) = asked.prefix(4).to_name() else { return };
-        self.management.version = self.management.version.max(now.as_nanos() / 1_000) + 1;
+        self.management.version =
+            self.management.version.max((self.config.epoch + now.since(Time::ZERO)).as_micros() as u64) + 1;
         let number = |value: u64| value.to_be_bytes()[8 - tlv::integer_bytes(value)..].to_vec();
         let Ok(versioned) = base.typed_child(types::VERSION, &number(self.management.version)) else { return };
         let count = content.len().div_ceil(SEGMENT_BYTES).max(1);

@@ -114,7 +114,8 @@ impl<'a> Places<'a> {
             if self.nodes.iter().any(|node| node.roles.contains(&role)) {
                 continue;
             }
-            let best = (0..self.nodes.len()).min_by_key(|index| usize::MAX - degree(&self.nodes[*index]));
+            let able = (0..self.nodes.len()).filter(|index| self.nodes[*index].family.plays(role));
+            let best = able.min_by_key(|index| usize::MAX - degree(&self.nodes[*index]));
             if let Some(index) = best {
                 self.nodes[index].roles.insert(role);
             }

@@ -1,0 +1,89 @@
+//! What the tests of the whole program share.
+#![allow(dead_code, reason = "each test program uses its part")]
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+use std::{
+    io::{BufRead, BufReader},
+    net::UdpSocket,
+    path::{Path, PathBuf},
+    process::{Child, ChildStdout, Command, Output, Stdio},
+};
+
+pub(crate) const SIZE: usize = 3_000_000;
+
+pub(crate) fn trib(folder: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_trib"));
+    command.env("XDG_STATE_HOME", folder.join("home")).env_remove("TRIB_CONTROL").stdin(Stdio::null());
+    command
+}
+pub(crate) fn run(folder: &Path, arguments: &[&str]) -> Output {
+    trib(folder).args(arguments).output().unwrap()
+}
+pub(crate) fn lines(bytes: &[u8]) -> Vec<serde_json::Value> {
+    String::from_utf8_lossy(bytes).lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+pub(crate) fn talk(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+/// A port that was free a moment ago.
+pub(crate) fn port() -> u16 {
+    UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+/// Writes a config and gives its path.
+pub(crate) fn config(folder: &Path, label: &str, roles: &str, listen: u16, more: &str) -> PathBuf {
+    let path = folder.join(format!("{label}.toml"));
+    let text = format!(
+        "[node]\nlabel = \"{label}\"\nroles = [{roles}]\nstate_dir = \"{label}\"\nlisten = [\"127.0.0.1:{listen}\"]\n{more}"
+    );
+    std::fs::write(&path, text).unwrap();
+    path
+}
+pub(crate) fn file(folder: &Path) -> PathBuf {
+    let path = folder.join("original");
+    let mut state = 1u64;
+    let bytes: Vec<u8> = std::iter::repeat_with(|| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (state >> 56) as u8
+    })
+    .take(SIZE)
+    .collect();
+    std::fs::write(&path, bytes).unwrap();
+    path
+}
+
+/// A daemon that ends with the test, however that ends.
+pub(crate) struct Daemon {
+    child: Child,
+    stdout: BufReader<ChildStdout>,
+}
+impl Daemon {
+    /// Starts it and waits until it says that it is ready.
+    pub(crate) fn start(folder: &Path, config: &Path) -> Self {
+        let mut child = trib(folder)
+            .args(["node", "--json", "--stop-with-stdin", "--config"])
+            .arg(config)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut daemon = Daemon { stdout: BufReader::new(child.stdout.take().unwrap()), child };
+        assert_eq!(daemon.line()["event"], "ready");
+        daemon
+    }
+    pub(crate) fn line(&mut self) -> serde_json::Value {
+        let mut line = String::new();
+        self.stdout.read_line(&mut line).unwrap();
+        serde_json::from_str(&line).unwrap()
+    }
+    /// Ends it in order and gives its exit code.
+    pub(crate) fn stop(mut self) -> Option<i32> {
+        drop(self.child.stdin.take());
+        self.child.wait().unwrap().code()
+    }
+}
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,84 @@
+//! Nodes of the NDN family as people use them: the examples, on ports of their own.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod common;
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use common::{Daemon, SIZE, file, lines, port, run, talk};
+
+/// An example with other ports and a socket of its own, and a state folder in `folder`.
+fn example(folder: &Path, name: &str, udp: u16, tcp: u16, websocket: u16) -> PathBuf {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples").join(name);
+    let text = fs::read_to_string(path).unwrap();
+    let text = text
+        .replace("tcp://127.0.0.1:6363", &format!("tcp://127.0.0.1:{tcp}"))
+        .replace("127.0.0.1:6363", &format!("127.0.0.1:{udp}"))
+        .replace("ws://127.0.0.1:9696", &format!("ws://127.0.0.1:{websocket}"))
+        .replace("/tmp/tributary-ndn.sock", &folder.join("ndn.sock").display().to_string())
+        .replace("[node]\n", &format!("[node]\nstate_dir = \"{}\"\n", name.trim_end_matches(".toml")));
+    let path = folder.join(name);
+    fs::write(&path, text).unwrap();
+    path
+}
+
+#[test]
+fn the_examples_publish_and_fetch_through_a_forwarder_over_every_kind_of_face() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let (udp, tcp, websocket) = (port(), port(), port());
+    let example = |name: &str| example(folder, name, udp, tcp, websocket);
+    let original = file(folder);
+    let router = Daemon::start(folder, &example("ndn-router.toml"));
+    let publisher = Daemon::start(folder, &example("ndn-publisher.toml"));
+    let control = folder.join("ndn-publisher/control.sock");
+    let put = ["put", original.to_str().unwrap(), "/lab/big", "--control", control.to_str().unwrap(), "--json"];
+    let put = run(folder, &put);
+    assert_eq!(put.status.code(), Some(0), "{}", talk(&put));
+    assert_eq!(lines(&put.stdout)[0]["confirmed"], true, "the forwarder has confirmed the route: {put:?}");
+
+    let receiver = fs::read_to_string(example("ndn-receiver.toml")).unwrap();
+    let over_udp = format!("127.0.0.1:{udp}");
+    let addresses = [
+        over_udp.clone(),
+        format!("tcp://127.0.0.1:{tcp}"),
+        format!("ws://127.0.0.1:{websocket}"),
+        format!("unix://{}", folder.join("ndn.sock").display()),
+    ];
+    for (number, address) in addresses.iter().enumerate() {
+        let config = folder.join(format!("receiver-{number}.toml"));
+        let changed = receiver
+            .replace(&format!("peer = \"{over_udp}\""), &format!("peer = \"{address}\""))
+            .replace("state_dir = \"ndn-receiver\"", &format!("state_dir = \"receiver-{number}\""));
+        fs::write(&config, changed).unwrap();
+        let (config, copy) = (config.to_str().unwrap(), folder.join(format!("copy-{number}")));
+        let get = run(folder, &["get", "/lab/big", "--config", config, "-o", copy.to_str().unwrap(), "--json"]);
+        assert_eq!(get.status.code(), Some(0), "{address}: {}", talk(&get));
+        let told = lines(&get.stdout);
+        let done = told.last().unwrap();
+        let expected = (&"done".into(), &"ndn".into(), &true.into(), &SIZE.into());
+        assert_eq!((&done["event"], &done["family"], &done["verified"], &done["bytes"]), expected, "{address}");
+        assert_eq!(done["sources"][0]["id"], "ndn-publisher", "{address}: {done}");
+        assert!(fs::read(&copy).unwrap() == fs::read(&original).unwrap(), "{address}");
+        // What one fetch left in the forwarder's store serves the next.
+        let cached = done["cached_bytes"].as_u64().unwrap();
+        assert!(if number == 0 { cached < SIZE as u64 / 2 } else { cached > SIZE as u64 / 2 }, "{address}: {done}");
+    }
+
+    let config = folder.join("receiver-0.toml");
+    let config = config.to_str().unwrap();
+    let missing = run(folder, &["get", "/lab/none", "--config", config, "-o", "-", "--timeout", "300ms"]);
+    assert_eq!(missing.status.code(), Some(1));
+    assert!(talk(&missing).contains("error: cannot fetch '/lab/none'"), "{}", talk(&missing));
+    let ls = run(folder, &["ls", "/lab", "--config", config]);
+    assert_eq!(ls.status.code(), Some(1));
+    assert!(talk(&ls).contains("NDN has no listing of names"), "{}", talk(&ls));
+    let status = run(folder, &["status", "--control", folder.join("ndn-router/control.sock").to_str().unwrap()]);
+    assert!(String::from_utf8_lossy(&status.stdout).contains("/lab/big"), "{status:?}");
+
+    assert_eq!(publisher.stop(), Some(0));
+    assert_eq!(router.stop(), Some(0));
+    assert!(!folder.join("ndn.sock").exists(), "the Unix socket goes with its daemon");
+}

@@ -1,0 +1,237 @@
+//! Registers the prefixes of what is published here at neighbours, as NFD's management protocol has it, so that Interests
+//! come this way.
+//!
+//! ```text
+//!  publish ─► Interest /localhost/nfd/rib/register/PARAMETERS/DIGEST ─► neighbour ─► Data 200 OK ─► confirmed
+//!                       └ /localhop/nfd/… where the neighbour is another machine; expires, and is renewed
+//! ```
+use alloc::{
+    collections::BTreeMap,
+    string::{String, ToString},
+    vec::Vec,
+};
+
+use bytes::Bytes;
+use tributary_content::Name;
+use tributary_core::{Duration, FaceId, Random, Time};
+
+use crate::{
+    config::{Registrar, RegistrationScope},
+    ids::Nonce,
+    router::{LocalPacket, rib::CHILD_INHERIT},
+    wire::{
+        ControlParameters, ControlResponse, Data, Interest, LpPacket, NameView, SignKey, SignatureInfo, SignatureType,
+        interest::with_parameters,
+    },
+};
+
+/// How long a neighbour may take to answer before it is asked again.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// How long a route at another machine lives without renewal, and when it is renewed.
+const REMOTE_LIFETIME: Duration = Duration::from_secs(60);
+const RENEWAL: Duration = Duration::from_secs(20);
+
+/// What became of a registration.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Registered {
+    /// The neighbour has the route.
+    Confirmed(Name),
+    /// It refused, and why.
+    Refused(Name, String),
+}
+
+/// The registrations of a node.
+pub(crate) struct Registrations {
+    registrars: Vec<Registrar>,
+    epoch: Duration,
+    states: BTreeMap<(Name, FaceId), State>,
+    /// Commands by their names, for the answers.
+    asked: BTreeMap<Bytes, (Name, FaceId)>,
+}
+
+struct State {
+    due: Time,
+    command: Option<Bytes>,
+}
+
+/// A command to send by a face of this node.
+pub(crate) struct Command {
+    pub(crate) interest: Bytes,
+    pub(crate) face: FaceId,
+}
+
+impl Command {
+    pub(crate) fn headers(&self) -> LpPacket<'static> {
+        LpPacket { next_hop_face: Some(u64::from(self.face.0)), ..LpPacket::default() }
+    }
+}
+
+impl Registrations {
+    pub(crate) fn new(registrars: Vec<Registrar>, epoch: Duration) -> Registrations {
+        Registrations { registrars, epoch, states: BTreeMap::new(), asked: BTreeMap::new() }
+    }
+    /// Whether there is any neighbour to register at.
+    pub(crate) fn is_used(&self) -> bool {
+        !self.registrars.is_empty()
+    }
+    /// Registers a prefix everywhere.
+    pub(crate) fn add(&mut self, now: Time, name: &Name) {
+        for registrar in &self.registrars {
+            self.states.insert((name.clone(), registrar.face), State { due: now, command: None });
+        }
+    }
+    /// Asks again at a neighbour that has come back.
+    pub(crate) fn on_face_up(&mut self, now: Time, face: FaceId) {
+        self.states.iter_mut().filter(|((_, at), _)| *at == face).for_each(|(_, state)| state.due = now);
+    }
+    /// Withdraws a prefix; the commands to send.
+    pub(crate) fn remove(&mut self, now: Time, name: &Name, random: &mut Random) -> Vec<Command> {
+        let faces: Vec<FaceId> = self.states.keys().filter(|(of, _)| of == name).map(|(_, face)| *face).collect();
+        let mut commands = Vec::new();
+        for face in faces {
+            self.forget(&(name.clone(), face));
+            commands.extend(self.command(now, name, face, b"unregister", random));
+        }
+        commands
+    }
+    fn forget(&mut self, key: &(Name, FaceId)) {
+        if let Some(state) = self.states.remove(key)
+            && let Some(command) = state.command
+        {
+            self.asked.remove(&command);
+        }
+    }
+    /// The next command to send at a neighbour that is `up`.
+    pub(crate) fn poll(&mut self, now: Time, random: &mut Random, up: impl Fn(FaceId) -> bool) -> Option<Command> {
+        let due = self.states.iter_mut().find(|((_, face), state)| state.due <= now && up(*face));
+        let key = match due {
+            Some((key, _)) => key.clone(),
+            None => {
+                // Those whose neighbour is away wait for it.
+                self.states.values_mut().filter(|state| state.due <= now).for_each(|state| state.due = now + PATIENCE);
+                return None;
+            }
+        };
+        let command = self.command(now, &key.0, key.1, b"register", random)?;
+        let name = Interest::decode(&command.interest).ok()?.name.as_tlv().to_vec();
+        let name = Bytes::from(name);
+        let state = self.states.get_mut(&key)?;
+        if let Some(before) = state.command.replace(name.clone()) {
+            self.asked.remove(&before);
+        }
+        state.due = now + PATIENCE;
+        self.asked.insert(name, key);
+        Some(command)
+    }
+    pub(crate) fn poll_timeout(&self) -> Option<Time> {
+        self.states.values().map(|state| state.due).filter(|due| *due < Time::MAX).min()
+    }
+    /// Takes an answer, or an Interest that came back.
+    pub(crate) fn handle_packet(&mut self, now: Time, local: &LocalPacket) -> Option<Registered> {
+        let data = Data::decode(&local.packet).ok()?;
+        let key = self.asked.remove(data.name.as_tlv())?;
+        let scope = self.registrars.iter().find(|registrar| registrar.face == key.1)?.scope;
+        let state = self.states.get_mut(&key)?;
+        state.command = None;
+        state.due = match scope {
+            RegistrationScope::Localhost => Time::MAX,
+            RegistrationScope::Localhop => now + RENEWAL,
+        };
+        match data.content.map(ControlResponse::decode) {
+            Some(Ok(response)) if response.code == 200 => Some(Registered::Confirmed(key.0)),
+            Some(Ok(response)) => Some(Registered::Refused(key.0, response.text)),
+            Some(Err(error)) => Some(Registered::Refused(key.0, error.to_string())),
+            None => Some(Registered::Refused(key.0, "an answer without content".into())),
+        }
+    }
+    fn command(&self, now: Time, name: &Name, face: FaceId, verb: &[u8], random: &mut Random) -> Option<Command> {
+        let scope = self.registrars.iter().find(|registrar| registrar.face == face)?.scope;
+        let is_register = verb == b"register";
+        let parameters = ControlParameters {
+            name: Some(name.clone()),
+            flags: is_register.then_some(CHILD_INHERIT),
+            expiration_millis: (is_register && scope == RegistrationScope::Localhop)
+                .then_some(REMOTE_LIFETIME.as_millis() as u64),
+            ..ControlParameters::default()
+        };
+        let door: &[u8] = match scope {
+            RegistrationScope::Localhost => b"localhost",
+            RegistrationScope::Localhop => b"localhop",
+        };
+        let parts = [door, b"nfd", b"rib", verb, &parameters.encode()];
+        let base = parts.iter().try_fold(Name::root(), |name, part| name.child(part)).ok()?;
+        let nonce = random.bits().to_be_bytes();
+        let interest = Interest {
+            must_be_fresh: true,
+            nonce: Some(Nonce::from(random.bits())),
+            lifetime_millis: Some(PATIENCE.as_millis() as u64),
+            signature: Some(SignatureInfo {
+                nonce: Some(&nonce),
+                time: Some((self.epoch + now.since(Time::ZERO)).as_millis() as u64),
+                ..SignatureInfo::new(SignatureType::DigestSha256)
+            }),
+            ..Interest::new(NameView::from(&base))
+        };
+        Some(Command { interest: with_parameters(&interest, Some(&SignKey::Digest)).into(), face })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn registrations(scope: RegistrationScope) -> (Registrations, Random) {
+        let registrar = Registrar { face: FaceId(3), scope };
+        (Registrations::new([registrar].into(), Duration::from_secs(1_000)), Random::new(1, 1))
+    }
+    fn answer(command: &Command, code: u64, text: &str) -> LocalPacket {
+        let interest = Interest::decode(&command.interest).unwrap();
+        let content = ControlResponse { code, text: text.into(), body: None }.encode();
+        LocalPacket {
+            face: FaceId(1),
+            packet: Data::new(interest.name, &content).sign(&SignKey::Digest).into(),
+            nack: None,
+            incoming_face: None,
+            token: Vec::new(),
+            tag: None,
+            tag_bits: None,
+            probe: false,
+            origin: None,
+            path_failed: false,
+            marked: false,
+        }
+    }
+
+    #[test]
+    fn a_prefix_is_asked_for_again_until_the_neighbour_answers_and_renewed_elsewhere() {
+        for (scope, renewed) in [(RegistrationScope::Localhost, false), (RegistrationScope::Localhop, true)] {
+            let (mut registrations, mut random) = registrations(scope);
+            let name: Name = "/lab/file".parse().unwrap();
+            registrations.add(Time::from_millis(5), &name);
+            assert!(registrations.poll(Time::from_millis(5), &mut random, |_| false).is_none(), "it is away");
+            registrations.on_face_up(Time::from_millis(6), FaceId(3));
+            let first = registrations.poll(Time::from_millis(6), &mut random, |_| true).unwrap();
+            assert!(registrations.poll(Time::from_millis(1_005), &mut random, |_| true).is_none());
+            let second = registrations.poll(Time::from_millis(1_006), &mut random, |_| true).unwrap();
+            let at = Time::from_millis(1_100);
+            assert_eq!(registrations.handle_packet(at, &answer(&first, 200, "OK")), None, "it was replaced");
+            let confirmed = registrations.handle_packet(at, &answer(&second, 200, "OK"));
+            assert_eq!(confirmed, Some(Registered::Confirmed(name.clone())));
+            let due = registrations.poll_timeout().unwrap();
+            assert_eq!(due == at + RENEWAL, renewed);
+            assert_eq!(registrations.remove(at, &name, &mut random).len(), 1);
+            assert_eq!(registrations.poll_timeout(), None);
+        }
+    }
+
+    #[test]
+    fn a_refusal_is_told_with_its_reason() {
+        let (mut registrations, mut random) = registrations(RegistrationScope::Localhop);
+        let name: Name = "/lab/file".parse().unwrap();
+        registrations.add(Time::ZERO, &name);
+        let command = registrations.poll(Time::ZERO, &mut random, |_| true).unwrap();
+        assert_eq!(command.headers().next_hop_face, Some(3));
+        let refused = registrations.handle_packet(Time::ZERO, &answer(&command, 403, "not you"));
+        assert_eq!(refused, Some(Registered::Refused(name, "not you".into())));
+    }
+}
