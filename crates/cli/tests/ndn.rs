@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use common::{Daemon, SIZE, file, lines, port, run, talk};
+use common::{Daemon, SIZE, file, lines, port, run, talk, trib};
 
 /// An example with other ports and a socket of its own, and a state folder in `folder`.
 fn example(folder: &Path, name: &str, udp: u16, tcp: u16, websocket: u16) -> PathBuf {
@@ -81,4 +81,19 @@ fn the_examples_publish_and_fetch_through_a_forwarder_over_every_kind_of_face() 
     assert_eq!(publisher.stop(), Some(0));
     assert_eq!(router.stop(), Some(0));
     assert!(!folder.join("ndn.sock").exists(), "the Unix socket goes with its daemon");
+}
+
+#[test]
+fn the_demo_fetches_from_all_publishers_over_all_paths() {
+    let folder = tempfile::tempdir().unwrap();
+    let demo = trib(folder.path()).args(["demo", "--family", "ndn", "--json", "--size", "9MB"]).output().unwrap();
+    assert_eq!(demo.status.code(), Some(0), "{}", talk(&demo));
+    let told = lines(&demo.stdout);
+    let done = told.last().unwrap();
+    let expected = (&"done".into(), &"ndn".into(), &true.into(), &9_000_000.into());
+    assert_eq!((&done["event"], &done["family"], &done["verified"], &done["bytes"]), expected);
+    assert_eq!(done["sources"].as_array().unwrap().len(), 3, "{done}");
+    assert!(done["paths"].as_array().unwrap().len() >= 4, "{done}");
+    let refused = run(folder.path(), &["demo", "--family", "ndn", "--fail", "tm"]);
+    assert_eq!(refused.status.code(), Some(2), "{}", talk(&refused));
 }

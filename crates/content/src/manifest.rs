@@ -124,12 +124,54 @@ impl Manifest {
         manifest.signature = key.sign(CONTEXT, &manifest.signed_bytes());
         Ok(manifest)
     }
+    /// Describes an object that comes without a manifest: its packets are verified one by one, by their own signatures,
+    /// and `publisher` stands for who makes those. It has no hash tree, and nobody signed it: it is for this program's
+    /// own use and passes no [`Manifest::decode`].
+    ///
+    /// # Errors
+    /// [`ManifestError`] names the field that breaks its limit.
+    pub fn unsigned(
+        name: Name,
+        version: u64,
+        size: u64,
+        chunk_size: u32,
+        publisher: PublicKey,
+    ) -> Result<Self, ManifestError> {
+        let root = if size == 0 { hash::empty_root() } else { Hash([0; Hash::BYTES]) };
+        let (kind, signature) = (ObjectKind::File, UNSIGNED);
+        let manifest = Manifest { name, version, kind, size, chunk_size, root, publisher, signature };
+        manifest.check()?;
+        Ok(manifest)
+    }
+    /// Whether it is from [`Manifest::unsigned`].
+    pub fn is_unsigned(&self) -> bool {
+        self.signature == UNSIGNED
+    }
+    /// Reads what this program wrote for itself, where [`Manifest::unsigned`] is as good as signed. Never for bytes of
+    /// others.
+    ///
+    /// # Errors
+    /// [`ManifestError`] names the first field that is wrong.
+    pub fn decode_own(bytes: &[u8]) -> Result<Self, ManifestError> {
+        match Self::parse(bytes)? {
+            manifest if manifest.is_unsigned() => Ok(manifest),
+            _ => Self::decode(bytes),
+        }
+    }
     /// Reads an encoded manifest. What comes back keeps every limit, is signed by its publisher, and encodes to the
     /// same bytes again. Whether that publisher may be believed for this name is not decided here.
     ///
     /// # Errors
     /// [`ManifestError`] names the first field that is wrong.
     pub fn decode(bytes: &[u8]) -> Result<Self, ManifestError> {
+        let manifest = Self::parse(bytes)?;
+        let signed = &bytes[..bytes.len() - Signature::BYTES];
+        if manifest.is_unsigned() || !manifest.publisher.verify(CONTEXT, signed, &manifest.signature) {
+            return Err(ManifestError::Signature { publisher: manifest.publisher });
+        }
+        Ok(manifest)
+    }
+    fn parse(bytes: &[u8]) -> Result<Self, ManifestError> {
         let mut reader = Reader(bytes);
         if reader.array("magic")? != *MAGIC {
             return Err(ManifestError::Magic);
@@ -154,10 +196,6 @@ impl Manifest {
             return Err(ManifestError::Trailing { bytes: reader.0.len() });
         }
         manifest.check()?;
-        let signed = &bytes[..bytes.len() - Signature::BYTES];
-        if !manifest.publisher.verify(CONTEXT, signed, &manifest.signature) {
-            return Err(ManifestError::Signature { publisher: manifest.publisher });
-        }
         Ok(manifest)
     }
     /// The canonical bytes, at most [`Manifest::BYTES_MAX`].
@@ -310,6 +348,8 @@ pub enum ManifestError {
 const MAGIC: &[u8; 4] = b"TrM\x01";
 const CONTEXT: &str = "tributary manifest";
 const FIXED_BYTES: usize = 92;
+/// In place of a signature: nobody signed it.
+const UNSIGNED: Signature = Signature([0; Signature::BYTES]);
 
 struct Reader<'a>(&'a [u8]);
 
@@ -351,6 +391,21 @@ mod tests {
         let mut bytes = alloc::vec![0; digits.len() / 2];
         crate::hex::decode(&digits, &mut bytes).expect("hex");
         bytes
+    }
+
+    #[test]
+    fn a_description_that_nobody_signed_is_read_from_ones_own_notes_only() {
+        let name: Name = "/lab/x".parse().expect("a name");
+        let described = Manifest::unsigned(name, 5, 9_000, 8_000, PublicKey([0; 32])).expect("it is within limits");
+        assert!(described.is_unsigned() && described.chunk_count() == 2);
+        assert_eq!(Manifest::decode_own(&described.encode()), Ok(described.clone()));
+        let refused = ManifestError::Signature { publisher: described.publisher };
+        assert_eq!(Manifest::decode(&described.encode()), Err(refused));
+        let signed = manifest(9_000, 8_000).expect("it is within limits");
+        assert_eq!(Manifest::decode_own(&signed.encode()), Ok(signed.clone()));
+        let mut altered = signed.encode();
+        altered[9] ^= 1;
+        assert!(Manifest::decode_own(&altered).is_err());
     }
 
     /// Root, signature and id were computed by other implementations of BLAKE3 and Ed25519 as well.

@@ -25,6 +25,8 @@ pub const TREE: &[u8] = b"tree";
 pub const SEGMENT_SIZE: u32 = 0xf500;
 /// Type of the object's size in metadata, as ndnd has it.
 pub const SIZE: u32 = 0xf502;
+/// Type of the empty element in metadata that says: this producer shows a manifest.
+pub const HAS_MANIFEST: u32 = 0xf512;
 /// Type of the manifest in the answer to a probing Interest.
 const MANIFEST_BYTES: u32 = 0xf510;
 

@@ -121,6 +121,7 @@ impl Sender {
         content.put_element(types::FINAL_BLOCK_ID, last.ok()?.as_tlv());
         content.put_integer(naming::SEGMENT_SIZE, published.layout.packet_bytes().into());
         content.put_integer(naming::SIZE, manifest.size);
+        content.put_element(naming::HAS_MANIFEST, &[]);
         let zero = Name::root().typed_child(types::SEGMENT, &[0]).ok()?;
         let millis = (self.epoch + now.since(Time::ZERO)).as_millis() as u64;
         let name = object

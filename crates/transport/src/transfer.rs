@@ -65,7 +65,7 @@ pub struct SourceOffer {
     pub node: NodeId,
     /// Its human-readable name.
     pub label: String,
-    /// The signed manifest of what it publishes, encoded.
+    /// The signed manifest of what it publishes, encoded; empty for that of [`Transfer::describe`].
     pub manifest: Vec<u8>,
     /// The paths to it.
     pub paths: Vec<PathOffer>,
@@ -154,6 +154,8 @@ pub struct Transfer {
     group_models: BTreeMap<Vec<PathId>, GroupModel>,
     events: VecDeque<TransferEvent>,
     account: Account,
+    /// What the family found out of an object that has no manifest.
+    described: Option<Manifest>,
     /// Labels of nodes between that changed bytes.
     convicted: BTreeSet<String>,
 }
@@ -224,12 +226,18 @@ impl Transfer {
             group_models: BTreeMap::new(),
             events: VecDeque::new(),
             account: Account::default(),
+            described: None,
             convicted: BTreeSet::new(),
         }
     }
 
     // Inputs.
 
+    /// Describes an object that has no manifest, by [`Manifest::unsigned`]. The family verifies each packet before
+    /// [`Transfer::handle_data`]; the packets have the size that the paths offer, the chunks are multiples of it.
+    pub fn describe(&mut self, manifest: Manifest) {
+        self.described = Some(manifest);
+    }
     /// Takes everything that the network offers at present; what was offered before and is not in it is withdrawn.
     pub fn handle_offer(&mut self, now: Time, offers: Vec<SourceOffer>) {
         if self.ended.is_some() {

@@ -36,7 +36,7 @@ pub(crate) fn capacity_from(topology: &Topology, holders: &[&str], broken: &Brok
             graph.add_edge(everywhere, *node, u64::from(u32::MAX));
         }
     }
-    for link in topology.links {
+    for link in &topology.links {
         if link.carries == Carries::Control || broken.links.contains(&link.ends) {
             continue;
         }

@@ -233,12 +233,16 @@ fn check(demo: &Demo) -> Result<(), ApiError> {
         let message = format!("the demo of {} does not show {what}", demo.family);
         Err(ApiError::new(ErrorKind::Usage, message).with_hint(hint))
     };
-    if demo.family != Family::Mf {
+    if demo.family == Family::Psi {
         return Ok(());
     }
     let fails = |kind| demo.fail.iter().any(|fail| fail.kind == kind);
     if fails(FailKind::Tm) || fails(FailKind::Resolver) {
-        return refused("that failure", "names are held by the routers: --fail router kills one of them");
+        let hint = match demo.family {
+            Family::Ndn => "nobody resolves names there: --fail router kills a forwarder",
+            _ => "names are held by the routers: --fail router kills one of them",
+        };
+        return refused("that failure", hint);
     }
     match demo.evil {
         Some(Evil::Cache) => refused("a lying cache", "take --evil source or --evil imposter, or --family psi"),
@@ -384,7 +388,7 @@ fn expected(demo: &Demo, topology: &Topology) -> Vec<&'static str> {
 /// What the demo should have shown and did not.
 fn expectations(demo: &Demo, done: &DoneView) -> Vec<String> {
     let mut missed = Vec::new();
-    let is_plain = demo.family == Family::Psi && demo.evil.is_none() && demo.fail.is_empty() && !demo.second_fetch;
+    let is_plain = demo.family != Family::Mf && demo.evil.is_none() && demo.fail.is_empty() && !demo.second_fetch;
     let sources = done.sources.iter().filter(|source| source.bytes > 0).count();
     let paths = done.paths.iter().filter(|path| path.bytes > 0).count();
     // A file of a few chunks need not use everything.

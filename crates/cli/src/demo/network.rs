@@ -52,6 +52,8 @@ struct Daemon {
 const END_PATIENCE: Duration = Duration::from_secs(2);
 /// How often a state is looked at.
 pub(crate) const LOOK: Duration = Duration::from_millis(20);
+/// Content of an NDN segment of the demo: with the demo's name, its signature and headers it just fits a datagram.
+const SEGMENT_BYTES: u16 = 1_340;
 /// The smallest queue of a link: room for one batch of datagrams.
 const QUEUE_BYTES_MIN: u64 = 64 << 10;
 
@@ -61,7 +63,7 @@ impl Network {
         let ports = free_ports(topology.nodes.len())?;
         let ports: BTreeMap<_, _> = topology.nodes.iter().map(|node| node.label).zip(ports).collect();
         let mut network = Network { folder: folder.into(), nodes: BTreeMap::new() };
-        for node in topology.nodes {
+        for node in &topology.nodes {
             let own = folder.join(node.label);
             fs::create_dir_all(&own).map_err(|error| ApiError::io("make the folder", own.display(), &error))?;
             let config = own.join("node.toml");
@@ -71,7 +73,7 @@ impl Network {
                 Daemon { config, control: own.join("state/control.sock"), log: own.join("node.log"), child: None };
             network.nodes.insert(node.label, daemon);
         }
-        for node in topology.nodes {
+        for node in &topology.nodes {
             network.revive(node.label)?;
         }
         Ok(network)
@@ -194,12 +196,21 @@ fn config_text(
     for (link, neighbour) in topology.links_of(node.label) {
         push(&mut text, &format!("\n[[face]] # to {neighbour}\npeer = \"127.0.0.1:{}\"", ports[neighbour]));
         push(&mut text, &egress(link, settings.loss));
+        if topology.family == Family::Ndn {
+            push(&mut text, &ndn_face(topology, node, neighbour));
+        }
     }
     if let Some((name, path, _)) = &own.publish {
         push(&mut text, &format!("\n[[publish]]\nname = \"{name}\"\npath = {}\nversion = 1", quoted(path)));
     }
     push(&mut text, &format!("\n[{}]", topology.family));
-    push(&mut text, &format!("network_key = \"{}\"", secret(settings.seed, 1)));
+    match topology.family {
+        Family::Ndn => push(
+            &mut text,
+            &format!("segment_size = {SEGMENT_BYTES}\nremote_registration = \"neighbours\""),
+        ),
+        _ => push(&mut text, &format!("network_key = \"{}\"", secret(settings.seed, 1))),
+    }
     if let Some(priority) = priority {
         push(&mut text, &format!("topology_manager_priority = {priority}"));
         push(&mut text, &format!("domain_secret = \"{}\"", secret(settings.seed, 2)));
@@ -217,6 +228,16 @@ fn config_text(
 }
 fn push(text: &mut String, line: &str) {
     writeln!(text, "{line}").expect("writing to a string never fails");
+}
+/// What a face of NDN leads to, and where what is published is registered.
+fn ndn_face(topology: &Topology, node: &NodeSpec, neighbour: &str) -> String {
+    match node.part {
+        Part::Publisher => "register = \"localhop\"".into(),
+        // Publishers say themselves what they have.
+        Part::Forwarder if topology.publishers().any(|label| label == neighbour) => String::new(),
+        _ if topology.leads_to_publishers(node.label, neighbour) => "routes = [\"/demo\"]".into(),
+        _ => String::new(),
+    }
 }
 fn egress(link: &LinkSpec, loss: f64) -> String {
     // One and a half times what fits onto the longest path of the demo at this rate, both ways.
@@ -261,8 +282,13 @@ mod tests {
 
     #[test]
     fn every_config_of_every_topology_is_right() {
-        let shown = [(Family::Psi, Fetches::Once), (Family::Psi, Fetches::Twice), (Family::Mf, Fetches::Once)];
-        for (family, fetches) in shown {
+        for (family, fetches) in [
+            (Family::Psi, Fetches::Once),
+            (Family::Psi, Fetches::Twice),
+            (Family::Ndn, Fetches::Once),
+            (Family::Ndn, Fetches::Twice),
+            (Family::Mf, Fetches::Once),
+        ] {
             let topology = choose(family, fetches, None);
             let ports =
                 topology.nodes.iter().enumerate().map(|(index, node)| (node.label, 7_000 + index as u16)).collect();
@@ -275,7 +301,7 @@ mod tests {
                 transfer: if family == Family::Psi { "paths_per_source = 2".into() } else { String::new() },
                 nodes: [("pub-a", of_publisher)].into(),
             };
-            for node in topology.nodes {
+            for node in &topology.nodes {
                 let text = config_text(&topology, node, &settings, &ports);
                 let config =
                     NodeConfig::parse(node.label, &text, Path::new("/tmp")).unwrap_or_else(|error| panic!("{error}"));

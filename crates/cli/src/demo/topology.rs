@@ -8,9 +8,16 @@ use crate::args::Evil;
 pub(crate) struct Topology {
     pub(crate) family: Family,
     /// What it looks like, for people.
-    pub(crate) drawing: &'static str,
-    pub(crate) nodes: &'static [NodeSpec],
-    pub(crate) links: &'static [LinkSpec],
+    pub(crate) drawing: String,
+    pub(crate) nodes: Vec<NodeSpec>,
+    pub(crate) links: Vec<LinkSpec>,
+}
+
+/// A network as it is written down, for the family that needs most.
+struct Plan {
+    drawing: &'static str,
+    nodes: &'static [NodeSpec],
+    links: &'static [LinkSpec],
 }
 
 /// One daemon.
@@ -82,13 +89,12 @@ const fn control(a: &'static str, b: &'static str, mbps: u64) -> LinkSpec {
 }
 
 /// A receiver with four uplinks; two publishers are reached over two paths each.
-const UPLINKS: Topology = Topology {
-    family: Family::Psi,
+const UPLINKS: Plan = Plan {
     drawing: "  pub-a ─┬─ 25 ─ north ─ 20 ─┐
          └─ 15 ─ east ── 12 ─┤
-  pub-b ─┬─ 10 ─ south ── 8 ─┼─ receiver      Mbit/s; one way 5 to 20 ms;
-         └─ 20 ─┐            │                rendezvous-1 to -3, manager-1 and -2
-  pub-c ─── 20 ─┴ west ── 16 ┘                hang off the four forwarders",
+  pub-b ─┬─ 10 ─ south ── 8 ─┼─ receiver      Mbit/s; one way 5 to 20 ms
+         └─ 20 ─┐            │
+  pub-c ─── 20 ─┴ west ── 16 ┘",
     nodes: &[
         node("pub-a", Part::Publisher),
         node("pub-b", Part::Publisher),
@@ -127,8 +133,7 @@ const UPLINKS: Topology = Topology {
 };
 
 /// The same behind one gateway, whose cache sees everything that the receiver fetches.
-const BEHIND_GATEWAY: Topology = Topology {
-    family: Family::Psi,
+const BEHIND_GATEWAY: Plan = Plan {
     drawing: "  pub-a ─┬─ 25 ─ north ─ 20 ─┐
          └─ 15 ─ east ── 12 ─┤
   pub-b ─┬─ 10 ─ south ── 8 ─┼─ gateway ─ 100 ─ receiver      Mbit/s
@@ -170,8 +175,7 @@ const BEHIND_GATEWAY: Topology = Topology {
 };
 
 /// MobilityFirst: a mobile receiver behind its access router. The nearest publisher serves.
-const MOBILE: Topology = Topology {
-    family: Family::Mf,
+const MOBILE: Plan = Plan {
     drawing: "  pub-a ── 50 ── core ── 100 ── access ── 40 ── receiver      Mbit/s; one way 2 to 10 ms;
                   │                               receiver goes away and comes back, access is
   pub-b ── 50 ── north ── 50 ── pub-c             killed while it keeps what comes meanwhile",
@@ -203,10 +207,36 @@ pub(crate) enum Fetches {
 
 /// The network for a demo. Caches are shown, honest or not, behind a gateway that all paths pass.
 pub(crate) fn choose(family: Family, fetches: Fetches, evil: Option<Evil>) -> Topology {
-    match (family, fetches, evil) {
+    let plan = match (family, fetches, evil) {
         (Family::Mf, ..) => MOBILE,
         (_, Fetches::Twice, _) | (.., Some(Evil::Cache)) => BEHIND_GATEWAY,
         (_, Fetches::Once, _) => UPLINKS,
+    };
+    let mut topology =
+        Topology { family, drawing: plan.drawing.into(), nodes: plan.nodes.into(), links: plan.links.into() };
+    if family == Family::Psi {
+        let servants = "\n  rendezvous-1 to -3, manager-1 and -2 hang off the forwarders";
+        topology.drawing.push_str(servants);
+    }
+    if family == Family::Ndn {
+        // Nobody resolves names and computes paths: forwarders have routes, and the receiver finds the paths.
+        topology.nodes.retain(|node| node.part.rank().is_some());
+        let stays = |label: &str, nodes: &[NodeSpec]| nodes.iter().any(|node| node.label == label);
+        let nodes = &topology.nodes;
+        topology.links.retain(|link| link.carries == Carries::Data && link.ends.iter().all(|end| stays(end, nodes)));
+    }
+    topology
+}
+
+impl Part {
+    /// How far from the publishers it stands; `None` for those that carry no objects.
+    fn rank(self) -> Option<u8> {
+        match self {
+            Part::Publisher => Some(0),
+            Part::Forwarder => Some(1),
+            Part::Receiver => Some(3),
+            Part::Rendezvous | Part::TopologyManager(_) => None,
+        }
     }
 }
 
@@ -218,6 +248,16 @@ impl Topology {
             [a, b] if b == label => Some((link, a)),
             _ => None,
         })
+    }
+    /// Whether `neighbour` is nearer to the publishers than `label`: objects are asked for there.
+    pub(crate) fn leads_to_publishers(&self, label: &str, neighbour: &str) -> bool {
+        let rank = |label: &str| {
+            // The gateway is a forwarder behind the others.
+            let behind = u8::from(label == GATEWAY);
+            let node = self.nodes.iter().find(|node| node.label == label);
+            node.and_then(|node| node.part.rank()).map(|rank| rank + behind)
+        };
+        rank(neighbour).is_some_and(|there| rank(label).is_some_and(|here| there < here))
     }
     /// The face of `label` that leads to `neighbour`, as its config numbers it.
     pub(crate) fn face(&self, label: &str, neighbour: &str) -> Option<String> {
@@ -235,17 +275,25 @@ mod tests {
 
     #[test]
     fn every_link_ends_at_nodes_and_every_node_is_reached() {
-        for topology in [&UPLINKS, &BEHIND_GATEWAY, &MOBILE] {
-            for link in topology.links {
+        let all = [Family::Psi, Family::Ndn, Family::Mf]
+            .map(|family| [Fetches::Once, Fetches::Twice].map(|fetches| choose(family, fetches, None)));
+        for topology in all.as_flattened() {
+            for link in &topology.links {
                 for end in link.ends {
                     assert!(topology.nodes.iter().any(|node| node.label == end), "{end}");
                 }
             }
-            for node in topology.nodes {
+            for node in &topology.nodes {
                 assert!(topology.links_of(node.label).count() > 0, "{}", node.label);
             }
         }
-        assert_eq!(UPLINKS.face(RECEIVER, "north"), Some("face-1".into()));
-        assert_eq!(UPLINKS.face(RECEIVER, "pub-a"), None);
+        let [[uplinks, _], [of_ndn, behind_gateway], _] = all;
+        assert_eq!(uplinks.face(RECEIVER, "north"), Some("face-1".into()));
+        assert_eq!(uplinks.face(RECEIVER, "pub-a"), None);
+        assert_eq!((of_ndn.nodes.len(), of_ndn.links.len()), (8, 9));
+        assert!(behind_gateway.leads_to_publishers(RECEIVER, GATEWAY));
+        assert!(behind_gateway.leads_to_publishers(GATEWAY, "north"));
+        assert!(behind_gateway.leads_to_publishers("north", "pub-a"));
+        assert!(!behind_gateway.leads_to_publishers("north", GATEWAY));
     }
 }

@@ -1,13 +1,14 @@
 //! One fetch: its probes, its paths, and the Interests that its transfer asks for.
 use alloc::{
     collections::{BTreeMap, VecDeque},
+    format,
     string::{String, ToString},
     vec::Vec,
 };
 
 use tributary_content::{Manifest, Name};
 use tributary_core::{
-    NodeId, PathId, Random, Time,
+    Duration, NodeId, PathId, Random, Time,
     event::{PathState, TransferEvent},
 };
 use tributary_transport::{
@@ -18,6 +19,7 @@ use tributary_transport::{
 
 use super::{
     Outgoing, Source,
+    others::{Found, Others},
     paths::{Paths, Tag},
 };
 use crate::{
@@ -28,6 +30,8 @@ use crate::{
     wire::{Data, Interest, KeyLocator, NameView, packet_type, types},
 };
 
+/// Probing Interests for segments of others come so many times more slowly than those for manifests.
+const SEGMENT_PROBE_PAUSE: u32 = 10;
 /// Probes under way at one time.
 const PROBES_MAX: usize = 64;
 /// Paths whose producers cannot be told apart share what is left of a link between them: all are one group (PTP eq. 2
@@ -49,6 +53,10 @@ pub(super) struct Fetching {
     /// Which path each packet was asked for on last (PTP §5 D: a vector indexed by SEQ), and by which request.
     asked: BTreeMap<u32, (PathId, u16)>,
     waiting: VecDeque<Outgoing>,
+    /// What is found out in case nobody shows a manifest.
+    others: Others,
+    /// Probing Interests under way for segments of an object of others, and when each was sent.
+    segment_probes: BTreeMap<u32, Time>,
     events: VecDeque<TransferEvent>,
 }
 
@@ -56,6 +64,8 @@ impl Fetching {
     pub(super) fn new(now: Time, label: &str, fetch: Fetch, config: TransferConfig, paths: PathConfig) -> Self {
         Fetching {
             label: label.into(),
+            others: Others::new(&fetch.name),
+            segment_probes: BTreeMap::new(),
             transfer: Transfer::new(now, fetch.name, config, fetch.opener, fetch.rate_limit, fetch.patience),
             probes_at_once: paths.probes_initial,
             paths: Paths::new(now, paths.clone()),
@@ -91,8 +101,16 @@ impl Fetching {
             return false;
         };
         let object = NameView::from(&object);
+        if let Some(data) = &data
+            && self.on_discovery(now, local, data)
+        {
+            return true;
+        }
         if !object.is_prefix_of(name) {
             return false;
+        }
+        if self.others.known().is_some() {
+            return self.on_segment(now, local, name, data.as_ref(), random);
         }
         match (naming::asked(object, name), data) {
             (Some(Asked::Manifest), Some(data)) => self.on_probe_answer(now, local, &data, random),
@@ -113,18 +131,79 @@ impl Fetching {
             _ => false,
         }
     }
+    /// Takes an answer to what was asked to find out about an object of others; whether it was one.
+    fn on_discovery(&mut self, now: Time, local: &LocalPacket, data: &Data<'_>) -> bool {
+        match self.others.handle_data(&local.packet, data) {
+            Found::Nothing => false,
+            Found::Step => true,
+            Found::Object(text) => {
+                self.events.push_back(TransferEvent::Advice { text });
+                let Some(known) = self.others.known() else { return true };
+                self.transfer.describe(known.manifest.clone());
+                self.segment_bytes = Some(known.segment_bytes);
+                // There is nothing to know of the way yet; the first probes tell.
+                self.probe_at = now;
+                self.probes_at_once = self.config.probes_initial.min(known.segments);
+                true
+            }
+            Found::Impossible(reason) => {
+                let text = format!("'{}' is there, but cannot be fetched: {reason}", self.transfer.name());
+                self.events.push_back(TransferEvent::Advice { text });
+                true
+            }
+        }
+    }
+    /// Takes a segment of an object of others, or the Interest for one that came back.
+    fn on_segment(
+        &mut self,
+        now: Time,
+        local: &LocalPacket,
+        name: NameView<'_>,
+        data: Option<&Data<'_>>,
+        random: &mut Random,
+    ) -> bool {
+        let Some(segment) = self.others.known().and_then(|known| known.segment(name)) else { return false };
+        let is_right = match data {
+            Some(data) => {
+                if self.others.verified(data).is_none() {
+                    return true;
+                }
+                true
+            }
+            None => false,
+        };
+        let sent = self.segment_probes.remove(&segment);
+        if let (Some(sent), Some(tag), true) = (sent, tag_of(local), is_right) {
+            self.on_source(now, tag, now.since(sent), random);
+        }
+        let Some((path, number)) = self.asked.get(&segment).copied() else { return sent.is_some() };
+        if let Some(data) = data {
+            self.asked.remove(&segment);
+            let (packet, payload) = (segment, data.content.unwrap_or(&[]));
+            let cache = local.origin.map(|_| 0);
+            self.transfer.handle_data(now, &PacketData { path, number, packet, cache, payload });
+        }
+        if local.path_failed && self.paths.on_failed(now, path, random) {
+            self.offer(now);
+        }
+        true
+    }
+    /// A way to a producer of an object of others.
+    fn on_source(&mut self, now: Time, tag: Tag, rtt: Duration, random: &mut Random) {
+        let Some(known) = self.others.known() else { return };
+        let label = known.producer.clone();
+        let node = node_of_label(&label);
+        let is_new = !self.sources.contains_key(&node);
+        self.sources.insert(node, Source { node, label, manifest: Vec::new() });
+        if self.paths.on_probe(now, tag, node, rtt, random) || is_new {
+            self.offer(now);
+        }
+    }
     fn on_probe_answer(&mut self, now: Time, local: &LocalPacket, data: &Data<'_>, random: &mut Random) -> bool {
         let nonce = data.name.last().and_then(|last| <[u8; 4]>::try_from(last.value).ok());
         let Some(sent) = nonce.and_then(|nonce| self.probes.remove(&nonce)) else { return false };
         let Ok((segment_bytes, manifest)) = naming::decode_manifest(data.content.unwrap_or(&[])) else { return true };
-        // A cache's answer says nothing about the way to the producer.
-        let tag = match (&local.tag, &local.tag_bits) {
-            _ if local.origin.is_some() => None,
-            (Some(labels), _) if !labels.is_empty() => Some(Tag::Labels(labels.clone())),
-            (_, Some(bits)) => Some(Tag::Bits(bits.clone())),
-            _ => None,
-        };
-        let Some(tag) = tag else { return true };
+        let Some(tag) = tag_of(local) else { return true };
         let label = producer_of(data);
         let node = node_of_label(&label);
         self.segment_bytes.get_or_insert(segment_bytes);
@@ -132,6 +211,7 @@ impl Fetching {
             // Another cut of the same object has other packets under the same names.
             return true;
         }
+        self.others.end();
         let is_new = !self.sources.contains_key(&node);
         self.sources.insert(node, Source { node, label, manifest: manifest.to_vec() });
         if self.paths.on_probe(now, tag, node, now.since(sent), random) || is_new {
@@ -181,6 +261,7 @@ impl Fetching {
         }
         let lifetime = self.config.interest_lifetime;
         self.probes.retain(|_, sent| *sent + lifetime > now);
+        self.segment_probes.retain(|_, sent| *sent + lifetime > now);
     }
 
     // Outputs.
@@ -197,17 +278,26 @@ impl Fetching {
         if let Some(waiting) = self.waiting.pop_front() {
             return Some(waiting);
         }
+        if let Some((name, discovers)) = self.others.poll(now) {
+            let interest = self.question(&name, discovers, random);
+            return Some(Outgoing { interest, tag: None, probe: false });
+        }
         let request = self.transfer.poll_request(now, limit)?;
         let version = self.version?;
         let tag = self.paths.tag(request.path).cloned();
         let object: Name = self.transfer.name().clone();
         for packet in request.runs.iter().flat_map(|&(first, count)| first..first + u32::from(count)) {
-            let Ok(name) = naming::packet_name(&object, version, packet) else { continue };
+            let name = match self.others.known() {
+                Some(known) => known.name(packet),
+                None => naming::packet_name(&object, version, packet).ok(),
+            };
+            let Some(name) = name else { continue };
+            let bypasses = request.caches == CacheUse::Bypassed || self.others.must_bypass(packet);
             self.asked.insert(packet, (request.path, request.number));
             self.waiting.push_back(Outgoing {
                 interest: self.interest(&name, random),
                 tag: tag.clone(),
-                probe: request.caches == CacheUse::Bypassed,
+                probe: bypasses,
             });
         }
         self.waiting.pop_front()
@@ -220,12 +310,34 @@ impl Fetching {
         if self.probes_at_once == 0 {
             self.probe_at = now + self.config.probe_interval;
         }
+        if let Some(known) = self.others.known() {
+            // The segments themselves are asked for: others know no other names. They are long, so few are asked for.
+            if self.probes_at_once == 0 {
+                self.probe_at = now + self.config.probe_interval * SEGMENT_PROBE_PAUSE;
+            }
+            let segment = random.below(u64::from(known.segments)) as u32;
+            let name = known.name(segment)?;
+            self.segment_probes.insert(segment, now);
+            return Some(Outgoing { interest: self.interest(&name, random), tag: None, probe: true });
+        }
         let nonce = Nonce::from(random.bits()).0;
         let base = self.transfer.name().typed_child(types::KEYWORD, naming::MANIFEST).ok()?;
         // Each probe has a name of its own, so that none is answered by what another one brings.
         let name = base.child(&nonce).ok()?;
         self.probes.insert(nonce, now);
         Some(Outgoing { interest: self.interest(&name, random), tag: None, probe: true })
+    }
+    /// An Interest that discovers what there is, or for exactly `name`.
+    fn question(&self, name: &Name, discovers: bool, random: &mut Random) -> bytes::Bytes {
+        Interest {
+            nonce: Some(Nonce::from(random.bits())),
+            lifetime_millis: Some(self.config.interest_lifetime.as_millis() as u64),
+            can_be_prefix: discovers,
+            must_be_fresh: discovers,
+            ..Interest::new(NameView::from(name))
+        }
+        .encode()
+        .into()
     }
     fn interest(&self, name: &Name, random: &mut Random) -> bytes::Bytes {
         Interest {
@@ -243,7 +355,8 @@ impl Fetching {
         let oldest = self.probes.values().min().map(|sent| *sent + self.config.interest_lifetime);
         let probe = if self.probes.len() < PROBES_MAX { Some(self.probe_at) } else { oldest };
         let change = Some(self.paths.next_change());
-        self.transfer.poll_timeout().into_iter().chain(probe).chain(oldest).chain(change).min()
+        let others = self.others.poll_timeout();
+        self.transfer.poll_timeout().into_iter().chain(probe).chain(oldest).chain(change).chain(others).min()
     }
     /// The next thing worth telling. A path that fell silent is exchanged at once if there is another: the twin of the
     /// Nack, for forwarders that send none (PTP §4 C 2).
@@ -263,8 +376,18 @@ impl Fetching {
     }
 }
 
+/// The way that a probing Interest took. A cache's answer says nothing about the way to the producer.
+fn tag_of(local: &LocalPacket) -> Option<Tag> {
+    match (&local.tag, &local.tag_bits) {
+        _ if local.origin.is_some() => None,
+        (Some(labels), _) if !labels.is_empty() => Some(Tag::Labels(labels.clone())),
+        (_, Some(bits)) => Some(Tag::Bits(bits.clone())),
+        _ => None,
+    }
+}
+
 /// How the producer of a Data calls itself in its key locator; a name of its own for each that does not.
-fn producer_of(data: &Data<'_>) -> String {
+pub(super) fn producer_of(data: &Data<'_>) -> String {
     match data.signature.key_locator {
         Some(KeyLocator::Name(name)) => {
             let first = name.components().next().map(|component| component.value.to_vec()).unwrap_or_default();

@@ -7,6 +7,7 @@
 //!                                 └── failed, silent ◄──┴── Data, from a producer or from a cache
 //! ```
 mod fetch;
+mod others;
 mod paths;
 pub mod selection;
 

@@ -190,7 +190,7 @@ pub(super) fn read_header(file: &File) -> Stored {
         if blake3::hash(checked).as_bytes()[..CHECKSUM_BYTES] != *checksum {
             return None;
         }
-        Manifest::decode(&checked[start.len()..]).ok()
+        Manifest::decode_own(&checked[start.len()..]).ok()
     }
     manifest(file).map_or(Stored::Damaged, |manifest| Stored::Object(Box::new(manifest)))
 }

@@ -22,7 +22,10 @@ impl Transfer {
         Some(id)
     }
     pub(super) fn check_manifest(&self, bytes: &[u8]) -> Result<Manifest, String> {
-        let manifest = Manifest::decode(bytes).map_err(|error| format!("its manifest is not valid: {error}"))?;
+        let manifest = match &self.described {
+            Some(described) if bytes.is_empty() => described.clone(),
+            _ => Manifest::decode(bytes).map_err(|error| format!("its manifest is not valid: {error}"))?,
+        };
         if manifest.name != self.name {
             return Err(format!("its manifest is for another name, '{}'", manifest.name));
         }
@@ -69,7 +72,7 @@ impl Transfer {
                         manifest.publisher
                     );
                     self.events.push_back(TransferEvent::Advice { text });
-                } else if !known {
+                } else if !known && !manifest.is_unsigned() {
                     let text = format!(
                         "nothing was known of who publishes '{}': key {} is believed because it is the first, and \
                          remembered; --publisher KEY pins one",
@@ -92,7 +95,12 @@ impl Transfer {
         let usable = offers.iter().filter(|(_, offered, _)| *offered == object).flat_map(|(.., paths)| paths);
         let smallest = usable.map(|path| path.packet_bytes_max).min().unwrap_or(1200);
         let packet_bytes = self.config.packet_bytes.map_or(smallest, |configured| configured.min(smallest));
-        let Some(layout) = Layout::new(&manifest, packet_bytes) else {
+        // How others cut their objects is not ours to choose.
+        let layout = match manifest.is_unsigned() {
+            true => Layout::exact(&manifest, smallest),
+            false => Layout::new(&manifest, packet_bytes),
+        };
+        let Some(layout) = layout else {
             let size = manifest.size;
             return self
                 .fail(now, format!("{size} bytes in packets of {packet_bytes} are more packets than can be numbered"));
@@ -102,7 +110,8 @@ impl Transfer {
             Err(error) => return self.fail(now, error.to_string()),
         };
         let tree = store.tree().cloned();
-        let (idle, idle_tree, held_bytes) = missing(&manifest, &layout, &*store, tree.is_some());
+        let (idle, idle_tree, held_bytes) =
+            missing(&manifest, &layout, &*store, tree.is_some() || manifest.is_unsigned());
         self.account.resumed_bytes = held_bytes;
         self.lonely_since = now;
         self.events.push_back(TransferEvent::Started { bytes: manifest.size, resumed_bytes: held_bytes });
@@ -130,6 +139,9 @@ impl Transfer {
     pub(super) fn fit_to_paths(&mut self, offered: &[(SourceId, PathOffer)]) -> bool {
         let Some(running) = self.running.as_mut().filter(|_| self.ended.is_none()) else { return false };
         let narrowest = offered.iter().map(|(_, path)| path.packet_bytes_max).min().unwrap_or(u16::MAX);
+        if running.manifest.is_unsigned() {
+            return false;
+        }
         if self.paths.values().any(|path| path.flow.is_some()) || narrowest >= running.layout.packet_bytes() {
             return false;
         }

