@@ -12,6 +12,7 @@
 //! | a forwarder | [`router`] |
 //! | the control channel and the neighbour protocol | [`control`] |
 //! | a whole node in any mix of roles | [`node`] |
+//! | packets of the NDN family, and a whole node of it | [`ndn`] |
 //! | config files and lines of the control socket | [`text`] |
 //! | valid inputs to start from | [`seeds`] |
 //!
@@ -22,6 +23,7 @@ pub mod control;
 pub mod input;
 pub mod mf;
 mod mf_seeds;
+pub mod ndn;
 pub mod node;
 pub mod router;
 pub mod seeds;
@@ -64,6 +66,13 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("mf_names", mf::mf_names),
     ("mf_link_state", mf::mf_link_state),
     ("mf_node", mf::mf_node),
+    ("ndn_interest", ndn::ndn_interest),
+    ("ndn_data", ndn::ndn_data),
+    ("ndn_link", ndn::ndn_link),
+    ("ndn_tags", ndn::ndn_tags),
+    ("ndn_control", ndn::ndn_control),
+    ("ndn_fragments", ndn::ndn_fragments),
+    ("ndn_node", ndn::ndn_node),
     ("node_config", text::node_config),
     ("control_line", text::control_line),
 ];

@@ -18,13 +18,13 @@ pub fn node_config(data: &[u8]) {
 
 fn check_config(config: &NodeConfig) {
     assert!((1..=32).contains(&config.label.len()));
-    assert!(!config.roles.is_empty() && !config.listen.is_empty());
+    assert!(!config.roles.is_empty() && !(config.listen.is_empty() && config.listen_streams.is_empty()));
     assert_eq!(config.psi.transfer.check(), Ok(()));
     assert!((1..=16).contains(&config.fetch.paths_per_source));
     let shares = [config.faults.corrupt_chunks, config.faults.corrupt_cache];
     assert!(shares.iter().all(|share| (0.0..=1.0).contains(share)));
     for face in &config.faces {
-        assert!(face.peer.port() != 0 && (576..=65_507).contains(&face.mtu));
+        assert!(face.peer.port() != Some(0) && (576..=65_507).contains(&face.mtu));
         if let Some(link) = &face.egress {
             let shares = [link.duplicate, link.corrupt, link.reorder.probability];
             assert!(shares.iter().all(|share| (0.0..=1.0).contains(share)));

@@ -205,10 +205,9 @@ fn config_text(
     }
     push(&mut text, &format!("\n[{}]", topology.family));
     match topology.family {
-        Family::Ndn => push(
-            &mut text,
-            &format!("segment_size = {SEGMENT_BYTES}\nremote_registration = \"neighbours\""),
-        ),
+        Family::Ndn => {
+            push(&mut text, &format!("segment_size = {SEGMENT_BYTES}\nremote_registration = \"neighbours\""))
+        }
         _ => push(&mut text, &format!("network_key = \"{}\"", secret(settings.seed, 1))),
     }
     if let Some(priority) = priority {

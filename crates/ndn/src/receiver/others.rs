@@ -191,7 +191,7 @@ impl Others {
                 self.refused += 1;
                 return (Stage::First { versioned }, Found::Nothing);
             }
-            let (key, publisher) = (Some(VerifyKey::Digest), PublicKey([0; 32]));
+            let (key, publisher) = (Some(VerifyKey::Digest), stand_in(b"nobody"));
             self.first = Some(Segment { packet: packet.clone(), kind, key, publisher });
             return self.measure(versioned);
         }
@@ -202,7 +202,7 @@ impl Others {
         let Some(locator) = locator else {
             return impossible(format!("its segments are signed in a way that cannot be verified here: {kind:?}"));
         };
-        self.first = Some(Segment { packet: packet.clone(), kind, key: None, publisher: PublicKey([0; 32]) });
+        self.first = Some(Segment { packet: packet.clone(), kind, key: None, publisher: stand_in(b"nobody") });
         (Stage::Key { versioned, locator }, Found::Step)
     }
     fn on_key(&mut self, versioned: Name, locator: Name, data: &Data<'_>) -> (Stage, Found) {
@@ -213,7 +213,7 @@ impl Others {
                 let key = content.strip_prefix(ED25519_INFO).and_then(|key| <[u8; 32]>::try_from(key).ok());
                 key.and_then(|bytes| Some((VerifyKey::ed25519(&bytes)?, PublicKey(bytes))))
             }
-            _ => VerifyKey::ecdsa(content).map(|key| (key, PublicKey(digest(&[content])))),
+            _ => VerifyKey::ecdsa(content).map(|key| (key, stand_in(content))),
         };
         let Some((key, publisher)) = found.filter(|_| data.content_type() == ContentType::Key) else {
             return impossible(format!("the key that signs it, '{locator}', is none that can be used here"));
@@ -313,6 +313,14 @@ impl Known {
     }
 }
 
+/// What trust remembers of a signer that has no Ed25519 key: a point of the curve that follows from the signer's own key
+/// and of which nobody knows the secret, so that nobody signs a manifest with it.
+fn stand_in(signer: &[u8]) -> PublicKey {
+    let candidates = (0..=u8::MAX).map(|number| digest(&[b"tributary ndn signer", &[number], signer]));
+    let is_key = |bytes: &[u8; 32]| ed25519_dalek::VerifyingKey::from_bytes(bytes).is_ok_and(|key| !key.is_weak());
+    PublicKey(candidates.into_iter().find(is_key).expect("every second number gives a point"))
+}
+
 fn impossible(reason: String) -> (Stage, Found) {
     (Stage::Over, Found::Impossible(reason))
 }
@@ -403,6 +411,8 @@ mod tests {
         assert!(matches!(give(&mut others, &last), Found::Object(_)));
         let known = others.known().expect("all is known");
         assert_eq!((known.manifest.size, known.manifest.version, known.segments), (930, 5, 10));
+        let shown = known.manifest.publisher.to_string();
+        assert_eq!(shown.parse(), Ok(known.manifest.publisher), "trust can remember it");
         assert_eq!(known.manifest.chunk_size % 100, 0);
         let right = data("/o/v=5/seg=3", &[3; 100], Some(9), &SignKey::Digest);
         assert_eq!(others.verified(&Data::decode(&right).expect("data")), Some(3));
