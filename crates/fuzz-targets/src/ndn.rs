@@ -1,7 +1,7 @@
 //! The packets of the NDN family, and a whole node of it.
 use bytes::Bytes;
 use tributary_content::{MemoryObject, MemoryOpener, Name};
-use tributary_core::{Datagram, DatagramRun, Duration, FaceId, Node, Time, TransmitBuf};
+use tributary_core::{Datagram, Duration, FaceId, Node, Time, TransmitBuf};
 use tributary_ndn::{
     Config, NdnNode,
     config::{Registrar, RegistrationScope, StaticRoute},
@@ -12,7 +12,6 @@ use tributary_ndn::{
         SignKey, WireError,
         fragment::{Reassembler, ReassemblyLimits},
         huffman::BitTag,
-        types,
     },
 };
 use tributary_testkit::{Checked, Limits};
@@ -163,7 +162,7 @@ pub fn ndn_node(data: &[u8]) {
         node.command(now, |node, now| node.add_face(now, FaceId(face), FaceOptions { mtu: 1_472, rate: None }));
         drain(&mut node, now);
     }
-    let object = MemoryObject::new(name(OBJECT), vec![7; 9_000], &key()).expect("a small object");
+    let object = MemoryObject::new(name(OBJECT), vec![7; 9_000], key()).expect("a small object");
     node.command(now, |node, now| node.publish(now, Box::new(object)));
     drain(&mut node, now);
     node.command(now, |node, now| node.fetch(now, fetch()));
@@ -277,7 +276,8 @@ pub fn seeds() -> Vec<crate::seeds::Seed> {
     };
     let signed = tributary_ndn::wire::interest::with_parameters(&interest, Some(&SignKey::Digest));
     let data = Data::new(NameView::from(&versioned), b"content").sign(&SignKey::Digest);
-    let by_key = Data::new(NameView::from(&versioned), &naming::encode_manifest(1_200, b"manifest"));
+    let manifest = naming::encode_manifest(1_200, b"manifest");
+    let by_key = Data::new(NameView::from(&versioned), &manifest);
     let by_key = by_key.sign(&SignKey::ed25519(&[1; 32]));
     let interest = interest.encode();
     let tag = [1, 2, 3, 4, 5, 6, 7, 8];

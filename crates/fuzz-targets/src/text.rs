@@ -18,7 +18,8 @@ pub fn node_config(data: &[u8]) {
 
 fn check_config(config: &NodeConfig) {
     assert!((1..=32).contains(&config.label.len()));
-    assert!(!config.roles.is_empty() && !(config.listen.is_empty() && config.listen_streams.is_empty()));
+    assert!(!config.roles.is_empty());
+    assert!(!config.listen.is_empty() || !config.listen_streams.is_empty());
     assert_eq!(config.psi.transfer.check(), Ok(()));
     assert!((1..=16).contains(&config.fetch.paths_per_source));
     let shares = [config.faults.corrupt_chunks, config.faults.corrupt_cache];

@@ -3,6 +3,8 @@ mod bulk_1;
 mod bulk_3;
 mod forwarding;
 mod hop;
+mod ndn_hop;
+mod ndn_lookup;
 mod ndnd;
 mod ours;
 mod paths;
@@ -39,7 +41,7 @@ struct Bench {
 }
 
 /// All benchmarks, in the order of the targets.
-const BENCHES: [Bench; 11] = [
+const BENCHES: [Bench; 13] = [
     Bench {
         name: "bulk-1",
         about: "one source, loopback UDP with 1,472-byte datagrams, verified and written (targets 1, 2, 5, 6)",
@@ -55,6 +57,16 @@ const BENCHES: [Bench; 11] = [
     },
     Bench { name: "paths-loss", about: "the same, 1 % loss on all paths (target 9)", run: paths::run_loss },
     Bench { name: "forwarding", about: "the forwarding decision of a PSI router (target 15)", run: forwarding::run },
+    Bench {
+        name: "ndn-hop",
+        about: "NDN: Interest and Data of 8,000 bytes through a forwarder with sockets, beside ndnd's (target 16)",
+        run: ndn_hop::run,
+    },
+    Bench {
+        name: "ndn-lookup",
+        about: "NDN: acceleration base, hash and trie at 10, 10³ and 10⁶ prefixes; packets read and written",
+        run: ndn_lookup::run,
+    },
     Bench {
         name: "paths-compute",
         about: "eight verified paths both ways in a graph of 1,000 nodes (target 15)",

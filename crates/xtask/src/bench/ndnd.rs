@@ -1,6 +1,6 @@
-//! ndnd as a contender: put → forwarder → cat over Unix sockets.
+//! ndnd as a contender: put → forwarder → cat over Unix sockets, the forwarder its own or ours.
 use std::{
-    path::Path,
+    path::{Path, PathBuf},
     process::Command,
     time::{Duration, Instant},
 };
@@ -16,6 +16,7 @@ use crate::{
         rounds::{Contender, Sample},
         stage::{Stage, hash_of},
         tools,
+        trib::Trib,
     },
 };
 
@@ -40,21 +41,49 @@ pub(super) fn ndnd<'a>(stage: &'a Stage, source: &Source) -> Outcome<Contender<'
         }
         std::thread::sleep(Duration::from_millis(10));
     }
+    between(ndnd, stage, source, "ndnd", &socket, forwarder)
+}
+
+/// The same programs on both sides of our forwarder.
+pub(super) fn through_trib<'a>(trib: &Trib, stage: &'a Stage, source: &Source) -> Outcome<Contender<'a>> {
+    let ndnd = tools::find("ndnd").ok_or_else(|| tools::missing("ndnd", "on both sides of our forwarder"))?;
+    let (socket, config) = (stage.path("trib.sock"), stage.path("ndn-forwarder.toml"));
+    let text = format!(
+        "[node]\nlabel = \"ndn-forwarder\"\nfamily = \"ndn\"\nroles = [\"router\"]\nstate_dir = \"ndn-forwarder\"\n\
+         listen = [\"unix://{}\"]\n[ndn]\ncache_size = \"0B\"\n",
+        socket.display()
+    );
+    std::fs::write(&config, text)?;
+    let mut command = trib.command();
+    let forwarder = Process::spawn("ndn-forwarder", stage, command.args(["node", "--json", "--config"]).arg(&config))?;
+    while !forwarder.line(START_PATIENCE)?.contains("ready") {}
+    between(ndnd, stage, source, "trib", &socket, forwarder)
+}
+
+/// `put` and `cat` on both sides of a forwarder that listens at `socket`.
+fn between<'a>(
+    ndnd: PathBuf,
+    stage: &'a Stage,
+    source: &Source,
+    label: &'static str,
+    socket: &Path,
+    forwarder: Process,
+) -> Outcome<Contender<'a>> {
     let transport = format!("unix://{}", socket.display());
     // It reads the object from stdin, and tells on stderr what it does.
     let mut command = Command::new("sh");
     command.args(["-c", r#"exec "$0" put "$1" <"$2" 2>&1"#]).arg(&ndnd).arg(NAME).arg(&source.path);
-    let producer = Process::spawn("ndnd-put", stage, command.env("NDN_CLIENT_TRANSPORT", &transport))?;
+    let producer = Process::spawn(&format!("{label}-put"), stage, command.env("NDN_CLIENT_TRANSPORT", &transport))?;
     while !producer.line(PUT_PATIENCE)?.contains("Registered route") {}
 
-    let (source, output) = (source.clone(), stage.path("ndnd-output"));
+    let (source, output) = (source.clone(), stage.path(&format!("{label}-output")));
     let mut is_checked = false;
-    Ok(Contender::new("ndnd", move || {
+    Ok(Contender::new(label, move || {
         clear(&output)?;
         let before = (producer.cpu_seconds()?, forwarder.cpu_seconds()?);
         let mut command = Command::new("sh");
         command.args(["-c", r#"exec "$0" cat "$1" 2>&1 >"$2""#]).arg(&ndnd).arg(NAME).arg(&output);
-        let client = Process::spawn("ndnd-cat", stage, command.env("NDN_CLIENT_TRANSPORT", &transport))?;
+        let client = Process::spawn(&format!("{label}-cat"), stage, command.env("NDN_CLIENT_TRANSPORT", &transport))?;
         let client = client.finish(TRANSFER_PATIENCE)?;
         let after = (producer.cpu_seconds()?, forwarder.cpu_seconds()?);
         check_length(&output, source.size)?;

@@ -109,6 +109,8 @@ pub(crate) const SIMULATOR_REAL: Target = Target::at_most(14, 0.05, 0.02);
 pub(crate) const FORWARDING: Target = Target::at_most(15, 20.0, 5.0);
 /// Path computation: milliseconds for eight verified paths both ways.
 pub(crate) const PATH_COMPUTATION: Target = Target::at_most(15, 20.0, 5.0);
+/// NDN exchange with sockets: share of the CPU of ndnd's forwarder.
+pub(crate) const NDN_EXCHANGE: Target = Target::at_most(16, 0.5, 0.25);
 
 #[cfg(test)]
 mod tests {

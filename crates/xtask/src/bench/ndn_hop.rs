@@ -1,0 +1,50 @@
+//! An NDN exchange, Interest and Data of 8,000 bytes, through a forwarder with sockets: ours and ndnd's between the same
+//! programs.
+use super::{Context, Findings, add, ndnd, rivals::Source};
+use crate::{
+    Outcome,
+    harness::{
+        figure::Figure,
+        rounds::{Contender, Sample, take_turns},
+        targets,
+    },
+};
+
+/// Content of a segment of `ndnd put`.
+const SEGMENT_BYTES: f64 = 8_000.0;
+/// `ndnd` holds an object in memory several times over.
+const BYTES_MAX: u64 = 256 << 20;
+
+/// Runs it.
+pub(super) fn run(context: &mut Context<'_>) -> Outcome<Findings> {
+    let source = Source::make(&mut context.stage, context.arguments.size.0.min(BYTES_MAX))?;
+    let (stage, trib) = (&context.stage, &context.trib);
+    let mut findings = Findings::default();
+    let mut contenders = Vec::new();
+    let ours = add(&mut contenders, &mut findings, "trib", ndnd::through_trib(trib, stage, &source));
+    let theirs = add(&mut contenders, &mut findings, "ndnd", ndnd::ndnd(stage, &source));
+    take_turns(context.arguments.rounds(), &mut contenders, || stage.warm(source.size));
+    findings.notes.extend(contenders.iter().filter_map(Contender::failure));
+
+    let complete = |index: Option<usize>| index.map(|index| &contenders[index]).filter(|other| other.is_complete());
+    let Some(ours) = complete(ours) else { return Err("no fetch through our forwarder was complete".into()) };
+    let exchange = |sample: &Sample| sample.hop_cpu_seconds * 1e6 / (sample.bytes as f64 / SEGMENT_BYTES);
+    let megabytes = |sample: &Sample| sample.hop_peak_bytes as f64 / f64::from(1 << 20);
+    let cpu = Figure::new("CPU of the forwarder per exchange", "µs", ours.values(exchange));
+    let rate = Figure::new("rate through the forwarder", "MB/s", ours.values(Sample::rate));
+    let memory = Figure::new("peak memory of the forwarder", "MiB", ours.values(megabytes));
+    findings.figures.extend(match complete(theirs) {
+        Some(theirs) => [
+            cpu.beside("ndnd's forwarder", theirs.values(exchange)).judged(targets::NDN_EXCHANGE),
+            rate.beside("ndnd's forwarder", theirs.values(Sample::rate)),
+            memory.beside("ndnd's forwarder", theirs.values(megabytes)),
+        ],
+        None => [cpu, rate, memory],
+    });
+    findings.notes.push(
+        "ndnd put and ndnd cat on both sides of either forwarder, over Unix sockets, segments of 8,000 bytes; ours \
+         without a content store, ndnd's with its default of 1,024 packets"
+            .into(),
+    );
+    Ok(findings)
+}
