@@ -110,7 +110,7 @@ fn usage_errors_exit_with_2_and_help_with_0() {
         vec!["get", "no-slash"],
         vec!["get", "/a", "--limit", "20"],
         vec!["get", "/a", "--publisher", "me"],
-        vec!["get", "/a", "--family", "ndn"],
+        vec!["get", "/a", "--family", "ccn"],
         vec!["get", "/a", "--config", "x", "--control", "y"],
         vec!["demo", "--fail", "sauce"],
         vec!["demo", "--loss", "200%"],
@@ -125,8 +125,8 @@ fn usage_errors_exit_with_2_and_help_with_0() {
     }
     let help = stdout(&trib(home.path(), &["--help"]));
     assert!(help.contains("0 done · 1 not found or incomplete · 2 usage or I/O error · 130 interrupted"), "{help}");
-    let refusal = stderr(&trib(home.path(), &["get", "/a", "--family", "ndn"]));
-    assert!(refusal.contains("'ndn' is no family that this program has; it has psi"), "{refusal}");
+    let refusal = stderr(&trib(home.path(), &["get", "/a", "--family", "ccn"]));
+    assert!(refusal.contains("'ccn' is no family that this program has; it has psi, ndn, mf"), "{refusal}");
 }
 
 #[test]
