@@ -229,6 +229,7 @@ impl Rendezvous {
         outbox.keys.extend(keys);
         outbox.pulls.retain(|(number, _)| *number != request);
         outbox.pulls.push((request, reply));
+        self.register_again(now, node);
         self.pump_outbox(now, node);
     }
 

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use tributary_core::{NodeId, Time};
 
-use super::{Purpose, Record, Rendezvous, Target, Timer, subscription_keys};
+use super::{Purpose, Record, Rendezvous, Target, Timer, key_of, subscription_keys};
 use crate::{
     ids::{ItemId, RecordKey},
     wire::{
@@ -89,6 +89,20 @@ impl Rendezvous {
             // Never in the past: what is due now was just done, and comes again with the next change at the latest.
             Some(due) => self.timers.set(Timer::Record(key), due.max(now)),
             None => self.timers.stop(&Timer::Record(key)),
+        }
+    }
+
+    /// The scopes of which `node` holds the records are told soon what hangs in them: it has just come, perhaps without
+    /// a memory, and what it knew need not be held by anybody else.
+    pub(super) fn register_again(&mut self, now: Time, node: NodeId) {
+        for (key, record) in self.records.iter_mut().filter(|(_, record)| record.acting) {
+            let Some(parent) = record.name.parent() else { continue };
+            if self.members.responsible(key_of(&parent)).contains(&node) {
+                record.registered = None;
+                // Spread, so that a node with many records does not tell them all at once.
+                record.refresh_at = now + self.config.peer_timeout * u32::from(key.0[0]) / 256;
+                self.touched.insert(*key);
+            }
         }
     }
 

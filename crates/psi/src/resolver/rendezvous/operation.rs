@@ -339,7 +339,11 @@ impl Rendezvous {
             }
         }
         let live = held.is_some_and(|held| held.value.is_some());
-        let (value, lease, registers) = self.check_operation(record, home, live, &request.operation)?;
+        let (value, mut lease, registers) = self.check_operation(record, home, live, &request.operation)?;
+        if let (EntryKey::Child(_), Some(held)) = (&key, held.filter(|_| live && value.is_some())) {
+            // The short lease of an operation that may yet fail takes nothing from what the acting node was granted.
+            lease = lease.max(held.expires.since(now));
+        }
         let entry = Entry { key, version: request.version, lease: lease.min(self.config.lease_max), value };
         Ok(Verdict::Store { entry, registers })
     }
