@@ -210,6 +210,9 @@ impl Receiver {
     /// The next request to send: its route, its flags, and itself.
     pub fn poll_request(&mut self, now: Time) -> Option<(Fid, u8, Request)> {
         self.polled_at = now;
+        if self.transfers.is_empty() {
+            return None;
+        }
         let (before, after) = (..=self.last_polled, (Bound::Excluded(self.last_polled), Bound::Unbounded));
         for is_after in [true, false] {
             let in_turn = match is_after {

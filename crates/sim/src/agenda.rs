@@ -86,18 +86,22 @@ impl Agenda {
 
     /// Plays the matches from a participant up whose deadline has changed.
     fn play(&mut self, participant: u32) {
-        let mut place = (self.keys.len() + participant as usize) / 2;
-        while place > 0 {
-            let winner = self.winner_of(place);
+        let (mut place, mut winner) = (self.keys.len() + participant as usize, participant);
+        let mut key = self.keys[participant as usize];
+        while place > 1 {
+            let rival = self.winners[place ^ 1];
+            let rival_key = self.keys[rival as usize];
+            if rival_key < key {
+                (winner, key) = (rival, rival_key);
+            }
+            place /= 2;
             let before = core::mem::replace(&mut self.winners[place], winner);
             if before == winner && winner != participant {
                 break;
             }
-            place /= 2;
         }
     }
     /// Who wins match `place`, given the matches below it.
-    #[inline]
     fn winner_of(&self, place: usize) -> u32 {
         let (left, right) = (self.winners[2 * place], self.winners[2 * place + 1]);
         if self.keys[right as usize] < self.keys[left as usize] { right } else { left }

@@ -8,10 +8,11 @@ use tributary_core::{Datagram, FaceId, Time, event::Event};
 pub enum TraceDepth {
     /// Nothing.
     Off,
-    /// Times, places and lengths of all deliveries, the first bytes of each packet, and all events.
+    /// Times, places and lengths of all deliveries, the first bytes of each packet (of its head, if it has one), and all
+    /// events.
     #[default]
     Headers,
-    /// As before, with all bytes of each packet.
+    /// As before, with all bytes of each packet, wherever its head ends.
     Full,
 }
 
@@ -37,17 +38,19 @@ impl TraceHash {
             return;
         }
         self.pair(now.as_nanos(), u64::from(place) << 32 | u64::from(face.0));
-        let (head, body) = (datagram.head(), datagram.body());
-        let len = datagram.len();
-        // The cut between head and body is not part of the packet, so the first bytes may lie in both.
-        let mut front = [0; HEADER_BYTES];
-        let of_head = head.len().min(HEADER_BYTES);
-        let of_body = body.len().min(HEADER_BYTES - of_head);
-        front[..of_head].copy_from_slice(&head[..of_head]);
-        front[of_head..of_head + of_body].copy_from_slice(&body[..of_body]);
-        self.block(&front, len as u64);
         if self.depth == TraceDepth::Full {
-            self.bytes(&datagram.to_vec()[of_head + of_body..]);
+            self.bytes(&datagram.to_vec());
+            return;
+        }
+        // The bytes of a payload are left alone: they are in no cache, and to wait for them costs more than all the rest.
+        let header = datagram.header_bytes();
+        match header.first_chunk() {
+            Some(front) => self.block(front, datagram.len() as u64),
+            None => {
+                let mut front = [0; HEADER_BYTES];
+                front[..header.len()].copy_from_slice(header);
+                self.block(&front, datagram.len() as u64);
+            }
         }
     }
     /// Folds in one event of participant `place`.

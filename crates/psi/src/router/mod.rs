@@ -445,8 +445,10 @@ impl Router {
             return None;
         }
         let count = self.faces.len();
-        let index = (0..count).map(|i| (self.next_face + i) % count).find(|i| !self.faces[*i].queue.is_empty())?;
-        self.next_face = (index + 1) % count;
+        let waits = |faces: &[Face]| faces.iter().position(|face| !face.queue.is_empty());
+        let (before, after) = self.faces.split_at(self.next_face);
+        let index = waits(after).map(|index| index + self.next_face).or_else(|| waits(before))?;
+        self.next_face = if index + 1 == count { 0 } else { index + 1 };
         let face = &mut self.faces[index];
         let mut batch = face.queue.pop_front()?;
         let count = batch.packets.len();
@@ -520,13 +522,13 @@ impl Router {
             copies => Ok((copies, is_local)),
         }
     }
-    fn dispatch(&mut self, passage: Passage, view: View, datagram: Datagram) -> Verdict {
+    #[inline]
+    fn dispatch(&mut self, passage: Passage, view: View, mut datagram: Datagram) -> Verdict {
         let (copies, local) = match self.take_local() {
             Ok(ports) => ports,
             Err(reason) => return self.drop(reason),
         };
         let mut verdict = Verdict::default();
-        let mut datagram = datagram;
         match (view.packet_type, passage) {
             (PacketType::Request, Passage::Transit) if local && self.keys.is_empty() => {
                 return self.drop(reason::NO_KEYS);

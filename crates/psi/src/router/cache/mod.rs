@@ -2,10 +2,12 @@
 //!
 //! Packets are kept by stream (object and packet size) and number. What to admit and what to evict is decided by a
 //! [`CachePolicy`]; [`POLICIES`] lists them by name. Payloads are copied, because the bytes that arrive are slices of
-//! receive buffers that would be kept alive as a whole.
+//! receive buffers that would be kept alive as a whole; in caches of some size they lie in blocks of up to 64 KiB, and
+//! the packet that has to go takes the others of its block with it.
 //!
 //! A cache cannot verify packets: receivers do, and ask past a cache that lied (`FLAG_NO_CACHE`). An answer from a
 //! source that passes by replaces what the cache had, which heals it.
+mod blocks;
 mod fifo;
 mod lru;
 mod object_oriented;
@@ -19,6 +21,7 @@ use rustc_hash::FxBuildHasher;
 use tributary_core::ByteCount;
 
 use crate::wire::StreamKey;
+use blocks::{BlockId, Blocks};
 use fifo::Fifo;
 use lru::Lru;
 use object_oriented::{Admission, ObjectOriented};
@@ -69,7 +72,8 @@ pub enum Provenance {
 pub struct PacketCache {
     capacity: u64,
     used: u64,
-    packets: HashMap<PacketKey, Bytes, FxBuildHasher>,
+    packets: HashMap<PacketKey, Held, FxBuildHasher>,
+    blocks: Blocks,
     policy: Box<dyn CachePolicy>,
     objects: BTreeMap<StreamKey, ObjectCounters>,
     counters: CacheCounters,
@@ -90,11 +94,18 @@ pub struct CacheCounters {
     pub replacements: u64,
 }
 
+struct Held {
+    payload: Bytes,
+    block: BlockId,
+}
+
 #[derive(Default)]
 struct ObjectCounters {
     packets: u64,
     bytes: u64,
     counters: CacheCounters,
+    /// The block that its next packet goes into.
+    open: Option<BlockId>,
 }
 
 /// What a cache holds of one stream.
@@ -123,6 +134,7 @@ impl PacketCache {
             capacity: capacity.0,
             used: 0,
             packets: HashMap::with_hasher(FxBuildHasher),
+            blocks: Blocks::new(capacity.0),
             policy,
             objects: BTreeMap::new(),
             counters: CacheCounters::default(),
@@ -132,7 +144,7 @@ impl PacketCache {
     pub fn insert(&mut self, stream: StreamKey, packet: u32, payload: [&[u8]; 2], from: Provenance) {
         let key = (stream, packet);
         let len = payload[0].len() + payload[1].len();
-        if let Some(held) = self.packets.get_mut(&key) {
+        if let Some(Held { payload: held, .. }) = self.packets.get(&key) {
             let same = held.len() == len && held.starts_with(payload[0]) && held.ends_with(payload[1]);
             if same || from == Provenance::Cache {
                 return;
@@ -141,24 +153,29 @@ impl PacketCache {
             if let Some(object) = self.objects.get_mut(&stream) {
                 object.counters.replacements += 1;
             }
-            if held.len() == len {
-                *held = copy(payload);
-                return;
-            }
             self.remove(key);
         }
-        let cost = len as u64 + PACKET_OVERHEAD_BYTES;
-        if cost > self.capacity || !self.policy.admits(key) {
+        if len as u64 + PACKET_OVERHEAD_BYTES > self.capacity || !self.policy.admits(key) {
             return;
         }
-        while self.used + cost > self.capacity {
+        let block = loop {
+            let object = self.objects.get(&stream);
+            let open = object.and_then(|object| object.open).filter(|open| self.blocks.has_room(*open, len));
+            let fresh = self.blocks.bytes_of_next(len, object.map_or(0, |object| object.bytes));
+            let cost = PACKET_OVERHEAD_BYTES + if open.is_some() { 0 } else { fresh };
+            if self.used + cost <= self.capacity {
+                self.used += cost;
+                break open.unwrap_or_else(|| self.blocks.open(fresh));
+            }
+            // Who goes may be of this very stream, and take its block along.
             let Some(victim) = self.policy.victim(key) else { return };
             self.evict(victim);
-        }
-        self.packets.insert(key, copy(payload));
+        };
+        let payload = self.blocks.put(block, key, payload);
+        self.packets.insert(key, Held { payload, block });
         self.policy.on_insert(key);
-        self.used += cost;
         let object = self.objects.entry(stream).or_default();
+        object.open = Some(block);
         object.packets += 1;
         object.bytes += len as u64;
         object.counters.inserts += 1;
@@ -166,7 +183,7 @@ impl PacketCache {
     }
     /// The payload of a packet that is asked for.
     pub fn lookup(&mut self, stream: StreamKey, packet: u32) -> Option<Bytes> {
-        let found = self.packets.get(&(stream, packet)).cloned();
+        let found = self.packets.get(&(stream, packet)).map(|held| held.payload.clone());
         let object = self.objects.get_mut(&stream).map(|object| &mut object.counters);
         match &found {
             Some(_) => {
@@ -192,7 +209,7 @@ impl PacketCache {
         let all = packets.len() as u64;
         let mut hits = 0;
         for packet in packets {
-            if answer(packet, self.packets.get(&(stream, packet))) {
+            if answer(packet, self.packets.get(&(stream, packet)).map(|held| &held.payload)) {
                 hits += 1;
                 self.policy.on_hit((stream, packet));
             }
@@ -216,8 +233,8 @@ impl PacketCache {
         let gone: Vec<PacketKey> = self
             .packets
             .extract_if(|(held, _), _| stream.is_none_or(|stream| stream == *held))
-            .map(|(key, payload)| {
-                self.used -= payload.len() as u64 + PACKET_OVERHEAD_BYTES;
+            .map(|(key, held)| {
+                self.used -= self.blocks.take_out(held.block).unwrap_or(0) + PACKET_OVERHEAD_BYTES;
                 key
             })
             .collect();
@@ -252,29 +269,39 @@ impl PacketCache {
         self.policy.name()
     }
 
+    /// Evicts a packet together with the others of its block: alone it would free nothing.
     fn evict(&mut self, victim: PacketKey) {
-        self.counters.evictions += 1;
-        if let Some(object) = self.objects.get_mut(&victim.0) {
-            object.counters.evictions += 1;
+        let Some(block) = self.packets.get(&victim).map(|held| held.block) else {
+            // A policy that names what is not there must not be asked again and again.
+            return self.policy.on_remove(victim);
+        };
+        for key in self.blocks.keys(block) {
+            if self.packets.get(&key).is_none_or(|held| held.block != block) {
+                continue;
+            }
+            self.counters.evictions += 1;
+            if let Some(object) = self.objects.get_mut(&key.0) {
+                object.counters.evictions += 1;
+            }
+            self.remove(key);
         }
-        self.remove(victim);
     }
     fn remove(&mut self, key: PacketKey) {
         self.policy.on_remove(key);
-        let Some(payload) = self.packets.remove(&key) else { return };
-        self.used -= payload.len() as u64 + PACKET_OVERHEAD_BYTES;
+        let Some(held) = self.packets.remove(&key) else { return };
+        let freed = self.blocks.take_out(held.block);
+        self.used -= freed.unwrap_or(0) + PACKET_OVERHEAD_BYTES;
         if let Some(object) = self.objects.get_mut(&key.0) {
             object.packets -= 1;
-            object.bytes -= payload.len() as u64;
+            object.bytes -= held.payload.len() as u64;
+            if freed.is_some() && object.open == Some(held.block) {
+                object.open = None;
+            }
             if object.packets == 0 {
                 self.objects.remove(&key.0);
             }
         }
     }
-}
-
-fn copy([head, body]: [&[u8]; 2]) -> Bytes {
-    if head.is_empty() { Bytes::copy_from_slice(body) } else { [head, body].concat().into() }
 }
 
 #[cfg(test)]
@@ -370,6 +397,52 @@ mod tests {
     }
 
     #[test]
+    fn large_objects_lie_in_blocks_that_go_as_a_whole_and_small_ones_waste_nothing() {
+        let packet = |number: u32| [number as u8; 1_400];
+        let mut cache = PacketCache::new(ByteCount(16 << 20), "lru").unwrap();
+        let fill = |cache: &mut PacketCache, stream, packets: core::ops::Range<u32>| {
+            packets.for_each(|number| cache.insert(stream, number, [&[], &packet(number)], Provenance::Source));
+        };
+        fill(&mut cache, A, 0..1_000);
+        let blocks: alloc::collections::BTreeSet<u32> = cache.packets.values().map(|held| held.block.0).collect();
+        assert!(blocks.len() < 40, "{} blocks", blocks.len());
+        assert!((0..1_000).all(|number| cache.lookup(A, number).unwrap() == packet(number)[..]));
+        assert!(cache.used().0 < 1_000 * (1_400 + PACKET_OVERHEAD_BYTES) + (128 << 10));
+        // As many small objects as there is room for.
+        let small = |number: u32| StreamKey([9, 9, (number >> 16) as u8, (number >> 8) as u8, number as u8, 9]);
+        (0..9_000).for_each(|number| fill(&mut cache, small(number), 0..1));
+        assert_eq!((cache.entries().count(), cache.counters().evictions), (9_001, 0));
+        // What has to go is the oldest block of the oldest object, and nothing more than the newcomers need.
+        fill(&mut cache, B, 0..1_200);
+        let evicted = cache.counters().evictions;
+        let left = held(&cache, A);
+        assert!(evicted > 0 && left.len() as u64 == 1_000 - evicted && left.is_sorted());
+        assert_eq!(left.first().copied(), Some(evicted as u32));
+        assert!(cache.used() <= cache.capacity() && cache.used().0 > cache.capacity().0 - (128 << 10));
+        cache.invalidate(None);
+        assert_eq!(cache.used(), ByteCount(0));
+        assert!(cache.blocks.is_empty());
+    }
+
+    #[test]
+    fn blocks_are_charged_until_their_last_packet_has_left() {
+        let mut cache = PacketCache::new(ByteCount(1 << 20), "fifo").unwrap();
+        let mut random = Random::new(3, 0);
+        for round in 0..30_000u32 {
+            let stream = StreamKey([random.below(3) as u8; 6]);
+            let number = random.below(700) as u32;
+            let payload = [round as u8; 1_200];
+            let len = 1_200 - random.below(2) as usize * 100;
+            cache.insert(stream, number, [&payload[..10], &payload[10..len]], Provenance::Source);
+            assert_eq!(cache.lookup(stream, number).map(|held| held.len()), Some(len));
+            assert!(cache.used() <= cache.capacity());
+        }
+        let charged = cache.blocks.bytes() + cache.packets.len() as u64 * PACKET_OVERHEAD_BYTES;
+        assert_eq!(cache.used().0, charged);
+        assert!(cache.counters().replacements > 1_000);
+    }
+
+    #[test]
     fn no_policy_ever_exceeds_the_capacity_or_loses_count() {
         for (policy, _) in POLICIES {
             let mut random = Random::new(7, 0);
@@ -389,10 +462,10 @@ mod tests {
                 }
                 assert!(cache.used() <= cache.capacity());
             }
-            let sum: u64 = cache.packets.values().map(|payload| payload.len() as u64 + PACKET_OVERHEAD_BYTES).sum();
+            let sum = cache.blocks.bytes() + cache.packets.len() as u64 * PACKET_OVERHEAD_BYTES;
             assert_eq!(cache.used().0, sum);
             assert_eq!(cache.entries().map(|entry| entry.packets).sum::<u64>(), cache.packets.len() as u64);
-            let bytes: u64 = cache.packets.values().map(|payload| payload.len() as u64).sum();
+            let bytes: u64 = cache.packets.values().map(|held| held.payload.len() as u64).sum();
             assert_eq!(cache.entries().map(|entry| entry.bytes.0).sum::<u64>(), bytes);
         }
     }

@@ -1,0 +1,91 @@
+//! Memory of a cache: blocks that hold packets of one stream in the order in which they came.
+//!
+//! An allocation for each packet costs more than the packet, when it is made and whenever one is touched; and slices of
+//! one block share one counter of references. A block is given back as a whole, so it is evicted as a whole.
+use alloc::vec::Vec;
+use bytes::{Bytes, BytesMut};
+
+use super::PacketKey;
+
+/// Bytes of a block at most.
+const BLOCK_BYTES_MAX: u64 = 64 << 10;
+/// A cache has room for at least so many of the largest blocks.
+const BLOCKS_MIN: u64 = 256;
+
+/// Which block a packet lies in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct BlockId(pub(super) u32);
+
+/// All blocks of a cache.
+pub(super) struct Blocks {
+    blocks: Vec<Block>,
+    free: Vec<BlockId>,
+    bytes_max: u64,
+}
+
+#[derive(Default)]
+struct Block {
+    /// Room for more packets at the end.
+    room: BytesMut,
+    bytes: u64,
+    /// Packets that were put in; some may have been taken out since.
+    keys: Vec<PacketKey>,
+    live: usize,
+}
+
+impl Blocks {
+    /// No blocks yet, for a cache of `capacity` bytes.
+    pub(super) fn new(capacity: u64) -> Blocks {
+        Blocks { blocks: Vec::new(), free: Vec::new(), bytes_max: BLOCK_BYTES_MAX.min(capacity / BLOCKS_MIN) }
+    }
+    /// Bytes of a new block for a packet of `len` bytes of a stream that holds `held` bytes: no more than as much again,
+    /// because most objects are small.
+    pub(super) fn bytes_of_next(&self, len: usize, held: u64) -> u64 {
+        held.min(self.bytes_max).max(len as u64)
+    }
+    /// A new block of `bytes` bytes.
+    pub(super) fn open(&mut self, bytes: u64) -> BlockId {
+        let room = BytesMut::with_capacity(usize::try_from(bytes).unwrap_or(usize::MAX));
+        let block = Block { room, bytes, keys: Vec::new(), live: 0 };
+        if let Some(id) = self.free.pop() {
+            self.blocks[id.0 as usize] = block;
+            return id;
+        }
+        self.blocks.push(block);
+        BlockId(u32::try_from(self.blocks.len() - 1).expect("fewer than 2^32 blocks fit into memory"))
+    }
+    /// Whether a packet of `len` bytes fits into what is left of a block.
+    pub(super) fn has_room(&self, id: BlockId, len: usize) -> bool {
+        self.blocks[id.0 as usize].room.capacity() >= len
+    }
+    /// Copies a packet, head and body, into a block that has room for it.
+    pub(super) fn put(&mut self, id: BlockId, key: PacketKey, payload: [&[u8]; 2]) -> Bytes {
+        let block = &mut self.blocks[id.0 as usize];
+        block.keys.push(key);
+        block.live += 1;
+        payload.into_iter().for_each(|part| block.room.extend_from_slice(part));
+        block.room.split().freeze()
+    }
+    /// Takes a packet out. Gives the bytes of the block if that was its last one and the block is gone.
+    pub(super) fn take_out(&mut self, id: BlockId) -> Option<u64> {
+        let block = &mut self.blocks[id.0 as usize];
+        block.live -= 1;
+        if block.live > 0 {
+            return None;
+        }
+        self.free.push(id);
+        Some(core::mem::take(block).bytes)
+    }
+    /// The packets that were put into a block.
+    pub(super) fn keys(&self, id: BlockId) -> Vec<PacketKey> {
+        self.blocks[id.0 as usize].keys.clone()
+    }
+    #[cfg(test)]
+    pub(super) fn is_empty(&self) -> bool {
+        self.free.len() == self.blocks.len()
+    }
+    #[cfg(test)]
+    pub(super) fn bytes(&self) -> u64 {
+        self.blocks.iter().map(|block| block.bytes).sum()
+    }
+}
