@@ -170,6 +170,9 @@ impl Cack {
         let (hop, number) = (HopId(reader.u32("hop id")?), reader.u32("csyn number")?);
         let (window, duplicates) = (reader.u32("window")?, reader.u16("duplicates")?);
         let first_missing = reader.u16("first missing packet")?;
+        if first_missing > CHUNK_PACKETS_MAX {
+            return Err(WireError::Value { field: "first missing packet", found: u64::from(first_missing) });
+        }
         let bitmap = reader.rest();
         let room = usize::from(CHUNK_PACKETS_MAX).saturating_sub(usize::from(first_missing)).div_ceil(8);
         if bitmap.len() > room || (!bitmap.is_empty() && state != CackState::Partial) {
