@@ -395,7 +395,13 @@ impl Node for MfNode {
                 Wake::Front => self.front.iter_mut().for_each(|front| front.handle_timeout(now)),
                 Wake::Resolver => self.resolver.handle_timeout(now),
                 Wake::Sender => self.sender.handle_timeout(now),
-                Wake::Receiver => self.receiver.handle_timeout(now),
+                Wake::Receiver => {
+                    // Of a router's packets most are for others.
+                    if !self.config.router {
+                        self.receiver.on_activity(self.router.active_at());
+                    }
+                    self.receiver.handle_timeout(now);
+                }
                 // What is due is done when the node settles.
                 Wake::Relays => {}
                 Wake::Commit => self.commit_look_at = None,

@@ -34,7 +34,13 @@ impl Receiver {
                 continue;
             }
             if fetch.nack_at <= now && self.attached && fetch.object.is_some() {
-                self.nack(now, id);
+                // On a slow link a chunk may take longer than the timeout: while one comes, it is not missing.
+                let quiet_at = self.active_at + self.config.nack_timeout;
+                if now < quiet_at && now.since(fetch.lonely_since) < self.config.nack_timeout * POSTPONED_MAX {
+                    fetch.nack_at = quiet_at;
+                } else {
+                    self.nack(now, id);
+                }
             }
         }
     }

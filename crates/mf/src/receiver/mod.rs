@@ -34,6 +34,8 @@ use crate::{
 const ENDED_KEPT: usize = 256;
 /// The least patience of a receiver that expects a loss.
 const SOON_MIN: Duration = Duration::from_millis(300);
+/// For so many NACK timeouts at most packets that come put a NACK off: they may be of another object.
+const POSTPONED_MAX: u32 = 16;
 /// How much a request's wait grows at most.
 const BACKOFF_MAX: u32 = 2;
 /// How often a sender that was stopped, or a reader that is slow, is looked at again.
@@ -79,6 +81,8 @@ pub struct Receiver {
     early: BTreeMap<(Guid, u32), Vec<(ChunkHeader, Bytes)>>,
     limit: TokenBucket,
     attached: bool,
+    /// When packets of chunks for this node last came.
+    active_at: Time,
     outbox: VecDeque<Outgoing>,
     events: VecDeque<(TransferId, TransferEvent)>,
     /// Names whose announcements are not needed any more.
@@ -100,6 +104,7 @@ impl Receiver {
             early: BTreeMap::new(),
             limit: TokenBucket::new(None, Duration::from_millis(20)),
             attached: false,
+            active_at: Time::ZERO,
             outbox: VecDeque::new(),
             events: VecDeque::new(),
             done: VecDeque::new(),
@@ -111,6 +116,10 @@ impl Receiver {
         self.acceptor = acceptor;
     }
 
+    /// Packets of chunks for this node, whole or not yet, last came at `at`.
+    pub fn on_activity(&mut self, at: Time) {
+        self.active_at = at;
+    }
     /// How long nothing may come before it is said what is missing.
     pub fn set_nack_timeout(&mut self, timeout: Duration) {
         self.config.nack_timeout = timeout.max(Duration::from_millis(50));

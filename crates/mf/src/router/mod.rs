@@ -263,6 +263,10 @@ impl Router {
             }
         }
     }
+    /// When data last came over any hop.
+    pub fn active_at(&self) -> Time {
+        self.hops.values().map(|hop| hop.incoming.active_at).max().unwrap_or(Time::ZERO)
+    }
     /// Whether the holder of a GUID is attached here.
     pub fn is_attached(&self, guid: &Guid) -> bool {
         self.attached.contains_key(guid)
