@@ -29,8 +29,7 @@ pub struct HopConfig {
     pub rto_initial: Duration,
     /// The same at most. Default: 1 s.
     pub rto_max: Duration,
-    /// Packets under way before anything is known of the link. Default: 64, as many as the connections of a browser begin
-    /// with; the neighbour says for how many it has room.
+    /// Packets under way before anything is known of the link. Default: 32.
     pub window_initial_packets: u32,
     /// Bytes under way at most. Default: 16 MiB.
     pub window_bytes_max: u64,
@@ -48,7 +47,7 @@ impl Default for HopConfig {
             rto_min: Duration::from_millis(20),
             rto_initial: Duration::from_millis(200),
             rto_max: Duration::from_secs(1),
-            window_initial_packets: 64,
+            window_initial_packets: 32,
             window_bytes_max: 16 << 20,
             quantum: Duration::from_millis(1),
             arriving_lifetime: Duration::from_secs(60),
