@@ -22,6 +22,8 @@ pub struct Config {
     pub seed: u64,
     /// Bytes of the content store; zero for none. Default: 64 MiB.
     pub cache_bytes: ByteCount,
+    /// Share of the Data passing by that it keeps, by chance, 0 to 1. Default: 1.
+    pub cache_share: f64,
     /// Its policy: `lru`, `fifo` or `priority`. Default: `lru`.
     pub cache_policy: String,
     /// Strategy of prefixes for which none is chosen. Default: `best-route`.
@@ -34,6 +36,9 @@ pub struct Config {
     pub labels: LabelScheme,
     /// What becomes of tags that cannot be followed. Default: by name.
     pub invalid_path: InvalidPath,
+    /// Whether labels are written into every Data, and not only into those that probes ask for: what the consumers of
+    /// OMCC-RF tell paths apart by. Default: no.
+    pub label_all: bool,
     /// Content bytes of a segment that is published, 64 to 8,000; it fits a datagram with its name and signature.
     /// Default: 1,200. The paper has 1,024.
     pub segment_bytes: u16,
@@ -125,6 +130,9 @@ pub struct PathConfig {
     pub change_interval: Duration,
     /// Time between probing Interests. Default: 100 ms, as in §3 A.
     pub probe_interval: Duration,
+    /// Time between probing Interests at most: as long as none brings anything new, the time between them grows. The
+    /// paper's probes go on at the same pace. Default: 1 s.
+    pub probe_interval_max: Duration,
     /// Probing Interests sent at once in the beginning. Default: 4.
     pub probes_initial: u32,
     /// Which paths are used: one of [`crate::receiver::selection::SELECTIONS`]. Default: `bandwidth`.
@@ -139,6 +147,7 @@ impl Default for PathConfig {
             in_use_max: 10,
             change_interval: Duration::from_secs(10),
             probe_interval: Duration::from_millis(100),
+            probe_interval_max: Duration::from_secs(1),
             probes_initial: 4,
             selection: "bandwidth".into(),
             interest_lifetime: Duration::from_secs(2),
@@ -154,12 +163,14 @@ impl Config {
             label: label.into(),
             seed,
             cache_bytes: ByteCount(64 << 20),
+            cache_share: 1.0,
             cache_policy: "lru".into(),
             strategy: "best-route".into(),
             fab_flows: 4096,
             path_tags: true,
             labels: LabelScheme::Random,
             invalid_path: InvalidPath::ByName,
+            label_all: false,
             segment_bytes: 1200,
             regions: Vec::new(),
             routes: Vec::new(),

@@ -88,12 +88,14 @@ impl NdnNode {
         let packets_max = if bytes_max == 0 { 0 } else { CsLimits::default().packets_max };
         let mut router = Router::new(RouterConfig {
             cs: CsLimits { packets_max, bytes_max },
+            cache_share: config.cache_share,
             cs_policy: config.cache_policy.clone(),
             strategy: config.strategy.clone(),
             fab_flows: config.fab_flows,
             path_tags: config.path_tags,
             labels: config.labels,
             invalid_path: config.invalid_path,
+            label_all: config.label_all,
             regions: config.regions.clone(),
             transit: config.transit,
             remote_registration: config.remote_registration,

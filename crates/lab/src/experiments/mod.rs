@@ -8,6 +8,7 @@ mod mmftp_multipath;
 mod mmftp_multisource;
 mod mmftp_scale;
 mod mmftp_selection;
+mod ptp;
 
 use crate::Experiment;
 
@@ -30,6 +31,11 @@ pub const ALL: &[Experiment] = &[
     mftp::ALL[6],
     mftp::ALL[7],
     mftp::ALL[8],
+    ptp::TREE_1,
+    ptp::TREE_2,
+    ptp::DIAMOND_1,
+    ptp::DIAMOND_2,
+    ptp::MESH,
 ];
 
 /// The experiment of that name.

@@ -23,6 +23,7 @@
 //! | a browser | [`browser`] |
 //! | routers, and our nodes beside rivals on one link | [`forward`] |
 //! | downloads in a person's own scenario | [`guest`] |
+//! | consumers of NDN without paths of their own | [`ndn`] |
 //!
 //! **Headers.** A link for our datagrams counts 28 bytes of IPv4 and UDP beside each and takes 1,472 bytes. A link for
 //! rivals ([`ip_link`]) counts nothing and takes 1,500, because the headers are in the packets: 20 of IPv4, and 20 of
@@ -47,6 +48,7 @@ pub mod guest;
 pub mod host;
 pub mod ip;
 pub mod mirror;
+pub mod ndn;
 pub mod node;
 pub mod paths;
 pub mod plan;

@@ -32,6 +32,8 @@ use crate::{
 
 /// Probing Interests for segments of others come so many times more slowly than those for manifests.
 const SEGMENT_PROBE_PAUSE: u32 = 10;
+/// By which part the time between probes grows with each that brings nothing new.
+const PROBES_SLOW_BY: u32 = 20;
 /// Probes under way at one time.
 const PROBES_MAX: usize = 64;
 /// Paths whose producers cannot be told apart share what is left of a link between them: all are one group (PTP eq. 2
@@ -49,6 +51,7 @@ pub(super) struct Fetching {
     /// Probes under way, by nonce: when each was sent.
     probes: BTreeMap<[u8; 4], Time>,
     probe_at: Time,
+    probe_interval: Duration,
     probes_at_once: u32,
     /// Which path each packet was asked for on last (PTP §5 D: a vector indexed by SEQ), and by which request.
     asked: BTreeMap<u32, (PathId, u16)>,
@@ -68,6 +71,7 @@ impl Fetching {
             segment_probes: BTreeMap::new(),
             transfer: Transfer::new(now, fetch.name, config, fetch.opener, fetch.rate_limit, fetch.patience),
             probes_at_once: paths.probes_initial,
+            probe_interval: paths.probe_interval,
             paths: Paths::new(now, paths.clone()),
             config: paths,
             sources: BTreeMap::new(),
@@ -214,7 +218,12 @@ impl Fetching {
         self.others.end();
         let is_new = !self.sources.contains_key(&node);
         self.sources.insert(node, Source { node, label, manifest: manifest.to_vec() });
-        if self.paths.on_probe(now, tag, node, now.since(sent), random) || is_new {
+        let known = self.paths.len();
+        let changed = self.paths.on_probe(now, tag, node, now.since(sent), random);
+        if self.paths.len() > known {
+            self.probe_interval = self.config.probe_interval;
+        }
+        if changed || is_new {
             self.offer(now);
         }
         true
@@ -308,7 +317,9 @@ impl Fetching {
         }
         self.probes_at_once = self.probes_at_once.saturating_sub(1);
         if self.probes_at_once == 0 {
-            self.probe_at = now + self.config.probe_interval;
+            self.probe_at = now + self.probe_interval;
+            let longer = self.probe_interval + self.probe_interval / PROBES_SLOW_BY;
+            self.probe_interval = longer.min(self.config.probe_interval_max).max(self.config.probe_interval);
         }
         if let Some(known) = self.others.known() {
             // The segments themselves are asked for: others know no other names. They are long, so few are asked for.

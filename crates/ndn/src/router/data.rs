@@ -34,7 +34,8 @@ impl Router {
             return Err(reason::UNSOLICITED);
         }
         let may_cache = headers.cache_policy != Some(NO_CACHE) || !self.is_local(face);
-        if may_cache && !data.name.as_tlv().starts_with(LOCALHOST) {
+        let is_chosen = self.config.cache_share >= 1.0 || self.random.chance(self.config.cache_share);
+        if may_cache && is_chosen && !data.name.as_tlv().starts_with(LOCALHOST) {
             self.cs.insert(now, &packet, data.name, data.freshness());
         }
         if headers.congestion_mark.is_some_and(|mark| mark > 0) {

@@ -6,10 +6,13 @@ use alloc::{
 };
 
 use bytes::Bytes;
-use tributary_core::{Datagram, FaceId, Time, TransmitBuf};
+use tributary_core::{Datagram, Duration, FaceId, Time, TransmitBuf};
 use tributary_transport::FaceOptions;
 
-use super::marking::{Marker, MarkingRule};
+use super::{
+    marking::{Marker, MarkingRule},
+    shaping::{Shaper, ShapingConfig},
+};
 use crate::wire::{
     LpPacket, PACKET_BYTES_MAX,
     dataset::PacketCounters,
@@ -38,6 +41,8 @@ pub struct FaceProfile {
     pub rate: Option<tributary_core::Rate>,
     /// When to mark packets.
     pub marking: MarkingRule,
+    /// Whether Interests that come by it wait for their turn, so that their Data fits onto its link; needs its rate.
+    pub shaping: Option<ShapingConfig>,
     /// Whether lost packets are sent again on the link.
     pub reliability: Option<ReliabilityConfig>,
     /// Address of the far end, for people.
@@ -57,6 +62,7 @@ impl From<FaceOptions> for FaceProfile {
             scope: FaceScope::NonLocal,
             rate: options.rate,
             marking: MarkingRule::Off,
+            shaping: None,
             reliability: None,
             uri: String::new(),
             is_persistent: true,
@@ -94,6 +100,7 @@ pub mod reason {
 }
 
 /// A network packet with the headers that it came with: an Interest, a Data, or a Nack.
+#[derive(Clone, Debug)]
 pub(crate) struct Arrived {
     /// Bytes in which the headers lie; empty for a bare packet.
     pub(crate) headers: Bytes,
@@ -115,6 +122,8 @@ pub(crate) struct Face {
     reassembler: Reassembler,
     reliability: Option<Reliability>,
     marker: Marker,
+    /// Interests that came by it and wait for their turn.
+    pub(crate) shaper: Option<Shaper<Arrived>>,
     queue: VecDeque<(Vec<u8>, Bytes)>,
     queue_bytes: usize,
 }
@@ -131,6 +140,7 @@ impl Face {
             reassembler: Reassembler::new(limits.reassembly),
             reliability: profile.reliability.map(Reliability::new),
             marker: Marker::new(profile.marking, profile.rate),
+            shaper: profile.shaping.zip(profile.rate).map(|(config, rate)| Shaper::new(config, rate)),
             queue: VecDeque::new(),
             queue_bytes: 0,
             profile,
@@ -197,7 +207,8 @@ impl Face {
         }))
     }
 
-    /// Queues a network packet with these headers. `unit` is a random number from 0 to 1 for marking.
+    /// Queues a network packet with these headers. `shaped` is how long the flow's Interests wait at this face, `unit` a
+    /// random number from 0 to 1; both are for marking.
     ///
     /// # Errors
     /// Why it is dropped.
@@ -206,6 +217,7 @@ impl Face {
         now: Time,
         headers: &LpPacket<'_>,
         packet: &Bytes,
+        shaped: Duration,
         unit: f64,
     ) -> Result<(), &'static str> {
         if !self.up {
@@ -213,7 +225,7 @@ impl Face {
         }
         let marked;
         let mut headers = headers;
-        if self.marker.on_packet(now, packet.len(), unit) && headers.congestion_mark.is_none() {
+        if self.is_queue_long(now, headers, packet, shaped, unit) && headers.congestion_mark.is_none() {
             marked = LpPacket { congestion_mark: Some(1), ..headers.clone() };
             headers = &marked;
         }
@@ -242,6 +254,23 @@ impl Face {
         let Some(pieces) = pieces else { return self.refuse(reason::MTU) };
         pieces.into_iter().for_each(|piece| self.push_piece(now, piece, 0));
         Ok(())
+    }
+    fn is_queue_long(
+        &mut self,
+        now: Time,
+        headers: &LpPacket<'_>,
+        packet: &Bytes,
+        shaped: Duration,
+        unit: f64,
+    ) -> bool {
+        if !self.marker.is_on() {
+            return false;
+        }
+        let mut head = Vec::new();
+        if headers.has_headers() {
+            headers.encode_head(Some(packet.len()), &mut head);
+        }
+        self.marker.on_packet(now, packet.len() + head.len(), shaped, unit)
     }
     fn refuse(&mut self, reason: &'static str) -> Result<(), &'static str> {
         self.dropped += 1;
@@ -294,12 +323,14 @@ impl Face {
     }
     pub(crate) fn poll_timeout(&self) -> Option<Time> {
         let link = self.reliability.as_ref().and_then(Reliability::poll_timeout);
-        self.reassembler.poll_timeout().into_iter().chain(link).min()
+        let shaper = self.shaper.as_ref().and_then(Shaper::poll_timeout);
+        self.reassembler.poll_timeout().into_iter().chain(link).chain(shaper).min()
     }
     /// Drops what waits.
     pub(crate) fn clear(&mut self) {
         self.dropped += self.queue.len() as u64;
         self.queue.clear();
+        self.shaper.iter_mut().for_each(Shaper::clear);
         self.queue_bytes = 0;
     }
     pub(crate) fn has_queue(&self) -> bool {

@@ -86,6 +86,10 @@ impl Labels {
             *slot = None;
         }
     }
+    /// The label of a face.
+    pub fn label(&self, face: FaceId) -> Option<[u8; LABEL_BYTES]> {
+        self.by_face.get(&face).copied()
+    }
     /// The tag with the label of `face` in front; `None` if it gets too long.
     pub fn push(&self, tag: PathTag<'_>, face: FaceId) -> Option<Vec<u8>> {
         tag.pushed(self.by_face.get(&face)?)

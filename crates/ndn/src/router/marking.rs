@@ -25,6 +25,9 @@ pub enum MarkingRule {
     },
 }
 
+/// A packet of full size: what waits behind no more than one is not queued.
+const PACKET_BYTES: u64 = 1_500;
+
 /// The queue of a link whose rate is known: how long a packet that is sent now will wait.
 ///
 /// The queue itself is the driver's or the link's; this follows it by arithmetic.
@@ -46,10 +49,15 @@ impl Marker {
     pub fn new(rule: MarkingRule, rate: Option<Rate>) -> Self {
         Marker { rule, rate, busy_until: Time::ZERO, above_since: None, next_mark: Time::ZERO, marks: 0 }
     }
-    /// Counts a packet that leaves now; whether it is to be marked. `unit` is a random number from 0 to 1.
-    pub fn on_packet(&mut self, now: Time, bytes: usize, unit: f64) -> bool {
+    /// Whether it ever marks.
+    pub fn is_on(&self) -> bool {
+        self.rate.is_some() && self.rule != MarkingRule::Off
+    }
+    /// Counts a packet that leaves now; whether it is to be marked. `before` is how long it was made to wait before it came
+    /// here, `unit` is a random number from 0 to 1.
+    pub fn on_packet(&mut self, now: Time, bytes: usize, before: Duration, unit: f64) -> bool {
         let Some(rate) = self.rate else { return false };
-        let delay = self.delay(now);
+        let delay = self.delay(now) + before;
         self.busy_until = self.busy_until.max(now) + rate.time_for(bytes as u64);
         match self.rule {
             MarkingRule::Off => false,
@@ -65,7 +73,9 @@ impl Marker {
         self.busy_until.since(now)
     }
     fn codel(&mut self, now: Time, delay: Duration, target: Duration, interval: Duration) -> bool {
-        if delay <= target {
+        // One packet that is being sent is no queue, however long it takes (RFC 8289 §4.4).
+        let one_packet = self.rate.map_or(Duration::ZERO, |rate| rate.time_for(PACKET_BYTES));
+        if delay <= target.max(one_packet) {
             self.above_since = None;
             self.marks = 0;
             return false;
@@ -87,7 +97,7 @@ mod tests {
     /// One packet of 1,000 bytes a millisecond into a link of 4 Mbit/s: the queue grows by one millisecond each.
     fn marks(rule: MarkingRule, millis: u64) -> alloc::vec::Vec<u64> {
         let mut marker = Marker::new(rule, Some(Rate::from_mbps(4)));
-        (0..millis).filter(|at| marker.on_packet(Time::from_millis(*at), 1000, 0.5)).collect()
+        (0..millis).filter(|at| marker.on_packet(Time::from_millis(*at), 1000, Duration::ZERO, 0.5)).collect()
     }
 
     #[test]
@@ -104,6 +114,8 @@ mod tests {
         assert_eq!(marks(rule, 100)[0], 31, "half way at 30 ms, marked above it");
         assert_eq!(marks(rule, 100).len(), 69);
         assert_eq!(marks(MarkingRule::Off, 100), []);
-        assert!(!Marker::new(rule, None).on_packet(Time::ZERO, 1_000_000, 0.0));
+        assert!(!Marker::new(rule, None).on_packet(Time::ZERO, 1_000_000, Duration::ZERO, 0.0));
+        let mut idle = Marker::new(rule, Some(Rate::from_mbps(4)));
+        assert!(idle.on_packet(Time::ZERO, 1_000, Duration::from_millis(50), 0.9), "what waited before counts");
     }
 }

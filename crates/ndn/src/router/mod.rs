@@ -24,6 +24,7 @@ mod mpfp;
 pub mod pit;
 pub mod rib;
 mod routes;
+pub mod shaping;
 pub mod strategy;
 #[cfg(test)]
 mod tests;
@@ -109,6 +110,8 @@ pub struct RouterConfig {
     pub cs: CsLimits,
     /// Its policy, one of [`cs::POLICIES`]; an unknown one means the first.
     pub cs_policy: String,
+    /// Share of the Data passing by that is kept, by chance, 0 to 1. Default: 1.
+    pub cache_share: f64,
     /// How long nonces are remembered. Default: 6 s, as NFD has it.
     pub dead_nonce_lifetime: Duration,
     /// Nonces remembered at most. Default: 2¹⁸.
@@ -128,6 +131,9 @@ pub struct RouterConfig {
     pub path_tags: bool,
     /// PTP: what becomes of tags that cannot be followed. Default: by name.
     pub invalid_path: InvalidPath,
+    /// Whether labels are written into every Data, and not only into those that probes ask for: what OMCC-RF's consumers
+    /// tell paths apart by. Default: no.
+    pub label_all: bool,
     /// Whose commands are obeyed. Default: anybody's on this machine, as NFD has it.
     pub management: ManagementTrust,
     /// Whether neighbours may register prefixes. Default: no.
@@ -154,6 +160,7 @@ impl RouterConfig {
             pit: PitLimits::default(),
             cs: CsLimits::default(),
             cs_policy: cs::POLICIES[0].0.into(),
+            cache_share: 1.0,
             dead_nonce_lifetime: Duration::from_secs(6),
             dead_nonces_max: 1 << 18,
             fab_flows: 4096,
@@ -163,6 +170,7 @@ impl RouterConfig {
             labels: LabelScheme::Random,
             path_tags: true,
             invalid_path: InvalidPath::ByName,
+            label_all: false,
             management: ManagementTrust::AnyLocal,
             remote_registration: RemoteRegistration::Refused,
             transit: Transit::Allowed,
@@ -254,6 +262,8 @@ pub mod reason {
     pub const FACES: &str = "too many faces";
     /// A Nack that holds no Interest.
     pub const NACK: &str = "nack of something else than an interest";
+    /// Too many Interests wait for their turn.
+    pub const SHAPER: &str = "too many interests wait for their turn";
 }
 
 /// The forwarder of one node.
@@ -376,6 +386,7 @@ impl Router {
             return self.drop(face, face::reason::DOWN, bytes);
         }
         match state.handle_datagram(now, datagram) {
+            Ok(Some(arrived)) if state.shaper.is_some() => self.shape(now, face, arrived),
             Ok(Some(arrived)) => {
                 let headers = arrived.headers();
                 self.on_packet(now, face, &headers, arrived.packet.clone());
@@ -417,6 +428,7 @@ impl Router {
                 face.handle_timeout(now);
             }
         }
+        self.release_shaped(now);
         if self.rib.poll_timeout().is_some_and(|due| due <= now) {
             for prefix in self.rib.expire(now) {
                 self.update_fib(&prefix);
@@ -453,6 +465,10 @@ impl Router {
     pub fn stats(&self) -> &RouterStats {
         &self.stats
     }
+    /// The random label that names a face in tags, for people who look at paths.
+    pub fn label(&self, face: FaceId) -> Option<[u8; labels::LABEL_BYTES]> {
+        self.labels.label(face)
+    }
     /// The forwarding table.
     pub fn fib(&self) -> &Fib {
         &self.fib
@@ -479,6 +495,7 @@ impl Router {
     /// Sends a packet on a face of any kind.
     fn send(&mut self, now: Time, face: FaceId, headers: &LpPacket<'_>, packet: &Bytes) -> bool {
         let unit = self.random.unit();
+        let shaped = self.measure_shaped(face, packet);
         let Some(state) = self.faces.get_mut(&face) else { return false };
         let counters = match (headers.nack, packet_type(packet)) {
             (Some(_), _) => [&mut state.counters.nacks, &mut self.stats.counters.nacks],
@@ -489,7 +506,7 @@ impl Router {
         if face.0 >= INTERNAL_FACES_FIRST {
             return self.deliver(face, headers, packet);
         }
-        match state.send(now, headers, packet, unit) {
+        match state.send(now, headers, packet, shaped, unit) {
             Ok(()) => true,
             Err(reason) => {
                 self.drop(face, reason, packet.len());

@@ -136,7 +136,7 @@ impl Router {
         headers: &LpPacket<'_>,
         record: &InRecord,
     ) -> (Option<Vec<u8>>, Option<Vec<u8>>) {
-        if !record.probe || !self.config.path_tags {
+        if !(record.probe || self.config.label_all) || !self.config.path_tags {
             return (None, None);
         }
         self.stats.labels_written += 1;

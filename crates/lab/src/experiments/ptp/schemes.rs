@@ -1,0 +1,140 @@
+//! Who is compared: a forwarding strategy, what routers do about queues, and a consumer.
+use tributary_core::Duration;
+use tributary_ndn::{
+    Config,
+    router::{marking::MarkingRule, shaping::ShapingConfig},
+};
+use tributary_transport::{ControllerKind, Coupling};
+
+use crate::rivals::ndn::{ConsumerKind, RaaqmForm};
+
+/// One transport.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) struct Scheme {
+    /// Its name in metrics.
+    pub(super) name: &'static str,
+    /// Its name for people.
+    pub(super) label: &'static str,
+    /// The strategy of all routers.
+    pub(super) strategy: &'static str,
+    /// When they mark.
+    pub(super) marking: MarkingRule,
+    /// Whether they shape Interests.
+    pub(super) shaping: Option<ShapingConfig>,
+    pub(super) receiver: Receiver,
+}
+
+/// The consumer.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) enum Receiver {
+    /// PTP.
+    Ptp(Form),
+    /// One window for all paths.
+    Single(ConsumerKind),
+}
+
+/// What of PTP may differ.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) struct Form {
+    pub(super) controller: ControllerKind,
+    pub(super) coupling: Coupling,
+    /// Later packets that tell of a loss; the paper has one, and two as a variant (§5 E).
+    pub(super) reorder_packets: u32,
+    /// Which paths are used.
+    pub(super) selection: &'static str,
+    /// Whether probes go on at the paper's ten a second.
+    pub(super) probing: Probing,
+}
+
+/// How often paths are probed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Probing {
+    /// Ten a second for ever (§3 A).
+    Constant,
+    /// As the product does.
+    Default,
+}
+
+impl Form {
+    /// The paper's.
+    pub(super) const PAPER: Form = Form {
+        controller: ControllerKind::PathSpecified,
+        coupling: Coupling::LinkedIncrease,
+        reorder_packets: 1,
+        selection: "bandwidth",
+        probing: Probing::Constant,
+    };
+    /// The product's.
+    pub(super) const DEFAULT: Form = Form {
+        controller: ControllerKind::ModelBased,
+        coupling: Coupling::LinkedIncrease,
+        reorder_packets: 3,
+        selection: "bandwidth",
+        probing: Probing::Default,
+    };
+    /// Writes it into a node's settings.
+    pub(super) fn put(&self, config: &mut Config) {
+        config.transfer.controller = self.controller;
+        config.transfer.coupling = self.coupling;
+        config.transfer.reorder_packets = self.reorder_packets;
+        config.transfer.run_packets_max = 1;
+        config.paths.selection = self.selection.into();
+        // Fifty packets wait for two seconds on the slowest link.
+        config.transfer.rto_initial = Duration::from_secs(1);
+        config.transfer.rto_max = Duration::from_secs(4);
+        config.paths.interest_lifetime = Duration::from_secs(4);
+        if self.probing == Probing::Constant {
+            config.paths.probe_interval_max = config.paths.probe_interval;
+        }
+    }
+}
+
+const fn ptp(name: &'static str, label: &'static str, form: Form) -> Scheme {
+    Scheme {
+        name,
+        label,
+        strategy: "equal-weight",
+        marking: MarkingRule::Off,
+        shaping: None,
+        receiver: Receiver::Ptp(form),
+    }
+}
+const fn rival(name: &'static str, label: &'static str, strategy: &'static str, kind: ConsumerKind) -> Scheme {
+    let receiver = Receiver::Single(kind);
+    Scheme { name, label, strategy, marking: MarkingRule::Off, shaping: None, receiver }
+}
+
+const CHOPCOP_MARKS: MarkingRule =
+    MarkingRule::Linear { low: Duration::from_millis(10), high: Duration::from_millis(50) };
+const CHOPCOP_SHAPING: ShapingConfig = ShapingConfig { slack: Duration::from_millis(5), interests_max: 512 };
+const PCON_MARKS: MarkingRule =
+    MarkingRule::Codel { target: Duration::from_millis(5), interval: Duration::from_millis(100) };
+
+const fn chopcop(name: &'static str, label: &'static str, strategy: &'static str) -> Scheme {
+    let plain = rival(name, label, strategy, ConsumerKind::Chopcop);
+    Scheme { marking: CHOPCOP_MARKS, shaping: Some(CHOPCOP_SHAPING), ..plain }
+}
+const fn pcon(name: &'static str, label: &'static str, strategy: &'static str, kind: ConsumerKind) -> Scheme {
+    Scheme { marking: PCON_MARKS, ..rival(name, label, strategy, kind) }
+}
+
+/// PTP as the product has it and as the paper has it, and its rivals (§6), PCON beside them.
+pub(super) const MAIN: [Scheme; 6] = [
+    ptp("ptp", "PTP", Form::DEFAULT),
+    ptp("ptp-paper", "PTP, paper's window", Form::PAPER),
+    rival("rfa-raaqm", "RFA+RAAQM", "rfa-greedy", ConsumerKind::Raaqm(RaaqmForm::Author)),
+    chopcop("rfa-chopcop", "RFA+CHoPCoP", "rfa-greedy"),
+    rival("paf-raaqm", "PAF+RAAQM", "paf", ConsumerKind::Raaqm(RaaqmForm::Author)),
+    pcon("pcon", "PCON", "pcon", ConsumerKind::PconCubic),
+];
+
+/// The same with other parameters that can be found: name and setting.
+pub(super) const ALTERNATIVES: [Scheme; 7] = [
+    ptp("ptp-paper", "compensated", Form { coupling: Coupling::LinkedIncreaseCompensated, ..Form::PAPER }),
+    ptp("ptp-paper", "reorder2", Form { reorder_packets: 2, ..Form::PAPER }),
+    rival("rfa-raaqm", "random", "rfa", ConsumerKind::Raaqm(RaaqmForm::Author)),
+    rival("rfa-raaqm", "hicn", "rfa-greedy", ConsumerKind::Raaqm(RaaqmForm::Hicn)),
+    rival("rfa-raaqm", "bell-labs", "rfa-greedy", ConsumerKind::Raaqm(RaaqmForm::BellLabs)),
+    chopcop("rfa-chopcop", "random", "rfa"),
+    pcon("pcon", "aimd", "pcon", ConsumerKind::PconAimd),
+];

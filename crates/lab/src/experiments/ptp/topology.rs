@@ -1,0 +1,125 @@
+//! The networks of PTP's evaluation. Nodes have the paper's numbers.
+use petgraph::{algo::maximum_flow::dinics, graph::DiGraph};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A link, the same rate and delay both ways.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct LinkSpec {
+    /// The end nearer to the consumers.
+    pub(super) near: u8,
+    /// The end nearer to the producers.
+    pub(super) far: u8,
+    pub(super) kbps: u64,
+    pub(super) delay_ms: u64,
+    pub(super) ways: Ways,
+}
+
+/// Which way Interests may go.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Ways {
+    /// From near to far.
+    Away,
+    /// Both ways.
+    Both,
+}
+
+/// A network.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Topology {
+    pub(super) links: Vec<LinkSpec>,
+}
+
+impl Topology {
+    /// Links as (near, far, kbit/s, milliseconds), on which Interests go from near to far.
+    pub(super) fn new(links: &[(u8, u8, u64, u64)]) -> Self {
+        let link = |&(near, far, kbps, delay_ms)| LinkSpec { near, far, kbps, delay_ms, ways: Ways::Away };
+        Topology { links: links.iter().map(link).collect() }
+    }
+    /// Adds a link on which Interests go both ways.
+    pub(super) fn both_ways(mut self, near: u8, far: u8, kbps: u64, delay_ms: u64) -> Self {
+        self.links.push(LinkSpec { near, far, kbps, delay_ms, ways: Ways::Both });
+        self
+    }
+    /// All nodes, in order.
+    pub(super) fn nodes(&self) -> BTreeSet<u8> {
+        self.links.iter().flat_map(|link| [link.near, link.far]).collect()
+    }
+    /// The hops that Interests may take: the link's number, from, to.
+    pub(super) fn hops(&self) -> Vec<(usize, u8, u8)> {
+        let mut hops = Vec::new();
+        for (index, link) in self.links.iter().enumerate() {
+            hops.push((index, link.near, link.far));
+            if link.ways == Ways::Both {
+                hops.push((index, link.far, link.near));
+            }
+        }
+        hops
+    }
+    /// The nodes from which Interests can get to one of `producers`.
+    pub(super) fn leading_to(&self, producers: &[u8]) -> BTreeSet<u8> {
+        let mut leading: BTreeSet<u8> = producers.iter().copied().collect();
+        loop {
+            let more: Vec<u8> = self
+                .hops()
+                .into_iter()
+                .filter(|(_, from, to)| leading.contains(to) && !leading.contains(from))
+                .map(|(_, from, _)| from)
+                .collect();
+            if more.is_empty() {
+                return leading;
+            }
+            leading.extend(more);
+        }
+    }
+    /// Kbit/s on the wire that can flow from `producers` to `consumer` at most, and how much of it each hop of
+    /// [`Topology::hops`] carries in one optimum.
+    pub(super) fn optimum(&self, producers: &[u8], consumer: u8) -> (u64, Vec<u64>) {
+        let mut graph = DiGraph::<u8, u64>::new();
+        let nodes: BTreeMap<u8, _> = self.nodes().into_iter().map(|node| (node, graph.add_node(node))).collect();
+        let everywhere = graph.add_node(0);
+        // Data flows against Interests.
+        let edges: Vec<_> = self
+            .hops()
+            .iter()
+            .map(|(link, from, to)| graph.add_edge(nodes[to], nodes[from], self.links[*link].kbps))
+            .collect();
+        for producer in producers {
+            graph.add_edge(everywhere, nodes[producer], u64::from(u32::MAX));
+        }
+        let (total, flows) = dinics(&graph, everywhere, nodes[&consumer]);
+        (total, edges.iter().map(|edge| flows[edge.index()]).collect())
+    }
+    /// Paths without circles from `consumer` to any of `producers`.
+    pub(super) fn paths(&self, producers: &[u8], consumer: u8) -> Vec<Vec<u8>> {
+        let mut found = Vec::new();
+        let mut open = vec![vec![consumer]];
+        while let Some(path) = open.pop() {
+            let last = path[path.len() - 1];
+            if producers.contains(&last) {
+                found.push(path);
+                continue;
+            }
+            for (_, from, to) in self.hops() {
+                if from == last && !path.contains(&to) {
+                    open.push(path.iter().copied().chain([to]).collect());
+                }
+            }
+        }
+        found.sort();
+        found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_maximum_flow_is_that_of_the_narrow_links() {
+        let tree =
+            Topology::new(&[(1, 2, 6000, 5), (2, 3, 2000, 10), (2, 4, 1000, 10), (3, 5, 500, 10), (3, 6, 1000, 10)]);
+        assert_eq!(tree.optimum(&[5, 6, 4], 1), (2500, vec![2500, 1500, 1000, 500, 1000]));
+        assert_eq!(tree.paths(&[5, 6], 1), [vec![1, 2, 3, 5], vec![1, 2, 3, 6]]);
+        assert_eq!(tree.leading_to(&[5]), BTreeSet::from([1, 2, 3, 5]));
+    }
+}
