@@ -135,7 +135,8 @@ pub struct PathConfig {
     pub probe_interval_max: Duration,
     /// Probing Interests sent at once in the beginning. Default: 4.
     pub probes_initial: u32,
-    /// Which paths are used: one of [`crate::receiver::selection::SELECTIONS`]. Default: `bandwidth`.
+    /// Which paths are used: one of [`crate::receiver::selection::SELECTIONS`]. Default: `spread`; the paper has
+    /// `bandwidth`.
     pub selection: String,
     /// How long an Interest is pending. Default: 2 s.
     pub interest_lifetime: Duration,
@@ -149,7 +150,7 @@ impl Default for PathConfig {
             probe_interval: Duration::from_millis(100),
             probe_interval_max: Duration::from_secs(1),
             probes_initial: 4,
-            selection: "bandwidth".into(),
+            selection: "spread".into(),
             interest_lifetime: Duration::from_secs(2),
         }
     }

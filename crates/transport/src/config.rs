@@ -95,6 +95,8 @@ pub enum ControllerKind {
     LossBased,
     /// PTP's slow start, congestion avoidance and fast recovery (PTP §5 D): for reproduction.
     PathSpecified,
+    /// A few packets in the queues of all paths together, shared by rate: wVegas (ICNP 2012).
+    WeightedVegas,
     /// A model of the path (bottleneck rate and smallest RTT, BBR-style) that random loss does not fool.
     ModelBased,
 }
@@ -108,6 +110,11 @@ pub enum Coupling {
     LinkedIncrease,
     /// The same with PTP's compensation of round-trip times (PTP eq. 2).
     LinkedIncreaseCompensated,
+    /// OLIA (Khalili and others, 2012): as Linked Increase for sub-flows that do equally well, and window moved from the
+    /// fullest to the best path where they do not.
+    Olia,
+    /// BALIA (Peng and others, 2016): increase and decrease by how much slower a sub-flow is than the fastest.
+    Balia,
     /// The normalised form: together no faster than the sub-flow with the best window over RTT squared, in slow start too.
     Normalised,
 }

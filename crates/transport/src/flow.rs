@@ -48,6 +48,10 @@ pub(crate) struct Flow {
     reorder_packets: u64,
     in_flight: u64,
     delivered: u64,
+    /// What had been delivered when packets were last lost, and when they were the time before.
+    delivered_at_losses: [u64; 2],
+    /// When that was: losses of packets asked for before are part of it.
+    lost_at: Time,
     delivered_at: Time,
     first_sent_at: Time,
     starved_until: u64,
@@ -73,7 +77,18 @@ struct Arrived {
     number: u16,
     bytes: u64,
     rtt: Option<Duration>,
-    from_cache: bool,
+    came: Came,
+}
+
+/// Where a packet came from, as far as its answer tells.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Came {
+    /// From the source: it tells of the whole path.
+    FromSource,
+    /// From a cache on the path.
+    FromCache,
+    /// By this path or by another one that was asked for it too: it tells nothing of either.
+    ByAnyPath,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -167,6 +182,8 @@ impl Flow {
             reorder_packets: u64::from(config.reorder_packets),
             in_flight: 0,
             delivered: 0,
+            delivered_at_losses: [0; 2],
+            lost_at: Time::ZERO,
             delivered_at: now,
             first_sent_at: now,
             starved_until: 0,
@@ -229,12 +246,13 @@ impl Flow {
         self.first_number.wrapping_add((self.requests.len() - 1) as u16)
     }
     /// Takes one packet in answer to request `number`. [`Flow::on_run_end`] follows after the last one that arrived with it.
-    pub(crate) fn on_data(&mut self, now: Time, number: u16, packet: u32, bytes: u64, from_cache: bool) -> Answer {
+    pub(crate) fn on_data(&mut self, now: Time, number: u16, packet: u32, bytes: u64, came: Came) -> Answer {
+        let from_cache = came == Came::FromCache;
         let index = usize::from(number.wrapping_sub(self.first_number));
         let Some(request) = self.requests.get_mut(index) else { return Answer::Stray };
         let Some(position) = request.position(packet) else { return Answer::Stray };
         let bit = 1u64 << position;
-        if self.arrived.is_some_and(|arrived| arrived.number != number || arrived.from_cache != from_cache) {
+        if self.arrived.is_some_and(|arrived| arrived.number != number || arrived.came != came) {
             self.on_run_end(now);
         }
         let Some(request) = self.requests.get_mut(index) else { return Answer::Stray };
@@ -253,7 +271,7 @@ impl Flow {
             return Answer::Stray;
         };
         let sequence = request.first_sequence + u64::from(position);
-        if !from_cache {
+        if came == Came::FromSource {
             self.highest_arrived = self.highest_arrived.max(sequence);
         }
         if request.sent_at > self.first_sent_at {
@@ -267,8 +285,12 @@ impl Flow {
 
         let first_of_request = !core::mem::replace(&mut request.sampled, true);
         let mut rtt = None;
-        if first_of_request && answer == Answer::Expected {
-            let sample = now.since(request.sent_at);
+        let sample = now.since(request.sent_at);
+        if came == Came::ByAnyPath && first_of_request && self.rtt.smoothed().is_some_and(|usual| sample > usual) {
+            // It took at least that long: without this a timeout that is too short would last, as all is asked for twice.
+            self.rtt.on_sample(sample);
+        }
+        if first_of_request && answer == Answer::Expected && came != Came::ByAnyPath {
             if !from_cache && self.rtt_from_caches {
                 // The first answer from behind the caches: what was learned from them is of another path.
                 self.rtt_from_caches = false;
@@ -281,19 +303,20 @@ impl Flow {
                 rtt = Some(sample);
             }
         }
-        let arrived = self.arrived.get_or_insert(Arrived { number, bytes: 0, rtt: None, from_cache });
+        let arrived = self.arrived.get_or_insert(Arrived { number, bytes: 0, rtt: None, came });
         arrived.bytes += bytes;
         arrived.rtt = arrived.rtt.or(rtt);
         answer
     }
     /// Tells the window what has arrived since the last call, in answer to one request.
     pub(crate) fn on_run_end(&mut self, now: Time) {
-        let Some(Arrived { number, bytes, rtt, from_cache }) = self.arrived.take() else { return };
+        let Some(Arrived { number, bytes, rtt, came }) = self.arrived.take() else { return };
         self.meter.on_bytes(now, bytes);
         let index = usize::from(number.wrapping_sub(self.first_number));
         let Some(request) = self.requests.get(index) else { return };
         let interval = now.since(request.delivered_at).max(request.sent_at.since(request.first_sent_at));
-        let long_enough = self.rtt.minimum().is_some_and(|minimum| interval >= minimum.mul_f32(0.9));
+        let long_enough =
+            came != Came::ByAnyPath && self.rtt.minimum().is_some_and(|minimum| interval >= minimum.mul_f32(0.9));
         let arrival = Arrival {
             bytes,
             in_flight: self.in_flight,
@@ -304,9 +327,9 @@ impl Flow {
             starved: request.starved,
             requested_at: request.sent_at,
         };
-        match from_cache {
-            true => self.controller.on_cached_data(now, &arrival),
-            false => self.controller.on_data(now, &arrival),
+        match came {
+            Came::FromCache => self.controller.on_cached_data(now, &arrival),
+            Came::FromSource | Came::ByAnyPath => self.controller.on_data(now, &arrival),
         }
     }
     /// Tells the window of `bytes` bytes that came marked in answer to request `number`.
@@ -317,6 +340,17 @@ impl Flow {
         let requested_at = request.map_or(now - round_trip, |request| request.sent_at);
         self.marked_bytes += bytes;
         self.controller.on_mark(now, &Loss { bytes, in_flight: self.in_flight, requested_at });
+    }
+    /// Ends the wait for a packet that came by another path, where only one answer comes to all who ask.
+    pub(crate) fn forget(&mut self, packet: u32) {
+        for request in &mut self.requests {
+            let Some(position) = request.position(packet) else { continue };
+            if request.waiting & (1 << position) != 0 {
+                request.waiting &= !(1 << position);
+                self.in_flight -= self.packet_bytes;
+            }
+        }
+        self.forget_settled();
     }
     /// Finds packets lost by order: one asked for `reorder_packets` later has arrived. Appends them to `lost`.
     pub(crate) fn detect_losses(&mut self, now: Time, lost: &mut Vec<LostPacket>) {
@@ -413,6 +447,11 @@ impl Flow {
     /// Bytes delivered so far.
     pub(crate) fn delivered(&self) -> u64 {
         self.delivered
+    }
+    /// Bytes delivered between the last two losses, or since the last one if that is more.
+    pub(crate) fn loss_interval(&self) -> u64 {
+        let [last, before] = self.delivered_at_losses;
+        (self.delivered - last).max(last - before)
     }
     /// Whether it was short of things to ask for lately, so that what it delivers says nothing about its link.
     pub(crate) fn is_starved(&self) -> bool {
@@ -541,6 +580,10 @@ impl Flow {
         let bytes = packets * self.packet_bytes;
         self.lost_packets += packets;
         self.in_flight -= bytes;
+        if requested_at >= self.lost_at {
+            self.lost_at = now;
+            self.delivered_at_losses = [self.delivered, self.delivered_at_losses[0]];
+        }
         self.controller.on_loss(now, &Loss { bytes, in_flight: self.in_flight, requested_at });
     }
     fn forget_settled(&mut self) {

@@ -27,7 +27,7 @@ use crate::{
     ControllerKind, Coupling, TREE_PACKET_FIRST, TransferConfig,
     assembly::{Assembly, Origin},
     coupling::{self, GroupModel, Member},
-    flow::{Answer, Flow, LostPacket, RequestKind, Runs},
+    flow::{Answer, Came, Flow, LostPacket, RequestKind, Runs},
     layout::{Layout, Unit},
     limit::TokenBucket,
     runs::RunSet,
@@ -307,6 +307,15 @@ impl Transfer {
     pub fn handle_data(&mut self, now: Time, data: &PacketData<'_>) {
         self.handle_run(now, core::iter::once(*data));
     }
+    /// Takes a packet that was asked for on several paths of a network that answers once: nobody knows by which of them it
+    /// came, so it tells nothing of their order and their round trips, and none of them waits for it any more.
+    pub fn handle_any_path(&mut self, now: Time, data: &PacketData<'_>) {
+        self.take(now, data, Came::ByAnyPath);
+        for path in self.paths.values_mut() {
+            path.flow.iter_mut().for_each(|flow| flow.forget(data.packet));
+        }
+        self.on_run_end(now, Some(data.path));
+    }
     /// Takes packets that arrived together; losses are looked for, and windows moved, once for all.
     pub fn handle_run<'a>(&mut self, now: Time, run: impl Iterator<Item = PacketData<'a>>) {
         let mut last = None;
@@ -315,7 +324,7 @@ impl Transfer {
                 self.on_run_end(now, last);
             }
             last = Some(data.path);
-            self.take(now, &data);
+            self.take(now, &data, if data.cache.is_some() { Came::FromCache } else { Came::FromSource });
         }
         self.on_run_end(now, last);
     }
@@ -336,7 +345,7 @@ impl Transfer {
             self.couple(now);
         }
     }
-    fn take(&mut self, now: Time, data: &PacketData<'_>) {
+    fn take(&mut self, now: Time, data: &PacketData<'_>, came: Came) {
         if self.ended.is_some() {
             return;
         }
@@ -345,7 +354,7 @@ impl Transfer {
         let was_silent = flow.silent_since().is_some();
         let bytes = data.payload.len() as u64;
         let cache_use = flow.cache_use(data.number);
-        let answer = flow.on_data(now, data.number, data.packet, bytes, data.cache.is_some());
+        let answer = flow.on_data(now, data.number, data.packet, bytes, came);
         if answer == Answer::Stray {
             self.account.duplicate_bytes += bytes;
             return;

@@ -35,7 +35,11 @@ pub const ALL: &[Experiment] = &[
     ptp::TREE_2,
     ptp::DIAMOND_1,
     ptp::DIAMOND_2,
+    ptp::FAIRNESS,
+    ptp::CACHE,
     ptp::MESH,
+    ptp::SELECTION,
+    ptp::CONTROL,
 ];
 
 /// The experiment of that name.

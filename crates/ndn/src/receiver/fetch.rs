@@ -40,6 +40,15 @@ const PROBES_MAX: usize = 64;
 /// sums over all paths in use).
 const GROUP_OF_ALL: u16 = 0;
 
+/// By which path and request a packet was asked for last.
+#[derive(Clone, Copy)]
+struct AskedOn {
+    path: PathId,
+    number: u16,
+    /// Whether it was asked for before and has not come: the answer may be that to the Interest before.
+    also_elsewhere: bool,
+}
+
 pub(super) struct Fetching {
     label: String,
     config: PathConfig,
@@ -54,7 +63,7 @@ pub(super) struct Fetching {
     probe_interval: Duration,
     probes_at_once: u32,
     /// Which path each packet was asked for on last (PTP §5 D: a vector indexed by SEQ), and by which request.
-    asked: BTreeMap<u32, (PathId, u16)>,
+    asked: BTreeMap<u32, AskedOn>,
     waiting: VecDeque<Outgoing>,
     /// What is found out in case nobody shows a manifest.
     others: Others,
@@ -119,13 +128,19 @@ impl Fetching {
         match (naming::asked(object, name), data) {
             (Some(Asked::Manifest), Some(data)) => self.on_probe_answer(now, local, &data, random),
             (Some(Asked::Packet { version, packet }), data) if self.version == Some(version) => {
-                let Some((path, number)) = self.asked.get(&packet).copied() else { return false };
+                let Some(AskedOn { path, number, also_elsewhere }) = self.asked.get(&packet).copied() else {
+                    return false;
+                };
                 if let Some(data) = data {
                     self.asked.remove(&packet);
                     let payload = data.content.unwrap_or(&[]);
                     // Who cached it is not told; that it was cached is (PTP §5 D 1).
                     let cache = local.origin.map(|_| 0);
-                    self.transfer.handle_data(now, &PacketData { path, number, packet, cache, payload });
+                    let data = PacketData { path, number, packet, cache, payload };
+                    match also_elsewhere {
+                        true => self.transfer.handle_any_path(now, &data),
+                        false => self.transfer.handle_data(now, &data),
+                    }
                 }
                 if local.path_failed && self.paths.on_failed(now, path, random) {
                     self.offer(now);
@@ -302,7 +317,8 @@ impl Fetching {
             };
             let Some(name) = name else { continue };
             let bypasses = request.caches == CacheUse::Bypassed || self.others.must_bypass(packet);
-            self.asked.insert(packet, (request.path, request.number));
+            let also_elsewhere = self.asked.contains_key(&packet);
+            self.asked.insert(packet, AskedOn { path: request.path, number: request.number, also_elsewhere });
             self.waiting.push_back(Outgoing {
                 interest: self.interest(&name, random),
                 tag: tag.clone(),

@@ -125,8 +125,8 @@ impl Paths {
     fn fill(&mut self, random: &mut Random) -> bool {
         let mut changed = false;
         while self.in_use().count() < self.config.in_use_max {
-            let unused = self.candidates(Time::ZERO, |path| !path.in_use && path.failed.is_none());
-            let Some(chosen) = self.selection.fill(&unused, random) else { break };
+            let known = self.candidates(Time::ZERO, |path| path.in_use || path.failed.is_none());
+            let Some(chosen) = self.selection.fill(&known, random) else { break };
             let Some(path) = self.known.get_mut(&chosen) else { break };
             path.in_use = true;
             changed = true;
@@ -144,6 +144,10 @@ impl Paths {
                 hops: path.hops(),
                 rtt: path.rtt,
                 rtt_deviation: path.deviation,
+                links: match &path.tag {
+                    Tag::Labels(labels) => labels.as_chunks().0.to_vec(),
+                    Tag::Bits(_) => Vec::new(),
+                },
             })
             .collect()
     }
@@ -188,7 +192,10 @@ mod tests {
     use super::*;
 
     fn paths(in_use_max: usize) -> (Paths, Random) {
-        (Paths::new(Time::ZERO, PathConfig { in_use_max, ..PathConfig::default() }), Random::new(1, 1))
+        (
+            Paths::new(Time::ZERO, PathConfig { in_use_max, selection: "bandwidth".into(), ..PathConfig::default() }),
+            Random::new(1, 1),
+        )
     }
     fn probe(paths: &mut Paths, random: &mut Random, label: u8) -> bool {
         let tag = Tag::Labels(alloc::vec![label; 4]);

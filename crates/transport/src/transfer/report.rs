@@ -12,7 +12,8 @@ impl Transfer {
         let member = |path: &Path, flow: &Flow| {
             let packet_bytes = f64::from(path.offer.packet_bytes_max.max(1));
             let rtt = flow.rtt().smoothed().map_or(0.1, |rtt| rtt.as_secs_f64().max(1e-6));
-            Member { window: (flow.window() as f64 / packet_bytes).max(0.1), rtt }
+            let loss_interval = flow.loss_interval() as f64 / packet_bytes;
+            Member { window: (flow.window() as f64 / packet_bytes).max(0.1), rtt, loss_interval }
         };
         let flows: Vec<(PathId, Vec<u16>, Member)> = self
             .paths

@@ -4,6 +4,9 @@ use tributary_core::{Rate, Time};
 use super::{Arrival, Controller, Growth, Loss};
 use crate::TransferConfig;
 
+/// The smallest window after a loss, in packets.
+const WINDOW_MIN: f64 = 2.0;
+
 /// A window in packets that grows until packets are lost.
 #[derive(Clone, Debug)]
 pub struct LossBased {
@@ -43,14 +46,14 @@ impl Controller for LossBased {
         }
         self.window += packets
             * if self.window < self.threshold { self.growth.slow_start } else { self.growth.avoidance / self.window };
-        self.window = self.window.min(self.window_max);
+        self.window = self.window.clamp(WINDOW_MIN, self.window_max);
     }
     fn on_loss(&mut self, now: Time, loss: &Loss) {
         if loss.requested_at < self.recovered_from {
             return;
         }
         self.recovered_from = now;
-        self.window = (self.window / 2.0).max(2.0);
+        self.window = (self.window * (1.0 - self.growth.decrease / 2.0)).max(WINDOW_MIN);
         self.threshold = self.window;
     }
     fn on_silence(&mut self, now: Time) {
@@ -111,7 +114,7 @@ mod tests {
     #[test]
     fn coupled_growth_scales_both_phases() {
         let mut reno = LossBased::new(&TransferConfig::default(), 1000);
-        reno.set_growth(Growth { slow_start: 0.5, avoidance: 0.25 });
+        reno.set_growth(Growth { slow_start: 0.5, avoidance: 0.25, ..Growth::ALONE });
         (0..16).for_each(|_| reno.on_data(Time::ZERO, &arrival()));
         assert_eq!(packets(&reno), 24);
         reno.on_loss(Time::from_millis(100), &Loss { bytes: 1, in_flight: 0, requested_at: Time::from_millis(1) });

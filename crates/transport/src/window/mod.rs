@@ -4,11 +4,13 @@
 //! |---|---|---|
 //! | loss-based | `loss_based.rs` | the paper's slow start and congestion avoidance (§III-D), reproduction |
 //! | path-specified | `path_specified.rs` | PTP's slow start, congestion avoidance and fast recovery (PTP §5 D) |
+//! | weighted-vegas | `weighted_vegas.rs` | few packets in all queues together, shared by rate (wVegas) |
 //! | model-based | `model_based.rs` | the product: a model of rate and RTT that random loss does not fool |
 mod filter;
 mod loss_based;
 mod model_based;
 mod path_specified;
+mod weighted_vegas;
 
 use alloc::boxed::Box;
 
@@ -18,6 +20,7 @@ pub(crate) use filter::RateFilter;
 pub use loss_based::LossBased;
 pub use model_based::ModelBased;
 pub use path_specified::PathSpecified;
+pub use weighted_vegas::WeightedVegas;
 
 use crate::{ControllerKind, TransferConfig};
 
@@ -97,13 +100,17 @@ pub struct Loss {
 pub struct Growth {
     /// Packets added to the window per arrived packet in slow start; 1 alone.
     pub slow_start: f64,
-    /// Factor on the `1/window` per arrived packet in congestion avoidance, and on the probing of a model; 1 alone.
+    /// Factor on the `1/window` per arrived packet in congestion avoidance; 1 alone. Below zero it takes away (OLIA).
     pub avoidance: f64,
+    /// Factor on what a loss takes of the window; 1 alone, more for a sub-flow that is slower than others (BALIA).
+    pub decrease: f64,
+    /// Its part of the rate of all together; 1 alone.
+    pub weight: f64,
 }
 
 impl Growth {
     /// What an uncoupled sub-flow has.
-    pub const ALONE: Growth = Growth { slow_start: 1.0, avoidance: 1.0 };
+    pub const ALONE: Growth = Growth { slow_start: 1.0, avoidance: 1.0, decrease: 1.0, weight: 1.0 };
 }
 
 /// A place in a cycle of probes.
@@ -137,6 +144,7 @@ pub fn controller(config: &TransferConfig, packet_bytes: u64, now: Time) -> Box<
     match config.controller {
         ControllerKind::LossBased => Box::new(LossBased::new(config, packet_bytes)),
         ControllerKind::PathSpecified => Box::new(PathSpecified::new(config, packet_bytes)),
+        ControllerKind::WeightedVegas => Box::new(WeightedVegas::new(config, packet_bytes)),
         ControllerKind::ModelBased => Box::new(ModelBased::new(config, packet_bytes, now)),
     }
 }

@@ -69,7 +69,7 @@ impl PathSpecified {
         if !arrival.starved {
             let doubles = self.state == State::SlowStart && !is_cached;
             self.window += packets * if doubles { self.growth.slow_start } else { self.growth.avoidance / self.window };
-            self.window = self.window.min(self.window_max);
+            self.window = self.window.clamp(WINDOW_MIN, self.window_max);
         }
         match &mut self.state {
             State::SlowStart if self.window >= self.threshold => self.state = State::Avoidance,
@@ -84,7 +84,7 @@ impl PathSpecified {
         }
     }
     fn decrease(&mut self, now: Time) {
-        self.window = (self.window * DECREASE).max(WINDOW_MIN);
+        self.window = (self.window * (1.0 - (1.0 - DECREASE) * self.growth.decrease)).max(WINDOW_MIN);
         self.threshold = self.window;
         self.state = State::Recovery { backup: self.window, arrived: 0.0, in_a_row: 0.0, since: now };
     }

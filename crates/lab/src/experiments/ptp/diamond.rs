@@ -50,6 +50,7 @@ pub(super) fn spec_1() -> Spec {
         paper: &[
             ("ptp", 0.971),
             ("ptp-paper", 0.971),
+            ("ptp-default", 0.971),
             ("rfa-raaqm", 0.415),
             ("rfa-chopcop", 0.646),
             ("paf-raaqm", 0.356),
@@ -78,6 +79,7 @@ pub(super) fn spec_2() -> Spec {
         paper: &[
             ("ptp", 0.973),
             ("ptp-paper", 0.973),
+            ("ptp-default", 0.973),
             ("rfa-raaqm", 0.811),
             ("rfa-chopcop", 0.852),
             ("paf-raaqm", 0.786),

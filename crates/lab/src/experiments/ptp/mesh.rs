@@ -70,8 +70,8 @@ pub(super) fn spec() -> Spec {
         topology: topology.both_ways(3, 4, 200, 20).both_ways(5, 7, 200, 20),
         consumer: 1,
         producers: &[9, 10, 11, 12],
-        paper: &[("ptp", 0.964), ("ptp-paper", 0.964)],
-        seconds: (180.0, 60.0),
+        paper: &[("ptp", 0.964), ("ptp-paper", 0.964), ("ptp-default", 0.964)],
+        seconds: (300.0, 100.0),
     }
 }
 

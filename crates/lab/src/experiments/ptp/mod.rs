@@ -9,7 +9,13 @@
 //! | networks and their maximum flow | `topology.rs` |
 //! | one run | `world.rs` |
 //! | scenarios 1, 2 and 5 | `tree.rs`, `diamond.rs`, `mesh.rs`, on `throughput.rs` |
+//! | scenario 3 | `fairness.rs` |
+//! | scenario 4 | `cache.rs` |
+//! | selections and control laws | `compare.rs` |
+mod cache;
+mod compare;
 mod diamond;
+mod fairness;
 mod figures;
 mod mesh;
 mod schemes;
@@ -18,6 +24,9 @@ mod topology;
 mod tree;
 mod world;
 
+pub(super) use cache::EXPERIMENT as CACHE;
+pub(super) use compare::{CONTROL, SELECTION};
 pub(super) use diamond::{CASE_1 as DIAMOND_1, CASE_2 as DIAMOND_2};
+pub(super) use fairness::EXPERIMENT as FAIRNESS;
 pub(super) use mesh::EXPERIMENT as MESH;
 pub(super) use tree::{CASE_1 as TREE_1, CASE_2 as TREE_2};

@@ -3,6 +3,11 @@ use std::collections::BTreeMap;
 
 use tributary::simulation::parallel;
 use tributary_core::Time;
+use tributary_ndn::{
+    naming,
+    sender::Sender,
+    wire::{Interest, NameView, SignKey},
+};
 
 use super::{
     figures,
@@ -19,8 +24,6 @@ use crate::{
 pub(super) const QUEUE_PACKETS: u64 = 50;
 /// The other lengths of the sweep.
 const QUEUES_SWEPT: [u64; 2] = [20, 200];
-/// Bytes on the wire of a Data with a full segment: name, metadata and digest signature included.
-pub(super) const DATA_BYTES: f64 = 1_137.0;
 
 /// An experiment of this kind.
 pub(super) struct Spec {
@@ -43,7 +46,17 @@ struct Item {
     setting: String,
     scheme: Scheme,
     queue_packets: u64,
+    delays: Delays,
     seed: u64,
+}
+
+/// How long the links are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Delays {
+    /// As in the reconstruction.
+    Full,
+    /// A tenth of that.
+    Short,
 }
 
 /// What a run gave.
@@ -60,24 +73,11 @@ pub(super) struct Measured {
 /// Runs it.
 pub(super) fn run(spec: &Spec, settings: &Settings) -> Results {
     let mut results = Results::new(spec.name, settings);
-    let (seconds, skipped) = settings.choose(spec.seconds, (spec.seconds.0 / 3.0, spec.seconds.1 / 3.0));
+    let (seconds, skipped) = seconds_of(spec, settings);
     let (optimum, optimum_hops) = spec.topology.optimum(spec.producers, spec.consumer);
     results.metric("optimum.mbps", optimum as f64 / 1e3, "mbps");
     let items = items(settings);
-    let objects = [Object::new("A", (optimum as f64 * 1.1 * seconds * 125.0) as u64, spec.producers)];
-    let measured = parallel::map(&items, |item| {
-        let plan = Plan {
-            topology: &spec.topology,
-            scheme: &item.scheme,
-            objects: &objects,
-            consumers: vec![Start { node: spec.consumer, object: 0, at: start_of(item.seed), plain: None }],
-            caches: Vec::new(),
-            queue_packets: item.queue_packets,
-            until: Time::from_nanos((seconds * 1e9) as u64),
-            seed: item.seed,
-        };
-        measure(spec, world::run(&plan), skipped, optimum as f64)
-    });
+    let measured = measure_all(spec, settings, &items);
     let mut by_variant: BTreeMap<(usize, String), Vec<&Measured>> = BTreeMap::new();
     let order = |item: &Item| MAIN.iter().position(|scheme| scheme.name == item.scheme.name).unwrap_or(MAIN.len());
     for (item, measured) in items.iter().zip(&measured) {
@@ -97,6 +97,53 @@ pub(super) fn run(spec: &Spec, settings: &Settings) -> Results {
     results
 }
 
+/// Runs one scheme with as many seeds as there are runs.
+pub(super) fn runs(spec: &Spec, settings: &Settings, scheme: &Scheme) -> Vec<Measured> {
+    let item = |run| Item {
+        setting: String::new(),
+        scheme: scheme.clone(),
+        queue_packets: QUEUE_PACKETS,
+        delays: Delays::Full,
+        seed: settings.seed_of(0, run),
+    };
+    measure_all(spec, settings, &(0..settings.runs).map(item).collect::<Vec<_>>())
+}
+
+/// Seconds that a run lasts, and that are not counted.
+fn seconds_of(spec: &Spec, settings: &Settings) -> (f64, f64) {
+    settings.choose(spec.seconds, (spec.seconds.0 / 3.0, spec.seconds.1 / 3.0))
+}
+
+fn measure_all(spec: &Spec, settings: &Settings, items: &[Item]) -> Vec<Measured> {
+    let (seconds, skipped) = seconds_of(spec, settings);
+    let (optimum, _) = spec.topology.optimum(spec.producers, spec.consumer);
+    let objects = [Object::new("A", (optimum as f64 * 1.1 * seconds * 125.0) as u64, spec.producers)];
+    let shorter = spec.topology.shorter();
+    parallel::map(items, |item| {
+        let plan = Plan {
+            topology: if item.delays == Delays::Full { &spec.topology } else { &shorter },
+            scheme: &item.scheme,
+            objects: &objects,
+            consumers: vec![Start { node: spec.consumer, object: 0, at: start_of(item.seed), plain: None }],
+            caches: Vec::new(),
+            queue_packets: item.queue_packets,
+            until: Time::from_nanos((seconds * 1e9) as u64),
+            seed: item.seed,
+        };
+        let record = world::run(&plan);
+        measure(spec, record, skipped, optimum as f64, data_bytes(&objects[0]))
+    })
+}
+
+/// Bytes on the wire of a Data with a full segment: name, metadata and digest signature included.
+fn data_bytes(object: &Object) -> f64 {
+    let mut sender = Sender::new("5", SEGMENT_BYTES, SignKey::Digest);
+    sender.publish(Box::new(object.content.clone()));
+    let name = naming::packet_name(&world::object_name("A"), 1, 300).expect("a short name");
+    let data = sender.handle_interest(Time::ZERO, &Interest::new(NameView::from(&name)));
+    data.map_or(f64::from(SEGMENT_BYTES), |data| data.len() as f64)
+}
+
 /// When a consumer begins: within the first tenth of a second, so that runs differ.
 pub(super) fn start_of(seed: u64) -> Time {
     Time::from_nanos(tributary_core::Random::new(seed, 5).below(100_000_000))
@@ -104,26 +151,27 @@ pub(super) fn start_of(seed: u64) -> Time {
 
 fn items(settings: &Settings) -> Vec<Item> {
     let mut items = Vec::new();
-    let mut add = |phase: u64, setting: &str, scheme: &Scheme, queue_packets| {
+    let mut add = |phase: u64, setting: &str, scheme: &Scheme, queue_packets, delays| {
         for run in 0..settings.runs {
             let (setting, scheme) = (setting.into(), scheme.clone());
-            items.push(Item { setting, scheme, queue_packets, seed: settings.seed_of(phase, run) });
+            items.push(Item { setting, scheme, queue_packets, delays, seed: settings.seed_of(phase, run) });
         }
     };
     for scheme in &MAIN {
-        add(0, "", scheme, QUEUE_PACKETS);
+        add(0, "", scheme, QUEUE_PACKETS, Delays::Full);
+        add(4, "@delays-tenth", scheme, QUEUE_PACKETS, Delays::Short);
         for (queue, phase) in QUEUES_SWEPT.into_iter().zip(1..) {
-            add(phase, &format!("@queue{queue}"), scheme, queue);
+            add(phase, &format!("@queue{queue}"), scheme, queue, Delays::Full);
         }
     }
     for scheme in &ALTERNATIVES {
-        add(3, &format!("@{}", scheme.label), scheme, QUEUE_PACKETS);
+        add(3, &format!("@{}", scheme.label), scheme, QUEUE_PACKETS, Delays::Full);
     }
     items
 }
 
 /// Measures from `skipped` seconds on.
-fn measure(spec: &Spec, record: Record, skipped: f64, optimum: f64) -> Measured {
+fn measure(spec: &Spec, record: Record, skipped: f64, optimum: f64, data_bytes: f64) -> Measured {
     let first = record.samples.iter().find(|sample| sample.at >= skipped - 1e-9).expect("runs are longer than that");
     let last = record.samples.last().expect("a run has samples");
     let seconds = last.at - first.at;
@@ -133,7 +181,7 @@ fn measure(spec: &Spec, record: Record, skipped: f64, optimum: f64) -> Measured 
     let access: f64 =
         into.iter().zip(&hops).filter(|((_, from, _), _)| *from == spec.consumer).map(|(_, kbps)| kbps).sum();
     let content = (last.consumers[0].bytes - first.consumers[0].bytes) as f64 * 8e-3 / seconds;
-    let goodput = content / (optimum * f64::from(SEGMENT_BYTES) / DATA_BYTES);
+    let goodput = content / (optimum * f64::from(SEGMENT_BYTES) / data_bytes);
     Measured { utilisation: access / optimum, goodput, hops, record }
 }
 
@@ -188,14 +236,14 @@ fn links_table(spec: &Spec, results: &mut Results, main: &[(&Scheme, &[&Measured
 
 fn describe(spec: &Spec, results: &mut Results, (seconds, skipped): (f64, f64)) {
     results.parameter("run", format!("{seconds} s, of which the first {skipped} s are not counted"));
-    results.parameter("segment", format!("{SEGMENT_BYTES} bytes of content, {DATA_BYTES} on the wire"));
+    results.parameter("segment", format!("{SEGMENT_BYTES} bytes of content"));
     results.parameter("queue", format!("drop-tail, {QUEUE_PACKETS} packets; swept: 20 and 200"));
     results.parameter("paths in use", "10 at most, changed every 10 s (N and T of §6 A)");
     results.parameter("decrease", "β = 0.75 for the paper's window (§6 A)");
     for link in &spec.topology.links {
         results.parameter(
             &format!("link {}-{}", link.near, link.far),
-            format!("{} kbit/s, {} ms", link.kbps, link.delay_ms),
+            format!("{} kbit/s, {} ms", link.kbps, link.delay_us / 1_000),
         );
     }
     results.note(

@@ -10,7 +10,7 @@ pub(super) struct LinkSpec {
     /// The end nearer to the producers.
     pub(super) far: u8,
     pub(super) kbps: u64,
-    pub(super) delay_ms: u64,
+    pub(super) delay_us: u64,
     pub(super) ways: Ways,
 }
 
@@ -32,13 +32,19 @@ pub(super) struct Topology {
 impl Topology {
     /// Links as (near, far, kbit/s, milliseconds), on which Interests go from near to far.
     pub(super) fn new(links: &[(u8, u8, u64, u64)]) -> Self {
-        let link = |&(near, far, kbps, delay_ms)| LinkSpec { near, far, kbps, delay_ms, ways: Ways::Away };
+        let link =
+            |&(near, far, kbps, delay_ms)| LinkSpec { near, far, kbps, delay_us: delay_ms * 1_000, ways: Ways::Away };
         Topology { links: links.iter().map(link).collect() }
     }
     /// Adds a link on which Interests go both ways.
     pub(super) fn both_ways(mut self, near: u8, far: u8, kbps: u64, delay_ms: u64) -> Self {
-        self.links.push(LinkSpec { near, far, kbps, delay_ms, ways: Ways::Both });
+        self.links.push(LinkSpec { near, far, kbps, delay_us: delay_ms * 1_000, ways: Ways::Both });
         self
+    }
+    /// The same with a tenth of the delays.
+    pub(super) fn shorter(&self) -> Self {
+        let links = self.links.iter().map(|link| LinkSpec { delay_us: link.delay_us / 10, ..*link });
+        Topology { links: links.collect() }
     }
     /// All nodes, in order.
     pub(super) fn nodes(&self) -> BTreeSet<u8> {
@@ -90,6 +96,7 @@ impl Topology {
         (total, edges.iter().map(|edge| flows[edge.index()]).collect())
     }
     /// Paths without circles from `consumer` to any of `producers`.
+    #[cfg(test)]
     pub(super) fn paths(&self, producers: &[u8], consumer: u8) -> Vec<Vec<u8>> {
         let mut found = Vec::new();
         let mut open = vec![vec![consumer]];

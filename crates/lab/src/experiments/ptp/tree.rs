@@ -48,6 +48,7 @@ pub(super) fn spec_1() -> Spec {
         paper: &[
             ("ptp", 0.9778),
             ("ptp-paper", 0.9778),
+            ("ptp-default", 0.9778),
             ("rfa-raaqm", 0.8156),
             ("rfa-chopcop", 0.8689),
             ("paf-raaqm", 0.7911),
@@ -75,6 +76,7 @@ pub(super) fn spec_2() -> Spec {
         paper: &[
             ("ptp", 0.969),
             ("ptp-paper", 0.969),
+            ("ptp-default", 0.969),
             ("rfa-raaqm", 0.843),
             ("rfa-chopcop", 0.925),
             ("paf-raaqm", 0.801),

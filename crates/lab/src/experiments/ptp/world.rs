@@ -220,7 +220,7 @@ impl<'a> World<'a> {
                 overhead_bytes: 0,
                 queue_packets: Some(self.plan.queue_packets),
                 mtu: 9_000,
-                ..LinkConfig::new(rate, Duration::from_millis(link.delay_ms))
+                ..LinkConfig::new(rate, Duration::from_micros(link.delay_us))
             };
             let mut end = |number: u8| {
                 let face = faces.entry(number).or_default();

@@ -19,7 +19,7 @@ impl PathSelection for Hybrid {
         // What was never used comes after what is known.
         let rate = |path: &Candidate| core::cmp::Reverse(path.rate_known.unwrap_or(Rate::from_bits_per_second(0)));
         let fast = smallest(known, fast_count, rate);
-        let fast: Vec<Candidate> = known.iter().filter(|path| fast.contains(&path.path)).copied().collect();
+        let fast: Vec<Candidate> = known.iter().filter(|path| fast.contains(&path.path)).cloned().collect();
         smallest(&fast, in_use_max, |path| path.rtt_deviation)
     }
 }

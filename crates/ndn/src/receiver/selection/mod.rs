@@ -8,19 +8,23 @@
 //! | `latency` | `latency.rs` | those with the shortest round trips |
 //! | `variance` | `variance.rs` | those whose round trips vary least |
 //! | `hybrid` | `hybrid.rs` | among the fast half those whose round trips vary least |
+//! | `spread` | `spread.rs` | those that share few links, as their labels tell; others on trial |
 mod bandwidth;
 mod hops;
 mod hybrid;
 mod latency;
 mod random;
+mod spread;
 mod variance;
 
 use alloc::{boxed::Box, vec::Vec};
 
 use tributary_core::{Duration, PathId, Random, Rate};
 
+use crate::router::labels::LABEL_BYTES;
+
 /// What is known of a path that works.
-#[derive(Clone, Copy, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub struct Candidate {
     /// The path.
     pub path: PathId,
@@ -36,6 +40,8 @@ pub struct Candidate {
     pub rtt: Duration,
     /// Their mean deviation.
     pub rtt_deviation: Duration,
+    /// The labels on it, each of which stands for a link; none if they are written as bits.
+    pub links: Vec<[u8; LABEL_BYTES]>,
 }
 
 /// Chooses paths.
@@ -45,9 +51,9 @@ pub trait PathSelection: Send {
     /// The paths to use from now on, at most `in_use_max`; called once in a change interval (paper: T).
     fn change(&mut self, known: &[Candidate], in_use_max: usize, random: &mut Random) -> Vec<PathId>;
     /// The unused path to use in addition, while there is room; called when one was found or one in use failed.
-    fn fill(&mut self, unused: &[Candidate], random: &mut Random) -> Option<PathId> {
-        let one = Vec::from_iter(unused.iter().map(|path| Candidate { in_use: false, ..*path }));
-        self.change(&one, 1, random).first().copied()
+    fn fill(&mut self, known: &[Candidate], random: &mut Random) -> Option<PathId> {
+        let unused: Vec<Candidate> = known.iter().filter(|path| !path.in_use).cloned().collect();
+        self.change(&unused, 1, random).first().copied()
     }
 }
 
@@ -55,13 +61,14 @@ pub trait PathSelection: Send {
 pub type Listed = (&'static str, fn() -> Box<dyn PathSelection>);
 
 /// The selections by name, the default first.
-pub const SELECTIONS: [Listed; 6] = [
+pub const SELECTIONS: [Listed; 7] = [
     ("bandwidth", || Box::new(bandwidth::Bandwidth)),
     ("random", || Box::new(random::AtRandom)),
     ("hops", || Box::new(hops::Hops)),
     ("latency", || Box::new(latency::Latency)),
     ("variance", || Box::new(variance::Variance)),
     ("hybrid", || Box::new(hybrid::Hybrid)),
+    ("spread", || Box::new(spread::Spread::default())),
 ];
 
 /// The selection of this name; the first for an unknown one.
@@ -90,6 +97,7 @@ mod tests {
             hops,
             rtt: Duration::from_millis(rtt),
             rtt_deviation: Duration::from_millis(deviation),
+            links: Vec::new(),
         }
     }
     fn chosen(name: &str, known: &[Candidate], in_use_max: usize) -> Vec<u16> {
@@ -97,6 +105,26 @@ mod tests {
             by_name(name).change(known, in_use_max, &mut Random::new(1, 1)).iter().map(|path| path.0).collect();
         paths.sort_unstable();
         paths
+    }
+
+    #[test]
+    fn spread_takes_paths_that_share_little_and_tries_others_one_at_a_time() {
+        let path = |path, in_use, mbps, links: &[u8]| Candidate {
+            links: links.iter().map(|link| [*link; LABEL_BYTES]).collect(),
+            ..candidate(path, in_use, mbps, links.len(), 10, 1)
+        };
+        // 1 is the consumer's link, which all must have.
+        let with = |rates: [u64; 4]| {
+            let links: [&[u8]; 4] = [&[1, 2, 3], &[1, 4, 5], &[1, 2, 6, 5], &[1, 4, 6, 3]];
+            let each = (1..).zip(rates).zip(links).map(|((number, mbps), links)| path(number, mbps > 0, mbps, links));
+            each.collect::<Vec<_>>()
+        };
+        let (mut random, mut spread) = (Random::new(1, 1), by_name("spread"));
+        let mut change =
+            |rates| spread.change(&with(rates), 4, &mut random).iter().map(|path| path.0).collect::<Vec<_>>();
+        assert_eq!(change([0, 0, 1, 0]), [1, 2, 3], "the third shares most of its links, but not more than that");
+        assert_eq!(change([10, 10, 5, 0]), [1, 2, 3, 4], "there is room to try the fourth");
+        assert_eq!(change([8, 8, 4, 5]), [1, 2, 3], "it took from the others what it brought");
     }
 
     #[test]

@@ -1,0 +1,172 @@
+//! PTP §6 E, scenario 4: half of the first 2,000 packets lie in a cache on the way.
+use tributary::simulation::parallel;
+use tributary_core::Time;
+
+use super::{
+    figures,
+    schemes::{MAIN, Scheme},
+    throughput::{QUEUE_PACKETS, start_of},
+    topology::Topology,
+    world::{self, Object, Plan, Record, SAMPLE, SEGMENT_BYTES, Start},
+};
+use crate::{
+    Experiment, Results, Settings, Table,
+    figures::{Chart, Figure, Series, lines},
+    stats::{confidence, mean},
+};
+
+/// The entry of the table.
+pub(in crate::experiments) const EXPERIMENT: Experiment = Experiment {
+    name: "ptp-cache",
+    title: "half of the first 2,000 packets lie in a cache on the way, and then none do",
+    paper: "PTP §6 E, Figs. 22 and 23",
+    runs: 10,
+    run,
+};
+
+/// When the second consumer begins, in seconds.
+const BEGINS: f64 = 20.0;
+/// Packets that the first consumer fetches (§6 E).
+const FIRST_PACKETS: u32 = 2_000;
+/// Kbit/s of the link behind the cache, and of that in front of it.
+const BEHIND_KBPS: f64 = 1_000.0;
+const FRONT_KBPS: f64 = 2_000.0;
+/// Samples that a rate is taken over: half a second.
+const SMOOTH: usize = 5;
+
+/// What a run shows.
+struct Measured {
+    /// Mbit/s on the consumer's link while there is something in the cache, from two seconds after the begin on.
+    with_cache: f64,
+    /// The same afterwards, from two seconds on.
+    without_cache: f64,
+    /// Seconds from the begin until 95 % of the link in front of the cache are used.
+    rise: f64,
+    /// Seconds from the last packet of the cache until requests are within a tenth of what the link behind it carries.
+    fall: f64,
+    record: Record,
+}
+
+fn run(settings: &Settings) -> Results {
+    let seconds = settings.choose(60.0, 45.0);
+    let mut results = Results::new(EXPERIMENT.name, settings);
+    let topology = Topology::new(&[(1, 2, 10_000, 10), (2, 3, 2_000, 10), (3, 4, 1_000, 10), (5, 3, 1_000, 10)]);
+    let objects = [Object::new("A", (FRONT_KBPS * 125.0 * (seconds - BEGINS)) as u64, &[4])];
+    let items: Vec<(&Scheme, u64)> =
+        MAIN.iter().flat_map(|scheme| (0..settings.runs).map(move |run| (scheme, settings.seed_of(0, run)))).collect();
+    let measured = parallel::map(&items, |(scheme, seed)| {
+        let begin = Time::from_nanos((BEGINS * 1e9) as u64);
+        measure(world::run(&Plan {
+            topology: &topology,
+            scheme,
+            objects: &objects,
+            consumers: vec![
+                Start { node: 1, object: 0, at: begin, plain: None },
+                Start { node: 5, object: 0, at: start_of(*seed), plain: Some(FIRST_PACKETS) },
+            ],
+            caches: vec![(3, 0.5)],
+            queue_packets: QUEUE_PACKETS,
+            until: Time::from_nanos((seconds * 1e9) as u64),
+            seed: *seed,
+        }))
+    });
+    let mut table =
+        Table::new("cache", &["scheme", "run", "with cache (Mbit/s)", "without (Mbit/s)", "rise (s)", "fall (s)"]);
+    for (scheme, measured) in MAIN.iter().zip(measured.chunks(settings.runs as usize)) {
+        tell(&mut results, &mut table, scheme, measured);
+    }
+    results.tables.push(table);
+    figure(&mut results, &measured.chunks(settings.runs as usize).map(|runs| &runs[0]).collect::<Vec<_>>());
+    describe(&mut results, &topology);
+    results
+}
+
+/// Bits on the consumer's link between two samples, by the time between them: Mbit/s.
+fn mbps(record: &Record, from: usize, to: usize) -> f64 {
+    let (a, b) = (&record.samples[from], &record.samples[to]);
+    (b.wire[0] - a.wire[0]) as f64 * 8e-6 / (b.at - a.at).max(1e-9)
+}
+
+fn measure(record: Record) -> Measured {
+    let at = |seconds: f64| ((seconds / SAMPLE.as_secs_f64()).round() as usize).min(record.samples.len() - 1);
+    let (begin, last) = (at(BEGINS), record.samples.len() - 1);
+    let cached = |at: usize| record.samples[at].consumers[0].cached;
+    let dry = (begin..=last).find(|at| cached(*at) == cached(last)).unwrap_or(last);
+    let rise = (begin + SMOOTH..=last).find(|at| mbps(&record, at - SMOOTH, *at) >= 0.95 * FRONT_KBPS / 1e3);
+    // What the link behind the cache carries, in requests.
+    let bound = 1.1 * BEHIND_KBPS * 125.0 / f64::from(SEGMENT_BYTES) * SMOOTH as f64 * SAMPLE.as_secs_f64();
+    let requested = |at: usize| record.samples[at].consumers[0].requested;
+    let is_calm = |at: usize| requested(at).saturating_sub(requested(at - SMOOTH)) as f64 <= bound;
+    let fall = (dry..=last).find(|at| is_calm(*at));
+    let seconds =
+        |found: Option<usize>, from: usize| found.map_or(f64::INFINITY, |at| (at - from) as f64 * SAMPLE.as_secs_f64());
+    let two = at(2.0);
+    Measured {
+        with_cache: mbps(&record, (begin + two).min(dry.saturating_sub(1)), dry),
+        without_cache: mbps(&record, (dry + two).min(last - 1), last),
+        rise: seconds(rise, begin),
+        fall: seconds(fall, dry),
+        record,
+    }
+}
+
+fn tell(results: &mut Results, table: &mut Table, scheme: &Scheme, measured: &[Measured]) {
+    let name = scheme.name;
+    let of = |value: fn(&Measured) -> f64| measured.iter().map(value).collect::<Vec<f64>>();
+    let is_ours = name.starts_with("ptp");
+    let mut put = |quantity: &str, values: &[f64], unit: &str, paper: f64| {
+        match is_ours {
+            true => results.beside(format!("{name}.{quantity}"), mean(values), unit, paper),
+            false => results.metric(format!("{name}.{quantity}"), mean(values), unit),
+        }
+        results.metric(format!("{name}.{quantity}_confidence"), confidence(values), unit);
+    };
+    put("with_cache_mbps", &of(|run| run.with_cache), "mbps", 1.9);
+    put("without_cache_mbps", &of(|run| run.without_cache), "mbps", 1.0);
+    for (quantity, values) in [("rise_seconds", of(|run| run.rise)), ("fall_seconds", of(|run| run.fall))] {
+        results.metric(format!("{name}.{quantity}"), mean(&values), "seconds");
+        results.metric(format!("{name}.{quantity}_confidence"), confidence(&values), "seconds");
+    }
+    for (run, measured) in (1..).zip(measured) {
+        let cells = [measured.with_cache, measured.without_cache, measured.rise, measured.fall];
+        let cells = cells.iter().map(|value| format!("{value:.4}"));
+        table.push([name.to_string(), format!("{run}")].into_iter().chain(cells).collect());
+    }
+}
+
+fn figure(results: &mut Results, firsts: &[&Measured]) {
+    let curves: Vec<[Vec<(f64, f64)>; 2]> = firsts.iter().map(|run| figures::rates(&run.record, 0, SMOOTH)).collect();
+    let drawn = [
+        ("requests", "Content asked for", "The paper's Fig. 22: content that the second consumer asks for"),
+        ("data", "Content that arrives", "The paper's Fig. 23: content that arrives at the second consumer"),
+    ];
+    for (which, (name, title, caption)) in drawn.into_iter().enumerate() {
+        let series = MAIN.iter().zip(&curves).map(|(scheme, curves)| Series::new(scheme.label, curves[which].clone()));
+        let chart = Chart {
+            size: (900, 400),
+            x_range: Some((BEGINS - 2.0, firsts[0].record.samples.last().map_or(60.0, |sample| sample.at))),
+            ..Chart::new(title, "time (s)", "Mbit/s of content")
+        };
+        results.figures.push(Figure {
+            name: name.into(),
+            caption: format!("{caption}, over half a second each, in the first runs. It begins at 20 s."),
+            svg: lines(&chart, &series.collect::<Vec<_>>()),
+        });
+    }
+}
+
+fn describe(results: &mut Results, topology: &Topology) {
+    for link in &topology.links {
+        results.parameter(
+            &format!("link {}-{}", link.near, link.far),
+            format!("{} kbit/s, {} ms", link.kbps, link.delay_us / 1_000),
+        );
+    }
+    results.parameter("cache", "node 3 keeps each Data that passes with probability 1/2");
+    results.note(
+        "As in the paper: consumer 5 fetches 2,000 packets from producer 4, consumer 1 begins at 20 s with the same object. \
+         Consumer 5 has the same plain window (ICP) under every scheme: all it does is fill the cache. Rates of the links are \
+         the paper's but for 2-1; delays are ours. Rise: until 95 % of link 3-2 are used. Fall: from the last cached packet \
+         until no more is asked for in half a second than link 4-3 carries, plus a tenth.",
+    );
+}

@@ -1,0 +1,142 @@
+//! PTP's open questions: which paths to use (appendix), and which control law (§8).
+use tributary::simulation::parallel;
+use tributary_transport::{ControllerKind, Coupling};
+
+use super::{
+    diamond, fairness, mesh,
+    schemes::{Form, Receiver, Scheme, ptp},
+    throughput::{self, Measured, Spec},
+    tree,
+};
+use crate::{
+    Experiment, Results, Settings,
+    figures::{Bar, BarGroup, Chart, Figure, bars},
+    stats::{confidence, mean},
+};
+
+/// Selections compared.
+pub(in crate::experiments) const SELECTION: Experiment = Experiment {
+    name: "ptp-selection",
+    title: "which ten of 57 paths: by bandwidth, hops, latency, its variance, both, at random, by shared links",
+    paper: "PTP §4 C, appendix",
+    runs: 10,
+    run: selection,
+};
+/// Control laws compared.
+pub(in crate::experiments) const CONTROL: Experiment = Experiment {
+    name: "ptp-control",
+    title: "control laws of several paths: Linked Increase, OLIA, BALIA, wVegas, model-based",
+    paper: "PTP §5 D, §8",
+    runs: 10,
+    run: control,
+};
+
+const SELECTIONS: [&str; 7] = ["bandwidth", "random", "hops", "latency", "variance", "hybrid", "spread"];
+
+fn scheme(form: Form) -> Scheme {
+    ptp("ptp", "PTP", form)
+}
+
+/// Runs a scheme on a network with as many seeds as there are runs.
+fn runs(spec: &Spec, settings: &Settings, scheme: &Scheme) -> Vec<Measured> {
+    throughput::runs(spec, settings, scheme)
+}
+
+fn selection(settings: &Settings) -> Results {
+    let mut results = Results::new(SELECTION.name, settings);
+    let spec = mesh::spec();
+    let mut groups = Vec::new();
+    for selection in SELECTIONS {
+        let mut bars = Vec::new();
+        for (prefix, form) in [("", Form::PAPER), ("default-", Form::DEFAULT)] {
+            let measured = runs(&spec, settings, &scheme(Form { selection, ..form }));
+            let shares: Vec<f64> = measured.iter().map(|run| run.utilisation).collect();
+            results.metric(format!("{prefix}{selection}.utilisation"), mean(&shares), "share");
+            results.metric(format!("{prefix}{selection}.utilisation_confidence"), confidence(&shares), "share");
+            let goodput: Vec<f64> = measured.iter().map(|run| run.goodput).collect();
+            results.metric(format!("{prefix}{selection}.goodput_share"), mean(&goodput), "share");
+            bars.push(Bar::with_spread(mean(&shares), confidence(&shares)));
+        }
+        groups.push(BarGroup { label: selection.into(), bars });
+    }
+    let chart = Chart {
+        y_to: 1.0,
+        size: (900, 380),
+        ..Chart::new("Mesh: selections", "selection", "utilisation of the maximum flow")
+    };
+    results.figures.push(Figure {
+        name: "selections".into(),
+        caption: "Utilisation of the mesh's maximum flow by selection, means with 95 % confidence intervals, with the paper's \
+                  window and with the product's."
+            .into(),
+        svg: bars(&chart, &["paper's window", "default"], &groups),
+    });
+    results.parameter("network", "the mesh of ptp-mesh: 57 paths, at most 10 in use, changed every 10 s");
+    results.note(
+        "Bandwidth is the paper's own (§4 C 1); random, hops, latency, variance and hybrid are those of its appendix. Spread \
+         is ours: the labels in the tags say which links paths share.",
+    );
+    results
+}
+
+/// Control laws: name, controller, coupling.
+pub(super) const LAWS: [(&str, ControllerKind, Coupling); 8] = [
+    ("uncoupled", ControllerKind::PathSpecified, Coupling::Uncoupled),
+    ("linked-increase", ControllerKind::PathSpecified, Coupling::LinkedIncrease),
+    ("compensated", ControllerKind::PathSpecified, Coupling::LinkedIncreaseCompensated),
+    ("olia", ControllerKind::PathSpecified, Coupling::Olia),
+    ("balia", ControllerKind::PathSpecified, Coupling::Balia),
+    ("weighted-vegas", ControllerKind::WeightedVegas, Coupling::LinkedIncrease),
+    ("model-based", ControllerKind::ModelBased, Coupling::LinkedIncrease),
+    ("model-uncoupled", ControllerKind::ModelBased, Coupling::Uncoupled),
+];
+
+fn control(settings: &Settings) -> Results {
+    let mut results = Results::new(CONTROL.name, settings);
+    let specs = [
+        ("tree-1", tree::spec_1()),
+        ("tree-2", tree::spec_2()),
+        ("diamond-1", diamond::spec_1()),
+        ("diamond-2", diamond::spec_2()),
+        ("mesh", mesh::spec()),
+    ];
+    let mut groups = Vec::new();
+    let (seconds, skipped) = settings.choose((300.0, 60.0), (60.0, 20.0));
+    let objects = fairness::objects(seconds);
+    let seeds: Vec<u64> = (0..settings.runs).map(|run| settings.seed_of(0, run)).collect();
+    for (law, controller, coupling) in LAWS {
+        let base = if controller == ControllerKind::ModelBased { Form::DEFAULT } else { Form::PAPER };
+        let scheme = scheme(Form { controller, coupling, selection: "spread", ..base });
+        debug_assert!(matches!(scheme.receiver, Receiver::Ptp(_)));
+        let mut bars = Vec::new();
+        for (place, spec) in &specs {
+            let shares: Vec<f64> = runs(spec, settings, &scheme).iter().map(|run| run.utilisation).collect();
+            results.metric(format!("{law}.utilisation@{place}"), mean(&shares), "share");
+            results.metric(format!("{law}.utilisation_confidence@{place}"), confidence(&shares), "share");
+            bars.push(Bar::with_spread(mean(&shares), confidence(&shares)));
+        }
+        let shares = parallel::map(&seeds, |seed| {
+            let ([several, single], _) = fairness::parts(&fairness::record(&scheme, &objects, seconds, *seed), skipped);
+            single / (single + several).max(1.0)
+        });
+        results.metric(format!("{law}.single_share"), mean(&shares), "share");
+        results.metric(format!("{law}.single_share_confidence"), confidence(&shares), "share");
+        bars.push(Bar::with_spread(mean(&shares), confidence(&shares)));
+        groups.push(BarGroup { label: law.into(), bars });
+    }
+    let chart = Chart { y_to: 1.0, size: (1200, 400), ..Chart::new("Control laws", "law", "share") };
+    let names = ["tree I", "tree II", "diamond I", "diamond II", "mesh", "fairness: part of the single path"];
+    results.figures.push(Figure {
+        name: "control".into(),
+        caption:
+            "Utilisation of the maximum flow by control law, and the part of a fetch over one path beside a fetch over \
+                  two (one half is fair); means with 95 % confidence intervals."
+                .into(),
+        svg: bars(&chart, &names, &groups),
+    });
+    results.parameter("paths", "at most 10, those that share few links (spread)");
+    results.note(
+        "OLIA, BALIA, wVegas and a model-based window are what the paper's §8 asks for; β = 0.75 for all that halve.",
+    );
+    results
+}

@@ -1,0 +1,66 @@
+//! Small versions of PTP's evaluation: the shape of each result, and that the same seed gives the same bytes.
+use tributary_lab::{Results, Scale, Settings, experiments};
+
+fn run(name: &str, seed: u64, runs: u32) -> Results {
+    let experiment = experiments::find(name).unwrap_or_else(|| panic!("there is no experiment {name}"));
+    (experiment.run)(&Settings { seed, runs, scale: Scale::Small })
+}
+fn value(results: &Results, name: &str) -> f64 {
+    let metric = results.metrics.get(name);
+    metric.unwrap_or_else(|| panic!("no metric {name}: {:?}", results.metrics.keys())).value
+}
+
+const RIVALS: [&str; 4] = ["rfa-raaqm", "rfa-chopcop", "paf-raaqm", "pcon"];
+
+#[test]
+fn ptp_fills_what_rivals_leave_and_nobody_gets_more_than_there_is() {
+    for name in ["ptp-tree-1", "ptp-tree-2", "ptp-diamond-1", "ptp-diamond-2"] {
+        let results = run(name, 1, 1);
+        let utilisation = |scheme: &str| value(&results, &format!("{scheme}.utilisation"));
+        assert!(utilisation("ptp") > 0.98, "{name}: {}", utilisation("ptp"));
+        for rival in RIVALS {
+            assert!(utilisation(rival) < utilisation("ptp"), "{name}: {rival} {}", utilisation(rival));
+        }
+        for (metric, found) in results.metrics.iter().filter(|(metric, _)| metric.contains("utilisation")) {
+            // Packets that waited when the count began come in addition.
+            assert!((0.0..=1.04).contains(&found.value), "{name}: {metric} {}", found.value);
+        }
+        for (metric, found) in results.metrics.iter().filter(|(metric, _)| metric.contains("goodput_share")) {
+            assert!((0.0..=1.04).contains(&found.value), "{name}: {metric} {}", found.value);
+        }
+        assert!(results.figures.iter().any(|figure| figure.name == "links"));
+    }
+}
+
+#[test]
+fn the_mesh_stands_beside_table_1_and_redundant_links_are_nearly_idle() {
+    let results = run("ptp-mesh", 1, 1);
+    assert!(value(&results, "ptp.utilisation") > 0.85, "{}", value(&results, "ptp.utilisation"));
+    assert!(value(&results, "ptp.redundant_share") < 0.2, "{}", value(&results, "ptp.redundant_share"));
+    let table = results.tables.iter().find(|table| table.name == "table-1").expect("Table I");
+    assert_eq!((table.rows.len(), table.rows[0][0].as_str(), table.rows[0][1].as_str()), (16, "2 ⇒ 1", "1350"));
+}
+
+#[test]
+fn neither_of_two_fetches_starves_on_a_link_that_they_share() {
+    let results = run("ptp-fairness", 1, 2);
+    for scheme in ["ptp", "rfa-chopcop", "pcon"] {
+        let share = value(&results, &format!("{scheme}.single_share"));
+        assert!((0.35..0.65).contains(&share), "{scheme}: {share}");
+        assert!(value(&results, &format!("{scheme}.utilisation")) > 0.95, "{scheme}");
+    }
+}
+
+#[test]
+fn a_cache_is_used_as_long_as_it_has_something_and_then_the_producer_alone() {
+    let results = run("ptp-cache", 1, 1);
+    assert!(value(&results, "ptp.with_cache_mbps") > 1.5, "{}", value(&results, "ptp.with_cache_mbps"));
+    let after = value(&results, "ptp.without_cache_mbps");
+    assert!((0.9..1.05).contains(&after), "{after}");
+}
+
+#[test]
+fn the_same_seed_gives_the_same_bytes() {
+    let bytes = || serde_json::to_string(&run("ptp-fairness", 3, 1)).expect("results can be written");
+    assert_eq!(bytes(), bytes());
+}
