@@ -195,12 +195,18 @@ impl Fetching {
         if let (Some(sent), Some(tag), true) = (sent, tag_of(local), is_right) {
             self.on_source(now, tag, now.since(sent), random);
         }
-        let Some((path, number)) = self.asked.get(&segment).copied() else { return sent.is_some() };
+        let Some(AskedOn { path, number, also_elsewhere }) = self.asked.get(&segment).copied() else {
+            return sent.is_some();
+        };
         if let Some(data) = data {
             self.asked.remove(&segment);
             let (packet, payload) = (segment, data.content.unwrap_or(&[]));
             let cache = local.origin.map(|_| 0);
-            self.transfer.handle_data(now, &PacketData { path, number, packet, cache, payload });
+            let data = PacketData { path, number, packet, cache, payload };
+            match also_elsewhere {
+                true => self.transfer.handle_any_path(now, &data),
+                false => self.transfer.handle_data(now, &data),
+            }
         }
         if local.path_failed && self.paths.on_failed(now, path, random) {
             self.offer(now);

@@ -64,10 +64,16 @@ impl Form {
         selection: "bandwidth",
         probing: Probing::Constant,
     };
-    /// The paper's window on the product's paths: probes that slow down, and paths that share few links.
-    pub(super) const BEST: Form = Form { selection: "spread", probing: Probing::Default, ..Form::PAPER };
+    /// The paper's window under OLIA on the product's paths: probes that slow down, and paths that share few links.
+    pub(super) const BEST: Form =
+        Form { coupling: Coupling::Olia, selection: "spread", probing: Probing::Default, ..Form::PAPER };
     /// The product's.
-    pub(super) const DEFAULT: Form = Form { controller: ControllerKind::ModelBased, reorder_packets: 3, ..Form::BEST };
+    pub(super) const DEFAULT: Form = Form {
+        controller: ControllerKind::ModelBased,
+        coupling: Coupling::LinkedIncrease,
+        reorder_packets: 3,
+        ..Form::BEST
+    };
     /// Writes it into a node's settings.
     pub(super) fn put(&self, config: &mut Config) {
         config.transfer.controller = self.controller;

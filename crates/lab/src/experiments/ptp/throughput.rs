@@ -2,7 +2,7 @@
 use std::collections::BTreeMap;
 
 use tributary::simulation::parallel;
-use tributary_core::Time;
+use tributary_core::{Duration, Time};
 use tributary_ndn::{
     naming,
     sender::Sender,
@@ -137,7 +137,7 @@ fn measure_all(spec: &Spec, settings: &Settings, items: &[Item]) -> Vec<Measured
 
 /// Bytes on the wire of a Data with a full segment: name, metadata and digest signature included.
 fn data_bytes(object: &Object) -> f64 {
-    let mut sender = Sender::new("5", SEGMENT_BYTES, SignKey::Digest);
+    let mut sender = Sender::new("5", SEGMENT_BYTES, SignKey::Digest, Duration::ZERO);
     sender.publish(Box::new(object.content.clone()));
     let name = naming::packet_name(&world::object_name("A"), 1, 300).expect("a short name");
     let data = sender.handle_interest(Time::ZERO, &Interest::new(NameView::from(&name)));
