@@ -91,9 +91,9 @@ impl Paths {
         let was = core::mem::replace(&mut path.in_use, false);
         self.fill(random) || was
     }
-    /// Whether another path could take the place of `id`.
+    /// Whether a path that is not in use could take the place of `id`.
     pub(super) fn has_other(&self, now: Time, id: PathId) -> bool {
-        self.known.iter().any(|(other, path)| *other != id && path.works(now))
+        self.known.iter().any(|(other, path)| *other != id && !path.in_use && path.works(now))
     }
     /// Changes the paths in use once in a change interval; `bytes_of` tells what each has brought. Whether they changed.
     pub(super) fn handle_timeout(&mut self, now: Time, bytes_of: impl Fn(PathId) -> u64, random: &mut Random) -> bool {
@@ -211,8 +211,10 @@ mod tests {
         assert!(probe(&mut paths, &mut random, 1) && probe(&mut paths, &mut random, 2));
         assert!(!probe(&mut paths, &mut random, 3) && !probe(&mut paths, &mut random, 1));
         assert_eq!((in_use(&paths), paths.len()), (alloc::vec![1, 2], 3));
+        assert!(paths.has_other(Time::from_millis(5), PathId(1)));
         assert!(paths.on_failed(Time::from_millis(5), PathId(1), &mut random));
         assert_eq!(in_use(&paths), [2, 3]);
+        assert!(!paths.has_other(Time::from_millis(6), PathId(2)), "path 3 is in use, path 1 has just failed");
         assert!(paths.on_failed(Time::from_millis(6), PathId(2), &mut random));
         assert_eq!(in_use(&paths), [3]);
         assert!(probe(&mut paths, &mut random, 2), "a probe shows that it works again");
