@@ -62,7 +62,11 @@ impl<S> Plan<S> {
         let lies = |fault: &Fault| {
             matches!(
                 fault.kind,
-                FaultKind::Corrupt | FaultKind::LyingSource | FaultKind::LyingCache | FaultKind::Imposter
+                FaultKind::Corrupt
+                    | FaultKind::LyingSource
+                    | FaultKind::LyingCache
+                    | FaultKind::Imposter
+                    | FaultKind::Malformed
             )
         };
         self.faults.iter().any(lies)

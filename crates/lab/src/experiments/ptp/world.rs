@@ -405,7 +405,7 @@ mod tests {
                 let share = alone(scheme, kbps, delay_ms);
                 println!("{} {kbps} {delay_ms} {share:.4}", scheme.label);
                 // RAAQM allows 5 ms of queue, and one packet takes longer than that on the link of 1 Mbit/s.
-                let bound = if delay_ms > 50 && scheme.label.contains("raaqm") { 0.7 } else { 0.95 };
+                let bound = if delay_ms > 50 && scheme.label.contains("RAAQM") { 0.7 } else { 0.95 };
                 if share < bound {
                     short.push((scheme.label, kbps, delay_ms, share));
                 }
