@@ -301,6 +301,7 @@ impl Transfer {
             usable.into_iter().for_each(|(source, path)| self.add_path(now, source, path));
         }
         self.close_unreachable(now);
+        self.move_suspects(now);
         self.couple(now);
     }
     /// Takes one packet that arrived.
