@@ -279,9 +279,11 @@ impl Flow {
         }
         self.delivered += bytes;
         self.delivered_at = now;
-        self.last_arrival = now;
-        self.ever_answered = true;
-        self.silent = None;
+        if came != Came::ByAnyPath {
+            self.last_arrival = now;
+            self.ever_answered = true;
+            self.silent = None;
+        }
 
         let first_of_request = !core::mem::replace(&mut request.sampled, true);
         let mut rtt = None;

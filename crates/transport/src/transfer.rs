@@ -360,8 +360,9 @@ impl Transfer {
             self.account.duplicate_bytes += bytes;
             return;
         }
+        let is_back = was_silent && flow.silent_since().is_none();
         self.lonely_since = now;
-        if was_silent {
+        if is_back {
             path.told = PathState::Active;
             self.events.push_back(TransferEvent::PathState {
                 path: data.path,
