@@ -3,6 +3,9 @@ mod bulk_1;
 mod bulk_3;
 mod forwarding;
 mod hop;
+mod mf_hop;
+mod mf_last_hop;
+mod mf_store;
 mod ndn_hop;
 mod ndn_lookup;
 mod ndnd;
@@ -41,7 +44,7 @@ struct Bench {
 }
 
 /// All benchmarks, in the order of the targets.
-const BENCHES: [Bench; 13] = [
+const BENCHES: [Bench; 18] = [
     Bench {
         name: "bulk-1",
         about: "one source, loopback UDP with 1,472-byte datagrams, verified and written (targets 1, 2, 5, 6)",
@@ -71,6 +74,27 @@ const BENCHES: [Bench; 13] = [
         name: "paths-compute",
         about: "eight verified paths both ways in a graph of 1,000 nodes (target 15)",
         run: paths_compute::run,
+    },
+    Bench { name: "mf-hop", about: "MobilityFirst through one router, beside quinn", run: mf_hop::run },
+    Bench {
+        name: "mf-store",
+        about: "MobilityFirst: chunks stored durably for a receiver that is away, beside a copy with fsync",
+        run: mf_store::run_speed,
+    },
+    Bench {
+        name: "mf-kill",
+        about: "MobilityFirst: a router killed while it stores 100 MiB; what it acknowledged and lost",
+        run: mf_store::run_kill,
+    },
+    Bench {
+        name: "mf-loss",
+        about: "MobilityFirst: 25 Mbit/s, RTT 10, 50, 100 ms, 0 and 1 % loss, beside kernel TCP; root, linkemu (target 10)",
+        run: mf_last_hop::run_loss,
+    },
+    Bench {
+        name: "mf-outage",
+        about: "MobilityFirst: the last hop silent for 10 and 30 s, beside kernel TCP; root, linkemu (target 11)",
+        run: mf_last_hop::run_outage,
     },
     Bench {
         name: "sim-speed",

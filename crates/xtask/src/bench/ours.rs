@@ -129,6 +129,25 @@ impl<'a> Ground<'a> {
         };
         Ok(Ground::new(trib, stage, source, vec![publisher], vec![forwarder], receiver))
     }
+    /// A publisher and a receiver of MobilityFirst on both sides of one router without a content cache.
+    pub(super) fn mf_hop(trib: &'a Trib, stage: &'a Stage, source: &Source) -> Outcome<Rc<Ground<'a>>> {
+        let node = |label: &str, roles, faces| NodeSpec {
+            label: format!("mf-{label}"),
+            family: Some("mf"),
+            roles,
+            faces,
+            ..NodeSpec::default()
+        };
+        let sections = "[mf]\ncache_size = \"0B\"\n".into();
+        let router = NodeSpec { sections, ..node("router", &["router", "resolver"], Vec::new()) };
+        let router = trib.node(stage, &router)?;
+        let publish = Some((NAME.into(), source.path.clone()));
+        let to_router = || vec![Face::to(router.address)];
+        let publisher = trib.node(stage, &NodeSpec { publish, ..node("publisher", &["sender"], to_router()) })?;
+        publisher.wait_until_published()?;
+        let receiver = node("receiver", &["receiver"], to_router());
+        Ok(Ground::new(trib, stage, source, vec![publisher], vec![router], receiver))
+    }
     /// Its contender.
     pub(super) fn contender(self: &Rc<Ground<'a>>, name: impl Into<String>) -> Contender<'a> {
         let ground = Rc::clone(self);

@@ -1,4 +1,5 @@
 //! What all benchmarks share.
+pub(crate) mod emulator;
 pub(crate) mod figure;
 pub(crate) mod interrupt;
 pub(crate) mod machine;

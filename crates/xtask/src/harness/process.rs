@@ -122,6 +122,16 @@ impl Process {
     pub(crate) fn is_running(&mut self) -> bool {
         self.child.as_mut().is_some_and(|child| matches!(child.try_wait(), Ok(None)))
     }
+    /// Ends it as a power cut would, and waits until it is gone.
+    ///
+    /// # Errors
+    /// If it has ended before.
+    pub(crate) fn kill(&mut self) -> Outcome {
+        let mut child = self.child.take().ok_or("it has ended already")?;
+        child.kill()?;
+        child.wait()?;
+        Ok(())
+    }
     /// Waits until it ends by itself.
     ///
     /// # Errors

@@ -101,6 +101,12 @@ pub(crate) const PATHS: Target = Target::at_most(7, 1.04, 1.02);
 pub(crate) const PATHS_FAILURE: Target = Target::at_most(8, 1.05, 1.02);
 /// Three paths with loss.
 pub(crate) const PATHS_LOSS: Target = Target::at_most(9, 1.06, 1.03);
+/// A lossy last hop: share of our own goodput without loss.
+pub(crate) const LOSS_OWN: Target = Target::at_least(10, 0.97, 0.985);
+/// A lossy last hop: multiple of the goodput of the kernel's BBR.
+pub(crate) const LOSS_BBR: Target = Target::at_least(10, 1.0, 1.03);
+/// An outage: seconds lost beyond the ideal.
+pub(crate) const OUTAGE: Target = Target::at_most(11, 0.5, 0.1);
 /// Simulator: multiple of ns-3's packet-hops per second.
 pub(crate) const SIMULATOR_NS3: Target = Target::at_least(13, 8.0, 20.0);
 /// Simulator: distance of its goodput from that of daemons over emulated links.

@@ -12,7 +12,7 @@ use std::{
 
 use serde_json::Value;
 
-use super::{process::Process, stage::Stage};
+use super::{emulator, process::Process, stage::Stage};
 use crate::{Outcome, note};
 
 /// The program.
@@ -26,6 +26,10 @@ pub(crate) struct Trib {
 pub(crate) struct NodeSpec {
     /// Its name, unique on the stage.
     pub(crate) label: String,
+    /// Its family in the word of the config; `None` for the default.
+    pub(crate) family: Option<&'static str>,
+    /// The network namespace that it runs in; `None` for this one.
+    pub(crate) namespace: Option<String>,
     /// Its roles in the words of the config.
     pub(crate) roles: &'static [&'static str],
     /// Where it listens; `None` lets the kernel choose.
@@ -85,6 +89,8 @@ pub(crate) struct Done {
 const START_PATIENCE: Duration = Duration::from_secs(120);
 /// How long a state may take to come.
 const STATE_PATIENCE: Duration = Duration::from_secs(30);
+/// A node's config in its folder.
+const CONFIG: &str = "node.toml";
 /// How often a state is looked at.
 const LOOK: Duration = Duration::from_millis(50);
 
@@ -113,8 +119,18 @@ impl Trib {
     /// If it ends, or says nothing.
     pub(crate) fn node(&self, stage: &Stage, spec: &NodeSpec) -> Outcome<Daemon> {
         let config = spec.write(stage)?;
-        let mut command = self.command();
-        command.args(["node", "--json", "--config"]).arg(&config);
+        self.start(stage, spec, &config)
+    }
+    /// Starts a daemon that ran before on `stage` again, with all that it left.
+    ///
+    /// # Errors
+    /// Those of [`Trib::node`].
+    pub(crate) fn node_again(&self, stage: &Stage, spec: &NodeSpec) -> Outcome<Daemon> {
+        self.start(stage, spec, &stage.path(&spec.label).join(CONFIG))
+    }
+    fn start(&self, stage: &Stage, spec: &NodeSpec, config: &Path) -> Outcome<Daemon> {
+        let mut command = self.command_in(spec);
+        command.args(["node", "--json", "--config"]).arg(config);
         let process = Process::spawn(&spec.label, stage, &mut command)?;
         let ready = loop {
             let line: Value = serde_json::from_str(&process.line(START_PATIENCE)?)?;
@@ -132,7 +148,7 @@ impl Trib {
     /// If it cannot be started.
     pub(crate) fn get_here(&self, stage: &Stage, spec: &NodeSpec, name: &str, output: &Path) -> Outcome<Process> {
         let config = spec.write(stage)?;
-        let mut command = self.command();
+        let mut command = self.command_in(spec);
         command.args(["get", name, "--json", "--config"]).arg(config).arg("--output").arg(output);
         Process::spawn(&spec.label, stage, &mut command)
     }
@@ -146,8 +162,50 @@ impl Trib {
         Process::spawn(&format!("get-by-{}", daemon.label), stage, &mut command)
     }
 
+    /// Starts to send a file by a daemon to the device or name `to`.
+    ///
+    /// # Errors
+    /// If it cannot be started.
+    pub(crate) fn send_by(
+        &self,
+        stage: &Stage,
+        daemon: &Daemon,
+        path: &Path,
+        name: &str,
+        to: &str,
+        patience: Duration,
+    ) -> Outcome<Process> {
+        let mut command = self.command();
+        command.arg("send").arg(path).args([name, "--json", "--to", to, "--control"]).arg(&daemon.control);
+        command.args(["--timeout", &format!("{}ms", patience.as_millis())]);
+        Process::spawn(&format!("send-by-{}", daemon.label), stage, &mut command)
+    }
+    /// Takes one thing that is sent to a node that ran before on `stage`, which lives as long as it takes.
+    ///
+    /// # Errors
+    /// If it cannot be started.
+    pub(crate) fn recv_again(
+        &self,
+        stage: &Stage,
+        spec: &NodeSpec,
+        folder: &Path,
+        patience: Duration,
+    ) -> Outcome<Process> {
+        let mut command = self.command_in(spec);
+        command.args(["recv", "--json", "--count", "1", "--config"]).arg(stage.path(&spec.label).join(CONFIG));
+        command.arg("--output").arg(folder).args(["--timeout", &format!("{}ms", patience.as_millis())]);
+        Process::spawn(&format!("recv-{}", spec.label), stage, &mut command)
+    }
+    /// The program, about to run.
     pub(crate) fn command(&self) -> Command {
         let mut command = Command::new(&self.program);
+        command.env_remove("TRIB_CONTROL");
+        command
+    }
+    /// The program, about to run where a node belongs.
+    fn command_in(&self, spec: &NodeSpec) -> Command {
+        let Some(namespace) = &spec.namespace else { return self.command() };
+        let mut command = emulator::inside(namespace, &self.program);
         command.env_remove("TRIB_CONTROL");
         command
     }
@@ -161,7 +219,7 @@ impl NodeSpec {
             fs::remove_dir_all(&folder)?;
         }
         fs::create_dir_all(&folder)?;
-        let config = folder.join("node.toml");
+        let config = folder.join(CONFIG);
         let roles = self.roles.join("\", \"");
         let listen = self.listen.map_or("127.0.0.1:0".into(), |address| address.to_string());
         // One key for all publishers of a stage: they are mirrors of one publisher.
@@ -171,6 +229,9 @@ impl NodeSpec {
             self.label,
             key.display(),
         );
+        if let Some(family) = self.family {
+            writeln!(text, "family = \"{family}\"")?;
+        }
         for face in &self.faces {
             write!(text, "\n[[face]]\npeer = \"{}\"\n", face.peer)?;
             if let Some(mtu) = face.mtu {
@@ -252,6 +313,15 @@ impl Daemon {
             let faces = status["faces"].as_array().map_or(&[][..], Vec::as_slice);
             faces.iter().filter(|face| face["up"] == true).count() >= count
         })
+    }
+    /// Chunks in its store.
+    ///
+    /// # Errors
+    /// Those of [`Daemon::ask`].
+    pub(crate) fn held_chunks(&self) -> Outcome<u64> {
+        let told = self.ask(&serde_json::json!({ "op": "store" }))?.pop().unwrap_or_default();
+        let held = told["held"].as_array().ok_or_else(|| format!("{} says nothing of its store", self.label))?;
+        Ok(held.iter().filter_map(|held| held["chunks"].as_u64()).sum())
     }
     /// Cuts or mends the emulated link of its face with this number, counted from 1 in the order of its config.
     ///

@@ -2,6 +2,7 @@
 pub(crate) mod http;
 pub(crate) mod pump;
 pub(crate) mod quic;
+pub(crate) mod tcp;
 
 use std::{net::SocketAddr, path::PathBuf};
 
@@ -52,6 +53,25 @@ pub(crate) enum Yardstick {
         /// How many bytes the file has.
         size: u64,
     },
+    /// Serve bytes by the kernel's TCP.
+    TcpServe {
+        /// Where to listen.
+        listen: SocketAddr,
+        /// The kernel's congestion control, such as cubic or bbr.
+        congestion: String,
+        /// How many bytes each client gets.
+        size: u64,
+    },
+    /// Fetch bytes by the kernel's TCP.
+    TcpGet {
+        /// Where the server is.
+        server: SocketAddr,
+        /// How many bytes it sends.
+        size: u64,
+        /// After so many seconds whatever has come counts.
+        #[arg(long)]
+        seconds_max: Option<f64>,
+    },
     /// Serve the files of a folder by HTTP/1.1 with ranges.
     HttpServe {
         /// The folder.
@@ -88,6 +108,8 @@ impl Yardstick {
             Yardstick::QuicGet { server, certificate, output, size } => {
                 tell(&quic::get(server, &certificate, &output, size)?)
             }
+            Yardstick::TcpServe { listen, congestion, size } => tcp::serve(listen, &congestion, size, ready),
+            Yardstick::TcpGet { server, size, seconds_max } => tell(&tcp::get(server, size, seconds_max)?),
             Yardstick::HttpServe { folder } => http::serve(&folder, ready),
         }
     }

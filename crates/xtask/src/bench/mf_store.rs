@@ -1,0 +1,244 @@
+//! What a MobilityFirst router stores for a receiver that is away: how fast, beside a plain copy with fsync; and what is
+//! left of it when the router is killed.
+use std::{
+    cell::Cell,
+    fs::File,
+    io,
+    time::{Duration, Instant},
+};
+
+use nix::sys::time::TimeValLike;
+use nix::time::{ClockId, clock_gettime};
+use serde_json::Value;
+use tributary_core::Random;
+
+use super::{
+    Context, Findings, add, clear,
+    rivals::{Source, TRANSFER_PATIENCE},
+};
+use crate::{
+    Outcome,
+    harness::{
+        figure::Figure,
+        process::Process,
+        rounds::{Contender, Sample, take_turns},
+        stage::{Stage, hash_of},
+        trib::{Daemon, Face, NodeSpec, Trib},
+    },
+    note,
+};
+
+/// What is sent to the receiver that is away.
+const NAME: &str = "/bench/stored";
+/// The store's room beyond what is sent, as a share: heads of chunks, index entries.
+const HEADROOM: f64 = 1.25;
+/// Bytes that a router stores when it is killed.
+const KILL_BYTES: u64 = 100 << 20;
+/// How long a receiver that is back may wait for what was stored.
+const RETURN_PATIENCE: Duration = Duration::from_secs(60);
+
+/// Rate of storing (issue: durable before it is acknowledged).
+pub(super) fn run_speed(context: &mut Context<'_>) -> Outcome<Findings> {
+    let source = Source::make(&mut context.stage, context.arguments.size.0)?;
+    let (stage, trib) = (&context.stage, &context.trib);
+    let mut findings = Findings::default();
+    let mut contenders = Vec::new();
+    let store = || {
+        let world = World::start(trib, stage, &source)?;
+        let before = world.cpu_seconds()?;
+        let start = Instant::now();
+        let send = world.send()?;
+        // What is acknowledged was durable before.
+        follow(&send, |view| view.stored >= view.chunks)?;
+        let seconds = start.elapsed().as_secs_f64();
+        let after = world.cpu_seconds()?;
+        Ok(Sample {
+            bytes: source.size,
+            seconds,
+            server_cpu_seconds: after.0 - before.0,
+            hop_cpu_seconds: after.1 - before.1,
+            server_peak_bytes: world.sender.process.peak_bytes(),
+            hop_peak_bytes: world.router.process.peak_bytes(),
+            ..Sample::default()
+        })
+    };
+    let ours = add(&mut contenders, &mut findings, "trib", Ok(Contender::new("trib", store)));
+    let copy = || {
+        let copied = stage.path("copied");
+        let before = own_cpu_seconds()?;
+        let start = Instant::now();
+        let mut to = File::create(&copied)?;
+        io::copy(&mut File::open(&source.path)?, &mut to)?;
+        to.sync_all()?;
+        let seconds = start.elapsed().as_secs_f64();
+        clear(&copied)?;
+        let server_cpu_seconds = own_cpu_seconds()? - before;
+        Ok(Sample { bytes: source.size, seconds, server_cpu_seconds, ..Sample::default() })
+    };
+    let copy = add(&mut contenders, &mut findings, "copy", Ok(Contender::new("copy with fsync", copy)));
+    take_turns(context.arguments.rounds(), &mut contenders, || stage.warm(source.size));
+    findings.notes.extend(contenders.iter().filter_map(Contender::failure));
+
+    let complete = |index: Option<usize>| index.map(|index| &contenders[index]).filter(|other| other.is_complete());
+    let Some(ours) = complete(ours) else { return Err("nothing was stored in all rounds".into()) };
+    let rate = Figure::new("stored durably and acknowledged", "MB/s", ours.values(Sample::rate));
+    findings.figures.push(match complete(copy) {
+        Some(copy) => rate.beside("copy with fsync", copy.values(Sample::rate)),
+        None => rate,
+    });
+    let cpu = ours.values(|sample| sample.per_gib(sample.hop_cpu_seconds));
+    findings.figures.push(Figure::new("CPU of the router that stores", "s/GiB", cpu));
+    let memory = ours.values(|sample| sample.hop_peak_bytes as f64 / f64::from(1 << 20));
+    findings.figures.push(Figure::new("peak memory of the router that stores", "MiB", memory));
+    findings.notes.push(
+        "from `trib send` to a device that is away until its sender knows that all chunks are stored; each chunk is \
+         hashed, written, synchronised and renamed before it is acknowledged; the copy is one process's"
+            .into(),
+    );
+    Ok(findings)
+}
+
+/// SIGKILL while a router stores; what it had acknowledged is there afterwards, and reaches the receiver.
+pub(super) fn run_kill(context: &mut Context<'_>) -> Outcome<Findings> {
+    let source = Source::make(&mut context.stage, KILL_BYTES)?;
+    let (stage, trib, rounds) = (&context.stage, &context.trib, context.arguments.rounds());
+    let mut findings = Findings::default();
+    let mut random = Random::new(SEED, 0);
+    let (mut acknowledged, mut lost, mut wrong) = (Vec::new(), Vec::new(), Vec::new());
+    for round in 0..rounds {
+        let share = (round as f64 + random.unit()) / rounds as f64;
+        let mut world = World::start(trib, stage, &source)?;
+        let send = world.send()?;
+        let seen = follow(&send, |view| f64::from(view.stored) >= share * f64::from(view.chunks))?;
+        world.router.process.kill()?;
+        let restored = world.revive(trib, stage)?;
+        let missing = u64::from(seen.stored).saturating_sub(restored);
+        let whole = world.receive(trib, stage, &source)?;
+        note(&format!(
+            "  round {}/{rounds}: killed at {:.0} %, {} of {} chunks acknowledged, {restored} restored, {missing} lost; the \
+             receiver {}",
+            round + 1,
+            share * 100.0,
+            seen.stored,
+            seen.chunks,
+            if whole { "has the file" } else { "has NOT got the file" },
+        ));
+        acknowledged.push(f64::from(seen.stored));
+        lost.push(missing as f64);
+        wrong.push(f64::from(u8::from(!whole)));
+    }
+    let figures = &mut findings.figures;
+    figures.push(Figure::new("chunks acknowledged when it was killed", "chunks", acknowledged));
+    figures.push(Figure::new("of these lost, in all rounds", "chunks", vec![lost.iter().sum()]));
+    figures.push(Figure::new("files that the receiver did not get, in all rounds", "files", vec![wrong.iter().sum()]));
+    findings.notes.push(format!(
+        "{} MiB to a device that is away; SIGKILL at a moment of each {rounds}th of the transfer drawn from seed {SEED}",
+        KILL_BYTES >> 20
+    ));
+    Ok(findings)
+}
+/// Draws the moments.
+const SEED: u64 = 5;
+
+/// A router that stores, a sender, and a receiver that is away.
+struct World<'a> {
+    trib: &'a Trib,
+    stage: &'a Stage,
+    source: &'a Source,
+    router: Daemon,
+    router_spec: NodeSpec,
+    sender: Daemon,
+    receiver_spec: NodeSpec,
+    receiver_id: String,
+    sends: Cell<u32>,
+}
+
+/// What a sender knows.
+#[derive(Clone, Copy, Debug)]
+struct Sending {
+    chunks: u32,
+    stored: u32,
+}
+
+impl<'a> World<'a> {
+    fn start(trib: &'a Trib, stage: &'a Stage, source: &'a Source) -> Outcome<World<'a>> {
+        let node = |label: &str, roles, faces| NodeSpec {
+            label: format!("store-{label}"),
+            family: Some("mf"),
+            roles,
+            faces,
+            ..NodeSpec::default()
+        };
+        let room = (source.size as f64 * HEADROOM) as u64 + (1 << 20);
+        let router_spec = NodeSpec {
+            listen: Some(stage.address()?),
+            sections: format!("[mf]\nstore_size = \"{room}B\"\nstore_flow_size = \"{room}B\"\ncache_size = \"0B\"\n"),
+            ..node("router", &["router", "resolver"], Vec::new())
+        };
+        let router = trib.node(stage, &router_spec)?;
+        let to_router = || vec![Face::to(router.address)];
+        let receiver_spec = node("receiver", &["receiver"], to_router());
+        // A device is known by its key: it is asked once, and goes away.
+        let receiver = trib.node(stage, &receiver_spec)?;
+        receiver.wait_until_neighbours(1)?;
+        let receiver_id = id_of(&receiver)?;
+        drop(receiver);
+        let sender = trib.node(stage, &node("sender", &["sender"], to_router()))?;
+        sender.wait_until_neighbours(1)?;
+        router.wait_until("the receiver is away", |status| {
+            let faces = status["faces"].as_array().map_or(&[][..], Vec::as_slice);
+            faces.iter().filter(|face| face["up"] == true).count() == 1
+        })?;
+        Ok(World { trib, stage, source, router, router_spec, sender, receiver_spec, receiver_id, sends: Cell::new(0) })
+    }
+    /// CPU time of the sender and of the router.
+    fn cpu_seconds(&self) -> Outcome<(f64, f64)> {
+        Ok((self.sender.process.cpu_seconds()?, self.router.process.cpu_seconds()?))
+    }
+    /// Sends the file to the receiver.
+    fn send(&self) -> Outcome<Process> {
+        self.sends.set(self.sends.get() + 1);
+        self.trib.send_by(self.stage, &self.sender, &self.source.path, NAME, &self.receiver_id, TRANSFER_PATIENCE)
+    }
+    /// Starts the router again; gives the chunks that it found in its store.
+    fn revive(&mut self, trib: &Trib, stage: &Stage) -> Outcome<u64> {
+        self.router = trib.node_again(stage, &self.router_spec)?;
+        self.router.held_chunks()
+    }
+    /// The receiver comes back; true if it has got the whole file.
+    fn receive(&self, trib: &Trib, stage: &Stage, source: &Source) -> Outcome<bool> {
+        let inbox = stage.path("inbox");
+        let recv = trib.recv_again(stage, &self.receiver_spec, &inbox, RETURN_PATIENCE)?;
+        let received = recv.finish(RETURN_PATIENCE * 2).is_ok();
+        let file = inbox.join(NAME.trim_start_matches('/'));
+        let whole = received && hash_of(&file)? == source.hash;
+        if inbox.exists() {
+            std::fs::remove_dir_all(inbox)?;
+        }
+        Ok(whole)
+    }
+}
+
+/// Reads what `trib send` tells until it is enough.
+fn follow(send: &Process, enough: impl Fn(Sending) -> bool) -> Outcome<Sending> {
+    loop {
+        let line = send.line(TRANSFER_PATIENCE)?;
+        let told: Value = serde_json::from_str(&line)?;
+        let number = |key: &str| told[key].as_u64().and_then(|number| u32::try_from(number).ok());
+        if let (Some(chunks), Some(stored)) = (number("chunks"), number("stored_chunks")) {
+            let view = Sending { chunks, stored };
+            if enough(view) {
+                return Ok(view);
+            }
+        }
+    }
+}
+fn id_of(daemon: &Daemon) -> Outcome<String> {
+    let status = daemon.status()?;
+    let pairs = status["resolver"].as_array().map_or(&[][..], Vec::as_slice);
+    let guid = pairs.iter().find(|pair| pair[0] == "guid").and_then(|pair| pair[1].as_str());
+    Ok(guid.ok_or("a MobilityFirst node without a GUID")?.into())
+}
+fn own_cpu_seconds() -> Outcome<f64> {
+    Ok(clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID)?.num_nanoseconds() as f64 / 1e9)
+}
