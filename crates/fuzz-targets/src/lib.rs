@@ -20,6 +20,7 @@
 //! packets that are made right, so that the fuzzer gets past checksums, labels and capabilities.
 pub mod content;
 pub mod control;
+mod driven;
 pub mod input;
 pub mod mf;
 mod mf_seeds;

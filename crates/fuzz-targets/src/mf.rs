@@ -1,8 +1,7 @@
 //! The packets and messages of the MobilityFirst family, and a whole node between neighbours that do as they please.
-use bytes::Bytes;
 use std::fmt::Debug;
 use tributary_content::{MemoryOpener, ObjectReader, SigningKey};
-use tributary_core::{ByteCount, Datagram, Duration, FaceId, Outlet, Time, Transmit, TransmitBuf, event::Event, pump};
+use tributary_core::{ByteCount, Duration, FaceId, Outlet, Time, Transmit, TransmitBuf, event::Event};
 use tributary_mf::{
     Config, MfNode,
     ids::{Guid, HopId, NetworkAddress, ServiceId},
@@ -13,13 +12,16 @@ use tributary_mf::{
         routing::ADJACENCIES_MAX, seal, transport::RANGES_MAX, unseal,
     },
 };
-use tributary_testkit::{Checked, Limits};
 use tributary_transport::{
     Endpoint, FaceOptions, Fetch, Messaging, PathMetric,
     messaging::{AcceptOptions, Destination, SendOptions, Spread},
 };
 
-use crate::{input::Input, seeds};
+use crate::{
+    driven::{Driven, Ear},
+    input::Input,
+    seeds,
+};
 
 /// What parses re-emits byte for byte, reads as the same again, and is refused when a byte is missing.
 fn exact<T: PartialEq + Debug>(
@@ -162,10 +164,7 @@ pub fn mf_node(data: &[u8]) {
 }
 
 struct World {
-    node: Checked<MfNode>,
-    now: Time,
-    batch: TransmitBuf,
-    heard: Outputs,
+    driven: Driven<MfNode, Outputs>,
     sequence: u32,
     hop: u32,
 }
@@ -217,6 +216,12 @@ fn peer_guid(face: FaceId) -> Guid {
     Guid::of(&peer_key(face).public(), &[])
 }
 
+impl Ear for Outputs {
+    fn datagrams(&mut self) -> usize {
+        std::mem::take(&mut self.datagrams)
+    }
+}
+
 impl World {
     fn new(setup: u8) -> World {
         let mut config = Config::new("fuzzed", 7);
@@ -226,23 +231,15 @@ impl World {
         config.proxy.capacity = ByteCount(20_000);
         config.proxy.flow_capacity = ByteCount(10_000);
         config.cache_bytes = ByteCount(20_000);
-        let limits = Limits { mtu: MTU as usize, ..Limits::default() };
-        let mut world = World {
-            node: Checked::with_limits(MfNode::new(config), limits),
-            now: Time::from_millis(1),
-            batch: TransmitBuf::new(),
-            heard: Outputs::default(),
-            sequence: 0,
-            hop: 0,
-        };
+        let mut world = World { driven: Driven::new(MfNode::new(config), MTU), sequence: 0, hop: 0 };
         for face in 0..FACES {
-            world.command(|node, now| node.add_face(now, FaceId(face), FaceOptions { mtu: MTU, rate: None }));
+            world.driven.command(|node, now| node.add_face(now, FaceId(face), FaceOptions { mtu: MTU, rate: None }));
         }
         if setup & 4 != 0 {
-            world.command(|node, now| node.publish(now, Box::new(seeds::object("/lab/object", 5_000))));
+            world.driven.command(|node, now| node.publish(now, Box::new(seeds::object("/lab/object", 5_000))));
         }
         if setup & 8 != 0 {
-            world.command(|node, now| {
+            world.driven.command(|node, now| {
                 Messaging::accept(node, now, Some(Box::new(MemoryOpener::new())), &AcceptOptions::default());
             });
         }
@@ -266,7 +263,7 @@ impl World {
             sequence: self.sequence,
             probe: Probe::default(),
             nonce: PEER_NONCE,
-            echo: self.heard.nonce,
+            echo: self.driven.heard.nonce,
             address: if is_router { NetworkAddress(9) } else { NetworkAddress::NONE },
             datagram_bytes: MTU as u16,
             window: 1_000,
@@ -277,27 +274,27 @@ impl World {
         hello.sign(&key);
         let mut bytes = Vec::new();
         hello.encode(&mut bytes);
-        self.datagram(face, bytes.into());
+        self.driven.datagram(face, bytes.into());
     }
     fn step(&mut self, step: u8, input: &mut Input<'_>) {
         let face = FaceId(u32::from(input.u8()) % FACES);
         match step % 10 {
             0 => {
                 let bytes = input.blob().to_vec();
-                self.datagram(face, bytes.into());
+                self.driven.datagram(face, bytes.into());
             }
-            1 => self.pass(Duration::from_millis(u64::from(input.u16()) % 5_000)),
+            1 => self.driven.pass(Duration::from_millis(u64::from(input.u16()) % 5_000)),
             2 => self.hello(face),
             3 => {
                 // Whatever the node asked about, it is told, truly or not.
                 let state = [CackState::Complete, CackState::Refused, CackState::Held, CackState::Partial];
                 let (state, window) = (state[usize::from(input.u8()) % 4], u32::from(input.u16()));
-                for (face, hop, number) in std::mem::take(&mut self.heard.asked) {
+                for (face, hop, number) in std::mem::take(&mut self.driven.heard.asked) {
                     let bitmap = Vec::new();
                     let cack = Cack { state, hop, number, window, duplicates: 0, first_missing: 0, bitmap };
                     let mut bytes = Vec::new();
                     cack.encode(&mut bytes);
-                    self.datagram(face, bytes.into());
+                    self.driven.datagram(face, bytes.into());
                 }
             }
             4 => self.chunk(face, ChunkKind::Transport, input),
@@ -325,7 +322,7 @@ impl World {
                 };
                 let spread = [Spread::All, Spread::Nearest, Spread::AllByProxies(2)][usize::from(spread) % 3];
                 let options = SendOptions { spread, ..SendOptions::default() };
-                self.command(|node, now| {
+                self.driven.command(|node, now| {
                     drop(Messaging::send(node, now, Box::new(seeds::object("/lab/message", 300)), &to, &options));
                 });
             }
@@ -338,7 +335,7 @@ impl World {
                     metric: PathMetric::Hops,
                     patience: Some(Duration::from_secs(5)),
                 };
-                self.command(|node, now| {
+                self.driven.command(|node, now| {
                     node.attach(now, &"/lab/all".parse().expect("a name"));
                     node.fetch(now, fetch);
                 });
@@ -348,7 +345,7 @@ impl World {
     /// A chunk of one packet with a sound header, and a payload of the script.
     fn chunk(&mut self, face: FaceId, kind: ChunkKind, input: &mut Input<'_>) {
         let (whom, service, options) = (input.u8(), input.u8(), input.u8());
-        let own = self.node.inner().guid();
+        let own = self.driven.node.inner().guid();
         let whom = [own, Guid::NONE, peer_guid(FaceId(1)), peer_guid(FaceId(2)), Guid([7; 20])][usize::from(whom) % 5];
         let mut header = ChunkHeader::new(kind, peer_guid(face), whom, NetworkAddress::NONE);
         let services = [
@@ -364,7 +361,7 @@ impl World {
         header.proxies_left = options >> 6;
         header.flags = [Flags::NONE, Flags::DELEGATE, Flags::NO_PROXY, Flags::NO_CACHE][usize::from(options >> 4) % 4];
         if options & 32 != 0 {
-            header.addresses = vec![self.node.inner().config().address, NetworkAddress(9)];
+            header.addresses = vec![self.driven.node.inner().config().address, NetworkAddress(9)];
         }
         let payload = input.blob();
         let payload = &payload[..payload.len().min(1_200)];
@@ -375,41 +372,14 @@ impl World {
         DataHeader { index: 0, count: 1, hop: HopId(self.hop), csyn: Some(self.hop), class }.encode(&mut bytes);
         header.encode(&mut bytes);
         bytes.extend_from_slice(payload);
-        self.datagram(face, bytes.into());
+        self.driven.datagram(face, bytes.into());
     }
     fn leave_alone(&mut self) {
-        for _ in 0..10 {
-            self.heard.datagrams = 0;
-            self.pass(Duration::from_secs(3));
-            assert!(self.heard.datagrams < 20_000, "babbles: {} datagrams in 3 s", self.heard.datagrams);
-        }
-        let node = self.node.inner();
-        assert!(node.status(self.now).counters.len() < 200, "counters are of a fixed set of reasons");
+        self.driven.leave_alone(10);
+        let node = self.driven.node.inner();
         if let Some(proxy) = node.proxy() {
             let (used, capacity) = proxy.usage();
             assert!(used <= capacity, "{used} of {capacity}");
         }
-    }
-    fn datagram(&mut self, face: FaceId, bytes: Bytes) {
-        use tributary_core::Node;
-        self.node.handle_datagram(self.now, face, Datagram::from(bytes));
-        self.pump();
-    }
-    fn command(&mut self, command: impl FnOnce(&mut MfNode, Time)) {
-        self.node.command(self.now, command);
-        self.pump();
-    }
-    fn pass(&mut self, time: Duration) {
-        use tributary_core::Node;
-        let end = self.now + time;
-        while let Some((due, _)) = self.node.poll_timeout().filter(|(due, _)| *due <= end) {
-            self.now = self.now.max(due);
-            self.pump();
-        }
-        self.now = end;
-        self.pump();
-    }
-    fn pump(&mut self) {
-        while pump(&mut self.node, self.now, &mut self.heard, &mut self.batch).is_some_and(|due| due <= self.now) {}
     }
 }

@@ -4,7 +4,6 @@ use std::sync::OnceLock;
 use tributary_content::{ChunkIndex, MemoryOpener, Name, ObjectId, ObjectReader};
 use tributary_core::{
     ByteCount, Datagram, Duration, FaceId, NodeId, Outlet, Rate, Time, TransferId, Transmit, TransmitBuf, event::Event,
-    pump,
 };
 use tributary_psi::{
     Config, PsiNode,
@@ -17,10 +16,13 @@ use tributary_psi::{
         Request, ResolverRoute, Routes, Secrecy, StreamKey, TTL_MAX, seal, unseal,
     },
 };
-use tributary_testkit::{Checked, Limits};
 use tributary_transport::{Endpoint, FaceOptions, Fetch, PathMetric};
 
-use crate::{input::Input, seeds};
+use crate::{
+    driven::{Driven, Ear},
+    input::Input,
+    seeds,
+};
 
 const NETWORK_KEY: [u8; 32] = [0; 32];
 const PEER: NodeId = NodeId(0x50);
@@ -39,7 +41,7 @@ const SENDERS: [NodeId; 4] = [PEER, NodeId(2), NodeId(4), NodeId(5)];
 /// - serves no request without a valid capability, and none while it has no key to tell;
 /// - left alone afterwards, it neither babbles nor stops.
 pub fn psi_node(data: &[u8]) {
-    play(data).leave_alone();
+    play(data).driven.leave_alone(20);
 }
 fn play(data: &[u8]) -> World {
     let mut input = Input::new(data);
@@ -68,12 +70,12 @@ fn secrets() -> &'static Secrets {
         let mut world = World::bare(0);
         let first = hello(FaceId(0), None, 1);
         world.sealed(FaceId(0), PacketType::Hello, |out| first.encode(out));
-        let incarnation = world.heard.hello.as_ref().expect("a hello is answered").incarnation;
+        let incarnation = world.driven.heard.hello.as_ref().expect("a hello is answered").incarnation;
         let heard = hello(FaceId(0), Some(incarnation), 2);
         world.sealed(FaceId(0), PacketType::Hello, |out| heard.encode(out));
         world.sealed(FaceId(0), PacketType::Beacon, |out| beacon(1).encode(out));
-        world.pass(Duration::from_millis(100));
-        let state = world.heard.link_state.as_ref().expect("a topology manager is told the links");
+        world.driven.pass(Duration::from_millis(100));
+        let state = world.driven.heard.link_state.as_ref().expect("a topology manager is told the links");
         Secrets { labels: LabelKey::new(&state.secret), incarnation }
     })
 }
@@ -129,10 +131,7 @@ fn object() -> &'static tributary_content::MemoryObject {
 }
 
 struct World {
-    node: Checked<PsiNode>,
-    now: Time,
-    batch: TransmitBuf,
-    heard: Outputs,
+    driven: Driven<PsiNode, Outputs>,
     hellos: u64,
     beacons: u32,
     messages: u32,
@@ -214,18 +213,20 @@ impl Outputs {
     }
 }
 
+impl Ear for Outputs {
+    fn datagrams(&mut self) -> usize {
+        std::mem::take(&mut self.datagrams)
+    }
+}
+
 impl World {
     fn new(setup: u8) -> World {
         secrets();
         World::bare(setup)
     }
     fn bare(setup: u8) -> World {
-        let limits = Limits { mtu: MTU as usize, ..Limits::default() };
         let mut world = World {
-            node: Checked::with_limits(PsiNode::new(config(setup)), limits),
-            now: Time::from_millis(1),
-            batch: TransmitBuf::new(),
-            heard: Outputs::default(),
+            driven: Driven::new(PsiNode::new(config(setup)), MTU),
             hellos: 2,
             beacons: 1,
             messages: 0,
@@ -233,10 +234,10 @@ impl World {
             transfer: None,
         };
         for face in 0..FACES - 1 {
-            world.command(|node, now| node.add_face(now, FaceId(face), FaceOptions { mtu: MTU, rate: None }));
+            world.driven.command(|node, now| node.add_face(now, FaceId(face), FaceOptions { mtu: MTU, rate: None }));
         }
         if setup & 8 != 0 {
-            world.command(|node, now| node.publish(now, Box::new(object().clone())));
+            world.driven.command(|node, now| node.publish(now, Box::new(object().clone())));
         }
         world
     }
@@ -248,15 +249,6 @@ impl World {
         }
         self.sealed(FaceId(0), PacketType::Beacon, |out| beacon(1).encode(out));
     }
-    fn leave_alone(&mut self) {
-        for _ in 0..20 {
-            self.heard.datagrams = 0;
-            self.pass(Duration::from_secs(3));
-            // Hellos and beacons on each face, and repetitions of what was said before.
-            assert!(self.heard.datagrams < 20_000, "babbles: {} datagrams in 3 s", self.heard.datagrams);
-        }
-        assert!(self.node.inner().status(self.now).counters.len() < 200, "counters are of a fixed set of reasons");
-    }
 
     /// An FID of kind list: bits 0 to 3 of `mask` are faces, bit 4 is the node itself.
     fn fid(mask: u8) -> Fid {
@@ -267,7 +259,7 @@ impl World {
     fn step(&mut self, step: u8, input: &mut Input<'_>) {
         let face = FaceId(u32::from(input.u8()) % FACES);
         match step % 14 {
-            0 => self.datagram(face, input.blob().into()),
+            0 => self.driven.datagram(face, input.blob().into()),
             1 => {
                 let types = [PacketType::Control, PacketType::Request, PacketType::Data, PacketType::Hello];
                 let packet_type = types[usize::from(input.u8() % 4)];
@@ -276,7 +268,7 @@ impl World {
                 let mut bytes = Vec::new();
                 header.encode(&mut bytes);
                 bytes.extend_from_slice(input.blob());
-                self.datagram(face, bytes.into());
+                self.driven.datagram(face, bytes.into());
             }
             // A message in one piece, as the script has it.
             2 => {
@@ -306,7 +298,9 @@ impl World {
                     self.sealed(face, PacketType::Beacon, |out| out.extend_from_slice(&body));
                 }
             }
-            6 | 7 => self.pass(Duration::from_millis(u64::from(input.u8()) * if step % 14 == 6 { 1 } else { 40 })),
+            6 | 7 => {
+                self.driven.pass(Duration::from_millis(u64::from(input.u8()) * if step % 14 == 6 { 1 } else { 40 }))
+            }
             8 => self.obey(face, input),
             9 => self.acknowledge(face, input.u8()),
             10 => self.offer(face, input),
@@ -333,17 +327,17 @@ impl World {
         let fid = Self::fid(input.u8());
         Header { packet_type: PacketType::Request, flags: 0, ttl: 9, fid }.encode(&mut bytes);
         request.encode(&mut bytes);
-        self.heard.data = 0;
-        self.datagram(face, bytes.into());
-        assert_eq!(self.heard.data, 0, "served without a capability");
+        self.driven.heard.data = 0;
+        self.driven.datagram(face, bytes.into());
+        assert_eq!(self.driven.heard.data, 0, "served without a capability");
     }
     /// A command of a person.
     fn obey(&mut self, face: FaceId, input: &mut Input<'_>) {
         let number = input.u8();
         let name = if number & 0x80 == 0 { object_name() } else { "/lab/other/x".parse().expect("a name") };
         match number % 9 {
-            0 => self.command(|node, now| node.publish(now, Box::new(object().clone()))),
-            1 => self.command(|node, now| node.unpublish(now, &name)),
+            0 => self.driven.command(|node, now| node.publish(now, Box::new(object().clone()))),
+            1 => self.driven.command(|node, now| node.unpublish(now, &name)),
             2 => {
                 let fetch = Fetch {
                     name,
@@ -354,30 +348,30 @@ impl World {
                     patience: (number & 0x20 != 0).then(|| Duration::from_secs(5)),
                 };
                 let mut transfer = TransferId(0);
-                self.command(|node, now| transfer = node.fetch(now, fetch));
+                self.driven.command(|node, now| transfer = node.fetch(now, fetch));
                 self.transfer = Some(transfer);
             }
             3 => {
                 if let Some(transfer) = self.transfer {
-                    self.command(|node, now| node.cancel(now, transfer));
+                    self.driven.command(|node, now| node.cancel(now, transfer));
                 }
             }
-            4 => self.command(|node, now| node.watch(now, &name.parent().expect("it has a parent"))),
-            5 => self.command(|node, now| node.unwatch(now, &name.parent().expect("it has a parent"))),
+            4 => self.driven.command(|node, now| node.watch(now, &name.parent().expect("it has a parent"))),
+            5 => self.driven.command(|node, now| node.unwatch(now, &name.parent().expect("it has a parent"))),
             6 => {
                 let (transfer, rate) = (self.transfer, Rate::from_bits_per_second(input.u32().into()));
-                self.command(|node, now| node.limit(now, transfer, (number & 0x40 != 0).then_some(rate)));
+                self.driven.command(|node, now| node.limit(now, transfer, (number & 0x40 != 0).then_some(rate)));
             }
-            7 => self.command(|node, now| node.add_face(now, face, FaceOptions { mtu: MTU, rate: None })),
-            _ => self.command(|node, now| node.remove_face(now, face)),
+            7 => self.driven.command(|node, now| node.add_face(now, face, FaceOptions { mtu: MTU, rate: None })),
+            _ => self.driven.command(|node, now| node.remove_face(now, face)),
         }
     }
     /// Acknowledges what the node said.
     fn acknowledge(&mut self, face: FaceId, some: u8) {
-        for (to, incarnation, message, count) in std::mem::take(&mut self.heard.fragments) {
+        for (to, incarnation, message, count) in std::mem::take(&mut self.driven.heard.fragments) {
             let received = (u128::MAX >> (128 - u32::from(count))) & !u128::from(some);
             let body = ControlBody::Ack { received };
-            let node = self.node.inner().config().node;
+            let node = self.driven.node.inner().config().node;
             let mut bytes = Vec::new();
             ControlPacket { from: to, to: node, incarnation, message, body }.encode(&mut bytes);
             self.control(face, bytes);
@@ -395,7 +389,7 @@ impl World {
             2 => Answer::Stale { current: if number & 0x80 == 0 { detail.into() } else { u64::MAX >> 1 } },
             _ => Answer::NotReady,
         };
-        for (from, request) in std::mem::take(&mut self.heard.asked) {
+        for (from, request) in std::mem::take(&mut self.driven.heard.asked) {
             let mut bytes = Vec::new();
             Message::Reply(Reply { request, answer }).encode(&mut bytes);
             self.message(face, from, &bytes);
@@ -404,7 +398,7 @@ impl World {
     /// Tells the node the routes to rendezvous nodes and, if asked to, keys.
     fn domain(&mut self, face: FaceId, input: &mut Input<'_>) {
         let (some, keys) = (input.u8(), input.u8());
-        let resolvers = [SENDERS[0], SENDERS[1], SENDERS[2], self.node.inner().config().node];
+        let resolvers = [SENDERS[0], SENDERS[1], SENDERS[2], self.driven.node.inner().config().node];
         let resolvers = resolvers.into_iter().enumerate().filter(|(i, _)| some >> i & 1 == 1);
         let resolvers = resolvers.map(|(i, node)| ResolverRoute {
             node,
@@ -465,7 +459,7 @@ impl World {
     /// Answers the requests that the node sent, with what they ask for or with something else.
     fn answer(&mut self, face: FaceId, input: &mut Input<'_>) {
         let (lie, skip) = (input.u8(), input.u8());
-        for request in std::mem::take(&mut self.heard.requests) {
+        for request in std::mem::take(&mut self.driven.heard.requests) {
             let layout = tributary_transport::layout::Layout::exact(object().manifest(), request.packet_bytes);
             let packets = request.runs.iter().flat_map(|(first, count)| *first..*first + u32::from(*count));
             for packet in packets.filter(|packet| u32::from(skip) & (1 << (packet % 8)) == 0) {
@@ -492,14 +486,14 @@ impl World {
                 let flags = lie >> 7 << 1;
                 Header { packet_type: PacketType::Data, flags, ttl: 3, fid: Self::fid(16) }.encode(&mut head);
                 data.encode(&mut head);
-                self.datagram(face, Datagram::new(&head, Bytes::from(payload)));
+                self.driven.datagram(face, Datagram::new(&head, Bytes::from(payload)));
             }
         }
     }
     fn message(&mut self, face: FaceId, from: NodeId, message: &[u8]) {
         self.messages += 1;
         let reply = Self::fid(1 << (face.0 % 2));
-        let node = self.node.inner().config().node;
+        let node = self.driven.node.inner().config().node;
         let key = MessageKey { from, incarnation: 1, message: self.messages };
         let hidden = Secrecy::new(&NETWORK_KEY).hide(&key.context(node), message);
         let body = ControlBody::Fragment { index: 0, count: 1, reply, payload: &hidden };
@@ -512,7 +506,7 @@ impl World {
         Header { packet_type: PacketType::Control, flags: 0, ttl: 3, fid: Self::fid(16) }.encode(&mut bytes);
         seal(&NETWORK_KEY, &mut body, 0);
         bytes.extend_from_slice(&body);
-        self.datagram(face, bytes.into());
+        self.driven.datagram(face, bytes.into());
     }
     fn sealed(&mut self, face: FaceId, packet_type: PacketType, encode: impl FnOnce(&mut Vec<u8>)) {
         let mut bytes = Vec::new();
@@ -520,29 +514,7 @@ impl World {
         let start = bytes.len();
         encode(&mut bytes);
         seal(&NETWORK_KEY, &mut bytes, start);
-        self.datagram(face, bytes.into());
-    }
-    fn datagram(&mut self, face: FaceId, datagram: Datagram) {
-        use tributary_core::Node;
-        self.node.handle_datagram(self.now, face, datagram);
-        self.pump();
-    }
-    fn command(&mut self, command: impl FnOnce(&mut PsiNode, Time)) {
-        self.node.command(self.now, command);
-        self.pump();
-    }
-    fn pass(&mut self, time: Duration) {
-        use tributary_core::Node;
-        let end = self.now + time;
-        while let Some((due, _)) = self.node.poll_timeout().filter(|(due, _)| *due <= end) {
-            self.now = self.now.max(due);
-            self.pump();
-        }
-        self.now = end;
-        self.pump();
-    }
-    fn pump(&mut self) {
-        while pump(&mut self.node, self.now, &mut self.heard, &mut self.batch).is_some_and(|due| due <= self.now) {}
+        self.driven.datagram(face, bytes.into());
     }
 }
 
@@ -574,14 +546,14 @@ mod tests {
     fn the_script_of_a_fetch_moves_the_object() {
         let world = play_seed("seed-fetch");
         let transfer = world.transfer.expect("a fetch was asked for");
-        let report = world.node.inner().report(world.now, transfer).expect("it is known");
+        let report = world.driven.node.inner().report(world.driven.now, transfer).expect("it is known");
         assert_eq!(report.stored_bytes, OBJECT_BYTES as u64, "{report:?}");
     }
 
     #[test]
     fn the_script_of_a_service_asks_before_and_after_there_are_keys() {
         let world = play_seed("seed-serve");
-        let counters = world.node.inner().status(world.now).counters;
+        let counters = world.driven.node.inner().status(world.driven.now).counters;
         for reason in ["no key to verify the capability", "capability not valid"] {
             assert!(counters.get(reason).is_some_and(|count| *count > 0), "{reason}: {counters:?}");
         }
@@ -591,6 +563,6 @@ mod tests {
     fn the_script_of_a_resolver_makes_it_ask_others() {
         let world = play_seed("seed-resolve");
         // One for the routes, 14 of the script; the others are replies.
-        assert!(world.messages > 20, "{:?}", world.node.inner().status(world.now));
+        assert!(world.messages > 20, "{:?}", world.driven.node.inner().status(world.driven.now));
     }
 }
