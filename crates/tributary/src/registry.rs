@@ -101,6 +101,17 @@ pub(crate) fn tell_routes(config: &mut NodeConfig, told: &[RouteTold]) {
         Family::Psi | Family::Mf => {}
     }
 }
+/// Sees that what a node keeps on its disk can be read and written.
+///
+/// # Errors
+/// [`crate::ApiError`] says what cannot, and what to try: a node that stores nothing although it should would lose what
+/// others entrust to it.
+pub(crate) fn check_storage(config: &NodeConfig) -> Result<(), crate::ApiError> {
+    match config.family {
+        Family::Psi | Family::Ndn => Ok(()),
+        Family::Mf => crate::mf::check_storage(config),
+    }
+}
 /// Makes the node that a config describes. `seed` differs from start to start unless the config fixes it.
 pub fn build(config: &NodeConfig, seed: u64) -> BoxedNode {
     match config.family {

@@ -22,6 +22,7 @@ pub(crate) struct Running {
 impl Running {
     /// Opens the sockets and starts the node that `config` describes.
     pub(crate) fn start(config: &NodeConfig, seed: u64) -> Result<Self, ApiError> {
+        registry::check_storage(config)?;
         Self::start_node(config, seed, registry::build(config, seed))
     }
     /// The same with a node that the caller made.

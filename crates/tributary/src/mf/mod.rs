@@ -5,7 +5,7 @@ use tributary_content::SigningKey;
 use tributary_core::Time;
 use tributary_mf::{Config, MfNode};
 
-use crate::{config::NodeConfig, registry::BoxedNode};
+use crate::{config::NodeConfig, error::ApiError, registry::BoxedNode};
 
 pub use repository::FileRepository;
 
@@ -22,6 +22,22 @@ pub(crate) fn build(config: &NodeConfig, seed: u64) -> BoxedNode {
         node.keep_names(Time::ZERO, Box::new(FileRepository::new(&folder.join("names"))));
     }
     Box::new(node)
+}
+
+/// Sees that stored chunks and names can be read and written.
+pub(crate) fn check_storage(config: &NodeConfig) -> Result<(), ApiError> {
+    let Some(folder) = &config.store else { return Ok(()) };
+    let names = folder.join("names");
+    let stores = config.mf.router && config.mf.proxy.enabled;
+    let folders = [(stores, folder.as_path()), (config.mf.resolver, &names)];
+    for (_, folder) in folders.into_iter().filter(|(is_used, _)| *is_used) {
+        FileRepository::check(folder).map_err(|error| {
+            let hint =
+                "make the folder usable, name another 'state_dir' in [node], or move the folder away to begin anew";
+            ApiError::io("keep chunks and names in", folder.display(), &error).with_hint(hint)
+        })?;
+    }
+    Ok(())
 }
 
 /// The secret of a device, from which its GUID follows. Publishers may share a key between machines; a device is that of

@@ -73,6 +73,25 @@ impl FileRepository {
             thread: Some(thread),
         }
     }
+    /// Sees that a folder, which is made if there is none, can be read and written.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub fn check(folder: &Path) -> io::Result<()> {
+        make_folder(folder)?;
+        fs::read_dir(folder)?.try_for_each(|entry| entry.map(drop))?;
+        // No chunk has this number; if it stays it is removed with all that is not under its own name.
+        let probe = pending_path(folder, 0);
+        match File::create(&probe).and_then(|mut file| file.write_all(&MAGIC)) {
+            // What is stored can be delivered, which makes room again.
+            Err(error) if error.kind() == io::ErrorKind::StorageFull => {}
+            other => other?,
+        }
+        match fs::remove_file(&probe) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
+    }
     fn send(&mut self, job: Job) -> Result<(), StoreError> {
         let sent = self.jobs.as_ref().is_some_and(|jobs| jobs.send(job).is_ok());
         let gone = || io::Error::other("the thread that writes has ended");
@@ -96,8 +115,7 @@ impl FileRepository {
         Ok(Some((head, payload_bytes)))
     }
     fn try_list(&self) -> io::Result<Vec<(u64, Vec<u8>, u64)>> {
-        use std::os::unix::fs::DirBuilderExt;
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
+        make_folder(&self.folder)?;
         let mut chunks = Vec::new();
         for entry in fs::read_dir(&self.folder)? {
             let path = entry?.path();
@@ -246,8 +264,10 @@ impl Writer {
             return Ok(written);
         }
         while let Some((id, file)) = self.pending.pop_first() {
-            file.sync_data()?;
-            fs::rename(pending_path(&self.folder, id), chunk_path(&self.folder, id))?;
+            let pending = pending_path(&self.folder, id);
+            let named = file.sync_data().and_then(|()| fs::rename(&pending, chunk_path(&self.folder, id)));
+            // Nothing will ask for it any more, and it takes room.
+            named.inspect_err(|_| drop(fs::remove_file(&pending)))?;
             written.push(id);
         }
         File::open(&self.folder)?.sync_all()?;
@@ -256,6 +276,10 @@ impl Writer {
     }
 }
 
+fn make_folder(folder: &Path) -> io::Result<()> {
+    use std::os::unix::fs::DirBuilderExt;
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)
+}
 fn chunk_path(folder: &Path, id: u64) -> PathBuf {
     folder.join(format!("{id:016x}.chunk"))
 }
@@ -312,6 +336,17 @@ mod tests {
         assert_eq!(repository.read(1).expect("it is there"), [1; 100_000][..]);
         assert!(repository.read(3).is_err());
         assert_eq!(fs::read_dir(&folder).expect("a folder").count(), 1, "something is left behind");
+    }
+    #[test]
+    fn a_folder_that_cannot_be_used_is_found_before_anything_is_entrusted_to_it() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let folder = dir.path().join("deep/store");
+        FileRepository::check(&folder).expect("it is made");
+        assert_eq!(fs::read_dir(&folder).expect("it is there").count(), 0, "nothing is left behind");
+        let file = dir.path().join("file");
+        fs::write(&file, "no folder").expect("a disk");
+        assert!(FileRepository::check(&file).is_err());
+        assert!(FileRepository::check(&file.join("store")).is_err());
     }
     #[test]
     fn a_damaged_file_is_never_given_out() {

@@ -104,6 +104,8 @@ struct Stored {
     reason: StoreReason,
     delegated: bool,
     released: bool,
+    /// Whether a commit has made it so.
+    durable: bool,
 }
 
 #[derive(Default)]
@@ -191,6 +193,7 @@ impl Proxy {
             let Some((kind, header)) = header else { continue };
             if let Some(key) = header.key() {
                 proxy.add(now, id, header, key, bytes, StoreReason::Away, kind == HEAD_DELEGATED);
+                proxy.chunks.entry(id).and_modify(|stored| stored.durable = true);
                 proxy.stats.restored += 1;
             }
         }
@@ -246,15 +249,19 @@ impl Proxy {
     /// there was nothing to commit; false while one runs.
     ///
     /// # Errors
-    /// [`StoreError`] if that fails.
+    /// [`StoreError`] if that fails; what was put since the last commit is not here any more then.
     pub fn begin_commit(&mut self) -> Result<bool, StoreError> {
         if self.committing.is_some() {
             return Ok(false);
         }
-        if core::mem::take(&mut self.dirty) {
-            self.repository.commit().inspect_err(|_| self.uncommitted.clear())?;
+        let keys = core::mem::take(&mut self.uncommitted);
+        if core::mem::take(&mut self.dirty)
+            && let Err(error) = self.repository.commit()
+        {
+            self.forget_unless_durable(keys);
+            return Err(error);
         }
-        self.committing = Some(core::mem::take(&mut self.uncommitted));
+        self.committing = Some(keys);
         Ok(true)
     }
     /// Whether something was done since the last commit began.
@@ -264,7 +271,7 @@ impl Proxy {
     /// Whether no commit runs any more; sources are told of what is durable now.
     ///
     /// # Errors
-    /// [`StoreError`] if it failed.
+    /// [`StoreError`] if it failed; what it was to make durable is not here any more then.
     pub fn poll_commit(&mut self, now: Time) -> Result<bool, StoreError> {
         if self.committing.is_none() {
             return Ok(true);
@@ -274,13 +281,17 @@ impl Proxy {
             Ok(true) => {
                 let keys = self.committing.take().unwrap_or_default();
                 // What was dropped meanwhile was told of already.
-                for key in keys.into_iter().filter(|key| self.keys.contains_key(key)).collect::<Vec<_>>() {
-                    self.report(now, key, true);
+                for key in keys {
+                    if let Some(stored) = self.keys.get(&key).and_then(|id| self.chunks.get_mut(id)) {
+                        stored.durable = true;
+                        self.report(now, key, true);
+                    }
                 }
                 Ok(true)
             }
             Err(error) => {
-                self.committing = None;
+                let keys = self.committing.take().unwrap_or_default();
+                self.forget_unless_durable(keys);
                 Err(error)
             }
         }
@@ -548,7 +559,8 @@ impl Proxy {
                 self.watches.push_back((key.flow.destination, true));
             }
         }
-        let stored = Stored { header, key, bytes, since: now, until, reason, delegated, released: false };
+        let stored =
+            Stored { header, key, bytes, since: now, until, reason, delegated, released: false, durable: false };
         self.chunks.insert(id, stored);
     }
     fn take_back(&mut self, id: u64, why: Kept) {
@@ -608,6 +620,14 @@ impl Proxy {
                     self.watches.push_back((key.flow.destination, false));
                 }
                 self.destinations.remove(&key.flow.destination);
+            }
+        }
+    }
+    /// A commit has failed: a chunk that is not durable would be acknowledged when it comes again, and lost by a kill.
+    fn forget_unless_durable(&mut self, keys: Vec<ChunkKey>) {
+        for id in keys.iter().filter_map(|key| self.keys.get(key).copied()).collect::<Vec<_>>() {
+            if self.chunks.get(&id).is_some_and(|stored| !stored.durable) {
+                self.remove(id);
             }
         }
     }

@@ -170,3 +170,70 @@ proptest! {
         }
     }
 }
+
+/// A disk that can be full.
+struct Disk {
+    inner: MemoryRepository,
+    full: alloc::sync::Arc<core::sync::atomic::AtomicBool>,
+    puts: Vec<u64>,
+}
+impl ChunkRepository for Disk {
+    fn put(&mut self, id: u64, head: &[u8], payload: &[u8]) -> Result<(), StoreError> {
+        self.puts.push(id);
+        self.inner.put(id, head, payload)
+    }
+    fn remove(&mut self, id: u64) -> Result<(), StoreError> {
+        self.inner.remove(id)
+    }
+    fn commit(&mut self) -> Result<(), StoreError> {
+        Ok(())
+    }
+    fn is_committed(&mut self) -> Result<bool, StoreError> {
+        let puts = core::mem::take(&mut self.puts);
+        if !puts.is_empty() && self.full.load(core::sync::atomic::Ordering::Relaxed) {
+            let reason = "no space left".into();
+            return Err(StoreError::Io { operation: "commit", path: "store".into(), reason });
+        }
+        Ok(true)
+    }
+    fn read(&mut self, id: u64) -> Result<Bytes, StoreError> {
+        self.inner.read(id)
+    }
+    fn list(&mut self) -> Result<Vec<(u64, Vec<u8>, u64)>, StoreError> {
+        self.inner.list()
+    }
+}
+
+#[test]
+fn what_a_full_disk_did_not_take_is_not_here_and_is_never_acknowledged() {
+    let full = alloc::sync::Arc::<core::sync::atomic::AtomicBool>::default();
+    let disk = Disk { inner: MemoryRepository::default(), full: alloc::sync::Arc::clone(&full), puts: Vec::new() };
+    let own = (guid(99), NetworkAddress(7));
+    let mut proxy = Proxy::new(Time::ZERO, ProxyConfig::default(), own, Box::new(disk)).expect("empty");
+    let put = |proxy: &mut Proxy, number| proxy.put(Time::ZERO, &header(1, 2, number, 0), &[1; 1_000], AWAY);
+    let key = |number| header(1, 2, number, 0).key().expect("data");
+    put(&mut proxy, 0).expect("room");
+    commit(&mut proxy);
+    full.store(true, core::sync::atomic::Ordering::Relaxed);
+    // The one that is durable comes again beside a new one.
+    put(&mut proxy, 0).expect("it is here");
+    put(&mut proxy, 1).expect("room, as far as is known");
+    assert_eq!(proxy.begin_commit(), Ok(true));
+    assert!(proxy.poll_commit(Time::ZERO).is_err());
+    assert!(proxy.has(&key(0)) && !proxy.has(&key(1)));
+    assert_eq!(proxy.usage().0, ByteCount(CHUNK));
+    // It comes again and is no duplicate: it is acknowledged only when the disk has it.
+    put(&mut proxy, 1).expect("room");
+    assert_eq!((proxy.stats.duplicates, proxy.begin_commit()), (1, Ok(true)));
+    assert!(proxy.poll_commit(Time::ZERO).is_err());
+    let later = Time::ZERO + Duration::from_secs(1);
+    let stored = |message| match message {
+        Some((_, TransportMessage::Stored { chunks, .. })) => chunks.iter().collect::<Vec<_>>(),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!((stored(proxy.poll_report(later)), proxy.poll_report(later)), (vec![0], None));
+    full.store(false, core::sync::atomic::Ordering::Relaxed);
+    put(&mut proxy, 1).expect("room");
+    commit(&mut proxy);
+    assert_eq!(stored(proxy.poll_report(later)), [1]);
+}
