@@ -52,8 +52,11 @@ impl Messaging for MfNode {
         };
         let options = self.send_options(options, to);
         let id = object.manifest().object_id();
-        self.offer(object);
+        self.sender.lend(object);
         let transfer = MfNode::send(self, now, id, destination, options);
+        if transfer.is_none() {
+            self.sender.release(id);
+        }
         transfer.map(TransferId).ok_or_else(|| String::from("too many transfers are under way"))
     }
     fn send_report(&self, _: Time, transfer: TransferId) -> Option<SendReport> {
@@ -68,6 +71,7 @@ impl Messaging for MfNode {
     fn accept(&mut self, now: Time, acceptor: Option<Box<dyn StoreOpener>>, options: &AcceptOptions) {
         self.receiver.set_nack_timeout(options.nack_timeout.unwrap_or(self.config.transfer.nack_timeout));
         self.receiver.accept(acceptor);
+        self.receiver.take_early(now);
         self.settle(now);
     }
     fn attach(&mut self, now: Time, name: &Name) {

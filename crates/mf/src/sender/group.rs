@@ -23,6 +23,8 @@ pub(super) enum Wanted {
 pub(super) struct Group {
     wanted: Wanted,
     members: BTreeMap<Guid, Member>,
+    /// Whether it was told who belongs to it: until then somebody may be missing who has not answered yet.
+    is_known: bool,
     /// Chunks, and who has asked for each since the last repair.
     requests: BTreeMap<u32, BTreeSet<Guid>>,
     repair_at: Option<Time>,
@@ -47,6 +49,7 @@ impl Group {
         Group {
             wanted,
             members: BTreeMap::new(),
+            is_known: wanted == Wanted::One,
             requests: BTreeMap::new(),
             repair_at: None,
             single: BTreeSet::new(),
@@ -63,6 +66,7 @@ impl Group {
         if self.wanted == Wanted::One {
             return;
         }
+        self.is_known = true;
         self.members.retain(|guid, member| members.contains(guid) || member.is_complete);
         for guid in members.iter().filter(|guid| **guid != own) {
             self.member(*guid);
@@ -145,12 +149,13 @@ impl Group {
     pub(super) fn is_idle(&self) -> bool {
         self.single.is_empty() && self.requests.is_empty()
     }
-    /// Whether all known members have everything.
+    /// Whether it is known who the members are, and all have everything.
     pub(super) fn is_complete(&self) -> bool {
-        !self.members.is_empty() && self.members.values().all(|member| member.is_complete)
+        self.is_known && !self.members.is_empty() && self.members.values().all(|member| member.is_complete)
     }
+    /// Members; none before it is known who they are.
     pub(super) fn len(&self) -> usize {
-        self.members.len()
+        if self.is_known { self.members.len() } else { 0 }
     }
     pub(super) fn stored(&self) -> usize {
         self.members.values().map(|member| member.stored.len()).sum()
@@ -209,5 +214,19 @@ mod tests {
         assert!(!group.is_complete());
         group.on_complete(guid(2));
         assert!(group.is_complete());
+    }
+
+    #[test]
+    fn the_first_who_has_everything_is_not_all_as_long_as_nobody_knows_the_others() {
+        let mut group = Group::new(Wanted::All);
+        group.on_complete(guid(1));
+        assert_eq!((group.is_complete(), group.len()), (false, 0));
+        group.set_members(guid(9), &BTreeSet::from([guid(1), guid(2)]));
+        assert_eq!((group.is_complete(), group.len()), (false, 2));
+        group.on_complete(guid(2));
+        assert!(group.is_complete());
+        let mut nearest = Group::new(Wanted::One);
+        nearest.on_complete(guid(1));
+        assert!(nearest.is_complete(), "one is enough");
     }
 }

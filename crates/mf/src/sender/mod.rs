@@ -51,6 +51,8 @@ pub struct Sender {
     config: EndConfig,
     objects: BTreeMap<ObjectId, Published>,
     by_name: BTreeMap<Name, ObjectId>,
+    /// Objects that are here only as long as they are being sent.
+    lent: BTreeSet<ObjectId>,
     flows: BTreeMap<(Guid, u32), Outflow>,
     /// Who was served last: flows take turns.
     last: (Guid, u32),
@@ -81,6 +83,7 @@ impl Sender {
             config,
             objects: BTreeMap::new(),
             by_name: BTreeMap::new(),
+            lent: BTreeSet::new(),
             flows: BTreeMap::new(),
             last: (Guid::NONE, 0),
             next_transfer: first_transfer,
@@ -99,7 +102,9 @@ impl Sender {
         let (name, object) = (reader.manifest().name.clone(), reader.manifest().object_id());
         if let Some(old) = self.by_name.insert(name, object).filter(|old| *old != object) {
             self.objects.remove(&old);
+            self.lent.remove(&old);
         }
+        self.lent.remove(&object);
         let manifest = reader.manifest().encode();
         let mut head = Vec::with_capacity(manifest.len() + 2);
         head.extend_from_slice(&u16::try_from(manifest.len()).unwrap_or(u16::MAX).to_be_bytes());
@@ -107,9 +112,28 @@ impl Sender {
         head.extend_from_slice(&reader.tree());
         self.objects.insert(object, Published { reader, head: head.into(), last: None });
     }
+    /// Keeps an object until all that it is [pushed](Sender::push) to have it; one that is published stays published.
+    pub fn lend(&mut self, reader: Box<dyn ObjectReader>) {
+        let object = reader.manifest().object_id();
+        if !self.objects.contains_key(&object) {
+            self.publish(reader);
+            self.lent.insert(object);
+        }
+    }
+    /// Forgets a lent object that is not being sent.
+    pub fn release(&mut self, object: ObjectId) {
+        if !self.lent.contains(&object) || self.flows.values().any(|flow| flow.object == object) {
+            return;
+        }
+        self.lent.remove(&object);
+        if let Some(published) = self.objects.remove(&object) {
+            self.by_name.remove(&published.reader.manifest().name);
+        }
+    }
     /// Withdraws a name; gives the object that it had.
     pub fn unpublish(&mut self, name: &Name) -> Option<ObjectId> {
         let object = self.by_name.remove(name)?;
+        self.lent.remove(&object);
         self.objects.remove(&object);
         Some(object)
     }
@@ -392,11 +416,15 @@ impl Sender {
     /// Who belongs to a group to which something is being sent.
     pub fn set_members(&mut self, group: &Guid, members: &BTreeSet<Guid>) {
         let own = self.own;
-        for (_, flow) in self.flows.range_mut((*group, 0)..=(*group, u32::MAX)) {
+        let mut complete = Vec::new();
+        for (id, flow) in self.flows.range_mut((*group, 0)..=(*group, u32::MAX)) {
             if let Some(group) = &mut flow.group {
                 group.set_members(own, members);
+                complete.extend(group.is_complete().then_some(*id));
             }
         }
+        // All may have had it before it was known who they are.
+        complete.into_iter().for_each(|id| self.end(id));
     }
     /// Groups to which something is being sent.
     pub fn groups(&self) -> BTreeSet<Guid> {
@@ -409,7 +437,11 @@ impl Sender {
     }
     /// Takes a flow out and keeps its account if nobody asked for it.
     fn end(&mut self, id: (Guid, u32)) {
-        let Some(flow) = self.flows.remove(&id).filter(|flow| !flow.requested) else { return };
+        let Some(flow) = self.flows.remove(&id) else { return };
+        self.release(flow.object);
+        if flow.requested {
+            return;
+        }
         self.ended.insert(id.1, SendReport { is_over: true, ..flow.report(id.0) });
         if self.ended.len() > ENDED_KEPT {
             self.ended.pop_first();
@@ -418,5 +450,41 @@ impl Sender {
     /// Flows that are not finished.
     pub fn flows(&self) -> usize {
         self.flows.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tributary_content::{MemoryObject, SigningKey};
+
+    fn object(name: &str) -> Box<dyn ObjectReader> {
+        let key = SigningKey::from_secret(&[7; 32]);
+        Box::new(MemoryObject::new(name.parse().expect("a name"), Bytes::from_static(b"21.5"), &key).expect("fits"))
+    }
+
+    #[test]
+    fn what_was_lent_is_forgotten_when_the_last_one_has_it_and_what_is_published_stays() {
+        let cache = ContentCache::new(ByteCount(0));
+        let mut sender = Sender::new(Guid([9; 20]), EndConfig::default(), 0);
+        sender.publish(object("/published"));
+        let now = Time::from_millis(1);
+        for (name, stays) in [("/published", true), ("/lent", false)] {
+            let id = object(name).manifest().object_id();
+            sender.lend(object(name));
+            let options = SendOptions::new(&EndConfig::default());
+            let receivers = [Guid([1; 20]), Guid([2; 20])];
+            let transfers = receivers.map(|to| sender.push(now, id, to, Vec::new(), options).expect("room"));
+            while sender.poll_chunk(now, &cache).is_some() {}
+            for (receiver, transfer) in receivers.into_iter().zip(transfers) {
+                assert!(sender.object(&id).is_some(), "{name}: somebody has not got it");
+                let chunks = ChunkRanges::from_ascending([0, 1]);
+                let all = TransportMessage::Ack { transfer, object: id, complete: true, chunks };
+                sender.handle_message(now, receiver, NetworkAddress(1), &all);
+                assert!(sender.report(transfer).is_some_and(|report| report.is_over));
+            }
+            assert_eq!(sender.object(&id).is_some(), stays, "{name}");
+        }
+        assert_eq!(sender.published().count(), 1);
     }
 }
