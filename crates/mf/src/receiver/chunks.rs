@@ -78,16 +78,15 @@ impl Receiver {
     pub(super) fn on_pushed(&mut self, now: Time, header: &ChunkHeader, tag: &DataTag, payload: &Bytes) {
         let key = (header.source, tag.transfer);
         let running = self.pushed.values().filter(|id| self.fetches.get(id).is_some_and(|fetch| fetch.ended.is_none()));
-        if self.acceptor.is_none() || running.count() + self.early.len() >= PUSHED_MAX {
+        let is_known = self.early.contains_key(&key);
+        if !is_known && running.count() + self.early.len() >= PUSHED_MAX {
+            self.forget_early(now);
             self.strays += 1;
             return;
         }
-        if tag.number != 0 {
-            let early = self.early.entry(key).or_default();
-            if early.len() < EARLY_MAX {
-                early.push((header.clone(), payload.clone()));
-            }
-            return;
+        // A device that has just come back is given what was stored for it before anybody takes it.
+        if tag.number != 0 || self.acceptor.is_none() {
+            return self.keep_early(now, key, header, payload);
         }
         let manifest = manifest_of(payload).filter(|manifest| manifest.object_id() == tag.object);
         let opened = manifest.and_then(|manifest| {
@@ -111,10 +110,42 @@ impl Receiver {
         self.pushed.insert(key, id);
         self.events.push_back((id, TransferEvent::Started { bytes, resumed_bytes }));
         self.handle_data(now, header, payload);
-        for (header, payload) in self.early.remove(&key).unwrap_or_default() {
+        for (header, payload) in self.early.remove(&key).map(|early| early.chunks).unwrap_or_default() {
             self.handle_data(now, &header, &payload);
         }
         self.forget_old();
+    }
+    fn keep_early(&mut self, now: Time, key: (Guid, u32), header: &ChunkHeader, payload: &Bytes) {
+        let bytes = |early: &Early| early.chunks.iter().map(|(_, payload)| payload.len() as u64).sum::<u64>();
+        let most = self.config.buffer_bytes.0;
+        if self.early.values().map(bytes).sum::<u64>() + payload.len() as u64 > most {
+            self.forget_early(now);
+            self.strays += 1;
+            return;
+        }
+        let early = self.early.entry(key).or_insert_with(|| Early { chunks: Vec::new(), heard_at: now });
+        early.heard_at = now;
+        if early.chunks.len() < EARLY_MAX {
+            early.chunks.push((header.clone(), payload.clone()));
+        }
+    }
+    fn forget_early(&mut self, now: Time) {
+        self.early.retain(|_, early| now.since(early.heard_at) < EARLY_LIFETIME);
+    }
+    /// Somebody takes what is pushed: begins with what came before.
+    pub fn take_early(&mut self, now: Time) {
+        self.forget_early(now);
+        if self.acceptor.is_none() {
+            return;
+        }
+        let is_first = |(header, _): &(ChunkHeader, Bytes)| header.tag().is_some_and(|tag| tag.number == 0);
+        let firsts = self.early.values_mut().filter_map(|early| {
+            let at = early.chunks.iter().position(is_first)?;
+            Some(early.chunks.remove(at))
+        });
+        for (header, payload) in firsts.collect::<Vec<_>>() {
+            self.handle_data(now, &header, &payload);
+        }
     }
     /// Who sent wrong bytes is asked no more; if it was a cache, caches are passed by.
     pub(super) fn distrust(&mut self, now: Time, id: TransferId, header: &ChunkHeader, reason: String) {

@@ -42,8 +42,10 @@ const BACKOFF_MAX: u32 = 2;
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 /// Pushed objects that are received at the same time at most.
 const PUSHED_MAX: usize = 256;
-/// Chunks of a pushed object that are kept before its description has come.
+/// Chunks of a pushed object that are kept before its description has come, or somebody takes what is pushed.
 const EARLY_MAX: usize = 64;
+/// How long they are kept after the last one.
+const EARLY_LIFETIME: Duration = Duration::from_secs(60);
 
 /// What to send to whom.
 #[derive(Clone, PartialEq, Debug)]
@@ -77,8 +79,8 @@ pub struct Receiver {
     pushed: BTreeMap<(Guid, u32), TransferId>,
     /// Decides on what is pushed and where it is stored; nothing is taken without one.
     acceptor: Option<Box<dyn StoreOpener>>,
-    /// Chunks of pushed objects whose description has not come.
-    early: BTreeMap<(Guid, u32), Vec<(ChunkHeader, Bytes)>>,
+    /// Chunks of pushed objects whose description has not come, or that nobody takes yet.
+    early: BTreeMap<(Guid, u32), Early>,
     limit: TokenBucket,
     attached: bool,
     /// When packets of chunks for this node last came.
@@ -89,6 +91,12 @@ pub struct Receiver {
     done: VecDeque<Name>,
     /// Chunks that belong to no transfer of ours.
     pub strays: u64,
+}
+
+/// Chunks of a pushed object that is not being received yet.
+struct Early {
+    chunks: Vec<(ChunkHeader, Bytes)>,
+    heard_at: Time,
 }
 
 impl Receiver {
@@ -111,7 +119,8 @@ impl Receiver {
             strays: 0,
         }
     }
-    /// From now on objects that are pushed are taken if `acceptor` trusts them; none without one.
+    /// From now on objects that are pushed are taken if `acceptor` trusts them; none without one. What came shortly
+    /// before waits for [`Receiver::take_early`].
     pub fn accept(&mut self, acceptor: Option<Box<dyn StoreOpener>>) {
         self.acceptor = acceptor;
     }

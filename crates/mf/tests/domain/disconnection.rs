@@ -167,6 +167,25 @@ fn a_sensor_may_sleep_once_its_access_router_has_its_data() {
 }
 
 #[test]
+fn what_was_stored_for_a_device_is_not_lost_if_it_comes_before_anybody_takes_it() {
+    use tributary_transport::{Messaging, messaging::AcceptOptions};
+    let mut domain = figure_7(8, ms(20), 0.0, |_| {});
+    domain.run(Duration::from_secs(1));
+    domain.cut("n3", "n4");
+    domain.run(Duration::from_secs(2));
+    push(&mut domain, "n1", "n4", "/lab/film", 3_000_000, |_| {});
+    domain.run(Duration::from_secs(3));
+    domain.kill("n1");
+    domain.mend("n3", "n4");
+    domain.run(Duration::from_secs(3));
+    let opener = MemoryOpener::new();
+    let content = opener.content();
+    domain.with("n4", |node, now| Messaging::accept(node, now, Some(Box::new(opener)), &AcceptOptions::default()));
+    domain.run(Duration::from_secs(1));
+    assert!(content.finished(&name("/lab/film")).unwrap() == random_bytes(3_000_000, 3_000_000));
+}
+
+#[test]
 fn each_kind_of_reliability_delivers_and_says_as_much_as_it_should() {
     for reliability in [Reliability::DontCare, Reliability::Nack, Reliability::Ack] {
         let mut domain = figure_7(7, ms(20), 0.02, |_| {});
