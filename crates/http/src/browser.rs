@@ -29,7 +29,8 @@ use tributary_transport::messaging::{Delivery, Destination, SendOptions, Spread}
 
 use crate::{
     exchange::{
-        REQUEST_BYTES_MAX, RequestHead, ResponseHead, SegmentHead, name_of_host, name_of_message, pack, unpack,
+        CreditHead, REQUEST_BYTES_MAX, RequestHead, ResponseHead, SegmentHead, WINDOW_SEGMENTS, name_of_host,
+        name_of_message, pack, unpack,
     },
     passed_on,
 };
@@ -39,7 +40,9 @@ const CONNECTIONS_MAX: usize = 1_024;
 /// Requests without an answer at the same time at most.
 const REQUESTS_MAX: usize = 4_096;
 /// Segments of one response that came before their turn at most.
-const EARLY_MAX: usize = 64;
+const EARLY_MAX: usize = 2 * WINDOW_SEGMENTS as usize;
+/// After so many segments that the browser has taken, the web server's side is told.
+const CREDIT_SEGMENTS: u32 = WINDOW_SEGMENTS / 4;
 /// How often the end is looked for.
 const LOOK: Duration = Duration::from_millis(200);
 /// How long a browser may take to send its headers.
@@ -222,7 +225,9 @@ async fn exchange(request: Request<Incoming>, shared: &Arc<Shared>) -> Result<Re
         let reason = head.failure.unwrap_or_else(|| "the answer has no head".into());
         return Err((StatusCode::BAD_GATEWAY, reason));
     };
-    let rest = (!head.is_last).then_some(Rest { segments, in_order, patience, open });
+    let credit =
+        head.reply_to.map(|to| Credit { shared: Arc::clone(shared), id, to, taken: 0, told: 0, is_over: false });
+    let rest = (!head.is_last).then_some(Rest { segments, in_order, patience, open, credit });
     build(&response, body, rest)
 }
 
@@ -243,6 +248,46 @@ struct Rest {
     in_order: InOrder,
     patience: Duration,
     open: Open,
+    credit: Option<Credit>,
+}
+
+/// Tells the web server's side what the browser has taken; dropped too early, that it has gone.
+struct Credit {
+    shared: Arc<Shared>,
+    id: u64,
+    to: String,
+    taken: u32,
+    told: u32,
+    is_over: bool,
+}
+impl Credit {
+    /// The browser has taken a segment.
+    fn take(&mut self) {
+        self.taken += 1;
+        if self.taken >= self.told + CREDIT_SEGMENTS {
+            self.told = self.taken;
+            self.tell(false);
+        }
+    }
+    fn tell(&self, gone: bool) {
+        let (shared, to, id, taken) = (Arc::clone(&self.shared), self.to.clone(), self.id, self.taken);
+        // A program that ends has no runtime any more, and tells nobody.
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        // It waits for the node's thread, which threads of the runtime must not.
+        runtime.spawn_blocking(move || {
+            let name = name_of_message("credit", shared.mailbox.id(), id, taken)?;
+            let message = pack(&CreditHead { id, taken, gone }, &[]);
+            let options = SendOptions { delivery: Some(Delivery::Ack), ..SendOptions::default() };
+            shared.mailbox.send(name, message, &Destination::Id(to), &options).ok()
+        });
+    }
+}
+impl Drop for Credit {
+    fn drop(&mut self) {
+        if !self.is_over {
+            self.tell(true);
+        }
+    }
 }
 
 fn build(head: &ResponseHead, first: Bytes, rest: Option<Rest>) -> Result<Response<Body>, Failure> {
@@ -261,18 +306,20 @@ fn build(head: &ResponseHead, first: Bytes, rest: Option<Rest>) -> Result<Respon
 fn stream(first: Bytes, rest: Rest) -> Body {
     let (sender, receiver) = tokio::sync::mpsc::channel::<Result<Frame<Bytes>, std::io::Error>>(2);
     tokio::spawn(async move {
-        let Rest { mut segments, mut in_order, patience, open } = rest;
+        let Rest { mut segments, mut in_order, patience, open, mut credit } = rest;
         let _open = open;
         if sender.send(Ok(Frame::data(first))).await.is_err() {
             return;
         }
         loop {
+            credit.iter_mut().for_each(Credit::take);
             let error = |reason: String| std::io::Error::other(reason);
             let (part, is_last) = match in_order.next(&mut segments, patience).await {
                 Some((SegmentHead { failure: Some(reason), .. }, _)) => (Err(error(reason)), true),
                 Some((head, body)) => (Ok(Frame::data(body)), head.is_last),
                 None => (Err(error(format!("nothing more has come within {patience:?}"))), true),
             };
+            credit.iter_mut().for_each(|credit| credit.is_over = is_last);
             if sender.send(part).await.is_err() || is_last {
                 return;
             }

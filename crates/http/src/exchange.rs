@@ -3,6 +3,8 @@
 //! ```text
 //! length of the head 4 | head, JSON | body, or a part of it
 //! ```
+//! At most [`WINDOW_SEGMENTS`] segments are on their way to a browser that does not take them: its side tells the web
+//! server's side what the browser has taken, and when it has gone.
 use bytes::Bytes;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use tributary_content::Name;
@@ -11,6 +13,8 @@ use tributary_content::Name;
 pub const HEAD_BYTES_MAX: usize = 256 << 10;
 /// Bytes of a response's body in one segment at most.
 pub const SEGMENT_BYTES: usize = 1 << 20;
+/// Segments of a response that may be sent beyond those that the browser has taken.
+pub const WINDOW_SEGMENTS: u32 = 32;
 /// Bytes of a request's body at most.
 pub const REQUEST_BYTES_MAX: usize = 32 << 20;
 
@@ -38,6 +42,9 @@ pub struct SegmentHead {
     pub number: u32,
     /// Whether it ends the response.
     pub is_last: bool,
+    /// The GUID that credits go to; in segment 0 of a response that needs them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reply_to: Option<String>,
     /// Status and headers; in segment 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub response: Option<ResponseHead>,
@@ -53,6 +60,17 @@ pub struct ResponseHead {
     pub status: u16,
     /// Headers that concern more than the server's connection.
     pub headers: Vec<(String, Vec<u8>)>,
+}
+
+/// What a browser has taken of a response; goes to the web server's side.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct CreditHead {
+    /// As in the request.
+    pub id: u64,
+    /// Segments that the browser has taken.
+    pub taken: u32,
+    /// Whether it has gone and wants no more.
+    pub gone: bool,
 }
 
 /// Puts head and body together.
@@ -97,7 +115,7 @@ mod tests {
 
     #[test]
     fn heads_and_bodies_are_put_together_and_taken_apart() {
-        let head = SegmentHead { id: 7, number: 1, is_last: true, response: None, failure: None };
+        let head = SegmentHead { id: 7, number: 1, is_last: true, reply_to: None, response: None, failure: None };
         let packed = Bytes::from(pack(&head, b"body"));
         assert_eq!(unpack::<SegmentHead>(&packed), Some((head, Bytes::from_static(b"body"))));
         for cut in 0..packed.len() - 4 {

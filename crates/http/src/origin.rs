@@ -6,17 +6,23 @@ use hyper_util::{
     client::legacy::{Client, connect::HttpConnector},
     rt::TokioExecutor,
 };
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering},
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
 };
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 use tributary::{ApiError, ErrorKind, mailbox::Mailbox};
 use tributary_core::{Duration, TransferId};
 use tributary_transport::messaging::{Delivery, Destination, SendOptions};
 
 use crate::{
-    exchange::{RequestHead, ResponseHead, SEGMENT_BYTES, SegmentHead, name_of_message, pack, unpack},
+    exchange::{
+        CreditHead, RequestHead, ResponseHead, SEGMENT_BYTES, SegmentHead, WINDOW_SEGMENTS, name_of_message, pack,
+        unpack,
+    },
     passed_on,
 };
 
@@ -26,6 +32,8 @@ const REQUESTS_MAX: usize = 256;
 const SEGMENTS_MAX: usize = 8;
 /// How often it is looked whether one has arrived.
 const LOOK: Duration = Duration::from_millis(5);
+/// How long a browser may take nothing of an answer before it counts as gone.
+const CREDIT_PATIENCE: Duration = Duration::from_secs(600);
 /// How long a part of a body waits for more before it goes alone.
 const GATHER: Duration = Duration::from_millis(50);
 
@@ -49,6 +57,21 @@ struct Shared {
     mailbox: Mailbox,
     config: OriginConfig,
     client: Client<HttpConnector, Full<Bytes>>,
+    /// What browsers have taken, by request.
+    credits: Mutex<BTreeMap<u64, watch::Sender<Taken>>>,
+}
+impl Shared {
+    fn credits(&self) -> MutexGuard<'_, BTreeMap<u64, watch::Sender<Taken>>> {
+        // The map is whole between any two statements, so a panic elsewhere does not spoil it.
+        self.credits.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What a browser has taken of an answer.
+#[derive(Clone, Copy, Default)]
+struct Taken {
+    segments: u32,
+    gone: bool,
 }
 
 impl OriginProxy {
@@ -64,10 +87,19 @@ impl OriginProxy {
         let end = Arc::clone(&ended);
         let thread = std::thread::Builder::new().name("http requests".into()).spawn(move || {
             let client = Client::builder(TokioExecutor::new()).build_http();
-            let shared = Arc::new(Shared { mailbox, config, client });
+            let shared = Arc::new(Shared { mailbox, config, client, credits: Mutex::default() });
             let places = Arc::new(Semaphore::new(REQUESTS_MAX));
             while !end.load(Ordering::SeqCst) {
                 let Some(message) = shared.mailbox.next(LOOK * 20) else { continue };
+                if let Some((CreditHead { id, taken, gone }, _)) = unpack::<CreditHead>(&message.bytes) {
+                    if let Some(credit) = shared.credits().get(&id) {
+                        credit.send_modify(|known| {
+                            known.segments = known.segments.max(taken);
+                            known.gone |= gone;
+                        });
+                    }
+                    continue;
+                }
                 let Some((head, body)) = unpack::<RequestHead>(&message.bytes) else {
                     tracing::debug!("'{}' is no request", message.name);
                     continue;
@@ -93,16 +125,21 @@ impl Drop for OriginProxy {
 }
 
 async fn carry_out(shared: &Arc<Shared>, head: RequestHead, body: Bytes) {
-    let mut answer = Answer { shared, to: head.reply_to.clone(), id: head.id, number: 0, under_way: Vec::new() };
+    let (credit, taken) = watch::channel(Taken::default());
+    shared.credits().insert(head.id, credit);
+    let mut answer = Answer { shared, to: head.reply_to.clone(), id: head.id, number: 0, under_way: Vec::new(), taken };
     let result = match ask(shared, &head, body).await {
         Ok(response) => answer.send_all(response).await,
         Err(reason) => Err(reason),
     };
-    if let Err(reason) = result {
+    if answer.taken.borrow().gone {
+        tracing::debug!("{} {}: nobody wants the answer any more", head.method, head.target);
+    } else if let Err(reason) = result {
         tracing::debug!("{} {}: {reason}", head.method, head.target);
         // If this does not arrive either, the browser's side waits no longer than its patience.
         let _ = answer.send(true, None, Some(reason), Bytes::new()).await;
     }
+    shared.credits().remove(&head.id);
 }
 /// Asks the web server.
 async fn ask(shared: &Shared, head: &RequestHead, body: Bytes) -> Result<Response<Incoming>, String> {
@@ -137,6 +174,7 @@ struct Answer<'a> {
     id: u64,
     number: u32,
     under_way: Vec<TransferId>,
+    taken: watch::Receiver<Taken>,
 }
 
 impl Answer<'_> {
@@ -180,7 +218,14 @@ impl Answer<'_> {
                 tokio::time::sleep(LOOK).await;
             }
         }
-        let head = SegmentHead { id: self.id, number: self.number, is_last, response, failure };
+        let number = self.number;
+        let room = |taken: &Taken| taken.gone || number < taken.segments.saturating_add(WINDOW_SEGMENTS);
+        match tokio::time::timeout(CREDIT_PATIENCE, self.taken.wait_for(room)).await {
+            Ok(Ok(taken)) if !taken.gone => {}
+            _ => return Err("the browser takes nothing more".into()),
+        }
+        let reply_to = (number == 0 && !is_last).then(|| self.shared.mailbox.id().to_string());
+        let head = SegmentHead { id: self.id, number, is_last, reply_to, response, failure };
         let message = pack(&head, &body);
         let (shared, to, id, number) = (Arc::clone(self.shared), self.to.clone(), self.id, self.number);
         self.number += 1;

@@ -1,10 +1,12 @@
 //! A web server, the two proxies with a router between, and a client that speaks HTTP/1.1 over plain sockets: what it
 //! gets must be what the server gave.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+#[path = "../../tributary/tests/suite/nodes.rs"]
+mod nodes;
+
 use std::{
-    io::{BufRead, BufReader, Write},
-    net::{SocketAddr, TcpListener, TcpStream, UdpSocket},
-    path::Path,
+    io::{BufRead, BufReader, Read, Write},
+    net::{SocketAddr, TcpListener, TcpStream},
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -12,11 +14,18 @@ use std::{
     thread,
 };
 use tributary::{
-    LocalApi, NodeConfig,
+    Clock, LocalApi,
     mailbox::{Mailbox, MailboxOptions},
 };
-use tributary_core::Duration;
-use tributary_http::{BrowserProxy, OriginProxy, browser::BrowserConfig, origin::OriginConfig};
+use tributary_core::{Duration, Time};
+use tributary_http::{
+    BrowserProxy, OriginProxy,
+    browser::BrowserConfig,
+    exchange::{SEGMENT_BYTES, WINDOW_SEGMENTS},
+    origin::OriginConfig,
+};
+
+use nodes::{ENDS, ROUTER, node, port};
 
 const BIG: usize = 5_000_000;
 
@@ -28,23 +37,27 @@ fn byte(at: usize) -> u8 {
 struct Server {
     address: SocketAddr,
     connections: Arc<AtomicUsize>,
+    /// What it could send of `/endless`, and how often that broke off.
+    endless: Arc<(AtomicUsize, AtomicUsize)>,
 }
 impl Server {
     fn start() -> Server {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let server = Server { address: listener.local_addr().unwrap(), connections: Arc::default() };
-        let connections = Arc::clone(&server.connections);
+        let server =
+            Server { address: listener.local_addr().unwrap(), connections: Arc::default(), endless: Arc::default() };
+        let (connections, endless) = (Arc::clone(&server.connections), Arc::clone(&server.endless));
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 connections.fetch_add(1, Ordering::SeqCst);
                 // A client that goes ends its thread.
-                thread::spawn(move || while serve(&stream).is_some() {});
+                let endless = Arc::clone(&endless);
+                thread::spawn(move || while serve(&stream, &endless).is_some() {});
             }
         });
         server
     }
 }
-fn serve(mut stream: &TcpStream) -> Option<()> {
+fn serve(mut stream: &TcpStream, endless: &(AtomicUsize, AtomicUsize)) -> Option<()> {
     let (line, headers, body) = read_message(&mut BufReader::with_capacity(1, stream))?;
     let mut words = line.split(' ');
     let (method, target) = (words.next()?, words.next()?);
@@ -62,6 +75,15 @@ fn serve(mut stream: &TcpStream) -> Option<()> {
         "/slow" => {
             thread::sleep(Duration::from_secs(5));
             ("200 OK", String::new(), Vec::new())
+        }
+        "/endless" => {
+            stream.write_all(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n").ok()?;
+            let part = [&b"10000\r\n"[..], &[7; 0x1_0000], &b"\r\n"[..]].concat();
+            while stream.write_all(&part).is_ok() {
+                endless.0.fetch_add(0x1_0000, Ordering::SeqCst);
+            }
+            endless.1.fetch_add(1, Ordering::SeqCst);
+            return None;
         }
         "/chunked" => {
             let head = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\nset-cookie: a=1\r\nset-cookie: b=2\r\n\r\n";
@@ -118,20 +140,6 @@ fn read_message(reader: &mut impl BufRead) -> Option<(String, Vec<String>, Vec<u
     Some((first, headers, body))
 }
 
-fn node(folder: &Path, label: &str, roles: &str, listen: u16, peer: Option<u16>) -> Arc<LocalApi> {
-    let face = peer.map_or(String::new(), |peer| format!("[[face]]\npeer = \"127.0.0.1:{peer}\"\n"));
-    let text = format!(
-        "[node]\nlabel = \"{label}\"\nfamily = \"mf\"\nroles = [{roles}]\nstate_dir = \"{label}\"\n\
-         listen = [\"127.0.0.1:{listen}\"]\n{face}"
-    );
-    let api = LocalApi::start(NodeConfig::parse(label, &text, folder).unwrap()).unwrap();
-    assert!(api.wait_for_neighbour(Duration::from_secs(10)).unwrap());
-    Arc::new(api)
-}
-fn port() -> u16 {
-    UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
-}
-
 struct World {
     server: Server,
     browser: BrowserProxy,
@@ -142,10 +150,9 @@ struct World {
 fn world(patience: Duration) -> World {
     let folder = tempfile::tempdir().unwrap();
     let at = port();
-    let router = node(folder.path(), "router", "\"router\", \"resolver\"", at, None);
-    let ends = "\"sender\", \"receiver\"";
-    let near = node(folder.path(), "near", ends, port(), Some(at));
-    let far = node(folder.path(), "far", ends, port(), Some(at));
+    let router = node(folder.path(), "router", ROUTER, at, None);
+    let near = node(folder.path(), "near", ENDS, port(), Some(at));
+    let far = node(folder.path(), "far", ENDS, port(), Some(at));
     let server = Server::start();
     let site = "/http/site.example".parse().unwrap();
     let origin = format!("http://{}", server.address).parse().unwrap();
@@ -236,4 +243,35 @@ fn what_goes_wrong_is_told_with_the_right_status() {
     let elsewhere = "GET http://other.example/ HTTP/1.1\r\nHost: other.example\r\n\r\n";
     let (line, ..) = world.ask(&world.connect(), elsewhere, &[]);
     assert!(line.starts_with("HTTP/1.1 504"), "{line}");
+}
+
+#[test]
+fn an_answer_that_nobody_takes_is_not_fetched_and_ends_when_the_browser_goes() {
+    let world = world(Duration::from_secs(20));
+    let mut stream = world.connect();
+    stream.write_all(b"GET http://site.example/endless HTTP/1.1\r\nHost: site.example\r\n\r\n").unwrap();
+    let mut some = vec![0; 1_000_000];
+    stream.read_exact(&mut some).unwrap();
+    let (sent, broken) = (&world.server.endless.0, &world.server.endless.1);
+    // It stands still within what may be under way, and what sockets hold.
+    let mut last = 0;
+    let clock = Clock::new();
+    while sent.load(Ordering::SeqCst) > last {
+        assert!(clock.now() < Time::from_millis(60_000), "it goes on and on: {} bytes", sent.load(Ordering::SeqCst));
+        last = sent.load(Ordering::SeqCst);
+        thread::sleep(Duration::from_secs(2));
+    }
+    let most = (WINDOW_SEGMENTS as usize + 4) * SEGMENT_BYTES + (16 << 20);
+    assert!((SEGMENT_BYTES..most).contains(&last), "{last} bytes were fetched, {most} are the most");
+    // A browser that takes gets more.
+    for _ in 0..2 * WINDOW_SEGMENTS {
+        stream.read_exact(&mut some).unwrap();
+    }
+    assert!(sent.load(Ordering::SeqCst) > last);
+    drop(stream);
+    let gone = clock.now();
+    while broken.load(Ordering::SeqCst) == 0 {
+        assert!(clock.now().since(gone) < Duration::from_secs(30), "the web server goes on though nobody listens");
+        thread::sleep(Duration::from_millis(20));
+    }
 }

@@ -6,6 +6,7 @@ mod suite {
     mod control;
     mod fake;
     mod messages;
+    mod nodes;
     mod operations;
     mod scenarios;
     mod simulation;

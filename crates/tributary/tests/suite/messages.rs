@@ -1,28 +1,14 @@
 //! Messages between real nodes over UDP: one to many, to one that is away, and what a router stores meanwhile.
-use std::{path::Path, sync::Arc};
+use std::sync::Arc;
 use tributary::{
-    Api, LocalApi, NodeConfig, Request, Told,
+    Api, LocalApi, Request, Told,
     mailbox::{Mailbox, MailboxOptions},
     views::StoreView,
 };
 use tributary_core::Duration;
 use tributary_transport::messaging::{Delivery, Destination, SendOptions, SendReport, Spread};
 
-fn node(folder: &Path, label: &str, roles: &str, listen: u16, peer: Option<u16>) -> Arc<LocalApi> {
-    let face = peer.map_or(String::new(), |peer| format!("[[face]]\npeer = \"127.0.0.1:{peer}\"\n"));
-    let text = format!(
-        "[node]\nlabel = \"{label}\"\nfamily = \"mf\"\nroles = [{roles}]\nstate_dir = \"{label}\"\n\
-         listen = [\"127.0.0.1:{listen}\"]\n{face}"
-    );
-    let api = LocalApi::start(NodeConfig::parse(label, &text, folder).unwrap()).unwrap();
-    assert!(api.wait_for_neighbour(Duration::from_secs(10)).unwrap());
-    Arc::new(api)
-}
-fn port() -> u16 {
-    std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
-}
-const ENDS: &str = "\"sender\", \"receiver\"";
-const ROUTER: &str = "\"router\", \"resolver\"";
+use super::nodes::{ENDS, ROUTER, node, port};
 
 fn wait(mailbox: &Mailbox, transfer: tributary_core::TransferId) -> SendReport {
     let clock = tributary::Clock::new();
