@@ -1,16 +1,13 @@
 //! `trib send` and `trib recv`.
 use std::{io::Read, path::Path};
 use tributary::{
-    Api, ApiError, ErrorKind, Flow, Request, Told,
+    Api, ApiError, ErrorKind, Flow, LocalApi, Request, Told,
     messages::{self, Keep, Reliability},
 };
 use tributary_core::ByteCount;
 
-use super::{connect, milliseconds, print, start};
-use crate::{
-    args::{self, Worker},
-    signals::Wish,
-};
+use super::{connect, load, milliseconds, print, start};
+use crate::{args, signals::Wish};
 
 /// Standard input is read up to here; larger things are files.
 const STDIN_BYTES_MAX: u64 = 64 << 20;
@@ -46,7 +43,11 @@ pub(crate) fn send(send: &args::Send, json: bool) -> Result<(), ApiError> {
         proxies: send.proxies,
         patience_ms: milliseconds(send.timeout),
     });
-    follow(&send.worker, request, &wish, json)
+    let api: Box<dyn Api> = match &send.worker.config {
+        Some(path) => Box::new(start(path)?),
+        None => Box::new(connect(&send.worker.control)?),
+    };
+    follow(&*api, request, &wish, json)
 }
 /// Takes what is sent, until it is enough or somebody ends it.
 pub(crate) fn recv(recv: &args::Recv, json: bool) -> Result<(), ApiError> {
@@ -60,15 +61,16 @@ pub(crate) fn recv(recv: &args::Recv, json: bool) -> Result<(), ApiError> {
         nack_timeout_ms: recv.nack_timeout.map(milliseconds),
         patience_ms: recv.timeout.map(milliseconds),
     });
-    follow(&recv.worker, request, &wish, json)
+    // Neighbours are not waited for: what they have stored comes as soon as they answer.
+    let api: Box<dyn Api> = match &recv.worker.config {
+        Some(path) => Box::new(LocalApi::start(load(path)?)?),
+        None => Box::new(connect(&recv.worker.control)?),
+    };
+    follow(&*api, request, &wish, json)
 }
 
 /// Prints what is told until the end or a signal.
-fn follow(worker: &Worker, request: Request, wish: &Wish, json: bool) -> Result<(), ApiError> {
-    let api: Box<dyn Api> = match &worker.config {
-        Some(path) => Box::new(start(path)?),
-        None => Box::new(connect(&worker.control)?),
-    };
+fn follow(api: &dyn Api, request: Request, wish: &Wish, json: bool) -> Result<(), ApiError> {
     let result = api.ask(request, None, &mut |told| {
         if told != Told::Waiting {
             print(&told, json);

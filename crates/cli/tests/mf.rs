@@ -1,0 +1,299 @@
+//! Nodes of the MobilityFirst family as people use them: real daemons, real datagrams on loopback.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod common;
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Child, Stdio},
+};
+
+use common::{Daemon, SIZE, file, lines, port, run, talk, trib};
+use serde_json::Value;
+
+/// An example as it is in the repository, its router at a port of its own, its state in `folder`.
+fn example(folder: &Path, name: &str, label: &str, router: u16) -> PathBuf {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples").join(name);
+    let text = fs::read_to_string(path).unwrap();
+    let (start, rest) = text.split_once("label = \"").unwrap();
+    let rest = &rest[rest.find('"').unwrap()..];
+    let text = format!("{start}state_dir = \"{label}\"\nlabel = \"{label}{rest}");
+    let path = folder.join(format!("{label}.toml"));
+    fs::write(&path, text.replace("127.0.0.1:7002", &format!("127.0.0.1:{router}"))).unwrap();
+    path
+}
+/// A router, and the config of a device at it for each of `labels`.
+fn network<const N: usize>(folder: &Path, labels: [&str; N]) -> (Daemon, [String; N]) {
+    let at = port();
+    let router = Daemon::start(folder, &example(folder, "mobile-router.toml", "tower", at));
+    let configs = labels.map(|label| example(folder, "mobile-host.toml", label, at).display().to_string());
+    (router, configs)
+}
+fn control(folder: &Path, label: &str) -> String {
+    folder.join(label).join("control.sock").display().to_string()
+}
+fn held(folder: &Path) -> Vec<Value> {
+    let store = run(folder, &["store", "--control", &control(folder, "tower"), "--json"]);
+    assert_eq!(store.status.code(), Some(0), "{}", talk(&store));
+    lines(&store.stdout)[0]["held"].as_array().unwrap().clone()
+}
+/// Starts a command that goes on, and waits for the first line that it tells.
+fn begin(folder: &Path, arguments: &[&str]) -> (Child, Value, std::io::BufReader<std::process::ChildStdout>) {
+    use std::io::BufRead;
+    let mut command = trib(folder);
+    let mut child = command.args(arguments).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut stdout = std::io::BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    stdout.read_line(&mut line).unwrap();
+    (child, serde_json::from_str(&line).unwrap(), stdout)
+}
+fn rest(mut stdout: std::io::BufReader<std::process::ChildStdout>) -> Vec<Value> {
+    let mut text = String::new();
+    std::io::Read::read_to_string(&mut stdout, &mut text).unwrap();
+    lines(text.as_bytes())
+}
+
+#[test]
+fn a_file_and_a_folder_that_are_sent_to_a_name_are_with_all_that_take_what_comes_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let original = file(folder);
+    let (_router, [near, far, source]) = network(folder, ["near", "far", "source"]);
+    let inboxes = ["in-near", "in-far"].map(|name| folder.join(name).display().to_string());
+    let mut receivers = Vec::new();
+    for (config, inbox) in [&near, &far].into_iter().zip(&inboxes) {
+        let arguments = ["recv", "--config", config, "--attach", "/home/all", "-o", inbox, "--count", "2", "--json"];
+        let (child, told, stdout) = begin(folder, &arguments);
+        assert_eq!((&told["event"], &told["names"][0]), (&"receiving".into(), &"/home/all".into()));
+        receivers.push((child, stdout));
+    }
+    // The names are told to the network without anybody waiting for it.
+    std::thread::sleep(std::time::Duration::from_secs(1));
+    let album = folder.join("album");
+    fs::create_dir_all(album.join("deep")).unwrap();
+    fs::write(album.join("deep/picture"), [7; 50_000]).unwrap();
+    for (path, name) in [(&original, "/film"), (&album, "/album")] {
+        let path = path.to_str().unwrap();
+        let send = run(folder, &["send", path, name, "--to", "/home/all", "--config", &source, "--json"]);
+        assert_eq!(send.status.code(), Some(0), "{}", talk(&send));
+        let told = lines(&send.stdout);
+        let sent = told.last().unwrap();
+        assert_eq!((&sent["event"], sent["delivered"].as_array().unwrap().len()), (&"sent".into(), 2), "{sent}");
+    }
+    for ((mut child, stdout), inbox) in receivers.into_iter().zip(&inboxes) {
+        let told = rest(stdout);
+        assert_eq!(child.wait().unwrap().code(), Some(0));
+        let received: Vec<_> = told.iter().filter(|line| line["event"] == "received").collect();
+        assert_eq!((received.len(), &received[0]["bytes"]), (2, &SIZE.into()), "{told:?}");
+        assert!(fs::read(Path::new(inbox).join("film")).unwrap() == fs::read(&original).unwrap());
+        assert_eq!(fs::read(Path::new(inbox).join("album/deep/picture")).unwrap(), [7; 50_000]);
+    }
+}
+
+#[test]
+fn what_nobody_can_take_waits_in_the_router_and_is_told_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let original = file(folder);
+    let (router, [phone, source]) = network(folder, ["phone", "source"]);
+    // A device is known by its key: it is there once, and goes away.
+    let there = run(folder, &["recv", "--config", &phone, "--timeout", "300ms", "--json"]);
+    assert_eq!(there.status.code(), Some(1), "nothing came: {}", talk(&there));
+    let id = lines(&there.stdout)[0]["id"].as_str().unwrap().to_string();
+    assert!(lines(&there.stdout).last().unwrap()["message"].as_str().unwrap().contains("0 objects"), "{there:?}");
+    let sender = Daemon::start(folder, Path::new(&source));
+    std::thread::sleep(std::time::Duration::from_millis(1_500));
+    let path = original.to_str().unwrap();
+    let socket = control(folder, "source");
+    let send = ["send", path, "/film", "--to", &id, "--control", &socket, "--lifetime", "10min", "--timeout", "4s"];
+    let send = run(folder, &[&send[..], &["--json"]].concat());
+    assert_eq!(send.status.code(), Some(1), "it is with nobody: {}", talk(&send));
+    assert!(talk(&send).contains("are stored on the way") && talk(&send).contains("trib store"), "{}", talk(&send));
+    let told = lines(&send.stdout);
+    let last = told.iter().rfind(|line| line["event"] == "sending").unwrap();
+    assert_eq!(last["stored_chunks"], last["chunks"], "{last}");
+    let held = held(folder);
+    assert_eq!((held[0]["destination"].as_str(), &held[0]["chunks"]), (Some(&id[..]), &last["chunks"]), "{held:?}");
+    let left = held[0]["left_seconds"].as_f64().unwrap();
+    assert!((500.0..=600.0).contains(&left), "{left}");
+    let table = run(folder, &["store", "--control", &control(folder, "tower")]);
+    assert!(String::from_utf8_lossy(&table.stdout).contains("the destination is away"), "{table:?}");
+
+    let inbox = folder.join("inbox");
+    let inbox = inbox.to_str().unwrap();
+    let recv = run(folder, &["recv", "--config", &phone, "-o", inbox, "--count", "1", "--timeout", "20s", "--json"]);
+    assert_eq!(recv.status.code(), Some(0), "{}", talk(&recv));
+    assert!(fs::read(Path::new(inbox).join("film")).unwrap() == fs::read(&original).unwrap());
+    assert_eq!((sender.stop(), router.stop()), (Some(0), Some(0)));
+}
+
+#[test]
+fn a_daemon_takes_what_is_sent_to_a_name_from_attach_until_detach() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let (_router, [home, source]) = network(folder, ["home", "source"]);
+    let _home = Daemon::start(folder, Path::new(&home));
+    let socket = control(folder, "home");
+    let inbox = folder.join("inbox");
+    let inbox = inbox.to_str().unwrap();
+    let (mut recv, told, stdout) = begin(folder, &["recv", "--control", &socket, "-o", inbox, "--json"]);
+    assert_eq!(told["event"], "receiving");
+    let second = run(folder, &["recv", "--control", &socket, "-o", inbox]);
+    assert_eq!(second.status.code(), Some(2), "one at a time: {}", talk(&second));
+    let reading = |value: &str, timeout: &str| {
+        let path = folder.join("reading");
+        fs::write(&path, value).unwrap();
+        let to = ["--to", "/home/readings", "--config", &source, "--timeout", timeout, "--json"];
+        run(folder, &[&["send", path.to_str().unwrap(), "/roof/temperature"][..], &to].concat())
+    };
+    for (command, attached, value, code) in [("attach", true, "21.5", 0), ("detach", false, "22.5", 1)] {
+        let change = run(folder, &[command, "/home/readings", "--control", &socket, "--json"]);
+        assert_eq!(change.status.code(), Some(0), "{}", talk(&change));
+        let told = lines(&change.stdout).remove(0);
+        assert_eq!((&told["name"], &told["attached"]), (&"/home/readings".into(), &attached.into()));
+        std::thread::sleep(std::time::Duration::from_secs(1));
+        let send = reading(value, if attached { "10s" } else { "2s" });
+        assert_eq!(send.status.code(), Some(code), "{command}: {}", talk(&send));
+    }
+    // Ended by hand, as people end it.
+    let id = nix_pid(&recv);
+    assert!(std::process::Command::new("kill").args(["-INT", &id]).status().unwrap().success());
+    let told = rest(stdout);
+    assert_eq!(recv.wait().unwrap().code(), Some(130));
+    let received: Vec<_> = told.iter().filter(|line| line["event"] == "received").collect();
+    assert_eq!((received.len(), received[0]["text"].as_str()), (1, Some("21.5")), "{told:?}");
+}
+fn nix_pid(child: &Child) -> String {
+    child.id().to_string()
+}
+
+#[test]
+fn what_cannot_work_is_refused_with_what_to_do() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let (_router, [phone]) = network(folder, ["phone"]);
+    let tower = control(folder, "tower");
+    let other = common::config(folder, "other", r#""sender", "receiver""#, 0, "");
+    let other = other.to_str().unwrap();
+    let original = file(folder);
+    let original = original.to_str().unwrap();
+    let origin = ["http-proxy", "server", "--config", &phone, "--name", "/http/a", "--origin"];
+    for (arguments, code, words) in [
+        (&["send", original, "/x", "--to", "/y", "--config", other][..], 2, "neither send nor store"),
+        (&["recv", "--config", other], 2, "neither send nor store"),
+        (&["send", "/nowhere/at/all", "/x", "--to", "/y", "--config", &phone], 2, "/nowhere/at/all"),
+        (&["send", original, "/x", "--to", "no-guid", "--config", &phone], 2, "no-guid"),
+        (&["send", original, "/x", "--to", "/y", "--control", &tower], 2, "sender"),
+        (&["recv", "--control", &tower], 2, "receiver"),
+        (&["send", original, "/x", "--to", "/y", "--chunk-size", "64MiB", "--config", &phone], 2, "8 MiB"),
+        (&["send", original, "/x", "--to", "/nobody", "--timeout", "1s", "--config", &phone], 1, "0 of 0 receivers"),
+        (&[&origin[..], &["https://127.0.0.1:1"]].concat(), 2, "http://127.0.0.1:80"),
+    ] {
+        let refused = run(folder, arguments);
+        assert_eq!(refused.status.code(), Some(code), "{arguments:?}: {}", talk(&refused));
+        assert!(
+            talk(&refused).contains("error: ") && talk(&refused).contains(words),
+            "{arguments:?}: {}",
+            talk(&refused)
+        );
+        let json = run(folder, &[arguments, &["--json"]].concat());
+        let last = lines(&json.stdout).pop().unwrap();
+        assert_eq!((json.status.code(), &last["event"]), (Some(code), &"error".into()), "{arguments:?}: {last}");
+    }
+}
+
+/// A web server of its own making, one answer a connection: `/big`, `/echo` of a request's body, 404 else.
+fn web_server() -> std::net::SocketAddr {
+    use std::io::{BufRead, BufReader, Read, Write};
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            std::thread::spawn(move || -> std::io::Result<()> {
+                let mut reader = BufReader::new(stream.try_clone()?);
+                let (mut first, mut length) = (String::new(), 0);
+                reader.read_line(&mut first)?;
+                loop {
+                    let mut header = String::new();
+                    reader.read_line(&mut header)?;
+                    match header.trim_end().to_ascii_lowercase().split_once(": ") {
+                        Some(("content-length", value)) => length = value.parse().unwrap_or(0),
+                        Some(_) => {}
+                        None => break,
+                    }
+                }
+                let mut sent = vec![0; length];
+                reader.read_exact(&mut sent)?;
+                let (status, body) = match first.split(' ').nth(1) {
+                    Some("/big") => ("200 OK", big()),
+                    Some("/echo") => ("200 OK", sent),
+                    _ => ("404 Not Found", b"no such page".to_vec()),
+                };
+                let head = format!("HTTP/1.1 {status}\r\ncontent-length: {}\r\nconnection: close\r\n\r\n", body.len());
+                stream.write_all(head.as_bytes())?;
+                stream.write_all(&body)
+            });
+        }
+    });
+    address
+}
+fn big() -> Vec<u8> {
+    (0..4_000_000u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 11) as u8).collect()
+}
+/// Asks a proxy on a connection of its own; gives the status and the body.
+fn ask(proxy: &str, host: &str, request: &str, body: &[u8]) -> (String, Vec<u8>) {
+    use std::io::{Read, Write};
+    let mut stream = std::net::TcpStream::connect(proxy).unwrap();
+    let head =
+        format!("{request} HTTP/1.1\r\nHost: {host}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", body.len());
+    stream.write_all(head.as_bytes()).unwrap();
+    stream.write_all(body).unwrap();
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).unwrap();
+    let end = answer.windows(4).position(|four| four == b"\r\n\r\n").unwrap();
+    let head = String::from_utf8(answer[..end].to_vec()).unwrap();
+    (head.lines().next().unwrap().into(), answer[end + 4..].to_vec())
+}
+
+#[test]
+fn the_two_proxies_are_one_to_whoever_asks_and_tell_what_does_not_answer() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let (_router, [near, far, dead]) = network(folder, ["near", "far", "dead"]);
+    let origin = format!("http://{}", web_server());
+    // Taken and given back: nobody listens there.
+    let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let nobody = format!("http://{nobody}");
+    let mut proxies = Vec::new();
+    for (config, origin, name) in [(&far, &origin, "/http/site.example"), (&dead, &nobody, "/http/dead.example")] {
+        let arguments = ["http-proxy", "server", "--config", config, "--origin", origin, "--name", name, "--json"];
+        let (child, told, _) = begin(folder, &arguments);
+        assert_eq!((&told["event"], &told["side"]), (&"ready".into(), &"server".into()));
+        proxies.push(child);
+    }
+    let arguments =
+        ["http-proxy", "browser", "--config", &near, "--listen", "127.0.0.1:0", "--timeout", "5s", "--json"];
+    let (child, told, _) = begin(folder, &arguments);
+    proxies.push(child);
+    let proxy = told["address"].as_str().unwrap().to_string();
+    std::thread::sleep(std::time::Duration::from_secs(1));
+
+    let (status, body) = ask(&proxy, "site.example", "GET http://site.example/big", &[]);
+    assert!(status == "HTTP/1.1 200 OK" && body == big(), "{status}, {} bytes", body.len());
+    let (status, body) = ask(&proxy, "site.example", "POST /echo", &[9; 100_000]);
+    assert!(status == "HTTP/1.1 200 OK" && body == [9; 100_000], "{status}, {} bytes", body.len());
+    let (status, body) = ask(&proxy, "site.example", "GET /nothing", &[]);
+    assert_eq!((status.as_str(), &body[..]), ("HTTP/1.1 404 Not Found", &b"no such page"[..]));
+    let (status, body) = ask(&proxy, "dead.example", "GET /", &[]);
+    assert!(status.starts_with("HTTP/1.1 502"), "{status}");
+    assert!(String::from_utf8_lossy(&body).contains("cannot reach the web server"), "{body:?}");
+    let (status, _) = ask(&proxy, "nobody.example", "GET /", &[]);
+    assert!(status.starts_with("HTTP/1.1 504"), "{status}");
+
+    let second = run(folder, &["http-proxy", "browser", "--config", &dead, "--listen", &proxy]);
+    assert_eq!(second.status.code(), Some(2), "the port is taken: {}", talk(&second));
+    for mut proxy in proxies {
+        assert!(std::process::Command::new("kill").args(["-INT", &nix_pid(&proxy)]).status().unwrap().success());
+        assert_eq!(proxy.wait().unwrap().code(), Some(0), "it works until it is ended");
+    }
+}
