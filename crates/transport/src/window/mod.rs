@@ -8,6 +8,7 @@
 //! | model-based | `model_based.rs` | the product: a model of rate and RTT that random loss does not fool |
 mod filter;
 mod loss_based;
+mod loss_meter;
 mod model_based;
 mod path_specified;
 mod weighted_vegas;

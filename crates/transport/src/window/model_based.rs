@@ -3,15 +3,19 @@
 //! ```text
 //!   Startup ──(rate stops growing)──► Drain ──(queue empty)──► Probe: 1.25, 0.75, 1 × 6 of the rate, an RTT each
 //!                                                                │  ▲
-//!                                          (RTT minimum is old)  ▼  │
-//!                                                              ProbeRtt
+//!                                          (RTT minimum is old)  ▼  │  (much is lost)
+//!                                                         ProbeRtt, ProbeLoss
 //! ```
 //! Differences from BBR (draft-cardwell-iccrg-bbr-congestion-control): the receiver paces requests, not data; the RTT
 //! probe keeps half of the bandwidth-delay product in flight; and the pace makes up for random loss, because at a loss
-//! of a fifth the probe's gain of 1.25 would be eaten up and the estimate could never grow again.
+//! of a fifth the probe's gain of 1.25 would be eaten up and the estimate could never grow again. What is random is found
+//! out by asking for less (`loss_meter.rs`).
 use tributary_core::{Duration, Rate, Time};
 
-use super::{Arrival, Controller, GroupPart, Growth, Loss, ProbeTurn, RateFilter};
+use super::{
+    Arrival, Controller, GroupPart, Growth, Loss, ProbeTurn, RateFilter,
+    loss_meter::{LOSS_FREE, LossMeter, LossProbe, Round},
+};
 use crate::TransferConfig;
 
 const STARTUP_GAIN: f64 = 2.77;
@@ -27,11 +31,8 @@ const RTT_PROBE: Duration = Duration::from_millis(100);
 const LOSS_COMPENSATED_MAX: [f64; 2] = [0.6, 0.1];
 /// Packets that a flow claims beyond its share for the root of each packet of its bandwidth-delay product.
 const CLAIM_PACKETS: f64 = 3.0;
-/// Loss that needs no making up for, because the probe's gain covers it.
-const LOSS_FREE: f64 = 0.02;
-
-/// By so many standard deviations chance may exceed the usual loss before it counts as an overflow.
-const CHANCE_DEVIATIONS: f64 = 2.0;
+/// Pace and window of a probe of the losses, as parts of what the path delivers.
+const LOSS_PROBE_GAIN: f64 = 0.5;
 /// By which part of its window a flow goes back when a queue overflows.
 const OVERFLOW_CUT: f64 = 0.15;
 /// The part of its bandwidth-delay product that a flow keeps when packets come marked.
@@ -52,6 +53,7 @@ enum Phase {
     Drain,
     Probe { step: usize, since: Time },
     ProbeRtt { until: Time },
+    ProbeLoss(LossProbe),
 }
 
 /// Keeps about one bandwidth-delay product under way, whatever is lost.
@@ -112,8 +114,12 @@ impl ModelBased {
     }
     /// Bytes that requests, answers and system calls hold back because they come in portions, not in packets.
     fn held_back(&self) -> u64 {
+        3 * self.portion()
+    }
+    /// Bytes that one request asks for.
+    fn portion(&self) -> u64 {
         let portion = Rate::from_bytes_per_second(self.rate.best() as u64).bytes_in(self.run_duration);
-        3 * portion.clamp(self.packet_bytes, self.run_bytes_max)
+        portion.clamp(self.packet_bytes, self.run_bytes_max)
     }
     /// Bytes beyond what is in proportion to its rate. Where flows compete with windows in proportion to their rates,
     /// every division of the link is stable; a claim that grows slower than the rate makes equal ones the only stable
@@ -126,7 +132,11 @@ impl ModelBased {
     /// The factor on pace and window that makes up for random loss.
     fn compensation(&self) -> f64 {
         let [empty, standing] = LOSS_COMPENSATED_MAX;
-        1.0 / (1.0 - (self.loss.share - LOSS_FREE).clamp(0.0, if self.queue_is_empty() { empty } else { standing }))
+        if let Phase::ProbeLoss(_) = self.phase {
+            return 1.0;
+        }
+        1.0 / (1.0
+            - (self.loss.compensated() - LOSS_FREE).clamp(0.0, if self.queue_is_empty() { empty } else { standing }))
     }
     fn queue_is_empty(&self) -> bool {
         match (self.rtt_min, self.rtt_last_round) {
@@ -135,17 +145,21 @@ impl ModelBased {
         }
     }
     /// Lowers or raises the ceiling after a round. Random loss comes with an empty queue as well, and that much is no
-    /// sign; clearly more than that together with a standing queue is an overflow, that of several flows most likely.
-    /// A mark is one in any case.
-    fn on_round_of_losses(&mut self, Round { share, bytes, is_marked }: Round) {
+    /// sign; clearly more than that is an overflow, that of several flows most likely, if it comes with a standing queue
+    /// or for several rounds. A mark is one in any case.
+    fn on_round_of_losses(&mut self, Round { share, packets, is_marked }: Round) {
         if self.queue_is_empty() {
-            self.loss.base += (share - self.loss.base) / 8.0;
+            self.loss.on_empty_queue(share);
         }
         let packet = self.packet_bytes as f64;
-        // Of few packets, chance alone takes more than its share now and then; a sub-flow stands for all that share its link.
-        let chance = CHANCE_DEVIATIONS
-            * libm::sqrt(self.loss.base.max(LOSS_FREE / 2.0) * packet / (bytes as f64 * self.part.times));
-        let overflows = is_marked || !self.queue_is_empty() && share > 1.5 * self.loss.base + LOSS_FREE + chance;
+        // A sub-flow stands for all that share its link.
+        let packets = packets * self.part.times;
+        let is_overflow = || match self.phase {
+            Phase::Startup { .. } | Phase::Drain => !self.queue_is_empty(),
+            Phase::ProbeLoss(_) => false,
+            Phase::Probe { .. } | Phase::ProbeRtt { .. } => !self.queue_is_empty() || self.loss.overflows(),
+        };
+        let overflows = is_marked || share > self.loss.usual_max(packets) && is_overflow();
         if overflows {
             if let Phase::Startup { .. } = self.phase {
                 self.phase = Phase::Drain;
@@ -166,15 +180,37 @@ impl ModelBased {
             }
         }
     }
+    /// Begins and ends probes of the losses, once a round.
+    fn probe_losses(&mut self, now: Time, starved: bool) {
+        match self.phase {
+            Phase::ProbeLoss(probe) if self.loss.is_over(&probe) => {
+                self.phase = Phase::Probe { step: 2, since: now };
+                if self.loss.on_probed(now, self.packet_bytes, &probe) {
+                    self.rate.on_sample(probe.rate, self.round);
+                    if self.queue_is_empty() {
+                        self.ceiling = None;
+                    }
+                }
+            }
+            Phase::Probe { .. } if !starved => {
+                let round_trip = self.rtt_last_round.unwrap_or(Duration::ZERO);
+                if let Some(probe) = self.loss.begin_probe(now, round_trip, self.rate.best()) {
+                    self.phase = Phase::ProbeLoss(probe);
+                }
+            }
+            _ => {}
+        }
+    }
     /// A round has passed; `starved` if there was too little to send in it to tell whether the rate can still grow.
-    fn on_round(&mut self, starved: bool) {
+    fn on_round(&mut self, now: Time, starved: bool) {
         self.round += 1;
-        if let Some(round) = self.loss.on_round() {
+        if let Some(round) = self.loss.on_round(self.packet_bytes, self.portion() / self.packet_bytes) {
             self.on_round_of_losses(round);
         }
         if let Some(smallest) = self.rtt_this_round.take() {
             self.rtt_last_round = Some(smallest);
         }
+        self.probe_losses(now, starved);
         if let Phase::Startup { rate_before, rounds_without_growth } = self.phase
             && !starved
         {
@@ -211,7 +247,10 @@ impl ModelBased {
         let Some((rtt, _)) = self.rtt_min else { return };
         let product = self.product().unwrap_or(0.0);
         match self.phase {
-            Phase::Drain if in_flight as f64 <= product => self.phase = Phase::Probe { step: 2, since: now },
+            Phase::Drain if in_flight as f64 <= product => {
+                self.loss.on_drained(now);
+                self.phase = Phase::Probe { step: 2, since: now };
+            }
             Phase::Probe { .. } if self.part.turn.is_some() => {}
             Phase::Probe { step, since } => {
                 let elapsed = now.since(since) > rtt;
@@ -242,6 +281,7 @@ impl ModelBased {
             Phase::Startup { .. } => STARTUP_GAIN,
             // Nearly nothing: only so the others on the link see the queue go down too, and none takes it for the path.
             Phase::ProbeRtt { .. } => 0.1,
+            Phase::ProbeLoss(_) => 1.0,
             Phase::Drain | Phase::Probe { .. } => WINDOW_GAIN,
         };
         let floor = match self.phase {
@@ -249,7 +289,8 @@ impl ModelBased {
             _ => 4 * self.packet_bytes,
         };
         let held_back = if let Phase::ProbeRtt { .. } = self.phase { 0 } else { self.held_back() };
-        let window = (product * gain * self.compensation()) as u64 + held_back + self.claim(product);
+        let claim = if let Phase::ProbeLoss(_) = self.phase { 0 } else { self.claim(product) };
+        let window = (product * gain * self.compensation()) as u64 + held_back + claim;
         let ceiling = self.ceiling.map_or(u64::MAX, |ceiling| ceiling.bytes as u64);
         window.min(ceiling).max(floor).min(self.window_max)
     }
@@ -279,13 +320,17 @@ impl ModelBased {
             Phase::Drain => 1.0 / STARTUP_GAIN,
             Phase::Probe { step, .. } => CYCLE[step],
             Phase::ProbeRtt { .. } => 0.75,
+            Phase::ProbeLoss(_) => LOSS_PROBE_GAIN,
         }
     }
 }
 
 impl Controller for ModelBased {
     fn on_data(&mut self, now: Time, arrival: &Arrival) {
-        self.loss.delivered += arrival.bytes;
+        self.loss.on_delivered(arrival.bytes);
+        if let Phase::ProbeLoss(probe) = &mut self.phase {
+            probe.on_delivered(arrival.requested_at, arrival.bytes);
+        }
         if let Some(rate) = arrival.rate {
             let rate = rate.bits_per_second() as f64 / 8.0;
             if !arrival.starved || rate > self.rate.best() {
@@ -294,7 +339,7 @@ impl Controller for ModelBased {
         }
         if arrival.delivered_at_request >= self.round_ends_at {
             self.round_ends_at = arrival.delivered;
-            self.on_round(arrival.starved);
+            self.on_round(now, arrival.starved);
         }
         if let Some(rtt) = arrival.rtt {
             self.on_rtt(now, rtt);
@@ -303,14 +348,17 @@ impl Controller for ModelBased {
         self.conclude();
     }
     fn on_loss(&mut self, _: Time, loss: &Loss) {
-        self.loss.lost += loss.bytes;
+        self.loss.on_lost(loss.requested_at, loss.bytes);
+        if let Phase::ProbeLoss(probe) = &mut self.phase {
+            probe.on_lost(loss.requested_at, loss.bytes);
+        }
     }
     fn on_mark(&mut self, _: Time, _: &Loss) {
-        self.loss.is_marked = true;
+        self.loss.on_mark();
     }
     fn on_silence(&mut self, now: Time) {
         // The model stays: when the path comes back it is most likely the path that it was.
-        if let Phase::ProbeRtt { .. } | Phase::Drain = self.phase {
+        if let Phase::ProbeRtt { .. } | Phase::ProbeLoss(_) | Phase::Drain = self.phase {
             self.phase = Phase::Probe { step: 2, since: now };
         }
         self.loss = LossMeter::default();
@@ -322,7 +370,7 @@ impl Controller for ModelBased {
     fn probe_turn(&self) -> Option<ProbeTurn> {
         match self.phase {
             Phase::Probe { step, since } => Some(ProbeTurn { step, since }),
-            Phase::Startup { .. } | Phase::Drain | Phase::ProbeRtt { .. } => None,
+            Phase::Startup { .. } | Phase::Drain | Phase::ProbeRtt { .. } | Phase::ProbeLoss(_) => None,
         }
     }
     fn own_rate(&self) -> f64 {
@@ -349,42 +397,7 @@ impl Controller for ModelBased {
             Phase::Probe { step: 1, .. } => "probe down",
             Phase::Probe { .. } => "cruise",
             Phase::ProbeRtt { .. } => "probe rtt",
+            Phase::ProbeLoss(_) => "probe loss",
         }
     }
-}
-
-/// The share of packets lost, smoothed over rounds that saw enough packets.
-#[derive(Clone, Debug, Default)]
-struct LossMeter {
-    delivered: u64,
-    lost: u64,
-    /// Whether a packet came marked in this round.
-    is_marked: bool,
-    share: f64,
-    /// The same over rounds with an empty queue only.
-    base: f64,
-}
-
-impl LossMeter {
-    /// What this round was.
-    fn on_round(&mut self) -> Option<Round> {
-        let total = self.delivered + self.lost;
-        if total == 0 {
-            return None;
-        }
-        let share = self.lost as f64 / total as f64;
-        self.share += (share - self.share) / 8.0;
-        self.delivered = 0;
-        self.lost = 0;
-        Some(Round { share, bytes: total, is_marked: core::mem::take(&mut self.is_marked) })
-    }
-}
-
-/// The losses of one round.
-#[derive(Clone, Copy, Debug)]
-struct Round {
-    share: f64,
-    /// Lost or not.
-    bytes: u64,
-    is_marked: bool,
 }

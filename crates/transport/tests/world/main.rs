@@ -6,6 +6,7 @@ mod faults;
 mod paper;
 mod rates;
 mod shared;
+mod standing;
 
 use std::collections::BTreeMap;
 
@@ -13,7 +14,7 @@ use bytes::Bytes;
 use tributary_content::{MemoryContent, MemoryObject, MemoryOpener, Name, ObjectReader, SigningKey};
 use tributary_core::{
     Datagram, Duration, NodeId, PathId, Random, Rate, Time,
-    event::{TransferEvent, TransferReport},
+    event::{PathReport, TransferEvent, TransferReport},
     link::{Link, LinkConfig, Loss},
 };
 use tributary_transport::{

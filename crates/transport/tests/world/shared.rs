@@ -58,11 +58,15 @@ impl Contest {
     pub(crate) fn new(mbps: u64, rtt_ms: u64, queue: f64, loss: f64, bytes: usize) -> Contest {
         let mut narrow = link(mbps, rtt_ms, loss);
         narrow.queue_bytes = (Rate::from_mbps(mbps).bytes_in(Duration::from_millis(rtt_ms)) as f64 * queue) as u64;
+        Contest::over(narrow, bytes)
+    }
+    /// A contest over that link; requests take as long as data.
+    pub(crate) fn over(narrow: LinkConfig, bytes: usize) -> Contest {
         Contest {
             now: Time::ZERO,
             object: MemoryObject::new(name(), random_bytes(bytes, 3), &key()).unwrap(),
             contenders: Vec::new(),
-            delay: Duration::from_millis(rtt_ms) / 2,
+            delay: narrow.delay,
             down: Link::new(narrow, Random::new(5, 77)),
         }
     }
@@ -96,6 +100,10 @@ impl Contest {
         };
         let ups = extra_ms.iter().enumerate().map(up).collect();
         self.contenders.push(Contender { transfer, requests: Vec::new(), ups });
+    }
+    /// The account of each fetch's first path.
+    pub(crate) fn paths(&self) -> Vec<PathReport> {
+        self.contenders.iter().map(|contender| contender.transfer.report(self.now).paths.remove(0)).collect()
     }
     /// Bytes that each fetch has received.
     pub(crate) fn bytes(&self) -> Vec<u64> {

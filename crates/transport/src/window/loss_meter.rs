@@ -1,0 +1,236 @@
+//! Which part of its losses a flow makes up for: the part that does not depend on how much it asks for.
+//!
+//! Random loss takes its share of whatever is sent; a queue takes what is too much. Round by round the two look alike
+//! once a queue is always full, or drops before it is long: as much arrives as the link carries, and the pace that makes
+//! up for the rest keeps it so. So loss is taken for an overflow until a probe has shown otherwise: a flow that loses
+//! much watches how much that is, asks for less for some round trips, and makes up for no more than what it loses even
+//! then. (BBRv2 and v3 have a bound of 2 % instead, beyond which every loss is an overflow.)
+//!
+//! ```text
+//!   loss is small ──(much, over rounds)──► watch ──► probe: half the rate   ──┬─ as much as before: random, for 10 s
+//!        ▲                                   ▲                                ├─ more than before: somebody else's
+//!        └──────────(it was a moment)────────┘────(after a pause)─────────────┴─ clearly less: an overflow
+//! ```
+use tributary_core::{Duration, Time};
+
+/// Loss that needs no making up for, because the window controller's own probes cover it.
+pub(super) const LOSS_FREE: f64 = 0.02;
+/// Loss with an empty queue that is taken for random without a proof.
+const UNPROVED_MAX: f64 = 2.0 * LOSS_FREE;
+/// By so many standard deviations chance may exceed the usual loss before it counts as an overflow.
+const CHANCE_DEVIATIONS: f64 = 2.0;
+/// The rounds that a smoothed share stands for.
+const SMOOTHED_ROUNDS: f64 = 15.0;
+/// How long a proof counts that loss is random.
+const PROOF_LIFE: Duration = Duration::from_secs(10);
+/// Rounds that a flow watches before a probe, that a probe lasts, and that pass until the next one: twice as many
+/// after each that found an overflow.
+const WATCH_ROUNDS: u64 = 8;
+const PROBE_ROUNDS: u64 = 14;
+/// Rounds that a probe may end earlier.
+const PROBE_ROUNDS_LEFT: u64 = 6;
+const PAUSE_ROUNDS: u64 = 16;
+const PAUSE_DOUBLES: u32 = 4;
+/// Round trips until the queue shows that less is asked for; early detection averages over some.
+const PROBE_LAG: u64 = 4;
+/// Loss at a lower pace that is at least this part of the loss before, and as much more as that was, is random: one of
+/// several flows that overflow a queue together moves the loss the less, the higher it is.
+const RANDOM: [f64; 2] = [0.5, 0.6];
+/// Loss of less than this part of the loss before ends a probe early.
+const CLEARLY_LESS: f64 = 0.25;
+/// Loss that grew to so many times what it was while less was asked for tells of something else.
+const GROWN: f64 = 1.5;
+
+/// How much is lost, and how much of it at random.
+#[derive(Clone, Debug, Default)]
+pub(super) struct LossMeter {
+    round: u64,
+    delivered: u64,
+    lost: u64,
+    is_marked: bool,
+    /// Smoothed over rounds.
+    share: f64,
+    /// What is lost at random: over rounds with an empty queue as long as it is little, and else what a probe has shown.
+    random: f64,
+    /// Losses of what was asked for earlier were made by Startup.
+    counts_from: Time,
+    /// Packets of a round, and how many of them are lost together at most, because one request asks for them.
+    round_packets: f64,
+    together: f64,
+    watch: Option<Watch>,
+    proof: Option<Proof>,
+}
+
+/// The losses of one round.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Round {
+    pub(super) share: f64,
+    /// Packets, lost or not.
+    pub(super) packets: f64,
+    pub(super) is_marked: bool,
+}
+
+/// What is lost before a probe.
+#[derive(Clone, Copy, Debug, Default)]
+struct Watch {
+    rounds: u64,
+    delivered: u64,
+    lost: u64,
+}
+
+/// What the last probe has shown.
+#[derive(Clone, Copy, Debug)]
+struct Proof {
+    /// What may be made up for.
+    random: f64,
+    at: Time,
+    round: u64,
+    /// How many probes in a row have found an overflow.
+    overflows: u32,
+}
+
+/// A probe of the losses under way: what became of the packets that were asked for at the lower pace.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) struct LossProbe {
+    counts_from: Time,
+    ends_after_round: u64,
+    before: f64,
+    /// The rate that the path had, in bytes per second: a probe learns nothing of it.
+    pub(super) rate: f64,
+    delivered: u64,
+    lost: u64,
+}
+
+impl LossProbe {
+    pub(super) fn on_delivered(&mut self, requested_at: Time, bytes: u64) {
+        self.delivered += if requested_at >= self.counts_from { bytes } else { 0 };
+    }
+    pub(super) fn on_lost(&mut self, requested_at: Time, bytes: u64) {
+        self.lost += if requested_at >= self.counts_from { bytes } else { 0 };
+    }
+}
+
+impl LossMeter {
+    /// Takes what arrived.
+    pub(super) fn on_delivered(&mut self, bytes: u64) {
+        self.delivered += bytes;
+    }
+    /// Takes packets that are lost.
+    pub(super) fn on_lost(&mut self, requested_at: Time, bytes: u64) {
+        self.lost += if requested_at >= self.counts_from { bytes } else { 0 };
+    }
+    /// Takes notice of a marked packet.
+    pub(super) fn on_mark(&mut self) {
+        self.is_marked = true;
+    }
+    /// Forgets what Startup has done to the queue.
+    pub(super) fn on_drained(&mut self, now: Time) {
+        self.share = self.random;
+        self.lost = 0;
+        self.counts_from = now;
+    }
+    /// What this round was. Packets have `packet_bytes`, and `together` of them are asked for by one request.
+    pub(super) fn on_round(&mut self, packet_bytes: u64, together: u64) -> Option<Round> {
+        self.round += 1;
+        let total = self.delivered + self.lost;
+        if total == 0 {
+            return None;
+        }
+        let share = self.lost as f64 / total as f64;
+        self.share += (share - self.share) / 8.0;
+        self.round_packets = total as f64 / packet_bytes as f64;
+        self.together = together as f64;
+        if let Some(watch) = &mut self.watch {
+            watch.rounds += 1;
+            watch.delivered += self.delivered;
+            watch.lost += self.lost;
+        }
+        self.delivered = 0;
+        self.lost = 0;
+        Some(Round { share, packets: self.round_packets, is_marked: core::mem::take(&mut self.is_marked) })
+    }
+    /// Takes a round with an empty queue, whose loss is taken for random unless it is much.
+    pub(super) fn on_empty_queue(&mut self, share: f64) {
+        let most = self.proof.map_or(UNPROVED_MAX, |proof| proof.random.max(LOSS_FREE));
+        self.random = (self.random + (share - self.random) / 8.0).min(most);
+    }
+    /// Loss beyond which a round of so many packets, those of its group included, lost more than chance takes.
+    pub(super) fn usual_max(&self, packets: f64) -> f64 {
+        1.5 * self.random + LOSS_FREE + CHANCE_DEVIATIONS * libm::sqrt(self.random.max(LOSS_FREE / 2.0) / packets)
+    }
+    /// Whether it loses more over rounds than what may be random, and has not begun to find out why.
+    pub(super) fn overflows(&self) -> bool {
+        self.watch.is_none() && self.is_much()
+    }
+    /// The loss that a flow may make up for, 0 to 1.
+    pub(super) fn compensated(&self) -> f64 {
+        self.share.min(self.random)
+    }
+    /// Begins to watch, or a probe, if it is time: once a round. `round_trip` is that of now, `rate` what the path delivers.
+    pub(super) fn begin_probe(&mut self, now: Time, round_trip: Duration, rate: f64) -> Option<LossProbe> {
+        let Some(Watch { rounds, delivered, lost }) = self.watch else {
+            if self.wants_probe(now) {
+                self.watch = Some(Watch::default());
+            }
+            return None;
+        };
+        if rounds < WATCH_ROUNDS {
+            return None;
+        }
+        self.watch = None;
+        let before = lost as f64 / (delivered + lost).max(1) as f64;
+        let is_old = self.proof.is_some_and(|proof| now.since(proof.at) > PROOF_LIFE);
+        let known = if is_old { 0.0 } else { self.random };
+        (before > known.max(LOSS_FREE) + LOSS_FREE).then(|| LossProbe {
+            counts_from: now + round_trip * PROBE_LAG as u32,
+            ends_after_round: self.round + PROBE_ROUNDS,
+            before,
+            rate,
+            delivered: 0,
+            lost: 0,
+        })
+    }
+    /// Whether a probe is over.
+    pub(super) fn is_over(&self, probe: &LossProbe) -> bool {
+        let share = probe.lost as f64 / (probe.delivered + probe.lost).max(1) as f64;
+        let rounds_left = (probe.ends_after_round + 1).saturating_sub(self.round);
+        rounds_left == 0
+            || rounds_left <= PROBE_ROUNDS_LEFT && (share >= probe.before || share < CLEARLY_LESS * probe.before)
+    }
+    /// Draws the conclusion of a probe of packets of `packet_bytes`: whether the loss is random.
+    pub(super) fn on_probed(&mut self, now: Time, packet_bytes: u64, probe: &LossProbe) -> bool {
+        let total = probe.delivered + probe.lost;
+        if total == 0 {
+            return false;
+        }
+        let share = probe.lost as f64 / total as f64;
+        let chance = self.chance(probe.before, total as f64 / packet_bytes as f64);
+        let has_grown = share > GROWN * probe.before + chance;
+        let is_as_much = share + chance / 4.0 >= (RANDOM[0] + RANDOM[1] * probe.before) * probe.before;
+        let is_random = is_as_much && !has_grown;
+        let overflows = self.proof.map_or(0, |proof| proof.overflows);
+        let (random, overflows) = match () {
+            () if is_random => (share, 0),
+            () if has_grown => (self.random, overflows),
+            () => (self.random.min(share), overflows + 1),
+        };
+        self.proof = Some(Proof { random, at: now, round: self.round, overflows });
+        self.random = random;
+        is_random
+    }
+
+    fn is_much(&self) -> bool {
+        let usual = self.random.max(LOSS_FREE);
+        self.share > usual + LOSS_FREE + self.chance(usual, self.round_packets * SMOOTHED_ROUNDS)
+    }
+    fn wants_probe(&self, now: Time) -> bool {
+        let Some(proof) = self.proof else { return self.is_much() };
+        let pause = PAUSE_ROUNDS << proof.overflows.min(PAUSE_DOUBLES);
+        let is_old = self.random > LOSS_FREE && now.since(proof.at) > PROOF_LIFE;
+        self.round >= proof.round + pause && (self.is_much() || is_old)
+    }
+    /// By how much chance may exceed the loss `share` of so many packets.
+    fn chance(&self, share: f64, packets: f64) -> f64 {
+        CHANCE_DEVIATIONS * libm::sqrt(share.max(LOSS_FREE / 2.0) * self.together.max(1.0) / packets.max(1.0))
+    }
+}

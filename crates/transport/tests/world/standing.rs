@@ -1,0 +1,71 @@
+//! Queues that are never empty: flows must not take for the path, or for its random loss, what they do to it together.
+use super::{shared::Contest, *};
+use tributary_core::link::{QueueDiscipline, queue::red::RedConfig};
+
+/// What a flow got between two moments.
+#[derive(Debug)]
+struct Part {
+    mbps: f64,
+    lost: f64,
+    rtt_min_ms: f64,
+}
+
+/// Flows that begin at `starts_ms`, over that link, and what each gets between `from` and `to` seconds.
+fn parts(narrow: LinkConfig, starts_ms: &[u64], from: u64, to: u64) -> Vec<Part> {
+    let mbps = narrow.rate.map_or(0.0, |rate| rate.bits_per_second() as f64 / 1e6);
+    let mut contest = Contest::over(narrow, (mbps * 125_000.0 * to as f64) as usize);
+    for start in starts_ms {
+        contest.run_until(Time::from_millis(*start));
+        contest.add(TransferConfig::default(), &[0]);
+    }
+    contest.run_until(Time::from_millis(from * 1000));
+    let before = contest.paths();
+    contest.run_until(Time::from_millis(to * 1000));
+    let part = |(before, after): (&PathReport, &PathReport)| Part {
+        mbps: (after.bytes - before.bytes) as f64 * 8e-6 / (to - from) as f64,
+        lost: (after.lost_packets - before.lost_packets) as f64
+            / (after.requested_packets - before.requested_packets).max(1) as f64,
+        rtt_min_ms: after.rtt_min.map_or(0.0, |rtt| rtt.as_secs_f64() * 1e3),
+    };
+    let parts: Vec<Part> = before.iter().zip(&contest.paths()).map(part).collect();
+    for part in &parts {
+        println!("  {:.3} Mbit/s, {:.4} lost, {:.1} ms", part.mbps, part.lost, part.rtt_min_ms);
+    }
+    parts
+}
+
+fn jain(parts: &[Part]) -> f64 {
+    let sum: f64 = parts.iter().map(|part| part.mbps).sum();
+    sum * sum / parts.iter().map(|part| part.mbps * part.mbps).sum::<f64>() / parts.len() as f64
+}
+
+#[test]
+fn flows_that_come_late_to_a_queue_that_is_never_empty_get_their_part() {
+    for (mbps, starts) in [(2, &[0, 60][..]), (2, &[0, 5_000, 9_000]), (20, &[0, 5_000]), (20, &[0, 70, 3_000, 8_000])]
+    {
+        let mut narrow = link(mbps, 50, 0.0);
+        // Five bandwidth-delay products of the slow link, and 0.6 of the fast one.
+        narrow.queue_bytes = 50 * 1_500;
+        println!("{mbps} Mbit/s, {starts:?}");
+        let parts = parts(narrow, starts, 40, 100);
+        assert!(jain(&parts) > 0.9, "{parts:?}");
+        assert!(parts.iter().all(|part| part.lost < 0.1), "{parts:?}");
+        let used: f64 = parts.iter().map(|part| part.mbps).sum();
+        assert!(used > 0.92 * mbps as f64, "{used}");
+    }
+}
+
+/// An early-dropping queue keeps round trips short: nothing but the loss tells that it is too much.
+#[test]
+fn what_a_queue_drops_early_is_no_random_loss() {
+    for starts in [&[0][..], &[0, 2_000]] {
+        let mut narrow = link(20, 54, 0.0);
+        narrow.queue_bytes = 250_000;
+        narrow.discipline = QueueDiscipline::Red(RedConfig::DEFAULT);
+        println!("{starts:?}");
+        let parts = parts(narrow, starts, 10, 40);
+        assert!(parts.iter().all(|part| part.lost < 0.1), "{parts:?}");
+        let used: f64 = parts.iter().map(|part| part.mbps).sum();
+        assert!(used > 17.0 && jain(&parts) > 0.9, "{used}");
+    }
+}
