@@ -56,8 +56,16 @@ pub(crate) fn all() -> Vec<Seed> {
         add("mf_hop", name, encoded(|out| header.encode(out)));
     }
     add("mf_hop", "csyn", encoded(|out| Csyn { count: 9, hop: HopId(5), number: 3 }.encode(out)));
-    let cack =
-        |state, bitmap| Cack { state, hop: HopId(5), number: 3, window: 800, duplicates: 1, first_missing: 2, bitmap };
+    let cack = |state, bitmap| Cack {
+        state,
+        hop: HopId(5),
+        number: 3,
+        window: 800,
+        destination_window: 400,
+        duplicates: 1,
+        first_missing: 2,
+        bitmap,
+    };
     add("mf_hop", "partial", encoded(|out| cack(CackState::Partial, vec![0b1010, 1]).encode(out)));
     add("mf_hop", "complete", encoded(|out| cack(CackState::Complete, Vec::new()).encode(out)));
 

@@ -38,7 +38,7 @@ pub struct Config {
     pub buffer_packets: u32,
     /// The hop link.
     pub hop: HopConfig,
-    /// What a router does with chunks that hold up others. Default: [`HolRelief::Proxy`].
+    /// What is done with chunks that hold up others. Default: [`HolRelief::Windows`].
     pub relief: HolRelief,
     /// A router stores chunks when the short-term cost of the path exceeds the long-term cost by this factor, even
     /// though there is a path; at least 1. Default: 1.1 (GSTAR).
@@ -60,8 +60,11 @@ pub struct Config {
 pub enum HolRelief {
     /// They stay, and with them all that wait behind them.
     Off,
-    /// They are pushed to the proxy.
+    /// They are pushed to the proxy: the paper's way, by line and by share.
     Proxy,
+    /// Each destination has a share of the buffer and a window of its own, so that few come into the way; these are
+    /// pushed to the proxy.
+    Windows,
 }
 
 /// How a proxy finds out that a destination is back.
@@ -137,7 +140,7 @@ impl Config {
             search_interval: Duration::from_millis(25),
             buffer_packets: 6_000,
             hop: HopConfig::default(),
-            relief: HolRelief::Proxy,
+            relief: HolRelief::Windows,
             store_ratio: 1.1,
             proxy: ProxyConfig::default(),
             cache_bytes: ByteCount(64 << 20),

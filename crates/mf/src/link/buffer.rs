@@ -5,12 +5,16 @@ use bytes::Bytes;
 use tributary_core::FaceId;
 
 use crate::{
-    ids::HopId,
+    ids::{Guid, HopId},
     wire::{CHUNK_PACKETS_MAX, ChunkHeader, Class},
 };
 
 /// Packets of a control chunk at most.
 pub const CONTROL_PACKETS_MAX: u16 = 64;
+/// Destinations whose part in what has left is remembered at most, the unit of these parts, and the least of interest.
+const WEIGHTS_MAX: usize = 256;
+const WEIGHT_ALL: u64 = 1 << 20;
+const WEIGHT_MIN: u64 = 1 << 8;
 
 /// A chunk in a [`Buffer`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -43,6 +47,10 @@ pub struct Chunk {
 }
 
 impl Chunk {
+    /// For whom it is, as far as known.
+    pub fn destination(&self) -> Option<Guid> {
+        self.header.as_ref().map(|header| header.destination)
+    }
     /// Packets that it has.
     pub fn count(&self) -> u16 {
         self.fragments.len() as u16
@@ -103,6 +111,14 @@ pub struct Buffer {
     used: u32,
     control_capacity: u32,
     control_used: u32,
+    /// Whether destinations share it.
+    shared: bool,
+    /// Packets of data for each destination that are here or reserved.
+    destinations: BTreeMap<Guid, u32>,
+    /// The part of each destination in what has left lately, of [`WEIGHT_ALL`].
+    weights: BTreeMap<Guid, u64>,
+    /// Packets of the largest chunk of data so far.
+    largest: u32,
     /// Most packets of data that were ever here.
     pub peak: u32,
 }
@@ -110,7 +126,23 @@ pub struct Buffer {
 impl Buffer {
     /// An empty buffer for `capacity` packets of data (paper: B) and `control_capacity` packets of control chunks.
     pub fn new(capacity: u32, control_capacity: u32) -> Buffer {
-        Buffer { chunks: BTreeMap::new(), next: 0, capacity, used: 0, control_capacity, control_used: 0, peak: 0 }
+        Buffer {
+            chunks: BTreeMap::new(),
+            next: 0,
+            capacity,
+            used: 0,
+            control_capacity,
+            control_used: 0,
+            shared: false,
+            destinations: BTreeMap::new(),
+            weights: BTreeMap::new(),
+            largest: 0,
+            peak: 0,
+        }
+    }
+    /// From now on every destination has its share.
+    pub fn share(&mut self) {
+        self.shared = true;
     }
     /// Packets of data that there is room for.
     pub fn free(&self) -> u32 {
@@ -119,6 +151,61 @@ impl Buffer {
     /// Packets of data that are here or reserved.
     pub fn used(&self) -> u32 {
         self.used
+    }
+    /// The part of the buffer that a destination may take, in packets.
+    ///
+    /// Each has two chunks, or one where room is short; the rest, but for one chunk that stays free for the next, is
+    /// shared in proportion to what has left lately, so that chunks of all wait equally long. None of several has more
+    /// than half.
+    pub fn share_of(&self, destination: &Guid) -> u32 {
+        let chunk = self.largest.max(1);
+        let here = self.destinations.len() as u32;
+        let all = here + u32::from(!self.destinations.contains_key(destination));
+        let base = (self.capacity / all / chunk).clamp(1, 2) * chunk;
+        let rest = self.capacity.saturating_sub(base.saturating_mul(all)).saturating_sub(chunk);
+        let unclaimed = WEIGHT_ALL.saturating_sub(self.weights.values().sum()) / u64::from(all);
+        let weight = self.weights.get(destination).copied().unwrap_or(0) + unclaimed;
+        let share = base + u32::try_from(u64::from(rest) * weight / WEIGHT_ALL).unwrap_or(rest);
+        if all > 1 { share.min(base.max(self.capacity / 2)) } else { share }
+    }
+    /// A chunk of `packets` for a destination has left for its next hop.
+    pub fn on_left(&mut self, destination: Guid, packets: u32) {
+        let part = |of: u64| of * u64::from(packets) / u64::from(self.capacity.max(1));
+        self.weights.values_mut().for_each(|weight| *weight -= part(*weight).min(*weight));
+        *self.weights.entry(destination).or_default() += part(WEIGHT_ALL);
+        self.weights.retain(|_, weight| *weight >= WEIGHT_MIN);
+        if self.weights.len() > WEIGHTS_MAX {
+            let least = self.weights.iter().min_by_key(|(_, weight)| **weight).map(|(guid, _)| *guid);
+            least.map(|guid| self.weights.remove(&guid));
+        }
+    }
+    /// Packets that there is room for in the share of a destination; one chunk at least if it has none here and there is
+    /// room for one. All that is free if destinations have no shares.
+    pub fn free_for(&self, destination: &Guid) -> u32 {
+        match self.shared {
+            true => self.share_of(destination).saturating_sub(self.used_by(destination)).min(self.free()),
+            false => self.free(),
+        }
+    }
+    /// Packets of data for a destination that are here or reserved.
+    pub fn used_by(&self, destination: &Guid) -> u32 {
+        self.destinations.get(destination).copied().unwrap_or(0)
+    }
+    /// Destinations of which data is here.
+    pub fn destinations(&self) -> usize {
+        self.destinations.len()
+    }
+    /// Packets of the largest chunk of data so far.
+    pub fn largest(&self) -> u32 {
+        self.largest
+    }
+    fn count(&mut self, destination: Option<Guid>, added: u32, gone: u32) {
+        let Some(destination) = destination else { return };
+        let used = self.destinations.entry(destination).or_default();
+        *used = (*used + added).saturating_sub(gone);
+        if *used == 0 {
+            self.destinations.remove(&destination);
+        }
     }
     /// Packets of data that it takes in all.
     pub fn capacity(&self) -> u32 {
@@ -148,7 +235,11 @@ impl Buffer {
     }
     fn insert(&mut self, chunk: Chunk) -> Slot {
         match chunk.class {
-            Class::Bulk => self.used += chunk.packets,
+            Class::Bulk => {
+                self.used += chunk.packets;
+                self.largest = self.largest.max(chunk.packets);
+                self.count(chunk.destination(), chunk.packets, 0);
+            }
             Class::Control => self.control_used += chunk.packets,
         }
         self.peak = self.peak.max(self.used);
@@ -171,18 +262,28 @@ impl Buffer {
     pub fn chunk(&self, slot: Slot) -> Option<&Chunk> {
         self.chunks.get(&slot)
     }
-    /// The header of a chunk, to change.
+    /// The header of a chunk, to change; its destination stays.
     pub fn header_mut(&mut self, slot: Slot) -> Option<&mut ChunkHeader> {
         self.chunks.get_mut(&slot)?.header.as_mut()
     }
-    pub(super) fn header_slot(&mut self, slot: Slot) -> Option<&mut Option<ChunkHeader>> {
-        Some(&mut self.chunks.get_mut(&slot)?.header)
+    /// The header of a chunk has come.
+    pub(super) fn set_header(&mut self, slot: Slot, header: ChunkHeader) {
+        let Some(chunk) = self.chunks.get_mut(&slot) else { return };
+        let (packets, old, new) = (chunk.packets, chunk.destination(), header.destination);
+        chunk.header = Some(header);
+        if chunk.class == Class::Bulk {
+            self.count(old, 0, packets);
+            self.count(Some(new), packets, 0);
+        }
     }
     /// Takes a chunk out.
     pub fn remove(&mut self, slot: Slot) -> Option<Chunk> {
         let chunk = self.chunks.remove(&slot)?;
         match chunk.class {
-            Class::Bulk => self.used -= chunk.packets,
+            Class::Bulk => {
+                self.used -= chunk.packets;
+                self.count(chunk.destination(), 0, chunk.packets);
+            }
             Class::Control => self.control_used -= chunk.packets,
         }
         Some(chunk)
@@ -215,9 +316,13 @@ impl Buffer {
         let Some(chunk) = self.chunks.get_mut(&slot) else { return };
         let packets = fragments.len() as u32;
         let used = if chunk.class == Class::Bulk { &mut self.used } else { &mut self.control_used };
-        *used = *used - chunk.packets + packets;
-        chunk.packets = packets;
+        let gone = core::mem::replace(&mut chunk.packets, packets);
+        *used = *used - gone + packets;
         chunk.fragments = fragments.into_iter().map(Some).collect();
+        if chunk.class == Class::Bulk {
+            let destination = chunk.destination();
+            self.count(destination, packets, gone);
+        }
     }
     /// All chunks, in the order in which they came.
     pub fn chunks(&self) -> impl Iterator<Item = &Chunk> {
@@ -271,5 +376,46 @@ mod tests {
         buffer.cut_as(slot, &[5, 6]);
         assert_eq!(lengths(&buffer), [5, 5]);
         assert_eq!(buffer.chunk(slot).map(Chunk::payload), Some(payload));
+    }
+
+    #[test]
+    fn no_destination_takes_what_is_left_for_others() {
+        let mut buffer = Buffer::new(1_200, 0);
+        buffer.share();
+        let put = |buffer: &mut Buffer, to: u8, packets: usize| {
+            let mut header = ChunkHeader::new(ChunkKind::Transport, Guid::NONE, Guid([to; 20]), NetworkAddress::NONE);
+            header.kind = ChunkKind::Data(crate::wire::DataTag {
+                object: tributary_content::ObjectId([1; 16]),
+                transfer: 1,
+                number: 0,
+                count: 1,
+                chunk_bytes: 1,
+                reliability: crate::wire::Reliability::Nack,
+                window: 0,
+                window_chunks: 0,
+            });
+            buffer.put(header, alloc::vec![Bytes::from_static(b"x"); packets], Origin::Local)
+        };
+        let [a, b, c] = [1, 2, 3].map(|to| Guid([to; 20]));
+        let first = put(&mut buffer, 1, 100);
+        assert_eq!(buffer.free_for(&a), 1_000, "all but a chunk for the only one");
+        let second = put(&mut buffer, 2, 100);
+        assert_eq!((buffer.share_of(&a), buffer.share_of(&b)), (550, 550), "equal parts, and a chunk for the next");
+        assert_eq!(buffer.share_of(&c), 366);
+        for _ in 0..100 {
+            buffer.on_left(a, 100);
+        }
+        assert_eq!(
+            (buffer.share_of(&a), buffer.share_of(&b)),
+            (600, 200),
+            "what leaves quickly needs more, up to half"
+        );
+        (0..5).for_each(|_| {
+            put(&mut buffer, 1, 100);
+        });
+        assert_eq!((buffer.free_for(&a), buffer.free_for(&b), buffer.free_for(&c)), (0, 100, 200));
+        buffer.remove(first);
+        buffer.remove(second);
+        assert_eq!((buffer.used_by(&a), buffer.used_by(&b), buffer.destinations()), (500, 0, 1));
     }
 }

@@ -1,6 +1,6 @@
 //! The receiving side of a hop: reassembles chunks and answers CSYNs.
 use alloc::{
-    collections::{BTreeMap, BTreeSet, VecDeque},
+    collections::{BTreeMap, VecDeque},
     vec::Vec,
 };
 
@@ -9,7 +9,7 @@ use tributary_core::{Duration, FaceId, Time};
 
 use super::buffer::{Buffer, Origin, Slot};
 use crate::{
-    ids::HopId,
+    ids::{Guid, HopId},
     wire::{Cack, CackState, ChunkHeader, Csyn, DataHeader, WireError},
 };
 
@@ -19,6 +19,8 @@ const FINISHED_MAX: usize = 4_096;
 const CACKS_MAX: usize = 1_024;
 /// Chunks arriving at the same time at most.
 const ARRIVING_MAX: usize = 1_024;
+/// Destinations without room that are remembered at most; of others the neighbour asks.
+const FULL_MAX: usize = 1_024;
 
 /// What a fragment did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -37,10 +39,13 @@ pub struct Incoming {
     face: FaceId,
     lifetime: Duration,
     arriving: BTreeMap<HopId, Arriving>,
-    finished: BTreeSet<HopId>,
+    /// And for whom they were.
+    finished: BTreeMap<HopId, Option<Guid>>,
     finished_order: VecDeque<HopId>,
     answers: VecDeque<(HopId, u16, u32)>,
     refused: VecDeque<HopId>,
+    /// Destinations of which the neighbour was told that there is no room for another chunk, and their last one.
+    full: BTreeMap<Guid, HopId>,
     /// The window that the neighbour was told last.
     pub advertised: u32,
     /// When data last came.
@@ -53,6 +58,7 @@ struct Arriving {
     count: u16,
     duplicates: u16,
     heard: Time,
+    destination: Option<Guid>,
 }
 
 impl Incoming {
@@ -62,10 +68,11 @@ impl Incoming {
             face,
             lifetime,
             arriving: BTreeMap::new(),
-            finished: BTreeSet::new(),
+            finished: BTreeMap::new(),
             finished_order: VecDeque::new(),
             answers: VecDeque::new(),
             refused: VecDeque::new(),
+            full: BTreeMap::new(),
             advertised: 0,
             active_at: Time::ZERO,
         }
@@ -85,7 +92,7 @@ impl Incoming {
         if let Some(number) = header.csyn {
             self.answer(header.hop, header.count, number);
         }
-        if self.finished.contains(&header.hop) {
+        if self.finished.contains_key(&header.hop) {
             return Ok(Arrived::Nothing);
         }
         self.active_at = now;
@@ -109,7 +116,8 @@ impl Incoming {
                 return Ok(Arrived::Nothing);
             };
             self.refused.retain(|hop| *hop != header.hop);
-            self.arriving.insert(header.hop, Arriving { slot, count: header.count, duplicates: 0, heard: now });
+            let arriving = Arriving { slot, count: header.count, duplicates: 0, heard: now, destination: None };
+            self.arriving.insert(header.hop, arriving);
         }
         let Some(arriving) = self.arriving.get_mut(&header.hop) else { return Ok(Arrived::Nothing) };
         arriving.heard = now;
@@ -118,10 +126,9 @@ impl Incoming {
             return Ok(Arrived::Nothing);
         }
         let slot = arriving.slot;
-        if let Some(chunk_header) = chunk_header
-            && let Some(place) = buffer.header_slot(slot)
-        {
-            *place = Some(chunk_header);
+        if let Some(chunk_header) = chunk_header {
+            arriving.destination = Some(chunk_header.destination);
+            buffer.set_header(slot, chunk_header);
         }
         let complete = buffer.chunk(slot).is_some_and(super::Chunk::is_complete);
         Ok(if complete { Arrived::Complete(slot) } else { Arrived::Fragment(slot, header.index) })
@@ -137,10 +144,8 @@ impl Incoming {
     }
     /// The router has taken a complete chunk over, or dropped it on purpose: the neighbour may forget it.
     pub fn on_taken(&mut self, hop: HopId) {
-        if self.arriving.remove(&hop).is_none() {
-            return;
-        }
-        self.finished.insert(hop);
+        let Some(arriving) = self.arriving.remove(&hop) else { return };
+        self.finished.insert(hop, arriving.destination);
         self.finished_order.push_back(hop);
         if self.finished_order.len() > FINISHED_MAX
             && let Some(old) = self.finished_order.pop_front()
@@ -164,17 +169,43 @@ impl Incoming {
     pub fn announce_window(&mut self) {
         self.answers.push_back((HopId(0), 0, 0));
     }
+    /// Tells the neighbour that there is room again for destinations that had none.
+    pub fn announce_destinations(&mut self, buffer: &Buffer) {
+        let opened = |guid: &Guid| buffer.free_for(guid) >= buffer.largest();
+        let opened: Vec<Guid> = self.full.keys().filter(|guid| opened(guid)).copied().collect();
+        for guid in opened {
+            if let Some(hop) = self.full.remove(&guid) {
+                self.answer(hop, 1, 0);
+            }
+        }
+    }
     /// The next CACK to send, with this window.
     pub fn poll_cack(&mut self, window: u32, buffer: &Buffer) -> Option<Cack> {
         let (hop, count, number) = self.answers.pop_front()?;
         self.advertised = window;
-        let mut cack =
-            Cack { state: CackState::Window, hop, number, window, duplicates: 0, first_missing: 0, bitmap: Vec::new() };
+        let mut cack = Cack {
+            state: CackState::Window,
+            hop,
+            number,
+            window,
+            destination_window: Cack::NOT_TOLD,
+            duplicates: 0,
+            first_missing: 0,
+            bitmap: Vec::new(),
+        };
         if count == 0 {
             return Some(cack);
         }
         cack.state = CackState::Partial;
-        if self.finished.contains(&hop) {
+        if let Some(guid) = self.destination(hop) {
+            cack.destination_window = buffer.free_for(&guid);
+            if cack.destination_window >= buffer.largest() {
+                self.full.remove(&guid);
+            } else if self.full.len() < FULL_MAX {
+                self.full.insert(guid, hop);
+            }
+        }
+        if self.finished.contains_key(&hop) {
             cack.state = CackState::Complete;
         } else if let Some(arriving) = self.arriving.get(&hop)
             && let Some(chunk) = buffer.chunk(arriving.slot)
@@ -191,6 +222,12 @@ impl Incoming {
             cack.state = CackState::Refused;
         }
         Some(cack)
+    }
+    fn destination(&self, hop: HopId) -> Option<Guid> {
+        match self.arriving.get(&hop) {
+            Some(arriving) => arriving.destination,
+            None => self.finished.get(&hop).copied().flatten(),
+        }
     }
     /// Whether a CACK waits to be sent.
     pub fn has_answers(&self) -> bool {
@@ -212,6 +249,7 @@ impl Incoming {
         self.finished.clear();
         self.finished_order.clear();
         self.refused.clear();
+        self.full.clear();
         self.answers.clear();
         let arriving = core::mem::take(&mut self.arriving);
         let incomplete = |arriving: &Arriving| buffer.chunk(arriving.slot).is_some_and(|chunk| !chunk.is_complete());

@@ -5,13 +5,16 @@
 //! | the back-pressure buffer, which holds all chunks of a node | [`buffer`] |
 //! | reassembly, CACKs, the advertised window | [`incoming`] |
 //! | fragments, CSYNs, retransmission, window and pace | [`outgoing`] |
+//! | what the neighbour has room for, in all and for each destination | `windows` |
 pub mod buffer;
 pub mod incoming;
 pub mod outgoing;
+mod windows;
 
 pub use buffer::{Buffer, Chunk, Origin, Slot};
 pub use incoming::{Arrived, Incoming};
 pub use outgoing::{Outgoing, OutgoingStats, Sent};
+pub use windows::Room;
 
 use tributary_core::Duration;
 

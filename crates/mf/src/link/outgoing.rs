@@ -19,9 +19,10 @@ use tributary_transport::{
 use super::{
     HopConfig,
     buffer::{Buffer, Slot},
+    windows::{Room, Windows},
 };
 use crate::{
-    ids::{ChunkKey, HopId},
+    ids::{ChunkKey, Guid, HopId},
     wire::{Cack, CackState, Class, Csyn, DATA_HEADER_BYTES_MAX, DataHeader},
 };
 
@@ -60,7 +61,7 @@ pub struct Outgoing {
     /// Counts packets, so that a CSYN knows what was sent before it.
     order: u64,
     csyns: BTreeMap<u32, Asked>,
-    window: Advertised,
+    windows: Windows,
     transfer: TransferConfig,
     controller: Box<dyn Controller>,
     /// The last samples of the delivery rate.
@@ -99,6 +100,7 @@ pub struct OutgoingStats {
 struct Sending {
     slot: Slot,
     key: Option<ChunkKey>,
+    destination: Guid,
     class: Class,
     hop: HopId,
     /// Per packet: 0 if it is to be sent, [`ACKNOWLEDGED`], or when it was sent.
@@ -139,30 +141,6 @@ struct Asked {
     starved: bool,
 }
 
-/// What the neighbour has room for.
-struct Advertised {
-    packets: u32,
-    /// The CSYN after which it said so.
-    as_of: u32,
-    /// Chunks begun: the CSYN number that came next, and their packets.
-    begun: VecDeque<(u32, u32)>,
-}
-
-impl Advertised {
-    fn on_window(&mut self, number: u32, packets: u32) {
-        if number == 0 || number >= self.as_of {
-            self.packets = packets;
-            self.as_of = self.as_of.max(number);
-        }
-        let as_of = self.as_of;
-        self.begun.retain(|(next, _)| *next > as_of);
-    }
-    fn room(&self) -> u32 {
-        let begun: u32 = self.begun.iter().map(|(_, packets)| *packets).sum();
-        self.packets.saturating_sub(begun)
-    }
-}
-
 impl Outgoing {
     /// A hop on which datagrams have at most `datagram_bytes`. `first_hop` is where hop ids start: different at every
     /// start of the node.
@@ -188,7 +166,7 @@ impl Outgoing {
             next_csyn: 1,
             order: 0,
             csyns: BTreeMap::new(),
-            window: Advertised { packets: 0, as_of: 0, begun: VecDeque::new() },
+            windows: Windows::default(),
             reorder: 0,
             in_flight: 0,
             delivered: 0,
@@ -207,28 +185,43 @@ impl Outgoing {
 
     /// What the neighbour's hello says it has room for; used until the first CACK.
     pub fn set_first_window(&mut self, packets: u32) {
-        if self.window.as_of == 0 {
-            self.window.packets = packets;
-        }
+        self.windows.set_first(packets);
     }
     /// Datagrams of the link have at most this many bytes from now on; chunks that have begun keep their cut.
     pub fn set_datagram_bytes(&mut self, bytes: u32) {
         self.datagram_bytes = bytes as usize;
     }
     /// Whether a chunk of data of `count` packets may begin now: the ones before it are all on their way, and the
-    /// neighbour has room.
-    pub fn can_begin(&mut self, now: Time, count: u16) -> bool {
+    /// neighbour has room for it and for its destination.
+    pub fn can_begin(&mut self, now: Time, destination: &Guid, count: u16) -> Room {
         let busy = |sending: &Sending| sending.class == Class::Bulk && !sending.parked && sending.has_unsent();
-        let parked = self.sending.iter().any(|sending| sending.parked);
         if self.sending.len() >= SENDING_MAX || self.sending.iter().any(busy) {
-            return false;
+            return Room::LinkFull;
         }
-        if parked || self.window.room() < u32::from(count) {
-            self.on_blocked(now);
-            return false;
+        // What was refused goes first, unless it is its own destination that has no room.
+        let windows = &self.windows;
+        let first = |sending: &Sending| {
+            windows.room(&sending.destination, sending.order.len() as u32) != Room::DestinationFull
+                || sending.destination == *destination
+        };
+        let room = match self.sending.iter().any(|sending| sending.parked && first(sending)) {
+            true => Room::LinkFull,
+            false => windows.room(destination, u32::from(count)),
+        };
+        match room {
+            Room::Open => self.blocked_since = None,
+            Room::LinkFull => self.on_blocked(now),
+            Room::DestinationFull => self.windows.on_blocked(now, destination, self.rtt.rto()),
         }
-        self.blocked_since = None;
-        true
+        room
+    }
+    /// Whether the neighbour has room for `packets` more for a destination, whatever it has room for in all.
+    pub fn has_room_for(&mut self, now: Time, destination: &Guid, packets: u32) -> bool {
+        let has_room = self.windows.destination_room(destination) >= packets;
+        if !has_room {
+            self.windows.on_blocked(now, destination, self.rtt.rto());
+        }
+        has_room
     }
     /// Since when the neighbour's window has kept chunks waiting.
     pub fn blocked_since(&self) -> Option<Time> {
@@ -237,7 +230,7 @@ impl Outgoing {
     /// Begins to send a chunk that is in the buffer. A chunk that was interrupted goes on where it was.
     pub fn begin(&mut self, now: Time, slot: Slot, buffer: &mut Buffer) {
         let Some(header) = buffer.chunk(slot).and_then(|chunk| chunk.header.as_ref()) else { return };
-        let (key, header_len) = (header.key(), header.len());
+        let (key, destination, header_len) = (header.key(), header.destination, header.len());
         let progress = key.and_then(|key| self.suspended.iter().position(|(known, _)| *known == key));
         let progress = progress.and_then(|at| self.suspended.remove(at)).map(|(_, progress)| progress);
         if let Some(progress) = &progress {
@@ -250,6 +243,7 @@ impl Outgoing {
         let mut sending = Sending {
             slot,
             key,
+            destination,
             class,
             hop: HopId(self.next_hop),
             order: vec![0; usize::from(count)],
@@ -284,7 +278,7 @@ impl Outgoing {
             sending.again = (0..count).filter(|index| chunk.fragment(*index).is_some()).collect();
         }
         if class == Class::Bulk {
-            self.window.begun.push_back((self.next_csyn, u32::from(count)));
+            self.windows.begin(now, sending.hop, destination, self.next_csyn, u32::from(count));
         }
         self.sending.push(sending);
     }
@@ -316,7 +310,7 @@ impl Outgoing {
     /// Takes a CACK.
     pub fn handle_cack(&mut self, now: Time, cack: &Cack, buffer: &Buffer) {
         self.heard_at = now;
-        self.window.on_window(cack.number, cack.window);
+        self.windows.on_cack(cack);
         let asked = self.csyns.remove(&cack.number);
         // Answers come in the order of the questions: what was asked before this one was lost.
         self.csyns = self.csyns.split_off(&cack.number);
@@ -350,6 +344,7 @@ impl Outgoing {
             sending.left = sending.order.len() as u16;
             sending.restart(buffer);
             sending.parked = true;
+            self.windows.end(cack.hop);
             return self.on_blocked(now);
         }
         if cack.state == CackState::Window {
@@ -423,6 +418,7 @@ impl Outgoing {
         match cack.state {
             CackState::Complete => {
                 self.stats.chunks += 1;
+                self.windows.end(cack.hop);
                 self.done.push_back(Sent::Done(sending.slot));
                 self.sending.remove(at);
             }
@@ -437,6 +433,7 @@ impl Outgoing {
     pub fn cancel(&mut self, slot: Slot, buffer: &Buffer) {
         if let Some(at) = self.sending.iter().position(|sending| sending.slot == slot) {
             let sending = self.sending.remove(at);
+            self.windows.end(sending.hop);
             self.in_flight = self.in_flight.saturating_sub(sending.bytes_under_way(buffer));
         }
     }
@@ -455,7 +452,7 @@ impl Outgoing {
         }
         self.in_flight = 0;
         self.csyns.clear();
-        self.window.begun.clear();
+        self.windows.suspend();
         self.blocked_since = None;
         self.probe_at = Time::MAX;
         self.controller = self.fresh_controller(now);
@@ -464,7 +461,7 @@ impl Outgoing {
     /// The neighbour has started anew: nothing of what it had is there any more.
     pub fn reset(&mut self) {
         self.suspended.clear();
-        self.window = Advertised { packets: 0, as_of: 0, begun: VecDeque::new() };
+        self.windows = Windows::default();
     }
     /// Nothing waits for the neighbour's window any more.
     pub fn on_idle(&mut self) {
@@ -479,7 +476,7 @@ impl Outgoing {
     /// Fills `out` with what may be sent now.
     pub fn poll_packets(&mut self, now: Time, buffer: &Buffer, out: &mut TransmitBuf) {
         self.ask_again(now, out);
-        self.unpark();
+        self.unpark(now);
         let quantum_end = now + self.config.quantum;
         for class in [Class::Control, Class::Bulk] {
             for at in 0..self.sending.len() {
@@ -499,6 +496,12 @@ impl Outgoing {
             let number = self.ask(now, None, self.order);
             push_csyn(out, Csyn { count: 1, hop: HopId(self.next_hop.wrapping_sub(1)), number });
         }
+        while !is_full(out)
+            && let Some(hop) = self.windows.poll_probe(now)
+        {
+            let number = self.ask(now, None, self.order);
+            push_csyn(out, Csyn { count: 1, hop, number });
+        }
     }
     /// A chunk that the neighbour has taken over.
     pub fn poll_done(&mut self) -> Option<Sent> {
@@ -511,7 +514,7 @@ impl Outgoing {
         let bulk = |sending: &Sending| sending.class == Class::Bulk && !sending.parked && sending.has_unsent();
         let pace = (open && self.sending.iter().any(bulk)).then_some(self.pace_at);
         let probe = Some(self.probe_at).filter(|at| *at < Time::MAX);
-        [asks, pace, probe].into_iter().flatten().min()
+        [asks, pace, probe, self.windows.poll_timeout()].into_iter().flatten().min()
     }
     /// Chunks under way.
     pub fn sending(&self) -> usize {
@@ -521,9 +524,14 @@ impl Outgoing {
     pub fn rtt(&self) -> &RttEstimator {
         &self.rtt
     }
-    /// Packets that the neighbour still has room for.
-    pub fn window_room(&self) -> u32 {
-        self.window.room()
+    /// Packets that the neighbour still has room for, in all and for a destination.
+    pub fn window_room(&self, destination: &Guid) -> u32 {
+        self.windows.link_room().min(self.windows.destination_room(destination))
+    }
+    /// Packets that it has room for for a destination, whatever it has room for in all; the most there are if nothing is
+    /// known.
+    pub fn destination_room(&self, destination: &Guid) -> u32 {
+        self.windows.destination_room(destination)
     }
     /// How many CSYNs in a row were not answered, of the chunk that waits longest.
     pub fn timeouts(&self) -> u32 {
@@ -558,14 +566,12 @@ impl Outgoing {
             self.probe_at = now + self.rtt.rto() * 2;
         }
     }
-    fn unpark(&mut self) {
-        let mut room = self.window.room();
+    fn unpark(&mut self, now: Time) {
         for sending in &mut self.sending {
             let count = sending.order.len() as u32;
-            if sending.parked && count <= room {
+            if sending.parked && self.windows.room(&sending.destination, count) == Room::Open {
                 sending.parked = false;
-                room -= count;
-                self.window.begun.push_back((self.next_csyn, count));
+                self.windows.begin(now, sending.hop, sending.destination, self.next_csyn, count);
             }
         }
         if self.blocked_since.is_none() && !self.sending.iter().any(|sending| sending.parked) {

@@ -68,7 +68,7 @@ impl Hop {
         loop {
             if let Some(slot) = queue.first().copied() {
                 let count = self.out_buffer.chunk(slot).expect("it waits in the buffer").count();
-                if self.out.can_begin(self.now, count) {
+                if self.out.can_begin(self.now, &Guid([2; 20]), count) == Room::Open {
                     queue.remove(0);
                     self.out.begin(self.now, slot, &mut self.out_buffer);
                 }

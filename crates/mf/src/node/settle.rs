@@ -133,7 +133,9 @@ impl MfNode {
             self.push_event(Event::Note(format!("cannot serve '{object}': {reason}")));
         }
         while self.router.room_for_local() || self.config.router && self.router.room_for_own() {
-            let Some((header, payload)) = self.sender.poll_chunk(now, &self.cache) else { break };
+            let router = &mut self.router;
+            let has_room = |to: &Guid, bytes: u32| router.room_for_destination(now, to, bytes);
+            let Some((header, payload)) = self.sender.poll_chunk(now, &self.cache, has_room) else { break };
             moved = true;
             if self.is_for_group(&header) {
                 let slot = self.router.put_own(ChunkHeader { source_address: self.config.address, ..header }, &payload);

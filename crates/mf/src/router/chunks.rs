@@ -25,10 +25,23 @@ impl Router {
         let links = self.hops.values().filter(|hop| hop.peer.is_some());
         links.map(|hop| hop.datagram_bytes).min().unwrap_or(1_472).max(576)
     }
-    /// Room for chunks that this node makes: none while those before it wait (back-pressure reaches the source).
+    /// Room for chunks that this node makes: none while those before them fill the buffer (back-pressure reaches the
+    /// source).
     pub fn room_for_local(&self) -> bool {
-        let queued = self.hops.values().filter(|hop| hop.peer.is_some()).map(|hop| hop.queue.len()).min();
-        queued.is_some_and(|queued| queued < 2) && self.waiting.is_empty() && self.buffer.free() >= WINDOW_LOW
+        self.hops.values().any(|hop| hop.peer.is_some()) && self.waiting.is_empty() && self.buffer.free() >= WINDOW_LOW
+    }
+    /// The same for a chunk of `bytes` for a destination: none while two wait, or while the neighbour has no room for it.
+    pub fn room_for_destination(&mut self, now: Time, destination: &Guid, bytes: u32) -> bool {
+        let buffer = &self.buffer;
+        if self.config.address.is_some() {
+            // A router's chunks may go to itself, its store, or several ways.
+            let chunk = (bytes / self.datagram_bytes()).max(1);
+            return buffer.used_by(destination) < chunk * QUEUE_KEPT as u32;
+        }
+        self.hops.values_mut().filter(|hop| hop.peer.is_some()).any(|hop| {
+            hop.waiting_for(buffer, destination) < QUEUE_KEPT
+                && hop.outgoing.has_room_for(now, destination, bytes / hop.datagram_bytes.max(1))
+        })
     }
     /// The same for a router whose chunks may go to itself, its store, or several ways.
     pub fn room_for_own(&self) -> bool {
@@ -58,10 +71,15 @@ impl Router {
     pub fn verdict(&self, now: Time, header: &ChunkHeader) -> Option<bool> {
         match self.way(now, header) {
             Way::Face(face, _) => {
-                let queued = self.hops.get(&face).map_or(usize::MAX, |hop| hop.queue.len());
+                let Some(hop) = self.hops.get(&face) else { return Some(false) };
+                let destination = &header.destination;
+                let packets = header.payload_bytes / hop.datagram_bytes.max(1);
+                let room = self.buffer.free_for(destination).min(hop.outgoing.destination_room(destination));
                 Some(
-                    queued < QUEUE_KEPT
-                        && (self.buffer.used() == 0 || self.buffer.free() >= self.config.buffer_packets / 3),
+                    hop.waiting_for(&self.buffer, destination) < QUEUE_KEPT
+                        && (self.buffer.used() == 0
+                            // What comes out must not make others go in.
+                            || room >= packets && self.buffer.free() >= self.nearly_full() + packets),
                 )
             }
             Way::Local => Some(true),
@@ -149,7 +167,7 @@ impl Router {
             diverted: &self.diverted,
             // What waits here and what waits behind the neighbour, as its window tells.
             load: &|face| {
-                let taken = |hop: &Hop| WINDOW_FULL - hop.outgoing.window_room().min(WINDOW_FULL);
+                let taken = |hop: &Hop| WINDOW_FULL - hop.outgoing.window_room(&header.destination).min(WINDOW_FULL);
                 self.hops.get(&face).map_or(u32::MAX, |hop| hop.queued + taken(hop))
             },
             peers: &|| self.hops.iter().filter_map(|(face, hop)| Some((*face, hop.peer.as_ref()?))).collect(),

@@ -39,7 +39,7 @@ use self::{
 use crate::{
     config::HolRelief,
     ids::{ChunkKey, Flow, Guid, NetworkAddress, ServiceId},
-    link::{Arrived, Buffer, Chunk, Forwarding, HopConfig, Incoming, Origin, Outgoing, Sent, Slot, buffer::cut},
+    link::{Arrived, Buffer, Chunk, Forwarding, HopConfig, Incoming, Origin, Outgoing, Room, Sent, Slot, buffer::cut},
     wire::{
         Cack, ChunkHeader, ChunkKind, Class, Csyn, DATA_HEADER_BYTES_MAX, DataHeader, Flags, PacketType, Roles,
         WireError,
@@ -58,7 +58,7 @@ const ACTIVE: Duration = Duration::from_secs(2);
 const RESOLVE_PATIENCE: Duration = Duration::from_secs(3);
 /// How long chunks are kept here that a router with depleted storage gave back.
 const DIVERSION: Duration = Duration::from_secs(30);
-/// Chunks in a queue that are never pushed to the proxy; out of the store no more than these are put into it.
+/// Chunks of a destination that are put into a queue out of the store, or from this node.
 const QUEUE_KEPT: usize = 2;
 /// How long nothing is pushed to a proxy that had no room.
 const RELIEF_PAUSE: Duration = Duration::from_millis(200);
@@ -157,6 +157,14 @@ struct Hop {
     received: (u64, u64),
 }
 
+impl Hop {
+    /// Chunks for a destination that wait for this face.
+    fn waiting_for(&self, buffer: &Buffer, destination: &Guid) -> usize {
+        let of = |slot: Slot| buffer.chunk(slot).and_then(Chunk::destination);
+        self.queue.iter().filter(|(_, slot)| of(*slot).as_ref() == Some(destination)).count()
+    }
+}
+
 /// The forwarding part of a node; see the [module](self).
 pub struct Router {
     config: RouterConfig,
@@ -183,8 +191,12 @@ pub struct Router {
 impl Router {
     /// Without faces.
     pub fn new(config: RouterConfig, topology: Option<Topology>) -> Router {
+        let mut buffer = Buffer::new(config.buffer_packets, CONTROL_PACKETS);
+        if config.relief == HolRelief::Windows {
+            buffer.share();
+        }
         Router {
-            buffer: Buffer::new(config.buffer_packets, CONTROL_PACKETS),
+            buffer,
             config,
             hops: BTreeMap::new(),
             attached: BTreeMap::new(),

@@ -66,7 +66,8 @@ impl Router {
         let Way::Face(face, address) = self.way(now, &header) else { return };
         let Some(hop) = self.hops.get_mut(&face) else { return };
         let count = self.buffer.chunk(slot).map_or(0, Chunk::count);
-        if header.hops_left == 0 || !hop.queue.is_empty() || !hop.outgoing.can_begin(now, count) {
+        let room = hop.outgoing.can_begin(now, &header.destination, count);
+        if header.hops_left == 0 || !hop.queue.is_empty() || room != Room::Open {
             return;
         }
         if let Some(header) = self.buffer.header_mut(slot) {
@@ -83,7 +84,13 @@ impl Router {
         let Some(hop) = self.hops.get_mut(&face) else { return };
         while let Some(Sent::Done(slot)) = hop.outgoing.poll_done() {
             self.stats.sent += 1;
-            let chunk = self.buffer.remove(slot).filter(|chunk| chunk.origin == Origin::Store);
+            let chunk = self.buffer.remove(slot);
+            if let Some((destination, chunk)) = chunk.as_ref().and_then(|chunk| Some((chunk.destination()?, chunk)))
+                && chunk.class == Class::Bulk
+            {
+                self.buffer.on_left(destination, u32::from(chunk.count()));
+            }
+            let chunk = chunk.filter(|chunk| chunk.origin == Origin::Store);
             let key = chunk.and_then(|chunk| chunk.header?.key());
             self.outputs.extend(key.map(Output::Delivered));
         }
@@ -93,16 +100,28 @@ impl Router {
     /// Begins to send what waits, as far as the neighbour has room.
     pub(super) fn advance(&mut self, now: Time, face: FaceId) {
         let Some(hop) = self.hops.get_mut(&face).filter(|hop| hop.peer.is_some()) else { return };
-        while let Some((tag, slot)) = hop.queue.front().copied() {
-            let Some(count) = self.buffer.chunk(slot).map(Chunk::count) else {
-                hop.queue.pop_front();
+        // Destinations for which the neighbour has no room are passed over; within one the order stays.
+        let (mut at, mut full) = (0, Vec::new());
+        while let Some((tag, slot)) = hop.queue.get(at).copied() {
+            let chunk = self.buffer.chunk(slot).and_then(|chunk| Some((chunk.count(), chunk.destination()?)));
+            let Some((count, destination)) = chunk else {
+                hop.queue.remove(at);
                 continue;
             };
-            if !hop.outgoing.can_begin(now, count) {
-                return;
+            if full.contains(&destination) {
+                at += 1;
+                continue;
             }
-            hop.queue.pop_front();
-            hop.turn = tag;
+            match hop.outgoing.can_begin(now, &destination, count) {
+                Room::Open => {}
+                Room::LinkFull => return,
+                Room::DestinationFull => {
+                    full.push(destination);
+                    continue;
+                }
+            }
+            hop.queue.remove(at);
+            hop.turn = hop.turn.max(tag);
             if hop.queue.is_empty() {
                 hop.turns.clear();
             }

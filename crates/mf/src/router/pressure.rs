@@ -28,11 +28,7 @@ impl Router {
             }
         }
         for (face, slot) in moving {
-            let count = self.buffer.chunk(slot).map_or(0, Chunk::count);
-            if let Some(hop) = self.hops.get_mut(&face) {
-                hop.queue.retain(|(_, queued)| *queued != slot);
-                hop.queued = hop.queued.saturating_sub(u32::from(count));
-            }
+            self.take_queued(face, slot);
             again.push(slot);
         }
         for slot in again {
@@ -54,26 +50,57 @@ impl Router {
             self.outputs.push_back(Output::Store(slot, StoreReason::Depleted));
         }
     }
-    /// Pushes chunks to the proxy that keep others from passing (paper §3.4.3): those that wait longest in line for the
-    /// face that holds more than its share of a buffer that is nearly full.
+    /// Pushes chunks to the proxy that keep others from passing (paper §3.4.3): of the destination with most packets in
+    /// line, those that wait longest, as long as it has more than its share of a buffer that is nearly full.
     pub(super) fn relieve(&mut self, now: Time) {
-        let nearly_full = self.buffer.free() < self.buffer.capacity() / 4;
-        if !nearly_full || self.config.relief == HolRelief::Off || !self.config.stores || now < self.relief_after {
+        let needed = match self.config.relief {
+            HolRelief::Off => false,
+            // Who is held up upstream cannot be seen from here.
+            HolRelief::Proxy => true,
+            HolRelief::Windows => self.buffer.destinations() > 1,
+        };
+        if self.buffer.free() >= self.nearly_full() || !needed || !self.config.stores || now < self.relief_after {
             return;
         }
-        let recent = |hop: &&mut Hop| hop.used_at.is_some_and(|at| now.since(at) < ACTIVE);
-        let active = self.hops.values_mut().filter(recent).count() as u32;
-        let share = self.buffer.capacity() / active.max(1) / 2;
-        let Some((_, hop)) = self.hops.iter_mut().max_by_key(|(_, hop)| hop.queued).filter(|_| active > 1) else {
-            return;
+        let mut lines: BTreeMap<Guid, Vec<(FaceId, Slot, u32)>> = BTreeMap::new();
+        for (face, hop) in &self.hops {
+            for (_, slot) in &hop.queue {
+                let chunk = self.buffer.chunk(*slot).and_then(|chunk| Some((chunk.destination()?, chunk.count())));
+                if let Some((destination, count)) = chunk {
+                    lines.entry(destination).or_default().push((*face, *slot, u32::from(count)));
+                }
+            }
+        }
+        let packets = |line: &[(FaceId, Slot, u32)]| line.iter().map(|(.., count)| *count).sum::<u32>();
+        let Some((destination, mut line)) = lines.into_iter().max_by_key(|(_, line)| packets(line)) else { return };
+        let share = match self.config.relief {
+            HolRelief::Windows => self.buffer.share_of(&destination),
+            HolRelief::Proxy | HolRelief::Off => self.buffer.capacity() / (self.buffer.destinations() as u32 + 1),
         };
-        while hop.queued > share
-            && hop.queue.len() > QUEUE_KEPT
-            && let Some((_, slot)) = hop.queue.pop_back()
+        let mut used = self.buffer.used_by(&destination);
+        while used > share
+            && line.len() > 1
+            && let Some((face, slot, count)) = line.pop()
         {
-            hop.queued = hop.queued.saturating_sub(self.buffer.chunk(slot).map_or(0, |chunk| u32::from(chunk.count())));
+            used = used.saturating_sub(count);
+            self.take_queued(face, slot);
             self.stats.relieved += 1;
             self.outputs.push_back(Output::Store(slot, StoreReason::Relief));
+        }
+    }
+    /// With less free room than this the buffer is nearly full.
+    pub(super) fn nearly_full(&self) -> u32 {
+        match self.config.relief {
+            HolRelief::Windows => self.buffer.largest(),
+            HolRelief::Proxy | HolRelief::Off => self.buffer.capacity() / 4,
+        }
+    }
+    /// Takes a chunk out of the line of a face.
+    fn take_queued(&mut self, face: FaceId, slot: Slot) {
+        let count = self.buffer.chunk(slot).map_or(0, Chunk::count);
+        if let Some(hop) = self.hops.get_mut(&face) {
+            hop.queue.retain(|(_, queued)| *queued != slot);
+            hop.queued = hop.queued.saturating_sub(u32::from(count));
         }
     }
     /// Tells neighbours whose window was too small for a chunk that it has opened.
@@ -84,6 +111,7 @@ impl Router {
             if hop.incoming.advertised < low && window >= low && !hop.incoming.has_answers() {
                 hop.incoming.announce_window();
             }
+            hop.incoming.announce_destinations(&self.buffer);
         }
     }
 }

@@ -78,6 +78,11 @@ impl Windows {
 }
 
 impl Outflow {
+    /// Whether there may be anything to send; [`Outflow::take_next`] knows.
+    pub(super) fn wants_to_send(&self) -> bool {
+        let idle = self.group.as_ref().is_none_or(Group::is_idle);
+        self.resume_at.is_none() && (self.next < self.count || !self.again.is_empty() || !idle)
+    }
     /// The next chunk: what is missing goes before what is new.
     pub(super) fn take_next(&mut self, now: Time) -> Option<Next> {
         if self.resume_at.is_some() {

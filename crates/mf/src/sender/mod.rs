@@ -322,13 +322,26 @@ impl Sender {
         flows.flatten().min()
     }
     /// The next chunk to send; the caller asks when the network has room. Flows take turns.
-    pub fn poll_chunk(&mut self, now: Time, cache: &ContentCache) -> Option<(ChunkHeader, Bytes)> {
+    ///
+    /// `has_room` tells whether there is room for so many bytes for a destination.
+    pub fn poll_chunk(
+        &mut self,
+        now: Time,
+        cache: &ContentCache,
+        mut has_room: impl FnMut(&Guid, u32) -> bool,
+    ) -> Option<(ChunkHeader, Bytes)> {
         use core::ops::Bound::{Excluded, Included, Unbounded};
         let after = self.flows.range((Excluded(self.last), Unbounded)).map(|(id, _)| *id);
         let order: Vec<(Guid, u32)> =
             after.chain(self.flows.range((Unbounded, Included(self.last))).map(|(id, _)| *id)).collect();
         for id in order {
-            let Some(next) = self.flows.get_mut(&id).and_then(|flow| flow.take_next(now)) else { continue };
+            let Some(flow) = self.flows.get_mut(&id) else { continue };
+            let size = self.objects.get(&flow.object).map_or(u64::MAX, |object| object.reader.manifest().size);
+            let bytes = flow.chunk_bytes.min(u32::try_from(size).unwrap_or(u32::MAX));
+            if !flow.wants_to_send() || !has_room(&id.0, bytes) {
+                continue;
+            }
+            let Some(next) = flow.take_next(now) else { continue };
             let Next { number, repeated, only } = next;
             self.last = id;
             let flow = self.flows.get(&id)?;
@@ -475,7 +488,7 @@ mod tests {
             let options = SendOptions::new(&EndConfig::default());
             let receivers = [Guid([1; 20]), Guid([2; 20])];
             let transfers = receivers.map(|to| sender.push(now, id, to, Vec::new(), options).expect("room"));
-            while sender.poll_chunk(now, &cache).is_some() {}
+            while sender.poll_chunk(now, &cache, |_, _| true).is_some() {}
             for (receiver, transfer) in receivers.into_iter().zip(transfers) {
                 assert!(sender.object(&id).is_some(), "{name}: somebody has not got it");
                 let chunks = ChunkRanges::from_ascending([0, 1]);

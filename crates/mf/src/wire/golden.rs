@@ -78,17 +78,18 @@ fn golden_csyn_and_cack() {
         hop: HopId(0xcafe),
         number: 9,
         window: 1_500,
+        destination_window: 750,
         duplicates: 1,
         first_missing,
         bitmap,
     };
-    agree(&hex("14 00 0000cafe 00000009 000005dc 0001 0004 0404"), &cack, Cack::decode, Cack::encode);
+    agree(&hex("14 00 0000cafe 00000009 000005dc 000002ee 0001 0004 0404"), &cack, Cack::decode, Cack::encode);
     for (bytes, field) in [
-        ("14 00 0000cafe 00000009 000005dc 0001 0004 0400", "bitmap"),
-        ("14 00 0000cafe 00000009 000005dc 0001 0004 05", "bitmap"),
-        ("14 01 0000cafe 00000009 000005dc 0001 0004 04", "bytes of the bitmap"),
-        ("14 00 0000cafe 00000009 000005dc 0001 1fff 0404", "bytes of the bitmap"),
-        ("14 05 0000cafe 00000009 000005dc 0001 0004", "state"),
+        ("14 00 0000cafe 00000009 000005dc 000002ee 0001 0004 0400", "bitmap"),
+        ("14 00 0000cafe 00000009 000005dc 000002ee 0001 0004 05", "bitmap"),
+        ("14 01 0000cafe 00000009 000005dc 000002ee 0001 0004 04", "bytes of the bitmap"),
+        ("14 00 0000cafe 00000009 000005dc 000002ee 0001 1fff 0404", "bytes of the bitmap"),
+        ("14 05 0000cafe 00000009 000005dc 000002ee 0001 0004", "state"),
     ] {
         let found = Cack::decode(&hex(bytes));
         assert!(matches!(found, Err(WireError::Value { field: f, .. }) if f == field), "{bytes}: {found:?}");
@@ -341,7 +342,7 @@ proptest! {
         let count = here.len() as u16;
         let (first_missing, bitmap) = Cack::describe(count, |index| here[usize::from(index)]);
         let cack = Cack {
-            state: CackState::Partial, hop: HopId(1), number: 2, window: 3, duplicates: 0, first_missing, bitmap,
+            state: CackState::Partial, hop: HopId(1), number: 2, window: 3, destination_window: 4, duplicates: 0, first_missing, bitmap,
         };
         let mut bytes = Vec::new();
         cack.encode(&mut bytes);

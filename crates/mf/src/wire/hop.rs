@@ -134,7 +134,8 @@ pub enum CackState {
 
 /// The answer to a CSYN: which packets are here, and how many more may come.
 ///
-/// `type 1 | state 1 | hop id 4 | CSYN number 4 (0: unasked) | advertised window in packets 4 | duplicates 2 |`
+/// `type 1 | state 1 | hop id 4 | CSYN number 4 (0: unasked) | advertised window in packets 4 |`
+/// `window of the chunk's destination in packets 4 ([`Cack::NOT_TOLD`]: not told) | duplicates 2 |`
 /// `first missing packet 2 | bitmap`: packet `first + i` is bit `i mod 8` of byte `i / 8`. Packets before the first
 /// missing one are here; the bitmap ends with its last byte that is not zero, and is empty but for a partial chunk.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -147,6 +148,8 @@ pub struct Cack {
     pub number: u32,
     /// W_ad: packets of chunks not yet begun that may be sent (paper §3.4.1).
     pub window: u32,
+    /// The same for chunks with this chunk's destination; [`Cack::NOT_TOLD`] if nothing is said of it.
+    pub destination_window: u32,
     /// Packets of this chunk that came twice: the sender was too quick to take them for lost.
     pub duplicates: u16,
     /// The first packet that is missing.
@@ -156,6 +159,9 @@ pub struct Cack {
 }
 
 impl Cack {
+    /// In [`Cack::destination_window`]: nothing is said of it.
+    pub const NOT_TOLD: u32 = u32::MAX;
+
     /// Reads a whole packet.
     ///
     /// # Errors
@@ -168,7 +174,8 @@ impl Cack {
             [Partial, Complete, Refused, Held, Window].into_iter().find(|state| *state as u8 == byte)
         })?;
         let (hop, number) = (HopId(reader.u32("hop id")?), reader.u32("csyn number")?);
-        let (window, duplicates) = (reader.u32("window")?, reader.u16("duplicates")?);
+        let (window, destination_window) = (reader.u32("window")?, reader.u32("window of the destination")?);
+        let duplicates = reader.u16("duplicates")?;
         let first_missing = reader.u16("first missing packet")?;
         if first_missing > CHUNK_PACKETS_MAX {
             return Err(WireError::Value { field: "first missing packet", found: u64::from(first_missing) });
@@ -181,7 +188,8 @@ impl Cack {
         if bitmap.last() == Some(&0) || bitmap.first().is_some_and(|byte| byte & 1 == 1) {
             return Err(WireError::Value { field: "bitmap", found: u64::from(bitmap[0]) });
         }
-        Ok(Cack { state, hop, number, window, duplicates, first_missing, bitmap: bitmap.into() })
+        let bitmap = bitmap.into();
+        Ok(Cack { state, hop, number, window, destination_window, duplicates, first_missing, bitmap })
     }
     /// Appends the packet to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
@@ -189,6 +197,7 @@ impl Cack {
         out.put_u32(self.hop.0);
         out.put_u32(self.number);
         out.put_u32(self.window);
+        out.put_u32(self.destination_window);
         out.put_u16(self.duplicates);
         out.put_u16(self.first_missing);
         out.put(&self.bitmap);

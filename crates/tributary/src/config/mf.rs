@@ -28,7 +28,7 @@ pub(super) fn settings(section: &Section<'_>, mf: &mut Config) {
     if let Some(packets) = section.integer("buffer_packets", 64..=1_000_000) {
         mf.buffer_packets = packets as u32;
     }
-    let reliefs = [("proxy", HolRelief::Proxy), ("off", HolRelief::Off)];
+    let reliefs = [("windows", HolRelief::Windows), ("proxy", HolRelief::Proxy), ("off", HolRelief::Off)];
     mf.relief = section.choice("blocking_relief", &reliefs).unwrap_or(mf.relief);
     if let Some(bytes) = size(section, "cache_size", 0, 1 << 40) {
         mf.cache_bytes = ByteCount(bytes);
