@@ -258,6 +258,27 @@ impl Buffer {
         chunk.missing -= 1;
         true
     }
+    /// Another copy of a chunk that is incomplete as well and cut in the same way; both must have their first packets.
+    pub fn other_part(&self, slot: Slot) -> Option<Slot> {
+        let is = |chunk: &Chunk| {
+            let header = chunk.header.as_ref()?;
+            let first = chunk.fragment(0)?.len();
+            Some((header.key()?, header.payload_bytes, chunk.count(), first))
+        };
+        let wanted = is(self.chunks.get(&slot)?)?;
+        let other =
+            |(known, chunk): &(&Slot, &Chunk)| **known != slot && !chunk.is_complete() && is(chunk) == Some(wanted);
+        self.chunks.iter().find(other).map(|(known, _)| *known)
+    }
+    /// Takes a chunk out and puts what of it was here into another copy.
+    pub fn adopt(&mut self, slot: Slot, old: Slot) {
+        let fragments = self.remove(old).map(|chunk| chunk.fragments).unwrap_or_default();
+        for (index, fragment) in (0..).zip(fragments) {
+            if let Some(fragment) = fragment {
+                self.fill(slot, index, fragment);
+            }
+        }
+    }
     /// Looks at a chunk.
     pub fn chunk(&self, slot: Slot) -> Option<&Chunk> {
         self.chunks.get(&slot)

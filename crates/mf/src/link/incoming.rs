@@ -229,6 +229,10 @@ impl Incoming {
             None => self.finished.get(&hop).copied().flatten(),
         }
     }
+    /// A chunk that was arriving goes on elsewhere; if it comes again, it begins anew.
+    pub fn forget(&mut self, hop: HopId) {
+        self.arriving.remove(&hop);
+    }
     /// Whether a CACK waits to be sent.
     pub fn has_answers(&self) -> bool {
         !self.answers.is_empty()

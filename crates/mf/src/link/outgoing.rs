@@ -121,6 +121,8 @@ struct Sending {
     duplicates: u16,
     /// Refused: waits until the window has room for it.
     parked: bool,
+    /// Goes on where it was: the first CACK tells whether the neighbour still has what it had.
+    resumed: bool,
 }
 
 /// What is known of a chunk that was interrupted.
@@ -258,11 +260,13 @@ impl Outgoing {
             timeouts: 0,
             duplicates: 0,
             parked: false,
+            resumed: false,
         };
         let lengths = chunk.lengths();
         match progress.filter(|progress| progress.lengths == lengths) {
             Some(progress) => {
                 sending.hop = progress.hop;
+                sending.resumed = true;
                 for (order, _) in sending.order.iter_mut().zip(&progress.here).filter(|(_, here)| **here) {
                     *order = ACKNOWLEDGED;
                     sending.left -= 1;
@@ -356,9 +360,15 @@ impl Outgoing {
         }
         let (mut acknowledged, mut lost) = (0, 0);
         let horizon = asked.as_ref().map_or(0, |asked| asked.order);
+        let begins_anew = asked.is_some() && core::mem::take(&mut sending.resumed);
         for index in 0..sending.order.len() {
             let order = sending.order[index];
             if order == ACKNOWLEDGED {
+                if begins_anew && !cack.has(index as u16) {
+                    sending.order[index] = 0;
+                    sending.left += 1;
+                    sending.again.push_back(index as u16);
+                }
                 continue;
             }
             if cack.has(index as u16) {
@@ -366,7 +376,10 @@ impl Outgoing {
                 if order != 0 {
                     self.in_flight = self.in_flight.saturating_sub(bytes);
                 }
-                acknowledged += bytes;
+                // What another neighbour had brought there before says nothing of this link.
+                if sending.ever_sent[index] {
+                    acknowledged += bytes;
+                }
                 sending.order[index] = ACKNOWLEDGED;
                 sending.left -= 1;
             } else if order != 0 && order <= horizon {

@@ -240,6 +240,23 @@ fn an_interrupted_chunk_goes_on_where_it_was() {
 }
 
 #[test]
+fn a_resumed_chunk_of_which_nothing_is_left_is_sent_whole() {
+    let config = LinkConfig::new(Rate::from_mbps(10), Duration::from_millis(5));
+    let hop_config = HopConfig::default();
+    let mut hop = Hop::new(config, hop_config.clone(), 6_000, 5);
+    let mut queue = vec![hop.put(0, vec![7; 1_000_000].into())];
+    let cut = hop.now + Duration::from_millis(600);
+    hop.run(&mut queue, cut, |_| false);
+    let again = hop.out.suspend(hop.now, &hop.out_buffer);
+    // The neighbour has forgotten what it had, its lifetime being over.
+    hop.incoming = Incoming::new(FaceId(1), hop_config.arriving_lifetime);
+    hop.in_buffer = Buffer::new(6_000, 1_000);
+    let limit = hop.now + Duration::from_secs(5);
+    assert!(hop.run(&mut again.clone(), limit, |hop| hop.received.len() == 1));
+    assert_eq!(hop.received[&0], [Bytes::from(vec![7; 1_000_000])]);
+}
+
+#[test]
 fn the_papers_form_asks_once_per_chunk() {
     let config = LinkConfig::new(Rate::from_mbps(25), Duration::from_millis(25));
     let paper = HopConfig { csyn_packets: u16::MAX, ..HopConfig::default() };

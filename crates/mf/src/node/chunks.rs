@@ -7,6 +7,7 @@ impl MfNode {
     pub(super) fn on_output(&mut self, now: Time, output: Output) {
         match output {
             Output::Arrived(slot) => self.on_passing(now, slot),
+            Output::Passed(slot) => self.keep_in_cache(slot),
             Output::Local(slot) => self.on_local(now, slot),
             Output::Store(slot, reason) => self.on_store(now, slot, reason),
             Output::Resolve(guid) => self.resolver.lookup(now, guid),
@@ -42,13 +43,8 @@ impl MfNode {
         }
         match &header.kind {
             ChunkKind::Transport if self.relay(now, slot, &header) => return,
-            ChunkKind::Data(tag) => {
-                if header.service == ServiceId::ContentResponse
-                    && !header.flags.contains(Flags::NO_CACHE)
-                    && let Some(chunk) = self.router.buffer.chunk(slot)
-                {
-                    self.cache.insert(tag, || chunk.payload(), u64::from(header.payload_bytes));
-                }
+            ChunkKind::Data(_) => {
+                self.keep_in_cache(slot);
                 if header.flags.contains(Flags::DELEGATE) && self.router.is_attached(&header.source) {
                     self.delegate(now, slot, &header);
                 }
@@ -66,6 +62,17 @@ impl MfNode {
             ChunkKind::Transport | ChunkKind::Names | ChunkKind::LinkState => {}
         }
         self.router.forward(now, slot);
+    }
+    /// Keeps content that passes for those who ask later.
+    fn keep_in_cache(&mut self, slot: Slot) {
+        if let Some(chunk) = self.router.buffer.chunk(slot)
+            && let Some(header) = &chunk.header
+            && let Some(tag) = header.tag()
+            && header.service == ServiceId::ContentResponse
+            && !header.flags.contains(Flags::NO_CACHE)
+        {
+            self.cache.insert(tag, || chunk.payload(), u64::from(header.payload_bytes));
+        }
     }
     /// Keeps a copy for a producer that may be gone when something is missing (paper §3.3, producer delegation).
     pub(super) fn delegate(&mut self, now: Time, slot: Slot, header: &ChunkHeader) {

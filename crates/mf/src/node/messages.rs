@@ -50,7 +50,9 @@ impl MfNode {
     }
     pub(super) fn access_routers(&self) -> Vec<(FaceId, NetworkAddress)> {
         let routers = self.router.peers().filter(|(_, peer)| peer.roles.contains(Roles::ROUTER));
-        routers.map(|(face, peer)| (face, peer.address)).collect()
+        let all: Vec<(FaceId, NetworkAddress)> = routers.map(|(face, peer)| (face, peer.address)).collect();
+        let sure: Vec<_> = all.iter().filter(|(face, _)| !self.neighbour.is_suspect(*face)).copied().collect();
+        if sure.is_empty() { all } else { sure }
     }
     pub(super) fn send_message(
         &mut self,

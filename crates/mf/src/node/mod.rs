@@ -368,6 +368,7 @@ impl Node for MfNode {
         match kind {
             PacketType::Hello => self.on_hello(now, face, &datagram),
             PacketType::Data | PacketType::Csyn | PacketType::Cack => {
+                self.neighbour.on_heard(face);
                 self.router.handle_packet(now, face, kind, datagram);
                 if kind != PacketType::Cack && !self.router.has_outputs() {
                     // A fragment more of a chunk that is not complete concerns nobody else.
@@ -415,7 +416,12 @@ impl Node for MfNode {
             out.push(&[], Bytes::from(bytes));
             return Some(Transmit { face });
         }
-        self.router.poll_transmit(now, out)
+        let transmit = self.router.poll_transmit(now, out)?;
+        if self.router.timeouts(transmit.face) > 0 {
+            self.neighbour.check(now, transmit.face);
+            self.hellos.extend(core::iter::from_fn(|| self.neighbour.poll_packet()));
+        }
+        Some(transmit)
     }
     fn poll_timeout(&self) -> Option<(Time, TimerId)> {
         let due = self.deadlines().into_iter().filter_map(|(due, wake)| Some((due?, wake)));

@@ -2,6 +2,13 @@
 use super::*;
 use crate::receiver::Announcer;
 
+/// Whether something has just changed, or was so before.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum News {
+    Yes,
+    No,
+}
+
 impl MfNode {
     pub(super) fn settle_names(&mut self, now: Time) -> bool {
         let mut moved = false;
@@ -42,6 +49,9 @@ impl MfNode {
             if to.guid == self.guid {
                 self.resolver.handle_message(now, message);
             } else {
+                if let NameMessage::Notify { place, record } = &message {
+                    self.on_passing_news(now, *place, record);
+                }
                 let address = self.config.address;
                 self.send_names(now, to.guid, address, &message);
             }
@@ -64,7 +74,7 @@ impl MfNode {
     pub(super) fn on_answer(&mut self, now: Time, answer: Answer) {
         match answer {
             Answer::Found(place, records) => {
-                self.on_device(now, place, records.iter().find(|record| record.author() == place));
+                self.on_device(now, place, records.iter().find(|record| record.author() == place), News::No);
                 self.on_announced(now, place, &records);
                 self.anycasts.handle_records(place, &records);
                 for device in self.anycasts.wanted() {
@@ -75,7 +85,7 @@ impl MfNode {
             }
             Answer::Changed(place, record) => {
                 if record.author() == place {
-                    self.on_device(now, place, Some(&record));
+                    self.on_device(now, place, Some(&record), News::Yes);
                 }
                 self.on_announced(now, place, core::slice::from_ref(&*record));
                 self.groups.handle_changed(place, &record);
@@ -105,8 +115,16 @@ impl MfNode {
             self.push_event(Event::Resolver(event));
         }
     }
+    /// What a host of this router is told of a device that moved, this router goes by as well: chunks that are on their way
+    /// here need not go to where the device was.
+    fn on_passing_news(&mut self, now: Time, place: Guid, record: &[u8]) {
+        let Ok(record) = NameRecord::decode(record) else { return };
+        if record.author() == place && record.places().contains(&place) {
+            self.on_device(now, place, Some(&record), News::Yes);
+        }
+    }
     /// Where a device is, or that it is nowhere: chunks on their way and in store follow.
-    pub(super) fn on_device(&mut self, now: Time, guid: Guid, record: Option<&NameRecord>) {
+    fn on_device(&mut self, now: Time, guid: Guid, record: Option<&NameRecord>, news: News) {
         let (addresses, lifetime) = match record.map(NameRecord::statement) {
             Some(statement) => match &statement.body {
                 RecordBody::Device(bound) => {
@@ -121,7 +139,10 @@ impl MfNode {
         let elsewhere = addresses.iter().any(|address| Some(*address) != self.router_address());
         self.sender.handle_binding(&guid, &addresses);
         self.anycasts.handle_device(guid, &addresses);
-        self.router.handle_binding(now, guid, addresses, lifetime);
+        match news {
+            News::Yes if !addresses.is_empty() => self.router.handle_move(now, guid, addresses, lifetime),
+            News::Yes | News::No => self.router.handle_binding(now, guid, addresses, lifetime),
+        }
         if elsewhere && let Some(proxy) = &mut self.proxy {
             proxy.on_reachable(&guid);
         }

@@ -42,13 +42,36 @@ impl MfNode {
                 self.receiver.on_router_restarted(now);
             }
             if is_router && !self.config.router {
+                if up {
+                    self.check_others(now, face);
+                }
                 self.on_attachment(now, up);
+            }
+        }
+        if self.neighbour.poll_cleared() {
+            moved = true;
+            self.tell_suspects();
+            if !self.config.router {
+                self.on_attachment(now, false);
             }
         }
         while let Some(packet) = self.neighbour.poll_packet() {
             self.hellos.push_back(packet);
         }
         moved
+    }
+    /// A host that has come to an access router may have left the others: they are asked.
+    fn check_others(&mut self, now: Time, attached: FaceId) {
+        let routers =
+            self.router.peers().filter(|(face, peer)| *face != attached && peer.roles.contains(Roles::ROUTER));
+        let others: Vec<FaceId> = routers.map(|(face, _)| face).collect();
+        others.into_iter().for_each(|face| self.neighbour.check(now, face));
+        self.tell_suspects();
+    }
+    pub(super) fn tell_suspects(&mut self) {
+        for (face, _) in self.neighbour.faces() {
+            self.router.set_suspect(face, self.neighbour.is_suspect(face));
+        }
     }
     /// A host has an access router more, or less: its name follows.
     pub(super) fn on_attachment(&mut self, now: Time, up: bool) {

@@ -1,5 +1,8 @@
 //! Where a chunk goes: attached here, by the addresses that it has, or by those that its name has now (late binding).
-use alloc::{collections::BTreeMap, vec::Vec};
+use alloc::{
+    collections::{BTreeMap, BTreeSet},
+    vec::Vec,
+};
 
 use tributary_core::{Duration, FaceId, Time};
 
@@ -11,6 +14,8 @@ use crate::{
 
 /// Names whose bindings are remembered at most.
 const BINDINGS_MAX: usize = 65_536;
+/// How long chunks with older addresses are taken to be on their way to a device that has moved.
+const MOVE_LIFETIME: Duration = Duration::from_secs(2);
 
 /// What is to be done with a chunk.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -39,19 +44,35 @@ pub fn narrow(header: &mut ChunkHeader, address: NetworkAddress) {
 
 /// What names are bound to, as far as this node has asked.
 #[derive(Debug, Default)]
-pub struct Bindings(BTreeMap<Guid, (Vec<NetworkAddress>, Time)>);
+pub struct Bindings {
+    known: BTreeMap<Guid, (Vec<NetworkAddress>, Time)>,
+    /// Until when it is news.
+    moved: BTreeMap<Guid, Time>,
+}
 
 impl Bindings {
     pub(super) fn insert(&mut self, now: Time, guid: Guid, addresses: Vec<NetworkAddress>, lifetime: Duration) {
-        if self.0.len() < BINDINGS_MAX || self.0.contains_key(&guid) {
-            self.0.insert(guid, (addresses, now + lifetime));
+        if self.known.len() < BINDINGS_MAX || self.known.contains_key(&guid) {
+            self.known.insert(guid, (addresses, now + lifetime));
         }
     }
+    /// The binding has just changed: it counts more than the addresses that chunks on their way have.
+    pub(super) fn on_moved(&mut self, now: Time, guid: Guid) {
+        if self.known.contains_key(&guid) {
+            self.moved.insert(guid, now + MOVE_LIFETIME);
+        }
+    }
+    /// Where a device has moved to, if that is news.
+    fn news(&self, now: Time, guid: &Guid) -> Option<&[NetworkAddress]> {
+        self.moved.get(guid).filter(|until| **until > now)?;
+        self.look(now, guid)
+    }
     pub(super) fn look(&self, now: Time, guid: &Guid) -> Option<&[NetworkAddress]> {
-        self.0.get(guid).filter(|(_, until)| *until > now).map(|(addresses, _)| &addresses[..])
+        self.known.get(guid).filter(|(_, until)| *until > now).map(|(addresses, _)| &addresses[..])
     }
     pub(super) fn expire(&mut self, now: Time) {
-        self.0.retain(|_, (_, until)| *until > now);
+        self.known.retain(|_, (_, until)| *until > now);
+        self.moved.retain(|_, until| *until > now);
     }
 }
 
@@ -64,6 +85,8 @@ pub(super) struct Chooser<'a> {
     pub(super) attached: &'a BTreeMap<Guid, FaceId>,
     pub(super) bindings: &'a Bindings,
     pub(super) diverted: &'a BTreeMap<Guid, Time>,
+    /// Faces whose neighbours may be gone.
+    pub(super) suspects: &'a BTreeSet<FaceId>,
     /// Packets that wait for a face.
     pub(super) load: &'a dyn Fn(FaceId) -> u32,
     pub(super) peers: &'a dyn Fn() -> Vec<(FaceId, &'a Peer)>,
@@ -91,6 +114,12 @@ impl Chooser<'_> {
         if header.destination.is_none() && addresses.is_empty() {
             return Way::Drop("no destination");
         }
+        let old = |bound: &&[NetworkAddress]| !addresses.iter().any(|address| bound.contains(address));
+        if let Some(bound) = self.bindings.news(self.now, &header.destination).filter(old)
+            && !header.destination.is_none()
+        {
+            addresses = elsewhere(bound);
+        }
         let unknown = addresses.iter().all(|address| topology.route(*address).is_none());
         if !header.destination.is_none() && (here || unknown) {
             match self.bindings.look(self.now, &header.destination) {
@@ -104,7 +133,7 @@ impl Chooser<'_> {
     /// A host leaves the way to its access routers, and takes the one with the least to do.
     fn entered_by_host(&self) -> Way {
         let routers = (self.peers)().into_iter().filter(|(_, peer)| peer.roles.contains(Roles::ROUTER));
-        match routers.min_by_key(|(face, _)| ((self.load)(*face), *face)) {
+        match routers.min_by_key(|(face, _)| (self.suspects.contains(face), (self.load)(*face), *face)) {
             Some((face, _)) => Way::Face(face, NetworkAddress::NONE),
             None => Way::Wait,
         }

@@ -165,6 +165,7 @@ impl Router {
             attached: &self.attached,
             bindings: &self.bindings,
             diverted: &self.diverted,
+            suspects: &self.suspects,
             // What waits here and what waits behind the neighbour, as its window tells.
             load: &|face| {
                 let taken = |hop: &Hop| WINDOW_FULL - hop.outgoing.window_room(&header.destination).min(WINDOW_FULL);

@@ -23,7 +23,7 @@ mod pressure;
 pub mod proxy;
 
 use alloc::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     vec::Vec,
 };
 
@@ -106,6 +106,8 @@ pub enum StoreReason {
 pub enum Output {
     /// A whole chunk has come from a neighbour: look at it, then [`Router::forward`] or [`Router::consume`] it.
     Arrived(Slot),
+    /// A whole chunk has come that was sent on while it arrived: look at it, nothing else is to be done.
+    Passed(Slot),
     /// It is for this node: look at it, then [`Router::consume`] it.
     Local(Slot),
     /// Keep it: [`Router::consume`] it once it is durable, or [`Router::refuse_store`].
@@ -181,6 +183,7 @@ pub struct Router {
     /// Chunks that are sent on while they arrive.
     cut: BTreeMap<Slot, FaceId>,
     diverted: BTreeMap<Guid, Time>,
+    suspects: BTreeSet<FaceId>,
     relief_after: Time,
     outputs: VecDeque<Output>,
     last_face: FaceId,
@@ -206,6 +209,7 @@ impl Router {
             waiting: Vec::new(),
             cut: BTreeMap::new(),
             diverted: BTreeMap::new(),
+            suspects: BTreeSet::new(),
             relief_after: Time::ZERO,
             outputs: VecDeque::new(),
             last_face: FaceId(0),
@@ -274,6 +278,13 @@ impl Router {
                 self.forward(now, slot);
             }
         }
+    }
+    /// Whether the neighbour at a face may be gone: chunks take another face if there is one.
+    pub fn set_suspect(&mut self, face: FaceId, is_suspect: bool) {
+        match is_suspect {
+            true => self.suspects.insert(face),
+            false => self.suspects.remove(&face),
+        };
     }
     /// When data last came over any hop.
     pub fn active_at(&self) -> Time {

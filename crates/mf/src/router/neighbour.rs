@@ -29,6 +29,11 @@ const SEARCH_SLOWLY: Duration = Duration::from_millis(500);
 const REPLY_INTERVAL: Duration = Duration::from_millis(5);
 /// Hellos missed until a neighbour is gone.
 const MISSED_MAX: u32 = 5;
+/// Hellos that a neighbour under suspicion may leave unanswered, the time between two, and how many round trips it has
+/// at least.
+const CHECKS_MAX: u32 = 5;
+const CHECK_INTERVAL: Duration = Duration::from_millis(25);
+const CHECK_ROUND_TRIPS: u32 = 3;
 
 /// What this node says of itself.
 #[derive(Clone, Debug)]
@@ -84,6 +89,8 @@ pub struct Neighbour {
     faces: BTreeMap<FaceId, Face>,
     packets: VecDeque<(FaceId, Vec<u8>)>,
     changes: VecDeque<Change>,
+    /// A neighbour under suspicion has answered.
+    cleared: bool,
 }
 
 #[derive(Debug)]
@@ -99,6 +106,8 @@ struct Face {
     /// Whether the peer has seen ours.
     accepted: bool,
     up: Option<Peer>,
+    /// Since when it is not sure that the peer is still there, and how often it was asked.
+    check: Option<(Time, u32)>,
     heard_sequence: u32,
     heard_at: Option<Time>,
     heard: u32,
@@ -123,6 +132,7 @@ impl Neighbour {
             faces: BTreeMap::new(),
             packets: VecDeque::new(),
             changes: VecDeque::new(),
+            cleared: false,
         }
     }
     /// Begins to greet on a face.
@@ -141,6 +151,7 @@ impl Neighbour {
             proven: false,
             accepted: false,
             up: None,
+            check: None,
             heard_sequence: 0,
             heard_at: None,
             heard: 0,
@@ -178,6 +189,7 @@ impl Neighbour {
                 }
                 return Err("hello of another start, not proven yet");
             }
+            face.check = None;
             if let Some(peer) = face.up.take() {
                 self.changes.push_back(Change::Down(face_id, peer));
             }
@@ -188,6 +200,9 @@ impl Neighbour {
             return Err("old hello");
         }
         face.hear(now, &hello);
+        let asks = hello.asks;
+        self.on_heard(face_id);
+        let Some(face) = self.faces.get_mut(&face_id) else { return Err("unknown face") };
         if hello.echo != ours {
             face.accepted = false;
             self.reply(now, face_id);
@@ -216,10 +231,32 @@ impl Neighbour {
             face.next_hello = now + self.interval;
             self.changes.push_back(Change::Up(face_id, peer));
             self.reply(now, face_id);
-        } else if !face.accepted {
+        } else if !face.accepted || asks {
             self.reply(now, face_id);
         }
         Ok(())
+    }
+    /// There are signs that a neighbour is gone: it is asked, and gone if it does not answer soon.
+    pub fn check(&mut self, now: Time, face: FaceId) {
+        let Some(state) = self.faces.get_mut(&face).filter(|face| face.up.is_some() && face.check.is_none()) else {
+            return;
+        };
+        state.check = Some((now, 0));
+        self.say(now, face);
+    }
+    /// A packet of a neighbour has come: it is there.
+    pub fn on_heard(&mut self, face: FaceId) {
+        if let Some(face) = self.faces.get_mut(&face) {
+            self.cleared |= face.check.take().is_some();
+        }
+    }
+    /// Whether it is not sure that the neighbour at a face is still there.
+    pub fn is_suspect(&self, face: FaceId) -> bool {
+        self.faces.get(&face).is_some_and(|face| face.check.is_some())
+    }
+    /// Whether a neighbour under suspicion has answered; told once.
+    pub fn poll_cleared(&mut self) -> bool {
+        core::mem::take(&mut self.cleared)
     }
     /// Does what is due.
     pub fn handle_timeout(&mut self, now: Time) {
@@ -227,8 +264,13 @@ impl Neighbour {
         for id in ids {
             let Some(face) = self.faces.get_mut(&id) else { continue };
             let silent = face.heard_at.is_none_or(|at| now.since(at) > self.interval * MISSED_MAX);
+            let trips = face.rtt.unwrap_or(Duration::ZERO) * CHECK_ROUND_TRIPS;
+            let patience = trips.max(CHECK_INTERVAL * CHECKS_MAX);
+            let failed = |(since, asked): (Time, u32)| asked >= CHECKS_MAX && now.since(since) >= patience;
+            let silent = silent || face.check.is_some_and(failed);
             if let Some(peer) = face.up.take_if(|_| silent) {
                 face.samples.clear();
+                face.check = None;
                 self.changes.push_back(Change::Down(id, peer));
             }
             if face.next_hello <= now {
@@ -300,8 +342,12 @@ impl Neighbour {
             face.sent.pop_front();
         }
         face.said_at = now;
+        if let Some((_, asked)) = &mut face.check {
+            *asked += 1;
+        }
         face.next_hello = now
             + match face.up {
+                Some(_) if face.check.is_some() => CHECK_INTERVAL,
                 Some(_) => self.interval,
                 None if now.since(face.last_up) > SEARCH_PATIENCE => SEARCH_SLOWLY,
                 None => self.search,
@@ -318,6 +364,7 @@ impl Neighbour {
         let mut hello = Hello {
             roles: self.identity.roles,
             accepts: face.proven,
+            asks: face.check.is_some(),
             sequence: face.sequence,
             probe,
             nonce: self.identity.nonce,

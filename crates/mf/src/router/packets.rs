@@ -32,6 +32,7 @@ impl Router {
     pub(super) fn on_arrived(&mut self, now: Time, arrived: Arrived) {
         match arrived {
             Arrived::Nothing => {}
+            Arrived::Fragment(slot, 0) if self.adopt(slot) => self.on_arrived(now, Arrived::Complete(slot)),
             Arrived::Fragment(slot, index) => {
                 if let Some(face) = self.cut.get(&slot) {
                     if let Some(hop) = self.hops.get_mut(face) {
@@ -49,11 +50,23 @@ impl Router {
                             hop.outgoing.on_complete(now, slot);
                         }
                         self.taken(slot);
+                        self.outputs.push_back(Output::Passed(slot));
                     }
                     None => self.outputs.push_back(Output::Arrived(slot)),
                 }
             }
         }
+    }
+    /// A chunk of which a neighbour that is gone has brought a part goes on where that one was; true if it is complete.
+    fn adopt(&mut self, slot: Slot) -> bool {
+        let Some(old) = self.buffer.other_part(slot).filter(|old| !self.cut.contains_key(old)) else { return false };
+        let Some(Origin::Face(face, id)) = self.buffer.chunk(old).map(|chunk| chunk.origin) else { return false };
+        let gone = |hop: &&mut Hop| hop.peer.is_none() || self.suspects.contains(&face);
+        let Some(hop) = self.hops.get_mut(&face).filter(gone) else { return false };
+        hop.incoming.forget(id);
+        self.cut.remove(&old);
+        self.buffer.adopt(slot, old);
+        self.buffer.chunk(slot).is_some_and(Chunk::is_complete)
     }
     /// Sends a chunk on while it arrives, if nothing speaks against it.
     pub(super) fn begin_cut(&mut self, now: Time, slot: Slot) {

@@ -8,6 +8,13 @@ impl Router {
         self.diverted.remove(&guid);
         self.retry(now, guid);
     }
+    /// The same when it has just changed: it counts more than the addresses that chunks on their way have.
+    pub fn handle_move(&mut self, now: Time, guid: Guid, addresses: Vec<NetworkAddress>, lifetime: Duration) {
+        self.bindings.insert(now, guid, addresses, lifetime);
+        self.bindings.on_moved(now, guid);
+        self.diverted.remove(&guid);
+        self.retry(now, guid);
+    }
     /// The addresses that a name is known to have.
     pub fn binding(&self, now: Time, guid: &Guid) -> Option<&[NetworkAddress]> {
         self.bindings.look(now, guid)

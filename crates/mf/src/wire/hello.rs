@@ -59,7 +59,7 @@ pub struct Probe {
 /// A greeting to the neighbour on a link. It goes one hop.
 ///
 /// ```text
-/// type 1 | roles, and 128 if the neighbour's proof is accepted 1 | sequence 4 | probe: sequence 4, held 4, heard 4 | nonce 8 | echoed nonce 8 | address 4
+/// type 1 | roles, 64 if it asks for an answer at once, and 128 if the neighbour's proof is accepted 1 | sequence 4 | probe: sequence 4, held 4, heard 4 | nonce 8 | echoed nonce 8 | address 4
 /// | datagram bytes 2 | window 4 | public key 32 | label (2 + n) | signature 64, if the rest is not empty
 /// ```
 /// The signature covers both nonces and everything that identifies the sender: it proves, once per meeting, that who
@@ -70,6 +70,8 @@ pub struct Hello {
     pub roles: Roles,
     /// Whether the sender has checked the neighbour's proof, so that it need not be repeated.
     pub accepts: bool,
+    /// Whether the neighbour is to answer at once: it is not sure that it is still there.
+    pub asks: bool,
     /// Counts up from 1.
     pub sequence: u32,
     /// What the sender heard.
@@ -100,8 +102,8 @@ impl Hello {
     pub fn decode(bytes: &[u8]) -> Result<Hello, WireError> {
         let mut reader = Reader::new(bytes);
         PacketType::Hello.expect(&mut reader)?;
-        let (roles, accepts) =
-            reader.choice("roles", |byte| Some((Roles::from_bits(byte & 0x7f)?, byte & 0x80 != 0)))?;
+        let (roles, asks, accepts) = reader
+            .choice("roles", |byte| Some((Roles::from_bits(byte & 0x3f)?, byte & 0x40 != 0, byte & 0x80 != 0)))?;
         let sequence = reader.u32("sequence")?;
         let probe = Probe {
             sequence: reader.u32("heard sequence")?,
@@ -111,6 +113,7 @@ impl Hello {
         Ok(Hello {
             roles,
             accepts,
+            asks,
             sequence,
             probe,
             nonce: reader.u64("nonce")?,
@@ -132,7 +135,8 @@ impl Hello {
     }
     /// Appends the packet to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        out.put(&[PacketType::Hello.first_byte(), self.roles.bits() | if self.accepts { 0x80 } else { 0 }]);
+        let flags = u8::from(self.asks) << 6 | u8::from(self.accepts) << 7;
+        out.put(&[PacketType::Hello.first_byte(), self.roles.bits() | flags]);
         for value in [self.sequence, self.probe.sequence, self.probe.held_us, self.probe.heard] {
             out.put_u32(value);
         }

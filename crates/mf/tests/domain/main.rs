@@ -4,6 +4,7 @@
 mod disconnection;
 mod fetches;
 mod groups;
+mod mobility;
 mod wireless;
 
 use std::{

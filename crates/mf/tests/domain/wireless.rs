@@ -40,7 +40,7 @@ fn cut_through_brings_the_first_chunk_earlier() {
         let time = domain.finish("n4", id, 20);
         (time, domain.at("n3").router().stats.cut_through)
     };
-    let (stored, none) = time(|_| {});
+    let (stored, none) = time(|config| config.hop.forwarding = Forwarding::StoreAndForward);
     let (cut, some) = time(|config| config.hop.forwarding = Forwarding::CutThrough);
     println!("store and forward {stored:?}, cut-through {cut:?}");
     assert!(cut < stored && none == 0 && some > 0);

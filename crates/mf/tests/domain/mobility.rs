@@ -1,0 +1,63 @@
+//! A receiver that moves over access routers (paper §3.3).
+use super::*;
+
+const SIZE: usize = 40_000_000;
+const STAY: Duration = Duration::from_secs(4);
+
+/// The network of the lab's `mftp-mobility`; gives how long a file takes with moves without a pause every four seconds,
+/// or without any.
+/// ```text
+///              ┌──5 ms── a0 ──25── mobile
+///   server ── core ──15── a1 ──25── mobile
+///              └──30──── a2 ──25── mobile
+/// ```
+fn journey(seed: u64, moves: bool) -> (Duration, u32) {
+    let mut domain = Domain::new(seed);
+    domain.node("server", |_| {});
+    domain.router("core");
+    domain.node("mobile", |_| {});
+    domain.link("server", "core", 1_000, ms(5));
+    for (label, delay) in [("a0", 5), ("a1", 15), ("a2", 30)] {
+        domain.router(label);
+        domain.link("core", label, 1_000, ms(delay));
+        let mut last = LinkConfig::new(Rate::from_mbps(25), ms(1));
+        last.queue_bytes = 312_500;
+        domain.link_with(label, "mobile", last);
+    }
+    domain.cut("a1", "mobile");
+    domain.cut("a2", "mobile");
+    let bytes = random_bytes(SIZE, seed);
+    domain.publish("server", object("/lab/film", bytes.clone()));
+    domain.run(Duration::from_secs(13));
+    let (id, content) = domain.fetch("mobile", "/lab/film");
+    let mut moved = 0;
+    if moves {
+        loop {
+            domain.run(STAY);
+            if domain.report("mobile", id).ended.is_some() {
+                break;
+            }
+            let [old, new] = [moved % 3, (moved + 1) % 3].map(|number| format!("a{number}"));
+            domain.cut(&old, "mobile");
+            domain.mend(&new, "mobile");
+            moved += 1;
+        }
+    }
+    let time = domain.finish("mobile", id, 120);
+    assert_eq!(content.finished(&name("/lab/film")).unwrap(), bytes);
+    domain.run(Duration::from_secs(1));
+    domain.assert_conservation();
+    (time, moved)
+}
+
+#[test]
+fn a_move_without_a_pause_costs_less_than_a_new_connection_would() {
+    for seed in 1..4 {
+        let (still, _) = journey(seed, false);
+        let (moving, moves) = journey(seed, true);
+        let lost = moving.saturating_sub(still).as_secs_f64() / f64::from(moves);
+        println!("seed {seed}: {still:?} without and {moving:?} with {moves} moves: {lost:.3} s lost by each");
+        // A download manager that asks for the rest over a new BBR connection at once loses a third of a second.
+        assert!(moves >= 3 && lost < 0.33, "{lost} s");
+    }
+}
