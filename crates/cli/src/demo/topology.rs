@@ -88,6 +88,24 @@ const fn control(a: &'static str, b: &'static str, mbps: u64) -> LinkSpec {
     LinkSpec { ends: [a, b], mbps, delay_ms: 2, carries: Carries::Control }
 }
 
+/// The daemons of both networks of several uplinks; only one of them has links for the gateway.
+const WITH_UPLINKS: &[NodeSpec] = &[
+    node("pub-a", Part::Publisher),
+    node("pub-b", Part::Publisher),
+    node("pub-c", Part::Publisher),
+    node("north", Part::Forwarder),
+    node("east", Part::Forwarder),
+    node("south", Part::Forwarder),
+    node("west", Part::Forwarder),
+    node(GATEWAY, Part::Forwarder),
+    node("rendezvous-1", Part::Rendezvous),
+    node("rendezvous-2", Part::Rendezvous),
+    node("rendezvous-3", Part::Rendezvous),
+    node("manager-1", Part::TopologyManager(200)),
+    node("manager-2", Part::TopologyManager(100)),
+    node(RECEIVER, Part::Receiver),
+];
+
 /// A receiver with four uplinks; two publishers are reached over two paths each.
 const UPLINKS: Plan = Plan {
     drawing: "  pub-a ─┬─ 25 ─ north ─ 20 ─┐
@@ -95,21 +113,7 @@ const UPLINKS: Plan = Plan {
   pub-b ─┬─ 10 ─ south ── 8 ─┼─ receiver      Mbit/s; one way 5 to 20 ms
          └─ 20 ─┐            │
   pub-c ─── 20 ─┴ west ── 16 ┘",
-    nodes: &[
-        node("pub-a", Part::Publisher),
-        node("pub-b", Part::Publisher),
-        node("pub-c", Part::Publisher),
-        node("north", Part::Forwarder),
-        node("east", Part::Forwarder),
-        node("south", Part::Forwarder),
-        node("west", Part::Forwarder),
-        node("rendezvous-1", Part::Rendezvous),
-        node("rendezvous-2", Part::Rendezvous),
-        node("rendezvous-3", Part::Rendezvous),
-        node("manager-1", Part::TopologyManager(200)),
-        node("manager-2", Part::TopologyManager(100)),
-        node(RECEIVER, Part::Receiver),
-    ],
+    nodes: WITH_UPLINKS,
     links: &[
         data("pub-a", "north", 25, 5),
         data("pub-a", "east", 15, 8),
@@ -139,22 +143,7 @@ const BEHIND_GATEWAY: Plan = Plan {
   pub-b ─┬─ 10 ─ south ── 8 ─┼─ gateway ─ 100 ─ receiver      Mbit/s
          └─ 20 ─┐            │  (cache)
   pub-c ─── 20 ─┴ west ── 16 ┘",
-    nodes: &[
-        node("pub-a", Part::Publisher),
-        node("pub-b", Part::Publisher),
-        node("pub-c", Part::Publisher),
-        node("north", Part::Forwarder),
-        node("east", Part::Forwarder),
-        node("south", Part::Forwarder),
-        node("west", Part::Forwarder),
-        node(GATEWAY, Part::Forwarder),
-        node("rendezvous-1", Part::Rendezvous),
-        node("rendezvous-2", Part::Rendezvous),
-        node("rendezvous-3", Part::Rendezvous),
-        node("manager-1", Part::TopologyManager(200)),
-        node("manager-2", Part::TopologyManager(100)),
-        node(RECEIVER, Part::Receiver),
-    ],
+    nodes: WITH_UPLINKS,
     links: &[
         data("pub-a", "north", 25, 5),
         data("pub-a", "east", 15, 8),
@@ -221,10 +210,10 @@ pub(crate) fn choose(family: Family, fetches: Fetches, evil: Option<Evil>) -> To
     if family == Family::Ndn {
         // Nobody resolves names and computes paths: forwarders have routes, and the receiver finds the paths.
         topology.nodes.retain(|node| node.part.rank().is_some());
-        let stays = |label: &str, nodes: &[NodeSpec]| nodes.iter().any(|node| node.label == label);
-        let nodes = &topology.nodes;
-        topology.links.retain(|link| link.carries == Carries::Data && link.ends.iter().all(|end| stays(end, nodes)));
+        let stays = |label: &str| topology.nodes.iter().any(|node| node.label == label);
+        topology.links.retain(|link| link.carries == Carries::Data && link.ends.iter().all(|end| stays(end)));
     }
+    topology.nodes.retain(|node| topology.links.iter().any(|link| link.ends.contains(&node.label)));
     topology
 }
 

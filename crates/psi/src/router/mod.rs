@@ -485,17 +485,9 @@ impl Router {
     pub fn cache(&self) -> Option<&PacketCache> {
         self.cache.as_ref()
     }
-    /// The packet cache, to invalidate.
-    pub fn cache_mut(&mut self) -> Option<&mut PacketCache> {
-        self.cache.as_mut()
-    }
     /// The key of this node's labels.
     pub fn label_key(&self) -> &LabelKey {
         self.tables.key()
-    }
-    /// Whether this node holds capability keys, so that it refuses requests without a capability.
-    pub fn has_keys(&self) -> bool {
-        !self.keys.is_empty()
     }
 
     /// Sets `self.matches` to the ports (faces that are up, and last the node itself) that the FID names.

@@ -1,5 +1,5 @@
 //! Slow start, congestion avoidance, halving: the paper's controller (§III-D), RFC 5681.
-use tributary_core::{Rate, Time};
+use tributary_core::Time;
 
 use super::{Arrival, Controller, Growth, Loss};
 use crate::TransferConfig;
@@ -66,9 +66,6 @@ impl Controller for LossBased {
     }
     fn window(&self) -> u64 {
         (self.window * self.packet_bytes as f64) as u64
-    }
-    fn pacing_rate(&self) -> Option<Rate> {
-        None
     }
     fn phase(&self) -> &'static str {
         if self.window < self.threshold { "slow start" } else { "congestion avoidance" }

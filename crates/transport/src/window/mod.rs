@@ -59,7 +59,9 @@ pub trait Controller: Send {
     /// Bytes that may be under way.
     fn window(&self) -> u64;
     /// How fast to ask; `None` for as fast as the window opens.
-    fn pacing_rate(&self) -> Option<Rate>;
+    fn pacing_rate(&self) -> Option<Rate> {
+        None
+    }
     /// The phase, for people.
     fn phase(&self) -> &'static str;
 }

@@ -13,7 +13,7 @@
 //! Loss in fast recovery puts the window back to what it was on entry (the backup window), or, once that many packets
 //! have arrived, decreases it once more. What caches answer does not speed slow start: it says nothing about the rest of
 //! the path.
-use tributary_core::{Rate, Time};
+use tributary_core::Time;
 
 use super::{Arrival, Controller, Growth, Loss};
 use crate::TransferConfig;
@@ -118,9 +118,6 @@ impl Controller for PathSpecified {
     }
     fn window(&self) -> u64 {
         (self.window * self.packet_bytes as f64) as u64
-    }
-    fn pacing_rate(&self) -> Option<Rate> {
-        None
     }
     fn phase(&self) -> &'static str {
         match self.state {

@@ -1,6 +1,6 @@
 //! wVegas (Cao, Xu and Fu, ICNP 2012): each sub-flow keeps as many packets in queues as its part of the rate of all
 //! together says, so that the sub-flows meet equal congestion. It reacts to round-trip times, and halves on loss.
-use tributary_core::{Duration, Rate, Time};
+use tributary_core::{Duration, Time};
 
 use super::{Arrival, Controller, Growth, Loss};
 use crate::TransferConfig;
@@ -113,9 +113,6 @@ impl Controller for WeightedVegas {
     }
     fn window(&self) -> u64 {
         (self.window * self.packet_bytes as f64) as u64
-    }
-    fn pacing_rate(&self) -> Option<Rate> {
-        None
     }
     fn phase(&self) -> &'static str {
         if self.in_slow_start { "slow start" } else { "congestion avoidance" }
