@@ -12,7 +12,7 @@ use alloc::vec::Vec;
 use tributary_content::{Name, NameError};
 use tributary_transport::TREE_PACKET_FIRST;
 
-use crate::wire::{Component, NameView, WireError, tlv, tlv::Writer, types};
+use crate::wire::{Component, Data, KeyLocator, NameView, WireError, tlv, tlv::Writer, types};
 
 /// Keyword of the metadata that says which version there is. RDR.
 pub const METADATA: &[u8] = b"metadata";
@@ -89,6 +89,19 @@ pub fn packet_name(object: &Name, version: u64, packet: u32) -> Result<Name, Nam
     }
 }
 
+/// The key locator of a producer called `label` that shows a manifest: `/LABEL/KEY/32=manifest`.
+///
+/// # Errors
+/// [`NameError`] if it gets too long.
+pub fn locator(label: &str) -> Result<Name, NameError> {
+    Name::root().child(label.as_bytes())?.child(b"KEY")?.typed_child(types::KEYWORD, MANIFEST)
+}
+/// Whether a Data comes from a producer that shows a manifest, by its key locator.
+pub fn has_manifest(data: &Data<'_>) -> bool {
+    let Some(KeyLocator::Name(name)) = data.signature.key_locator else { return false };
+    name.last().is_some_and(|last| last.kind == types::KEYWORD && last.value == MANIFEST)
+}
+
 /// The content of the answer to a probing Interest: segment size and manifest.
 pub fn encode_manifest(segment_bytes: u16, manifest: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(manifest.len() + 16);
@@ -112,7 +125,8 @@ pub fn decode_manifest(content: &[u8]) -> Result<(u16, &[u8]), WireError> {
     }
     let found = segment_bytes.ok_or(WireError::Missing { field: "SegmentSize" })?;
     let wrong = WireError::Value { field: "SegmentSize", found };
-    let segment_bytes = u16::try_from(found).ok().filter(|bytes| (64..=8000).contains(bytes)).ok_or(wrong)?;
+    // A tiny object is one tiny segment.
+    let segment_bytes = u16::try_from(found).ok().filter(|bytes| (1..=8000).contains(bytes)).ok_or(wrong)?;
     Ok((segment_bytes, manifest.ok_or(WireError::Missing { field: "manifest" })?))
 }
 

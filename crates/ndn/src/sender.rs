@@ -52,7 +52,7 @@ struct Published {
 impl Sender {
     /// A source called `label`, without objects, that signs with `key`. `epoch` is the Unix time of the driver's epoch.
     pub fn new(label: &str, segment_bytes: u16, key: SignKey, epoch: Duration) -> Sender {
-        let locator = Name::root().child(label.as_bytes()).and_then(|name| name.child(b"KEY")).unwrap_or_default();
+        let locator = naming::locator(label).unwrap_or_default();
         Sender {
             segment_bytes,
             key,

@@ -304,6 +304,10 @@ impl Transfer {
         self.move_suspects(now);
         self.couple(now);
     }
+    /// Whether anything may be asked for over a path that was offered.
+    pub fn uses(&self, path: PathId) -> bool {
+        self.paths.get(&path).is_some_and(|path| path.closed.is_none())
+    }
     /// Takes one packet that arrived.
     pub fn handle_data(&mut self, now: Time, data: &PacketData<'_>) {
         self.handle_run(now, core::iter::once(*data));

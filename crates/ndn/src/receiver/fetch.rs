@@ -55,7 +55,6 @@ pub(super) struct Fetching {
     pub(super) transfer: Transfer,
     pub(super) paths: Paths,
     sources: BTreeMap<NodeId, Source>,
-    segment_bytes: Option<u16>,
     version: Option<u64>,
     /// Probes under way, by nonce: when each was sent.
     probes: BTreeMap<[u8; 4], Time>,
@@ -74,6 +73,8 @@ pub(super) struct Fetching {
 
 impl Fetching {
     pub(super) fn new(now: Time, label: &str, fetch: Fetch, config: TransferConfig, paths: PathConfig) -> Self {
+        // How an object is cut is its producer's decision, and the same for all who fetch it.
+        let config = TransferConfig { packet_bytes: None, ..config };
         Fetching {
             label: label.into(),
             others: Others::new(&fetch.name),
@@ -84,7 +85,6 @@ impl Fetching {
             paths: Paths::new(now, paths.clone()),
             config: paths,
             sources: BTreeMap::new(),
-            segment_bytes: None,
             version: None,
             probes: BTreeMap::new(),
             probe_at: now,
@@ -128,24 +128,7 @@ impl Fetching {
         match (naming::asked(object, name), data) {
             (Some(Asked::Manifest), Some(data)) => self.on_probe_answer(now, local, &data, random),
             (Some(Asked::Packet { version, packet }), data) if self.version == Some(version) => {
-                let Some(AskedOn { path, number, also_elsewhere }) = self.asked.get(&packet).copied() else {
-                    return false;
-                };
-                if let Some(data) = data {
-                    self.asked.remove(&packet);
-                    let payload = data.content.unwrap_or(&[]);
-                    // Who cached it is not told; that it was cached is (PTP §5 D 1).
-                    let cache = local.origin.map(|_| 0);
-                    let data = PacketData { path, number, packet, cache, payload };
-                    match also_elsewhere {
-                        true => self.transfer.handle_any_path(now, &data),
-                        false => self.transfer.handle_data(now, &data),
-                    }
-                }
-                if local.path_failed && self.paths.on_failed(now, path, random) {
-                    self.offer(now);
-                }
-                true
+                self.on_packet(now, local, packet, data.as_ref(), random)
             }
             _ => false,
         }
@@ -159,7 +142,6 @@ impl Fetching {
                 self.events.push_back(TransferEvent::Advice { text });
                 let Some(known) = self.others.known() else { return true };
                 self.transfer.describe(known.manifest.clone());
-                self.segment_bytes = Some(known.segment_bytes);
                 // There is nothing to know of the way yet; the first probes tell.
                 self.probe_at = now;
                 self.probes_at_once = self.config.probes_initial.min(known.segments);
@@ -182,25 +164,31 @@ impl Fetching {
         random: &mut Random,
     ) -> bool {
         let Some(segment) = self.others.known().and_then(|known| known.segment(name)) else { return false };
-        let is_right = match data {
-            Some(data) => {
-                if self.others.verified(data).is_none() {
-                    return true;
-                }
-                true
-            }
-            None => false,
-        };
+        if data.is_some_and(|data| self.others.verified(data).is_none()) {
+            return true;
+        }
         let sent = self.segment_probes.remove(&segment);
-        if let (Some(sent), Some(tag), true) = (sent, tag_of(local), is_right) {
+        if let (Some(sent), Some(tag), Some(_)) = (sent, tag_of(local), data) {
             self.on_source(now, tag, now.since(sent), random);
         }
-        let Some(AskedOn { path, number, also_elsewhere }) = self.asked.get(&segment).copied() else {
-            return sent.is_some();
+        self.on_packet(now, local, segment, data, random) || sent.is_some()
+    }
+    /// Takes a packet of the object, or the Interest for one that came back; whether it was asked for.
+    fn on_packet(
+        &mut self,
+        now: Time,
+        local: &LocalPacket,
+        packet: u32,
+        data: Option<&Data<'_>>,
+        random: &mut Random,
+    ) -> bool {
+        let Some(AskedOn { path, number, also_elsewhere }) = self.asked.get(&packet).copied() else {
+            return false;
         };
         if let Some(data) = data {
-            self.asked.remove(&segment);
-            let (packet, payload) = (segment, data.content.unwrap_or(&[]));
+            self.asked.remove(&packet);
+            let payload = data.content.unwrap_or(&[]);
+            // Who cached it is not told; that it was cached is (PTP §5 D 1).
             let cache = local.origin.map(|_| 0);
             let data = PacketData { path, number, packet, cache, payload };
             match also_elsewhere {
@@ -209,19 +197,19 @@ impl Fetching {
             }
         }
         if local.path_failed && self.paths.on_failed(now, path, random) {
-            self.offer(now);
+            self.offer(now, random);
         }
         true
     }
     /// A way to a producer of an object of others.
     fn on_source(&mut self, now: Time, tag: Tag, rtt: Duration, random: &mut Random) {
         let Some(known) = self.others.known() else { return };
-        let label = known.producer.clone();
+        let (label, segment_bytes) = (known.producer.clone(), known.segment_bytes);
         let node = node_of_label(&label);
         let is_new = !self.sources.contains_key(&node);
-        self.sources.insert(node, Source { node, label, manifest: Vec::new() });
+        self.sources.insert(node, Source { node, label, manifest: Vec::new(), segment_bytes });
         if self.paths.on_probe(now, tag, node, rtt, random) || is_new {
-            self.offer(now);
+            self.offer(now, random);
         }
     }
     fn on_probe_answer(&mut self, now: Time, local: &LocalPacket, data: &Data<'_>, random: &mut Random) -> bool {
@@ -231,27 +219,40 @@ impl Fetching {
         let Some(tag) = tag_of(local) else { return true };
         let label = producer_of(data);
         let node = node_of_label(&label);
-        self.segment_bytes.get_or_insert(segment_bytes);
-        if self.segment_bytes != Some(segment_bytes) {
+        let cut = |source: &Source| (source.manifest == manifest).then_some(source.segment_bytes);
+        if self.sources.values().filter_map(cut).any(|known| known != segment_bytes) {
             // Another cut of the same object has other packets under the same names.
             return true;
         }
         self.others.end();
-        let is_new = !self.sources.contains_key(&node);
-        self.sources.insert(node, Source { node, label, manifest: manifest.to_vec() });
+        let is_new = self.sources.get(&node).is_none_or(|source| source.manifest != manifest);
+        if is_new {
+            self.paths.forgive(node);
+        }
+        self.sources.insert(node, Source { node, label, manifest: manifest.to_vec(), segment_bytes });
         let known = self.paths.len();
         let changed = self.paths.on_probe(now, tag, node, now.since(sent), random);
         if self.paths.len() > known {
             self.probe_interval = self.config.probe_interval;
         }
         if changed || is_new {
-            self.offer(now);
+            self.offer(now, random);
         }
         true
     }
-    /// Tells the transfer which paths are in use now.
-    fn offer(&mut self, now: Time) {
-        let Some(segment_bytes) = self.segment_bytes else { return };
+    /// Tells the transfer which paths are in use now; those that it refuses give way to others.
+    fn offer(&mut self, now: Time, random: &mut Random) {
+        loop {
+            self.offer_once(now);
+            let refuses = |id: &PathId| self.version.is_some() && !self.transfer.uses(*id);
+            let refused: Vec<PathId> = self.paths.in_use().map(|(id, _)| id).filter(refuses).collect();
+            if refused.is_empty() || self.is_ended() {
+                return;
+            }
+            self.paths.refuse(&refused, random);
+        }
+    }
+    fn offer_once(&mut self, now: Time) {
         let offers = self.sources.values().map(|source| {
             let paths = self.paths.in_use().filter(|(_, path)| path.source == source.node);
             SourceOffer {
@@ -263,7 +264,7 @@ impl Fetching {
                         path: id,
                         label: path.label(&self.label, &source.label),
                         hops: path.hops() as u32,
-                        packet_bytes_max: segment_bytes,
+                        packet_bytes_max: source.segment_bytes,
                         groups: [GROUP_OF_ALL].into(),
                         latency: Some(path.rtt),
                         capacity: None,
@@ -286,7 +287,7 @@ impl Fetching {
             let report = self.transfer.report(now);
             let bytes_of = |id: PathId| report.paths.iter().find(|path| path.path == id).map_or(0, |path| path.bytes);
             if self.paths.handle_timeout(now, bytes_of, random) {
-                self.offer(now);
+                self.offer(now, random);
             }
         }
         let lifetime = self.config.interest_lifetime;
@@ -395,13 +396,24 @@ impl Fetching {
     /// Nack, for forwarders that send none (PTP §4 C 2).
     pub(super) fn poll_event(&mut self, now: Time, random: &mut Random) -> Option<TransferEvent> {
         while let Some(event) = self.transfer.poll_event() {
+            if let TransferEvent::PathState { path, state, .. } = &event {
+                self.paths.set_silent(*path, *state == PathState::Silent);
+            }
             if let TransferEvent::PathState { path, state: PathState::Silent, .. } = &event {
                 let path = *path;
                 if self.paths.has_other(now, path) && self.paths.on_failed(now, path, random) {
                     self.events.push_back(event);
-                    self.offer(now);
+                    self.offer(now, random);
                     continue;
                 }
+            }
+            if let TransferEvent::PathState { path, state: PathState::Closed, .. } = &event
+                && self.paths.in_use().any(|(id, _)| id == *path)
+                && self.paths.refuse(&[*path], random)
+            {
+                self.events.push_back(event);
+                self.offer(now, random);
+                continue;
             }
             self.events.push_back(event);
         }
@@ -413,9 +425,9 @@ impl Fetching {
 fn tag_of(local: &LocalPacket) -> Option<Tag> {
     match (&local.tag, &local.tag_bits) {
         _ if local.origin.is_some() => None,
-        (Some(labels), _) if !labels.is_empty() => Some(Tag::Labels(labels.clone())),
         (_, Some(bits)) => Some(Tag::Bits(bits.clone())),
-        _ => None,
+        // Without labels it comes from this very node.
+        (labels, None) => Some(Tag::Labels(labels.clone().unwrap_or_default())),
     }
 }
 

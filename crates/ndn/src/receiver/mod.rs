@@ -121,7 +121,9 @@ impl Receiver {
     /// Takes a Data or a Nack for this node.
     pub fn handle_packet(&mut self, now: Time, local: &LocalPacket) {
         let random = &mut self.random;
-        let taken = self.fetches.values_mut().any(|fetch| fetch.handle_packet(now, local, random));
+        // Several fetches may have asked for the same: one answer comes for all.
+        let taken = self.fetches.values_mut().filter_map(|fetch| fetch.handle_packet(now, local, random).then_some(()));
+        let taken = taken.count() > 0;
         self.strays += u64::from(!taken);
         self.collect_events(now);
     }
@@ -190,4 +192,6 @@ pub(crate) struct Source {
     pub(crate) node: NodeId,
     pub(crate) label: alloc::string::String,
     pub(crate) manifest: Vec<u8>,
+    /// How it cuts the object.
+    pub(crate) segment_bytes: u16,
 }

@@ -160,11 +160,14 @@ impl Others {
         found
     }
     fn on_version(&self, data: &Data<'_>) -> (Stage, Found) {
+        // A producer of this program: its manifest is asked for already. Segments tell it too, which caches keep longer.
+        if naming::has_manifest(data) {
+            return (Stage::Over, Found::Step);
+        }
         let is_metadata =
             data.name.components().any(|part| part.kind == types::KEYWORD && part.value == naming::METADATA);
         let versioned = if is_metadata {
             match read_metadata(data.content.unwrap_or(&[])) {
-                // A producer of this program: its manifest is asked for already.
                 Some((_, true)) => return (Stage::Over, Found::Step),
                 Some((versioned, false)) => Some(versioned),
                 None => None,
@@ -180,6 +183,9 @@ impl Others {
     }
     fn on_first(&mut self, versioned: Name, packet: &bytes::Bytes, data: &Data<'_>) -> (Stage, Found) {
         let kind = data.signature.kind;
+        if naming::has_manifest(data) {
+            return (Stage::Over, Found::Step);
+        }
         if data.content_type() == ContentType::Nack {
             return impossible("its producer says that there is no such thing".into());
         }

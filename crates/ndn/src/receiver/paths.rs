@@ -34,6 +34,10 @@ pub(super) struct KnownPath {
     pub(super) rtt: Duration,
     deviation: Duration,
     seen: Time,
+    /// The transfer wants nothing over it: its source lies or offers another version, or somebody on the way lies.
+    refused: bool,
+    /// Nothing comes over it any more, as far as the transfer knows.
+    silent: bool,
     failed: Option<Time>,
     /// Bytes that it had brought when the paths were last changed, and what it brought between the last changes.
     bytes_before: u64,
@@ -61,7 +65,7 @@ impl Paths {
             path.rtt = (path.rtt * 7 + rtt) / 8;
             path.seen = now;
             path.failed = None;
-            return self.fill(random);
+            return self.fill(random) | self.relieve(now, random);
         }
         if self.known.len() >= PATHS_MAX {
             let idle = self.known.iter().filter(|(_, path)| !path.in_use);
@@ -76,12 +80,25 @@ impl Paths {
             rtt,
             deviation: rtt / 2,
             seen: now,
+            refused: false,
+            silent: false,
             failed: None,
             bytes_before: 0,
             rate: None,
         };
         self.known.insert(PathId(self.next), path);
-        self.fill(random)
+        self.fill(random) | self.relieve(now, random)
+    }
+    /// Whether nothing comes over a path in use.
+    pub(super) fn set_silent(&mut self, id: PathId, silent: bool) {
+        if let Some(path) = self.known.get_mut(&id) {
+            path.silent = silent;
+        }
+    }
+    /// A path over which nothing comes gives way to one that has just been found.
+    fn relieve(&mut self, now: Time, random: &mut Random) -> bool {
+        let silent = self.in_use().find(|(_, path)| path.silent).map(|(id, _)| id);
+        silent.is_some_and(|id| self.has_other(now, id) && self.on_failed(now, id, random))
     }
     /// A path failed: its tag could not be followed, or nothing came by it. Another takes its place at once. Whether the
     /// paths in use changed.
@@ -90,6 +107,20 @@ impl Paths {
         path.failed = Some(now);
         let was = core::mem::replace(&mut path.in_use, false);
         self.fill(random) || was
+    }
+    /// Paths over which the transfer wants nothing are used no more; whether the paths in use changed.
+    pub(super) fn refuse(&mut self, refused: &[PathId], random: &mut Random) -> bool {
+        let mut changed = false;
+        for id in refused {
+            let Some(path) = self.known.get_mut(id) else { continue };
+            path.refused = true;
+            changed |= core::mem::replace(&mut path.in_use, false);
+        }
+        self.fill(random) || changed
+    }
+    /// A source offers something new: its paths may be of use again.
+    pub(super) fn forgive(&mut self, source: NodeId) {
+        self.known.values_mut().filter(|path| path.source == source).for_each(|path| path.refused = false);
     }
     /// Whether a path that is not in use could take the place of `id`.
     pub(super) fn has_other(&self, now: Time, id: PathId) -> bool {
@@ -164,7 +195,7 @@ impl Paths {
 
 impl KnownPath {
     fn works(&self, now: Time) -> bool {
-        self.failed.is_none_or(|failed| failed + FAILED_PAUSE <= now)
+        !self.refused && self.failed.is_none_or(|failed| failed + FAILED_PAUSE <= now)
     }
     /// Routers on it, as far as its tag tells.
     pub(super) fn hops(&self) -> usize {
