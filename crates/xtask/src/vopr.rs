@@ -3,7 +3,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use tributary_testkit::vopr::{
-    Canary, Family, FaultKind, Options, Plan, Totals, campaign::run_seed, psi::Psi, shrink::shrink,
+    Canary, Family, FaultKind, Options, Plan, Totals, campaign::run_seed, mf::Mf, ndn::Ndn, psi::Psi, shrink::shrink,
 };
 
 use crate::{Outcome, note, say};
@@ -49,7 +49,9 @@ pub(crate) struct VoprArguments {
 pub(crate) fn run(arguments: &VoprArguments) -> Outcome {
     match arguments.family.as_str() {
         Psi::NAME => campaign::<Psi>(arguments),
-        other => Err(format!("there are no fault runs of a family '{other}'; there are for: psi").into()),
+        Ndn::NAME => campaign::<Ndn>(arguments),
+        Mf::NAME => campaign::<Mf>(arguments),
+        other => Err(format!("there are no fault runs of a family '{other}'; there are for: psi, ndn, mf").into()),
     }
 }
 

@@ -4,7 +4,7 @@ use std::fmt::Debug;
 use tributary_core::{Duration, Random};
 use tributary_transport::Endpoint;
 
-use super::topology::NodeSpec;
+use super::plan::Plan;
 
 /// A family whose nodes can be put through fault runs.
 pub trait Family {
@@ -14,11 +14,15 @@ pub trait Family {
     type Settings: Clone + Debug;
     /// The name on the command line.
     const NAME: &'static str;
+    /// Whether the network can be asked what there is below a name.
+    const HAS_LISTINGS: bool;
+    /// Whether nodes find out how large a datagram may be; else faces are told, and that does not change.
+    const FINDS_MTU: bool;
 
     /// Draws the settings of a domain.
     fn draw(random: &mut Random) -> Self::Settings;
-    /// A node as it starts; `seed` differs from node to node and from start to start.
-    fn node(settings: &Self::Settings, spec: &NodeSpec, seed: u64) -> Self::Node;
+    /// Node `index` of a plan as it starts; `seed` differs from node to node and from start to start.
+    fn node(plan: &Plan<Self::Settings>, index: usize, seed: u64) -> Self::Node;
     /// Everything in a node that has a limit, with how much of it is used.
     fn usages(node: &Self::Node) -> Vec<Usage>;
     /// What must be empty in a node that has nothing to do any more, with how much is left.

@@ -34,6 +34,10 @@ pub mod canary;
 pub mod family;
 pub mod faults;
 mod ledger;
+#[cfg(feature = "mf")]
+pub mod mf;
+#[cfg(feature = "ndn")]
+pub mod ndn;
 pub mod plan;
 #[cfg(feature = "psi")]
 pub mod psi;

@@ -9,7 +9,7 @@ use tributary_transport::Endpoint;
 
 use super::{
     family::{Family, Usage},
-    topology::NodeSpec,
+    plan::Plan,
 };
 
 /// The PSI family.
@@ -30,6 +30,8 @@ impl Family for Psi {
     type Node = PsiNode;
     type Settings = Settings;
     const NAME: &'static str = "psi";
+    const HAS_LISTINGS: bool = true;
+    const FINDS_MTU: bool = true;
 
     fn draw(random: &mut Random) -> Settings {
         let mut kinds = vec!["bloom", "bitmap", "list"];
@@ -50,7 +52,8 @@ impl Family for Psi {
             network_key: key,
         }
     }
-    fn node(settings: &Settings, spec: &NodeSpec, seed: u64) -> PsiNode {
+    fn node(plan: &Plan<Settings>, index: usize, seed: u64) -> PsiNode {
+        let (settings, spec) = (&plan.settings, &plan.topology.nodes[index]);
         let mut config = Config::new(&spec.label, seed);
         config.router = spec.router;
         config.resolver = spec.resolver;

@@ -151,11 +151,10 @@ impl<'a, F: Family> World<'a, F> {
     fn puppet(&mut self, index: usize) -> Puppet<F::Node> {
         self.ledger.borrow_mut().on_start(index);
         let life = self.ledger.borrow().lives[index];
-        let spec = &self.plan.topology.nodes[index];
         let seed = self.plan.seed.wrapping_mul(1_000_003).wrapping_add((index as u64) << 20 | life);
         let is_moody = self.canary == Some(Canary::Moody) && index == 0 && MOOD.with(|mood| mood.replace(!mood.get()));
         let seed = seed.wrapping_add(u64::from(is_moody) << 40);
-        let node = F::node(&self.plan.settings, spec, seed);
+        let node = F::node(self.plan, index, seed);
         let mtu = self.plan.topology.links.iter().map(|link| link.face_mtu).max().unwrap_or(1_472).max(1_472);
         let random = Random::new(self.plan.seed, 1_000 + index as u64);
         Puppet::new(index, node, mtu as usize, &self.ledger, self.canary, random)
@@ -165,7 +164,8 @@ impl<'a, F: Family> World<'a, F> {
         for (link, end) in links {
             let spec = &self.plan.topology.links[link];
             let (face, rate) = (spec.ends[end].1, spec.directions[end].rate);
-            let options = FaceOptions { mtu: spec.face_mtu, rate };
+            let mtu = if F::FINDS_MTU { spec.face_mtu } else { spec.directions[end].mtu };
+            let options = FaceOptions { mtu, rate };
             self.net.with(NodeIndex(index as u32), |puppet, now| {
                 puppet.command(now, |node, now| node.add_face(now, face, options));
             });
@@ -252,6 +252,7 @@ impl<'a, F: Family> World<'a, F> {
                     self.command(node, |node, now| node.limit(now, Some(id), *rate));
                 }
             }
+            Operation::Watch { .. } | Operation::Unwatch { .. } if !F::HAS_LISTINGS => {}
             Operation::Watch { scope, .. } => {
                 self.people[node].watches.insert(scope.clone());
                 self.ledger.borrow_mut().forget_view(node, scope);
@@ -374,7 +375,8 @@ impl<'a, F: Family> World<'a, F> {
             What::Reorder(link, reorder) => self.change(*link, LinkChange::Reorder(*reorder)),
             What::Duplicate(link, share) => self.change(*link, LinkChange::Duplicate(*share)),
             What::Corrupt(link, share) => self.change(*link, LinkChange::Corrupt(*share)),
-            What::Mtu(link, mtu) => self.change(*link, LinkChange::Mtu(*mtu)),
+            What::Mtu(link, mtu) if F::FINDS_MTU => self.change(*link, LinkChange::Mtu(*mtu)),
+            What::Mtu(..) => {}
             What::Shift(link, rate, delay) => {
                 self.change(*link, LinkChange::Rate(*rate));
                 self.change(*link, LinkChange::Delay(*delay));

@@ -1,52 +1,74 @@
-//! Fault runs of the PSI family in short: seeds that once found something, some fresh ones, and the canaries.
+//! Fault runs of every family in short: seeds that once found something, some fresh ones, and the canaries.
 #![allow(clippy::print_stdout, reason = "a test: what it has seen is worth showing")]
-use tributary_testkit::vopr::{Canary, FaultKind, Finding, Options, Totals, psi::Psi, run_seed};
+use tributary_testkit::vopr::{Canary, Family, FaultKind, Finding, Options, Totals, ndn::Ndn, psi::Psi, run_seed};
 
 /// `seed # what it found`, one a line; what a line `# open: seed …` tells of is found and not mended yet.
-const SEEDS: &str = include_str!("seeds.txt");
+fn found<F: Family>() -> &'static str {
+    match F::NAME {
+        Psi::NAME => include_str!("seeds/psi.txt"),
+        Ndn::NAME => include_str!("seeds/ndn.txt"),
+        other => panic!("no seeds are kept for {other}"),
+    }
+}
 
-fn check(seeds: impl IntoIterator<Item = u64>, options: &Options) -> Totals {
+fn check<F: Family>(seeds: impl IntoIterator<Item = u64>, options: &Options) -> Totals {
     let mut totals = Totals::default();
     for seed in seeds {
-        match run_seed::<Psi>(seed, options) {
+        match run_seed::<F>(seed, options) {
             Ok(report) => totals.add(&report),
             Err(Finding { seed, message, place }) => {
-                panic!("{message}\n  at {place}\n  replay: cargo xtask vopr --family psi --seed {seed} --trace")
+                let family = F::NAME;
+                panic!("{message}\n  at {place}\n  replay: cargo xtask vopr --family {family} --seed {seed} --trace")
             }
         }
     }
+    println!("{}: {totals:?}", F::NAME);
     totals
 }
 
-#[test]
-fn seeds_that_once_found_something_find_nothing_any_more() {
-    let seeds = SEEDS.lines().map(|line| line.split('#').next().unwrap_or("").trim()).filter(|seed| !seed.is_empty());
-    let seeds: Vec<u64> = seeds.map(|seed| seed.parse().expect("a decimal number")).collect();
-    let totals = check(seeds, &Options::default());
-    println!("{totals:?}");
-    assert!(totals.completed > 0);
+fn known<F: Family>() -> Totals {
+    let seeds = found::<F>().lines().map(|line| line.split('#').next().unwrap_or("").trim());
+    let seeds = seeds.filter(|seed| !seed.is_empty()).map(|seed| seed.parse().expect("a decimal number"));
+    check::<F>(seeds, &Options::default())
 }
 
-#[test]
-fn fresh_seeds_find_nothing_and_repeat_themselves() {
+fn fresh<F: Family>() -> Totals {
     // CI puts the hash of the commit there, so that every commit sees seeds of its own.
     let base = std::env::var("TRIBUTARY_SEED_BASE").ok();
     let first = base.and_then(|hex| u64::from_str_radix(hex.get(..12)?, 16).ok()).unwrap_or(5_000);
-    let open = |seed: &u64| SEEDS.lines().any(|line| line.starts_with(&format!("# open: {seed} ")));
-    let totals =
-        check((first..first + 8).filter(|seed| !open(seed)), &Options { repeat_every: 4, ..Options::default() });
-    println!("{totals:?}");
-}
-
-/// What a canary makes the checkers find within some seeds.
-fn sung(canary: Canary) -> Option<Finding> {
-    let none = std::iter::empty::<FaultKind>().collect();
-    let options = Options { canary: Some(canary), only: Some(none), repeat_every: 1, ..Options::default() };
-    (1..=6).find_map(|seed| run_seed::<Psi>(seed, &options).err())
+    let open = |seed: &u64| found::<F>().lines().any(|line| line.starts_with(&format!("# open: {seed} ")));
+    let seeds = (first..first + 8).filter(|seed| !open(seed));
+    check::<F>(seeds, &Options { repeat_every: 4, ..Options::default() })
 }
 
 #[test]
-fn every_canary_is_heard() {
+fn seeds_that_once_found_something_in_psi_find_nothing_any_more() {
+    assert!(known::<Psi>().completed > 0);
+}
+
+#[test]
+fn seeds_that_once_found_something_in_ndn_find_nothing_any_more() {
+    assert!(known::<Ndn>().completed > 0);
+}
+
+#[test]
+fn fresh_seeds_of_psi_find_nothing_and_repeat_themselves() {
+    fresh::<Psi>();
+}
+
+#[test]
+fn fresh_seeds_of_ndn_find_nothing_and_repeat_themselves() {
+    fresh::<Ndn>();
+}
+
+/// What a canary makes the checkers find within some seeds.
+fn sung<F: Family>(canary: Canary) -> Option<Finding> {
+    let none = std::iter::empty::<FaultKind>().collect();
+    let options = Options { canary: Some(canary), only: Some(none), repeat_every: 1, ..Options::default() };
+    (1..=6).find_map(|seed| run_seed::<F>(seed, &options).err())
+}
+
+fn hears_every_canary<F: Family>() {
     for (canary, expected) in [
         (Canary::BadByte, "with bytes that nobody published"),
         (Canary::Vanish, "packets to"),
@@ -55,8 +77,18 @@ fn every_canary_is_heard() {
         (Canary::Chatter, "chatter"),
         (Canary::Moody, "two runs differ"),
     ] {
-        let finding = sung(canary);
+        let finding = sung::<F>(canary);
         let heard = finding.as_ref().is_some_and(|finding| finding.message.contains(expected));
-        assert!(heard, "{canary}: {finding:?}");
+        assert!(heard, "{} {canary}: {finding:?}", F::NAME);
     }
+}
+
+#[test]
+fn every_canary_is_heard_in_psi() {
+    hears_every_canary::<Psi>();
+}
+
+#[test]
+fn every_canary_is_heard_in_ndn() {
+    hears_every_canary::<Ndn>();
 }

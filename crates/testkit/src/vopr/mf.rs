@@ -1,0 +1,114 @@
+//! Nodes of the MobilityFirst family for fault runs.
+use tributary_core::{ByteCount, Duration, Random, Time};
+use tributary_mf::{
+    Config, MfNode,
+    config::{HolRelief, Rebinding},
+    wire::{PacketType, Reliability, hop::DataHeader},
+};
+use tributary_transport::Endpoint;
+
+use super::{
+    family::{Family, Usage},
+    plan::Plan,
+};
+
+/// The MobilityFirst family.
+#[derive(Clone, Copy, Debug)]
+pub struct Mf;
+
+/// What all nodes of a MobilityFirst network have in common.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    hello_interval: Duration,
+    binding_lifetime: Duration,
+    replicas: u8,
+    network_key: [u8; 32],
+    chunk_bytes: u32,
+    buffer_packets: u32,
+    window_chunks: u16,
+    reliability: Reliability,
+    nack_timeout: Duration,
+    relief: HolRelief,
+    rebinding: Rebinding,
+    store_bytes: ByteCount,
+    delegate: bool,
+}
+
+impl Family for Mf {
+    type Node = MfNode;
+    type Settings = Settings;
+    const NAME: &'static str = "mf";
+    const HAS_LISTINGS: bool = true;
+    const FINDS_MTU: bool = false;
+
+    fn draw(random: &mut Random) -> Settings {
+        let chunk_bytes = [4_096, 65_536, 262_144, 1 << 20][random.below(4) as usize];
+        let key = if random.chance(0.5) { [0; 32] } else { [random.below(256) as u8; 32] };
+        Settings {
+            hello_interval: Duration::from_millis(100 + random.below(400)),
+            binding_lifetime: Duration::from_secs(6 + random.below(25)),
+            replicas: 1 + random.below(5) as u8,
+            network_key: key,
+            chunk_bytes,
+            buffer_packets: 2 * chunk_bytes.div_ceil(1_000).max(32) + random.below(6_000) as u32,
+            window_chunks: 1 + random.below(16) as u16,
+            reliability: [Reliability::Nack, Reliability::Nack, Reliability::Ack][random.below(3) as usize],
+            nack_timeout: Duration::from_millis(200 + random.below(3_000)),
+            relief: [HolRelief::Off, HolRelief::Proxy, HolRelief::Proxy][random.below(3) as usize],
+            rebinding: [Rebinding::Watch, Rebinding::Watch, Rebinding::Timer][random.below(3) as usize],
+            store_bytes: ByteCount([1 << 20, 8 << 20, 1 << 30][random.below(3) as usize]),
+            delegate: random.chance(0.2),
+        }
+    }
+    fn node(plan: &Plan<Settings>, index: usize, seed: u64) -> MfNode {
+        let (settings, spec) = (&plan.settings, &plan.topology.nodes[index]);
+        let mut config = Config::new(&spec.label, seed);
+        config.router = spec.router;
+        // The family has no topology managers; who would be one holds names.
+        config.resolver = spec.resolver || spec.manager.is_some();
+        config.network_key = settings.network_key;
+        config.hello_interval = settings.hello_interval;
+        config.binding_lifetime = settings.binding_lifetime;
+        config.replicas = settings.replicas;
+        config.buffer_packets = settings.buffer_packets;
+        config.relief = settings.relief;
+        config.cache_bytes = spec.cache_bytes;
+        config.proxy.rebinding = settings.rebinding;
+        config.proxy.capacity = settings.store_bytes;
+        config.proxy.flow_capacity = config.proxy.flow_capacity.min(settings.store_bytes);
+        config.transfer.chunk_bytes = settings.chunk_bytes;
+        config.transfer.window_chunks = settings.window_chunks;
+        config.transfer.reliability = settings.reliability;
+        config.transfer.nack_timeout = settings.nack_timeout;
+        config.transfer.delegate = settings.delegate;
+        config.check().expect("drawn within the limits");
+        MfNode::new(config)
+    }
+    fn usages(node: &MfNode) -> Vec<Usage> {
+        let status = node.status(Time::ZERO);
+        let cache = status.cache.iter();
+        cache.map(|cache| Usage { what: "bytes in the cache", used: cache.used.0, limit: cache.capacity.0 }).collect()
+    }
+    fn leftovers(_node: &MfNode) -> Vec<(&'static str, u64)> {
+        Vec::new()
+    }
+    /// Flips a bit of a fragment of a chunk, behind the packet's own header.
+    fn forge(packet: &mut [u8], random: &mut Random) -> bool {
+        let is_data = packet.first().is_some_and(|first| PacketType::of(*first) == Ok(PacketType::Data));
+        let Ok((_, header)) = DataHeader::decode(packet) else { return false };
+        if !is_data || packet.len() <= header {
+            return false;
+        }
+        let at = header + random.below((packet.len() - header) as u64) as usize;
+        packet[at] ^= 1 << random.below(8);
+        true
+    }
+    /// Bindings of what died, twice; requests repeated after sixteen times the timeout; suspicions of 10 s.
+    fn settle(settings: &Settings) -> Duration {
+        settings.binding_lifetime * 2 + settings.nack_timeout * 16 + Duration::from_secs(60)
+    }
+    /// Hellos, link states and renewals of bindings at all replicas, each with what the hop link says of it.
+    fn idle_packets_max(settings: &Settings) -> f64 {
+        60.0 + 2.0 / settings.hello_interval.as_secs_f64()
+    }
+}

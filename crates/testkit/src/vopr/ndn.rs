@@ -1,0 +1,175 @@
+//! Nodes of the NDN family for fault runs.
+use std::collections::VecDeque;
+
+use tributary_content::Name;
+use tributary_core::{ByteCount, Duration, FaceId, Random, Time};
+use tributary_ndn::{
+    Config, NdnNode,
+    config::{DataSignature, StaticRoute},
+    receiver::selection::SELECTIONS,
+    router::{InvalidPath, Transit, cs, labels::LabelScheme, strategy::STRATEGIES},
+    wire::{Data, LpPacket, signature, types},
+};
+use tributary_transport::Endpoint;
+
+use super::{
+    family::{Family, Usage},
+    faults::What,
+    plan::Plan,
+    topology::Topology,
+};
+
+/// The NDN family.
+#[derive(Clone, Copy, Debug)]
+pub struct Ndn;
+
+/// What all nodes of an NDN network have in common.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    strategy: &'static str,
+    selection: &'static str,
+    labels: LabelScheme,
+    invalid_path: InvalidPath,
+    signature: DataSignature,
+    segment_bytes: u16,
+    in_use_max: usize,
+    change_interval: Duration,
+    interest_lifetime: Duration,
+    fab_flows: usize,
+}
+
+impl Family for Ndn {
+    type Node = NdnNode;
+    type Settings = Settings;
+    const NAME: &'static str = "ndn";
+    /// Nobody can be asked what there is below a name.
+    const HAS_LISTINGS: bool = false;
+    const FINDS_MTU: bool = false;
+
+    fn draw(random: &mut Random) -> Settings {
+        let mut one_of = |count: usize| random.below(count as u64) as usize;
+        Settings {
+            strategy: STRATEGIES[one_of(STRATEGIES.len())].0,
+            selection: SELECTIONS[one_of(SELECTIONS.len())].0,
+            labels: [LabelScheme::Random, LabelScheme::Huffman][one_of(2)],
+            invalid_path: [InvalidPath::ByName, InvalidPath::Nack][one_of(2)],
+            signature: [DataSignature::Digest, DataSignature::Digest, DataSignature::Ed25519([7; 32])][one_of(3)],
+            segment_bytes: [200, 1_024, 1_200, 1_200, 1_340, 4_000][one_of(6)],
+            in_use_max: 1 + one_of(10),
+            change_interval: Duration::from_millis(1_000 + 1_000 * one_of(15) as u64),
+            interest_lifetime: Duration::from_millis(500 + 500 * one_of(8) as u64),
+            fab_flows: [1, 16, 4_096][one_of(3)],
+        }
+    }
+    fn node(plan: &Plan<Settings>, index: usize, seed: u64) -> NdnNode {
+        let (settings, spec) = (&plan.settings, &plan.topology.nodes[index]);
+        let mut config = Config::new(&spec.label, seed);
+        config.strategy = settings.strategy.into();
+        config.paths.selection = settings.selection.into();
+        config.labels = settings.labels;
+        config.invalid_path = settings.invalid_path;
+        config.signature = settings.signature;
+        config.segment_bytes = settings.segment_bytes;
+        config.paths.in_use_max = settings.in_use_max;
+        config.paths.change_interval = settings.change_interval;
+        config.paths.interest_lifetime = settings.interest_lifetime;
+        config.fab_flows = settings.fab_flows;
+        config.transit = if spec.router { Transit::Allowed } else { Transit::Refused };
+        config.cache_bytes = if spec.router { spec.cache_bytes } else { ByteCount(0) };
+        config.cache_policy = cs::POLICIES[spec.cache_policy % cs::POLICIES.len()].0.into();
+        config.routes = routes(plan, index);
+        config.transfer = spec.transfer.clone();
+        // Versions of metadata count from the calendar, which goes on while a node is dead.
+        config.transfer.check().expect("drawn within the limits");
+        NdnNode::new(config)
+    }
+    fn usages(node: &NdnNode) -> Vec<Usage> {
+        let status = node.status(Time::ZERO);
+        let cache = status.cache.iter();
+        cache.map(|cache| Usage { what: "bytes in the cache", used: cache.used.0, limit: cache.capacity.0 }).collect()
+    }
+    fn leftovers(_node: &NdnNode) -> Vec<(&'static str, u64)> {
+        Vec::new()
+    }
+    /// Flips a bit of a Data's content and makes its digest right again.
+    fn forge(packet: &mut [u8], random: &mut Random) -> bool {
+        let base = packet.as_ptr() as usize;
+        let at = |slice: &[u8]| slice.as_ptr() as usize - base;
+        let whole = match LpPacket::decode(packet) {
+            Ok(LpPacket { fragment: Some(fragment), .. }) => fragment,
+            Ok(_) => return false,
+            Err(_) => packet,
+        };
+        let Ok(data) = Data::decode(whole) else { return false };
+        let Some(content) = data.content.filter(|content| !content.is_empty()) else { return false };
+        let (content, name) = (at(content)..at(content) + content.len(), at(data.name.as_tlv()));
+        let value = at(data.signature_value);
+        let is_digest = data.signature.kind == signature::SignatureType::DigestSha256;
+        let flipped = content.start + random.below(content.len() as u64) as usize;
+        packet[flipped] ^= 1 << random.below(8);
+        if is_digest {
+            // The signature stands behind its type and length, a byte each.
+            let digest = signature::digest(&[&packet[name..value - 2]]);
+            debug_assert_eq!(u32::from(packet[value - 2]), types::SIGNATURE_VALUE);
+            packet[value..value + digest.len()].copy_from_slice(&digest);
+        }
+        true
+    }
+    /// Pending Interests, suspicions of 10 s, and probes that have become rare.
+    fn settle(_: &Settings) -> Duration {
+        Duration::from_secs(60)
+    }
+    /// Nothing is sent without an Interest of somebody.
+    fn idle_packets_max(_: &Settings) -> f64 {
+        2.0
+    }
+}
+
+/// Routes of a node: towards everybody who may publish an object, by each neighbour that has fewer links to go.
+fn routes(plan: &Plan<Settings>, index: usize) -> Vec<StaticRoute> {
+    let mut routes: Vec<StaticRoute> = Vec::new();
+    for (number, object) in plan.objects.iter().enumerate() {
+        let prefix: Name = object.name.parse().expect("plans have legal names");
+        let imposters = plan.faults.iter().filter_map(|fault| match fault.what {
+            What::Imposter(node, object) if object == number => Some(node),
+            _ => None,
+        });
+        for publisher in object.publishers.iter().copied().chain(imposters) {
+            let distance = distances(&plan.topology, publisher);
+            for (link, end) in plan.topology.links_of(index) {
+                let link = &plan.topology.links[link];
+                let (face, neighbour) = (link.ends[end].1, link.ends[1 - end].0);
+                let passes = neighbour == publisher || plan.topology.nodes[neighbour].router;
+                let Some((theirs, own)) = distance[neighbour].zip(distance[index]) else { continue };
+                if !passes || theirs >= own {
+                    continue;
+                }
+                let same = routes.iter_mut().find(|route| (route.face, &route.prefix) == (face, &prefix));
+                match same {
+                    Some(route) => route.cost = route.cost.min(own),
+                    None => routes.push(StaticRoute { face, prefix: prefix.clone(), cost: own }),
+                }
+            }
+        }
+    }
+    routes
+}
+
+/// Links from each node to `to` over routers.
+fn distances(topology: &Topology, to: usize) -> Vec<Option<u64>> {
+    let mut distance = vec![None; topology.nodes.len()];
+    distance[to] = Some(0);
+    let mut queue = VecDeque::from([to]);
+    while let Some(node) = queue.pop_front() {
+        for (link, end) in topology.links_of(node) {
+            let (neighbour, _): (usize, FaceId) = topology.links[link].ends[1 - end];
+            if distance[neighbour].is_none() {
+                distance[neighbour] = distance[node].map(|links| links + 1);
+                if topology.nodes[neighbour].router {
+                    queue.push_back(neighbour);
+                }
+            }
+        }
+    }
+    distance
+}
