@@ -21,6 +21,7 @@ impl MfNode {
             ("chunks originated", stats.originated),
             ("chunks consumed", stats.consumed),
             ("chunks dropped", stats.dropped),
+            ("chunks returned", stats.returned),
             ("chunks cut through", stats.cut_through),
             ("chunks pushed aside", stats.relieved),
             ("object chunks sent", self.sender.chunks.0),

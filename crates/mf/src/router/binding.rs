@@ -56,6 +56,10 @@ impl Bindings {
             self.known.insert(guid, (addresses, now + lifetime));
         }
     }
+    /// Whether a name was bound to other addresses when it was last heard of.
+    pub(super) fn differs(&self, guid: &Guid, addresses: &[NetworkAddress]) -> bool {
+        self.known.get(guid).map_or(&[][..], |(known, _)| known) != addresses
+    }
     /// The binding has just changed: it counts more than the addresses that chunks on their way have.
     pub(super) fn on_moved(&mut self, now: Time, guid: Guid) {
         if self.known.contains_key(&guid) {

@@ -216,6 +216,7 @@ impl Router {
                     Some((hop_state, hop)) => {
                         // Its router may have storage left, and will not send it here again.
                         hop_state.incoming.on_given_back(hop);
+                        self.stats.returned += 1;
                         self.buffer.remove(slot);
                     }
                     None => self.drop_chunk(slot, "no room in the store"),

@@ -135,6 +135,8 @@ pub struct RouterStats {
     pub consumed: u64,
     /// Chunks dropped.
     pub dropped: u64,
+    /// Chunks given back to the neighbour that they came from, because the storage here is depleted.
+    pub returned: u64,
     /// Chunks sent on before they were complete.
     pub cut_through: u64,
     /// Chunks pushed to the proxy because they were in the way.

@@ -4,8 +4,11 @@ use super::*;
 impl Router {
     /// What a name is bound to, as just learnt; none for nowhere. Chunks on their way follow it.
     pub fn handle_binding(&mut self, now: Time, guid: Guid, addresses: Vec<NetworkAddress>, lifetime: Duration) {
+        // Being told the same again does not fill or empty the storage of another router.
+        if self.bindings.differs(&guid, &addresses) {
+            self.diverted.remove(&guid);
+        }
         self.bindings.insert(now, guid, addresses, lifetime);
-        self.diverted.remove(&guid);
         self.retry(now, guid);
     }
     /// The same when it has just changed: it counts more than the addresses that chunks on their way have.

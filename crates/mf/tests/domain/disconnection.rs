@@ -234,6 +234,45 @@ fn a_flow_that_uses_up_its_share_of_the_store_harms_nobody_else() {
 }
 
 #[test]
+fn what_a_depleted_store_cannot_hold_waits_upstream() {
+    let mut domain = Domain::new(12);
+    domain.node("n1", |_| {});
+    domain.router("n2");
+    domain.node("n3", |config| {
+        (config.router, config.resolver) = (true, true);
+        config.proxy.capacity = ByteCount(3_000_000);
+        config.proxy.flow_capacity = ByteCount(3_000_000);
+    });
+    domain.node("n4", |_| {});
+    domain.link("n1", "n2", 100, ms(1));
+    domain.link("n2", "n3", 100, ms(10));
+    domain.link("n3", "n4", 25, ms(1));
+    domain.run(Duration::from_secs(2));
+    let content = accept(&mut domain, "n4");
+    domain.cut("n3", "n4");
+    domain.run(Duration::from_secs(2));
+    push(&mut domain, "n1", "n4", "/lab/film", 12_000_000, |_| {});
+    domain.run(Duration::from_secs(10));
+    let [upstream, here] = ["n2", "n3"].map(|label| domain.at(label).holdings());
+    let bytes =
+        |holdings: &[tributary_mf::router::proxy::Holding]| holdings.iter().map(|held| held.bytes.0).sum::<u64>();
+    println!("{} bytes in {} chunks at n2, {} at n3", bytes(&upstream), upstream.len(), bytes(&here));
+    assert!(bytes(&here) <= 3_000_000 && here.len() == 3, "the description and two chunks of 1 MiB fit");
+    assert!(upstream.len() >= 9 && upstream.iter().all(|held| held.reason == StoreReason::Depleted), "{upstream:?}");
+    let carried = domain.net.links().map(|(.., link)| link.stats().in_bytes).max().unwrap();
+    assert!(carried < 15_000_000, "{carried}: chunks are not sent to and fro");
+    domain.mend("n3", "n4");
+    let start = domain.net.now();
+    domain.run(Duration::from_secs(20));
+    let got = content.finished(&name("/lab/film")).map(|bytes| bytes.len());
+    assert_eq!(got, Some(12_000_000), "{:?}", domain.at("n2").holdings());
+    let (sent, again) = domain.at("n1").sender().chunks;
+    println!("{sent} chunks sent, {again} again, since {start}");
+    assert_eq!(again, 0, "nothing was lost");
+    domain.assert_conservation();
+}
+
+#[test]
 fn chunks_wait_while_the_way_is_much_worse_than_usual() {
     let mut domain = figure_7(9, ms(20), 0.0, |_| {});
     let bytes = random_bytes(3_000_000, 4);

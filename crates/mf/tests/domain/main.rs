@@ -186,7 +186,7 @@ impl Domain {
                 let router = self.net.node(*node).router();
                 let stats = router.stats;
                 let came = stats.arrived + stats.originated;
-                let went = stats.sent + stats.consumed + stats.dropped;
+                let went = stats.sent + stats.consumed + stats.dropped + stats.returned;
                 let held = router.buffer.len() as u64;
                 assert!(came <= went + held, "{label}: {came} came, {went} went, {held} are here: {stats:?}");
                 assert!(went <= came, "{label}: {went} went, {came} came: {stats:?}");

@@ -138,6 +138,8 @@ pub struct Proxy {
     destinations: BTreeMap<Guid, Destination>,
     deadlines: BTreeSet<(Time, u64)>,
     used: u64,
+    /// Bytes of the last chunk that there was no room for.
+    needed: u64,
     next_id: u64,
     clock: u64,
     dirty: bool,
@@ -175,6 +177,7 @@ impl Proxy {
             destinations: BTreeMap::new(),
             deadlines: BTreeSet::new(),
             used: 0,
+            needed: 0,
             next_id: 1,
             clock: 0,
             dirty: false,
@@ -217,12 +220,17 @@ impl Proxy {
             return Ok(());
         }
         let flow_bytes = self.flows.get(&key.flow).map_or(0, |flow| flow.bytes);
-        if flow_bytes + bytes > self.config.flow_capacity.0 {
+        // Where a flow may fill the whole store it has no share: the store is full.
+        let has_share = self.config.flow_capacity < self.config.capacity;
+        if has_share && flow_bytes + bytes > self.config.flow_capacity.0 {
             self.stats.refused += 1;
             return Err(Refused::FlowFull);
         }
         while self.used + bytes > self.config.capacity.0 {
-            let victim = self.victim(&key.flow, header.priority).ok_or(Refused::Full)?;
+            let Some(victim) = self.victim(&key.flow, header.priority) else {
+                self.needed = bytes;
+                return Err(Refused::Full);
+            };
             self.stats.evicted += 1;
             self.drop_stored(now, victim);
         }
@@ -508,10 +516,13 @@ impl Proxy {
     pub fn usage(&self) -> (ByteCount, ByteCount) {
         (ByteCount(self.used), self.config.capacity)
     }
-    /// How much is free, in percent.
+    /// How much is free, in percent; nothing while a chunk like the last that was refused would be refused again.
     pub fn free_percent(&self) -> u8 {
         let capacity = self.config.capacity.0.max(1);
-        (capacity.saturating_sub(self.used) * 100 / capacity).min(100) as u8
+        match capacity.saturating_sub(self.used) {
+            free if free < self.needed => 0,
+            free => (free * 100 / capacity).min(100) as u8,
+        }
     }
 
     // Private.
