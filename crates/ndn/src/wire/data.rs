@@ -129,6 +129,7 @@ impl<'a> Data<'a> {
         let mut sequence = Sequence::new("Data", value, ORDER);
         while let Some(element) = sequence.element()? {
             match element.kind {
+                types::NAME if element.start > 0 => return Err(super::tlv::before_name()),
                 types::NAME => name = Some(NameView::parse(element.value)?),
                 types::META_INFO => {
                     let (decoded, canonical) = MetaInfo::decode(element.value)?;
@@ -225,10 +226,7 @@ impl<'a> MetaInfo<'a> {
         const ORDER: &[u32] = &[types::CONTENT_TYPE, types::FRESHNESS_PERIOD, types::FINAL_BLOCK_ID];
         let mut meta = MetaInfo::default();
         let mut sequence = Sequence::new("MetaInfo", value, ORDER);
-        // Types 128 to 252 are the applications', whatever their parity.
-        while let Some(element) =
-            sequence.element_or(|kind| !(128..=252).contains(&kind) && super::tlv::is_critical(kind))?
-        {
+        while let Some(element) = sequence.element()? {
             match element.kind {
                 types::CONTENT_TYPE => {
                     meta.content_type = Some(sequence.integer("ContentType", &element)?.into());
@@ -295,6 +293,8 @@ mod tests {
         }
     }
 
+    const CRITICAL: &str = "malformed: critical element unknown or out of place";
+
     #[test]
     fn what_must_be_there_must_be_there() {
         let decode = |parts: &[&[u8]]| {
@@ -305,12 +305,14 @@ mod tests {
         let (name, info, value): (&[u8], &[u8], &[u8]) = (&[7, 3, 8, 1, 65], &[22, 3, 27, 1, 200], &[23, 0]);
         assert_eq!(decode(&[name, info, value]), Ok(true));
         assert_eq!(decode(&[name, &[20, 0], info, value]), Ok(true));
-        assert_eq!(decode(&[name, &[20, 2, 129, 0], info, value]), Ok(false));
+        assert_eq!(decode(&[name, &[20, 2, 130, 0], info, value]), Ok(false));
+        assert_eq!(decode(&[name, &[20, 2, 129, 0], info, value]), Err(CRITICAL));
+        assert_eq!(decode(&[&[50, 0], name, info, value]), Err("malformed: elements contradict each other"));
         assert_eq!(decode(&[name, info, value, &[50, 0]]), Ok(false));
         assert_eq!(decode(&[info, value]), Err("malformed: element missing"));
         assert_eq!(decode(&[name, value]), Err("malformed: element missing"));
         assert_eq!(decode(&[name, info]), Err("malformed: element missing"));
-        assert_eq!(decode(&[info, name, value]), Err("malformed: critical element unknown or out of place"));
+        assert_eq!(decode(&[info, name, value]), Err(CRITICAL));
         assert_eq!(decode(&[name, &[20, 5, 26, 3, 50, 2, 1], info, value]), Err("malformed: too short"));
         assert_eq!(decode(&[name, &[20, 2, 26, 0], info, value]), Err("malformed: illegal length"));
     }

@@ -111,6 +111,7 @@ impl<'a> Interest<'a> {
                 bytes => Err(WireError::Length { field, bytes }),
             };
             match element.kind {
+                types::NAME if element.start > 0 => return Err(super::tlv::before_name()),
                 types::NAME => {
                     interest.name = NameView::parse(element.value)?;
                     has_name = true;
@@ -142,7 +143,7 @@ impl<'a> Interest<'a> {
                     interest.source.digested = &value[element.start..];
                 }
                 types::INTEREST_SIGNATURE_INFO => {
-                    let (info, canonical) = SignatureInfo::decode(element.value)?;
+                    let (info, canonical) = SignatureInfo::decode_of_interest(element.value)?;
                     if !canonical {
                         sequence.not_canonical();
                     }

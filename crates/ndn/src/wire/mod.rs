@@ -16,6 +16,7 @@
 pub mod control;
 pub mod data;
 pub mod dataset;
+pub mod echo;
 pub mod fragment;
 #[cfg(test)]
 mod golden;
@@ -33,7 +34,7 @@ pub use data::{ContentType, Data, MetaInfo};
 pub use interest::Interest;
 pub use lp::{LpPacket, NackReason};
 pub use name::{Component, NameView};
-pub use signature::{KeyLocator, SignKey, SignatureInfo, SignatureType, VerifyKey};
+pub use signature::{KeyLocator, SignKey, SignatureInfo, SignatureType, ValidityPeriod, VerifyKey};
 pub use tag::PathTag;
 
 #[cfg(test)]
@@ -184,6 +185,12 @@ pub mod types {
     pub const SIGNATURE_TIME: u32 = 40;
     /// Interest signature: a counter.
     pub const SIGNATURE_SEQUENCE: u32 = 42;
+    /// Signature info of a certificate: when it counts.
+    pub const VALIDITY_PERIOD: u32 = 253;
+    /// Validity period: its first second.
+    pub const NOT_BEFORE: u32 = 254;
+    /// Validity period: its last second.
+    pub const NOT_AFTER: u32 = 255;
 
     /// Name component without further meaning.
     pub const GENERIC: u16 = 8;

@@ -19,7 +19,7 @@ use sha2::{Digest, Sha256};
 
 use super::{
     NameView, WireError,
-    tlv::{Reader, Sequence, Writer},
+    tlv::{Reader, Sequence, Writer, is_critical},
     types,
 };
 
@@ -95,32 +95,51 @@ pub struct SignatureInfo<'a> {
     pub time: Option<u64>,
     /// Signed Interests: a counter.
     pub sequence: Option<u64>,
+    /// Certificates: when they count.
+    pub validity: Option<ValidityPeriod<'a>>,
+}
+
+/// When a certificate counts: two times of the form `YYYYMMDDThhmmss`, UTC. NDN packet format 0.3, "Certificate".
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ValidityPeriod<'a> {
+    /// The first second.
+    pub not_before: &'a [u8; 15],
+    /// The last second.
+    pub not_after: &'a [u8; 15],
 }
 
 impl<'a> SignatureInfo<'a> {
     /// A signature by this algorithm, with nothing else said.
     pub fn new(kind: SignatureType) -> Self {
-        SignatureInfo { kind, key_locator: None, nonce: None, time: None, sequence: None }
+        SignatureInfo { kind, key_locator: None, nonce: None, time: None, sequence: None, validity: None }
     }
-    /// Reads the value of the element, and whether it is canonical.
-    ///
-    /// Elements of types that are not known are ignored even if critical: certificates carry a validity period here,
-    /// and who does not check it cannot tell.
+    /// Reads the value of the element in a Data, and whether it is canonical.
     ///
     /// # Errors
     /// [`WireError`] names the field.
     pub fn decode(value: &'a [u8]) -> Result<(Self, bool), WireError> {
-        const ORDER: &[u32] = &[
-            types::SIGNATURE_TYPE,
-            types::KEY_LOCATOR,
-            types::SIGNATURE_NONCE,
-            types::SIGNATURE_TIME,
-            types::SIGNATURE_SEQUENCE,
-        ];
+        Self::decode_ordered(value, Self::ORDER)
+    }
+    /// The same in an Interest, which is no certificate.
+    ///
+    /// # Errors
+    /// [`WireError`] names the field.
+    pub fn decode_of_interest(value: &'a [u8]) -> Result<(Self, bool), WireError> {
+        Self::decode_ordered(value, &Self::ORDER[..Self::ORDER.len() - 1])
+    }
+    const ORDER: &'static [u32] = &[
+        types::SIGNATURE_TYPE,
+        types::KEY_LOCATOR,
+        types::SIGNATURE_NONCE,
+        types::SIGNATURE_TIME,
+        types::SIGNATURE_SEQUENCE,
+        types::VALIDITY_PERIOD,
+    ];
+    fn decode_ordered(value: &'a [u8], order: &'static [u32]) -> Result<(Self, bool), WireError> {
         let mut info = SignatureInfo::new(SignatureType::Null);
         let mut kind = None;
-        let mut sequence = Sequence::new("SignatureInfo", value, ORDER);
-        while let Some(element) = sequence.element_or(|_| false)? {
+        let mut sequence = Sequence::new("SignatureInfo", value, order);
+        while let Some(element) = sequence.element()? {
             match element.kind {
                 types::SIGNATURE_TYPE => kind = Some(sequence.integer("SignatureType", &element)?),
                 types::KEY_LOCATOR => {
@@ -135,7 +154,14 @@ impl<'a> SignatureInfo<'a> {
                     nonce => info.nonce = Some(nonce),
                 },
                 types::SIGNATURE_TIME => info.time = Some(sequence.integer("SignatureTime", &element)?),
-                _ => info.sequence = Some(sequence.integer("SignatureSeqNum", &element)?),
+                types::SIGNATURE_SEQUENCE => info.sequence = Some(sequence.integer("SignatureSeqNum", &element)?),
+                _ => {
+                    let (validity, canonical) = ValidityPeriod::decode(element.value)?;
+                    info.validity = Some(validity);
+                    if !canonical {
+                        sequence.not_canonical();
+                    }
+                }
             }
         }
         info.kind = kind.ok_or(WireError::Missing { field: "SignatureType" })?.into();
@@ -163,19 +189,79 @@ impl<'a> SignatureInfo<'a> {
             if let Some(sequence) = self.sequence {
                 out.put_integer(types::SIGNATURE_SEQUENCE, sequence);
             }
+            if let Some(validity) = &self.validity {
+                out.put_nested(types::VALIDITY_PERIOD, |out| {
+                    out.put_element(types::NOT_BEFORE, validity.not_before);
+                    out.put_element(types::NOT_AFTER, validity.not_after);
+                });
+            }
         });
     }
 }
 
-/// A key locator without anything that this program knows is as good as none.
+impl<'a> ValidityPeriod<'a> {
+    fn decode(value: &'a [u8]) -> Result<(Self, bool), WireError> {
+        let mut sequence = Sequence::new("ValidityPeriod", value, &[types::NOT_BEFORE, types::NOT_AFTER]);
+        let (mut not_before, mut not_after) = (None, None);
+        while let Some(element) = sequence.element()? {
+            let wrong = WireError::Length { field: "time of a ValidityPeriod", bytes: element.value.len() };
+            let time: &[u8; 15] = element.value.try_into().map_err(|_| wrong)?;
+            let is_digit = |at: usize| at == 8 || time[at].is_ascii_digit();
+            if time[8] != b'T' || !(0..15).all(is_digit) {
+                return Err(WireError::Value { field: "time of a ValidityPeriod", found: u64::from(time[0]) });
+            }
+            *(if element.kind == types::NOT_BEFORE { &mut not_before } else { &mut not_after }) = Some(time);
+        }
+        let not_before = not_before.ok_or(WireError::Missing { field: "NotBefore" })?;
+        let not_after = not_after.ok_or(WireError::Missing { field: "NotAfter" })?;
+        Ok((ValidityPeriod { not_before, not_after }, sequence.is_canonical()))
+    }
+    /// Whether it counts at a time, in seconds since 1970.
+    pub fn contains(&self, unix_seconds: u64) -> bool {
+        let now = compact_time(unix_seconds);
+        *self.not_before <= now && now <= *self.not_after
+    }
+}
+
+/// A time in seconds since 1970 as `YYYYMMDDThhmmss`, UTC; the order of such texts is that of the times up to the year
+/// 9999, with which everything later is told.
+pub fn compact_time(unix_seconds: u64) -> [u8; 15] {
+    let (days, seconds) = ((unix_seconds / 86_400).min(2_932_896), unix_seconds % 86_400);
+    // Civil date from days: eras of 400 years that begin on 1 March, so that the leap day comes last.
+    let days = days + 719_468;
+    let (era, day) = (days / 146_097, days % 146_097);
+    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let day = day - (153 * month + 2) / 5 + 1;
+    let (year, month) = (year + era * 400 + month / 10, if month < 10 { month + 3 } else { month - 9 });
+    let mut text = *b"00000000T000000";
+    for (end, mut number) in
+        [(4, year), (6, month), (8, day), (11, seconds / 3600), (13, seconds / 60 % 60), (15, seconds % 60)]
+    {
+        let digits = if end == 4 { 4 } else { 2 };
+        for at in (end - digits..end).rev() {
+            text[at] = b'0' + (number % 10) as u8;
+            number /= 10;
+        }
+    }
+    text
+}
+
+/// A key locator has a name or a digest. One without either is as good as none.
 fn decode_locator(value: &[u8]) -> Result<(Option<KeyLocator<'_>>, bool), WireError> {
-    let mut reader = Reader::new("KeyLocator", value);
-    let locator = match reader.element()? {
-        Some(element) if element.kind == types::NAME => Some(KeyLocator::Name(NameView::parse(element.value)?)),
-        Some(element) if element.kind == types::KEY_DIGEST => Some(KeyLocator::Digest(element.value)),
-        _ => None,
-    };
-    Ok((locator, locator.is_some() && reader.rest().is_empty()))
+    const FIELD: &str = "KeyLocator";
+    let mut reader = Reader::new(FIELD, value);
+    let (mut locator, mut is_canonical) = (None, true);
+    while let Some(element) = reader.element()? {
+        match element.kind {
+            types::NAME if locator.is_none() => locator = Some(KeyLocator::Name(NameView::parse(element.value)?)),
+            types::KEY_DIGEST if locator.is_none() => locator = Some(KeyLocator::Digest(element.value)),
+            kind if is_critical(kind) => return Err(WireError::Critical { field: FIELD, kind }),
+            _ => is_canonical = false,
+        }
+    }
+    Ok((locator, is_canonical && locator.is_some()))
 }
 
 /// A key that makes signatures.
@@ -377,10 +463,50 @@ mod tests {
         info.encode(types::SIGNATURE_INFO, &mut bytes);
         let value = super::super::tlv::only("x", &bytes, types::SIGNATURE_INFO).unwrap();
         assert_eq!(SignatureInfo::decode(value), Ok((info, true)));
-        // A validity period, as certificates have it, is ignored though its type is odd.
-        let with_period = [value, &[253, 0, 253, 1, 0][..]].concat();
-        assert_eq!(SignatureInfo::decode(&with_period), Ok((info, false)));
+        let critical = |field, kind| Err(WireError::Critical { field, kind });
+        let with = |more: &[u8]| [value, more].concat();
+        // An extension of a certificate: one that may be ignored (AdditionalDescription), and one that may not.
+        assert_eq!(SignatureInfo::decode(&with(&[253, 1, 2, 0])), Ok((info, false)));
+        assert_eq!(SignatureInfo::decode(&with(&[253, 1, 3, 0])), critical("SignatureInfo", 259));
+        let locator = |inner: &[u8]| [&[27, 1, 5, 28, inner.len() as u8], inner].concat();
+        assert!(SignatureInfo::decode(&locator(&[29, 1, 7])).is_ok_and(|(_, canonical)| canonical));
+        assert!(SignatureInfo::decode(&locator(&[32, 0, 29, 1, 7])).is_ok_and(|(_, canonical)| !canonical));
+        for inner in [&[30, 0, 29, 1, 7][..], &[29, 1, 7, 29, 1, 7], &[29, 1, 7, 7, 0], &[7, 0, 29, 0], &[33, 0]] {
+            assert!(matches!(
+                SignatureInfo::decode(&locator(inner)),
+                Err(WireError::Critical { field: "KeyLocator", .. })
+            ));
+        }
         assert_eq!(SignatureInfo::decode(&[28, 0]), Err(WireError::Missing { field: "SignatureType" }));
         assert!(SignatureInfo::decode(&[27, 3, 0, 0, 0]).is_err());
+    }
+
+    #[test]
+    fn a_certificate_counts_from_its_first_to_its_last_second() {
+        for (seconds, text) in [
+            (0, "19700101T000000"),
+            (951_782_399, "20000228T235959"),
+            (951_782_400, "20000229T000000"),
+            (1_709_251_199, "20240229T235959"),
+            (1_735_689_599, "20241231T235959"),
+            (4_107_542_400, "21000301T000000"),
+            (253_402_300_799, "99991231T235959"),
+        ] {
+            assert_eq!(core::str::from_utf8(&compact_time(seconds)), Ok(text));
+        }
+        let validity = ValidityPeriod { not_before: b"20000228T235959", not_after: b"20240229T235959" };
+        let info = SignatureInfo { validity: Some(validity), ..SignatureInfo::new(SignatureType::Ecdsa) };
+        let mut bytes = Vec::new();
+        info.encode(types::SIGNATURE_INFO, &mut bytes);
+        let value = super::super::tlv::only("x", &bytes, types::SIGNATURE_INFO).unwrap();
+        assert_eq!(SignatureInfo::decode(value), Ok((info, true)));
+        let kind = types::VALIDITY_PERIOD;
+        let of_interest = SignatureInfo::decode_of_interest(value);
+        assert_eq!(of_interest, Err(WireError::Critical { field: "SignatureInfo", kind }));
+        let counts = [951_782_398, 951_782_399, 1_709_251_199, 1_709_251_200].map(|time| validity.contains(time));
+        assert_eq!(counts, [false, true, true, false]);
+        let mut broken = value.to_vec();
+        broken[15] = b'x';
+        assert!(SignatureInfo::decode(&broken).is_err());
     }
 }

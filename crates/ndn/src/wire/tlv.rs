@@ -103,13 +103,6 @@ impl<'a> Sequence<'a> {
     /// # Errors
     /// As for [`Reader::element`], and [`WireError::Critical`].
     pub fn element(&mut self) -> Result<Option<Element<'a>>, WireError> {
-        self.element_or(is_critical)
-    }
-    /// As [`Sequence::element`], with another rule for which types may not be ignored.
-    ///
-    /// # Errors
-    /// As for [`Sequence::element`].
-    pub fn element_or(&mut self, is_critical: impl Fn(u32) -> bool) -> Result<Option<Element<'a>>, WireError> {
         while let Some(element) = self.reader.element()? {
             match self.order[self.position..].iter().position(|kind| *kind == element.kind) {
                 Some(skipped) => {
@@ -146,6 +139,11 @@ impl<'a> Sequence<'a> {
 /// Whether an element of an unknown type makes the packet unusable.
 pub fn is_critical(kind: u32) -> bool {
     kind <= 31 || kind % 2 == 1
+}
+
+/// Elements that may be ignored stand behind the name. NDN packet format 0.3, "Interest Packet" and "Data Packet".
+pub(super) fn before_name() -> WireError {
+    WireError::Contradiction { what: "an element stands before the name" }
 }
 
 /// The only element in `bytes`, which must be of type `kind`.
