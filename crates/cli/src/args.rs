@@ -53,6 +53,10 @@ pub(crate) enum Command {
     Paths(Named),
     /// Say why a transfer, a path, a source or a name is as it is
     Explain(Explain),
+    /// Say whether a name can be reached, by which path, and how long that takes
+    Ping(Ping),
+    /// Show the nodes on the way to a name
+    Traceroute(Traceroute),
     /// Show what is in a node's packet cache
     Cache(Ask),
     /// Send a file, a folder or standard input to a device, or to all that are attached to a name
@@ -307,6 +311,50 @@ pub(crate) struct Ls {
     /// How long to wait for the network
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = units::parse_duration)]
     pub(crate) timeout: Duration,
+    #[command(flatten)]
+    pub(crate) worker: Worker,
+}
+
+/// Pings.
+#[derive(Args, Debug)]
+pub(crate) struct Ping {
+    /// The name, such as /lab/images/debian.iso
+    pub(crate) name: Name,
+    /// How many echo requests to send
+    #[arg(short, long, value_name = "N", default_value_t = 5,
+        value_parser = clap::value_parser!(u32).range(1..=i64::from(tributary::echo::COUNT_MAX)))]
+    pub(crate) count: u32,
+    /// Time from one to the next, from 10ms on
+    #[arg(short, long, value_name = "TIME", default_value = "1s", value_parser = units::parse_duration)]
+    pub(crate) interval: Duration,
+    /// How long an answer may take
+    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = units::parse_duration)]
+    pub(crate) timeout: Duration,
+    /// Which way they take: `same` (that of the first answer), `any` (each its own), or a path as an answer named it
+    #[arg(long, value_name = "PATH", default_value = "same")]
+    pub(crate) path: String,
+    #[command(flatten)]
+    pub(crate) worker: Worker,
+}
+
+/// Traces.
+#[derive(Args, Debug)]
+pub(crate) struct Traceroute {
+    /// The name, such as /lab/images/debian.iso
+    pub(crate) name: Name,
+    /// How many neighbours to ask at most
+    #[arg(long, value_name = "N", default_value_t = 30,
+        value_parser = clap::value_parser!(u8).range(1..=i64::from(tributary::echo::HOPS_MAX)))]
+    pub(crate) max_hops: u8,
+    /// How many echo requests to send to each until one is answered
+    #[arg(short, long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=16))]
+    pub(crate) count: u8,
+    /// How long an answer may take
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = units::parse_duration)]
+    pub(crate) timeout: Duration,
+    /// Which way they take: `same` (that of a first ping), `any` (each its own), or a path as an answer named it
+    #[arg(long, value_name = "PATH", default_value = "same")]
+    pub(crate) path: String,
     #[command(flatten)]
     pub(crate) worker: Worker,
 }

@@ -3,6 +3,7 @@ use std::io::IsTerminal;
 use tributary::{
     Told,
     config::Drawing,
+    echo::{EchoView, PingedPathView, PingedView, RttView},
     views::{CacheView, DoneView, PathView, ProgressView, SentView, StatusView, StoreView},
 };
 use tributary_core::ByteCount;
@@ -45,6 +46,11 @@ pub(crate) fn answer(told: &Told) -> Vec<String> {
                 format!("{}: {bytes}, every byte verified, written to {output}", received.name)
             }
         }],
+        Told::Echo(echo) => vec![self::echo(echo)],
+        Told::Pinged(pinged) => self::pinged(pinged),
+        Told::Traced { name, responder: Some(responder), hops } => {
+            vec![format!("'{name}' is reached at {responder}, {hops} hops away")]
+        }
         Told::Attached { name, attached: true } => vec![format!("attached to '{name}'")],
         Told::Attached { name, attached: false } => vec![format!("not attached to '{name}' any more")],
         Told::Store(store) => self::store(store),
@@ -66,6 +72,38 @@ pub(crate) fn answer(told: &Told) -> Vec<String> {
     }
 }
 
+fn echo(echo: &EchoView) -> String {
+    let number = echo.hop.map_or(echo.number, u32::from);
+    let who = echo.responder.as_deref().unwrap_or_default();
+    let what = match echo.outcome.as_str() {
+        "application" => format!("{who} serves it"),
+        "forwarder" => format!("{who} is it"),
+        "object" => format!("{who} has it in its cache"),
+        "hop-limit" => who.to_string(),
+        "unreachable" => format!("unreachable: {}", echo.reason.as_deref().unwrap_or_default()),
+        _ => "*  no answer".to_string(),
+    };
+    let rtt = echo.rtt_ms.map_or_else(String::new, |rtt| format!("  {rtt:.3} ms"));
+    let path = echo.path.as_deref().map_or_else(String::new, |path| format!("  path {path}"));
+    let failed = if echo.path_failed { "  (the path could not be followed to its end)" } else { "" };
+    format!("{number:>3}  {what}{rtt}{path}{failed}")
+}
+fn pinged(pinged: &PingedView) -> Vec<String> {
+    let loss = pinged.loss * 100.0;
+    let mut lines =
+        vec![format!("'{}': {} of {} answered, {loss:.1} % lost", pinged.name, pinged.answered, pinged.sent)];
+    let times = |rtt: &RttView| format!("{:.3} / {:.3} / {:.3} / {:.3} ms", rtt.min, rtt.mean, rtt.max, rtt.deviation);
+    if let Some(rtt) = &pinged.rtt_ms {
+        lines.push(format!("round trip, least / mean / most / deviation: {}", times(rtt)));
+    }
+    if pinged.paths.len() > 1 {
+        let path = |path: &PingedPathView| {
+            format!("  {} to {}: {} answers, {}", path.path, path.responder, path.answered, times(&path.rtt_ms))
+        };
+        lines.extend(pinged.paths.iter().map(path));
+    }
+    lines
+}
 /// Whether errors may be drawn with colours.
 pub(crate) fn drawing() -> Drawing {
     let wants_none = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());

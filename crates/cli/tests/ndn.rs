@@ -97,3 +97,53 @@ fn the_demo_fetches_from_all_publishers_over_all_paths() {
     let refused = run(folder.path(), &["demo", "--family", "ndn", "--fail", "tm"]);
     assert_eq!(refused.status.code(), Some(2), "{}", talk(&refused));
 }
+
+#[test]
+fn ping_and_traceroute_tell_who_answers_by_which_path_and_what_cannot_be_reached() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let (udp, tcp, websocket) = (port(), port(), port());
+    let example = |name: &str| example(folder, name, udp, tcp, websocket);
+    let original = file(folder);
+    let _router = Daemon::start(folder, &example("ndn-router.toml"));
+    let publisher = example("ndn-publisher.toml");
+    let _publisher = Daemon::start(folder, &publisher);
+    let control = folder.join("ndn-publisher/control.sock");
+    let put = ["put", original.to_str().unwrap(), "/lab/big", "--control", control.to_str().unwrap()];
+    assert_eq!(run(folder, &put).status.code(), Some(0));
+    let receiver = example("ndn-receiver.toml");
+    let ask = |arguments: &[&str]| {
+        let output = run(folder, &[arguments, &["--json", "--config", receiver.to_str().unwrap()]].concat());
+        (output.status.code(), lines(&output.stdout))
+    };
+
+    let (code, told) = ask(&["ping", "/lab/big", "--count", "3", "--interval", "20ms"]);
+    assert_eq!((code, told.len()), (Some(0), 4), "{told:?}");
+    for (number, echo) in told[..3].iter().enumerate() {
+        assert_eq!((&echo["event"], &echo["number"]), (&"echo".into(), &(number + 1).into()));
+        assert_eq!((&echo["outcome"], &echo["responder"]), (&"application".into(), &"ndn-publisher".into()));
+        assert!(echo["rtt_ms"].as_f64().is_some_and(|rtt| rtt > 0.0) && echo["path_failed"] == false, "{echo}");
+        assert_eq!(echo["path"], told[0]["path"], "the path of the first answer is kept");
+    }
+    let pinged = &told[3];
+    assert_eq!((&pinged["event"], &pinged["sent"], &pinged["answered"]), (&"pinged".into(), &3.into(), &3.into()));
+    assert_eq!((pinged["loss"].as_f64(), pinged["paths"][0]["answered"].as_u64()), (Some(0.0), Some(3)));
+
+    let (code, told) = ask(&["traceroute", "/lab/big"]);
+    assert_eq!(code, Some(0), "{told:?}");
+    let hops: Vec<_> = told.iter().map(|hop| (hop["outcome"].as_str(), hop["responder"].as_str())).collect();
+    assert_eq!(hops[0], (Some("hop-limit"), Some("ndn-router")));
+    assert_eq!(hops[1], (Some("application"), Some("ndn-publisher")));
+    assert_eq!((&told[2]["event"], &told[2]["hops"]), (&"traced".into(), &2.into()));
+
+    let (code, told) = ask(&["ping", "/nowhere", "--count", "1", "--timeout", "300ms"]);
+    let error = told.last().unwrap();
+    assert_eq!((code, &error["kind"]), (Some(1), &"not-found".into()), "{told:?}");
+    let (code, told) = ask(&["ping", "/lab/big", "--path", "not-a-path", "--count", "1"]);
+    assert_eq!((code, &told[0]["kind"]), (Some(2), &"usage".into()), "{told:?}");
+
+    let psi = common::config(folder, "psi-node", "\"receiver\"", port(), "");
+    let refused = run(folder, &["ping", "/lab/big", "--config", psi.to_str().unwrap()]);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(talk(&refused).contains("have no echo requests"), "{}", talk(&refused));
+}

@@ -2,7 +2,7 @@
 use alloc::string::String;
 use core::fmt;
 
-use crate::{FaceId, NodeId, PathId, Rate, SourceId, Time, TransferId};
+use crate::{Duration, EchoId, FaceId, NodeId, PathId, Rate, SourceId, Time, TransferId};
 
 /// Something that happened in a node. Names are the same in every family.
 #[derive(Clone, PartialEq, Debug)]
@@ -30,6 +30,8 @@ pub enum Event {
     Transfer(TransferId, TransferEvent),
     /// What the resolver answered to a publication, a subscription or a listing.
     Resolver(ResolverEvent),
+    /// What came of an echo request.
+    Echo(EchoReport),
     /// A change worth a line in the log: who became active, what was handed over, what limit was met.
     Note(String),
 }
@@ -90,6 +92,41 @@ pub enum ResolverEvent {
         /// Why it was refused.
         reason: String,
     },
+}
+
+/// What came of one echo request: each ends with exactly one report.
+#[derive(Clone, PartialEq, Debug)]
+pub struct EchoReport {
+    /// The request.
+    pub echo: EchoId,
+    /// From sending it to the answer, or until it was given up.
+    pub rtt: Duration,
+    /// What came.
+    pub outcome: EchoOutcome,
+    /// The path that the answer names, as the next request may ask for it; `None` if it names none.
+    pub path: Option<String>,
+    /// Routers on that path, as far as it is known.
+    pub hops: u32,
+    /// Whether the path that was asked for could not be followed to its end.
+    pub path_failed: bool,
+}
+
+/// What came of an echo request.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum EchoOutcome {
+    /// The node of this name: it is the target.
+    Forwarder(String),
+    /// An application on the node of this name serves the target.
+    Application(String),
+    /// The cache of the node of this name has the target.
+    Object(String),
+    /// The request got as far as the node of this name, where its hop limit ended.
+    HopLimit(String),
+    /// The network says that the target cannot be reached, and why.
+    Unreachable(String),
+    /// Nothing.
+    Silence,
 }
 
 /// What happened to one transfer.
@@ -281,7 +318,7 @@ pub struct PathReport {
     /// The current delivery rate, smoothed.
     pub rate: Rate,
     /// Smoothed round-trip time; `None` before the first sample.
-    pub rtt: Option<crate::Duration>,
+    pub rtt: Option<Duration>,
     /// Smallest round-trip time seen.
-    pub rtt_min: Option<crate::Duration>,
+    pub rtt_min: Option<Duration>,
 }

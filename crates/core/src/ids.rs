@@ -36,6 +36,11 @@ id!(
     "source-"
 );
 id!(
+    /// One echo request of a node; unique within it.
+    EchoId(u64),
+    "echo-"
+);
+id!(
     /// Why a node wants to wake up. Each node names its own; a driver only shows the number in traces.
     TimerId(u16),
     "timer-"

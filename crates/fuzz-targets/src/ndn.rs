@@ -10,6 +10,7 @@ use tributary_ndn::{
     wire::{
         ControlParameters, ControlResponse, Data, Interest, LpPacket, NackReason, NameView, PACKET_BYTES_MAX, PathTag,
         SignKey, WireError,
+        echo::{EchoReply, EchoRequest, ReplyCode},
         fragment::{Reassembler, ReassemblyLimits},
         huffman::BitTag,
     },
@@ -60,6 +61,10 @@ pub fn ndn_data(data: &[u8]) {
     assert!(!packet.is_signed_by(&SignKey::ed25519(&[9; 32]).verify_key()), "nobody guesses a signature");
     check_name(packet.name);
     let content = packet.content.unwrap_or(&[]);
+    match EchoReply::decode(content) {
+        Ok(reply) => assert_eq!(EchoReply::decode(&reply.encode()), Ok(reply)),
+        Err(error) => told(&error),
+    }
     if let Ok((segment_bytes, manifest)) = naming::decode_manifest(content) {
         assert!((64..=8_000).contains(&segment_bytes) && manifest.len() <= content.len());
     }
@@ -70,6 +75,9 @@ fn check_name(name: NameView<'_>) {
     assert!((0..=components).all(|count| name.prefix(count).is_prefix_of(name)));
     let object = name.prefix(components / 2);
     let _ = naming::asked(object, name);
+    if let Some(echo) = EchoRequest::of(name) {
+        assert_eq!(echo.target.len() + 2, name.len());
+    }
 }
 
 /// A link packet re-emits byte for byte unless something unknown in it was ignored, whether its fragment lies in the same
@@ -222,6 +230,8 @@ fn packet(input: &mut Input<'_>) -> Vec<u8> {
         "/lab/x/v=1/seg=0",
         "/other/y/32=manifest/abcd",
         "/other/y",
+        "/lab/x/12345678/32=ping",
+        "/other/12345678/32=traceroute",
         "/localhop/nfd/rib",
     ];
     let name = name(texts[usize::from(kind >> 3) % texts.len()]);
@@ -306,7 +316,11 @@ pub fn seeds() -> Vec<crate::seeds::Seed> {
         &[17, 0x52, 0, 0, 0, 3],
         &[40, 3, 0, 0, 0, 4, 0, 2, 9, 9],
     ]);
-    let seeds: [(&str, &str, Vec<u8>); 13] = [
+    let echo = name("/lab/x/12345678/32=ping");
+    let echo = Data::new(NameView::from(&echo), &EchoReply { code: ReplyCode::Object, responder: "north" }.encode())
+        .sign(&SignKey::Digest);
+    let seeds: [(&str, &str, Vec<u8>); 14] = [
+        ("ndn_data", "echo", echo),
         ("ndn_interest", "full", interest.clone()),
         ("ndn_interest", "signed", signed),
         ("ndn_data", "digest", data.clone()),

@@ -32,6 +32,7 @@ impl NdnNode {
             ("interests aggregated", router.aggregated),
             ("path tags followed", router.tags_followed),
             ("path tags that failed", router.tags_failed),
+            ("echo requests answered", router.echoes),
             ("path labels written", router.labels_written),
             ("flows found by the acceleration base", hits),
             ("flows not found by the acceleration base", misses),

@@ -1,7 +1,7 @@
 //! The commands that every family's node takes, and the questions it answers: what the facade drives.
 use alloc::{boxed::Box, collections::BTreeMap, string::String, vec::Vec};
 
-use crate::Messaging;
+use crate::{Echoes, Messaging};
 use tributary_content::{Name, ObjectReader, StoreOpener};
 use tributary_core::{ByteCount, Duration, FaceId, Node, NodeId, Rate, Time, TransferId, event::TransferReport};
 
@@ -36,6 +36,10 @@ pub trait Endpoint: Node + Send {
     fn transfers(&self) -> Vec<(TransferId, Name)>;
     /// What the node is doing.
     fn status(&self, now: Time) -> NodeStatus;
+    /// Echo requests, in families that have them.
+    fn echoes(&mut self) -> Option<&mut dyn Echoes> {
+        None
+    }
     /// Sending and in-network storage, in families that have them.
     fn messaging(&mut self) -> Option<&mut dyn Messaging> {
         None

@@ -11,6 +11,7 @@
 //! | sub-flows that share a link | §III-D (hybrid co-operative model) | [`coupling`] |
 //! | packets of an object | | [`layout`] |
 //! | commands and questions of a node | | [`endpoint`] |
+//! | echo requests of a node | | [`echo`] |
 //!
 //! # Example
 //! A fetch over one perfect path:
@@ -45,6 +46,7 @@ extern crate alloc;
 mod assembly;
 pub mod config;
 pub mod coupling;
+pub mod echo;
 pub mod endpoint;
 mod flow;
 pub mod layout;
@@ -56,6 +58,7 @@ pub mod transfer;
 pub mod window;
 
 pub use config::{ConfigError, ControllerKind, Coupling, TransferConfig};
+pub use echo::Echoes;
 pub use endpoint::{CacheStatus, Endpoint, FaceOptions, FaceStatus, Fetch, NodeStatus, PathMetric};
 pub use flow::Runs;
 pub use messaging::Messaging;

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use std::{io::Write, path::PathBuf};
 
 use crate::{
+    echo::{Ping, Traceroute},
     error::ApiError,
     messages::{Recv, Send},
     told::Told,
@@ -96,6 +97,10 @@ pub enum Request {
         /// `transfer-1`, `path-2` (of the latest transfer), `transfer-1/path-2`, a source's name, or a name.
         id: String,
     },
+    /// Whether a name can be reached, and how long that takes. Told by `echo` for each request, and `pinged` at last.
+    Ping(Ping),
+    /// Who is on the way to a name. Told by `echo` for each request, and `traced` at last.
+    Traceroute(Traceroute),
     /// What is in the packet cache. Answered by `cache`.
     Cache,
     /// Sends an object to somebody who did not ask. Told by `sending`, …, and `sent` at last.

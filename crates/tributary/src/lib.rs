@@ -43,6 +43,7 @@ pub mod api;
 pub mod config;
 pub mod control;
 pub mod daemon;
+pub mod echo;
 pub mod error;
 mod explain;
 pub mod fault;

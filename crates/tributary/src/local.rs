@@ -556,6 +556,8 @@ impl Api for LocalApi {
                 tell(Told::Limited { transfer, bits_per_second });
                 Ok(())
             }
+            Request::Ping(ping) => self.ping(&ping, tell),
+            Request::Traceroute(trace) => self.traceroute(&trace, tell),
             Request::Send(send) => self.send(&send, tell),
             Request::Recv(recv) => self.recv(&recv, tell),
             Request::Attach { name } => {

@@ -9,6 +9,7 @@ use tributary_core::{
 };
 
 use crate::{
+    echo::{EchoView, PingedView},
     error::{ApiError, ErrorKind},
     views::{CacheView, DoneView, PathView, ProgressView, ReceivedView, SentView, StatusView, StoreView},
 };
@@ -178,6 +179,19 @@ pub enum Told {
         id: String,
         /// The names that it is attached to.
         names: Vec<String>,
+    },
+    /// What came of one echo request.
+    Echo(EchoView),
+    /// What came of a `ping`: its last line.
+    Pinged(PingedView),
+    /// What came of a `traceroute`: its last line.
+    Traced {
+        /// The target.
+        name: String,
+        /// Who answered for it; `None` if nobody did.
+        responder: Option<String>,
+        /// Neighbours on the way, the one that answered for the target included.
+        hops: u32,
     },
     /// Something that was sent to this node is here, verified.
     Received(ReceivedView),

@@ -1,4 +1,5 @@
 //! One file per command that does more than ask a daemon one thing.
+mod echo;
 mod get;
 mod http_proxy;
 mod lab;
@@ -13,7 +14,7 @@ use tributary::{Api, ApiError, NodeConfig, Request, SocketApi, Told, config::Loa
 use tributary_core::Duration;
 
 use crate::{
-    args::{Cli, Command, Control},
+    args::{Cli, Command, Control, Worker},
     demo, out, tables,
 };
 
@@ -30,6 +31,8 @@ pub(crate) fn run(cli: Cli) -> Result<(), ApiError> {
         Command::Status(of) => ask(&of.control, Request::Status, json),
         Command::Paths(named) => ask(&named.control, Request::Paths { name: named.name.to_string() }, json),
         Command::Explain(explain) => ask(&explain.control, Request::Explain { id: explain.id }, json),
+        Command::Ping(ping) => echo::ping(&ping, json),
+        Command::Traceroute(trace) => echo::traceroute(&trace, json),
         Command::Cache(of) => ask(&of.control, Request::Cache, json),
         Command::Cancel(cancel) => ask(&cancel.control, Request::Cancel { transfer: cancel.transfer }, json),
         Command::Limit(limit) => {
@@ -70,6 +73,13 @@ fn print(told: &Told, json: bool) {
     for line in tables::answer(told) {
         out::data(&line);
     }
+}
+/// The node that a command works with: one in this process, or a daemon.
+fn worker(worker: &Worker) -> Result<Box<dyn Api>, ApiError> {
+    Ok(match &worker.config {
+        Some(path) => Box::new(start(path)?),
+        None => Box::new(connect(&worker.control)?),
+    })
 }
 /// The daemon that the arguments name, or the only one that runs.
 fn connect(control: &Control) -> Result<SocketApi, ApiError> {

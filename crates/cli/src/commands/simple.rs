@@ -1,8 +1,8 @@
 //! Commands that need a line or two.
 use std::{fs, path::Path};
-use tributary::{Api, ApiError, ErrorKind, Request, Told, files::load_key};
+use tributary::{ApiError, ErrorKind, Request, Told, files::load_key};
 
-use super::{connect, load, milliseconds, print, start};
+use super::{load, milliseconds, print, worker};
 use crate::{
     args::{Config, Key, Ls, declared},
     out,
@@ -10,12 +10,8 @@ use crate::{
 
 /// `trib ls`.
 pub(crate) fn ls(ls: &Ls, json: bool) -> Result<(), ApiError> {
-    let api: Box<dyn Api> = match &ls.worker.config {
-        Some(path) => Box::new(start(path)?),
-        None => Box::new(connect(&ls.worker.control)?),
-    };
     let request = Request::List { scope: ls.name.to_string(), patience_ms: milliseconds(ls.timeout) };
-    let answers = api.answers(request)?;
+    let answers = worker(&ls.worker)?.answers(request)?;
     answers.iter().for_each(|told| print(told, json));
     Ok(())
 }

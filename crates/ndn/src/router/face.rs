@@ -10,6 +10,7 @@ use tributary_core::{Datagram, Duration, FaceId, Time, TransmitBuf};
 use tributary_transport::FaceOptions;
 
 use super::{
+    echo::EchoAllowance,
     marking::{Marker, MarkingRule},
     shaping::{Shaper, ShapingConfig},
 };
@@ -124,6 +125,7 @@ pub(crate) struct Face {
     marker: Marker,
     /// Interests that came by it and wait for their turn.
     pub(crate) shaper: Option<Shaper<Arrived>>,
+    pub(crate) echoes: EchoAllowance,
     queue: VecDeque<(Vec<u8>, Bytes)>,
     queue_bytes: usize,
 }
@@ -141,6 +143,7 @@ impl Face {
             reliability: profile.reliability.map(Reliability::new),
             marker: Marker::new(profile.marking, profile.rate),
             shaper: profile.shaping.zip(profile.rate).map(|(config, rate)| Shaper::new(config, rate)),
+            echoes: EchoAllowance::default(),
             queue: VecDeque::new(),
             queue_bytes: 0,
             profile,

@@ -60,6 +60,9 @@ impl Router {
             self.nack(now, face, headers.pit_token, &packet, NackReason::Duplicate, false);
             return Err(reason::LOOP);
         }
+        if let Some(done) = self.on_echo(now, &passing) {
+            return done;
+        }
         // A probing Interest passes by all caches (PTP §4 A).
         if !headers.probe
             && let Some(data) = self.cs.lookup(now, &interest)

@@ -12,6 +12,7 @@
 pub mod cs;
 mod data;
 pub mod dead_nonces;
+mod echo;
 pub mod fab;
 mod face;
 pub mod fib;
@@ -140,6 +141,10 @@ pub struct RouterConfig {
     pub remote_registration: RemoteRegistration,
     /// Whether others' Interests for others are passed on. Default: yes.
     pub transit: Transit,
+    /// How the node calls itself in answers to echo requests. Default: nothing.
+    pub label: String,
+    /// Echo requests of one face that are answered in a second; zero for none. Default: 100.
+    pub echoes_per_second: u32,
     /// Unix time of the driver's epoch, for versions and times that others see. Default: zero.
     pub epoch: Duration,
     /// Names of this network: a forwarding hint below one of them has reached its goal. Default: none.
@@ -174,6 +179,8 @@ impl RouterConfig {
             management: ManagementTrust::AnyLocal,
             remote_registration: RemoteRegistration::Refused,
             transit: Transit::Allowed,
+            label: String::new(),
+            echoes_per_second: 100,
             epoch: Duration::ZERO,
             regions: Vec::new(),
             events_max: 65_536,
@@ -196,6 +203,8 @@ pub struct RouterStats {
     pub tags_failed: u64,
     /// PTP: labels written.
     pub labels_written: u64,
+    /// Echo requests answered.
+    pub echoes: u64,
     /// Packets marked for congestion that were passed on.
     pub marked: u64,
     /// Packets dropped, by reason.
@@ -262,6 +271,8 @@ pub mod reason {
     pub const FACES: &str = "too many faces";
     /// A Nack that holds no Interest.
     pub const NACK: &str = "nack of something else than an interest";
+    /// More echo requests than a face may have answered.
+    pub const ECHO: &str = "too many echo requests";
     /// Too many Interests wait for their turn.
     pub const SHAPER: &str = "too many interests wait for their turn";
 }

@@ -159,6 +159,10 @@ impl ContentStore {
         }
         self.entries[found? as usize].as_ref().map(|entry| entry.packet.clone())
     }
+    /// Whether the packet of exactly this name is there, fresh or not.
+    pub fn contains(&self, now: Time, name: NameView<'_>) -> bool {
+        !name.is_empty() && self.find_answer(now, &Interest::new(name)).is_some()
+    }
     fn find_answer(&self, now: Time, interest: &Interest<'_>) -> Option<u32> {
         let name = interest.name;
         let answers = |slot: &u32| {

@@ -1,0 +1,107 @@
+//! Echo requests: which of them this node answers. RFC 9508 §5, RFC 9507 §5.
+//!
+//! A node answers for its own name, for what its own applications serve, for what is in its content store, and, to
+//! traceroute, where the hop limit ends. Everything else goes on as any other Interest. Each face has a limited number of
+//! answers a second.
+use tributary_content::Name;
+use tributary_core::{Duration, FaceId, Time};
+
+use super::{INTERNAL_FACES_FIRST, Router, interest::Passing, reason};
+use crate::wire::{
+    Data, Interest, KeyLocator, LpPacket, NameView, SignKey, SignatureInfo, SignatureType,
+    echo::{EchoReply, EchoRequest, Purpose, ReplyCode},
+    lp::Origin,
+};
+
+/// Answers that a face may have at once after a pause, in seconds' worth of them.
+const BURST: Duration = Duration::from_secs(1);
+
+/// How many answers a face may still have.
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct EchoAllowance {
+    /// When all that was answered is paid off at the allowed rate.
+    paid_off: Time,
+}
+
+impl EchoAllowance {
+    /// Takes one answer at a rate of `per_second`; false if there is none left.
+    fn take(&mut self, now: Time, per_second: u32) -> bool {
+        if per_second == 0 {
+            return false;
+        }
+        let owed = self.paid_off.max(now) + Duration::from_secs(1) / per_second;
+        let has = owed <= now + BURST;
+        if has {
+            self.paid_off = owed;
+        }
+        has
+    }
+}
+
+impl Router {
+    /// Answers an echo request; `None` if it is none, or is for somebody else.
+    pub(super) fn on_echo(&mut self, now: Time, passing: &Passing<'_>) -> Option<Result<(), &'static str>> {
+        let request = EchoRequest::of(passing.interest.name)?;
+        let code = self.reply_code(now, &request, passing.interest)?;
+        if !self.may_answer(now, passing.arrived) {
+            return Some(Err(reason::ECHO));
+        }
+        self.stats.echoes += 1;
+        let locator = Name::root().child(self.config.label.as_bytes()).unwrap_or_default();
+        let content = EchoReply { code, responder: &self.config.label }.encode();
+        let signature = SignatureInfo {
+            key_locator: Some(KeyLocator::Name(NameView::from(&locator))),
+            ..SignatureInfo::new(SignatureType::DigestSha256)
+        };
+        let data = Data { signature, ..Data::new(passing.interest.name, &content) }.sign(&SignKey::Digest);
+        let headers = LpPacket {
+            pit_token: passing.headers.pit_token,
+            origin: (code == ReplyCode::Object && self.config.path_tags).then_some(Origin::Cache),
+            ..LpPacket::default()
+        };
+        self.send(now, passing.arrived, &headers, &data.into());
+        Some(Ok(()))
+    }
+    fn reply_code(&self, now: Time, request: &EchoRequest<'_>, interest: &Interest<'_>) -> Option<ReplyCode> {
+        let target = request.target;
+        let own = self.config.label.as_bytes();
+        if target.len() == 1 && !own.is_empty() && target.last().is_some_and(|part| part.value == own) {
+            return Some(ReplyCode::Forwarder);
+        }
+        if self.is_served_here(target) {
+            return Some(ReplyCode::Application);
+        }
+        if self.cs.contains(now, target) {
+            return Some(ReplyCode::Object);
+        }
+        let ends = request.purpose == Purpose::Traceroute && interest.hop_limit == Some(0);
+        ends.then_some(ReplyCode::HopLimit)
+    }
+    /// Whether an application in this node serves a name.
+    fn is_served_here(&self, name: NameView<'_>) -> bool {
+        let Some(prefixes) = self.hasher.prefixes(name) else { return false };
+        let entry = self.fib.longest_match(&prefixes, name.as_tlv()).map(|index| self.fib.entry(index));
+        entry.is_some_and(|entry| entry.next_hops.iter().any(|hop| hop.face.0 >= INTERNAL_FACES_FIRST))
+    }
+    fn may_answer(&mut self, now: Time, face: FaceId) -> bool {
+        let per_second = self.config.echoes_per_second;
+        self.faces.get_mut(&face).is_some_and(|state| state.echoes.take(now, per_second))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_second_s_worth_of_answers_comes_at_once_and_then_one_at_a_time() {
+        let mut allowance = EchoAllowance::default();
+        let now = Time::from_millis(5_000);
+        let taken = |allowance: &mut EchoAllowance, now| (0..1000).filter(|_| allowance.take(now, 100)).count();
+        assert_eq!(taken(&mut allowance, now), 100);
+        assert_eq!(taken(&mut allowance, now + Duration::from_millis(9)), 0);
+        assert_eq!(taken(&mut allowance, now + Duration::from_millis(10)), 1);
+        assert_eq!(taken(&mut allowance, now + Duration::from_secs(60)), 100);
+        assert!(!EchoAllowance::default().take(now, 0));
+    }
+}

@@ -1,0 +1,414 @@
+//! `ping` and `traceroute`: series of echo requests, and what is made of the answers. RFC 9508, RFC 9507.
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+use tributary_core::{
+    Duration, Time,
+    event::{EchoOutcome, EchoReport, Event},
+};
+use tributary_net::Clock;
+use tributary_transport::echo::Echo;
+
+use crate::{
+    api::Flow,
+    error::{ApiError, ErrorKind},
+    hub::{Heard, Listener},
+    local::{LocalApi, parse_name},
+    told::Told,
+};
+
+/// Requests of one `ping` at most.
+pub const COUNT_MAX: u32 = 1_000_000;
+/// Time between two requests at least, in milliseconds: nodes answer a hundred a second.
+pub const INTERVAL_MS_MIN: u64 = 10;
+/// How long an answer may take at most, in milliseconds.
+pub const TIMEOUT_MS_MAX: u64 = 60_000;
+/// Neighbours that a `traceroute` asks at most.
+pub const HOPS_MAX: u8 = 64;
+/// Unanswered requests in a row after which a path that the network chose is chosen anew.
+const LOST_IN_A_ROW: u32 = 3;
+/// What the node may be late with a report.
+const GRACE: Duration = Duration::from_secs(1);
+
+/// Whether a name can be reached.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Ping {
+    /// What is to be reached.
+    pub name: String,
+    /// How many requests, up to [`COUNT_MAX`].
+    pub count: u32,
+    /// Time from one request to the next in milliseconds, from [`INTERVAL_MS_MIN`] on.
+    pub interval_ms: u64,
+    /// How long an answer may take in milliseconds, up to [`TIMEOUT_MS_MAX`].
+    pub timeout_ms: u64,
+    /// Which way they take.
+    #[serde(default)]
+    pub path: EchoPath,
+}
+
+/// Who is on the way to a name.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Traceroute {
+    /// What is to be reached.
+    pub name: String,
+    /// How far to look, up to [`HOPS_MAX`] neighbours.
+    pub hops_max: u8,
+    /// Requests per neighbour until one is answered.
+    pub tries: u8,
+    /// How long an answer may take in milliseconds, up to [`TIMEOUT_MS_MAX`].
+    pub timeout_ms: u64,
+    /// Which way they take.
+    #[serde(default)]
+    pub path: EchoPath,
+}
+
+/// Which way echo requests take.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum EchoPath {
+    /// That of the first answer. RFC 9508 §3.
+    #[default]
+    Same,
+    /// Each the one that the network chooses for it.
+    Any,
+    /// This one, as an answer named it.
+    Given(String),
+}
+
+/// What came of one echo request.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct EchoView {
+    /// Its number, from 1 on.
+    pub number: u32,
+    /// Traceroute: which neighbour was asked, counted from 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hop: Option<u8>,
+    /// `application`, `forwarder`, `object` (a cache has it), `hop-limit`, `unreachable` or `silence`.
+    pub outcome: String,
+    /// Who answered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub responder: Option<String>,
+    /// Why it is unreachable.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Round-trip time of an answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rtt_ms: Option<f64>,
+    /// The path that the answer took, as `--path` takes it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+    /// Whether the path that was asked for could not be followed to its end.
+    pub path_failed: bool,
+}
+
+/// What came of a `ping`.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct PingedView {
+    /// The target.
+    pub name: String,
+    /// Requests sent.
+    pub sent: u32,
+    /// Requests answered by the target.
+    pub answered: u32,
+    /// Share of requests that were not, 0 to 1.
+    pub loss: f64,
+    /// Round-trip times of all answers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rtt_ms: Option<RttView>,
+    /// The same for each path that answers named.
+    pub paths: Vec<PingedPathView>,
+}
+
+/// What came of a `ping` on one path.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct PingedPathView {
+    /// The path, as `--path` takes it.
+    pub path: String,
+    /// Who answered at its end.
+    pub responder: String,
+    /// Answers.
+    pub answered: u32,
+    /// Their round-trip times.
+    pub rtt_ms: RttView,
+}
+
+/// Round-trip times in milliseconds.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+pub struct RttView {
+    /// The smallest.
+    pub min: f64,
+    /// The mean.
+    pub mean: f64,
+    /// The largest.
+    pub max: f64,
+    /// The standard deviation.
+    pub deviation: f64,
+}
+
+impl RttView {
+    /// `None` for no sample.
+    fn of(samples: &[f64]) -> Option<RttView> {
+        let count = samples.len() as f64;
+        let mean = samples.iter().sum::<f64>() / count;
+        let variance = samples.iter().map(|sample| (sample - mean).powi(2)).sum::<f64>() / count;
+        let (min, max) = (samples.iter().copied().reduce(f64::min)?, samples.iter().copied().reduce(f64::max)?);
+        Some(RttView { min, mean, max, deviation: variance.sqrt() })
+    }
+}
+
+/// What is known of a series of requests.
+#[derive(Default)]
+struct Tally {
+    sent: u32,
+    samples: Vec<f64>,
+    /// Per path: who answered, and round-trip times.
+    paths: BTreeMap<String, (String, Vec<f64>)>,
+    refusal: Option<String>,
+    lost_in_a_row: u32,
+}
+
+impl Tally {
+    fn add(&mut self, report: &EchoReport) {
+        let rtt = report.rtt.as_secs_f64() * 1e3;
+        match &report.outcome {
+            EchoOutcome::Application(responder)
+            | EchoOutcome::Forwarder(responder)
+            | EchoOutcome::Object(responder) => {
+                self.samples.push(rtt);
+                self.lost_in_a_row = 0;
+                if let Some(path) = &report.path {
+                    let known = self.paths.entry(path.clone()).or_default();
+                    known.0.clone_from(responder);
+                    known.1.push(rtt);
+                }
+            }
+            EchoOutcome::Unreachable(reason) => {
+                self.refusal = Some(reason.clone());
+                self.lost_in_a_row += 1;
+            }
+            // A hop limit ends before the target.
+            _ => self.lost_in_a_row += 1,
+        }
+    }
+    fn summary(&self, name: &str) -> PingedView {
+        let paths = self.paths.iter().filter_map(|(path, (responder, samples))| {
+            Some(PingedPathView {
+                path: path.clone(),
+                responder: responder.clone(),
+                answered: samples.len() as u32,
+                rtt_ms: RttView::of(samples)?,
+            })
+        });
+        let answered = self.samples.len() as u32;
+        PingedView {
+            name: name.into(),
+            sent: self.sent,
+            answered,
+            loss: 1.0 - f64::from(answered) / f64::from(self.sent.max(1)),
+            rtt_ms: RttView::of(&self.samples),
+            paths: paths.collect(),
+        }
+    }
+}
+
+impl LocalApi {
+    /// Carries out `Request::Ping`.
+    pub(crate) fn ping(&self, ping: &Ping, tell: &mut dyn FnMut(Told) -> Flow) -> Result<(), ApiError> {
+        let target = parse_name(&ping.name)?;
+        check("count", u64::from(ping.count), 1, u64::from(COUNT_MAX))?;
+        check("interval in milliseconds", ping.interval_ms, INTERVAL_MS_MIN, 3_600_000)?;
+        let patience = patience(ping.timeout_ms)?;
+        let (clock, listener) = (Clock::new(), self.running().hub().listen());
+        let (mut tally, mut next) = (Tally::default(), Time::ZERO);
+        let mut path = given(&ping.path);
+        for number in 1..=ping.count {
+            rest(&clock, &listener, next)?;
+            next = clock.now() + Duration::from_millis(ping.interval_ms);
+            let echo = Echo { target: target.clone(), path: path.clone(), hop: None, patience };
+            let report = self.echo(&clock, &listener, echo)?;
+            tally.sent += 1;
+            tally.add(&report);
+            if ping.path == EchoPath::Same {
+                if report.path_failed || tally.lost_in_a_row >= LOST_IN_A_ROW {
+                    path = None;
+                } else if path.is_none() && tally.lost_in_a_row == 0 {
+                    path.clone_from(&report.path);
+                }
+            }
+            if tell(Told::Echo(view(number, None, &report))) == Flow::Stop {
+                break;
+            }
+        }
+        if tally.samples.is_empty() {
+            return Err(unreached(&ping.name, tally.sent, patience, tally.refusal));
+        }
+        tell(Told::Pinged(tally.summary(&ping.name)));
+        Ok(())
+    }
+    /// Carries out `Request::Traceroute`.
+    pub(crate) fn traceroute(&self, trace: &Traceroute, tell: &mut dyn FnMut(Told) -> Flow) -> Result<(), ApiError> {
+        let target = parse_name(&trace.name)?;
+        check("number of hops", u64::from(trace.hops_max), 1, u64::from(HOPS_MAX))?;
+        check("number of tries", u64::from(trace.tries), 1, 16)?;
+        let patience = patience(trace.timeout_ms)?;
+        let (clock, listener) = (Clock::new(), self.running().hub().listen());
+        let mut path = given(&trace.path);
+        let (mut sent, mut refusal) = (0, None);
+        if trace.path == EchoPath::Same {
+            // One request all the way: the answer names the path that the others take.
+            let echo = Echo { target: target.clone(), path: None, hop: None, patience };
+            path = self.echo(&clock, &listener, echo)?.path;
+        }
+        for hop in 1..=trace.hops_max {
+            for _ in 0..trace.tries {
+                sent += 1;
+                let echo = Echo { target: target.clone(), path: path.clone(), hop: Some(hop), patience };
+                let report = self.echo(&clock, &listener, echo)?;
+                if tell(Told::Echo(view(sent, Some(hop), &report))) == Flow::Stop {
+                    return Err(ApiError::new(ErrorKind::Cancelled, "the traceroute was ended"));
+                }
+                match report.outcome {
+                    EchoOutcome::Application(responder)
+                    | EchoOutcome::Forwarder(responder)
+                    | EchoOutcome::Object(responder) => {
+                        let (responder, hops) = (Some(responder), u32::from(hop));
+                        tell(Told::Traced { name: trace.name.clone(), responder, hops });
+                        return Ok(());
+                    }
+                    EchoOutcome::HopLimit(_) => break,
+                    EchoOutcome::Unreachable(reason) => {
+                        refusal = Some(reason);
+                        break;
+                    }
+                    _ => {}
+                }
+            }
+            if refusal.is_some() {
+                break;
+            }
+        }
+        Err(unreached(&trace.name, sent, patience, refusal))
+    }
+    /// Sends one request and waits for what comes of it.
+    fn echo(&self, clock: &Clock, listener: &Listener, echo: Echo) -> Result<EchoReport, ApiError> {
+        let patience = echo.patience + GRACE;
+        let sent = self.running().call(move |node, now| node.echoes().map(|echoes| echoes.echo(now, &echo)))?;
+        let sent = sent.ok_or_else(|| {
+            let message = format!("nodes of the family '{}' have no echo requests", self.config().family);
+            ApiError::new(ErrorKind::Usage, message)
+                .with_hint("take a node with family = \"ndn\"; `trib paths` and `trib status` work in all families")
+        })?;
+        let id = sent.map_err(|error| ApiError::new(ErrorKind::Usage, error.to_string()))?;
+        let deadline = clock.now() + patience;
+        loop {
+            let left = clock.until(deadline);
+            match listener.wait(left) {
+                Heard::Event(Event::Echo(report)) if report.echo == id => return Ok(report),
+                Heard::Event(_) | Heard::Silence if !left.is_zero() => {}
+                Heard::Event(_) | Heard::Silence => {
+                    return Err(ApiError::new(ErrorKind::Incomplete, format!("the node told nothing more of {id}")));
+                }
+                Heard::Gone => return Err(gone()),
+            }
+        }
+    }
+}
+
+/// Waits until a time.
+fn rest(clock: &Clock, listener: &Listener, until: Time) -> Result<(), ApiError> {
+    while !clock.until(until).is_zero() {
+        if matches!(listener.wait(clock.until(until)), Heard::Gone) {
+            return Err(gone());
+        }
+    }
+    Ok(())
+}
+fn gone() -> ApiError {
+    ApiError::new(ErrorKind::Cancelled, "the node was stopped")
+}
+fn check(what: &str, found: u64, least: u64, most: u64) -> Result<(), ApiError> {
+    if (least..=most).contains(&found) {
+        return Ok(());
+    }
+    Err(ApiError::new(ErrorKind::Usage, format!("the {what} is {least} to {most}, not {found}")))
+}
+fn patience(timeout_ms: u64) -> Result<Duration, ApiError> {
+    check("timeout in milliseconds", timeout_ms, 1, TIMEOUT_MS_MAX)?;
+    Ok(Duration::from_millis(timeout_ms))
+}
+fn given(path: &EchoPath) -> Option<String> {
+    match path {
+        EchoPath::Same | EchoPath::Any => None,
+        EchoPath::Given(path) => Some(path.clone()),
+    }
+}
+fn view(number: u32, hop: Option<u8>, report: &EchoReport) -> EchoView {
+    let (outcome, responder, reason) = match &report.outcome {
+        EchoOutcome::Application(responder) => ("application", Some(responder), None),
+        EchoOutcome::Forwarder(responder) => ("forwarder", Some(responder), None),
+        EchoOutcome::Object(responder) => ("object", Some(responder), None),
+        EchoOutcome::HopLimit(responder) => ("hop-limit", Some(responder), None),
+        EchoOutcome::Unreachable(reason) => ("unreachable", None, Some(reason)),
+        _ => ("silence", None, None),
+    };
+    let came = responder.is_some() || reason.is_some();
+    EchoView {
+        number,
+        hop,
+        outcome: outcome.into(),
+        responder: responder.cloned(),
+        reason: reason.cloned(),
+        rtt_ms: came.then_some(report.rtt.as_secs_f64() * 1e3),
+        path: report.path.clone(),
+        path_failed: report.path_failed,
+    }
+}
+fn unreached(name: &str, sent: u32, patience: Duration, refusal: Option<String>) -> ApiError {
+    match refusal {
+        Some(reason) => ApiError::new(ErrorKind::NotFound, format!("cannot reach '{name}': {reason}"))
+            .with_hint("is it published, and do the forwarders have a route? `trib status` shows a node's routes"),
+        None => {
+            let requests = if sent == 1 { "the only request".into() } else { format!("any of {sent} requests") };
+            let message = format!("cannot reach '{name}': no answer for it to {requests} within {patience:?} each");
+            ApiError::new(ErrorKind::NotFound, message).with_hint(
+                "`trib traceroute` shows how far requests get; forwarders and producers of others answer none",
+            )
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tributary_core::EchoId;
+
+    #[test]
+    fn answers_are_summed_up_per_path() {
+        let report = |millis, outcome, path: Option<&str>| EchoReport {
+            echo: EchoId(1),
+            rtt: Duration::from_millis(millis),
+            outcome,
+            path: path.map(Into::into),
+            hops: 1,
+            path_failed: false,
+        };
+        let mut tally = Tally::default();
+        for (millis, path) in [(10, "aa"), (20, "bb"), (30, "aa")] {
+            tally.sent += 1;
+            tally.add(&report(millis, EchoOutcome::Application("p".into()), Some(path)));
+        }
+        tally.sent += 1;
+        tally.add(&report(99, EchoOutcome::Silence, None));
+        let view = tally.summary("/a");
+        assert_eq!((view.sent, view.answered, view.loss), (4, 3, 0.25));
+        let rtt = view.rtt_ms.unwrap();
+        assert_eq!((rtt.min, rtt.mean, rtt.max), (10.0, 20.0, 30.0));
+        assert!((rtt.deviation - 8.165).abs() < 0.001);
+        let paths: Vec<_> =
+            view.paths.iter().map(|path| (path.path.as_str(), path.answered, path.rtt_ms.mean)).collect();
+        assert_eq!(paths, [("aa", 2, 20.0), ("bb", 1, 20.0)]);
+        assert_eq!(Tally::default().summary("/a").rtt_ms, None);
+    }
+}
