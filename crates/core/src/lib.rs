@@ -66,8 +66,8 @@ pub mod timer;
 pub mod units;
 
 pub use datagram::{Datagram, DatagramRun, HEAD_BYTES_MAX, Transmit, TransmitBuf};
-pub use ids::{FaceId, NodeId, PathId, SourceId, TimerId, TransferId};
-pub use node::{FaceChange, Node, PeerPlace};
+pub use ids::{EchoId, FaceId, NodeId, PathId, SourceId, TimerId, TransferId};
+pub use node::{FaceChange, FaceRefusal, FaceRequest, Node, PeerPlace};
 pub use pump::{Outlet, pump};
 pub use random::Random;
 pub use timer::TimerTable;

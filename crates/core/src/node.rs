@@ -27,6 +27,44 @@ pub trait Node {
     /// Takes note of a face that the driver opened or closed by itself: a stream that was accepted or broke, a peer that
     /// was silent for long. By default nothing comes of it.
     fn handle_face(&mut self, _now: Time, _face: FaceId, _change: FaceChange) {}
+    /// Something that the node asks of a driver that has sockets: faces to open or close. Polled after events; a driver
+    /// answers each [`FaceRequest::Open`] by [`Node::handle_face_answer`]. By default there is nothing.
+    fn poll_face_request(&mut self) -> Option<FaceRequest> {
+        None
+    }
+    /// Takes the answer to a request to open a face: its number, or why there is none. A stream's far end need not be
+    /// there yet; [`FaceChange::Opened`] tells when it is.
+    fn handle_face_answer(&mut self, _now: Time, _request: u64, _answer: Result<FaceId, FaceRefusal>) {}
+}
+
+/// What a node asks of its driver.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum FaceRequest {
+    /// A face to an address.
+    Open {
+        /// The node's number for the request.
+        request: u64,
+        /// The address, such as `udp4://192.0.2.1:6363` or `tcp://192.0.2.1:6363`.
+        uri: alloc::string::String,
+        /// Bytes of the largest datagram that it is to carry; `None` as usual.
+        mtu: Option<u32>,
+    },
+    /// A face is not wanted any more.
+    Close {
+        /// The face.
+        face: FaceId,
+    },
+}
+
+/// Why a driver opens no face.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum FaceRefusal {
+    /// This face leads there already.
+    Exists(FaceId),
+    /// The address is none that the driver has faces to, and why.
+    Address(alloc::string::String),
+    /// The system refuses, and why.
+    System(alloc::string::String),
 }
 
 /// What became of a face without the node's doing.
@@ -75,5 +113,11 @@ impl<N: Node + ?Sized> Node for alloc::boxed::Box<N> {
     }
     fn handle_face(&mut self, now: Time, face: FaceId, change: FaceChange) {
         (**self).handle_face(now, face, change);
+    }
+    fn poll_face_request(&mut self) -> Option<FaceRequest> {
+        (**self).poll_face_request()
+    }
+    fn handle_face_answer(&mut self, now: Time, request: u64, answer: Result<FaceId, FaceRefusal>) {
+        (**self).handle_face_answer(now, request, answer);
     }
 }

@@ -7,25 +7,30 @@
 //! ```
 use alloc::{
     boxed::Box,
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     format,
+    string::String,
     vec::Vec,
 };
 
 use tributary_content::{Name, ObjectReader};
 use tributary_core::{
-    Datagram, Duration, FaceId, Node, PeerPlace, Random, Rate, Time, TimerId, TransferId, Transmit, TransmitBuf,
+    Datagram, Duration, EchoId, FaceId, FaceRefusal, FaceRequest, Node, PeerPlace, Random, Rate, Time, TimerId,
+    TransferId, Transmit, TransmitBuf,
     event::{Event, ResolverEvent, TransferReport},
     node::FaceChange,
 };
-use tributary_transport::{Endpoint, FaceOptions, Fetch, NodeStatus, TransferConfig};
+use tributary_transport::{
+    Endpoint, FaceOptions, Fetch, NodeStatus, TransferConfig,
+    echo::{Echo, EchoError, Echoes},
+};
 
 use crate::{
     config::Config,
     receiver::Receiver,
     registrar::{Registered, Registrations},
     router::{
-        FaceProfile, FaceScope, Router, RouterConfig,
+        self, FaceProfile, FaceScope, RequestId, Router, RouterConfig,
         cs::CsLimits,
         rib::{CHILD_INHERIT, ORIGIN_APP, Route},
     },
@@ -68,6 +73,9 @@ pub struct NdnNode {
     random: Random,
     /// Faces that only packets told of, and when something last came by each.
     pub(crate) strangers: BTreeMap<FaceId, Time>,
+    /// Faces that the driver is asked to open, and those that it has opened for the asking.
+    opening: BTreeMap<RequestId, String>,
+    opened: BTreeSet<FaceId>,
     pub(crate) events: VecDeque<Event>,
     pub(crate) counters: BTreeMap<&'static str, u64>,
 }
@@ -99,6 +107,8 @@ impl NdnNode {
             regions: config.regions.clone(),
             transit: config.transit,
             remote_registration: config.remote_registration,
+            label: config.label.clone(),
+            echoes_per_second: config.echoes_per_second,
             epoch: config.epoch,
             ..RouterConfig::new(secret)
         });
@@ -108,13 +118,19 @@ impl NdnNode {
         // An Interest names one packet, so a request names few: it is no gain to collect more.
         let transfer =
             TransferConfig { run_packets_max: config.transfer.run_packets_max.min(8), ..config.transfer.clone() };
+        let mut sender = Sender::new(&config.label, config.segment_bytes.clamp(64, 8000), key, config.epoch);
+        sender.share(config.shared_keys.clone());
+        let mut receiver = Receiver::new(&config.label, transfer, config.paths.clone(), Random::new(config.seed, 7));
+        receiver.trust(config.shared_keys.clone(), config.epoch);
         NdnNode {
-            sender: Sender::new(&config.label, config.segment_bytes.clamp(64, 8000), key, config.epoch),
-            receiver: Receiver::new(&config.label, transfer, config.paths.clone(), Random::new(config.seed, 7)),
+            sender,
+            receiver,
             registrations: Registrations::new(config.registrars.clone(), config.epoch),
             random: Random::new(config.seed, 9),
             router,
             strangers: BTreeMap::new(),
+            opening: BTreeMap::new(),
+            opened: BTreeSet::new(),
             events: VecDeque::new(),
             counters: BTreeMap::new(),
             config,
@@ -181,6 +197,9 @@ impl NdnNode {
         }
         while let Some((id, event)) = self.receiver.poll_event() {
             self.push_event(Event::Transfer(id, event));
+        }
+        while let Some(report) = self.receiver.poll_echo() {
+            self.push_event(Event::Echo(report));
         }
     }
     fn push_event(&mut self, event: Event) {
@@ -258,8 +277,40 @@ impl Node for NdnNode {
                 self.on_face_up(now, face);
                 self.settle(now);
             }
+            // It was asked for and is dialled again: its routes stay.
+            FaceChange::Closed if self.opened.contains(&face) => self.router.set_face_up(now, face, false),
             FaceChange::Closed => self.remove_face(now, face),
         }
+    }
+    fn poll_face_request(&mut self) -> Option<FaceRequest> {
+        Some(match self.router.poll_face_request()? {
+            router::FaceRequest::Create { id, uri, mtu, .. } => {
+                let mtu = mtu.map(|mtu| u32::try_from(mtu).unwrap_or(u32::MAX));
+                self.opening.insert(id, uri.clone());
+                FaceRequest::Open { request: id.0, uri, mtu }
+            }
+            router::FaceRequest::Destroy { face } => {
+                self.strangers.remove(&face);
+                self.opened.remove(&face);
+                FaceRequest::Close { face }
+            }
+        })
+    }
+    fn handle_face_answer(&mut self, now: Time, request: u64, answer: Result<FaceId, FaceRefusal>) {
+        let id = RequestId(request);
+        let uri = self.opening.remove(&id).unwrap_or_default();
+        if let Ok(face) = answer {
+            let is_datagrams = uri.starts_with("udp");
+            let mtu = if is_datagrams { FACE_DEFAULT.mtu } else { u32::MAX };
+            let profile = FaceProfile { uri, ..FaceProfile::from(FaceOptions { mtu, rate: None }) };
+            self.add_face_with(face, profile);
+            self.opened.insert(face);
+            // A stream is up when its far end has answered.
+            self.router.set_face_up(now, face, is_datagrams);
+            self.on_face_up(now, face);
+        }
+        self.router.complete_face_request(now, id, answer);
+        self.settle(now);
     }
     fn poll_transmit(&mut self, now: Time, out: &mut TransmitBuf) -> Option<Transmit> {
         loop {
@@ -277,6 +328,12 @@ impl Node for NdnNode {
     }
     fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
+    }
+}
+
+impl Echoes for NdnNode {
+    fn echo(&mut self, now: Time, echo: &Echo) -> Result<EchoId, EchoError> {
+        self.receiver.echo(now, echo)
     }
 }
 
@@ -355,6 +412,9 @@ impl Endpoint for NdnNode {
     }
     fn transfers(&self) -> Vec<(TransferId, Name)> {
         self.receiver.transfers()
+    }
+    fn echoes(&mut self) -> Option<&mut dyn Echoes> {
+        Some(self)
     }
     fn status(&self, now: Time) -> NodeStatus {
         self.status_at(now)

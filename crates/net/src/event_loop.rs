@@ -13,7 +13,7 @@ use nix::{
 };
 use quinn_udp::RecvMeta;
 use tributary_core::{
-    Datagram, DatagramRun, FaceChange, FaceId, Node, Outlet, Time, Transmit, TransmitBuf,
+    Datagram, DatagramRun, FaceChange, FaceId, FaceRefusal, FaceRequest, Node, Outlet, Time, Transmit, TransmitBuf,
     event::Event,
     link::{Fate, LinkChange},
     pump,
@@ -27,7 +27,7 @@ use crate::{
     faces::{Arrival, Faces},
     stats::DriverStats,
     stream::{
-        StreamFaceConfig,
+        StreamFaceConfig, address,
         table::{StreamEvent, Streams},
     },
 };
@@ -59,6 +59,8 @@ const RECEIVE_BUFFERS: usize = 2;
 const STREAM_MTU: u32 = u32::MAX;
 /// Turns with work between two looks at all other sockets.
 const TURNS_PER_LOOK: u32 = 16;
+/// The first number of the faces that the node itself asked for; those of the configuration are below.
+const OPENED_FACE_FIRST: u32 = 1 << 15;
 
 /// One node with its sockets, clock and owner.
 pub(crate) struct EventLoop<N, E> {
@@ -295,8 +297,19 @@ impl<N: Node, E: FnMut(Time, Event)> EventLoop<N, E> {
         }
     }
     fn pump(&mut self) {
-        let now = self.world.clock.now();
-        self.node_due = pump(&mut self.node, now, &mut self.world, &mut self.batch);
+        loop {
+            let now = self.world.clock.now();
+            self.node_due = pump(&mut self.node, now, &mut self.world, &mut self.batch);
+            match self.node.poll_face_request() {
+                None => return,
+                Some(FaceRequest::Open { request, uri, mtu }) => {
+                    let answer = self.world.open_face(&uri, mtu, now);
+                    self.node.handle_face_answer(now, request, answer);
+                }
+                // One that went by itself meanwhile is closed already.
+                Some(FaceRequest::Close { face }) => drop(self.world.remove_face(face)),
+            }
+        }
     }
     /// When the loop has something to do without being told.
     fn next_due(&self) -> Option<Time> {
@@ -389,6 +402,34 @@ impl<E: FnMut(Time, Event)> World<E> {
             return Err(DriverError::DuplicateFace { face: face.id });
         }
         self.streams.dial(face, now)
+    }
+    /// Opens the face that a node asks for: over UDP from the first listener's socket, so that the neighbour knows it by
+    /// the address that others know it by, or a stream, which is dialled until it is closed.
+    fn open_face(&mut self, uri: &str, mtu: Option<u32>, now: Time) -> Result<FaceId, FaceRefusal> {
+        let id = (OPENED_FACE_FIRST..self.faces.dynamic_first()).map(FaceId);
+        let is_free = |id: &FaceId| self.faces.place(*id).is_none() && !self.streams.contains(*id);
+        let full = || FaceRefusal::System("no number is left for another face".into());
+        let id = { id }.find(is_free).ok_or_else(full)?;
+        let opened = match address::datagram_address(uri) {
+            Some(Err(reason)) => return Err(FaceRefusal::Address(reason)),
+            Some(Ok(peer)) => {
+                let (local, config) = (self.faces.listener_for(peer), FaceConfig::new(id, peer));
+                let config = FaceConfig { local, mtu: mtu.unwrap_or(config.mtu).min(config.mtu), ..config };
+                self.faces.add(config, now)
+            }
+            None => {
+                let peer = address::numeric(uri).map_err(FaceRefusal::Address)?;
+                match self.streams.dialled(&peer) {
+                    Some(face) => return Err(FaceRefusal::Exists(face)),
+                    None => self.streams.dial(StreamFaceConfig { id, peer }, now),
+                }
+            }
+        };
+        match opened {
+            Ok(()) => Ok(id),
+            Err(DriverError::DuplicatePeer { other, .. }) => Err(FaceRefusal::Exists(other)),
+            Err(error) => Err(FaceRefusal::System(error.to_string())),
+        }
     }
     fn remove_face(&mut self, face: FaceId) -> Result<(), DriverError> {
         if self.streams.contains(face) {

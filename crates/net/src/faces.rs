@@ -231,6 +231,15 @@ impl Faces {
     pub(crate) fn has_dynamic(&self) -> bool {
         self.dynamic_faces > 0
     }
+    /// The number of the first dynamic face.
+    pub(crate) fn dynamic_first(&self) -> u32 {
+        self.config.dynamic_face_first
+    }
+    /// The address of the listener that reaches `peer`, as it was asked for.
+    pub(crate) fn listener_for(&self, peer: SocketAddr) -> Option<SocketAddr> {
+        let usable = self.listeners.iter().flatten().filter(|listener| listener.device.is_none());
+        usable.map(|listener| listener.local).find(|local| local.is_ipv4() == peer.is_ipv4())
+    }
     /// The place of a face.
     pub(crate) fn place(&self, id: FaceId) -> Option<usize> {
         self.by_id.get(&id).copied()

@@ -1,7 +1,9 @@
 //! A wrapper that panics when a node or its driver breaks the contract.
 use std::cell::Cell;
 
-use tributary_core::{Datagram, FaceChange, FaceId, Node, Time, TimerId, Transmit, TransmitBuf, event::Event};
+use tributary_core::{
+    Datagram, FaceChange, FaceId, FaceRefusal, FaceRequest, Node, Time, TimerId, Transmit, TransmitBuf, event::Event,
+};
 
 /// A node under supervision. It behaves like the node within, and panics, saying who broke which rule:
 ///
@@ -124,6 +126,13 @@ impl<N: Node> Node for Checked<N> {
     fn handle_face(&mut self, now: Time, face: FaceId, change: FaceChange) {
         self.on_input(now, "a change of a face");
         self.node.handle_face(now, face, change);
+    }
+    fn poll_face_request(&mut self) -> Option<FaceRequest> {
+        self.node.poll_face_request()
+    }
+    fn handle_face_answer(&mut self, now: Time, request: u64, answer: Result<FaceId, FaceRefusal>) {
+        self.on_input(now, "an answer about a face");
+        self.node.handle_face_answer(now, request, answer);
     }
     fn handle_timeout(&mut self, now: Time) {
         self.on_time(now);

@@ -4,7 +4,12 @@ use alloc::{string::String, vec::Vec};
 
 use tributary_content::Name;
 
-use super::{control::types as control, tlv::Writer, types};
+use super::{
+    WireError,
+    control::types as control,
+    tlv::{Reader, Writer, integer},
+    types,
+};
 
 /// Type of one entry of a dataset.
 const ENTRY: u32 = 128;
@@ -113,6 +118,67 @@ impl FaceEntry {
             out.put_integer(149, self.counters.bytes.1);
             out.put_integer(control::FLAGS, self.flags);
         });
+    }
+}
+
+/// Type of the filter of `faces/query`.
+const FACE_QUERY_FILTER: u32 = 150;
+/// Scheme of a face's address.
+const URI_SCHEME: u32 = 131;
+
+/// Which faces are asked for by `faces/query`; what is `None` fits all.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct FaceFilter {
+    /// Its number.
+    pub face_id: Option<u64>,
+    /// How the address of either end begins.
+    pub scheme: Option<String>,
+    /// Address of its far end.
+    pub uri: Option<String>,
+    /// Address of its near end.
+    pub local_uri: Option<String>,
+    /// 0: another machine, 1: this one.
+    pub scope: Option<u64>,
+    /// 0: it stays, 1: it goes when nothing comes.
+    pub persistency: Option<u64>,
+}
+
+impl FaceFilter {
+    /// Reads the element, which must fill `bytes`.
+    ///
+    /// # Errors
+    /// [`WireError`] names the field; a kind of filter that is not known is an error, too.
+    pub fn decode(bytes: &[u8]) -> Result<Self, WireError> {
+        const FIELD: &str = "FaceQueryFilter";
+        let mut reader = Reader::new(FIELD, super::tlv::only(FIELD, bytes, FACE_QUERY_FILTER)?);
+        let mut filter = FaceFilter::default();
+        while let Some(element) = reader.element()? {
+            let number = || integer(FIELD, element.value).map(Some);
+            let wrong = || WireError::Length { field: FIELD, bytes: element.value.len() };
+            let text = || String::from_utf8(element.value.to_vec()).map(Some).map_err(|_| wrong());
+            match element.kind {
+                control::FACE_ID => filter.face_id = number()?,
+                URI_SCHEME => filter.scheme = text()?,
+                control::URI => filter.uri = text()?,
+                control::LOCAL_URI => filter.local_uri = text()?,
+                132 => filter.scope = number()?,
+                control::FACE_PERSISTENCY => filter.persistency = number()?,
+                kind => return Err(WireError::Critical { field: FIELD, kind }),
+            }
+        }
+        Ok(filter)
+    }
+    /// Whether a face is one of those asked for.
+    pub fn fits(&self, face: &FaceEntry) -> bool {
+        let has_scheme = |scheme: &String| {
+            [&face.uri, &face.local_uri].into_iter().any(|uri| uri.split("://").next() == Some(scheme.as_str()))
+        };
+        self.face_id.is_none_or(|id| id == face.face_id)
+            && self.scheme.as_ref().is_none_or(has_scheme)
+            && self.uri.as_ref().is_none_or(|uri| *uri == face.uri)
+            && self.local_uri.as_ref().is_none_or(|uri| *uri == face.local_uri)
+            && self.scope.is_none_or(|scope| scope == u64::from(face.is_local))
+            && self.persistency.is_none_or(|persistency| persistency == u64::from(!face.is_persistent))
     }
 }
 

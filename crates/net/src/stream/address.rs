@@ -38,6 +38,30 @@ impl StreamAddress {
         }
     }
 }
+/// The address that a URI of UDP names: `udp://`, `udp4://`, `udp6://`, an IP address, and a port (6363 if there is none,
+/// NFD's). `None` if it is of another scheme. Host names are not resolved: the driver's thread waits for nobody.
+pub(crate) fn datagram_address(uri: &str) -> Option<Result<SocketAddr, String>> {
+    let (scheme, rest) = uri.split_once("://").filter(|(scheme, _)| matches!(*scheme, "udp" | "udp4" | "udp6"))?;
+    let host = rest.trim_start_matches('[').trim_end_matches(']');
+    let address = rest.parse().or_else(|_| host.parse().map(|ip| SocketAddr::new(ip, 6363)));
+    let fits = |address: &SocketAddr| match scheme {
+        "udp4" => address.is_ipv4(),
+        "udp6" => address.is_ipv6(),
+        _ => true,
+    };
+    let address = address.ok().filter(fits);
+    Some(address.ok_or_else(|| format!("'{uri}' has no IP address of its kind: use {scheme}://ADDRESS:PORT")))
+}
+
+/// A stream's address that is written without a host name, so that reading it waits for nobody.
+pub(crate) fn numeric(uri: &str) -> Result<StreamAddress, String> {
+    let is_numeric = |rest: &str| rest.starts_with('/') || rest.trim_end_matches('/').parse::<SocketAddr>().is_ok();
+    match uri.split_once("://") {
+        Some((_, rest)) if !is_numeric(rest) => Err(format!("'{uri}' has no IP address and port")),
+        _ => uri.parse(),
+    }
+}
+
 impl fmt::Display for StreamAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -70,5 +94,30 @@ impl FromStr for StreamAddress {
             "unix" if rest.starts_with('/') => Ok(StreamAddress::Unix(rest.into())),
             _ => Err(unknown()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_of_datagrams_are_ip_addresses() {
+        let read = |uri| datagram_address(uri).map(|address| address.ok().map(|address| address.to_string()));
+        for (uri, address) in [
+            ("udp://192.0.2.1:7000", Some("192.0.2.1:7000")),
+            ("udp4://192.0.2.1", Some("192.0.2.1:6363")),
+            ("udp6://[2001:db8::1]:99", Some("[2001:db8::1]:99")),
+            ("udp6://[2001:db8::1]", Some("[2001:db8::1]:6363")),
+            ("udp6://192.0.2.1:1", None),
+            ("udp4://[::1]:1", None),
+            ("udp4://router.example:6363", None),
+            ("udp4://", None),
+        ] {
+            assert_eq!(read(uri), Some(address.map(Into::into)), "{uri}");
+        }
+        assert!(numeric("tcp4://192.0.2.1:1").is_ok() && numeric("unix:///run/x").is_ok());
+        assert!(numeric("tcp://router.example:1").is_err() && numeric("quic://192.0.2.1:1").is_err());
+        assert_eq!((read("tcp4://192.0.2.1:1"), read("192.0.2.1:1")), (None, None));
     }
 }

@@ -125,6 +125,10 @@ impl Streams {
     pub(crate) fn contains(&self, face: FaceId) -> bool {
         self.faces.contains_key(&face) || self.dialers.iter().any(|dialer| dialer.config.id == face)
     }
+    /// The face that dials this address.
+    pub(crate) fn dialled(&self, peer: &StreamAddress) -> Option<FaceId> {
+        self.dialers.iter().find(|dialer| dialer.config.peer == *peer).map(|dialer| dialer.config.id)
+    }
     /// Closes a face for good.
     pub(crate) fn remove(&mut self, face: FaceId) {
         if let Some(slot) = self.faces.remove(&face) {

@@ -7,7 +7,8 @@ use tributary_core::Time;
 use crate::{
     router::Router,
     wire::dataset::{
-        FaceEntry, GeneralStatus, RouteEntry, append_fib_entry, append_rib_entry, append_strategy_choice, cs_info,
+        FaceEntry, FaceFilter, GeneralStatus, RouteEntry, append_fib_entry, append_rib_entry, append_strategy_choice,
+        cs_info,
     },
 };
 
@@ -54,6 +55,12 @@ impl Router {
             _ => return None,
         }
         Some(out)
+    }
+    /// Content of `faces/query`.
+    pub(super) fn faces_that_fit(&self, filter: &FaceFilter) -> Vec<u8> {
+        let mut out = Vec::new();
+        self.face_entries().iter().filter(|entry| filter.fits(entry)).for_each(|entry| entry.append(&mut out));
+        out
     }
     fn general_status(&self, now: Time) -> GeneralStatus {
         GeneralStatus {

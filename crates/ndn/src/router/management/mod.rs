@@ -8,6 +8,7 @@
 //! | `faces/create`, `faces/destroy` | asked of the driver: [`Router::poll_face_request`] |
 //! | `strategy-choice/set`, `strategy-choice/unset` | strategies |
 //! | `cs/config`, `cs/erase` | the content store |
+//! | `faces/query` | the faces that a filter fits |
 //! | `status/general`, `faces/list`, `fib/list`, `rib/list`, `strategy-choice/list`, `cs/info` | datasets |
 mod commands;
 mod datasets;
@@ -20,12 +21,12 @@ use alloc::{
 
 use bytes::Bytes;
 use tributary_content::Name;
-use tributary_core::{Duration, FaceId, Time};
+use tributary_core::{Duration, FaceId, FaceRefusal, Time};
 
 use super::{FACE_MANAGEMENT, RemoteRegistration, Router, dead_nonces::DeadNonces, fib::NextHop};
 use crate::wire::{
     Component, ControlParameters, ControlResponse, Data, Interest, LpPacket, MetaInfo, NameView, SignKey,
-    SignatureInfo, VerifyKey, tlv, types,
+    SignatureInfo, VerifyKey, dataset::FaceFilter, tlv, types,
 };
 
 /// Whose commands are obeyed.
@@ -42,7 +43,7 @@ pub enum ManagementTrust {
 
 /// The number of a request to the driver.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct RequestId(u64);
+pub struct RequestId(pub u64);
 
 /// Something that only the driver can do.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -129,17 +130,23 @@ impl Router {
     pub fn poll_face_request(&mut self) -> Option<FaceRequest> {
         self.management.to_driver.pop_front()
     }
-    /// The driver made a face, which it has added, or says why not, as a number and words of HTTP.
-    pub fn complete_face_request(&mut self, now: Time, id: RequestId, made: Result<FaceId, (u64, &str)>) {
+    /// The driver made a face, which has been added, or says why not.
+    pub fn complete_face_request(&mut self, now: Time, id: RequestId, made: Result<FaceId, FaceRefusal>) {
         self.now = now;
         let Some(waiting) = self.management.requests.remove(&id) else { return };
         let mut body = waiting.parameters;
         let response = match made {
             Ok(face) => {
-                body.face_id = Some(u64::from(face.0));
+                (body.face_id, body.persistency) = (Some(u64::from(face.0)), Some(0));
+                body.uri = self.faces.get(&face).map(super::face::Face::uri);
                 ControlResponse { code: 200, text: "OK".into(), body: Some(body) }
             }
-            Err((code, text)) => ControlResponse { code, text: text.into(), body: Some(body) },
+            Err(FaceRefusal::Exists(face)) => {
+                body.face_id = Some(u64::from(face.0));
+                ControlResponse { code: 409, text: "a face to this address exists".into(), body: Some(body) }
+            }
+            Err(FaceRefusal::Address(text)) => ControlResponse { code: 406, text, body: Some(body) },
+            Err(FaceRefusal::System(text)) => ControlResponse { code: 504, text, body: Some(body) },
         };
         self.respond(now, &waiting.interest, &response);
     }
@@ -151,7 +158,7 @@ impl Router {
         let gone: Vec<RequestId> =
             self.management.requests.iter().filter(|(_, waiting)| late(waiting)).map(|(id, _)| *id).collect();
         for id in gone {
-            self.complete_face_request(now, id, Err((504, "the face was not made in time")));
+            self.complete_face_request(now, id, Err(FaceRefusal::System("the face was not made in time".into())));
         }
     }
     pub(super) fn queue_management(&mut self, came_by: Option<FaceId>, packet: Bytes) {
@@ -175,9 +182,16 @@ impl Router {
         let (module, verb) = (module.value, verb.value);
         let is_remote = NameView::from(&self.management.remote_prefix).is_prefix_of(interest.name);
         if !is_remote && let Some(content) = self.dataset(now, module, verb) {
-            return self.publish_dataset(now, interest.name, &content);
+            return self.publish_dataset(now, interest.name.prefix(4), &content);
         }
         let Some(parameters) = components.get(2) else { return };
+        if !is_remote && module == b"faces" && verb == b"query" {
+            if let Ok(filter) = FaceFilter::decode(parameters.value) {
+                let content = self.faces_that_fit(&filter);
+                self.publish_dataset(now, interest.name.prefix(5), &content);
+            }
+            return;
+        }
         let response = match ControlParameters::decode(parameters.value) {
             // A neighbour speaks for itself only.
             Ok(parameters) if is_remote && (module != b"rib" || parameters.face_id.unwrap_or(0) != 0) => {
@@ -248,9 +262,9 @@ impl Router {
         // Nobody may be waiting any more; then there is nothing to do.
         let _ = self.on_data(now, FACE_MANAGEMENT, &LpPacket::default(), data);
     }
-    /// Answers with a dataset in segments below a new version.
+    /// Answers with a dataset in segments below a new version of the name `asked`.
     fn publish_dataset(&mut self, now: Time, asked: NameView<'_>, content: &[u8]) {
-        let Ok(base) = asked.prefix(4).to_name() else { return };
+        let Ok(base) = asked.to_name() else { return };
         self.management.version =
             self.management.version.max((self.config.epoch + now.since(Time::ZERO)).as_micros() as u64) + 1;
         let number = |value: u64| value.to_be_bytes()[8 - tlv::integer_bytes(value)..].to_vec();
@@ -267,11 +281,10 @@ impl Router {
             };
             let data = Data { meta: Some(meta), ..Data::new(NameView::from(&name), part) };
             let data = Bytes::from(data.sign(&SignKey::Digest));
-            if count > 1 {
-                self.management.segments.push_back((name.as_tlv().clone(), data.clone()));
-                if self.management.segments.len() > SEGMENTS_KEPT {
-                    self.management.segments.pop_front();
-                }
+            // Also a single one: ndnd's tools ask by its version for the segment that they have.
+            self.management.segments.push_back((name.as_tlv().clone(), data.clone()));
+            if self.management.segments.len() > SEGMENTS_KEPT {
+                self.management.segments.pop_front();
             }
             if index == 0 {
                 self.publish(now, data);

@@ -3,6 +3,7 @@ use super::*;
 use crate::wire::{
     ControlParameters, ControlResponse, SignatureInfo, SignatureType, interest::with_parameters, tlv, tlv::Writer,
 };
+use tributary_core::FaceRefusal;
 
 /// A bench whose face 1 leads to an application of this machine.
 fn bench(set: impl FnOnce(&mut RouterConfig)) -> Bench {
@@ -34,17 +35,24 @@ fn run(bench: &mut Bench, verb: &str, parameters: &ControlParameters, nonce: u8)
     response(&bench.recv(1, &command(verb, parameters, &SignKey::Digest, nonce)))
 }
 fn dataset(bench: &mut Bench, which: &str) -> Vec<u8> {
-    let asked = name(&alloc::format!("/localhost/nfd/{which}"));
-    let interest = Interest { can_be_prefix: true, must_be_fresh: true, ..Interest::new(NameView::from(&asked)) };
+    dataset_of(bench, &name(&alloc::format!("/localhost/nfd/{which}")))
+}
+fn dataset_of(bench: &mut Bench, asked: &Name) -> Vec<u8> {
+    let interest = Interest { can_be_prefix: true, must_be_fresh: true, ..Interest::new(NameView::from(asked)) };
     let sent = bench.recv(1, &interest.encode().into());
     let first = sent[0].packet();
     let data = Data::decode(&first).unwrap();
     let mut content = data.content.unwrap().to_vec();
     let last = data.final_block().unwrap().number().unwrap();
-    for segment in 1..=last {
+    for segment in 0..=last {
         let next = data.name.parent().to_name().unwrap().typed_child(types::SEGMENT, &[segment as u8]).unwrap();
         let sent = bench.recv(1, &Interest::new(NameView::from(&next)).encode().into());
-        content.extend_from_slice(Data::decode(&sent[0].packet()).unwrap().content.unwrap());
+        let packet = sent[0].packet();
+        let part = Data::decode(&packet).unwrap().content.unwrap();
+        match segment {
+            0 => assert_eq!(part, content),
+            _ => content.extend_from_slice(part),
+        }
     }
     content
 }
@@ -133,16 +141,26 @@ fn the_driver_makes_and_closes_faces() {
     let asked = command("faces/create", &parameters, &SignKey::Digest, 1);
     expect(&bench.recv(1, &asked), &[]);
     let Some(FaceRequest::Create { id, uri, .. }) = bench.router.poll_face_request() else { panic!("no request") };
-    bench.router.add_face(FaceId(9), FaceProfile { uri, ..profile(1400) });
+    bench.router.add_face(FaceId(9), FaceProfile { uri: uri.clone(), ..profile(1400) });
     bench.router.complete_face_request(bench.now, id, Ok(FaceId(9)));
     let answer = response(&bench.sent());
     assert_eq!((answer.code, answer.body.unwrap().face_id), (200, Some(9)));
     assert_eq!(run(&mut bench, "faces/create", &parameters, 2).code, 409);
+    let query = |bench: &mut Bench, uri: &str| {
+        let mut filter = Vec::new();
+        filter.put_nested(150, |out| out.put_element(114, uri.as_bytes()));
+        kinds(&dataset_of(bench, &name("/localhost/nfd/faces/query").child(&filter).unwrap())).len()
+    };
+    assert_eq!((query(&mut bench, &uri), query(&mut bench, "udp4://192.0.2.2:1")), (1, 0));
     let destroy = ControlParameters { face_id: Some(9), ..ControlParameters::default() };
     assert_eq!(run(&mut bench, "faces/destroy", &destroy, 3).code, 200);
     assert_eq!(bench.router.poll_face_request(), Some(FaceRequest::Destroy { face: FaceId(9) }));
     expect(&bench.recv(1, &command("faces/create", &parameters, &SignKey::Digest, 4)), &[]);
-    bench.router.poll_face_request();
+    let Some(FaceRequest::Create { id, .. }) = bench.router.poll_face_request() else { panic!("no request") };
+    bench.router.complete_face_request(bench.now, id, Err(FaceRefusal::Exists(FaceId(3))));
+    let answer = response(&bench.sent());
+    assert_eq!((answer.code, answer.body.unwrap().face_id), (409, Some(3)));
+    expect(&bench.recv(1, &command("faces/create", &parameters, &SignKey::Digest, 5)), &[]);
     bench.at(3999);
     assert!(bench.sent().is_empty());
     bench.at(4000);
