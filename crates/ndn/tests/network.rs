@@ -1,6 +1,8 @@
 //! Whole networks in virtual time.
 #![allow(clippy::unwrap_used, reason = "a test: a failed unwrap is a failed test")]
-use tributary_content::{MemoryContent, MemoryObject, MemoryOpener, Name, SigningKey};
+use tributary_content::{
+    ChunkIndex, Manifest, MemoryContent, MemoryObject, MemoryOpener, Name, ObjectReader, SigningKey, StoreError,
+};
 use tributary_core::{
     Duration, FaceId, Random, Rate, Time, TransferId,
     event::{PathState, TransferReport},
@@ -253,4 +255,44 @@ fn caches_and_producers_on_one_path_are_told_apart_by_the_papers_own_windows() {
     assert_eq!(content.finished(&object()).unwrap(), sent);
     let report = world.report(1, second);
     assert!((500_000..1_500_000).contains(&report.cached_bytes), "{report:?}");
+}
+
+/// Serves what it has with one byte of each chunk changed.
+struct Liar(MemoryObject);
+
+impl ObjectReader for Liar {
+    fn manifest(&self) -> &Manifest {
+        self.0.manifest()
+    }
+    fn tree(&self) -> bytes::Bytes {
+        self.0.tree()
+    }
+    fn read_chunk(&mut self, index: ChunkIndex) -> Result<bytes::Bytes, StoreError> {
+        let mut chunk = self.0.read_chunk(index)?.to_vec();
+        let at = chunk.len() / 2;
+        chunk[at] ^= 1;
+        Ok(chunk.into())
+    }
+}
+
+#[test]
+fn a_producer_that_lies_is_named_and_nobody_else_is() {
+    let mut world = tree(|_, _| {});
+    let sent = bytes(9_000_000);
+    [5, 6, 7].into_iter().for_each(|at| world.publish(at, &sent));
+    let object = MemoryObject::new(OBJECT.parse().unwrap(), sent.clone(), &SigningKey::from_secret(&[1; 32])).unwrap();
+    world.net.with(world.node(8), |node, now| node.publish(now, Box::new(Liar(object))));
+    let (id, content) = world.fetch(1);
+    world.finish(1, id);
+    assert_eq!(content.finished(&self::object()).unwrap(), sent);
+    let report = world.report(1, id);
+    let named: Vec<&str> = report
+        .sources
+        .iter()
+        .filter(|source| source.distrusted.is_some())
+        .map(|source| source.label.as_str())
+        .collect();
+    assert_eq!(named, ["node-8"], "{report:?}");
+    let honest = report.sources.iter().filter(|source| source.label != "node-8");
+    assert!(honest.map(|source| source.closed.is_none()).all(|open| open), "{report:?}");
 }

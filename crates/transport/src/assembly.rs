@@ -14,6 +14,8 @@ pub(crate) struct Origin {
     pub(crate) path: PathId,
     /// The cache that says it sent it, by the low bits of its node id; `None` for the source.
     pub(crate) cache: Option<u16>,
+    /// Whether it came over that path for sure; else it was asked for on another one, too, and nobody is blamed for it.
+    pub(crate) is_sure: bool,
 }
 
 /// A chunk or hash list that is being put together.

@@ -381,7 +381,7 @@ impl Transfer {
             }
             return;
         }
-        let origin = Origin { path: data.path, cache: data.cache };
+        let origin = Origin { path: data.path, cache: data.cache, is_sure: came != Came::ByAnyPath };
         if running.layout.locate(data.packet).is_none_or(|(.., len)| len as usize != data.payload.len()) {
             running.make_idle(data.packet);
             let what = format!("answered packet {} with {bytes} bytes", data.packet);
@@ -499,6 +499,11 @@ impl Transfer {
     }
 
     // Questions.
+
+    /// Whether wrong bytes came over a path: it is closed for good.
+    pub fn is_altered(&self, path: PathId) -> bool {
+        self.paths.get(&path).is_some_and(|path| path.altered.is_some())
+    }
 
     /// What is fetched.
     pub fn name(&self) -> &Name {

@@ -253,8 +253,11 @@ impl Fetching {
         }
     }
     fn offer_once(&mut self, now: Time) {
+        let nodes = self.paths.nodes();
         let offers = self.sources.values().map(|source| {
-            let paths = self.paths.in_use().filter(|(_, path)| path.source == source.node);
+            // Who is on a path over which wrong bytes came may become clear later, by the labels of others.
+            let told = self.paths.told(|id| self.transfer.is_altered(id));
+            let paths = told.filter(|(_, path)| path.source == source.node);
             SourceOffer {
                 node: source.node,
                 label: source.label.clone(),
@@ -262,7 +265,7 @@ impl Fetching {
                 paths: paths
                     .map(|(id, path)| PathOffer {
                         path: id,
-                        label: path.label(&self.label, &source.label),
+                        label: path.label(&self.label, &source.label, &nodes),
                         hops: path.hops() as u32,
                         packet_bytes_max: source.segment_bytes,
                         groups: [GROUP_OF_ALL].into(),

@@ -4,7 +4,7 @@ use alloc::{boxed::Box, collections::BTreeMap, string::String, vec::Vec};
 use tributary_core::{Duration, NodeId, PathId, Random, Rate, Time};
 
 use super::selection::{self, Candidate, PathSelection};
-use crate::config::PathConfig;
+use crate::{config::PathConfig, router::labels::LABEL_BYTES};
 
 /// Paths known at one time; beyond that the ones not in use for longest go.
 const PATHS_MAX: usize = 256;
@@ -19,9 +19,18 @@ pub(super) enum Tag {
 }
 
 impl Tag {
-    fn bytes(&self) -> &[u8] {
+    /// Its labels; of bits nobody but their routers knows where one ends.
+    fn labels(&self) -> &[[u8; LABEL_BYTES]] {
         match self {
-            Tag::Labels(bytes) | Tag::Bits(bytes) => bytes,
+            Tag::Labels(labels) => labels.as_chunks().0,
+            Tag::Bits(_) => &[],
+        }
+    }
+    /// Routers that it names, as far as that can be told.
+    pub(super) fn hops(&self) -> usize {
+        match self {
+            Tag::Labels(labels) => labels.len() / LABEL_BYTES,
+            Tag::Bits(bits) => bits.len(),
         }
     }
 }
@@ -175,15 +184,21 @@ impl Paths {
                 hops: path.hops(),
                 rtt: path.rtt,
                 rtt_deviation: path.deviation,
-                links: match &path.tag {
-                    Tag::Labels(labels) => labels.as_chunks().0.to_vec(),
-                    Tag::Bits(_) => Vec::new(),
-                },
+                links: path.tag.labels().to_vec(),
             })
             .collect()
     }
     pub(super) fn in_use(&self) -> impl Iterator<Item = (PathId, &KnownPath)> {
         self.known.iter().filter(|(_, path)| path.in_use).map(|(id, path)| (*id, path))
+    }
+    /// Paths in use, and those that `also` wants although they are refused.
+    pub(super) fn told(&self, also: impl Fn(PathId) -> bool) -> impl Iterator<Item = (PathId, &KnownPath)> {
+        let is_told = move |(id, path): &(&PathId, &KnownPath)| path.in_use || path.refused && also(**id);
+        self.known.iter().filter(is_told).map(|(id, path)| (*id, path))
+    }
+    /// The nodes on all known paths.
+    pub(super) fn nodes(&self) -> Nodes {
+        Nodes::of(self.known.values().map(|path| &path.tag))
     }
     pub(super) fn tag(&self, id: PathId) -> Option<&Tag> {
         self.known.get(&id).map(|path| &path.tag)
@@ -199,22 +214,67 @@ impl KnownPath {
     }
     /// Routers on it, as far as its tag tells.
     pub(super) fn hops(&self) -> usize {
-        match &self.tag {
-            Tag::Labels(labels) => labels.len() / crate::router::labels::LABEL_BYTES,
-            Tag::Bits(bits) => bits.len(),
-        }
+        self.tag.hops()
     }
-    /// The labels on it, with `>` between.
-    pub(super) fn label(&self, receiver: &str, source: &str) -> String {
-        use core::fmt::Write;
+    /// The nodes on it, with `>` between.
+    pub(super) fn label(&self, receiver: &str, source: &str, nodes: &Nodes) -> String {
         let mut text = String::from(receiver);
-        for label in self.tag.bytes().chunks(crate::router::labels::LABEL_BYTES) {
+        let between = self.tag.labels();
+        for label in between.iter().take(between.len().saturating_sub(1)) {
             text.push('>');
-            label.iter().for_each(|byte| {
-                let _ = write!(text, "{byte:02x}");
-            });
+            write_labels(&nodes.behind(*label), &mut text);
         }
         text + ">" + source
+    }
+}
+
+type Label = [u8; LABEL_BYTES];
+
+/// Which labels lead to one and the same node. A label names a face of one router; what it leads to is the router whose
+/// label comes next, so all labels that one and the same label follows lead to one router. A node is called by the least
+/// of the labels that lead to it.
+pub(super) struct Nodes(BTreeMap<Label, Label>);
+
+impl Nodes {
+    fn of<'a>(tags: impl Iterator<Item = &'a Tag>) -> Nodes {
+        let mut nodes = Nodes(BTreeMap::new());
+        // For each label one that leads to its router.
+        let mut before: BTreeMap<Label, Label> = BTreeMap::new();
+        for tag in tags {
+            let labels = tag.labels();
+            for (label, next) in labels.iter().zip(labels.iter().skip(1)) {
+                let known = *before.entry(*next).or_insert(*label);
+                nodes.join(*label, known);
+            }
+        }
+        nodes
+    }
+    fn join(&mut self, one: Label, other: Label) {
+        let (one, other) = (self.behind(one), self.behind(other));
+        if one != other {
+            self.0.insert(one.max(other), one.min(other));
+        }
+    }
+    /// What the node is called that a label leads to.
+    fn behind(&self, label: Label) -> Label {
+        let mut name = label;
+        while let Some(lesser) = self.0.get(&name) {
+            name = *lesser;
+        }
+        name
+    }
+}
+
+/// Appends labels as hexadecimal digits, with `>` between.
+pub(super) fn write_labels(labels: &[u8], text: &mut String) {
+    use core::fmt::Write;
+    for (index, label) in labels.chunks(LABEL_BYTES).enumerate() {
+        if index > 0 {
+            text.push('>');
+        }
+        label.iter().for_each(|byte| {
+            let _ = write!(text, "{byte:02x}");
+        });
     }
 }
 
@@ -269,6 +329,32 @@ mod tests {
             &mut random
         ));
         assert_eq!(in_use(&paths), [1, 2]);
+    }
+
+    #[test]
+    fn labels_that_the_same_label_follows_lead_to_one_node() {
+        let (mut paths, mut random) = paths(9);
+        let [near, other, far, last, end] = [[9u8, 0, 0, 1], [9, 0, 0, 2], [7, 0, 0, 3], [5, 0, 0, 4], [1, 0, 0, 5]];
+        for tag in [&[near, far, last][..], &[other, far, last], &[other, end], &[end]] {
+            let tag = Tag::Labels(tag.concat());
+            paths.on_probe(Time::from_millis(1), tag, NodeId(1), Duration::from_millis(10), &mut random);
+        }
+        let nodes = paths.nodes();
+        let labels: Vec<String> = paths.known.values().map(|path| path.label("phone", "shop", &nodes)).collect();
+        let by_far = "phone>09000001>07000003>shop";
+        assert_eq!(labels, [by_far, by_far, "phone>09000001>shop", "phone>shop"]);
+    }
+
+    #[test]
+    fn a_path_that_is_refused_is_not_used_again_though_it_may_be_told_of() {
+        let (mut paths, mut random) = paths(1);
+        (1..=2).for_each(|label| {
+            probe(&mut paths, &mut random, label);
+        });
+        assert!(paths.refuse(&[PathId(1)], &mut random));
+        assert!(!probe(&mut paths, &mut random, 1), "a probe does not bring it back");
+        let told = |paths: &Paths, also| paths.told(|_| also).map(|(id, _)| id.0).collect::<Vec<_>>();
+        assert_eq!((told(&paths, false), told(&paths, true)), (alloc::vec![2], alloc::vec![1, 2]));
     }
 
     #[test]

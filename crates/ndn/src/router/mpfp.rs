@@ -12,7 +12,7 @@ use alloc::vec::Vec;
 use tributary_core::{FaceId, Time};
 
 use super::{
-    InvalidPath, Router,
+    INTERNAL_FACES_FIRST, InvalidPath, Router,
     fib::FibIndex,
     interest::Passing,
     labels::LabelScheme,
@@ -41,10 +41,11 @@ impl Router {
     ) -> Option<Result<(), &'static str>> {
         let headers = passing.headers;
         let labelled = headers.tag.filter(|tag| !tag.is_empty());
-        if labelled.is_none() && headers.tag_bits.is_none() {
+        let bits = headers.tag_bits.filter(|bits| !bits.is_empty());
+        if labelled.is_none() && bits.is_none() {
             return None;
         }
-        let popped = match (labelled, headers.tag_bits) {
+        let popped = match (labelled, bits) {
             (Some(tag), _) => self.labels.pop(tag).map(|(face, rest)| (face, Rest::Labels(rest.as_bytes().to_vec()))),
             (None, Some(tag)) => self.labels.pop_bits(tag).map(|(face, rest)| (face, Rest::Bits(rest))),
             (None, None) => None,
@@ -137,6 +138,10 @@ impl Router {
         record: &InRecord,
     ) -> (Option<Vec<u8>>, Option<Vec<u8>>) {
         if !(record.probe || self.config.label_all) || !self.config.path_tags {
+            return (None, None);
+        }
+        // A producer in this node is no hop further: it is this node that the label before leads to.
+        if face.0 >= INTERNAL_FACES_FIRST && record.face.0 < INTERNAL_FACES_FIRST {
             return (None, None);
         }
         self.stats.labels_written += 1;

@@ -48,6 +48,10 @@ impl<'a> BitTag<'a> {
             Err(WireError::Value { field: "unused bits of PathTagBits", found: u64::from(unused) })
         }
     }
+    /// Whether there is no bit left.
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
     /// Appends the header.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         out.put_head(types::LP_PATH_TAG_BITS, 1 + self.bytes.len());

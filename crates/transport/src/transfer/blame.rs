@@ -124,6 +124,9 @@ impl Transfer {
     }
     /// Draws the consequence of wrong `packets` that came from `origin`.
     pub(super) fn blame(&mut self, now: Time, origin: Origin, what: &str, packets: Vec<u32>) {
+        if !origin.is_sure {
+            return;
+        }
         let Some(cache) = origin.cache else { return self.on_altered(now, origin.path, what) };
         let Some(path) = self.paths.get_mut(&origin.path) else { return };
         // The answer of the source takes the place of the lie in every cache on the way.

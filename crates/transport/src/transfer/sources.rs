@@ -161,6 +161,8 @@ impl Transfer {
         let barred = self.is_barred(&offer);
         if let Some(path) = self.paths.get_mut(&id) {
             if path.altered.is_some() {
+                // Who is on it may be known better by now.
+                path.offer.label = offer.label;
                 return;
             }
             let reopened = path.closed.is_some() && path.source == source;
