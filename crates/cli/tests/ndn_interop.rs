@@ -183,6 +183,111 @@ fn our_programs_reach_each_other_and_ndnd_s_through_ndnd_s_forwarder() {
 }
 
 #[test]
+fn echo_requests_pass_through_ndnd_s_forwarder_which_answers_none() {
+    if !ndnd("echo requests through ndnd's forwarder") {
+        return;
+    }
+    let bench = Bench::new();
+    let _forwarder = bench.ndnd_forwarder();
+    let _ours = bench.publisher("ndnd.sock", "/lab/ours", "");
+    let face = "[[face]]\npeer = \"@ndnd.sock\"\nroutes = [\"/\"]\n";
+    let config = bench.config("receiver", "receiver", "\"127.0.0.1:0\"", face);
+    let ask = |arguments: &[&str]| {
+        let output = run(bench.folder.path(), &[arguments, &["--json", "--config", config.to_str().unwrap()]].concat());
+        assert_eq!(output.status.code(), Some(0), "{}", talk(&output));
+        lines(&output.stdout)
+    };
+    let told = ask(&["ping", "/lab/ours", "--count", "3", "--interval", "20ms"]);
+    assert_eq!((&told[3]["answered"], &told[0]["responder"]), (&3.into(), &"publisher".into()), "{told:?}");
+    let told = ask(&["traceroute", "/lab/ours", "--count", "1", "--timeout", "300ms"]);
+    assert_eq!(told[0]["outcome"], "silence", "ndnd's forwarder drops what has no hops left: {told:?}");
+    assert_eq!((&told[1]["outcome"], &told[2]["hops"]), (&"application".into(), &2.into()), "{told:?}");
+}
+
+#[test]
+fn ndnd_s_tools_make_faces_and_routes_on_our_forwarder_and_take_them_back() {
+    if !ndnd("ndnd's tools on our forwarder") {
+        return;
+    }
+    let bench = Bench::new();
+    let (far, udp) = (port(), port());
+    let listen = format!("\"127.0.0.1:{udp}\", \"@far.sock\"");
+    let _far = Daemon::start(bench.folder.path(), &bench.config("far", "router", &listen, ""));
+    let _ours = bench.publisher("far.sock", "/lab/ours", "");
+    let _router = bench.router(far);
+    let tool = |arguments: &[&str]| {
+        let mut command = Command::new("ndnd");
+        let output = command.arg("fw").args(arguments).env("NDN_CLIENT_TRANSPORT", bench.socket("ours.sock")).output();
+        let output = output.unwrap();
+        (output.status.success(), String::from_utf8_lossy(&output.stdout).into_owned() + &talk(&output))
+    };
+    let done = |arguments: &[&str]| {
+        let (success, said) = tool(arguments);
+        assert!(success, "{arguments:?}: {said}");
+        said
+    };
+    let remote = format!("udp4://127.0.0.1:{udp}");
+    let said = done(&["face-create", &format!("remote={remote}")]);
+    let face: u32 = said.split("FaceId=").nth(1).and_then(|rest| rest.split_whitespace().next()?.parse().ok()).unwrap();
+    assert!(done(&["face-list"]).contains(&format!("faceid={face} remote={remote} ")), "{said}");
+    let (success, again) = tool(&["face-create", &format!("remote=udp://127.0.0.1:{udp}")]);
+    assert!(!success && again.contains("409") && again.contains(&format!("FaceId={face}")), "{again}");
+    let (success, wrong) = tool(&["face-create", "remote=ether://[08:00:27:01:01:01]"]);
+    assert!(!success && wrong.contains("406"), "{wrong}");
+
+    // A route by address takes the face that there is, and what is behind it can be fetched.
+    done(&["route-add", "prefix=/lab", &format!("face={remote}"), "cost=3"]);
+    let routes = done(&["route-list"]);
+    assert!(routes.contains(&format!("prefix=/lab nexthop={face}")) && routes.contains("cost=3"), "{routes}");
+    assert!(done(&["fib-list"]).contains(&format!("/lab nexthops={{faceid={face}")));
+    let got = bench.get("ours.sock", "/lab/ours", &[]);
+    assert_eq!(got["sources"][0]["id"], "publisher");
+    assert!(done(&["cs-info"]).contains("CS information"));
+    assert!(done(&["status"]).contains("tributary"));
+    done(&["strategy-set", "prefix=/lab", "strategy=/localhost/nfd/strategy/multicast/v=1"]);
+    assert!(done(&["strategy-list"]).contains("multicast"));
+
+    // A stream, too; then all is taken back, and the driver has really closed it.
+    let over = format!("unix://{}", bench.path("far.sock").display());
+    let said = done(&["route-add", "prefix=/other", &format!("face={over}")]);
+    assert!(said.contains("FaceId="), "{said}");
+    until("the stream to be up", || done(&["face-list"]).contains(&over));
+    done(&["face-destroy", &format!("face={remote}")]);
+    done(&["face-destroy", &format!("face={over}")]);
+    let left = done(&["face-list"]);
+    assert!(!left.contains(&remote) && !left.contains(&over), "{left}");
+    assert!(!done(&["route-list"]).contains("/lab"), "routes go with their face");
+    let face_again = done(&["face-create", &format!("remote={remote}")]);
+    assert!(face_again.contains("FaceId="), "{face_again}");
+}
+
+#[test]
+fn what_is_below_a_shared_key_s_prefix_is_fetched_by_those_who_have_the_key() {
+    if !ndnd("an object without a shared key's signature") {
+        return;
+    }
+    let bench = Bench::new();
+    fs::write(bench.path("home.key"), [7; 32]).unwrap();
+    let shared = "[[shared_key]]\nprefix = \"/home\"\nfile = \"home.key\"\n";
+    let _router = bench.router(port());
+    let _ours = bench.publisher("ours.sock", "/home/ours", shared);
+    let _theirs = bench.ndnd_put("ours.sock", "/home/theirs");
+    let get = |name: &str| {
+        let face = format!("[[face]]\npeer = \"@ours.sock\"\nroutes = [\"/\"]\n{shared}");
+        let config = bench.config("receiver", "receiver", "\"127.0.0.1:0\"", &face);
+        let fixed = ["get", name, "-o", "-", "--timeout", "2s", "--config"];
+        trib(bench.folder.path()).args(fixed).arg(&config).output().unwrap()
+    };
+    let ours = get("/home/ours");
+    assert!(ours.status.success() && ours.stdout == fs::read(&bench.original).unwrap(), "{}", talk(&ours));
+    let theirs = get("/home/theirs");
+    assert_eq!(theirs.status.code(), Some(1), "{}", talk(&theirs));
+    assert!(theirs.stdout.is_empty() && talk(&theirs).contains("shared for its prefix"), "{}", talk(&theirs));
+    // Programs of others do not look at signatures that they have no key for.
+    bench.ndnd_cat("ours.sock", "/home/ours");
+}
+
+#[test]
 fn a_pinned_key_refuses_an_object_that_nobody_signed() {
     if !ndnd("objects without signatures") {
         return;

@@ -52,8 +52,12 @@ pub struct Config {
     pub transit: Transit,
     /// Whether neighbours may register prefixes here. Default: no.
     pub remote_registration: RemoteRegistration,
+    /// Echo requests of one neighbour that are answered in a second; zero for none. Default: 100.
+    pub echoes_per_second: u32,
     /// How published Data is signed. Default: by digest.
     pub signature: DataSignature,
+    /// Keys shared with those who publish below a prefix. Default: none.
+    pub shared_keys: Vec<SharedKey>,
     /// Unix time of the driver's epoch; versions of metadata and times of commands count from it. Default: zero.
     pub epoch: Duration,
     /// How paths are found and chosen.
@@ -89,6 +93,30 @@ pub enum RegistrationScope {
     Localhost,
     /// `/localhop/nfd`: a forwarder one hop away that allows it.
     Localhop,
+}
+
+/// A key that is shared by all who publish and fetch below a prefix: what is published there is signed with it (HMAC with
+/// SHA-256), and nothing else is believed there.
+#[derive(Clone, PartialEq, Eq)]
+pub struct SharedKey {
+    /// The prefix.
+    pub prefix: Name,
+    /// The key.
+    pub secret: Vec<u8>,
+}
+
+impl SharedKey {
+    /// The key for a name: that of the longest prefix.
+    pub(crate) fn of<'a>(keys: &'a [SharedKey], name: &Name) -> Option<&'a SharedKey> {
+        keys.iter().filter(|key| key.prefix.is_prefix_of(name)).max_by_key(|key| key.prefix.len())
+    }
+}
+
+impl fmt::Debug for SharedKey {
+    /// Shows no secret.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SharedKey({})", self.prefix)
+    }
 }
 
 /// How published Data is signed. What is fetched with a manifest is verified by it either way.
@@ -178,7 +206,9 @@ impl Config {
             registrars: Vec::new(),
             transit: Transit::Allowed,
             remote_registration: RemoteRegistration::Refused,
+            echoes_per_second: 100,
             signature: DataSignature::Digest,
+            shared_keys: Vec::new(),
             epoch: Duration::ZERO,
             paths: PathConfig::default(),
             transfer: TransferConfig::default(),

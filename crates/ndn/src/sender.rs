@@ -15,6 +15,7 @@ use tributary_transport::{
 };
 
 use crate::{
+    config::SharedKey,
     naming::{self, Asked},
     wire::{Data, Interest, KeyLocator, MetaInfo, NameView, SignKey, SignatureInfo, tlv::Writer, types},
 };
@@ -28,6 +29,7 @@ const SEGMENT_FRESHNESS_MILLIS: u64 = 3_600_000;
 pub struct Sender {
     segment_bytes: u16,
     key: SignKey,
+    shared_keys: Vec<SharedKey>,
     /// Unix time of the driver's epoch.
     epoch: Duration,
     /// Who signs, as a key locator.
@@ -56,6 +58,7 @@ impl Sender {
         Sender {
             segment_bytes,
             key,
+            shared_keys: Vec::new(),
             epoch,
             locator,
             objects: BTreeMap::new(),
@@ -63,6 +66,10 @@ impl Sender {
             answered: 0,
             unknown: 0,
         }
+    }
+    /// From now on signs what is below a shared key's prefix with that key.
+    pub fn share(&mut self, keys: Vec<SharedKey>) {
+        self.shared_keys = keys;
     }
     /// Offers an object; an older one of the same name is dropped. False if it has more packets than can be numbered.
     pub fn publish(&mut self, reader: Box<dyn ObjectReader>) -> bool {
@@ -178,7 +185,12 @@ impl Sender {
             key_locator: Some(KeyLocator::Name(NameView::from(&self.locator))),
             ..SignatureInfo::new(self.key.kind())
         };
-        Data { meta: Some(meta), signature, ..Data::new(name, content) }.sign(&self.key).into()
+        let data = Data { meta: Some(meta), signature, ..Data::new(name, content) };
+        if self.shared_keys.is_empty() {
+            return data.sign(&self.key).into();
+        }
+        let shared = name.to_name().ok().and_then(|name| SharedKey::of(&self.shared_keys, &name).cloned());
+        data.sign(&shared.map_or_else(|| self.key.clone(), |shared| SignKey::Hmac(shared.secret))).into()
     }
     /// An object that could not be read, and why; each failure once.
     pub fn poll_failure(&mut self) -> Option<(Name, StoreError)> {

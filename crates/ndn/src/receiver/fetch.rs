@@ -27,7 +27,7 @@ use crate::{
     ids::Nonce,
     naming::{self, Asked},
     router::LocalPacket,
-    wire::{Data, Interest, KeyLocator, NameView, packet_type, types},
+    wire::{Data, Interest, KeyLocator, NameView, VerifyKey, packet_type, types},
 };
 
 /// Probing Interests for segments of others come so many times more slowly than those for manifests.
@@ -49,8 +49,17 @@ struct AskedOn {
     also_elsewhere: bool,
 }
 
+/// Whom a fetch believes.
+pub(super) struct Trust {
+    /// The key that all Data must be signed with.
+    pub(super) shared: Option<VerifyKey>,
+    /// Unix time of the driver's epoch.
+    pub(super) epoch: Duration,
+}
+
 pub(super) struct Fetching {
     label: String,
+    shared: Option<VerifyKey>,
     config: PathConfig,
     pub(super) transfer: Transfer,
     pub(super) paths: Paths,
@@ -72,12 +81,20 @@ pub(super) struct Fetching {
 }
 
 impl Fetching {
-    pub(super) fn new(now: Time, label: &str, fetch: Fetch, config: TransferConfig, paths: PathConfig) -> Self {
+    pub(super) fn new(
+        now: Time,
+        label: &str,
+        fetch: Fetch,
+        config: TransferConfig,
+        paths: PathConfig,
+        trust: Trust,
+    ) -> Self {
         // How an object is cut is its producer's decision, and the same for all who fetch it.
         let config = TransferConfig { packet_bytes: None, ..config };
         Fetching {
             label: label.into(),
-            others: Others::new(&fetch.name),
+            others: Others::new(&fetch.name, trust.shared.clone(), trust.epoch),
+            shared: trust.shared,
             segment_probes: BTreeMap::new(),
             transfer: Transfer::new(now, fetch.name, config, fetch.opener, fetch.rate_limit, fetch.patience),
             probes_at_once: paths.probes_initial,
@@ -135,7 +152,7 @@ impl Fetching {
     }
     /// Takes an answer to what was asked to find out about an object of others; whether it was one.
     fn on_discovery(&mut self, now: Time, local: &LocalPacket, data: &Data<'_>) -> bool {
-        match self.others.handle_data(&local.packet, data) {
+        match self.others.handle_data(now, &local.packet, data) {
             Found::Nothing => false,
             Found::Step => true,
             Found::Object(text) => {
@@ -216,6 +233,9 @@ impl Fetching {
         let nonce = data.name.last().and_then(|last| <[u8; 4]>::try_from(last.value).ok());
         let Some(sent) = nonce.and_then(|nonce| self.probes.remove(&nonce)) else { return false };
         let Ok((segment_bytes, manifest)) = naming::decode_manifest(data.content.unwrap_or(&[])) else { return true };
+        if self.shared.as_ref().is_some_and(|key| !data.is_signed_by(key)) {
+            return true;
+        }
         let Some(tag) = tag_of(local) else { return true };
         let label = producer_of(data);
         let node = node_of_label(&label);
@@ -399,26 +419,25 @@ impl Fetching {
     /// Nack, for forwarders that send none (PTP §4 C 2).
     pub(super) fn poll_event(&mut self, now: Time, random: &mut Random) -> Option<TransferEvent> {
         while let Some(event) = self.transfer.poll_event() {
-            if let TransferEvent::PathState { path, state, .. } = &event {
-                self.paths.set_silent(*path, *state == PathState::Silent);
-            }
-            if let TransferEvent::PathState { path, state: PathState::Silent, .. } = &event {
-                let path = *path;
-                if self.paths.has_other(now, path) && self.paths.on_failed(now, path, random) {
-                    self.events.push_back(event);
-                    self.offer(now, random);
-                    continue;
+            let changed = match &event {
+                TransferEvent::PathState { path, state, .. } => {
+                    self.paths.set_silent(*path, *state == PathState::Silent);
+                    match state {
+                        PathState::Silent => {
+                            self.paths.has_other(now, *path) && self.paths.on_failed(now, *path, random)
+                        }
+                        PathState::Closed => {
+                            self.paths.in_use().any(|(id, _)| id == *path) && self.paths.refuse(&[*path], random)
+                        }
+                        PathState::Idle | PathState::Active => false,
+                    }
                 }
-            }
-            if let TransferEvent::PathState { path, state: PathState::Closed, .. } = &event
-                && self.paths.in_use().any(|(id, _)| id == *path)
-                && self.paths.refuse(&[*path], random)
-            {
-                self.events.push_back(event);
-                self.offer(now, random);
-                continue;
-            }
+                _ => false,
+            };
             self.events.push_back(event);
+            if changed {
+                self.offer(now, random);
+            }
         }
         self.events.pop_front()
     }

@@ -6,6 +6,7 @@
 //!                                 ▲                     ▲
 //!                                 └── failed, silent ◄──┴── Data, from a producer or from a cache
 //! ```
+mod echo;
 mod fetch;
 mod others;
 mod paths;
@@ -19,13 +20,21 @@ use alloc::{
 use bytes::Bytes;
 use tributary_content::Name;
 use tributary_core::{
-    Duration, NodeId, Random, Rate, Time, TransferId,
-    event::{TransferEvent, TransferReport},
+    Duration, EchoId, NodeId, Random, Rate, Time, TransferId,
+    event::{EchoReport, TransferEvent, TransferReport},
 };
-use tributary_transport::{Fetch, TransferConfig, limit::TokenBucket};
+use tributary_transport::{
+    Fetch, TransferConfig,
+    echo::{Echo, EchoError},
+    limit::TokenBucket,
+};
 
-use crate::{config::PathConfig, router::LocalPacket, wire::LpPacket};
-use fetch::Fetching;
+use crate::{
+    config::{PathConfig, SharedKey},
+    router::LocalPacket,
+    wire::{LpPacket, VerifyKey},
+};
+use fetch::{Fetching, Trust};
 
 /// Ended fetches whose reports are kept.
 const ENDED_KEPT: usize = 64;
@@ -56,12 +65,15 @@ pub struct Receiver {
     label: alloc::string::String,
     config: TransferConfig,
     paths: PathConfig,
+    shared_keys: Vec<SharedKey>,
+    epoch: Duration,
     random: Random,
     fetches: BTreeMap<TransferId, Fetching>,
     next_transfer: u32,
     /// The fetch that asked last: they take turns, so that a common limit is shared.
     last_polled: TransferId,
     limit: TokenBucket,
+    echoing: echo::Echoing,
     events: VecDeque<(TransferId, TransferEvent)>,
     polled_at: Time,
     /// Data that belongs to nothing that was asked for.
@@ -75,15 +87,23 @@ impl Receiver {
             label: label.into(),
             config,
             paths,
+            shared_keys: Vec::new(),
+            epoch: Duration::ZERO,
             random,
             fetches: BTreeMap::new(),
             next_transfer: 0,
             last_polled: TransferId(0),
             limit: TokenBucket::new(None, Duration::from_millis(20)),
+            echoing: echo::Echoing::default(),
             events: VecDeque::new(),
             polled_at: Time::ZERO,
             strays: 0,
         }
+    }
+    /// From now on believes below a shared key's prefix only what is signed with that key. `epoch` is the Unix time of the
+    /// driver's epoch, by which certificates count or not.
+    pub fn trust(&mut self, keys: Vec<SharedKey>, epoch: Duration) {
+        (self.shared_keys, self.epoch) = (keys, epoch);
     }
     /// Starts a fetch.
     pub fn fetch(&mut self, now: Time, fetch: Fetch) -> TransferId {
@@ -93,7 +113,9 @@ impl Receiver {
             in_use_max: self.paths.in_use_max.min(usize::from(fetch.paths_per_source.max(1)) * SOURCES_TYPICAL),
             ..self.paths.clone()
         };
-        self.fetches.insert(id, Fetching::new(now, &self.label, fetch, self.config.clone(), paths));
+        let shared = SharedKey::of(&self.shared_keys, &fetch.name).map(|key| VerifyKey::Hmac(key.secret.clone()));
+        let trust = Trust { shared, epoch: self.epoch };
+        self.fetches.insert(id, Fetching::new(now, &self.label, fetch, self.config.clone(), paths, trust));
         let ended: Vec<TransferId> =
             self.fetches.iter().filter(|(_, fetch)| fetch.is_ended()).map(|(id, _)| *id).collect();
         for old in ended.iter().take(ended.len().saturating_sub(ENDED_KEPT)) {
@@ -118,8 +140,18 @@ impl Receiver {
             }
         }
     }
+    /// Sends an echo request.
+    ///
+    /// # Errors
+    /// [`EchoError`]: nothing was sent.
+    pub fn echo(&mut self, now: Time, echo: &Echo) -> Result<EchoId, EchoError> {
+        self.echoing.send(now, echo, &mut self.random)
+    }
     /// Takes a Data or a Nack for this node.
     pub fn handle_packet(&mut self, now: Time, local: &LocalPacket) {
+        if self.echoing.handle_packet(now, local) {
+            return;
+        }
         let random = &mut self.random;
         // Several fetches may have asked for the same: one answer comes for all.
         let taken = self.fetches.values_mut().filter_map(|fetch| fetch.handle_packet(now, local, random).then_some(()));
@@ -132,11 +164,15 @@ impl Receiver {
         for fetch in self.fetches.values_mut() {
             fetch.handle_timeout(now, &mut self.random);
         }
+        self.echoing.handle_timeout(now);
         self.collect_events(now);
     }
     /// The next Interest to send.
     pub fn poll_interest(&mut self, now: Time) -> Option<Outgoing> {
         self.polled_at = now;
+        if let Some(echo) = self.echoing.poll_interest() {
+            return Some(echo);
+        }
         let after = self.fetches.range(TransferId(self.last_polled.0.saturating_add(1))..);
         let order: Vec<TransferId> = after
             .chain(self.fetches.range(..=self.last_polled))
@@ -156,11 +192,16 @@ impl Receiver {
     pub fn poll_timeout(&self) -> Option<Time> {
         let fetching = self.fetches.values().any(|fetch| !fetch.is_ended());
         let limit = Some(self.limit.ready_at()).filter(|ready| *ready > self.polled_at && fetching);
-        self.fetches.values().filter_map(Fetching::poll_timeout).chain(limit).min()
+        let echo = self.echoing.poll_timeout();
+        self.fetches.values().filter_map(Fetching::poll_timeout).chain(limit).chain(echo).min()
     }
     /// The next thing worth telling.
     pub fn poll_event(&mut self) -> Option<(TransferId, TransferEvent)> {
         self.events.pop_front()
+    }
+    /// What came of an echo request.
+    pub fn poll_echo(&mut self) -> Option<EchoReport> {
+        self.echoing.poll_report()
     }
     fn collect_events(&mut self, now: Time) {
         for (id, fetch) in &mut self.fetches {

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!  /name/32=metadata, else /name ─► version ─► segment 0 ─► last segment ─► size, described to the transfer
-//!                                               └─► who signs ─► the key that its locator names
+//!                                               └─► who signs ─► the key that its locator names ─► who vouches for it
+//!                                               └─► by HMAC: the key that is shared with its publishers
 //! ```
 use alloc::{
     borrow::ToOwned,
@@ -22,6 +23,10 @@ use crate::{
 
 /// How long an answer may take before it is asked for again.
 const PATIENCE: Duration = Duration::from_millis(500);
+/// How often the certificate of the one who vouches for a key is asked for.
+const ISSUER_QUESTIONS_MAX: u32 = 4;
+/// First segments with a wrong signature after which it is said that there is no right one.
+const REFUSED_MAX: u64 = 4;
 /// Bytes of a chunk at least; it has as many segments as that takes.
 const CHUNK_BYTES_MIN: u32 = 256 << 10;
 /// The Ed25519 SubjectPublicKeyInfo up to the key. RFC 8410.
@@ -35,6 +40,12 @@ pub(super) struct Others {
     /// Questions so far; discovery takes turns between the two names that producers answer.
     questions: u32,
     first: Option<Segment>,
+    /// The key that is shared with those who publish it: nothing else counts.
+    shared: Option<VerifyKey>,
+    /// Unix time of the driver's epoch: certificates count for a time.
+    epoch: Duration,
+    /// Questions about who vouches for the key.
+    issuer_asked: u32,
     /// Segments that came with a wrong signature; they are asked of producers only.
     bad: BTreeSet<u32>,
     /// Segments with a wrong signature.
@@ -46,6 +57,8 @@ enum Stage {
     Version,
     /// Whose key is it?
     Key { versioned: Name, locator: Name },
+    /// Who vouches for that key?
+    Issuer { versioned: Name, issuer: Name, certificate: bytes::Bytes },
     /// How are they cut?
     First { versioned: Name },
     /// How long is the last one?
@@ -62,6 +75,8 @@ struct Segment {
     kind: SignatureType,
     key: Option<VerifyKey>,
     publisher: PublicKey,
+    /// Who vouches for the key, in words.
+    vouched: String,
 }
 
 /// An object of others, ready to be fetched.
@@ -88,7 +103,7 @@ pub(super) enum Found {
 }
 
 impl Others {
-    pub(super) fn new(object: &Name) -> Others {
+    pub(super) fn new(object: &Name, shared: Option<VerifyKey>, epoch: Duration) -> Others {
         // A name with a version needs no discovery.
         let is_version = NameView::from(object).last().is_some_and(|last| last.kind == types::VERSION);
         let stage = if is_version { Stage::First { versioned: object.clone() } } else { Stage::Version };
@@ -98,6 +113,9 @@ impl Others {
             asked: None,
             questions: 0,
             first: None,
+            shared,
+            epoch,
+            issuer_asked: 0,
             bad: BTreeSet::new(),
             refused: 0,
         }
@@ -119,12 +137,17 @@ impl Others {
         if self.asked.as_ref().is_some_and(|(_, asked)| *asked + PATIENCE > now) {
             return None;
         }
+        self.give_up_issuer();
         let (name, discovers) = match &self.stage {
             Stage::Version if self.questions.is_multiple_of(2) => {
                 (self.object.typed_child(types::KEYWORD, naming::METADATA).ok()?, true)
             }
             Stage::Version => (self.object.clone(), true),
             Stage::Key { locator, .. } => (locator.clone(), true),
+            Stage::Issuer { issuer, .. } => {
+                self.issuer_asked += 1;
+                (issuer.clone(), true)
+            }
             Stage::First { versioned } => (segment(versioned, 0)?, false),
             Stage::Last { versioned, last } => (segment(versioned, *last)?, false),
             Stage::Known(_) | Stage::Over => return None,
@@ -133,6 +156,20 @@ impl Others {
         self.asked = Some((name.clone(), now));
         Some((name, discovers))
     }
+    /// Goes on without the certificate of the one who vouches for the key, if it does not come.
+    fn give_up_issuer(&mut self) {
+        if self.issuer_asked < ISSUER_QUESTIONS_MAX || !matches!(self.stage, Stage::Issuer { .. }) {
+            return;
+        }
+        if let Stage::Issuer { versioned, issuer, .. } = core::mem::replace(&mut self.stage, Stage::Over) {
+            let last = self.first.as_mut().and_then(|first| {
+                first.vouched =
+                    format!(", a key whose certificate by '{issuer}' could not be checked: it does not come");
+                final_segment(&Data::decode(&first.packet).ok()?)
+            });
+            self.stage = last.map_or(Stage::Over, |last| Stage::Last { versioned, last });
+        }
+    }
     pub(super) fn poll_timeout(&self) -> Option<Time> {
         match self.stage {
             Stage::Known(_) | Stage::Over => None,
@@ -140,7 +177,7 @@ impl Others {
         }
     }
     /// Takes a Data that may answer the last question.
-    pub(super) fn handle_data(&mut self, packet: &bytes::Bytes, data: &Data<'_>) -> Found {
+    pub(super) fn handle_data(&mut self, now: Time, packet: &bytes::Bytes, data: &Data<'_>) -> Found {
         let Some((asked, _)) = &self.asked else { return Found::Nothing };
         if !NameView::from(asked).is_prefix_of(data.name) {
             return Found::Nothing;
@@ -149,7 +186,10 @@ impl Others {
         let (stage, found) = match stage {
             Stage::Version => self.on_version(data),
             Stage::First { versioned } => self.on_first(versioned, packet, data),
-            Stage::Key { versioned, locator } => self.on_key(versioned, locator, data),
+            Stage::Key { versioned, locator } => self.on_key(now, versioned, locator, packet, data),
+            Stage::Issuer { versioned, issuer, certificate } => {
+                self.on_issuer(now, versioned, &issuer, &certificate, data)
+            }
             Stage::Last { versioned, last } => self.on_last(versioned, last, data),
             stage @ (Stage::Known(_) | Stage::Over) => (stage, Found::Nothing),
         };
@@ -192,14 +232,22 @@ impl Others {
         if final_segment(data).is_none() {
             return impossible("its first segment does not say which one is the last (FinalBlockId)".into());
         }
+        if let Some(shared) = self.shared.clone() {
+            return self.on_shared(versioned, packet, data, shared);
+        }
         if kind == SignatureType::DigestSha256 {
             if !data.is_signed_by(&VerifyKey::Digest) {
                 self.refused += 1;
                 return (Stage::First { versioned }, Found::Nothing);
             }
             let (key, publisher) = (Some(VerifyKey::Digest), stand_in(b"nobody"));
-            self.first = Some(Segment { packet: packet.clone(), kind, key, publisher });
+            self.first = Some(Segment { packet: packet.clone(), kind, key, publisher, vouched: String::new() });
             return self.measure(versioned);
+        }
+        if kind == SignatureType::Hmac {
+            return impossible(
+                "its segments are signed with a shared key (HMAC): name it in a section [[shared_key]]".into(),
+            );
         }
         let locator = match (kind, data.signature.key_locator) {
             (SignatureType::Ed25519 | SignatureType::Ecdsa, Some(KeyLocator::Name(name))) => name.to_name().ok(),
@@ -208,27 +256,89 @@ impl Others {
         let Some(locator) = locator else {
             return impossible(format!("its segments are signed in a way that cannot be verified here: {kind:?}"));
         };
-        self.first = Some(Segment { packet: packet.clone(), kind, key: None, publisher: stand_in(b"nobody") });
+        let (packet, publisher) = (packet.clone(), stand_in(b"nobody"));
+        self.first = Some(Segment { packet, kind, key: None, publisher, vouched: String::new() });
         (Stage::Key { versioned, locator }, Found::Step)
     }
-    fn on_key(&mut self, versioned: Name, locator: Name, data: &Data<'_>) -> (Stage, Found) {
-        let Some(first) = &mut self.first else { return impossible("its first segment was forgotten".into()) };
-        let content = data.content.unwrap_or(&[]);
-        let found = match first.kind {
-            SignatureType::Ed25519 => {
-                let key = content.strip_prefix(ED25519_INFO).and_then(|key| <[u8; 32]>::try_from(key).ok());
-                key.and_then(|bytes| Some((VerifyKey::ed25519(&bytes)?, PublicKey(bytes))))
+    /// Takes the first segment of an object that must be signed with a shared key.
+    fn on_shared(
+        &mut self,
+        versioned: Name,
+        packet: &bytes::Bytes,
+        data: &Data<'_>,
+        shared: VerifyKey,
+    ) -> (Stage, Found) {
+        if !data.is_signed_by(&shared) {
+            self.refused += 1;
+            // Anybody can send a wrong one; only if no other comes that is said.
+            if self.refused < REFUSED_MAX {
+                return (Stage::First { versioned }, Found::Nothing);
             }
-            _ => VerifyKey::ecdsa(content).map(|key| (key, stand_in(content))),
-        };
-        let Some((key, publisher)) = found.filter(|_| data.content_type() == ContentType::Key) else {
+            return impossible("it is not signed with the key that is shared for its prefix".into());
+        }
+        let locator = key_name(data).unwrap_or_default();
+        let publisher = stand_in(&[b"shared", locator.as_bytes()].concat());
+        let (packet, kind, key) = (packet.clone(), data.signature.kind, Some(shared));
+        self.first = Some(Segment { packet, kind, key, publisher, vouched: String::new() });
+        self.measure(versioned)
+    }
+    fn on_key(
+        &mut self,
+        now: Time,
+        versioned: Name,
+        locator: Name,
+        packet: &bytes::Bytes,
+        data: &Data<'_>,
+    ) -> (Stage, Found) {
+        let Some(first) = &mut self.first else { return impossible("its first segment was forgotten".into()) };
+        let Some((key, publisher)) = certified_key(data, first.kind) else {
             return impossible(format!("the key that signs it, '{locator}', is none that can be used here"));
         };
+        if !counts(data, self.epoch, now) {
+            return impossible(format!("the certificate of the key that signs it, '{locator}', does not count now"));
+        }
         let is_right = Data::decode(&first.packet).is_ok_and(|data| data.is_signed_by(&key));
         if !is_right {
             return impossible(format!("its first segment is not signed by '{locator}'"));
         }
+        let issuer = match data.signature.key_locator {
+            Some(KeyLocator::Name(name)) => name.to_name().ok(),
+            Some(KeyLocator::Digest(_)) | None => None,
+        };
+        let vouches = matches!(data.signature.kind, SignatureType::Ed25519 | SignatureType::Ecdsa);
+        match issuer.filter(|_| vouches) {
+            None => first.vouched = ", a key for which nobody vouches".into(),
+            Some(issuer) if NameView::from(&issuer).is_prefix_of(data.name) => {
+                if !data.is_signed_by(&key) {
+                    return impossible(format!("the certificate '{}' is not signed by its own key", data.name));
+                }
+                first.vouched = ", a key that vouches for itself".into();
+            }
+            Some(issuer) => {
+                (first.key, first.publisher) = (Some(key), publisher);
+                return (Stage::Issuer { versioned, issuer, certificate: packet.clone() }, Found::Step);
+            }
+        }
         (first.key, first.publisher) = (Some(key), publisher);
+        self.measure(versioned)
+    }
+    /// Takes the certificate of the one who vouches for the key. Who vouches for that one is not asked.
+    fn on_issuer(
+        &mut self,
+        now: Time,
+        versioned: Name,
+        issuer: &Name,
+        certificate: &bytes::Bytes,
+        data: &Data<'_>,
+    ) -> (Stage, Found) {
+        let Ok(certificate) = Data::decode(certificate) else { return impossible("its certificate is damaged".into()) };
+        let key = certified_key(data, certificate.signature.kind).filter(|_| counts(data, self.epoch, now));
+        if !key.is_some_and(|(key, _)| certificate.is_signed_by(&key)) {
+            return impossible(format!("the certificate '{}' is not signed by '{issuer}'", certificate.name));
+        }
+        if let Some(first) = &mut self.first {
+            first.vouched = format!(", a key for which '{issuer}' vouches; who vouches for that one was not asked");
+        }
         self.measure(versioned)
     }
     /// How much there is: with one segment that is settled, else the last one tells.
@@ -276,10 +386,14 @@ impl Others {
                 "'{}' carries digests instead of signatures: it is undamaged, but nothing says who made it",
                 self.object
             ),
+            SignatureType::Hmac => {
+                format!("'{}' carries no manifest; each of its segments is signed with the shared key", self.object)
+            }
             _ => format!(
-                "'{}' carries no manifest; each of its segments is signed by {}",
+                "'{}' carries no manifest; each of its segments is signed by {}{}",
                 self.object,
-                key_name(&data).unwrap_or_default()
+                key_name(&data).unwrap_or_default(),
+                first.vouched
             ),
         };
         let producer = super::fetch::producer_of(&data);
@@ -327,6 +441,23 @@ fn stand_in(signer: &[u8]) -> PublicKey {
     PublicKey(candidates.into_iter().find(is_key).expect("every second number gives a point"))
 }
 
+/// The key in a certificate that makes signatures of this kind, and what trust remembers of it.
+fn certified_key(data: &Data<'_>, kind: SignatureType) -> Option<(VerifyKey, PublicKey)> {
+    let content = data.content.unwrap_or(&[]);
+    let found = match kind {
+        SignatureType::Ed25519 => {
+            let key = content.strip_prefix(ED25519_INFO).and_then(|key| <[u8; 32]>::try_from(key).ok());
+            key.and_then(|bytes| Some((VerifyKey::ed25519(&bytes)?, PublicKey(bytes))))
+        }
+        _ => VerifyKey::ecdsa(content).map(|key| (key, stand_in(content))),
+    };
+    found.filter(|_| data.content_type() == ContentType::Key)
+}
+/// Whether a certificate counts now. A bare key says nothing of times.
+fn counts(certificate: &Data<'_>, epoch: Duration, now: Time) -> bool {
+    let unix = (epoch + now.since(Time::ZERO)).as_secs();
+    certificate.signature.validity.is_none_or(|validity| validity.contains(unix))
+}
 fn impossible(reason: String) -> (Stage, Found) {
     (Stage::Over, Found::Impossible(reason))
 }
@@ -367,109 +498,4 @@ fn chunk_bytes(size: u64, segment_bytes: u32) -> Option<u32> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::wire::{MetaInfo, SignKey, SignatureInfo, tlv::Writer};
-    use alloc::vec::Vec;
-    use bytes::Bytes;
-
-    const AT: Time = Time::ZERO;
-
-    fn name(text: &str) -> Name {
-        text.parse().expect("a name")
-    }
-    fn data(of: &str, content: &[u8], last: Option<u64>, key: &SignKey) -> Bytes {
-        let (of, locator) = (name(of), name("/alice/KEY/1"));
-        let last = last.map(|last| segment(&Name::root(), last).expect("a component"));
-        let meta = MetaInfo { final_block_id: last.as_ref().map(|last| &last.as_tlv()[..]), ..MetaInfo::default() };
-        let signature = SignatureInfo {
-            key_locator: Some(KeyLocator::Name(NameView::from(&locator))),
-            ..SignatureInfo::new(key.kind())
-        };
-        Data { meta: Some(meta), signature, ..Data::new(NameView::from(&of), content) }.sign(key).into()
-    }
-    fn metadata(versioned: &str, marker: bool) -> Bytes {
-        let mut content = Vec::new();
-        content.put_element(types::NAME, name(versioned).as_tlv());
-        if marker {
-            content.put_element(naming::HAS_MANIFEST, &[]);
-        }
-        data("/o/32=metadata/v=1/seg=0", &content, Some(0), &SignKey::Digest)
-    }
-    fn give(others: &mut Others, packet: &Bytes) -> Found {
-        others.handle_data(packet, &Data::decode(packet).expect("it was just made"))
-    }
-    fn asks(others: &mut Others, expected: &str) {
-        let (asked, _) = others.poll(AT).expect("a question");
-        assert_eq!(asked, name(expected));
-        assert!(others.poll(AT).is_none(), "one question at a time");
-    }
-
-    #[test]
-    fn an_object_without_signature_is_measured_by_its_first_and_last_segment() {
-        let mut others = Others::new(&name("/o"));
-        asks(&mut others, "/o/32=metadata");
-        assert!(matches!(give(&mut others, &metadata("/o/v=5", false)), Found::Step));
-        asks(&mut others, "/o/v=5/seg=0");
-        assert!(matches!(give(&mut others, &data("/o/v=5/seg=0", &[1; 100], Some(9), &SignKey::Digest)), Found::Step));
-        asks(&mut others, "/o/v=5/seg=9");
-        let last = data("/o/v=5/seg=9", &[2; 30], Some(9), &SignKey::Digest);
-        assert!(matches!(give(&mut others, &last), Found::Object(_)));
-        let known = others.known().expect("all is known");
-        assert_eq!((known.manifest.size, known.manifest.version, known.segments), (930, 5, 10));
-        let shown = known.manifest.publisher.to_string();
-        assert_eq!(shown.parse(), Ok(known.manifest.publisher), "trust can remember it");
-        assert_eq!(known.manifest.chunk_size % 100, 0);
-        let right = data("/o/v=5/seg=3", &[3; 100], Some(9), &SignKey::Digest);
-        assert_eq!(others.verified(&Data::decode(&right).expect("data")), Some(3));
-        let mut forged = right.to_vec();
-        let at = forged.windows(4).position(|window| window == [3; 4]).expect("content");
-        forged[at] = 4;
-        assert_eq!(others.verified(&Data::decode(&forged).expect("data")), None);
-        assert!(others.must_bypass(3) && others.refused == 1);
-        let beyond = data("/o/v=5/seg=10", &[3; 100], Some(9), &SignKey::Digest);
-        assert_eq!(others.verified(&Data::decode(&beyond).expect("data")), None);
-    }
-
-    #[test]
-    fn the_key_that_signs_is_fetched_and_every_segment_must_be_of_it() {
-        let (key, other) = (SignKey::ed25519(&[1; 32]), SignKey::ed25519(&[2; 32]));
-        let public = ed25519_dalek::SigningKey::from_bytes(&[1; 32]).verifying_key().to_bytes();
-        let info = [ED25519_INFO, &public].concat();
-        let mut others = Others::new(&name("/o/v=7"));
-        asks(&mut others, "/o/v=7/seg=0");
-        assert!(matches!(give(&mut others, &data("/o/v=7/seg=0", &[1; 50], Some(0), &key)), Found::Step));
-        asks(&mut others, "/alice/KEY/1");
-        let (of, kind) = (name("/alice/KEY/1/self/v=1"), Some(ContentType::Key));
-        let meta = MetaInfo { content_type: kind, ..MetaInfo::default() };
-        let certificate: Bytes =
-            Data { meta: Some(meta), ..Data::new(NameView::from(&of), &info) }.sign(&SignKey::Digest).into();
-        assert!(matches!(give(&mut others, &certificate), Found::Object(_)));
-        let known = others.known().expect("all is known");
-        assert_eq!((known.manifest.publisher, known.manifest.size), (PublicKey(public), 50));
-        assert_eq!(known.producer, "alice");
-        for (key, expected) in [(&key, Some(0)), (&other, None), (&SignKey::Digest, None)] {
-            let packet = data("/o/v=7/seg=0", &[1; 50], Some(0), key);
-            assert_eq!(others.verified(&Data::decode(&packet).expect("data")), expected);
-        }
-    }
-
-    #[test]
-    fn what_cannot_be_fetched_is_told_and_ours_are_left_to_their_manifest() {
-        let mut others = Others::new(&name("/o"));
-        asks(&mut others, "/o/32=metadata");
-        assert_eq!(others.poll(AT + PATIENCE).expect("the other way").0, name("/o"));
-        let first = data("/o/v=5/seg=0", &[1; 100], Some(9), &SignKey::Digest);
-        assert!(matches!(give(&mut others, &first), Found::Step), "a segment answers for the whole name");
-        asks(&mut others, "/o/v=5/seg=0");
-        let unsigned = data("/o/v=5/seg=0", &[1; 100], Some(9), &SignKey::Hmac(Vec::from([1; 8])));
-        assert!(matches!(give(&mut others, &unsigned), Found::Impossible(_)));
-        assert!(others.known().is_none() && others.poll(AT).is_none());
-
-        let mut others = Others::new(&name("/o"));
-        asks(&mut others, "/o/32=metadata");
-        assert!(matches!(give(&mut others, &metadata("/elsewhere/v=5", false)), Found::Nothing));
-        assert!(matches!(give(&mut others, &metadata("/o/v=5", true)), Found::Step));
-        assert!(others.poll(AT + PATIENCE * 9).is_none() && others.poll_timeout().is_none());
-    }
-}
+mod tests;

@@ -1,9 +1,11 @@
 //! The section [ndn] of a config file, and what NDN adds to [[face]].
+use std::path::Path;
+
 use tributary_content::Name;
 use tributary_core::{ByteCount, Duration, FaceId, PeerPlace};
 use tributary_ndn::{
     Config,
-    config::{DataSignature, Registrar, RegistrationScope, StaticRoute},
+    config::{DataSignature, Registrar, RegistrationScope, SharedKey, StaticRoute},
     receiver::selection::SELECTIONS,
     router::{InvalidPath, RemoteRegistration, cs, labels::LabelScheme, strategy::STRATEGIES},
 };
@@ -41,6 +43,34 @@ pub(super) fn face(section: &Section<'_>) -> FaceRoutes {
     }
 }
 
+/// Bytes of a shared key at least; fewer are soon guessed. RFC 2104 §3 discourages fewer than 32.
+const SHARED_KEY_BYTES_MIN: usize = 16;
+
+/// Reads the key that a section [[shared_key]] names.
+pub(super) fn shared_key(section: Section<'_>, folder: &Path) -> Option<SharedKey> {
+    let prefix = section.parsed("prefix", NAME_HINT);
+    let file = section.path("file", folder);
+    let secret = file.and_then(|file| {
+        read_shared_key(&file)
+            .map_err(|message| {
+                let hint = "make one with: head -c 32 /dev/urandom > FILE; chmod 600 FILE".to_string();
+                section.problem(section.span_of("file"), message, hint);
+            })
+            .ok()
+    });
+    section.finish();
+    Some(SharedKey { prefix: prefix?, secret: secret? })
+}
+fn read_shared_key(file: &Path) -> Result<Vec<u8>, String> {
+    let secret = std::fs::read(file).map_err(|error| format!("cannot read '{}': {error}", file.display()))?;
+    match secret.len() {
+        SHARED_KEY_BYTES_MIN.. => Ok(secret),
+        bytes => {
+            Err(format!("'{}' has {bytes} bytes; a shared key has at least {SHARED_KEY_BYTES_MIN}", file.display()))
+        }
+    }
+}
+
 /// Reads the section into `ndn`.
 pub(super) fn settings(section: &Section<'_>, ndn: &mut Config) {
     if let Some(bytes) = size(section, "cache_size", 0, 1 << 40) {
@@ -73,6 +103,9 @@ pub(super) fn settings(section: &Section<'_>, ndn: &mut Config) {
     if section.has("regions") {
         let texts = section.texts("regions").unwrap_or_default();
         ndn.regions = names(section, "regions", texts);
+    }
+    if let Some(echoes) = section.integer("echoes_per_second", 0..=1 << 20) {
+        ndn.echoes_per_second = echoes as u32;
     }
     if let Some(paths) = section.integer("paths_in_use", 1..=256) {
         ndn.paths.in_use_max = paths as usize;

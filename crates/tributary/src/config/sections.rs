@@ -81,6 +81,8 @@ fn whole(root: &Section<'_>, folder: &Path) -> Option<NodeConfig> {
     let mut ndn = NdnConfig::new(label, 0);
     let numbered = faces.iter().zip(face_routes).enumerate();
     let numbered: Vec<_> = numbered.map(|(at, (face, routes))| (face_id(at), face.peer.place(), routes)).collect();
+    let shared_keys = root.sections("shared_key").into_iter();
+    ndn.shared_keys = shared_keys.filter_map(|section| ndn::shared_key(section, folder)).collect();
     ndn::lay(&mut ndn, roles.contains(&Role::Sender), &numbered);
     let mut behaviour = Behaviour {
         psi: &mut psi,
