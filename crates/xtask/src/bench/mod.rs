@@ -6,6 +6,7 @@ mod hop;
 mod mf_hop;
 mod mf_last_hop;
 mod mf_store;
+mod ndn_congested;
 mod ndn_hop;
 mod ndn_lookup;
 mod ndnd;
@@ -44,7 +45,7 @@ struct Bench {
 }
 
 /// All benchmarks, in the order of the targets.
-const BENCHES: [Bench; 18] = [
+const BENCHES: [Bench; 19] = [
     Bench {
         name: "bulk-1",
         about: "one source, loopback UDP with 1,472-byte datagrams, verified and written (targets 1, 2, 5, 6)",
@@ -64,6 +65,11 @@ const BENCHES: [Bench; 18] = [
         name: "ndn-hop",
         about: "NDN: Interest and Data of 8,000 bytes through a forwarder with sockets, beside ndnd's (target 16)",
         run: ndn_hop::run,
+    },
+    Bench {
+        name: "ndn-congested",
+        about: "NDN: a file over 25 Mbit/s with a short queue between two forwarders, where ndnd's fetches fail",
+        run: ndn_congested::run,
     },
     Bench {
         name: "ndn-lookup",

@@ -34,6 +34,8 @@ pub(crate) struct NodeSpec {
     pub(crate) roles: &'static [&'static str],
     /// Where it listens; `None` lets the kernel choose.
     pub(crate) listen: Option<SocketAddr>,
+    /// Where it takes streams, as URIs.
+    pub(crate) streams: Vec<String>,
     /// Its neighbours.
     pub(crate) faces: Vec<Face>,
     /// The name and the file that it publishes.
@@ -51,12 +53,14 @@ pub(crate) struct Face {
     pub(crate) mtu: Option<u32>,
     /// The emulated link to it, as the config's inline table says it.
     pub(crate) egress: Option<String>,
+    /// Further lines of its section.
+    pub(crate) more: String,
 }
 
 impl Face {
     /// A neighbour without an emulated link.
     pub(crate) fn to(peer: SocketAddr) -> Face {
-        Face { peer, mtu: None, egress: None }
+        Face { peer, mtu: None, egress: None, more: String::new() }
     }
 }
 
@@ -221,7 +225,8 @@ impl NodeSpec {
         fs::create_dir_all(&folder)?;
         let config = folder.join(CONFIG);
         let roles = self.roles.join("\", \"");
-        let listen = self.listen.map_or("127.0.0.1:0".into(), |address| address.to_string());
+        let datagrams = self.listen.map_or("127.0.0.1:0".into(), |address| address.to_string());
+        let listen = [&[datagrams], &self.streams[..]].concat().join("\", \"");
         // One key for all publishers of a stage: they are mirrors of one publisher.
         let key = stage.path("publisher.key");
         let mut text = format!(
@@ -240,6 +245,7 @@ impl NodeSpec {
             if let Some(egress) = &face.egress {
                 writeln!(text, "egress = {{ {egress} }}")?;
             }
+            writeln!(text, "{}", face.more)?;
         }
         if let Some((name, path)) = &self.publish {
             write!(text, "\n[[publish]]\nname = \"{name}\"\npath = \"{}\"\nversion = 1\n", path.display())?;
