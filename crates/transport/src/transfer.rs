@@ -106,6 +106,9 @@ pub struct PacketRequest {
     pub runs: Runs,
     /// Whether caches on the way may answer.
     pub caches: CacheUse,
+    /// Whether it is to find out if a silent path answers again. A family whose network answers once, by whichever path,
+    /// asks for something of that path's own instead, and tells by [`Transfer::handle_probe`].
+    pub is_probe: bool,
 }
 
 /// Whether caches on the way may answer a request.
@@ -321,6 +324,22 @@ impl Transfer {
         }
         self.on_run_end(now, Some(data.path));
     }
+    /// Takes the answer to a request with [`PacketRequest::is_probe`] that brought something else than its packet.
+    pub fn handle_probe(&mut self, now: Time, path: PathId, number: u16, packet: u32) {
+        let Some(running) = self.running.as_ref().filter(|_| self.ended.is_none()) else { return };
+        let bytes = u64::from(running.layout.packet_bytes());
+        let Some(known) = self.paths.get_mut(&path) else { return };
+        let Some(flow) = known.flow.as_mut() else { return };
+        let was_silent = flow.silent_since().is_some();
+        if flow.on_data(now, number, packet, bytes, Came::FromSource) == Answer::Stray {
+            return;
+        }
+        self.lonely_since = now;
+        if was_silent && flow.silent_since().is_none() {
+            self.events.push_back(known.told_back(path));
+        }
+        self.on_run_end(now, Some(path));
+    }
     /// Takes packets that arrived together; losses are looked for, and windows moved, once for all.
     pub fn handle_run<'a>(&mut self, now: Time, run: impl Iterator<Item = PacketData<'a>>) {
         let mut last = None;
@@ -367,12 +386,7 @@ impl Transfer {
         let is_back = was_silent && flow.silent_since().is_none();
         self.lonely_since = now;
         if is_back {
-            path.told = PathState::Active;
-            self.events.push_back(TransferEvent::PathState {
-                path: data.path,
-                state: PathState::Active,
-                reason: "answers again".into(),
-            });
+            self.events.push_back(path.told_back(data.path));
         }
         if data.cache.is_some() && (path.caches == CacheUse::Bypassed || cache_use == Some(CacheUse::Bypassed)) {
             running.make_idle(data.packet);
@@ -615,6 +629,11 @@ impl Transfer {
 }
 
 impl Path {
+    /// Notes that it answers again, and what is told of that; `id` is its own.
+    fn told_back(&mut self, id: PathId) -> TransferEvent {
+        self.told = PathState::Active;
+        TransferEvent::PathState { path: id, state: PathState::Active, reason: "answers again".into() }
+    }
     fn on_useful(&mut self, bytes: u64, cache: Option<u16>) {
         self.bytes += bytes;
         if cache.is_some() {

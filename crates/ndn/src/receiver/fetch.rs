@@ -57,6 +57,14 @@ pub(super) struct Trust {
     pub(super) epoch: Duration,
 }
 
+/// A request of the engine in whose place something else was asked for.
+#[derive(Clone, Copy)]
+struct AskedAs {
+    path: PathId,
+    number: u16,
+    packet: u32,
+}
+
 pub(super) struct Fetching {
     label: String,
     shared: Option<VerifyKey>,
@@ -67,6 +75,8 @@ pub(super) struct Fetching {
     version: Option<u64>,
     /// Probes under way, by nonce: when each was sent.
     probes: BTreeMap<[u8; 4], Time>,
+    /// Those of them that ask whether a silent path answers: which, and the engine's request.
+    path_probes: BTreeMap<[u8; 4], AskedAs>,
     probe_at: Time,
     probe_interval: Duration,
     probes_at_once: u32,
@@ -104,6 +114,7 @@ impl Fetching {
             sources: BTreeMap::new(),
             version: None,
             probes: BTreeMap::new(),
+            path_probes: BTreeMap::new(),
             probe_at: now,
             asked: BTreeMap::new(),
             waiting: VecDeque::new(),
@@ -231,12 +242,18 @@ impl Fetching {
     }
     fn on_probe_answer(&mut self, now: Time, local: &LocalPacket, data: &Data<'_>, random: &mut Random) -> bool {
         let nonce = data.name.last().and_then(|last| <[u8; 4]>::try_from(last.value).ok());
-        let Some(sent) = nonce.and_then(|nonce| self.probes.remove(&nonce)) else { return false };
+        let Some((nonce, sent)) = nonce.and_then(|nonce| Some((nonce, self.probes.remove(&nonce)?))) else {
+            return false;
+        };
+        let asked = self.path_probes.remove(&nonce);
         let Ok((segment_bytes, manifest)) = naming::decode_manifest(data.content.unwrap_or(&[])) else { return true };
         if self.shared.as_ref().is_some_and(|key| !data.is_signed_by(key)) {
             return true;
         }
         let Some(tag) = tag_of(local) else { return true };
+        if let Some(asked) = asked.filter(|_| !local.path_failed) {
+            self.transfer.handle_probe(now, asked.path, asked.number, asked.packet);
+        }
         let label = producer_of(data);
         let node = node_of_label(&label);
         let cut = |source: &Source| (source.manifest == manifest).then_some(source.segment_bytes);
@@ -315,6 +332,7 @@ impl Fetching {
         }
         let lifetime = self.config.interest_lifetime;
         self.probes.retain(|_, sent| *sent + lifetime > now);
+        self.path_probes.retain(|nonce, _| self.probes.contains_key(nonce));
         self.segment_probes.retain(|_, sent| *sent + lifetime > now);
     }
 
@@ -339,6 +357,13 @@ impl Fetching {
         let request = self.transfer.poll_request(now, limit)?;
         let version = self.version?;
         let tag = self.paths.tag(request.path).cloned();
+        if request.is_probe
+            && let Some(packet) = request.runs.first().map(|(first, _)| *first)
+            && let Some(probe) =
+                self.path_probe(now, AskedAs { path: request.path, number: request.number, packet }, random)
+        {
+            return Some(probe);
+        }
         let object: Name = self.transfer.name().clone();
         for packet in request.runs.iter().flat_map(|&(first, count)| first..first + u32::from(count)) {
             let name = match self.others.known() {
@@ -377,12 +402,28 @@ impl Fetching {
             self.segment_probes.insert(segment, now);
             return Some(Outgoing { interest: self.interest(&name, random), tag: None, probe: true });
         }
+        // Each probe has a name of its own, so that none is answered by what another one brings.
+        let (_, interest) = self.manifest_interest(now, random)?;
+        Some(Outgoing { interest, tag: None, probe: true })
+    }
+    /// Asks over a silent path for the manifest, by a name that nothing else has: a packet's name may be answered by any
+    /// path that was asked for it. `None` for objects of others, which have no such name.
+    fn path_probe(&mut self, now: Time, asked: AskedAs, random: &mut Random) -> Option<Outgoing> {
+        if self.others.known().is_some() || self.probes.len() >= PROBES_MAX {
+            return None;
+        }
+        let tag = Some(self.paths.tag(asked.path)?.clone());
+        let (nonce, interest) = self.manifest_interest(now, random)?;
+        self.path_probes.insert(nonce, asked);
+        Some(Outgoing { interest, tag, probe: true })
+    }
+    /// An Interest for the manifest with a name of its own, and the nonce in it.
+    fn manifest_interest(&mut self, now: Time, random: &mut Random) -> Option<([u8; 4], bytes::Bytes)> {
         let nonce = Nonce::from(random.bits()).0;
         let base = self.transfer.name().typed_child(types::KEYWORD, naming::MANIFEST).ok()?;
-        // Each probe has a name of its own, so that none is answered by what another one brings.
         let name = base.child(&nonce).ok()?;
         self.probes.insert(nonce, now);
-        Some(Outgoing { interest: self.interest(&name, random), tag: None, probe: true })
+        Some((nonce, self.interest(&name, random)))
     }
     /// An Interest that discovers what there is, or for exactly `name`.
     fn question(&self, name: &Name, discovers: bool, random: &mut Random) -> bytes::Bytes {
@@ -436,6 +477,9 @@ impl Fetching {
             };
             self.events.push_back(event);
             if changed {
+                // What comes back, or is there instead, is to be found soon.
+                self.probe_interval = self.config.probe_interval;
+                self.probe_at = self.probe_at.min(now + self.probe_interval);
                 self.offer(now, random);
             }
         }

@@ -12,9 +12,10 @@ impl Transfer {
         if room == 0 {
             return None;
         }
+        let is_probe = flow.silent_since().is_some();
         let mut caches = path.caches;
         let mut kind = RequestKind::Claiming;
-        let runs = if flow.silent_since().is_some() {
+        let runs = if is_probe {
             // A probe takes nothing away from the paths that answer.
             kind = RequestKind::Probing;
             running.probe()
@@ -50,7 +51,7 @@ impl Transfer {
         let flow = self.paths.get_mut(&id)?.flow.as_mut()?;
         let number = flow.on_request(now, &runs, kind, caches);
         let packet_bytes = running.layout.packet_bytes();
-        Some(PacketRequest { path: id, number, object: running.object, packet_bytes, runs, caches })
+        Some(PacketRequest { path: id, number, object: running.object, packet_bytes, runs, caches, is_probe })
     }
     /// Packets that other paths were asked for and that this one, idle, would bring sooner: the end-game, and the way
     /// round a path that holds up the assembly.
