@@ -71,14 +71,11 @@ impl Chunk {
     pub fn payload(&self) -> Bytes {
         match &self.fragments[..] {
             [Some(only)] => only.clone(),
-            fragments => fragments
-                .iter()
-                .flatten()
-                .fold(Vec::new(), |mut all, part| {
-                    all.extend_from_slice(part);
-                    all
-                })
-                .into(),
+            fragments => {
+                let mut all = Vec::with_capacity(self.bytes() as usize);
+                fragments.iter().flatten().for_each(|part| all.extend_from_slice(part));
+                all.into()
+            }
         }
     }
     /// Lengths of the fragments.
