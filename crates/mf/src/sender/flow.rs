@@ -68,6 +68,15 @@ impl Windows {
         self.begun.push((number, end, chunks));
         true
     }
+    /// Storage on the way has promised to keep a chunk. If it is the last of its window, all before it were delivered or
+    /// stored as well, and the receiver, who is away, cannot say so: the network has room for what comes next.
+    pub(super) fn on_stored(&mut self, number: u32, held: &ChunkRanges) {
+        let at = self.begun.partition_point(|(first, ..)| *first <= number);
+        let Some((_, end, _)) = at.checked_sub(1).map(|at| self.begun[at]) else { return };
+        if number < end && (number + 1..end).all(|later| held.contains(later)) {
+            self.confirmed = self.confirmed.max(at);
+        }
+    }
     pub(super) fn of(&self, number: u32) -> (u16, u16) {
         let at = self.begun.partition_point(|(first, ..)| *first <= number);
         match at.checked_sub(1).map(|at| (at, self.begun[at])) {

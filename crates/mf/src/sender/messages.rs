@@ -82,6 +82,7 @@ impl Sender {
                     state.pause = DROP_PAUSE;
                     for number in chunks.iter().take(65_536) {
                         state.dropped.remove(&number);
+                        state.window.on_stored(number, &state.held);
                     }
                 }
             }

@@ -186,6 +186,24 @@ fn what_was_stored_for_a_device_is_not_lost_if_it_comes_before_anybody_takes_it(
 }
 
 #[test]
+fn a_file_of_many_windows_is_stored_as_a_whole_for_a_receiver_that_is_away() {
+    let mut domain = figure_7(9, ms(20), 0.0, |_| {});
+    domain.run(Duration::from_secs(1));
+    let content = accept(&mut domain, "n4");
+    domain.cut("n3", "n4");
+    domain.run(Duration::from_secs(2));
+    let size = 40_000_000;
+    push(&mut domain, "n1", "n4", "/lab/long", size, |_| {});
+    domain.run(Duration::from_secs(30));
+    let stored: u64 = domain.at("n3").holdings().iter().map(|held| held.bytes.0).sum();
+    assert!(stored >= size as u64, "{stored} bytes are stored: windows wait for a receiver that cannot answer");
+    domain.kill("n1");
+    domain.mend("n3", "n4");
+    domain.run(Duration::from_secs(20));
+    assert!(content.finished(&name("/lab/long")).unwrap() == random_bytes(size, size as u64));
+}
+
+#[test]
 fn each_kind_of_reliability_delivers_and_says_as_much_as_it_should() {
     for reliability in [Reliability::DontCare, Reliability::Nack, Reliability::Ack] {
         let mut domain = figure_7(7, ms(20), 0.02, |_| {});
