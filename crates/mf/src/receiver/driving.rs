@@ -114,6 +114,9 @@ impl Receiver {
             return self.fail(now, id, reason);
         }
         fetch.ended = Some(now);
+        // The account is kept; a store in memory would hold the object as long.
+        fetch.complete_bytes = Some(reassembly.manifest().size);
+        fetch.reassembly = None;
         if let (Some((to, address)), Some(object)) = (fetch.sender, fetch.object)
             && fetch.reliability != Reliability::DontCare
         {

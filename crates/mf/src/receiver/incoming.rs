@@ -11,6 +11,8 @@ pub(super) struct Incoming {
     pub(super) failure: Option<String>,
     pub(super) resumed: u64,
     pub(super) reassembly: Option<Reassembly>,
+    /// Its length, when all of it is stored and the store was let go.
+    pub(super) complete_bytes: Option<u64>,
     pub(super) object: Option<ObjectId>,
     pub(super) content: Guid,
     pub(super) sources: Vec<Source>,
@@ -68,6 +70,7 @@ impl Incoming {
             failure: None,
             resumed: 0,
             reassembly: None,
+            complete_bytes: None,
             object: None,
             content: Guid::NONE,
             sources: Vec::new(),
@@ -209,10 +212,13 @@ impl Incoming {
             closed: None,
         });
         let paths = self.sources.iter().zip(0..).map(|(source, number)| self.path_report(now, source, number));
-        let size = self.reassembly.as_ref().map_or(0, |reassembly| reassembly.manifest().size);
+        let (bytes, stored_bytes) = match (&self.reassembly, self.complete_bytes) {
+            (Some(reassembly), _) => (reassembly.manifest().size, reassembly.stored_bytes()),
+            (None, complete) => (complete.unwrap_or(0), complete.unwrap_or(0)),
+        };
         TransferReport {
-            bytes: size,
-            stored_bytes: self.reassembly.as_ref().map_or(0, Reassembly::stored_bytes),
+            bytes,
+            stored_bytes,
             resumed_bytes: self.resumed,
             cached_bytes: self.cached_bytes,
             retransmitted_bytes: self.repeated_bytes,
