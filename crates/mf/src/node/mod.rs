@@ -83,6 +83,9 @@ const FACES_MAX: usize = 1_024;
 /// How often what is old is forgotten, and how long a face that only packets told of is greeted in vain.
 const SWEEP: core::time::Duration = core::time::Duration::from_secs(1);
 const STRANGER_PATIENCE: core::time::Duration = core::time::Duration::from_secs(10);
+/// The same if a neighbour has answered there before, and is away: what was learnt of the hop is worth keeping, without
+/// which an outage of 30 s costs almost a second more.
+const AWAY_PATIENCE: core::time::Duration = core::time::Duration::from_secs(60);
 /// How often it is looked whether the store has written.
 const COMMIT_LOOK: core::time::Duration = core::time::Duration::from_millis(1);
 /// How long it is believed that a name is bound to nothing.
@@ -120,7 +123,8 @@ pub struct MfNode {
     commit_look_at: Option<Time>,
     hellos: VecDeque<(FaceId, Vec<u8>)>,
     pub(crate) faces: BTreeMap<FaceId, FaceOptions>,
-    strangers: BTreeMap<FaceId, Time>,
+    /// Faces that a packet made: when a neighbour was there last, and whether there ever was one.
+    strangers: BTreeMap<FaceId, (Time, bool)>,
     /// The start of each access router that this host met last.
     starts: BTreeMap<Guid, u64>,
     sweep_at: Time,
@@ -318,9 +322,12 @@ impl MfNode {
         let strangers: Vec<FaceId> = self.strangers.keys().copied().collect();
         for face in strangers {
             if self.neighbour.peer(face).is_some() {
-                self.strangers.insert(face, now);
-            } else if self.strangers.get(&face).is_some_and(|answered| now.since(*answered) > STRANGER_PATIENCE) {
-                self.detach_face(now, face);
+                self.strangers.insert(face, (now, true));
+            } else if let Some((last, was_there)) = self.strangers.get(&face) {
+                let patience = if *was_there { AWAY_PATIENCE } else { STRANGER_PATIENCE };
+                if now.since(*last) > patience {
+                    self.detach_face(now, face);
+                }
             }
         }
         self.anycasts.expire(now);
@@ -363,7 +370,7 @@ impl Node for MfNode {
                 return self.on_dropped(face, "too many faces", datagram.len());
             }
             self.attach_face(now, face, FACE_DEFAULT);
-            self.strangers.insert(face, now);
+            self.strangers.insert(face, (now, false));
         }
         match kind {
             PacketType::Hello => self.on_hello(now, face, &datagram),
