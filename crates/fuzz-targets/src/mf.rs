@@ -269,6 +269,7 @@ impl World {
             window: 1_000,
             key: key.public(),
             label: "peer".into(),
+            asks: false,
             signature: None,
         };
         hello.sign(&key);
@@ -291,7 +292,17 @@ impl World {
                 let (state, window) = (state[usize::from(input.u8()) % 4], u32::from(input.u16()));
                 for (face, hop, number) in std::mem::take(&mut self.driven.heard.asked) {
                     let bitmap = Vec::new();
-                    let cack = Cack { state, hop, number, window, duplicates: 0, first_missing: 0, bitmap };
+                    let destination_window = window;
+                    let cack = Cack {
+                        state,
+                        hop,
+                        number,
+                        window,
+                        destination_window,
+                        duplicates: 0,
+                        first_missing: 0,
+                        bitmap,
+                    };
                     let mut bytes = Vec::new();
                     cack.encode(&mut bytes);
                     self.driven.datagram(face, bytes.into());
