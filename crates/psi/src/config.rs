@@ -4,6 +4,8 @@ use alloc::{string::String, vec::Vec};
 use tributary_core::{ByteCount, Duration, NodeId};
 use tributary_transport::TransferConfig;
 
+use crate::router::cache::PayloadMemory;
+
 /// A PSI node's settings. Values that the paper leaves open have a documented default.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Config {
@@ -23,6 +25,8 @@ pub struct Config {
     pub cache_bytes: ByteCount,
     /// Name of the cache policy: `object-oriented`, `lru` or `fifo`. Default: `object-oriented`.
     pub cache_policy: String,
+    /// What the packet cache keeps of payloads. Default: copies.
+    pub cache_memory: PayloadMemory,
     /// Key that hellos, beacons and control messages are authenticated with. Default: all zeros (an open domain).
     pub network_key: [u8; 32],
     /// Secret of the topology managers, from which capability keys are derived; the same on active and standby.
@@ -51,6 +55,7 @@ impl Config {
             topology_manager: None,
             cache_bytes: ByteCount(64 << 20),
             cache_policy: "object-oriented".into(),
+            cache_memory: PayloadMemory::Copied,
             network_key: [0; 32],
             domain_secret: [0; 32],
             hello_interval: Duration::from_millis(200),

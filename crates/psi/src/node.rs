@@ -145,6 +145,7 @@ impl PsiNode {
         let router = RouterConfig {
             cache_bytes: if config.router { config.cache_bytes } else { ByteCount(0) },
             cache_policy: config.cache_policy.clone(),
+            cache_memory: config.cache_memory,
             ..RouterConfig::new(config.node, secret)
         };
         let neighbour = NeighbourConfig {

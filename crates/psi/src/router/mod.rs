@@ -31,7 +31,7 @@ use crate::{
         Header, PacketType, REQUEST_RUNS_MAX, Request, Routes, StreamKey, TTL_MAX, VERSION, WireError,
     },
 };
-use cache::{PacketCache, Provenance};
+use cache::{Body, PacketCache, PayloadMemory, Provenance};
 use labels::{BLOOM_BYTES_MIN, LabelKey, LabelTables, Port, SALTS, filter_words};
 
 /// Settings of a router.
@@ -61,6 +61,8 @@ pub struct RouterConfig {
     pub cache_bytes: ByteCount,
     /// Name of the cache policy, one of [`cache::POLICIES`]; an unknown one means the first. Default: the first.
     pub cache_policy: alloc::string::String,
+    /// What the cache keeps of payloads. Default: copies.
+    pub cache_memory: PayloadMemory,
 }
 
 impl RouterConfig {
@@ -79,6 +81,7 @@ impl RouterConfig {
             mark_bytes: None,
             cache_bytes: ByteCount(64 << 20),
             cache_policy: cache::POLICIES[0].0.into(),
+            cache_memory: PayloadMemory::Copied,
         }
     }
 }
@@ -231,6 +234,10 @@ impl Router {
             ByteCount(0) => None,
             _ => policy(&config.cache_policy).or_else(|| policy(cache::POLICIES[0].0)),
         };
+        let cache = cache.map(|mut cache| {
+            cache.set_memory(config.cache_memory);
+            cache
+        });
         let mut router = Router {
             tables: LabelTables::new(&config.secret, config.label_bits, config.label_tables_max),
             faces: Vec::new(),
@@ -363,7 +370,7 @@ impl Router {
             }
         };
         if copies > 0 && view.ttl > 0 && self.cache.is_some() {
-            all.clone().for_each(|index| self.on_data(view, [&[], &run.bytes(index)[view.header_len..]]));
+            all.clone().for_each(|index| self.on_data(view, &[], Body::Slice(&run.bytes(index)[view.header_len..])));
         }
         if is_local {
             self.stats.delivered += all.len() as u64;
@@ -540,7 +547,9 @@ impl Router {
                 }
             }
             (PacketType::Data, Passage::Transit) if copies > 0 && view.ttl > 0 => {
-                self.on_data(view, parts_after(&datagram, view.header_len));
+                let [head, body] = parts_after(&datagram, view.header_len);
+                let body = if head.is_empty() { Body::Slice(body) } else { Body::Shared(datagram.body()) };
+                self.on_data(view, head, body);
             }
             _ => {}
         }
@@ -639,17 +648,17 @@ impl Router {
         self.stats.queued += 1;
         Ok(())
     }
-    /// Keeps a packet that passes through; `parts` is what stands behind its header.
-    fn on_data(&mut self, view: View, parts: [&[u8]; 2]) {
+    /// Keeps a packet that passes through; `head` and `body` are what stands behind its header.
+    fn on_data(&mut self, view: View, head: &[u8], body: Body<'_>) {
         let Some(cache) = &mut self.cache else { return };
-        let front = if parts[0].is_empty() { parts[1] } else { parts[0] };
+        let front = if head.is_empty() { &body[..] } else { head };
         let Ok(data) = DataHeader::decode(front) else { return };
-        let payload = match parts {
-            [[], body] => [&[][..], &body[DataHeader::BYTES..]],
-            [head, body] => [&head[DataHeader::BYTES..], body],
+        let (head, body) = match head {
+            [] => (head, Body::Slice(&body[DataHeader::BYTES..])),
+            head => (&head[DataHeader::BYTES..], body),
         };
         let from = if view.flags & FLAG_CACHED == 0 { Provenance::Source } else { Provenance::Cache };
-        cache.insert(data.stream, data.packet, payload, from);
+        cache.insert_body(data.stream, data.packet, head, body, from);
     }
     /// Verifies a request and answers what the cache has of it. `self.matches` is left as it was.
     fn on_request(&mut self, view: View, datagram: &Datagram, local: bool) -> Result<Answer, &'static str> {

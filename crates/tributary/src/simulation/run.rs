@@ -11,6 +11,7 @@ use tributary_core::{
     FaceId, Random, Rate, Time, TransferId,
     event::{Event, TransferEvent, TransferReport},
 };
+use tributary_psi::router::cache::PayloadMemory;
 use tributary_sim::{Connection, Network, NodeIndex, RunEnd};
 use tributary_transport::{FaceOptions, Fetch};
 
@@ -445,6 +446,8 @@ impl Plan {
             Host::Endpoint(config) => {
                 let seed = config.seed.map_or_else(|| seed(NODE_STREAMS + node as u64), |seed| seed + start);
                 let mut config = config.clone();
+                // Packets are slices of their object all the way: hundreds of caches need not copy them.
+                config.psi.cache_memory = PayloadMemory::Shared;
                 if registry::wants_routes(&config) {
                     registry::tell_routes(&mut config, &self.told[node]);
                 }

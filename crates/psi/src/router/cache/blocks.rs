@@ -5,7 +5,7 @@
 use alloc::vec::Vec;
 use bytes::{Bytes, BytesMut};
 
-use super::PacketKey;
+use super::{Body, PacketKey, PayloadMemory};
 
 /// Bytes of a block at most.
 const BLOCK_BYTES_MAX: u64 = 64 << 10;
@@ -21,12 +21,15 @@ pub(super) struct Blocks {
     blocks: Vec<Block>,
     free: Vec<BlockId>,
     bytes_max: u64,
+    memory: PayloadMemory,
 }
 
 #[derive(Default)]
 struct Block {
-    /// Room for more packets at the end.
+    /// Memory for what is left; empty where packets are shared.
     room: BytesMut,
+    /// Bytes that more packets may take.
+    left: usize,
     bytes: u64,
     /// Packets that were put in; some may have been taken out since.
     keys: Vec<PacketKey>,
@@ -35,8 +38,13 @@ struct Block {
 
 impl Blocks {
     /// No blocks yet, for a cache of `capacity` bytes.
-    pub(super) fn new(capacity: u64) -> Blocks {
-        Blocks { blocks: Vec::new(), free: Vec::new(), bytes_max: BLOCK_BYTES_MAX.min(capacity / BLOCKS_MIN) }
+    pub(super) fn new(capacity: u64, memory: PayloadMemory) -> Blocks {
+        let bytes_max = BLOCK_BYTES_MAX.min(capacity / BLOCKS_MIN);
+        Blocks { blocks: Vec::new(), free: Vec::new(), bytes_max, memory }
+    }
+    /// What is kept of packets from now on.
+    pub(super) fn set_memory(&mut self, memory: PayloadMemory) {
+        self.memory = memory;
     }
     /// Bytes of a new block for a packet of `len` bytes of a stream that holds `held` bytes: no more than as much again,
     /// because most objects are small.
@@ -45,8 +53,12 @@ impl Blocks {
     }
     /// A new block of `bytes` bytes.
     pub(super) fn open(&mut self, bytes: u64) -> BlockId {
-        let room = BytesMut::with_capacity(usize::try_from(bytes).unwrap_or(usize::MAX));
-        let block = Block { room, bytes, keys: Vec::new(), live: 0 };
+        let left = usize::try_from(bytes).unwrap_or(usize::MAX);
+        let room = match self.memory {
+            PayloadMemory::Copied => BytesMut::with_capacity(left),
+            PayloadMemory::Shared => BytesMut::new(),
+        };
+        let block = Block { room, left, bytes, keys: Vec::new(), live: 0 };
         if let Some(id) = self.free.pop() {
             self.blocks[id.0 as usize] = block;
             return id;
@@ -56,14 +68,20 @@ impl Blocks {
     }
     /// Whether a packet of `len` bytes fits into what is left of a block.
     pub(super) fn has_room(&self, id: BlockId, len: usize) -> bool {
-        self.blocks[id.0 as usize].room.capacity() >= len
+        self.blocks[id.0 as usize].left >= len
     }
-    /// Copies a packet, head and body, into a block that has room for it.
-    pub(super) fn put(&mut self, id: BlockId, key: PacketKey, payload: [&[u8]; 2]) -> Bytes {
+    /// Puts a packet, head and body, into a block that has room for it: as a copy, or, if packets are shared and it is all
+    /// body, as a reference.
+    pub(super) fn put(&mut self, id: BlockId, key: PacketKey, head: &[u8], body: Body<'_>) -> Bytes {
         let block = &mut self.blocks[id.0 as usize];
         block.keys.push(key);
         block.live += 1;
-        payload.into_iter().for_each(|part| block.room.extend_from_slice(part));
+        block.left -= head.len() + body.len();
+        if let (PayloadMemory::Shared, Body::Shared(body), true) = (self.memory, body, head.is_empty()) {
+            return body.clone();
+        }
+        block.room.extend_from_slice(head);
+        block.room.extend_from_slice(&body);
         block.room.split().freeze()
     }
     /// Takes a packet out. Gives the bytes of the block if that was its last one and the block is gone.

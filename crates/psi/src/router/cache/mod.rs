@@ -3,7 +3,8 @@
 //! Packets are kept by stream (object and packet size) and number. What to admit and what to evict is decided by a
 //! [`CachePolicy`]; [`POLICIES`] lists them by name. Payloads are copied, because the bytes that arrive are slices of
 //! receive buffers that would be kept alive as a whole; in caches of some size they lie in blocks of up to 64 KiB, and
-//! the packet that has to go takes the others of its block with it.
+//! the packet that has to go takes the others of its block with it. Where packets are slices of their object all the way,
+//! as in a simulator, [`PayloadMemory::Shared`] keeps references instead, and nothing else differs.
 //!
 //! A cache cannot verify packets: receivers do, and ask past a cache that lied (`FLAG_NO_CACHE`). An answer from a
 //! source that passes by replaces what the cache had, which heals it.
@@ -58,6 +59,35 @@ pub const POLICIES: [(&str, MakePolicy); 4] = [
     ("lru", || Box::new(Lru::new())),
     ("fifo", || Box::new(Fifo::new())),
 ];
+
+/// What a cache keeps of the payload of a packet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum PayloadMemory {
+    /// A copy: whoever sent the packet may reuse its memory. The default.
+    #[default]
+    Copied,
+    /// A reference, for packets whose memory is there anyway: a simulation's.
+    Shared,
+}
+
+/// The last part of a payload, which may be kept as it is.
+#[derive(Clone, Copy, Debug)]
+pub enum Body<'a> {
+    /// Bytes of a buffer.
+    Slice(&'a [u8]),
+    /// A shared slice.
+    Shared(&'a Bytes),
+}
+
+impl core::ops::Deref for Body<'_> {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        match self {
+            Body::Slice(bytes) => bytes,
+            Body::Shared(bytes) => bytes,
+        }
+    }
+}
 
 /// Who sent a packet that passes by.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -134,18 +164,26 @@ impl PacketCache {
             capacity: capacity.0,
             used: 0,
             packets: HashMap::with_hasher(FxBuildHasher),
-            blocks: Blocks::new(capacity.0),
+            blocks: Blocks::new(capacity.0, PayloadMemory::Copied),
             policy,
             objects: BTreeMap::new(),
             counters: CacheCounters::default(),
         }
     }
+    /// Decides what is kept of payloads from now on. Asked for before the first packet comes.
+    pub fn set_memory(&mut self, memory: PayloadMemory) {
+        self.blocks.set_memory(memory);
+    }
     /// Offers a packet that passes by; `payload` is head and body, which are copied if the policy wants it.
     pub fn insert(&mut self, stream: StreamKey, packet: u32, payload: [&[u8]; 2], from: Provenance) {
+        self.insert_body(stream, packet, payload[0], Body::Slice(payload[1]), from);
+    }
+    /// The same with a body that may be kept as it is.
+    pub fn insert_body(&mut self, stream: StreamKey, packet: u32, head: &[u8], body: Body<'_>, from: Provenance) {
         let key = (stream, packet);
-        let len = payload[0].len() + payload[1].len();
+        let len = head.len() + body.len();
         if let Some(Held { payload: held, .. }) = self.packets.get(&key) {
-            let same = held.len() == len && held.starts_with(payload[0]) && held.ends_with(payload[1]);
+            let same = held.len() == len && held.starts_with(head) && held.ends_with(&body);
             if same || from == Provenance::Cache {
                 return;
             }
@@ -171,7 +209,7 @@ impl PacketCache {
             let Some(victim) = self.policy.victim(key) else { return };
             self.evict(victim);
         };
-        let payload = self.blocks.put(block, key, payload);
+        let payload = self.blocks.put(block, key, head, body);
         self.packets.insert(key, Held { payload, block });
         self.policy.on_insert(key);
         let object = self.objects.entry(stream).or_default();
@@ -422,6 +460,31 @@ mod tests {
         cache.invalidate(None);
         assert_eq!(cache.used(), ByteCount(0));
         assert!(cache.blocks.is_empty());
+    }
+
+    #[test]
+    fn shared_payloads_are_charged_and_evicted_as_copies_are_and_not_copied() {
+        let object = Bytes::from(alloc::vec![7u8; 1_000_000]);
+        let mut caches = [PayloadMemory::Copied, PayloadMemory::Shared].map(|memory| {
+            let mut cache = PacketCache::new(ByteCount(300_000), "lru").unwrap();
+            cache.set_memory(memory);
+            cache
+        });
+        for number in 0..700u32 {
+            let start = number as usize * 1_400;
+            let packet = object.slice(start..start + 1_400);
+            for cache in &mut caches {
+                cache.insert_body(A, number, &[], Body::Shared(&packet), Provenance::Source);
+                assert_eq!(cache.lookup(A, number).as_ref(), Some(&packet));
+            }
+            assert_eq!(caches[1].lookup(A, number).unwrap().as_ptr(), packet.as_ptr());
+            assert_ne!(caches[0].lookup(A, number).unwrap().as_ptr(), packet.as_ptr());
+            assert_eq!((caches[0].used(), held(&caches[0], A)), (caches[1].used(), held(&caches[1], A)));
+        }
+        assert!(caches[1].counters().evictions > 100);
+        // A packet that is not all in one piece is copied after all.
+        caches[1].insert_body(B, 0, b"ri", Body::Shared(&Bytes::from_static(b"ght")), Provenance::Source);
+        assert_eq!(caches[1].lookup(B, 0).unwrap(), "right");
     }
 
     #[test]
