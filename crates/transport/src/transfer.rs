@@ -292,16 +292,16 @@ impl Transfer {
             }
             for path in paths {
                 offered_paths.insert(path.path);
-                self.add_path(now, source, path.clone());
                 usable.push((source, path));
             }
         }
+        usable.iter().for_each(|(source, path)| self.add_path(now, *source, path.clone(), &usable));
         let withdrawn: Vec<PathId> = self.paths.keys().filter(|path| !offered_paths.contains(path)).copied().collect();
         for path in withdrawn {
             self.close_path(path, "withdrawn by the network".into());
         }
         if self.fit_to_paths(&usable) {
-            usable.into_iter().for_each(|(source, path)| self.add_path(now, source, path));
+            usable.iter().for_each(|(source, path)| self.add_path(now, *source, path.clone(), &usable));
         }
         self.close_unreachable(now);
         self.move_suspects(now);

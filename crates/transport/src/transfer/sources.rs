@@ -154,7 +154,14 @@ impl Transfer {
         self.paths.values_mut().for_each(|path| path.to_heal.clear());
         true
     }
-    pub(super) fn add_path(&mut self, now: Time, source: SourceId, offer: PathOffer) {
+    /// Takes a path, one of all those that are `offered` now.
+    pub(super) fn add_path(
+        &mut self,
+        now: Time,
+        source: SourceId,
+        offer: PathOffer,
+        offered: &[(SourceId, PathOffer)],
+    ) {
         let Some(running) = &self.running else { return };
         let packet_bytes = running.layout.packet_bytes();
         let id = offer.path;
@@ -206,23 +213,30 @@ impl Transfer {
         }
         path.told = PathState::Active;
         let offer = path.offer.clone();
-        let config = self.config_for(&offer, u64::from(packet_bytes));
+        let config = self.config_for(&offer, u64::from(packet_bytes), offered);
         let flow = Flow::new(now, &config, u64::from(packet_bytes), offer.latency);
         if let Some(path) = self.paths.get_mut(&id) {
             path.flow = Some(flow);
         }
     }
     /// The settings for a path: what the network knows of it spares the model-based window the first round trips
-    /// (paper §III-D: the network and the receiver cooperate). Paths that share a link begin with their part of it.
-    pub(super) fn config_for(&self, offer: &PathOffer, packet_bytes: u64) -> TransferConfig {
+    /// (paper §III-D: the network and the receiver cooperate). Paths that share a link begin with parts of it that
+    /// together are no more than what the widest of them can carry: so much at least goes over the shared link.
+    fn config_for(&self, offer: &PathOffer, packet_bytes: u64, offered: &[(SourceId, PathOffer)]) -> TransferConfig {
         let mut config = self.config.clone();
         if let (ControllerKind::ModelBased, Some(rate), Some(latency)) =
             (config.controller, offer.capacity, offer.latency)
         {
-            let shares = |path: &&Path| path.offer.groups.iter().any(|group| offer.groups.contains(group));
-            let sharing =
-                self.paths.values().filter(|path| path.offer.path != offer.path).filter(shares).count() as u64;
-            let packets = rate.bytes_in(latency) / packet_bytes / (1 + sharing);
+            let shares = |other: &&(SourceId, PathOffer)| {
+                other.1.path != offer.path && other.1.groups.iter().any(|group| offer.groups.contains(group))
+            };
+            let sharing = offered.iter().filter(shares).map(|(_, other)| other.capacity.unwrap_or(rate));
+            let (widest, together) = sharing
+                .fold((rate, u128::from(rate.bits_per_second())), |(widest, sum), other| {
+                    (widest.max(other), sum + u128::from(other.bits_per_second()))
+                });
+            let packets = u128::from(rate.bytes_in(latency)) * u128::from(widest.bits_per_second())
+                / (together.max(1) * u128::from(packet_bytes));
             let packets = u32::try_from(packets).unwrap_or(u32::MAX);
             config.window_initial_packets = packets.clamp(config.window_initial_packets, WINDOW_INITIAL_PACKETS_MAX);
         }

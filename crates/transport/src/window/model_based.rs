@@ -21,6 +21,8 @@ use crate::TransferConfig;
 const STARTUP_GAIN: f64 = 2.77;
 const WINDOW_GAIN: f64 = 1.25;
 const CYCLE: [f64; 8] = [1.25, 0.75, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0];
+/// A probe whose best rate is so many times the one before is followed by another at once.
+const FOUND_ROOM: f64 = 1.15;
 /// How long the smallest RTT counts.
 const RTT_LIFE: Duration = Duration::from_secs(10);
 /// Round-trip times below this are those of batches and schedulers, not of the path.
@@ -65,6 +67,8 @@ pub struct ModelBased {
     /// Smallest sample of this round and of the last one.
     rtt_this_round: Option<Duration>,
     rtt_last_round: Option<Duration>,
+    /// The best rate when the last probe for more began.
+    rate_before_probe: f64,
     round: u64,
     round_ends_at: u64,
     loss: LossMeter,
@@ -89,6 +93,7 @@ impl ModelBased {
         ModelBased {
             phase: Phase::Startup { rate_before: 0.0, rounds_without_growth: 0 },
             rate: RateFilter::default(),
+            rate_before_probe: f64::INFINITY,
             rtt_min: None,
             rtt_this_round: None,
             rtt_last_round: None,
@@ -263,7 +268,15 @@ impl ModelBased {
                     _ => elapsed,
                 };
                 if done {
-                    self.phase = Phase::Probe { step: (step + 1) % CYCLE.len(), since: now };
+                    // What the probe found out arrives during the next rounds: if there was room, there may be more of it, as
+                    // after a burst of congestion. What was taken from others leaves a queue.
+                    let has_grown = self.rate.best() >= self.rate_before_probe * FOUND_ROOM;
+                    let found_room = (1..4).contains(&step) && has_grown && self.queue_is_empty();
+                    let step = if found_room { 0 } else { (step + 1) % CYCLE.len() };
+                    if step == 0 {
+                        self.rate_before_probe = self.rate.best();
+                    }
+                    self.phase = Phase::Probe { step, since: now };
                 }
             }
             Phase::ProbeRtt { until } if now >= until => {
@@ -355,6 +368,11 @@ impl Controller for ModelBased {
     }
     fn on_mark(&mut self, _: Time, _: &Loss) {
         self.loss.on_mark();
+        if let Phase::Startup { .. } = self.phase {
+            // A round more at this gain would fill the queue.
+            self.phase = Phase::Drain;
+            self.conclude();
+        }
     }
     fn on_silence(&mut self, now: Time) {
         // The model stays: when the path comes back it is most likely the path that it was.

@@ -1,6 +1,6 @@
 //! Queues that are never empty: flows must not take for the path, or for its random loss, what they do to it together.
 use super::{shared::Contest, *};
-use tributary_core::link::{QueueDiscipline, queue::red::RedConfig};
+use tributary_core::link::{LinkChange, QueueDiscipline, Script, queue::red::RedConfig};
 
 /// What a flow got between two moments.
 #[derive(Debug)]
@@ -68,4 +68,24 @@ fn what_a_queue_drops_early_is_no_random_loss() {
         let used: f64 = parts.iter().map(|part| part.mbps).sum();
         assert!(used > 17.0 && jain(&parts) > 0.9, "{used}");
     }
+}
+
+/// A burst of congestion leaves a quarter of the rate for 3 s: what it took is used again soon after it ends.
+#[test]
+fn capacity_that_comes_back_is_used_within_a_second() {
+    let rate = Rate::from_mbps(20);
+    let change = |seconds, rate| (Duration::from_secs(seconds), LinkChange::Rate(Some(rate)));
+    let mut path = link(20, 50, 0.0);
+    path.script = Some(Script::new([change(3, Rate::from_mbps(5)), change(6, rate)], None));
+    let mut world = World::new(30_000_000, TransferConfig::default(), 11);
+    let source = world.source(Conduct::Honest);
+    world.path(source, path);
+    world.offer();
+    world.run_until(Time::from_millis(7_000));
+    let bytes = |world: &World| world.transfer.report(world.now).paths[0].bytes;
+    let before = bytes(&world);
+    world.run_until(Time::from_millis(9_000));
+    let mbps = (bytes(&world) - before) as f64 * 8e-6 / 2.0;
+    println!("{mbps:.2} Mbit/s");
+    assert!(mbps > 18.0, "{mbps} of 20 Mbit/s from one to three seconds after the burst");
 }
