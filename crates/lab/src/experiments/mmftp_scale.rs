@@ -37,8 +37,9 @@ fn run(settings: &Settings) -> Results {
     results.note(
         "Forwarding identifiers: random pairs on square grids (long paths) and on Barabási–Albert graphs (short ones). \
          Every filter is verified against the whole graph before it is handed out; where none of its sizes and salts is \
-         free of false matches, the manager falls back to an exact bitmap or to a list of labels, so no path is lost. \
-         What breaks first is the small filter, then all filters, and the header grows instead.",
+         free of false matches, the manager falls back to an exact bitmap or to a list of labels. What breaks first is \
+         the small filter, and the header grows instead; then the hop limit of a packet: pairs that are more than 63 \
+         hops apart get no path at all.",
     );
     results.note(
         "Domains: Barabási–Albert graphs of real nodes, each with two links to older ones, three rendezvous nodes and one \
@@ -68,6 +69,7 @@ fn identifiers(results: &mut Results, settings: &Settings) {
             "bloom32",
             "bloom64",
             "exact",
+            "too long",
             "bytes_mean",
         ],
     );
@@ -93,7 +95,8 @@ fn identifiers(results: &mut Results, settings: &Settings) {
             let mut cells = vec![kind.to_string(), format!("{nodes}")];
             cells.extend([mean(&row.hops), quantile(&row.hops, 1.0)].map(|value| format!("{value:.2}")));
             cells.extend([8, 16, 32, 64].map(|bytes| format!("{:.3}", row.up_to(bytes))));
-            cells.push(format!("{:.3}", 1.0 - row.up_to(64)));
+            cells.push(format!("{:.3}", row.exact()));
+            cells.push(format!("{:.3}", row.too_long()));
             cells.push(format!("{:.1}", mean(&row.bytes)));
             table.push(cells);
         }
@@ -112,7 +115,8 @@ fn identifiers(results: &mut Results, settings: &Settings) {
         results.figures.push(Figure {
             name: format!("identifiers-{kind}"),
             caption: format!(
-                "{PAIRS} random pairs per network; 64 salts per size. The rest gets an exact bitmap or list."
+                "{PAIRS} random pairs per network; 64 salts per size. What is missing at the top has a bitmap or a list, or \
+                 is further apart than a packet may travel."
             ),
             svg: lines(&chart, &series),
         });
@@ -129,10 +133,20 @@ struct Encoded {
     failed: usize,
 }
 impl Encoded {
-    /// Share of paths whose FID is a filter of at most so many bytes.
+    /// Share of pairs whose path has a filter of at most so many bytes.
     fn up_to(&self, bytes: usize) -> f64 {
-        let fits = self.filters.iter().filter(|filter| filter.is_some_and(|filter| filter <= bytes)).count();
-        fits as f64 / self.filters.len().max(1) as f64
+        self.share(self.filters.iter().filter(|filter| filter.is_some_and(|filter| filter <= bytes)).count())
+    }
+    /// Share of pairs whose path has a bitmap or a list.
+    fn exact(&self) -> f64 {
+        self.share(self.filters.iter().filter(|filter| filter.is_none()).count())
+    }
+    /// Share of pairs without a path of at most as many hops as a packet may take.
+    fn too_long(&self) -> f64 {
+        self.share(self.failed)
+    }
+    fn share(&self, pairs: usize) -> f64 {
+        pairs as f64 / (self.filters.len() + self.failed).max(1) as f64
     }
 }
 
