@@ -14,19 +14,11 @@ pub(super) struct Cubic {
     /// What additive increase would have by now (RFC 9438 §4.3).
     friendly: f64,
     decreased_at: Time,
-    has_decreased: bool,
 }
 
 impl Default for Cubic {
     fn default() -> Self {
-        Cubic {
-            window: 1.0,
-            threshold: f64::INFINITY,
-            window_before: 0.0,
-            friendly: 0.0,
-            decreased_at: Time::ZERO,
-            has_decreased: false,
-        }
+        Cubic { window: 1.0, threshold: f64::INFINITY, window_before: 0.0, friendly: 0.0, decreased_at: Time::ZERO }
     }
 }
 
@@ -39,7 +31,6 @@ impl Cubic {
         self.threshold = self.window;
         self.friendly = self.window;
         self.decreased_at = now;
-        self.has_decreased = true;
     }
 }
 
@@ -55,12 +46,12 @@ impl Window for Cubic {
             let grown = self.window + (target - self.window) / self.window;
             self.window = grown.max(self.friendly);
         }
-        if answer.marked && (!self.has_decreased || answer.sent_at >= self.decreased_at) {
+        if answer.marked && answer.sent_at >= self.decreased_at {
             self.decrease(now);
         }
     }
     fn on_timeout(&mut self, now: Time, sent_at: Time) {
-        if !self.has_decreased || sent_at >= self.decreased_at {
+        if sent_at >= self.decreased_at {
             self.decrease(now);
         }
     }
@@ -77,7 +68,7 @@ mod tests {
     fn it_comes_back_to_the_window_before_the_decrease_in_the_time_of_its_equation() {
         let mut random = Random::new(1, 1);
         let mut cubic = Cubic::default();
-        let answer = |at: u64, marked| Answer { rtt: None, sent_at: Time::from_millis(at), path: &[], marked };
+        let answer = Answer::at;
         (0..99).for_each(|_| cubic.on_data(Time::ZERO, &answer(0, false), &mut random));
         cubic.on_data(Time::from_millis(1), &answer(1, true), &mut random);
         let before = cubic.window_before;

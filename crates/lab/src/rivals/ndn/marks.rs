@@ -71,7 +71,7 @@ mod tests {
     fn marks_of_one_window_decrease_once() {
         let mut random = Random::new(1, 1);
         let mut pcon = Aimd::pcon();
-        let answer = |at, marked| Answer { rtt: None, sent_at: Time::from_millis(at), path: &[], marked };
+        let answer = Answer::at;
         (0..31).for_each(|_| pcon.on_data(Time::ZERO, &answer(0, false), &mut random));
         pcon.on_data(Time::from_millis(10), &answer(5, true), &mut random);
         assert!((pcon.interests() - 16.5).abs() < 1e-9, "{}", pcon.interests());

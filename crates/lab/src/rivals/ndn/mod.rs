@@ -44,6 +44,14 @@ pub struct Answer<'a> {
     pub marked: bool,
 }
 
+#[cfg(test)]
+impl Answer<'_> {
+    /// The answer to what was sent at so many milliseconds.
+    fn at(millis: u64, marked: bool) -> Self {
+        Answer { rtt: None, sent_at: Time::from_millis(millis), path: &[], marked }
+    }
+}
+
 /// A rival's consumer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ConsumerKind {
