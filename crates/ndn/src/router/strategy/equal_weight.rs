@@ -1,12 +1,13 @@
 //! One face after the other, whatever they cost: packets are spread evenly. PTP §4 A, for probing Interests.
 //!
-//! Turns instead of dice: routers that each take turns walk through all paths of a network without cycles before they
-//! repeat one, which dice need many more probes for.
+//! Turns instead of dice: routers that each take turns walk through the paths of a network with fewer probes than dice
+//! need. Who has the next turn among those that had equally many is left to chance: turns in a fixed order lock in with
+//! those of other routers where there are cycles, and then find 41 of a mesh's 57 paths, however many probes follow.
 use alloc::vec::Vec;
 
 use tributary_core::{FaceId, Random};
 
-use super::{Measurements, Question, Strategy};
+use super::{Hop, Measurements, Question, Strategy};
 
 /// One face after the other.
 #[derive(Clone, Debug, Default)]
@@ -19,11 +20,13 @@ impl Strategy for EqualWeight {
     fn name(&self) -> &'static str {
         "equal-weight"
     }
-    fn choose(&mut self, question: &Question<'_>, _: &mut Random, out: &mut Vec<FaceId>) {
-        let counts = question.hops.iter().map(|hop| *self.sent.at(question.prefix, hop.face));
-        let most = counts.max().unwrap_or(0);
-        let next = question.hops.iter().min_by_key(|hop| *self.sent.at(question.prefix, hop.face));
-        if let Some(hop) = next {
+    fn choose(&mut self, question: &Question<'_>, random: &mut Random, out: &mut Vec<FaceId>) {
+        let counts: Vec<u64> = question.hops.iter().map(|hop| *self.sent.at(question.prefix, hop.face)).collect();
+        let (fewest, most) = (counts.iter().min().copied().unwrap_or(0), counts.iter().max().copied().unwrap_or(0));
+        let fewest: Vec<&Hop> =
+            question.hops.iter().zip(&counts).filter(|(_, count)| **count == fewest).map(|(hop, _)| hop).collect();
+        if !fewest.is_empty() {
+            let hop = fewest[random.below(fewest.len() as u64) as usize];
             let count = self.sent.at(question.prefix, hop.face);
             // A face that is new does not get everything until it has caught up.
             *count = (*count).max(most.saturating_sub(1)) + 1;
