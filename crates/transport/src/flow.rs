@@ -5,13 +5,13 @@ use alloc::{
     vec::Vec,
 };
 
-use tributary_core::{Duration, Rate, Time};
+use tributary_core::{Duration, Random, Rate, Time};
 
 use crate::{
     TransferConfig,
     rtt::RttEstimator,
     transfer::CacheUse,
-    window::{Arrival, Controller, GroupPart, Growth, Loss, ProbeTurn, controller},
+    window::{Arrival, Controller, GroupPart, Growth, Loss, ProbeTurn, Spacing, controller},
 };
 
 /// Runs of consecutive packets: first number and count.
@@ -232,10 +232,17 @@ impl Flow {
         self.requested_packets += u64::from(packets);
         if let Some(rate) = self.controller.pacing_rate() {
             // A driver that woke up late may catch up by a millisecond or one request, not by more.
-            // At a low rate that is less than a packet, and the rate measured would confirm itself: some packets at least.
-            let credit =
-                Duration::from_millis(1).max(self.config.run_duration / 2).max(rate.time_for(4 * self.packet_bytes));
-            self.pace_at = self.pace_at.max(now - credit) + rate.time_for(u64::from(packets) * self.packet_bytes);
+            let credit = Duration::from_millis(1).max(self.config.run_duration / 2);
+            let pause = rate.time_for(u64::from(packets) * self.packet_bytes);
+            let (credit, pause) = match self.controller.spacing() {
+                // At a low rate that is less than a packet, and the rate measured would confirm itself: some packets at least.
+                Spacing::Even => (credit.max(rate.time_for(4 * self.packet_bytes)), pause),
+                // A number for each request, the same in each run.
+                Spacing::ByChance => {
+                    (credit, pause.mul_f64(2.0 * Random::new(now.as_nanos(), self.next_sequence).unit()))
+                }
+            };
+            self.pace_at = self.pace_at.max(now - credit) + pause;
         }
         if let Some(silence) = &mut self.silent {
             silence.probes += 1;

@@ -62,8 +62,21 @@ pub trait Controller: Send {
     fn pacing_rate(&self) -> Option<Rate> {
         None
     }
+    /// How evenly requests follow each other at the pace.
+    fn spacing(&self) -> Spacing {
+        Spacing::Even
+    }
     /// The phase, for people.
     fn phase(&self) -> &'static str;
+}
+
+/// How evenly requests follow each other at a pace.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Spacing {
+    /// At even distances; what is late catches up, by some packets at most.
+    Even,
+    /// At distances by chance, from nothing to twice the even one, and nothing catches up.
+    ByChance,
 }
 
 /// One packet that arrived.

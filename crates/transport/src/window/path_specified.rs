@@ -13,13 +13,20 @@
 //! Loss in fast recovery puts the window back to what it was on entry (the backup window), or, once that many packets
 //! have arrived, decreases it once more. What caches answer does not speed slow start: it says nothing about the rest of
 //! the path.
-use tributary_core::Time;
+use tributary_core::{Rate, Time};
 
-use super::{Arrival, Controller, Growth, Loss};
+use super::{Arrival, Controller, Growth, Loss, Spacing};
 use crate::TransferConfig;
 
 /// What a loss leaves of the window (paper: β, §6 A).
 const DECREASE: f64 = 0.75;
+/// How many windows are asked for in a round trip at most, in slow start and otherwise (RFC 9002 §7.7), at distances by
+/// chance ([`Spacing::ByChance`]). The paper asks whenever the window opens. Then what a growing window adds follows its
+/// neighbour at once, on a full drop-tail queue it is what is dropped, each time, and who grows fastest loses most often
+/// (Floyd and Jacobson, "On traffic phase effects in packet-switched gateways", 1992). A fetch over one path beside one over
+/// two, each of which grows half as fast, so got 0.458 of the link (OLIA: 0.448), and 0.500 (OLIA: 0.512) with this. Even
+/// distances do not do: 0.473 (OLIA: 0.462).
+const PACE: [f64; 2] = [2.0, 1.25];
 /// The smallest window and threshold, in packets.
 const WINDOW_MIN: f64 = 2.0;
 
@@ -32,6 +39,8 @@ pub struct PathSpecified {
     packet_bytes: u64,
     growth: Growth,
     state: State,
+    /// Smoothed round-trip time in seconds, for the pace.
+    round_trip: Option<f64>,
 }
 
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -61,6 +70,7 @@ impl PathSpecified {
             packet_bytes,
             growth: Growth::ALONE,
             state: State::SlowStart,
+            round_trip: None,
         }
     }
     fn grow(&mut self, arrival: &Arrival, is_cached: bool) {
@@ -92,6 +102,10 @@ impl PathSpecified {
 
 impl Controller for PathSpecified {
     fn on_data(&mut self, _: Time, arrival: &Arrival) {
+        if let Some(sample) = arrival.rtt.map(|rtt| rtt.as_secs_f64()) {
+            let smoothed = self.round_trip.get_or_insert(sample);
+            *smoothed += (sample - *smoothed) / 8.0;
+        }
         self.grow(arrival, false);
     }
     fn on_cached_data(&mut self, _: Time, arrival: &Arrival) {
@@ -119,6 +133,15 @@ impl Controller for PathSpecified {
     fn window(&self) -> u64 {
         (self.window * self.packet_bytes as f64) as u64
     }
+    fn pacing_rate(&self) -> Option<Rate> {
+        let [slow_start, otherwise] = PACE;
+        let times = if self.state == State::SlowStart { slow_start } else { otherwise };
+        let bytes = self.window * self.packet_bytes as f64;
+        self.round_trip.filter(|rtt| *rtt > 0.0).map(|rtt| Rate::from_bytes_per_second((times * bytes / rtt) as u64))
+    }
+    fn spacing(&self) -> Spacing {
+        Spacing::ByChance
+    }
     fn phase(&self) -> &'static str {
         match self.state {
             State::SlowStart => "slow start",
@@ -131,6 +154,7 @@ impl Controller for PathSpecified {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tributary_core::Duration;
 
     const PACKET: u64 = 1000;
 
@@ -158,6 +182,18 @@ mod tests {
     }
     fn state(controller: &PathSpecified) -> (&'static str, u64) {
         (controller.phase(), controller.window() / PACKET)
+    }
+
+    #[test]
+    fn it_asks_for_two_windows_in_a_round_trip_in_slow_start_and_for_a_window_and_a_quarter_afterwards() {
+        let mut window = controller();
+        arrive(&mut window, 1);
+        assert_eq!(window.pacing_rate(), None, "nothing is known of the round trip");
+        window.on_data(Time::ZERO, &Arrival { rtt: Some(Duration::from_millis(100)), ..arrival() });
+        // 18 packets of 1,000 bytes in a tenth of a second.
+        assert_eq!(window.pacing_rate(), Some(Rate::from_bytes_per_second(2 * 180_000)));
+        lose(&mut window, 100);
+        assert_eq!(window.pacing_rate(), Some(Rate::from_bytes_per_second(13_500 * 10 * 5 / 4)));
     }
 
     #[test]
