@@ -39,14 +39,16 @@ fn the_mesh_stands_beside_table_1_and_redundant_links_are_nearly_idle() {
     assert!(value(&results, "ptp.redundant_share") < 0.2, "{}", value(&results, "ptp.redundant_share"));
     let table = results.tables.iter().find(|table| table.name == "table-1").expect("Table I");
     assert_eq!((table.rows.len(), table.rows[0][0].as_str(), table.rows[0][1].as_str()), (16, "2 ⇒ 1", "1350"));
+    let known = value(&results, "ptp-paper.paths_known");
+    assert!((30.0..=57.0).contains(&known), "of 57 paths probes found {known}");
 }
 
 #[test]
 fn neither_of_two_fetches_starves_on_a_link_that_they_share() {
     let results = run("ptp-fairness", 1, 2);
-    for scheme in ["ptp", "rfa-chopcop", "pcon"] {
+    for scheme in ["ptp", "ptp-paper", "rfa-chopcop", "pcon"] {
         let share = value(&results, &format!("{scheme}.single_share"));
-        assert!((0.35..0.65).contains(&share), "{scheme}: {share}");
+        assert!((0.40..0.60).contains(&share), "{scheme}: {share}");
         assert!(value(&results, &format!("{scheme}.utilisation")) > 0.95, "{scheme}");
     }
 }

@@ -1,18 +1,17 @@
 //! PTP §6 E, scenario 4: half of the first 2,000 packets lie in a cache on the way.
-use tributary::simulation::parallel;
 use tributary_core::Time;
 
 use super::{
     figures,
-    schemes::{MAIN, Scheme},
-    throughput::{QUEUE_PACKETS, start_of},
+    schemes::MAIN,
+    throughput::start_of,
     topology::Topology,
+    variants::{self, Run, Runs, Variant},
     world::{self, Object, Plan, Record, SAMPLE, SEGMENT_BYTES, Start},
 };
 use crate::{
     Experiment, Results, Settings, Table,
     figures::{Chart, Figure, Series, lines},
-    stats::{confidence, mean},
 };
 
 /// The entry of the table.
@@ -44,7 +43,10 @@ struct Measured {
     rise: f64,
     /// Seconds from the last packet of the cache until requests are within a tenth of what the link behind it carries.
     fall: f64,
-    record: Record,
+    /// Packets taken for lost from the last packet of the cache on.
+    lost: f64,
+    /// Of the run that figures show.
+    record: Option<Record>,
 }
 
 fn run(settings: &Settings) -> Results {
@@ -52,31 +54,38 @@ fn run(settings: &Settings) -> Results {
     let mut results = Results::new(EXPERIMENT.name, settings);
     let topology = Topology::new(&[(1, 2, 10_000, 10), (2, 3, 2_000, 10), (3, 4, 1_000, 10), (5, 3, 1_000, 10)]);
     let objects = [Object::new("A", (FRONT_KBPS * 125.0 * (seconds - BEGINS)) as u64, &[4])];
-    let items: Vec<(&Scheme, u64)> =
-        MAIN.iter().flat_map(|scheme| (0..settings.runs).map(move |run| (scheme, settings.seed_of(0, run)))).collect();
-    let measured = parallel::map(&items, |(scheme, seed)| {
+    let all = variants::run(settings, Variant::all(settings), |Run { variant, seed, is_shown }| {
         let begin = Time::from_nanos((BEGINS * 1e9) as u64);
-        measure(world::run(&Plan {
-            topology: &topology,
-            scheme,
+        let measured = measure(world::run(&Plan {
+            topology: &variant.topology(&topology),
+            scheme: &variant.scheme,
             objects: &objects,
             consumers: vec![
                 Start { node: 1, object: 0, at: begin, plain: None },
                 Start { node: 5, object: 0, at: start_of(*seed), plain: Some(FIRST_PACKETS) },
             ],
             caches: vec![(3, 0.5)],
-            queue_packets: QUEUE_PACKETS,
+            queue_packets: variant.queue_packets,
             until: Time::from_nanos((seconds * 1e9) as u64),
             seed: *seed,
-        }))
+        }));
+        Measured { record: measured.record.filter(|_| *is_shown), ..measured }
     });
-    let mut table =
-        Table::new("cache", &["scheme", "run", "with cache (Mbit/s)", "without (Mbit/s)", "rise (s)", "fall (s)"]);
-    for (scheme, measured) in MAIN.iter().zip(measured.chunks(settings.runs as usize)) {
-        tell(&mut results, &mut table, scheme, measured);
-    }
+    let columns = [
+        "scheme",
+        "setting",
+        "run",
+        "with cache (Mbit/s)",
+        "without (Mbit/s)",
+        "rise (s)",
+        "fall (s)",
+        "lost after it (packets)",
+    ];
+    let mut table = Table::new("cache", &columns);
+    all.iter().for_each(|runs| tell(&mut results, &mut table, runs));
     results.tables.push(table);
-    figure(&mut results, &measured.chunks(settings.runs as usize).map(|runs| &runs[0]).collect::<Vec<_>>());
+    figure(&mut results, &variants::plain(&all));
+    figures::sweep("Cache", &mut results, "with_cache_mbps", "rate with a cache (Mbit/s)");
     describe(&mut results, &topology);
     results
 }
@@ -106,36 +115,31 @@ fn measure(record: Record) -> Measured {
         without_cache: mbps(&record, (dry + two).min(last - 1), last),
         rise: seconds(rise, begin),
         fall: seconds(fall, dry),
-        record,
+        lost: (record.samples[last].consumers[0].lost - record.samples[dry].consumers[0].lost) as f64,
+        record: Some(record),
     }
 }
 
-fn tell(results: &mut Results, table: &mut Table, scheme: &Scheme, measured: &[Measured]) {
-    let name = scheme.name;
-    let of = |value: fn(&Measured) -> f64| measured.iter().map(value).collect::<Vec<f64>>();
-    let is_ours = name.starts_with("ptp");
-    let mut put = |quantity: &str, values: &[f64], unit: &str, paper: f64| {
-        match is_ours {
-            true => results.beside(format!("{name}.{quantity}"), mean(values), unit, paper),
-            false => results.metric(format!("{name}.{quantity}"), mean(values), unit),
-        }
-        results.metric(format!("{name}.{quantity}_confidence"), confidence(values), unit);
-    };
-    put("with_cache_mbps", &of(|run| run.with_cache), "mbps", 1.9);
-    put("without_cache_mbps", &of(|run| run.without_cache), "mbps", 1.0);
-    for (quantity, values) in [("rise_seconds", of(|run| run.rise)), ("fall_seconds", of(|run| run.fall))] {
-        results.metric(format!("{name}.{quantity}"), mean(&values), "seconds");
-        results.metric(format!("{name}.{quantity}_confidence"), confidence(&values), "seconds");
-    }
-    for (run, measured) in (1..).zip(measured) {
-        let cells = [measured.with_cache, measured.without_cache, measured.rise, measured.fall];
+fn tell(results: &mut Results, table: &mut Table, runs: &Runs<Measured>) {
+    let name = runs.variant.scheme.name;
+    let paper = |value: f64| name.starts_with("ptp").then_some(value);
+    runs.tell(results, "with_cache_mbps", &runs.of(|run| run.with_cache), "mbps", paper(1.9));
+    runs.tell(results, "without_cache_mbps", &runs.of(|run| run.without_cache), "mbps", paper(1.0));
+    runs.tell(results, "rise_seconds", &runs.of(|run| run.rise), "seconds", None);
+    runs.tell(results, "fall_seconds", &runs.of(|run| run.fall), "seconds", None);
+    runs.tell(results, "lost_packets", &runs.of(|run| run.lost), "count", None);
+    for (run, measured) in (1..).zip(&runs.values) {
+        let cells = [measured.with_cache, measured.without_cache, measured.rise, measured.fall, measured.lost];
         let cells = cells.iter().map(|value| format!("{value:.4}"));
-        table.push([name.to_string(), format!("{run}")].into_iter().chain(cells).collect());
+        let setting = runs.variant.setting.trim_start_matches('@').to_string();
+        table.push([name.to_string(), setting, format!("{run}")].into_iter().chain(cells).collect());
     }
 }
 
-fn figure(results: &mut Results, firsts: &[&Measured]) {
-    let curves: Vec<[Vec<(f64, f64)>; 2]> = firsts.iter().map(|run| figures::rates(&run.record, 0, SMOOTH)).collect();
+fn figure(results: &mut Results, main: &[&Runs<Measured>]) {
+    let firsts: Vec<&Record> = main.iter().filter_map(|runs| runs.values.first()?.record.as_ref()).collect();
+    let Some(first) = firsts.first() else { return };
+    let curves: Vec<[Vec<(f64, f64)>; 2]> = firsts.iter().map(|record| figures::rates(record, 0, SMOOTH)).collect();
     let drawn = [
         ("requests", "Content asked for", "The paper's Fig. 22: content that the second consumer asks for"),
         ("data", "Content that arrives", "The paper's Fig. 23: content that arrives at the second consumer"),
@@ -144,7 +148,7 @@ fn figure(results: &mut Results, firsts: &[&Measured]) {
         let series = MAIN.iter().zip(&curves).map(|(scheme, curves)| Series::new(scheme.label, curves[which].clone()));
         let chart = Chart {
             size: (900, 400),
-            x_range: Some((BEGINS - 2.0, firsts[0].record.samples.last().map_or(60.0, |sample| sample.at))),
+            x_range: Some((BEGINS - 2.0, first.samples.last().map_or(60.0, |sample| sample.at))),
             ..Chart::new(title, "time (s)", "Mbit/s of content")
         };
         results.figures.push(Figure {

@@ -1,12 +1,12 @@
 //! PTP's open questions: which paths to use (appendix), and which control law (§8).
-use tributary::simulation::parallel;
 use tributary_transport::{ControllerKind, Coupling};
 
 use super::{
-    diamond, fairness, mesh,
-    schemes::{Form, Receiver, Scheme, ptp},
-    throughput::{self, Measured, Spec},
-    tree,
+    fairness, mesh,
+    scenarios::{diamond_1, diamond_2, tree_1, tree_2},
+    schemes::{Form, Scheme, ptp},
+    throughput,
+    variants::Variant,
 };
 use crate::{
     Experiment, Results, Settings,
@@ -37,9 +37,11 @@ fn scheme(form: Form) -> Scheme {
     ptp("ptp", "PTP", form)
 }
 
-/// Runs a scheme on a network with as many seeds as there are runs.
-fn runs(spec: &Spec, settings: &Settings, scheme: &Scheme) -> Vec<Measured> {
-    throughput::runs(spec, settings, scheme)
+/// Tells a quantity of a candidate, and makes its bar.
+fn told(results: &mut Results, name: &str, at: &str, values: &[f64]) -> Option<Bar> {
+    results.metric(format!("{name}{at}"), mean(values), "share");
+    results.metric(format!("{name}_confidence{at}"), confidence(values), "share");
+    Bar::with_spread(mean(values), confidence(values))
 }
 
 fn selection(settings: &Settings) -> Results {
@@ -49,13 +51,10 @@ fn selection(settings: &Settings) -> Results {
     for selection in SELECTIONS {
         let mut bars = Vec::new();
         for (prefix, form) in [("", Form::PAPER), ("default-", Form::DEFAULT)] {
-            let measured = runs(&spec, settings, &scheme(Form { selection, ..form }));
-            let shares: Vec<f64> = measured.iter().map(|run| run.utilisation).collect();
-            results.metric(format!("{prefix}{selection}.utilisation"), mean(&shares), "share");
-            results.metric(format!("{prefix}{selection}.utilisation_confidence"), confidence(&shares), "share");
-            let goodput: Vec<f64> = measured.iter().map(|run| run.goodput).collect();
-            results.metric(format!("{prefix}{selection}.goodput_share"), mean(&goodput), "share");
-            bars.push(Bar::with_spread(mean(&shares), confidence(&shares)));
+            let runs = throughput::runs(&spec, settings, &scheme(Form { selection, ..form }));
+            let name = format!("{prefix}{selection}");
+            bars.push(told(&mut results, &format!("{name}.utilisation"), "", &runs.of(|run| run.utilisation)));
+            told(&mut results, &format!("{name}.goodput_share"), "", &runs.of(|run| run.goodput));
         }
         groups.push(BarGroup { label: selection.into(), bars });
     }
@@ -94,34 +93,23 @@ pub(super) const LAWS: [(&str, ControllerKind, Coupling); 8] = [
 fn control(settings: &Settings) -> Results {
     let mut results = Results::new(CONTROL.name, settings);
     let specs = [
-        ("tree-1", tree::spec_1()),
-        ("tree-2", tree::spec_2()),
-        ("diamond-1", diamond::spec_1()),
-        ("diamond-2", diamond::spec_2()),
+        ("tree-1", tree_1()),
+        ("tree-2", tree_2()),
+        ("diamond-1", diamond_1()),
+        ("diamond-2", diamond_2()),
         ("mesh", mesh::spec()),
     ];
     let mut groups = Vec::new();
-    let (seconds, skipped) = settings.choose((300.0, 60.0), (60.0, 20.0));
-    let objects = fairness::objects(seconds);
-    let seeds: Vec<u64> = (0..settings.runs).map(|run| settings.seed_of(0, run)).collect();
     for (law, controller, coupling) in LAWS {
         let base = if controller == ControllerKind::ModelBased { Form::DEFAULT } else { Form::PAPER };
         let scheme = scheme(Form { controller, coupling, selection: "spread", ..base });
-        debug_assert!(matches!(scheme.receiver, Receiver::Ptp(_)));
         let mut bars = Vec::new();
         for (place, spec) in &specs {
-            let shares: Vec<f64> = runs(spec, settings, &scheme).iter().map(|run| run.utilisation).collect();
-            results.metric(format!("{law}.utilisation@{place}"), mean(&shares), "share");
-            results.metric(format!("{law}.utilisation_confidence@{place}"), confidence(&shares), "share");
-            bars.push(Bar::with_spread(mean(&shares), confidence(&shares)));
+            let shares = throughput::runs(spec, settings, &scheme).of(|run| run.utilisation);
+            bars.push(told(&mut results, &format!("{law}.utilisation"), &format!("@{place}"), &shares));
         }
-        let shares = parallel::map(&seeds, |seed| {
-            let ([several, single], _) = fairness::parts(&fairness::record(&scheme, &objects, seconds, *seed), skipped);
-            single / (single + several).max(1.0)
-        });
-        results.metric(format!("{law}.single_share"), mean(&shares), "share");
-        results.metric(format!("{law}.single_share_confidence"), confidence(&shares), "share");
-        bars.push(Bar::with_spread(mean(&shares), confidence(&shares)));
+        let fairness = fairness::measure_all(settings, vec![Variant::plain(&scheme)]).remove(0);
+        bars.push(told(&mut results, &format!("{law}.single_share"), "", &fairness.of(|run| run.single_share)));
         groups.push(BarGroup { label: law.into(), bars });
     }
     let chart = Chart { y_to: 1.0, size: (1200, 400), ..Chart::new("Control laws", "law", "share") };

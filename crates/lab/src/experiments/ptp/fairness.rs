@@ -1,13 +1,13 @@
 //! PTP §6 D, scenario 3: a fetch over two paths beside a fetch over one, on one narrow link.
-use tributary::simulation::parallel;
 use tributary_core::Time;
 
 use super::{
     figures,
-    schemes::{MAIN, Scheme},
-    throughput::{QUEUE_PACKETS, start_of},
+    schemes::Scheme,
+    throughput::start_of,
     topology::Topology,
-    world::{self, Object, Plan, Record, Start},
+    variants::{self, Run, Runs, Variant},
+    world::{self, Object, Plan, Record, SAMPLE, Start},
 };
 use crate::{
     Experiment, Results, Settings, Table,
@@ -25,12 +25,20 @@ pub(in crate::experiments) const EXPERIMENT: Experiment = Experiment {
 };
 
 /// The single-path fetch's part in the paper.
-const PAPER: [(&str, f64); 5] =
-    [("ptp", 0.48), ("ptp-default", 0.48), ("rfa-raaqm", 0.38), ("rfa-chopcop", 0.49), ("paf-raaqm", 0.41)];
+const PAPER: [(&str, f64); 6] = [
+    ("ptp", 0.48),
+    ("ptp-paper", 0.48),
+    ("ptp-default", 0.48),
+    ("rfa-raaqm", 0.38),
+    ("rfa-chopcop", 0.49),
+    ("paf-raaqm", 0.41),
+];
 /// The narrow link's rate in kbit/s.
 const NARROW_KBPS: u64 = 2_000;
+/// Samples that a part is taken over where it is drawn over time.
+const SPAN: usize = 100;
 
-pub(super) fn topology() -> Topology {
+fn topology() -> Topology {
     Topology::new(&[
         (1, 3, 10_000, 5),
         (2, 3, 10_000, 5),
@@ -40,85 +48,151 @@ pub(super) fn topology() -> Topology {
     ])
 }
 
-/// A run of `seconds`: consumer 1 fetches A from 5 and 6, consumer 2 fetches B from 5.
-pub(super) fn record(scheme: &Scheme, objects: &[Object], seconds: f64, seed: u64) -> Record {
-    let start = |node, object| Start { node, object, at: start_of(seed.wrapping_add(u64::from(node))), plain: None };
-    world::run(&Plan {
-        topology: &topology(),
-        scheme,
-        objects,
-        consumers: vec![start(1, 0), start(2, 1)],
-        caches: Vec::new(),
-        queue_packets: QUEUE_PACKETS,
-        until: Time::from_nanos((seconds * 1e9) as u64),
-        seed,
+/// What a run gave.
+pub(super) struct Measured {
+    /// Of the content that both fetches got, what the one over one path got.
+    pub(super) single_share: f64,
+    /// Of the narrow link.
+    pub(super) utilisation: f64,
+    /// The part over one path again, by time.
+    pub(super) over_time: Vec<(f64, f64)>,
+    /// Of the run that figures show.
+    pub(super) record: Option<Record>,
+}
+
+/// Runs in which consumer 1 fetches A from 5 and 6, consumer 2 fetches B from 5.
+pub(super) fn measure_all(settings: &Settings, variants: Vec<Variant>) -> Vec<Runs<Measured>> {
+    let (seconds, skipped) = seconds_of(settings);
+    let objects = objects(seconds);
+    variants::run(settings, variants, |Run { variant, seed, is_shown }| {
+        let start =
+            |node, object| Start { node, object, at: start_of(seed.wrapping_add(u64::from(node))), plain: None };
+        let record = world::run(&Plan {
+            topology: &variant.topology(&topology()),
+            scheme: &variant.scheme,
+            objects: &objects,
+            consumers: vec![start(1, 0), start(2, 1)],
+            caches: Vec::new(),
+            queue_packets: variant.queue_packets,
+            until: Time::from_nanos((seconds * 1e9) as u64),
+            seed: *seed,
+        });
+        let measured = measure(record, skipped);
+        Measured { record: measured.record.filter(|_| *is_shown), ..measured }
     })
 }
 
+/// Seconds that a run lasts, and that are not counted.
+fn seconds_of(settings: &Settings) -> (f64, f64) {
+    settings.choose((300.0, 60.0), (60.0, 20.0))
+}
+
 /// The two objects, large enough for `seconds`.
-pub(super) fn objects(seconds: f64) -> [Object; 2] {
+fn objects(seconds: f64) -> [Object; 2] {
     let bytes = (NARROW_KBPS as f64 * 125.0 * seconds) as u64;
     [Object::new("A", bytes, &[5, 6]), Object::new("B", bytes, &[5])]
 }
 
-/// Content bytes of each consumer after `skipped` seconds, and Mbit/s on the narrow link.
-pub(super) fn parts(record: &Record, skipped: f64) -> ([f64; 2], f64) {
-    let first = record.samples.iter().find(|sample| sample.at >= skipped - 1e-9).expect("runs are longer than that");
-    let last = record.samples.last().expect("a run has samples");
-    let bytes = [0, 1].map(|at: usize| (last.consumers[at].bytes - first.consumers[at].bytes) as f64);
-    (bytes, (last.wire[2] - first.wire[2]) as f64 * 8e-6 / (last.at - first.at))
+fn measure(record: Record, skipped: f64) -> Measured {
+    let samples = &record.samples;
+    let share = |from: usize, to: usize| {
+        let [several, single] =
+            [0, 1].map(|at: usize| (samples[to].consumers[at].bytes - samples[from].consumers[at].bytes) as f64);
+        single / (single + several).max(1.0)
+    };
+    let first = ((skipped / SAMPLE.as_secs_f64()).round() as usize).min(samples.len() - 2);
+    let last = samples.len() - 1;
+    let bits = (samples[last].wire[2] - samples[first].wire[2]) as f64 * 8.0;
+    Measured {
+        single_share: share(first, last),
+        utilisation: bits / (NARROW_KBPS as f64 * 1e3 * (samples[last].at - samples[first].at)),
+        over_time: (SPAN..=last).step_by(SPAN).map(|at| (samples[at].at, share(at - SPAN, at))).collect(),
+        record: Some(record),
+    }
 }
 
 fn run(settings: &Settings) -> Results {
-    let (seconds, skipped) = settings.choose((300.0, 60.0), (60.0, 20.0));
+    let (seconds, skipped) = seconds_of(settings);
     let mut results = Results::new(EXPERIMENT.name, settings);
-    let objects = objects(seconds);
-    let items: Vec<(&Scheme, u64)> =
-        MAIN.iter().flat_map(|scheme| (0..settings.runs).map(move |run| (scheme, settings.seed_of(0, run)))).collect();
-    let records = parallel::map(&items, |(scheme, seed)| record(scheme, &objects, seconds, *seed));
-    let mut table =
-        Table::new("shares", &["scheme", "run", "single (share)", "several (share)", "narrow link (Mbit/s)"]);
-    let mut groups = Vec::new();
-    for (scheme, records) in MAIN.iter().zip(records.chunks(settings.runs as usize)) {
-        let rows: Vec<_> = records.iter().map(|record| parts(record, skipped)).collect();
-        let shares: Vec<f64> = rows.iter().map(|([several, single], _)| single / (single + several).max(1.0)).collect();
-        let used: Vec<f64> = rows.iter().map(|(_, mbps)| mbps * 1e3 / NARROW_KBPS as f64).collect();
-        let name = scheme.name;
-        let paper = PAPER.iter().find(|(known, _)| *known == name).map(|(_, share)| *share);
-        match paper {
-            Some(paper) => results.beside(format!("{name}.single_share"), mean(&shares), "share", paper),
-            None => results.metric(format!("{name}.single_share"), mean(&shares), "share"),
+    let all = measure_all(settings, Variant::all(settings));
+    let columns = ["scheme", "setting", "run", "single (share)", "several (share)", "narrow link (Mbit/s)"];
+    let mut table = Table::new("shares", &columns);
+    for runs in &all {
+        let name = runs.variant.scheme.name;
+        runs.tell(&mut results, "single_share", &runs.of(|run| run.single_share), "share", paper_of(name));
+        runs.tell(&mut results, "utilisation", &runs.of(|run| run.utilisation), "share", None);
+        for (run, measured) in (1..).zip(&runs.values) {
+            let cells = [measured.single_share, 1.0 - measured.single_share, measured.utilisation * 2.0];
+            let cells = cells.iter().map(|value| format!("{value:.4}"));
+            let setting = runs.variant.setting.trim_start_matches('@').to_string();
+            table.push([name.to_string(), setting, format!("{run}")].into_iter().chain(cells).collect());
         }
-        results.metric(format!("{name}.single_share_confidence"), confidence(&shares), "share");
-        results.metric(format!("{name}.utilisation"), mean(&used), "share");
-        results.metric(format!("{name}.utilisation_confidence"), confidence(&used), "share");
-        for (run, (share, used)) in (1..).zip(shares.iter().zip(&used)) {
-            let cells =
-                [format!("{run}"), format!("{share:.4}"), format!("{:.4}", 1.0 - share), format!("{:.4}", used * 2.0)];
-            table.push([name.to_string()].into_iter().chain(cells).collect());
-        }
-        groups.push(BarGroup {
-            label: scheme.label.into(),
-            bars: vec![Bar::with_spread(mean(&shares), confidence(&shares)).map(|bar| Bar { paper, ..bar })],
-        });
-        over_time(&mut results, scheme, &records[0]);
     }
     results.tables.push(table);
-    let chart =
-        Chart { y_to: 0.6, size: (900, 380), ..Chart::new("Part of the fetch over one path", "", "share of both") };
-    results.figures.insert(
-        0,
-        Figure {
-            name: "shares".into(),
-            caption:
-                "What of the narrow link's content the fetch over one path gets, means with 95 % confidence intervals; \
-                      one half is fair. Dashed: the paper's."
-                    .into(),
-            svg: bars(&chart, &["one path"], &groups),
-        },
-    );
+    let main = variants::plain(&all);
+    shares(&mut results, &main);
+    convergence(&mut results, &main);
+    for runs in &main {
+        if let Some(record) = runs.values.first().and_then(|run| run.record.as_ref()) {
+            over_time(&mut results, &runs.variant.scheme, record);
+        }
+    }
+    figures::sweep("Fairness", &mut results, "single_share", "part of the fetch over one path");
     describe(&mut results, seconds, skipped);
     results
+}
+
+fn paper_of(scheme: &str) -> Option<f64> {
+    PAPER.iter().find(|(known, _)| *known == scheme).map(|(_, share)| *share)
+}
+
+fn shares(results: &mut Results, main: &[&Runs<Measured>]) {
+    let group = |runs: &&Runs<Measured>| {
+        let shares = runs.of(|run| run.single_share);
+        let bar = Bar::with_spread(mean(&shares), confidence(&shares));
+        let paper = paper_of(runs.variant.scheme.name);
+        BarGroup { label: runs.variant.scheme.label.into(), bars: vec![bar.map(|bar| Bar { paper, ..bar })] }
+    };
+    let chart =
+        Chart { y_to: 0.6, size: (1000, 380), ..Chart::new("Part of the fetch over one path", "", "share of both") };
+    results.figures.push(Figure {
+        name: "shares".into(),
+        caption:
+            "What of the narrow link's content the fetch over one path gets, means with 95 % confidence intervals; \
+                  one half is fair. Dashed: the paper's."
+                .into(),
+        svg: bars(&chart, &["one path"], &main.iter().map(group).collect::<Vec<_>>()),
+    });
+}
+
+/// How the parts develop: does who comes first keep its lead?
+fn convergence(results: &mut Results, main: &[&Runs<Measured>]) {
+    let series = main.iter().enumerate().map(|(place, runs)| {
+        let times = runs.values.first().map(|run| run.over_time.len()).unwrap_or_default();
+        // Side by side, so that intervals do not cover each other.
+        let x = |at: usize| runs.values[0].over_time[at].0 + place as f64 - main.len() as f64 / 2.0;
+        let at = |at: usize| {
+            let shares = runs.of(|run| run.over_time[at].1);
+            (x(at), mean(&shares), confidence(&shares))
+        };
+        let values: Vec<_> = (0..times).map(at).collect();
+        let ranges = values.iter().map(|(x, mean, half)| (*x, mean - half, mean + half)).collect();
+        let points = values.iter().map(|(x, mean, _)| (*x, *mean)).collect();
+        Series::new(runs.variant.scheme.label, points).with_ranges(ranges)
+    });
+    let chart = Chart {
+        y_to: 0.8,
+        size: (1000, 400),
+        ..Chart::new("Part of the fetch over one path, by time", "time (s)", "share of both")
+    };
+    results.figures.push(Figure {
+        name: "convergence".into(),
+        caption:
+            "What of both fetches' content the one over one path gets, over ten seconds each, means of all runs with \
+                  95 % confidence intervals."
+                .into(),
+        svg: lines(&chart, &series.collect::<Vec<_>>()),
+    });
 }
 
 fn over_time(results: &mut Results, scheme: &Scheme, record: &Record) {

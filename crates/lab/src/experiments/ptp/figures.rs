@@ -1,7 +1,8 @@
 //! Drawings that the experiments share.
 use super::{
     schemes::{MAIN, Scheme},
-    throughput::{Measured, QUEUE_PACKETS, Spec},
+    throughput::{Measured, Spec},
+    variants::{QUEUE_PACKETS, QUEUES_SWEPT, Runs},
     world::{Record, SAMPLE, SEGMENT_BYTES},
 };
 use crate::{
@@ -11,16 +12,15 @@ use crate::{
 };
 
 /// Utilisation of each link that the optimum uses, by what the optimum puts on it: the paper's figures 13, 14, 16, 17.
-pub(super) fn links(spec: &Spec, results: &mut Results, main: &[(&Scheme, &[&Measured])], optimum: &[u64]) {
+pub(super) fn links(spec: &Spec, results: &mut Results, main: &[&Runs<Measured>], optimum: &[u64]) {
     let hops = spec.topology.hops();
     let used: Vec<usize> = (0..hops.len()).filter(|at| optimum[*at] > 0).collect();
     let groups: Vec<BarGroup> = used
         .iter()
         .map(|at| {
             let (_, from, to) = hops[*at];
-            let bars = main.iter().map(|(_, measured)| {
-                let shares: Vec<f64> =
-                    measured.iter().map(|measured| measured.hops[*at] / optimum[*at] as f64).collect();
+            let bars = main.iter().map(|runs| {
+                let shares = runs.of(|run| run.hops[*at] / optimum[*at] as f64);
                 Bar::with_spread(mean(&shares), confidence(&shares))
             });
             BarGroup { label: format!("{from}-{to}"), bars: bars.collect() }
@@ -31,7 +31,7 @@ pub(super) fn links(spec: &Spec, results: &mut Results, main: &[(&Scheme, &[&Mea
         y_to: 1.0,
         ..Chart::new(&format!("{}: use of each link", spec.title), "link", "measured / optimum")
     };
-    let names: Vec<&str> = main.iter().map(|(scheme, _)| scheme.label).collect();
+    let names: Vec<&str> = main.iter().map(|runs| runs.variant.scheme.label).collect();
     results.figures.push(Figure {
         name: "links".into(),
         caption: "Throughput of each link on the wire by what one maximum flow puts on it, means with 95 % confidence \
@@ -42,11 +42,15 @@ pub(super) fn links(spec: &Spec, results: &mut Results, main: &[(&Scheme, &[&Mea
     });
 }
 
+/// The runs that figures over time show, by scheme.
+fn shown<'a>(main: &'a [&Runs<Measured>]) -> impl Iterator<Item = (&'a Scheme, &'a Record)> {
+    main.iter().filter_map(|runs| Some((&runs.variant.scheme, runs.values.first()?.record.as_ref()?)))
+}
+
 /// Windows and rates of the first run.
-pub(super) fn over_time(spec: &Spec, results: &mut Results, main: &[(&Scheme, &[&Measured])]) {
-    for (scheme, measured) in main {
-        let Some(first) = measured.first() else { continue };
-        let series = windows(&first.record, 0, "");
+pub(super) fn over_time(spec: &Spec, results: &mut Results, main: &[&Runs<Measured>]) {
+    for (scheme, record) in shown(main) {
+        let series = windows(record, 0, "");
         let chart = Chart {
             size: (900, 400),
             ..Chart::new(&format!("{}, {}: windows", spec.title, scheme.label), "time (s)", "window (packets)")
@@ -58,9 +62,8 @@ pub(super) fn over_time(spec: &Spec, results: &mut Results, main: &[(&Scheme, &[
         });
     }
     let mut series = Vec::new();
-    for (at, (scheme, measured)) in main.iter().enumerate() {
-        let Some(first) = measured.first() else { continue };
-        let [requests, data] = rates(&first.record, 0, 10);
+    for (at, (scheme, record)) in shown(main).enumerate() {
+        let [requests, data] = rates(record, 0, 10);
         series.push(Series::new(scheme.label, data).coloured(at));
         if at == 0 {
             series.push(Series::new(&format!("{}, requests", scheme.label), requests).coloured(at).dashed());
@@ -79,25 +82,41 @@ pub(super) fn over_time(spec: &Spec, results: &mut Results, main: &[(&Scheme, &[
     });
 }
 
-/// Utilisation by length of the queues.
-pub(super) fn sweep(spec: &Spec, results: &mut Results) {
+/// A quantity by length of the queues, with 95 % confidence intervals.
+pub(super) fn sweep(title: &str, results: &mut Results, quantity: &str, axis: &str) {
+    let lengths = QUEUES_SWEPT.map(|length| (length, format!("@queue{length}"))).into_iter();
+    let mut lengths: Vec<(u64, String)> = lengths.chain([(QUEUE_PACKETS, String::new())]).collect();
+    lengths.sort();
     let series: Vec<Series> = MAIN
         .iter()
-        .map(|scheme| {
-            let value = |setting: &str| results.value(&format!("{}.utilisation{setting}", scheme.name));
-            let points =
-                vec![(20.0, value("@queue20")), (QUEUE_PACKETS as f64, value("")), (200.0, value("@queue200"))];
-            Series::new(scheme.label, points).styled(crate::figures::Style::Marked)
+        .zip(0..)
+        .map(|(scheme, place)| {
+            let value = |what: &str, setting: &str| results.value(&format!("{}.{what}{setting}", scheme.name));
+            // Side by side, so that intervals do not cover each other.
+            let x = |length: u64| length as f64 * 1.02f64.powi(place - MAIN.len() as i32 / 2);
+            let lengths = lengths.iter().filter(|(_, setting)| value(quantity, setting).is_finite());
+            let lengths: Vec<&(u64, String)> = lengths.collect();
+            let points: Vec<(f64, f64)> =
+                lengths.iter().map(|(length, setting)| (x(*length), value(quantity, setting))).collect();
+            let half = |setting: &str| value(&format!("{quantity}_confidence"), setting);
+            let ranges =
+                lengths.iter().zip(&points).map(|((_, setting), (x, y))| (*x, y - half(setting), y + half(setting)));
+            let ranges = ranges.collect();
+            Series::new(scheme.label, points).styled(crate::figures::Style::Marked).with_ranges(ranges)
         })
         .collect();
     let chart = Chart {
         is_x_logarithmic: true,
+        x_range: Some((QUEUES_SWEPT[0] as f64 * 0.9, QUEUES_SWEPT[1] as f64 * 1.1)),
         y_to: 1.0,
-        ..Chart::new(&format!("{}: length of the queues", spec.title), "queue of each link (packets)", "utilisation")
+        ..Chart::new(&format!("{title}: length of the queues"), "queue of each link (packets)", axis)
     };
     results.figures.push(Figure {
         name: "queues".into(),
-        caption: "Utilisation of the maximum flow by the length of the drop-tail queues, means of all runs.".into(),
+        caption: format!(
+            "The {axis} by the length of the drop-tail queues (20, 50 and 200 packets), means of all runs with 95 % \
+             confidence intervals."
+        ),
         svg: lines(&chart, &series),
     });
 }

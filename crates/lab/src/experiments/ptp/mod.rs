@@ -7,26 +7,26 @@
 //! |---|---|
 //! | who is compared | `schemes.rs` |
 //! | networks and their maximum flow | `topology.rs` |
+//! | lengths of queues and links, other parameters | `variants.rs` |
 //! | one run | `world.rs` |
-//! | scenarios 1, 2 and 5 | `tree.rs`, `diamond.rs`, `mesh.rs`, on `throughput.rs` |
+//! | scenarios 1, 2 and 5 | `scenarios.rs`, `mesh.rs`, on `throughput.rs` |
 //! | scenario 3 | `fairness.rs` |
 //! | scenario 4 | `cache.rs` |
 //! | selections and control laws | `compare.rs` |
 mod cache;
 mod compare;
-mod diamond;
 mod fairness;
 mod figures;
 mod mesh;
+mod scenarios;
 mod schemes;
 mod throughput;
 mod topology;
-mod tree;
+mod variants;
 mod world;
 
 pub(super) use cache::EXPERIMENT as CACHE;
 pub(super) use compare::{CONTROL, SELECTION};
-pub(super) use diamond::{CASE_1 as DIAMOND_1, CASE_2 as DIAMOND_2};
 pub(super) use fairness::EXPERIMENT as FAIRNESS;
 pub(super) use mesh::EXPERIMENT as MESH;
-pub(super) use tree::{CASE_1 as TREE_1, CASE_2 as TREE_2};
+pub(super) use scenarios::{DIAMOND_1, DIAMOND_2, TREE_1, TREE_2};

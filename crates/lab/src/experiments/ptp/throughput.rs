@@ -1,7 +1,4 @@
 //! What the tree, the diamond and the mesh have in common: one consumer, and how much of the maximum flow it gets.
-use std::collections::BTreeMap;
-
-use tributary::simulation::parallel;
 use tributary_core::{Duration, Time};
 use tributary_ndn::{
     naming,
@@ -11,19 +8,15 @@ use tributary_ndn::{
 
 use super::{
     figures,
-    schemes::{ALTERNATIVES, MAIN, Scheme},
+    schemes::Scheme,
     topology::Topology,
+    variants::{self, QUEUE_PACKETS, Run, Runs, Variant},
     world::{self, Object, Plan, Record, SEGMENT_BYTES, Start},
 };
 use crate::{
     Results, Settings, Table,
     stats::{confidence, mean},
 };
-
-/// Queue of every link, in packets, unless it is swept.
-pub(super) const QUEUE_PACKETS: u64 = 50;
-/// The other lengths of the sweep.
-const QUEUES_SWEPT: [u64; 2] = [20, 200];
 
 /// An experiment of this kind.
 pub(super) struct Spec {
@@ -33,30 +26,22 @@ pub(super) struct Spec {
     pub(super) topology: Topology,
     pub(super) consumer: u8,
     pub(super) producers: &'static [u8],
-    /// The paper's utilisations by scheme.
-    pub(super) paper: &'static [(&'static str, f64)],
+    /// The paper's utilisations: of PTP, then of [`PAPERS_RIVALS`] if it has them.
+    pub(super) paper: &'static [f64],
     /// Seconds that a run lasts and that are not counted, at full scale.
     pub(super) seconds: (f64, f64),
 }
 
-/// One run to make.
-#[derive(Clone, Debug)]
-struct Item {
-    /// Where its values go: `@` and a setting, or nothing.
-    setting: String,
-    scheme: Scheme,
-    queue_packets: u64,
-    delays: Delays,
-    seed: u64,
-}
+/// The rivals of the paper: its solutions 2 to 4.
+const PAPERS_RIVALS: [&str; 3] = ["rfa-raaqm", "rfa-chopcop", "paf-raaqm"];
 
-/// How long the links are.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Delays {
-    /// As in the reconstruction.
-    Full,
-    /// A tenth of that.
-    Short,
+impl Spec {
+    /// The paper's utilisation by a scheme.
+    fn paper_of(&self, scheme: &str) -> Option<f64> {
+        let rival = PAPERS_RIVALS.iter().position(|rival| *rival == scheme);
+        let at = if scheme.starts_with("ptp") { 0 } else { 1 + rival? };
+        self.paper.get(at).copied()
+    }
 }
 
 /// What a run gave.
@@ -67,7 +52,10 @@ pub(super) struct Measured {
     pub(super) goodput: f64,
     /// Kbit/s by hop.
     pub(super) hops: Vec<f64>,
-    pub(super) record: Record,
+    /// Paths that the consumer knew in the end.
+    pub(super) paths_known: f64,
+    /// Of the run that figures show.
+    pub(super) record: Option<Record>,
 }
 
 /// Runs it.
@@ -76,37 +64,20 @@ pub(super) fn run(spec: &Spec, settings: &Settings) -> Results {
     let (seconds, skipped) = seconds_of(spec, settings);
     let (optimum, optimum_hops) = spec.topology.optimum(spec.producers, spec.consumer);
     results.metric("optimum.mbps", optimum as f64 / 1e3, "mbps");
-    let items = items(settings);
-    let measured = measure_all(spec, settings, &items);
-    let mut by_variant: BTreeMap<(usize, String), Vec<&Measured>> = BTreeMap::new();
-    let order = |item: &Item| MAIN.iter().position(|scheme| scheme.name == item.scheme.name).unwrap_or(MAIN.len());
-    for (item, measured) in items.iter().zip(&measured) {
-        by_variant.entry((order(item), item.setting.clone())).or_default().push(measured);
-    }
-    tell(spec, &mut results, &by_variant);
-    let main: Vec<(&Scheme, &[&Measured])> = MAIN
-        .iter()
-        .enumerate()
-        .filter_map(|(at, scheme)| Some((scheme, &by_variant.get(&(at, String::new()))?[..])))
-        .collect();
+    let all = measure_all(spec, settings, Variant::all(settings));
+    tell(spec, &mut results, &all);
+    let main = variants::plain(&all);
     links_table(spec, &mut results, &main, &optimum_hops);
     figures::links(spec, &mut results, &main, &optimum_hops);
     figures::over_time(spec, &mut results, &main);
-    figures::sweep(spec, &mut results);
+    figures::sweep(spec.title, &mut results, "utilisation", "utilisation of the maximum flow");
     describe(spec, &mut results, (seconds, skipped));
     results
 }
 
 /// Runs one scheme with as many seeds as there are runs.
-pub(super) fn runs(spec: &Spec, settings: &Settings, scheme: &Scheme) -> Vec<Measured> {
-    let item = |run| Item {
-        setting: String::new(),
-        scheme: scheme.clone(),
-        queue_packets: QUEUE_PACKETS,
-        delays: Delays::Full,
-        seed: settings.seed_of(0, run),
-    };
-    measure_all(spec, settings, &(0..settings.runs).map(item).collect::<Vec<_>>())
+pub(super) fn runs(spec: &Spec, settings: &Settings, scheme: &Scheme) -> Runs<Measured> {
+    measure_all(spec, settings, vec![Variant::plain(scheme)]).remove(0)
 }
 
 /// Seconds that a run lasts, and that are not counted.
@@ -114,24 +85,23 @@ fn seconds_of(spec: &Spec, settings: &Settings) -> (f64, f64) {
     settings.choose(spec.seconds, (spec.seconds.0 / 3.0, spec.seconds.1 / 3.0))
 }
 
-fn measure_all(spec: &Spec, settings: &Settings, items: &[Item]) -> Vec<Measured> {
+fn measure_all(spec: &Spec, settings: &Settings, variants: Vec<Variant>) -> Vec<Runs<Measured>> {
     let (seconds, skipped) = seconds_of(spec, settings);
     let (optimum, _) = spec.topology.optimum(spec.producers, spec.consumer);
     let objects = [Object::new("A", (optimum as f64 * 1.1 * seconds * 125.0) as u64, spec.producers)];
-    let shorter = spec.topology.shorter();
-    parallel::map(items, |item| {
+    variants::run(settings, variants, |Run { variant, seed, is_shown }| {
         let plan = Plan {
-            topology: if item.delays == Delays::Full { &spec.topology } else { &shorter },
-            scheme: &item.scheme,
+            topology: &variant.topology(&spec.topology),
+            scheme: &variant.scheme,
             objects: &objects,
-            consumers: vec![Start { node: spec.consumer, object: 0, at: start_of(item.seed), plain: None }],
+            consumers: vec![Start { node: spec.consumer, object: 0, at: start_of(*seed), plain: None }],
             caches: Vec::new(),
-            queue_packets: item.queue_packets,
+            queue_packets: variant.queue_packets,
             until: Time::from_nanos((seconds * 1e9) as u64),
-            seed: item.seed,
+            seed: *seed,
         };
-        let record = world::run(&plan);
-        measure(spec, record, skipped, optimum as f64, data_bytes(&objects[0]))
+        let measured = measure(spec, world::run(&plan), skipped, optimum as f64, data_bytes(&objects[0]));
+        Measured { record: measured.record.filter(|_| *is_shown), ..measured }
     })
 }
 
@@ -149,27 +119,6 @@ pub(super) fn start_of(seed: u64) -> Time {
     Time::from_nanos(tributary_core::Random::new(seed, 5).below(100_000_000))
 }
 
-fn items(settings: &Settings) -> Vec<Item> {
-    let mut items = Vec::new();
-    let mut add = |phase: u64, setting: &str, scheme: &Scheme, queue_packets, delays| {
-        for run in 0..settings.runs {
-            let (setting, scheme) = (setting.into(), scheme.clone());
-            items.push(Item { setting, scheme, queue_packets, delays, seed: settings.seed_of(phase, run) });
-        }
-    };
-    for scheme in &MAIN {
-        add(0, "", scheme, QUEUE_PACKETS, Delays::Full);
-        add(4, "@delays-tenth", scheme, QUEUE_PACKETS, Delays::Short);
-        for (queue, phase) in QUEUES_SWEPT.into_iter().zip(1..) {
-            add(phase, &format!("@queue{queue}"), scheme, queue, Delays::Full);
-        }
-    }
-    for scheme in &ALTERNATIVES {
-        add(3, &format!("@{}", scheme.label), scheme, QUEUE_PACKETS, Delays::Full);
-    }
-    items
-}
-
 /// Measures from `skipped` seconds on.
 fn measure(spec: &Spec, record: Record, skipped: f64, optimum: f64, data_bytes: f64) -> Measured {
     let first = record.samples.iter().find(|sample| sample.at >= skipped - 1e-9).expect("runs are longer than that");
@@ -182,27 +131,23 @@ fn measure(spec: &Spec, record: Record, skipped: f64, optimum: f64, data_bytes: 
         into.iter().zip(&hops).filter(|((_, from, _), _)| *from == spec.consumer).map(|(_, kbps)| kbps).sum();
     let content = (last.consumers[0].bytes - first.consumers[0].bytes) as f64 * 8e-3 / seconds;
     let goodput = content / (optimum * f64::from(SEGMENT_BYTES) / data_bytes);
-    Measured { utilisation: access / optimum, goodput, hops, record }
+    let paths_known = last.consumers[0].paths_known as f64;
+    Measured { utilisation: access / optimum, goodput, hops, paths_known, record: Some(record) }
 }
 
-fn tell(spec: &Spec, results: &mut Results, by_variant: &BTreeMap<(usize, String), Vec<&Measured>>) {
+fn tell(spec: &Spec, results: &mut Results, all: &[Runs<Measured>]) {
     let mut table = Table::new("utilisation", &["scheme", "setting", "run", "utilisation", "goodput share"]);
-    for ((at, setting), measured) in by_variant {
-        let name = MAIN[*at].name;
-        let of =
-            |value: fn(&Measured) -> f64| -> Vec<f64> { measured.iter().map(|measured| value(measured)).collect() };
-        let (wire, goodput) = (of(|measured| measured.utilisation), of(|measured| measured.goodput));
-        let paper = spec.paper.iter().find(|(known, _)| *known == name && setting.is_empty());
-        match paper {
-            Some((_, paper)) => results.beside(format!("{name}.utilisation"), mean(&wire), "share", *paper),
-            None => results.metric(format!("{name}.utilisation{setting}"), mean(&wire), "share"),
+    for runs in all {
+        let name = runs.variant.scheme.name;
+        runs.tell(results, "utilisation", &runs.of(|run| run.utilisation), "share", spec.paper_of(name));
+        runs.tell(results, "goodput_share", &runs.of(|run| run.goodput), "share", None);
+        if runs.variant.is_plain() && name.starts_with("ptp") {
+            runs.tell(results, "paths_known", &runs.of(|run| run.paths_known), "count", None);
         }
-        results.metric(format!("{name}.utilisation_confidence{setting}"), confidence(&wire), "share");
-        results.metric(format!("{name}.goodput_share{setting}"), mean(&goodput), "share");
-        for (run, measured) in (1..).zip(measured) {
+        for (run, measured) in (1..).zip(&runs.values) {
             table.push(vec![
                 name.into(),
-                setting.trim_start_matches('@').into(),
+                runs.variant.setting.trim_start_matches('@').into(),
                 format!("{run}"),
                 format!("{:.5}", measured.utilisation),
                 format!("{:.5}", measured.goodput),
@@ -212,22 +157,29 @@ fn tell(spec: &Spec, results: &mut Results, by_variant: &BTreeMap<(usize, String
     results.tables.push(table);
 }
 
-fn links_table(spec: &Spec, results: &mut Results, main: &[(&Scheme, &[&Measured])], optimum: &[u64]) {
-    let mut table = Table::new(
-        "links",
-        &["scheme", "link", "rate (kbit/s)", "optimum (kbit/s)", "measured (kbit/s)", "measured / rate"],
-    );
-    for (scheme, measured) in main {
+fn links_table(spec: &Spec, results: &mut Results, main: &[&Runs<Measured>], optimum: &[u64]) {
+    let columns = [
+        "scheme",
+        "link",
+        "rate (kbit/s)",
+        "optimum (kbit/s)",
+        "measured (kbit/s)",
+        "measured / rate",
+        "95 % confidence (±)",
+    ];
+    let mut table = Table::new("links", &columns);
+    for runs in main {
         for (at, (link, from, to)) in spec.topology.hops().into_iter().enumerate() {
             let rate = spec.topology.links[link].kbps;
-            let kbps = mean(&measured.iter().map(|measured| measured.hops[at]).collect::<Vec<_>>());
+            let shares = runs.of(|run| run.hops[at] / rate as f64);
             table.push(vec![
-                scheme.name.into(),
+                runs.variant.scheme.name.into(),
                 format!("{to}-{from}"),
                 format!("{rate}"),
                 format!("{}", optimum[at]),
-                format!("{kbps:.1}"),
-                format!("{:.4}", kbps / rate as f64),
+                format!("{:.1}", mean(&shares) * rate as f64),
+                format!("{:.4}", mean(&shares)),
+                format!("{:.4}", confidence(&shares)),
             ]);
         }
     }

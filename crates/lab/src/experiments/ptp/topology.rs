@@ -32,14 +32,15 @@ pub(super) struct Topology {
 impl Topology {
     /// Links as (near, far, kbit/s, milliseconds), on which Interests go from near to far.
     pub(super) fn new(links: &[(u8, u8, u64, u64)]) -> Self {
-        let link =
-            |&(near, far, kbps, delay_ms)| LinkSpec { near, far, kbps, delay_us: delay_ms * 1_000, ways: Ways::Away };
-        Topology { links: links.iter().map(link).collect() }
+        Topology::of(links, Ways::Away)
     }
-    /// Adds a link on which Interests go both ways.
-    pub(super) fn both_ways(mut self, near: u8, far: u8, kbps: u64, delay_ms: u64) -> Self {
-        self.links.push(LinkSpec { near, far, kbps, delay_us: delay_ms * 1_000, ways: Ways::Both });
-        self
+    /// The same with links on which Interests go both ways.
+    pub(super) fn two_way(links: &[(u8, u8, u64, u64)]) -> Self {
+        Topology::of(links, Ways::Both)
+    }
+    fn of(links: &[(u8, u8, u64, u64)], ways: Ways) -> Self {
+        let link = |&(near, far, kbps, delay_ms)| LinkSpec { near, far, kbps, delay_us: delay_ms * 1_000, ways };
+        Topology { links: links.iter().map(link).collect() }
     }
     /// The same with a tenth of the delays.
     pub(super) fn shorter(&self) -> Self {
@@ -61,21 +62,23 @@ impl Topology {
         }
         hops
     }
-    /// The nodes from which Interests can get to one of `producers`.
-    pub(super) fn leading_to(&self, producers: &[u8]) -> BTreeSet<u8> {
-        let mut leading: BTreeSet<u8> = producers.iter().copied().collect();
-        loop {
-            let more: Vec<u8> = self
-                .hops()
-                .into_iter()
-                .filter(|(_, from, to)| leading.contains(to) && !leading.contains(from))
-                .map(|(_, from, _)| from)
-                .collect();
-            if more.is_empty() {
-                return leading;
+    /// The hops that can be the first of a way to one of `producers` which does not come back to where the hop begins:
+    /// what ndnSIM installs as "all possible routes".
+    pub(super) fn routes(&self, producers: &[u8]) -> Vec<(usize, u8, u8)> {
+        let hops = self.hops();
+        let leads = |from: u8, to: u8| {
+            let (mut seen, mut open) = (BTreeSet::from([from, to]), vec![to]);
+            while let Some(at) = open.pop() {
+                if producers.contains(&at) {
+                    return true;
+                }
+                open.extend(
+                    hops.iter().filter(|(_, near, far)| *near == at && seen.insert(*far)).map(|(.., far)| *far),
+                );
             }
-            leading.extend(more);
-        }
+            false
+        };
+        hops.iter().copied().filter(|(_, from, to)| !producers.contains(from) && leads(*from, *to)).collect()
     }
     /// Kbit/s on the wire that can flow from `producers` to `consumer` at most, and how much of it each hop of
     /// [`Topology::hops`] carries in one optimum.
@@ -127,6 +130,15 @@ mod tests {
             Topology::new(&[(1, 2, 6000, 5), (2, 3, 2000, 10), (2, 4, 1000, 10), (3, 5, 500, 10), (3, 6, 1000, 10)]);
         assert_eq!(tree.optimum(&[5, 6, 4], 1), (2500, vec![2500, 1500, 1000, 500, 1000]));
         assert_eq!(tree.paths(&[5, 6], 1), [vec![1, 2, 3, 5], vec![1, 2, 3, 6]]);
-        assert_eq!(tree.leading_to(&[5]), BTreeSet::from([1, 2, 3, 5]));
+        assert_eq!(tree.routes(&[5]), [(0, 1, 2), (1, 2, 3), (3, 3, 5)]);
+    }
+
+    #[test]
+    fn routes_lead_to_a_producer_without_coming_back() {
+        // A triangle behind the consumer, and a dead end at 5.
+        let two_way = Topology::two_way(&[(1, 2, 1, 1), (2, 3, 1, 1), (2, 4, 1, 1), (3, 4, 1, 1), (3, 5, 1, 1)]);
+        let hops: Vec<(u8, u8)> = two_way.routes(&[4]).into_iter().map(|(_, from, to)| (from, to)).collect();
+        assert_eq!(hops, [(1, 2), (2, 3), (3, 2), (2, 4), (3, 4), (5, 3)]);
+        assert_eq!(two_way.paths(&[4], 1), [vec![1, 2, 3, 4], vec![1, 2, 4]]);
     }
 }

@@ -108,6 +108,8 @@ pub(super) struct Seen {
     pub(super) windows: BTreeMap<String, f64>,
     /// Packets taken for lost.
     pub(super) lost: u64,
+    /// Paths that probes have found.
+    pub(super) paths_known: usize,
 }
 
 /// A node of either kind.
@@ -254,11 +256,10 @@ impl<'a> World<'a> {
             self.names.extend(own.into_iter().flatten().map(|label| (hex(&label), String::new())));
         }
         for object in self.plan.objects {
-            let leading = self.plan.topology.leading_to(&object.producers);
             let name = object.name();
-            for (link, from, to) in self.plan.topology.hops() {
+            for (link, from, _) in self.plan.topology.routes(&object.producers) {
                 let face = ends[link].iter().find(|(number, _)| *number == from).map(|(_, face)| *face);
-                if let Some(face) = face.filter(|_| leading.contains(&to) && !object.producers.contains(&from)) {
+                if let Some(face) = face {
                     self.net.with(self.nodes[&from], |node, _| {
                         node.ours().map(|node| node.router_mut().add_route(name, face, 0))
                     });
@@ -304,6 +305,7 @@ impl<'a> World<'a> {
                     cached: node.cached * u64::from(SEGMENT_BYTES),
                     windows: BTreeMap::from([("all paths".into(), node.window())]),
                     lost: node.lost.0,
+                    paths_known: 0,
                 },
             })
             .collect();
@@ -320,6 +322,7 @@ impl<'a> World<'a> {
                 .map(|path| (self.readable(&path.label), path.window_bytes as f64 / f64::from(SEGMENT_BYTES)))
                 .collect(),
             lost: report.paths.iter().map(|path| path.lost_packets).sum(),
+            paths_known: fetch.and_then(|id| node.receiver().paths(id)).map_or(0, |(known, _)| known),
         }
     }
     /// The name of a path with nodes in place of labels: `1-2-3-5`.
@@ -401,11 +404,15 @@ mod tests {
     fn every_scheme_fills_a_single_path() {
         let mut short = Vec::new();
         for scheme in &MAIN {
-            for (kbps, delay_ms) in [(500, 10), (2_000, 10), (1_000, 75)] {
+            let mut cases = vec![(500, 10, 0.95), (2_000, 10, 0.95), (1_000, 75, 0.95)];
+            if scheme.label.contains("RAAQM") {
+                // Its author allows 5 ms of queue. One packet takes 9 ms on the link of 1 Mbit/s, so that any two that follow
+                // each other look like a queue; where one takes less than 5 ms, it fills as long a path.
+                cases = vec![(500, 10, 0.95), (2_000, 10, 0.95), (1_000, 75, 0.7), (5_000, 75, 0.9)];
+            }
+            for (kbps, delay_ms, bound) in cases {
                 let share = alone(scheme, kbps, delay_ms);
                 println!("{} {kbps} {delay_ms} {share:.4}", scheme.label);
-                // RAAQM allows 5 ms of queue, and one packet takes longer than that on the link of 1 Mbit/s.
-                let bound = if delay_ms > 50 && scheme.label.contains("RAAQM") { 0.7 } else { 0.95 };
                 if share < bound {
                     short.push((scheme.label, kbps, delay_ms, share));
                 }
