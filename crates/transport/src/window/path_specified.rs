@@ -24,7 +24,7 @@ const DECREASE: f64 = 0.75;
 /// chance ([`Spacing::ByChance`]). The paper asks whenever the window opens. Then what a growing window adds follows its
 /// neighbour at once, on a full drop-tail queue it is what is dropped, each time, and who grows fastest loses most often
 /// (Floyd and Jacobson, "On traffic phase effects in packet-switched gateways", 1992). A fetch over one path beside one over
-/// two, each of which grows half as fast, so got 0.458 of the link (OLIA: 0.448), and 0.500 (OLIA: 0.512) with this. Even
+/// two, each of which grows half as fast, so got 0.458 of the link (OLIA: 0.448), and 0.503 (OLIA: 0.512) with this. Even
 /// distances do not do: 0.473 (OLIA: 0.462).
 const PACE: [f64; 2] = [2.0, 1.25];
 /// The smallest window and threshold, in packets.
