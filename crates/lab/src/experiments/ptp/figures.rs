@@ -89,11 +89,11 @@ pub(super) fn sweep(title: &str, results: &mut Results, quantity: &str, axis: &s
     lengths.sort();
     let series: Vec<Series> = MAIN
         .iter()
-        .zip(0..)
+        .zip(0i32..)
         .map(|(scheme, place)| {
             let value = |what: &str, setting: &str| results.value(&format!("{}.{what}{setting}", scheme.name));
             // Side by side, so that intervals do not cover each other.
-            let x = |length: u64| length as f64 * 1.02f64.powi(place - MAIN.len() as i32 / 2);
+            let x = |length: u64| length as f64 + 1.5 * (f64::from(place) - MAIN.len() as f64 / 2.0);
             let lengths = lengths.iter().filter(|(_, setting)| value(quantity, setting).is_finite());
             let lengths: Vec<&(u64, String)> = lengths.collect();
             let points: Vec<(f64, f64)> =
@@ -106,8 +106,7 @@ pub(super) fn sweep(title: &str, results: &mut Results, quantity: &str, axis: &s
         })
         .collect();
     let chart = Chart {
-        is_x_logarithmic: true,
-        x_range: Some((QUEUES_SWEPT[0] as f64 * 0.9, QUEUES_SWEPT[1] as f64 * 1.1)),
+        x_range: Some((0.0, QUEUES_SWEPT[1] as f64 + 20.0)),
         y_to: 1.0,
         ..Chart::new(&format!("{title}: length of the queues"), "queue of each link (packets)", axis)
     };
