@@ -368,11 +368,6 @@ impl Controller for ModelBased {
     }
     fn on_mark(&mut self, _: Time, _: &Loss) {
         self.loss.on_mark();
-        if let Phase::Startup { .. } = self.phase {
-            // A round more at this gain would fill the queue.
-            self.phase = Phase::Drain;
-            self.conclude();
-        }
     }
     fn on_silence(&mut self, now: Time) {
         // The model stays: when the path comes back it is most likely the path that it was.
