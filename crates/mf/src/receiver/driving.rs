@@ -35,7 +35,8 @@ impl Receiver {
             }
             if fetch.nack_at <= now && self.attached && fetch.object.is_some() {
                 // On a slow link a chunk may take longer than the timeout: while one comes, it is not missing.
-                let quiet_at = self.active_at + self.config.nack_timeout;
+                let silence = if fetch.expects_loss { SOON_MIN } else { self.config.nack_timeout };
+                let quiet_at = self.active_at + silence;
                 if now < quiet_at && now.since(fetch.lonely_since) < self.config.nack_timeout * POSTPONED_MAX {
                     fetch.nack_at = quiet_at;
                 } else {

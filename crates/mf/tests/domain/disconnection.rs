@@ -114,12 +114,41 @@ fn a_router_that_is_killed_while_it_stores_loses_nothing_that_it_acknowledged() 
     domain.run(Duration::from_secs(2));
     domain.restart("n3");
     assert_eq!(domain.at("n3").proxy().unwrap().stats.restored as usize, held);
+    let left = bytes.len() as u64 - domain.report("n4", id).stored_bytes;
     domain.mend("n3", "n4");
+    let mended = domain.net.now();
     let time = domain.finish("n4", id, 60);
     assert_eq!(content.finished(&name("/lab/film")).unwrap(), bytes);
-    println!("{time:?}: {:?}, sender {:?}", domain.at("n3").proxy().unwrap().stats, domain.at("n1").sender().chunks);
+    let lost = domain.net.now().since(mended).as_secs_f64() - left as f64 * 8e-6 / 24.3;
+    println!(
+        "{lost:.3} s lost beyond what was left; {time:?}: {:?}, sender {:?}",
+        domain.at("n3").proxy().unwrap().stats,
+        domain.at("n1").sender().chunks
+    );
     let again = domain.at("n1").sender().chunks.1;
     assert!(again <= 2, "{again} chunks were sent again: only what was in memory and not in store may be");
+    assert!(lost < 0.5, "{lost} s");
+}
+
+#[test]
+fn what_a_killed_router_had_in_memory_is_asked_for_at_once() {
+    let (undisturbed, _) = transfer(None, 1, |_| {});
+    let mut domain = figure_7(1, ms(50), 0.0, |_| {});
+    let bytes = random_bytes(SIZE, 1);
+    domain.publish("n1", object("/lab/film", bytes.clone()));
+    domain.run(Duration::from_secs(2));
+    let (id, content) = domain.fetch("n4", "/lab/film");
+    domain.run(ms(1_500));
+    assert!(domain.at("n3").router().buffer.len() > 1, "chunks wait there");
+    domain.kill("n3");
+    domain.run(ms(500));
+    domain.restart("n3");
+    let time = domain.finish("n4", id, 60);
+    assert_eq!(content.finished(&name("/lab/film")).unwrap(), bytes);
+    let lost = time.saturating_sub(undisturbed).as_secs_f64() - 0.5;
+    println!("{lost:.3} s lost by the kill; {:?} chunks sent, and again", domain.at("n1").sender().chunks);
+    // Three intervals between chunks, instead of the NACK timeout of three seconds and more.
+    assert!(domain.at("n1").sender().chunks.1 > 0 && lost < 2.0, "{lost} s");
 }
 
 /// Sends an object of `size` bytes to a device without being asked; gives the object.
