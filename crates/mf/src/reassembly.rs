@@ -1,7 +1,7 @@
 //! Puts the chunks of one object together again (paper §3.1): in any order, verified before they count.
 use alloc::{
     boxed::Box,
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     string::{String, ToString},
     vec,
     vec::Vec,
@@ -15,8 +15,8 @@ use crate::{sender::chunk_count, wire::ChunkRanges};
 /// What a chunk did.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Taken {
-    /// It is kept; these chunks of the object are verified and stored now: index and length.
-    Kept(Vec<(u32, u32)>),
+    /// It is kept; what could be verified with it is stored, see [`Reassembly::poll_stored`].
+    Kept,
     /// It was here already.
     Duplicate,
     /// It is not what the manifest says: who sent it lies.
@@ -37,15 +37,32 @@ pub struct Reassembly {
     /// Complete units that wait for the hash list, or for the reader of an in-order stream.
     waiting: BTreeSet<u32>,
     buffered: u64,
+    /// Stored and not told yet.
+    stored: VecDeque<Stored>,
     /// The highest chunk seen.
     pub highest: u32,
 }
+
+/// A unit that was verified and stored.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Stored {
+    /// Which.
+    pub index: u32,
+    /// Its bytes.
+    pub bytes: u32,
+    /// Who sent how much of it.
+    pub parts: Vec<(Origin, u32)>,
+}
+
+/// Who sent a chunk: the number of a source, or `None` for a cache or a copy on the way.
+pub type Origin = Option<u16>;
 
 struct Unit {
     bytes: Vec<u8>,
     filled: u32,
     /// Which sender's chunks are in it.
     chunks: BTreeSet<u32>,
+    parts: Vec<(Origin, u32)>,
 }
 
 impl Reassembly {
@@ -68,6 +85,7 @@ impl Reassembly {
             units: BTreeMap::new(),
             waiting: BTreeSet::new(),
             buffered: 0,
+            stored: VecDeque::new(),
             highest: 0,
         })
     }
@@ -78,6 +96,10 @@ impl Reassembly {
     /// Bytes that are verified and stored.
     pub fn stored_bytes(&self) -> u64 {
         self.store.held().iter_set().map(|index| u64::from(self.manifest.chunk_len(ChunkIndex(index)))).sum()
+    }
+    /// The next unit that was stored since it was last asked.
+    pub fn poll_stored(&mut self) -> Option<Stored> {
+        self.stored.pop_front()
     }
     /// Bytes that are here and not stored.
     pub fn buffered_bytes(&self) -> u64 {
@@ -123,7 +145,7 @@ impl Reassembly {
         self.waiting.clear();
     }
     /// Takes a chunk.
-    pub fn take(&mut self, number: u32, chunk_bytes: u32, count: u32, payload: &Bytes) -> Taken {
+    pub fn take(&mut self, number: u32, chunk_bytes: u32, count: u32, payload: &Bytes, origin: Origin) -> Taken {
         if count != chunk_count(self.manifest.size, chunk_bytes)
             || self.cut.is_some_and(|cut| cut != (chunk_bytes, count))
         {
@@ -158,9 +180,11 @@ impl Reassembly {
                 bytes: vec![0; whole as usize],
                 filled: 0,
                 chunks: BTreeSet::new(),
+                parts: Vec::new(),
             });
             state.bytes[offset as usize..(offset + len) as usize].copy_from_slice(part);
             state.filled += len as u32;
+            state.parts.push((origin, len as u32));
             state.chunks.insert(number);
             self.buffered += len;
             if state.filled >= whole {
@@ -193,8 +217,7 @@ impl Reassembly {
     }
     /// Verifies and stores what is complete, as far as the hash list is here and the reader keeps up.
     pub fn store_waiting(&mut self) -> Taken {
-        let mut stored = Vec::new();
-        let Some(tree) = &self.tree else { return Taken::Kept(stored) };
+        let Some(tree) = &self.tree else { return Taken::Kept };
         let until = self.store.in_order_until();
         let ready: Vec<u32> =
             self.waiting.iter().copied().filter(|unit| until.is_none_or(|until| *unit < until.0)).collect();
@@ -212,9 +235,9 @@ impl Reassembly {
             if let Err(error) = self.store.put_chunk(ChunkIndex(unit), &state.bytes) {
                 return Taken::Failed(error.to_string());
             }
-            stored.push((unit, state.filled));
+            self.stored.push_back(Stored { index: unit, bytes: state.filled, parts: state.parts });
         }
-        Taken::Kept(stored)
+        Taken::Kept
     }
     /// Whether the reader of an in-order stream holds things up.
     pub fn awaits_reader(&self) -> bool {

@@ -45,13 +45,16 @@ impl Receiver {
         }
         fetch.lonely_since = now;
         let (number, chunk_bytes, count) = (tag.number, tag.chunk_bytes, tag.count);
-        match reassembly.take(number, chunk_bytes, count, payload) {
-            Taken::Kept(stored) => {
+        let origin = fetch.origin(header);
+        let Some(reassembly) = &mut fetch.reassembly else { return };
+        let taken = reassembly.take(number, chunk_bytes, count, payload, origin);
+        let told = fetch.tell_stored();
+        self.events.extend(told.into_iter().map(|event| (id, event)));
+        match taken {
+            Taken::Kept => {
                 fetch.nacks = 0;
                 fetch.on_useful(now, header, bytes);
                 fetch.on_window(tag);
-                let stored = stored.into_iter().map(|(index, bytes)| (id, TransferEvent::ChunkStored { index, bytes }));
-                self.events.extend(stored);
             }
             Taken::Duplicate => fetch.duplicate_bytes += bytes,
             Taken::Wrong(reason) => return self.distrust(now, id, header, reason),

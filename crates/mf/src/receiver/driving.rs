@@ -9,18 +9,18 @@ impl Receiver {
         for id in ids {
             let Some(fetch) = self.fetches.get_mut(&id) else { continue };
             if let Some(reassembly) = fetch.reassembly.as_mut().filter(|reassembly| reassembly.awaits_reader()) {
-                match reassembly.store_waiting() {
-                    Taken::Kept(stored) if !stored.is_empty() => {
-                        fetch.lonely_since = now;
-                        let told =
-                            stored.into_iter().map(|(index, bytes)| (id, TransferEvent::ChunkStored { index, bytes }));
-                        self.events.extend(told);
-                    }
+                let taken = reassembly.store_waiting();
+                let told = fetch.tell_stored();
+                if !told.is_empty() {
+                    fetch.lonely_since = now;
+                }
+                self.events.extend(told.into_iter().map(|event| (id, event)));
+                match taken {
                     Taken::Failed(reason) => {
                         self.fail(now, id, reason);
                         continue;
                     }
-                    Taken::Kept(_) | Taken::Duplicate | Taken::Wrong(_) => {}
+                    Taken::Kept | Taken::Duplicate | Taken::Wrong(_) => {}
                 }
                 self.finish_if_complete(now, id);
             }
@@ -116,7 +116,8 @@ impl Receiver {
         }
         fetch.ended = Some(now);
         // The account is kept; a store in memory would hold the object as long.
-        fetch.complete_bytes = Some(reassembly.manifest().size);
+        let size = reassembly.manifest().size;
+        fetch.kept = (size, size);
         fetch.reassembly = None;
         if let (Some((to, address)), Some(object)) = (fetch.sender, fetch.object)
             && fetch.reliability != Reliability::DontCare
@@ -132,6 +133,7 @@ impl Receiver {
         let Some(fetch) = self.fetches.get_mut(&id) else { return };
         fetch.ended = Some(now);
         fetch.failure = Some(reason.clone());
+        fetch.kept = fetch.sizes();
         fetch.reassembly = None;
         self.done.push_back(fetch.name.clone());
         self.events.push_back((id, TransferEvent::Failed { reason }));

@@ -11,8 +11,6 @@ pub(super) struct Incoming {
     pub(super) failure: Option<String>,
     pub(super) resumed: u64,
     pub(super) reassembly: Option<Reassembly>,
-    /// Its length, when all of it is stored and the store was let go.
-    pub(super) complete_bytes: Option<u64>,
     pub(super) object: Option<ObjectId>,
     pub(super) content: Guid,
     pub(super) sources: Vec<Source>,
@@ -42,6 +40,8 @@ pub(super) struct Incoming {
     pub(super) duplicate_bytes: u64,
     /// For the current rate.
     pub(super) recent: VecDeque<(Time, u64)>,
+    /// Bytes of the object and of what was stored of it when it ended.
+    pub(super) kept: (u64, u64),
 }
 
 pub(super) struct Source {
@@ -70,7 +70,6 @@ impl Incoming {
             failure: None,
             resumed: 0,
             reassembly: None,
-            complete_bytes: None,
             object: None,
             content: Guid::NONE,
             sources: Vec::new(),
@@ -94,6 +93,7 @@ impl Incoming {
             repeated_bytes: 0,
             duplicate_bytes: 0,
             recent: VecDeque::new(),
+            kept: (0, 0),
         }
     }
     /// Takes note of sources, and chooses the object: one that can be gone on with, else the highest version.
@@ -158,10 +158,7 @@ impl Incoming {
         self.nack_at = now + if self.expects_loss { timeout.min(soon()) } else { timeout };
     }
     pub(super) fn on_useful(&mut self, now: Time, header: &ChunkHeader, bytes: u64) {
-        if header.flags.contains(Flags::CACHED) {
-            self.cached_bytes += bytes;
-        } else if let Some(source) = self.sources.iter_mut().find(|source| source.guid == header.source) {
-            source.bytes += bytes;
+        if let Some(source) = self.origin(header).and_then(|number| self.sources.get_mut(usize::from(number))) {
             source.hops = u32::from(HOPS_MAX - header.hops_left) + 1;
         }
         if header.flags.contains(Flags::REPEATED) {
@@ -171,6 +168,30 @@ impl Incoming {
         while self.recent.front().is_some_and(|(at, _)| now.since(*at) > Duration::from_secs(2)) {
             self.recent.pop_front();
         }
+    }
+    /// Who sent a chunk; what came from a copy on the way has no source.
+    pub(super) fn origin(&self, header: &ChunkHeader) -> Origin {
+        let number = self.sources.iter().position(|source| source.guid == header.source);
+        number.filter(|_| !header.flags.contains(Flags::CACHED)).and_then(|number| u16::try_from(number).ok())
+    }
+    /// Books what was verified to those who sent it, and tells it.
+    pub(super) fn tell_stored(&mut self) -> Vec<TransferEvent> {
+        let mut told = Vec::new();
+        while let Some(Stored { index, bytes, parts }) = self.reassembly.as_mut().and_then(Reassembly::poll_stored) {
+            for (origin, bytes) in parts {
+                match origin.and_then(|number| self.sources.get_mut(usize::from(number))) {
+                    Some(source) => source.bytes += u64::from(bytes),
+                    None => self.cached_bytes += u64::from(bytes),
+                }
+            }
+            told.push(TransferEvent::ChunkStored { index, bytes });
+        }
+        told
+    }
+    /// Bytes of the object, and of what is stored of it.
+    pub(super) fn sizes(&self) -> (u64, u64) {
+        let sizes = |reassembly: &Reassembly| (reassembly.manifest().size, reassembly.stored_bytes());
+        self.reassembly.as_ref().map_or(self.kept, sizes)
     }
     pub(super) fn on_window(&mut self, tag: &DataTag) {
         if tag.window_chunks > 0 {
@@ -212,13 +233,10 @@ impl Incoming {
             closed: None,
         });
         let paths = self.sources.iter().zip(0..).map(|(source, number)| self.path_report(now, source, number));
-        let (bytes, stored_bytes) = match (&self.reassembly, self.complete_bytes) {
-            (Some(reassembly), _) => (reassembly.manifest().size, reassembly.stored_bytes()),
-            (None, complete) => (complete.unwrap_or(0), complete.unwrap_or(0)),
-        };
+        let (size, stored) = self.sizes();
         TransferReport {
-            bytes,
-            stored_bytes,
+            bytes: size,
+            stored_bytes: stored,
             resumed_bytes: self.resumed,
             cached_bytes: self.cached_bytes,
             retransmitted_bytes: self.repeated_bytes,

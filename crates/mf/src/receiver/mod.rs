@@ -25,7 +25,7 @@ use incoming::{Incoming, Opened, Source};
 use crate::{
     config::EndConfig,
     ids::{Guid, NetworkAddress},
-    reassembly::{Reassembly, Taken, manifest_of},
+    reassembly::{Origin, Reassembly, Stored, Taken, manifest_of},
     sender::PUSHED,
     wire::{ChunkHeader, ChunkRanges, DataTag, Flags, Reliability, TransportMessage, chunk::HOPS_MAX},
 };

@@ -105,8 +105,9 @@ impl Topology {
     /// Takes what a router tells of itself, and passes on what is news.
     pub fn handle_state(&mut self, now: Time, from: FaceId, state: LinkState) {
         if state.router == self.own.router {
-            if state.guid == self.own.guid && state.sequence >= self.own.sequence {
-                // Said in an earlier life.
+            // What was said last comes back where routers stand in a ring; anything else is of an earlier life.
+            let is_echo = state.sequence == self.own.sequence && !differs(&state, &self.own);
+            if state.guid == self.own.guid && state.sequence >= self.own.sequence && !is_echo {
                 self.own.sequence = state.sequence;
                 self.tell_at.get_or_insert(now);
             }
@@ -271,6 +272,24 @@ mod tests {
         topology.handle_timeout(Time::ZERO, |face| (face.0, face.0));
         topology.update();
         topology
+    }
+
+    #[test]
+    fn what_comes_back_around_a_ring_is_not_told_again_and_an_earlier_life_is_outdone() {
+        let mut topology = Topology::new(NetworkAddress(1), Guid([1; 20]), "r".into(), Roles::ROUTER);
+        topology.on_up(Time::ZERO, FaceId(1), NetworkAddress(2));
+        topology.handle_timeout(Time::ZERO, |_| (100, 100));
+        let said: Vec<LinkState> = core::iter::from_fn(|| topology.poll_message()).map(|(_, state)| state).collect();
+        let last = said.last().expect("it tells its links").clone();
+        topology.handle_state(Time::from_millis(1), FaceId(1), last.clone());
+        topology.handle_timeout(Time::from_millis(1), |_| (100, 100));
+        assert_eq!(topology.poll_message(), None);
+        for sequence in [last.sequence, last.sequence + 9] {
+            let earlier = LinkState { sequence, storage_free: 7, ..last.clone() };
+            topology.handle_state(Time::from_millis(2), FaceId(1), earlier);
+            topology.handle_timeout(Time::from_millis(2), |_| (100, 100));
+            assert!(topology.poll_message().is_some_and(|(_, state)| state.sequence > sequence));
+        }
     }
 
     proptest! {

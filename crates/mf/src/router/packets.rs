@@ -77,7 +77,15 @@ impl Router {
             return;
         }
         let Way::Face(face, address) = self.way(now, &header) else { return };
+        let from = match self.buffer.chunk(slot).map(|chunk| chunk.origin) {
+            Some(Origin::Face(from, _)) => self.hops.get(&from).map_or(u32::MAX, |hop| hop.datagram_bytes),
+            _ => u32::MAX,
+        };
         let Some(hop) = self.hops.get_mut(&face) else { return };
+        if from > hop.datagram_bytes {
+            // Its fragments may be too long for the next link; whole, it is cut anew.
+            return;
+        }
         let count = self.buffer.chunk(slot).map_or(0, Chunk::count);
         let room = hop.outgoing.can_begin(now, &header.destination, count);
         if header.hops_left == 0 || !hop.queue.is_empty() || room != Room::Open {

@@ -18,6 +18,8 @@ pub trait Family {
     const HAS_LISTINGS: bool;
     /// Whether nodes find out how large a datagram may be; else faces are told, and that does not change.
     const FINDS_MTU: bool;
+    /// Whether what caches answer is booked to the paths that it came by.
+    const CACHES_ON_PATHS: bool;
 
     /// Draws the settings of a domain.
     fn draw(random: &mut Random) -> Self::Settings;

@@ -40,6 +40,7 @@ impl Family for Mf {
     const NAME: &'static str = "mf";
     const HAS_LISTINGS: bool = true;
     const FINDS_MTU: bool = false;
+    const CACHES_ON_PATHS: bool = false;
 
     fn draw(random: &mut Random) -> Settings {
         let chunk_bytes = [4_096, 65_536, 262_144, 1 << 20][random.below(4) as usize];
@@ -64,8 +65,8 @@ impl Family for Mf {
         let (settings, spec) = (&plan.settings, &plan.topology.nodes[index]);
         let mut config = Config::new(&spec.label, seed);
         config.router = spec.router;
-        // The family has no topology managers; who would be one holds names.
-        config.resolver = spec.resolver || spec.manager.is_some();
+        // Names are held by routers, which all others know; the first one always is one.
+        config.resolver = spec.router && (spec.resolver || spec.manager.is_some() || index == 0);
         config.network_key = settings.network_key;
         config.hello_interval = settings.hello_interval;
         config.binding_lifetime = settings.binding_lifetime;

@@ -45,6 +45,7 @@ impl Family for Ndn {
     /// Nobody can be asked what there is below a name.
     const HAS_LISTINGS: bool = false;
     const FINDS_MTU: bool = false;
+    const CACHES_ON_PATHS: bool = true;
 
     fn draw(random: &mut Random) -> Settings {
         let mut one_of = |count: usize| random.below(count as u64) as usize;

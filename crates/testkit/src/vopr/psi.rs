@@ -32,6 +32,7 @@ impl Family for Psi {
     const NAME: &'static str = "psi";
     const HAS_LISTINGS: bool = true;
     const FINDS_MTU: bool = true;
+    const CACHES_ON_PATHS: bool = true;
 
     fn draw(random: &mut Random) -> Settings {
         let mut kinds = vec!["bloom", "bitmap", "list"];

@@ -86,7 +86,7 @@ pub(super) enum Action {
 impl<'a, F: Family> World<'a, F> {
     pub(super) fn new(plan: &'a Plan<F::Settings>, canary: Option<Canary>, narrator: Option<Narrator>) -> Self {
         let nodes = plan.topology.nodes.len();
-        let ledger = Rc::new(RefCell::new(Ledger::new(nodes, narrator)));
+        let ledger = Rc::new(RefCell::new(Ledger::new(nodes, narrator, F::CACHES_ON_PATHS)));
         let mut net = Network::new(plan.seed);
         let observer = Rc::clone(&ledger);
         net.set_observer(move |now, node, event: &Event| {
