@@ -80,6 +80,8 @@ const EVENTS_MAX: usize = 65_536;
 const FACE_DEFAULT: FaceOptions = FaceOptions { mtu: 1_472, rate: None };
 /// Faces of a node at most.
 const FACES_MAX: usize = 1_024;
+/// Neighbours whose starts are remembered at most.
+const STARTS_MAX: usize = 4_096;
 /// How often what is old is forgotten, and how long a face that only packets told of is greeted in vain.
 const SWEEP: core::time::Duration = core::time::Duration::from_secs(1);
 const STRANGER_PATIENCE: core::time::Duration = core::time::Duration::from_secs(10);
@@ -125,7 +127,7 @@ pub struct MfNode {
     pub(crate) faces: BTreeMap<FaceId, FaceOptions>,
     /// Faces that a packet made: when a neighbour was there last, and whether there ever was one.
     strangers: BTreeMap<FaceId, (Time, bool)>,
-    /// The start of each access router that this host met last.
+    /// The start of each neighbour that was met last, [`STARTS_MAX`] of them.
     starts: BTreeMap<Guid, u64>,
     sweep_at: Time,
     events: VecDeque<Event>,

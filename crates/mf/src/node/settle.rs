@@ -37,9 +37,17 @@ impl MfNode {
             } else {
                 self.router.on_down(now, face);
             }
-            if is_router && up && self.starts.insert(guid, start).is_some_and(|known| known != start) {
+            if up && self.starts.insert(guid, start).is_some_and(|known| known != start) {
                 // It has lost what it had in memory.
-                self.receiver.on_router_restarted(now);
+                if is_router {
+                    self.receiver.on_router_restarted(now);
+                }
+                if let Some(front) = &mut self.front {
+                    front.forget(&guid);
+                }
+            }
+            if self.starts.len() > STARTS_MAX {
+                self.starts.pop_first();
             }
             if is_router && !self.config.router {
                 if up {

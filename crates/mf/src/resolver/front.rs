@@ -207,6 +207,10 @@ impl Front {
             }
         }
     }
+    /// A host has started anew: it watches nothing until it says so, and is told then what there is.
+    pub fn forget(&mut self, host: &Guid) {
+        self.watched.values_mut().for_each(|watched| watched.watchers.retain(|asker, _| asker.guid != *host));
+    }
     /// Takes an answer or a notification of a replica.
     pub fn handle_answer(&mut self, now: Time, from: NetworkAddress, message: NameMessage) {
         let number = match &message {
