@@ -50,6 +50,10 @@ fn every_example_config_is_right() {
 #[test]
 fn lines_that_an_example_comments_out_are_right_as_well() {
     let home = home();
+    // The file that an example tells its reader to make.
+    let key = home.path().join("home.key");
+    std::fs::write(&key, [7; 32]).unwrap();
+    std::fs::set_permissions(&key, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
     for entry in std::fs::read_dir(examples()).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() {

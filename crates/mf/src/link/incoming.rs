@@ -13,6 +13,8 @@ use crate::{
     wire::{Cack, CackState, ChunkHeader, Csyn, DataHeader, WireError},
 };
 
+/// How long a chunk must not have moved before packets that count it otherwise are believed.
+const MISCOUNTED_PATIENCE: Duration = Duration::from_millis(500);
 /// Finished chunks that are remembered, so that a CSYN whose answer was lost is answered again.
 const FINISHED_MAX: usize = 4_096;
 /// CACKs that wait to be sent at most.
@@ -56,6 +58,8 @@ pub struct Incoming {
 struct Arriving {
     slot: Slot,
     count: u16,
+    /// Packets that came since say that the chunk has another number of packets.
+    miscounted: bool,
     duplicates: u16,
     heard: Time,
     destination: Option<Guid>,
@@ -102,7 +106,11 @@ impl Incoming {
         } else {
             (None, 0)
         };
-        if self.arriving.get(&header.hop).is_some_and(|arriving| arriving.count != header.count) {
+        if let Some(arriving) = self.arriving.get_mut(&header.hop).filter(|arriving| arriving.count != header.count) {
+            // One of both is not what the neighbour sent. What has not moved for a while makes room for what still comes.
+            if arriving.heard + MISCOUNTED_PATIENCE <= now {
+                arriving.miscounted = true;
+            }
             return Err(WireError::Value { field: "packets of the chunk", found: u64::from(header.count) });
         }
         if !self.arriving.contains_key(&header.hop) {
@@ -116,7 +124,8 @@ impl Incoming {
                 return Ok(Arrived::Nothing);
             };
             self.refused.retain(|hop| *hop != header.hop);
-            let arriving = Arriving { slot, count: header.count, duplicates: 0, heard: now, destination: None };
+            let arriving =
+                Arriving { slot, count: header.count, duplicates: 0, heard: now, destination: None, miscounted: false };
             self.arriving.insert(header.hop, arriving);
         }
         let Some(arriving) = self.arriving.get_mut(&header.hop) else { return Ok(Arrived::Nothing) };
@@ -241,7 +250,8 @@ impl Incoming {
     pub fn expire(&mut self, now: Time, buffer: &Buffer) -> Vec<Slot> {
         let lifetime = self.lifetime;
         let old = |arriving: &Arriving| {
-            arriving.heard + lifetime <= now && buffer.chunk(arriving.slot).is_none_or(|chunk| !chunk.is_complete())
+            (arriving.miscounted || arriving.heard + lifetime <= now)
+                && buffer.chunk(arriving.slot).is_none_or(|chunk| !chunk.is_complete())
         };
         let expired: Vec<Slot> =
             self.arriving.values().filter(|arriving| old(arriving)).map(|arriving| arriving.slot).collect();
