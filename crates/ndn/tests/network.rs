@@ -51,12 +51,18 @@ impl World {
         self.net.with(ends.0.0, |node, _| node.router_mut().add_route(&"/lab".parse().unwrap(), near, 0));
     }
     fn publish(&mut self, at: usize, bytes: &[u8]) {
-        let key = SigningKey::from_secret(&[1; 32]);
+        self.publish_as(at, bytes, 1);
+    }
+    /// Publishes with another key than all others.
+    fn publish_as(&mut self, at: usize, bytes: &[u8], secret: u8) {
+        let key = SigningKey::from_secret(&[secret; 32]);
         let object = MemoryObject::new(OBJECT.parse().unwrap(), bytes.to_vec(), &key).unwrap();
         self.net.with(self.node(at), |node, now| node.publish(now, Box::new(object)));
     }
     fn fetch(&mut self, at: usize) -> (TransferId, MemoryContent) {
-        let opener = MemoryOpener::new();
+        self.fetch_with(at, MemoryOpener::new())
+    }
+    fn fetch_with(&mut self, at: usize, opener: MemoryOpener) -> (TransferId, MemoryContent) {
         let content = opener.content();
         let fetch = Fetch {
             name: OBJECT.parse().unwrap(),
@@ -220,6 +226,26 @@ fn as_in_the_paper(config: &mut Config) {
     config.transfer.reorder_packets = 1;
     config.transfer.run_packets_max = 1;
     config.segment_bytes = 1024;
+}
+
+#[test]
+fn an_imposter_who_is_heard_first_is_named_and_the_others_are_waited_for() {
+    let mut world = World::new(4, |_, _| {});
+    // The imposter at node 3 is next door, the publisher at node 4 far away.
+    for (to, millis) in [(2, 1), (3, 1), (4, 150)] {
+        let from = if to == 2 { 1 } else { 2 };
+        world.link(from, to, &link(50, millis));
+    }
+    world.net.with(world.node(2), |node, _| node.router_mut().set_strategy(&"/lab".parse().unwrap(), "multicast"));
+    let sent = bytes(300_000);
+    world.publish_as(3, &bytes(200_000), 2);
+    world.publish(4, &sent);
+    let (id, content) = world.fetch_with(1, MemoryOpener::pinned(SigningKey::from_secret(&[1; 32]).public()));
+    world.finish(1, id);
+    assert_eq!(content.finished(&object()).unwrap(), sent);
+    let report = world.report(1, id);
+    let imposter = report.sources.iter().find(|source| source.label == "node-3");
+    assert!(imposter.is_some_and(|source| source.distrusted.is_some() && source.bytes == 0), "{report:?}");
 }
 
 #[test]

@@ -307,6 +307,10 @@ impl Transfer {
         self.move_suspects(now);
         self.couple(now);
     }
+    /// Whether a source with this manifest would be asked: that it is valid, of this name, and of a trusted key.
+    pub fn trusts(&self, manifest: &[u8]) -> bool {
+        self.check_manifest(manifest).is_ok()
+    }
     /// Whether anything may be asked for over a path that was offered.
     pub fn uses(&self, path: PathId) -> bool {
         self.paths.get(&path).is_some_and(|path| path.closed.is_none())

@@ -78,6 +78,8 @@ pub(super) struct Fetching {
     /// Those of them that ask whether a silent path answers: which, and the engine's request.
     path_probes: BTreeMap<[u8; 4], AskedAs>,
     probe_at: Time,
+    /// When a source was first heard of.
+    heard_at: Option<Time>,
     probe_interval: Duration,
     probes_at_once: u32,
     /// Which path each packet was asked for on last (PTP §5 D: a vector indexed by SEQ), and by which request.
@@ -116,6 +118,7 @@ impl Fetching {
             probes: BTreeMap::new(),
             path_probes: BTreeMap::new(),
             probe_at: now,
+            heard_at: None,
             asked: BTreeMap::new(),
             waiting: VecDeque::new(),
             events: VecDeque::new(),
@@ -272,7 +275,14 @@ impl Fetching {
         if self.paths.len() > known {
             self.probe_interval = self.config.probe_interval;
         }
-        if changed || is_new {
+        let heard_at = *self.heard_at.get_or_insert(now);
+        if self.version.is_none() && now.since(heard_at) < self.config.interest_lifetime {
+            // Sources are found one by one: that the first is not trusted does not say that none will be.
+            if !self.sources.values().any(|source| self.transfer.trusts(&source.manifest)) {
+                return true;
+            }
+        }
+        if changed || is_new || self.version.is_none() {
             self.offer(now, random);
         }
         true
