@@ -14,7 +14,7 @@
 use tributary_core::{Duration, Time};
 
 /// Loss that needs no making up for, because the window controller's own probes cover it.
-pub(super) const LOSS_FREE: f64 = 0.02;
+pub(super) const LOSS_FREE: f64 = 0.03;
 /// Loss with an empty queue that is taken for random without a proof.
 const UNPROVED_MAX: f64 = 2.0 * LOSS_FREE;
 /// By so many standard deviations chance may exceed the usual loss before it counts as an overflow.
