@@ -103,6 +103,21 @@ fn a_killed_router_loses_nothing_of_its_store_and_sensors_need_not_stay_awake() 
 }
 
 #[test]
+fn a_file_to_many_leaves_its_source_once_and_is_there_before_a_connection_to_each_has_brought_it() {
+    let results = run("mftp-multicast", 1, 1);
+    for setting in ["n10-loss0", "n10-loss1"] {
+        for scale in ["small", "large"] {
+            let of = |what: &str| value(&results, &format!("{what}@{setting}"));
+            assert!(of(&format!("{scale}.failed")) < 0.5, "{scale} {setting}");
+            assert!(of(&format!("{scale}.copies_mean")) < 2.0, "{scale} {setting}");
+            assert!(of(&format!("{scale}.seconds_mean")) < of("quic-bbr.seconds_mean"), "{scale} {setting}");
+            assert!(of(&format!("{scale}.seconds_mean")) > of("optimum.seconds_mean") * 0.98, "{scale} {setting}");
+        }
+    }
+    assert!(value(&results, "mftp.unaccounted_packets") + value(&results, "rivals.unaccounted_packets") < 0.5);
+}
+
+#[test]
 fn a_silent_source_costs_no_more_than_the_others_cannot_carry() {
     let results = run("mmftp-failure", 1, 2);
     for prefix in ["", "default-"] {

@@ -31,6 +31,7 @@ pub const ALL: &[Experiment] = &[
     mftp::ALL[6],
     mftp::ALL[7],
     mftp::ALL[8],
+    mftp::ALL[9],
     ptp::TREE_1,
     ptp::TREE_2,
     ptp::DIAMOND_1,

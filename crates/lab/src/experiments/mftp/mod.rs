@@ -5,6 +5,7 @@ mod disk;
 mod hol;
 mod m2m;
 mod mobility;
+mod multicast;
 mod network;
 mod nodes;
 mod outage;
@@ -16,7 +17,7 @@ mod wireless;
 use crate::Experiment;
 
 /// MFTP's experiments: the paper's in its order, then the others.
-pub(super) const ALL: [Experiment; 9] = [
+pub(super) const ALL: [Experiment; 10] = [
     wireless::EXPERIMENT,
     disconnection::EXPERIMENT,
     proactive::EXPERIMENT,
@@ -26,4 +27,5 @@ pub(super) const ALL: [Experiment; 9] = [
     store::EXPERIMENT,
     m2m::EXPERIMENT,
     contacts::EXPERIMENT,
+    multicast::EXPERIMENT,
 ];
