@@ -152,10 +152,11 @@ impl Receiver {
         if self.echoing.handle_packet(now, local) {
             return;
         }
-        let random = &mut self.random;
         // Several fetches may have asked for the same: one answer comes for all.
-        let taken = self.fetches.values_mut().filter_map(|fetch| fetch.handle_packet(now, local, random).then_some(()));
-        let taken = taken.count() > 0;
+        let mut taken = false;
+        for fetch in self.fetches.values_mut() {
+            taken |= fetch.handle_packet(now, local, &mut self.random);
+        }
         self.strays += u64::from(!taken);
         self.collect_events(now);
     }

@@ -1,7 +1,7 @@
 //! What fault runs must know of a family; everything else in this module is the same for all.
 use std::fmt::Debug;
 
-use tributary_core::{Duration, Random};
+use tributary_core::{Duration, Random, Time};
 use tributary_transport::Endpoint;
 
 use super::plan::Plan;
@@ -26,9 +26,15 @@ pub trait Family {
     /// Node `index` of a plan as it starts; `seed` differs from node to node and from start to start.
     fn node(plan: &Plan<Self::Settings>, index: usize, seed: u64) -> Self::Node;
     /// Everything in a node that has a limit, with how much of it is used.
-    fn usages(node: &Self::Node) -> Vec<Usage>;
+    fn usages(node: &Self::Node) -> Vec<Usage> {
+        let status = node.status(Time::ZERO);
+        let cache = status.cache.iter();
+        cache.map(|cache| Usage { what: "bytes in the cache", used: cache.used.0, limit: cache.capacity.0 }).collect()
+    }
     /// What must be empty in a node that has nothing to do any more, with how much is left.
-    fn leftovers(node: &Self::Node) -> Vec<(&'static str, u64)>;
+    fn leftovers(_node: &Self::Node) -> Vec<(&'static str, u64)> {
+        Vec::new()
+    }
     /// What a lying cache makes of a packet that it sends; false if it leaves it as it is.
     fn forge(packet: &mut [u8], random: &mut Random) -> bool;
     /// How long the domain may take, once all faults have ended, until every node knows all that it needs: timeouts of

@@ -1,16 +1,12 @@
 //! Nodes of the MobilityFirst family for fault runs.
-use tributary_core::{ByteCount, Duration, Random, Time};
+use tributary_core::{ByteCount, Duration, Random};
 use tributary_mf::{
     Config, MfNode,
     config::{HolRelief, Rebinding},
     wire::{PacketType, Reliability, hop::DataHeader},
 };
-use tributary_transport::Endpoint;
 
-use super::{
-    family::{Family, Usage},
-    plan::Plan,
-};
+use super::{family::Family, plan::Plan};
 
 /// The MobilityFirst family.
 #[derive(Clone, Copy, Debug)]
@@ -84,14 +80,6 @@ impl Family for Mf {
         config.transfer.delegate = settings.delegate;
         config.check().expect("drawn within the limits");
         MfNode::new(config)
-    }
-    fn usages(node: &MfNode) -> Vec<Usage> {
-        let status = node.status(Time::ZERO);
-        let cache = status.cache.iter();
-        cache.map(|cache| Usage { what: "bytes in the cache", used: cache.used.0, limit: cache.capacity.0 }).collect()
-    }
-    fn leftovers(_node: &MfNode) -> Vec<(&'static str, u64)> {
-        Vec::new()
     }
     /// Flips a bit of a fragment of a chunk, behind the packet's own header.
     fn forge(packet: &mut [u8], random: &mut Random) -> bool {

@@ -2,7 +2,7 @@
 use std::collections::VecDeque;
 
 use tributary_content::Name;
-use tributary_core::{ByteCount, Duration, FaceId, Random, Time};
+use tributary_core::{ByteCount, Duration, FaceId, Random};
 use tributary_ndn::{
     Config, NdnNode,
     config::{DataSignature, StaticRoute},
@@ -10,14 +10,8 @@ use tributary_ndn::{
     router::{InvalidPath, Transit, cs, labels::LabelScheme, strategy::STRATEGIES},
     wire::{Data, LpPacket, signature, types},
 };
-use tributary_transport::Endpoint;
 
-use super::{
-    family::{Family, Usage},
-    faults::What,
-    plan::Plan,
-    topology::Topology,
-};
+use super::{family::Family, faults::What, plan::Plan, topology::Topology};
 
 /// The NDN family.
 #[derive(Clone, Copy, Debug)]
@@ -80,17 +74,8 @@ impl Family for Ndn {
         config.cache_policy = cs::POLICIES[spec.cache_policy % cs::POLICIES.len()].0.into();
         config.routes = routes(plan, index);
         config.transfer = spec.transfer.clone();
-        // Versions of metadata count from the calendar, which goes on while a node is dead.
         config.transfer.check().expect("drawn within the limits");
         NdnNode::new(config)
-    }
-    fn usages(node: &NdnNode) -> Vec<Usage> {
-        let status = node.status(Time::ZERO);
-        let cache = status.cache.iter();
-        cache.map(|cache| Usage { what: "bytes in the cache", used: cache.used.0, limit: cache.capacity.0 }).collect()
-    }
-    fn leftovers(_node: &NdnNode) -> Vec<(&'static str, u64)> {
-        Vec::new()
     }
     /// Flips a bit of a Data's content and makes its digest right again.
     fn forge(packet: &mut [u8], random: &mut Random) -> bool {

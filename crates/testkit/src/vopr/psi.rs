@@ -5,12 +5,8 @@ use tributary_psi::{
     router::cache::POLICIES,
     wire::{DataHeader, FLAG_CACHED, Header, PacketType},
 };
-use tributary_transport::Endpoint;
 
-use super::{
-    family::{Family, Usage},
-    plan::Plan,
-};
+use super::{family::Family, plan::Plan};
 
 /// The PSI family.
 #[derive(Clone, Copy, Debug)]
@@ -69,14 +65,6 @@ impl Family for Psi {
         config.transfer = spec.transfer.clone();
         config.transfer.check().expect("drawn within the limits");
         PsiNode::new(config)
-    }
-    fn usages(node: &PsiNode) -> Vec<Usage> {
-        let status = node.status(tributary_core::Time::ZERO);
-        let cache = status.cache.iter();
-        cache.map(|cache| Usage { what: "bytes in the cache", used: cache.used.0, limit: cache.capacity.0 }).collect()
-    }
-    fn leftovers(_node: &PsiNode) -> Vec<(&'static str, u64)> {
-        Vec::new()
     }
     /// Flips a bit of a Data packet's payload and says that it comes from a cache.
     fn forge(packet: &mut [u8], random: &mut Random) -> bool {
