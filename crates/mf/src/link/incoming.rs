@@ -15,6 +15,8 @@ use crate::{
 
 /// How long a chunk must not have moved before packets that count it otherwise are believed.
 const MISCOUNTED_PATIENCE: Duration = Duration::from_millis(500);
+/// How long nothing may be heard of a chunk from a neighbour that is there: it asks about what it has begun more often.
+const ABANDONED: Duration = Duration::from_secs(10);
 /// Finished chunks that are remembered, so that a CSYN whose answer was lost is answered again.
 const FINISHED_MAX: usize = 4_096;
 /// CACKs that wait to be sent at most.
@@ -143,7 +145,10 @@ impl Incoming {
         Ok(if complete { Arrived::Complete(slot) } else { Arrived::Fragment(slot, header.index) })
     }
     /// Takes a CSYN.
-    pub fn handle_csyn(&mut self, csyn: &Csyn) {
+    pub fn handle_csyn(&mut self, now: Time, csyn: &Csyn) {
+        if let Some(arriving) = self.arriving.get_mut(&csyn.hop) {
+            arriving.heard = now;
+        }
         self.answer(csyn.hop, csyn.count, csyn.number);
     }
     fn answer(&mut self, hop: HopId, count: u16, number: u32) {
@@ -246,9 +251,14 @@ impl Incoming {
     pub fn has_answers(&self) -> bool {
         !self.answers.is_empty()
     }
-    /// Forgets chunks that have not moved for their lifetime, and gives them: they are to be taken out of the buffer.
-    pub fn expire(&mut self, now: Time, buffer: &Buffer) -> Vec<Slot> {
-        let lifetime = self.lifetime;
+    /// The neighbour is there again and may go on with what it had begun.
+    pub fn on_up(&mut self, now: Time) {
+        self.arriving.values_mut().for_each(|arriving| arriving.heard = now);
+    }
+    /// Forgets chunks that have not moved for their lifetime, which is shorter while the neighbour is there, and gives
+    /// them: they are to be taken out of the buffer.
+    pub fn expire(&mut self, now: Time, is_up: bool, buffer: &Buffer) -> Vec<Slot> {
+        let lifetime = if is_up { self.lifetime.min(ABANDONED) } else { self.lifetime };
         let old = |arriving: &Arriving| {
             (arriving.miscounted || arriving.heard + lifetime <= now)
                 && buffer.chunk(arriving.slot).is_none_or(|chunk| !chunk.is_complete())

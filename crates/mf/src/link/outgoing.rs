@@ -360,7 +360,7 @@ impl Outgoing {
         }
         let (mut acknowledged, mut lost) = (0, 0);
         let horizon = asked.as_ref().map_or(0, |asked| asked.order);
-        let begins_anew = asked.is_some() && core::mem::take(&mut sending.resumed);
+        let begins_anew = asked.is_some() && (core::mem::take(&mut sending.resumed) || sending.is_forgotten(cack));
         for index in 0..sending.order.len() {
             let order = sending.order[index];
             if order == ACKNOWLEDGED {
@@ -695,6 +695,13 @@ impl Outgoing {
 impl Sending {
     fn has_unsent(&self) -> bool {
         usize::from(self.next) < self.order.len() || !self.again.is_empty()
+    }
+    /// Whether the neighbour has given up the chunk and begun anew: most of what was here for sure is not any more. A few
+    /// packets may be missing because answers overtook each other.
+    fn is_forgotten(&self, cack: &Cack) -> bool {
+        let known = || (0..).zip(&self.order).filter(|(_, order)| **order == ACKNOWLEDGED).map(|(index, _)| index);
+        let missing = || known().filter(|index| !cack.has(*index));
+        known().next().is_some_and(|first| !cack.has(first)) && missing().count() * 2 > known().count()
     }
     fn under_way(&self) -> bool {
         self.order.iter().any(|order| *order != 0 && *order != ACKNOWLEDGED)

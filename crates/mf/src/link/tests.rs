@@ -102,7 +102,9 @@ impl Hop {
                     Arrived::Fragment(..) | Arrived::Nothing => {}
                 }
             }
-            Ok(PacketType::Csyn) => self.incoming.handle_csyn(&Csyn::decode(&bytes).expect("it was made here")),
+            Ok(PacketType::Csyn) => {
+                self.incoming.handle_csyn(self.now, &Csyn::decode(&bytes).expect("it was made here"))
+            }
             other => panic!("{other:?}"),
         }
     }
@@ -302,4 +304,20 @@ proptest! {
         }
         prop_assert!(hop.in_buffer.peak <= room && hop.in_buffer.used() == 0);
     }
+}
+
+#[test]
+fn a_chunk_that_the_neighbour_has_given_up_is_sent_anew() {
+    let config = LinkConfig::new(Rate::from_mbps(10), Duration::from_millis(5));
+    let mut hop = Hop::new(config, HopConfig::default(), 6_000, 5);
+    let mut queue = vec![hop.put(0, vec![7; 1_000_000].into())];
+    let cut = hop.now + Duration::from_millis(600);
+    hop.run(&mut queue, cut, |_| false);
+    assert!(hop.incoming.expire(hop.now + Duration::from_secs(9), true, &hop.in_buffer).is_empty());
+    let given_up = hop.incoming.expire(hop.now + Duration::from_secs(11), true, &hop.in_buffer);
+    assert_eq!(given_up.len(), 1, "a neighbour that is there would have asked about it");
+    given_up.into_iter().for_each(|slot| drop(hop.in_buffer.remove(slot)));
+    let limit = hop.now + Duration::from_secs(5);
+    assert!(hop.run(&mut queue, limit, |hop| hop.received.len() == 1));
+    assert_eq!(hop.received[&0][0].len(), 1_000_000);
 }

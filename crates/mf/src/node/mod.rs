@@ -332,6 +332,7 @@ impl MfNode {
                 }
             }
         }
+        self.router.expire(now);
         self.anycasts.expire(now);
         self.groups.expire(now);
         self.relays.expire(now);

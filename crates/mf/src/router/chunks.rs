@@ -28,7 +28,13 @@ impl Router {
     /// Room for chunks that this node makes: none while those before them fill the buffer (back-pressure reaches the
     /// source).
     pub fn room_for_local(&self) -> bool {
-        self.hops.values().any(|hop| hop.peer.is_some()) && self.waiting.is_empty() && self.buffer.free() >= WINDOW_LOW
+        self.hops.values().any(|hop| hop.peer.is_some())
+            && self.waiting.is_empty()
+            && self.buffer.free() >= self.window_low()
+    }
+    /// A window below this may not take one chunk; when it opens again the neighbour is told.
+    pub(super) fn window_low(&self) -> u32 {
+        WINDOW_LOW.min(self.config.buffer_packets / 2)
     }
     /// The same for a chunk of `bytes` for a destination: none while two wait, or while the neighbour has no room for it.
     pub fn room_for_destination(&mut self, now: Time, destination: &Guid, bytes: u32) -> bool {

@@ -48,7 +48,7 @@ use crate::{
 
 /// Packets of control chunks that a node holds.
 const CONTROL_PACKETS: u32 = 16_384;
-/// A window below this may not take one chunk; when it opens again the neighbour is told.
+/// Packets of the largest chunk that is common, with some to spare.
 const WINDOW_LOW: u32 = 1_200;
 /// A window from which on a neighbour counts as having nothing to do.
 const WINDOW_FULL: u32 = 1 << 16;
@@ -254,6 +254,7 @@ impl Router {
         }
         let guid = peer.guid;
         hop.peer = Some(peer);
+        hop.incoming.on_up(now);
         for slot in core::mem::take(&mut self.waiting) {
             self.forward(now, slot);
         }
@@ -305,19 +306,6 @@ impl Router {
 
     /// Does what is due.
     pub fn handle_timeout(&mut self, now: Time) {
-        let faces: Vec<FaceId> = self.hops.keys().copied().collect();
-        for face in faces {
-            if let Some(hop) = self.hops.get_mut(&face) {
-                for slot in hop.incoming.expire(now, &self.buffer) {
-                    if let Some(to) = self.cut.remove(&slot)
-                        && let Some(hop) = self.hops.get_mut(&to)
-                    {
-                        hop.outgoing.cancel(slot, &self.buffer);
-                    }
-                    self.buffer.remove(slot);
-                }
-            }
-        }
         let late: Vec<Guid> = self
             .unresolved
             .iter()
@@ -327,6 +315,22 @@ impl Router {
         for guid in late {
             self.handle_binding(now, guid, Vec::new(), Duration::from_secs(1));
         }
+    }
+    /// Forgets what is old: to be called about once a second.
+    pub fn expire(&mut self, now: Time) {
+        let faces: Vec<FaceId> = self.hops.keys().copied().collect();
+        for face in faces {
+            let Some(hop) = self.hops.get_mut(&face) else { continue };
+            for slot in hop.incoming.expire(now, hop.peer.is_some(), &self.buffer) {
+                if let Some(to) = self.cut.remove(&slot)
+                    && let Some(hop) = self.hops.get_mut(&to)
+                {
+                    hop.outgoing.cancel(slot, &self.buffer);
+                }
+                self.buffer.remove(slot);
+            }
+        }
+        self.open_windows();
         self.diverted.retain(|_, until| *until > now);
         self.bindings.expire(now);
     }

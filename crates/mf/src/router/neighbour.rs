@@ -29,6 +29,8 @@ const SEARCH_SLOWLY: Duration = Duration::from_millis(500);
 const REPLY_INTERVAL: Duration = Duration::from_millis(5);
 /// Hellos missed until a neighbour is gone.
 const MISSED_MAX: u32 = 5;
+/// Hellos that overtake others by more than so many are none of this face.
+const REORDER_MAX: u32 = 8;
 /// Hellos that a neighbour under suspicion may leave unanswered, the time between two, and how many round trips it has
 /// at least.
 const CHECKS_MAX: u32 = 5;
@@ -109,6 +111,8 @@ struct Face {
     /// Since when it is not sure that the peer is still there, and how often it was asked.
     check: Option<(Time, u32)>,
     heard_sequence: u32,
+    /// The last hello that was taken for an old one.
+    old_sequence: u32,
     heard_at: Option<Time>,
     heard: u32,
     last_up: Time,
@@ -153,6 +157,7 @@ impl Neighbour {
             up: None,
             check: None,
             heard_sequence: 0,
+            old_sequence: 0,
             heard_at: None,
             heard: 0,
             last_up: now,
@@ -196,7 +201,7 @@ impl Neighbour {
             (face.heard_nonce, face.proven, face.accepted) = (hello.nonce, false, false);
             (face.heard_sequence, face.heard) = (0, 0);
         }
-        if hello.sequence <= face.heard_sequence {
+        if hello.sequence <= face.heard_sequence && !face.goes_on_from(hello.sequence) {
             return Err("old hello");
         }
         face.hear(now, &hello);
@@ -386,6 +391,17 @@ impl Neighbour {
 }
 
 impl Face {
+    /// Whether a hello far behind the newest follows the last one that was: then the newest was of another face of the
+    /// neighbour, and somebody has repeated it here.
+    fn goes_on_from(&mut self, sequence: u32) -> bool {
+        let last = core::mem::replace(&mut self.old_sequence, sequence);
+        let is_far = self.heard_sequence - sequence > REORDER_MAX;
+        let goes_on = is_far && last != 0 && sequence == last.wrapping_add(1);
+        if goes_on {
+            self.heard_sequence = last;
+        }
+        goes_on
+    }
     fn hear(&mut self, now: Time, hello: &Hello) {
         let gap = hello.sequence - self.heard_sequence;
         self.heard = if self.heard_sequence == 0 || gap > 32 {
@@ -418,5 +434,50 @@ impl Face {
         if self.samples.len() > SAMPLES[1] {
             self.samples.pop_front();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn neighbour(number: u8) -> Neighbour {
+        let identity = Identity {
+            key: SigningKey::from_secret(&[number; 32]),
+            label: String::new(),
+            roles: Roles::ROUTER,
+            address: NetworkAddress(u32::from(number)),
+            nonce: u64::from(number),
+        };
+        Neighbour::new(identity, Duration::from_millis(200), Duration::from_millis(25), 1_000)
+    }
+    fn hear(to: &mut Neighbour, now: Time, packet: &[u8]) {
+        let hello = Hello::decode(packet).expect("it was made here");
+        let _ = to.handle_hello(now, FaceId(1), hello);
+    }
+
+    #[test]
+    fn a_hello_of_another_face_that_somebody_repeats_silences_nobody() {
+        let (mut a, mut b) = (neighbour(1), neighbour(2));
+        let mut now = Time::from_millis(1_000);
+        // Nobody answers at the second face, where more hellos are said.
+        a.add_face(now, FaceId(1), 1_472);
+        a.add_face(now, FaceId(2), 1_472);
+        b.add_face(now, FaceId(1), 1_472);
+        for step in 0..1_000u64 {
+            while let Some((face, packet)) = a.poll_packet() {
+                if face == FaceId(1) || step == 600 {
+                    hear(&mut b, now, &packet);
+                }
+            }
+            while let Some((_, packet)) = b.poll_packet() {
+                hear(&mut a, now, &packet);
+            }
+            now += Duration::from_millis(5);
+            a.handle_timeout(now);
+            b.handle_timeout(now);
+        }
+        let told: Vec<Change> = core::iter::from_fn(|| b.poll_change()).collect();
+        assert!(matches!(told[..], [Change::Up(..)]), "{told:?}");
     }
 }

@@ -12,7 +12,7 @@ impl Router {
         let result = match kind {
             PacketType::Data => take_data(now, hop, &datagram, &mut self.buffer).map(Some),
             PacketType::Csyn => Csyn::decode(&datagram.into_bytes()).map(|csyn| {
-                hop.incoming.handle_csyn(&csyn);
+                hop.incoming.handle_csyn(now, &csyn);
                 None
             }),
             PacketType::Cack => Cack::decode(&datagram.into_bytes()).map(|cack| {

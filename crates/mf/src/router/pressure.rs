@@ -115,9 +115,8 @@ impl Router {
     }
     /// Tells neighbours whose window was too small for a chunk that it has opened.
     pub(super) fn open_windows(&mut self) {
-        let window = self.buffer.free();
+        let (window, low) = (self.buffer.free(), self.window_low());
         for hop in self.hops.values_mut().filter(|hop| hop.peer.is_some()) {
-            let low = WINDOW_LOW.min(self.config.buffer_packets / 2);
             if hop.incoming.advertised < low && window >= low && !hop.incoming.has_answers() {
                 hop.incoming.announce_window();
             }

@@ -222,3 +222,16 @@ fn scopes_are_listed_and_changes_told() {
         .collect();
     assert_eq!(told, ["+/lab/one false 10", "listed 1", "+/lab/deep true 0", "-/lab/one"]);
 }
+
+#[test]
+fn nodes_with_little_room_send_chunks_that_fit_into_it() {
+    let mut domain = figure_7(1, ms(20), 0.0, |config| {
+        (config.buffer_packets, config.transfer.chunk_bytes) = (601, 65_536);
+    });
+    let bytes = random_bytes(1_000_000, 1);
+    domain.publish("n1", object("/lab/file", bytes.clone()));
+    domain.run(Duration::from_secs(2));
+    let (id, content) = domain.fetch("n4", "/lab/file");
+    domain.finish("n4", id, 30);
+    assert_eq!(content.finished(&name("/lab/file")).unwrap(), bytes);
+}
