@@ -95,32 +95,39 @@ impl Page {
     pub fn bytes(&self) -> u64 {
         self.objects().map(|(_, bytes)| bytes).sum()
     }
-    /// The least time in which it can load: each object takes `round_trip` and its bytes at `bytes_per_second`, as if it
-    /// were alone.
+    /// The least time in which it can load: the first byte of each object takes `round_trip`, the rest comes at
+    /// `bytes_per_second` as if the object were alone.
     pub fn bound(self: &Arc<Self>, round_trip: Duration, bytes_per_second: f64) -> Duration {
         let mut load = PageLoad::new(Arc::clone(self));
         load.start(Time::ZERO);
-        let mut under_way: BTreeSet<(Time, usize)> = BTreeSet::new();
+        let (mut first_bytes, mut ends) = (BTreeSet::new(), BTreeSet::new());
         let mut now = Time::ZERO;
-        loop {
+        while load.ended().is_none() {
             while let Some(object) = load.poll_fetch() {
                 let Activity::Object(bytes) = self.activities[object] else { continue };
-                under_way.insert((now + round_trip + Duration::from_secs_f64(bytes as f64 / bytes_per_second), object));
+                let first = now + round_trip;
+                first_bytes.insert((first, object));
+                ends.insert((first + Duration::from_secs_f64(bytes as f64 / bytes_per_second), object));
             }
-            let next = under_way.first().map(|(due, _)| *due).into_iter().chain(load.poll_timeout()).min();
-            let Some(next) = next.filter(|_| load.ended().is_none()) else { break };
+            let due = [first_bytes.first(), ends.first()].into_iter().flatten().map(|(due, _)| *due);
+            let Some(next) = due.chain(load.poll_timeout()).min() else { break };
             now = next;
             load.handle_timeout(now);
-            while let Some((due, object)) = under_way.pop_first() {
-                if due > now {
-                    under_way.insert((due, object));
-                    break;
-                }
+            while let Some(object) = pop_due(&mut first_bytes, now) {
+                load.on_first_bytes(now, object);
+            }
+            while let Some(object) = pop_due(&mut ends, now) {
                 load.on_object(now, object);
             }
         }
         load.ended().map_or(Duration::ZERO, |end| end.since(Time::ZERO))
     }
+}
+
+fn pop_due(waiting: &mut BTreeSet<(Time, usize)>, now: Time) -> Option<usize> {
+    let first = *waiting.first().filter(|(due, _)| *due <= now)?;
+    waiting.remove(&first);
+    Some(first.1)
 }
 
 /// A page that is being loaded.

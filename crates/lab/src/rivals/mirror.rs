@@ -26,6 +26,9 @@ pub struct Mirror {
 struct Session {
     request: Vec<u8>,
     ranges: VecDeque<Range>,
+    /// The bytes that are being written, of which the first `sent` are.
+    prepared: Vec<u8>,
+    sent: usize,
 }
 
 impl Mirror {
@@ -49,22 +52,16 @@ impl Application for Mirror {
             self.connections += 1;
             self.sessions.insert(connection, Session::default());
         }
-        let mut buffer = [0; WRITE_BYTES];
         let (content, served_bytes) = (self.content, &mut self.served_bytes);
         self.sessions.retain(|connection, session| {
             stack.read(*connection, &mut |bytes| session.on_bytes(bytes, content.bytes));
-            while let Some(range) = session.ranges.front_mut() {
-                let bytes = &mut buffer[..range.bytes.min(WRITE_BYTES as u64) as usize];
-                content.fill(range.offset, bytes);
-                let written = stack.write(*connection, bytes) as u64;
-                range.offset += written;
-                range.bytes -= written;
-                *served_bytes += written;
-                if range.bytes == 0 {
-                    session.ranges.pop_front();
-                } else if written == 0 {
+            while let Some(bytes) = session.prepared(&content) {
+                let written = stack.write(*connection, bytes);
+                if written == 0 {
                     break;
                 }
+                session.sent += written;
+                *served_bytes += written as u64;
             }
             let is_closed = stack.state(*connection) == ConnectionState::Closed;
             if is_closed {
@@ -82,6 +79,21 @@ impl Application for Mirror {
 }
 
 impl Session {
+    /// What is to be sent next; `None` if nothing has been asked for.
+    fn prepared(&mut self, content: &Content) -> Option<&[u8]> {
+        if self.sent == self.prepared.len() {
+            let range = self.ranges.front_mut()?;
+            self.prepared.resize(range.bytes.min(WRITE_BYTES as u64) as usize, 0);
+            self.sent = 0;
+            content.fill(range.offset, &mut self.prepared);
+            range.offset += self.prepared.len() as u64;
+            range.bytes -= self.prepared.len() as u64;
+            if range.bytes == 0 {
+                self.ranges.pop_front();
+            }
+        }
+        Some(&self.prepared[self.sent..])
+    }
     /// Takes bytes of requests; what asks for bytes beyond the end of the file, or for too much at once, is
     /// ignored.
     fn on_bytes(&mut self, bytes: &[u8], file_bytes: u64) {
