@@ -77,7 +77,7 @@ pub fn mf_hello(data: &[u8]) {
 
 /// Data headers, CSYNs and CACKs re-emit byte for byte and keep the limits of a chunk.
 pub fn mf_hop(data: &[u8]) {
-    if let Some(header) = front(data, DataHeader::decode, DataHeader::encode) {
+    if let Some(header) = front(data, |data| Ok((DataHeader::decode(data)?, DataHeader::BYTES)), DataHeader::encode) {
         assert!(header.index < header.count && header.count <= CHUNK_PACKETS_MAX);
     }
     if let Some(csyn) = exact(data, Csyn::decode, Csyn::encode) {
@@ -190,9 +190,9 @@ impl Outlet for Outputs {
                     self.ask(transmit.face, csyn.hop, csyn.number);
                 }
                 PacketType::Data => {
-                    let (header, length) = DataHeader::decode(&bytes).expect("it is data");
+                    let header = DataHeader::decode(&bytes).expect("it is data");
                     if header.index == 0 {
-                        ChunkHeader::decode(&bytes[length..]).expect("packet 0 has the header of the chunk");
+                        ChunkHeader::decode(&bytes[DataHeader::BYTES..]).expect("packet 0 has the header of the chunk");
                     }
                     header.csyn.into_iter().for_each(|number| self.ask(transmit.face, header.hop, number));
                 }

@@ -1,12 +1,12 @@
 //! The back-pressure buffer (paper §3.4.1): all chunks that are arriving, waiting or being sent.
-use alloc::{collections::BTreeMap, vec::Vec};
+use alloc::{collections::BTreeMap, vec, vec::Vec};
 
 use bytes::Bytes;
 use tributary_core::FaceId;
 
 use crate::{
     ids::{Guid, HopId},
-    wire::{CHUNK_PACKETS_MAX, ChunkHeader, Class},
+    wire::{CHUNK_PACKETS_MAX, Cack, ChunkHeader, Class},
 };
 
 /// Packets of a control chunk at most.
@@ -39,6 +39,10 @@ pub struct Chunk {
     /// Its payload, cut as it came.
     fragments: Vec<Option<Bytes>>,
     missing: u16,
+    /// All packets before this one are here.
+    first_missing: u16,
+    /// No packet from this one on is here.
+    end: u16,
     /// What it counts against.
     pub class: Class,
     /// Where it came from.
@@ -62,6 +66,10 @@ impl Chunk {
     /// One fragment, if it is here.
     pub fn fragment(&self, index: u16) -> Option<&Bytes> {
         self.fragments.get(usize::from(index))?.as_ref()
+    }
+    /// What is here of it, as a CACK tells it.
+    pub(super) fn describe(&self) -> (u16, Vec<u8>) {
+        Cack::describe(self.first_missing..self.end, |index| self.fragment(index).is_some())
     }
     /// Payload bytes that are here.
     pub fn bytes(&self) -> u64 {
@@ -218,17 +226,32 @@ impl Buffer {
         if u32::from(count) > room || count == 0 || count > CHUNK_PACKETS_MAX {
             return None;
         }
-        let fragments = (0..count).map(|_| None).collect();
-        let chunk = Chunk { header: None, fragments, missing: count, class, origin, packets: u32::from(count) };
-        Some(self.insert(chunk))
+        Some(self.insert(Chunk {
+            header: None,
+            fragments: vec![None; usize::from(count)],
+            missing: count,
+            first_missing: 0,
+            end: 0,
+            class,
+            origin,
+            packets: u32::from(count),
+        }))
     }
     /// Takes a whole chunk of this node. Control chunks are always taken; for data the caller asks [`Buffer::free`]
     /// first, and what is taken beyond it only delays others.
     pub fn put(&mut self, header: ChunkHeader, fragments: Vec<Bytes>, origin: Origin) -> Slot {
         let class = if header.is_control() { Class::Control } else { Class::Bulk };
-        let packets = fragments.len() as u32;
-        let fragments = fragments.into_iter().map(Some).collect();
-        self.insert(Chunk { header: Some(header), fragments, missing: 0, class, origin, packets })
+        let count = fragments.len() as u16;
+        self.insert(Chunk {
+            header: Some(header),
+            fragments: fragments.into_iter().map(Some).collect(),
+            missing: 0,
+            first_missing: count,
+            end: count,
+            class,
+            origin,
+            packets: u32::from(count),
+        })
     }
     fn insert(&mut self, chunk: Chunk) -> Slot {
         match chunk.class {
@@ -245,15 +268,17 @@ impl Buffer {
         self.chunks.insert(slot, chunk);
         slot
     }
-    /// Puts a fragment in; false if it was here already.
-    pub fn fill(&mut self, slot: Slot, index: u16, fragment: Bytes) -> bool {
-        let Some(chunk) = self.chunks.get_mut(&slot) else { return false };
-        let Some(place) = chunk.fragments.get_mut(usize::from(index)).filter(|place| place.is_none()) else {
-            return false;
-        };
+    /// Puts a fragment in; gives the chunk, or nothing if the fragment was here already.
+    pub fn fill(&mut self, slot: Slot, index: u16, fragment: Bytes) -> Option<&Chunk> {
+        let chunk = self.chunks.get_mut(&slot)?;
+        let place = chunk.fragments.get_mut(usize::from(index)).filter(|place| place.is_none())?;
         *place = Some(fragment);
         chunk.missing -= 1;
-        true
+        chunk.end = chunk.end.max(index + 1);
+        while chunk.fragment(chunk.first_missing).is_some() {
+            chunk.first_missing += 1;
+        }
+        Some(chunk)
     }
     /// Another copy of a chunk that is incomplete as well and cut in the same way; both must have their first packets.
     pub fn other_part(&self, slot: Slot) -> Option<Slot> {
@@ -337,6 +362,7 @@ impl Buffer {
         let gone = core::mem::replace(&mut chunk.packets, packets);
         *used = *used - gone + packets;
         chunk.fragments = fragments.into_iter().map(Some).collect();
+        (chunk.first_missing, chunk.end) = (packets as u16, packets as u16);
         if chunk.class == Class::Bulk {
             let destination = chunk.destination();
             self.count(destination, packets, gone);
@@ -371,8 +397,9 @@ mod tests {
         assert_eq!((buffer.admit(Class::Bulk, 4, Origin::Local), buffer.free()), (None, 3));
         assert!(buffer.admit(Class::Control, 2, Origin::Local).is_some());
         assert!(buffer.admit(Class::Control, 1, Origin::Local).is_none());
-        assert!(buffer.fill(first, 6, Bytes::from_static(b"x")) && !buffer.fill(first, 6, Bytes::from_static(b"y")));
-        assert!(!buffer.fill(first, 7, Bytes::from_static(b"z")));
+        assert!(buffer.fill(first, 6, Bytes::from_static(b"x")).is_some());
+        assert!(buffer.fill(first, 6, Bytes::from_static(b"y")).is_none());
+        assert!(buffer.fill(first, 7, Bytes::from_static(b"z")).is_none());
         assert!(buffer.chunk(first).is_some_and(|chunk| !chunk.is_complete() && chunk.bytes() == 1));
         buffer.remove(first);
         assert_eq!(buffer.free(), 10);

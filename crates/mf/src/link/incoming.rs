@@ -4,8 +4,7 @@ use alloc::{
     vec::Vec,
 };
 
-use bytes::Bytes;
-use tributary_core::{Duration, FaceId, Time};
+use tributary_core::{Datagram, Duration, FaceId, Time};
 
 use super::buffer::{Buffer, Origin, Slot};
 use crate::{
@@ -83,7 +82,7 @@ impl Incoming {
             active_at: Time::ZERO,
         }
     }
-    /// Takes a data packet: its header, and everything behind it.
+    /// Takes a data packet: its header, and the packet without it.
     ///
     /// # Errors
     /// [`WireError`] if the chunk header in packet 0 is malformed.
@@ -91,58 +90,64 @@ impl Incoming {
         &mut self,
         now: Time,
         header: &DataHeader,
-        rest: &[u8],
-        payload: impl FnOnce(usize) -> Bytes,
+        rest: Datagram,
         buffer: &mut Buffer,
     ) -> Result<Arrived, WireError> {
         if let Some(number) = header.csyn {
             self.answer(header.hop, header.count, number);
         }
-        if self.finished.contains_key(&header.hop) {
+        let known = self.arriving.get_mut(&header.hop);
+        if known.is_none() && self.finished.contains_key(&header.hop) {
             return Ok(Arrived::Nothing);
         }
         self.active_at = now;
         let (chunk_header, skip) = if header.index == 0 {
-            let (chunk_header, len) = ChunkHeader::decode(rest)?;
+            let (chunk_header, len) = ChunkHeader::decode(rest.header_bytes())?;
             (Some(chunk_header), len)
         } else {
             (None, 0)
         };
-        if let Some(arriving) = self.arriving.get_mut(&header.hop).filter(|arriving| arriving.count != header.count) {
-            // One of both is not what the neighbour sent. What has not moved for a while makes room for what still comes.
-            if arriving.heard + MISCOUNTED_PATIENCE <= now {
-                arriving.miscounted = true;
+        let arriving = match known {
+            Some(arriving) if arriving.count == header.count => arriving,
+            Some(arriving) => {
+                // One of both is not what the neighbour sent. What has not moved for a while makes room for what still
+                // comes.
+                arriving.miscounted |= arriving.heard + MISCOUNTED_PATIENCE <= now;
+                return Err(WireError::Value { field: "packets of the chunk", found: u64::from(header.count) });
             }
-            return Err(WireError::Value { field: "packets of the chunk", found: u64::from(header.count) });
-        }
-        if !self.arriving.contains_key(&header.hop) {
-            let origin = Origin::Face(self.face, header.hop);
-            let room = self.arriving.len() < ARRIVING_MAX;
-            let Some(slot) = room.then(|| buffer.admit(header.class, header.count, origin)).flatten() else {
-                if !self.refused.contains(&header.hop) && self.refused.len() < CACKS_MAX {
-                    self.refused.push_back(header.hop);
-                    self.answer(header.hop, header.count, 0);
-                }
-                return Ok(Arrived::Nothing);
-            };
-            self.refused.retain(|hop| *hop != header.hop);
-            let arriving =
-                Arriving { slot, count: header.count, duplicates: 0, heard: now, destination: None, miscounted: false };
-            self.arriving.insert(header.hop, arriving);
-        }
-        let Some(arriving) = self.arriving.get_mut(&header.hop) else { return Ok(Arrived::Nothing) };
+            None => {
+                let room = self.arriving.len() < ARRIVING_MAX;
+                let origin = Origin::Face(self.face, header.hop);
+                let Some(slot) = room.then(|| buffer.admit(header.class, header.count, origin)).flatten() else {
+                    if !self.refused.contains(&header.hop) && self.refused.len() < CACKS_MAX {
+                        self.refused.push_back(header.hop);
+                        self.answer(header.hop, header.count, 0);
+                    }
+                    return Ok(Arrived::Nothing);
+                };
+                self.refused.retain(|hop| *hop != header.hop);
+                self.arriving.entry(header.hop).or_insert(Arriving {
+                    slot,
+                    count: header.count,
+                    duplicates: 0,
+                    heard: now,
+                    destination: None,
+                    miscounted: false,
+                })
+            }
+        };
         arriving.heard = now;
-        if !buffer.fill(arriving.slot, header.index, payload(skip)) {
+        let slot = arriving.slot;
+        let Some(chunk) = buffer.fill(slot, header.index, rest.strip(skip).into_bytes()) else {
             arriving.duplicates = arriving.duplicates.saturating_add(1);
             return Ok(Arrived::Nothing);
-        }
-        let slot = arriving.slot;
+        };
+        let is_complete = chunk.is_complete();
         if let Some(chunk_header) = chunk_header {
             arriving.destination = Some(chunk_header.destination);
             buffer.set_header(slot, chunk_header);
         }
-        let complete = buffer.chunk(slot).is_some_and(super::Chunk::is_complete);
-        Ok(if complete { Arrived::Complete(slot) } else { Arrived::Fragment(slot, header.index) })
+        Ok(if is_complete { Arrived::Complete(slot) } else { Arrived::Fragment(slot, header.index) })
     }
     /// Takes a CSYN.
     pub fn handle_csyn(&mut self, now: Time, csyn: &Csyn) {
@@ -151,8 +156,11 @@ impl Incoming {
         }
         self.answer(csyn.hop, csyn.count, csyn.number);
     }
+    /// Says what there is of a chunk when it is said: an answer that waits is one to the questions that came since, too.
     fn answer(&mut self, hop: HopId, count: u16, number: u32) {
-        if self.answers.len() < CACKS_MAX {
+        if let Some((.., waiting)) = self.answers.back_mut().filter(|(known, ..)| *known == hop) {
+            *waiting = number.max(*waiting);
+        } else if self.answers.len() < CACKS_MAX {
             self.answers.push_back((hop, count, number));
         }
     }
@@ -228,8 +236,7 @@ impl Incoming {
             if chunk.is_complete() {
                 cack.state = CackState::Held;
             } else {
-                (cack.first_missing, cack.bitmap) =
-                    Cack::describe(arriving.count, |index| chunk.fragment(index).is_some());
+                (cack.first_missing, cack.bitmap) = chunk.describe();
             }
         } else if let Some(at) = self.refused.iter().position(|refused| *refused == hop) {
             self.refused.remove(at);

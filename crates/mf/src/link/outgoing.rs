@@ -18,12 +18,12 @@ use tributary_transport::{
 
 use super::{
     HopConfig,
-    buffer::{Buffer, Slot},
+    buffer::{Buffer, Chunk, Slot},
     windows::{Room, Windows},
 };
 use crate::{
     ids::{ChunkKey, Guid, HopId},
-    wire::{Cack, CackState, Class, Csyn, DATA_HEADER_BYTES_MAX, DataHeader},
+    wire::{Cack, CackState, Class, Csyn, DataHeader},
 };
 
 /// Bytes that datagrams take on a wire beside themselves, so that the pace is that of the link.
@@ -105,6 +105,10 @@ struct Sending {
     hop: HopId,
     /// Per packet: 0 if it is to be sent, [`ACKNOWLEDGED`], or when it was sent.
     order: Vec<u64>,
+    /// All packets before this one are acknowledged.
+    first_open: u16,
+    /// No packet from this one on is under way.
+    sent_end: u16,
     ever_sent: Vec<bool>,
     left: u16,
     /// Packets below this one have been sent at least once.
@@ -123,6 +127,15 @@ struct Sending {
     parked: bool,
     /// Goes on where it was: the first CACK tells whether the neighbour still has what it had.
     resumed: bool,
+}
+
+/// What the controller allows, which does not change while packets are sent.
+struct Allowance {
+    /// Bytes under way.
+    window: u64,
+    rate: Option<Rate>,
+    /// Packets after which a CSYN asks what has arrived.
+    csyn_packets: u16,
 }
 
 /// What is known of a chunk that was interrupted.
@@ -238,7 +251,7 @@ impl Outgoing {
         if let Some(progress) = &progress {
             buffer.cut_as(slot, &progress.lengths);
         }
-        let rest = self.datagram_bytes.saturating_sub(DATA_HEADER_BYTES_MAX).max(1);
+        let rest = self.datagram_bytes.saturating_sub(DataHeader::BYTES).max(1);
         buffer.fit(slot, rest.saturating_sub(header_len).max(1), rest);
         let Some(chunk) = buffer.chunk(slot) else { return };
         let (count, class, complete) = (chunk.count(), chunk.class, chunk.is_complete());
@@ -249,6 +262,8 @@ impl Outgoing {
             class,
             hop: HopId(self.next_hop),
             order: vec![0; usize::from(count)],
+            first_open: 0,
+            sent_end: 0,
             ever_sent: vec![false; usize::from(count)],
             left: count,
             next: 0,
@@ -333,8 +348,9 @@ impl Outgoing {
         }
         let Some(at) = self.sending.iter().position(|sending| sending.hop == cack.hop) else { return };
         let sending = &mut self.sending[at];
+        let chunk = buffer.chunk(sending.slot);
         let size = |index: usize| {
-            let fragment = buffer.chunk(sending.slot).and_then(|chunk| chunk.fragment(index as u16));
+            let fragment = chunk.and_then(|chunk| chunk.fragment(index as u16));
             fragment.map_or(0, |bytes| bytes.len() as u64 + OVERHEAD_BYTES)
         };
         if cack.state == CackState::Refused {
@@ -345,6 +361,7 @@ impl Outgoing {
                 }
                 *order = 0;
             }
+            (sending.first_open, sending.sent_end) = (0, 0);
             sending.left = sending.order.len() as u16;
             sending.restart(buffer);
             sending.parked = true;
@@ -361,7 +378,13 @@ impl Outgoing {
         let (mut acknowledged, mut lost) = (0, 0);
         let horizon = asked.as_ref().map_or(0, |asked| asked.order);
         let begins_anew = asked.is_some() && (core::mem::take(&mut sending.resumed) || sending.is_forgotten(cack));
-        for index in 0..sending.order.len() {
+        let count = sending.order.len() as u16;
+        let open = match begins_anew {
+            true => 0..count,
+            false => sending.first_open..sending.sent_end.max(cack.end()).min(count),
+        };
+        sending.first_open = open.start;
+        for index in open.map(usize::from) {
             let order = sending.order[index];
             if order == ACKNOWLEDGED {
                 if begins_anew && !cack.has(index as u16) {
@@ -389,6 +412,9 @@ impl Outgoing {
                 sending.order[index] = 0;
                 sending.again.push_back(index as u16);
             }
+        }
+        while sending.order.get(usize::from(sending.first_open)) == Some(&ACKNOWLEDGED) {
+            sending.first_open += 1;
         }
         if cack.number >= sending.last_csyn {
             sending.asked = false;
@@ -490,16 +516,19 @@ impl Outgoing {
     pub fn poll_packets(&mut self, now: Time, buffer: &Buffer, out: &mut TransmitBuf) {
         self.ask_again(now, out);
         self.unpark(now);
+        let allowance = self.allowance();
         let quantum_end = now + self.config.quantum;
         for class in [Class::Control, Class::Bulk] {
             for at in 0..self.sending.len() {
-                while self.sending[at].class == class && !is_full(out) {
-                    let open = class == Class::Control
-                        || (self.in_flight < self.controller.window() && self.pace_at <= quantum_end);
-                    if !open || self.sending[at].parked || !self.send_next(now, at, buffer, out) {
-                        break;
-                    }
-                }
+                let sending = &self.sending[at];
+                let Some(chunk) = buffer.chunk(sending.slot).filter(|_| sending.class == class && !sending.parked)
+                else {
+                    continue;
+                };
+                let may_send = |hop: &Outgoing| {
+                    class == Class::Control || (hop.in_flight < allowance.window && hop.pace_at <= quantum_end)
+                };
+                while !is_full(out) && may_send(self) && self.send_next(now, at, chunk, &allowance, out) {}
             }
         }
         self.starved = !self.sending.iter().any(|sending| !sending.parked && sending.has_unsent());
@@ -609,10 +638,19 @@ impl Outgoing {
             push_csyn(out, Csyn { count: sending.order.len() as u16, hop: sending.hop, number });
         }
     }
+    fn allowance(&self) -> Allowance {
+        let window = self.controller.window();
+        // In a small window questions come oftener, so that the loss of one does not stop the flow.
+        let quarter = u16::try_from(window / self.datagram_bytes as u64 / 4).unwrap_or(u16::MAX);
+        let csyn_packets = match self.config.csyn_packets {
+            u16::MAX => u16::MAX,
+            packets => packets.min(quarter.max(4)),
+        };
+        Allowance { window, rate: self.controller.pacing_rate(), csyn_packets }
+    }
     /// Sends one packet of a chunk; false if it has none to send.
-    fn send_next(&mut self, now: Time, at: usize, buffer: &Buffer, out: &mut TransmitBuf) -> bool {
+    fn send_next(&mut self, now: Time, at: usize, chunk: &Chunk, allowance: &Allowance, out: &mut TransmitBuf) -> bool {
         let sending = &mut self.sending[at];
-        let Some(chunk) = buffer.chunk(sending.slot) else { return false };
         let Some(index) = sending.take_next() else { return false };
         let (Some(fragment), Some(header)) = (chunk.fragment(index), chunk.header.as_ref()) else { return true };
         if self.in_flight == 0 {
@@ -621,6 +659,7 @@ impl Outgoing {
         }
         self.order += 1;
         sending.order[usize::from(index)] = self.order;
+        sending.sent_end = sending.sent_end.max(index + 1);
         sending.since_csyn += 1;
         self.stats.packets += 1;
         self.stats.repeated += u64::from(sending.ever_sent[usize::from(index)]);
@@ -629,14 +668,8 @@ impl Outgoing {
         let fills = !last
             && sending.class == Class::Bulk
             && !sending.asked
-            && self.in_flight + fragment.len() as u64 + OVERHEAD_BYTES >= self.controller.window();
-        // In a small window questions come oftener, so that the loss of one does not stop the flow.
-        let quarter = u16::try_from(self.controller.window() / self.datagram_bytes as u64 / 4).unwrap_or(u16::MAX);
-        let every = match self.config.csyn_packets {
-            u16::MAX => u16::MAX,
-            packets => packets.min(quarter.max(4)),
-        };
-        let joined = sending.since_csyn >= every || fills || (last && sending.order.len() == 1);
+            && self.in_flight + fragment.len() as u64 + OVERHEAD_BYTES >= allowance.window;
+        let joined = sending.since_csyn >= allowance.csyn_packets || fills || (last && sending.order.len() == 1);
         if sending.ask_at == Time::MAX {
             sending.ask_at = now + self.rtt.rto();
         }
@@ -644,18 +677,20 @@ impl Outgoing {
         let bytes = fragment.len() as u64 + OVERHEAD_BYTES;
         self.in_flight += bytes;
         if class == Class::Bulk {
-            let rate = self.controller.pacing_rate();
             let start = self.pace_at.max(now - self.config.quantum);
-            self.pace_at = rate.map_or(now, |rate| start + rate.time_for(bytes));
+            self.pace_at = allowance.rate.map_or(now, |rate| start + rate.time_for(bytes));
         }
         let horizon = self.order.saturating_sub(self.reorder);
         let csyn = joined.then(|| self.ask(now, Some(at), horizon));
-        let mut head = Vec::with_capacity(DATA_HEADER_BYTES_MAX + if index == 0 { header.len() } else { 0 });
-        DataHeader { index, count, hop, csyn, class }.encode(&mut head);
+        let head = DataHeader { index, count, hop, csyn, class };
         if index == 0 {
-            header.encode(&mut head);
+            let mut heads = Vec::with_capacity(DataHeader::BYTES + header.len());
+            head.encode(&mut heads);
+            header.encode(&mut heads);
+            out.push(&heads, fragment.clone());
+        } else {
+            out.push(&head.to_bytes(), fragment.clone());
         }
-        out.push(&head, fragment.clone());
         if last && !joined {
             let number = self.ask(now, Some(at), horizon);
             push_csyn(out, Csyn { count, hop, number });
@@ -704,7 +739,8 @@ impl Sending {
         known().next().is_some_and(|first| !cack.has(first)) && missing().count() * 2 > known().count()
     }
     fn under_way(&self) -> bool {
-        self.order.iter().any(|order| *order != 0 && *order != ACKNOWLEDGED)
+        let sent = self.order.get(usize::from(self.first_open)..usize::from(self.sent_end)).unwrap_or_default();
+        sent.iter().any(|order| *order != 0 && *order != ACKNOWLEDGED)
     }
     /// What was lost goes before what was never sent.
     fn take_next(&mut self) -> Option<u16> {

@@ -11,7 +11,7 @@ use tributary_core::{
 
 use super::{buffer::cut, *};
 use crate::{
-    ids::{Guid, NetworkAddress},
+    ids::{Guid, HopId, NetworkAddress},
     wire::{Cack, ChunkHeader, ChunkKind, Class, Csyn, DataHeader, DataTag, PacketType, Reliability},
 };
 
@@ -92,11 +92,10 @@ impl Hop {
         let bytes = datagram.to_vec();
         match PacketType::of(bytes[0]) {
             Ok(PacketType::Data) => {
-                let (header, len) = DataHeader::decode(&bytes).expect("it was made here");
-                let rest = Bytes::from(bytes[len..].to_vec());
-                let payload = |skip| rest.slice(skip..);
+                let header = DataHeader::decode(&bytes).expect("it was made here");
+                let rest = Datagram::from(bytes).strip(DataHeader::BYTES);
                 let buffer = &mut self.in_buffer;
-                match self.incoming.handle_data(self.now, &header, &rest, payload, buffer).expect("a chunk header") {
+                match self.incoming.handle_data(self.now, &header, rest, buffer).expect("a chunk header") {
                     Arrived::Complete(slot) if self.takes => self.take(slot),
                     Arrived::Complete(slot) => self.waiting.push(slot),
                     Arrived::Fragment(..) | Arrived::Nothing => {}
@@ -204,6 +203,31 @@ fn a_receiver_without_room_blocks_the_sender_and_an_open_window_frees_it() {
     hop.incoming.announce_window();
     let limit = hop.now + Duration::from_secs(5);
     assert!(hop.run(&mut queue, limit, |hop| hop.received.len() == 6));
+}
+
+#[test]
+fn packets_are_equally_long_whether_they_ask_or_not() {
+    let config = LinkConfig::new(Rate::from_mbps(100), Duration::from_millis(5));
+    let mut hop = Hop::new(config, HopConfig::default(), 400, 5);
+    let slot = hop.put(0, vec![7; 100_000].into());
+    hop.out.begin(hop.now, slot, &mut hop.out_buffer);
+    let mut batch = TransmitBuf::new();
+    hop.out.poll_packets(hop.now, &hop.out_buffer, &mut batch);
+    let packets: Vec<Datagram> = batch.drain().skip(1).collect();
+    let asks = |packet: &Datagram| DataHeader::decode(packet.head()).is_ok_and(|header| header.csyn.is_some());
+    assert!(packets.iter().any(asks) && !packets.iter().all(asks));
+    assert!(packets.iter().all(|packet| packet.len() == packets[0].len()), "one system call does not send them");
+}
+
+#[test]
+fn questions_that_come_together_have_one_answer() {
+    let mut incoming = Incoming::new(FaceId(1), Duration::from_secs(60));
+    let buffer = Buffer::new(400, 400);
+    for (hop, number) in [(1, 1), (1, 2), (2, 3), (1, 4)] {
+        incoming.handle_csyn(Time::ZERO, &Csyn { count: 9, hop: HopId(hop), number });
+    }
+    let answers = core::iter::from_fn(|| incoming.poll_cack(400, &buffer));
+    assert!(answers.map(|cack| (cack.hop.0, cack.number)).eq([(1, 2), (2, 3), (1, 4)]));
 }
 
 #[test]

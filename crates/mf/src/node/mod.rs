@@ -28,7 +28,7 @@ use alloc::{
 use bytes::Bytes;
 use tributary_content::{Name, ObjectId, ObjectReader, SigningKey, StoreOpener};
 use tributary_core::{
-    Datagram, FaceId, Node, Random, Rate, Time, TimerId, TransferId, Transmit, TransmitBuf,
+    Datagram, DatagramRun, FaceId, Node, Random, Rate, Time, TimerId, TransferId, Transmit, TransmitBuf,
     event::{Event, ResolverEvent, TransferReport},
 };
 use tributary_transport::{Endpoint, FaceOptions, Fetch, NodeStatus};
@@ -283,7 +283,34 @@ impl MfNode {
 
     // Packets.
 
-    pub(super) fn on_hello(&mut self, now: Time, face: FaceId, datagram: &Datagram) {
+    fn take(&mut self, now: Time, face: FaceId, datagram: Datagram) -> Concerns {
+        let bytes = datagram.len();
+        let kind = match datagram.header_bytes().first().map(|first| PacketType::of(*first)) {
+            Some(Ok(kind)) => kind,
+            Some(Err(error)) => return self.refuse(face, error.reason(), bytes),
+            None => return self.refuse(face, "empty datagram", bytes),
+        };
+        if !self.faces.contains_key(&face) {
+            if self.faces.len() >= FACES_MAX {
+                return self.refuse(face, "too many faces", bytes);
+            }
+            self.attach_face(now, face, FACE_DEFAULT);
+            self.strangers.insert(face, (now, false));
+        }
+        match kind {
+            PacketType::Hello => self.on_hello(now, face, &datagram),
+            PacketType::Data | PacketType::Csyn | PacketType::Cack => {
+                self.neighbour.on_heard(face);
+                self.router.handle_packet(now, face, kind, datagram);
+                if kind != PacketType::Cack && !self.router.has_outputs() {
+                    // A fragment more of a chunk that is not complete concerns nobody else.
+                    return Concerns::Hop;
+                }
+            }
+        }
+        Concerns::Node
+    }
+    fn on_hello(&mut self, now: Time, face: FaceId, datagram: &Datagram) {
         match Hello::decode(&datagram.clone().into_bytes()) {
             Ok(hello) => {
                 if let Err(reason) = self.neighbour.handle_hello(now, face, hello) {
@@ -292,6 +319,11 @@ impl MfNode {
             }
             Err(error) => self.on_dropped(face, error.reason(), datagram.len()),
         }
+    }
+
+    fn refuse(&mut self, face: FaceId, reason: &'static str, bytes: usize) -> Concerns {
+        self.on_dropped(face, reason, bytes);
+        Concerns::Hop
     }
 
     // Small things.
@@ -361,32 +393,34 @@ impl MfNode {
     }
 }
 
+/// Whom a packet that was taken concerns.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Concerns {
+    /// The hop link alone.
+    Hop,
+    /// Other parts of the node as well: it is to be settled.
+    Node,
+}
+
 impl Node for MfNode {
     fn handle_datagram(&mut self, now: Time, face: FaceId, datagram: Datagram) {
-        let kind = match datagram.header_bytes().first().map(|first| PacketType::of(*first)) {
-            Some(Ok(kind)) => kind,
-            Some(Err(error)) => return self.on_dropped(face, error.reason(), datagram.len()),
-            None => return self.on_dropped(face, "empty datagram", 0),
-        };
-        if !self.faces.contains_key(&face) {
-            if self.faces.len() >= FACES_MAX {
-                return self.on_dropped(face, "too many faces", datagram.len());
-            }
-            self.attach_face(now, face, FACE_DEFAULT);
-            self.strangers.insert(face, (now, false));
+        if self.take(now, face, datagram) == Concerns::Node {
+            self.settle(now);
         }
-        match kind {
-            PacketType::Hello => self.on_hello(now, face, &datagram),
-            PacketType::Data | PacketType::Csyn | PacketType::Cack => {
-                self.neighbour.on_heard(face);
-                self.router.handle_packet(now, face, kind, datagram);
-                if kind != PacketType::Cack && !self.router.has_outputs() {
-                    // A fragment more of a chunk that is not complete concerns nobody else.
-                    return;
-                }
+    }
+    fn handle_run(&mut self, now: Time, face: FaceId, run: DatagramRun) {
+        let mut concerns = Concerns::Hop;
+        for index in 0..run.count() {
+            concerns = concerns.max(self.take(now, face, run.datagram(index)));
+            if self.router.has_outputs() {
+                // What has come makes room for what comes next.
+                self.settle(now);
+                concerns = Concerns::Hop;
             }
         }
-        self.settle(now);
+        if concerns == Concerns::Node {
+            self.settle(now);
+        }
     }
     fn handle_timeout(&mut self, now: Time) {
         for (due, wake) in self.deadlines() {

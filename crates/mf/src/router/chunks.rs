@@ -5,7 +5,7 @@ impl Router {
     /// Puts a chunk of this node on its way.
     pub fn originate(&mut self, now: Time, mut header: ChunkHeader, payload: &Bytes, origin: Origin) -> Slot {
         header.payload_bytes = payload.len() as u32;
-        let rest = self.datagram_bytes() as usize - DATA_HEADER_BYTES_MAX;
+        let rest = self.datagram_bytes() as usize - DataHeader::BYTES;
         let fragments = cut(payload, rest - header.len() - 8, rest);
         self.stats.originated += 1;
         let slot = self.buffer.put(header, fragments, origin);
@@ -15,7 +15,7 @@ impl Router {
     /// Puts a chunk of this node into the buffer without sending it.
     pub fn put_own(&mut self, mut header: ChunkHeader, payload: &Bytes) -> Slot {
         header.payload_bytes = payload.len() as u32;
-        let rest = self.datagram_bytes() as usize - DATA_HEADER_BYTES_MAX;
+        let rest = self.datagram_bytes() as usize - DataHeader::BYTES;
         let fragments = cut(payload, rest - header.len() - 8, rest);
         self.stats.originated += 1;
         self.buffer.put(header, fragments, Origin::Local)

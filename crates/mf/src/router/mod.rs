@@ -40,10 +40,7 @@ use crate::{
     config::HolRelief,
     ids::{ChunkKey, Flow, Guid, NetworkAddress, ServiceId},
     link::{Arrived, Buffer, Chunk, Forwarding, HopConfig, Incoming, Origin, Outgoing, Room, Sent, Slot, buffer::cut},
-    wire::{
-        Cack, ChunkHeader, ChunkKind, Class, Csyn, DATA_HEADER_BYTES_MAX, DataHeader, Flags, PacketType, Roles,
-        WireError,
-    },
+    wire::{Cack, ChunkHeader, ChunkKind, Class, Csyn, DataHeader, Flags, PacketType, Roles, WireError},
 };
 
 /// Packets of control chunks that a node holds.
@@ -396,7 +393,7 @@ impl Router {
         let mut header = ChunkHeader::new(ChunkKind::LinkState, self.config.guid, peer.guid, NetworkAddress::NONE);
         header.hops_left = 0;
         header.payload_bytes = payload.len() as u32;
-        let rest = self.datagram_bytes() as usize - DATA_HEADER_BYTES_MAX;
+        let rest = self.datagram_bytes() as usize - DataHeader::BYTES;
         let fragments = cut(&payload, rest - header.len() - 8, rest);
         self.stats.originated += 1;
         let slot = self.buffer.put(header, fragments, Origin::Local);

@@ -10,7 +10,7 @@ impl Router {
         };
         hop.received = (hop.received.0 + 1, hop.received.1 + bytes as u64);
         let result = match kind {
-            PacketType::Data => take_data(now, hop, &datagram, &mut self.buffer).map(Some),
+            PacketType::Data => take_data(now, hop, datagram, &mut self.buffer).map(Some),
             PacketType::Csyn => Csyn::decode(&datagram.into_bytes()).map(|csyn| {
                 hop.incoming.handle_csyn(now, &csyn);
                 None
@@ -153,9 +153,7 @@ impl Router {
     }
 }
 
-fn take_data(now: Time, hop: &mut Hop, datagram: &Datagram, buffer: &mut Buffer) -> Result<Arrived, WireError> {
-    let (header, len) = DataHeader::decode(datagram.header_bytes())?;
-    let rest = datagram.clone().strip(len);
-    let payload = |skip: usize| rest.clone().strip(skip).into_bytes();
-    hop.incoming.handle_data(now, &header, rest.header_bytes(), payload, buffer)
+fn take_data(now: Time, hop: &mut Hop, datagram: Datagram, buffer: &mut Buffer) -> Result<Arrived, WireError> {
+    let header = DataHeader::decode(datagram.header_bytes())?;
+    hop.incoming.handle_data(now, &header, datagram.strip(DataHeader::BYTES), buffer)
 }

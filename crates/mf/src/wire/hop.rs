@@ -1,5 +1,6 @@
 //! The packets of the hop link (paper §3.2.1, §3.4.1): fragments of chunks, CSYN and CACK.
 use alloc::vec::Vec;
+use core::ops::Range;
 
 use super::{
     PacketType, WireError,
@@ -9,18 +10,19 @@ use crate::ids::HopId;
 
 /// Packets of a chunk at most: with packets of 1,400 bytes, chunks of up to 11 MB; the bitmap of a CACK fits any link.
 pub const CHUNK_PACKETS_MAX: u16 = 8_192;
-/// Bytes of the longest [`DataHeader`].
-pub const DATA_HEADER_BYTES_MAX: usize = 14;
-
-/// What stands before a fragment of a chunk.
+/// The flag of a data packet of the class [`Class::Control`].
+const FLAG_CONTROL: u8 = 2;
+/// What stands before a fragment of a chunk: the same length in every packet, so that equal fragments make equal packets,
+/// which systems send and receive many at a time.
 ///
 /// ```text
-/// 0        1        2                 4                 6                                   10
-/// +--------+--------+-----------------+-----------------+-----------------------------------+-----------------+
-/// |ver|  2 | flags  | packet in chunk | packets in all  |              hop id               | CSYN number, if |
-/// +--------+--------+-----------------+-----------------+-----------------------------------+ flag 1 is set   |
+/// 0        1        2                 4                 6                 10                14
+/// +--------+--------+-----------------+-----------------+-----------------+-----------------+
+/// |ver|  2 | flags  | packet in chunk | packets in all  |     hop id      | CSYN number or 0|
+/// +--------+--------+-----------------+-----------------+-----------------+-----------------+
 /// ```
-/// Flag 1: with CSYN number; flag 2: of the class [`Class::Control`]. With a CSYN number the packet is a [`Csyn`] as well. Packet 0 goes on with the [`ChunkHeader`](super::ChunkHeader).
+/// Flag 2: of the class [`Class::Control`]. With a CSYN number the packet is a [`Csyn`] as well. Packet 0 goes on with the
+/// [`ChunkHeader`](super::ChunkHeader).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DataHeader {
     /// The packet's number in the chunk, below `count`.
@@ -29,7 +31,7 @@ pub struct DataHeader {
     pub count: u16,
     /// The chunk on this hop.
     pub hop: HopId,
-    /// The number of the CSYN that the packet stands for as well.
+    /// The number of the CSYN that the packet stands for as well, not zero.
     pub csyn: Option<u32>,
     /// Whether it is data or a message of the network.
     pub class: Class,
@@ -45,16 +47,20 @@ pub enum Class {
 }
 
 impl DataHeader {
-    /// Reads the header at the start of `bytes`, and how long it is.
+    /// Bytes that it takes.
+    pub const BYTES: usize = 14;
+
+    /// Reads the header at the start of `bytes`; what is in the packet follows at [`DataHeader::BYTES`].
     ///
     /// # Errors
     /// [`WireError`] names the field and what is wrong with it.
-    pub fn decode(bytes: &[u8]) -> Result<(DataHeader, usize), WireError> {
+    pub fn decode(bytes: &[u8]) -> Result<DataHeader, WireError> {
         let mut reader = Reader::new(bytes);
         PacketType::Data.expect(&mut reader)?;
-        let (asks, class) = reader.choice("flags", |byte| {
-            let class = if byte & 2 == 0 { Class::Bulk } else { Class::Control };
-            (byte < 4).then_some((byte & 1 == 1, class))
+        let class = reader.choice("flags", |byte| match byte {
+            0 => Some(Class::Bulk),
+            FLAG_CONTROL => Some(Class::Control),
+            _ => None,
         })?;
         let index = reader.u16("packet number")?;
         let count = reader.u16("packets of the chunk")?;
@@ -65,17 +71,23 @@ impl DataHeader {
             return Err(WireError::Value { field: "packet number", found: u64::from(index) });
         }
         let hop = HopId(reader.u32("hop id")?);
-        let csyn = if asks { Some(reader.u32("csyn number")?) } else { None };
-        Ok((DataHeader { index, count, hop, csyn, class }, bytes.len() - reader.left()))
+        let csyn = Some(reader.u32("csyn number")?).filter(|number| *number != 0);
+        Ok(DataHeader { index, count, hop, csyn, class })
     }
-    /// Appends the header to `out`.
+    /// It as it is sent.
+    pub fn to_bytes(&self) -> [u8; DataHeader::BYTES] {
+        let mut bytes = [0; DataHeader::BYTES];
+        bytes[0] = PacketType::Data.first_byte();
+        bytes[1] = if self.class == Class::Control { FLAG_CONTROL } else { 0 };
+        bytes[2..4].copy_from_slice(&self.index.to_be_bytes());
+        bytes[4..6].copy_from_slice(&self.count.to_be_bytes());
+        bytes[6..10].copy_from_slice(&self.hop.0.to_be_bytes());
+        bytes[10..].copy_from_slice(&self.csyn.unwrap_or(0).to_be_bytes());
+        bytes
+    }
+    /// Appends it to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        let control = if self.class == Class::Control { 2 } else { 0 };
-        out.put(&[PacketType::Data.first_byte(), u8::from(self.csyn.is_some()) | control]);
-        out.put_u16(self.index);
-        out.put_u16(self.count);
-        out.put_u32(self.hop.0);
-        self.csyn.iter().for_each(|number| out.put_u32(*number));
+        out.put(&self.to_bytes());
     }
 }
 
@@ -202,15 +214,24 @@ impl Cack {
         out.put_u16(self.first_missing);
         out.put(&self.bitmap);
     }
-    /// First missing packet and bitmap of a chunk of which `has` tells which packets are here.
-    pub fn describe(count: u16, has: impl Fn(u16) -> bool) -> (u16, Vec<u8>) {
-        let Some(first) = (0..count).find(|index| !has(*index)) else { return (count, Vec::new()) };
-        let Some(last) = (first..count).rev().find(|index| has(*index)) else { return (first, Vec::new()) };
+    /// First missing packet and bitmap of a chunk: what is before `unsure` is here, what is behind it is not, and in between
+    /// `has` tells.
+    pub fn describe(unsure: Range<u16>, has: impl Fn(u16) -> bool) -> (u16, Vec<u8>) {
+        let Some(first) = unsure.clone().find(|index| !has(*index)) else { return (unsure.end, Vec::new()) };
+        let Some(last) = (first..unsure.end).rev().find(|index| has(*index)) else { return (first, Vec::new()) };
         let mut bitmap = alloc::vec![0u8; usize::from(last - first) / 8 + 1];
         for index in (first..=last).filter(|index| has(*index)) {
             bitmap[usize::from(index - first) / 8] |= 1 << ((index - first) % 8);
         }
         (first, bitmap)
+    }
+    /// What is from here on is not there, unless all of the chunk is.
+    pub fn end(&self) -> u16 {
+        match self.state {
+            CackState::Complete | CackState::Held => u16::MAX,
+            CackState::Refused | CackState::Window => 0,
+            CackState::Partial => self.first_missing + self.bitmap.len() as u16 * 8,
+        }
     }
     /// Whether the packet is here.
     pub fn has(&self, index: u16) -> bool {

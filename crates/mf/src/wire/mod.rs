@@ -26,7 +26,7 @@ pub mod transport;
 
 pub use chunk::{ADDRESSES_MAX, CHUNK_HEADER_BYTES_MAX, ChunkHeader, ChunkKind, DataTag, Flags, Reliability};
 pub use hello::{Hello, Probe, Roles};
-pub use hop::{CHUNK_PACKETS_MAX, Cack, CackState, Class, Csyn, DATA_HEADER_BYTES_MAX, DataHeader};
+pub use hop::{CHUNK_PACKETS_MAX, Cack, CackState, Class, Csyn, DataHeader};
 pub use mac::{MAC_BYTES, seal, unseal};
 pub use names::{NameMessage, NameRecord, RecordBody, Refusal, Statement};
 pub use routing::{Adjacency, LinkState};

@@ -84,7 +84,7 @@ impl Family for Mf {
     /// Flips a bit of a fragment of a chunk, behind the packet's own header.
     fn forge(packet: &mut [u8], random: &mut Random) -> bool {
         let is_data = packet.first().is_some_and(|first| PacketType::of(*first) == Ok(PacketType::Data));
-        let Ok((_, header)) = DataHeader::decode(packet) else { return false };
+        let header = DataHeader::BYTES;
         if !is_data || packet.len() <= header {
             return false;
         }
