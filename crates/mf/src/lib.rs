@@ -64,6 +64,7 @@ pub mod ids;
 pub mod link;
 mod listing;
 pub mod node;
+pub mod payload;
 pub mod reassembly;
 pub mod receiver;
 mod relay;

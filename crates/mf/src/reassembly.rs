@@ -3,14 +3,13 @@ use alloc::{
     boxed::Box,
     collections::{BTreeMap, BTreeSet, VecDeque},
     string::{String, ToString},
-    vec,
     vec::Vec,
 };
 
 use bytes::Bytes;
 use tributary_content::{ChunkIndex, ChunkStore, HashTree, Manifest, StoreOpener};
 
-use crate::{sender::chunk_count, wire::ChunkRanges};
+use crate::{payload::Payload, sender::chunk_count, wire::ChunkRanges};
 
 /// What a chunk did.
 #[derive(Clone, PartialEq, Debug)]
@@ -63,6 +62,18 @@ struct Unit {
     /// Which sender's chunks are in it.
     chunks: BTreeSet<u32>,
     parts: Vec<(Origin, u32)>,
+}
+
+impl Unit {
+    /// Writes a part; what goes on where the last one ended costs no clearing.
+    fn put(&mut self, offset: usize, part: &[u8]) {
+        if self.bytes.len() < offset {
+            self.bytes.resize(offset, 0);
+        }
+        let (over, behind) = part.split_at(part.len().min(self.bytes.len() - offset));
+        self.bytes[offset..offset + over.len()].copy_from_slice(over);
+        self.bytes.extend_from_slice(behind);
+    }
 }
 
 impl Reassembly {
@@ -145,7 +156,7 @@ impl Reassembly {
         self.waiting.clear();
     }
     /// Takes a chunk.
-    pub fn take(&mut self, number: u32, chunk_bytes: u32, count: u32, payload: &Bytes, origin: Origin) -> Taken {
+    pub fn take(&mut self, number: u32, chunk_bytes: u32, count: u32, payload: &Payload, origin: Origin) -> Taken {
         if count != chunk_count(self.manifest.size, chunk_bytes)
             || self.cut.is_some_and(|cut| cut != (chunk_bytes, count))
         {
@@ -156,7 +167,7 @@ impl Reassembly {
         if self.received.contains(&number) || self.has(number, chunk_bytes) {
             return Taken::Duplicate;
         }
-        let Some(index) = number.checked_sub(1) else { return self.take_head(payload) };
+        let Some(index) = number.checked_sub(1) else { return self.take_head(&payload.to_bytes()) };
         let start = u64::from(index) * u64::from(chunk_bytes);
         let end = self.manifest.size.min(start + u64::from(chunk_bytes));
         if payload.len() as u64 != end.saturating_sub(start) {
@@ -170,19 +181,23 @@ impl Reassembly {
             let unit = u32::try_from(at / unit_bytes).unwrap_or(u32::MAX);
             let offset = at % unit_bytes;
             let len = (unit_bytes - offset).min(end - at);
-            let part = &payload[(at - start) as usize..(at - start + len) as usize];
+            let first = (at - start) as usize;
             at += len;
             if self.store.held().get(unit) {
                 continue;
             }
             let whole = self.manifest.chunk_len(ChunkIndex(unit));
             let state = self.units.entry(unit).or_insert_with(|| Unit {
-                bytes: vec![0; whole as usize],
+                bytes: Vec::with_capacity(whole as usize),
                 filled: 0,
                 chunks: BTreeSet::new(),
                 parts: Vec::new(),
             });
-            state.bytes[offset as usize..(offset + len) as usize].copy_from_slice(part);
+            let mut to = offset as usize;
+            for part in payload.range(first, first + len as usize) {
+                state.put(to, part);
+                to += part.len();
+            }
             state.filled += len as u32;
             state.parts.push((origin, len as u32));
             state.chunks.insert(number);

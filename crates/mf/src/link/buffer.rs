@@ -1,11 +1,13 @@
 //! The back-pressure buffer (paper §3.4.1): all chunks that are arriving, waiting or being sent.
 use alloc::{collections::BTreeMap, vec, vec::Vec};
+use core::iter::{once, repeat};
 
 use bytes::Bytes;
 use tributary_core::FaceId;
 
 use crate::{
     ids::{Guid, HopId},
+    payload::Payload,
     wire::{CHUNK_PACKETS_MAX, Cack, ChunkHeader, Class},
 };
 
@@ -75,16 +77,9 @@ impl Chunk {
     pub fn bytes(&self) -> u64 {
         self.fragments.iter().flatten().map(|fragment| fragment.len() as u64).sum()
     }
-    /// The whole payload in one piece; what is missing is left out.
-    pub fn payload(&self) -> Bytes {
-        match &self.fragments[..] {
-            [Some(only)] => only.clone(),
-            fragments => {
-                let mut all = Vec::with_capacity(self.bytes() as usize);
-                fragments.iter().flatten().for_each(|part| all.extend_from_slice(part));
-                all.into()
-            }
-        }
+    /// The payload; what is missing is left out.
+    pub fn payload(&self) -> Payload {
+        self.fragments.iter().flatten().cloned().collect()
     }
     /// Lengths of the fragments.
     pub fn lengths(&self) -> Vec<u32> {
@@ -93,16 +88,8 @@ impl Chunk {
 }
 
 /// Cuts a payload into a first fragment of at most `first` bytes and others of at most `rest`.
-pub fn cut(payload: &Bytes, first: usize, rest: usize) -> Vec<Bytes> {
-    let head = payload.len().min(first);
-    let mut fragments = Vec::from([payload.slice(..head)]);
-    let mut at = head;
-    while at < payload.len() {
-        let end = payload.len().min(at + rest.max(1));
-        fragments.push(payload.slice(at..end));
-        at = end;
-    }
-    fragments
+pub fn cut(payload: &Payload, first: usize, rest: usize) -> Vec<Bytes> {
+    payload.cut(once(first).chain(repeat(rest.max(1))))
 }
 
 /// Holds chunks; data of objects up to a capacity in packets, control chunks beside it up to another one.
@@ -305,6 +292,10 @@ impl Buffer {
     pub fn chunk(&self, slot: Slot) -> Option<&Chunk> {
         self.chunks.get(&slot)
     }
+    /// The payload of a chunk; nothing if it is not here.
+    pub fn payload(&self, slot: Slot) -> Payload {
+        self.chunk(slot).map(Chunk::payload).unwrap_or_default()
+    }
     /// The header of a chunk, to change; its destination stays.
     pub fn header_mut(&mut self, slot: Slot) -> Option<&mut ChunkHeader> {
         self.chunks.get_mut(&slot)?.header.as_mut()
@@ -347,12 +338,7 @@ impl Buffer {
         if lengths.iter().map(|len| u64::from(*len)).sum::<u64>() != chunk.bytes() || chunk.lengths() == lengths {
             return;
         }
-        let (payload, mut at) = (chunk.payload(), 0);
-        let fragments = lengths.iter().map(|len| {
-            at += *len as usize;
-            payload.slice(at - *len as usize..at)
-        });
-        let fragments = fragments.collect();
+        let fragments = chunk.payload().cut(lengths.iter().map(|length| *length as usize));
         self.replace(slot, fragments);
     }
     fn replace(&mut self, slot: Slot, fragments: Vec<Bytes>) {
@@ -408,7 +394,7 @@ mod tests {
     #[test]
     fn a_chunk_is_cut_anew_only_if_it_must_be() {
         let mut buffer = Buffer::new(100, 100);
-        let payload = Bytes::from_static(b"0123456789");
+        let payload = Payload::from(Bytes::from_static(b"0123456789"));
         let header = ChunkHeader::new(ChunkKind::Transport, Guid::NONE, Guid::NONE, NetworkAddress::NONE);
         let slot = buffer.put(header, cut(&payload, 2, 4), Origin::Local);
         let lengths = |buffer: &Buffer| buffer.chunk(slot).map(Chunk::lengths).unwrap_or_default();
@@ -420,7 +406,7 @@ mod tests {
         buffer.cut_as(slot, &[5, 5]);
         buffer.cut_as(slot, &[5, 6]);
         assert_eq!(lengths(&buffer), [5, 5]);
-        assert_eq!(buffer.chunk(slot).map(Chunk::payload), Some(payload));
+        assert_eq!(buffer.chunk(slot).map(|chunk| chunk.payload().to_bytes()), Some(payload.to_bytes()));
     }
 
     #[test]

@@ -62,7 +62,7 @@ impl Hop {
         };
         let mut header = ChunkHeader::new(ChunkKind::Data(tag), Guid([1; 20]), Guid([2; 20]), NetworkAddress(1));
         header.payload_bytes = payload.len() as u32;
-        self.out_buffer.put(header, cut(&payload, 1_300, 1_400), Origin::Local)
+        self.out_buffer.put(header, cut(&payload.into(), 1_300, 1_400), Origin::Local)
     }
     fn pump_sender(&mut self, queue: &mut Vec<Slot>) {
         loop {
@@ -110,7 +110,7 @@ impl Hop {
     fn take(&mut self, slot: Slot) {
         let chunk = self.in_buffer.remove(slot).expect("it is complete");
         let number = chunk.header.as_ref().and_then(|header| header.tag()).expect("data").number;
-        self.received.entry(number).or_default().push(chunk.payload());
+        self.received.entry(number).or_default().push(chunk.payload().to_bytes());
         let Origin::Face(_, hop) = chunk.origin else { panic!("it came over the wire") };
         self.incoming.on_taken(hop);
     }

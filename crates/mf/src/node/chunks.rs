@@ -71,7 +71,7 @@ impl MfNode {
             && header.service == ServiceId::ContentResponse
             && !header.flags.contains(Flags::NO_CACHE)
         {
-            self.cache.insert(tag, || chunk.payload(), u64::from(header.payload_bytes));
+            self.cache.insert(tag, || chunk.payload().to_bytes(), u64::from(header.payload_bytes));
         }
     }
     /// Keeps a copy for a producer that may be gone when something is missing (paper §3.3, producer delegation).
@@ -88,7 +88,7 @@ impl MfNode {
     }
     /// Answers a request out of the cache, or sends it to the nearest that has the content; true if that is done.
     pub(super) fn answer_or_bind(&mut self, now: Time, slot: Slot, header: &ChunkHeader) -> bool {
-        let payload = self.router.buffer.chunk(slot).map(crate::link::Chunk::payload).unwrap_or_default();
+        let payload = self.router.buffer.payload(slot).to_bytes();
         if let Ok(message @ TransportMessage::Request { object, .. }) = TransportMessage::decode(&payload)
             && !header.flags.contains(Flags::NO_CACHE)
             && let Some(cut) = self.cache.look(&object)
@@ -109,7 +109,7 @@ impl MfNode {
     pub(super) fn answer_for_producer(&mut self, slot: Slot, header: &ChunkHeader) -> bool {
         let flow = crate::ids::Flow { source: header.destination, destination: header.source };
         let Some(proxy) = self.proxy.as_mut().filter(|proxy| proxy.answers_for(&flow)) else { return false };
-        let payload = self.router.buffer.chunk(slot).map(crate::link::Chunk::payload).unwrap_or_default();
+        let payload = self.router.buffer.payload(slot).to_bytes();
         match TransportMessage::decode(&payload) {
             Ok(TransportMessage::Status { transfer, object, missing, .. }) if !missing.is_empty() => {
                 let left = proxy.handle_push(&flow, transfer, object, &missing);
@@ -184,18 +184,18 @@ impl MfNode {
                 self.receiver.handle_data(now, &header, &payload);
             }
             ChunkKind::LinkState => {
-                let state = unseal(&self.config.network_key, &payload).and_then(LinkState::decode);
+                let state = unseal(&self.config.network_key, &payload.to_bytes()).and_then(LinkState::decode);
                 match (state, &mut self.router.topology) {
                     (Ok(state), Some(topology)) => topology.handle_state(now, from, state),
                     (Ok(_), None) => {}
                     (Err(error), _) => self.on_dropped(from, error.reason(), payload.len()),
                 }
             }
-            ChunkKind::Transport => match TransportMessage::decode(&payload) {
+            ChunkKind::Transport => match TransportMessage::decode(&payload.to_bytes()) {
                 Ok(message) => self.on_transport(now, &header, &message),
                 Err(error) => self.on_dropped(from, error.reason(), payload.len()),
             },
-            ChunkKind::Names => match NameMessage::decode(&payload) {
+            ChunkKind::Names => match NameMessage::decode(&payload.to_bytes()) {
                 Ok(message) => self.on_names(now, &header, message),
                 Err(error) => self.on_dropped(from, error.reason(), payload.len()),
             },

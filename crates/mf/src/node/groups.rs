@@ -58,7 +58,7 @@ impl MfNode {
             }
         }
         self.along_links(&header, others, &mut copies);
-        let payload = self.router.buffer.chunk(slot).map(crate::link::Chunk::payload).unwrap_or_default();
+        let payload = self.router.buffer.payload(slot);
         self.router.consume(slot);
         for mut copy in copies {
             copy.hops_left -= 1;
@@ -115,7 +115,7 @@ impl MfNode {
             self.chosen.clear();
         }
         self.chosen.insert(id, chosen);
-        let payload = self.router.buffer.chunk(slot).map(crate::link::Chunk::payload).unwrap_or_default();
+        let payload = self.router.buffer.payload(slot);
         self.router.consume(slot);
         self.router.originate(now, to_device(&header, chosen), &payload, Origin::Local);
     }
@@ -128,8 +128,7 @@ impl MfNode {
             return false;
         }
         let source = header.destination;
-        let payload = self.router.buffer.chunk(slot).map(crate::link::Chunk::payload).unwrap_or_default();
-        match TransportMessage::decode(&payload) {
+        match TransportMessage::decode(&self.router.buffer.payload(slot).to_bytes()) {
             Ok(TransportMessage::Status { transfer, missing, sequence, .. })
                 if self.relays.knows(&source, transfer) =>
             {
@@ -150,7 +149,7 @@ impl MfNode {
         true
     }
     /// A chunk for this device: if members wait for it, it goes on to them.
-    pub(super) fn on_repair(&mut self, now: Time, header: &ChunkHeader, payload: &Bytes) {
+    pub(super) fn on_repair(&mut self, now: Time, header: &ChunkHeader, payload: &Payload) {
         let Some(tag) = header.tag() else { return };
         let waiting = self.relays.on_repair(header.source, tag.transfer, tag.number);
         let Some(group) = self.relays.group(&header.source, tag.transfer).filter(|_| !waiting.is_empty()) else {
@@ -197,6 +196,7 @@ impl MfNode {
                 };
                 header.source_address = self.config.address;
                 header.flags |= Flags::REPEATED;
+                let payload = payload.into();
                 for guid in who {
                     *self.counters.entry("repairs out of copies").or_default() += 1;
                     self.router.originate(now, to_device(&header, guid), &payload, Origin::Local);

@@ -35,7 +35,7 @@ impl MfNode {
             (true, ..) => *self.counters.entry("question to a node without names").or_default() += 1,
         }
     }
-    pub(super) fn originate(&mut self, now: Time, mut header: ChunkHeader, payload: &Bytes, origin: Origin) {
+    pub(super) fn originate(&mut self, now: Time, mut header: ChunkHeader, payload: &Payload, origin: Origin) {
         if header.source == self.guid && header.kind != ChunkKind::Names {
             header.source_address = self.own_address();
         }

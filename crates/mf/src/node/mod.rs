@@ -40,6 +40,7 @@ use crate::{
     ids::{Guid, NetworkAddress, ServiceId},
     link::{Origin, Slot},
     listing::Listings,
+    payload::Payload,
     receiver::Receiver,
     relay::Relays,
     resolver::{Answer, Asker, Front, GnrsClient, NameResolver, Replica},

@@ -181,7 +181,7 @@ impl MfNode {
         for (header, payload) in self.anycasts.poll_ready(now, |device, address| self.router.distance(device, address))
         {
             moved = true;
-            self.router.originate(now, header, &payload, Origin::Local);
+            self.router.originate(now, header, &payload.into(), Origin::Local);
         }
         let follow = self.sender.destinations();
         if follow != self.followed {
@@ -202,7 +202,7 @@ impl MfNode {
             let may = |header: &ChunkHeader| router.may_release(now, header);
             let Some((header, payload)) = proxy.poll_release(may) else { break };
             moved = true;
-            self.router.originate(now, header, &payload, Origin::Store);
+            self.router.originate(now, header, &payload.into(), Origin::Store);
         }
         while let Some((guid, on)) = self.proxy.as_mut().and_then(Proxy::poll_watch) {
             moved = true;

@@ -3,7 +3,7 @@ use super::*;
 
 impl Receiver {
     /// Takes a chunk of an object for this node.
-    pub fn handle_data(&mut self, now: Time, header: &ChunkHeader, payload: &Bytes) {
+    pub fn handle_data(&mut self, now: Time, header: &ChunkHeader, payload: &Payload) {
         let Some(tag) = header.tag() else { return };
         let id = if tag.transfer & PUSHED == 0 {
             TransferId(tag.transfer)
@@ -78,7 +78,7 @@ impl Receiver {
         self.say_due(now, id);
     }
     /// The first chunks of something that nobody here asked for.
-    pub(super) fn on_pushed(&mut self, now: Time, header: &ChunkHeader, tag: &DataTag, payload: &Bytes) {
+    pub(super) fn on_pushed(&mut self, now: Time, header: &ChunkHeader, tag: &DataTag, payload: &Payload) {
         let key = (header.source, tag.transfer);
         let running = self.pushed.values().filter(|id| self.fetches.get(id).is_some_and(|fetch| fetch.ended.is_none()));
         let is_known = self.early.contains_key(&key);
@@ -91,7 +91,7 @@ impl Receiver {
         if tag.number != 0 || self.acceptor.is_none() {
             return self.keep_early(now, key, header, payload);
         }
-        let manifest = manifest_of(payload).filter(|manifest| manifest.object_id() == tag.object);
+        let manifest = manifest_of(&payload.to_bytes()).filter(|manifest| manifest.object_id() == tag.object);
         let opened = manifest.and_then(|manifest| {
             let acceptor = self.acceptor.as_mut()?;
             acceptor.trusts(&manifest).ok()?;
@@ -114,11 +114,11 @@ impl Receiver {
         self.events.push_back((id, TransferEvent::Started { bytes, resumed_bytes }));
         self.handle_data(now, header, payload);
         for (header, payload) in self.early.remove(&key).map(|early| early.chunks).unwrap_or_default() {
-            self.handle_data(now, &header, &payload);
+            self.handle_data(now, &header, &payload.into());
         }
         self.forget_old();
     }
-    fn keep_early(&mut self, now: Time, key: (Guid, u32), header: &ChunkHeader, payload: &Bytes) {
+    fn keep_early(&mut self, now: Time, key: (Guid, u32), header: &ChunkHeader, payload: &Payload) {
         let bytes = |early: &Early| early.chunks.iter().map(|(_, payload)| payload.len() as u64).sum::<u64>();
         let most = self.config.buffer_bytes.0;
         if self.early.values().map(bytes).sum::<u64>() + payload.len() as u64 > most {
@@ -129,7 +129,7 @@ impl Receiver {
         let early = self.early.entry(key).or_insert_with(|| Early { chunks: Vec::new(), heard_at: now });
         early.heard_at = now;
         if early.chunks.len() < EARLY_MAX {
-            early.chunks.push((header.clone(), payload.clone()));
+            early.chunks.push((header.clone(), payload.to_bytes()));
         }
     }
     fn forget_early(&mut self, now: Time) {
@@ -147,7 +147,7 @@ impl Receiver {
             Some(early.chunks.remove(at))
         });
         for (header, payload) in firsts.collect::<Vec<_>>() {
-            self.handle_data(now, &header, &payload);
+            self.handle_data(now, &header, &payload.into());
         }
     }
     /// Who sent wrong bytes is asked no more; if it was a cache, caches are passed by.

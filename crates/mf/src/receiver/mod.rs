@@ -25,6 +25,7 @@ use incoming::{Incoming, Opened, Source};
 use crate::{
     config::EndConfig,
     ids::{Guid, NetworkAddress},
+    payload::Payload,
     reassembly::{Origin, Reassembly, Stored, Taken, manifest_of},
     sender::PUSHED,
     wire::{ChunkHeader, ChunkRanges, DataTag, Flags, Reliability, TransportMessage, chunk::HOPS_MAX},

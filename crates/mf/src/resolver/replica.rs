@@ -158,7 +158,7 @@ impl Replica {
         let mut id = held.and_then(|held| held.id);
         if let Some(repository) = self.repository.as_mut().filter(|_| changed) {
             let old = id.replace(self.next_id);
-            let put = repository.put(self.next_id, &place.0, &bytes);
+            let put = repository.put(self.next_id, &place.0, &bytes.clone().into());
             let removed = old.map_or(Ok(()), |old| repository.remove(old));
             self.failure = put.and(removed).err();
             self.next_id += 1;

@@ -238,7 +238,12 @@ fn a_replica_that_starts_again_knows_what_it_was_told_and_refuses_what_it_refuse
     #[derive(Clone, Default)]
     struct Shared(Arc<Mutex<MemoryRepository>>);
     impl ChunkRepository for Shared {
-        fn put(&mut self, id: u64, head: &[u8], payload: &[u8]) -> Result<(), tributary_content::StoreError> {
+        fn put(
+            &mut self,
+            id: u64,
+            head: &[u8],
+            payload: &crate::payload::Payload,
+        ) -> Result<(), tributary_content::StoreError> {
             self.0.lock().unwrap().put(id, head, payload)
         }
         fn remove(&mut self, id: u64) -> Result<(), tributary_content::StoreError> {

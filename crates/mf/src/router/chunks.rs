@@ -3,7 +3,7 @@ use super::*;
 
 impl Router {
     /// Puts a chunk of this node on its way.
-    pub fn originate(&mut self, now: Time, mut header: ChunkHeader, payload: &Bytes, origin: Origin) -> Slot {
+    pub fn originate(&mut self, now: Time, mut header: ChunkHeader, payload: &Payload, origin: Origin) -> Slot {
         header.payload_bytes = payload.len() as u32;
         let rest = self.datagram_bytes() as usize - DataHeader::BYTES;
         let fragments = cut(payload, rest - header.len() - 8, rest);
@@ -13,7 +13,7 @@ impl Router {
         slot
     }
     /// Puts a chunk of this node into the buffer without sending it.
-    pub fn put_own(&mut self, mut header: ChunkHeader, payload: &Bytes) -> Slot {
+    pub fn put_own(&mut self, mut header: ChunkHeader, payload: &Payload) -> Slot {
         header.payload_bytes = payload.len() as u32;
         let rest = self.datagram_bytes() as usize - DataHeader::BYTES;
         let fragments = cut(payload, rest - header.len() - 8, rest);

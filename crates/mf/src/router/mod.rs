@@ -40,6 +40,7 @@ use crate::{
     config::HolRelief,
     ids::{ChunkKey, Flow, Guid, NetworkAddress, ServiceId},
     link::{Arrived, Buffer, Chunk, Forwarding, HopConfig, Incoming, Origin, Outgoing, Room, Sent, Slot, buffer::cut},
+    payload::Payload,
     wire::{Cack, ChunkHeader, ChunkKind, Class, Csyn, DataHeader, Flags, PacketType, Roles, WireError},
 };
 
@@ -394,7 +395,7 @@ impl Router {
         header.hops_left = 0;
         header.payload_bytes = payload.len() as u32;
         let rest = self.datagram_bytes() as usize - DataHeader::BYTES;
-        let fragments = cut(&payload, rest - header.len() - 8, rest);
+        let fragments = cut(&payload.into(), rest - header.len() - 8, rest);
         self.stats.originated += 1;
         let slot = self.buffer.put(header, fragments, Origin::Local);
         self.enqueue(now, face, slot);

@@ -25,6 +25,7 @@ pub use options::{ProxyUse, SendOptions};
 use crate::{
     config::EndConfig,
     ids::{Flow, Guid, NetworkAddress, ServiceId},
+    payload::Payload,
     router::cache::ContentCache,
     wire::{ChunkHeader, ChunkKind, ChunkRanges, DataTag, Flags, Reliability, TransportMessage},
 };
@@ -329,7 +330,7 @@ impl Sender {
         now: Time,
         cache: &ContentCache,
         mut has_room: impl FnMut(&Guid, u32) -> bool,
-    ) -> Option<(ChunkHeader, Bytes)> {
+    ) -> Option<(ChunkHeader, Payload)> {
         use core::ops::Bound::{Excluded, Included, Unbounded};
         let after = self.flows.range((Excluded(self.last), Unbounded)).map(|(id, _)| *id);
         let order: Vec<(Guid, u32)> =
@@ -347,7 +348,10 @@ impl Sender {
             let flow = self.flows.get(&id)?;
             let (object, chunk_bytes) = (flow.object, flow.chunk_bytes);
             let payload = match flow.from_cache {
-                true => cache.chunk(&object, number).ok_or_else(|| "it went out of the cache".to_string()),
+                true => cache
+                    .chunk(&object, number)
+                    .map(Payload::from)
+                    .ok_or_else(|| "it went out of the cache".to_string()),
                 false => self.read(object, number, chunk_bytes),
             };
             let payload = match payload {
@@ -378,9 +382,9 @@ impl Sender {
         None
     }
     /// A chunk of an object: 0 is its description, the others its bytes.
-    fn read(&mut self, object: ObjectId, number: u32, chunk_bytes: u32) -> Result<Bytes, String> {
+    fn read(&mut self, object: ObjectId, number: u32, chunk_bytes: u32) -> Result<Payload, String> {
         let published = self.objects.get_mut(&object).ok_or_else(|| "it is not published any more".to_string())?;
-        let Some(index) = number.checked_sub(1) else { return Ok(published.head.clone()) };
+        let Some(index) = number.checked_sub(1) else { return Ok(published.head.clone().into()) };
         let manifest = published.reader.manifest();
         let (unit, size) = (u64::from(manifest.chunk_size), manifest.size);
         let start = u64::from(index) * u64::from(chunk_bytes);
@@ -402,10 +406,7 @@ impl Sender {
             published.last = Some((of, chunk));
             at += until - from;
         }
-        Ok(match &parts[..] {
-            [only] => only.clone(),
-            parts => parts.concat().into(),
-        })
+        Ok(parts.into_iter().collect())
     }
     /// A message to send.
     pub fn poll_message(&mut self) -> Option<(Guid, NetworkAddress, TransportMessage)> {

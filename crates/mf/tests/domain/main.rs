@@ -21,7 +21,7 @@ use tributary_core::{
     event::{Event, TransferReport},
     link::{LinkChange, LinkConfig, LinkState},
 };
-use tributary_mf::{Config, MfNode, router::proxy::ChunkRepository};
+use tributary_mf::{Config, MfNode, payload::Payload, router::proxy::ChunkRepository};
 use tributary_sim::{Connection, Network, NodeIndex};
 use tributary_transport::{Endpoint, FaceOptions, Fetch, PathMetric};
 
@@ -220,8 +220,8 @@ impl Disk {
     }
 }
 impl ChunkRepository for Disk {
-    fn put(&mut self, id: u64, head: &[u8], payload: &[u8]) -> Result<(), StoreError> {
-        self.0.lock().unwrap().current.insert(id, (head.into(), Bytes::copy_from_slice(payload)));
+    fn put(&mut self, id: u64, head: &[u8], payload: &Payload) -> Result<(), StoreError> {
+        self.0.lock().unwrap().current.insert(id, (head.into(), payload.to_bytes()));
         Ok(())
     }
     fn remove(&mut self, id: u64) -> Result<(), StoreError> {

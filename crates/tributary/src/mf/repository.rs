@@ -10,7 +10,7 @@ use std::{
 
 use bytes::Bytes;
 use tributary_content::StoreError;
-use tributary_mf::router::proxy::ChunkRepository;
+use tributary_mf::{payload::Payload, router::proxy::ChunkRepository};
 
 /// Keeps each chunk in a file of its own in one folder, named by its number. A thread of its own writes and waits for
 /// the disk; a node's thread never does, except to read a chunk back.
@@ -25,7 +25,7 @@ use tributary_mf::router::proxy::ChunkRepository;
 pub struct FileRepository {
     folder: PathBuf,
     /// What the thread has not committed yet, to be read from here.
-    writing: BTreeMap<u64, Bytes>,
+    writing: BTreeMap<u64, Payload>,
     jobs: Option<Sender<Job>>,
     done: Receiver<io::Result<Vec<u64>>>,
     /// Commits that were begun and not answered.
@@ -35,7 +35,7 @@ pub struct FileRepository {
 
 /// What the thread is to do.
 enum Job {
-    Put { id: u64, head: Vec<u8>, payload: Bytes },
+    Put { id: u64, head: Vec<u8>, payload: Payload },
     Remove { id: u64 },
     Commit,
 }
@@ -53,7 +53,7 @@ impl FileRepository {
     pub fn new(folder: &Path) -> FileRepository {
         let (jobs, to_do) = channel();
         let (tell, done) = channel();
-        let mut writer = Writer { folder: folder.into(), pending: BTreeMap::new(), removed: false, failed: None };
+        let mut writer = Writer { folder: folder.into(), ..Writer::default() };
         let work = move || {
             for job in to_do {
                 if let Some(result) = writer.carry_out(job)
@@ -139,10 +139,9 @@ impl FileRepository {
 }
 
 impl ChunkRepository for FileRepository {
-    fn put(&mut self, id: u64, head: &[u8], payload: &[u8]) -> Result<(), StoreError> {
-        let payload = Bytes::copy_from_slice(payload);
+    fn put(&mut self, id: u64, head: &[u8], payload: &Payload) -> Result<(), StoreError> {
         self.writing.insert(id, payload.clone());
-        self.send(Job::Put { id, head: head.into(), payload })
+        self.send(Job::Put { id, head: head.into(), payload: payload.clone() })
     }
     fn remove(&mut self, id: u64) -> Result<(), StoreError> {
         self.writing.remove(&id);
@@ -172,7 +171,7 @@ impl ChunkRepository for FileRepository {
     }
     fn read(&mut self, id: u64) -> Result<Bytes, StoreError> {
         if let Some(payload) = self.writing.get(&id) {
-            return Ok(payload.clone());
+            return Ok(payload.to_bytes());
         }
         let path = chunk_path(&self.folder, id);
         let failed = |error: io::Error| refused(&self.folder, "read a chunk of", &error);
@@ -201,6 +200,7 @@ impl Drop for FileRepository {
 }
 
 /// The thread's side.
+#[derive(Default)]
 struct Writer {
     folder: PathBuf,
     /// Written since the last commit, and not under their own names yet.
@@ -227,9 +227,10 @@ impl Writer {
         }
         None
     }
-    fn put(&mut self, id: u64, head: &[u8], payload: &[u8]) -> io::Result<()> {
+    fn put(&mut self, id: u64, head: &[u8], payload: &Payload) -> io::Result<()> {
+        let payload = payload.to_bytes();
         let mut hasher = blake3::Hasher::new();
-        hasher.update(head).update(payload);
+        hasher.update(head).update(&payload);
         let mut front = Vec::with_capacity(FRONT_BYTES + head.len());
         front.extend_from_slice(&MAGIC);
         front.extend_from_slice(&(head.len() as u32).to_be_bytes());
@@ -238,7 +239,7 @@ impl Writer {
         front.extend_from_slice(head);
         let mut file = File::create(pending_path(&self.folder, id))?;
         file.write_all(&front)?;
-        file.write_all(payload)?;
+        file.write_all(&payload)?;
         self.pending.insert(id, file);
         Ok(())
     }
@@ -320,10 +321,10 @@ mod tests {
         let folder = dir.path().join("store");
         let mut repository = FileRepository::new(&folder);
         assert!(listed(&mut repository).is_empty());
-        repository.put(1, b"head one", &[1; 100_000]).expect("room");
-        repository.put(2, b"head two", &[]).expect("room");
+        repository.put(1, b"head one", &vec![1; 100_000].into()).expect("room");
+        repository.put(2, b"head two", &Payload::default()).expect("room");
         commit(&mut repository);
-        repository.put(3, b"head three", &[3; 10]).expect("room");
+        repository.put(3, b"head three", &vec![3; 10].into()).expect("room");
         assert_eq!(repository.read(3).expect("it is there"), [3; 10][..]);
         repository.remove(2).expect("a disk");
         // Killed: no farewell. What the thread did until then is there, and was not committed.
@@ -353,7 +354,7 @@ mod tests {
         let dir = tempfile::tempdir().expect("a folder");
         let mut repository = FileRepository::new(dir.path());
         for id in 0..3 {
-            repository.put(id, b"head", &[7; 1_000]).expect("room");
+            repository.put(id, b"head", &vec![7; 1_000].into()).expect("room");
         }
         commit(&mut repository);
         let path = |id| chunk_path(dir.path(), id);

@@ -27,6 +27,7 @@ use super::StoreReason;
 use crate::{
     config::{ProxyConfig, Rebinding},
     ids::{ChunkKey, Flow, Guid, NetworkAddress},
+    payload::Payload,
     wire::{ChunkHeader, ChunkRanges, Flags, TransportMessage},
 };
 
@@ -210,7 +211,7 @@ impl Proxy {
     /// # Errors
     /// [`Refused`] says why it is not kept; nothing that is kept goes for a chunk that is less important, and nothing
     /// of another flow goes for a flow that has its share.
-    pub fn put(&mut self, now: Time, header: &ChunkHeader, payload: &[u8], why: Kept) -> Result<(), Refused> {
+    pub fn put(&mut self, now: Time, header: &ChunkHeader, payload: &Payload, why: Kept) -> Result<(), Refused> {
         let Some(key) = header.key().filter(|_| self.config.enabled) else { return Err(Refused::Broken) };
         let bytes = payload.len() as u64 + CHUNK_OVERHEAD_BYTES;
         if let Some(id) = self.keys.get(&key).copied() {

@@ -4,6 +4,8 @@ use alloc::{collections::BTreeMap, string::String, vec::Vec};
 use bytes::Bytes;
 use tributary_content::StoreError;
 
+use crate::payload::Payload;
+
 /// Keeps chunks. Nothing counts before [`ChunkRepository::is_committed`] says so: what was put is durable then, and what
 /// was removed is gone; a process that is killed before loses all or some of what came after the last commit.
 pub trait ChunkRepository: Send {
@@ -11,7 +13,7 @@ pub trait ChunkRepository: Send {
     ///
     /// # Errors
     /// [`StoreError::Io`] if it cannot be kept.
-    fn put(&mut self, id: u64, head: &[u8], payload: &[u8]) -> Result<(), StoreError>;
+    fn put(&mut self, id: u64, head: &[u8], payload: &Payload) -> Result<(), StoreError>;
     /// Forgets a chunk; unknown numbers are ignored.
     ///
     /// # Errors
@@ -47,8 +49,9 @@ pub trait ChunkRepository: Send {
 pub struct MemoryRepository(BTreeMap<u64, (Vec<u8>, Bytes)>);
 
 impl ChunkRepository for MemoryRepository {
-    fn put(&mut self, id: u64, head: &[u8], payload: &[u8]) -> Result<(), StoreError> {
-        self.0.insert(id, (head.into(), Bytes::copy_from_slice(payload)));
+    fn put(&mut self, id: u64, head: &[u8], payload: &Payload) -> Result<(), StoreError> {
+        // Copied, because what arrives are slices of receive buffers that would be kept alive as a whole.
+        self.0.insert(id, (head.into(), payload.pieces().concat().into()));
         Ok(())
     }
     fn remove(&mut self, id: u64) -> Result<(), StoreError> {

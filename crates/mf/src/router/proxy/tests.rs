@@ -43,7 +43,7 @@ const CHUNK: u64 = 1_000 + CHUNK_OVERHEAD_BYTES;
 fn chunks_leave_in_order_when_their_destination_is_back_and_go_when_the_next_hop_has_them() {
     let mut proxy = proxy(1 << 20, 1 << 20);
     for number in [2, 0, 1] {
-        assert_eq!(proxy.put(Time::ZERO, &header(1, 2, number, 0), &[number as u8; 1_000], AWAY), Ok(()));
+        assert_eq!(proxy.put(Time::ZERO, &header(1, 2, number, 0), &vec![number as u8; 1_000].into(), AWAY), Ok(()));
     }
     assert_eq!(proxy.poll_watch(), Some((guid(2), true)));
     assert!(proxy.poll_release(|_| Release::Now).is_none(), "nobody is back");
@@ -70,7 +70,7 @@ fn a_flow_has_its_share_and_the_longest_idle_flow_of_no_higher_priority_goes_fir
     let mut proxy = proxy(4 * CHUNK, 2 * CHUNK);
     let mut put = |source: u8, number: u32, priority: u8| {
         let header = header(source, 50, number, priority);
-        proxy.put(Time::ZERO, &header, &[0; 1_000], AWAY)
+        proxy.put(Time::ZERO, &header, &vec![0; 1_000].into(), AWAY)
     };
     assert_eq!((put(1, 0, 0), put(1, 1, 0), put(1, 2, 0)), (Ok(()), Ok(()), Err(Refused::FlowFull)));
     assert_eq!((put(2, 0, 5), put(2, 1, 5)), (Ok(()), Ok(())));
@@ -91,7 +91,7 @@ fn lifetimes_end_and_reports_are_batched() {
     let mut proxy = proxy(1 << 20, 1 << 20);
     for number in 0..10 {
         let header = ChunkHeader { lifetime_ms: 500, ..header(1, 2, number, 0) };
-        assert_eq!(proxy.put(Time::ZERO, &header, &[0; 10], AWAY), Ok(()));
+        assert_eq!(proxy.put(Time::ZERO, &header, &vec![0; 10].into(), AWAY), Ok(()));
     }
     assert_eq!(proxy.poll_report(Time::from_millis(99)), None, "a promise before it is durable");
     commit(&mut proxy);
@@ -117,8 +117,8 @@ fn lifetimes_end_and_reports_are_batched() {
 #[test]
 fn a_push_releases_what_waits_and_says_what_is_not_here() {
     let mut proxy = proxy(1 << 20, 1 << 20);
-    assert_eq!(proxy.put(Time::ZERO, &header(1, 2, 4, 0), &[0; 10], AWAY), Ok(()));
-    assert_eq!(proxy.put(Time::ZERO, &header(1, 2, 5, 0), &[0; 10], Kept::Delegated), Ok(()));
+    assert_eq!(proxy.put(Time::ZERO, &header(1, 2, 4, 0), &vec![0; 10].into(), AWAY), Ok(()));
+    assert_eq!(proxy.put(Time::ZERO, &header(1, 2, 5, 0), &vec![0; 10].into(), Kept::Delegated), Ok(()));
     let flow = Flow { source: guid(1), destination: guid(2) };
     let unknown = proxy.handle_push(&flow, 1, ObjectId([9; 16]), &ChunkRanges::from_ascending([3, 4, 5]));
     assert_eq!(unknown, [3]);
@@ -146,7 +146,7 @@ proptest! {
             let header = header(source, destination, number, priority);
             let key = header.key().expect("data");
             match action {
-                0..=2 => drop(proxy.put(now, &header, &vec![0; bytes], AWAY)),
+                0..=2 => drop(proxy.put(now, &header, &vec![0; bytes].into(), AWAY)),
                 3 => proxy.on_delivered(&key),
                 4 => {
                     proxy.on_reachable(&guid(destination));
@@ -178,7 +178,7 @@ struct Disk {
     puts: Vec<u64>,
 }
 impl ChunkRepository for Disk {
-    fn put(&mut self, id: u64, head: &[u8], payload: &[u8]) -> Result<(), StoreError> {
+    fn put(&mut self, id: u64, head: &[u8], payload: &Payload) -> Result<(), StoreError> {
         self.puts.push(id);
         self.inner.put(id, head, payload)
     }
@@ -210,7 +210,7 @@ fn what_a_full_disk_did_not_take_is_not_here_and_is_never_acknowledged() {
     let disk = Disk { inner: MemoryRepository::default(), full: alloc::sync::Arc::clone(&full), puts: Vec::new() };
     let own = (guid(99), NetworkAddress(7));
     let mut proxy = Proxy::new(Time::ZERO, ProxyConfig::default(), own, Box::new(disk)).expect("empty");
-    let put = |proxy: &mut Proxy, number| proxy.put(Time::ZERO, &header(1, 2, number, 0), &[1; 1_000], AWAY);
+    let put = |proxy: &mut Proxy, number| proxy.put(Time::ZERO, &header(1, 2, number, 0), &vec![1; 1_000].into(), AWAY);
     let key = |number| header(1, 2, number, 0).key().expect("data");
     put(&mut proxy, 0).expect("room");
     commit(&mut proxy);
