@@ -167,7 +167,7 @@ pub(crate) fn all() -> Vec<Seed> {
         ("refused", NameMessage::Refused { request: 1, refusal: Refusal::Full }),
         ("lookup", NameMessage::Lookup { request: 1, place }),
         ("found", NameMessage::Found { request: 1, place, records: records[..2].to_vec() }),
-        ("watch", NameMessage::Watch { request: 1, place, lease_ms: 30_000 }),
+        ("watch", NameMessage::Watch { request: 1, place, lease_ms: 30_000, known: 5 }),
         ("notify", NameMessage::Notify { place, record: records[3].clone() }),
     ];
     for (name, message) in &about_names {

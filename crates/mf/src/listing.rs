@@ -2,6 +2,7 @@
 use alloc::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     string::ToString,
+    vec::Vec,
 };
 
 use tributary_content::Name;
@@ -9,6 +10,7 @@ use tributary_core::event::ResolverEvent;
 
 use crate::{
     ids::Guid,
+    resolver::RecordKey,
     wire::{NameRecord, RecordBody},
 };
 
@@ -30,9 +32,9 @@ struct Scope {
 #[derive(Debug, Default)]
 struct Child {
     /// Who announces which content.
-    items: BTreeMap<(Guid, Guid), u64>,
+    items: BTreeMap<RecordKey, u64>,
     /// What is deeper than the child itself.
-    deeper: BTreeSet<(Guid, Guid)>,
+    deeper: BTreeSet<RecordKey>,
 }
 
 impl Listings {
@@ -59,6 +61,19 @@ impl Listings {
     }
     /// Everything that there is at a place.
     pub(crate) fn handle_found(&mut self, place: Guid, records: &[NameRecord]) {
+        let here: BTreeSet<RecordKey> = records.iter().map(|record| (record.author(), record.guid())).collect();
+        let children = self.scopes.get(&place).into_iter().flat_map(|scope| &scope.children);
+        let known = children.flat_map(|(name, child)| {
+            let keys = child.items.keys().chain(&child.deeper);
+            keys.map(move |key| (name.clone(), *key))
+        });
+        let gone: Vec<(Name, RecordKey)> = known.filter(|(_, key)| !here.contains(key)).collect();
+        for (child, key) in gone {
+            self.change(place, child, |child| {
+                child.items.remove(&key);
+                child.deeper.remove(&key);
+            });
+        }
         records.iter().for_each(|record| self.handle_changed(place, record));
         if let Some(scope) = self.scopes.get_mut(&place).filter(|scope| !scope.listed) {
             scope.listed = true;
@@ -87,14 +102,18 @@ impl Listings {
         }
         let child_name = name.prefix(scope.name.len() + 1);
         let is_item = name.len() == child_name.len();
-        let child = scope.children.entry(child_name.clone()).or_default();
-        let before = (child.items.len(), child.items.values().max().copied(), !child.deeper.is_empty());
-        match (bytes, is_item) {
+        self.change(place, child_name, |child| match (bytes, is_item) {
             (Some(bytes), true) => drop(child.items.insert(key, bytes)),
             (None, true) => drop(child.items.remove(&key)),
             (Some(_), false) => drop(child.deeper.insert(key)),
             (None, false) => drop(child.deeper.remove(&key)),
-        }
+        });
+    }
+    fn change(&mut self, place: Guid, child_name: Name, change: impl FnOnce(&mut Child)) {
+        let Some(scope) = self.scopes.get_mut(&place) else { return };
+        let child = scope.children.entry(child_name.clone()).or_default();
+        let before = (child.items.len(), child.items.values().max().copied(), !child.deeper.is_empty());
+        change(child);
         let after = (child.items.len(), child.items.values().max().copied(), !child.deeper.is_empty());
         let text = child_name.to_string();
         if after.0 > 0 && (after.0, after.1) != (before.0, before.1) {

@@ -13,17 +13,18 @@ impl Endpoint for MfNode {
     fn publish(&mut self, now: Time, object: Box<dyn ObjectReader>) {
         let manifest = object.manifest().clone();
         let content = Guid::of_content(&manifest.publisher, &manifest.name);
+        if let Some(other) = self.content_of(&manifest.name).filter(|other| *other != content) {
+            self.published.remove(&other);
+            self.resolver.delete(now, other);
+        }
         self.sender.publish(object);
         self.published.insert(content, (manifest.name.clone(), true));
         self.resolver.put(now, RecordBody::Content(manifest.encode()));
         self.settle(now);
     }
     fn unpublish(&mut self, now: Time, name: &Name) {
-        let publisher =
-            self.sender.by_name(name).and_then(|object| Some(self.sender.object(&object)?.manifest().publisher));
-        match publisher {
-            Some(publisher) => {
-                let content = Guid::of_content(&publisher, name);
+        match self.content_of(name) {
+            Some(content) => {
                 self.sender.unpublish(name);
                 self.published.insert(content, (name.clone(), false));
                 self.resolver.delete(now, content);
@@ -85,5 +86,13 @@ impl Endpoint for MfNode {
     }
     fn messaging(&mut self) -> Option<&mut dyn tributary_transport::Messaging> {
         Some(self)
+    }
+}
+
+impl MfNode {
+    /// The GUID of the content that is published here under a name.
+    fn content_of(&self, name: &Name) -> Option<Guid> {
+        let object = self.sender.object(&self.sender.by_name(name)?)?;
+        Some(Guid::of_content(&object.manifest().publisher, name))
     }
 }

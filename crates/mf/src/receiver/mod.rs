@@ -205,7 +205,10 @@ impl Receiver {
         let any_lied = trusted.len() < fetch.sources.len();
         fetch.asked = match trusted.len() {
             0 => return,
-            count if any_lied || fetch.nacks > 0 => Some(trusted[fetch.nacks as usize % count]),
+            count if any_lied || fetch.nacks > 0 => {
+                let last = trusted.iter().position(|guid| Some(*guid) == fetch.asked);
+                Some(trusted[last.map_or(0, |last| (last + 1) % count)])
+            }
             _ => None,
         };
         let chunk_bytes = reassembly.cut().map_or(config.chunk_bytes, |(chunk_bytes, _)| chunk_bytes);

@@ -9,7 +9,7 @@ use alloc::{
 use tributary_content::SigningKey;
 use tributary_core::{Duration, Time};
 
-use super::{Answer, NameResolver};
+use super::{Answer, NameResolver, RecordKey, digest};
 use crate::{
     ids::Guid,
     wire::{NameMessage, NameRecord, RecordBody, Statement},
@@ -33,7 +33,7 @@ pub struct GnrsClient {
     reachable: bool,
     pub(super) own: BTreeMap<Guid, Own>,
     open: BTreeMap<u32, Open>,
-    watches: BTreeMap<Guid, Time>,
+    watches: BTreeMap<Guid, Watched>,
     outbox: VecDeque<NameMessage>,
     answers: VecDeque<Answer>,
     due: Time,
@@ -44,6 +44,27 @@ pub(super) struct Own {
     pub(super) record: NameRecord,
     renew_at: Time,
     deleted: bool,
+}
+
+#[derive(Debug, Default)]
+struct Watched {
+    renew_at: Time,
+    known: BTreeMap<RecordKey, NameRecord>,
+}
+
+impl Watched {
+    /// A record has come; false if it is no news.
+    fn take(&mut self, record: &NameRecord) -> bool {
+        let (key, version) = ((record.author(), record.guid()), record.statement().version);
+        if self.known.get(&key).is_some_and(|known| known.statement().version >= version) {
+            return false;
+        }
+        match record.is_deletion() {
+            true => drop(self.known.remove(&key)),
+            false => drop(self.known.insert(key, record.clone())),
+        }
+        true
+    }
 }
 
 #[derive(Clone, PartialEq, Debug)]
@@ -103,9 +124,11 @@ impl GnrsClient {
         if !self.reachable {
             return;
         }
-        self.watches.insert(place, now + self.lifetime / 3);
         let (request, lease_ms) = (self.number(), self.lifetime_ms());
-        self.outbox.push_back(NameMessage::Watch { request, place, lease_ms });
+        let watched = self.watches.entry(place).or_default();
+        watched.renew_at = now + self.lifetime / 3;
+        let known = digest(watched.known.iter().map(|(key, record)| (*key, record.statement().version)));
+        self.outbox.push_back(NameMessage::Watch { request, place, lease_ms, known });
         self.set_due();
     }
     fn send_lookup(&mut self, now: Time, place: Guid, tries: u32) {
@@ -121,7 +144,7 @@ impl GnrsClient {
             Open::Put { due, .. } | Open::Lookup { due, .. } => *due,
         });
         let own = self.own.values().map(|own| own.renew_at).filter(|_| self.reachable);
-        let watches = self.watches.values().copied().filter(|_| self.reachable);
+        let watches = self.watches.values().map(|watched| watched.renew_at).filter(|_| self.reachable);
         self.due = open.chain(own).chain(watches).min().unwrap_or(Time::MAX);
     }
     fn authentic(place: Guid, records: &[Vec<u8>]) -> Vec<NameRecord> {
@@ -156,13 +179,13 @@ impl NameResolver for GnrsClient {
         self.send_lookup(now, place, 1);
     }
     fn watch(&mut self, now: Time, place: Guid) {
-        self.watches.insert(place, now);
+        self.watches.insert(place, Watched { renew_at: now, known: BTreeMap::new() });
         self.send_watch(now, place);
     }
     fn unwatch(&mut self, _: Time, place: Guid) {
         if self.watches.remove(&place).is_some() && self.reachable {
             let request = self.number();
-            self.outbox.push_back(NameMessage::Watch { request, place, lease_ms: 0 });
+            self.outbox.push_back(NameMessage::Watch { request, place, lease_ms: 0, known: 0 });
         }
         self.set_due();
     }
@@ -212,14 +235,26 @@ impl NameResolver for GnrsClient {
                 if asked {
                     self.open.remove(&request);
                 }
-                if asked || self.watches.contains_key(&place) {
-                    self.answers.push_back(Answer::Found(place, Self::authentic(place, &records)));
+                let records = Self::authentic(place, &records);
+                match self.watches.get_mut(&place) {
+                    Some(watched) => {
+                        if !asked {
+                            watched.known.clear();
+                        }
+                        for record in &records {
+                            watched.take(record);
+                        }
+                        let known = watched.known.values().cloned().collect();
+                        self.answers.push_back(Answer::Found(place, known));
+                    }
+                    None if asked => self.answers.push_back(Answer::Found(place, records)),
+                    None => {}
                 }
             }
             NameMessage::Notify { place, record } => {
-                if self.watches.contains_key(&place) {
-                    let records = Self::authentic(place, &[record]);
-                    self.answers.extend(records.into_iter().map(|record| Answer::Changed(place, Box::new(record))));
+                if let Some(watched) = self.watches.get_mut(&place) {
+                    let news = Self::authentic(place, &[record]).into_iter().filter(|record| watched.take(record));
+                    self.answers.extend(news.map(|record| Answer::Changed(place, Box::new(record))));
                 }
             }
             NameMessage::Put { .. } | NameMessage::Lookup { .. } | NameMessage::Watch { .. } => {}
@@ -260,7 +295,7 @@ impl NameResolver for GnrsClient {
                 self.send_own(now, guid);
             }
             let watches: Vec<Guid> =
-                self.watches.iter().filter(|(_, renew_at)| **renew_at <= now).map(|(place, _)| *place).collect();
+                self.watches.iter().filter(|(_, watched)| watched.renew_at <= now).map(|(place, _)| *place).collect();
             watches.into_iter().for_each(|place| self.send_watch(now, place));
         }
         self.set_due();

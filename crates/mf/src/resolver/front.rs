@@ -7,7 +7,10 @@ use alloc::{
 
 use tributary_core::{Duration, Time};
 
-use super::{Asker, place_on};
+use super::{
+    Asker, RecordKey, digest, place_on,
+    replica::{ANSWER_BYTES_MAX, lifetime_of},
+};
 use crate::{
     ids::{Guid, NetworkAddress},
     wire::{NameMessage, NameRecord, Refusal},
@@ -57,8 +60,38 @@ struct Question {
 struct Watched {
     watchers: BTreeMap<Asker, Time>,
     renew_at: Time,
-    /// The newest version of each author that was passed on.
-    told: BTreeMap<Guid, (u64, Guid)>,
+    /// Whether replicas have said what there is.
+    is_known: bool,
+    /// The newest version of each record, as it was passed on.
+    told: BTreeMap<RecordKey, Told>,
+}
+
+#[derive(Debug)]
+struct Told {
+    version: u64,
+    /// Empty if it was deleted.
+    record: Vec<u8>,
+    /// When it is forgotten unless a replica has it.
+    until: Time,
+}
+
+impl Watched {
+    fn live(&self) -> impl Iterator<Item = (&RecordKey, &Told)> {
+        self.told.iter().filter(|(_, told)| !told.record.is_empty())
+    }
+    fn digest(&self) -> u64 {
+        digest(self.live().map(|(key, told)| (*key, told.version)))
+    }
+    fn found(&self, place: Guid) -> NameMessage {
+        let mut left = ANSWER_BYTES_MAX;
+        let fitting = self.live().take_while(|(_, told)| {
+            let fits = told.record.len() <= left;
+            left = left.saturating_sub(told.record.len());
+            fits
+        });
+        let records = fitting.map(|(_, told)| told.record.clone()).collect();
+        NameMessage::Found { request: 0, place, records }
+    }
 }
 
 impl Front {
@@ -95,9 +128,9 @@ impl Front {
     pub fn handle_question(&mut self, now: Time, asker: Asker, message: NameMessage) {
         let request = match &message {
             NameMessage::Put { request, .. } | NameMessage::Lookup { request, .. } => *request,
-            NameMessage::Watch { request, place, lease_ms } => {
+            NameMessage::Watch { request, place, lease_ms, known } => {
                 let (request, place) = (*request, *place);
-                if !self.on_watch(now, asker, place, *lease_ms) {
+                if !self.on_watch(now, asker, place, *lease_ms, *known) {
                     let refused = NameMessage::Refused { request, refusal: Refusal::Full };
                     return self.answers.push_back((asker, refused));
                 }
@@ -111,14 +144,14 @@ impl Front {
         }
         self.ask(now, Some(asker), request, message);
     }
-    fn on_watch(&mut self, now: Time, asker: Asker, place: Guid, lease_ms: u32) -> bool {
+    fn on_watch(&mut self, now: Time, asker: Asker, place: Guid, lease_ms: u32, known: u64) -> bool {
         if lease_ms == 0 {
             if let Some(watched) = self.watched.get_mut(&place) {
                 watched.watchers.remove(&asker);
                 if watched.watchers.is_empty() {
                     self.watched.remove(&place);
                     let request = self.number();
-                    self.ask_with(now, None, 0, NameMessage::Watch { request, place, lease_ms: 0 });
+                    self.ask_with(now, None, 0, NameMessage::Watch { request, place, lease_ms: 0, known: 0 });
                 }
             }
             return true;
@@ -129,11 +162,18 @@ impl Front {
         let watched = self.watched.entry(place).or_insert_with(|| Watched {
             watchers: BTreeMap::new(),
             renew_at: Time::ZERO,
+            is_known: false,
             told: BTreeMap::new(),
         });
         let until = now + Duration::from_millis(u64::from(lease_ms));
         let is_new = watched.watchers.insert(asker, until).is_none();
-        if watched.renew_at == Time::ZERO {
+        if watched.is_known && (is_new || known != watched.digest()) {
+            let found = watched.found(place);
+            self.answers.push_back((asker, found));
+            return true;
+        }
+        let is_asked = watched.renew_at > Time::ZERO;
+        if !is_asked {
             self.renew(now, place);
         }
         if is_new {
@@ -149,7 +189,7 @@ impl Front {
         }
         let request = self.number();
         let lease_ms = u32::try_from(LEASE.as_millis()).unwrap_or(u32::MAX);
-        self.ask_with(now, None, 0, NameMessage::Watch { request, place, lease_ms });
+        self.ask_with(now, None, 0, NameMessage::Watch { request, place, lease_ms, known: 0 });
     }
     fn number(&mut self) -> u32 {
         self.next_request = self.next_request.wrapping_add(1).max(1);
@@ -232,9 +272,6 @@ impl Front {
         match message {
             NameMessage::Found { place, records, .. } => {
                 if matches!(question.message, NameMessage::Watch { .. }) {
-                    if all {
-                        self.open.remove(&number);
-                    }
                     // What changed between the end of an old lease and the new one is told now.
                     records.iter().for_each(|record| self.on_notify(now, place, record));
                 } else if !records.is_empty() || all {
@@ -250,11 +287,11 @@ impl Front {
             _ => {}
         }
         if all {
-            self.conclude(number);
+            self.conclude(now, number);
         }
     }
-    /// Gives the answer to a record that was to be kept.
-    fn conclude(&mut self, number: u32) {
+    /// Gives the answer to a record that was to be kept, or forgets what no replica has any more.
+    fn conclude(&mut self, now: Time, number: u32) {
         let Some(question) = self.open.remove(&number) else { return };
         let request = question.request;
         let answer = match (&question.message, question.kept, question.stale, question.refused) {
@@ -265,6 +302,13 @@ impl Front {
             (NameMessage::Put { .. }, replicas, ..) => NameMessage::Done { request, replicas },
             (NameMessage::Lookup { place, .. }, ..) => {
                 NameMessage::Found { request, place: *place, records: Vec::new() }
+            }
+            (NameMessage::Watch { place, .. }, ..) if !question.answered.is_empty() => {
+                if let Some(watched) = self.watched.get_mut(place) {
+                    watched.is_known = true;
+                    watched.told.retain(|_, told| told.until > now);
+                }
+                return;
             }
             _ => return,
         };
@@ -282,15 +326,16 @@ impl Front {
         if !record.places().contains(&place) {
             return;
         }
-        let mut hasher = blake3::Hasher::new();
-        hasher.update(&record.author().0);
-        hasher.update(&record.guid().0);
-        let key = Guid(*hasher.finalize().as_bytes().first_chunk().expect("20 of 32 bytes"));
-        let news = (record.statement().version, record.guid());
-        if watched.told.get(&key).is_some_and(|(version, _)| *version >= news.0) {
+        let lifetime = lifetime_of(&record).max(LEASE);
+        let (key, version, until) = ((record.author(), record.guid()), record.statement().version, now + lifetime);
+        if let Some(told) = watched.told.get_mut(&key).filter(|told| told.version >= version) {
+            if told.version == version {
+                told.until = until;
+            }
             return;
         }
-        watched.told.insert(key, news);
+        let kept = if record.is_deletion() { Vec::new() } else { bytes.into() };
+        watched.told.insert(key, Told { version, record: kept, until });
         watched.watchers.retain(|_, until| *until > now);
         let notify = |asker: &Asker| (*asker, NameMessage::Notify { place, record: bytes.into() });
         self.answers.extend(watched.watchers.keys().map(notify));
@@ -301,7 +346,7 @@ impl Front {
             self.open.iter().filter(|(_, question)| question.due <= now).map(|(number, _)| *number).collect();
         for number in due {
             let tries = self.open.get(&number).map_or(0, |question| question.tries);
-            if tries < TRIES { self.send(now, number) } else { self.conclude(number) }
+            if tries < TRIES { self.send(now, number) } else { self.conclude(now, number) }
         }
         let renew: Vec<Guid> =
             self.watched.iter().filter(|(_, watched)| watched.renew_at <= now).map(|(place, _)| *place).collect();

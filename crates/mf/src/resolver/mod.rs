@@ -80,6 +80,23 @@ pub struct Asker {
     pub address: NetworkAddress,
 }
 
+/// One number for all records that are known at a place, by author and GUID and with their versions; 0 for none.
+pub fn digest(records: impl Iterator<Item = (RecordKey, u64)>) -> u64 {
+    let mut hasher = blake3::Hasher::new();
+    let mut is_empty = true;
+    for ((author, guid), version) in records {
+        is_empty = false;
+        hasher.update(&author.0).update(&guid.0).update(&version.to_be_bytes());
+    }
+    match is_empty {
+        true => 0,
+        false => u64::from_be_bytes(*hasher.finalize().as_bytes().first_chunk().expect("8 of 32 bytes")).max(1),
+    }
+}
+
+/// Who says something, and of what.
+pub type RecordKey = (Guid, Guid);
+
 /// The replicas of a place: the `count` routers whose hash with the place is highest (rendezvous hashing), so that the
 /// coming and going of one router moves only what it holds itself.
 pub fn place_on(place: &Guid, routers: impl Iterator<Item = NetworkAddress>, count: usize) -> Vec<NetworkAddress> {

@@ -21,7 +21,7 @@ const RECORDS_HELD_MAX: usize = 100_000;
 /// Watches of one place at most.
 const WATCHERS_MAX: usize = 4_096;
 /// Records in one answer have so many bytes at most.
-const ANSWER_BYTES_MAX: usize = 60_000;
+pub(super) const ANSWER_BYTES_MAX: usize = 60_000;
 /// How long the version of a record that is gone is remembered, so that an old one cannot come back.
 const MEMORY: Duration = Duration::from_secs(600);
 /// The longest lifetime of a record and of a watch.
@@ -108,7 +108,7 @@ impl Replica {
                 self.outbox.push_back((from, answer));
             }
             NameMessage::Lookup { request, place } => self.found(now, from, request, place),
-            NameMessage::Watch { request, place, lease_ms } => {
+            NameMessage::Watch { request, place, lease_ms, .. } => {
                 let lease = Duration::from_millis(u64::from(lease_ms)).min(LIFETIME_MAX);
                 if lease_ms == 0 {
                     if let Some(known) = self.places.get_mut(&place) {
@@ -220,7 +220,7 @@ impl Replica {
 }
 
 /// How long a record is kept without being renewed; that something was deleted is remembered longer.
-fn lifetime_of(record: &NameRecord) -> Duration {
+pub(super) fn lifetime_of(record: &NameRecord) -> Duration {
     let lifetime = Duration::from_millis(u64::from(record.statement().lifetime_ms)).min(LIFETIME_MAX);
     if record.is_deletion() { lifetime.max(MEMORY) } else { lifetime }
 }

@@ -14,6 +14,8 @@ struct Service {
     front: Front,
     replicas: BTreeMap<NetworkAddress, Replica>,
     clients: Vec<(Asker, GnrsClient)>,
+    /// A client that nothing reaches.
+    deaf: Option<usize>,
 }
 
 fn key(number: u8) -> SigningKey {
@@ -39,6 +41,7 @@ impl Service {
             front,
             replicas: addresses.into_iter().map(|address| (address, Replica::default())).collect(),
             clients: (1..=clients).map(client).collect(),
+            deaf: None,
         }
     }
     fn run(&mut self, time: Duration) {
@@ -78,8 +81,10 @@ impl Service {
             }
             while let Some((to, message)) = self.front.poll_answer() {
                 moved = true;
-                let client = self.clients.iter_mut().find(|(asker, _)| *asker == to);
-                client.expect("somebody asked").1.handle_message(self.now, message);
+                let client = self.clients.iter().position(|(asker, _)| *asker == to).expect("somebody asked");
+                if self.deaf != Some(client) {
+                    self.clients[client].1.handle_message(self.now, message);
+                }
             }
             if !moved {
                 return;
@@ -209,6 +214,34 @@ fn a_name_that_is_not_renewed_ends_and_its_old_versions_stay_refused() {
     service.run(Duration::from_secs(1));
     assert_eq!(service.lookup(1, device(1)), [9], "a client that starts anew finds the version to go on from");
     assert_eq!(record.statement().version, 1);
+}
+
+#[test]
+fn a_name_that_is_not_renewed_ends_for_those_who_watch_it_too() {
+    let mut service = Service::new(5, 2);
+    service.put(0, 7);
+    service.watch(1, device(1));
+    service.run(Duration::from_secs(1));
+    service.answers(1);
+    service.clients[0].1 = GnrsClient::new(key(1), "host", LIFE, 0);
+    service.run(LIFE * 3);
+    assert_eq!(service.answers(1), [Answer::Found(device(1), vec![])]);
+}
+
+#[test]
+fn who_was_out_of_reach_is_told_later_what_has_changed() {
+    let mut service = Service::new(5, 2);
+    service.put(0, 7);
+    service.watch(1, device(1));
+    service.run(Duration::from_secs(1));
+    service.answers(1);
+    service.deaf = Some(1);
+    let now = service.now;
+    service.clients[0].1.delete(now, device(1));
+    service.run(Duration::from_secs(1));
+    service.deaf = None;
+    service.run(LIFE / 2);
+    assert_eq!(service.answers(1), [Answer::Found(device(1), vec![])]);
 }
 
 #[test]

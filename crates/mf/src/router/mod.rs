@@ -262,13 +262,18 @@ impl Router {
     pub fn on_down(&mut self, now: Time, face: FaceId) {
         let Some(hop) = self.hops.get_mut(&face) else { return };
         let Some(peer) = hop.peer.take() else { return };
-        if self.attached.get(&peer.guid) == Some(&face) {
-            self.attached.remove(&peer.guid);
-        }
         let mut again = hop.outgoing.suspend(now, &self.buffer);
         again.extend(hop.queue.drain(..).map(|(_, slot)| slot));
         hop.queued = 0;
         self.cut.retain(|_, to| *to != face);
+        if self.attached.get(&peer.guid) == Some(&face) {
+            // It may be at another face as well.
+            let other = self.peers().find(|(_, other)| other.guid == peer.guid).map(|(face, _)| face);
+            match other {
+                Some(other) => drop(self.attached.insert(peer.guid, other)),
+                None => drop(self.attached.remove(&peer.guid)),
+            }
+        }
         if let Some(topology) = self.topology.as_mut().filter(|_| peer.roles.contains(Roles::ROUTER)) {
             topology.on_down(now, face);
             topology.handle_timeout(now, |_| (1, 1));

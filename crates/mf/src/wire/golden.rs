@@ -334,7 +334,10 @@ fn golden_name_messages() {
         ("04 00000009 01".into(), M::Refused { request: 9, refusal: Refusal::Forged }),
         (alloc::format!("05 00000009 {a}"), M::Lookup { request: 9, place }),
         (alloc::format!("06 00000009 {a} 01 0001 ff"), M::Found { request: 9, place, records: vec![vec![0xff]] }),
-        (alloc::format!("07 00000009 {a} 00007530"), M::Watch { request: 9, place, lease_ms: 30_000 }),
+        (
+            alloc::format!("07 00000009 {a} 00007530 0000000000000005"),
+            M::Watch { request: 9, place, lease_ms: 30_000, known: 5 },
+        ),
         (alloc::format!("08 {a} 0001 ff"), M::Notify { place, record: vec![0xff] }),
     ] {
         check(&hex(&bytes), &message, M::decode, M::encode);

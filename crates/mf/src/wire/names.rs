@@ -317,7 +317,8 @@ pub enum NameMessage {
         /// The records, encoded.
         records: Vec<Vec<u8>>,
     },
-    /// Tell me what changes at a place, for some time. Answered by [`NameMessage::Found`], then by notifications.
+    /// Tell me what changes at a place, for some time. Answered by [`NameMessage::Found`] if that is not what is known
+    /// already, then by notifications.
     Watch {
         /// Chosen by who asks.
         request: u32,
@@ -325,6 +326,8 @@ pub enum NameMessage {
         place: Guid,
         /// For how long, in milliseconds; 0 ends it.
         lease_ms: u32,
+        /// [Digest](crate::resolver::digest) of the records that are known already; 0 for none.
+        known: u64,
     },
     /// A record has changed at a place that is watched.
     Notify {
@@ -368,6 +371,7 @@ impl NameMessage {
                 request: reader.u32("request")?,
                 place: reader.guid("place")?,
                 lease_ms: reader.u32("lease")?,
+                known: reader.u64("known")?,
             },
             8 => NameMessage::Notify { place: reader.guid("place")?, record: record(&mut reader)? },
             found => return Err(WireError::Value { field: "message kind", found: u64::from(found) }),
@@ -411,11 +415,12 @@ impl NameMessage {
                 out.put_u8(records.len().min(RECORDS_MAX) as u8);
                 records.iter().take(RECORDS_MAX).for_each(|record| out.put_blob(record));
             }
-            NameMessage::Watch { request, place, lease_ms } => {
+            NameMessage::Watch { request, place, lease_ms, known } => {
                 out.put_u8(7);
                 out.put_u32(*request);
                 out.put(&place.0);
                 out.put_u32(*lease_ms);
+                out.put_u64(*known);
             }
             NameMessage::Notify { place, record } => {
                 out.put_u8(8);

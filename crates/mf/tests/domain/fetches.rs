@@ -235,3 +235,19 @@ fn nodes_with_little_room_send_chunks_that_fit_into_it() {
     domain.finish("n4", id, 30);
     assert_eq!(content.finished(&name("/lab/file")).unwrap(), bytes);
 }
+
+#[test]
+fn a_host_with_two_links_to_a_router_is_there_when_one_of_them_is_cut() {
+    for cut in [0, 1] {
+        let mut domain = figure_7(1, ms(20), 0.0, |_| {});
+        let first = domain.connection("n3", "n4");
+        domain.link("n3", "n4", 20, ms(2));
+        let links = [first, domain.connection("n3", "n4")];
+        domain.publish("n1", object("/lab/file", random_bytes(1_000_000, 1)));
+        domain.run(Duration::from_secs(2));
+        domain.net.change(links[cut], LinkChange::State(LinkState::Down));
+        domain.run(Duration::from_secs(3));
+        let (id, _) = domain.fetch("n4", "/lab/file");
+        domain.finish("n4", id, 5);
+    }
+}

@@ -1,12 +1,15 @@
 //! Fault runs of every family in short: seeds that once found something, some fresh ones, and the canaries.
 #![allow(clippy::print_stdout, reason = "a test: what it has seen is worth showing")]
-use tributary_testkit::vopr::{Canary, Family, FaultKind, Finding, Options, Totals, ndn::Ndn, psi::Psi, run_seed};
+use tributary_testkit::vopr::{
+    Canary, Family, FaultKind, Finding, Options, Totals, mf::Mf, ndn::Ndn, psi::Psi, run_seed,
+};
 
 /// `seed # what it found`, one a line; what a line `# open: seed …` tells of is found and not mended yet.
 fn found<F: Family>() -> &'static str {
     match F::NAME {
         Psi::NAME => include_str!("seeds/psi.txt"),
         Ndn::NAME => include_str!("seeds/ndn.txt"),
+        Mf::NAME => include_str!("seeds/mf.txt"),
         other => panic!("no seeds are kept for {other}"),
     }
 }
@@ -52,6 +55,11 @@ fn seeds_that_once_found_something_in_ndn_find_nothing_any_more() {
 }
 
 #[test]
+fn seeds_that_once_found_something_in_mf_find_nothing_any_more() {
+    assert!(known::<Mf>().completed > 0);
+}
+
+#[test]
 fn fresh_seeds_of_psi_find_nothing_and_repeat_themselves() {
     fresh::<Psi>();
 }
@@ -59,6 +67,11 @@ fn fresh_seeds_of_psi_find_nothing_and_repeat_themselves() {
 #[test]
 fn fresh_seeds_of_ndn_find_nothing_and_repeat_themselves() {
     fresh::<Ndn>();
+}
+
+#[test]
+fn fresh_seeds_of_mf_find_nothing_and_repeat_themselves() {
+    fresh::<Mf>();
 }
 
 /// What a canary makes the checkers find within some seeds.
@@ -91,4 +104,9 @@ fn every_canary_is_heard_in_psi() {
 #[test]
 fn every_canary_is_heard_in_ndn() {
     hears_every_canary::<Ndn>();
+}
+
+#[test]
+fn every_canary_is_heard_in_mf() {
+    hears_every_canary::<Mf>();
 }
