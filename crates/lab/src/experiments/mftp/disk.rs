@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 use tributary_content::StoreError;
-use tributary_mf::router::proxy::ChunkRepository;
+use tributary_mf::{payload::Payload, router::proxy::ChunkRepository};
 
 /// Chunks by number: head and payload. Clones are the same disk.
 #[derive(Clone, Default)]
@@ -29,8 +29,8 @@ impl Disk {
 }
 
 impl ChunkRepository for Disk {
-    fn put(&mut self, id: u64, head: &[u8], payload: &[u8]) -> Result<(), StoreError> {
-        self.state().current.insert(id, (head.into(), Bytes::copy_from_slice(payload)));
+    fn put(&mut self, id: u64, head: &[u8], payload: &Payload) -> Result<(), StoreError> {
+        self.state().current.insert(id, (head.into(), payload.to_bytes()));
         Ok(())
     }
     fn remove(&mut self, id: u64) -> Result<(), StoreError> {
