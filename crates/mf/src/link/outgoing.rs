@@ -461,10 +461,7 @@ impl Outgoing {
                 self.done.push_back(Sent::Done(sending.slot));
                 self.sending.remove(at);
             }
-            CackState::Held => {
-                sending.asked = true;
-                sending.ask_at = now + self.rtt.rto() * 4;
-            }
+            CackState::Held => sending.ask_at = now + self.rtt.rto() * 4,
             CackState::Partial | CackState::Refused | CackState::Window => {}
         }
     }

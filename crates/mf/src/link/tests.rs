@@ -220,6 +220,21 @@ fn packets_are_equally_long_whether_they_ask_or_not() {
 }
 
 #[test]
+fn chunks_that_are_held_are_asked_about_now_and_then() {
+    let config = LinkConfig::new(Rate::from_mbps(100), Duration::from_millis(1));
+    let mut hop = Hop::new(config, HopConfig::default(), 400, 5);
+    hop.takes = false;
+    let mut queue: Vec<Slot> = (0..3).map(|number| hop.put(number, vec![7; 50_000].into())).collect();
+    let limit = hop.now + Duration::from_secs(1);
+    hop.run(&mut queue, limit, |hop| hop.waiting.len() == 3);
+    let before = hop.back.stats().out_packets;
+    let limit = hop.now + Duration::from_secs(2);
+    hop.run(&mut queue, limit, |_| false);
+    let answers = hop.back.stats().out_packets - before;
+    assert!((6..100).contains(&answers), "{answers} answers in 2 s");
+}
+
+#[test]
 fn questions_that_come_together_have_one_answer() {
     let mut incoming = Incoming::new(FaceId(1), Duration::from_secs(60));
     let buffer = Buffer::new(400, 400);
