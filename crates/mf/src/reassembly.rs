@@ -38,8 +38,6 @@ pub struct Reassembly {
     buffered: u64,
     /// Stored and not told yet.
     stored: VecDeque<Stored>,
-    /// The highest chunk seen.
-    pub highest: u32,
 }
 
 /// A unit that was verified and stored.
@@ -97,7 +95,6 @@ impl Reassembly {
             waiting: BTreeSet::new(),
             buffered: 0,
             stored: VecDeque::new(),
-            highest: 0,
         })
     }
     /// The object.
@@ -150,7 +147,7 @@ impl Reassembly {
     }
     /// Another sender may cut it another way: what is not verified is dropped.
     pub fn restart(&mut self) {
-        (self.cut, self.highest, self.buffered) = (None, 0, 0);
+        (self.cut, self.buffered) = (None, 0);
         self.received.clear();
         self.units.clear();
         self.waiting.clear();
@@ -163,7 +160,6 @@ impl Reassembly {
             return Taken::Wrong("cuts the object into another number of chunks".into());
         }
         self.cut = Some((chunk_bytes, count));
-        self.highest = self.highest.max(number);
         if self.received.contains(&number) || self.has(number, chunk_bytes) {
             return Taken::Duplicate;
         }

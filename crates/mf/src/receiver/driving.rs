@@ -35,7 +35,11 @@ impl Receiver {
             }
             if fetch.nack_at <= now && self.attached && fetch.object.is_some() {
                 // On a slow link a chunk may take longer than the timeout: while one comes, it is not missing.
-                let silence = if fetch.expects_loss { SOON_MIN } else { self.config.nack_timeout };
+                let silence = match fetch.suspicion {
+                    Some(suspicion) if !suspicion.is_told => Duration::ZERO,
+                    Some(suspicion) => suspicion.patience,
+                    None => self.config.nack_timeout,
+                };
                 let quiet_at = self.active_at + silence;
                 if now < quiet_at && now.since(fetch.lonely_since) < self.config.nack_timeout * POSTPONED_MAX {
                     fetch.nack_at = quiet_at;
@@ -48,8 +52,15 @@ impl Receiver {
     /// Nothing has come for a long time: says what is missing, again and again (paper: NACK timeout).
     pub(super) fn nack(&mut self, now: Time, id: TransferId) {
         let Some(fetch) = self.fetches.get_mut(&id) else { return };
-        fetch.nacks += 1;
-        fetch.expects_loss = false;
+        fetch.tells_missing = true;
+        fetch.suspicion = fetch.suspicion.filter(|suspicion| now < suspicion.until);
+        match &mut fetch.suspicion {
+            Some(suspicion) => {
+                suspicion.is_told = true;
+                suspicion.patience *= 2;
+            }
+            None => fetch.nacks += 1,
+        }
         if fetch.reliability == Reliability::DontCare && fetch.transfer & PUSHED != 0 {
             return self.fail(now, id, "chunks are missing, and the sender does not care".into());
         }
@@ -94,16 +105,16 @@ impl Receiver {
             fetch.window_chunks = advice;
         }
         fetch.sequence += 1;
-        let highest = reassembly.highest;
-        let sent = |number: &u32| *number < highest || fetch.nacks > 0;
-        let missing = ChunkRanges::from_ascending(reassembly.missing().filter(sent));
+        // Without a sign of a loss what is missing may be on its way.
+        let tells = core::mem::take(&mut fetch.tells_missing) || fetch.nacks > 0;
+        let missing = ChunkRanges::from_ascending(reassembly.missing().filter(|_| tells));
         let message = TransportMessage::Status {
             transfer: fetch.transfer,
             object,
             window,
             advice_chunks: advice,
             sequence: fetch.sequence,
-            missing: if fetch.nacks > 0 { missing } else { ChunkRanges::default() },
+            missing,
         };
         fetch.status_at = fetch.stopped.then(|| (now + LOOK_AGAIN, window));
         self.outbox.push_back(Outgoing { proxies: fetch.proxies, ..Outgoing::new(to, address, message) });

@@ -32,8 +32,9 @@ pub(super) struct Incoming {
     pub(super) sequence: u32,
     pub(super) nack_at: Time,
     pub(super) nacks: u32,
-    /// Something was probably lost: less patience until it was said what is missing.
-    pub(super) expects_loss: bool,
+    /// The next message says what is missing.
+    pub(super) tells_missing: bool,
+    pub(super) suspicion: Option<Suspicion>,
     pub(super) lonely_since: Time,
     pub(super) cached_bytes: u64,
     pub(super) repeated_bytes: u64,
@@ -50,6 +51,17 @@ pub(super) struct Source {
     pub(super) bytes: u64,
     pub(super) hops: u32,
     pub(super) distrusted: Option<String>,
+}
+
+/// An access router has lost what it had in memory.
+#[derive(Clone, Copy)]
+pub(super) struct Suspicion {
+    /// Whether it was said what is missing.
+    pub(super) is_told: bool,
+    /// How long until it is said, and then how long nothing may come until it is said again.
+    pub(super) patience: Duration,
+    /// Until when there is less patience than usual.
+    pub(super) until: Time,
 }
 
 pub(super) enum Opened {
@@ -87,7 +99,8 @@ impl Incoming {
             sequence: 0,
             nack_at: Time::MAX,
             nacks: 0,
-            expects_loss: false,
+            tells_missing: false,
+            suspicion: None,
             lonely_since: now,
             cached_bytes: 0,
             repeated_bytes: 0,
@@ -150,12 +163,11 @@ impl Incoming {
     }
     pub(super) fn set_nack(&mut self, now: Time, timeout: Duration) {
         let timeout = timeout * 2u32.pow(self.nacks.min(BACKOFF_MAX));
-        let soon = || {
-            let span = self.recent.front().zip(self.recent.back()).map(|(first, last)| last.0.since(first.0));
-            let chunks = u32::try_from(self.recent.len().saturating_sub(1)).unwrap_or(u32::MAX).max(1);
-            (span.unwrap_or(Duration::ZERO) / chunks * 3).max(SOON_MIN)
+        self.nack_at = match self.suspicion {
+            Some(suspicion) if !suspicion.is_told => self.nack_at.min(now + suspicion.patience),
+            Some(suspicion) => now + timeout.min(suspicion.patience),
+            None => now + timeout,
         };
-        self.nack_at = now + if self.expects_loss { timeout.min(soon()) } else { timeout };
     }
     pub(super) fn on_useful(&mut self, now: Time, header: &ChunkHeader, bytes: u64) {
         if let Some(source) = self.origin(header).and_then(|number| self.sources.get_mut(usize::from(number))) {

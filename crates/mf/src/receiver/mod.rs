@@ -20,7 +20,7 @@ use tributary_core::{
 };
 use tributary_transport::{Fetch, limit::TokenBucket};
 
-use incoming::{Incoming, Opened, Source};
+use incoming::{Incoming, Opened, Source, Suspicion};
 
 use crate::{
     config::EndConfig,
@@ -33,8 +33,9 @@ use crate::{
 
 /// Ended transfers whose reports are kept.
 const ENDED_KEPT: usize = 256;
-/// The least patience of a receiver that expects a loss.
-const SOON_MIN: Duration = Duration::from_millis(300);
+/// How long a router that has started anew has to find its neighbours and routes before it is said by way of it what is
+/// missing. What is still upstream of it is asked for too; routers that have a chunk take no other copy of it.
+const RESTART_PATIENCE: Duration = Duration::from_millis(150);
 /// For so many NACK timeouts at most packets that come put a NACK off: they may be of another object.
 const POSTPONED_MAX: u32 = 16;
 /// How much a request's wait grows at most.
@@ -245,7 +246,8 @@ impl Receiver {
     /// An access router has started anew: what it had in memory does not come, and it is said soon what is missing.
     pub fn on_router_restarted(&mut self, now: Time) {
         for fetch in self.fetches.values_mut().filter(|fetch| fetch.ended.is_none()) {
-            fetch.expects_loss = true;
+            let until = now + self.config.nack_timeout;
+            fetch.suspicion = Some(Suspicion { is_told: false, patience: RESTART_PATIENCE, until });
             fetch.set_nack(now, self.config.nack_timeout);
         }
     }

@@ -52,6 +52,7 @@ impl Router {
                         self.taken(slot);
                         self.outputs.push_back(Output::Passed(slot));
                     }
+                    None if self.is_here_already(slot) => drop(self.consume(slot)),
                     None => self.outputs.push_back(Output::Arrived(slot)),
                 }
             }
@@ -68,12 +69,28 @@ impl Router {
         self.buffer.adopt(slot, old);
         self.buffer.chunk(slot).is_some_and(Chunk::is_complete)
     }
+    /// Whether a chunk that is sent again is still on its way here.
+    fn is_here_already(&self, slot: Slot) -> bool {
+        let plain = |header: &&ChunkHeader| {
+            let to_one =
+                matches!(header.service, ServiceId::Unicast | ServiceId::ContentResponse | ServiceId::Multihoming);
+            to_one && header.flags.contains(Flags::REPEATED)
+        };
+        let Some(chunk) = self.buffer.chunk(slot) else { return false };
+        let Some(key) = chunk.header.as_ref().filter(plain).and_then(ChunkHeader::key) else { return false };
+        let same =
+            |chunk: &&Chunk| chunk.is_complete() && chunk.header.as_ref().and_then(ChunkHeader::key) == Some(key);
+        self.buffer.chunks().filter(same).count() > usize::from(chunk.is_complete())
+    }
     /// Sends a chunk on while it arrives, if nothing speaks against it.
     pub(super) fn begin_cut(&mut self, now: Time, slot: Slot) {
         let Some(header) = self.buffer.chunk(slot).and_then(|chunk| chunk.header.clone()) else { return };
         let plain = matches!(header.service, ServiceId::Unicast | ServiceId::ContentResponse);
         let asks_much = header.flags.contains(Flags::DELEGATE) || !plain;
         if header.tag().is_none() || asks_much || self.config.address.is_none() {
+            return;
+        }
+        if self.is_here_already(slot) {
             return;
         }
         let Way::Face(face, address) = self.way(now, &header) else { return };
