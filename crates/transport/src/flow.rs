@@ -8,7 +8,7 @@ use alloc::{
 use tributary_core::{Duration, Random, Rate, Time};
 
 use crate::{
-    TransferConfig,
+    ControllerKind, TransferConfig,
     rtt::RttEstimator,
     transfer::CacheUse,
     window::{Arrival, Controller, GroupPart, Growth, Loss, ProbeTurn, Spacing, controller},
@@ -25,6 +25,8 @@ const OVERDUE_RTOS: u32 = 3;
 const SEND_BYTES: u64 = 62 << 10;
 /// How long a chunk may take on a path that gets whole ones: 42 Mbit/s for chunks of 256 KiB.
 const QUICK: Duration = Duration::from_millis(50);
+/// Packets that a path may be asked for at once before anything is known of it.
+const UNPACED_PACKETS: u64 = 16;
 /// Requests remembered at most; their numbers have 16 bits.
 const REQUESTS_MAX: usize = 16_384;
 /// A timer that comes later than this was held up, and so were the answers that it waits for.
@@ -56,6 +58,8 @@ pub(crate) struct Flow {
     first_sent_at: Time,
     starved_until: u64,
     pace_at: Time,
+    /// The pace of the first window, if the network has said what the path carries.
+    pace_initial: Option<Rate>,
     last_arrival: Time,
     /// After a timer that came late: when silence counts again.
     excused_until: Time,
@@ -169,6 +173,9 @@ pub(crate) struct LostPacket {
 impl Flow {
     pub(crate) fn new(now: Time, config: &TransferConfig, packet_bytes: u64, latency_hint: Option<Duration>) -> Flow {
         let rto_initial = latency_hint.map_or(config.rto_initial, |rtt| config.rto_initial.max(rtt * 3));
+        let first_window = u64::from(config.window_initial_packets) * packet_bytes;
+        let knows_path = config.controller == ControllerKind::ModelBased;
+        let pace_initial = latency_hint.filter(|_| knows_path).and_then(|rtt| Rate::over(first_window, rtt));
         Flow {
             controller: controller(config, packet_bytes, now),
             config: config.clone(),
@@ -188,6 +195,7 @@ impl Flow {
             first_sent_at: now,
             starved_until: 0,
             pace_at: now,
+            pace_initial,
             last_arrival: now,
             excused_until: Time::ZERO,
             silent: None,
@@ -230,7 +238,7 @@ impl Flow {
         self.next_sequence += u64::from(packets);
         self.in_flight += u64::from(packets) * self.packet_bytes;
         self.requested_packets += u64::from(packets);
-        if let Some(rate) = self.controller.pacing_rate() {
+        if let Some(rate) = self.pace() {
             // A driver that woke up late may catch up by a millisecond or one request, not by more.
             let credit = Duration::from_millis(1).max(self.config.run_duration / 2);
             let pause = rate.time_for(u64::from(packets) * self.packet_bytes);
@@ -500,7 +508,7 @@ impl Flow {
         if self.requests.len() >= REQUESTS_MAX {
             return 0;
         }
-        if self.pace_at > now && self.controller.pacing_rate().is_some() {
+        if self.pace_at > now && self.pace().is_some() {
             return 0;
         }
         let window = self.controller.window().max(self.packet_bytes);
@@ -509,10 +517,16 @@ impl Flow {
         // Waiting for a worthwhile portion keeps requests few; an idle path asks for whatever it can.
         if free >= portion || (self.in_flight == 0 && free > 0) { free.min(portion) } else { 0 }
     }
+    /// How fast to ask. A large first window in one burst would overflow the queue that it was made to fill; a small one
+    /// would only come later.
+    fn pace(&self) -> Option<Rate> {
+        let is_large = self.requested_packets >= UNPACED_PACKETS && self.rtt.smoothed().is_none();
+        self.controller.pacing_rate().or(self.pace_initial.filter(|_| is_large))
+    }
     /// Packets per request at the path's rate.
     fn portion(&self) -> u32 {
         let quarter = (self.controller.window() / self.packet_bytes / 4) as u32;
-        let by_rate = match self.controller.pacing_rate() {
+        let by_rate = match self.pace() {
             Some(rate) => (rate.bytes_in(self.config.run_duration) / self.packet_bytes) as u32,
             None => quarter,
         };

@@ -89,3 +89,26 @@ fn capacity_that_comes_back_is_used_within_a_second() {
     println!("{mbps:.2} Mbit/s");
     assert!(mbps > 18.0, "{mbps} of 20 Mbit/s from one to three seconds after the burst");
 }
+
+/// A path whose rate and round-trip time the network tells, with a queue that holds 40 ms.
+fn known_path(rate: Rate, script: Option<Script>) -> World {
+    let mut path = link(1, 106, 0.0);
+    (path.rate, path.queue_bytes, path.script) = (Some(rate), rate.bytes_in(Duration::from_millis(40)), script);
+    let mut world = World::new(20_000_000, TransferConfig::default(), 11);
+    let source = world.source(Conduct::Honest);
+    world.path(source, path);
+    let offer = &mut world.offers()[0].paths[0];
+    (offer.latency, offer.capacity) = (Some(Duration::from_millis(106)), Some(rate));
+    world.offer();
+    world
+}
+
+#[test]
+fn a_first_window_as_large_as_the_path_fills_it_and_not_its_queue() {
+    let mut world = known_path(Rate::from_mbps(14), None);
+    world.run_until(Time::from_millis(320));
+    let report = world.transfer.report(world.now).paths.remove(0);
+    let mbps = report.bytes as f64 * 8e-6 / (0.320 - 0.106);
+    assert_eq!(report.lost_packets, 0);
+    assert!(mbps > 12.0, "{mbps} of 14 Mbit/s from the first round trip on");
+}
