@@ -4,12 +4,15 @@
 //! once a queue is always full, or drops before it is long: as much arrives as the link carries, and the pace that makes
 //! up for the rest keeps it so. So loss is taken for an overflow until a probe has shown otherwise: a flow that loses
 //! much watches how much that is, asks for less for some round trips, and makes up for no more than what it loses even
-//! then. (BBRv2 and v3 have a bound of 2 % instead, beyond which every loss is an overflow.)
+//! then. And what asks for half as much over a path that it has for itself finds no queue: if round trips stay longer
+//! than need be, it is others who fill it. (BBRv2 and v3 have a bound of 2 % instead, beyond which every loss is an
+//! overflow.)
 //!
 //! ```text
-//!   loss is small ──(much, over rounds)──► watch ──► probe: half the rate   ──┬─ as much as before: random, for 10 s
-//!        ▲                                   ▲                                ├─ more than before: somebody else's
-//!        └──────────(it was a moment)────────┘────(after a pause)─────────────┴─ clearly less: an overflow
+//!   loss is small ──(much, over rounds)──► watch ──► probe: half the rate   ──┬─ as much, no queue: random, for 10 s
+//!        ▲                                   ▲              ▲                 ├─ more than before: somebody else's
+//!        └──────────(it was a moment)────────┘──(a pause)───┼─────────────────┴─ less, or a queue: an overflow
+//!                       Startup lost much and met no queue ─┘
 //! ```
 use tributary_core::{Duration, Time};
 
@@ -28,18 +31,21 @@ const PROOF_LIFE: Duration = Duration::from_secs(10);
 const WATCH_ROUNDS: u64 = 8;
 const PROBE_ROUNDS: u64 = 14;
 /// Rounds that a probe may end earlier.
-const PROBE_ROUNDS_LEFT: u64 = 6;
+const PROBE_ROUNDS_LEFT: u64 = 8;
 const PAUSE_ROUNDS: u64 = 16;
 const PAUSE_DOUBLES: u32 = 4;
 /// Round trips until the queue shows that less is asked for; early detection averages over some.
 const PROBE_LAG: u64 = 4;
-/// Loss at a lower pace that is at least this part of the loss before, and as much more as that was, is random: one of
-/// several flows that overflow a queue together moves the loss the less, the higher it is.
-const RANDOM: [f64; 2] = [0.5, 0.6];
+/// A probe shows that loss is random if at least this part of it does not yield.
+const RANDOM_MIN: f64 = 0.4;
+/// Loss yields to asking for less if it falls by more than so many standard deviations.
+const YIELD_DEVIATIONS: f64 = 1.5;
 /// Loss of less than this part of the loss before ends a probe early.
 const CLEARLY_LESS: f64 = 0.25;
-/// Loss that grew to so many times what it was while less was asked for tells of something else.
+/// Loss that grew to so many times what it was, and so many standard deviations, while less was asked for tells of
+/// something else.
 const GROWN: f64 = 1.5;
+const GROWN_DEVIATIONS: f64 = 3.0;
 
 /// How much is lost, and how much of it at random.
 #[derive(Clone, Debug, Default)]
@@ -52,6 +58,8 @@ pub(super) struct LossMeter {
     share: f64,
     /// What is lost at random: over rounds with an empty queue as long as it is little, and else what a probe has shown.
     random: f64,
+    /// What was lost in rounds of Startup that did not fill the path.
+    unfilled: Sample,
     /// Losses of what was asked for earlier were made by Startup.
     counts_from: Time,
     /// Packets of a round, and how many of them are lost together at most, because one request asks for them.
@@ -94,14 +102,28 @@ struct Proof {
 pub(super) struct LossProbe {
     counts_from: Time,
     ends_after_round: u64,
-    before: f64,
+    before: Sample,
     /// The rate that the path had, in bytes per second: a probe learns nothing of it.
     pub(super) rate: f64,
+    rounds: u32,
+    calm_rounds: u32,
     delivered: u64,
     lost: u64,
 }
 
+/// The part that is lost of so many packets.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+struct Sample {
+    share: f64,
+    packets: f64,
+}
+
 impl LossProbe {
+    /// Takes a round; a calm one met no queue.
+    pub(super) fn on_round(&mut self, is_calm: bool) {
+        self.rounds += 1;
+        self.calm_rounds += u32::from(is_calm);
+    }
     pub(super) fn on_delivered(&mut self, requested_at: Time, bytes: u64) {
         self.delivered += if requested_at >= self.counts_from { bytes } else { 0 };
     }
@@ -123,11 +145,29 @@ impl LossMeter {
     pub(super) fn on_mark(&mut self) {
         self.is_marked = true;
     }
-    /// Forgets what Startup has done to the queue.
-    pub(super) fn on_drained(&mut self, now: Time) {
+    /// Forgets what Startup has done to the queue; begins a probe if much was lost before it was full.
+    pub(super) fn on_drained(&mut self, now: Time, round_trip: Duration, rate: f64) -> Option<LossProbe> {
         self.share = self.random;
         self.lost = 0;
         self.counts_from = now;
+        let Sample { share, packets } = self.unfilled;
+        let is_much = share > UNPROVED_MAX + libm::sqrt(share / packets.max(1.0));
+        is_much.then(|| self.probe(now + round_trip, self.unfilled, rate))
+    }
+    /// Begins anew after the path was silent.
+    pub(super) fn on_silence(&mut self) {
+        (self.delivered, self.lost, self.watch) = (0, 0, None);
+    }
+    /// The part of the loss that a probe has shown to be random.
+    pub(super) fn proved(&self) -> f64 {
+        self.proof.filter(|proof| proof.overflows == 0).map_or(0.0, |proof| proof.random)
+    }
+    /// Takes a round of Startup that did not fill the path.
+    pub(super) fn on_unfilled(&mut self, Round { share, packets, .. }: Round) {
+        self.unfilled.packets += packets;
+        self.unfilled.share += (share - self.unfilled.share) * packets / self.unfilled.packets;
+        self.random = self.unfilled.share;
+        self.share = self.random;
     }
     /// What this round was. Packets have `packet_bytes`, and `together` of them are asked for by one request.
     pub(super) fn on_round(&mut self, packet_bytes: u64, together: u64) -> Option<Round> {
@@ -178,24 +218,20 @@ impl LossMeter {
             return None;
         }
         self.watch = None;
-        let before = lost as f64 / (delivered + lost).max(1) as f64;
+        let share = lost as f64 / (delivered + lost).max(1) as f64;
+        let before = Sample { share, packets: self.round_packets * WATCH_ROUNDS as f64 };
         let is_old = self.proof.is_some_and(|proof| now.since(proof.at) > PROOF_LIFE);
         let known = if is_old { 0.0 } else { self.random };
-        (before > known.max(LOSS_FREE) + LOSS_FREE).then(|| LossProbe {
-            counts_from: now + round_trip * PROBE_LAG as u32,
-            ends_after_round: self.round + PROBE_ROUNDS,
-            before,
-            rate,
-            delivered: 0,
-            lost: 0,
-        })
+        (share > known.max(LOSS_FREE) + LOSS_FREE)
+            .then(|| self.probe(now + round_trip * PROBE_LAG as u32, before, rate))
     }
     /// Whether a probe is over.
     pub(super) fn is_over(&self, probe: &LossProbe) -> bool {
         let share = probe.lost as f64 / (probe.delivered + probe.lost).max(1) as f64;
         let rounds_left = (probe.ends_after_round + 1).saturating_sub(self.round);
         rounds_left == 0
-            || rounds_left <= PROBE_ROUNDS_LEFT && (share >= probe.before || share < CLEARLY_LESS * probe.before)
+            || rounds_left <= PROBE_ROUNDS_LEFT
+                && (share >= probe.before.share || share < CLEARLY_LESS * probe.before.share)
     }
     /// Draws the conclusion of a probe of packets of `packet_bytes`: whether the loss is random.
     pub(super) fn on_probed(&mut self, now: Time, packet_bytes: u64, probe: &LossProbe) -> bool {
@@ -204,21 +240,30 @@ impl LossMeter {
             return false;
         }
         let share = probe.lost as f64 / total as f64;
-        let chance = self.chance(probe.before, total as f64 / packet_bytes as f64);
-        let has_grown = share > GROWN * probe.before + chance;
-        let is_as_much = share + chance / 4.0 >= (RANDOM[0] + RANDOM[1] * probe.before) * probe.before;
-        let is_random = is_as_much && !has_grown;
+        let before = probe.before.share;
+        // Of the difference of two samples.
+        let packets = 1.0 / (packet_bytes as f64 / total as f64 + 1.0 / probe.before.packets.max(1.0));
+        let deviation = libm::sqrt(before.max(LOSS_FREE / 2.0) * (1.0 - before) / packets);
+        let has_grown = share > GROWN * before + GROWN_DEVIATIONS * deviation;
+        let yielded = (before - share - YIELD_DEVIATIONS * deviation).max(0.0);
+        // What others lose with it would yield as well if they asked for less.
+        let random = (share - yielded).max(0.0);
+        let is_random = probe.calm_rounds * 2 > probe.rounds && random > RANDOM_MIN * before && !has_grown;
         let overflows = self.proof.map_or(0, |proof| proof.overflows);
         let (random, overflows) = match () {
-            () if is_random => (share, 0),
             () if has_grown => (self.random, overflows),
-            () => (self.random.min(share), overflows + 1),
+            () if is_random => (random, 0),
+            () => (self.random.min(random), overflows + 1),
         };
         self.proof = Some(Proof { random, at: now, round: self.round, overflows });
         self.random = random;
         is_random
     }
 
+    fn probe(&self, counts_from: Time, before: Sample, rate: f64) -> LossProbe {
+        let ends_after_round = self.round + PROBE_ROUNDS;
+        LossProbe { counts_from, ends_after_round, before, rate, rounds: 0, calm_rounds: 0, delivered: 0, lost: 0 }
+    }
     fn is_much(&self) -> bool {
         let usual = self.random.max(LOSS_FREE);
         self.share > usual + LOSS_FREE + self.chance(usual, self.round_packets * SMOOTHED_ROUNDS)

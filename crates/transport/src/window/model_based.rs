@@ -3,8 +3,8 @@
 //! ```text
 //!   Startup ──(rate stops growing)──► Drain ──(queue empty)──► Probe: 1.25, 0.75, 1 × 6 of the rate, an RTT each
 //!                                                                │  ▲
-//!                                          (RTT minimum is old)  ▼  │  (much is lost)
-//!                                                         ProbeRtt, ProbeLoss
+//!                                          (RTT minimum is old)  ▼  │  (much is lost, or there is new room)
+//!                                                    ProbeRtt, ProbeLoss, Refill
 //! ```
 //! Differences from BBR (draft-cardwell-iccrg-bbr-congestion-control): the receiver paces requests, not data; the RTT
 //! probe keeps half of the bandwidth-delay product in flight; and the pace makes up for random loss, because at a loss
@@ -21,8 +21,12 @@ use crate::TransferConfig;
 const STARTUP_GAIN: f64 = 2.77;
 const WINDOW_GAIN: f64 = 1.25;
 const CYCLE: [f64; 8] = [1.25, 0.75, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0];
-/// A probe whose best rate is so many times the one before is followed by another at once.
+/// A probe whose best rate is so many times the one before has found room.
 const FOUND_ROOM: f64 = 1.15;
+/// Pace and window, as parts of what the path delivers, where room was found.
+const REFILL_GAIN: f64 = 2.0;
+/// Rounds without growth that end it.
+const REFILL_ROUNDS: u32 = 3;
 /// How long the smallest RTT counts.
 const RTT_LIFE: Duration = Duration::from_secs(10);
 /// Round-trip times below this are those of batches and schedulers, not of the path.
@@ -41,6 +45,13 @@ const OVERFLOW_CUT: f64 = 0.15;
 const MARK_FLOOR: f64 = 0.9;
 /// After so many rounds without an overflow the ceiling rises twice as fast.
 const CEILING_DOUBLES: u32 = 8;
+/// A queue that stood for so many rounds and is empty all of a sudden has got more room than it had.
+const STANDING_ROUNDS: u32 = 4;
+/// Loss after so many rounds without any queue is no overflow.
+const CALM_ROUNDS: u32 = 3;
+/// A round of Startup of so few packets, or in which the rate grew so many times, did not fill the path.
+const FEW_PACKETS: f64 = 32.0;
+const UNFILLED_GROWTH: f64 = 1.8;
 
 /// What a queue that overflowed has taught.
 #[derive(Clone, Copy, Debug)]
@@ -54,6 +65,7 @@ enum Phase {
     Startup { rate_before: f64, rounds_without_growth: u32 },
     Drain,
     Probe { step: usize, since: Time },
+    Refill { rounds_left: u32 },
     ProbeRtt { until: Time },
     ProbeLoss(LossProbe),
 }
@@ -67,6 +79,11 @@ pub struct ModelBased {
     /// Smallest sample of this round and of the last one.
     rtt_this_round: Option<Duration>,
     rtt_last_round: Option<Duration>,
+    /// Sum and number of the samples of this round.
+    rtt_sum: (Duration, u32),
+    /// Rounds in a row without any queue, and with one all the time.
+    calm_rounds: u32,
+    standing_rounds: u32,
     /// The best rate when the last probe for more began.
     rate_before_probe: f64,
     round: u64,
@@ -97,6 +114,9 @@ impl ModelBased {
             rtt_min: None,
             rtt_this_round: None,
             rtt_last_round: None,
+            rtt_sum: (Duration::ZERO, 0),
+            calm_rounds: 0,
+            standing_rounds: 0,
             round: 0,
             round_ends_at: 0,
             loss: LossMeter::default(),
@@ -140,8 +160,12 @@ impl ModelBased {
         if let Phase::ProbeLoss(_) = self.phase {
             return 1.0;
         }
-        1.0 / (1.0
-            - (self.loss.compensated() - LOSS_FREE).clamp(0.0, if self.queue_is_empty() { empty } else { standing }))
+        let most = if self.queue_is_empty() { empty } else { standing.max(self.loss.proved()).min(empty) };
+        1.0 / (1.0 - (self.loss.compensated() - LOSS_FREE).clamp(0.0, most))
+    }
+    /// Whether it needs no probe to tell what packets are lost for.
+    fn queue_is_long(&self) -> bool {
+        self.rtt_min.zip(self.rtt_last_round).is_some_and(|((minimum, _), last)| last > minimum * 3 / 2)
     }
     fn queue_is_empty(&self) -> bool {
         match (self.rtt_min, self.rtt_last_round) {
@@ -153,16 +177,19 @@ impl ModelBased {
     /// sign; clearly more than that is an overflow, that of several flows most likely, if it comes with a standing queue
     /// or for several rounds. A mark is one in any case.
     fn on_round_of_losses(&mut self, Round { share, packets, is_marked }: Round) {
-        if self.queue_is_empty() {
+        if self.queue_is_empty() && matches!(self.phase, Phase::Probe { .. }) {
             self.loss.on_empty_queue(share);
         }
         let packet = self.packet_bytes as f64;
+        let product = self.product().unwrap_or(0.0);
         // A sub-flow stands for all that share its link.
         let packets = packets * self.part.times;
         let is_overflow = || match self.phase {
             Phase::Startup { .. } | Phase::Drain => !self.queue_is_empty(),
             Phase::ProbeLoss(_) => false,
-            Phase::Probe { .. } | Phase::ProbeRtt { .. } => !self.queue_is_empty() || self.loss.overflows(),
+            Phase::Probe { .. } | Phase::Refill { .. } | Phase::ProbeRtt { .. } => {
+                !self.queue_is_empty() || self.loss.overflows() && self.calm_rounds < CALM_ROUNDS
+            }
         };
         let overflows = is_marked || share > self.loss.usual_max(packets) && is_overflow();
         if overflows {
@@ -170,7 +197,7 @@ impl ModelBased {
                 self.phase = Phase::Drain;
             }
             // A mark may come from a queue of a few packets: what the path holds without any is not given up for it.
-            let kept = if is_marked { self.product().unwrap_or(0.0) * MARK_FLOOR } else { 0.0 };
+            let kept = if is_marked { product * MARK_FLOOR } else { 0.0 };
             let floor = kept.max((4 * self.packet_bytes) as f64);
             let bytes = (self.window_of_model() as f64 * (1.0 - OVERFLOW_CUT)).max(floor);
             self.ceiling = Some(Ceiling { bytes, clean_rounds: 0 });
@@ -180,6 +207,10 @@ impl ModelBased {
             // sub-flows each meets an n-th of the losses and gives up a part of an n-th: so they may gain an n-th together.
             let steps = f64::from(1u32 << (ceiling.clean_rounds / CEILING_DOUBLES).min(8));
             ceiling.bytes += steps * packet / (self.part.times * self.part.times);
+            // What the path holds without any queue is below it, whatever it held when it carried less.
+            if self.calm_rounds >= CALM_ROUNDS {
+                ceiling.bytes = ceiling.bytes.max(product);
+            }
             if ceiling.bytes > self.window_max as f64 {
                 self.ceiling = None;
             }
@@ -187,17 +218,22 @@ impl ModelBased {
     }
     /// Begins and ends probes of the losses, once a round.
     fn probe_losses(&mut self, now: Time, starved: bool) {
+        let is_calm = self.calm_rounds > 0;
+        if let Phase::ProbeLoss(probe) = &mut self.phase {
+            probe.on_round(is_calm);
+            if is_calm {
+                self.rate.on_sample(probe.rate, self.round);
+            }
+        }
         match self.phase {
             Phase::ProbeLoss(probe) if self.loss.is_over(&probe) => {
                 self.phase = Phase::Probe { step: 2, since: now };
-                if self.loss.on_probed(now, self.packet_bytes, &probe) {
-                    self.rate.on_sample(probe.rate, self.round);
-                    if self.queue_is_empty() {
-                        self.ceiling = None;
-                    }
+                let is_random = self.loss.on_probed(now, self.packet_bytes, &probe);
+                if is_random && self.queue_is_empty() {
+                    self.ceiling = None;
                 }
             }
-            Phase::Probe { .. } if !starved => {
+            Phase::Probe { .. } if !starved && !self.queue_is_long() => {
                 let round_trip = self.rtt_last_round.unwrap_or(Duration::ZERO);
                 if let Some(probe) = self.loss.begin_probe(now, round_trip, self.rate.best()) {
                     self.phase = Phase::ProbeLoss(probe);
@@ -209,17 +245,19 @@ impl ModelBased {
     /// A round has passed; `starved` if there was too little to send in it to tell whether the rate can still grow.
     fn on_round(&mut self, now: Time, starved: bool) {
         self.round += 1;
-        if let Some(round) = self.loss.on_round(self.packet_bytes, self.portion() / self.packet_bytes) {
-            self.on_round_of_losses(round);
-        }
-        if let Some(smallest) = self.rtt_this_round.take() {
-            self.rtt_last_round = Some(smallest);
-        }
+        self.on_round_of_rtts(now);
+        let round = self.loss.on_round(self.packet_bytes, self.portion() / self.packet_bytes);
+        self.on_round_of_refill(now);
+        round.into_iter().for_each(|round| self.on_round_of_losses(round));
         self.probe_losses(now, starved);
         if let Phase::Startup { rate_before, rounds_without_growth } = self.phase
             && !starved
         {
             let rate = self.rate.best();
+            let is_unfilled = |round: &Round| round.packets <= FEW_PACKETS || rate >= rate_before * UNFILLED_GROWTH;
+            if let Some(round) = round.filter(is_unfilled).filter(|_| self.calm_rounds > 0) {
+                self.loss.on_unfilled(round);
+            }
             self.phase = if rate >= rate_before * 1.25 {
                 Phase::Startup { rate_before: rate, rounds_without_growth: 0 }
             } else if rounds_without_growth >= 2 {
@@ -229,7 +267,47 @@ impl ModelBased {
             };
         }
     }
+    /// Finds out whether there was a queue in this round, and probes at once if one is gone that stood.
+    fn on_round_of_rtts(&mut self, now: Time) {
+        let (Some(smallest), Some((minimum, _))) = (self.rtt_this_round.take(), self.rtt_min) else { return };
+        self.rtt_last_round = Some(smallest);
+        let (sum, count) = core::mem::take(&mut self.rtt_sum);
+        // A mean, because that of random early detection is short and comes and goes.
+        let is_calm = sum / count.max(1) <= minimum + minimum / 16 + Duration::from_micros(500);
+        self.calm_rounds = if is_calm { self.calm_rounds + 1 } else { 0 };
+        let has_vanished = self.standing_rounds >= STANDING_ROUNDS && self.queue_is_empty();
+        self.standing_rounds = if self.queue_is_empty() { 0 } else { self.standing_rounds + 1 };
+        if let (true, Phase::Probe { step: 2.., .. }) = (has_vanished, self.phase) {
+            self.rate_before_probe = self.rate.best();
+            self.phase = Phase::Probe { step: 0, since: now };
+        }
+    }
+    /// What a probe found out arrives during the next rounds: if there was room, there may be more of it, as after a burst
+    /// of congestion. What was taken from others leaves a queue.
+    fn found_room(&self, step: usize) -> bool {
+        (2..4).contains(&step) && self.rate.best() >= self.rate_before_probe * FOUND_ROOM && self.calm_rounds > 0
+    }
+    /// Takes what has come free: as Startup does, but only as long as it finds no queue.
+    fn refill(&mut self) {
+        self.rate_before_probe = self.rate.best();
+        self.phase = Phase::Refill { rounds_left: REFILL_ROUNDS };
+    }
+    fn on_round_of_refill(&mut self, now: Time) {
+        let Phase::Refill { rounds_left } = self.phase else { return };
+        if self.calm_rounds == 0 {
+            self.phase = Phase::Probe { step: 1, since: now };
+        } else if self.rate.best() >= self.rate_before_probe * FOUND_ROOM {
+            // It was learned when the path carried less.
+            self.ceiling = None;
+            self.refill();
+        } else if rounds_left == 0 {
+            self.phase = Phase::Probe { step: 2, since: now };
+        } else {
+            self.phase = Phase::Refill { rounds_left: rounds_left - 1 };
+        }
+    }
     fn on_rtt(&mut self, now: Time, sample: Duration) {
+        self.rtt_sum = (self.rtt_sum.0 + sample, self.rtt_sum.1 + 1);
         self.rtt_this_round = Some(self.rtt_this_round.map_or(sample, |smallest| smallest.min(sample)));
         match self.rtt_min {
             // A sample close to the minimum renews it: the queue was empty, a probe would tell nothing new.
@@ -253,9 +331,10 @@ impl ModelBased {
         let product = self.product().unwrap_or(0.0);
         match self.phase {
             Phase::Drain if in_flight as f64 <= product => {
-                self.loss.on_drained(now);
-                self.phase = Phase::Probe { step: 2, since: now };
+                let probe = self.loss.on_drained(now, rtt, self.rate.best());
+                self.phase = probe.map_or(Phase::Probe { step: 2, since: now }, Phase::ProbeLoss);
             }
+            Phase::Probe { step, .. } if self.found_room(step) => self.refill(),
             Phase::Probe { .. } if self.part.turn.is_some() => {}
             Phase::Probe { step, since } => {
                 let elapsed = now.since(since) > rtt;
@@ -268,11 +347,7 @@ impl ModelBased {
                     _ => elapsed,
                 };
                 if done {
-                    // What the probe found out arrives during the next rounds: if there was room, there may be more of it, as
-                    // after a burst of congestion. What was taken from others leaves a queue.
-                    let has_grown = self.rate.best() >= self.rate_before_probe * FOUND_ROOM;
-                    let found_room = (1..4).contains(&step) && has_grown && self.queue_is_empty();
-                    let step = if found_room { 0 } else { (step + 1) % CYCLE.len() };
+                    let step = (step + 1) % CYCLE.len();
                     if step == 0 {
                         self.rate_before_probe = self.rate.best();
                     }
@@ -295,6 +370,7 @@ impl ModelBased {
             // Nearly nothing: only so the others on the link see the queue go down too, and none takes it for the path.
             Phase::ProbeRtt { .. } => 0.1,
             Phase::ProbeLoss(_) => 1.0,
+            Phase::Refill { .. } => REFILL_GAIN,
             Phase::Drain | Phase::Probe { .. } => WINDOW_GAIN,
         };
         let floor = match self.phase {
@@ -332,6 +408,7 @@ impl ModelBased {
             Phase::Startup { .. } => STARTUP_GAIN,
             Phase::Drain => 1.0 / STARTUP_GAIN,
             Phase::Probe { step, .. } => CYCLE[step],
+            Phase::Refill { .. } => REFILL_GAIN,
             Phase::ProbeRtt { .. } => 0.75,
             Phase::ProbeLoss(_) => LOSS_PROBE_GAIN,
         }
@@ -371,10 +448,10 @@ impl Controller for ModelBased {
     }
     fn on_silence(&mut self, now: Time) {
         // The model stays: when the path comes back it is most likely the path that it was.
-        if let Phase::ProbeRtt { .. } | Phase::ProbeLoss(_) | Phase::Drain = self.phase {
+        if let Phase::ProbeRtt { .. } | Phase::ProbeLoss(_) | Phase::Refill { .. } | Phase::Drain = self.phase {
             self.phase = Phase::Probe { step: 2, since: now };
         }
-        self.loss = LossMeter::default();
+        self.loss.on_silence();
         self.conclude();
     }
     fn set_growth(&mut self, _: Growth) {
@@ -383,6 +460,7 @@ impl Controller for ModelBased {
     fn probe_turn(&self) -> Option<ProbeTurn> {
         match self.phase {
             Phase::Probe { step, since } => Some(ProbeTurn { step, since }),
+            Phase::Refill { .. } => Some(ProbeTurn { step: 2, since: Time::ZERO }),
             Phase::Startup { .. } | Phase::Drain | Phase::ProbeRtt { .. } | Phase::ProbeLoss(_) => None,
         }
     }
@@ -391,7 +469,10 @@ impl Controller for ModelBased {
     }
     fn join(&mut self, part: GroupPart) {
         self.part = part;
-        if let (Phase::Probe { .. }, Some(ProbeTurn { step, since })) = (self.phase, part.turn) {
+        if let (Phase::Probe { step: own, .. }, Some(ProbeTurn { step, since })) = (self.phase, part.turn) {
+            if step == 0 && own != 0 {
+                self.rate_before_probe = self.rate.best();
+            }
             self.phase = Phase::Probe { step, since };
         }
         self.conclude();
@@ -409,6 +490,7 @@ impl Controller for ModelBased {
             Phase::Probe { step: 0, .. } => "probe up",
             Phase::Probe { step: 1, .. } => "probe down",
             Phase::Probe { .. } => "cruise",
+            Phase::Refill { .. } => "refill",
             Phase::ProbeRtt { .. } => "probe rtt",
             Phase::ProbeLoss(_) => "probe loss",
         }

@@ -3,6 +3,7 @@
 
 mod blame;
 mod faults;
+mod losses;
 mod paper;
 mod rates;
 mod shared;

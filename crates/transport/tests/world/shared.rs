@@ -51,6 +51,9 @@ pub(crate) struct Contest {
     down: Link,
     /// Of the narrow link, one way.
     delay: Duration,
+    /// Of requests, on their way to the sources.
+    pub request_loss: Loss,
+    seed: u64,
 }
 
 impl Contest {
@@ -62,12 +65,19 @@ impl Contest {
     }
     /// A contest over that link; requests take as long as data.
     pub(crate) fn over(narrow: LinkConfig, bytes: usize) -> Contest {
+        let object = MemoryObject::new(name(), random_bytes(bytes, 3), &key()).unwrap();
+        Contest::seeded(narrow, object, 5)
+    }
+    /// A contest for that object.
+    pub(crate) fn seeded(narrow: LinkConfig, object: MemoryObject, seed: u64) -> Contest {
         Contest {
             now: Time::ZERO,
-            object: MemoryObject::new(name(), random_bytes(bytes, 3), &key()).unwrap(),
+            object,
             contenders: Vec::new(),
             delay: narrow.delay,
-            down: Link::new(narrow, Random::new(5, 77)),
+            down: Link::new(narrow, Random::new(seed, 77)),
+            request_loss: Loss::None,
+            seed,
         }
     }
     /// Adds a fetch with a sub-flow for each of `extra_ms`, which is what its requests take longer than the narrow link.
@@ -95,8 +105,9 @@ impl Contest {
         );
         let stream = self.contenders.len() as u64 * 64;
         let up = |(index, extra): (usize, &u64)| {
-            let config = LinkConfig::new(Rate::from_mbps(100), self.delay + Duration::from_millis(*extra));
-            (PathId(index as u16 + 1), Link::new(config, Random::new(6, stream + index as u64)))
+            let mut config = LinkConfig::new(Rate::from_mbps(100), self.delay + Duration::from_millis(*extra));
+            config.loss = self.request_loss.clone();
+            (PathId(index as u16 + 1), Link::new(config, Random::new(self.seed + 1, stream + index as u64)))
         };
         let ups = extra_ms.iter().enumerate().map(up).collect();
         self.contenders.push(Contender { transfer, requests: Vec::new(), ups });

@@ -112,3 +112,18 @@ fn a_first_window_as_large_as_the_path_fills_it_and_not_its_queue() {
     assert_eq!(report.lost_packets, 0);
     assert!(mbps > 12.0, "{mbps} of 14 Mbit/s from the first round trip on");
 }
+
+/// The queue of a long path is short: it overflowed while the rate was low, and what it taught must not last.
+#[test]
+fn a_long_path_takes_its_rate_back_within_some_round_trips() {
+    let rate = Rate::from_mbps(14);
+    let change = |ms, rate| (Duration::from_millis(ms), LinkChange::Rate(Some(rate)));
+    let mut world = known_path(rate, Some(Script::new([change(2000, Rate::from_mbps(7)), change(4500, rate)], None)));
+    world.run_until(Time::from_millis(4_500));
+    let bytes = |world: &World| world.transfer.report(world.now).paths[0].bytes;
+    let before = bytes(&world);
+    world.run_until(Time::from_millis(6_500));
+    let mbps = (bytes(&world) - before) as f64 * 8e-6 / 2.0;
+    println!("{mbps:.2} Mbit/s");
+    assert!(mbps > 11.0, "{mbps} of 14 Mbit/s in the two seconds after the burst");
+}
