@@ -50,7 +50,13 @@ pub struct Chunk {
     /// Where it came from.
     pub origin: Origin,
     packets: u32,
+    /// The chunks whose bytes it shares.
+    copies: Option<Copies>,
 }
+
+/// Chunks of one payload for several destinations: its bytes are here once, and count once.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Copies(u32);
 
 impl Chunk {
     /// For whom it is, as far as known.
@@ -101,6 +107,8 @@ pub struct Buffer {
     next: u32,
     capacity: u32,
     used: u32,
+    /// Packets that copies count for together, and how many of them are here.
+    copies: BTreeMap<Copies, (u32, u32)>,
     control_capacity: u32,
     control_used: u32,
     /// Whether destinations share it.
@@ -123,6 +131,7 @@ impl Buffer {
             next: 0,
             capacity,
             used: 0,
+            copies: BTreeMap::new(),
             control_capacity,
             control_used: 0,
             shared: false,
@@ -222,11 +231,27 @@ impl Buffer {
             class,
             origin,
             packets: u32::from(count),
+            copies: None,
         }))
     }
     /// Takes a whole chunk of this node. Control chunks are always taken; for data the caller asks [`Buffer::free`]
     /// first, and what is taken beyond it only delays others.
     pub fn put(&mut self, header: ChunkHeader, fragments: Vec<Bytes>, origin: Origin) -> Slot {
+        self.put_copy(header, fragments, origin, None)
+    }
+    /// What [`Buffer::put_copy`] needs for chunks that share their bytes.
+    pub fn new_copies(&mut self) -> Copies {
+        self.next = self.next.wrapping_add(1);
+        Copies(self.next)
+    }
+    /// The same for a chunk that may share its bytes with others.
+    pub fn put_copy(
+        &mut self,
+        header: ChunkHeader,
+        fragments: Vec<Bytes>,
+        origin: Origin,
+        copies: Option<Copies>,
+    ) -> Slot {
         let class = if header.is_control() { Class::Control } else { Class::Bulk };
         let count = fragments.len() as u16;
         self.insert(Chunk {
@@ -238,22 +263,46 @@ impl Buffer {
             class,
             origin,
             packets: u32::from(count),
+            copies,
         })
     }
     fn insert(&mut self, chunk: Chunk) -> Slot {
+        self.next = self.next.wrapping_add(1);
+        let slot = Slot(self.next);
+        self.insert_at(slot, chunk);
+        slot
+    }
+    fn insert_at(&mut self, slot: Slot, chunk: Chunk) {
         match chunk.class {
             Class::Bulk => {
-                self.used += chunk.packets;
+                self.used += self.joining(chunk.copies, chunk.packets);
                 self.largest = self.largest.max(chunk.packets);
                 self.count(chunk.destination(), chunk.packets, 0);
             }
             Class::Control => self.control_used += chunk.packets,
         }
         self.peak = self.peak.max(self.used);
-        self.next = self.next.wrapping_add(1);
-        let slot = Slot(self.next);
         self.chunks.insert(slot, chunk);
-        slot
+    }
+    /// Packets that one more chunk adds.
+    fn joining(&mut self, copies: Option<Copies>, packets: u32) -> u32 {
+        let Some(copies) = copies else { return packets };
+        let (counted, here) = self.copies.entry(copies).or_insert((packets, 0));
+        *here += 1;
+        if *here == 1 { *counted } else { 0 }
+    }
+    /// Packets that are gone with a chunk.
+    fn leaving(&mut self, copies: Option<Copies>, packets: u32) -> u32 {
+        let Some((copies, (counted, here))) = copies.and_then(|id| Some((id, self.copies.get_mut(&id)?))) else {
+            return packets;
+        };
+        *here -= 1;
+        if *here > 0 {
+            return 0;
+        }
+        let counted = *counted;
+        self.copies.remove(&copies);
+        counted
     }
     /// Puts a fragment in; gives the chunk, or nothing if the fragment was here already.
     pub fn fill(&mut self, slot: Slot, index: u16, fragment: Bytes) -> Option<&Chunk> {
@@ -315,7 +364,7 @@ impl Buffer {
         let chunk = self.chunks.remove(&slot)?;
         match chunk.class {
             Class::Bulk => {
-                self.used -= chunk.packets;
+                self.used -= self.leaving(chunk.copies, chunk.packets);
                 self.count(chunk.destination(), 0, chunk.packets);
             }
             Class::Control => self.control_used -= chunk.packets,
@@ -342,17 +391,13 @@ impl Buffer {
         self.replace(slot, fragments);
     }
     fn replace(&mut self, slot: Slot, fragments: Vec<Bytes>) {
-        let Some(chunk) = self.chunks.get_mut(&slot) else { return };
-        let packets = fragments.len() as u32;
-        let used = if chunk.class == Class::Bulk { &mut self.used } else { &mut self.control_used };
-        let gone = core::mem::replace(&mut chunk.packets, packets);
-        *used = *used - gone + packets;
+        let Some(mut chunk) = self.remove(slot) else { return };
+        chunk.packets = fragments.len() as u32;
+        // Copied, and not shared any more.
+        chunk.copies = None;
         chunk.fragments = fragments.into_iter().map(Some).collect();
-        (chunk.first_missing, chunk.end) = (packets as u16, packets as u16);
-        if chunk.class == Class::Bulk {
-            let destination = chunk.destination();
-            self.count(destination, packets, gone);
-        }
+        (chunk.first_missing, chunk.end) = (chunk.packets as u16, chunk.packets as u16);
+        self.insert_at(slot, chunk);
     }
     /// All chunks, in the order in which they came.
     pub fn chunks(&self) -> impl Iterator<Item = &Chunk> {
@@ -375,6 +420,39 @@ mod tests {
         ids::{Guid, NetworkAddress},
         wire::ChunkKind,
     };
+
+    fn data_for(to: u8) -> ChunkHeader {
+        let mut header = ChunkHeader::new(ChunkKind::Transport, Guid::NONE, Guid([to; 20]), NetworkAddress::NONE);
+        header.kind = ChunkKind::Data(crate::wire::DataTag {
+            object: tributary_content::ObjectId([1; 16]),
+            transfer: 1,
+            number: 0,
+            count: 1,
+            chunk_bytes: 1,
+            reliability: crate::wire::Reliability::Nack,
+            window: 0,
+            window_chunks: 0,
+        });
+        header
+    }
+
+    #[test]
+    fn copies_of_one_payload_take_room_once_until_the_last_is_gone() {
+        let mut buffer = Buffer::new(10, 2);
+        let copies = Some(buffer.new_copies());
+        let payload = Bytes::from_static(b"abcdef").into();
+        let [first, second, third] =
+            [1, 2, 3].map(|to| buffer.put_copy(data_for(to), cut(&payload, 2, 2), Origin::Local, copies));
+        assert_eq!((buffer.used(), buffer.used_by(&Guid([2; 20]))), (3, 3));
+        buffer.remove(first);
+        assert_eq!(buffer.used(), 3);
+        buffer.cut_as(second, &[1, 5]);
+        assert_eq!(buffer.used(), 5, "cut otherwise it has bytes of its own");
+        buffer.remove(third);
+        assert_eq!(buffer.used(), 2);
+        buffer.remove(second);
+        assert_eq!(buffer.used(), 0);
+    }
 
     #[test]
     fn room_is_reserved_with_the_first_packet_and_given_back_with_the_chunk() {
@@ -414,18 +492,7 @@ mod tests {
         let mut buffer = Buffer::new(1_200, 0);
         buffer.share();
         let put = |buffer: &mut Buffer, to: u8, packets: usize| {
-            let mut header = ChunkHeader::new(ChunkKind::Transport, Guid::NONE, Guid([to; 20]), NetworkAddress::NONE);
-            header.kind = ChunkKind::Data(crate::wire::DataTag {
-                object: tributary_content::ObjectId([1; 16]),
-                transfer: 1,
-                number: 0,
-                count: 1,
-                chunk_bytes: 1,
-                reliability: crate::wire::Reliability::Nack,
-                window: 0,
-                window_chunks: 0,
-            });
-            buffer.put(header, alloc::vec![Bytes::from_static(b"x"); packets], Origin::Local)
+            buffer.put(data_for(to), alloc::vec![Bytes::from_static(b"x"); packets], Origin::Local)
         };
         let [a, b, c] = [1, 2, 3].map(|to| Guid([to; 20]));
         let first = put(&mut buffer, 1, 100);

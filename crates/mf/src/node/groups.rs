@@ -60,11 +60,9 @@ impl MfNode {
         self.along_links(&header, others, &mut copies);
         let payload = self.router.buffer.payload(slot);
         self.router.consume(slot);
-        for mut copy in copies {
-            copy.hops_left -= 1;
-            *self.counters.entry("copies for groups").or_default() += 1;
-            self.router.originate(now, copy, &payload, Origin::Local);
-        }
+        *self.counters.entry("copies for groups").or_default() += copies.len() as u64;
+        copies.iter_mut().for_each(|copy| copy.hops_left -= 1);
+        self.router.originate_copies(now, copies, &payload);
     }
     fn can_reach(&self, address: NetworkAddress) -> bool {
         self.router.topology.as_ref().is_some_and(|topology| topology.route(address).is_some())
@@ -159,9 +157,7 @@ impl MfNode {
         if let Some(proxy) = &mut self.proxy {
             let _ = proxy.put(now, &copy, payload, Kept::Delegated);
         }
-        for guid in waiting {
-            self.router.originate(now, to_device(&copy, guid), payload, Origin::Local);
-        }
+        self.router.originate_copies(now, waiting.into_iter().map(|guid| to_device(&copy, guid)), payload);
     }
     pub(super) fn settle_groups(&mut self, now: Time) -> bool {
         let mut moved = false;
@@ -196,11 +192,12 @@ impl MfNode {
                 };
                 header.source_address = self.config.address;
                 header.flags |= Flags::REPEATED;
-                let payload = payload.into();
-                for guid in who {
-                    *self.counters.entry("repairs out of copies").or_default() += 1;
-                    self.router.originate(now, to_device(&header, guid), &payload, Origin::Local);
-                }
+                *self.counters.entry("repairs out of copies").or_default() += who.len() as u64;
+                self.router.originate_copies(
+                    now,
+                    who.into_iter().map(|guid| to_device(&header, guid)),
+                    &payload.into(),
+                );
             }
             Task::Ask(Asking { source, transfer, object, upstream, sequence, missing, proxies_left }) => {
                 *self.counters.entry("requests sent upstream").or_default() += 1;

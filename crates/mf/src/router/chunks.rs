@@ -3,22 +3,29 @@ use super::*;
 
 impl Router {
     /// Puts a chunk of this node on its way.
-    pub fn originate(&mut self, now: Time, mut header: ChunkHeader, payload: &Payload, origin: Origin) -> Slot {
-        header.payload_bytes = payload.len() as u32;
-        let rest = self.datagram_bytes() as usize - DataHeader::BYTES;
-        let fragments = cut(payload, rest - header.len() - 8, rest);
-        self.stats.originated += 1;
-        let slot = self.buffer.put(header, fragments, origin);
+    pub fn originate(&mut self, now: Time, header: ChunkHeader, payload: &Payload, origin: Origin) -> Slot {
+        let slot = self.put(header, payload, origin, None);
         self.forward(now, slot);
         slot
     }
+    /// Puts copies of one payload on their ways. However they are cut, they share its bytes.
+    pub fn originate_copies(&mut self, now: Time, headers: impl IntoIterator<Item = ChunkHeader>, payload: &Payload) {
+        let (payload, copies) = (&payload.to_bytes().into(), Some(self.buffer.new_copies()));
+        for header in headers {
+            let slot = self.put(header, payload, Origin::Local, copies);
+            self.forward(now, slot);
+        }
+    }
     /// Puts a chunk of this node into the buffer without sending it.
-    pub fn put_own(&mut self, mut header: ChunkHeader, payload: &Payload) -> Slot {
+    pub fn put_own(&mut self, header: ChunkHeader, payload: &Payload) -> Slot {
+        self.put(header, payload, Origin::Local, None)
+    }
+    fn put(&mut self, mut header: ChunkHeader, payload: &Payload, origin: Origin, copies: Option<Copies>) -> Slot {
         header.payload_bytes = payload.len() as u32;
         let rest = self.datagram_bytes() as usize - DataHeader::BYTES;
         let fragments = cut(payload, rest - header.len() - 8, rest);
         self.stats.originated += 1;
-        self.buffer.put(header, fragments, Origin::Local)
+        self.buffer.put_copy(header, fragments, origin, copies)
     }
     /// The smallest datagram that all links carry.
     pub(super) fn datagram_bytes(&self) -> u32 {

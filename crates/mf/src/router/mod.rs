@@ -39,7 +39,10 @@ use self::{
 use crate::{
     config::HolRelief,
     ids::{ChunkKey, Flow, Guid, NetworkAddress, ServiceId},
-    link::{Arrived, Buffer, Chunk, Forwarding, HopConfig, Incoming, Origin, Outgoing, Room, Sent, Slot, buffer::cut},
+    link::{
+        Arrived, Buffer, Chunk, Forwarding, HopConfig, Incoming, Origin, Outgoing, Room, Sent, Slot,
+        buffer::{Copies, cut},
+    },
     payload::Payload,
     wire::{Cack, ChunkHeader, ChunkKind, Class, Csyn, DataHeader, Flags, PacketType, Roles, WireError},
 };
@@ -398,11 +401,7 @@ impl Router {
         let Some(peer) = self.hops.get(&face).and_then(|hop| hop.peer.as_ref()) else { return };
         let mut header = ChunkHeader::new(ChunkKind::LinkState, self.config.guid, peer.guid, NetworkAddress::NONE);
         header.hops_left = 0;
-        header.payload_bytes = payload.len() as u32;
-        let rest = self.datagram_bytes() as usize - DataHeader::BYTES;
-        let fragments = cut(&payload.into(), rest - header.len() - 8, rest);
-        self.stats.originated += 1;
-        let slot = self.buffer.put(header, fragments, Origin::Local);
+        let slot = self.put_own(header, &payload.into());
         self.enqueue(now, face, slot);
     }
 }
