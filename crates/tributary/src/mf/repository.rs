@@ -19,7 +19,7 @@ use tributary_mf::{payload::Payload, router::proxy::ChunkRepository};
 /// bytes  0        4            8               16                      48        48 + head
 ///        | "TBC1" | head bytes | payload bytes | BLAKE3 of the rest    | head …  | payload … |
 /// ```
-/// A file is written under another name and gets its own at the commit, after its bytes are on the disk. So what
+/// A file is written under another name and gets its own at the commit, after the bytes of all are on the disk. So what
 /// [`ChunkRepository::list`] shows was durable; what a killed process left half done is removed.
 #[derive(Debug)]
 pub struct FileRepository {
@@ -205,6 +205,8 @@ struct Writer {
     folder: PathBuf,
     /// Written since the last commit, and not under their own names yet.
     pending: BTreeMap<u64, File>,
+    /// The folder, opened before the first of them: of what the disk has refused since then its sync tells.
+    opened: Option<File>,
     /// Removed since the last commit.
     removed: bool,
     /// What went wrong since the last commit.
@@ -237,6 +239,9 @@ impl Writer {
         front.extend_from_slice(&(payload.len() as u64).to_be_bytes());
         front.extend_from_slice(hasher.finalize().as_bytes());
         front.extend_from_slice(head);
+        if self.opened.is_none() {
+            self.opened = Some(File::open(&self.folder)?);
+        }
         let mut file = File::create(pending_path(&self.folder, id))?;
         file.write_all(&front)?;
         file.write_all(&payload)?;
@@ -255,6 +260,14 @@ impl Writer {
         }
         Ok(())
     }
+    /// Waits until what is pending is on the disk. Of several files it waits for all at once: a disk that is asked for one
+    /// after the other waits for each.
+    fn sync(&self, folder: &File) -> io::Result<()> {
+        match self.pending.len() {
+            0 | 1 => self.pending.values().try_for_each(File::sync_data),
+            _ => Ok(nix::unistd::syncfs(folder)?),
+        }
+    }
     /// Gives what has its own name now.
     fn commit(&mut self) -> io::Result<Vec<u64>> {
         if let Some(error) = self.failed.take() {
@@ -264,14 +277,19 @@ impl Writer {
         if self.pending.is_empty() && !self.removed {
             return Ok(written);
         }
-        while let Some((id, file)) = self.pending.pop_first() {
+        let folder = self.opened.take().map_or_else(|| File::open(&self.folder), Ok)?;
+        let mut made = self.sync(&folder);
+        for id in std::mem::take(&mut self.pending).into_keys() {
             let pending = pending_path(&self.folder, id);
-            let named = file.sync_data().and_then(|()| fs::rename(&pending, chunk_path(&self.folder, id)));
-            // Nothing will ask for it any more, and it takes room.
-            named.inspect_err(|_| drop(fs::remove_file(&pending)))?;
-            written.push(id);
+            made = made.and_then(|()| fs::rename(&pending, chunk_path(&self.folder, id)));
+            match made {
+                Ok(()) => written.push(id),
+                // Nothing will ask for it any more, and it takes room.
+                Err(_) => drop(fs::remove_file(&pending)),
+            }
         }
-        File::open(&self.folder)?.sync_all()?;
+        made?;
+        folder.sync_all()?;
         self.removed = false;
         Ok(written)
     }
