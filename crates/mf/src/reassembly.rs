@@ -24,6 +24,9 @@ pub enum Taken {
     Failed(String),
 }
 
+/// Buffers that are kept for units that come.
+const SPARE_MAX: usize = 8;
+
 /// One object that is being received.
 pub struct Reassembly {
     manifest: Manifest,
@@ -36,6 +39,8 @@ pub struct Reassembly {
     /// Complete units that wait for the hash list, or for the reader of an in-order stream.
     waiting: BTreeSet<u32>,
     buffered: u64,
+    /// Buffers of units that are stored, for those that come: fresh ones would cost the system a page at a time.
+    spare: Vec<Vec<u8>>,
     /// Stored and not told yet.
     stored: VecDeque<Stored>,
 }
@@ -94,6 +99,7 @@ impl Reassembly {
             units: BTreeMap::new(),
             waiting: BTreeSet::new(),
             buffered: 0,
+            spare: Vec::new(),
             stored: VecDeque::new(),
         })
     }
@@ -183,11 +189,11 @@ impl Reassembly {
                 continue;
             }
             let whole = self.manifest.chunk_len(ChunkIndex(unit));
-            let state = self.units.entry(unit).or_insert_with(|| Unit {
-                bytes: Vec::with_capacity(whole as usize),
-                filled: 0,
-                chunks: BTreeSet::new(),
-                parts: Vec::new(),
+            let spare = &mut self.spare;
+            let state = self.units.entry(unit).or_insert_with(|| {
+                let mut bytes = spare.pop().unwrap_or_default();
+                bytes.reserve_exact(whole as usize);
+                Unit { bytes, filled: 0, chunks: BTreeSet::new(), parts: Vec::new() }
             });
             let mut to = offset as usize;
             for part in payload.range(first, first + len as usize) {
@@ -234,7 +240,7 @@ impl Reassembly {
             self.waiting.iter().copied().filter(|unit| until.is_none_or(|until| *unit < until.0)).collect();
         for unit in ready {
             self.waiting.remove(&unit);
-            let Some(state) = self.units.remove(&unit) else { continue };
+            let Some(mut state) = self.units.remove(&unit) else { continue };
             self.buffered = self.buffered.saturating_sub(u64::from(state.filled));
             if !tree.verify_chunk(ChunkIndex(unit), &state.bytes) {
                 // All chunks that touch it are in doubt.
@@ -247,6 +253,10 @@ impl Reassembly {
                 return Taken::Failed(error.to_string());
             }
             self.stored.push_back(Stored { index: unit, bytes: state.filled, parts: state.parts });
+            if self.spare.len() < SPARE_MAX {
+                state.bytes.clear();
+                self.spare.push(state.bytes);
+            }
         }
         Taken::Kept
     }
