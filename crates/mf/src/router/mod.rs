@@ -242,10 +242,10 @@ impl Router {
         if hop.nonce != peer.nonce {
             hop.nonce = peer.nonce;
             hop.outgoing.reset();
-            for slot in hop.incoming.reset(&self.buffer) {
-                self.buffer.remove(slot);
-            }
+            let given_up = hop.incoming.reset(&self.buffer);
+            self.give_up(given_up);
         }
+        let Some(hop) = self.hops.get_mut(&face) else { return };
         hop.datagram_bytes = peer.datagram_bytes;
         hop.outgoing.set_datagram_bytes(peer.datagram_bytes);
         hop.outgoing.set_first_window(peer.window);
@@ -260,6 +260,17 @@ impl Router {
             self.forward(now, slot);
         }
         self.retry(now, guid);
+    }
+    /// Takes incomplete chunks out, which may have been sent on already.
+    fn give_up(&mut self, slots: Vec<Slot>) {
+        for slot in slots {
+            if let Some(to) = self.cut.remove(&slot)
+                && let Some(hop) = self.hops.get_mut(&to)
+            {
+                hop.outgoing.cancel(slot, &self.buffer);
+            }
+            self.buffer.remove(slot);
+        }
     }
     /// It does not any more: what waits for it goes another way.
     pub fn on_down(&mut self, now: Time, face: FaceId) {
@@ -327,14 +338,8 @@ impl Router {
         let faces: Vec<FaceId> = self.hops.keys().copied().collect();
         for face in faces {
             let Some(hop) = self.hops.get_mut(&face) else { continue };
-            for slot in hop.incoming.expire(now, hop.peer.is_some(), &self.buffer) {
-                if let Some(to) = self.cut.remove(&slot)
-                    && let Some(hop) = self.hops.get_mut(&to)
-                {
-                    hop.outgoing.cancel(slot, &self.buffer);
-                }
-                self.buffer.remove(slot);
-            }
+            let given_up = hop.incoming.expire(now, hop.peer.is_some(), &self.buffer);
+            self.give_up(given_up);
         }
         self.open_windows();
         self.diverted.retain(|_, until| *until > now);

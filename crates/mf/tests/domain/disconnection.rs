@@ -357,3 +357,27 @@ fn the_copy_at_the_access_router_answers_for_a_producer_that_sleeps() {
     let got = content.finished(&name("/sensor/film")).map(|bytes| bytes.len());
     assert_eq!(got, Some(4_000_000), "{:?}", domain.at("n2").holdings());
 }
+
+#[test]
+fn a_router_that_is_killed_in_the_midst_of_a_chunk_does_not_block_the_next_one() {
+    let mut domain = Domain::new(1);
+    domain.node("n1", |_| {});
+    domain.router("n2");
+    domain.router("n3");
+    domain.node("n4", |_| {});
+    // Chunks come slowly and are sent on while they come.
+    domain.link("n1", "n2", 5, ms(1));
+    domain.link("n2", "n3", 100, ms(10));
+    domain.link("n3", "n4", 100, ms(1));
+    let bytes = random_bytes(3_000_000, 1);
+    domain.publish("n1", object("/lab/film", bytes.clone()));
+    domain.run(Duration::from_secs(2));
+    let (id, content) = domain.fetch("n4", "/lab/film");
+    domain.run(Duration::from_secs(1));
+    assert!(domain.at("n3").router().stats.cut_through > 0);
+    domain.kill("n2");
+    domain.run(ms(300));
+    domain.restart("n2");
+    domain.finish("n4", id, 20);
+    assert_eq!(content.finished(&name("/lab/film")).unwrap(), bytes);
+}
