@@ -32,8 +32,7 @@ fn ptp_fills_what_rivals_leave_and_nobody_gets_more_than_there_is() {
     }
 }
 
-/// One run of 100 s is the time in which paths are found: what it uses, and what of it on redundant links, varies between
-/// 0.80 and 0.97, and 0.09 and 0.99, from run to run.
+/// One run of 100 s is the time in which paths are found and tried; how much of it that takes varies from run to run.
 #[test]
 fn the_mesh_stands_beside_table_1_and_most_of_its_57_paths_are_found() {
     let results = run("ptp-mesh", 1, 1);

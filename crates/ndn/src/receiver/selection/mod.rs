@@ -8,7 +8,7 @@
 //! | `latency` | `latency.rs` | those with the shortest round trips |
 //! | `variance` | `variance.rs` | those whose round trips vary least |
 //! | `hybrid` | `hybrid.rs` | among the fast half those whose round trips vary least |
-//! | `spread` | `spread.rs` | those that share few links, as their labels tell; others on trial |
+//! | `spread` | `spread/` | those that bring most together over the links that they share, as their labels tell |
 mod bandwidth;
 mod hops;
 mod hybrid;
@@ -105,26 +105,6 @@ mod tests {
             by_name(name).change(known, in_use_max, &mut Random::new(1, 1)).iter().map(|path| path.0).collect();
         paths.sort_unstable();
         paths
-    }
-
-    #[test]
-    fn spread_takes_paths_that_share_little_and_tries_others_one_at_a_time() {
-        let path = |path, in_use, mbps, links: &[u8]| Candidate {
-            links: links.iter().map(|link| [*link; LABEL_BYTES]).collect(),
-            ..candidate(path, in_use, mbps, links.len(), 10, 1)
-        };
-        // 1 is the consumer's link, which all must have.
-        let with = |rates: [u64; 4]| {
-            let links: [&[u8]; 4] = [&[1, 2, 3], &[1, 4, 5], &[1, 2, 6, 5], &[1, 4, 6, 3]];
-            let each = (1..).zip(rates).zip(links).map(|((number, mbps), links)| path(number, mbps > 0, mbps, links));
-            each.collect::<Vec<_>>()
-        };
-        let (mut random, mut spread) = (Random::new(1, 1), by_name("spread"));
-        let mut change =
-            |rates| spread.change(&with(rates), 4, &mut random).iter().map(|path| path.0).collect::<Vec<_>>();
-        assert_eq!(change([0, 0, 1, 0]), [1, 2, 3], "the third shares most of its links, but not more than that");
-        assert_eq!(change([10, 10, 5, 0]), [1, 2, 3, 4], "there is room to try the fourth");
-        assert_eq!(change([8, 8, 4, 5]), [1, 2, 3], "it took from the others what it brought");
     }
 
     #[test]

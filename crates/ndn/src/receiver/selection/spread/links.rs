@@ -1,0 +1,121 @@
+//! What links carry, told by what paths brought that were in use together.
+use alloc::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    vec::Vec,
+};
+
+use tributary_core::PathId;
+
+use super::{Candidate, Label};
+
+/// Sets of paths that are remembered, and for how many changes.
+const OBSERVATIONS_MAX: usize = 16;
+const AGE_MAX: u32 = 64;
+/// A link carries as much as ever if it is this part of the most; what is less by more is noise.
+const SAME: f64 = 0.9;
+
+pub(super) type Set = BTreeSet<PathId>;
+
+/// Mbit/s, or paths, on each link.
+#[derive(Clone, Default, Debug)]
+pub(super) struct Loads(BTreeMap<Label, f64>);
+
+impl Loads {
+    /// How many of `paths` have each link.
+    pub(super) fn count<'a>(paths: impl IntoIterator<Item = &'a Candidate>) -> Loads {
+        Loads::of(paths, |_| 1.0)
+    }
+    fn of<'a>(paths: impl IntoIterator<Item = &'a Candidate>, amount: impl Fn(&Candidate) -> f64) -> Loads {
+        let mut loads = Loads::default();
+        for path in paths {
+            path.links.iter().for_each(|link| *loads.0.entry(*link).or_default() += amount(path));
+        }
+        loads
+    }
+    pub(super) fn on(&self, link: &Label) -> f64 {
+        self.0.get(link).copied().unwrap_or_default()
+    }
+    pub(super) fn links(&self) -> impl Iterator<Item = &Label> {
+        self.0.keys()
+    }
+}
+
+/// What a set of paths brought.
+#[derive(Clone, Debug)]
+struct Observation {
+    set: Set,
+    loads: Loads,
+    /// The links of each of the paths that were in use all the time.
+    paths: Vec<Vec<Label>>,
+    age: u32,
+}
+
+/// What was seen of the sets of paths that were in use lately.
+#[derive(Clone, Default, Debug)]
+pub(super) struct Observations(VecDeque<Observation>);
+
+/// What was seen of a link.
+#[derive(Default)]
+struct Seen {
+    /// Mbit/s at most.
+    most: f64,
+    /// Sets of paths that used it, and those of them with which it carried as much as ever.
+    used: u32,
+    busy: u32,
+}
+
+impl Observations {
+    /// Takes in what the paths in use brought; those not in `before` came in between.
+    pub(super) fn add(&mut self, known: &[Candidate], before: &Set) {
+        let in_use = || known.iter().filter(|path| path.in_use);
+        let set: Set = in_use().map(|path| path.path).collect();
+        self.0.iter_mut().for_each(|observation| observation.age += 1);
+        self.0.retain(|observation| observation.set != set && observation.age < AGE_MAX);
+        if self.0.len() >= OBSERVATIONS_MAX {
+            self.0.pop_front();
+        }
+        let all_the_time = in_use().filter(|path| before.contains(&path.path));
+        self.0.push_back(Observation {
+            set,
+            loads: Loads::of(in_use(), |path| path.rate.mbps()),
+            paths: all_the_time.map(|path| path.links.clone()).collect(),
+            age: 0,
+        });
+    }
+    pub(super) fn has(&self, set: &Set) -> bool {
+        self.0.iter().any(|observation| observation.set == *set)
+    }
+    /// What each link that was used carries when it is full. Something is full on each path, or it would have brought more:
+    /// a link that carried as much as ever. Those that did so whenever they were used are taken to be full first, others
+    /// only for paths that these do not explain, `excluded` ones never. What is not full can carry another path that brings
+    /// `each`.
+    pub(super) fn limits(&self, excluded: impl Fn(&Label) -> bool, each: f64) -> BTreeMap<Label, f64> {
+        let seen = self.seen();
+        let mut order: Vec<(&Label, &Seen)> = seen.iter().filter(|(link, _)| !excluded(link)).collect();
+        let share = |seen: &Seen| f64::from(seen.busy) / f64::from(seen.used + 1);
+        order.sort_by(|a, b| share(b.1).total_cmp(&share(a.1)).then(a.1.most.total_cmp(&b.1.most)).then(a.0.cmp(b.0)));
+        let all = self.0.iter().flat_map(|observation| observation.paths.iter().map(move |path| (observation, path)));
+        let mut unexplained: Vec<(&Observation, &Vec<Label>)> = all.collect();
+        let mut limits = BTreeMap::new();
+        for (link, Seen { most, .. }) in order {
+            let before = unexplained.len();
+            unexplained.retain(|(seen, path)| !path.contains(link) || seen.loads.on(link) < most * SAME);
+            let is_full = unexplained.len() < before;
+            limits.insert(*link, if is_full { *most } else { most + each });
+        }
+        limits
+    }
+    fn seen(&self) -> BTreeMap<Label, Seen> {
+        let mut links: BTreeMap<Label, Seen> = BTreeMap::new();
+        let all = || self.0.iter().flat_map(|observation| &observation.loads.0);
+        for (link, load) in all() {
+            let seen = links.entry(*link).or_default();
+            seen.most = seen.most.max(*load);
+            seen.used += 1;
+        }
+        for (link, load) in all() {
+            links.entry(*link).and_modify(|seen| seen.busy += u32::from(*load >= seen.most * SAME));
+        }
+        links
+    }
+}

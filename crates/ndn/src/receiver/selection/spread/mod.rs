@@ -1,0 +1,160 @@
+//! The paths that together bring most over the links that they share, which the labels in their tags tell. What links carry
+//! is learned from what paths brought ([`links`]); the greatest flow within that ([`flow`]) says which paths to try. They
+//! stay if more comes; otherwise those that brought most come back. Not in the paper, whose bandwidth-based selection takes
+//! any unused path.
+mod flow;
+mod links;
+#[cfg(test)]
+mod tests;
+
+use alloc::{collections::BTreeMap, vec::Vec};
+
+use tributary_core::{PathId, Random};
+
+use self::{
+    flow::Limit,
+    links::{Loads, Observations, Set},
+};
+use super::{Candidate, PathSelection};
+use crate::router::labels::LABEL_BYTES;
+
+/// Selection by shared links.
+#[derive(Clone, Default, Debug)]
+pub(super) struct Spread {
+    observations: Observations,
+    /// The paths that brought most, and how many Mbit/s.
+    best: Option<(Set, f64)>,
+    /// What was chosen at the last change.
+    chosen: Set,
+    /// Paths that were tried in vain, and for how many more changes that counts.
+    vain: BTreeMap<PathId, u32>,
+    /// Changes until the next trial, and what they will be after another one in vain.
+    pause: u32,
+    pause_next: u32,
+}
+
+type Label = [u8; LABEL_BYTES];
+
+/// Paths on each link of a path, itself included, beyond which it is not worth its while as long as nothing is known.
+const LOAD_MAX: f64 = 2.0;
+/// Others are tried if so many times as much is expected of them, and stay if they bring so many times as much.
+const GAIN_EXPECTED: f64 = 1.03;
+const GAIN: f64 = 1.01;
+/// Fewer paths are as good if they bring this part.
+const LEANER: f64 = 0.99;
+/// What the flow over a path counts for if it is one of the best, and if it was tried in vain.
+const BEST_WEIGHT: f64 = 1.15;
+const VAIN_WEIGHT: f64 = 0.9;
+/// What a router on the way takes from that, so that of paths that are alike the shorter one is chosen.
+const HOP_WEIGHT: f64 = 0.001;
+/// A path is not used for less than this part of what one can bring.
+const FLOW_MIN: f64 = 0.1;
+/// Changes between two trials at most, and changes for which it counts that a path was tried in vain.
+const PAUSE_MAX: u32 = 32;
+const VAIN_CHANGES: u32 = 32;
+
+/// Links that all known paths have: nothing can be done about them.
+fn common(known: &[Candidate]) -> impl Fn(&Label) -> bool {
+    let (counts, all) = (Loads::count(known), known.len());
+    move |link| all > 1 && counts.on(link) >= all as f64
+}
+
+impl Spread {
+    /// Decides whether the paths in use, which brought `total`, are the best.
+    fn judge(&mut self, known: &[Candidate], in_use: Set, total: f64) {
+        let works = |id: &PathId| known.iter().any(|path| path.path == *id);
+        let Some((best, most)) = self.best.take().filter(|(best, _)| best.iter().all(works)) else {
+            self.best = Some((in_use, total));
+            return;
+        };
+        let is_leaner = in_use == self.chosen && in_use.len() < best.len();
+        let is_better = total > most * GAIN || is_leaner && total >= most * LEANER;
+        if is_better {
+            self.pause_next = 0;
+        }
+        if is_better || in_use == best {
+            self.best = Some((in_use, total));
+            return;
+        }
+        self.vain.extend(in_use.difference(&best).map(|id| (*id, VAIN_CHANGES)));
+        self.pause = self.pause_next;
+        self.pause_next = (2 * self.pause_next).clamp(1, PAUSE_MAX);
+        self.best = Some((best, most));
+    }
+    /// The paths of the greatest flow, if they are worth a trial in place of `best`, which bring `most`.
+    fn propose(&self, known: &[Candidate], in_use_max: usize, (best, most): &(Set, f64)) -> Option<Set> {
+        let each = known.iter().filter_map(|path| path.rate_known).map(|rate| rate.mbps()).fold(0.0, f64::max);
+        let is_common = common(known);
+        let learned = self.observations.limits(&is_common, each);
+        let with = |link: &Label| (0..known.len()).filter(|path| known[*path].links.contains(link)).collect();
+        let counts = Loads::count(known);
+        let shared = counts.links().filter(|link| !is_common(link));
+        let of_links = shared.map(|link| Limit { of: with(link), most: learned.get(link).copied().unwrap_or(each) });
+        let of_paths = (0..known.len()).map(|path| Limit { of: [path].into(), most: each });
+        let limits: Vec<Limit> = of_links.chain(of_paths).collect();
+        let weight = |path: &Candidate| {
+            let best = if best.contains(&path.path) { BEST_WEIGHT } else { 1.0 };
+            let vain = if self.vain.contains_key(&path.path) { VAIN_WEIGHT } else { 1.0 };
+            best * vain - HOP_WEIGHT * path.hops as f64
+        };
+        let weights: Vec<f64> = known.iter().map(weight).collect();
+        let flows = flow::greatest(&weights, &limits);
+        let mut flows: Vec<(f64, PathId)> = flows.into_iter().zip(known.iter().map(|path| path.path)).collect();
+        flows.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+        flows.truncate(in_use_max);
+        let expected: f64 = flows.iter().map(|(flow, _)| flow).sum();
+        let chosen: Set = flows.iter().filter(|(flow, _)| *flow > each * FLOW_MIN).map(|(_, path)| *path).collect();
+        let is_leaner = chosen.len() < best.len() && expected >= most * LEANER;
+        let is_worth_it = !chosen.is_empty() && (is_leaner || expected > most * GAIN_EXPECTED);
+        (is_worth_it && !self.observations.has(&chosen)).then_some(chosen)
+    }
+}
+
+impl PathSelection for Spread {
+    fn name(&self) -> &'static str {
+        "spread"
+    }
+    /// In the beginning the path whose links are used least, until more than half of what is left is in use by others;
+    /// later what takes the place of one that failed.
+    fn fill(&mut self, known: &[Candidate], _: &mut Random) -> Option<PathId> {
+        let in_use = || known.iter().filter(|path| path.in_use);
+        let (used, is_common) = (Loads::count(in_use()), common(known));
+        // Paths on its links if it were used too: together, and on each.
+        let load = |path: &Candidate| {
+            let links: Vec<&Label> = path.links.iter().filter(|link| !is_common(link)).collect();
+            let total: f64 = links.iter().map(|link| 1.0 + used.on(link)).sum();
+            (total, total / links.len().max(1) as f64)
+        };
+        let is_wanted = |path: &Candidate| match (in_use().count(), &self.best) {
+            (0, _) => true,
+            (count, Some(_)) => count < self.chosen.len(),
+            (_, None) => load(path).1 < LOAD_MAX,
+        };
+        let order = |a: &&Candidate, b: &&Candidate| {
+            load(a).0.total_cmp(&load(b).0).then(a.rtt.cmp(&b.rtt)).then(a.path.cmp(&b.path))
+        };
+        known.iter().filter(|path| !path.in_use && is_wanted(path)).min_by(order).map(|path| path.path)
+    }
+    fn change(&mut self, known: &[Candidate], in_use_max: usize, _: &mut Random) -> Vec<PathId> {
+        let in_use: Set = known.iter().filter(|path| path.in_use).map(|path| path.path).collect();
+        let total: f64 = known.iter().map(|path| path.rate.mbps()).sum();
+        if total <= 0.0 {
+            // Nothing comes, so that nothing can be learned: all begins anew.
+            *self = Spread::default();
+            return in_use.into_iter().collect();
+        }
+        self.observations.add(known, &self.chosen);
+        self.vain.retain(|_, changes| {
+            *changes -= 1;
+            *changes > 0
+        });
+        self.judge(known, in_use, total);
+        let is_pausing = self.pause > 0;
+        self.pause = self.pause.saturating_sub(1);
+        let proposed =
+            self.best.as_ref().filter(|_| !is_pausing).and_then(|best| self.propose(known, in_use_max, best));
+        let best = self.best.iter().flat_map(|(best, _)| best).copied();
+        self.chosen = proposed.unwrap_or_else(|| best.collect());
+        self.chosen.iter().copied().collect()
+    }
+}

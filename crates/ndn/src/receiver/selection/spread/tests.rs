@@ -1,0 +1,161 @@
+use alloc::{vec, vec::Vec};
+
+use tributary_core::{Duration, Rate};
+
+use super::*;
+
+/// Links of given capacity in Mbit/s and paths over them, in which each path in use gets its fair part.
+struct World {
+    capacities: Vec<f64>,
+    paths: Vec<Vec<usize>>,
+    in_use: Vec<bool>,
+    in_use_max: usize,
+}
+
+impl World {
+    fn new(capacities: &[f64], paths: &[&[usize]], in_use_max: usize) -> World {
+        let paths: Vec<Vec<usize>> = paths.iter().map(|path| path.to_vec()).collect();
+        World { capacities: capacities.to_vec(), in_use: vec![false; paths.len()], paths, in_use_max }
+    }
+    /// All paths without circles from node 1 to one of `ends` over links between two nodes, each way with its own capacity.
+    fn of_graph(links: &[(usize, usize, f64)], ends: &[usize], in_use_max: usize) -> World {
+        let hops: Vec<(usize, usize, f64)> =
+            links.iter().flat_map(|&(a, b, most)| [(a, b, most), (b, a, most)]).collect();
+        let (mut found, mut open) = (Vec::new(), vec![(1, vec![1], Vec::new())]);
+        while let Some((at, nodes, path)) = open.pop() {
+            if ends.contains(&at) {
+                found.push(path);
+                continue;
+            }
+            for (index, (_, to, _)) in
+                hops.iter().enumerate().filter(|(_, (from, to, _))| *from == at && !nodes.contains(to))
+            {
+                let nodes: Vec<usize> = nodes.iter().copied().chain([*to]).collect();
+                open.push((*to, nodes, path.iter().copied().chain([index]).collect::<Vec<usize>>()));
+            }
+        }
+        let capacities = hops.iter().map(|(.., most)| *most).collect();
+        World { capacities, in_use: vec![false; found.len()], paths: found, in_use_max }
+    }
+    /// What each path brings if those of `set` are in use: all grow alike until a link on the way is full.
+    fn rates(&self, set: &[bool]) -> Vec<f64> {
+        let (mut left, mut rates, mut growing) = (self.capacities.clone(), vec![0.0; set.len()], set.to_vec());
+        while growing.contains(&true) {
+            let users =
+                |link: usize| (0..set.len()).filter(|path| growing[*path] && self.paths[*path].contains(&link)).count();
+            let users: Vec<usize> = (0..left.len()).map(users).collect();
+            let busy = || (0..left.len()).filter(|link| users[*link] > 0);
+            let step = busy().map(|link| left[link] / users[link] as f64).fold(f64::INFINITY, f64::min);
+            busy().collect::<Vec<_>>().into_iter().for_each(|link| left[link] -= step * users[link] as f64);
+            for path in 0..set.len() {
+                if growing[path] {
+                    rates[path] += step;
+                    growing[path] = self.paths[path].iter().all(|link| left[*link] > 1e-6);
+                }
+            }
+        }
+        rates
+    }
+    fn total(&self, set: &[bool]) -> f64 {
+        self.rates(set).iter().sum()
+    }
+    /// The most that any set of paths brings.
+    fn optimum(&self) -> f64 {
+        let sets = (0..1u32 << self.paths.len()).filter(|set| set.count_ones() as usize <= self.in_use_max);
+        let bits = |set: u32| (0..self.paths.len()).map(|path| set >> path & 1 == 1).collect::<Vec<bool>>();
+        sets.map(|set| self.total(&bits(set))).fold(0.0, f64::max)
+    }
+    fn known(&self, count: usize) -> Vec<Candidate> {
+        let rates = self.rates(&self.in_use);
+        let candidate = |index: usize| {
+            let rate = Rate::from_bits_per_second((rates[index] * 1e6) as u64);
+            Candidate {
+                path: PathId(index as u16),
+                in_use: self.in_use[index],
+                rate,
+                rate_known: self.in_use[index].then_some(rate),
+                hops: self.paths[index].len(),
+                rtt: Duration::from_millis(10),
+                rtt_deviation: Duration::ZERO,
+                links: self.paths[index].iter().map(|link| [*link as u8; LABEL_BYTES]).collect(),
+            }
+        };
+        (0..count).map(candidate).collect()
+    }
+    /// Finds the paths one after the other, and changes them so many times; what comes after each change.
+    fn run(&mut self, changes: usize) -> Vec<f64> {
+        let (mut spread, mut random) = (Spread::default(), Random::new(1, 1));
+        for count in 1..=self.paths.len() {
+            while self.in_use.iter().filter(|in_use| **in_use).count() < self.in_use_max
+                && let Some(chosen) = spread.fill(&self.known(count), &mut random)
+            {
+                self.in_use[usize::from(chosen.0)] = true;
+            }
+        }
+        let mut totals = Vec::new();
+        for _ in 0..changes {
+            let chosen = spread.change(&self.known(self.paths.len()), self.in_use_max, &mut random);
+            self.in_use = (0..self.paths.len()).map(|path| chosen.contains(&PathId(path as u16))).collect();
+            assert!(chosen.len() <= self.in_use_max);
+            totals.push(self.total(&self.in_use));
+        }
+        totals
+    }
+}
+
+#[test]
+fn what_brings_most_stays() {
+    let mut world = World::new(&[4.0, 2.0, 2.0, 2.0, 2.0], &[&[0, 1], &[0, 2], &[0, 3], &[0, 4]], 3);
+    let totals = world.run(100);
+    assert!(totals.iter().all(|total| *total == 4.0), "{totals:?}");
+}
+
+#[test]
+fn the_papers_mesh_is_filled_in_a_few_changes_and_stays_so() {
+    let links = [
+        (1, 2, 14.0),
+        (2, 3, 4.0),
+        (2, 4, 6.0),
+        (2, 8, 4.0),
+        (3, 7, 2.0),
+        (3, 9, 2.0),
+        (4, 7, 2.0),
+        (4, 5, 2.0),
+        (4, 11, 2.0),
+        (8, 5, 2.0),
+        (8, 6, 2.0),
+        (6, 12, 2.0),
+        (5, 11, 2.0),
+        (5, 10, 2.0),
+        (7, 10, 2.0),
+        (7, 9, 2.0),
+        (3, 4, 2.0),
+        (5, 7, 2.0),
+    ];
+    let mut world = World::of_graph(&links, &[9, 10, 11, 12], 10);
+    assert_eq!(world.paths.len(), 57);
+    let totals = world.run(30);
+    let filled = totals.iter().position(|total| *total > 13.99);
+    assert!(filled.is_some_and(|change| change < 12), "{totals:?}");
+    assert!(totals[20..].iter().all(|total| *total > 13.99), "{totals:?}");
+}
+
+#[test]
+fn on_small_graphs_most_of_what_the_best_set_brings_is_found() {
+    let mut shares = Vec::new();
+    for seed in 0..60 {
+        let mut random = Random::new(seed, 9);
+        let mut below = |most: u64| random.below(most) as usize;
+        let links: Vec<(usize, usize, f64)> =
+            (0..9).map(|_| (1 + below(5), 2 + below(5), 1.0 + below(5) as f64)).collect();
+        let links: Vec<_> = links.into_iter().filter(|(from, to, _)| from != to).collect();
+        let mut world = World::of_graph(&links, &[5, 6], 3);
+        if (2..=12).contains(&world.paths.len()) {
+            let last = *world.run(40).last().expect("there were changes");
+            shares.push(last / world.optimum());
+        }
+    }
+    let mean = shares.iter().sum::<f64>() / shares.len() as f64;
+    let least = shares.iter().copied().fold(1.0, f64::min);
+    assert!(shares.len() > 30 && mean > 0.9, "mean {mean:.3}, least {least:.3} of {shares:.2?}");
+}
