@@ -128,6 +128,9 @@ impl MfNode {
             .collect();
         members.sort_unstable();
         let members: Vec<NetworkAddress> = members.into_iter().map(|(_, address)| address).collect();
+        if let Some(replica) = &mut self.replica {
+            replica.handle_members(self.config.address, &members, usize::from(self.config.replicas));
+        }
         if let Some(front) = &mut self.front {
             let first = front.members().is_empty() && !members.is_empty();
             front.handle_members(now, members);

@@ -9,9 +9,9 @@ use alloc::{
 use tributary_content::StoreError;
 use tributary_core::{Duration, Time};
 
-use super::Asker;
+use super::{Asker, place_on};
 use crate::{
-    ids::Guid,
+    ids::{Guid, NetworkAddress},
     router::proxy::ChunkRepository,
     wire::{NameMessage, NameRecord, Refusal, names::RECORDS_MAX},
 };
@@ -22,6 +22,8 @@ const RECORDS_HELD_MAX: usize = 100_000;
 const WATCHERS_MAX: usize = 4_096;
 /// Records in one answer have so many bytes at most.
 pub(super) const ANSWER_BYTES_MAX: usize = 60_000;
+/// Records that are handed over at most when other routers come to hold them; the others come when they are renewed.
+const HANDED_OVER_MAX: usize = 4_096;
 /// How long the version of a record that is gone is remembered, so that an old one cannot come back.
 const MEMORY: Duration = Duration::from_secs(600);
 /// The longest lifetime of a record and of a watch.
@@ -32,6 +34,8 @@ const LIFETIME_MAX: Duration = Duration::from_secs(3_600);
 pub struct Replica {
     places: BTreeMap<Guid, Place>,
     records: usize,
+    /// The routers that hold records.
+    members: Vec<NetworkAddress>,
     repository: Option<Box<dyn ChunkRepository>>,
     next_id: u64,
     dirty: bool,
@@ -99,6 +103,27 @@ impl Replica {
         };
         self.dirty = false;
         self.failure = begun.err();
+    }
+    /// Other routers hold records now: those that became replicas of a place are told what is held here of it, so that
+    /// its owner need not say it again first.
+    pub fn handle_members(&mut self, own: NetworkAddress, members: &[NetworkAddress], replicas: usize) {
+        let before = core::mem::replace(&mut self.members, members.into());
+        let mut left = HANDED_OVER_MAX;
+        for (place, held) in self.places.iter().filter(|(_, held)| !held.records.is_empty()) {
+            let old = place_on(place, before.iter().copied(), replicas);
+            let mut new = place_on(place, members.iter().copied(), replicas);
+            new.retain(|member| *member != own && !old.contains(member));
+            for record in held.records.values().map(|held| &held.record).filter(|record| !record.is_empty()) {
+                if left < new.len() {
+                    return;
+                }
+                left -= new.len();
+                // The answer to request 0 is nobody's.
+                let put = || NameMessage::Put { request: 0, place: *place, record: record.clone() };
+                let router = |address| Asker { guid: Guid::NONE, address };
+                self.outbox.extend(new.iter().map(|member| (router(*member), put())));
+            }
+        }
     }
     /// Takes a question and queues its answer.
     pub fn handle(&mut self, now: Time, from: Asker, message: NameMessage) {

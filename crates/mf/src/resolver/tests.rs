@@ -4,7 +4,7 @@ use tributary_content::SigningKey;
 use tributary_core::{Duration, Time};
 
 use super::*;
-use crate::wire::Statement;
+use crate::wire::{NameMessage, Statement};
 
 const LIFE: Duration = Duration::from_secs(30);
 
@@ -73,11 +73,19 @@ impl Service {
                     replica.handle(self.now, from, message);
                 }
             }
+            let mut handed_over = Vec::new();
             for (address, replica) in &mut self.replicas {
-                while let Some((_, message)) = replica.poll_message() {
+                while let Some((to, message)) = replica.poll_message() {
                     moved = true;
-                    self.front.handle_answer(self.now, *address, message);
+                    match message {
+                        NameMessage::Put { .. } => handed_over.push((*address, to.address, message)),
+                        _ => self.front.handle_answer(self.now, *address, message),
+                    }
                 }
+            }
+            for (from, to, message) in handed_over {
+                let from = Asker { guid: Guid::NONE, address: from };
+                self.replicas.get_mut(&to).expect("it is a member").handle(self.now, from, message);
             }
             while let Some((to, message)) = self.front.poll_answer() {
                 moved = true;
@@ -197,6 +205,27 @@ fn any_four_of_five_replicas_may_be_gone() {
         // Those that were gone have missed renewals; the next one brings them up to date.
         service.run(LIFE / 2);
     }
+}
+
+#[test]
+fn routers_that_come_to_hold_a_name_are_told_of_it_by_those_that_did() {
+    let mut service = Service::new(9, 2);
+    let become_members = |service: &mut Service, members: core::ops::RangeInclusive<u32>| {
+        let members: Vec<NetworkAddress> = members.map(NetworkAddress).collect();
+        for (address, replica) in &mut service.replicas {
+            replica.handle_members(*address, &members, 5);
+        }
+        service.front.handle_members(service.now, members);
+        service.run(Duration::from_secs(1));
+    };
+    become_members(&mut service, 1..=1);
+    service.put(0, 7);
+    service.run(Duration::from_secs(1));
+    become_members(&mut service, 1..=9);
+    become_members(&mut service, 2..=9);
+    assert_eq!(service.lookup(1, device(1)), [7], "its first holder is gone, and nobody has renewed it");
+    let holders = service.replicas.values().filter(|replica| replica.size().1 > 0).count();
+    assert_eq!(holders, 6, "five of nine, and the first");
 }
 
 #[test]
