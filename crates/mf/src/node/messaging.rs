@@ -86,7 +86,8 @@ impl Messaging for MfNode {
         let Some(proxy) = &self.proxy else { return StoreStatus::default() };
         let (used, capacity) = proxy.usage();
         let mut by_flow: BTreeMap<_, Vec<Holding>> = BTreeMap::new();
-        for held in proxy.holdings() {
+        // What is being written is not promised yet.
+        for held in proxy.holdings().filter(|held| held.durable) {
             by_flow.entry((held.key.flow, held.key.object, held.delegated)).or_default().push(held);
         }
         let summary = |((flow, object, delegated), chunks): ((crate::ids::Flow, ObjectId, bool), Vec<Holding>)| Held {

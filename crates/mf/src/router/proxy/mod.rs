@@ -75,6 +75,8 @@ pub struct Holding {
     pub delegated: bool,
     /// Whether it is on its way to the next hop.
     pub released: bool,
+    /// Whether it outlives the node: it has been acknowledged, or may be.
+    pub durable: bool,
 }
 
 /// Counters.
@@ -482,6 +484,7 @@ impl Proxy {
             reason: stored.reason,
             delegated: stored.delegated,
             released: stored.released,
+            durable: stored.durable,
         })
     }
     /// Whether a chunk is here.
