@@ -10,8 +10,7 @@ use tributary_core::event::ResolverEvent;
 
 use crate::{
     ids::Guid,
-    resolver::RecordKey,
-    wire::{NameRecord, RecordBody},
+    wire::{NameRecord, RecordBody, RecordKey},
 };
 
 /// Watched scopes and what is known to be in them.
@@ -61,7 +60,7 @@ impl Listings {
     }
     /// Everything that there is at a place.
     pub(crate) fn handle_found(&mut self, place: Guid, records: &[NameRecord]) {
-        let here: BTreeSet<RecordKey> = records.iter().map(|record| (record.author(), record.guid())).collect();
+        let here: BTreeSet<RecordKey> = records.iter().map(NameRecord::key).collect();
         let children = self.scopes.get(&place).into_iter().flat_map(|scope| &scope.children);
         let known = children.flat_map(|(name, child)| {
             let keys = child.items.keys().chain(&child.deeper);
@@ -84,7 +83,7 @@ impl Listings {
     /// One record that is new or takes another one back.
     pub(crate) fn handle_changed(&mut self, place: Guid, record: &NameRecord) {
         let Some(scope) = self.scopes.get_mut(&place) else { return };
-        let key = (record.author(), record.guid());
+        let key = record.key();
         let (name, bytes) = match &record.statement().body {
             RecordBody::Content(_) => match record.manifest() {
                 Some(manifest) => (manifest.name, Some(manifest.size)),

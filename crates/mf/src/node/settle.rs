@@ -128,12 +128,13 @@ impl MfNode {
             .collect();
         members.sort_unstable();
         let members: Vec<NetworkAddress> = members.into_iter().map(|(_, address)| address).collect();
-        if let Some(replica) = &mut self.replica {
-            replica.handle_members(self.config.address, &members, usize::from(self.config.replicas));
-        }
         if let Some(front) = &mut self.front {
-            let first = front.members().is_empty() && !members.is_empty();
-            front.handle_members(now, members);
+            let before = front.members().to_vec();
+            let changed = front.handle_members(now, members);
+            if let Some(replica) = self.replica.as_mut().filter(|_| changed) {
+                replica.hand_over(self.config.address, &before, front.members(), usize::from(self.config.replicas));
+            }
+            let first = before.is_empty() && !front.members().is_empty();
             if first {
                 self.resolver.on_reachable(now);
             }

@@ -9,10 +9,10 @@ use alloc::{
 use tributary_content::SigningKey;
 use tributary_core::{Duration, Time};
 
-use super::{Answer, NameResolver, RecordKey, digest};
+use super::{Answer, NameResolver, digest};
 use crate::{
     ids::Guid,
-    wire::{NameMessage, NameRecord, RecordBody, Statement},
+    wire::{NameMessage, NameRecord, RecordBody, RecordKey, Statement},
 };
 
 /// How long the access router's answer is waited for; it tries replicas meanwhile.
@@ -55,7 +55,7 @@ struct Watched {
 impl Watched {
     /// A record has come; false if it is no news.
     fn take(&mut self, record: &NameRecord) -> bool {
-        let (key, version) = ((record.author(), record.guid()), record.statement().version);
+        let (key, version) = (record.key(), record.statement().version);
         if self.known.get(&key).is_some_and(|known| known.statement().version >= version) {
             return false;
         }

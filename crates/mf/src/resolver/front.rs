@@ -8,12 +8,12 @@ use alloc::{
 use tributary_core::{Duration, Time};
 
 use super::{
-    Asker, RecordKey, digest, place_on,
-    replica::{ANSWER_BYTES_MAX, lifetime_of},
+    Asker, digest, place_on,
+    replica::{fitting, lifetime_of},
 };
 use crate::{
     ids::{Guid, NetworkAddress},
-    wire::{NameMessage, NameRecord, Refusal},
+    wire::{NameMessage, NameRecord, RecordKey, Refusal},
 };
 
 /// How many of the replicas are asked at the same time (DMap: 2 of K).
@@ -83,14 +83,7 @@ impl Watched {
         digest(self.live().map(|(key, told)| (*key, told.version)))
     }
     fn found(&self, place: Guid) -> NameMessage {
-        let mut left = ANSWER_BYTES_MAX;
-        let fitting = self.live().take_while(|(_, told)| {
-            let fits = told.record.len() <= left;
-            left = left.saturating_sub(told.record.len());
-            fits
-        });
-        let records = fitting.map(|(_, told)| told.record.clone()).collect();
-        NameMessage::Found { request: 0, place, records }
+        NameMessage::Found { request: 0, place, records: fitting(self.live().map(|(_, told)| &told.record)) }
     }
 }
 
@@ -108,8 +101,8 @@ impl Front {
             answers: VecDeque::new(),
         }
     }
-    /// The routers that hold records, nearest first.
-    pub fn handle_members(&mut self, now: Time, members: Vec<NetworkAddress>) {
+    /// Takes the routers that hold records, nearest first; whether they are others than before.
+    pub fn handle_members(&mut self, now: Time, members: Vec<NetworkAddress>) -> bool {
         let same = |known: &Vec<NetworkAddress>| {
             members.len() == known.len() && members.iter().all(|member| known.contains(member))
         };
@@ -123,6 +116,7 @@ impl Front {
                 question.due = now;
             }
         }
+        changed
     }
     /// Takes a question of a host or of this node.
     pub fn handle_question(&mut self, now: Time, asker: Asker, message: NameMessage) {
@@ -172,8 +166,7 @@ impl Front {
             self.answers.push_back((asker, found));
             return true;
         }
-        let is_asked = watched.renew_at > Time::ZERO;
-        if !is_asked {
+        if watched.renew_at == Time::ZERO {
             self.renew(now, place);
         }
         if is_new {
@@ -327,7 +320,7 @@ impl Front {
             return;
         }
         let lifetime = lifetime_of(&record).max(LEASE);
-        let (key, version, until) = ((record.author(), record.guid()), record.statement().version, now + lifetime);
+        let (key, version, until) = (record.key(), record.statement().version, now + lifetime);
         if let Some(told) = watched.told.get_mut(&key).filter(|told| told.version >= version) {
             if told.version == version {
                 told.until = until;

@@ -26,7 +26,7 @@ pub use replica::Replica;
 
 use crate::{
     ids::{Guid, NetworkAddress},
-    wire::{NameMessage, NameRecord, RecordBody, Refusal},
+    wire::{NameMessage, NameRecord, RecordBody, RecordKey, Refusal},
 };
 
 /// What a resolver has found out.
@@ -93,9 +93,6 @@ pub fn digest(records: impl Iterator<Item = (RecordKey, u64)>) -> u64 {
         false => u64::from_be_bytes(*hasher.finalize().as_bytes().first_chunk().expect("8 of 32 bytes")).max(1),
     }
 }
-
-/// Who says something, and of what.
-pub type RecordKey = (Guid, Guid);
 
 /// The replicas of a place: the `count` routers whose hash with the place is highest (rendezvous hashing), so that the
 /// coming and going of one router moves only what it holds itself.

@@ -21,7 +21,7 @@ const RECORDS_HELD_MAX: usize = 100_000;
 /// Watches of one place at most.
 const WATCHERS_MAX: usize = 4_096;
 /// Records in one answer have so many bytes at most.
-pub(super) const ANSWER_BYTES_MAX: usize = 60_000;
+const ANSWER_BYTES_MAX: usize = 60_000;
 /// Records that are handed over at most when other routers come to hold them; the others come when they are renewed.
 const HANDED_OVER_MAX: usize = 4_096;
 /// How long the version of a record that is gone is remembered, so that an old one cannot come back.
@@ -34,8 +34,6 @@ const LIFETIME_MAX: Duration = Duration::from_secs(3_600);
 pub struct Replica {
     places: BTreeMap<Guid, Place>,
     records: usize,
-    /// The routers that hold records.
-    members: Vec<NetworkAddress>,
     repository: Option<Box<dyn ChunkRepository>>,
     next_id: u64,
     dirty: bool,
@@ -104,10 +102,15 @@ impl Replica {
         self.dirty = false;
         self.failure = begun.err();
     }
-    /// Other routers hold records now: those that became replicas of a place are told what is held here of it, so that
+    /// Other routers than `before` hold records now: those that became replicas of a place are told what is held here of it, so that
     /// its owner need not say it again first.
-    pub fn handle_members(&mut self, own: NetworkAddress, members: &[NetworkAddress], replicas: usize) {
-        let before = core::mem::replace(&mut self.members, members.into());
+    pub fn hand_over(
+        &mut self,
+        own: NetworkAddress,
+        before: &[NetworkAddress],
+        members: &[NetworkAddress],
+        replicas: usize,
+    ) {
         let mut left = HANDED_OVER_MAX;
         for (place, held) in self.places.iter().filter(|(_, held)| !held.records.is_empty()) {
             let old = place_on(place, before.iter().copied(), replicas);
@@ -198,16 +201,10 @@ impl Replica {
         NameMessage::Done { request, replicas: 1 }
     }
     fn found(&mut self, now: Time, to: Asker, request: u32, place: Guid) {
-        let mut left = ANSWER_BYTES_MAX;
         let live = |held: &&Held| held.until > now && !held.record.is_empty();
         let records = self.places.get(&place).into_iter().flat_map(|known| known.records.values()).filter(live);
         let records = records.filter(|held| NameRecord::decode(&held.record).is_ok_and(|record| !record.is_deletion()));
-        let fitting = records.take_while(|held| {
-            let fits = held.record.len() <= left;
-            left = left.saturating_sub(held.record.len());
-            fits
-        });
-        let records = fitting.map(|held| held.record.clone()).collect();
+        let records = fitting(records.map(|held| &held.record));
         self.outbox.push_back((to, NameMessage::Found { request, place, records }));
     }
     /// Forgets what is over.
@@ -242,6 +239,17 @@ impl Replica {
     pub fn size(&self) -> (usize, usize) {
         (self.places.len(), self.records)
     }
+}
+
+/// The first of these records that fit into one answer.
+pub(super) fn fitting<'a>(records: impl Iterator<Item = &'a Vec<u8>>) -> Vec<Vec<u8>> {
+    let mut left = ANSWER_BYTES_MAX;
+    let fits = |record: &&Vec<u8>| {
+        let fits = record.len() <= left;
+        left = left.saturating_sub(record.len());
+        fits
+    };
+    records.take_while(fits).cloned().collect()
 }
 
 /// How long a record is kept without being renewed; that something was deleted is remembered longer.

@@ -44,6 +44,15 @@ impl Service {
             deaf: None,
         }
     }
+    /// Five replicas; the second client watches the first one's name and has been told of it.
+    fn watched() -> Service {
+        let mut service = Service::new(5, 2);
+        service.put(0, 7);
+        service.watch(1, device(1));
+        service.run(Duration::from_secs(1));
+        service.answers(1);
+        service
+    }
     fn run(&mut self, time: Duration) {
         let end = self.now + time;
         loop {
@@ -213,7 +222,7 @@ fn routers_that_come_to_hold_a_name_are_told_of_it_by_those_that_did() {
     let become_members = |service: &mut Service, members: core::ops::RangeInclusive<u32>| {
         let members: Vec<NetworkAddress> = members.map(NetworkAddress).collect();
         for (address, replica) in &mut service.replicas {
-            replica.handle_members(*address, &members, 5);
+            replica.hand_over(*address, service.front.members(), &members, 5);
         }
         service.front.handle_members(service.now, members);
         service.run(Duration::from_secs(1));
@@ -247,11 +256,7 @@ fn a_name_that_is_not_renewed_ends_and_its_old_versions_stay_refused() {
 
 #[test]
 fn a_name_that_is_not_renewed_ends_for_those_who_watch_it_too() {
-    let mut service = Service::new(5, 2);
-    service.put(0, 7);
-    service.watch(1, device(1));
-    service.run(Duration::from_secs(1));
-    service.answers(1);
+    let mut service = Service::watched();
     service.clients[0].1 = GnrsClient::new(key(1), "host", LIFE, 0);
     service.run(LIFE * 3);
     assert_eq!(service.answers(1), [Answer::Found(device(1), vec![])]);
@@ -259,11 +264,7 @@ fn a_name_that_is_not_renewed_ends_for_those_who_watch_it_too() {
 
 #[test]
 fn who_was_out_of_reach_is_told_later_what_has_changed() {
-    let mut service = Service::new(5, 2);
-    service.put(0, 7);
-    service.watch(1, device(1));
-    service.run(Duration::from_secs(1));
-    service.answers(1);
+    let mut service = Service::watched();
     service.deaf = Some(1);
     let now = service.now;
     service.clients[0].1.delete(now, device(1));

@@ -28,7 +28,7 @@ pub use chunk::{ADDRESSES_MAX, CHUNK_HEADER_BYTES_MAX, ChunkHeader, ChunkKind, D
 pub use hello::{Hello, Probe, Roles};
 pub use hop::{CHUNK_PACKETS_MAX, Cack, CackState, Class, Csyn, DataHeader};
 pub use mac::{MAC_BYTES, seal, unseal};
-pub use names::{NameMessage, NameRecord, RecordBody, Refusal, Statement};
+pub use names::{NameMessage, NameRecord, RecordBody, RecordKey, Refusal, Statement};
 pub use routing::{Adjacency, LinkState};
 pub use transport::{ChunkRanges, TransportMessage};
 

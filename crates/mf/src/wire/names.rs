@@ -83,6 +83,9 @@ pub struct NameRecord {
     places: Vec<Guid>,
 }
 
+/// Who says something, and of what.
+pub type RecordKey = (Guid, Guid);
+
 impl NameRecord {
     /// Signs a statement.
     ///
@@ -134,6 +137,10 @@ impl NameRecord {
     /// The device or owner that says it: a GUID has one record from each.
     pub fn author(&self) -> Guid {
         Guid::of(&self.statement.key, &[])
+    }
+    /// Who says it, and of what.
+    pub fn key(&self) -> RecordKey {
+        (self.author(), self.guid())
     }
     /// Where it may be kept: under its GUID and, for content, under the listings of its name and of all scopes above.
     pub fn places(&self) -> &[Guid] {
