@@ -61,6 +61,9 @@ const RESOLVE_PATIENCE: Duration = Duration::from_secs(3);
 const DIVERSION: Duration = Duration::from_secs(30);
 /// Chunks of a destination that are put into a queue out of the store, or from this node.
 const QUEUE_KEPT: usize = 2;
+/// From where hop ids start at one face to where they do at the next: 2^32 divided by the golden ratio, by which those of
+/// any number of faces lie far apart.
+const HOPS_APART: u32 = 0x9E37_79B9;
 /// How long nothing is pushed to a proxy that had no room.
 const RELIEF_PAUSE: Duration = Duration::from_millis(200);
 
@@ -83,7 +86,7 @@ pub struct RouterConfig {
     pub stores: bool,
     /// Below so many percent the storage of another router counts as depleted.
     pub depleted_percent: u8,
-    /// Where hop ids start.
+    /// Where hop ids start; at each face elsewhere.
     pub first_hop: u32,
 }
 
@@ -224,7 +227,9 @@ impl Router {
 
     /// A neighbour answers.
     pub fn on_up(&mut self, now: Time, face: FaceId, peer: Peer) {
-        let (config, first_hop) = (self.config.hop.clone(), self.config.first_hop);
+        // A packet of another face that somebody repeats here must not belong to a chunk that is still to come.
+        let first_hop = self.config.first_hop.wrapping_add(face.0.wrapping_mul(HOPS_APART));
+        let config = self.config.hop.clone();
         let hop = self.hops.entry(face).or_insert_with(|| Hop {
             peer: None,
             nonce: peer.nonce,
@@ -423,3 +428,6 @@ pub struct FaceStats {
     /// The hop link.
     pub hop: crate::link::OutgoingStats,
 }
+
+#[cfg(test)]
+mod tests;
