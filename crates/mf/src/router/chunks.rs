@@ -22,10 +22,20 @@ impl Router {
     }
     fn put(&mut self, mut header: ChunkHeader, payload: &Payload, origin: Origin, copies: Option<Copies>) -> Slot {
         header.payload_bytes = payload.len() as u32;
-        let rest = self.datagram_bytes() as usize - DataHeader::BYTES;
-        let fragments = cut(payload, rest - header.len() - 8, rest);
+        let (first, rest) = self.fragment_bytes(&header);
+        let fragments = cut(payload, first, rest);
         self.stats.originated += 1;
         self.buffer.put_copy(header, fragments, origin, copies)
+    }
+    /// Bytes of the first fragment of a chunk of this node, and of the others.
+    fn fragment_bytes(&self, header: &ChunkHeader) -> (usize, usize) {
+        let rest = self.datagram_bytes() as usize - DataHeader::BYTES;
+        (rest - header.len() - 8, rest)
+    }
+    /// Packets that a chunk makes when it comes out of the store.
+    pub(super) fn packets_of(&self, header: &ChunkHeader) -> u32 {
+        let (first, rest) = self.fragment_bytes(header);
+        1 + header.payload_bytes.saturating_sub(first as u32).div_ceil(rest as u32)
     }
     /// The smallest datagram that all links carry.
     pub(super) fn datagram_bytes(&self) -> u32 {
@@ -86,7 +96,7 @@ impl Router {
             Way::Face(face, _) => {
                 let Some(hop) = self.hops.get(&face) else { return Some(false) };
                 let destination = &header.destination;
-                let packets = header.payload_bytes / hop.datagram_bytes.max(1);
+                let packets = self.packets_of(header);
                 let room = self.buffer.free_for(destination).min(hop.outgoing.destination_room(destination));
                 Some(
                     hop.waiting_for(&self.buffer, destination) < QUEUE_KEPT

@@ -74,3 +74,19 @@ fn packets_of_another_face_that_somebody_repeats_spoil_no_chunk() {
     let came: Vec<Bytes> = chunk.into_iter().filter_map(take).collect();
     assert_eq!(came, [Bytes::from(alloc::vec![22; 2_000])]);
 }
+
+#[test]
+fn what_a_chunk_out_of_the_store_takes_is_known_before_it_comes_out() {
+    let now = Time::from_millis(1_000);
+    let mut router = router(1);
+    meet(&mut router, now, 1, 2);
+    for bytes in [0, 1, 1_385, 2_000, 65_536] {
+        let header = ChunkHeader {
+            payload_bytes: bytes,
+            ..ChunkHeader::new(ChunkKind::Transport, Guid([1; 20]), Guid([2; 20]), NetworkAddress::NONE)
+        };
+        let slot = router.put_own(header.clone(), &Bytes::from(alloc::vec![0; bytes as usize]).into());
+        let packets = router.buffer.chunk(slot).map(|chunk| u32::from(chunk.count()));
+        assert_eq!(packets, Some(router.packets_of(&header)), "of {bytes} bytes");
+    }
+}
