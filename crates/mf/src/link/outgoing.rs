@@ -319,10 +319,12 @@ impl Outgoing {
             sending.ask_at = now;
         }
     }
-    /// Chunks that the neighbour refused and that wait for room there: they go another way.
+    /// Whole chunks that the neighbour refused and that wait for room there: they go another way. What is still arriving
+    /// waits until it is complete.
     pub fn take_refused(&mut self, buffer: &Buffer) -> Vec<Slot> {
-        let refused: Vec<Slot> =
-            self.sending.iter().filter(|sending| sending.parked).map(|sending| sending.slot).collect();
+        let is_whole = |slot: &Slot| buffer.chunk(*slot).is_some_and(Chunk::is_complete);
+        let refused = self.sending.iter().filter(|sending| sending.parked).map(|sending| sending.slot);
+        let refused: Vec<Slot> = refused.filter(is_whole).collect();
         refused.iter().for_each(|slot| self.cancel(*slot, buffer));
         refused
     }

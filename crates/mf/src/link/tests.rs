@@ -12,7 +12,7 @@ use tributary_core::{
 use super::{buffer::cut, *};
 use crate::{
     ids::{Guid, HopId, NetworkAddress},
-    wire::{Cack, ChunkHeader, ChunkKind, Class, Csyn, DataHeader, DataTag, PacketType, Reliability},
+    wire::{Cack, CackState, ChunkHeader, ChunkKind, Class, Csyn, DataHeader, DataTag, PacketType, Reliability},
 };
 
 const MTU: u32 = 1_472;
@@ -243,6 +243,32 @@ fn questions_that_come_together_have_one_answer() {
     }
     let answers = core::iter::from_fn(|| incoming.poll_cack(400, &buffer));
     assert!(answers.map(|cack| (cack.hop.0, cack.number)).eq([(1, 2), (2, 3), (1, 4)]));
+}
+
+#[test]
+fn a_refused_chunk_goes_another_way_only_when_all_of_it_is_here() {
+    let mut out = Outgoing::new(HopConfig::default(), MTU, 7);
+    out.set_first_window(100);
+    let mut buffer = Buffer::new(100, 100);
+    let slot = buffer.admit(Class::Bulk, 2, Origin::Local).expect("there is room");
+    let header = ChunkHeader::new(ChunkKind::Transport, Guid([1; 20]), Guid([2; 20]), NetworkAddress(1));
+    buffer.fill(slot, 0, Bytes::from_static(b"begins"));
+    buffer.set_header(slot, header);
+    out.begin(Time::ZERO, slot, &mut buffer);
+    let refused = Cack {
+        state: CackState::Refused,
+        hop: HopId(7),
+        number: 0,
+        window: 0,
+        destination_window: Cack::NOT_TOLD,
+        duplicates: 0,
+        first_missing: 0,
+        bitmap: Vec::new(),
+    };
+    out.handle_cack(Time::ZERO, &refused, &buffer);
+    assert_eq!(out.take_refused(&buffer), []);
+    buffer.fill(slot, 1, Bytes::from_static(b"ends"));
+    assert_eq!(out.take_refused(&buffer), [slot]);
 }
 
 #[test]
