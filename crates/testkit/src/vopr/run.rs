@@ -87,6 +87,9 @@ impl<F: Family> Run<'_, F> {
         let all = deadline.since(began).as_secs_f64();
         while let Some(what) = missing(self) {
             let now = self.world.net.now();
+            if now >= deadline {
+                self.say_status();
+            }
             assert!(
                 now < deadline,
                 "liveness: {:.1} s after everything was {phase}, {what}",
@@ -97,6 +100,13 @@ impl<F: Family> Run<'_, F> {
         }
         self.liveness = self.liveness.max(self.world.net.now().since(began).as_secs_f64() / all);
         self.world.say(|| format!("satisfied after it was {phase}"));
+    }
+    /// What all nodes do and know, for whoever follows a finding.
+    fn say_status(&self) {
+        for node in 0..self.world.people.len() {
+            let status = self.world.net.node(NodeIndex(node as u32)).inner().status(self.world.net.now());
+            self.world.say(|| format!("node {node} ({}): {:?} {:?}", status.label, status.resolver, status.counters));
+        }
     }
     /// What has not happened yet although it must.
     fn what_is_missing(&self, last_phase: bool) -> Option<String> {
@@ -232,6 +242,9 @@ impl<F: Family> Run<'_, F> {
             assert!(left.is_empty(), "idle node {node} still has {left:?}");
         }
         let missing = self.what_is_missing(true);
+        if missing.is_some() {
+            self.say_status();
+        }
         assert!(missing.is_none(), "liveness: it was so for a while, but in the end {}", missing.unwrap_or_default());
     }
     fn pass(&mut self, time: Duration) {
