@@ -121,17 +121,22 @@ impl Rendezvous {
                 }
             }
             (Phase::Registering { .. }, Answer::Stale { current }) => {
-                let version = current + 1;
-                operating.phase = Phase::Registering { version };
-                let name = operating.request.name.clone();
-                let registers =
-                    match self.check(now, operating.key, operating.client, operating.home, &operating.request) {
-                        Verdict::Answer(answer) => return self.reply_to(now, operating.origin, answer),
-                        Verdict::Store { registers, .. } => registers,
-                    };
-                let (child, scopes) = registers.unwrap_or((ChildState::Scope, MissingScopes::Refuse));
-                self.operations.insert(id, operating);
-                self.tell_parent(now, Purpose::Operation(id), &name, child, version, scopes);
+                let (client, home) = (operating.client, operating.home);
+                match self.check(now, operating.key, client, home, &operating.request) {
+                    Verdict::Answer(answer) => self.reply_to(now, operating.origin, answer),
+                    Verdict::Store { registers: Some((child, scopes)), .. } => {
+                        let version = current + 1;
+                        operating.phase = Phase::Registering { version };
+                        let name = operating.request.name.clone();
+                        self.operations.insert(id, operating);
+                        self.tell_parent(now, Purpose::Operation(id), &name, child, version, scopes);
+                    }
+                    // Another operation has told the parent of the name meanwhile.
+                    Verdict::Store { entry, registers: None } => {
+                        operating.phase = Phase::Registering { version: 0 };
+                        self.store(now, id, operating, entry);
+                    }
+                }
             }
             (Phase::Registering { .. }, refusal) => self.reply_to(now, operating.origin, refusal),
             (Phase::Deregistering { replicas, .. }, Answer::Stale { current }) => {
