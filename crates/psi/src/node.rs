@@ -325,7 +325,7 @@ impl PsiNode {
                     let (said, rest): (VecDeque<_>, _) =
                         core::mem::take(&mut self.early).into_iter().partition(|(from, _)| *from == node);
                     self.early = rest;
-                    said.into_iter().for_each(|(from, message)| self.on_manager_message(now, from, message));
+                    said.into_iter().for_each(|(_, message)| self.on_manager_message(now, message));
                     self.send_link_state(now, Some(node));
                     if let Some(rendezvous) = &mut self.rendezvous {
                         rendezvous.handle_topology_managers(now);
@@ -382,7 +382,7 @@ impl PsiNode {
                 }
             }
             Message::Routes(_) | Message::Offer(_) if self.is_manager(from) => {
-                self.on_manager_message(now, from, message);
+                self.on_manager_message(now, message);
             }
             Message::Routes(_) | Message::Offer(_) => {
                 *self.counters.entry("message that only a topology manager may send").or_default() += 1;
@@ -402,12 +402,12 @@ impl PsiNode {
         }
     }
     /// What only a topology manager may say.
-    fn on_manager_message(&mut self, now: Time, from: NodeId, message: Message) {
+    fn on_manager_message(&mut self, now: Time, message: Message) {
         match message {
             Message::Routes(routes) => self.on_routes(now, &routes),
             Message::Offer(offer) => {
-                let reign = self.neighbour.reign(from);
-                self.receiver.handle_offer(now, reign, offer);
+                self.neighbour.see_term(offer.version.term);
+                self.receiver.handle_offer(now, offer);
             }
             _ => {}
         }

@@ -52,8 +52,6 @@ struct Entry {
     transfer: Transfer,
     routes: BTreeMap<PathId, Route>,
     applied: Option<OfferVersion>,
-    /// Which run of which topology manager offered last.
-    reign: Option<(NodeId, u64)>,
     pending: Option<Pending>,
     stream: Option<(ObjectId, u16, StreamKey)>,
     ended_told: bool,
@@ -97,15 +95,8 @@ impl Receiver {
         let id = TransferId(self.next_transfer);
         let transfer =
             Transfer::new(now, fetch.name, self.config.clone(), fetch.opener, fetch.rate_limit, fetch.patience);
-        let entry = Entry {
-            transfer,
-            routes: BTreeMap::new(),
-            applied: None,
-            reign: None,
-            pending: None,
-            stream: None,
-            ended_told: false,
-        };
+        let entry =
+            Entry { transfer, routes: BTreeMap::new(), applied: None, pending: None, stream: None, ended_told: false };
         self.transfers.insert(id, entry);
         let ended: Vec<TransferId> =
             self.transfers.iter().filter(|(_, entry)| entry.ended_told).map(|(id, _)| *id).collect();
@@ -132,15 +123,9 @@ impl Receiver {
         }
     }
     /// Takes one source's part of an offer of the topology manager. The set is used once it is complete.
-    ///
-    /// `reign` is the run of the topology manager that sent it: one that started anew may count the versions of before.
-    pub fn handle_offer(&mut self, now: Time, reign: Option<(NodeId, u64)>, offer: Offer) {
+    pub fn handle_offer(&mut self, now: Time, offer: Offer) {
         let id = TransferId(offer.transfer);
         let Some(entry) = self.transfers.get_mut(&id).filter(|entry| !entry.transfer.is_ended()) else { return };
-        let newest = entry.applied.into_iter().chain(entry.pending.as_ref().map(|pending| pending.version)).max();
-        if entry.reign != reign && newest.is_none_or(|newest| newest.term <= offer.version.term) {
-            (entry.reign, entry.applied, entry.pending) = (reign, None, None);
-        }
         if entry.applied.is_some_and(|applied| applied >= offer.version) {
             return;
         }

@@ -8,7 +8,7 @@ use alloc::{
 use tributary_core::{ByteCount, Time};
 use tributary_transport::{CacheStatus, FaceStatus, NodeStatus};
 
-use crate::{ids::Roles, node::PsiNode, router::cache::PacketCache};
+use crate::{ids::Roles, node::PsiNode, router::cache::PacketCache, wire::successions};
 
 impl PsiNode {
     /// Everything worth showing, for `trib status`.
@@ -73,7 +73,12 @@ impl PsiNode {
         let active = self.neighbour.active_manager().map(|manager| manager.node);
         for manager in self.neighbour.managers() {
             let state = if Some(manager.node) == active { "active" } else { "standby" };
-            let text = format!("{} ({state}, term {}, priority {})", manager.label, manager.term, manager.priority);
+            let text = format!(
+                "{} ({state}, term {}, priority {})",
+                manager.label,
+                successions(manager.term),
+                manager.priority
+            );
             lines.push(("topology manager".to_string(), text));
         }
         for route in self.neighbour.routes().iter().flat_map(|routes| &routes.resolvers) {
@@ -95,8 +100,10 @@ impl PsiNode {
             let (nodes, links) = manager.size();
             let state = if manager.is_active() { "active" } else { "standby" };
             let transfers = manager.transfers().len();
-            let text =
-                format!("{state} in term {}, {nodes} nodes, {links} links, {transfers} transfers", manager.term());
+            let text = format!(
+                "{state} in term {}, {nodes} nodes, {links} links, {transfers} transfers",
+                successions(manager.term())
+            );
             lines.push(("topology manager state".to_string(), text));
         }
         lines

@@ -25,7 +25,7 @@ use crate::{
     ids::Roles,
     wire::{
         ADJACENCIES_MAX, Adjacency, BEACON_LABELS_MAX, Beacon, Fid, Header, Heard, Hello, LinkState, ListLabel,
-        MAC_BYTES, ManagerState, PacketType, Routes, WireError, list_fid, seal, unseal,
+        MAC_BYTES, ManagerState, PacketType, Routes, WireError, list_fid, seal, successions, unseal,
     },
 };
 
@@ -106,8 +106,6 @@ pub struct Neighbour {
     faces: BTreeMap<FaceId, Face>,
     managers: BTreeMap<NodeId, Manager>,
     routes: Option<Routes>,
-    /// Who sent the routes; see [`Neighbour::reign`].
-    routes_reign: Option<(NodeId, u64)>,
     term: u32,
     sequence: u32,
     link_state_due: Option<Time>,
@@ -254,7 +252,6 @@ impl Neighbour {
             faces: BTreeMap::new(),
             managers: BTreeMap::new(),
             routes: None,
-            routes_reign: None,
             term: 0,
             sequence: 0,
             link_state_due: None,
@@ -339,23 +336,17 @@ impl Neighbour {
     }
     /// Takes a routes message. Returns whether it is newer than what was known; only then its content counts.
     pub fn handle_routes(&mut self, routes: &Routes) -> bool {
-        let reign = self.reign(routes.manager);
-        let is_newer = |known: &Routes| {
-            let anew = reign != self.routes_reign && routes.term == known.term;
-            anew || (routes.term, routes.sequence) > (known.term, known.sequence)
-        };
+        let is_newer = |known: &Routes| (routes.term, routes.sequence) > (known.term, known.sequence);
         if self.routes.as_ref().is_some_and(|known| !is_newer(known)) {
             return false;
         }
-        self.term = self.term.max(routes.term);
+        self.see_term(routes.term);
         self.routes = Some(routes.clone());
-        self.routes_reign = reign;
         true
     }
-    /// Which run of which topology manager rules, as its beacons tell. Managers that start anew where nobody can tell
-    /// them which terms there were may count the same terms and sequences again: what is of another run is newer.
-    pub fn reign(&self, manager: NodeId) -> Option<(NodeId, u64)> {
-        self.managers.get(&manager).map(|known| (manager, known.beacon.incarnation))
+    /// Notes that something of a term was heard: the link states tell it, so that whoever rules outdoes it.
+    pub fn see_term(&mut self, term: u32) {
+        self.term = self.term.max(term);
     }
     /// Floods a beacon of the topology manager on this node; its label lists are filled in here.
     pub fn originate_beacon(&mut self, now: Time, mut beacon: Beacon) {
@@ -738,10 +729,13 @@ impl Neighbour {
             }
         }
         if changed && beacon.state == ManagerState::Active {
-            self.events
-                .push_back(Event::Note(format!("topology manager {} is active, term {}", beacon.label, beacon.term)));
+            self.events.push_back(Event::Note(format!(
+                "topology manager {} is active, term {}",
+                beacon.label,
+                successions(beacon.term)
+            )));
         }
-        self.term = self.term.max(beacon.term);
+        self.see_term(beacon.term);
         let ups: Vec<FaceId> =
             self.faces.iter().filter(|(other, state)| state.up && **other != face).map(|(face, _)| *face).collect();
         ups.into_iter().for_each(|other| self.send_beacon(other, &beacon, Some(face)));
@@ -771,7 +765,7 @@ impl Neighbour {
         Ok(())
     }
     fn remember_own(&mut self, now: Time, beacon: Beacon) {
-        self.term = self.term.max(beacon.term);
+        self.see_term(beacon.term);
         let new = !self.managers.contains_key(&beacon.node);
         self.managers.insert(
             beacon.node,

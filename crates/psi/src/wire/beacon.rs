@@ -32,7 +32,7 @@ pub struct Beacon {
     pub incarnation: u64,
     /// Counts its beacons from 1.
     pub sequence: u32,
-    /// Number of the reign: grows with every take-over. Zero before the first.
+    /// Number of the reign, which no other one has; see [`term_after`]. Zero before the first.
     pub term: u32,
     /// Whether it rules or waits.
     pub state: ManagerState,

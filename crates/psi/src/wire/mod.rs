@@ -33,7 +33,7 @@ pub use fid::{FID_BYTES_MAX, Fid, FidKind};
 pub use hello::{Heard, Hello};
 pub use mac::{MAC_BYTES, seal, unseal};
 pub use message::{MESSAGE_BYTES_MAX, Message};
-pub use reader::{Reader, TERM_END, Writer};
+pub use reader::{Reader, TERM_END, Writer, successions, term_after};
 pub use rendezvous::{
     Answer, ChildState, ClientRequest, DIGEST_RECORDS_MAX, Digest, DigestKind, Entry, EntryKey, EntryValue, Forward,
     Limit, MissingScopes, NOTHING_KNOWN, NoticeKind, Operation, RecordUpdate, Rejection, Relay, Replicate, Reply,

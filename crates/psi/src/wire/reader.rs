@@ -3,9 +3,26 @@ use alloc::{string::String, vec::Vec};
 
 use super::WireError;
 
-/// No term of a topology manager reaches this: a term a second would take 68 years. Whoever sends one wants the terms to
-/// run out.
+/// No term of a topology manager reaches this: a succession a minute would take a year. Whoever sends one wants the
+/// terms to run out.
 pub const TERM_END: u32 = 1 << 31;
+/// Bits of a term that tell the run of a manager; those above count successions.
+const TERM_RUN_BITS: u32 = 12;
+
+/// The term of a manager that rules after all that it knows of terms up to `seen`, in its run `incarnation`.
+///
+/// Like the ballots of Paxos (Lamport, *The Part-Time Parliament*, 1998, §2.3) no two managers and no two runs of one
+/// have the same term, although they may not have heard of each other: so all that managers tell is in one order, and
+/// what a former one said is never taken for newer because it came late.
+pub fn term_after(seen: u32, incarnation: u64) -> u32 {
+    let count = (successions(seen) + 1).min(successions(TERM_END - 1));
+    let run = (incarnation ^ (incarnation >> 32)) as u32 & ((1 << TERM_RUN_BITS) - 1);
+    count << TERM_RUN_BITS | run
+}
+/// How many managers ruled one after the other up to `term`.
+pub fn successions(term: u32) -> u32 {
+    term >> TERM_RUN_BITS
+}
 
 /// Reads fields one after the other; every read is checked.
 #[derive(Clone, Debug)]

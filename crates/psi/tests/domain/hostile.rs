@@ -172,13 +172,15 @@ fn a_packet_for_everywhere_does_not_multiply_without_end() {
             let data = Header::decode(&packet.datagram.to_vec()).is_ok_and(|h| h.packet_type == PacketType::Data);
             count.set(count.get() + u64::from(data));
         });
-        // The number of the manager's term is the epoch of its bitmaps; anybody can count up to it.
-        let fid = Fid::new(FidKind::Bitmap, 1, &[0xff; 96]);
-        let mut bytes = Vec::new();
-        Header { packet_type: PacketType::Data, flags: 0, ttl: TTL_MAX, fid }.encode(&mut bytes);
-        DataHeader { tag: 1, packet: 0, stream: StreamKey([1; 6]), origin: 1 }.encode(&mut bytes);
-        bytes.extend_from_slice(&[0; 1000]);
-        domain.net.inject(domain.nodes["fn-1"], FaceId(1), Datagram::from(Bytes::from(bytes)));
+        // Anybody can try all epochs of bitmaps; one of them is that of the manager's term.
+        for epoch in 0..=u8::MAX {
+            let fid = Fid::new(FidKind::Bitmap, epoch, &[0xff; 96]);
+            let mut bytes = Vec::new();
+            Header { packet_type: PacketType::Data, flags: 0, ttl: TTL_MAX, fid }.encode(&mut bytes);
+            DataHeader { tag: 1, packet: 0, stream: StreamKey([1; 6]), origin: 1 }.encode(&mut bytes);
+            bytes.extend_from_slice(&[0; 1000]);
+            domain.net.inject(domain.nodes["fn-1"], FaceId(1), Datagram::from(Bytes::from(bytes)));
+        }
         domain.run(0.03);
         let limit = u64::from(TTL_MAX) * 2;
         assert!(copies.get() <= limit, "one packet became {} within 30 ms among {routers} routers", copies.get());

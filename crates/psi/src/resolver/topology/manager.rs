@@ -30,7 +30,7 @@ use crate::{
     ids::Roles,
     wire::{
         Beacon, Fid, FidKind, GROUPS_MAX, LinkState, ManagerState, Message, Offer, OfferVersion, PATH_LABEL_BYTES_MAX,
-        PATHS_MAX, PathOffer, PathRequest, RESOLVERS_MAX, ResolverRoute, Routes,
+        PATHS_MAX, PathOffer, PathRequest, RESOLVERS_MAX, ResolverRoute, Routes, successions, term_after,
     },
 };
 
@@ -254,9 +254,10 @@ impl TopologyManager {
                 self.recompute_due = Some(self.recompute_due.map_or(due, |earlier| earlier.min(due)));
             }
         }
-        // A manager that started anew goes on from the highest term that anybody saw.
-        if self.state == ManagerState::Active && self.domain.term() > self.term {
-            self.reign(now, self.domain.term().saturating_add(1));
+        // Whatever anybody saw, be it of an earlier run of this manager, is to be outdone.
+        let above = term_after(self.domain.term(), self.config.incarnation);
+        if self.state == ManagerState::Active && self.domain.term() > self.term && above > self.term {
+            self.reign(now, above);
         }
         self.handle_timeout(now);
     }
@@ -296,27 +297,30 @@ impl TopologyManager {
         if beacon.node == self.config.node {
             return;
         }
+        let ours = (self.term, self.config.priority, self.config.node);
+        let outdoes = (beacon.term, beacon.priority, beacon.node) > ours;
+        match (self.state, beacon.state) {
+            (ManagerState::Standby, ManagerState::Active) => self.capability_epoch = beacon.capability_epoch,
+            (ManagerState::Active, ManagerState::Active) if outdoes => {
+                self.state = ManagerState::Standby;
+                self.capability_epoch = beacon.capability_epoch;
+                self.messages.clear();
+                self.note(format!(
+                    "topology manager {} steps down: {} is active with term {}",
+                    self.config.label,
+                    beacon.label,
+                    successions(beacon.term)
+                ));
+                self.beacon_due = now;
+            }
+            // By a rare chance it ruled in this very term, and nodes may have taken its routes.
+            (ManagerState::Active, _) if beacon.term == self.term => {
+                self.reign(now, term_after(self.term, self.config.incarnation));
+            }
+            (ManagerState::Standby, ManagerState::Standby) | (ManagerState::Active, _) => {}
+        }
         if beacon.state == ManagerState::Active {
             self.last_active = Some(now);
-            match self.state {
-                ManagerState::Standby => self.capability_epoch = beacon.capability_epoch,
-                ManagerState::Active => {
-                    let ours = (self.term, self.config.priority, self.config.node);
-                    if (beacon.term, beacon.priority, beacon.node) > ours {
-                        self.state = ManagerState::Standby;
-                        self.capability_epoch = beacon.capability_epoch;
-                        self.messages.clear();
-                        self.note(format!(
-                            "topology manager {} steps down: {} is active with term {}",
-                            self.config.label, beacon.label, beacon.term
-                        ));
-                        self.beacon_due = now;
-                    } else if beacon.term == self.term {
-                        // Nodes may have taken the other one's routes of this term: only a new term is above them.
-                        self.reign(now, self.term.saturating_add(1));
-                    }
-                }
-            }
         }
         self.rivals.insert(beacon.node, Rival { beacon: beacon.clone(), heard: now });
         self.handle_timeout(now);
@@ -458,10 +462,10 @@ impl TopologyManager {
     fn check_succession(&mut self, now: Time, started: Time) {
         if self.state == ManagerState::Standby && self.succession_time(started) <= now {
             let seen = self.rivals.values().map(|rival| rival.beacon.term).max().unwrap_or(0);
-            let term = self.term.max(seen).max(self.domain.term()).saturating_add(1);
+            let term = term_after(self.term.max(seen).max(self.domain.term()), self.config.incarnation);
             self.state = ManagerState::Active;
             self.rotation_due = now + self.config.capability_rotation;
-            self.note(format!("topology manager {} takes over, term {term}", self.config.label));
+            self.note(format!("topology manager {} takes over, term {}", self.config.label, successions(term)));
             if self.change != Change::None {
                 self.on_topology();
             }
@@ -471,7 +475,7 @@ impl TopologyManager {
     /// Starts a term: everybody is told everything again.
     fn reign(&mut self, now: Time, term: u32) {
         self.term = term;
-        self.builder.set_bitmap_epoch(term as u8);
+        self.builder.set_bitmap_epoch((successions(term) ^ term) as u8);
         self.builder.on_graph(&self.graph, false);
         self.told_routes.clear();
         for transfer in self.transfers.values_mut() {
