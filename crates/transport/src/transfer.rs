@@ -185,6 +185,8 @@ struct Source {
 struct Path {
     source: SourceId,
     offer: PathOffer,
+    /// Whether the network offers it at present.
+    is_offered: bool,
     flow: Option<Flow>,
     caches: CacheUse,
     closed: Option<String>,
@@ -297,8 +299,9 @@ impl Transfer {
         }
         usable.iter().for_each(|(source, path)| self.add_path(now, *source, path.clone(), &usable));
         let withdrawn: Vec<PathId> = self.paths.keys().filter(|path| !offered_paths.contains(path)).copied().collect();
-        for path in withdrawn {
-            self.close_path(path, "withdrawn by the network".into());
+        for id in withdrawn {
+            self.close_path(id, "withdrawn by the network".into());
+            self.paths.entry(id).and_modify(|path| path.is_offered = false);
         }
         if self.fit_to_paths(&usable) {
             usable.iter().for_each(|(source, path)| self.add_path(now, *source, path.clone(), &usable));

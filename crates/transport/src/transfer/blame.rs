@@ -249,11 +249,11 @@ impl Transfer {
         }
         nodes_between(&offer.label).find(|label| self.convicted.contains(*label)).map(passes)
     }
-    /// Closes sources whose paths are all barred; with the last one the fetch ends.
+    /// Closes sources to which the network has barred paths only; with the last one the fetch ends.
     pub(super) fn close_unreachable(&mut self, now: Time) {
         let mut closed = Vec::new();
         for (id, source) in &self.sources {
-            let mut paths = self.paths.values().filter(|path| path.source == *id).peekable();
+            let mut paths = self.paths.values().filter(|path| path.source == *id && path.is_offered).peekable();
             if paths.peek().is_none() || source.closed.is_some() || source.distrusted.is_some() {
                 continue;
             }

@@ -167,6 +167,7 @@ impl Transfer {
         let id = offer.path;
         let barred = self.is_barred(&offer);
         if let Some(path) = self.paths.get_mut(&id) {
+            path.is_offered = true;
             if path.altered.is_some() {
                 // Who is on it may be known better by now.
                 path.offer.label = offer.label;
@@ -187,6 +188,7 @@ impl Transfer {
                 Path {
                     source,
                     offer,
+                    is_offered: true,
                     flow: None,
                     caches: CacheUse::Allowed,
                     closed: None,

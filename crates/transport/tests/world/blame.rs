@@ -121,6 +121,23 @@ fn with_one_way_to_one_source_nobody_can_be_singled_out_and_both_are_told() {
 }
 
 #[test]
+fn ways_that_the_network_has_withdrawn_are_no_reason_to_wait() {
+    let mut world = network(24_000_000, 68, &[&["fn-1"]]);
+    world.path(0, link(10, 20, 0.0));
+    world.offers()[0].paths[1].label = "receiver>fn-2>source-1".into();
+    alter_through(&mut world, "fn-1", 2);
+    world.offer();
+    world.run_until(Time::from_millis(1500));
+    assert_eq!(world.transfer.report(world.now).paths[0].state, PathState::Closed);
+    assert!(!world.transfer.is_ended(), "the other way is open");
+    world.offers()[0].paths.truncate(1);
+    world.offer();
+    world.run(Duration::from_secs(1));
+    let Some((_, TransferEvent::Failed { reason })) = world.events.last() else { panic!("{:?}", world.events.last()) };
+    assert!(reason.contains("no path to it can be trusted"), "{reason}");
+}
+
+#[test]
 fn what_a_cache_gave_wrongly_is_asked_for_past_it_so_that_it_heals() {
     let mut world = three_sources(8_000_000, 14);
     world.paths.get_mut(&PathId(1)).unwrap().lying_cache = true;
