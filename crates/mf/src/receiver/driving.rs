@@ -86,6 +86,8 @@ impl Receiver {
         };
         let (Some(reassembly), Some((to, address)), Some(object)) = (&fetch.reassembly, fetch.sender, fetch.object)
         else {
+            // Nobody sends any more: there is nobody to tell.
+            fetch.status_at = None;
             return;
         };
         let share = reassembly.buffered_bytes() * 100 / config.buffer_bytes.0.max(1);
