@@ -57,6 +57,7 @@ pub struct Outgoing {
     sending: Vec<Sending>,
     suspended: VecDeque<(ChunkKey, Progress)>,
     next_hop: u32,
+    first_csyn: u32,
     next_csyn: u32,
     /// Counts packets, so that a CSYN knows what was sent before it.
     order: u64,
@@ -158,7 +159,7 @@ struct Asked {
 
 impl Outgoing {
     /// A hop on which datagrams have at most `datagram_bytes`. `first_hop` is where hop ids start: different at every
-    /// start of the node.
+    /// start of the node, and at each of its faces; so are the numbers of CSYNs, which do not wrap.
     pub fn new(config: HopConfig, datagram_bytes: u32, first_hop: u32) -> Outgoing {
         let transfer = TransferConfig {
             window_bytes_max: config.window_bytes_max,
@@ -168,6 +169,7 @@ impl Outgoing {
             rto_max: config.rto_max,
             ..TransferConfig::default()
         };
+        let first_csyn = (first_hop >> 2).max(1);
         Outgoing {
             controller: window::controller(&transfer, u64::from(datagram_bytes), Time::ZERO),
             transfer,
@@ -178,7 +180,8 @@ impl Outgoing {
             sending: Vec::new(),
             suspended: VecDeque::new(),
             next_hop: first_hop.max(1),
-            next_csyn: 1,
+            first_csyn,
+            next_csyn: first_csyn,
             order: 0,
             csyns: BTreeMap::new(),
             windows: Windows::default(),
@@ -330,6 +333,10 @@ impl Outgoing {
     }
     /// Takes a CACK.
     pub fn handle_cack(&mut self, now: Time, cack: &Cack, buffer: &Buffer) {
+        if cack.number != 0 && !(self.first_csyn..self.next_csyn).contains(&cack.number) {
+            // Of another link, repeated by somebody: believed, it would count as newer than all that is still to come.
+            return;
+        }
         self.heard_at = now;
         self.windows.on_cack(cack);
         let asked = self.csyns.remove(&cack.number);

@@ -272,6 +272,24 @@ fn a_refused_chunk_goes_another_way_only_when_all_of_it_is_here() {
 }
 
 #[test]
+fn an_answer_to_what_was_never_asked_changes_no_window() {
+    let mut out = Outgoing::new(HopConfig::default(), MTU, 7);
+    out.set_first_window(100);
+    let stray = Cack {
+        state: CackState::Window,
+        hop: HopId(0),
+        number: 1_000,
+        window: 0,
+        destination_window: Cack::NOT_TOLD,
+        duplicates: 0,
+        first_missing: 0,
+        bitmap: Vec::new(),
+    };
+    out.handle_cack(Time::ZERO, &stray, &Buffer::new(100, 100));
+    assert_eq!(out.can_begin(Time::ZERO, &Guid([2; 20]), 100), Room::Open);
+}
+
+#[test]
 fn a_lost_announcement_of_the_window_is_asked_for() {
     let config = LinkConfig::new(Rate::from_mbps(100), Duration::from_millis(5));
     let mut hop = Hop::new(config, HopConfig::default(), 400, 5);
