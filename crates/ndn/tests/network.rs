@@ -304,7 +304,8 @@ impl ObjectReader for Liar {
 #[test]
 fn a_producer_that_lies_is_named_and_nobody_else_is() {
     let mut world = tree(|_, _| {});
-    let sent = bytes(9_000_000);
+    // Enough that the nodes before it are cleared by what they carry for others.
+    let sent = bytes(12_000_000);
     [5, 6, 7].into_iter().for_each(|at| world.publish(at, &sent));
     let object = MemoryObject::new(OBJECT.parse().unwrap(), sent.clone(), &SigningKey::from_secret(&[1; 32])).unwrap();
     world.net.with(world.node(8), |node, now| node.publish(now, Box::new(Liar(object))));

@@ -7,6 +7,7 @@
 //!                                             ▼
 //!                    by name, and the answer says that the path failed (or a Nack at once, by configuration)
 //! ```
+//! An Interest whose tag has no labels left is where its path ends: it goes to a producer in this node, if there is one.
 use alloc::vec::Vec;
 
 use tributary_core::{FaceId, Time};
@@ -43,7 +44,8 @@ impl Router {
         let labelled = headers.tag.filter(|tag| !tag.is_empty());
         let bits = headers.tag_bits.filter(|bits| !bits.is_empty());
         if labelled.is_none() && bits.is_none() {
-            return None;
+            let face = self.producer_at_end(fib, passing)?;
+            return Some(self.pass_to_path(now, index, fib, passing, face, &Rest::Labels(Vec::new())));
         }
         let popped = match (labelled, bits) {
             (Some(tag), _) => self.labels.pop(tag).map(|(face, rest)| (face, Rest::Labels(rest.as_bytes().to_vec()))),
@@ -62,6 +64,13 @@ impl Router {
     fn verify(&self, fib: Option<FibIndex>, passing: &Passing<'_>, face: FaceId) -> bool {
         let serves = fib.is_some_and(|fib| self.fib.entry(fib).next_hops.iter().any(|hop| hop.face == face));
         serves && self.may_leave(passing, face)
+    }
+    /// The producer in this node that an Interest is for whose tag ends here: a strategy might send it back into the
+    /// network, to whoever else has the prefix.
+    fn producer_at_end(&self, fib: Option<FibIndex>, passing: &Passing<'_>) -> Option<FaceId> {
+        let ends_here = passing.headers.tag.is_some() || passing.headers.tag_bits.is_some();
+        let mut faces = self.fib.entry(fib.filter(|_| ends_here)?).next_hops.iter().map(|hop| hop.face);
+        faces.find(|face| face.0 >= INTERNAL_FACES_FIRST && self.may_leave(passing, *face))
     }
     fn on_invalid_path(
         &mut self,
@@ -118,8 +127,7 @@ impl Router {
             Rest::Bits(bits) => bits.value(),
         };
         let headers = LpPacket {
-            tag: matches!(rest, Rest::Labels(labels) if !labels.is_empty())
-                .then(|| PathTag::parse(&value).unwrap_or(PathTag::EMPTY)),
+            tag: matches!(rest, Rest::Labels(_)).then(|| PathTag::parse(&value).unwrap_or(PathTag::EMPTY)),
             tag_bits: match rest {
                 Rest::Bits(_) => BitTag::parse(&value).ok(),
                 Rest::Labels(_) => None,

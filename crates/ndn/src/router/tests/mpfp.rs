@@ -1,6 +1,6 @@
 //! Path tags: recorded, followed, refused.
 use super::*;
-use crate::wire::PathTag;
+use crate::wire::{PathTag, huffman::BitTag};
 use labels::LabelScheme;
 
 /// A chain of routers, face 4 of each joined to face 1 of the next; the consumer on face 2 of the first.
@@ -85,6 +85,25 @@ fn a_tag_overrides_the_strategy_and_the_rest_of_it_goes_on() {
         let sent = bench.recv_with(1, &headers, &interest(&alloc::format!("/b/{round}"), 1));
         expect(&sent, &[(*face, &alloc::format!("interest /b/{round}"))]);
         assert_eq!(sent[0].headers().tag.unwrap().as_bytes(), [9, 9, 9]);
+    }
+}
+#[test]
+fn an_interest_whose_tag_ends_here_goes_to_the_producer_in_this_node() {
+    let mut bench = Bench::with_routes(&[("/a", 3), ("/b", 3)]);
+    let producer = FaceId(INTERNAL_FACES_FIRST);
+    bench.router.add_internal_face(producer, "internal://producer");
+    assert!(bench.router.add_route(&name("/a"), producer, 9));
+    expect(&bench.recv(1, &interest("/a/1", 1)), &[(3, "interest /a/1")]);
+    let empty_bits = BitTag::parse(&[0]).unwrap();
+    let ends = [
+        LpPacket { tag: Some(PathTag::EMPTY), ..LpPacket::default() },
+        LpPacket { tag_bits: Some(empty_bits), ..LpPacket::default() },
+    ];
+    for (n, headers) in ends.iter().enumerate() {
+        expect(&bench.recv_with(1, headers, &interest(&alloc::format!("/a/ends/{n}"), 2)), &[]);
+        assert_eq!(bench.router.poll_local().map(|local| local.face), Some(producer));
+        let elsewhere = alloc::format!("/b/ends/{n}");
+        expect(&bench.recv_with(1, headers, &interest(&elsewhere, 3)), &[(3, &alloc::format!("interest {elsewhere}"))]);
     }
 }
 #[test]
