@@ -297,6 +297,7 @@ impl Transfer {
                 usable.push((source, path));
             }
         }
+        self.cut_for_first_paths(&usable);
         usable.iter().for_each(|(source, path)| self.add_path(now, *source, path.clone(), &usable));
         let withdrawn: Vec<PathId> = self.paths.keys().filter(|path| !offered_paths.contains(path)).copied().collect();
         for id in withdrawn {

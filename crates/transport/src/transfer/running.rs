@@ -21,6 +21,8 @@ pub(super) struct Running {
     pub(super) stored_bytes: u64,
     /// Whether the reader of an in-order stream holds things up; it must be looked at again.
     pub(super) is_held_up: bool,
+    /// Whether it was cut into packets before there was any path.
+    pub(super) is_cut_by_guess: bool,
 }
 
 pub(super) struct Suspect {

@@ -1,6 +1,9 @@
 //! Which sources and paths a fetch has, which object it fetches, and whom it trusts.
 use super::*;
 
+/// Bytes of a packet as long as nothing is known of any path.
+const PACKET_BYTES_TYPICAL: u16 = 1200;
+
 impl Transfer {
     /// The number of an offer's source; `None` if there are too many.
     pub(super) fn source_id(&mut self, offer: &SourceOffer) -> Option<SourceId> {
@@ -93,14 +96,9 @@ impl Transfer {
     pub(super) fn start(&mut self, now: Time, manifest: Manifest, offers: &[(SourceId, ObjectId, Vec<PathOffer>)]) {
         let object = manifest.object_id();
         let usable = offers.iter().filter(|(_, offered, _)| *offered == object).flat_map(|(.., paths)| paths);
-        let smallest = usable.map(|path| path.packet_bytes_max).min().unwrap_or(1200);
-        let packet_bytes = self.config.packet_bytes.map_or(smallest, |configured| configured.min(smallest));
-        // How others cut their objects is not ours to choose.
-        let layout = match manifest.is_unsigned() {
-            true => Layout::exact(&manifest, smallest),
-            false => Layout::new(&manifest, packet_bytes),
-        };
-        let Some(layout) = layout else {
+        let narrowest = usable.map(|path| path.packet_bytes_max).min();
+        let packet_bytes = narrowest.unwrap_or(PACKET_BYTES_TYPICAL);
+        let Some(layout) = self.layout(&manifest, packet_bytes) else {
             let size = manifest.size;
             return self
                 .fail(now, format!("{size} bytes in packets of {packet_bytes} are more packets than can be numbered"));
@@ -129,10 +127,32 @@ impl Transfer {
             units_max,
             stored_bytes: held_bytes,
             is_held_up: false,
+            is_cut_by_guess: narrowest.is_none(),
             owners: BTreeMap::new(),
             manifest,
         });
         self.finish_if_complete(now);
+    }
+    /// How an object is cut for paths of which the narrowest carries packets of `narrowest` bytes.
+    fn layout(&self, manifest: &Manifest, narrowest: u16) -> Option<Layout> {
+        match manifest.is_unsigned() {
+            // How others cut their objects is not ours to choose.
+            true => Layout::exact(manifest, narrowest),
+            false => Layout::new(manifest, self.config.packet_bytes.map_or(narrowest, |bytes| bytes.min(narrowest))),
+        }
+    }
+    /// An object that was chosen before there was a path to it is cut for the first ones: their sources may have cut it
+    /// already, into smaller packets or larger ones.
+    pub(super) fn cut_for_first_paths(&mut self, offered: &[(SourceId, PathOffer)]) {
+        let Some(narrowest) = offered.iter().map(|(_, path)| path.packet_bytes_max).min() else { return };
+        let Some(running) = self.running.as_mut().filter(|_| self.ended.is_none()) else { return };
+        if !core::mem::take(&mut running.is_cut_by_guess) {
+            return;
+        }
+        let manifest = running.manifest.clone();
+        if let (Some(layout), Some(running)) = (self.layout(&manifest, narrowest), &mut self.running) {
+            running.cut_anew(layout);
+        }
     }
     /// Cuts the object into smaller packets if no path carries those that it is cut into, as when the only paths there
     /// are have become narrower since it began. What is verified stays; what is not is asked for again.
@@ -146,11 +166,7 @@ impl Transfer {
             return false;
         }
         let Some(layout) = Layout::new(&running.manifest, narrowest) else { return false };
-        let has_tree = running.tree.is_some();
-        (running.idle, running.idle_tree, _) = missing(&running.manifest, &layout, &*running.store, has_tree);
-        running.layout = layout;
-        running.units.clear();
-        running.suspects.clear();
+        running.cut_anew(layout);
         self.paths.values_mut().for_each(|path| path.to_heal.clear());
         true
     }
@@ -298,6 +314,17 @@ pub(super) fn differs(offered: &Manifest, chosen: &Manifest) -> String {
         format!("offers version {} of the object by now, this fetch is of version {}", offered.version, chosen.version)
     } else {
         format!("offers another file under this name, signed by {} and not by {}", offered.publisher, chosen.publisher)
+    }
+}
+
+impl Running {
+    /// Cuts the object in another way. What is verified stays; what is not is asked for again.
+    fn cut_anew(&mut self, layout: Layout) {
+        let has_tree = self.tree.is_some() || self.manifest.is_unsigned();
+        (self.idle, self.idle_tree, _) = missing(&self.manifest, &layout, &*self.store, has_tree);
+        self.layout = layout;
+        self.units.clear();
+        self.suspects.clear();
     }
 }
 

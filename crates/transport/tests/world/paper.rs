@@ -160,6 +160,22 @@ fn packets_fit_the_smallest_path_and_a_smaller_one_that_comes_later_is_refused_w
 }
 
 #[test]
+fn an_object_that_was_chosen_before_there_was_a_path_is_cut_for_the_first_one() {
+    for packet_bytes in [700, 1443] {
+        let mut world = World::new(300_000, TransferConfig::default(), 5);
+        let source = world.source(Conduct::Honest);
+        world.offer();
+        world.path(source, link(20, 20, 0.0));
+        world.offers()[0].paths[0].packet_bytes_max = packet_bytes;
+        world.offer();
+        world.run(Duration::from_secs(10));
+        world.assert_complete();
+        let cut = Layout::new(world.object.manifest(), packet_bytes).unwrap().packet_bytes();
+        assert!(world.requests.iter().all(|request| request.packet_bytes == cut));
+    }
+}
+
+#[test]
 fn a_path_that_comes_to_carry_less_is_closed_with_the_reason() {
     let mut world = one_path(8_000_000, TransferConfig::default(), 20);
     // Another one still carries them, so that the packets stay as they are.
