@@ -330,6 +330,10 @@ impl Transfer {
         for path in self.paths.values_mut() {
             path.flow.iter_mut().for_each(|flow| flow.forget(data.packet));
         }
+        if let Some(running) = self.running.as_mut().filter(|_| self.ended.is_none()) {
+            // If it was of no use, as of a unit under suspicion that one path only may bring, nobody waits for it now.
+            running.make_idle(data.packet);
+        }
         self.on_run_end(now, Some(data.path));
     }
     /// Takes the answer to a request with [`PacketRequest::is_probe`] that brought something else than its packet.
