@@ -477,8 +477,11 @@ impl Fetching {
                         PathState::Silent => {
                             self.paths.has_other(now, *path) && self.paths.on_failed(now, *path, random)
                         }
+                        // It may have been opened again since.
                         PathState::Closed => {
-                            self.paths.in_use().any(|(id, _)| id == *path) && self.paths.refuse(&[*path], random)
+                            !self.transfer.uses(*path)
+                                && self.paths.in_use().any(|(id, _)| id == *path)
+                                && self.paths.refuse(&[*path], random)
                         }
                         PathState::Idle | PathState::Active => false,
                     }
