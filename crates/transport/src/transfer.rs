@@ -402,7 +402,8 @@ impl Transfer {
         }
         if data.cache.is_some() && (path.caches == CacheUse::Bypassed || cache_use == Some(CacheUse::Bypassed)) {
             running.make_idle(data.packet);
-            if cache_use == Some(CacheUse::Bypassed) {
+            // What came by any path may be the answer to a request that allowed it.
+            if cache_use == Some(CacheUse::Bypassed) && came != Came::ByAnyPath {
                 self.on_altered(now, data.path, "a cache's answer came although none was allowed");
             }
             return;

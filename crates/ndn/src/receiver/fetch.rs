@@ -84,6 +84,9 @@ pub(super) struct Fetching {
     probes_at_once: u32,
     /// Which path each packet was asked for on last (PTP §5 D: a vector indexed by SEQ), and by which request.
     asked: BTreeMap<u32, AskedOn>,
+    /// Packets that are asked for past all caches only, and since when: until the Interests before that have expired, a
+    /// cache's answer may be one to them.
+    past_caches: BTreeMap<u32, Time>,
     waiting: VecDeque<Outgoing>,
     /// What is found out in case nobody shows a manifest.
     others: Others,
@@ -120,6 +123,7 @@ impl Fetching {
             probe_at: now,
             heard_at: None,
             asked: BTreeMap::new(),
+            past_caches: BTreeMap::new(),
             waiting: VecDeque::new(),
             events: VecDeque::new(),
         }
@@ -221,6 +225,7 @@ impl Fetching {
             let payload = data.content.unwrap_or(&[]);
             // Who cached it is not told; that it was cached is (PTP §5 D 1).
             let cache = local.origin.map(|_| 0);
+            let also_elsewhere = also_elsewhere || self.may_be_old(now, packet, cache.is_some());
             let data = PacketData { path, number, packet, cache, payload };
             match also_elsewhere {
                 true => self.transfer.handle_any_path(now, &data),
@@ -231,6 +236,15 @@ impl Fetching {
             self.offer(now, random);
         }
         true
+    }
+    /// Whether a cache's answer may be one to an Interest that allowed it, sent before the packet was asked for past all
+    /// caches.
+    fn may_be_old(&mut self, now: Time, packet: u32, is_cached: bool) -> bool {
+        let since = match is_cached {
+            true => self.past_caches.get(&packet).copied(),
+            false => self.past_caches.remove(&packet).and(None),
+        };
+        since.is_some_and(|since| now < since + self.config.interest_lifetime)
     }
     /// A way to a producer of an object of others.
     fn on_source(&mut self, now: Time, tag: Tag, rtt: Duration, random: &mut Random) {
@@ -382,6 +396,11 @@ impl Fetching {
             };
             let Some(name) = name else { continue };
             let bypasses = request.caches == CacheUse::Bypassed || self.others.must_bypass(packet);
+            if bypasses {
+                self.past_caches.entry(packet).or_insert(now);
+            } else {
+                self.past_caches.remove(&packet);
+            }
             let also_elsewhere = self.asked.contains_key(&packet);
             self.asked.insert(packet, AskedOn { path: request.path, number: request.number, also_elsewhere });
             self.waiting.push_back(Outgoing {
