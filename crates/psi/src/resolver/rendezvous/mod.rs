@@ -10,13 +10,13 @@
 //!                                                      ▼
 //!                                              coordinator of the parent scope
 //! ```
-//! - The coordinator is the first responsible node that answers. It checks an operation against the record, tells
-//!   the parent scope about items and scopes that come or go, stores the change, and answers when **every responsible
-//!   node that is alive** has stored it; one that does not answer within `peer_timeout` is suspected and not waited
-//!   for. So after an answer `Done { replicas: 3 }` any two nodes may fail.
+//! - The coordinator is the first responsible node that answers. It checks an operation against the record, asks
+//!   the parent scope for a place for what is new, stores the change, and answers when **every responsible node that is
+//!   alive** has stored it; one that does not answer within `peer_timeout` is suspected and not waited for. So after an
+//!   answer `Done { replicas: 3 }` any two nodes may fail.
 //! - The *acting* node of a record is the first responsible one that is not suspected. It tells matches to the topology
-//!   managers ([`PathRequest`]), listings to the subscribers of a scope, and keeps the parent scope's entry alive.
-//!   For a moment two nodes may think that they act; all that they say is idempotent.
+//!   managers ([`PathRequest`]), listings to the subscribers of a scope, and to the parent scope all that changes or
+//!   goes. For a moment two nodes may think that they act; all that they say is idempotent.
 //! - Everything is soft state with a lease. Entries carry versions and merging keeps the newest
 //!   ([`record`](self)), so the order and number of arrivals does not matter, and a withdrawn entry is remembered as
 //!   such for `tombstone_lifetime`.

@@ -1,4 +1,5 @@
-//! Operations on a record, carried out by its coordinator: check, tell the parent scope, store, replicate, answer.
+//! Operations on a record, carried out by its coordinator: check, tell the parent scope of a new name, store,
+//! replicate, answer.
 use alloc::{collections::BTreeSet, vec::Vec};
 
 use tributary_core::{Duration, NodeId, Time};
@@ -37,9 +38,7 @@ enum Phase {
     /// The parent scope is being told of something new; `version` is what it is told with.
     Registering { version: u64 },
     /// The change is stored here, and these nodes have not confirmed it yet.
-    Replicating { waiting: BTreeSet<NodeId>, replicas: u8, ends: bool, since: Time },
-    /// The parent scope is being told that something is gone.
-    Deregistering { version: u64, replicas: u8 },
+    Replicating { waiting: BTreeSet<NodeId>, replicas: u8, since: Time },
 }
 
 /// What the check of an operation found.
@@ -107,7 +106,7 @@ impl Rendezvous {
         self.call(now, purpose, self.me, ClientRequest { request: 0, version, name: parent, operation });
     }
 
-    /// The parent scope's answer to an operation that adds or removes a name.
+    /// The parent scope's answer to an operation that adds a name.
     pub(super) fn on_parent_answer(&mut self, now: Time, id: u32, answer: Answer) {
         let Some(mut operating) = self.operations.remove(&id) else { return };
         match (operating.phase, answer) {
@@ -139,32 +138,6 @@ impl Rendezvous {
                 }
             }
             (Phase::Registering { .. }, refusal) => self.reply_to(now, operating.origin, refusal),
-            (Phase::Deregistering { replicas, .. }, Answer::Stale { current }) => {
-                let version = current + 1;
-                operating.phase = Phase::Deregistering { version, replicas };
-                let name = operating.request.name.clone();
-                self.operations.insert(id, operating);
-                self.tell_parent(
-                    now,
-                    Purpose::Operation(id),
-                    &name,
-                    ChildState::Absent,
-                    version,
-                    MissingScopes::Refuse,
-                );
-            }
-            (Phase::Deregistering { version, replicas }, answer) => {
-                if let Some(record) = self.records.get_mut(&operating.key) {
-                    record.registration = record.registration.max(version);
-                    if !matches!(answer, Answer::Done { .. }) {
-                        // The acting node goes on telling it.
-                        record.registered = None;
-                        record.refresh_at = now + self.config.peer_timeout;
-                        self.touched.insert(operating.key);
-                    }
-                }
-                self.reply_to(now, operating.origin, Answer::Done { replicas });
-            }
             (phase @ Phase::Replicating { .. }, _) => {
                 operating.phase = phase;
                 self.operations.insert(id, operating);
@@ -175,22 +148,20 @@ impl Rendezvous {
     /// Stores `entry` here and has the other responsible nodes store it too.
     fn store(&mut self, now: Time, id: u32, mut operating: Operating, entry: Entry) {
         let key = operating.key;
-        let existed = self.records.get(&key).is_some_and(|record| record.state() != ChildState::Absent);
         if let Err(rejection) = self.make_record(key, &operating.request.name) {
             return self.reply_to(now, operating.origin, Answer::Rejected(rejection));
         }
         let entry_key = entry.key.clone();
         let registration = match operating.phase {
             Phase::Registering { version } => version,
-            Phase::Replicating { .. } | Phase::Deregistering { .. } => 0,
+            Phase::Replicating { .. } => 0,
         };
         self.merge_entry(now, key, entry);
         let Some(record) = self.records.get_mut(&key) else { return };
         let state = record.state();
-        let ends = existed && state == ChildState::Absent && !record.name.is_empty();
-        record.registration = record.registration.max(registration);
-        if registration > 0 || ends {
-            // The parent was told already, or will be before the answer.
+        if registration > record.registration {
+            // The parent was told already, and nothing else since. If not, the acting node tells it what is true.
+            record.registration = registration;
             record.registered = Some(state);
             record.refresh_at = now + self.config.registration_lease / FIRST_LEASE_PART / 3;
         }
@@ -202,7 +173,7 @@ impl Rendezvous {
             self.messages.push_back((Target::Node(*node), Message::Replicate(replicate)));
         }
         let waiting: BTreeSet<NodeId> = others.into_iter().filter(|node| self.members.is_alive(*node)).collect();
-        operating.phase = Phase::Replicating { waiting, replicas: 1, ends, since: now };
+        operating.phase = Phase::Replicating { waiting, replicas: 1, since: now };
         self.operations.insert(id, operating);
         self.timers.set(Timer::Operation(id), now + self.config.peer_timeout);
         self.proceed_if_stored(now, id);
@@ -241,7 +212,7 @@ impl Rendezvous {
     }
 
     fn proceed_if_stored(&mut self, now: Time, id: u32) {
-        let Some(Operating { phase: Phase::Replicating { waiting, replicas, ends, .. }, .. }) =
+        let Some(Operating { phase: Phase::Replicating { waiting, replicas, .. }, origin, .. }) =
             self.operations.get(&id)
         else {
             return;
@@ -249,17 +220,10 @@ impl Rendezvous {
         if !waiting.is_empty() {
             return;
         }
-        let (replicas, ends) = (*replicas, *ends);
-        let Some(mut operating) = self.operations.remove(&id) else { return };
+        let (origin, replicas) = (*origin, *replicas);
+        self.operations.remove(&id);
         self.timers.stop(&Timer::Operation(id));
-        let version = self.records.get(&operating.key).map_or(0, |record| record.registration) + 1;
-        if !ends {
-            return self.reply_to(now, operating.origin, Answer::Done { replicas });
-        }
-        let name = operating.request.name.clone();
-        operating.phase = Phase::Deregistering { version, replicas };
-        self.operations.insert(id, operating);
-        self.tell_parent(now, Purpose::Operation(id), &name, ChildState::Absent, version, MissingScopes::Refuse);
+        self.reply_to(now, origin, Answer::Done { replicas });
     }
 
     fn reply_to(&mut self, now: Time, origin: Origin, answer: Answer) {

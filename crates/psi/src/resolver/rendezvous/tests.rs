@@ -488,6 +488,28 @@ fn a_scope_with_something_in_it_is_not_removed() {
 }
 
 #[test]
+fn a_scope_keeps_an_item_whose_publishers_take_turns() {
+    for seed in 0..60 {
+        let mut world = World::new(seed, Faults::lossy(0.02), 5, 3);
+        world.seconds(1);
+        world.publish(1, "/s/i");
+        world.seconds(2);
+        let now = world.now();
+        world.client(1).unpublish(now, &name("/s/i"));
+        let pause = world.network.random.below(60);
+        world.run(Duration::from_millis(pause));
+        world.publish(2, "/s/i");
+        let pause = world.network.random.below(10);
+        world.run(Duration::from_millis(pause));
+        world.publish(3, "/s/i");
+        world.seconds(3);
+        assert_eq!([2, 3].map(|number| world.rejections(number)), [[], []], "seed {seed}");
+        let first = world.responsible("/s")[0];
+        assert_eq!(world.holders("/s").get(&first), Some(&(0, 0, 1)), "seed {seed}");
+    }
+}
+
+#[test]
 fn every_rejection_reaches_the_application() {
     let tight = RendezvousConfig {
         publishers_max: 1,
