@@ -14,8 +14,6 @@ use crate::{
 
 /// How long a chunk must not have moved before packets that count it otherwise are believed.
 const MISCOUNTED_PATIENCE: Duration = Duration::from_millis(500);
-/// How long nothing may be heard of a chunk from a neighbour that is there: it asks about what it has begun more often.
-const ABANDONED: Duration = Duration::from_secs(10);
 /// Finished chunks that are remembered, so that a CSYN whose answer was lost is answered again.
 const FINISHED_MAX: usize = 4_096;
 /// CACKs that wait to be sent at most.
@@ -40,7 +38,6 @@ pub enum Arrived {
 #[derive(Debug)]
 pub struct Incoming {
     face: FaceId,
-    lifetime: Duration,
     arriving: BTreeMap<HopId, Arriving>,
     /// And for whom they were.
     finished: BTreeMap<HopId, Option<Guid>>,
@@ -67,11 +64,10 @@ struct Arriving {
 }
 
 impl Incoming {
-    /// Nothing has arrived. A chunk of which nothing comes for `lifetime` is forgotten.
-    pub fn new(face: FaceId, lifetime: Duration) -> Incoming {
+    /// Nothing has arrived.
+    pub fn new(face: FaceId) -> Incoming {
         Incoming {
             face,
-            lifetime,
             arriving: BTreeMap::new(),
             finished: BTreeMap::new(),
             finished_order: VecDeque::new(),
@@ -262,12 +258,10 @@ impl Incoming {
     pub fn on_up(&mut self, now: Time) {
         self.arriving.values_mut().for_each(|arriving| arriving.heard = now);
     }
-    /// Forgets chunks that have not moved for their lifetime, which is shorter while the neighbour is there, and gives
-    /// them: they are to be taken out of the buffer.
-    pub fn expire(&mut self, now: Time, is_up: bool, buffer: &Buffer) -> Vec<Slot> {
-        let lifetime = if is_up { self.lifetime.min(ABANDONED) } else { self.lifetime };
+    /// Forgets chunks that have not moved for `lifetime`, and gives them: they are to be taken out of the buffer.
+    pub fn expire(&mut self, now: Time, lifetime: Duration, buffer: &Buffer) -> Vec<Slot> {
         let old = |arriving: &Arriving| {
-            (arriving.miscounted || arriving.heard + lifetime <= now)
+            (arriving.miscounted || now.since(arriving.heard) >= lifetime)
                 && buffer.chunk(arriving.slot).is_none_or(|chunk| !chunk.is_complete())
         };
         let expired: Vec<Slot> =

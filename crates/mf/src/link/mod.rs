@@ -40,7 +40,8 @@ pub struct HopConfig {
     pub window_bytes_max: u64,
     /// How much is sent at once, as time at the pace. Default: 1 ms.
     pub quantum: Duration,
-    /// How long an incomplete chunk that does not move is kept. Default: 60 s.
+    /// How long an incomplete chunk is kept for a neighbour that is away; longer as long as more than half of the buffer
+    /// is free. Default: 60 s.
     pub arriving_lifetime: Duration,
 }
 

@@ -40,7 +40,7 @@ impl Hop {
             now: Time::from_millis(1_000),
             out,
             out_buffer: Buffer::new(1 << 20, 1_000),
-            incoming: Incoming::new(FaceId(1), hop.arriving_lifetime),
+            incoming: Incoming::new(FaceId(1)),
             in_buffer: Buffer::new(room, 1_000),
             forth: Link::new(config.clone(), Random::new(seed, 1)),
             back: Link::new(config, Random::new(seed, 2)),
@@ -236,7 +236,7 @@ fn chunks_that_are_held_are_asked_about_now_and_then() {
 
 #[test]
 fn questions_that_come_together_have_one_answer() {
-    let mut incoming = Incoming::new(FaceId(1), Duration::from_secs(60));
+    let mut incoming = Incoming::new(FaceId(1));
     let buffer = Buffer::new(400, 400);
     for (hop, number) in [(1, 1), (1, 2), (2, 3), (1, 4)] {
         incoming.handle_csyn(Time::ZERO, &Csyn { count: 9, hop: HopId(hop), number });
@@ -327,14 +327,13 @@ fn an_interrupted_chunk_goes_on_where_it_was() {
 #[test]
 fn a_resumed_chunk_of_which_nothing_is_left_is_sent_whole() {
     let config = LinkConfig::new(Rate::from_mbps(10), Duration::from_millis(5));
-    let hop_config = HopConfig::default();
-    let mut hop = Hop::new(config, hop_config.clone(), 6_000, 5);
+    let mut hop = Hop::new(config, HopConfig::default(), 6_000, 5);
     let mut queue = vec![hop.put(0, vec![7; 1_000_000].into())];
     let cut = hop.now + Duration::from_millis(600);
     hop.run(&mut queue, cut, |_| false);
     let again = hop.out.suspend(hop.now, &hop.out_buffer);
     // The neighbour has forgotten what it had, its lifetime being over.
-    hop.incoming = Incoming::new(FaceId(1), hop_config.arriving_lifetime);
+    hop.incoming = Incoming::new(FaceId(1));
     hop.in_buffer = Buffer::new(6_000, 1_000);
     let limit = hop.now + Duration::from_secs(5);
     assert!(hop.run(&mut again.clone(), limit, |hop| hop.received.len() == 1));
@@ -396,8 +395,9 @@ fn a_chunk_that_the_neighbour_has_given_up_is_sent_anew() {
     let mut queue = vec![hop.put(0, vec![7; 1_000_000].into())];
     let cut = hop.now + Duration::from_millis(600);
     hop.run(&mut queue, cut, |_| false);
-    assert!(hop.incoming.expire(hop.now + Duration::from_secs(9), true, &hop.in_buffer).is_empty());
-    let given_up = hop.incoming.expire(hop.now + Duration::from_secs(11), true, &hop.in_buffer);
+    let patience = Duration::from_secs(10);
+    assert!(hop.incoming.expire(hop.now + Duration::from_secs(9), patience, &hop.in_buffer).is_empty());
+    let given_up = hop.incoming.expire(hop.now + Duration::from_secs(11), patience, &hop.in_buffer);
     assert_eq!(given_up.len(), 1, "a neighbour that is there would have asked about it");
     given_up.into_iter().for_each(|slot| drop(hop.in_buffer.remove(slot)));
     let limit = hop.now + Duration::from_secs(5);

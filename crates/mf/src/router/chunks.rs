@@ -97,12 +97,14 @@ impl Router {
                 let Some(hop) = self.hops.get(&face) else { return Some(false) };
                 let destination = &header.destination;
                 let packets = self.packets_of(header);
+                let (free, used) = (self.buffer.free(), self.buffer.used_by(destination));
                 let room = self.buffer.free_for(destination).min(hop.outgoing.destination_room(destination));
+                // What comes out must not make others go in, unless nothing is here for its destination: others that fill
+                // the buffer would keep it in the store as long as their links take.
+                let spare = if used == 0 { packets } else { self.nearly_full() + packets };
                 Some(
                     hop.waiting_for(&self.buffer, destination) < QUEUE_KEPT
-                        && (self.buffer.used() == 0
-                            // What comes out must not make others go in.
-                            || room >= packets && self.buffer.free() >= self.nearly_full() + packets),
+                        && (self.buffer.used() == 0 || room >= packets && free >= spare),
                 )
             }
             Way::Local => Some(true),

@@ -64,6 +64,8 @@ const QUEUE_KEPT: usize = 2;
 /// From where hop ids start at one face to where they do at the next: 2^32 divided by the golden ratio, by which those of
 /// any number of faces lie far apart.
 const HOPS_APART: u32 = 0x9E37_79B9;
+/// How long nothing may be heard of a chunk from a neighbour that is there: it asks about what it has begun more often.
+const ABANDONED: Duration = Duration::from_secs(10);
 /// How long nothing is pushed to a proxy that had no room.
 const RELIEF_PAUSE: Duration = Duration::from_millis(200);
 
@@ -234,7 +236,7 @@ impl Router {
             peer: None,
             nonce: peer.nonce,
             datagram_bytes: peer.datagram_bytes,
-            incoming: Incoming::new(face, config.arriving_lifetime),
+            incoming: Incoming::new(face),
             outgoing: Outgoing::new(config, peer.datagram_bytes, first_hop),
             queue: VecDeque::new(),
             turn: 0,
@@ -340,10 +342,18 @@ impl Router {
     }
     /// Forgets what is old: to be called about once a second.
     pub fn expire(&mut self, now: Time) {
+        let lifetime = self.config.hop.arriving_lifetime;
         let faces: Vec<FaceId> = self.hops.keys().copied().collect();
         for face in faces {
+            // A neighbour that comes back goes on with what it had begun.
+            let has_room = self.buffer.free() > self.buffer.capacity() / 2;
             let Some(hop) = self.hops.get_mut(&face) else { continue };
-            let given_up = hop.incoming.expire(now, hop.peer.is_some(), &self.buffer);
+            let lifetime = match (hop.peer.is_some(), has_room) {
+                (true, _) => lifetime.min(ABANDONED),
+                (false, true) => Duration::MAX,
+                (false, false) => lifetime,
+            };
+            let given_up = hop.incoming.expire(now, lifetime, &self.buffer);
             self.give_up(given_up);
         }
         self.open_windows();

@@ -48,6 +48,58 @@ fn at_most_a_tenth_of_a_second_is_lost_beyond_an_outage() {
     }
 }
 
+/// ```text
+///   server ── core ── gate ─ 2 Mbit/s ─ d0, d1, …
+/// ```
+fn gateway(seed: u64, devices: usize, size: usize) -> Domain {
+    let mut domain = Domain::new(seed);
+    domain.node("server", |_| {});
+    for label in ["core", "gate"] {
+        domain.router(label);
+    }
+    domain.link("server", "core", 1_000, ms(5));
+    domain.link("core", "gate", 1_000, ms(20));
+    for device in 0..devices {
+        let label = format!("d{device}");
+        domain.node(&label, |_| {});
+        domain.link("gate", &label, 2, ms(10));
+        domain.publish("server", object(&format!("/lab/film{device}"), random_bytes(size, device as u64)));
+    }
+    domain.run(Duration::from_secs(2));
+    domain
+}
+
+#[test]
+fn a_chunk_goes_on_where_a_long_absence_interrupted_it() {
+    let mut domain = gateway(1, 1, 3_000_000);
+    let (id, _) = domain.fetch("d0", "/lab/film0");
+    let down = domain.net.now() + Duration::from_secs(8);
+    domain.net.outage(domain.connection("gate", "d0"), down, down + Duration::from_secs(300));
+    let time = domain.finish("d0", id, 600).as_secs_f64();
+    let lost = time - 300.0 - 3_000_000.0 * 8e-6 / 2.0 / 0.966;
+    println!("{lost:.3} s beyond the ideal");
+    assert!(lost < 1.0, "{lost} s: a chunk takes four");
+}
+
+#[test]
+fn who_comes_gets_what_is_stored_for_it_though_others_fill_the_buffer() {
+    let mut domain = gateway(2, 5, 20_000_000);
+    let (id, _) = domain.fetch("d0", "/lab/film0");
+    domain.run(Duration::from_secs(1));
+    domain.cut("gate", "d0");
+    (1..5).for_each(|device| drop(domain.fetch(&format!("d{device}"), &format!("/lab/film{device}"))));
+    domain.run(Duration::from_secs(15));
+    assert!(domain.at("gate").holdings().len() > 10, "it is stored");
+    let link = domain.connection("gate", "d0").a_to_b;
+    let before = domain.net.link_stats(link).out_bytes;
+    domain.mend("gate", "d0");
+    domain.run(Duration::from_secs(20));
+    let used = (domain.net.link_stats(link).out_bytes - before) as f64 * 8e-6 / 20.0 / 2.0;
+    println!("{used:.3} of the link is used, {} bytes", domain.report("d0", id).stored_bytes);
+    // At worst it waits for the first chunk of the others to leave.
+    assert!(used > 0.75, "{used}");
+}
+
 #[test]
 fn the_network_is_ahead_of_the_receiver_that_asks_again() {
     let outage = Some(Duration::from_secs(10));
