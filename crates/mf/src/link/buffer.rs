@@ -107,8 +107,8 @@ pub struct Buffer {
     next: u32,
     capacity: u32,
     used: u32,
-    /// Packets that copies count for together, and how many of them are here.
-    copies: BTreeMap<Copies, (u32, u32)>,
+    /// Packets that copies count for together, how many of them are here, and how many there have been.
+    copies: BTreeMap<Copies, (u32, u32, u32)>,
     control_capacity: u32,
     control_used: u32,
     /// Whether destinations share it.
@@ -287,13 +287,14 @@ impl Buffer {
     /// Packets that one more chunk adds.
     fn joining(&mut self, copies: Option<Copies>, packets: u32) -> u32 {
         let Some(copies) = copies else { return packets };
-        let (counted, here) = self.copies.entry(copies).or_insert((packets, 0));
+        let (counted, here, all) = self.copies.entry(copies).or_insert((packets, 0, 0));
         *here += 1;
+        *all += 1;
         if *here == 1 { *counted } else { 0 }
     }
     /// Packets that are gone with a chunk.
     fn leaving(&mut self, copies: Option<Copies>, packets: u32) -> u32 {
-        let Some((copies, (counted, here))) = copies.and_then(|id| Some((id, self.copies.get_mut(&id)?))) else {
+        let Some((copies, (counted, here, _))) = copies.and_then(|id| Some((id, self.copies.get_mut(&id)?))) else {
             return packets;
         };
         *here -= 1;
@@ -303,6 +304,11 @@ impl Buffer {
         let counted = *counted;
         self.copies.remove(&copies);
         counted
+    }
+    /// Whether most of the copies of a chunk are here as well: it takes no room of its own, and to take it out frees none.
+    pub fn is_shared(&self, slot: Slot) -> bool {
+        let copies = self.chunk(slot).and_then(|chunk| self.copies.get(&chunk.copies?));
+        copies.is_some_and(|(_, here, all)| *here > 1 && *here * 2 > *all)
     }
     /// Puts a fragment in; gives the chunk, or nothing if the fragment was here already.
     pub fn fill(&mut self, slot: Slot, index: u16, fragment: Bytes) -> Option<&Chunk> {
@@ -445,9 +451,10 @@ mod tests {
             [1, 2, 3].map(|to| buffer.put_copy(data_for(to), cut(&payload, 2, 2), Origin::Local, copies));
         assert_eq!((buffer.used(), buffer.used_by(&Guid([2; 20]))), (3, 3));
         buffer.remove(first);
-        assert_eq!(buffer.used(), 3);
+        assert_eq!((buffer.used(), buffer.is_shared(third)), (3, true));
         buffer.cut_as(second, &[1, 5]);
         assert_eq!(buffer.used(), 5, "cut otherwise it has bytes of its own");
+        assert!(!buffer.is_shared(second) && !buffer.is_shared(third));
         buffer.remove(third);
         assert_eq!(buffer.used(), 2);
         buffer.remove(second);

@@ -61,7 +61,8 @@ impl Router {
         }
     }
     /// Pushes chunks to the proxy that keep others from passing (paper §3.4.3): of the destination with most packets in
-    /// line, those that wait longest, as long as it has more than its share of a buffer that is nearly full.
+    /// line, those that wait longest, as long as it has more than its share of a buffer that is nearly full. What goes to
+    /// many is not in the way as long as most of them wait for it.
     pub(super) fn relieve(&mut self, now: Time) {
         let needed = match self.config.relief {
             HolRelief::Off => false,
@@ -74,7 +75,7 @@ impl Router {
         }
         let mut lines: BTreeMap<Guid, Vec<(FaceId, Slot, u32)>> = BTreeMap::new();
         for (face, hop) in &self.hops {
-            for (_, slot) in &hop.queue {
+            for (_, slot) in hop.queue.iter().filter(|(_, slot)| !self.buffer.is_shared(*slot)) {
                 let chunk = self.buffer.chunk(*slot).and_then(|chunk| Some((chunk.destination()?, chunk.count())));
                 if let Some((destination, count)) = chunk {
                     lines.entry(destination).or_default().push((*face, *slot, u32::from(count)));
