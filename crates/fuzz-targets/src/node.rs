@@ -13,7 +13,7 @@ use tributary_psi::{
     wire::{
         Answer, Beacon, BitmapNumbers, ControlBody, ControlPacket, DataHeader, Fid, FidKind, Header, Heard, Hello,
         LinkState, ManagerState, Message, MessageKey, Offer, OfferVersion, PacketType, PathOffer, Rejection, Reply,
-        Request, ResolverRoute, Routes, Secrecy, StreamKey, TTL_MAX, seal, unseal,
+        Request, ResolverRoute, Routes, Secrecy, SharedLink, StreamKey, TTL_MAX, seal, unseal,
     },
 };
 use tributary_transport::{Endpoint, FaceOptions, Fetch, PathMetric};
@@ -433,7 +433,7 @@ impl World {
             latency_us: input.u16().into(),
             capacity_kbps: 1_000,
             residual_kbps: 500,
-            groups: vec![input.u8().into()],
+            shared_links: vec![SharedLink { number: input.u8().into(), residual_kbps: 500 }],
             label: "fuzzed>peer".into(),
         };
         let paths = vec![path(0), path(1)];

@@ -14,7 +14,7 @@ use tributary_psi::{
         Digest, DigestKind, Entry, EntryKey, EntryValue, Fid, FidKind, Forward, Header, Heard, Hello, Limit, LinkState,
         ManagerState, Message, MissingScopes, NOTHING_KNOWN, NoticeKind, Offer, OfferVersion, Operation, PacketType,
         PathOffer, PathRequest, Publisher, RecordUpdate, Rejection, Relay, Replicate, Reply, Request, ResolverRoute,
-        Routes, ScopeNotice, StreamKey,
+        Routes, ScopeNotice, SharedLink, StreamKey,
     },
 };
 use tributary_transport::PathMetric;
@@ -415,7 +415,7 @@ fn offer() -> Offer {
         latency_us: 20_000,
         capacity_kbps: 20_000,
         residual_kbps: 10_000,
-        groups: vec![1, 2],
+        shared_links: [1, 2].map(|number| SharedLink { number, residual_kbps: 10_000 }).into(),
         label: "bob>fn-1>alice".into(),
     };
     Offer {

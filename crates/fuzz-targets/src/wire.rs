@@ -5,9 +5,9 @@ use tributary_psi::{
     capability::KEYS_MAX,
     wire::{
         ADJACENCIES_MAX, BEACON_LABELS_MAX, Beacon, ControlBody, ControlPacket, DIGEST_RECORDS_MAX, DataHeader,
-        EntryValue, FID_BYTES_MAX, FRAGMENTS_MAX, Fid, GROUPS_MAX, Header, Hello, LABEL_BYTES_MAX, LinkState,
-        MAC_BYTES, MANIFEST_BYTES_MAX, Message, Offer, Operation, PATH_LABEL_BYTES_MAX, PATHS_MAX, PUBLISHERS_MAX,
-        PathRequest, REQUEST_PACKETS_MAX, REQUEST_RUNS_MAX, RESOLVERS_MAX, Request, Routes, TTL_MAX, WireError,
+        EntryValue, FID_BYTES_MAX, FRAGMENTS_MAX, Fid, Header, Hello, LABEL_BYTES_MAX, LinkState, MAC_BYTES,
+        MANIFEST_BYTES_MAX, Message, Offer, Operation, PATH_LABEL_BYTES_MAX, PATHS_MAX, PUBLISHERS_MAX, PathRequest,
+        REQUEST_PACKETS_MAX, REQUEST_RUNS_MAX, RESOLVERS_MAX, Request, Routes, SHARED_LINKS_MAX, TTL_MAX, WireError,
         list_fid, seal, unseal,
     },
 };
@@ -227,7 +227,7 @@ fn check_offer(offer: &Offer) {
     assert!(offer.source_label.len() <= LABEL_BYTES_MAX && offer.manifest.len() <= MANIFEST_BYTES_MAX);
     assert!(offer.paths.len() <= PATHS_MAX);
     for path in &offer.paths {
-        assert!(path.groups.len() <= GROUPS_MAX && path.label.len() <= PATH_LABEL_BYTES_MAX);
+        assert!(path.shared_links.len() <= SHARED_LINKS_MAX && path.label.len() <= PATH_LABEL_BYTES_MAX);
         check_fid(&path.reverse);
         check_fid(&path.forward);
     }

@@ -13,7 +13,7 @@ use tributary_core::{
 use tributary_transport::{
     Fetch, Transfer, TransferConfig,
     limit::TokenBucket,
-    transfer::{CacheUse, PacketData, PathOffer, SourceOffer},
+    transfer::{CacheUse, PacketData, PathOffer, SharedLink, SourceOffer},
 };
 
 use crate::{
@@ -272,6 +272,7 @@ impl Receiver {
         let offers: Vec<Offer> = pending.offers.values().cloned().collect();
         for offer in offers {
             let mut paths = Vec::new();
+            let rate = |kbps: u32| (kbps > 0).then(|| Rate::from_bits_per_second(u64::from(kbps) * 1000));
             for path in &offer.paths {
                 let path_id = PathId(path.id);
                 let flow = match entry.routes.get(&path_id) {
@@ -290,10 +291,13 @@ impl Receiver {
                     label: path.label.clone(),
                     hops: u32::from(path.hops),
                     packet_bytes_max: u16::try_from(room).unwrap_or(u16::MAX).min(60_000),
-                    groups: path.groups.clone(),
-                    capacity: (path.residual_kbps > 0)
-                        .then(|| Rate::from_bits_per_second(u64::from(path.residual_kbps) * 1000)),
-                    latency: (path.latency_us > 0).then(|| Duration::from_micros(u64::from(path.latency_us))),
+                    shared_links: path
+                        .shared_links
+                        .iter()
+                        .map(|link| SharedLink { number: link.number, capacity: rate(link.residual_kbps) })
+                        .collect(),
+                    capacity: rate(path.residual_kbps),
+                    rtt: (path.latency_us > 0).then(|| Duration::from_micros(u64::from(path.latency_us)) * 2),
                 });
             }
             let (node, label) = (offer.source, offer.source_label);

@@ -55,8 +55,8 @@ fn main() {
         label: "receiver>source".into(),
         hops: 1,
         packet_bytes_max: 1443,
-        groups: vec![],
-        latency: None,
+        shared_links: vec![],
+        rtt: None,
         capacity: None,
     };
     let source =

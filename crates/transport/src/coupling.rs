@@ -107,6 +107,8 @@ pub struct GroupModel {
     /// When how much had been delivered, over the last round trip.
     marks: VecDeque<(Time, u64)>,
     best: RateFilter,
+    /// The rate over the last round trip.
+    last: f64,
     round: u64,
     round_ends: Time,
 }
@@ -115,6 +117,8 @@ impl GroupModel {
     /// Rounds that must have been measured before the model counts.
     const ROUNDS_MIN: u64 = 3;
     const MARKS_MAX: usize = 256;
+    /// Who gets less than this part of the best has lost something.
+    const SHORT: f64 = 0.9;
 
     /// Takes what all have delivered until now; `starved` if one of them had nothing to ask for lately.
     pub fn on_delivered(&mut self, now: Time, delivered: u64, starved: bool, round_trip: Duration) {
@@ -125,6 +129,7 @@ impl GroupModel {
             self.marks.pop_front();
             let Some(rate) = Rate::over(delivered.saturating_sub(before), now.since(at)) else { continue };
             let rate = rate.bits_per_second() as f64 / 8.0;
+            self.last = rate;
             if !starved || rate > self.best.best() {
                 self.best.on_sample(rate, self.round);
             }
@@ -139,6 +144,10 @@ impl GroupModel {
     pub fn scale(&self, own: f64) -> f64 {
         let best = self.best.best();
         if self.round < Self::ROUNDS_MIN || best <= 0.0 || own <= 0.0 { 1.0 } else { (best / own).min(1.0) }
+    }
+    /// Whether they get clearly less together than before: one of them has lost what it had, and the others may find room.
+    pub fn is_short(&self) -> bool {
+        self.round >= Self::ROUNDS_MIN && self.last < self.best.best() * Self::SHORT
     }
 }
 

@@ -171,11 +171,11 @@ pub(crate) struct LostPacket {
 }
 
 impl Flow {
-    pub(crate) fn new(now: Time, config: &TransferConfig, packet_bytes: u64, latency_hint: Option<Duration>) -> Flow {
-        let rto_initial = latency_hint.map_or(config.rto_initial, |rtt| config.rto_initial.max(rtt * 3));
+    pub(crate) fn new(now: Time, config: &TransferConfig, packet_bytes: u64, rtt_hint: Option<Duration>) -> Flow {
+        let rto_initial = rtt_hint.map_or(config.rto_initial, |rtt| config.rto_initial.max(rtt * 3));
         let first_window = u64::from(config.window_initial_packets) * packet_bytes;
         let knows_path = config.controller == ControllerKind::ModelBased;
-        let pace_initial = latency_hint.filter(|_| knows_path).and_then(|rtt| Rate::over(first_window, rtt));
+        let pace_initial = rtt_hint.filter(|_| knows_path).and_then(|rtt| Rate::over(first_window, rtt));
         Flow {
             controller: controller(config, packet_bytes, now),
             config: config.clone(),

@@ -24,7 +24,7 @@
 //! let opener = MemoryOpener::new();
 //! let content = opener.content();
 //! let mut transfer = Transfer::new(now, name, TransferConfig::default(), Box::new(opener), None, None);
-//! let path = PathOffer { path: PathId(1), label: "receiver>source".into(), hops: 1, packet_bytes_max: 1000, groups: vec![], latency: None, capacity: None };
+//! let path = PathOffer { path: PathId(1), label: "receiver>source".into(), hops: 1, packet_bytes_max: 1000, shared_links: vec![], rtt: None, capacity: None };
 //! let manifest = object.manifest().clone();
 //! transfer.handle_offer(now, vec![SourceOffer { node: NodeId(1), label: "source".into(), manifest: manifest.encode(), paths: vec![path] }]);
 //! let mut unlimited = TokenBucket::new(None, Duration::ZERO);

@@ -83,12 +83,35 @@ pub struct PathOffer {
     pub hops: u32,
     /// The largest payload that a data packet on it may have.
     pub packet_bytes_max: u16,
-    /// Links that it shares with other paths of this transfer, by number.
-    pub groups: Vec<u16>,
+    /// Links that it shares with other paths of this transfer.
+    pub shared_links: Vec<SharedLink>,
     /// The round-trip time that the network expects; `None` if it does not know.
-    pub latency: Option<Duration>,
+    pub rtt: Option<Duration>,
     /// The rate that the network has left on its narrowest link; `None` if it does not know.
     pub capacity: Option<Rate>,
+}
+
+/// A link that several paths of a transfer share.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SharedLink {
+    /// Its number, the same on all these paths.
+    pub number: u16,
+    /// The rate that the network has left on it; `None` if it does not know.
+    pub capacity: Option<Rate>,
+}
+
+impl SharedLink {
+    /// One of which nothing else is known.
+    pub const fn new(number: u16) -> SharedLink {
+        SharedLink { number, capacity: None }
+    }
+}
+
+impl PathOffer {
+    /// The numbers of its shared links: paths with one in common are coupled.
+    pub fn groups(&self) -> Vec<u16> {
+        self.shared_links.iter().map(|link| link.number).collect()
+    }
 }
 
 /// A request to send.

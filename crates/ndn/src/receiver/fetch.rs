@@ -14,7 +14,7 @@ use tributary_core::{
 use tributary_transport::{
     Fetch, Transfer, TransferConfig,
     limit::TokenBucket,
-    transfer::{CacheUse, PacketData, PathOffer, SourceOffer},
+    transfer::{CacheUse, PacketData, PathOffer, SharedLink, SourceOffer},
 };
 
 use super::{
@@ -329,8 +329,8 @@ impl Fetching {
                         label: path.label(&self.label, &source.label, &nodes),
                         hops: path.hops() as u32,
                         packet_bytes_max: source.segment_bytes,
-                        groups: [GROUP_OF_ALL].into(),
-                        latency: Some(path.rtt),
+                        shared_links: [SharedLink::new(GROUP_OF_ALL)].into(),
+                        rtt: Some(path.rtt),
                         capacity: None,
                     })
                     .collect(),

@@ -42,9 +42,9 @@ pub use rendezvous::{
 pub use request::{REQUEST_PACKETS_MAX, REQUEST_RUNS_MAX, Request};
 pub use secrecy::{MessageKey, SECRECY_BYTES, Secrecy};
 pub use topology::{
-    ADJACENCIES_MAX, Adjacency, BitmapNumbers, GROUPS_MAX, LABEL_BYTES_MAX, LinkState, MANIFEST_BYTES_MAX, Offer,
-    OfferVersion, PATH_LABEL_BYTES_MAX, PATHS_MAX, PUBLISHERS_MAX, PathOffer, PathRequest, Publisher, RESOLVERS_MAX,
-    ResolverRoute, Routes,
+    ADJACENCIES_MAX, Adjacency, BitmapNumbers, LABEL_BYTES_MAX, LinkState, MANIFEST_BYTES_MAX, Offer, OfferVersion,
+    PATH_LABEL_BYTES_MAX, PATHS_MAX, PUBLISHERS_MAX, PathOffer, PathRequest, Publisher, RESOLVERS_MAX, ResolverRoute,
+    Routes, SHARED_LINKS_MAX, SharedLink,
 };
 
 /// The version of the wire format.

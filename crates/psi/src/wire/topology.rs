@@ -22,8 +22,8 @@ pub const ADJACENCIES_MAX: usize = 1024;
 pub const PUBLISHERS_MAX: usize = 64;
 /// Paths per source at most.
 pub const PATHS_MAX: usize = 16;
-/// Shared-link groups of one path at most.
-pub const GROUPS_MAX: usize = 32;
+/// Shared links of one path at most.
+pub const SHARED_LINKS_MAX: usize = 32;
 /// Resolvers in one [`Routes`] at most.
 pub const RESOLVERS_MAX: usize = 256;
 
@@ -350,7 +350,7 @@ impl PathRequest {
 /// transfer 4 | term 4 | sequence 4 | index 1 | count 1
 /// | if count > 0: source 8, label 2+n, manifest 2+n, number of paths 1, paths:
 ///   id 2, reverse FID, forward FID, capability 8, hops 1, mtu 4, latency 4, capacity 4, residual 4,
-///   number of groups 1: 2 each, label 2+n
+///   number of shared links 1: number 2, residual 4; label 2+n
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Offer {
@@ -403,9 +403,18 @@ pub struct PathOffer {
     /// Unused rate of the narrowest link in kbit/s; zero means unknown.
     pub residual_kbps: u32,
     /// Which links it shares, in the direction of data, with other paths of this transfer.
-    pub groups: Vec<u16>,
+    pub shared_links: Vec<SharedLink>,
     /// The nodes on it from subscriber to source, for people; at most [`PATH_LABEL_BYTES_MAX`].
     pub label: String,
+}
+
+/// A link that several paths of a transfer share.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SharedLink {
+    /// Its number, the same in all offers of the transfer.
+    pub number: u16,
+    /// Its unused rate in kbit/s; zero means unknown.
+    pub residual_kbps: u32,
 }
 
 impl Offer {
@@ -483,7 +492,7 @@ impl PathOffer {
             latency_us: reader.u32("latency")?,
             capacity_kbps: reader.u32("capacity")?,
             residual_kbps: reader.u32("residual capacity")?,
-            groups: groups(reader)?,
+            shared_links: shared_links(reader)?,
             label: reader.text("path label", PATH_LABEL_BYTES_MAX)?,
         })
     }
@@ -497,18 +506,24 @@ impl PathOffer {
         out.put_u32(self.latency_us);
         out.put_u32(self.capacity_kbps);
         out.put_u32(self.residual_kbps);
-        out.put_u8(self.groups.len() as u8);
-        self.groups.iter().for_each(|group| out.put_u16(*group));
+        out.put_u8(self.shared_links.len() as u8);
+        for link in &self.shared_links {
+            out.put_u16(link.number);
+            out.put_u32(link.residual_kbps);
+        }
         out.put_blob(self.label.as_bytes());
     }
 }
 
-fn groups(reader: &mut Reader<'_>) -> Result<Vec<u16>, WireError> {
-    let count = reader.u8("number of groups")?;
-    if usize::from(count) > GROUPS_MAX {
-        return Err(WireError::Value { field: "number of groups", found: count.into() });
+fn shared_links(reader: &mut Reader<'_>) -> Result<Vec<SharedLink>, WireError> {
+    let count = reader.u8("number of shared links")?;
+    if usize::from(count) > SHARED_LINKS_MAX {
+        return Err(WireError::Value { field: "number of shared links", found: count.into() });
     }
-    (0..count).map(|_| reader.u16("group")).collect()
+    let link = |_| {
+        Ok(SharedLink { number: reader.u16("shared link")?, residual_kbps: reader.u32("residual of the shared link")? })
+    };
+    (0..count).map(link).collect()
 }
 
 fn fid(reader: &mut Reader<'_>) -> Result<Fid, WireError> {
@@ -615,7 +630,7 @@ mod tests {
     fn golden_offer_reads_and_re_emits() {
         let bytes = hex("00000006 00000002 00000003 00 01 0000000000000a01 0005 7075622d31 0003 010203
              01 0102 8200 11223344 8200 55667788 0501020304050607 03 000005c0 00002710 00004e20 00002710
-             02 0001 0002 0006 723e666e3e70");
+             02 0001 00002710 0002 00000000 0006 723e666e3e70");
         let offer = Offer {
             transfer: 6,
             version: OfferVersion { term: 2, sequence: 3 },
@@ -634,7 +649,9 @@ mod tests {
                 latency_us: 10_000,
                 capacity_kbps: 20_000,
                 residual_kbps: 10_000,
-                groups: [1, 2].into(),
+                shared_links: [(1, 10_000), (2, 0)]
+                    .map(|(number, residual_kbps)| SharedLink { number, residual_kbps })
+                    .into(),
                 label: "r>fn>p".into(),
             }]
             .into(),

@@ -20,7 +20,7 @@ impl Transfer {
             .iter()
             .filter_map(|(id, path)| {
                 let flow = path.flow.as_ref().filter(|flow| flow.silent_since().is_none())?;
-                Some((*id, path.offer.groups.clone(), member(path, flow)))
+                Some((*id, path.offer.groups(), member(path, flow)))
             })
             .collect();
         for (id, groups, own) in &flows {
@@ -41,27 +41,36 @@ impl Transfer {
                 ids.iter().for_each(|id| self.join(*id, GroupPart::ALONE));
                 continue;
             }
-            // The slowest leads, so that a step lasts a round trip for each of them.
-            let slowest = together.iter().max_by(|a, b| flows[**a].2.rtt.total_cmp(&flows[**b].2.rtt));
-            let round_trip = slowest.map_or(Duration::ZERO, |index| Duration::from_secs_f64(flows[*index].2.rtt));
+            let slowest = together.iter().map(|index| flows[*index].2.rtt).max_by(f64::total_cmp);
+            let round_trip = slowest.map_or(Duration::ZERO, Duration::from_secs_f64);
             let of = |id: &PathId| self.paths.get(id).and_then(|path| path.flow.as_ref());
             let settled = ids.iter().all(|id| of(id).is_some_and(|flow| flow.probe_turn().is_some()));
-            let leader = slowest.map(|index| flows[*index].0);
-            let turn = leader.and_then(|id| of(&id)?.probe_turn());
-            let mut model = models.remove(&ids).unwrap_or_default();
+            // The longest path leads, so that a step lasts a round trip for each of them. A queue of its own makes no
+            // path longer: who stands in one has nothing to tell the others.
+            let leader = ids.iter().copied().max_by_key(|id| of(id).and_then(|flow| flow.rtt().minimum()));
+            let own_turn = leader.and_then(|id| of(&id)?.probe_turn());
+            // Whose queue is gone all of a sudden probes at once, and the others with it.
+            let begun = ids.iter().filter_map(|id| of(id)?.probe_turn()).filter(|turn| turn.step == 0);
+            let turn =
+                own_turn.map(|own| begun.fold(own, |last, turn| if turn.since > last.since { turn } else { last }));
+            // Who is left of a group knows what all of it got.
+            let is_left = |all: &&Vec<PathId>| ids.iter().all(|id| all.contains(id));
+            let known = models.keys().find(is_left).cloned().and_then(|all| models.remove(&all));
+            let mut model = known.unwrap_or_default();
             let own: f64 = ids.iter().filter_map(of).map(Flow::own_rate).sum();
-            let mut scale = 1.0;
+            let (mut scale, mut short) = (1.0, None);
             if settled {
                 let delivered = ids.iter().filter_map(of).map(Flow::delivered).sum();
                 let starved = ids.iter().filter_map(of).any(Flow::is_starved);
                 model.on_delivered(now, delivered, starved, round_trip);
+                short = (model.is_short() && !starved).then_some(now);
                 scale = model.scale(own);
             }
             for id in &ids {
-                let turn = turn.filter(|_| leader != Some(*id));
+                let turn = turn.filter(|_| leader != Some(*id) || turn != own_turn);
                 let rate = self.paths.get(id).and_then(|path| path.flow.as_ref()).map_or(0.0, Flow::own_rate);
                 let times = if rate > 0.0 { own / rate } else { ids.len() as f64 };
-                self.join(*id, GroupPart { turn, scale, times });
+                self.join(*id, GroupPart { turn, short, scale, times });
             }
             self.group_models.insert(ids, model);
         }
@@ -89,7 +98,7 @@ impl Transfer {
             source: path.source,
             label: path.offer.label.clone(),
             hops: path.offer.hops,
-            groups: path.offer.groups.clone(),
+            groups: path.offer.groups(),
             state,
             reason,
             bytes: path.bytes,

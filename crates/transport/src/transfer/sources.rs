@@ -232,29 +232,30 @@ impl Transfer {
         path.told = PathState::Active;
         let offer = path.offer.clone();
         let config = self.config_for(&offer, u64::from(packet_bytes), offered);
-        let flow = Flow::new(now, &config, u64::from(packet_bytes), offer.latency);
+        let flow = Flow::new(now, &config, u64::from(packet_bytes), offer.rtt);
         if let Some(path) = self.paths.get_mut(&id) {
             path.flow = Some(flow);
         }
     }
     /// The settings for a path: what the network knows of it spares the model-based window the first round trips
-    /// (paper §III-D: the network and the receiver cooperate). Paths that share a link begin with parts of it that
-    /// together are no more than what the widest of them can carry: so much at least goes over the shared link.
+    /// (paper §III-D: the network and the receiver cooperate). Paths that share a link begin with parts of what it has
+    /// left, in proportion to their own rates; where that is not known, the widest of them goes over it at least.
     fn config_for(&self, offer: &PathOffer, packet_bytes: u64, offered: &[(SourceId, PathOffer)]) -> TransferConfig {
         let mut config = self.config.clone();
-        if let (ControllerKind::ModelBased, Some(rate), Some(latency)) =
-            (config.controller, offer.capacity, offer.latency)
-        {
-            let shares = |other: &&(SourceId, PathOffer)| {
-                other.1.path != offer.path && other.1.groups.iter().any(|group| offer.groups.contains(group))
-            };
-            let sharing = offered.iter().filter(shares).map(|(_, other)| other.capacity.unwrap_or(rate));
-            let (widest, together) = sharing
-                .fold((rate, u128::from(rate.bits_per_second())), |(widest, sum), other| {
-                    (widest.max(other), sum + u128::from(other.bits_per_second()))
+        if let (ControllerKind::ModelBased, Some(rate), Some(rtt)) = (config.controller, offer.capacity, offer.rtt) {
+            let own = rate.bits_per_second();
+            let part_of = |link: &SharedLink| {
+                let sharing = offered.iter().filter(|(_, other)| {
+                    other.path != offer.path && other.shared_links.iter().any(|shared| shared.number == link.number)
                 });
-            let packets = u128::from(rate.bytes_in(latency)) * u128::from(widest.bits_per_second())
-                / (together.max(1) * u128::from(packet_bytes));
+                let rates = sharing.map(|(_, other)| other.capacity.map_or(own, Rate::bits_per_second));
+                let (widest, together) =
+                    rates.fold((own, own), |(widest, sum), other| (widest.max(other), sum.saturating_add(other)));
+                let room = link.capacity.map_or(widest, Rate::bits_per_second);
+                (u128::from(own) * u128::from(room) / u128::from(together.max(1))) as u64
+            };
+            let part = offer.shared_links.iter().map(part_of).fold(own, u64::min);
+            let packets = Rate::from_bits_per_second(part).bytes_in(rtt) / packet_bytes;
             let packets = u32::try_from(packets).unwrap_or(u32::MAX);
             config.window_initial_packets = packets.clamp(config.window_initial_packets, WINDOW_INITIAL_PACKETS_MAX);
         }

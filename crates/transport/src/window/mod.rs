@@ -143,6 +143,8 @@ pub struct ProbeTurn {
 pub struct GroupPart {
     /// It probes when this says, and not by itself; `None` if it leads or is alone.
     pub turn: Option<ProbeTurn>,
+    /// When it was seen, just now, that they get less together than before: who meets no queue probes for more.
+    pub short: Option<Time>,
     /// The part of its own rate that it may use, because the rates of all together are more than what they got together;
     /// 1 alone.
     pub scale: f64,
@@ -152,7 +154,7 @@ pub struct GroupPart {
 
 impl GroupPart {
     /// What a sub-flow that shares nothing does.
-    pub const ALONE: GroupPart = GroupPart { turn: None, scale: 1.0, times: 1.0 };
+    pub const ALONE: GroupPart = GroupPart { turn: None, short: None, scale: 1.0, times: 1.0 };
 }
 
 /// A controller of the configured kind for packets of `packet_bytes`.

@@ -278,8 +278,21 @@ impl ModelBased {
         let has_vanished = self.standing_rounds >= STANDING_ROUNDS && self.queue_is_empty();
         self.standing_rounds = if self.queue_is_empty() { 0 } else { self.standing_rounds + 1 };
         if let (true, Phase::Probe { step: 2.., .. }) = (has_vanished, self.phase) {
-            self.rate_before_probe = self.rate.best();
-            self.phase = Phase::Probe { step: 0, since: now };
+            self.probe(now);
+        }
+    }
+    /// Probes out of turn, because what it shared the path with, or the path itself, is not what it was.
+    fn probe(&mut self, now: Time) {
+        self.rate_before_probe = self.rate.best();
+        self.phase = Phase::Probe { step: 0, since: now };
+        self.raise_ceiling(CYCLE[0]);
+    }
+    /// What a queue has taught holds no longer: as much may be under way as so many times what the path delivers needs.
+    fn raise_ceiling(&mut self, gain: f64) {
+        let product = self.product().unwrap_or(0.0);
+        let enough = product * gain + (self.held_back() + self.claim(product)) as f64;
+        if let Some(ceiling) = &mut self.ceiling {
+            ceiling.bytes = ceiling.bytes.max(enough);
         }
     }
     /// What a probe found out arrives during the next rounds: if there was room, there may be more of it, as after a burst
@@ -287,8 +300,10 @@ impl ModelBased {
     fn found_room(&self, step: usize) -> bool {
         (2..4).contains(&step) && self.rate.best() >= self.rate_before_probe * FOUND_ROOM && self.calm_rounds > 0
     }
-    /// Takes what has come free: as Startup does, but only as long as it finds no queue.
+    /// Takes what has come free: as Startup does, but only as long as it finds no queue. What a queue has taught was
+    /// learned when the path carried less.
     fn refill(&mut self) {
+        self.raise_ceiling(REFILL_GAIN);
         self.rate_before_probe = self.rate.best();
         self.phase = Phase::Refill { rounds_left: REFILL_ROUNDS };
     }
@@ -297,8 +312,6 @@ impl ModelBased {
         if self.calm_rounds == 0 {
             self.phase = Phase::Probe { step: 1, since: now };
         } else if self.rate.best() >= self.rate_before_probe * FOUND_ROOM {
-            // It was learned when the path carried less.
-            self.ceiling = None;
             self.refill();
         } else if rounds_left == 0 {
             self.phase = Phase::Probe { step: 2, since: now };
@@ -469,11 +482,16 @@ impl Controller for ModelBased {
     }
     fn join(&mut self, part: GroupPart) {
         self.part = part;
-        if let (Phase::Probe { step: own, .. }, Some(ProbeTurn { step, since })) = (self.phase, part.turn) {
-            if step == 0 && own != 0 {
-                self.rate_before_probe = self.rate.best();
+        if let Phase::Probe { step: own, since } = self.phase {
+            let ProbeTurn { step, since } = part.turn.unwrap_or(ProbeTurn { step: own, since });
+            if let (Some(now), 2.., true) = (part.short, step, self.calm_rounds > 0) {
+                self.probe(now);
+            } else {
+                if step == 0 && own != 0 {
+                    self.rate_before_probe = self.rate.best();
+                }
+                self.phase = Phase::Probe { step, since };
             }
-            self.phase = Phase::Probe { step, since };
         }
         self.conclude();
     }

@@ -22,7 +22,7 @@ use tributary_transport::{
     Transfer, TransferConfig,
     layout::{Layout, Unit},
     limit::TokenBucket,
-    transfer::{CacheUse, PacketData, PacketRequest, PathOffer, SourceOffer},
+    transfer::{CacheUse, PacketData, PacketRequest, PathOffer, SharedLink, SourceOffer},
 };
 
 /// What a source does to its answers.
@@ -122,8 +122,8 @@ impl World {
             label: format!("receiver>source-{}", source + 1),
             hops: 1,
             packet_bytes_max: 1443,
-            groups: Vec::new(),
-            latency: None,
+            shared_links: Vec::new(),
+            rtt: None,
             capacity: None,
         });
         id

@@ -92,7 +92,7 @@ fn windows_after(coupling: Coupling, groups: [&[u16]; 2], then: Option<[&[u16]; 
     }
     let group = |world: &mut World, groups: [&[u16]; 2]| {
         for (offer, groups) in world.offers().iter_mut().zip(groups) {
-            offer.paths[0].groups = groups.into();
+            offer.paths[0].shared_links = groups.iter().copied().map(SharedLink::new).collect();
         }
         world.offer();
     };

@@ -84,14 +84,14 @@ impl Contest {
     pub(crate) fn add(&mut self, config: TransferConfig, extra_ms: &[u64]) {
         let opener = Nowhere(Bitmap::new(0), None);
         let mut transfer = Transfer::new(self.now, name(), config, Box::new(opener), None, None);
-        let groups = if extra_ms.len() > 1 { vec![9] } else { vec![] };
+        let shared_links = if extra_ms.len() > 1 { vec![SharedLink::new(9)] } else { vec![] };
         let path = |index: usize| PathOffer {
             path: PathId(index as u16 + 1),
             label: "receiver>source".into(),
             hops: 1,
             packet_bytes_max: 1441,
-            groups: groups.clone(),
-            latency: None,
+            shared_links: shared_links.clone(),
+            rtt: None,
             capacity: None,
         };
         transfer.handle_offer(

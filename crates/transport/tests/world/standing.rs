@@ -98,7 +98,7 @@ fn known_path(rate: Rate, script: Option<Script>) -> World {
     let source = world.source(Conduct::Honest);
     world.path(source, path);
     let offer = &mut world.offers()[0].paths[0];
-    (offer.latency, offer.capacity) = (Some(Duration::from_millis(106)), Some(rate));
+    (offer.rtt, offer.capacity) = (Some(Duration::from_millis(106)), Some(rate));
     world.offer();
     world
 }

@@ -29,8 +29,9 @@ use crate::{
     config::Config,
     ids::Roles,
     wire::{
-        Beacon, Fid, FidKind, GROUPS_MAX, LinkState, ManagerState, Message, Offer, OfferVersion, PATH_LABEL_BYTES_MAX,
-        PATHS_MAX, PathOffer, PathRequest, RESOLVERS_MAX, ResolverRoute, Routes, successions, term_after,
+        Beacon, Fid, FidKind, LinkState, ManagerState, Message, Offer, OfferVersion, PATH_LABEL_BYTES_MAX, PATHS_MAX,
+        PathOffer, PathRequest, RESOLVERS_MAX, ResolverRoute, Routes, SHARED_LINKS_MAX, SharedLink, successions,
+        term_after,
     },
 };
 
@@ -717,7 +718,7 @@ impl TopologyManager {
                 }
             }
         }
-        self.set_groups(&mut offered, &all_links);
+        self.set_shared_links(&mut offered, &all_links);
         offered
     }
     #[expect(clippy::too_many_arguments, reason = "one call; a struct for it would only repeat the names")]
@@ -757,7 +758,7 @@ impl TopologyManager {
             latency_us: links().fold(0, |sum: u32, link| sum.saturating_add(link.rtt_us / 2)),
             capacity_kbps: rates(|link| link.capacity_kbps),
             residual_kbps: rates(residual_kbps),
-            groups: Vec::new(),
+            shared_links: Vec::new(),
             label: self.path_label(subscriber, &back),
         };
         let epoch = self.capability_epoch;
@@ -768,6 +769,7 @@ impl TopologyManager {
                 if metric == PathMetric::Hops {
                     offer.latency_us = known.offer.latency_us;
                     offer.residual_kbps = known.offer.residual_kbps;
+                    offer.shared_links = known.offer.shared_links;
                 }
             }
             None => {
@@ -787,7 +789,7 @@ impl TopologyManager {
         let (first, last) = (labels[0], labels[labels.len() - 1]);
         format!("{first}{HOP_SEPARATOR}({} nodes){HOP_SEPARATOR}{last}", labels.len() - 2)
     }
-    fn set_groups(&self, offered: &mut [OfferedSource], all_links: &[Vec<LinkIndex>]) {
+    fn set_shared_links(&self, offered: &mut [OfferedSource], all_links: &[Vec<LinkIndex>]) {
         let slices: Vec<&[LinkIndex]> = all_links.iter().map(Vec::as_slice).collect();
         let shared = shared_links(&slices);
         // Numbers by name of the link, so that they are the same on every manager.
@@ -799,8 +801,15 @@ impl TopologyManager {
         }
         let paths = offered.iter_mut().flat_map(|source| &mut source.paths);
         for (path, links) in paths.zip(&shared) {
-            let groups = links.iter().take(GROUPS_MAX).filter_map(|link| taken.get(&self.graph.key_of(*link)));
-            path.offer.groups = groups.copied().collect();
+            let known = core::mem::take(&mut path.offer.shared_links);
+            let shared = |link: &LinkIndex| {
+                let number = *taken.get(&self.graph.key_of(*link))?;
+                let adjacency = &self.graph.link(*link).adjacency;
+                let now = if adjacency.capacity_kbps > 0 { residual_kbps(adjacency) } else { 0 };
+                let before = known.iter().find(|before| before.number == number);
+                Some(SharedLink { number, residual_kbps: before.map_or(now, |before| before.residual_kbps) })
+            };
+            path.offer.shared_links = links.iter().take(SHARED_LINKS_MAX).filter_map(shared).collect();
         }
     }
 

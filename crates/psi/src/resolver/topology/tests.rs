@@ -397,10 +397,19 @@ fn from_cold_start_to_offers_that_work() {
         assert!(path.latency_us.abs_diff(u32::from(path.hops) * 1000) < 200);
     }
     // Both paths to pub-2 end with the link fn-5–pub-2: one group that no path to pub-1 has.
-    let shared: BTreeSet<u16> =
-        offers.iter().find(|offer| offer.source_label == "pub-2").unwrap().paths[0].groups.iter().copied().collect();
-    let all: Vec<&Vec<u16>> = offers.iter().flat_map(|offer| &offer.paths).map(|path| &path.groups).collect();
-    assert!(shared.iter().any(|group| all.iter().filter(|groups| groups.contains(group)).count() == 2));
+    let shared: BTreeSet<u16> = offers.iter().find(|offer| offer.source_label == "pub-2").unwrap().paths[0]
+        .shared_links
+        .iter()
+        .map(|link| link.number)
+        .collect();
+    let all: Vec<u16> = offers
+        .iter()
+        .flat_map(|offer| &offer.paths)
+        .flat_map(|path| &path.shared_links)
+        .inspect(|link| assert_eq!(link.residual_kbps, 10_000))
+        .map(|link| link.number)
+        .collect();
+    assert!(shared.iter().any(|number| all.iter().filter(|other| *other == number).count() == 2));
     demo.world.check_paths(demo.receiver);
 }
 

@@ -1,0 +1,47 @@
+//! mmFTP over the paper's wide-area network: what the network knows is used at once, and what comes free is taken.
+use tributary::simulation::{Fault, Outcome, Scenario};
+use tributary_core::{Duration, Time};
+use tributary_lab::{
+    runs::run,
+    wide_area::{START, file, file_name, three_sources},
+};
+use tributary_transport::TransferConfig;
+
+const SOURCES: [&str; 3] = ["pub-1", "pub-2", "pub-3"];
+
+fn scenario() -> Scenario {
+    let mut scenario = three_sources(1, None, &TransferConfig::default());
+    SOURCES.iter().for_each(|source| scenario.publish(source, Time::ZERO, file(20_000_000)));
+    scenario.fetch("receiver", START, file_name()).paths_per_source = 1;
+    scenario.sampling = Some(Duration::from_millis(20));
+    scenario
+}
+
+/// What had come over the receiver's link so many milliseconds after the request, in bytes.
+fn arrived(outcome: &Outcome, ms: u64) -> u64 {
+    let is_last_hop = |index: usize| outcome.links[index].from == "fn-0" && outcome.links[index].to == "receiver";
+    let until = START + Duration::from_millis(ms);
+    let samples = outcome.link_samples.iter().filter(|sample| sample.time <= until && is_last_hop(sample.link));
+    samples.map(|sample| sample.out_bytes).max().unwrap_or(0)
+}
+
+/// The first answer of any publisher comes after 43 ms, those of the farthest after 115: until then the others alone
+/// cannot fill the link of 35.5 Mbit/s with what is their part of it.
+#[test]
+fn first_windows_fill_the_link_that_they_share() {
+    let outcome = run(&scenario());
+    let mbps = (arrived(&outcome, 120) - arrived(&outcome, 40)) as f64 * 8.0 / 80e3;
+    println!("{mbps:.1} Mbit/s from 40 to 120 ms after the request");
+    assert!(mbps > 24.0, "{mbps}");
+}
+
+/// The links of the two that are left carry 26.4 Mbit/s.
+#[test]
+fn what_a_silent_publisher_leaves_is_taken_within_a_second() {
+    let mut scenario = scenario();
+    scenario.fault(START + Duration::from_millis(1_500), Fault::StopServing { node: "pub-2".into() });
+    let outcome = run(&scenario);
+    let mbps = (arrived(&outcome, 4_500) - arrived(&outcome, 2_500)) as f64 * 8.0 / 2e6;
+    println!("{mbps:.1} Mbit/s from one to three seconds after the silence began");
+    assert!(mbps > 24.5, "{mbps}");
+}
