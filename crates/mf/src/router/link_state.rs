@@ -52,11 +52,13 @@ impl Route {
 #[derive(Debug)]
 pub struct Topology {
     own: LinkState,
+    /// The face that each neighbour is reached by.
     faces: BTreeMap<NetworkAddress, FaceId>,
     states: BTreeMap<NetworkAddress, (LinkState, Time)>,
     routes: BTreeMap<NetworkAddress, Route>,
     outbox: VecDeque<(FaceId, LinkState)>,
-    routers: BTreeSet<FaceId>,
+    /// Who is at each face; a neighbour may be at several.
+    routers: BTreeMap<FaceId, NetworkAddress>,
     tell_at: Option<Time>,
     refresh_at: Time,
     cost_at: Time,
@@ -73,7 +75,7 @@ impl Topology {
             states: BTreeMap::new(),
             routes: BTreeMap::new(),
             outbox: VecDeque::new(),
-            routers: BTreeSet::new(),
+            routers: BTreeMap::new(),
             tell_at: None,
             refresh_at: Time::ZERO,
             cost_at: Time::ZERO,
@@ -82,7 +84,7 @@ impl Topology {
     }
     /// A router answers on a face: it is told everything.
     pub fn on_up(&mut self, now: Time, face: FaceId, neighbour: NetworkAddress) {
-        self.routers.insert(face);
+        self.routers.insert(face, neighbour);
         self.faces.insert(neighbour, face);
         let known: Vec<LinkState> = self.states.values().map(|(state, _)| state.clone()).collect();
         self.outbox.extend(known.into_iter().map(|state| (face, state)));
@@ -91,8 +93,14 @@ impl Topology {
     }
     /// It does not any more.
     pub fn on_down(&mut self, now: Time, face: FaceId) {
-        self.routers.remove(&face);
-        self.faces.retain(|_, known| *known != face);
+        let Some(neighbour) = self.routers.remove(&face) else { return };
+        if self.faces.get(&neighbour) == Some(&face) {
+            // It may be at another face as well.
+            match self.routers.iter().find(|(_, other)| **other == neighbour) {
+                Some((other, _)) => drop(self.faces.insert(neighbour, *other)),
+                None => drop(self.faces.remove(&neighbour)),
+            }
+        }
         self.tell_at.get_or_insert(now);
     }
     /// How much of this router's storage is free.
@@ -120,7 +128,7 @@ impl Topology {
             return;
         }
         self.changed |= known.is_none_or(|(known, _)| differs(known, &state));
-        self.outbox.extend(self.routers.iter().filter(|face| **face != from).map(|face| (*face, state.clone())));
+        self.outbox.extend(self.routers.keys().filter(|face| **face != from).map(|face| (*face, state.clone())));
         self.states.insert(state.router, (state, now));
     }
     /// Does what is due; `cost` gives SETT and LETT of a face.
@@ -150,7 +158,7 @@ impl Topology {
             });
             self.own.links = links.collect();
             self.changed = true;
-            self.outbox.extend(self.routers.iter().map(|face| (*face, self.own.clone())));
+            self.outbox.extend(self.routers.keys().map(|face| (*face, self.own.clone())));
         }
     }
     /// A message to send to a router.
@@ -341,6 +349,20 @@ mod tests {
         topology.handle_state(Time::ZERO, FaceId(5), newer.clone());
         assert_eq!(topology.poll_message(), Some((FaceId(7), newer)), "not back to where it came from");
         assert_eq!(topology.poll_message(), None);
+    }
+
+    #[test]
+    fn a_neighbour_at_two_faces_is_there_until_it_is_gone_from_both() {
+        let mut costs = [[0; N]; N];
+        (costs[0][1], costs[1][0], costs[1][2], costs[2][1]) = (5, 5, 7, 7);
+        let mut topology = topology(&costs);
+        topology.on_up(Time::ZERO, FaceId(6), NetworkAddress(2));
+        for (gone, left) in [(6, Some(5)), (5, None)] {
+            topology.on_down(Time::ZERO, FaceId(gone));
+            topology.handle_timeout(Time::ZERO, |face| (face.0, face.0));
+            topology.update();
+            assert_eq!(topology.route(NetworkAddress(3)).map(|route| route.face.0), left, "{gone} is gone");
+        }
     }
 
     #[test]

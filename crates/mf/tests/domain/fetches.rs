@@ -52,6 +52,21 @@ fn a_second_fetch_is_answered_by_the_cache_on_the_way() {
 }
 
 #[test]
+fn of_two_links_between_routers_one_is_enough() {
+    let mut domain = figure_7(5, ms(20), 0.0, |_| {});
+    domain.link("n2", "n3", 100, ms(5));
+    let bytes = random_bytes(300_000, 1);
+    domain.publish("n1", object("/lab/file", bytes.clone()));
+    domain.run(Duration::from_secs(2));
+    // The second one.
+    domain.cut("n2", "n3");
+    domain.run(Duration::from_secs(2));
+    let (id, content) = domain.fetch("n4", "/lab/file");
+    domain.finish("n4", id, 10);
+    assert_eq!(content.finished(&name("/lab/file")).unwrap(), bytes);
+}
+
+#[test]
 fn the_nearest_of_several_sources_serves_and_when_it_dies_another_one() {
     let mut domain = Domain::new(5);
     for label in ["r1", "r2", "r3"] {
