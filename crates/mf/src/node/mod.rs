@@ -130,6 +130,8 @@ pub struct MfNode {
     strangers: BTreeMap<FaceId, (Time, bool)>,
     /// The start of each neighbour that was met last, [`STARTS_MAX`] of them.
     starts: BTreeMap<Guid, u64>,
+    /// What it said last of where it is attached.
+    attached_to: Vec<(NetworkAddress, u8)>,
     sweep_at: Time,
     events: VecDeque<Event>,
     pub(crate) counters: BTreeMap<&'static str, u64>,
@@ -218,6 +220,7 @@ impl MfNode {
             faces: BTreeMap::new(),
             strangers: BTreeMap::new(),
             starts: BTreeMap::new(),
+            attached_to: Vec::new(),
             sweep_at: now,
             events,
             counters: BTreeMap::new(),

@@ -88,8 +88,12 @@ impl MfNode {
         if routers.is_empty() {
             return;
         }
-        let addresses = routers.iter().map(|(_, address)| (*address, 128)).collect();
-        self.resolver.put(now, RecordBody::Device(addresses));
+        let addresses: Vec<(NetworkAddress, u8)> = routers.iter().map(|(_, address)| (*address, 128)).collect();
+        // Suspicions come and go on a bad link: what is said already is not signed and sent again for them.
+        if up || addresses != self.attached_to {
+            self.attached_to.clone_from(&addresses);
+            self.resolver.put(now, RecordBody::Device(addresses));
+        }
         if up {
             self.resolver.on_reachable(now);
         }
