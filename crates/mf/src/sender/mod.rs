@@ -194,6 +194,9 @@ impl Sender {
                 flow.addresses = header_addresses(header);
                 let next = flow.next;
                 flow.again.extend((0..next).filter(|number| !held.contains(*number)));
+                // What was begun is there or goes again, even if every message that said so was lost.
+                flow.window.confirmed = flow.window.begun.len();
+                flow.window.advice = (*buffer_chunks).max(1);
             }
             return;
         }
@@ -475,6 +478,35 @@ mod tests {
     fn object(name: &str) -> Box<dyn ObjectReader> {
         let key = SigningKey::from_secret(&[7; 32]);
         Box::new(MemoryObject::new(name.parse().expect("a name"), Bytes::from_static(b"21.5"), &key).expect("fits"))
+    }
+
+    #[test]
+    fn a_repeated_request_opens_the_window_that_no_message_confirmed() {
+        let cache = ContentCache::new(ByteCount(0));
+        let mut sender = Sender::new(Guid([9; 20]), EndConfig::default(), 0);
+        let (key, name) = (SigningKey::from_secret(&[7; 32]), "/file".parse().expect("a name"));
+        let object = MemoryObject::new(name, Bytes::from(alloc::vec![1; 100 << 10]), &key).expect("fits");
+        let id = object.manifest().object_id();
+        sender.publish(Box::new(object));
+        let header = ChunkHeader::new(ChunkKind::Transport, Guid([1; 20]), Guid([9; 20]), NetworkAddress(1));
+        let (mut now, mut sent, mut rounds) = (Time::from_millis(1), Vec::new(), 0);
+        while sent.len() < 101 && rounds < 100 {
+            let request = TransportMessage::Request {
+                transfer: 1,
+                object: id,
+                chunk_bytes: 1 << 10,
+                reliability: Reliability::Nack,
+                buffer_chunks: 3,
+                held: ChunkRanges::from_ascending(sent.iter().copied()),
+            };
+            sender.handle_request(now, &header, &request, None);
+            while let Some((header, _)) = sender.poll_chunk(now, &cache, |_, _| true) {
+                sent.push(header.tag().expect("data").number);
+            }
+            (now, rounds) = (now + REQUEST_AGAIN * 2, rounds + 1);
+        }
+        assert_eq!(sent, (0..101).collect::<Vec<_>>());
+        assert!(rounds > 10, "{rounds}: two windows at a time");
     }
 
     #[test]
