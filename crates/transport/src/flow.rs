@@ -171,13 +171,24 @@ pub(crate) struct LostPacket {
 }
 
 impl Flow {
-    pub(crate) fn new(now: Time, config: &TransferConfig, packet_bytes: u64, rtt_hint: Option<Duration>) -> Flow {
+    /// `rtt_hint` and `rate_hint` are what the network tells of the path.
+    pub(crate) fn new(
+        now: Time,
+        config: &TransferConfig,
+        packet_bytes: u64,
+        rtt_hint: Option<Duration>,
+        rate_hint: Option<Rate>,
+    ) -> Flow {
         let rto_initial = rtt_hint.map_or(config.rto_initial, |rtt| config.rto_initial.max(rtt * 3));
         let first_window = u64::from(config.window_initial_packets) * packet_bytes;
         let knows_path = config.controller == ControllerKind::ModelBased;
         let pace_initial = rtt_hint.filter(|_| knows_path).and_then(|rtt| Rate::over(first_window, rtt));
+        let mut controller = controller(config, packet_bytes, now);
+        if let Some(rate) = rate_hint {
+            controller.expect_rate(rate);
+        }
         Flow {
-            controller: controller(config, packet_bytes, now),
+            controller,
             config: config.clone(),
             packet_bytes,
             rtt: RttEstimator::new(rto_initial, config.rto_min, config.rto_max),
@@ -596,6 +607,12 @@ impl Flow {
     pub(crate) fn arrival_of(&self, now: Time, packets: u32) -> Time {
         let per_packet = self.current_rate().map_or(Duration::ZERO, |rate| rate.time_for(self.packet_bytes));
         now + self.rtt.smoothed().unwrap_or_else(|| self.rtt.rto()) + per_packet * packets
+    }
+
+    /// Bytes asked for from `now` on that arrive by `eta` at the path's rate; none while it is silent.
+    pub(crate) fn brings_until(&self, now: Time, eta: Time) -> u64 {
+        let Some(rate) = self.current_rate().filter(|_| self.silent.is_none()) else { return 0 };
+        rate.bytes_in(eta.since(self.arrival_of(now, 1)))
     }
 
     fn on_lost(&mut self, now: Time, packets: u64, oldest: Option<Time>) {

@@ -5,6 +5,7 @@ impl Transfer {
     // Requests.
 
     pub(super) fn request_on(&mut self, now: Time, id: PathId) -> Option<PacketRequest> {
+        let is_too_far = self.is_too_far(now, id);
         let running = self.running.as_mut()?;
         let path = self.paths.get_mut(&id)?;
         let flow = path.flow.as_mut()?;
@@ -31,6 +32,8 @@ impl Transfer {
         } else if let Some(runs) = running.take_suspect(id, room) {
             caches = CacheUse::Bypassed;
             runs
+        } else if is_too_far {
+            Runs::new()
         } else {
             // A chunk that takes a path long is shared: the last ones would hold up the end.
             let is_quick = flow.is_quick_with(u64::from(running.manifest.chunk_size));
@@ -52,6 +55,19 @@ impl Transfer {
         let number = flow.on_request(now, &runs, kind, caches);
         let packet_bytes = running.layout.packet_bytes();
         Some(PacketRequest { path: id, number, object: running.object, packet_bytes, runs, caches, is_probe })
+    }
+    /// Whether the other paths bring all that nobody was asked for before this one could bring anything: near the end what
+    /// a long path takes would be waited for.
+    fn is_too_far(&self, now: Time, id: PathId) -> bool {
+        let flow = |id: &PathId| self.paths.get(id)?.flow.as_ref();
+        let (Some(running), Some(own)) = (&self.running, flow(&id)) else { return false };
+        let left = running.idle_bytes();
+        if left == 0 || left > self.config.window_bytes_max {
+            return false;
+        }
+        let eta = own.arrival_of(now, 1);
+        let others = self.paths.keys().filter(|other| **other != id).filter_map(flow);
+        others.map(|other| other.brings_until(now, eta)).sum::<u64>() >= left
     }
     /// Packets that other paths were asked for and that this one, idle, would bring sooner: the end-game, and the way
     /// round a path that holds up the assembly.

@@ -137,6 +137,10 @@ impl Running {
         }
         true
     }
+    /// Payload that nobody was asked for.
+    pub(super) fn idle_bytes(&self) -> u64 {
+        (self.idle.len() + self.idle_tree.len()) * u64::from(self.layout.packet_bytes())
+    }
     pub(super) fn idle_of(&mut self, unit: Unit) -> &mut RunSet {
         if unit == Unit::Tree { &mut self.idle_tree } else { &mut self.idle }
     }

@@ -231,35 +231,53 @@ impl Transfer {
         }
         path.told = PathState::Active;
         let offer = path.offer.clone();
-        let config = self.config_for(&offer, u64::from(packet_bytes), offered);
-        let flow = Flow::new(now, &config, u64::from(packet_bytes), offer.rtt);
+        let (config, rate) = self.config_for(&offer, u64::from(packet_bytes), offered);
+        let flow = Flow::new(now, &config, u64::from(packet_bytes), offer.rtt, rate);
         if let Some(path) = self.paths.get_mut(&id) {
             path.flow = Some(flow);
         }
     }
-    /// The settings for a path: what the network knows of it spares the model-based window the first round trips
-    /// (paper §III-D: the network and the receiver cooperate). Paths that share a link begin with parts of what it has
-    /// left, in proportion to their own rates; where that is not known, the widest of them goes over it at least.
-    fn config_for(&self, offer: &PathOffer, packet_bytes: u64, offered: &[(SourceId, PathOffer)]) -> TransferConfig {
+    /// The settings for a path, and the rate to expect of it: what the network knows of it spares the model-based window
+    /// the first round trips (paper §III-D: the network and the receiver cooperate). Paths that share a link have parts of
+    /// what it has left, in proportion to their own rates; where that is not known, the widest of them goes over it at
+    /// least. A path whose answers come sooner begins with what the others leave it until theirs come.
+    fn config_for(
+        &self,
+        offer: &PathOffer,
+        packet_bytes: u64,
+        offered: &[(SourceId, PathOffer)],
+    ) -> (TransferConfig, Option<Rate>) {
         let mut config = self.config.clone();
-        if let (ControllerKind::ModelBased, Some(rate), Some(rtt)) = (config.controller, offer.capacity, offer.rtt) {
-            let own = rate.bits_per_second();
+        let (ControllerKind::ModelBased, Some(rate), Some(rtt)) = (config.controller, offer.capacity, offer.rtt) else {
+            return (config, None);
+        };
+        let own = rate.bits_per_second() as f64;
+        let part = |presence: &dyn Fn(&PathOffer) -> f64| {
             let part_of = |link: &SharedLink| {
-                let sharing = offered.iter().filter(|(_, other)| {
-                    other.path != offer.path && other.shared_links.iter().any(|shared| shared.number == link.number)
-                });
-                let rates = sharing.map(|(_, other)| other.capacity.map_or(own, Rate::bits_per_second));
-                let (widest, together) =
-                    rates.fold((own, own), |(widest, sum), other| (widest.max(other), sum.saturating_add(other)));
-                let room = link.capacity.map_or(widest, Rate::bits_per_second);
-                (u128::from(own) * u128::from(room) / u128::from(together.max(1))) as u64
+                let (mut widest, mut together) = (own, own);
+                for (_, other) in offered {
+                    if other.path != offer.path && other.shared_links.iter().any(|shared| shared.number == link.number)
+                    {
+                        let rate = other.capacity.map_or(own, |rate| rate.bits_per_second() as f64);
+                        widest = widest.max(rate);
+                        together += rate * presence(other);
+                    }
+                }
+                let room = link.capacity.map_or(widest, |rate| rate.bits_per_second() as f64);
+                own * room / together.max(1.0)
             };
-            let part = offer.shared_links.iter().map(part_of).fold(own, u64::min);
-            let packets = Rate::from_bits_per_second(part).bytes_in(rtt) / packet_bytes;
-            let packets = u32::try_from(packets).unwrap_or(u32::MAX);
-            config.window_initial_packets = packets.clamp(config.window_initial_packets, WINDOW_INITIAL_PACKETS_MAX);
-        }
-        config
+            let part = offer.shared_links.iter().map(part_of).fold(own, f64::min);
+            Rate::from_bits_per_second(part as u64)
+        };
+        // The part of its first round trip of answers in which those of another one can come.
+        let begins = |other: &PathOffer| {
+            let later = other.rtt.map_or(0.0, |other| other.as_secs_f64() / rtt.as_secs_f64().max(f64::MIN_POSITIVE));
+            (2.0 - later).clamp(0.0, 1.0)
+        };
+        let packets = part(&begins).bytes_in(rtt) / packet_bytes;
+        let packets = u32::try_from(packets).unwrap_or(u32::MAX);
+        config.window_initial_packets = packets.clamp(config.window_initial_packets, WINDOW_INITIAL_PACKETS_MAX);
+        (config, Some(part(&|_| 1.0)))
     }
     pub(super) fn close_path(&mut self, id: PathId, reason: String) {
         let Some(path) = self.paths.get_mut(&id) else { return };

@@ -42,6 +42,10 @@ pub trait Controller: Send {
     }
     /// The path went silent: nothing came for a whole retransmission timeout.
     fn on_silence(&mut self, now: Time);
+    /// What the network says that the path carries for it.
+    fn expect_rate(&mut self, rate: Rate) {
+        let _ = rate;
+    }
     /// How the sub-flow grows, given the others that share a link with it.
     fn set_growth(&mut self, growth: Growth);
     /// Where it stands in its cycle of probes, if it has one.

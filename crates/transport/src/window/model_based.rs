@@ -6,6 +6,8 @@
 //!                                          (RTT minimum is old)  ▼  │  (much is lost, or there is new room)
 //!                                                    ProbeRtt, ProbeLoss, Refill
 //! ```
+//! Startup ends at once, without a queue to drain, when the path delivers what the network says that it carries.
+//!
 //! Differences from BBR (draft-cardwell-iccrg-bbr-congestion-control): the receiver paces requests, not data; the RTT
 //! probe keeps half of the bandwidth-delay product in flight; and the pace makes up for random loss, because at a loss
 //! of a fifth the probe's gain of 1.25 would be eaten up and the estimate could never grow again. What is random is found
@@ -49,6 +51,8 @@ const CEILING_DOUBLES: u32 = 8;
 const STANDING_ROUNDS: u32 = 4;
 /// Loss after so many rounds without any queue is no overflow.
 const CALM_ROUNDS: u32 = 3;
+/// What the network says that a path carries is confirmed by this part of it: the rest is headers and some loss.
+const CONFIRMED: f64 = 0.9;
 /// A round of Startup of so few packets, or in which the rate grew so many times, did not fill the path.
 const FEW_PACKETS: f64 = 32.0;
 const UNFILLED_GROWTH: f64 = 1.8;
@@ -89,6 +93,8 @@ pub struct ModelBased {
     round: u64,
     round_ends_at: u64,
     loss: LossMeter,
+    /// What the network says that the path carries, in bytes per second.
+    expected: Option<f64>,
     /// Bytes under way at most since a queue overflowed.
     ceiling: Option<Ceiling>,
     /// What it does as one of several sub-flows that share a link.
@@ -120,6 +126,7 @@ impl ModelBased {
             round: 0,
             round_ends_at: 0,
             loss: LossMeter::default(),
+            expected: None,
             ceiling: None,
             part: GroupPart::ALONE,
             packet_bytes,
@@ -258,7 +265,9 @@ impl ModelBased {
             if let Some(round) = round.filter(is_unfilled).filter(|_| self.calm_rounds > 0) {
                 self.loss.on_unfilled(round);
             }
-            self.phase = if rate >= rate_before * 1.25 {
+            self.phase = if self.expected.is_some_and(|expected| rate >= expected * CONFIRMED) {
+                Phase::Probe { step: 0, since: now }
+            } else if rate >= rate_before * 1.25 {
                 Phase::Startup { rate_before: rate, rounds_without_growth: 0 }
             } else if rounds_without_growth >= 2 {
                 Phase::Drain
@@ -466,6 +475,9 @@ impl Controller for ModelBased {
         }
         self.loss.on_silence();
         self.conclude();
+    }
+    fn expect_rate(&mut self, rate: Rate) {
+        self.expected = Some(rate.bits_per_second() as f64 / 8.0);
     }
     fn set_growth(&mut self, _: Growth) {
         // It does not grow by what arrives: what makes it fair is `join`.
