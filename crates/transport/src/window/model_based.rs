@@ -31,6 +31,8 @@ const REFILL_GAIN: f64 = 2.0;
 const REFILL_ROUNDS: u32 = 3;
 /// How long the smallest RTT counts.
 const RTT_LIFE: Duration = Duration::from_secs(10);
+/// A round that a queue makes long stands for so many at most.
+const LONG_ROUND_MAX: f64 = 4.0;
 /// Round-trip times below this are those of batches and schedulers, not of the path.
 const RTT_FLOOR: Duration = Duration::from_micros(500);
 const RTT_PROBE: Duration = Duration::from_millis(100);
@@ -251,8 +253,8 @@ impl ModelBased {
     }
     /// A round has passed; `starved` if there was too little to send in it to tell whether the rate can still grow.
     fn on_round(&mut self, now: Time, starved: bool) {
-        self.round += 1;
         self.on_round_of_rtts(now);
+        self.round += self.rounds_in_a_long_one();
         let round = self.loss.on_round(self.packet_bytes, self.portion() / self.packet_bytes);
         self.on_round_of_refill(now);
         round.into_iter().for_each(|round| self.on_round_of_losses(round));
@@ -275,6 +277,13 @@ impl ModelBased {
                 Phase::Startup { rate_before, rounds_without_growth: rounds_without_growth + 1 }
             };
         }
+    }
+    /// The round trips without a queue that the last one stands for: how long a rate is remembered is not to depend on the
+    /// queue, least of all where a path carries less than it did and its queue is full.
+    fn rounds_in_a_long_one(&self) -> u64 {
+        let (Some((minimum, _)), Some(last)) = (self.rtt_min, self.rtt_last_round) else { return 1 };
+        let times = last.as_secs_f64() / minimum.max(RTT_FLOOR).as_secs_f64();
+        (times + 0.5).clamp(1.0, LONG_ROUND_MAX) as u64
     }
     /// Finds out whether there was a queue in this round, and probes at once if one is gone that stood.
     fn on_round_of_rtts(&mut self, now: Time) {
