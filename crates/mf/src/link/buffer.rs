@@ -67,6 +67,14 @@ impl Chunk {
     pub fn count(&self) -> u16 {
         self.fragments.len() as u16
     }
+    /// Packets that are here.
+    pub fn packets_here(&self) -> u16 {
+        self.count() - self.missing
+    }
+    /// Whether there are as many bytes as its header says.
+    pub fn adds_up(&self) -> bool {
+        self.header.as_ref().is_some_and(|header| self.bytes() == u64::from(header.payload_bytes))
+    }
     /// Whether all of it is here.
     pub fn is_complete(&self) -> bool {
         self.missing == 0

@@ -6,14 +6,14 @@ use alloc::{
 
 use tributary_core::{Datagram, Duration, FaceId, Time};
 
-use super::buffer::{Buffer, Origin, Slot};
+use super::buffer::{Buffer, Chunk, Origin, Slot};
 use crate::{
     ids::{Guid, HopId},
     wire::{Cack, CackState, ChunkHeader, Csyn, DataHeader, WireError},
 };
 
-/// How long a chunk must not have moved before packets that count it otherwise are believed.
-const MISCOUNTED_PATIENCE: Duration = Duration::from_millis(500);
+/// Chunks of which it is remembered that their packets did not add up to what their header says, at most.
+const SPOILT_MAX: usize = 64;
 /// Finished chunks that are remembered, so that a CSYN whose answer was lost is answered again.
 const FINISHED_MAX: usize = 4_096;
 /// CACKs that wait to be sent at most.
@@ -30,6 +30,9 @@ pub enum Arrived {
     Fragment(Slot, u16),
     /// All of the chunk is here: the router takes it over, keeps it, or drops it.
     Complete(Slot),
+    /// Some of its packets are not what the neighbour sent, nobody knows which: the router takes it out, and all of it
+    /// comes again.
+    Spoilt(Slot),
     /// It was of no use.
     Nothing,
 }
@@ -44,6 +47,8 @@ pub struct Incoming {
     finished_order: VecDeque<HopId>,
     answers: VecDeque<(HopId, u16, u32)>,
     refused: VecDeque<HopId>,
+    /// Chunks that did not add up; a second time is the neighbour's own doing.
+    spoilt: VecDeque<HopId>,
     /// Destinations of which the neighbour was told that there is no room for another chunk, and their last one.
     full: BTreeMap<Guid, HopId>,
     /// The window that the neighbour was told last.
@@ -56,8 +61,8 @@ pub struct Incoming {
 struct Arriving {
     slot: Slot,
     count: u16,
-    /// Packets that came since say that the chunk has another number of packets.
-    miscounted: bool,
+    /// Packets that say that the chunk has another number of packets.
+    contradictions: u16,
     duplicates: u16,
     heard: Time,
     destination: Option<Guid>,
@@ -73,12 +78,16 @@ impl Incoming {
             finished_order: VecDeque::new(),
             answers: VecDeque::new(),
             refused: VecDeque::new(),
+            spoilt: VecDeque::new(),
             full: BTreeMap::new(),
             advertised: 0,
             active_at: Time::ZERO,
         }
     }
     /// Takes a data packet: its header, and the packet without it.
+    ///
+    /// Packets are known by their hop id alone, so that one of another chunk, repeated by somebody, may pass for one of
+    /// this: the packets of a chunk must agree on how many they are, and hold as many bytes as its header says.
     ///
     /// # Errors
     /// [`WireError`] if the chunk header in packet 0 is malformed.
@@ -106,10 +115,14 @@ impl Incoming {
         let arriving = match known {
             Some(arriving) if arriving.count == header.count => arriving,
             Some(arriving) => {
-                // One of both is not what the neighbour sent. What has not moved for a while makes room for what still
-                // comes.
-                arriving.miscounted |= arriving.heard + MISCOUNTED_PATIENCE <= now;
-                return Err(WireError::Value { field: "packets of the chunk", found: u64::from(header.count) });
+                // One of both is not what the neighbour sent: the majority is.
+                arriving.contradictions = arriving.contradictions.saturating_add(1);
+                let slot = arriving.slot;
+                if buffer.chunk(slot).is_some_and(|chunk| chunk.packets_here() >= arriving.contradictions) {
+                    return Err(WireError::Value { field: "packets of the chunk", found: u64::from(header.count) });
+                }
+                self.arriving.remove(&header.hop);
+                return Ok(Arrived::Spoilt(slot));
             }
             None => {
                 let room = self.arriving.len() < ARRIVING_MAX;
@@ -128,7 +141,7 @@ impl Incoming {
                     duplicates: 0,
                     heard: now,
                     destination: None,
-                    miscounted: false,
+                    contradictions: 0,
                 })
             }
         };
@@ -143,11 +156,30 @@ impl Incoming {
             arriving.destination = Some(chunk_header.destination);
             buffer.set_header(slot, chunk_header);
         }
-        Ok(if is_complete { Arrived::Complete(slot) } else { Arrived::Fragment(slot, header.index) })
+        if !is_complete {
+            return Ok(Arrived::Fragment(slot, header.index));
+        }
+        if buffer.chunk(slot).is_some_and(Chunk::adds_up) {
+            return Ok(Arrived::Complete(slot));
+        }
+        self.on_spoilt(header.hop);
+        Ok(Arrived::Spoilt(slot))
+    }
+    /// The packets of a chunk do not add up to what its header says.
+    pub fn on_spoilt(&mut self, hop: HopId) {
+        if self.spoilt.contains(&hop) {
+            return self.on_taken_late(hop);
+        }
+        self.arriving.remove(&hop);
+        self.spoilt.push_back(hop);
+        if self.spoilt.len() > SPOILT_MAX {
+            self.spoilt.pop_front();
+        }
     }
     /// Takes a CSYN.
     pub fn handle_csyn(&mut self, now: Time, csyn: &Csyn) {
-        if let Some(arriving) = self.arriving.get_mut(&csyn.hop) {
+        // A question for the window may name a chunk without knowing its packets.
+        if let Some(arriving) = self.arriving.get_mut(&csyn.hop).filter(|arriving| arriving.count == csyn.count) {
             arriving.heard = now;
         }
         self.answer(csyn.hop, csyn.count, csyn.number);
@@ -261,7 +293,7 @@ impl Incoming {
     /// Forgets chunks that have not moved for `lifetime`, and gives them: they are to be taken out of the buffer.
     pub fn expire(&mut self, now: Time, lifetime: Duration, buffer: &Buffer) -> Vec<Slot> {
         let old = |arriving: &Arriving| {
-            (arriving.miscounted || now.since(arriving.heard) >= lifetime)
+            now.since(arriving.heard) >= lifetime
                 && buffer.chunk(arriving.slot).is_none_or(|chunk| !chunk.is_complete())
         };
         let expired: Vec<Slot> =
@@ -274,6 +306,7 @@ impl Incoming {
         self.finished.clear();
         self.finished_order.clear();
         self.refused.clear();
+        self.spoilt.clear();
         self.full.clear();
         self.answers.clear();
         let arriving = core::mem::take(&mut self.arriving);

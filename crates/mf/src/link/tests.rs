@@ -95,10 +95,11 @@ impl Hop {
                 let header = DataHeader::decode(&bytes).expect("it was made here");
                 let rest = Datagram::from(bytes).strip(DataHeader::BYTES);
                 let buffer = &mut self.in_buffer;
-                match self.incoming.handle_data(self.now, &header, rest, buffer).expect("a chunk header") {
-                    Arrived::Complete(slot) if self.takes => self.take(slot),
-                    Arrived::Complete(slot) => self.waiting.push(slot),
-                    Arrived::Fragment(..) | Arrived::Nothing => {}
+                match self.incoming.handle_data(self.now, &header, rest, buffer) {
+                    Ok(Arrived::Complete(slot)) if self.takes => self.take(slot),
+                    Ok(Arrived::Complete(slot)) => self.waiting.push(slot),
+                    Ok(Arrived::Spoilt(slot)) => drop(self.in_buffer.remove(slot)),
+                    Ok(Arrived::Fragment(..) | Arrived::Nothing) | Err(_) => {}
                 }
             }
             Ok(PacketType::Csyn) => {
@@ -355,7 +356,8 @@ fn control_chunks_pass_data_and_a_closed_window() {
     let config = LinkConfig::new(Rate::from_mbps(100), Duration::from_millis(5));
     let mut hop = Hop::new(config, HopConfig::default(), 10, 5);
     let mut queue = vec![hop.put(0, vec![7; 500_000].into())];
-    let header = ChunkHeader::new(ChunkKind::Transport, Guid([1; 20]), Guid([2; 20]), NetworkAddress(1));
+    let mut header = ChunkHeader::new(ChunkKind::Transport, Guid([1; 20]), Guid([2; 20]), NetworkAddress(1));
+    header.payload_bytes = 5;
     let control = hop.out_buffer.put(header, vec![Bytes::from_static(b"hello")], Origin::Local);
     assert_eq!(hop.out_buffer.chunk(control).map(|chunk| chunk.class), Some(Class::Control));
     hop.out.begin(hop.now, control, &mut hop.out_buffer);
@@ -403,4 +405,46 @@ fn a_chunk_that_the_neighbour_has_given_up_is_sent_anew() {
     let limit = hop.now + Duration::from_secs(5);
     assert!(hop.run(&mut queue, limit, |hop| hop.received.len() == 1));
     assert_eq!(hop.received[&0][0].len(), 1_000_000);
+}
+
+#[test]
+fn packets_that_contradict_a_chunk_cost_at_most_that_it_is_sent_again() {
+    let foreign = |index, count, bytes: usize| {
+        let header = DataHeader { index, count, hop: HopId(7), csyn: None, class: Class::Bulk };
+        let mut packet = header.to_bytes().to_vec();
+        if index == 0 {
+            let mut header = ChunkHeader::new(ChunkKind::Transport, Guid([1; 20]), Guid([2; 20]), NetworkAddress(1));
+            header.payload_bytes = 77;
+            header.encode(&mut packet);
+        }
+        packet.resize(packet.len() + bytes, 9);
+        Datagram::from(packet)
+    };
+    // Another number of packets, another length, another header; before the chunk and in it.
+    let packets = [foreign(3, 5, 1_400), foreign(0, 1, 1_000), foreign(70, 72, 3), foreign(0, 72, 1_300)];
+    for (kind, foreign) in packets.iter().enumerate() {
+        for delay in [0, 1, 20, 60] {
+            let config = LinkConfig::new(Rate::from_mbps(10), Duration::from_millis(5));
+            let mut hop = Hop::new(config, HopConfig::default(), 6_000, 5);
+            let mut queue = vec![hop.put(0, vec![7; 100_000].into())];
+            assert_eq!(hop.out_buffer.chunk(queue[0]).map(Chunk::count), Some(72));
+            let at = hop.now + Duration::from_millis(delay);
+            hop.run(&mut queue, at, |_| false);
+            hop.deliver(foreign);
+            let limit = hop.now + Duration::from_millis(600);
+            assert!(hop.run(&mut queue, limit, |hop| !hop.received.is_empty()), "packet {kind} after {delay} ms");
+            assert_eq!(hop.received[&0], [vec![7; 100_000]], "packet {kind} after {delay} ms");
+        }
+    }
+}
+
+#[test]
+fn a_neighbour_whose_chunk_never_adds_up_does_not_send_it_for_ever() {
+    let config = LinkConfig::new(Rate::from_mbps(10), Duration::from_millis(5));
+    let mut hop = Hop::new(config, HopConfig::default(), 6_000, 5);
+    let slot = hop.put(0, vec![7; 100_000].into());
+    hop.out_buffer.header_mut(slot).expect("it waits there").payload_bytes += 1;
+    let limit = hop.now + Duration::from_secs(5);
+    assert!(hop.run(&mut vec![slot], limit, |hop| hop.out_buffer.is_empty()));
+    assert!(hop.received.is_empty() && hop.in_buffer.is_empty() && hop.out.stats.packets < 72 * 3);
 }

@@ -32,7 +32,16 @@ impl Router {
     pub(super) fn on_arrived(&mut self, now: Time, arrived: Arrived) {
         match arrived {
             Arrived::Nothing => {}
-            Arrived::Fragment(slot, 0) if self.adopt(slot) => self.on_arrived(now, Arrived::Complete(slot)),
+            Arrived::Fragment(slot, 0) if self.adopt(slot) => self.on_adopted(now, slot),
+            Arrived::Spoilt(slot) => {
+                let face = match self.buffer.chunk(slot).map(|chunk| chunk.origin) {
+                    Some(Origin::Face(face, _)) => face,
+                    _ => FaceId::default(),
+                };
+                let bytes = self.buffer.chunk(slot).map_or(0, Chunk::bytes) as usize;
+                self.outputs.push_back(Output::Dropped(face, "chunk with a packet of another one", bytes));
+                self.give_up(Vec::from([slot]));
+            }
             Arrived::Fragment(slot, index) => {
                 if let Some(face) = self.cut.get(&slot) {
                     if let Some(hop) = self.hops.get_mut(face) {
@@ -68,6 +77,20 @@ impl Router {
         self.cut.remove(&old);
         self.buffer.adopt(slot, old);
         self.buffer.chunk(slot).is_some_and(Chunk::is_complete)
+    }
+    /// What two neighbours have brought of a chunk is all of it.
+    fn on_adopted(&mut self, now: Time, slot: Slot) {
+        let Some(chunk) = self.buffer.chunk(slot) else { return };
+        let origin = chunk.origin;
+        if chunk.adds_up() {
+            return self.on_arrived(now, Arrived::Complete(slot));
+        }
+        if let Origin::Face(face, id) = origin
+            && let Some(hop) = self.hops.get_mut(&face)
+        {
+            hop.incoming.on_spoilt(id);
+        }
+        self.on_arrived(now, Arrived::Spoilt(slot));
     }
     /// Whether a chunk that is sent again is still on its way here.
     fn is_here_already(&self, slot: Slot) -> bool {
