@@ -14,9 +14,10 @@ impl Endpoint for MfNode {
         let manifest = object.manifest().clone();
         let content = Guid::of_content(&manifest.publisher, &manifest.name);
         if let Some(other) = self.content_of(&manifest.name).filter(|other| *other != content) {
-            self.published.remove(&other);
             self.resolver.delete(now, other);
         }
+        // That another one's end has become known must not be told as this one's.
+        self.published.retain(|_, (name, _)| *name != manifest.name);
         self.sender.publish(object);
         self.published.insert(content, (manifest.name.clone(), true));
         self.resolver.put(now, RecordBody::Content(manifest.encode()));

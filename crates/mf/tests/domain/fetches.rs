@@ -52,6 +52,29 @@ fn a_second_fetch_is_answered_by_the_cache_on_the_way() {
 }
 
 #[test]
+fn the_end_of_one_publishers_object_is_not_told_as_that_of_anothers_with_its_name() {
+    use tributary_core::event::ResolverEvent;
+    let mut domain = Domain::new(5);
+    domain.router("r1");
+    domain.node("server", |_| {});
+    let told = |domain: &Domain| -> Vec<ResolverEvent> {
+        let events = domain.events.borrow();
+        let events = events.iter().filter(|(_, node, _)| *node == domain.nodes["server"]);
+        events
+            .filter_map(|(.., event)| if let Event::Resolver(event) = event { Some(event.clone()) } else { None })
+            .collect()
+    };
+    // Nobody can be told of the first one's end before the second one is there.
+    let key = SigningKey::from_secret(&[66; 32]);
+    domain.publish("server", MemoryObject::new(name("/lab/file"), random_bytes(100, 1), &key).unwrap());
+    domain.with("server", |node, now| node.unpublish(now, &name("/lab/file")));
+    domain.publish("server", object("/lab/file", random_bytes(100, 2)));
+    domain.link("server", "r1", 20, ms(1));
+    domain.run(Duration::from_secs(3));
+    assert_eq!(told(&domain), [ResolverEvent::Published { name: "/lab/file".into() }]);
+}
+
+#[test]
 fn of_two_links_between_routers_one_is_enough() {
     let mut domain = figure_7(5, ms(20), 0.0, |_| {});
     domain.link("n2", "n3", 100, ms(5));
