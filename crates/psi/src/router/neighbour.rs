@@ -52,9 +52,9 @@ pub struct NeighbourConfig {
     /// Datagram sizes to try, ascending; bounded by each face's configured MTU. The first is taken for granted.
     /// Default: 1,200, 1,472, 8,972, 32,768, 65,507.
     pub mtu_ladder: Vec<u32>,
-    /// How often a size is tried before it counts as too large. Default: 3.
+    /// How often a size is tried, one hello after the other, before the pauses between tries double. Default: 3.
     pub mtu_probes: u32,
-    /// Time between checks of the size in use, with a try of the next one. Default: 30 s.
+    /// Time between checks of the size in use at most, with a try of the next one. Default: 30 s.
     pub mtu_probe_interval: Duration,
     /// How long a change waits for others before it is told to the topology managers. Default: 20 ms.
     pub link_state_debounce: Duration,
@@ -159,7 +159,8 @@ pub struct ManagerInfo {
 
 /// How long a neighbour that fell silent is greeted more often.
 const EAGER: Duration = Duration::from_secs(30);
-/// How many hellos it then gets in the time of one.
+/// How many hellos it then gets in the time of one, and before that when one of its own is overdue: it answers who has
+/// not heard it for long. So random loss takes no face down.
 const EAGER_HELLOS: u32 = 4;
 
 struct Face {
@@ -459,6 +460,10 @@ impl Neighbour {
     fn down_after(&self) -> Duration {
         self.config.hello_interval * self.config.hello_misses + self.config.hello_interval / 2
     }
+    /// Silence after which a hello must have been lost.
+    fn overdue_after(&self) -> Duration {
+        self.config.hello_interval * 3 / 2
+    }
     fn on_packet(&mut self, now: Time, face: FaceId, bytes: &[u8]) -> Result<(), &'static str> {
         let header = Header::decode(bytes).map_err(|error| {
             if let WireError::Version { found, .. } = error {
@@ -481,7 +486,7 @@ impl Neighbour {
         }
     }
     fn on_hello(&mut self, now: Time, face: FaceId, hello: Hello, size: u32) -> Result<(), &'static str> {
-        let own = self.config.node;
+        let (own, overdue_after) = (self.config.node, self.overdue_after());
         let state = self.faces.get_mut(&face).ok_or(reason::FACES)?;
         if hello.node == own {
             if !state.loop_noted {
@@ -549,7 +554,8 @@ impl Neighbour {
                     self.on_up(now, face);
                 }
                 self.on_proof(now, face, heard.received_bytes_max);
-                if !was_up || news {
+                let waits = Duration::from_micros(heard.age_us.into()) >= overdue_after;
+                if !was_up || news || waits {
                     self.send_hello(now, face, None);
                 }
                 self.on_metric(now, face);
@@ -613,13 +619,10 @@ impl Neighbour {
         if mtu == state.mtu {
             return;
         }
-        let grown = mtu > state.mtu;
         state.mtu = mtu;
-        if grown {
-            state.probe_attempts = 0;
-            state.probe_due = Some(now);
-            self.on_probe_due(now, face);
-        }
+        // More may be possible; and if it has become less, the other side may only have forgotten what it received.
+        state.probe_attempts = 0;
+        self.on_probe_due(now, face);
         self.schedule_link_state(now + self.config.link_state_debounce);
     }
     fn on_probe_due(&mut self, now: Time, face: FaceId) {
@@ -628,12 +631,12 @@ impl Neighbour {
         let current = state.mtu;
         let next = ladder.into_iter().find(|size| *size > current);
         state.probe_attempts += 1;
-        let check_current = state.probe_attempts == 1;
-        let pause = next.is_none() || state.probe_attempts >= self.config.mtu_probes;
-        if pause {
-            state.probe_attempts = 0;
-        }
-        state.probe_due = Some(now + if pause { self.config.mtu_probe_interval } else { self.config.hello_interval });
+        let extra = state.probe_attempts.saturating_sub(self.config.mtu_probes);
+        let check_current = state.probe_attempts == 1 || extra > 0;
+        // Where packets are lost at random some tries fail: the pauses between further ones double.
+        let pause = self.config.hello_interval * (1 << extra.min(16));
+        let pause = if next.is_none() { self.config.mtu_probe_interval } else { pause };
+        state.probe_due = Some(now + pause.min(self.config.mtu_probe_interval));
         if check_current {
             self.send_hello(now, face, Some(current));
         }
@@ -647,6 +650,7 @@ impl Neighbour {
         sizes.chain([limit]).collect()
     }
     fn send_hello(&mut self, now: Time, face: FaceId, size: Option<u32>) {
+        let overdue_after = self.overdue_after();
         let Some(state) = self.faces.get_mut(&face) else { return };
         let mut hello = Hello {
             node: self.config.node,
@@ -678,7 +682,8 @@ impl Neighbour {
             packet.truncate(start);
             hello.encode(&mut packet);
         } else {
-            let is_eager = !state.up && now < state.eager_until;
+            let is_overdue = state.peer.as_ref().is_some_and(|peer| peer.heard + overdue_after <= now);
+            let is_eager = if state.up { is_overdue } else { now < state.eager_until };
             state.hello_due = now + self.config.hello_interval / if is_eager { EAGER_HELLOS } else { 1 };
         }
         seal(&self.config.network_key, &mut packet, start);

@@ -2,7 +2,7 @@
 use alloc::vec::Vec;
 
 use proptest::prelude::*;
-use tributary_core::Rate;
+use tributary_core::{Random, Rate};
 
 use super::*;
 
@@ -19,6 +19,9 @@ struct Line {
     nodes: Vec<Neighbour>,
     flying: Vec<(Time, usize, FaceId, Vec<u8>)>,
     cut: bool,
+    /// The part of packets that is lost.
+    loss: f64,
+    random: Random,
     mtu: usize,
     events: Vec<(usize, Event)>,
     faces: Vec<(usize, FaceId, bool)>,
@@ -32,6 +35,8 @@ impl Line {
             nodes: (1..=count).map(|id| Neighbour::new(config(id, id))).collect(),
             flying: Vec::new(),
             cut: false,
+            loss: 0.0,
+            random: Random::new(1, 0),
             mtu: 9000,
             events: Vec::new(),
             faces: Vec::new(),
@@ -54,7 +59,8 @@ impl Line {
         for (i, node) in self.nodes.iter_mut().enumerate() {
             while let Some((face, packet)) = node.poll_packet() {
                 let (to, on) = if face == FaceId(2) { (i + 1, FaceId(1)) } else { (i - 1, FaceId(2)) };
-                if !self.cut && packet.len() <= self.mtu {
+                let is_lost = self.cut || self.random.unit() < self.loss;
+                if !is_lost && packet.len() <= self.mtu {
                     self.flying.push((self.now + Duration::from_millis(1), to, on, packet));
                 }
             }
@@ -154,6 +160,31 @@ fn a_link_that_carries_less_than_before_is_noticed() {
     line.mtu = 9000;
     line.run_until(ms(240_000));
     assert_eq!(line.nodes[0].neighbours()[0].mtu, 8972);
+}
+
+#[test]
+fn a_fifth_of_loss_takes_no_face_down_and_large_packets_are_found() {
+    let mut line = Line::new(12);
+    line.loss = 0.2;
+    line.run_until(ms(21_000));
+    let mtus: Vec<u32> = line.nodes.iter().flat_map(Neighbour::neighbours).map(|info| info.mtu).collect();
+    assert!(mtus.iter().all(|mtu| *mtu == 8972), "{mtus:?}");
+    line.run_until(ms(600_000));
+    assert_eq!(line.notes(), [""; 0]);
+}
+
+#[test]
+fn what_one_end_has_forgotten_is_found_out_anew_at_once() {
+    let mut line = Line::new(2);
+    line.run_until(ms(3050));
+    // Only one of the ends misses the other for a while, and what it says then is lost: it forgets what it received.
+    line.nodes[0].on_down(line.now, FaceId(2), "test");
+    line.nodes[0].faces.get_mut(&FaceId(2)).expect("it has one").peer = None;
+    line.nodes[1].send_hello(line.now, FaceId(1), None);
+    line.run_until(ms(4000));
+    assert!(line.faces.iter().filter(|(node, _, up)| *node == 1 && !up).count() == 0, "the other one noticed nothing");
+    let mtus: Vec<u32> = line.nodes.iter().flat_map(Neighbour::neighbours).map(|info| info.mtu).collect();
+    assert_eq!(mtus, [8972, 8972]);
 }
 
 #[test]
