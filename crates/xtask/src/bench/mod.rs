@@ -9,6 +9,7 @@ mod mf_mobility;
 mod mf_store;
 mod ndn_congested;
 mod ndn_hop;
+mod ndn_legacy;
 mod ndn_lookup;
 mod ndnd;
 mod ours;
@@ -71,6 +72,11 @@ const BENCHES: &[Bench] = &[
         name: "ndn-congested",
         about: "NDN: a file over 25 Mbit/s with a short queue between two forwarders, where ndnd's fetches fail",
         run: ndn_congested::run,
+    },
+    Bench {
+        name: "ndn-legacy",
+        about: "NDN: the same link between ndnd's forwarders, kernel interfaces; ours beside ndnd's; root, linkemu",
+        run: ndn_legacy::run,
     },
     Bench {
         name: "ndn-lookup",

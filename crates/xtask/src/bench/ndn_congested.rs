@@ -4,14 +4,13 @@
 //!  producer ── near ── 25 Mbit/s, 10 ms, queue of 64 KiB ── far ── consumer
 //! ```
 //! Our forwarders over UDP with the emulated link on their sockets; the same link for our programs and for ndnd's.
-use std::{path::Path, process::Command, time::Duration};
+use std::time::Duration;
 
-use super::{Context, Findings, clear, ours::NAME, rivals::Source};
+use super::{Context, Findings, clear, ndnd, ours::NAME, rivals::Source};
 use crate::{
     Outcome,
     harness::{
         figure::Figure,
-        process::Process,
         stage::{Stage, hash_of},
         tools,
         trib::{Daemon, Done, Face, NodeSpec, Trib},
@@ -26,8 +25,6 @@ const DELAY: &str = "10ms";
 const QUEUE: &str = "64KiB";
 /// How long one fetch may take: three times what the link needs.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How long `ndnd put` may take to sign and register.
-const PUT_PATIENCE: Duration = Duration::from_secs(60);
 /// The name of the file that `ndnd put` publishes.
 const THEIRS: &str = "/bench/theirs";
 
@@ -137,17 +134,14 @@ impl Network {
     /// Fetches of ndnd's programs that were complete, of how many.
     fn theirs(&self, stage: &Stage, source: &Source, rounds: usize) -> Outcome<(usize, usize)> {
         let ndnd = tools::find("ndnd").ok_or_else(|| tools::missing("ndnd", "over the same link"))?;
-        let at = |socket: &str| format!("unix://{}", stage.path(socket).display());
-        let mut command = Command::new("sh");
-        command.args(["-c", r#"exec "$0" put "$1" <"$2" 2>&1"#]).arg(&ndnd).arg(THEIRS).arg(&source.path);
-        let put = Process::spawn("ndnd-put", stage, command.env("NDN_CLIENT_TRANSPORT", at("near.sock")))?;
-        while !put.line(PUT_PATIENCE)?.contains("Registered route") {}
+        let _put = ndnd::put(&ndnd, stage, "ndnd-put", THEIRS, source, &stage.path("near.sock"))?;
         let output = stage.path("ndnd-output");
         let mut done = 0;
         for round in 1..=rounds {
             clear(&output)?;
-            let is_complete = cat(&ndnd, stage, &at("far.sock"), &output)
-                .and_then(|()| Ok(hash_of(&output)? == source.hash))
+            let is_complete = ndnd::cat(&ndnd, stage, "ndnd-cat", THEIRS, &output, &stage.path("far.sock"))
+                .and_then(|cat| cat.finish(PATIENCE))
+                .and_then(|_| Ok(hash_of(&output)? == source.hash))
                 .unwrap_or(false);
             note(&format!("  ndnd, round {round}: {}", if is_complete { "complete" } else { "not complete" }));
             done += usize::from(is_complete);
@@ -155,11 +149,4 @@ impl Network {
         clear(&output)?;
         Ok((done, rounds))
     }
-}
-
-fn cat(ndnd: &Path, stage: &Stage, transport: &str, output: &Path) -> Outcome {
-    let mut command = Command::new("sh");
-    command.args(["-c", r#"exec "$0" cat "$1" 2>&1 >"$2""#]).arg(ndnd).arg(THEIRS).arg(output);
-    Process::spawn("ndnd-cat", stage, command.env("NDN_CLIENT_TRANSPORT", transport))?.finish(PATIENCE)?;
-    Ok(())
 }

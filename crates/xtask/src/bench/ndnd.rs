@@ -22,6 +22,11 @@ use crate::{
 
 /// The name under which the file is published.
 const NAME: &str = "/bench/file";
+/// Where ndnd's programs look for the address of their forwarder.
+pub(super) const TRANSPORT: &str = "NDN_CLIENT_TRANSPORT";
+/// Only a Unix socket listens, so that any number of these run on one machine.
+const ONLY_UNIX: &str = "core:\n  log_level: ERROR\nfw:\n  threads: 2\nfaces:\n  udp:\n    enabled_unicast: false\n    \
+                         enabled_multicast: false\n  tcp:\n    enabled: false\n  websocket:\n    enabled: false\n";
 /// How long the forwarder may take to listen.
 const START_PATIENCE: Duration = Duration::from_secs(10);
 /// How long `put` may take: it reads the file into memory and signs every segment first.
@@ -31,9 +36,23 @@ const PUT_PATIENCE: Duration = Duration::from_secs(120);
 pub(super) fn ndnd<'a>(stage: &'a Stage, source: &Source) -> Outcome<Contender<'a>> {
     let ndnd = tools::find("ndnd").ok_or_else(|| tools::missing("ndnd", "against ndnd in the same run"))?;
     let socket = stage.path("ndnd.sock");
-    let config = stage.path("ndnd.yml");
-    std::fs::write(&config, forwarder_config(&socket))?;
-    let forwarder = Process::spawn("ndnd-forwarder", stage, Command::new(&ndnd).args(["fw", "run"]).arg(&config))?;
+    let forwarder = forwarder(stage, "ndnd-forwarder", Command::new(&ndnd), &socket, ONLY_UNIX)?;
+    between(ndnd, stage, source, "ndnd", &socket, forwarder)
+}
+
+/// Starts ndnd's forwarder by `command`, which runs `ndnd`, and waits until it listens at `socket`.
+pub(super) fn forwarder(
+    stage: &Stage,
+    label: &str,
+    mut command: Command,
+    socket: &Path,
+    sections: &str,
+) -> Outcome<Process> {
+    let config = stage.path(label).with_extension("yml");
+    let text = format!("{sections}  unix:\n    enabled: true\n    socket_path: {}\n", socket.display());
+    std::fs::write(&config, text)?;
+    clear(socket)?;
+    let forwarder = Process::spawn(label, stage, command.args(["fw", "run"]).arg(&config))?;
     let deadline = Instant::now() + START_PATIENCE;
     while !socket.exists() {
         if Instant::now() > deadline {
@@ -41,7 +60,7 @@ pub(super) fn ndnd<'a>(stage: &'a Stage, source: &Source) -> Outcome<Contender<'
         }
         std::thread::sleep(Duration::from_millis(10));
     }
-    between(ndnd, stage, source, "ndnd", &socket, forwarder)
+    Ok(forwarder)
 }
 
 /// The same programs on both sides of our forwarder.
@@ -60,6 +79,40 @@ pub(super) fn through_trib<'a>(trib: &Trib, stage: &'a Stage, source: &Source) -
     between(ndnd, stage, source, "trib", &socket, forwarder)
 }
 
+/// Publishes `source` as `name` by `ndnd put` at the forwarder behind `socket`.
+pub(super) fn put(
+    ndnd: &Path,
+    stage: &Stage,
+    label: &str,
+    name: &str,
+    source: &Source,
+    socket: &Path,
+) -> Outcome<Process> {
+    // It reads the object from stdin, and tells on stderr what it does.
+    let mut command = Command::new("sh");
+    command.args(["-c", r#"exec "$0" put "$1" <"$2" 2>&1"#]).arg(ndnd).arg(name).arg(&source.path);
+    let producer = Process::spawn(label, stage, command.env(TRANSPORT, transport(socket)))?;
+    while !producer.line(PUT_PATIENCE)?.contains("Registered route") {}
+    Ok(producer)
+}
+/// Fetches `name` by `ndnd cat` at the forwarder behind `socket`.
+pub(super) fn cat(
+    ndnd: &Path,
+    stage: &Stage,
+    label: &str,
+    name: &str,
+    output: &Path,
+    socket: &Path,
+) -> Outcome<Process> {
+    let mut command = Command::new("sh");
+    command.args(["-c", r#"exec "$0" cat "$1" 2>&1 >"$2""#]).arg(ndnd).arg(name).arg(output);
+    Process::spawn(label, stage, command.env(TRANSPORT, transport(socket)))
+}
+/// A socket's address, as ndnd's programs and our configs have it.
+pub(super) fn transport(socket: &Path) -> String {
+    format!("unix://{}", socket.display())
+}
+
 /// `put` and `cat` on both sides of a forwarder that listens at `socket`.
 fn between<'a>(
     ndnd: PathBuf,
@@ -69,21 +122,14 @@ fn between<'a>(
     socket: &Path,
     forwarder: Process,
 ) -> Outcome<Contender<'a>> {
-    let transport = format!("unix://{}", socket.display());
-    // It reads the object from stdin, and tells on stderr what it does.
-    let mut command = Command::new("sh");
-    command.args(["-c", r#"exec "$0" put "$1" <"$2" 2>&1"#]).arg(&ndnd).arg(NAME).arg(&source.path);
-    let producer = Process::spawn(&format!("{label}-put"), stage, command.env("NDN_CLIENT_TRANSPORT", &transport))?;
-    while !producer.line(PUT_PATIENCE)?.contains("Registered route") {}
-
+    let producer = put(&ndnd, stage, &format!("{label}-put"), NAME, source, socket)?;
+    let socket = socket.to_path_buf();
     let (source, output) = (source.clone(), stage.path(&format!("{label}-output")));
     let mut is_checked = false;
     Ok(Contender::new(label, move || {
         clear(&output)?;
         let before = (producer.cpu_seconds()?, forwarder.cpu_seconds()?);
-        let mut command = Command::new("sh");
-        command.args(["-c", r#"exec "$0" cat "$1" 2>&1 >"$2""#]).arg(&ndnd).arg(NAME).arg(&output);
-        let client = Process::spawn(&format!("{label}-cat"), stage, command.env("NDN_CLIENT_TRANSPORT", &transport))?;
+        let client = cat(&ndnd, stage, &format!("{label}-cat"), NAME, &output, &socket)?;
         let client = client.finish(TRANSFER_PATIENCE)?;
         let after = (producer.cpu_seconds()?, forwarder.cpu_seconds()?);
         check_length(&output, source.size)?;
@@ -106,19 +152,10 @@ fn between<'a>(
 }
 
 /// The time by its own account, which leaves out that it writes the object only afterwards.
-fn told_seconds(lines: &[String], bytes: u64) -> Outcome<f64> {
+pub(super) fn told_seconds(lines: &[String], bytes: u64) -> Outcome<f64> {
     let told = lines.iter().find_map(|line| line.strip_prefix("Throughput: ")?.strip_suffix(" Mbit/s"));
     let rate: f64 = told.ok_or("ndnd cat told no throughput")?.trim().parse()?;
     Ok(bytes as f64 * 8.0 / rate / 1e6)
-}
-
-/// Only the Unix socket listens, so that any number of these run on one machine.
-fn forwarder_config(socket: &Path) -> String {
-    format!(
-        "core:\n  log_level: ERROR\nfaces:\n  udp:\n    enabled_unicast: false\n    enabled_multicast: false\n  tcp:\n    \
-         enabled: false\n  websocket:\n    enabled: false\n  unix:\n    enabled: true\n    socket_path: {}\nfw:\n  threads: 2\n",
-        socket.display()
-    )
 }
 
 #[cfg(test)]

@@ -106,6 +106,15 @@ impl Emulator {
         let gateway = self.address(via, if first == host { second } else { first });
         ip(&["-n", &self.hosts[host], "route", "add", &format!("10.77.{link}.0/24"), "via", &gateway.to_string()])
     }
+    /// Bytes of IP packets that have come to `host` over `link`.
+    ///
+    /// # Errors
+    /// If the host does not tell.
+    pub(crate) fn received_bytes(&self, host: usize, link: usize) -> Outcome<u64> {
+        let counter = format!("/sys/class/net/link-{link}/statistics/rx_bytes");
+        let output = inside(&self.hosts[host], Path::new("cat")).arg(&counter).output()?;
+        String::from_utf8_lossy(&output.stdout).trim().parse().map_err(|_| format!("{counter} tells nothing").into())
+    }
     /// Waits until `moment` after the start.
     ///
     /// # Errors
