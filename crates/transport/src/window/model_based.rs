@@ -9,7 +9,7 @@
 //! Startup ends at once, without a queue to drain, when the path delivers what the network says that it carries.
 //!
 //! Differences from BBR (draft-cardwell-iccrg-bbr-congestion-control): the receiver paces requests, not data; the RTT
-//! probe keeps half of the bandwidth-delay product in flight; and the pace makes up for random loss, because at a loss
+//! probe ends one round trip after the queue of its own has gone; and the pace makes up for random loss, because at a loss
 //! of a fifth the probe's gain of 1.25 would be eaten up and the estimate could never grow again. What is random is found
 //! out by asking for less (`loss_meter.rs`).
 use tributary_core::{Duration, Rate, Time};
@@ -35,6 +35,7 @@ const RTT_LIFE: Duration = Duration::from_secs(10);
 const LONG_ROUND_MAX: f64 = 4.0;
 /// Round-trip times below this are those of batches and schedulers, not of the path.
 const RTT_FLOOR: Duration = Duration::from_micros(500);
+/// How long a probe of it lasts at most, if that is more than two round trips.
 const RTT_PROBE: Duration = Duration::from_millis(100);
 /// Loss that the pace makes up for at most: as long as the queue is empty, so that it is not the pace that causes
 /// it, and otherwise.
@@ -146,14 +147,20 @@ impl ModelBased {
         let rate = self.rate.best() * self.part.scale;
         (rate > 0.0).then(|| rate * rtt.max(RTT_FLOOR).as_secs_f64())
     }
-    /// Bytes that requests, answers and system calls hold back because they come in portions, not in packets.
+    /// Bytes that requests, answers and system calls hold back because they come in portions, not in packets. Sub-flows
+    /// that share a link hold back three packets together where portions are smaller: what does not depend on the rate is
+    /// a claim on the link.
     fn held_back(&self) -> u64 {
-        3 * self.portion()
+        let packet = (self.packet_bytes as f64 / self.part.times) as u64;
+        3 * self.run_bytes().clamp(packet, self.run_bytes_max)
     }
     /// Bytes that one request asks for.
     fn portion(&self) -> u64 {
-        let portion = Rate::from_bytes_per_second(self.rate.best() as u64).bytes_in(self.run_duration);
-        portion.clamp(self.packet_bytes, self.run_bytes_max)
+        self.run_bytes().clamp(self.packet_bytes, self.run_bytes_max)
+    }
+    /// Bytes that arrive in the time for which one request asks.
+    fn run_bytes(&self) -> u64 {
+        Rate::from_bytes_per_second(self.rate.best() as u64).bytes_in(self.run_duration)
     }
     /// Bytes beyond what is in proportion to its rate. Where flows compete with windows in proportion to their rates,
     /// every division of the link is stable; a claim that grows slower than the rate makes equal ones the only stable
@@ -385,6 +392,11 @@ impl ModelBased {
                     self.phase = Phase::Probe { step, since: now };
                 }
             }
+            // One round trip without a queue tells. Flows that share a queue see it empty together, so that their next
+            // probes come at one time as well.
+            Phase::ProbeRtt { until } if now < until && in_flight <= self.window => {
+                self.phase = Phase::ProbeRtt { until: until.min(now + rtt) };
+            }
             Phase::ProbeRtt { until } if now >= until => {
                 if let Some((_, seen)) = &mut self.rtt_min {
                     *seen = now;
@@ -398,7 +410,8 @@ impl ModelBased {
         let Some(product) = self.product() else { return self.window_initial.min(self.window_max) };
         let gain = match self.phase {
             Phase::Startup { .. } => STARTUP_GAIN,
-            // Nearly nothing: only so the others on the link see the queue go down too, and none takes it for the path.
+            // Nearly nothing, and no claim: only so the others on the link see the queue go down too, and none takes it for
+            // the path.
             Phase::ProbeRtt { .. } => 0.1,
             Phase::ProbeLoss(_) => 1.0,
             Phase::Refill { .. } => REFILL_GAIN,
@@ -408,9 +421,12 @@ impl ModelBased {
             Phase::Startup { .. } => self.window_initial,
             _ => 4 * self.packet_bytes,
         };
-        let held_back = if let Phase::ProbeRtt { .. } = self.phase { 0 } else { self.held_back() };
-        let claim = if let Phase::ProbeLoss(_) = self.phase { 0 } else { self.claim(product) };
-        let window = (product * gain * self.compensation()) as u64 + held_back + claim;
+        let beside = match self.phase {
+            Phase::ProbeRtt { .. } => 0,
+            Phase::ProbeLoss(_) => self.held_back(),
+            _ => self.held_back() + self.claim(product),
+        };
+        let window = (product * gain * self.compensation()) as u64 + beside;
         let ceiling = self.ceiling.map_or(u64::MAX, |ceiling| ceiling.bytes as u64);
         window.min(ceiling).max(floor).min(self.window_max)
     }
