@@ -1,5 +1,8 @@
 //! One self-contained HTML page.
-use std::{collections::BTreeMap, fmt::Write};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write,
+};
 
 use crate::{Metric, Results, experiments};
 
@@ -35,35 +38,27 @@ pub fn page(results: &[Results]) -> String {
 }
 
 fn overview(html: &mut String, results: &[Results]) {
-    let rows: Vec<_> = results
-        .iter()
-        .flat_map(|of| of.metrics.iter().map(move |(name, metric)| (of, name, metric)))
-        .filter(|(.., metric)| metric.paper.is_some())
-        .collect();
-    if rows.is_empty() || results.len() < 2 {
+    if results.len() < 2 || !results.iter().flat_map(|of| of.metrics.values()).any(|metric| metric.paper.is_some()) {
         return;
     }
-    html.push_str(
-        "<h2>Where the papers tell a figure</h2>\n<table><tr><th>experiment</th><th>figure</th><th>unit</th>",
-    );
-    html.push_str("<th>paper</th><th>here</th></tr>\n");
-    for (of, name, metric) in rows {
-        put(html, format_args!("<tr><td>{}</td>", escape(&of.experiment)));
-        cells(html, name, metric);
+    html.push_str("<h2>Where the papers tell a figure</h2>\n<table><tr><th>experiment</th><th>figure</th><th>who</th>");
+    html.push_str("<th>case</th><th>paper</th><th>here</th><th>here ÷ paper</th></tr>\n");
+    for of in results {
+        let variants = variants(of);
+        for (name, metric) in of.metrics.iter().filter(|(_, metric)| metric.paper.is_some()) {
+            let (who, quantity, case) = place(name, &variants);
+            let words = [&of.experiment, &told(quantity, metric), &who, &case];
+            html.push_str("<tr>");
+            words.into_iter().for_each(|word| put(html, format_args!("<td>{}</td>", escape(word))));
+            let paper = metric.paper.unwrap_or(f64::NAN);
+            for value in [paper, metric.value, metric.value / paper] {
+                let text = if value.is_finite() { number(value) } else { String::new() };
+                put(html, format_args!("<td class=\"number\">{text}</td>"));
+            }
+            html.push_str("</tr>\n");
+        }
     }
     html.push_str("</table>\n");
-}
-fn cells(html: &mut String, name: &str, metric: &Metric) {
-    let paper = metric.paper.map(number).unwrap_or_default();
-    put(
-        html,
-        format_args!(
-            "<td><code>{}</code></td><td>{}</td><td class=\"number\">{paper}</td><td class=\"number\">{}</td></tr>\n",
-            escape(name),
-            escape(&metric.unit),
-            number(metric.value)
-        ),
-    );
 }
 
 fn section(html: &mut String, of: &Results) {
@@ -97,42 +92,136 @@ fn section(html: &mut String, of: &Results) {
     html.push_str("</table>\n");
 }
 
-/// A table for each quantity: a row per variant, a column per setting; the paper's value beside ours where it has one.
-fn quantities(html: &mut String, of: &Results) {
-    let mut quantities: BTreeMap<(&str, &str), Cells<'_>> = BTreeMap::new();
-    for (name, metric) in &of.metrics {
-        let (variant, rest) = name.split_once('.').unwrap_or((name, ""));
-        let (quantity, setting) = rest.split_once('@').unwrap_or((rest, ""));
-        quantities.entry((quantity, &metric.unit)).or_default().insert((variant, setting), metric);
+/// Who stands beside whom: the prefix of the variants' names, and what people call them. The paper's own controller has
+/// no prefix.
+const ACTORS: [(&str, &str); 5] = [
+    ("default", "the product's default"),
+    ("tcp-reno", "TCP Reno"),
+    ("tcp-cubic", "TCP Cubic"),
+    ("quic-cubic", "QUIC Cubic"),
+    ("quic-bbr", "QUIC BBR"),
+];
+
+/// Values by row and column.
+#[derive(Default)]
+struct Cells<'a> {
+    cells: BTreeMap<(String, String), &'a Metric>,
+}
+
+impl Cells<'_> {
+    fn rows(&self) -> Vec<&str> {
+        let mut rows: Vec<&str> = self.cells.keys().map(|(row, _)| row.as_str()).collect();
+        rows.dedup();
+        // What nobody can exceed stands last.
+        rows.sort_by_key(|row| *row == "optimum");
+        rows
     }
-    for ((quantity, unit), cells) in quantities {
-        let mut settings: Vec<&str> = cells.keys().map(|(_, setting)| *setting).collect();
-        settings.sort_by_key(|setting| natural(setting));
-        settings.dedup();
-        let mut variants: Vec<&str> = cells.keys().map(|(variant, _)| *variant).collect();
-        variants.dedup();
-        let told = if unit == "count" { String::new() } else { format!(" ({})", escape(unit)) };
-        put(html, format_args!("<h3>{}{told}</h3>\n<table><tr><th></th>", escape(&quantity.replace('_', " "))));
-        for setting in &settings {
-            put(html, format_args!("<th>{}</th>", escape(setting)));
-        }
-        html.push_str("</tr>\n");
-        for variant in variants {
-            put(html, format_args!("<tr><td><code>{}</code></td>", escape(variant)));
-            for setting in &settings {
-                let cell = cells.get(&(variant, *setting)).map(|metric| {
-                    let paper = metric.paper.map(|paper| format!(" <small>paper {}</small>", number(paper)));
-                    format!("{}{}", number(metric.value), paper.unwrap_or_default())
-                });
-                put(html, format_args!("<td class=\"number\">{}</td>", cell.unwrap_or_default()));
-            }
-            html.push_str("</tr>\n");
-        }
-        html.push_str("</table>\n");
+    fn columns(&self) -> Vec<&str> {
+        let mut columns: Vec<&str> = self.cells.keys().map(|(_, column)| column.as_str()).collect();
+        columns.sort_by_key(|column| natural(column));
+        columns.dedup();
+        columns
+    }
+    /// A value with its interval of confidence, if it is known, and the paper's, if it tells one.
+    fn text(&self, row: &str, column: &str, spread: Option<&Cells<'_>>) -> String {
+        let key = (row.to_owned(), column.to_owned());
+        let Some(metric) = self.cells.get(&key) else { return String::new() };
+        let spread = spread.and_then(|spread| spread.cells.get(&key)).filter(|spread| spread.value >= 0.0);
+        let spread = spread.map(|spread| format!(" ± {}", number(spread.value))).unwrap_or_default();
+        let paper = metric.paper.map(|paper| format!(" <small>paper {}</small>", number(paper))).unwrap_or_default();
+        format!("{}{spread}{paper}", number(metric.value))
     }
 }
-/// By variant and setting.
-type Cells<'a> = BTreeMap<(&'a str, &'a str), &'a Metric>;
+
+/// Tables of all quantities: what has only one value for each variant in one table, and for each other quantity a table
+/// with a row for whoever is compared and a column for each case and setting.
+fn quantities(html: &mut String, of: &Results) {
+    let variants = variants(of);
+    let mut quantities: BTreeMap<&str, Cells<'_>> = BTreeMap::new();
+    for (name, metric) in &of.metrics {
+        let (row, quantity, column) = place(name, &variants);
+        quantities.entry(quantity).or_default().cells.insert((row, column), metric);
+    }
+    let spread_of = |quantity: &str| {
+        let base = quantity.strip_suffix("_mean").unwrap_or(quantity);
+        quantities.get(format!("{base}_confidence").as_str())
+    };
+    let is_spread = |quantity: &str| {
+        let base = quantity.strip_suffix("_confidence");
+        base.is_some_and(|base| [base, &format!("{base}_mean")].iter().any(|base| quantities.contains_key(base)))
+    };
+    let heading = |quantity: &str, cells: &Cells<'_>| {
+        cells.cells.values().next().map_or_else(String::new, |metric| escape(&told(quantity, metric)))
+    };
+    let shown = || quantities.iter().filter(|(quantity, _)| !is_spread(quantity));
+    let single: Vec<_> = shown().filter(|(_, cells)| cells.columns() == [""]).collect();
+    if !single.is_empty() {
+        let mut rows: Vec<&str> = single.iter().flat_map(|(_, cells)| cells.rows()).collect();
+        rows.sort_by_key(|row| (*row == "optimum", *row));
+        rows.dedup();
+        let columns: Vec<_> = single.iter().map(|(quantity, cells)| heading(quantity, cells)).collect();
+        table(html, &columns, &rows, |row, column| {
+            let (quantity, cells) = single[column];
+            cells.text(row, "", spread_of(quantity))
+        });
+    }
+    for (quantity, cells) in shown().filter(|(_, cells)| cells.columns() != [""]) {
+        put(html, format_args!("<h3>{}</h3>\n", heading(quantity, cells)));
+        let (rows, columns, spread) = (cells.rows(), cells.columns(), spread_of(quantity));
+        let names = |of: &[&str]| of.iter().map(|name| escape(name)).collect::<Vec<_>>();
+        // What is too wide for a page is shown standing.
+        if columns.len() > COLUMNS_MAX && rows.len() < columns.len() {
+            table(html, &names(&rows), &columns, |column, row| cells.text(rows[row], column, spread));
+        } else {
+            table(html, &names(&columns), &rows, |row, column| cells.text(row, columns[column], spread));
+        }
+    }
+}
+const COLUMNS_MAX: usize = 8;
+
+fn table(html: &mut String, columns: &[String], rows: &[&str], cell: impl Fn(&str, usize) -> String) {
+    html.push_str("<table><tr><th></th>");
+    columns.iter().for_each(|column| put(html, format_args!("<th>{column}</th>")));
+    html.push_str("</tr>\n");
+    for row in rows {
+        put(html, format_args!("<tr><td>{}</td>", escape(row)));
+        (0..columns.len())
+            .for_each(|column| put(html, format_args!("<td class=\"number\">{}</td>", cell(row, column))));
+        html.push_str("</tr>\n");
+    }
+    html.push_str("</table>\n");
+}
+fn variants(of: &Results) -> BTreeSet<&str> {
+    of.metrics.keys().map(|name| name.split_once('.').map_or(name.as_str(), |(variant, _)| variant)).collect()
+}
+/// What the name of a value says: who, what, and in which case and setting.
+fn place<'a>(name: &'a str, variants: &BTreeSet<&str>) -> (String, &'a str, String) {
+    let (variant, rest) = name.split_once('.').unwrap_or((name, ""));
+    let (quantity, setting) = rest.split_once('@').unwrap_or((rest, ""));
+    let (who, case) = actor(variant, variants);
+    let case = [case.as_str(), setting].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(", ");
+    (who, quantity, case)
+}
+/// A quantity in words, with its unit.
+fn told(quantity: &str, metric: &Metric) -> String {
+    let unit = if metric.unit == "count" { String::new() } else { format!(" ({})", metric.unit) };
+    format!("{}{unit}", quantity.replace('_', " "))
+}
+/// Whom a variant is of, and the case that it is of all that they were put through: `default-source-1` beside `source-1`
+/// is the default in the case `source-1`. A name that stands alone is itself.
+fn actor(variant: &str, variants: &BTreeSet<&str>) -> (String, String) {
+    let prefixed = |case: &str| ACTORS.iter().any(|(prefix, _)| variants.contains(format!("{prefix}-{case}").as_str()));
+    for (prefix, name) in ACTORS {
+        let case = variant.strip_prefix(prefix).and_then(|rest| rest.strip_prefix('-'));
+        if let Some(case) = case.filter(|case| variants.contains(case)) {
+            return (name.into(), case.into());
+        }
+        if variant == prefix {
+            return (name.into(), String::new());
+        }
+    }
+    if prefixed(variant) { ("the paper's controller".into(), variant.into()) } else { (variant.into(), String::new()) }
+}
 /// A text with its numbers as numbers, so that `rtt50` comes before `rtt100`.
 fn natural(text: &str) -> Vec<(u64, char)> {
     let mut key: Vec<(u64, char)> = Vec::new();
@@ -177,6 +266,27 @@ mod tests {
         let mut settings = ["rtt100-loss0", "rtt50-loss1", "rtt50-loss0", "all"];
         settings.sort_by_key(|text| natural(text));
         assert_eq!(settings, ["all", "rtt50-loss0", "rtt50-loss1", "rtt100-loss0"]);
+    }
+
+    #[test]
+    fn who_is_compared_has_a_row_and_each_case_a_column() {
+        let variants = ["source-1", "default-source-1", "quic-bbr-source-1", "optimum", "quic-cubic", "mftp"];
+        let variants = variants.into();
+        let of = |variant| actor(variant, &variants);
+        assert_eq!(of("source-1"), ("the paper's controller".into(), "source-1".into()));
+        assert_eq!(of("default-source-1"), ("the product's default".into(), "source-1".into()));
+        assert_eq!(of("quic-bbr-source-1"), ("QUIC BBR".into(), "source-1".into()));
+        assert_eq!(of("quic-cubic"), ("QUIC Cubic".into(), String::new()));
+        assert_eq!(of("mftp"), ("mftp".into(), String::new()));
+    }
+
+    #[test]
+    fn a_mean_has_its_interval_in_its_cell() {
+        let mut results = Results::new("mmftp-selection", &Settings { seed: 1, runs: 2, scale: crate::Scale::Small });
+        results.metric("hops.seconds_mean", 3.0, "seconds");
+        results.metric("hops.seconds_confidence", 0.25, "seconds");
+        let page = page(&[results]);
+        assert!(page.contains("3.000 ± 0.250") && !page.contains("confidence"), "{page}");
     }
 
     #[test]
