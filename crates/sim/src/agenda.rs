@@ -7,22 +7,28 @@ use tributary_core::Time;
 /// packets are under way. A deadline that moves plays the matches on the way from its place to the top anew: one
 /// comparison a level, where a heap needs two, and none once a match ends as before.
 /// ```text
-///              winners[1]                    the earliest of all
-///         winners[2]      winners[3]
+///              entries[1]                    the earliest of all
+///         entries[2]      entries[3]
 ///        0         1     2         3         participants
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Agenda {
-    /// For each participant its deadline above, and below it the number of the call that set it; or [`NEVER`]. There is
-    /// room for a power of two.
-    keys: Vec<u128>,
-    /// Match `i` is between the winners of matches `2 i` and `2 i + 1`; those beyond the last match are the participants.
-    winners: Vec<u32>,
+    /// Entry `i` is the winner of the match between entries `2 i` and `2 i + 1`; in the upper half, which has room for a
+    /// power of two, are the participants themselves.
+    entries: Vec<Entry>,
     /// How many take part.
     participants: usize,
     /// How many of them have a deadline.
     len: usize,
     sequence: u64,
+}
+
+/// A participant, with what it is compared by: no match looks anywhere else.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    /// Its deadline above, and below it the number of the call that set it; or [`NEVER`].
+    key: u128,
+    participant: u32,
 }
 
 /// Later than every deadline.
@@ -37,13 +43,17 @@ impl Agenda {
     pub fn add(&mut self) -> u32 {
         let number = u32::try_from(self.participants).expect("fewer than 2^32 participants fit into memory");
         self.participants += 1;
-        if self.participants > self.keys.len() {
-            let width = self.participants.next_power_of_two();
-            self.keys.resize(width, NEVER);
-            self.winners.clear();
-            self.winners.resize(width, 0);
-            self.winners.extend(0..width as u32);
-            (1..width).rev().for_each(|place| self.winners[place] = self.winner_of(place));
+        let (before, width) = (self.entries.len() / 2, self.participants.next_power_of_two());
+        if width > before {
+            let fresh = (before..width).map(|index| Entry { key: NEVER, participant: index as u32 });
+            let all: Vec<Entry> = self.entries.drain(before..).chain(fresh).collect();
+            self.entries.clear();
+            self.entries.extend_from_slice(&all);
+            self.entries.extend(all);
+            for place in (1..width).rev() {
+                let [left, right] = [self.entries[2 * place], self.entries[2 * place + 1]];
+                self.entries[place] = if right.key < left.key { right } else { left };
+            }
         }
         number
     }
@@ -51,28 +61,23 @@ impl Agenda {
     ///
     /// # Panics
     /// If there is no such participant.
+    #[inline]
     pub fn set(&mut self, participant: u32, due: Option<Time>) {
         assert!((participant as usize) < self.participants, "there are {} participants", self.participants);
-        let key = &mut self.keys[participant as usize];
-        let fresh = match due {
-            Some(due) if *key != NEVER && (*key >> 64) as u64 == due.as_nanos() => return,
-            None if *key == NEVER => return,
-            Some(due) => {
-                self.sequence += 1;
-                u128::from(due.as_nanos()) << 64 | u128::from(self.sequence)
-            }
-            None => NEVER,
+        let key = self.entries[self.entries.len() / 2 + participant as usize].key;
+        let is_same = match due {
+            Some(due) => key != NEVER && (key >> 64) as u64 == due.as_nanos(),
+            None => key == NEVER,
         };
-        self.len += usize::from(*key == NEVER);
-        self.len -= usize::from(fresh == NEVER);
-        *key = fresh;
-        self.play(participant);
+        if !is_same {
+            self.change(participant, due);
+        }
     }
     /// The earliest deadline and whose it is.
+    #[inline]
     pub fn next(&self) -> Option<(Time, u32)> {
-        let first = *self.winners.get(1)?;
-        let key = self.keys[first as usize];
-        (key != NEVER).then(|| (Time::from_nanos((key >> 64) as u64), first))
+        let first = self.entries.get(1)?;
+        (first.key != NEVER).then(|| (Time::from_nanos((first.key >> 64) as u64), first.participant))
     }
 
     /// How many participants have a deadline.
@@ -84,27 +89,29 @@ impl Agenda {
         self.len == 0
     }
 
-    /// Plays the matches from a participant up whose deadline has changed.
-    fn play(&mut self, participant: u32) {
-        let (mut place, mut winner) = (self.keys.len() + participant as usize, participant);
-        let mut key = self.keys[participant as usize];
+    /// Gives a participant another deadline, and plays the matches from its place up.
+    fn change(&mut self, participant: u32, due: Option<Time>) {
+        let entries = &mut self.entries[..];
+        let mut place = entries.len() / 2 + participant as usize;
+        let mut winner = Entry { key: NEVER, participant };
+        if let Some(due) = due {
+            self.sequence += 1;
+            winner.key = u128::from(due.as_nanos()) << 64 | u128::from(self.sequence);
+        }
+        self.len += usize::from(entries[place].key == NEVER);
+        self.len -= usize::from(winner.key == NEVER);
+        entries[place] = winner;
         while place > 1 {
-            let rival = self.winners[place ^ 1];
-            let rival_key = self.keys[rival as usize];
-            if rival_key < key {
-                (winner, key) = (rival, rival_key);
+            let rival = entries[place ^ 1];
+            if rival.key < winner.key {
+                winner = rival;
             }
             place /= 2;
-            let before = core::mem::replace(&mut self.winners[place], winner);
-            if before == winner && winner != participant {
+            let before = core::mem::replace(&mut entries[place], winner);
+            if before.participant == winner.participant && winner.participant != participant {
                 break;
             }
         }
-    }
-    /// Who wins match `place`, given the matches below it.
-    fn winner_of(&self, place: usize) -> u32 {
-        let (left, right) = (self.winners[2 * place], self.winners[2 * place + 1]);
-        if self.keys[right as usize] < self.keys[left as usize] { right } else { left }
     }
 }
 
