@@ -71,4 +71,4 @@ pub use node::{FaceChange, FaceRefusal, FaceRequest, Node, PeerPlace};
 pub use pump::{Outlet, pump};
 pub use random::Random;
 pub use timer::TimerTable;
-pub use units::{ByteCount, Duration, Rate, Time};
+pub use units::{ByteCount, Duration, Rate, Time, earlier};

@@ -39,6 +39,14 @@ impl Time {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
 }
+/// The earlier of two deadlines; `None` is later than any.
+#[inline]
+pub fn earlier(a: Option<Time>, b: Option<Time>) -> Option<Time> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (a, b) => a.or(b),
+    }
+}
 impl Add<Duration> for Time {
     type Output = Time;
     fn add(self, rhs: Duration) -> Time {

@@ -3,11 +3,10 @@ use alloc::{
     collections::{BTreeMap, VecDeque},
     vec::Vec,
 };
-use core::ops::Bound;
 
 use tributary_content::{Name, ObjectId};
 use tributary_core::{
-    ByteCount, Duration, NodeId, PathId, Random, Rate, Time, TransferId,
+    ByteCount, Duration, NodeId, PathId, Random, Rate, Time, TransferId, earlier,
     event::{TransferEvent, TransferReport},
 };
 use tributary_transport::{
@@ -193,18 +192,16 @@ impl Receiver {
         }
     }
     /// The next request to send: its route, its flags, and itself.
+    #[inline]
     pub fn poll_request(&mut self, now: Time) -> Option<(Fid, u8, Request)> {
         self.polled_at = now;
-        if self.transfers.is_empty() {
-            return None;
-        }
-        let (before, after) = (..=self.last_polled, (Bound::Excluded(self.last_polled), Bound::Unbounded));
+        // Every packet that passes a node asks for this, whether it fetches anything or not.
+        if self.transfers.is_empty() { None } else { self.request_in_turn(now) }
+    }
+    fn request_in_turn(&mut self, now: Time) -> Option<(Fid, u8, Request)> {
         for is_after in [true, false] {
-            let in_turn = match is_after {
-                true => self.transfers.range_mut(after),
-                false => self.transfers.range_mut(before),
-            };
-            for (id, entry) in in_turn {
+            let last = self.last_polled;
+            for (id, entry) in self.transfers.iter_mut().filter(|(id, _)| (**id > last) == is_after) {
                 if let Some(request) = entry.poll_request(now, &mut self.limit) {
                     self.last_polled = *id;
                     return Some(request);
@@ -214,14 +211,16 @@ impl Receiver {
         None
     }
     /// When to call [`Receiver::handle_timeout`] or poll for requests again.
+    #[inline]
     pub fn poll_timeout(&self) -> Option<Time> {
+        if self.transfers.is_empty() { None } else { self.next_deadline() }
+    }
+    fn next_deadline(&self) -> Option<Time> {
         // This is asked twice a packet: ended fetches, of which many may be kept, are passed over first.
         let mut due = None;
+        let limit = Some(self.limit.ready_at()).filter(|ready| *ready > self.polled_at);
         for entry in self.transfers.values().filter(|entry| !entry.transfer.is_ended()) {
-            let limit = Some(self.limit.ready_at()).filter(|ready| *ready > self.polled_at);
-            for time in [entry.transfer.poll_timeout(), entry.offers_due(), limit].into_iter().flatten() {
-                due = Some(due.map_or(time, |earliest: Time| earliest.min(time)));
-            }
+            due = earlier(due, earlier(earlier(entry.transfer.poll_timeout(), entry.offers_due()), limit));
         }
         due
     }
@@ -230,7 +229,11 @@ impl Receiver {
         self.news
     }
     /// The next event of a fetch.
+    #[inline]
     pub fn poll_event(&mut self) -> Option<(TransferId, TransferEvent)> {
+        if self.transfers.is_empty() && self.events.is_empty() { None } else { self.next_event() }
+    }
+    fn next_event(&mut self) -> Option<(TransferId, TransferEvent)> {
         for (id, entry) in &mut self.transfers {
             while let Some(event) = entry.transfer.poll_event() {
                 self.events.push_back((*id, entry.with_cache_named(event)));
@@ -333,8 +336,9 @@ impl Entry {
     }
     /// When offers that are not complete are used all the same.
     fn offers_due(&self) -> Option<Time> {
+        let pending = self.pending.as_ref()?;
         let patience = if self.transfer.knows_publisher() { OFFER_PATIENCE } else { FIRST_OFFER_PATIENCE };
-        self.pending.as_ref().map(|pending| pending.since + patience)
+        Some(pending.since + patience)
     }
     /// A cache names itself by the low bits of its id only; the labels of the path tell which node that is.
     fn with_cache_named(&self, event: TransferEvent) -> TransferEvent {

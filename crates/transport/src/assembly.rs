@@ -32,6 +32,10 @@ pub(crate) struct Assembly {
 impl Assembly {
     /// Room for a unit of `len` bytes; `buffer` is a used buffer to take over.
     pub(crate) fn new(mut buffer: Vec<u8>, len: usize, packet_bytes: usize) -> Assembly {
+        if buffer.capacity() < len {
+            // Memory that the system gives out is zero already.
+            buffer = vec![0; len];
+        }
         buffer.resize(len, 0);
         let packets = len.div_ceil(packet_bytes);
         Assembly { bytes: buffer, packet_bytes, origins: vec![None; packets], missing: packets as u32, failed: None }

@@ -1,9 +1,5 @@
 //! One sub-flow: what is under way on one path, what of it is lost, and how much more may be asked for.
-use alloc::{
-    boxed::Box,
-    collections::{BTreeMap, VecDeque},
-    vec::Vec,
-};
+use alloc::{boxed::Box, collections::VecDeque, vec::Vec};
 
 use tributary_core::{Duration, Random, Rate, Time};
 
@@ -524,9 +520,12 @@ impl Flow {
         }
         let window = self.controller.window().max(self.packet_bytes);
         let free = (window.saturating_sub(self.in_flight) / self.packet_bytes) as u32;
+        if free == 0 {
+            return 0;
+        }
         let portion = self.portion();
         // Waiting for a worthwhile portion keeps requests few; an idle path asks for whatever it can.
-        if free >= portion || (self.in_flight == 0 && free > 0) { free.min(portion) } else { 0 }
+        if free >= portion || self.in_flight == 0 { free.min(portion) } else { 0 }
     }
     /// How fast to ask. A large first window in one burst would overflow the queue that it was made to fill; a small one
     /// would only come later.
@@ -664,7 +663,8 @@ fn give_up(request: &mut Outstanding, gone: u64, lost: &mut Vec<LostPacket>) {
 #[derive(Clone, Debug)]
 struct RateMeter {
     started: Time,
-    slots: BTreeMap<u64, u64>,
+    /// Number and bytes of each slot in which something came, oldest first.
+    slots: VecDeque<(u64, u64)>,
 }
 
 const SLOT: u64 = 100_000_000;
@@ -672,19 +672,22 @@ const SLOTS: u64 = 10;
 
 impl RateMeter {
     fn new(started: Time) -> Self {
-        RateMeter { started, slots: BTreeMap::new() }
+        RateMeter { started, slots: VecDeque::new() }
     }
     fn on_bytes(&mut self, now: Time, bytes: u64) {
         let slot = now.as_nanos() / SLOT;
-        *self.slots.entry(slot).or_default() += bytes;
-        while self.slots.len() as u64 > SLOTS + 1 {
-            self.slots.pop_first();
+        match self.slots.back_mut() {
+            Some((last, sum)) if *last >= slot => *sum += bytes,
+            _ => self.slots.push_back((slot, bytes)),
+        }
+        if self.slots.len() as u64 > SLOTS + 1 {
+            self.slots.pop_front();
         }
     }
     fn rate(&self, now: Time) -> Rate {
         let slot = now.as_nanos() / SLOT;
         let first = slot.saturating_sub(SLOTS);
-        let bytes: u64 = self.slots.range(first..).map(|(_, bytes)| bytes).sum();
+        let bytes: u64 = self.slots.iter().filter(|(slot, _)| *slot >= first).map(|(_, bytes)| bytes).sum();
         let from = Time::from_nanos(first * SLOT).max(self.started);
         Rate::over(bytes, now.since(from)).unwrap_or_default()
     }

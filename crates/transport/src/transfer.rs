@@ -19,7 +19,7 @@ use core::ops::Bound;
 
 use tributary_content::{ChunkIndex, ChunkStore, HashTree, Manifest, Name, ObjectId, StoreError, StoreOpener};
 use tributary_core::{
-    Duration, NodeId, PathId, Rate, SourceId, Time,
+    Duration, NodeId, PathId, Rate, SourceId, Time, earlier,
     event::{PathReport, PathState, SourceReport, TransferEvent, TransferReport},
 };
 
@@ -503,8 +503,12 @@ impl Transfer {
             self.paths.values_mut().filter_map(|path| path.flow.as_mut()).for_each(Flow::on_starved);
             return None;
         }
+        // This is asked after every packet, and mostly there is no room.
+        let has_room = |path: &Path| path.flow.as_ref().is_some_and(|flow| flow.room(now) > 0);
+        if !self.paths.values().any(has_room) {
+            return None;
+        }
         let from = self.last_path;
-        // One path after the other, without a list of them: this is asked after every packet.
         let (mut next, mut has_wrapped) = (self.path_after(Some(from)), false);
         loop {
             let id = match next {
@@ -537,11 +541,13 @@ impl Transfer {
         if self.ended.is_some() {
             return None;
         }
-        let flows = self.paths.values().filter_map(|path| path.flow.as_ref()?.deadline(self.polled_at));
-        let limit = Some(self.limit.ready_at()).filter(|ready| *ready > self.polled_at && self.running.is_some());
-        let awaits_reader = self.running.as_ref().is_some_and(Running::awaits_reader);
-        let reader = awaits_reader.then(|| self.polled_at + READER_INTERVAL);
-        flows.chain(self.patience_deadline()).chain(limit).chain(reader).min()
+        let mut due = self.patience_deadline();
+        for path in self.paths.values() {
+            due = earlier(due, path.flow.as_ref().and_then(|flow| flow.deadline(self.polled_at)));
+        }
+        let Some(running) = &self.running else { return due };
+        due = earlier(due, Some(self.limit.ready_at()).filter(|ready| *ready > self.polled_at));
+        earlier(due, running.awaits_reader().then(|| self.polled_at + READER_INTERVAL))
     }
     /// The next thing worth telling.
     pub fn poll_event(&mut self) -> Option<TransferEvent> {

@@ -33,7 +33,7 @@ pub mod wire;
 
 use bytes::Bytes;
 
-use crate::{Datagram, Duration, Random, Rate, Time};
+use crate::{Datagram, Duration, Random, Rate, Time, earlier};
 use pacer::Pacer;
 use queue::Verdict;
 use script::Prompter;
@@ -137,6 +137,7 @@ impl Link {
         }
     }
     /// The next packet that has reached the far end at `now`, earliest first.
+    #[inline]
     pub fn poll_deliver(&mut self, now: Time) -> Option<Datagram> {
         self.advance(now);
         let (_, place) = self.wire.pop(now)?;
@@ -151,20 +152,15 @@ impl Link {
     /// No packet arrives before this time; `None` if nothing is under way or nothing moves (rate zero).
     ///
     /// Usually a packet does arrive then; it may turn out to be lost or late, and the time moves on.
+    #[inline]
     pub fn poll_timeout(&self) -> Option<Time> {
         let earliest_of_sending = match self.sending {
             Some(_) => self.pacer.free_at().map(|end| end + self.wire.delay),
             None => None,
         };
-        let earliest = match (self.wire.next_due(), earliest_of_sending) {
-            (Some(a), Some(b)) => Some(a.min(b)),
-            (a, b) => a.or(b),
-        };
         // A change matters only to what has not left yet; an idle link catches up with its script when it is used.
-        match self.script.as_ref().filter(|_| self.sending.is_some()).and_then(Prompter::next_due) {
-            Some(change) => Some(earliest.map_or(change, |earliest| earliest.min(change))),
-            None => earliest,
-        }
+        let change = self.script.as_ref().filter(|_| self.sending.is_some()).and_then(Prompter::next_due);
+        earlier(earlier(self.wire.next_due(), earliest_of_sending), change)
     }
     /// Changes one property at run time.
     ///
@@ -223,6 +219,7 @@ impl Link {
     }
 
     /// Brings everything before the wire up to `now`.
+    #[inline]
     fn advance(&mut self, now: Time) {
         self.follow_script(now);
         self.serve(now);
@@ -241,27 +238,31 @@ impl Link {
         }
     }
     /// Brings queue and serialiser up to `now`.
+    #[inline]
     fn serve(&mut self, now: Time) {
-        while self.sending.is_some()
+        while let Some(sent) = self.sending
             && let Some(end) = self.pacer.free_at()
             && end <= now
         {
-            if let Some(sent) = self.sending.take() {
-                self.launch(end, sent);
-            }
-            while let Some((wire_bytes, next, verdict)) = self.queue.pop(end) {
-                match verdict {
-                    Verdict::Drop => {
-                        let bytes = self.shelf.take(next).len() as u64;
-                        self.count_dropped(bytes);
-                        continue;
-                    }
-                    Verdict::Mark => self.mark(next),
-                    Verdict::Pass => {}
+            self.finish(end, sent);
+        }
+    }
+    /// The packet that was being sent has left; the next one starts.
+    fn finish(&mut self, end: Time, sent: Place) {
+        self.sending = None;
+        self.launch(end, sent);
+        while let Some((wire_bytes, next, verdict)) = self.queue.pop(end) {
+            match verdict {
+                Verdict::Drop => {
+                    let bytes = self.shelf.take(next).len() as u64;
+                    self.count_dropped(bytes);
+                    continue;
                 }
-                self.start(end, wire_bytes, next);
-                break;
+                Verdict::Mark => self.mark(next),
+                Verdict::Pass => {}
             }
+            self.start(end, wire_bytes, next);
+            break;
         }
     }
     fn change(&mut self, now: Time, change: LinkChange) {
@@ -305,6 +306,7 @@ impl Link {
         self.sending = Some(place);
     }
     /// The last bit has left at `now`: the fate of the packet on the wire is decided here.
+    #[inline]
     fn launch(&mut self, now: Time, place: Place) {
         if self.loss.next(&mut self.random) == Fate::Lost {
             self.lose(place);
@@ -326,6 +328,7 @@ impl Link {
         }
         self.stats.reordered_packets += u64::from(self.wire.push(now, place, &mut self.random));
     }
+    #[inline]
     fn deliver(&mut self, place: Place) -> Datagram {
         let datagram = self.shelf.take(place);
         self.stats.out_packets += 1;
