@@ -83,6 +83,15 @@ impl Datagram {
         let head = self.head();
         if head.is_empty() { &self.body } else { head }
     }
+    /// What follows the first `count` bytes, as far as it lies together: all of the next header, or the payload.
+    ///
+    /// # Panics
+    /// If the packet is shorter.
+    #[inline]
+    pub fn bytes_after(&self, count: usize) -> &[u8] {
+        let head = self.head();
+        if count < head.len() { &head[count..] } else { &self.body[count - head.len()..] }
+    }
     /// The packet without its first `count` bytes: the next header, if there is one, is then at the front.
     ///
     /// # Panics
@@ -364,6 +373,9 @@ mod tests {
             assert_eq!((split.head(), split.len()), (&head[..], len + 4));
             assert_eq!((&split, contiguous.clone().with_head(len).head()), (&contiguous, &head[..]));
             assert_eq!(split.clone().strip(len - 1).header_bytes(), &head[len - 1..]);
+            assert_eq!(split.bytes_after(len - 1), &head[len - 1..]);
+            assert_eq!((split.bytes_after(len), contiguous.bytes_after(len)), (&b"body"[..], &b"body"[..]));
+            assert_eq!((split.bytes_after(len + 4), contiguous.bytes_after(len + 4)), (&b""[..], &b""[..]));
             assert_eq!(split.clone().strip(len).header_bytes(), b"body", "a head that is used up is none");
             split.head_mut()[0] = 9;
             assert_eq!((split.head()[0], split.take_body(), split.len()), (9, Bytes::from_static(b"body"), len));

@@ -36,7 +36,7 @@ use crate::{
         topology::manager::{ManagerConfig, TopologyManager},
     },
     router::{
-        Router, RouterConfig, RunVerdict,
+        Router, RouterConfig, RunVerdict, View,
         neighbour::{Neighbour, NeighbourConfig},
     },
     sender::{AnswerSink, Sender},
@@ -195,22 +195,21 @@ impl PsiNode {
     // Packets.
 
     fn on_local(&mut self, now: Time, face: FaceId, datagram: Datagram) {
-        let header = match Header::decode(datagram.header_bytes()) {
+        let header = match View::parse(datagram.header_bytes()) {
             Ok(header) => header,
             Err(error) => return self.on_dropped(face, error.reason(), datagram.len()),
         };
         let bytes = datagram.len();
-        let rest = datagram.strip(header.len());
         match header.packet_type {
-            PacketType::Data => match DataHeader::decode(rest.header_bytes()) {
+            PacketType::Data => match DataHeader::decode(datagram.bytes_after(header.header_len)) {
                 Ok(data) => {
-                    let payload = rest.strip(DataHeader::BYTES);
-                    let mark = if payload.is_marked() { FLAG_MARKED } else { 0 };
-                    self.receiver.handle_data(now, header.flags | mark, [(data, payload.header_bytes())].into_iter());
+                    let payload = datagram.bytes_after(header.header_len + DataHeader::BYTES);
+                    let mark = if datagram.is_marked() { FLAG_MARKED } else { 0 };
+                    self.receiver.handle_data(now, header.flags | mark, core::iter::once((data, payload)));
                 }
                 Err(error) => self.on_dropped(face, error.reason(), bytes),
             },
-            PacketType::Request => match Request::decode(&rest.into_bytes()) {
+            PacketType::Request => match Request::decode(&datagram.strip(header.header_len).into_bytes()) {
                 Ok(request) => {
                     let mut sink = RouterSink { router: &mut self.router, local: Vec::new() };
                     self.sender.handle_request(&request, &mut sink);
@@ -224,7 +223,7 @@ impl PsiNode {
                 Err(error) => self.on_dropped(face, error.reason(), bytes),
             },
             PacketType::Control => {
-                if let Err(reason) = self.control.handle_packet(now, &rest.into_bytes()) {
+                if let Err(reason) = self.control.handle_packet(now, &datagram.strip(header.header_len).into_bytes()) {
                     self.on_dropped(face, reason, bytes);
                 }
             }
@@ -700,11 +699,13 @@ impl Node for PsiNode {
     fn poll_timeout(&self) -> Option<(Time, TimerId)> {
         debug_assert_eq!(self.control_due, self.next_control_deadline(), "whatever moves a deadline settles");
         let mut next = self.control_due;
-        for (due, wake) in [(self.receiver.poll_timeout(), Wake::Receiver), (self.own_due, Wake::Own)] {
+        let mut consider = |due: Option<Time>, wake| {
             if let Some(due) = due.filter(|due| next.is_none_or(|(earliest, _)| *due < earliest)) {
                 next = Some((due, wake));
             }
-        }
+        };
+        consider(self.receiver.poll_timeout(), Wake::Receiver);
+        consider(self.own_due, Wake::Own);
         next.map(|(due, wake)| (due, TimerId(wake as u16)))
     }
     fn poll_event(&mut self) -> Option<Event> {

@@ -285,6 +285,7 @@ impl<N: Node> Network<N> {
         }
         self.world.schedule_link(index);
     }
+    #[inline]
     fn deliver(&mut self, to: NodeIndex, face: FaceId, datagram: Datagram) {
         let now = self.world.now;
         match &mut self.nodes[to.0 as usize] {
@@ -374,6 +375,7 @@ impl<N: Node> Network<N> {
 }
 
 impl World {
+    #[inline]
     fn schedule_link(&mut self, link: LinkIndex) {
         let slot = &self.links[link.0 as usize];
         self.agenda.set(slot.participant, slot.link.poll_timeout());

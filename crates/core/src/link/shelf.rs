@@ -14,6 +14,7 @@ pub(super) struct Shelf {
 pub(super) struct Place(u32);
 
 impl Shelf {
+    #[inline]
     pub(super) fn put(&mut self, datagram: Datagram) -> Place {
         if let Some(place) = self.free.pop() {
             self.packets[place.0 as usize] = Some(datagram);
@@ -25,10 +26,12 @@ impl Shelf {
     pub(super) fn len(&self) -> usize {
         self.packets.len()
     }
+    #[inline]
     pub(super) fn take(&mut self, place: Place) -> Datagram {
         self.free.push(place);
         self.packets[place.0 as usize].take().expect("a place is taken once")
     }
+    #[inline]
     pub(super) fn packet_mut(&mut self, place: Place) -> &mut Datagram {
         self.packets[place.0 as usize].as_mut().expect("a place holds a packet until it is taken")
     }

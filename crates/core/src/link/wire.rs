@@ -45,6 +45,7 @@ impl<T> Wire<T> {
         held_back
     }
     /// Takes the next packet that has arrived at `now`, and when it did.
+    #[inline]
     pub fn pop(&mut self, now: Time) -> Option<(Time, T)> {
         if self.packets.front()?.0 > now {
             return None;
@@ -52,6 +53,7 @@ impl<T> Wire<T> {
         self.packets.pop_front()
     }
     /// When the next packet arrives.
+    #[inline]
     pub fn next_due(&self) -> Option<Time> {
         self.packets.front().map(|(due, _)| *due)
     }

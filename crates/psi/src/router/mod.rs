@@ -96,6 +96,8 @@ pub struct Router {
     tables: LabelTables,
     faces: Vec<Face>,
     face_index: HashMap<FaceId, usize, FxBuildHasher>,
+    /// The face that the last packet came by, which most often is that of the next one.
+    arrived_last: Option<(FaceId, usize)>,
     up: Vec<u64>,
     matches: Vec<u64>,
     scratch: Vec<u64>,
@@ -242,6 +244,7 @@ impl Router {
             tables: LabelTables::new(&config.secret, config.label_bits, config.label_tables_max),
             faces: Vec::new(),
             face_index: HashMap::with_hasher(FxBuildHasher),
+            arrived_last: None,
             up: Vec::new(),
             matches: Vec::new(),
             scratch: Vec::new(),
@@ -319,7 +322,7 @@ impl Router {
     /// [`Verdict::local`] has is verified always, so a node without keys gets no requests.
     pub fn forward(&mut self, _now: Time, arrived: Option<FaceId>, datagram: Datagram) -> Verdict {
         self.stats.arrived += 1;
-        let arrived_index = arrived.and_then(|face| self.face_index.get(&face).copied());
+        let arrived_index = arrived.and_then(|face| self.index_of_arrival(face));
         if let Some(index) = arrived_index {
             let stats = &mut self.faces[index].stats;
             stats.received_packets += 1;
@@ -350,7 +353,7 @@ impl Router {
         let mut verdict =
             RunVerdict { packets: all.len(), flags: view.flags, header_len: view.header_len, ..RunVerdict::default() };
         self.stats.arrived += all.len() as u64;
-        let arrived_index = self.face_index.get(&arrived).copied();
+        let arrived_index = self.index_of_arrival(arrived);
         if let Some(index) = arrived_index {
             let stats = &mut self.faces[index].stats;
             stats.received_packets += all.len() as u64;
@@ -447,10 +450,11 @@ impl Router {
         self.dispatch(Passage::Own, view, Datagram::new(&head[..len], body))
     }
     /// Replaces the empty batch `out` by packets of one face, up to [`TransmitBuf::DATAGRAMS_MAX`]; faces take turns.
+    #[inline]
     pub fn poll_transmit(&mut self, out: &mut TransmitBuf) -> Option<Transmit> {
-        if self.queued == 0 {
-            return None;
-        }
+        if self.queued == 0 { None } else { self.next_batch(out) }
+    }
+    fn next_batch(&mut self, out: &mut TransmitBuf) -> Option<Transmit> {
         let count = self.faces.len();
         let waits = |faces: &[Face]| faces.iter().position(|face| !face.queue.is_empty());
         let (before, after) = self.faces.split_at(self.next_face);
@@ -497,6 +501,16 @@ impl Router {
         self.tables.key()
     }
 
+    #[inline]
+    fn index_of_arrival(&mut self, face: FaceId) -> Option<usize> {
+        match self.arrived_last {
+            Some((last, index)) if last == face => Some(index),
+            _ => {
+                self.arrived_last = self.face_index.get(&face).map(|index| (face, *index));
+                self.arrived_last.map(|(_, index)| index)
+            }
+        }
+    }
     /// Sets `self.matches` to the ports (faces that are up, and last the node itself) that the FID names.
     fn match_fid(&mut self, fid: FidView<'_>) -> Result<(), &'static str> {
         if self.memo.holds(&fid) {
@@ -546,19 +560,21 @@ impl Router {
                     Err(reason) => return self.drop(reason),
                 }
             }
-            (PacketType::Data, Passage::Transit) if copies > 0 && view.ttl > 0 => {
+            (PacketType::Data, Passage::Transit) if copies > 0 && view.ttl > 0 && self.cache.is_some() => {
                 let [head, body] = parts_after(&datagram, view.header_len);
                 let body = if head.is_empty() { Body::Slice(body) } else { Body::Shared(datagram.body()) };
                 self.on_data(view, head, body);
             }
             _ => {}
         }
+        if copies == 0 {
+            self.stats.delivered += 1;
+            verdict.local = Some(datagram);
+            return verdict;
+        }
         if local {
             self.stats.delivered += 1;
             verdict.local = Some(datagram.clone());
-        }
-        if copies == 0 {
-            return verdict;
         }
         let ttl = match passage {
             Passage::Own => ttl_of_copies(view.ttl, copies),
@@ -757,6 +773,7 @@ impl Router {
     }
     fn on_ports_changed(&mut self) {
         self.face_index.clear();
+        self.arrived_last = None;
         self.faces.iter().enumerate().for_each(|(index, face)| {
             self.face_index.insert(face.id, index);
         });
@@ -934,15 +951,16 @@ impl Verified {
 
 /// The common header without copying its FID; accepts exactly what [`Header::decode`] accepts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct View {
-    packet_type: PacketType,
-    flags: u8,
+pub(crate) struct View {
+    pub(crate) packet_type: PacketType,
+    pub(crate) flags: u8,
     ttl: u8,
-    header_len: usize,
+    pub(crate) header_len: usize,
 }
 
 impl View {
-    fn parse(bytes: &[u8]) -> Result<View, WireError> {
+    #[inline]
+    pub(crate) fn parse(bytes: &[u8]) -> Result<View, WireError> {
         let fixed: &[u8; FIXED_BYTES] =
             bytes.first_chunk().ok_or(WireError::Short { field: "header", needs: FIXED_BYTES, has: bytes.len() })?;
         let [kind, flags, ttl, shape, _] = *fixed;
