@@ -209,8 +209,10 @@ pub mod reason {
 struct Face {
     id: FaceId,
     options: FaceOptions,
-    /// Batches ready to be handed out as they are, each of at most [`TransmitBuf::DATAGRAMS_MAX`] packets.
-    queue: VecDeque<Batch>,
+    /// Full batches, of [`TransmitBuf::DATAGRAMS_MAX`] packets each, to be handed out as they are.
+    full: VecDeque<Batch>,
+    /// The batch behind them.
+    open: Batch,
     stats: RouterFaceStats,
 }
 
@@ -222,7 +224,8 @@ struct Batch {
 
 impl Face {
     fn clear(&mut self) {
-        self.queue.clear();
+        self.full.clear();
+        self.open = Batch::default();
         self.stats.queue_packets = 0;
         self.stats.queue_bytes = 0;
     }
@@ -272,7 +275,13 @@ impl Router {
         if self.faces.len() >= self.config.faces_max {
             return false;
         }
-        self.faces.push(Face { id: face, options, queue: VecDeque::new(), stats: RouterFaceStats::default() });
+        self.faces.push(Face {
+            id: face,
+            options,
+            full: VecDeque::new(),
+            open: Batch::default(),
+            stats: RouterFaceStats::default(),
+        });
         self.on_ports_changed();
         true
     }
@@ -332,13 +341,10 @@ impl Router {
             Ok(view) => view,
             Err(error) => return self.drop(error.reason()),
         };
-        if let Err(reason) = self.match_fid(view.fid(datagram.header_bytes())) {
-            return self.drop(reason);
+        match self.decide(view.fid(datagram.header_bytes()), arrived_index) {
+            Ok(ports) => self.dispatch(Passage::Transit, view, ports, datagram),
+            Err(reason) => self.drop(reason),
         }
-        if let Some(index) = arrived_index {
-            self.matches[index / 64] &= !(1 << (index % 64));
-        }
-        self.dispatch(Passage::Transit, view, datagram)
     }
     /// Handles packets of `run` from number `first` on that arrived together, as many as have the same header: what
     /// [`Router::forward`] does with each of them, decided once. Only Data comes in runs that are worth it.
@@ -359,30 +365,24 @@ impl Router {
             stats.received_packets += all.len() as u64;
             stats.received_bytes += all.clone().map(|index| run.bytes(index).len() as u64).sum::<u64>();
         }
-        let ports = self.match_fid(view.fid(bytes)).and_then(|()| {
-            if let Some(index) = arrived_index {
-                self.matches[index / 64] &= !(1 << (index % 64));
-            }
-            self.take_local()
-        });
-        let (copies, is_local) = match ports {
+        let ports = match self.decide(view.fid(bytes), arrived_index) {
             Ok(ports) => ports,
             Err(reason) => {
                 verdict.dropped = Some((self.count_drops(reason, all.len()), all.len()));
                 return verdict;
             }
         };
-        if copies > 0 && view.ttl > 0 && self.cache.is_some() {
+        if ports.copies > 0 && view.ttl > 0 && self.cache.is_some() {
             all.clone().for_each(|index| self.on_data(view, &[], Body::Slice(&run.bytes(index)[view.header_len..])));
         }
-        if is_local {
+        if ports.is_local {
             self.stats.delivered += all.len() as u64;
             verdict.is_local = true;
         }
-        if copies == 0 {
+        if ports.copies == 0 {
             return verdict;
         }
-        let Some(ttl) = ttl_of_copies(view.ttl, copies).and_then(|share| share.checked_sub(1)) else {
+        let Some(ttl) = ttl_of_copies(view.ttl, ports.copies).and_then(|share| share.checked_sub(1)) else {
             verdict.dropped = Some((self.count_drops(reason::TTL, all.len()), all.len()));
             return verdict;
         };
@@ -391,7 +391,7 @@ impl Router {
         head.copy_from_slice(header);
         head[2] = ttl;
         for index in all {
-            if let Some(reason) = self.enqueue_copies(head, run.share(index, view.header_len), copies, &mut 0) {
+            if let Some(reason) = self.enqueue_copies(head, run.share(index, view.header_len), ports, &mut 0) {
                 let dropped = verdict.dropped.map_or(0, |(_, dropped)| dropped);
                 verdict.dropped = Some((reason, dropped + 1));
             }
@@ -407,12 +407,9 @@ impl Router {
         local: &mut Vec<Datagram>,
     ) {
         self.stats.originated += packets.len() as u64;
-        let ports = self.match_fid(FidView::of(&header.fid)).and_then(|()| self.take_local());
-        let ports = ports.and_then(|(copies, is_local)| {
-            let ttl = ttl_of_copies(header.ttl, copies).ok_or(reason::TTL)?;
-            Ok((copies, is_local, ttl))
-        });
-        let (copies, is_local, ttl) = match ports {
+        let ports = self.decide(FidView::of(&header.fid), None);
+        let ports = ports.and_then(|ports| Ok((ports, ttl_of_copies(header.ttl, ports.copies).ok_or(reason::TTL)?)));
+        let (ports, ttl) = match ports {
             Ok(ports) => ports,
             Err(reason) => {
                 self.count_drops(reason, packets.len());
@@ -424,11 +421,11 @@ impl Router {
         let head = &mut head[..header_len + DataHeader::BYTES];
         for (data, payload) in packets {
             head[header_len..].copy_from_slice(&data.to_bytes());
-            if is_local {
+            if ports.is_local {
                 self.stats.delivered += 1;
                 local.push(Datagram::new(head, payload.clone()));
             }
-            self.enqueue_copies(head, payload, copies, &mut 0);
+            self.enqueue_copies(head, payload, ports, &mut 0);
         }
     }
     /// Sends a packet of this node: `header`, then `next` (more header bytes, such as an encoded [`DataHeader`]), then
@@ -442,12 +439,12 @@ impl Router {
         let header_len = write_header(&mut head, header.packet_type, header.flags, header.ttl, &header.fid);
         let len = header_len + next.len();
         head[header_len..len].copy_from_slice(next);
-        let fid = FidView::of(&header.fid);
-        if let Err(reason) = self.match_fid(fid) {
-            return self.drop(reason);
-        }
+        let ports = match self.decide(FidView::of(&header.fid), None) {
+            Ok(ports) => ports,
+            Err(reason) => return self.drop(reason),
+        };
         let view = View { packet_type: header.packet_type, flags: header.flags, ttl: header.ttl, header_len };
-        self.dispatch(Passage::Own, view, Datagram::new(&head[..len], body))
+        self.dispatch(Passage::Own, view, ports, Datagram::new(&head[..len], body))
     }
     /// Replaces the empty batch `out` by packets of one face, up to [`TransmitBuf::DATAGRAMS_MAX`]; faces take turns.
     #[inline]
@@ -455,24 +452,34 @@ impl Router {
         if self.queued == 0 { None } else { self.next_batch(out) }
     }
     fn next_batch(&mut self, out: &mut TransmitBuf) -> Option<Transmit> {
-        let count = self.faces.len();
-        let waits = |faces: &[Face]| faces.iter().position(|face| !face.queue.is_empty());
+        let waits = |face: &Face| face.stats.queue_packets > 0;
         let (before, after) = self.faces.split_at(self.next_face);
-        let index = waits(after).map(|index| index + self.next_face).or_else(|| waits(before))?;
-        self.next_face = if index + 1 == count { 0 } else { index + 1 };
-        let face = &mut self.faces[index];
-        let mut batch = face.queue.pop_front()?;
-        let count = batch.packets.len();
-        face.stats.queue_packets -= count;
-        face.stats.queue_bytes -= batch.bytes;
-        face.stats.sent_packets += count as u64;
-        face.stats.sent_bytes += batch.bytes as u64;
-        self.queued -= count;
-        core::mem::swap(out, &mut batch.packets);
+        let index = match after.iter().position(waits) {
+            Some(index) => self.next_face + index,
+            None => before.iter().position(waits)?,
+        };
+        self.next_face = if index + 1 == self.faces.len() { 0 } else { index + 1 };
         // What `out` was before has room for the next packets.
-        batch.packets.clear();
-        batch.bytes = 0;
-        self.spare = Some(batch);
+        out.clear();
+        let face = &mut self.faces[index];
+        let bytes = match face.full.pop_front() {
+            Some(mut batch) => {
+                core::mem::swap(out, &mut batch.packets);
+                let bytes = core::mem::take(&mut batch.bytes);
+                self.spare = Some(batch);
+                bytes
+            }
+            None => {
+                core::mem::swap(out, &mut face.open.packets);
+                core::mem::take(&mut face.open.bytes)
+            }
+        };
+        let count = out.len();
+        face.stats.queue_packets -= count;
+        face.stats.queue_bytes -= bytes;
+        face.stats.sent_packets += count as u64;
+        face.stats.sent_bytes += bytes as u64;
+        self.queued -= count;
         Some(Transmit { face: face.id })
     }
 
@@ -511,36 +518,49 @@ impl Router {
             }
         }
     }
+    /// Where a packet with this FID goes that arrived by face number `arrived`, or that this node made itself: the faces
+    /// are in `self.matches` then.
+    fn decide(&mut self, fid: FidView<'_>, arrived: Option<usize>) -> Result<Ports, &'static str> {
+        if self.memo.holds(&fid, arrived) {
+            return Ok(self.memo.ports);
+        }
+        self.match_fid(fid)?;
+        if let Some(index) = arrived {
+            self.matches[index / 64] &= !(1 << (index % 64));
+        }
+        let is_local = self.take_local();
+        let copies = self.matches_len();
+        if copies == 0 && !is_local {
+            return Err(reason::NO_MATCH);
+        }
+        if copies > self.config.copies_max {
+            return Err(reason::COPIES);
+        }
+        let ports = Ports { copies, is_local };
+        self.memo.keep(&fid, arrived, ports);
+        Ok(ports)
+    }
     /// Sets `self.matches` to the ports (faces that are up, and last the node itself) that the FID names.
     fn match_fid(&mut self, fid: FidView<'_>) -> Result<(), &'static str> {
-        if self.memo.holds(&fid) {
-            self.matches.clone_from(&self.memo.matches);
-            return Ok(());
-        }
+        self.memo.forget();
         match_ports(&mut self.tables, &self.bitmaps, &self.config, fid, &mut self.matches)?;
         self.matches.iter_mut().zip(&self.up).for_each(|(matched, up)| *matched &= up);
-        self.memo.keep(&fid, &self.matches);
         Ok(())
     }
-    /// Takes this node out of `self.matches`. Gives how many faces are left there and whether this node was, or why that
-    /// is not what an honest FID has.
-    fn take_local(&mut self) -> Result<(usize, bool), &'static str> {
+    /// Takes this node out of `self.matches`; whether it was there.
+    fn take_local(&mut self) -> bool {
         let local_index = self.faces.len();
         let local_bit = 1 << (local_index % 64);
         let is_local = self.matches[local_index / 64] & local_bit != 0;
         self.matches[local_index / 64] &= !local_bit;
-        match self.matches.iter().map(|word| word.count_ones() as usize).sum() {
-            0 if !is_local => Err(reason::NO_MATCH),
-            copies if copies > self.config.copies_max => Err(reason::COPIES),
-            copies => Ok((copies, is_local)),
-        }
+        is_local
+    }
+    fn matches_len(&self) -> usize {
+        self.matches.iter().map(|word| word.count_ones() as usize).sum()
     }
     #[inline]
-    fn dispatch(&mut self, passage: Passage, view: View, mut datagram: Datagram) -> Verdict {
-        let (copies, local) = match self.take_local() {
-            Ok(ports) => ports,
-            Err(reason) => return self.drop(reason),
-        };
+    fn dispatch(&mut self, passage: Passage, view: View, ports: Ports, mut datagram: Datagram) -> Verdict {
+        let Ports { copies, is_local: local } = ports;
         let mut verdict = Verdict::default();
         match (view.packet_type, passage) {
             (PacketType::Request, Passage::Transit) if local && self.keys.is_empty() => {
@@ -594,13 +614,13 @@ impl Router {
             head[2] = ttl;
             let mut body = datagram.into_bytes();
             body.advance(view.header_len);
-            self.enqueue_copies(head, body, copies, &mut verdict.copies)
+            self.enqueue_copies(head, body, ports, &mut verdict.copies)
         } else {
             let body = datagram.take_body();
             let head = datagram.head_mut();
             head[1] |= mark;
             head[2] = ttl;
-            self.enqueue_copies(head, body, copies, &mut verdict.copies)
+            self.enqueue_copies(head, body, ports, &mut verdict.copies)
         };
         verdict.dropped = dropped.or(verdict.dropped);
         verdict
@@ -611,10 +631,10 @@ impl Router {
         &mut self,
         head: &mut [u8],
         body: Bytes,
-        copies: usize,
+        ports: Ports,
         queued: &mut usize,
     ) -> Option<&'static str> {
-        let (mut body, mut left, mut dropped) = (Some(body), copies, None);
+        let (mut body, mut left, mut dropped) = (Some(body), ports.copies, None);
         for word in 0..self.matches.len() {
             let mut bits = self.matches[word];
             while bits != 0 {
@@ -643,13 +663,11 @@ impl Router {
             face.stats.dropped_packets += 1;
             return Err(reason::QUEUE);
         }
-        let batch = match face.queue.back_mut() {
-            Some(batch) if !batch.packets.is_full() => batch,
-            _ => {
-                face.queue.push_back(self.spare.take().unwrap_or_default());
-                face.queue.back_mut().expect("it was just pushed")
-            }
-        };
+        if face.open.packets.is_full() {
+            let spare = self.spare.take().unwrap_or_default();
+            face.full.push_back(core::mem::replace(&mut face.open, spare));
+        }
+        let batch = &mut face.open;
         let flags = head[1];
         if self.config.mark_bytes.is_some_and(|mark| queue_bytes > mark) {
             head[1] |= FLAG_MARKED;
@@ -712,10 +730,10 @@ impl Router {
         }
         // The answer leaves as if it had come from where the request would have gone on to, so that it takes the
         // same way as an answer of the source, which is the way that the topology manager verified.
-        let local_index = self.faces.len();
-        self.matches[local_index / 64] &= !(1 << (local_index % 64));
+        self.take_local();
         self.matches.iter_mut().zip(&self.scratch).for_each(|(matched, request)| *matched &= !request);
-        let copies = self.matches.iter().map(|word| word.count_ones() as usize).sum::<usize>();
+        let ports = Ports { copies: self.matches_len(), is_local: false };
+        let copies = ports.copies;
         if copies == 0 || copies > self.config.copies_max {
             return Answer::None;
         }
@@ -740,7 +758,7 @@ impl Router {
                     return false;
                 };
                 head[header_len + 4..header_len + 8].copy_from_slice(&packet.to_be_bytes());
-                self.enqueue_copies(head, payload.clone(), copies, &mut 0);
+                self.enqueue_copies(head, payload.clone(), ports, &mut 0);
                 answered += 1;
                 true
             });
@@ -895,32 +913,47 @@ impl BitmapTable {
     }
 }
 
-/// The decision on the last FID: packets come in batches of one path, and then it need not be made again.
+/// Where a packet goes.
+#[derive(Clone, Copy, Default)]
+struct Ports {
+    /// How many faces it leaves by.
+    copies: usize,
+    /// Whether it is for this node, too.
+    is_local: bool,
+}
+
+/// The last decision: packets come in batches of one path, and then it need not be made again. Its faces are those in
+/// [`Router::matches`].
+#[derive(Clone)]
 struct Memo {
     kind: FidKind,
     salt: u8,
     len: usize,
     bytes: [u8; FID_BYTES_MAX],
-    matches: Vec<u64>,
+    arrived: Option<usize>,
+    ports: Ports,
 }
 
 impl Default for Memo {
     fn default() -> Self {
-        Memo { kind: FidKind::List, salt: 0, len: 0, bytes: [0; FID_BYTES_MAX], matches: Vec::new() }
+        Memo { kind: FidKind::List, salt: 0, len: 0, bytes: [0; FID_BYTES_MAX], arrived: None, ports: Ports::default() }
     }
 }
 
 impl Memo {
-    /// Whether `fid` is the one; an empty FID never is.
-    fn holds(&self, fid: &FidView<'_>) -> bool {
-        self.len > 0 && self.salt == fid.salt && self.kind == fid.kind && self.bytes[..self.len] == *fid.bytes
+    /// Whether the decision is about `fid` that arrived by this face; an empty FID never is.
+    fn holds(&self, fid: &FidView<'_>, arrived: Option<usize>) -> bool {
+        self.len > 0
+            && self.arrived == arrived
+            && self.salt == fid.salt
+            && self.kind == fid.kind
+            && self.bytes[..self.len] == *fid.bytes
     }
-    fn keep(&mut self, fid: &FidView<'_>, matches: &[u64]) {
+    fn keep(&mut self, fid: &FidView<'_>, arrived: Option<usize>, ports: Ports) {
         self.len = fid.bytes.len();
         (self.kind, self.salt) = (fid.kind, fid.salt);
         self.bytes[..self.len].copy_from_slice(fid.bytes);
-        self.matches.clear();
-        self.matches.extend_from_slice(matches);
+        (self.arrived, self.ports) = (arrived, ports);
     }
     fn forget(&mut self) {
         self.len = 0;
