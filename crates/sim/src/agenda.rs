@@ -90,6 +90,7 @@ impl Agenda {
     }
 
     /// Gives a participant another deadline, and plays the matches from its place up.
+    #[inline(never)]
     fn change(&mut self, participant: u32, due: Option<Time>) {
         let entries = &mut self.entries[..];
         let mut place = entries.len() / 2 + participant as usize;

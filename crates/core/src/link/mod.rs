@@ -96,6 +96,7 @@ impl Link {
         }
     }
     /// Takes one packet from the sending end.
+    #[inline]
     pub fn enqueue(&mut self, now: Time, datagram: Datagram) {
         let bytes = datagram.len() as u64;
         self.stats.in_packets += 1;

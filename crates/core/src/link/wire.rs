@@ -33,13 +33,10 @@ impl<T> Wire<T> {
         } else {
             self.last_due = due;
         }
-        let mut index = self.packets.len();
-        while index > 0 && self.packets[index - 1].0 > due {
-            index -= 1;
-        }
-        if index == self.packets.len() {
+        if self.packets.back().is_none_or(|(last, _)| *last <= due) {
             self.packets.push_back((due, packet));
         } else {
+            let index = self.packets.iter().rposition(|(other, _)| *other <= due).map_or(0, |before| before + 1);
             self.packets.insert(index, (due, packet));
         }
         held_back
