@@ -103,15 +103,16 @@ impl Agenda {
         self.len -= usize::from(winner.key == NEVER);
         entries[place] = winner;
         while place > 1 {
-            let rival = entries[place ^ 1];
+            let rival = &entries[place ^ 1];
             if rival.key < winner.key {
-                winner = rival;
+                winner = *rival;
             }
             place /= 2;
-            let before = core::mem::replace(&mut entries[place], winner);
+            let before = &mut entries[place];
             if before.participant == winner.participant && winner.participant != participant {
                 break;
             }
+            *before = winner;
         }
     }
 }

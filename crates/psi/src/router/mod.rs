@@ -329,6 +329,7 @@ impl Router {
     ///
     /// Requests whose capability does not verify are dropped if this node holds keys; what
     /// [`Verdict::local`] has is verified always, so a node without keys gets no requests.
+    #[inline]
     pub fn forward(&mut self, _now: Time, arrived: Option<FaceId>, datagram: Datagram) -> Verdict {
         self.stats.arrived += 1;
         let arrived_index = arrived.and_then(|face| self.index_of_arrival(face));
@@ -529,14 +530,13 @@ impl Router {
             self.matches[index / 64] &= !(1 << (index % 64));
         }
         let is_local = self.take_local();
-        let copies = self.matches_len();
-        if copies == 0 && !is_local {
+        let ports = self.ports_of_matches(is_local);
+        if ports.copies == 0 && !is_local {
             return Err(reason::NO_MATCH);
         }
-        if copies > self.config.copies_max {
+        if ports.copies > self.config.copies_max {
             return Err(reason::COPIES);
         }
-        let ports = Ports { copies, is_local };
         self.memo.keep(&fid, arrived, ports);
         Ok(ports)
     }
@@ -555,12 +555,15 @@ impl Router {
         self.matches[local_index / 64] &= !local_bit;
         is_local
     }
-    fn matches_len(&self) -> usize {
-        self.matches.iter().map(|word| word.count_ones() as usize).sum()
+    fn ports_of_matches(&self, is_local: bool) -> Ports {
+        let words = || self.matches.iter().enumerate().filter(|(_, word)| **word != 0);
+        let first = words().next().map_or(0, |(index, word)| index * 64 + word.trailing_zeros() as usize);
+        Ports { copies: words().map(|(_, word)| word.count_ones() as usize).sum(), first, is_local }
     }
-    #[inline]
+    /// Always inlined: what is moved into a call is copied, and this is on the way of every packet.
+    #[inline(always)]
     fn dispatch(&mut self, passage: Passage, view: View, ports: Ports, mut datagram: Datagram) -> Verdict {
-        let Ports { copies, is_local: local } = ports;
+        let Ports { copies, is_local: local, .. } = ports;
         let mut verdict = Verdict::default();
         match (view.packet_type, passage) {
             (PacketType::Request, Passage::Transit) if local && self.keys.is_empty() => {
@@ -625,7 +628,7 @@ impl Router {
         verdict.dropped = dropped.or(verdict.dropped);
         verdict
     }
-    /// Queues a packet on all faces in `self.matches`, which are `copies`. Adds to `queued` how many were queued, and
+    /// Queues a packet on all faces in `self.matches`, of which `ports` tells. Adds to `queued` how many were queued, and
     /// gives the reason if one was not.
     fn enqueue_copies(
         &mut self,
@@ -634,6 +637,11 @@ impl Router {
         ports: Ports,
         queued: &mut usize,
     ) -> Option<&'static str> {
+        if ports.copies == 1 {
+            let result = self.enqueue(ports.first, head, body);
+            *queued += usize::from(result.is_ok());
+            return result.err().map(|reason| self.count_drop(reason));
+        }
         let (mut body, mut left, mut dropped) = (Some(body), ports.copies, None);
         for word in 0..self.matches.len() {
             let mut bits = self.matches[word];
@@ -732,7 +740,7 @@ impl Router {
         // same way as an answer of the source, which is the way that the topology manager verified.
         self.take_local();
         self.matches.iter_mut().zip(&self.scratch).for_each(|(matched, request)| *matched &= !request);
-        let ports = Ports { copies: self.matches_len(), is_local: false };
+        let ports = self.ports_of_matches(false);
         let copies = ports.copies;
         if copies == 0 || copies > self.config.copies_max {
             return Answer::None;
@@ -918,6 +926,8 @@ impl BitmapTable {
 struct Ports {
     /// How many faces it leaves by.
     copies: usize,
+    /// The index of the first of them.
+    first: usize,
     /// Whether it is for this node, too.
     is_local: bool,
 }
