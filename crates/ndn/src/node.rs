@@ -241,11 +241,16 @@ impl NdnNode {
     }
 }
 
+/// A face that finds out how large a datagram its link carries, if it is no stream.
+fn searching(options: FaceOptions) -> FaceProfile {
+    FaceProfile { finds_mtu: true, ..FaceProfile::from(options) }
+}
+
 impl Node for NdnNode {
     fn handle_datagram(&mut self, now: Time, face: FaceId, datagram: Datagram) {
         if let Some(heard) = self.strangers.get_mut(&face) {
             *heard = now;
-        } else if !self.router.has_face(face) && self.router.add_face(face, FaceProfile::from(FACE_DEFAULT)) {
+        } else if !self.router.has_face(face) && self.router.add_face(face, searching(FACE_DEFAULT)) {
             self.strangers.insert(face, now);
         }
         self.router.handle_datagram(now, face, datagram);
@@ -273,7 +278,7 @@ impl Node for NdnNode {
                     PeerPlace::Elsewhere => FaceScope::NonLocal,
                 };
                 let options = FaceOptions { mtu, rate: None };
-                self.add_face_with(face, FaceProfile { scope, uri: peer, ..FaceProfile::from(options) });
+                self.add_face_with(face, FaceProfile { scope, uri: peer, ..searching(options) });
                 self.on_face_up(now, face);
                 self.settle(now);
             }
@@ -302,7 +307,7 @@ impl Node for NdnNode {
         if let Ok(face) = answer {
             let is_datagrams = uri.starts_with("udp");
             let mtu = if is_datagrams { FACE_DEFAULT.mtu } else { u32::MAX };
-            let profile = FaceProfile { uri, ..FaceProfile::from(FaceOptions { mtu, rate: None }) };
+            let profile = FaceProfile { uri, ..searching(FaceOptions { mtu, rate: None }) };
             self.add_face_with(face, profile);
             self.opened.insert(face);
             // A stream is up when its far end has answered.
@@ -339,7 +344,7 @@ impl Echoes for NdnNode {
 
 impl Endpoint for NdnNode {
     fn add_face(&mut self, now: Time, face: FaceId, options: FaceOptions) {
-        self.add_face_with(face, FaceProfile::from(options));
+        self.add_face_with(face, searching(options));
         self.on_face_up(now, face);
     }
     fn remove_face(&mut self, now: Time, face: FaceId) {

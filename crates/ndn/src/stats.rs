@@ -60,7 +60,7 @@ impl NdnNode {
                 neighbour: profile.uri.clone(),
                 up,
                 rtt: None,
-                mtu: profile.mtu.and_then(|mtu| u32::try_from(mtu).ok()).unwrap_or(u32::MAX),
+                mtu: self.router.mtu(face).unwrap_or(u32::MAX),
                 sent: (counters.interests.1 + counters.data.1 + counters.nacks.1, ByteCount(counters.bytes.1)),
                 received: (counters.interests.0 + counters.data.0 + counters.nacks.0, ByteCount(counters.bytes.0)),
                 dropped: 0,

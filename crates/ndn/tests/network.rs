@@ -6,7 +6,7 @@ use tributary_content::{
 use tributary_core::{
     Duration, FaceId, Random, Rate, Time, TransferId,
     event::{PathState, TransferReport},
-    link::LinkConfig,
+    link::{LinkChange, LinkConfig},
 };
 use tributary_ndn::{Config, NdnNode, router::labels::LabelScheme};
 use tributary_sim::{Connection, Network, NodeIndex};
@@ -339,4 +339,23 @@ fn a_path_that_was_silent_is_used_again_as_soon_as_it_answers() {
     let report = world.report(1, id);
     assert!(took < Duration::from_millis(5_400), "{took:?} {report:?}");
     assert!(report.paths.iter().all(|path| path.state == PathState::Active), "{report:?}");
+}
+
+#[test]
+fn a_link_that_carries_less_than_its_faces_are_told_is_found_out() {
+    let content = bytes(2_000_000);
+    for (at_first, later) in [(1_000, 1_000), (1_472, 1_000), (1_000, 1_472)] {
+        let mut world = World::new(3, |_, _| {});
+        world.link(1, 2, &link(20, 5));
+        world.link(2, 3, &LinkConfig { mtu: at_first, ..link(8, 5) });
+        world.publish(3, &content);
+        world.net.change_at(Time::from_millis(1_000), world.links[1], LinkChange::Mtu(later));
+        let (id, fetched) = world.fetch(1);
+        let time = world.finish(1, id);
+        assert_eq!(fetched.finished(&object()).unwrap(), content, "{at_first} bytes, later {later}");
+        // The object takes 2.4 s; the size is tried thrice, at most five seconds after the link has shrunk.
+        assert!(time < Duration::from_secs(12), "{at_first} bytes, later {later}: {time:?}");
+        let found = |at: usize| world.net.node(world.node(at)).status(world.net.now()).faces[0].mtu;
+        assert_eq!(found(3), if later == 1_000 { 576 } else { 1_472 }, "{at_first} bytes, later {later}");
+    }
 }

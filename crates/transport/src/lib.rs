@@ -12,6 +12,7 @@
 //! | packets of an object | | [`layout`] |
 //! | commands and questions of a node | | [`endpoint`] |
 //! | echo requests of a node | | [`echo`] |
+//! | how large a datagram a link carries | – (RFC 8899) | [`path_mtu`] |
 //!
 //! # Example
 //! A fetch over one perfect path:
@@ -52,6 +53,7 @@ mod flow;
 pub mod layout;
 pub mod limit;
 pub mod messaging;
+pub mod path_mtu;
 pub mod rtt;
 pub mod runs;
 pub mod transfer;
@@ -62,6 +64,7 @@ pub use echo::Echoes;
 pub use endpoint::{CacheStatus, Endpoint, FaceOptions, FaceStatus, Fetch, NodeStatus, PathMetric};
 pub use flow::Runs;
 pub use messaging::Messaging;
+pub use path_mtu::{MtuProbe, PathMtu};
 pub use transfer::Transfer;
 
 /// Packets from this number on belong to the hash list of an object, those below to its chunks.

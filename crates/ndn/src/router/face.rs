@@ -7,7 +7,7 @@ use alloc::{
 
 use bytes::Bytes;
 use tributary_core::{Datagram, Duration, FaceId, Time, TransmitBuf};
-use tributary_transport::FaceOptions;
+use tributary_transport::{FaceOptions, MtuProbe, PathMtu};
 
 use super::{
     echo::EchoAllowance,
@@ -36,6 +36,8 @@ pub enum FaceScope {
 pub struct FaceProfile {
     /// The longest datagram; `None` for a stream, on which packets of any length go whole.
     pub mtu: Option<usize>,
+    /// Whether it is found out if the link carries less.
+    pub finds_mtu: bool,
     /// Who is on the other end.
     pub scope: FaceScope,
     /// Rate of its link, if known, and when to mark packets.
@@ -56,10 +58,11 @@ pub struct FaceProfile {
 const STREAM_MTU: u32 = 65_536;
 
 impl From<FaceOptions> for FaceProfile {
-    /// A face to another machine; an MTU above every datagram's means a stream.
+    /// A face to another machine; an MTU above every datagram's means a stream. It is believed as it is.
     fn from(options: FaceOptions) -> Self {
         FaceProfile {
             mtu: (options.mtu < STREAM_MTU).then_some(options.mtu as usize),
+            finds_mtu: false,
             scope: FaceScope::NonLocal,
             rate: options.rate,
             marking: MarkingRule::Off,
@@ -121,6 +124,7 @@ pub(crate) struct Face {
     limits: FaceLimits,
     next_sequence: u64,
     reassembler: Reassembler,
+    path_mtu: Option<PathMtu>,
     reliability: Option<Reliability>,
     marker: Marker,
     /// Interests that came by it and wait for their turn.
@@ -131,8 +135,11 @@ pub(crate) struct Face {
 }
 
 impl Face {
-    pub(crate) fn new(id: FaceId, profile: FaceProfile, limits: FaceLimits) -> Self {
+    /// `number` is random.
+    pub(crate) fn new(id: FaceId, profile: FaceProfile, limits: FaceLimits, number: u32) -> Self {
+        let mtu = profile.mtu.filter(|_| profile.finds_mtu).map(|mtu| mtu.min(DATAGRAM_BYTES_MAX) as u32);
         Face {
+            path_mtu: mtu.map(|mtu| PathMtu::new(mtu, number)),
             id,
             up: true,
             counters: PacketCounters::default(),
@@ -149,6 +156,10 @@ impl Face {
             profile,
         }
     }
+    /// The longest datagram that gets through, as far as is known; `None` for a stream.
+    pub(crate) fn mtu(&self) -> Option<usize> {
+        self.path_mtu.as_ref().map(|found| found.size() as usize).or(self.profile.mtu)
+    }
     pub(crate) fn is_local(&self) -> bool {
         self.profile.scope == FaceScope::Local
     }
@@ -158,7 +169,7 @@ impl Face {
     /// Why it is dropped.
     pub(crate) fn handle_datagram(&mut self, now: Time, datagram: Datagram) -> Result<Option<Arrived>, &'static str> {
         self.counters.bytes.0 += datagram.len() as u64;
-        if datagram.len() > PACKET_BYTES_MAX + LINK_BYTES_MAX {
+        if datagram.len() > DATAGRAM_BYTES_MAX {
             return Err("longer than a packet may be");
         }
         if datagram.header_bytes().first() != Some(&(crate::wire::types::LP_PACKET as u8)) {
@@ -193,6 +204,7 @@ impl Face {
             }
             self.send_again(now);
         }
+        self.on_mtu(now, packet);
         let Some(fragment) = fragment else { return Ok(None) };
         let behind = if packet.fragment_is_behind { fragment.len() } else { 0 };
         if packet.frag_count.unwrap_or(1) <= 1 && packet.frag_index.unwrap_or(0) == 0 {
@@ -208,6 +220,24 @@ impl Face {
             };
             Arrived { headers: first, behind, packet: whole }
         }))
+    }
+
+    fn on_mtu(&mut self, now: Time, packet: &LpPacket<'_>) {
+        if let (Some(number), Some(search)) = (packet.mtu_answer, &mut self.path_mtu) {
+            search.on_answer(now, number);
+            self.send_probes();
+        }
+        if let Some((number, _)) = packet.mtu_probe
+            && self.queue.len() < self.limits.queue_packets_max
+        {
+            self.push(LpPacket { mtu_answer: Some(number), ..LpPacket::default() }.encode(), Bytes::new());
+        }
+    }
+    fn send_probes(&mut self) {
+        while let Some(MtuProbe { number, size }) = self.path_mtu.as_mut().and_then(PathMtu::poll_probe) {
+            let zeros = (size as usize).saturating_sub(PROBE_BYTES);
+            self.push(LpPacket { mtu_probe: Some((number, zeros)), ..LpPacket::default() }.encode(), Bytes::new());
+        }
     }
 
     /// Queues a network packet with these headers. `shaped` is how long the flow's Interests wait at this face, `unit` a
@@ -237,7 +267,9 @@ impl Face {
         {
             return self.refuse(reason::QUEUE);
         }
-        let fits = |extra: usize| self.profile.mtu.is_none_or(|mtu| packet.len() + extra <= mtu);
+        self.path_mtu.iter_mut().for_each(|search| search.on_sent(packet.len()));
+        let mtu = self.mtu();
+        let fits = |extra: usize| mtu.is_none_or(|mtu| packet.len() + extra <= mtu);
         if self.reliability.is_none() {
             if !headers.has_headers() && fits(0) {
                 self.push(Vec::new(), packet.clone());
@@ -250,7 +282,7 @@ impl Face {
                 return Ok(());
             }
         }
-        let mtu = self.profile.mtu.unwrap_or(usize::MAX);
+        let mtu = mtu.unwrap_or(usize::MAX);
         let numbering = if self.reliability.is_some() { Numbering::Always } else { Numbering::WhenCut };
         let pieces_max = self.limits.reassembly.pieces_max;
         let pieces = cut(headers, packet, mtu, pieces_max, numbering, &mut self.next_sequence);
@@ -280,10 +312,10 @@ impl Face {
         Err(reason)
     }
     fn push_piece(&mut self, now: Time, piece: Piece, retries: u8) {
-        let (mut acks, mut number) = (Vec::new(), None);
+        let (mut acks, mut number, mtu) = (Vec::new(), None, self.mtu());
         if let Some(link) = &mut self.reliability {
             number = link.on_send(now, &piece, retries);
-            let room = self.profile.mtu.map_or(256, |mtu| mtu.saturating_sub(piece.len() + 12 + 4));
+            let room = mtu.map_or(256, |mtu| mtu.saturating_sub(piece.len() + 12 + 4));
             acks = link.take_acks(room);
         }
         self.push(piece.head(&acks, number), piece.fragment);
@@ -311,12 +343,17 @@ impl Face {
     }
     pub(crate) fn handle_timeout(&mut self, now: Time) {
         self.reassembler.handle_timeout(now);
+        if let Some(search) = self.path_mtu.as_mut().filter(|_| self.up) {
+            search.handle_timeout(now);
+            self.send_probes();
+        }
+        let mtu = self.mtu();
         let Some(link) = &mut self.reliability else { return };
         link.handle_timeout(now);
         let idle = link.acks_are_due(now);
         self.send_again(now);
         if idle && let Some(link) = &mut self.reliability {
-            let acks = link.take_acks(self.profile.mtu.unwrap_or(1024).saturating_sub(4));
+            let acks = link.take_acks(mtu.unwrap_or(1024).saturating_sub(4));
             if !acks.is_empty() {
                 let idle = LpPacket { acks, ..LpPacket::default() };
                 let bytes = idle.encode();
@@ -327,7 +364,9 @@ impl Face {
     pub(crate) fn poll_timeout(&self) -> Option<Time> {
         let link = self.reliability.as_ref().and_then(Reliability::poll_timeout);
         let shaper = self.shaper.as_ref().and_then(Shaper::poll_timeout);
-        self.reassembler.poll_timeout().into_iter().chain(link).chain(shaper).min()
+        // A face that is down sends no probes.
+        let search = self.path_mtu.as_ref().filter(|_| self.up).and_then(PathMtu::poll_timeout);
+        self.reassembler.poll_timeout().into_iter().chain(link).chain(shaper).chain(search).min()
     }
     /// Drops what waits.
     pub(crate) fn clear(&mut self) {
@@ -351,6 +390,12 @@ impl Face {
 
 /// Bytes that the headers of a link packet may have around a packet: tags, acknowledgements, announcements.
 const LINK_BYTES_MAX: usize = 4096;
+
+/// Bytes of a datagram at most.
+const DATAGRAM_BYTES_MAX: usize = PACKET_BYTES_MAX + LINK_BYTES_MAX;
+/// Bytes of a probe of the MTU beside its zeros: both types and lengths, of 3 bytes each but for the first type, and the
+/// number.
+const PROBE_BYTES: usize = 14;
 
 /// Bytes that lie behind a head: what its outer length announces beyond what is there.
 fn behind_of(head: &[u8]) -> usize {

@@ -345,15 +345,20 @@ impl Router {
             self.count(reason::FACES);
             return false;
         }
-        self.faces.insert(face, Face::new(face, profile, self.config.face));
-        self.labels.add(face);
+        self.insert_face(face, profile);
         true
     }
     /// Adds a face to an application of this node, numbered from [`INTERNAL_FACES_FIRST`] on.
     pub fn add_internal_face(&mut self, face: FaceId, uri: &str) {
         let options = tributary_transport::FaceOptions { mtu: u32::MAX, rate: None };
         let profile = FaceProfile { scope: FaceScope::Local, uri: uri.into(), ..FaceProfile::from(options) };
-        self.faces.insert(face, Face::new(face, profile, self.config.face));
+        self.insert_face(face, profile);
+    }
+    fn insert_face(&mut self, face: FaceId, profile: FaceProfile) {
+        // Numbers of probes are guessed by nobody, and leave the router's other choices as they are.
+        let half = u64::from_be_bytes(*self.config.secret.first_chunk().expect("a secret has 16 bytes"));
+        let number = Random::new(half, u64::from(face.0)).bits() as u32;
+        self.faces.insert(face, Face::new(face, profile, self.config.face, number));
         self.labels.add(face);
     }
     /// Removes a face, its routes and what waits for it.
@@ -384,6 +389,11 @@ impl Router {
     /// The faces, with whether each is up, in order of number.
     pub fn faces(&self) -> impl Iterator<Item = (FaceId, bool, &FaceProfile, PacketCounters)> {
         self.faces.values().map(|face| (face.id, face.up, &face.profile, face.counters))
+    }
+
+    /// The longest datagram that gets through on a face, as far as is known; `None` for a stream.
+    pub fn mtu(&self, face: FaceId) -> Option<u32> {
+        self.faces.get(&face).and_then(Face::mtu).and_then(|mtu| u32::try_from(mtu).ok())
     }
 
     // Packets.

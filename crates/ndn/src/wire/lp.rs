@@ -112,6 +112,10 @@ pub struct LpPacket<'a> {
     pub origin: Option<Origin>,
     /// PTP: the tag could not be followed.
     pub path_failed: bool,
+    /// Whether a datagram of this size arrives: a number to be sent back, and how many zeros follow it. RFC 8899.
+    pub mtu_probe: Option<(u32, usize)>,
+    /// It does: the number of the probe.
+    pub mtu_answer: Option<u32>,
     /// The packet or a piece of it; `None` for a packet of headers only, or if it lies behind the bytes read.
     pub fragment: Option<&'a [u8]>,
     /// Whether the fragment lies behind the bytes that were read; see [`LpPacket::decode_head`].
@@ -254,6 +258,17 @@ impl<'a> LpPacket<'a> {
                 once(&mut self.origin, origin, kind)
             }
             types::LP_PATH_FAILED => set(&mut self.path_failed, "PathFailed", value, kind),
+            types::LP_MTU_PROBE => {
+                let (number, zeros) = mtu_number("MtuProbe", value)?;
+                if let Some(found) = zeros.iter().find(|byte| **byte != 0) {
+                    return Err(WireError::Value { field: "MtuProbe", found: u64::from(*found) });
+                }
+                once(&mut self.mtu_probe, (number, zeros.len()), kind)
+            }
+            types::LP_MTU_ANSWER => match mtu_number("MtuAnswer", value)? {
+                (number, []) => once(&mut self.mtu_answer, number, kind),
+                _ => Err(WireError::Length { field: "MtuAnswer", bytes: value.len() }),
+            },
             800..=959 if kind.is_multiple_of(4) => {
                 self.is_canonical = false;
                 Ok(())
@@ -359,6 +374,14 @@ impl<'a> LpPacket<'a> {
         if self.path_failed {
             out.put_element(types::LP_PATH_FAILED, &[]);
         }
+        if let Some((number, zeros)) = self.mtu_probe {
+            out.put_head(types::LP_MTU_PROBE, 4 + zeros);
+            out.extend_from_slice(&number.to_be_bytes());
+            out.resize(out.len() + zeros, 0);
+        }
+        if let Some(number) = self.mtu_answer {
+            out.put_element(types::LP_MTU_ANSWER, &number.to_be_bytes());
+        }
     }
 }
 
@@ -382,6 +405,11 @@ pub(crate) fn wrap(start: usize, fragment_len: Option<usize>, out: &mut Vec<u8>)
     out.splice(start..start, head);
 }
 
+/// The number at the start of `value`, and what follows it.
+fn mtu_number<'a>(field: &'static str, value: &'a [u8]) -> Result<(u32, &'a [u8]), WireError> {
+    let (number, rest) = value.split_first_chunk().ok_or(WireError::Length { field, bytes: value.len() })?;
+    Ok((u32::from_be_bytes(*number), rest))
+}
 fn once<T>(slot: &mut Option<T>, value: T, kind: u32) -> Result<(), WireError> {
     match slot.replace(value) {
         None => Ok(()),
@@ -423,6 +451,20 @@ mod tests {
     }
 
     #[test]
+    fn probes_of_the_mtu_hold_a_number_and_zeros_and_answers_the_number() {
+        let header = |kind: u32, value: &[u8]| {
+            let mut out = Vec::new();
+            out.put_nested(types::LP_PACKET, |out| out.put_element(kind, value));
+            LpPacket::decode(&out).map(|packet| (packet.mtu_probe, packet.mtu_answer, packet.encode() == out))
+        };
+        assert_eq!(header(0x0394, &[0, 0, 1, 2, 0, 0]), Ok((Some((258, 2)), None, true)));
+        assert_eq!(header(0x0398, &[0, 0, 1, 2]), Ok((None, Some(258), true)));
+        assert_eq!(header(0x0394, &[0, 0, 1]), Err(WireError::Length { field: "MtuProbe", bytes: 3 }));
+        assert_eq!(header(0x0394, &[0, 0, 1, 2, 9]), Err(WireError::Value { field: "MtuProbe", found: 9 }));
+        assert_eq!(header(0x0398, &[0, 0, 1, 2, 0]), Err(WireError::Length { field: "MtuAnswer", bytes: 5 }));
+    }
+
+    #[test]
     fn a_header_twice_or_after_the_fragment_is_refused_and_acks_may_repeat() {
         let packet = |parts: &[&[u8]]| {
             let mut out = Vec::new();
@@ -447,10 +489,11 @@ mod tests {
             proptest::option::of(proptest::collection::vec(any::<u8>(), 1..33)),
             (proptest::option::of(0u64..200), proptest::collection::vec(any::<u64>(), 0..4), any::<[bool; 4]>()),
             proptest::option::of(proptest::collection::vec(any::<u8>(), 0..40)),
+            (proptest::option::of((any::<u32>(), 0usize..600)), proptest::option::of(any::<u32>())),
             proptest::collection::vec(any::<u8>(), 1..400),
         )
-            .prop_map(|(numbers, token, (nack, acks, flags), tag, fragment)| {
-                (LpParts { numbers, token, nack, acks, flags, tag }, fragment)
+            .prop_map(|(numbers, token, (nack, acks, flags), tag, mtu, fragment)| {
+                (LpParts { numbers, token, nack, acks, flags, tag, mtu }, fragment)
             })
     }
     #[derive(Debug, Clone)]
@@ -461,6 +504,7 @@ mod tests {
         acks: Vec<u64>,
         flags: [bool; 4],
         tag: Option<Vec<u8>>,
+        mtu: (Option<(u32, usize)>, Option<u32>),
     }
     impl LpParts {
         fn packet<'a>(&'a self, fragment: &'a [u8]) -> LpPacket<'a> {
@@ -479,6 +523,8 @@ mod tests {
                 probe: self.flags[2],
                 origin: self.flags[3].then_some(Origin::Cache),
                 tag: self.tag.as_ref().map(|tag| PathTag::parse(tag).unwrap()),
+                mtu_probe: self.mtu.0,
+                mtu_answer: self.mtu.1,
                 fragment: Some(fragment),
                 is_canonical: true,
                 ..LpPacket::default()

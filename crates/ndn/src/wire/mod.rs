@@ -9,7 +9,8 @@
 //!  LpPacket 100                                  hop by hop: rewritten by every forwarder
 //!  ├─ Sequence, FragIndex, FragCount             a piece of a packet that is longer than the MTU
 //!  ├─ PitToken, Nack, CongestionMark, TxSequence, Ack, …
-//!  ├─ 0x0380 PathTag … 0x0394 PathFailed         PTP; forwarders that do not know them ignore them
+//!  ├─ 0x0380 PathTag … 0x0390 PathFailed         PTP; forwarders that do not know them ignore them
+//!  ├─ 0x0394 MtuProbe, 0x0398 MtuAnswer          path MTU discovery; ignored likewise
 //!  └─ Fragment 80
 //!     └─ Interest 5 or Data 6                    end to end: covered by digests and signatures
 //! ```
@@ -249,6 +250,10 @@ pub mod types {
     pub const LP_PATH_ORIGIN: u32 = 0x038c;
     /// LP, PTP, on a Data or Nack: the tag could not be followed.
     pub const LP_PATH_FAILED: u32 = 0x0390;
+    /// LP: asks whether a datagram of this size arrives; a number of 4 bytes, then zeros.
+    pub const LP_MTU_PROBE: u32 = 0x0394;
+    /// LP: it does; the number.
+    pub const LP_MTU_ANSWER: u32 = 0x0398;
 }
 
 /// The type of the packet that `bytes` start with, if they start with one at all.

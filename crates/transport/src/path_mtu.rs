@@ -1,0 +1,316 @@
+//! How large a datagram the link of a face carries, found out by asking the neighbour: path MTU discovery of a
+//! packetization layer (RFC 8899), without ICMP.
+//!
+//! ```text
+//!   untried ──small probe answered──► in use: what the face is told ──its probe unanswered──► largest size answered
+//!      ▲ │                                   ▲                                                        │
+//!      └─┘ nobody answers: as told           └──────────── a larger one answered ────────────────────┘
+//! ```
+//! A neighbour that answers no probe at all may be one that does not know them: then nothing changes. RFC 8899 begins at
+//! a base size and searches upwards; here the size that a person has told counts until smaller probes are answered and
+//! those of that size are not, because a wrong one is the exception. Probes are sent only while datagrams are
+//! (RFC 8899 §4.1), so that an idle face stays silent.
+use alloc::{collections::VecDeque, vec::Vec};
+
+use tributary_core::{Duration, Time};
+
+/// Sizes that links have, beside the one that a face is told: the least that IPv4 must carry, RFC 8899's base, IPv6's
+/// least MTU, tunnels, PPPoE over IPv6 and IPv4, Ethernet over IPv6 and IPv4, jumbo frames, the kernel's loopback
+/// (RFC 8899 §5.3.2: a table of common sizes). All are UDP payloads.
+const SIZES: [u32; 11] = [576, 1_200, 1_232, 1_372, 1_432, 1_444, 1_452, 1_464, 1_472, 8_972, 32_768];
+/// How often a size is tried (RFC 8899 §5.1.2, MAX_PROBES).
+const ATTEMPTS_MAX: u32 = 3;
+/// How often if smaller ones are lost too, at random: a larger one must be lost with all of its tries to be given up.
+const ATTEMPTS_MAX_LOSSY: u32 = 8;
+/// How long an answer is waited for (RFC 8899 §5.1.1, PROBE_TIMER).
+const PATIENCE: Duration = Duration::from_secs(1);
+/// Time between two looks whether the size in use still gets through; RFC 8899 leaves it to the transport's own signs.
+const CHECK_INTERVAL: Duration = Duration::from_secs(5);
+/// Time between two tries of larger sizes (RFC 8899 has 600 s for PMTU_RAISE_TIMER), and between two questions to a
+/// neighbour that answers none.
+const RAISE_INTERVAL: Duration = Duration::from_secs(30);
+
+/// A datagram to send: of `size` bytes, carrying `number`, which the neighbour sends back.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct MtuProbe {
+    /// To be sent back.
+    pub number: u32,
+    /// Bytes of the whole datagram.
+    pub size: u32,
+}
+
+/// The search on one face.
+///
+/// Call [`PathMtu::on_sent`] for datagrams that leave, send what [`PathMtu::poll_probe`] gives, and look at
+/// [`PathMtu::size`] after [`PathMtu::on_answer`] and [`PathMtu::handle_timeout`].
+#[derive(Clone, Debug)]
+pub struct PathMtu {
+    /// Ascending; the last is what the face is told.
+    sizes: Vec<u32>,
+    size: u32,
+    /// Whether the neighbour has ever answered.
+    is_known: bool,
+    /// Whether datagrams have left since the last round.
+    is_used: bool,
+    next_number: u32,
+    round: Option<Round>,
+    check_at: Time,
+    raise_at: Time,
+    probes: VecDeque<MtuProbe>,
+}
+
+/// Probes whose answers are waited for.
+#[derive(Clone, Debug)]
+struct Round {
+    /// With whether they were answered.
+    sent: Vec<(MtuProbe, bool)>,
+    /// The largest size answered.
+    answered: u32,
+    attempts: u32,
+    due: Time,
+}
+
+impl PathMtu {
+    /// A face whose datagrams have at most `size_max` bytes. `number_first` should be random: who cannot see a probe
+    /// cannot answer it.
+    pub fn new(size_max: u32, number_first: u32) -> PathMtu {
+        let sizes = SIZES.into_iter().filter(|size| *size < size_max).chain([size_max]).collect();
+        PathMtu {
+            sizes,
+            size: size_max,
+            is_known: false,
+            is_used: false,
+            next_number: number_first,
+            round: None,
+            check_at: Time::ZERO,
+            raise_at: Time::ZERO,
+            probes: VecDeque::new(),
+        }
+    }
+    /// Bytes of a datagram at most.
+    pub fn size(&self) -> u32 {
+        self.size
+    }
+    /// What the face is told: its datagrams are never longer.
+    pub fn size_told(&self) -> u32 {
+        *self.sizes.last().expect("what the face is told is always among them")
+    }
+    /// A datagram of `bytes` leaves. Those that any link carries tell nothing and are worth no probe.
+    pub fn on_sent(&mut self, bytes: usize) {
+        self.is_used |= bytes > self.sizes[0] as usize / 2 && self.sizes.len() > 1;
+    }
+    /// There are signs that large datagrams are lost: the size in use is tried at once.
+    pub fn check(&mut self, now: Time) {
+        if self.is_used && self.round.is_none() {
+            self.check_at = now;
+        }
+    }
+    /// The neighbour has answered the probe with this number.
+    pub fn on_answer(&mut self, now: Time, number: u32) {
+        let Some(round) = &mut self.round else { return };
+        let Some((probe, is_answered)) = round.sent.iter_mut().find(|(probe, _)| probe.number == number) else {
+            return;
+        };
+        *is_answered = true;
+        round.answered = round.answered.max(probe.size);
+        self.size = self.size.max(round.answered);
+        if !core::mem::replace(&mut self.is_known, true) {
+            self.begin(now);
+        } else if round.sent.iter().all(|(probe, _)| probe.size <= round.answered) {
+            self.end(now);
+        }
+    }
+    /// Does what is due.
+    pub fn handle_timeout(&mut self, now: Time) {
+        let Some(round) = &self.round else {
+            if self.is_used && self.check_at <= now {
+                self.begin(now);
+            }
+            return;
+        };
+        if round.due > now {
+            return;
+        }
+        let answered = round.answered;
+        let is_lossy = round.sent.iter().any(|(probe, is_answered)| probe.size <= answered && !is_answered);
+        let attempts_max = if is_lossy { ATTEMPTS_MAX_LOSSY } else { ATTEMPTS_MAX };
+        if answered < self.size && round.attempts < attempts_max {
+            return self.try_again(now);
+        }
+        // Nothing at all answered says nothing of sizes: the link or the neighbour is away.
+        if self.is_known && answered > 0 {
+            self.size = answered;
+        }
+        self.end(now);
+    }
+    /// The next probe to send.
+    pub fn poll_probe(&mut self) -> Option<MtuProbe> {
+        self.probes.pop_front()
+    }
+    /// When to call [`PathMtu::handle_timeout`].
+    pub fn poll_timeout(&self) -> Option<Time> {
+        match &self.round {
+            Some(round) => Some(round.due),
+            None => self.is_used.then_some(self.check_at),
+        }
+    }
+
+    fn begin(&mut self, now: Time) {
+        self.round = Some(Round { sent: Vec::new(), answered: 0, attempts: 0, due: now });
+        self.try_again(now);
+        if self.is_known && self.raise_at <= now {
+            self.raise_at = now + RAISE_INTERVAL;
+            let larger: Vec<u32> = self.sizes.iter().copied().filter(|size| *size > self.size).collect();
+            larger.into_iter().for_each(|size| self.send(size));
+        }
+    }
+    /// The size in use first, then all that may have to take its place.
+    fn try_again(&mut self, now: Time) {
+        let Some(round) = &mut self.round else { return };
+        round.attempts += 1;
+        round.due = now + PATIENCE;
+        let range = match (self.is_known, round.attempts) {
+            (false, _) => 0..=self.sizes[0],
+            (true, 1) => self.size..=self.size,
+            (true, _) => round.answered + 1..=self.size,
+        };
+        let sizes: Vec<u32> = self.sizes.iter().copied().filter(|size| range.contains(size)).collect();
+        sizes.into_iter().for_each(|size| self.send(size));
+    }
+    fn send(&mut self, size: u32) {
+        let probe = MtuProbe { number: self.next_number, size };
+        self.next_number = self.next_number.wrapping_add(1);
+        self.probes.push_back(probe);
+        self.round.iter_mut().for_each(|round| round.sent.push((probe, false)));
+    }
+    fn end(&mut self, now: Time) {
+        self.round = None;
+        self.is_used = false;
+        self.check_at = now + if self.is_known { CHECK_INTERVAL } else { RAISE_INTERVAL };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tributary_core::Random;
+
+    /// A face that sends all the time over a link that carries `carries` bytes to a neighbour that answers or does not.
+    struct Link {
+        mtu: PathMtu,
+        now: Time,
+        carries: u32,
+        answers: bool,
+        /// The part of the probes that is lost, or their answers.
+        loss: f64,
+        random: Random,
+        sends: bool,
+        probes: usize,
+    }
+
+    impl Link {
+        fn new(told: u32, carries: u32) -> Link {
+            Link {
+                mtu: PathMtu::new(told, 7),
+                now: Time::ZERO,
+                carries,
+                answers: true,
+                loss: 0.0,
+                random: Random::new(1, 0),
+                sends: true,
+                probes: 0,
+            }
+        }
+        fn run(&mut self, seconds: u64) -> u32 {
+            let end = self.now + Duration::from_secs(seconds);
+            while self.now < end {
+                if self.sends {
+                    self.mtu.on_sent(self.mtu.size() as usize);
+                }
+                if self.mtu.poll_timeout().is_some_and(|due| due <= self.now) {
+                    self.mtu.handle_timeout(self.now);
+                }
+                self.now += Duration::from_millis(50);
+                while let Some(probe) = self.mtu.poll_probe() {
+                    self.probes += 1;
+                    let is_lost = self.random.chance(self.loss);
+                    if self.answers && !is_lost && probe.size <= self.carries {
+                        self.mtu.on_answer(self.now, probe.number);
+                    }
+                }
+            }
+            self.mtu.size()
+        }
+    }
+
+    #[test]
+    fn a_link_that_carries_less_than_told_is_found_out() {
+        let cases = [(1_472, 1_500, 1_472), (1_472, 1_471, 1_464), (1_472, 1_300, 1_232), (1_472, 600, 576)];
+        for (told, carries, found) in cases.into_iter().chain([(9_000, 2_000, 1_472), (65_507, 9_000, 8_972)]) {
+            assert_eq!(Link::new(told, carries).run(4), found, "told {told}, carries {carries}");
+        }
+    }
+
+    #[test]
+    fn a_link_that_shrinks_is_noticed_and_tried_again_when_it_grows() {
+        let mut link = Link::new(1_472, 1_472);
+        assert_eq!(link.run(20), 1_472);
+        link.carries = 1_280;
+        assert_eq!(link.run(9), 1_232);
+        link.carries = 1_472;
+        assert_eq!(link.run(36), 1_472);
+        link.carries = 1_400;
+        link.mtu.on_sent(1_472);
+        link.mtu.check(link.now);
+        assert_eq!(link.run(4), 1_372, "sooner where there are signs");
+    }
+
+    #[test]
+    fn who_answers_no_probe_is_sent_what_the_face_is_told() {
+        let mut link = Link::new(1_472, 1_000);
+        link.answers = false;
+        assert_eq!(link.run(60), 1_472);
+        assert_eq!(link.probes, 2 * ATTEMPTS_MAX as usize, "and hardly anything of it");
+        link.answers = true;
+        assert_eq!(link.run(40), 576);
+    }
+
+    #[test]
+    fn random_loss_is_not_taken_for_a_narrow_link() {
+        let mut link = Link::new(1_472, 1_472);
+        link.loss = 0.36;
+        let shrunk = (0..720).filter(|_| link.run(5) < 1_472).count();
+        assert!(shrunk < 14, "in {shrunk} of 720 moments of an hour");
+        link.carries = 1_280;
+        assert_eq!(link.run(60), 1_232);
+    }
+
+    #[test]
+    fn silence_says_nothing_of_sizes() {
+        let mut link = Link::new(1_472, 1_472);
+        link.run(3);
+        link.answers = false;
+        assert_eq!(link.run(100), 1_472);
+    }
+
+    #[test]
+    fn a_face_that_sends_nothing_asks_nothing() {
+        let mut link = Link::new(1_472, 1_472);
+        link.sends = false;
+        link.run(100);
+        link.mtu.on_sent(40);
+        link.run(100);
+        assert_eq!((link.probes, link.mtu.poll_timeout()), (0, None));
+        assert_eq!(PathMtu::new(500, 0).size(), 500);
+    }
+
+    #[test]
+    fn an_answer_to_no_probe_changes_nothing() {
+        let mut link = Link::new(1_472, 1_000);
+        link.run(4);
+        for number in 0..7 {
+            link.mtu.on_answer(link.now, number);
+        }
+        assert_eq!(link.run(60), 576);
+    }
+}
