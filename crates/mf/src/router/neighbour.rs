@@ -119,6 +119,8 @@ struct Face {
     rtt: Option<Duration>,
     rtt_min: Option<Duration>,
     heard_count: u32,
+    /// Hellos up to this one were said to nobody, or to an earlier life of the neighbour.
+    counted_from: u32,
     sample_from: u32,
     samples: VecDeque<Duration>,
 }
@@ -164,6 +166,7 @@ impl Neighbour {
             rtt: None,
             rtt_min: None,
             heard_count: 0,
+            counted_from: 0,
             sample_from: 0,
             samples: VecDeque::new(),
         };
@@ -233,6 +236,7 @@ impl Neighbour {
                 window: hello.window,
             };
             face.up = Some(peer.clone());
+            face.counted_from = face.sequence;
             face.next_hello = now + self.interval;
             self.changes.push_back(Change::Up(face_id, peer));
             self.reply(now, face_id);
@@ -426,7 +430,7 @@ impl Face {
         self.sample_from = self.sequence;
         let Some(rtt) = self.rtt_min.take() else { return };
         let heard = self.heard_count.clamp(1, 32);
-        let known = self.sequence.min(33).clamp(heard, 33);
+        let known = self.sequence.wrapping_sub(self.counted_from).clamp(heard, 33);
         // The last one is on its way when it is counted.
         let sent = known.saturating_sub(1).max(heard);
         let serial = Duration::from_nanos(COST_BYTES * 80);
@@ -454,6 +458,32 @@ mod tests {
     fn hear(to: &mut Neighbour, now: Time, packet: &[u8]) {
         let hello = Hello::decode(packet).expect("it was made here");
         let _ = to.handle_hello(now, FaceId(1), hello);
+    }
+
+    #[test]
+    fn a_neighbour_that_starts_anew_does_not_make_the_link_look_lossy() {
+        let (mut a, mut b) = (neighbour(1), neighbour(2));
+        let mut now = Time::from_millis(1_000);
+        a.add_face(now, FaceId(1), 1_472);
+        b.add_face(now, FaceId(1), 1_472);
+        for step in 0..8_000u64 {
+            if step == 5_000 {
+                b = neighbour(2);
+                b.identity.nonce += 1;
+                b.add_face(now, FaceId(1), 1_472);
+            }
+            let said: Vec<_> = core::iter::from_fn(|| a.poll_packet()).collect();
+            let answered: Vec<_> = core::iter::from_fn(|| b.poll_packet()).collect();
+            now += Duration::from_millis(5);
+            said.iter().for_each(|(_, packet)| hear(&mut b, now, packet));
+            answered.iter().for_each(|(_, packet)| hear(&mut a, now, packet));
+            a.handle_timeout(now);
+            b.handle_timeout(now);
+            if step > 1_000 {
+                let (short, long) = a.cost(FaceId(1));
+                assert!(short < long + long / 10, "SETT {short}, LETT {long} us after {step} steps");
+            }
+        }
     }
 
     #[test]
