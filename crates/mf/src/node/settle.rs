@@ -145,7 +145,7 @@ impl MfNode {
         }
         self.receiver.set_attached(now, true);
         if let Some(proxy) = &mut self.proxy {
-            proxy.on_change();
+            proxy.on_ways(now);
         }
     }
     pub(super) fn settle_ends(&mut self, now: Time) -> bool {
@@ -223,12 +223,16 @@ impl MfNode {
             moved = true;
             self.resolver.lookup(now, guid);
         }
-        while let Some((to, message)) = self.proxy.as_mut().and_then(|proxy| proxy.poll_report(now)) {
+        loop {
+            let router = &self.router;
+            let has_way = |guid: &Guid, address| router.has_way(now, guid, address);
+            let report = self.proxy.as_mut().and_then(|proxy| proxy.poll_report(now, has_way));
+            let Some((to, address, message)) = report else { break };
             moved = true;
             if to == self.guid {
                 self.sender.handle_message(now, to, self.config.address, &message);
             } else {
-                self.send_message(now, to, NetworkAddress::NONE, &message, (Flags::NONE, 0));
+                self.send_message(now, to, address, &message, (Flags::NONE, 0));
             }
         }
         while let Some(error) = self.proxy.as_mut().and_then(Proxy::poll_failure) {

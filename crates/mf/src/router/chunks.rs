@@ -90,6 +90,11 @@ impl Router {
         let topology = self.topology.as_ref()?;
         topology.route(address).map(|route| route.short_us.max(1))
     }
+    /// Whether a message to a device that was at an address would go out now.
+    pub fn has_way(&self, now: Time, device: &Guid, address: NetworkAddress) -> bool {
+        let bound = self.binding(now, device).unwrap_or_default().iter();
+        bound.chain([&address]).any(|address| self.distance(device, *address).is_some())
+    }
     /// Whether a stored chunk with this header could leave: now (true), when there is room (false), or not at all.
     pub fn verdict(&self, now: Time, header: &ChunkHeader) -> Option<bool> {
         match self.way(now, header) {

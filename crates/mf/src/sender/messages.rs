@@ -82,6 +82,8 @@ impl Sender {
                     state.pause = DROP_PAUSE;
                     for number in chunks.iter().take(65_536) {
                         state.dropped.remove(&number);
+                        // Said to be missing before this was known: it comes from there.
+                        state.again.remove(&number);
                         state.window.on_stored(number, &state.held);
                     }
                 }

@@ -33,6 +33,10 @@ use crate::{
 
 /// Reports of so many chunks go out before their delay is over.
 const REPORT_CHUNKS: usize = 1_024;
+/// Reports that wait at most.
+const REPORTS_MAX: usize = 4_096;
+/// For how many storage timers at most it is not tried again to tell a source that could not be reached.
+const REPORT_BACKOFF_MAX: u32 = 64;
 
 /// Why a chunk was not stored.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -111,6 +115,14 @@ struct Stored {
     durable: bool,
 }
 
+/// What a source is to be told of.
+#[derive(Default)]
+struct Report {
+    /// Where the source was when it sent.
+    address: NetworkAddress,
+    chunks: BTreeSet<u32>,
+}
+
 #[derive(Default)]
 struct FlowState {
     bytes: u64,
@@ -149,8 +161,10 @@ pub struct Proxy {
     /// Put since the last commit began, and in the one that runs: their sources are told when they are durable.
     uncommitted: Vec<ChunkKey>,
     committing: Option<Vec<ChunkKey>>,
-    reports: BTreeMap<(Flow, u32, ObjectId, bool), BTreeSet<u32>>,
+    reports: BTreeMap<(Flow, u32, ObjectId, bool), Report>,
     report_at: Option<Time>,
+    /// After how many storage timers sources that could not be reached are tried again.
+    report_backoff: u32,
     watches: VecDeque<(Guid, bool)>,
     lookups: VecDeque<Guid>,
     failure: Option<StoreError>,
@@ -188,6 +202,7 @@ impl Proxy {
             committing: None,
             reports: BTreeMap::new(),
             report_at: None,
+            report_backoff: 1,
             watches: VecDeque::new(),
             lookups: VecDeque::new(),
             failure: None,
@@ -198,9 +213,12 @@ impl Proxy {
             let header = head.split_first().and_then(|(kind, rest)| Some((*kind, ChunkHeader::decode(rest).ok()?.0)));
             let Some((kind, header)) = header else { continue };
             if let Some(key) = header.key() {
+                let source = header.source_address;
                 proxy.add(now, id, header, key, bytes, StoreReason::Away, kind == HEAD_DELEGATED);
                 proxy.chunks.entry(id).and_modify(|stored| stored.durable = true);
                 proxy.stats.restored += 1;
+                // The node may have been killed before its source was told.
+                proxy.report(now, key, source, true);
             }
         }
         Ok(proxy)
@@ -295,7 +313,8 @@ impl Proxy {
                 for key in keys {
                     if let Some(stored) = self.keys.get(&key).and_then(|id| self.chunks.get_mut(id)) {
                         stored.durable = true;
-                        self.report(now, key, true);
+                        let source = stored.header.source_address;
+                        self.report(now, key, source, true);
                     }
                 }
                 Ok(true)
@@ -314,6 +333,13 @@ impl Proxy {
         {
             destination.ready = true;
         }
+    }
+    /// Ways have changed: sources that could not be reached are tried again, and what is here because of ways may go.
+    pub fn on_ways(&mut self, now: Time) {
+        if !self.reports.is_empty() {
+            self.report_at = self.report_at.map(|at| at.min(now + self.config.report_delay));
+        }
+        self.on_change();
     }
     /// Ways or queues have changed: what is here because of them may go.
     pub fn on_change(&mut self) {
@@ -428,21 +454,33 @@ impl Proxy {
         }
         None
     }
-    /// A batch of chunks to tell a source of: stored, or dropped.
-    pub fn poll_report(&mut self, now: Time) -> Option<(Guid, TransportMessage)> {
-        let full = self.reports.values().any(|chunks| chunks.len() >= REPORT_CHUNKS);
+    /// A batch of chunks to tell a source of: stored, or dropped. What is said to a source without a way to it would be
+    /// lost: it waits, and the name is looked up. `has_way` tells of a source and its address.
+    pub fn poll_report(
+        &mut self,
+        now: Time,
+        has_way: impl Fn(&Guid, NetworkAddress) -> bool,
+    ) -> Option<(Guid, NetworkAddress, TransportMessage)> {
+        let full = self.reports.values().any(|report| report.chunks.len() >= REPORT_CHUNKS);
         if !full && self.report_at.is_none_or(|at| at > now) {
             return None;
         }
-        let Some(((flow, transfer, object, stored), numbers)) = self.reports.pop_first() else {
-            self.report_at = None;
+        let ready = self.reports.iter().find(|((flow, ..), report)| has_way(&flow.source, report.address));
+        let Some((id, report)) = ready.map(|(id, _)| *id).and_then(|id| Some((id, self.reports.remove(&id)?))) else {
+            self.report_at = (!self.reports.is_empty()).then(|| now + self.config.timer * self.report_backoff);
+            self.report_backoff = (self.report_backoff * 2).min(REPORT_BACKOFF_MAX);
+            let sources: BTreeSet<Guid> = self.reports.keys().map(|(flow, ..)| flow.source).collect();
+            self.lookups.extend(sources);
             return None;
         };
+        self.report_backoff = 1;
+        let (flow, transfer, object, stored) = id;
+        let Report { address: to, chunks: numbers } = report;
         let chunks = ChunkRanges::from_ascending(numbers.iter().copied());
         let told = chunks.iter().last();
         let rest: BTreeSet<u32> = numbers.into_iter().filter(|number| Some(*number) > told).collect();
         if !rest.is_empty() {
-            self.reports.insert((flow, transfer, object, stored), rest);
+            self.reports.insert(id, Report { address: to, chunks: rest });
         }
         let (proxy, address) = self.own;
         let message = if stored {
@@ -450,7 +488,7 @@ impl Proxy {
         } else {
             TransportMessage::Dropped { flow, transfer, object, proxy, chunks }
         };
-        Some((flow.source, message))
+        Some((flow.source, to, message))
     }
     /// A name to watch (true) or not to watch any more.
     pub fn poll_watch(&mut self) -> Option<(Guid, bool)> {
@@ -603,9 +641,9 @@ impl Proxy {
     }
     fn drop_stored(&mut self, now: Time, id: u64) {
         if let Some(stored) = self.chunks.get(&id) {
-            let (key, delegated) = (stored.key, stored.delegated);
+            let (key, source, delegated) = (stored.key, stored.header.source_address, stored.delegated);
             if !delegated {
-                self.report(now, key, false);
+                self.report(now, key, source, false);
             }
         }
         self.remove(id);
@@ -646,23 +684,27 @@ impl Proxy {
             }
         }
     }
-    fn report(&mut self, now: Time, key: ChunkKey, stored: bool) {
-        if self.report_at.is_none() {
-            self.report_at = Some(now + self.config.report_delay);
-        }
+    fn report(&mut self, now: Time, key: ChunkKey, source: NetworkAddress, stored: bool) {
+        let due = now + self.config.report_delay;
+        self.report_at = Some(self.report_at.map_or(due, |at| at.min(due)));
         let of = |stored: bool| (key.flow, key.transfer, key.object, stored);
         if let Some(opposite) = self.reports.get_mut(&of(!stored)) {
-            opposite.remove(&key.number);
-            if opposite.is_empty() {
+            opposite.chunks.remove(&key.number);
+            if opposite.chunks.is_empty() {
                 self.reports.remove(&of(!stored));
             }
         }
-        self.reports.entry(of(stored)).or_default().insert(key.number);
+        let report = self.reports.entry(of(stored)).or_default();
+        report.address = source;
+        report.chunks.insert(key.number);
+        if self.reports.len() > REPORTS_MAX {
+            self.reports.pop_first();
+        }
     }
     /// Tells a source of a chunk that was dropped here without ever having been stored.
     pub fn report_dropped(&mut self, now: Time, header: &ChunkHeader) {
         if let Some(key) = header.key().filter(|_| !header.flags.contains(Flags::NO_PROXY)) {
-            self.report(now, key, false);
+            self.report(now, key, header.source_address, false);
         }
     }
 }

@@ -79,9 +79,9 @@ fn a_flow_has_its_share_and_the_longest_idle_flow_of_no_higher_priority_goes_fir
     let held: Vec<u8> = proxy.holdings().map(|holding| holding.key.flow.source.0[0]).collect();
     assert_eq!((held, proxy.stats.evicted), (vec![2, 2, 3, 3], 2));
     commit(&mut proxy);
-    let told: Vec<_> = core::iter::from_fn(|| proxy.poll_report(Time::from_millis(60))).collect();
-    let dropped = told.iter().filter(|(_, message)| matches!(message, TransportMessage::Dropped { .. }));
-    let dropped: Vec<_> = dropped.map(|(to, _)| *to).collect();
+    let told: Vec<_> = core::iter::from_fn(|| proxy.poll_report(Time::from_millis(60), |_, _| true)).collect();
+    let dropped = told.iter().filter(|(.., message)| matches!(message, TransportMessage::Dropped { .. }));
+    let dropped: Vec<_> = dropped.map(|(to, ..)| *to).collect();
     assert_eq!(dropped, [guid(1)]);
     assert_eq!(told.len(), 3, "one message for each flow, and none for what was stored and dropped: {told:?}");
 }
@@ -93,9 +93,9 @@ fn lifetimes_end_and_reports_are_batched() {
         let header = ChunkHeader { lifetime_ms: 500, ..header(1, 2, number, 0) };
         assert_eq!(proxy.put(Time::ZERO, &header, &vec![0; 10].into(), AWAY), Ok(()));
     }
-    assert_eq!(proxy.poll_report(Time::from_millis(99)), None, "a promise before it is durable");
+    assert_eq!(proxy.poll_report(Time::from_millis(99), |_, _| true), None, "a promise before it is durable");
     commit(&mut proxy);
-    assert_eq!(proxy.poll_report(Time::from_millis(49)), None);
+    assert_eq!(proxy.poll_report(Time::from_millis(49), |_, _| true), None);
     let chunks = ChunkRanges::from_ascending(0..10);
     let (object, flow) = (ObjectId([9; 16]), Flow { source: guid(1), destination: guid(2) });
     let stored = TransportMessage::Stored {
@@ -106,12 +106,28 @@ fn lifetimes_end_and_reports_are_batched() {
         address: NetworkAddress(7),
         chunks: chunks.clone(),
     };
-    assert_eq!(proxy.poll_report(Time::from_millis(50)), Some((guid(1), stored)));
-    assert_eq!(proxy.poll_report(Time::from_millis(50)), None);
+    assert_eq!(proxy.poll_report(Time::from_millis(50), |_, _| true), Some((guid(1), NetworkAddress::NONE, stored)));
+    assert_eq!(proxy.poll_report(Time::from_millis(50), |_, _| true), None);
     proxy.handle_timeout(Time::from_millis(500));
     assert_eq!((proxy.usage().0, proxy.stats.expired), (ByteCount(0), 10));
     let dropped = TransportMessage::Dropped { flow, transfer: 1, object, proxy: guid(99), chunks };
-    assert_eq!(proxy.poll_report(Time::from_millis(560)), Some((guid(1), dropped)));
+    assert_eq!(proxy.poll_report(Time::from_millis(560), |_, _| true), Some((guid(1), NetworkAddress::NONE, dropped)));
+}
+
+#[test]
+fn what_a_source_that_cannot_be_reached_is_to_be_told_waits_for_a_way() {
+    let mut proxy = proxy(1 << 20, 1 << 20);
+    assert_eq!(proxy.put(Time::ZERO, &header(1, 2, 4, 0), &vec![0; 10].into(), AWAY), Ok(()));
+    commit(&mut proxy);
+    assert_eq!(proxy.poll_report(Time::from_millis(60), |_, _| false), None);
+    assert_eq!(proxy.poll_lookup(), Some(guid(1)));
+    let again = proxy.report_at.expect("it is tried again");
+    assert_eq!(proxy.poll_report(again, |_, _| false), None);
+    assert_eq!(proxy.report_at, Some(again + Duration::from_secs(2)), "less and less often");
+    proxy.on_ways(again);
+    let soon = again + Duration::from_millis(50);
+    assert!(proxy.poll_report(soon, |to, _| *to == guid(1)).is_some(), "there is a way");
+    assert_eq!(proxy.poll_report(soon, |_, _| true), None);
 }
 
 #[test]
@@ -227,13 +243,13 @@ fn what_a_full_disk_did_not_take_is_not_here_and_is_never_acknowledged() {
     assert_eq!((proxy.stats.duplicates, proxy.begin_commit()), (1, Ok(true)));
     assert!(proxy.poll_commit(Time::ZERO).is_err());
     let later = Time::ZERO + Duration::from_secs(1);
-    let stored = |message| match message {
-        Some((_, TransportMessage::Stored { chunks, .. })) => chunks.iter().collect::<Vec<_>>(),
+    let stored = |message: Option<(_, _, TransportMessage)>| match message {
+        Some((.., TransportMessage::Stored { chunks, .. })) => chunks.iter().collect::<Vec<_>>(),
         other => panic!("{other:?}"),
     };
-    assert_eq!((stored(proxy.poll_report(later)), proxy.poll_report(later)), (vec![0], None));
+    assert_eq!((stored(proxy.poll_report(later, |_, _| true)), proxy.poll_report(later, |_, _| true)), (vec![0], None));
     full.store(false, core::sync::atomic::Ordering::Relaxed);
     put(&mut proxy, 1).expect("room");
     commit(&mut proxy);
-    assert_eq!(stored(proxy.poll_report(later)), [1]);
+    assert_eq!(stored(proxy.poll_report(later, |_, _| true)), [1]);
 }
