@@ -144,8 +144,13 @@ impl Reassembly {
     }
     /// Chunks of the sender's cut that are missing; all of them before the first has come.
     pub fn missing(&self) -> impl Iterator<Item = u32> {
+        let (_, count) = self.cut.unwrap_or((u32::MAX, 1));
+        (0..count).filter(|number| self.is_missing(*number))
+    }
+    /// Whether a chunk of the sender's cut is missing.
+    pub fn is_missing(&self, number: u32) -> bool {
         let (chunk_bytes, count) = self.cut.unwrap_or((u32::MAX, 1));
-        (0..count).filter(move |number| !self.received.contains(number) && !self.has(*number, chunk_bytes))
+        number < count && !self.received.contains(&number) && !self.has(number, chunk_bytes)
     }
     /// How the sender cuts it, and into how many chunks.
     pub fn cut(&self) -> Option<(u32, u32)> {

@@ -74,6 +74,11 @@ impl Receiver {
             let at = fetch.limit.ready_at().max(self.limit.ready_at()).max(now);
             fetch.status_at = Some((at, window));
         }
+        // What was sent again overtakes nothing that is told of here.
+        if !header.flags.contains(Flags::REPEATED) && fetch.look_for_gaps(now, number, self.config.nack_timeout) {
+            let window = fetch.status_at.map_or(fetch.highest_window.unwrap_or(0), |(_, window)| window);
+            fetch.status_at = Some((now, window));
+        }
         self.finish_if_complete(now, id);
         self.say_due(now, id);
     }

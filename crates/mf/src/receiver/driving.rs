@@ -35,11 +35,8 @@ impl Receiver {
             }
             if fetch.nack_at <= now && self.attached && fetch.object.is_some() {
                 // On a slow link a chunk may take longer than the timeout: while one comes, it is not missing.
-                let silence = match fetch.suspicion {
-                    Some(suspicion) if !suspicion.is_told => Duration::ZERO,
-                    Some(suspicion) => suspicion.patience,
-                    None => self.config.nack_timeout,
-                };
+                let suspicion = fetch.suspicion_at(now);
+                let silence = suspicion.map_or(self.config.nack_timeout, |suspicion| suspicion.patience);
                 let quiet_at = self.active_at + silence;
                 if now < quiet_at && now.since(fetch.lonely_since) < self.config.nack_timeout * POSTPONED_MAX {
                     fetch.nack_at = quiet_at;
@@ -53,12 +50,9 @@ impl Receiver {
     pub(super) fn nack(&mut self, now: Time, id: TransferId) {
         let Some(fetch) = self.fetches.get_mut(&id) else { return };
         fetch.tells_missing = true;
-        fetch.suspicion = fetch.suspicion.filter(|suspicion| now < suspicion.until);
+        fetch.suspicion = fetch.suspicion_at(now);
         match &mut fetch.suspicion {
-            Some(suspicion) => {
-                suspicion.is_told = true;
-                suspicion.patience *= 2;
-            }
+            Some(suspicion) => suspicion.patience *= 2,
             None => fetch.nacks += 1,
         }
         if fetch.reliability == Reliability::DontCare && fetch.transfer & PUSHED != 0 {
@@ -107,9 +101,7 @@ impl Receiver {
             fetch.window_chunks = advice;
         }
         fetch.sequence += 1;
-        // Without a sign of a loss what is missing may be on its way.
-        let tells = core::mem::take(&mut fetch.tells_missing) || fetch.nacks > 0;
-        let missing = ChunkRanges::from_ascending(reassembly.missing().filter(|_| tells));
+        let missing = fetch.take_missing();
         let message = TransportMessage::Status {
             transfer: fetch.transfer,
             object,

@@ -35,6 +35,7 @@ pub(super) struct Incoming {
     /// The next message says what is missing.
     pub(super) tells_missing: bool,
     pub(super) suspicion: Option<Suspicion>,
+    pub(super) gaps: Option<Gaps>,
     pub(super) lonely_since: Time,
     pub(super) cached_bytes: u64,
     pub(super) repeated_bytes: u64,
@@ -56,12 +57,39 @@ pub(super) struct Source {
 /// An access router has lost what it had in memory.
 #[derive(Clone, Copy)]
 pub(super) struct Suspicion {
-    /// Whether it was said what is missing.
-    pub(super) is_told: bool,
-    /// How long until it is said, and then how long nothing may come until it is said again.
+    /// How long nothing may come until it is said what is missing; more each time.
     pub(super) patience: Duration,
     /// Until when there is less patience than usual.
     pub(super) until: Time,
+}
+
+/// What is missing in front of what comes after a loss on the way: a router sends the chunks of a flow in the order in
+/// which they came, so what it still has comes later.
+#[derive(Default)]
+pub(super) struct Gaps {
+    /// Chunks below this one are here, or it was seen that they are missing.
+    seen: u32,
+    /// Once something was missing, until when more of it is looked for: chunks of other ways may just be later.
+    until: Option<Time>,
+    /// What is still to be said.
+    missing: BTreeSet<u32>,
+}
+
+impl Gaps {
+    /// A chunk has come; true if others are missing before it.
+    fn on_chunk(&mut self, number: u32, until: Time, is_missing: impl Fn(u32) -> bool) -> bool {
+        let before = self.missing.len();
+        self.missing.extend((self.seen..number).filter(|earlier| is_missing(*earlier)));
+        self.seen = self.seen.max(number + 1);
+        let found = self.missing.len() > before;
+        if found {
+            self.until.get_or_insert(until);
+        }
+        found
+    }
+    fn is_over(&self, now: Time) -> bool {
+        self.until.is_some_and(|until| now >= until) && self.missing.is_empty()
+    }
 }
 
 pub(super) enum Opened {
@@ -101,6 +129,7 @@ impl Incoming {
             nacks: 0,
             tells_missing: false,
             suspicion: None,
+            gaps: None,
             lonely_since: now,
             cached_bytes: 0,
             repeated_bytes: 0,
@@ -163,11 +192,30 @@ impl Incoming {
     }
     pub(super) fn set_nack(&mut self, now: Time, timeout: Duration) {
         let timeout = timeout * 2u32.pow(self.nacks.min(BACKOFF_MAX));
-        self.nack_at = match self.suspicion {
-            Some(suspicion) if !suspicion.is_told => self.nack_at.min(now + suspicion.patience),
-            Some(suspicion) => now + timeout.min(suspicion.patience),
-            None => now + timeout,
-        };
+        self.nack_at = now + self.suspicion_at(now).map_or(timeout, |suspicion| timeout.min(suspicion.patience));
+    }
+    /// The suspicion that there is now.
+    pub(super) fn suspicion_at(&self, now: Time) -> Option<Suspicion> {
+        self.suspicion.filter(|suspicion| now < suspicion.until)
+    }
+    /// Looks for what is missing before a chunk that has come; true if it is to be said.
+    pub(super) fn look_for_gaps(&mut self, now: Time, number: u32, timeout: Duration) -> bool {
+        let (Some(gaps), Some(reassembly)) = (&mut self.gaps, &self.reassembly) else { return false };
+        if gaps.is_over(now) {
+            self.gaps = None;
+            return false;
+        }
+        gaps.on_chunk(number, now + timeout, |number| reassembly.is_missing(number))
+    }
+    /// What is to be said of what is missing; nothing if what is not here may be on its way.
+    pub(super) fn take_missing(&mut self) -> ChunkRanges {
+        let all = core::mem::take(&mut self.tells_missing) || self.nacks > 0;
+        let gaps = self.gaps.as_mut().map(|gaps| core::mem::take(&mut gaps.missing)).unwrap_or_default();
+        let Some(reassembly) = &self.reassembly else { return ChunkRanges::default() };
+        match all {
+            true => ChunkRanges::from_ascending(reassembly.missing()),
+            false => ChunkRanges::from_ascending(gaps.into_iter().filter(|number| reassembly.is_missing(*number))),
+        }
     }
     pub(super) fn on_useful(&mut self, now: Time, header: &ChunkHeader, bytes: u64) {
         if let Some(source) = self.origin(header).and_then(|number| self.sources.get_mut(usize::from(number))) {
@@ -299,5 +347,23 @@ impl Incoming {
 impl Source {
     pub(super) fn new(guid: Guid) -> Source {
         Source { guid, label: guid.to_string(), bytes: 0, hops: 0, distrusted: None }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gap_is_told_once_and_looked_for_as_long_as_none_was_found() {
+        let (mut gaps, here) = (Gaps::default(), [0, 1, 2, 5, 6]);
+        let until = Time::from_millis(3_000);
+        let mut on_chunk = |number| {
+            gaps.on_chunk(number, until, |earlier| !here.contains(&earlier));
+            (core::mem::take(&mut gaps.missing).into_iter().collect::<Vec<_>>(), gaps.is_over(until))
+        };
+        assert_eq!(on_chunk(2), (Vec::new(), false));
+        assert_eq!(on_chunk(5), (Vec::from([3, 4]), true));
+        assert_eq!(on_chunk(6), (Vec::new(), true));
     }
 }

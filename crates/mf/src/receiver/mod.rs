@@ -20,7 +20,7 @@ use tributary_core::{
 };
 use tributary_transport::{Fetch, limit::TokenBucket};
 
-use incoming::{Incoming, Opened, Source, Suspicion};
+use incoming::{Gaps, Incoming, Opened, Source, Suspicion};
 
 use crate::{
     config::EndConfig,
@@ -247,7 +247,8 @@ impl Receiver {
     pub fn on_router_restarted(&mut self, now: Time) {
         for fetch in self.fetches.values_mut().filter(|fetch| fetch.ended.is_none()) {
             let until = now + self.config.nack_timeout;
-            fetch.suspicion = Some(Suspicion { is_told: false, patience: RESTART_PATIENCE, until });
+            fetch.suspicion = Some(Suspicion { patience: RESTART_PATIENCE, until });
+            fetch.gaps = Some(Gaps::default());
             fetch.set_nack(now, self.config.nack_timeout);
         }
     }

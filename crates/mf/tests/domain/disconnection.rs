@@ -203,6 +203,54 @@ fn what_a_killed_router_had_in_memory_is_asked_for_at_once() {
     assert!(domain.at("n1").sender().chunks.1 > 0 && lost < 1.0, "{lost} s");
 }
 
+/// The network of `trib demo --family mf`, without the publishers that the receiver does not choose.
+/// ```text
+///   server ── 50 ── core ── 100, 10 ms ── access ── 40, 5 ms ── receiver
+/// ```
+#[test]
+fn a_router_killed_while_its_host_is_away_costs_little_and_brings_little_twice() {
+    for seed in 1..6 {
+        let mut domain = Domain::new(seed);
+        domain.node("server", |_| {});
+        domain.router("core");
+        domain.router("access");
+        domain.node("receiver", |_| {});
+        domain.link("server", "core", 50, ms(2));
+        domain.link("core", "access", 100, ms(10));
+        domain.link("access", "receiver", 40, ms(5));
+        let bytes = random_bytes(48_000_000, 1);
+        domain.publish("server", object("/lab/film", bytes.clone()));
+        domain.run(Duration::from_secs(2));
+        let (id, content) = domain.fetch("receiver", "/lab/film");
+        domain.run(ms(3_000 + seed * 37));
+        let down = domain.net.now();
+        domain.cut("access", "receiver");
+        while domain.repositories["access"].len() < 4 {
+            domain.run(ms(50));
+        }
+        let (buffered, killed_at) = (domain.at("access").router().buffer.len(), domain.net.now());
+        domain.kill("access");
+        domain.run(ms(100));
+        domain.restart("access");
+        domain.net.run_until(down + Duration::from_secs(3));
+        domain.mend("access", "receiver");
+        let time = domain.finish("receiver", id, 60);
+        assert_eq!(content.finished(&name("/lab/film")).unwrap(), bytes);
+        let ideal = 3.0 + 48_000_000.0 * 8e-6 / 40.0 / 0.966;
+        let lost = time.as_secs_f64() - ideal;
+        let report = domain.report("receiver", id);
+        println!(
+            "{lost:.3} s lost; {} bytes twice, {} again; killed after {:?} with {buffered} chunks; sent {:?}, {:?}",
+            report.duplicate_bytes,
+            report.retransmitted_bytes,
+            killed_at.since(down),
+            domain.at("server").sender().chunks,
+            domain.at("access").proxy().unwrap().stats
+        );
+        assert!(lost < 0.5 && report.duplicate_bytes < 1 << 20, "{lost} s");
+    }
+}
+
 /// Sends an object of `size` bytes to a device without being asked; gives the object.
 fn push(domain: &mut Domain, from: &str, to: &str, path: &str, size: usize, options: fn(&mut SendOptions)) -> ObjectId {
     use tributary_content::store::ObjectReader;
