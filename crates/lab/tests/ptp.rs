@@ -32,11 +32,12 @@ fn ptp_fills_what_rivals_leave_and_nobody_gets_more_than_there_is() {
     }
 }
 
-/// One run of 100 s is the time in which paths are found and tried; how much of it that takes varies from run to run.
+/// One run of 100 s is the time in which paths are found and tried; how much of it that takes varies from run to run. The
+/// worst of 30 seeds comes to 0.80.
 #[test]
 fn the_mesh_stands_beside_table_1_and_most_of_its_57_paths_are_found() {
     let results = run("ptp-mesh", 1, 1);
-    assert!(value(&results, "ptp.utilisation") > 0.6, "{}", value(&results, "ptp.utilisation"));
+    assert!(value(&results, "ptp.utilisation") > 0.78, "{}", value(&results, "ptp.utilisation"));
     let table = results.tables.iter().find(|table| table.name == "table-1").expect("Table I");
     assert_eq!((table.rows.len(), table.rows[0][0].as_str(), table.rows[0][1].as_str()), (16, "2 ⇒ 1", "1350"));
     let known = value(&results, "ptp-paper.paths_known");
@@ -46,7 +47,7 @@ fn the_mesh_stands_beside_table_1_and_most_of_its_57_paths_are_found() {
 #[test]
 fn neither_of_two_fetches_starves_on_a_link_that_they_share() {
     let results = run("ptp-fairness", 1, 2);
-    for scheme in ["ptp", "ptp-paper", "rfa-chopcop", "pcon"] {
+    for scheme in ["ptp", "ptp-paper", "ptp-default", "rfa-chopcop", "pcon"] {
         let share = value(&results, &format!("{scheme}.single_share"));
         assert!((0.40..0.60).contains(&share), "{scheme}: {share}");
         assert!(value(&results, &format!("{scheme}.utilisation")) > 0.95, "{scheme}");
