@@ -127,6 +127,66 @@ fn what_nobody_can_take_waits_in_the_router_and_is_told_there() {
     assert_eq!((sender.stop(), router.stop()), (Some(0), Some(0)));
 }
 
+/// A small file system of its own at a folder, until the test ends.
+struct SmallDisk(PathBuf);
+
+impl SmallDisk {
+    /// `None` where this user may not make one, with a word that even a quiet test run shows.
+    fn mount(folder: &Path, size: &str) -> Option<SmallDisk> {
+        use std::io::Write;
+        fs::create_dir_all(folder).unwrap();
+        let mut mount = std::process::Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", &format!("size={size}"), "tmpfs"]).arg(folder).stderr(Stdio::null());
+        let is_mounted = mount.status().is_ok_and(|status| status.success());
+        if !is_mounted {
+            let _ = writeln!(std::io::stderr(), "\nSKIPPED: a router with a full disk: mounting a tmpfs needs root");
+        }
+        is_mounted.then(|| SmallDisk(folder.into()))
+    }
+}
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = std::process::Command::new("umount").arg("-l").arg(&self.0).status();
+    }
+}
+
+#[test]
+fn what_a_full_disk_has_acknowledged_outlives_a_kill_and_the_rest_stays_with_the_source() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let Some(_disk) = SmallDisk::mount(&folder.join("tower/store"), "2m") else { return };
+    let original = file(folder);
+    let (router, [phone, source]) = network(folder, ["phone", "source"]);
+    let there = run(folder, &["recv", "--config", &phone, "--timeout", "300ms", "--json"]);
+    let id = lines(&there.stdout)[0]["id"].as_str().unwrap().to_string();
+    let sender = Daemon::start(folder, Path::new(&source));
+    std::thread::sleep(std::time::Duration::from_millis(1_500));
+    let (path, socket) = (original.to_str().unwrap(), control(folder, "source"));
+    let send = ["send", path, "/film", "--to", &id, "--control", &socket, "--lifetime", "10min", "--timeout", "60s"];
+    let (mut send, _, told) = begin(folder, &[&send[..], &["--json"]].concat());
+    let chunks = || held(folder).iter().filter_map(|held| held["chunks"].as_u64()).sum::<u64>();
+    let came = (0..100).any(|_| {
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        chunks() > 0
+    });
+    assert!(came, "nothing is stored");
+    std::thread::sleep(std::time::Duration::from_secs(2));
+    let before = chunks();
+    assert!((1..=3).contains(&before), "{before} of 4 chunks: the description, and 2.9 MiB in 2 MiB");
+    // As a power cut would end it.
+    drop(router);
+    let router = Daemon::start(folder, &folder.join("tower.toml"));
+    assert!(chunks() >= before, "{} of {before} chunks are left", chunks());
+    let inbox = folder.join("inbox");
+    let inbox = inbox.to_str().unwrap();
+    let recv = run(folder, &["recv", "--config", &phone, "-o", inbox, "--count", "1", "--timeout", "40s", "--json"]);
+    assert_eq!(recv.status.code(), Some(0), "{}", talk(&recv));
+    assert!(fs::read(Path::new(inbox).join("film")).unwrap() == fs::read(&original).unwrap());
+    let told = rest(told);
+    assert_eq!((send.wait().unwrap().code(), &told.last().unwrap()["event"]), (Some(0), &"sent".into()), "{told:?}");
+    assert_eq!((sender.stop(), router.stop()), (Some(0), Some(0)));
+}
+
 #[test]
 fn a_daemon_takes_what_is_sent_to_a_name_from_attach_until_detach() {
     let folder = tempfile::tempdir().unwrap();
