@@ -117,12 +117,16 @@ impl Router {
             return;
         }
         let Way::Face(face, address) = self.way(now, &header) else { return };
-        let from = match self.buffer.chunk(slot).map(|chunk| chunk.origin) {
+        let chunk = self.buffer.chunk(slot);
+        let from = match chunk.map(|chunk| chunk.origin) {
             Some(Origin::Face(from, _)) => self.hops.get(&from).map_or(u32::MAX, |hop| hop.datagram_bytes),
             _ => u32::MAX,
         };
+        // Its header may have grown on the way.
+        let first = chunk.and_then(|chunk| chunk.fragment(0)).map_or(0, |bytes| bytes.len());
+        let first = (DataHeader::BYTES + header.len() + first) as u32;
         let Some(hop) = self.hops.get_mut(&face) else { return };
-        if from > hop.datagram_bytes {
+        if from.max(first) > hop.datagram_bytes {
             // Its fragments may be too long for the next link; whole, it is cut anew.
             return;
         }
