@@ -9,7 +9,7 @@
 //! Startup ends at once, without a queue to drain, when the path delivers what the network says that it carries.
 //!
 //! Differences from BBR (draft-cardwell-iccrg-bbr-congestion-control): the receiver paces requests, not data; the RTT
-//! probe ends one round trip after the queue of its own has gone; and the pace makes up for random loss, because at a loss
+//! probe ends two round trips after the queue of its own has gone; and the pace makes up for random loss, because at a loss
 //! of a fifth the probe's gain of 1.25 would be eaten up and the estimate could never grow again. What is random is found
 //! out by asking for less (`loss_meter.rs`).
 use tributary_core::{Duration, Rate, Time};
@@ -392,10 +392,10 @@ impl ModelBased {
                     self.phase = Phase::Probe { step, since: now };
                 }
             }
-            // One round trip without a queue tells. Flows that share a queue see it empty together, so that their next
-            // probes come at one time as well.
+            // A round trip without a queue tells, and another one lets the other flows see it empty, so that their next probes
+            // come at one time as well; with one only, flows took each other's queues for the path's.
             Phase::ProbeRtt { until } if now < until && in_flight <= self.window => {
-                self.phase = Phase::ProbeRtt { until: until.min(now + rtt) };
+                self.phase = Phase::ProbeRtt { until: until.min(now + rtt * 2) };
             }
             Phase::ProbeRtt { until } if now >= until => {
                 if let Some((_, seen)) = &mut self.rtt_min {
