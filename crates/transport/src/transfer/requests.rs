@@ -5,14 +5,14 @@ impl Transfer {
     // Requests.
 
     pub(super) fn request_on(&mut self, now: Time, id: PathId) -> Option<PacketRequest> {
+        let room = self.paths.get(&id)?.flow.as_ref()?.room(now);
+        if room == 0 {
+            return None;
+        }
         let is_too_far = self.is_too_far(now, id);
         let running = self.running.as_mut()?;
         let path = self.paths.get_mut(&id)?;
         let flow = path.flow.as_mut()?;
-        let room = flow.room(now);
-        if room == 0 {
-            return None;
-        }
         let is_probe = flow.silent_since().is_some();
         let mut caches = path.caches;
         let mut kind = RequestKind::Claiming;
