@@ -9,30 +9,35 @@
 //! ```
 //! Loop safety: a hop limit that copies share, never back out of the face of arrival, no FID that is filled beyond a
 //! limit or that matches more faces than a limit.
+mod answers;
 pub mod cache;
+mod decision;
+mod egress;
 pub mod labels;
 pub mod neighbour;
+mod view;
 
-use alloc::{
-    collections::{BTreeMap, VecDeque},
-    vec::Vec,
-};
+use alloc::{collections::BTreeMap, vec::Vec};
 use bytes::{Buf, Bytes};
 
 use hashbrown::HashMap;
 use rustc_hash::FxBuildHasher;
-use tributary_core::{ByteCount, Datagram, DatagramRun, FaceId, HEAD_BYTES_MAX, NodeId, Time, Transmit, TransmitBuf};
+use tributary_core::{ByteCount, Datagram, DatagramRun, FaceId, HEAD_BYTES_MAX, NodeId, Time};
 use tributary_transport::FaceOptions;
 
+use self::{
+    answers::{Answer, Verified},
+    cache::{Body, PacketCache, PayloadMemory},
+    decision::{BitmapTable, Memo, Ports},
+    egress::{Batch, Face},
+    labels::{LabelKey, LabelTables, Port},
+    view::{FidView, parts_after, write_header},
+};
+pub(crate) use self::{decision::is_overfull, view::View};
 use crate::{
     capability::{CapabilityKey, CapabilityKeys},
-    wire::{
-        BitmapNumbers, DataHeader, FID_BYTES_MAX, FIXED_BYTES, FLAG_CACHED, FLAG_MARKED, FLAG_NO_CACHE, Fid, FidKind,
-        Header, PacketType, REQUEST_RUNS_MAX, Request, Routes, StreamKey, TTL_MAX, VERSION, WireError,
-    },
+    wire::{DataHeader, FID_BYTES_MAX, FIXED_BYTES, FLAG_MARKED, Header, PacketType, Routes},
 };
-use cache::{Body, PacketCache, PayloadMemory, Provenance};
-use labels::{BLOOM_BYTES_MIN, LabelKey, LabelTables, Port, SALTS, filter_words};
 
 /// Settings of a router.
 #[derive(Clone, PartialEq, Debug)]
@@ -206,31 +211,6 @@ pub mod reason {
     pub const MTU: &str = "longer than the mtu";
 }
 
-struct Face {
-    id: FaceId,
-    options: FaceOptions,
-    /// Full batches, of [`TransmitBuf::DATAGRAMS_MAX`] packets each, to be handed out as they are.
-    full: VecDeque<Batch>,
-    /// The batch behind them.
-    open: Batch,
-    stats: RouterFaceStats,
-}
-
-#[derive(Default)]
-struct Batch {
-    packets: TransmitBuf,
-    bytes: usize,
-}
-
-impl Face {
-    fn clear(&mut self) {
-        self.full.clear();
-        self.open = Batch::default();
-        self.stats.queue_packets = 0;
-        self.stats.queue_bytes = 0;
-    }
-}
-
 impl Router {
     /// A router without faces.
     pub fn new(config: RouterConfig) -> Router {
@@ -275,13 +255,7 @@ impl Router {
         if self.faces.len() >= self.config.faces_max {
             return false;
         }
-        self.faces.push(Face {
-            id: face,
-            options,
-            full: VecDeque::new(),
-            open: Batch::default(),
-            stats: RouterFaceStats::default(),
-        });
+        self.faces.push(Face::new(face, options));
         self.on_ports_changed();
         true
     }
@@ -447,42 +421,6 @@ impl Router {
         let view = View { packet_type: header.packet_type, flags: header.flags, ttl: header.ttl, header_len };
         self.dispatch(Passage::Own, view, ports, Datagram::new(&head[..len], body))
     }
-    /// Replaces the empty batch `out` by packets of one face, up to [`TransmitBuf::DATAGRAMS_MAX`]; faces take turns.
-    #[inline]
-    pub fn poll_transmit(&mut self, out: &mut TransmitBuf) -> Option<Transmit> {
-        if self.queued == 0 { None } else { self.next_batch(out) }
-    }
-    fn next_batch(&mut self, out: &mut TransmitBuf) -> Option<Transmit> {
-        let waits = |face: &Face| face.stats.queue_packets > 0;
-        let (before, after) = self.faces.split_at(self.next_face);
-        let index = match after.iter().position(waits) {
-            Some(index) => self.next_face + index,
-            None => before.iter().position(waits)?,
-        };
-        self.next_face = if index + 1 == self.faces.len() { 0 } else { index + 1 };
-        // What `out` was before has room for the next packets.
-        out.clear();
-        let face = &mut self.faces[index];
-        let bytes = match face.full.pop_front() {
-            Some(mut batch) => {
-                core::mem::swap(out, &mut batch.packets);
-                let bytes = core::mem::take(&mut batch.bytes);
-                self.spare = Some(batch);
-                bytes
-            }
-            None => {
-                core::mem::swap(out, &mut face.open.packets);
-                core::mem::take(&mut face.open.bytes)
-            }
-        };
-        let count = out.len();
-        face.stats.queue_packets -= count;
-        face.stats.queue_bytes -= bytes;
-        face.stats.sent_packets += count as u64;
-        face.stats.sent_bytes += bytes as u64;
-        self.queued -= count;
-        Some(Transmit { face: face.id })
-    }
 
     /// Whether nothing waits to be sent.
     pub fn is_idle(&self) -> bool {
@@ -518,47 +456,6 @@ impl Router {
                 self.arrived_last.map(|(_, index)| index)
             }
         }
-    }
-    /// Where a packet with this FID goes that arrived by face number `arrived`, or that this node made itself: the faces
-    /// are in `self.matches` then.
-    fn decide(&mut self, fid: FidView<'_>, arrived: Option<usize>) -> Result<Ports, &'static str> {
-        if self.memo.holds(&fid, arrived) {
-            return Ok(self.memo.ports);
-        }
-        self.match_fid(fid)?;
-        if let Some(index) = arrived {
-            self.matches[index / 64] &= !(1 << (index % 64));
-        }
-        let is_local = self.take_local();
-        let ports = self.ports_of_matches(is_local);
-        if ports.copies == 0 && !is_local {
-            return Err(reason::NO_MATCH);
-        }
-        if ports.copies > self.config.copies_max {
-            return Err(reason::COPIES);
-        }
-        self.memo.keep(&fid, arrived, ports);
-        Ok(ports)
-    }
-    /// Sets `self.matches` to the ports (faces that are up, and last the node itself) that the FID names.
-    fn match_fid(&mut self, fid: FidView<'_>) -> Result<(), &'static str> {
-        self.memo.forget();
-        match_ports(&mut self.tables, &self.bitmaps, &self.config, fid, &mut self.matches)?;
-        self.matches.iter_mut().zip(&self.up).for_each(|(matched, up)| *matched &= up);
-        Ok(())
-    }
-    /// Takes this node out of `self.matches`; whether it was there.
-    fn take_local(&mut self) -> bool {
-        let local_index = self.faces.len();
-        let local_bit = 1 << (local_index % 64);
-        let is_local = self.matches[local_index / 64] & local_bit != 0;
-        self.matches[local_index / 64] &= !local_bit;
-        is_local
-    }
-    fn ports_of_matches(&self, is_local: bool) -> Ports {
-        let words = || self.matches.iter().enumerate().filter(|(_, word)| **word != 0);
-        let first = words().next().map_or(0, |(index, word)| index * 64 + word.trailing_zeros() as usize);
-        Ports { copies: words().map(|(_, word)| word.count_ones() as usize).sum(), first, is_local }
     }
     /// Always inlined: what is moved into a call is copied, and this is on the way of every packet.
     #[inline(always)]
@@ -628,165 +525,6 @@ impl Router {
         verdict.dropped = dropped.or(verdict.dropped);
         verdict
     }
-    /// Queues a packet on all faces in `self.matches`, of which `ports` tells. Adds to `queued` how many were queued, and
-    /// gives the reason if one was not.
-    fn enqueue_copies(
-        &mut self,
-        head: &mut [u8],
-        body: Bytes,
-        ports: Ports,
-        queued: &mut usize,
-    ) -> Option<&'static str> {
-        if ports.copies == 1 {
-            let result = self.enqueue(ports.first, head, body);
-            *queued += usize::from(result.is_ok());
-            return result.err().map(|reason| self.count_drop(reason));
-        }
-        let (mut body, mut left, mut dropped) = (Some(body), ports.copies, None);
-        for word in 0..self.matches.len() {
-            let mut bits = self.matches[word];
-            while bits != 0 {
-                let index = word * 64 + bits.trailing_zeros() as usize;
-                bits &= bits - 1;
-                left -= 1;
-                let Some(body) = (if left == 0 { body.take() } else { body.clone() }) else { break };
-                match self.enqueue(index, head, body) {
-                    Ok(()) => *queued += 1,
-                    Err(reason) => dropped = Some(self.count_drop(reason)),
-                }
-            }
-        }
-        dropped
-    }
-    /// Puts a packet into a face's queue.
-    fn enqueue(&mut self, index: usize, head: &mut [u8], body: Bytes) -> Result<(), &'static str> {
-        let face = &mut self.faces[index];
-        let bytes = head.len() + body.len();
-        if bytes > face.options.mtu as usize {
-            face.stats.dropped_packets += 1;
-            return Err(reason::MTU);
-        }
-        let queue_bytes = face.stats.queue_bytes + bytes;
-        if face.stats.queue_packets >= self.config.queue_packets_max || queue_bytes > self.config.queue_bytes_max {
-            face.stats.dropped_packets += 1;
-            return Err(reason::QUEUE);
-        }
-        if face.open.packets.is_full() {
-            let spare = self.spare.take().unwrap_or_default();
-            face.full.push_back(core::mem::replace(&mut face.open, spare));
-        }
-        let batch = &mut face.open;
-        let flags = head[1];
-        if self.config.mark_bytes.is_some_and(|mark| queue_bytes > mark) {
-            head[1] |= FLAG_MARKED;
-            face.stats.marked_packets += 1;
-        }
-        batch.packets.push(head, body);
-        batch.bytes += bytes;
-        head[1] = flags;
-        face.stats.queue_bytes = queue_bytes;
-        face.stats.queue_packets += 1;
-        self.queued += 1;
-        self.stats.queued += 1;
-        Ok(())
-    }
-    /// Keeps a packet that passes through; `head` and `body` are what stands behind its header.
-    fn on_data(&mut self, view: View, head: &[u8], body: Body<'_>) {
-        let Some(cache) = &mut self.cache else { return };
-        let front = if head.is_empty() { &body[..] } else { head };
-        let Ok(data) = DataHeader::decode(front) else { return };
-        let (head, body) = match head {
-            [] => (head, Body::Slice(&body[DataHeader::BYTES..])),
-            head => (&head[DataHeader::BYTES..], body),
-        };
-        let from = if view.flags & FLAG_CACHED == 0 { Provenance::Source } else { Provenance::Cache };
-        cache.insert_body(data.stream, data.packet, head, body, from);
-    }
-    /// Verifies a request and answers what the cache has of it. `self.matches` is left as it was.
-    fn on_request(&mut self, view: View, datagram: &Datagram, local: bool) -> Result<Answer, &'static str> {
-        let reverse = view.fid(datagram.header_bytes()).to_fid();
-        let [head, body] = parts_after(datagram, view.header_len);
-        let joined;
-        let bytes = if head.is_empty() {
-            body
-        } else {
-            joined = [head, body].concat();
-            &joined
-        };
-        let request = Request::decode(bytes).map_err(WireError::reason)?;
-        if !self.verified.check(&self.keys, &reverse, &request.forward, &request.capability) {
-            return Err(reason::CAPABILITY);
-        }
-        if local || view.ttl == 0 || view.flags & FLAG_NO_CACHE != 0 || self.cache.is_none() {
-            return Ok(Answer::None);
-        }
-        self.scratch.clone_from(&self.matches);
-        let answer = self.answer(view, &reverse, &request);
-        core::mem::swap(&mut self.scratch, &mut self.matches);
-        Ok(answer)
-    }
-    /// Sends what the cache has of `request`, whose own way on is in `self.scratch`.
-    fn answer(&mut self, view: View, reverse: &Fid, request: &Request) -> Answer {
-        let stream = StreamKey::new(&request.object, request.packet_bytes);
-        let Some(cache) = &mut self.cache else { return Answer::None };
-        if !cache.holds(stream) {
-            cache.count_misses(request.runs.iter().map(|(_, count)| u64::from(*count)).sum());
-            return Answer::None;
-        }
-        if self.match_fid(FidView::of(&request.forward)).is_err() {
-            return Answer::None;
-        }
-        // The answer leaves as if it had come from where the request would have gone on to, so that it takes the
-        // same way as an answer of the source, which is the way that the topology manager verified.
-        self.take_local();
-        self.matches.iter_mut().zip(&self.scratch).for_each(|(matched, request)| *matched &= !request);
-        let ports = self.ports_of_matches(false);
-        let copies = ports.copies;
-        if copies == 0 || copies > self.config.copies_max {
-            return Answer::None;
-        }
-        let mut head = [0; HEAD_BYTES_MAX];
-        let Some(ttl) = ttl_of_copies(TTL_MAX, copies) else { return Answer::None };
-        let header_len = write_header(&mut head, PacketType::Data, FLAG_CACHED, ttl, &request.forward);
-        let head = &mut head[..header_len + DataHeader::BYTES];
-        let data = DataHeader { tag: request.tag, packet: 0, stream, origin: self.config.node.0 as u16 };
-        head[header_len..].copy_from_slice(&data.to_bytes());
-
-        let mut remaining = Remaining::default();
-        let mut answered = 0;
-        // It is put back below: packets are queued while it is looked at.
-        let Some(mut cache) = self.cache.take() else { return Answer::None };
-        for (i, (first, count)) in request.runs.iter().enumerate() {
-            let runs_to_come = request.runs.len() - i - 1;
-            cache.lookup_run(stream, *first..*first + u32::from(*count), |packet, found| {
-                // A hit may split a run in two; the rewritten request must not get too many runs.
-                let may_split = remaining.runs.len() + 1 + runs_to_come <= REQUEST_RUNS_MAX;
-                let Some(payload) = found.filter(|_| may_split) else {
-                    remaining.push(packet);
-                    return false;
-                };
-                head[header_len + 4..header_len + 8].copy_from_slice(&packet.to_be_bytes());
-                self.enqueue_copies(head, payload.clone(), ports, &mut 0);
-                answered += 1;
-                true
-            });
-            remaining.close();
-        }
-        self.cache = Some(cache);
-        if answered == 0 {
-            return Answer::None;
-        }
-        self.stats.answered += answered as u64;
-        if remaining.runs.is_empty() {
-            return Answer::Some { rest: None, answered };
-        }
-        let rest = Request { runs: remaining.runs, ..request.clone() };
-        let mut bytes = Vec::with_capacity(256);
-        let header = Header { packet_type: PacketType::Request, flags: view.flags, ttl: view.ttl, fid: *reverse };
-        header.encode(&mut bytes);
-        rest.encode(&mut bytes);
-        Answer::Some { rest: Some(bytes.into()), answered }
-    }
     fn drop(&mut self, reason: &'static str) -> Verdict {
         Verdict { dropped: Some(self.count_drop(reason)), ..Verdict::default() }
     }
@@ -827,33 +565,6 @@ enum Passage {
     Own,
 }
 
-/// What the cache did with a request.
-enum Answer {
-    None,
-    Some { rest: Option<Bytes>, answered: usize },
-}
-
-/// The packets of a request that the cache does not have, as runs.
-#[derive(Default)]
-struct Remaining {
-    runs: Vec<(u32, u8)>,
-    closed: bool,
-}
-
-impl Remaining {
-    fn push(&mut self, packet: u32) {
-        match self.runs.last_mut() {
-            Some((first, count)) if !self.closed && *first + u32::from(*count) == packet => *count += 1,
-            _ => self.runs.push((packet, 1)),
-        }
-        self.closed = false;
-    }
-    /// Ends a run of the original request: what follows is a run of its own.
-    fn close(&mut self) {
-        self.closed = true;
-    }
-}
-
 /// How many more hops each of `copies` may take of the `ttl` that there are; `None` if that is less than one.
 ///
 /// Copies share what is left, so that one packet never becomes more than `ttl` transmissions, whatever its FID
@@ -861,212 +572,6 @@ impl Remaining {
 pub(crate) fn ttl_of_copies(ttl: u8, copies: usize) -> Option<u8> {
     let share = usize::from(ttl) / copies.max(1);
     (share > 0).then_some(share as u8)
-}
-
-/// The ports that `fid` names, in `matches`.
-fn match_ports(
-    tables: &mut LabelTables,
-    bitmaps: &[BitmapTable; 2],
-    config: &RouterConfig,
-    fid: FidView<'_>,
-    matches: &mut [u64],
-) -> Result<(), &'static str> {
-    matches.fill(0);
-    match fid.kind {
-        FidKind::Bloom => {
-            let len = fid.bytes.len();
-            if len < BLOOM_BYTES_MIN || fid.salt >= SALTS {
-                return Err(reason::SHAPE);
-            }
-            let filter = filter_words(fid.bytes);
-            if is_overfull(&filter[..len.div_ceil(8)], len, config.fill_max) {
-                return Err(reason::OVERFULL);
-            }
-            tables.match_bloom(&filter, len, fid.salt, matches);
-        }
-        FidKind::List => tables.match_list(fid.bytes, fid.salt, matches),
-        FidKind::Bitmap => {
-            let table = bitmaps.iter().find(|table| table.numbers.epoch == fid.salt).ok_or(reason::EPOCH)?;
-            table.match_bits(fid.bytes, matches);
-        }
-    }
-    Ok(())
-}
-
-/// Whether more than the share `fill_max` of a filter's bits is set.
-pub(crate) fn is_overfull(words: &[u64], filter_bytes: usize, fill_max: f64) -> bool {
-    let set: u32 = words.iter().map(|word| word.count_ones()).sum();
-    f64::from(set) > fill_max * (filter_bytes * 8) as f64
-}
-
-/// The bits of this node's ports in one numbering of the domain.
-#[derive(Default)]
-struct BitmapTable {
-    numbers: BitmapNumbers,
-    bits: Vec<Option<u16>>,
-}
-
-impl BitmapTable {
-    fn rebuild(&mut self, faces: &[Face]) {
-        let bit = |face: &Face| self.numbers.faces.iter().find(|(id, _)| *id == face.id).map(|(_, bit)| *bit);
-        self.bits = faces.iter().map(bit).chain([self.numbers.local]).collect();
-    }
-    fn match_bits(&self, bitmap: &[u8], matches: &mut [u64]) {
-        for (i, bit) in self.bits.iter().enumerate() {
-            let Some(bit) = bit.map(usize::from) else { continue };
-            if bitmap.get(bit / 8).is_some_and(|byte| byte & (1 << (bit % 8)) != 0) {
-                matches[i / 64] |= 1 << (i % 64);
-            }
-        }
-    }
-}
-
-/// Where a packet goes.
-#[derive(Clone, Copy, Default)]
-struct Ports {
-    /// How many faces it leaves by.
-    copies: usize,
-    /// The index of the first of them.
-    first: usize,
-    /// Whether it is for this node, too.
-    is_local: bool,
-}
-
-/// The last decision: packets come in batches of one path, and then it need not be made again. Its faces are those in
-/// [`Router::matches`].
-#[derive(Clone)]
-struct Memo {
-    kind: FidKind,
-    salt: u8,
-    len: usize,
-    bytes: [u8; FID_BYTES_MAX],
-    arrived: Option<usize>,
-    ports: Ports,
-}
-
-impl Default for Memo {
-    fn default() -> Self {
-        Memo { kind: FidKind::List, salt: 0, len: 0, bytes: [0; FID_BYTES_MAX], arrived: None, ports: Ports::default() }
-    }
-}
-
-impl Memo {
-    /// Whether the decision is about `fid` that arrived by this face; an empty FID never is.
-    fn holds(&self, fid: &FidView<'_>, arrived: Option<usize>) -> bool {
-        self.len > 0
-            && self.arrived == arrived
-            && self.salt == fid.salt
-            && self.kind == fid.kind
-            && self.bytes[..self.len] == *fid.bytes
-    }
-    fn keep(&mut self, fid: &FidView<'_>, arrived: Option<usize>, ports: Ports) {
-        self.len = fid.bytes.len();
-        (self.kind, self.salt) = (fid.kind, fid.salt);
-        self.bytes[..self.len].copy_from_slice(fid.bytes);
-        (self.arrived, self.ports) = (arrived, ports);
-    }
-    fn forget(&mut self) {
-        self.len = 0;
-    }
-}
-
-/// Pairs of routes whose capability was verified lately, so that each is hashed once and not per request.
-#[derive(Default)]
-struct Verified(Vec<Option<(Fid, Fid, [u8; 8])>>);
-
-impl Verified {
-    const SLOTS: usize = 64;
-
-    fn check(&mut self, keys: &CapabilityKeys, reverse: &Fid, forward: &Fid, capability: &[u8; 8]) -> bool {
-        let slot = usize::from(capability[1]) % Self::SLOTS;
-        let known = self.0.get(slot).and_then(Option::as_ref);
-        if known.is_some_and(|(r, f, c)| r == reverse && f == forward && c == capability) {
-            return true;
-        }
-        let valid = keys.verify(reverse, forward, capability);
-        if valid {
-            self.0.resize(Self::SLOTS, None);
-            self.0[slot] = Some((*reverse, *forward, *capability));
-        }
-        valid
-    }
-}
-
-/// The common header without copying its FID; accepts exactly what [`Header::decode`] accepts.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct View {
-    pub(crate) packet_type: PacketType,
-    pub(crate) flags: u8,
-    ttl: u8,
-    pub(crate) header_len: usize,
-}
-
-impl View {
-    #[inline]
-    pub(crate) fn parse(bytes: &[u8]) -> Result<View, WireError> {
-        let fixed: &[u8; FIXED_BYTES] =
-            bytes.first_chunk().ok_or(WireError::Short { field: "header", needs: FIXED_BYTES, has: bytes.len() })?;
-        let [kind, flags, ttl, shape, _] = *fixed;
-        let header_len = FIXED_BYTES + usize::from(shape & 0x3f) * 2;
-        let packet_type = match kind {
-            REQUEST => PacketType::Request,
-            DATA => PacketType::Data,
-            _ => return View::parse_any(bytes),
-        };
-        let legal = flags & !(FLAG_NO_CACHE | FLAG_CACHED | FLAG_MARKED) == 0
-            && ttl <= TTL_MAX
-            && shape >> 6 <= FidKind::List as u8
-            && header_len <= FIXED_BYTES + FID_BYTES_MAX
-            && bytes.len() >= header_len;
-        if legal { Ok(View { packet_type, flags, ttl, header_len }) } else { View::parse_any(bytes) }
-    }
-    fn parse_any(bytes: &[u8]) -> Result<View, WireError> {
-        let header = Header::decode(bytes)?;
-        Ok(View { packet_type: header.packet_type, flags: header.flags, ttl: header.ttl, header_len: header.len() })
-    }
-    fn fid<'a>(&self, bytes: &'a [u8]) -> FidView<'a> {
-        let kind = match bytes[3] >> 6 {
-            0 => FidKind::Bloom,
-            1 => FidKind::Bitmap,
-            _ => FidKind::List,
-        };
-        FidView { kind, salt: bytes[4], bytes: &bytes[FIXED_BYTES..self.header_len] }
-    }
-}
-
-const REQUEST: u8 = (VERSION << 4) | PacketType::Request as u8;
-const DATA: u8 = (VERSION << 4) | PacketType::Data as u8;
-
-/// An FID where it lies.
-#[derive(Clone, Copy)]
-struct FidView<'a> {
-    kind: FidKind,
-    salt: u8,
-    bytes: &'a [u8],
-}
-
-impl<'a> FidView<'a> {
-    fn of(fid: &'a Fid) -> FidView<'a> {
-        FidView { kind: fid.kind(), salt: fid.salt(), bytes: fid.bytes() }
-    }
-    fn to_fid(self) -> Fid {
-        Fid::new(self.kind, self.salt, self.bytes)
-    }
-}
-
-/// Writes a common header to the start of `out` and gives its length.
-fn write_header(out: &mut [u8; HEAD_BYTES_MAX], packet_type: PacketType, flags: u8, ttl: u8, fid: &Fid) -> usize {
-    let len = FIXED_BYTES + fid.bytes().len();
-    let shape = ((fid.kind() as u8) << 6) | (fid.bytes().len() / 2) as u8;
-    out[..FIXED_BYTES].copy_from_slice(&[(VERSION << 4) | packet_type as u8, flags, ttl, shape, fid.salt()]);
-    out[FIXED_BYTES..len].copy_from_slice(fid.bytes());
-    len
-}
-
-/// What stands behind the common header: the rest of the head, and the body.
-fn parts_after(datagram: &Datagram, header_len: usize) -> [&[u8]; 2] {
-    let head = datagram.head();
-    if head.is_empty() { [&[], &datagram.body()[header_len..]] } else { [&head[header_len..], datagram.body()] }
 }
 
 #[cfg(test)]

@@ -3,8 +3,10 @@ use alloc::vec::Vec;
 
 use proptest::prelude::*;
 use tributary_content::ObjectId;
+use tributary_core::TransmitBuf;
 
 use super::*;
+use crate::wire::*;
 
 const NOW: Time = Time::ZERO;
 const OPTIONS: FaceOptions = FaceOptions { mtu: 9000, rate: None };
@@ -23,7 +25,7 @@ fn router(faces: u32) -> Router {
 }
 fn list_to(router: &Router, ports: &[Port]) -> Fid {
     let labels: Vec<_> = ports.iter().map(|port| router.label_key().list(*port)).collect();
-    crate::wire::list_fid(&labels)
+    list_fid(&labels)
 }
 fn bloom_to(router: &Router, ports: &[Port], len: usize, salt: u8) -> Fid {
     let mut filter = [0; labels::FILTER_WORDS_MAX];

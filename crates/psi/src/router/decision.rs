@@ -1,0 +1,161 @@
+//! The forwarding decision: which faces an FID names, and whether it names this node.
+use alloc::vec::Vec;
+
+use super::{
+    Face, Router, RouterConfig,
+    labels::{BLOOM_BYTES_MIN, LabelTables, SALTS, filter_words},
+    reason,
+    view::FidView,
+};
+use crate::wire::{BitmapNumbers, FID_BYTES_MAX, FidKind};
+
+impl Router {
+    /// Where a packet with this FID goes that arrived by face number `arrived`, or that this node made itself: the faces
+    /// are in `self.matches` then.
+    pub(super) fn decide(&mut self, fid: FidView<'_>, arrived: Option<usize>) -> Result<Ports, &'static str> {
+        if self.memo.holds(&fid, arrived) {
+            return Ok(self.memo.ports);
+        }
+        self.match_fid(fid)?;
+        if let Some(index) = arrived {
+            self.matches[index / 64] &= !(1 << (index % 64));
+        }
+        let is_local = self.take_local();
+        let ports = self.ports_of_matches(is_local);
+        if ports.copies == 0 && !is_local {
+            return Err(reason::NO_MATCH);
+        }
+        if ports.copies > self.config.copies_max {
+            return Err(reason::COPIES);
+        }
+        self.memo.keep(&fid, arrived, ports);
+        Ok(ports)
+    }
+    /// Sets `self.matches` to the ports (faces that are up, and last the node itself) that the FID names.
+    pub(super) fn match_fid(&mut self, fid: FidView<'_>) -> Result<(), &'static str> {
+        self.memo.forget();
+        match_ports(&mut self.tables, &self.bitmaps, &self.config, fid, &mut self.matches)?;
+        self.matches.iter_mut().zip(&self.up).for_each(|(matched, up)| *matched &= up);
+        Ok(())
+    }
+    /// Takes this node out of `self.matches`; whether it was there.
+    pub(super) fn take_local(&mut self) -> bool {
+        let local_index = self.faces.len();
+        let local_bit = 1 << (local_index % 64);
+        let is_local = self.matches[local_index / 64] & local_bit != 0;
+        self.matches[local_index / 64] &= !local_bit;
+        is_local
+    }
+    pub(super) fn ports_of_matches(&self, is_local: bool) -> Ports {
+        let words = || self.matches.iter().enumerate().filter(|(_, word)| **word != 0);
+        let first = words().next().map_or(0, |(index, word)| index * 64 + word.trailing_zeros() as usize);
+        Ports { copies: words().map(|(_, word)| word.count_ones() as usize).sum(), first, is_local }
+    }
+}
+
+/// Where a packet goes.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Ports {
+    /// How many faces it leaves by.
+    pub(super) copies: usize,
+    /// The index of the first of them.
+    pub(super) first: usize,
+    /// Whether it is for this node, too.
+    pub(super) is_local: bool,
+}
+
+/// The last decision: packets come in batches of one path, and then it need not be made again. Its faces are those in
+/// [`Router::matches`].
+#[derive(Clone)]
+pub(super) struct Memo {
+    kind: FidKind,
+    salt: u8,
+    len: usize,
+    bytes: [u8; FID_BYTES_MAX],
+    arrived: Option<usize>,
+    ports: Ports,
+}
+
+impl Default for Memo {
+    fn default() -> Self {
+        Memo { kind: FidKind::List, salt: 0, len: 0, bytes: [0; FID_BYTES_MAX], arrived: None, ports: Ports::default() }
+    }
+}
+
+impl Memo {
+    /// Whether the decision is about `fid` that arrived by this face; an empty FID never is.
+    fn holds(&self, fid: &FidView<'_>, arrived: Option<usize>) -> bool {
+        self.len > 0
+            && self.arrived == arrived
+            && self.salt == fid.salt
+            && self.kind == fid.kind
+            && self.bytes[..self.len] == *fid.bytes
+    }
+    fn keep(&mut self, fid: &FidView<'_>, arrived: Option<usize>, ports: Ports) {
+        self.len = fid.bytes.len();
+        (self.kind, self.salt) = (fid.kind, fid.salt);
+        self.bytes[..self.len].copy_from_slice(fid.bytes);
+        (self.arrived, self.ports) = (arrived, ports);
+    }
+    pub(super) fn forget(&mut self) {
+        self.len = 0;
+    }
+}
+
+/// The ports that `fid` names, in `matches`.
+fn match_ports(
+    tables: &mut LabelTables,
+    bitmaps: &[BitmapTable; 2],
+    config: &RouterConfig,
+    fid: FidView<'_>,
+    matches: &mut [u64],
+) -> Result<(), &'static str> {
+    matches.fill(0);
+    match fid.kind {
+        FidKind::Bloom => {
+            let len = fid.bytes.len();
+            if len < BLOOM_BYTES_MIN || fid.salt >= SALTS {
+                return Err(reason::SHAPE);
+            }
+            let filter = filter_words(fid.bytes);
+            if is_overfull(&filter[..len.div_ceil(8)], len, config.fill_max) {
+                return Err(reason::OVERFULL);
+            }
+            tables.match_bloom(&filter, len, fid.salt, matches);
+        }
+        FidKind::List => tables.match_list(fid.bytes, fid.salt, matches),
+        FidKind::Bitmap => {
+            let table = bitmaps.iter().find(|table| table.numbers.epoch == fid.salt).ok_or(reason::EPOCH)?;
+            table.match_bits(fid.bytes, matches);
+        }
+    }
+    Ok(())
+}
+
+/// Whether more than the share `fill_max` of a filter's bits is set.
+pub(crate) fn is_overfull(words: &[u64], filter_bytes: usize, fill_max: f64) -> bool {
+    let set: u32 = words.iter().map(|word| word.count_ones()).sum();
+    f64::from(set) > fill_max * (filter_bytes * 8) as f64
+}
+
+/// The bits of this node's ports in one numbering of the domain.
+#[derive(Default)]
+pub(super) struct BitmapTable {
+    pub(super) numbers: BitmapNumbers,
+    bits: Vec<Option<u16>>,
+}
+
+impl BitmapTable {
+    pub(super) fn rebuild(&mut self, faces: &[Face]) {
+        let bit = |face: &Face| self.numbers.faces.iter().find(|(id, _)| *id == face.id).map(|(_, bit)| *bit);
+        self.bits = faces.iter().map(bit).chain([self.numbers.local]).collect();
+    }
+    fn match_bits(&self, bitmap: &[u8], matches: &mut [u64]) {
+        for (i, bit) in self.bits.iter().enumerate() {
+            let Some(bit) = bit.map(usize::from) else { continue };
+            if bitmap.get(bit / 8).is_some_and(|byte| byte & (1 << (bit % 8)) != 0) {
+                matches[i / 64] |= 1 << (i % 64);
+            }
+        }
+    }
+}
