@@ -20,6 +20,7 @@
 //! | the only caller of a node | [`pump`](mod@pump) |
 //! | deadlines by key | [`timer`] |
 //! | links as sans-I/O objects: queue, rate, loss, delay | [`link`] |
+//! | places on the Earth | [`location`] |
 //! | what a node tells | [`event`] |
 //! | seeded random streams | [`random`] |
 //!
@@ -59,6 +60,7 @@ pub mod datagram;
 pub mod event;
 pub mod ids;
 pub mod link;
+pub mod location;
 pub mod node;
 pub mod pump;
 pub mod random;
@@ -67,6 +69,7 @@ pub mod units;
 
 pub use datagram::{Datagram, DatagramRun, HEAD_BYTES_MAX, Transmit, TransmitBuf};
 pub use ids::{EchoId, FaceId, NodeId, PathId, SourceId, TimerId, TransferId};
+pub use location::{Location, LocationError};
 pub use node::{FaceChange, FaceRefusal, FaceRequest, Node, PeerPlace};
 pub use pump::{Outlet, pump};
 pub use random::Random;

@@ -374,6 +374,7 @@ fn link_state() -> LinkState {
         roles: Roles::ROUTER | Roles::RESOLVER,
         label: "fn-1".into(),
         secret: [8; 16],
+        location: None,
         adjacencies: vec![adjacency(0), adjacency(1)],
     }
 }

@@ -1,7 +1,7 @@
 //! The wide-area networks of the mmFTP paper (its Fig. 3), as far as the paper tells them.
 use tributary::{
     Family,
-    config::Role,
+    config::{NodeConfig, Role},
     simulation::{Scenario, object},
 };
 use tributary_content::{MemoryObject, Name};
@@ -137,8 +137,10 @@ pub fn core(seed: u64) -> Scenario {
     scenario
 }
 /// A forwarder without cache: the paper's prototype had none.
-pub fn router(scenario: &mut Scenario, label: &str) {
-    scenario.add_node(label, Family::Psi, &[Role::Router]).psi.cache_bytes.0 = 0;
+pub fn router<'a>(scenario: &'a mut Scenario, label: &str) -> &'a mut NodeConfig {
+    let config = scenario.add_node(label, Family::Psi, &[Role::Router]);
+    config.psi.cache_bytes.0 = 0;
+    config
 }
 /// Publisher number n and its forwarder.
 pub fn add_source(scenario: &mut Scenario, number: u64) {

@@ -242,6 +242,7 @@ fn graph(count: usize, links: &[(usize, usize)], seed: u64) -> Graph {
                 roles: Roles::ROUTER,
                 label: format!("n{i}"),
                 secret,
+                location: None,
                 adjacencies: Vec::new(),
             }
         })

@@ -1,7 +1,7 @@
 //! Settings of a PSI node.
 use alloc::{string::String, vec::Vec};
 
-use tributary_core::{ByteCount, Duration, NodeId};
+use tributary_core::{ByteCount, Duration, Location, NodeId};
 use tributary_transport::TransferConfig;
 
 use crate::router::cache::PayloadMemory;
@@ -13,6 +13,8 @@ pub struct Config {
     pub node: NodeId,
     /// Its human-readable name, at most 32 bytes.
     pub label: String,
+    /// Where it is, for paths by distance. Default: not told.
+    pub location: Option<Location>,
     /// Seed of its random streams and of its link labels; must differ from node to node and from start to start.
     pub seed: u64,
     /// Whether it forwards for others and caches (paper: FN).
@@ -49,6 +51,7 @@ impl Config {
         Config {
             node: node_of_label(label),
             label: label.into(),
+            location: None,
             seed,
             router: false,
             resolver: false,

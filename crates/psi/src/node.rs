@@ -151,6 +151,7 @@ impl PsiNode {
         let neighbour = NeighbourConfig {
             network_key: config.network_key,
             hello_interval: config.hello_interval,
+            location: config.location,
             ..NeighbourConfig::new(config.node, &config.label, roles, incarnation, secret)
         };
         let control = ControlConfig { network_key: config.network_key, ..ControlConfig::default() };

@@ -81,6 +81,31 @@ pub enum PathMetric {
     Latency,
     /// Largest capacity left on the narrowest link.
     ResidualCapacity,
+    /// Shortest way on the map, for nodes that say where they are.
+    Distance,
+}
+
+impl PathMetric {
+    /// All of them, by the names that people write; the place in this list is the number on the wire.
+    pub const ALL: [(&'static str, PathMetric); 4] = [
+        ("hops", PathMetric::Hops),
+        ("latency", PathMetric::Latency),
+        ("residual-capacity", PathMetric::ResidualCapacity),
+        ("distance", PathMetric::Distance),
+    ];
+
+    /// Its number on the wire.
+    pub fn number(self) -> u8 {
+        self as u8
+    }
+    /// The one with this number.
+    pub fn of_number(number: u8) -> Option<PathMetric> {
+        Self::ALL.get(usize::from(number)).map(|(_, metric)| *metric)
+    }
+    /// Whether what it goes by changes from second to second.
+    pub fn is_measured(self) -> bool {
+        matches!(self, PathMetric::Latency | PathMetric::ResidualCapacity)
+    }
 }
 
 /// What a node is doing, for people and for `--json`.

@@ -194,6 +194,7 @@ fn graph(topology: &Topology, seed: u64) -> Graph {
                 roles: Roles::ROUTER,
                 label: topology.places[index].name.clone(),
                 secret,
+                location: None,
                 adjacencies: Vec::new(),
             }
         })

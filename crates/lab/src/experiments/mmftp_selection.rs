@@ -37,22 +37,35 @@ const FOREGROUND_START: Time = Time::from_millis(7_000);
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Choice {
     name: &'static str,
-    only_nearest: bool,
+    publishers: Publishers,
     metric: PathMetric,
     paths_per_source: u8,
 }
 
-const CHOICES: [Choice; 5] = [
-    Choice { name: "nearest-source", only_nearest: true, metric: PathMetric::Hops, paths_per_source: 1 },
-    Choice { name: "hops", only_nearest: false, metric: PathMetric::Hops, paths_per_source: 1 },
-    Choice { name: "latency", only_nearest: false, metric: PathMetric::Latency, paths_per_source: 1 },
-    Choice { name: "capacity", only_nearest: false, metric: PathMetric::ResidualCapacity, paths_per_source: 1 },
-    Choice {
-        name: "capacity-two-paths",
-        only_nearest: false,
-        metric: PathMetric::ResidualCapacity,
-        paths_per_source: 2,
-    },
+/// Which of the publishers are used.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Publishers {
+    /// The one with the fewest hops.
+    FewestHops,
+    /// The one that is nearest on the map.
+    Nearest,
+    /// All.
+    All,
+}
+
+const fn choice(name: &'static str, publishers: Publishers, metric: PathMetric, paths_per_source: u8) -> Choice {
+    Choice { name, publishers, metric, paths_per_source }
+}
+
+const CHOICES: [Choice; 8] = [
+    choice("nearest-source", Publishers::FewestHops, PathMetric::Hops, 1),
+    choice("nearest-source-by-place", Publishers::Nearest, PathMetric::Distance, 1),
+    choice("hops", Publishers::All, PathMetric::Hops, 1),
+    choice("place", Publishers::All, PathMetric::Distance, 1),
+    choice("latency", Publishers::All, PathMetric::Latency, 1),
+    choice("capacity", Publishers::All, PathMetric::ResidualCapacity, 1),
+    choice("place-two-paths", Publishers::All, PathMetric::Distance, 2),
+    choice("capacity-two-paths", Publishers::All, PathMetric::ResidualCapacity, 2),
 ];
 
 struct Item {
@@ -115,7 +128,7 @@ fn scenario(item: &Item) -> Scenario {
         ..LinkConfig::new(Rate::from_mbps(mbps), delay)
     };
     for place in &topology.places {
-        crate::wide_area::router(&mut scenario, &place.name);
+        crate::wide_area::router(&mut scenario, &place.name).psi.location = place.location;
     }
     for edge in &topology.edges {
         let mbps = [10, 20, 40][random.below(3) as usize];
@@ -124,7 +137,7 @@ fn scenario(item: &Item) -> Scenario {
     }
     for (index, place) in topology.places.iter().enumerate() {
         let host = format!("h{index}");
-        scenario.add_node(&host, Family::Psi, &[Role::Sender, Role::Receiver]);
+        scenario.add_node(&host, Family::Psi, &[Role::Sender, Role::Receiver]).psi.location = place.location;
         scenario.add_link(&host, &place.name, link(100, Duration::from_millis(1)));
     }
     scenario.add_node("rn-tm", Family::Psi, &[Role::Resolver, Role::TopologyManager]);
@@ -135,10 +148,8 @@ fn scenario(item: &Item) -> Scenario {
         let fetch = scenario.fetch(&format!("h{to}"), Time::from_millis(3_000), background_name(number));
         fetch.paths_per_source = 1;
     }
-    let near = hops(&topology, cast.receiver);
-    let nearest = cast.sources.iter().copied().min_by_key(|source| near[*source]);
     let object = object("/lab/file", item.bytes, 99);
-    for source in cast.sources.iter().filter(|source| !item.choice.only_nearest || Some(**source) == nearest) {
+    for source in publishers(item.choice.publishers, &cast, &topology) {
         scenario.publish(&format!("h{source}"), Time::ZERO, object.clone());
     }
     let name = "/lab/file".parse().expect("a right name");
@@ -147,6 +158,24 @@ fn scenario(item: &Item) -> Scenario {
     scenario.until = RunUntil::FetchEnds(BACKGROUND);
     scenario.limit = Time::from_millis(120_000);
     scenario
+}
+
+/// The places of the publishers that are used.
+fn publishers(which: Publishers, cast: &Cast, topology: &Topology) -> Vec<usize> {
+    let best = match which {
+        Publishers::All => return cast.sources.clone(),
+        Publishers::FewestHops => {
+            let hops = hops(topology, cast.receiver);
+            cast.sources.iter().copied().min_by_key(|source| hops[*source])
+        }
+        Publishers::Nearest => {
+            let location =
+                |place: usize| topology.places[place].location.expect("the square is small enough for a map");
+            let km = |source: &usize| location(*source).distance_km(location(cast.receiver));
+            cast.sources.iter().copied().min_by(|a, b| km(a).total_cmp(&km(b)))
+        }
+    };
+    best.into_iter().collect()
 }
 
 fn background_name(number: usize) -> Name {
@@ -188,7 +217,7 @@ fn run(settings: &Settings) -> Results {
     }
     results.metric("optimum.seconds_mean", mean(&bounds), "seconds");
     let hops = results.value("hops.seconds_mean");
-    for choice in &CHOICES[2..] {
+    for choice in CHOICES.iter().filter(|choice| choice.publishers == Publishers::All && choice.name != "hops") {
         let gain = 1.0 - results.value(&format!("{}.seconds_mean", choice.name)) / hops;
         results.metric(format!("{}.gain", choice.name), gain, "share");
     }
@@ -219,7 +248,8 @@ fn describe(results: &mut Results, bytes: usize) {
     results.note(
         "The topology manager knows of each link its rate, its round-trip time and how busy it was in the last second; a \
          subscriber says by which of them its paths shall be ordered. 'nearest-source' asks one publisher only, the one \
-         with the fewest hops, as a content network without multisource would.",
+         with the fewest hops, as a content network without multisource would, 'nearest-source-by-place' the one with the \
+         shortest great circle; 'place' orders paths by the kilometres between the places that their nodes tell.",
     );
     results.note(
         "The optimum is the maximum flow of the idle network: the other transfers are not taken off it, so nobody can \

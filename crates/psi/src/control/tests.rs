@@ -65,6 +65,7 @@ fn the_secret_of_the_labels_is_not_to_be_read_on_the_wire() {
         roles: crate::ids::Roles::ROUTER,
         label: "north".into(),
         secret: *b"sixteen secrets!",
+        location: None,
         adjacencies: Vec::new(),
     };
     a.send(ms(0), B, route(B), route(A), &Message::LinkState(state.clone()));

@@ -17,7 +17,7 @@ use alloc::{
     vec::Vec,
 };
 
-use tributary_core::{Datagram, Duration, FaceId, NodeId, Time, event::Event};
+use tributary_core::{Datagram, Duration, FaceId, Location, NodeId, Time, event::Event};
 use tributary_transport::FaceOptions;
 
 use super::labels::{LabelKey, Port};
@@ -40,6 +40,8 @@ pub struct NeighbourConfig {
     pub roles: Roles,
     /// Number of this run; another one after each start.
     pub incarnation: u64,
+    /// Where it is. Default: not told.
+    pub location: Option<Location>,
     /// The secret of its link labels; the same as the router's.
     pub secret: [u8; 16],
     /// Key of the authentication codes.
@@ -78,6 +80,7 @@ impl NeighbourConfig {
             label: label.into(),
             roles,
             incarnation,
+            location: None,
             secret,
             network_key: [0; 32],
             hello_interval: Duration::from_millis(200),
@@ -882,6 +885,7 @@ impl Neighbour {
             roles: self.config.roles,
             label: self.config.label.clone(),
             secret: self.config.secret,
+            location: self.config.location,
             adjacencies,
         });
     }

@@ -1,11 +1,16 @@
 //! Cursor over untrusted bytes, and its counterpart for writing. All numbers are big-endian.
 use alloc::{string::String, vec::Vec};
 
+use tributary_core::Location;
+use tributary_transport::PathMetric;
+
 use super::WireError;
 
 /// No term of a topology manager reaches this: a succession a minute would take a year. Whoever sends one wants the
 /// terms to run out.
 pub const TERM_END: u32 = 1 << 31;
+/// How a node that does not say where it is does so.
+const NOWHERE: (i32, i32) = (i32::MIN, i32::MIN);
 /// Bits of a term that tell the run of a manager; those above count successions.
 const TERM_RUN_BITS: u32 = 12;
 
@@ -74,6 +79,28 @@ impl<'a> Reader<'a> {
         let term = self.u32("term")?;
         if term < TERM_END { Ok(term) } else { Err(WireError::Value { field: "term", found: term.into() }) }
     }
+    /// What paths are ordered by.
+    ///
+    /// # Errors
+    /// As for [`Reader::bytes`], and [`WireError::Value`] if there is no metric of this number.
+    pub fn metric(&mut self) -> Result<PathMetric, WireError> {
+        let found = self.u8("metric")?;
+        PathMetric::of_number(found).ok_or(WireError::Value { field: "metric", found: found.into() })
+    }
+    /// Where a node is, in two numbers of four bytes: millionths of a degree, both the smallest number if it does not say.
+    ///
+    /// # Errors
+    /// As for [`Reader::bytes`], and [`WireError::Value`] if it is nowhere on the Earth.
+    pub fn location(&mut self) -> Result<Option<Location>, WireError> {
+        let mut degrees = |field| self.u32(field).map(u32::cast_signed);
+        let (latitude, longitude) = (degrees("latitude")?, degrees("longitude")?);
+        match Location::from_microdegrees(latitude, longitude) {
+            None if (latitude, longitude) != NOWHERE => {
+                Err(WireError::Value { field: "location", found: latitude.cast_unsigned().into() })
+            }
+            location => Ok(location),
+        }
+    }
     /// Eight bytes.
     #[expect(clippy::missing_errors_doc, reason = "as for `bytes`")]
     pub fn u64(&mut self, field: &'static str) -> Result<u64, WireError> {
@@ -121,6 +148,12 @@ pub trait Writer {
     fn put_u16(&mut self, value: u16);
     /// Four bytes.
     fn put_u32(&mut self, value: u32);
+    /// What [`Reader::location`] reads.
+    fn put_location(&mut self, location: Option<Location>) {
+        let (latitude, longitude) = location.map_or(NOWHERE, Location::microdegrees);
+        self.put_u32(latitude.cast_unsigned());
+        self.put_u32(longitude.cast_unsigned());
+    }
     /// Eight bytes.
     fn put_u64(&mut self, value: u64);
     /// A byte string behind a 2-byte length.

@@ -440,13 +440,6 @@ fn paths_per_source(reader: &mut Reader<'_>) -> Result<u8, WireError> {
         found => Err(WireError::Value { field: "paths per source", found: found.into() }),
     }
 }
-const METRICS: [PathMetric; 3] = [PathMetric::Hops, PathMetric::Latency, PathMetric::ResidualCapacity];
-fn metric(reader: &mut Reader<'_>) -> Result<PathMetric, WireError> {
-    choice(reader, "metric", &METRICS)
-}
-fn put_metric(metric: PathMetric, out: &mut Vec<u8>) {
-    out.put_u8(METRICS.iter().position(|m| *m == metric).expect("every metric is in the table") as u8);
-}
 
 impl MissingScopes {
     fn encode(self, out: &mut Vec<u8>) {
@@ -499,7 +492,7 @@ impl ClientRequest {
                 lease: lease(reader)?,
                 transfer: reader.u32("transfer")?,
                 k: paths_per_source(reader)?,
-                metric: metric(reader)?,
+                metric: reader.metric()?,
             },
             5 => Operation::Unsubscribe { transfer: reader.u32("transfer")? },
             6 => Operation::SubscribeScope { lease: lease(reader)?, known: known_revision(reader)? },
@@ -539,7 +532,7 @@ impl ClientRequest {
                 put_lease(*lease, out);
                 out.put_u32(*transfer);
                 out.put_u8(*k);
-                put_metric(*metric, out);
+                out.put_u8(metric.number());
             }
             Operation::Unsubscribe { transfer } => {
                 out.put_u8(5);
@@ -819,7 +812,7 @@ impl EntryValue {
             },
             EntryKey::ScopePublisher(_) => EntryValue::ScopePublisher,
             EntryKey::Subscription(..) => {
-                EntryValue::Subscription { k: paths_per_source(reader)?, metric: metric(reader)? }
+                EntryValue::Subscription { k: paths_per_source(reader)?, metric: reader.metric()? }
             }
             EntryKey::ScopeSubscriber(_) => {
                 EntryValue::ScopeSubscriber { home: node_id(reader, "home")?, known: known_revision(reader)? }
@@ -840,7 +833,7 @@ impl EntryValue {
             EntryValue::ScopePublisher => {}
             EntryValue::Subscription { k, metric } => {
                 out.put_u8(*k);
-                put_metric(*metric, out);
+                out.put_u8(metric.number());
             }
             EntryValue::ScopeSubscriber { home, known } => {
                 out.put_u64(home.0);

@@ -1,7 +1,7 @@
 //! What nodes and topology managers tell each other. These travel inside control messages.
 use alloc::{string::String, vec::Vec};
 
-use tributary_core::{FaceId, NodeId};
+use tributary_core::{FaceId, Location, NodeId};
 use tributary_transport::PathMetric;
 
 use super::{Fid, Reader, WireError, Writer};
@@ -30,8 +30,8 @@ pub const RESOLVERS_MAX: usize = 256;
 /// What a node knows of itself and its links; sent to every topology manager.
 ///
 /// ```text
-/// node 8 | incarnation 8 | sequence 4 | term 4 | roles 1 | label 2+n | label secret 16 | number of links 2
-/// | links: face 4, neighbour 8, neighbour's face 4, rtt 4, capacity 4, used 4, mtu 4
+/// node 8 | incarnation 8 | sequence 4 | term 4 | roles 1 | label 2+n | label secret 16 | latitude 4 | longitude 4
+/// | number of links 2 | links: face 4, neighbour 8, neighbour's face 4, rtt 4, capacity 4, used 4, mtu 4
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LinkState {
@@ -49,6 +49,8 @@ pub struct LinkState {
     pub label: String,
     /// The secret that its link labels are made from.
     pub secret: [u8; 16],
+    /// Where it is, if it says so.
+    pub location: Option<Location>,
     /// Its links to neighbours that answer.
     pub adjacencies: Vec<Adjacency>,
 }
@@ -87,6 +89,7 @@ impl LinkState {
             roles: Roles::from_bits(reader.u8("roles")?)?,
             label: reader.text("label", LABEL_BYTES_MAX)?,
             secret: reader.array("label secret")?,
+            location: reader.location()?,
             adjacencies: Vec::new(),
         };
         let count = reader.u16("number of links")?;
@@ -116,6 +119,7 @@ impl LinkState {
         out.put_u8(self.roles.bits());
         out.put_blob(self.label.as_bytes());
         out.extend_from_slice(&self.secret);
+        out.put_location(self.location);
         out.put_u16(self.adjacencies.len() as u16);
         for adjacency in &self.adjacencies {
             out.put_u32(adjacency.face.0);
@@ -296,12 +300,7 @@ impl PathRequest {
         let subscriber = NodeId(reader.u64("subscriber")?);
         let transfer = reader.u32("transfer")?;
         let item = ItemId::decode(&mut reader)?;
-        let metric = match reader.u8("metric")? {
-            0 => PathMetric::Hops,
-            1 => PathMetric::Latency,
-            2 => PathMetric::ResidualCapacity,
-            found => return Err(WireError::Value { field: "metric", found: found.into() }),
-        };
+        let metric = reader.metric()?;
         let paths = reader.u8("number of paths")?;
         if usize::from(paths) > PATHS_MAX {
             return Err(WireError::Value { field: "number of paths", found: paths.into() });
@@ -327,11 +326,7 @@ impl PathRequest {
         out.put_u64(self.subscriber.0);
         out.put_u32(self.transfer);
         self.item.encode(out);
-        out.put_u8(match self.metric {
-            PathMetric::Hops => 0,
-            PathMetric::Latency => 1,
-            PathMetric::ResidualCapacity => 2,
-        });
+        out.put_u8(self.metric.number());
         out.put_u8(self.paths);
         out.put_u32(self.lease_ms);
         out.put_u8(self.publishers.len() as u8);
@@ -545,7 +540,7 @@ mod tests {
     fn golden_link_state_reads_and_re_emits() {
         let bytes = hex(
             "0000000000000a01 00000000000000aa 00000002 00000007 09 0005 7075622d31 000102030405060708090a0b0c0d0e0f
-             0001 00000003 0000000000000b02 00000007 000003e8 00004e20 00000064 000005c0",
+             02438760 fe95e8b0 0001 00000003 0000000000000b02 00000007 000003e8 00004e20 00000064 000005c0",
         );
         let state = LinkState {
             node: NodeId(0xa01),
@@ -555,6 +550,7 @@ mod tests {
             roles: Roles::ROUTER | Roles::SENDER,
             label: "pub-1".into(),
             secret: core::array::from_fn(|i| i as u8),
+            location: Location::from_degrees(37.98, -23.73),
             adjacencies: [Adjacency {
                 face: FaceId(3),
                 neighbour: NodeId(0xb02),
@@ -567,7 +563,7 @@ mod tests {
             .into(),
         };
         check(&bytes, &state, LinkState::decode, LinkState::encode);
-        let mut many = bytes[..48].to_vec();
+        let mut many = bytes[..56].to_vec();
         many.extend_from_slice(&[4, 1]);
         assert_eq!(LinkState::decode(&many), Err(WireError::Value { field: "number of links", found: 1025 }));
     }
@@ -619,7 +615,7 @@ mod tests {
         ]
         .concat();
         check(&bytes, &request, PathRequest::decode, PathRequest::encode);
-        for (at, found, field) in [(0, 3, "metric"), (1, 17, "number of paths"), (6, 65, "number of publishers")] {
+        for (at, found, field) in [(0, 4, "metric"), (1, 17, "number of paths"), (6, 65, "number of publishers")] {
             let mut bad = bytes.clone();
             bad[12 + item.len() + at] = found;
             assert_eq!(PathRequest::decode(&bad), Err(WireError::Value { field, found: found.into() }));

@@ -196,6 +196,7 @@ fn link_state(term: u32) -> LinkState {
         roles: Roles::ROUTER,
         label: "fn-9".into(),
         secret: [9; 16],
+        location: None,
         adjacencies: Vec::new(),
     }
 }

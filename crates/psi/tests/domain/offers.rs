@@ -1,12 +1,18 @@
 //! What the network offers to a transfer: by which metric, from whom, for how long, and to how many at a time.
 use super::*;
-use tributary_core::{event::PathState, link::LinkChange};
+use tributary_core::{Location, event::PathState, link::LinkChange};
 
 /// The routers, then a rendezvous node and a topology manager on the first of them.
 fn domain_of(seed: u64, routers: &[&str]) -> Domain {
+    domain_on_map(seed, routers, |_| None)
+}
+fn domain_on_map(seed: u64, routers: &[&str], location: impl Fn(&str) -> Option<Location>) -> Domain {
     let mut domain = Domain::new(seed);
     for label in routers {
-        domain.node(label, |config| config.router = true);
+        domain.node(label, |config| {
+            config.router = true;
+            config.location = location(label);
+        });
     }
     domain.node("rn-1", |config| config.resolver = true);
     domain.node("tm-1", |config| config.topology_manager = Some(1));
@@ -70,6 +76,46 @@ fn each_metric_chooses_its_own_path() {
         assert_eq!(content.finished(&name("/lab/file")), Some(bytes));
         let labels: Vec<&str> = report.paths.iter().map(|path| path.label.as_str()).collect();
         assert_eq!(labels, [label], "{metric:?}");
+    }
+}
+
+/// Athens to Vienna by way of Madrid, or by Sofia and Belgrade, where links are slow and busy.
+#[test]
+fn the_shortest_way_on_the_map_is_not_the_one_with_the_fewest_links() {
+    let place = |label: &str| match label {
+        "athens" => "37.98, 23.73",
+        "vienna" => "48.21, 16.37",
+        "madrid" => "40.42, -3.70",
+        "sofia" => "42.70, 23.32",
+        _ => "44.79, 20.45",
+    };
+    for (told, metric, label) in [
+        (true, PathMetric::Distance, "receiver>athens>sofia>belgrade>vienna>pub-1"),
+        (true, PathMetric::Hops, "receiver>athens>madrid>vienna>pub-1"),
+        // Who does not say where it is counts as far away as its packets are under way.
+        (false, PathMetric::Distance, "receiver>athens>madrid>vienna>pub-1"),
+    ] {
+        let mut domain = domain_on_map(44, &["athens", "vienna", "madrid", "sofia", "belgrade"], |label| {
+            told.then(|| place(label).parse().unwrap())
+        });
+        domain.node("pub-1", |_| {});
+        domain.node("receiver", |_| {});
+        for (a, b, delay) in [
+            ("receiver", "athens", 1),
+            ("pub-1", "vienna", 1),
+            ("athens", "madrid", 12),
+            ("madrid", "vienna", 9),
+            ("athens", "sofia", 30),
+            ("sofia", "belgrade", 20),
+            ("belgrade", "vienna", 20),
+        ] {
+            domain.link(a, b, 100, delay);
+        }
+        domain.publish("pub-1", object("/lab/file", random_bytes(300_000, 44)));
+        domain.run(5.0);
+        let (id, _) = fetch_by(&mut domain, "/lab/file", metric, 1);
+        let report = domain.finish("receiver", id, 20.0);
+        assert_eq!(report.paths[0].label, label, "{metric:?}, told: {told}");
     }
 }
 

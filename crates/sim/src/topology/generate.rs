@@ -1,7 +1,7 @@
 //! Networks from a seed or from a rule.
-use tributary_core::{Duration, Random};
+use tributary_core::{Duration, Location, Random};
 
-use super::{Edge, Place, Topology};
+use super::{Edge, FIBRE_KM_PER_MS, Place, Topology};
 
 /// A grid of `rows` × `columns` places, called `r0-c0` and so on, each joined to its right and its lower neighbour.
 pub fn grid(rows: usize, columns: usize) -> Topology {
@@ -64,7 +64,8 @@ pub fn barabasi_albert(places: usize, links: usize, seed: u64) -> Topology {
 
 /// Waxman's random graph (1988) on a square of `side` (as the time light takes to cross it): two places at distance `d`
 /// are joined with probability `beta · exp(−d / (alpha · diagonal))`, and the link's delay is its length. Components are
-/// then joined by the shortest links that do so, so the network is connected.
+/// then joined by the shortest links that do so, so the network is connected. The square lies on the equator, where it is
+/// flattest: the places have locations if it is not longer than a quarter of it.
 ///
 /// # Panics
 /// If alpha is not above zero or beta is no probability.
@@ -83,6 +84,12 @@ pub fn waxman(places: usize, alpha: f64, beta: f64, side: Duration, seed: u64) -
     }
     let mut topology = build((0..places).map(|index| format!("n{index}")), edges);
     join(&mut topology, distance);
+    let degrees = side.as_secs_f64() * 1e3 * FIBRE_KM_PER_MS / KM_PER_DEGREE;
+    if degrees <= 90.0 {
+        for (place, (x, y)) in topology.places.iter_mut().zip(&points) {
+            place.location = Location::from_degrees((y - 0.5) * degrees, (x - 0.5) * degrees);
+        }
+    }
     for edge in &mut topology.edges {
         edge.delay = Some(Duration::from_nanos((distance(edge.ends[0], edge.ends[1]) * side.as_nanos() as f64) as u64));
     }
@@ -108,11 +115,14 @@ fn join(topology: &mut Topology, distance: impl Fn(usize, usize) -> f64) {
 
 fn build(names: impl Iterator<Item = String>, edges: Vec<[usize; 2]>) -> Topology {
     Topology {
-        places: names.map(|name| Place { name, coordinates: None }).collect(),
+        places: names.map(|name| Place { name, location: None }).collect(),
         edges: edges.into_iter().map(|ends| Edge { ends, ..Edge::default() }).collect(),
         notes: Vec::new(),
     }
 }
+
+/// A degree of the equator.
+const KM_PER_DEGREE: f64 = 111.19;
 
 /// The random stream of generators; those of nodes and links have other numbers.
 const GENERATOR_STREAM: u64 = 0x6e6f_6465;

@@ -4,7 +4,7 @@
 //! where both ends have them, rates from `LinkSpeedRaw` (bits per second).
 use roxmltree::{Document, Node, ParsingOptions};
 use std::collections::BTreeMap;
-use tributary_core::Rate;
+use tributary_core::{Location, Rate};
 
 use super::{Edge, Topology, TopologyError, text};
 
@@ -32,7 +32,9 @@ pub(super) fn parse(text: &str) -> Result<Topology, TopologyError> {
                 _ => Err(TopologyError::at(line(node), format!("{name} '{degrees}' is no angle up to {max}"))),
             },
         };
-        places.places[index].coordinates = degrees("Latitude", 90.0)?.zip(degrees("Longitude", 180.0)?);
+        let degrees = degrees("Latitude", 90.0)?.zip(degrees("Longitude", 180.0)?);
+        places.places[index].location =
+            degrees.and_then(|(latitude, longitude)| Location::from_degrees(latitude, longitude));
     }
     let mut edges = Vec::new();
     for edge in elements(graph, "edge") {
@@ -46,7 +48,7 @@ pub(super) fn parse(text: &str) -> Result<Topology, TopologyError> {
         edges.push(Edge { ends: [end("source")?, end("target")?], rate, ..Edge::default() });
     }
     let mut topology = Topology { places: places.places, edges, notes: Vec::new() };
-    topology.delays_from_coordinates();
+    topology.delays_from_locations();
     Ok(topology)
 }
 

@@ -23,7 +23,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     path::Path,
 };
-use tributary_core::{Duration, Rate, link::QueueDiscipline};
+use tributary_core::{Duration, Location, Rate, link::QueueDiscipline};
 
 pub use error::{LoadError, TopologyError};
 
@@ -43,8 +43,8 @@ pub struct Topology {
 pub struct Place {
     /// Its name.
     pub name: String,
-    /// Where it is: latitude and longitude in degrees.
-    pub coordinates: Option<(f64, f64)>,
+    /// Where it is.
+    pub location: Option<Location>,
 }
 
 /// A link of a [`Topology`], the same both ways.
@@ -210,13 +210,13 @@ impl Topology {
         }
     }
 
-    /// Delays from coordinates where there are some and no delay is told: great-circle distance at the speed of light
+    /// Delays from locations where there are some and no delay is told: great-circle distance at the speed of light
     /// in fibre, 200 km a millisecond.
-    pub(crate) fn delays_from_coordinates(&mut self) {
+    pub(crate) fn delays_from_locations(&mut self) {
         for edge in &mut self.edges {
-            let [a, b] = edge.ends.map(|end| self.places[end].coordinates);
+            let [a, b] = edge.ends.map(|end| self.places[end].location);
             if let (None, Some(a), Some(b)) = (edge.delay, a, b) {
-                edge.delay = Some(Duration::from_nanos((great_circle_km(a, b) / FIBRE_KM_PER_MS * 1e6) as u64));
+                edge.delay = Some(Duration::from_nanos((a.distance_km(b) / FIBRE_KM_PER_MS * 1e6) as u64));
             }
         }
     }
@@ -250,16 +250,6 @@ fn shortened(text: &str, bytes_max: usize) -> &str {
     text[..end].trim_end()
 }
 
-/// The distance of two points on the Earth, by the haversine formula. libm gives the same bits on every machine.
-fn great_circle_km(a: (f64, f64), b: (f64, f64)) -> f64 {
-    const EARTH_RADIUS_KM: f64 = 6_371.0;
-    let [(a_lat, a_lon), (b_lat, b_lon)] = [a, b].map(|(lat, lon): (f64, f64)| (lat.to_radians(), lon.to_radians()));
-    let square = |x: f64| x * x;
-    let h = square(libm::sin((b_lat - a_lat) / 2.0))
-        + libm::cos(a_lat) * libm::cos(b_lat) * square(libm::sin((b_lon - a_lon) / 2.0));
-    2.0 * EARTH_RADIUS_KM * libm::asin(libm::sqrt(h.clamp(0.0, 1.0)))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -267,14 +257,15 @@ mod tests {
     #[test]
     fn distances_are_those_of_an_atlas() {
         // Berlin to New York, 6,385 km; pole to pole half the circumference.
-        let km = great_circle_km((52.52, 13.405), (40.7128, -74.006));
+        let at = |latitude, longitude| Location::from_degrees(latitude, longitude).expect("on the Earth");
+        let km = at(52.52, 13.405).distance_km(at(40.7128, -74.006));
         assert!((km - 6_385.0).abs() < 10.0, "{km}");
-        assert!((great_circle_km((90.0, 0.0), (-90.0, 77.0)) - 20_015.0).abs() < 1.0);
+        assert!((at(90.0, 0.0).distance_km(at(-90.0, 77.0)) - 20_015.0).abs() < 1.0);
     }
 
     #[test]
     fn names_become_unique_and_short() {
-        let name = |name: &str| Place { name: name.into(), coordinates: None };
+        let name = |name: &str| Place { name: name.into(), location: None };
         let long = "ä".repeat(40);
         let mut topology =
             Topology { places: vec![name("a"), name("a"), name(""), name(&long), name(&long)], ..Topology::default() };
@@ -286,7 +277,7 @@ mod tests {
     #[test]
     fn the_largest_component_keeps_its_links() {
         let edge = |a, b| Edge { ends: [a, b], ..Edge::default() };
-        let places = (0..6).map(|n| Place { name: n.to_string(), coordinates: None }).collect();
+        let places = (0..6).map(|n| Place { name: n.to_string(), location: None }).collect();
         let topology = Topology { places, edges: vec![edge(0, 1), edge(2, 4), edge(4, 5)], notes: Vec::new() };
         assert_eq!(topology.components(), [0, 0, 1, 2, 1, 1]);
         let largest = topology.largest_component();

@@ -18,7 +18,7 @@ impl Places {
         if self.indices.insert(key.into(), index).is_some() {
             return Err(TopologyError::at(line, format!("node '{key}' is there twice")));
         }
-        self.places.push(Place { name: name.into(), coordinates: None });
+        self.places.push(Place { name: name.into(), location: None });
         Ok(index)
     }
     /// The place of that name, which must be there.
@@ -36,7 +36,7 @@ impl Places {
             return *index;
         }
         self.indices.insert(key.into(), self.places.len());
-        self.places.push(Place { name: key.into(), coordinates: None });
+        self.places.push(Place { name: key.into(), location: None });
         self.places.len() - 1
     }
 }

@@ -41,7 +41,7 @@ fn the_topology_zoo_has_the_sizes_of_its_index() {
     for path in files(&folder, ".graphml") {
         let topology = Topology::load(&path, None).unwrap();
         let (xml, row) = (std::fs::read_to_string(&path).unwrap(), &index[&file_name(&path)]);
-        let located = topology.places.iter().filter(|place| place.coordinates.is_some()).count();
+        let located = topology.places.iter().filter(|place| place.location.is_some()).count();
         let rated = topology.edges.iter().filter(|edge| edge.rate.is_some()).count();
         let loops = xml.matches("<edge ").count() - topology.edges.len();
         let found = [topology.places.len(), topology.edges.len() + loops, located, rated].map(|n| n as f64);

@@ -189,7 +189,7 @@ fn draw_fetch(number: usize, node: usize, object: usize, random: &mut Random) ->
         node,
         object,
         paths: [1, 2, 4, 4, 8, 16][random.below(6) as usize],
-        metric: [PathMetric::Hops, PathMetric::Latency, PathMetric::ResidualCapacity][random.below(3) as usize],
+        metric: PathMetric::ALL[random.below(3) as usize].1,
         patience: random.chance(0.6).then(|| Duration::from_millis(500 + random.below(60_000))),
         limit: random.chance(0.1).then(|| Rate::from_bits_per_second(500_000 + random.below(20_000_000))),
     }

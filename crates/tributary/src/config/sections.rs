@@ -17,6 +17,7 @@ use crate::{registry::Family, running::face_id};
 
 const ADDRESS_HINT: &str = "write an address and a port, such as \"127.0.0.1:7001\" or \"[::1]:7001\"";
 pub(crate) const DURATION_HINT: &str = "write a time with its unit, such as \"20ms\" or \"1.5s\"";
+const LOCATION_HINT: &str = "write latitude and longitude in degrees, such as \"37.98, 23.73\"";
 pub(crate) const RATE_HINT: &str = "write a rate with its unit, such as \"800kbps\" or \"20Mbps\"";
 pub(crate) const SIZE_HINT: &str = "write a size with its unit, such as \"64KiB\" or \"1GiB\"";
 pub(super) const KEY_HINT: &str =
@@ -333,6 +334,7 @@ fn psi_settings(section: Section<'_>, psi: &mut PsiConfig, scope: Scope) {
     if let Some(secret) = section.read("domain_secret", KEY_HINT, key_from_hex) {
         psi.domain_secret = secret;
     }
+    psi.location = section.parsed("location", LOCATION_HINT).or(psi.location);
     if let Some(bytes) = size(&section, "cache_size", 0, 1 << 40) {
         psi.cache_bytes = ByteCount(bytes);
     }
@@ -416,12 +418,7 @@ fn transfer(section: Section<'_>, transfer: &mut TransferConfig, fetch: &mut Fet
         transfer.packet_bytes = Some(bytes as u16);
     }
     fetch.paths_per_source = section.integer("paths_per_source", 1..=16).map_or(fetch.paths_per_source, |n| n as u8);
-    let metrics = [
-        ("hops", PathMetric::Hops),
-        ("latency", PathMetric::Latency),
-        ("residual-capacity", PathMetric::ResidualCapacity),
-    ];
-    fetch.metric = section.choice("metric", &metrics).unwrap_or(fetch.metric);
+    fetch.metric = section.choice("metric", &PathMetric::ALL).unwrap_or(fetch.metric);
     set(duration(&section, "patience", Duration::from_millis(100), Duration::from_secs(86_400)), &mut fetch.patience);
     // The relations between fields; each field by itself is in range here.
     if let Err(error) = transfer.check() {

@@ -100,6 +100,7 @@ fn domain(seed: u64) -> Vec<LinkState> {
             roles: Roles::ROUTER,
             label: format!("node-{node}"),
             secret: [random.bits(), random.bits()].map(u64::to_le_bytes).concat().try_into().expect("twice eight"),
+            location: None,
             adjacencies: Vec::new(),
         })
         .collect();

@@ -1,7 +1,7 @@
 //! The domain as the link-state messages show it.
 use alloc::{collections::BTreeMap, string::String, vec::Vec};
 
-use tributary_core::{Duration, FaceId, NodeId, Time};
+use tributary_core::{Duration, FaceId, Location, NodeId, Time};
 use tributary_transport::PathMetric;
 
 use crate::{
@@ -37,7 +37,7 @@ pub enum Change {
     Properties,
     /// Links or nodes that went; nothing new came.
     Shrunk,
-    /// Links, nodes, roles or secrets that are new.
+    /// Links, nodes, roles, locations or secrets that are new.
     Grown,
 }
 
@@ -120,7 +120,8 @@ impl LinkStates {
 }
 
 fn change(old: &LinkState, new: &LinkState) -> Change {
-    if (old.secret, old.roles, old.incarnation) != (new.secret, new.roles, new.incarnation) {
+    let itself = |state: &LinkState| (state.secret, state.roles, state.incarnation, state.location);
+    if itself(old) != itself(new) {
         return Change::Grown;
     }
     let end = |adjacency: &Adjacency| (adjacency.face, adjacency.neighbour, adjacency.neighbour_face);
@@ -175,6 +176,8 @@ pub struct Node {
     pub roles: Roles,
     /// What its labels are made from.
     pub key: LabelKey,
+    /// Where it is, if it says so.
+    pub location: Option<Location>,
     secret: [u8; 16],
     first_link: u32,
     links: u32,
@@ -210,6 +213,7 @@ impl Graph {
                 label: state.label.clone(),
                 roles: state.roles,
                 key: LabelKey::new(&state.secret),
+                location: state.location,
                 secret: state.secret,
                 first_link: links.len() as u32,
                 links: state.adjacencies.len() as u32,
@@ -309,18 +313,33 @@ impl Graph {
     /// The cost of each link by `metric`; at least 1.
     ///
     /// Hops: 1. Latency: half the round-trip time in microseconds, plus 10 for the hop itself. Residual capacity:
-    /// 10⁹ over the unused rate in kbit/s, where an unknown capacity counts as 1 Gbit/s.
+    /// 10⁹ over the unused rate in kbit/s, where an unknown capacity counts as 1 Gbit/s. Distance: the microseconds that
+    /// light needs in fibre between its ends, plus 10; where an end does not say where it is, as for latency.
     pub fn costs(&self, metric: PathMetric) -> Vec<u64> {
+        let latency = |link: &Link| u64::from(link.adjacency.rtt_us / 2) + HOP_US;
         let cost = |link: &Link| match metric {
             PathMetric::Hops => 1,
-            PathMetric::Latency => u64::from(link.adjacency.rtt_us / 2) + 10,
+            PathMetric::Latency => latency(link),
+            PathMetric::Distance => match self.length_km(link) {
+                Some(km) => (km * FIBRE_US_PER_KM) as u64 + HOP_US,
+                None => latency(link),
+            },
             PathMetric::ResidualCapacity => {
                 1_000_000_000 / u64::from(residual_kbps(&link.adjacency).clamp(1, 1_000_000_000))
             }
         };
         self.links.iter().map(cost).collect()
     }
+    /// How far apart the ends of a link are, if both say where they are.
+    fn length_km(&self, link: &Link) -> Option<f64> {
+        let (to, _) = link.two_way?;
+        Some(self.node_info(link.from).location?.distance_km(self.node_info(to).location?))
+    }
 }
+
+/// What a hop costs beside its delay, so that of equally long ways the one with fewer links is taken.
+const HOP_US: u64 = 10;
+const FIBRE_US_PER_KM: f64 = 5.0;
 
 /// The unused rate of a link in kbit/s; 1 Gbit/s less what is used if the capacity is unknown.
 pub fn residual_kbps(adjacency: &Adjacency) -> u32 {
@@ -345,6 +364,7 @@ pub(crate) mod tests {
                 roles: Roles::ROUTER,
                 label: format!("n{}", i + 1),
                 secret: *blake3::hash(&i.to_be_bytes()).as_bytes().first_chunk().unwrap(),
+                location: None,
                 adjacencies: Vec::new(),
             })
             .collect();

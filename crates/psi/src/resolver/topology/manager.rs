@@ -529,9 +529,9 @@ impl TopologyManager {
             let affected = match change {
                 // What is new may make a better path, or a false match of an FID, for anybody.
                 Change::Grown => true,
-                Change::Metrics => transfer.request.metric != PathMetric::Hops,
+                Change::Metrics => transfer.request.metric.is_measured(),
                 Change::None | Change::Properties | Change::Shrunk => {
-                    transfer.told.is_none() || transfer.request.metric != PathMetric::Hops || touched()
+                    transfer.told.is_none() || transfer.request.metric.is_measured() || touched()
                 }
             };
             if affected {
@@ -766,7 +766,7 @@ impl TopologyManager {
             Some(known) => {
                 offer.capability = known.offer.capability;
                 // Delays and loads move all the time: an offer is not renewed for them if they did not choose it.
-                if metric == PathMetric::Hops {
+                if !metric.is_measured() {
                     offer.latency_us = known.offer.latency_us;
                     offer.residual_kbps = known.offer.residual_kbps;
                     offer.shared_links = known.offer.shared_links;

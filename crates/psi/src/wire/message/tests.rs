@@ -45,7 +45,7 @@ fn golden_subscribe() {
     let request = ClientRequest { request: 0x8000_0002, version: 5 << 32 | 8, name: a_b(), operation };
     check(&bytes, &Message::Request(request), Message::decode, emit);
     for (at, found, field) in
-        [(30, 0, "paths per source"), (30, 17, "paths per source"), (31, 3, "metric"), (21, 9, "operation")]
+        [(30, 0, "paths per source"), (30, 17, "paths per source"), (31, 4, "metric"), (21, 9, "operation")]
     {
         let mut bad = bytes.clone();
         bad[at] = found;
@@ -144,7 +144,7 @@ fn scopes() -> impl Strategy<Value = MissingScopes> {
     prop_oneof![Just(MissingScopes::Refuse), Just(MissingScopes::Create)]
 }
 fn metric() -> impl Strategy<Value = PathMetric> {
-    prop_oneof![Just(PathMetric::Hops), Just(PathMetric::Latency), Just(PathMetric::ResidualCapacity)]
+    proptest::sample::select(PathMetric::ALL.map(|(_, metric)| metric).to_vec())
 }
 fn label() -> impl Strategy<Value = String> {
     "[a-z0-9é-]{0,16}"

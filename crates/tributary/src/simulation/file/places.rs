@@ -4,7 +4,7 @@ use std::{
     path::Path,
 };
 use tributary_core::{
-    Duration,
+    Duration, Location,
     link::{LinkConfig, Loss, Script},
 };
 use tributary_sim::{
@@ -35,6 +35,7 @@ struct Draft<'a> {
     label: String,
     family: Family,
     roles: BTreeSet<Role>,
+    location: Option<Location>,
     /// Its own section, which may say how it works.
     section: Option<Section<'a>>,
 }
@@ -87,6 +88,7 @@ impl<'a> Places<'a> {
             let roles = if draft.roles.is_empty() { &idle } else { &draft.roles };
             let roles: Vec<Role> = roles.iter().copied().collect();
             let mut config = NodeConfig::simulated(&draft.label, draft.family, &roles);
+            config.psi.location = draft.location;
             sections::behaviour(root, &mut config, Scope::Common);
             if let Some(section) = draft.section {
                 sections::behaviour(&section, &mut config, Scope::Node);
@@ -124,7 +126,7 @@ impl<'a> Places<'a> {
 
     fn add(&mut self, label: String, family: Family, roles: BTreeSet<Role>, section: Option<Section<'a>>) {
         self.indices.insert(label.clone(), self.nodes.len());
-        self.nodes.push(Draft { label, family, roles, section });
+        self.nodes.push(Draft { label, family, roles, location: None, section });
     }
 
     // ---- [topology]
@@ -145,6 +147,7 @@ impl<'a> Places<'a> {
         }
         for place in &topology.places {
             self.add(place.name.clone(), head.family, roles.clone(), None);
+            self.nodes.last_mut().expect("one was added").location = place.location;
         }
         let mut scripts = scripts.into_iter();
         for edge in &topology.edges {
@@ -191,7 +194,7 @@ impl<'a> Places<'a> {
             let read = link::text_of(&path)
                 .and_then(|text| contacts::parse(&file, &text, from).map_err(|error| error.to_string()));
             if let Some(contacts) = link::kept(section, "contacts", read, "lines are: time CONN node node up|down") {
-                let place = |name: &String| tributary_sim::topology::Place { name: name.clone(), coordinates: None };
+                let place = |name: &String| tributary_sim::topology::Place { name: name.clone(), location: None };
                 topology.places = contacts.nodes.iter().map(place).collect();
                 for ((a, b), script) in contacts.pairs {
                     topology.edges.push(Edge { ends: [a, b], ..Edge::default() });

@@ -94,13 +94,8 @@ fn fetch(section: Section<'_>, places: &mut Places<'_>, scenario: &mut Scenario,
         unknown(&section, "publication", &text, objects.names());
     }
     let at = moment(&section, "start").unwrap_or(FETCH_START);
-    let metrics = [
-        ("hops", PathMetric::Hops),
-        ("latency", PathMetric::Latency),
-        ("residual-capacity", PathMetric::ResidualCapacity),
-    ];
     let paths = section.integer("paths_per_source", 1..=16);
-    let metric = section.choice("metric", &metrics);
+    let metric = section.choice("metric", &PathMetric::ALL);
     let patience = duration(&section, "patience", Duration::from_millis(100), TIME_MAX);
     let limit: Option<Rate> = section.parsed("limit", RATE_HINT);
     if let (Some(node), Some(name)) = (node, name_of) {
