@@ -425,6 +425,11 @@ impl Outgoing {
         while sending.order.get(usize::from(sending.first_open)) == Some(&ACKNOWLEDGED) {
             sending.first_open += 1;
         }
+        if sending.parked && cack.end() > 0 {
+            // There was room for its later packets, and there is room reserved for all of it.
+            sending.parked = false;
+            self.windows.begin(now, sending.hop, sending.destination, self.next_csyn, u32::from(count));
+        }
         if cack.number >= sending.last_csyn {
             sending.asked = false;
             sending.ask_at = match (sending.under_way(), sending.has_unsent()) {
@@ -542,7 +547,9 @@ impl Outgoing {
             // The announcement of an open window may have been lost.
             self.probe_at = now + (self.rtt.rto() * 2).max(PROBE_INTERVAL_MIN);
             let number = self.ask(now, None, self.order);
-            push_csyn(out, Csyn { count: 1, hop: HopId(self.next_hop.wrapping_sub(1)), number });
+            let parked = self.sending.iter().find(|sending| sending.parked).map(|sending| sending.hop);
+            let hop = parked.unwrap_or(HopId(self.next_hop.wrapping_sub(1)));
+            push_csyn(out, Csyn { count: 1, hop, number });
         }
         while !is_full(out)
             && let Some(hop) = self.windows.poll_probe(now)
@@ -617,9 +624,14 @@ impl Outgoing {
     fn unpark(&mut self, now: Time) {
         for sending in &mut self.sending {
             let count = sending.order.len() as u32;
-            if sending.parked && self.windows.room(&sending.destination, count) == Room::Open {
-                sending.parked = false;
-                self.windows.begin(now, sending.hop, sending.destination, self.next_csyn, count);
+            match self.windows.room(&sending.destination, count) {
+                _ if !sending.parked => {}
+                Room::Open => {
+                    sending.parked = false;
+                    self.windows.begin(now, sending.hop, sending.destination, self.next_csyn, count);
+                }
+                Room::DestinationFull => self.windows.on_blocked(now, &sending.destination, self.rtt.rto()),
+                Room::LinkFull => {}
             }
         }
         if self.blocked_since.is_none() && !self.sending.iter().any(|sending| sending.parked) {

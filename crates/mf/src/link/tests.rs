@@ -306,6 +306,36 @@ fn a_lost_announcement_of_the_window_is_asked_for() {
     assert!(hop.run(&mut queue, limit, |hop| hop.received.len() == 2), "nobody announced anything");
 }
 
+/// A chunk begins although neither window has room for it, and there is room `pause` after it was refused, which nobody
+/// announces.
+fn refused_chunk_goes_on_after(pause: Duration) {
+    let config = LinkConfig::new(Rate::from_mbps(100), Duration::from_millis(5));
+    let mut hop = Hop::new(config, HopConfig::default(), 400, 5);
+    let others = hop.in_buffer.admit(Class::Bulk, 350, Origin::Local).expect("there is room");
+    let mut queue = vec![hop.put(0, vec![7; 10_000].into())];
+    let limit = hop.now + Duration::from_secs(1);
+    assert!(hop.run(&mut queue, limit, |hop| hop.out.stats.chunks == 1));
+    let second = hop.put(1, vec![7; 500_000].into());
+    hop.out.begin(hop.now, second, &mut hop.out_buffer);
+    let limit = hop.now + Duration::from_secs(1);
+    assert!(hop.run(&mut queue, limit, |hop| hop.out.stats.refused > 0));
+    let limit = hop.now + pause;
+    hop.run(&mut queue, limit, |_| false);
+    hop.in_buffer.remove(others);
+    let limit = hop.now + Duration::from_secs(2);
+    assert!(hop.run(&mut queue, limit, |hop| hop.received.len() == 2), "it waits for room that there is");
+}
+
+#[test]
+fn a_refused_chunk_asks_for_its_destinations_window() {
+    refused_chunk_goes_on_after(Duration::from_secs(1));
+}
+
+#[test]
+fn a_refused_chunk_goes_on_when_room_is_found_for_its_later_packets() {
+    refused_chunk_goes_on_after(Duration::ZERO);
+}
+
 #[test]
 fn an_interrupted_chunk_goes_on_where_it_was() {
     let config = LinkConfig::new(Rate::from_mbps(10), Duration::from_millis(5));

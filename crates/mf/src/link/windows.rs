@@ -61,6 +61,8 @@ struct Destination {
     used_at: Time,
     probe_at: Time,
     probes: u32,
+    /// Whether it was asked for its window since its last chunk began or its window was told.
+    is_asked: bool,
 }
 
 /// The windows of one neighbour.
@@ -82,8 +84,13 @@ impl Windows {
     pub(super) fn on_cack(&mut self, cack: &Cack) {
         self.link.on_told(cack.number, cack.window);
         let destination = self.hops.get(&cack.hop).and_then(|guid| self.destinations.get_mut(guid));
-        if let Some(destination) = destination.filter(|_| cack.destination_window != Cack::NOT_TOLD) {
+        let Some(destination) = destination else { return };
+        if cack.destination_window != Cack::NOT_TOLD {
             destination.window.on_told(cack.number, cack.destination_window);
+            destination.is_asked = false;
+        } else if destination.is_asked && cack.number > destination.window.as_of && !cack.has(0) {
+            // Without its first packet the neighbour does not know for whom the chunk is: it cannot tell.
+            destination.window.packets = None;
         }
     }
     /// A chunk begins; `next_csyn` is the number of the next CSYN.
@@ -100,10 +107,11 @@ impl Windows {
             used_at: now,
             probe_at: Time::MAX,
             probes: 0,
+            is_asked: false,
         });
         destination.window.begun.push_back((hop, next_csyn, packets));
         (destination.hop, destination.used_at) = (hop, now);
-        (destination.probe_at, destination.probes) = (Time::MAX, 0);
+        (destination.probe_at, destination.probes, destination.is_asked) = (Time::MAX, 0, false);
         if self.hops.insert(hop, guid).is_none() {
             self.hops_order.push_back(hop);
         }
@@ -160,6 +168,7 @@ impl Windows {
         due.probes = (due.probes + 1).min(4);
         // Asked for again if something still waits then.
         due.probe_at = Time::MAX;
+        due.is_asked = true;
         Some(due.hop)
     }
     /// When to call [`Windows::poll_probe`].
