@@ -7,8 +7,8 @@ use tributary_mf::{
     ids::{Guid, HopId, NetworkAddress, ServiceId},
     wire::{
         ADDRESSES_MAX, CHUNK_PACKETS_MAX, Cack, CackState, ChunkHeader, ChunkKind, Class, Csyn, DataHeader, DataTag,
-        Flags, Hello, LABEL_BYTES_MAX, LinkState, NameMessage, NameRecord, PacketType, Probe, Reliability, Roles,
-        TransportMessage, WireError, chunk::CHUNK_BYTES_MAX, chunk::HOPS_MAX, names::RECORDS_MAX,
+        Flags, Hello, LABEL_BYTES_MAX, LinkState, MtuMessage, NameMessage, NameRecord, PacketType, Probe, Reliability,
+        Roles, TransportMessage, WireError, chunk::CHUNK_BYTES_MAX, chunk::HOPS_MAX, names::RECORDS_MAX,
         routing::ADJACENCIES_MAX, seal, transport::RANGES_MAX, unseal,
     },
 };
@@ -75,8 +75,9 @@ pub fn mf_hello(data: &[u8]) {
     }
 }
 
-/// Data headers, CSYNs and CACKs re-emit byte for byte and keep the limits of a chunk.
+/// Data headers, CSYNs, CACKs and probes of the MTU re-emit byte for byte and keep the limits of a chunk.
 pub fn mf_hop(data: &[u8]) {
+    exact(data, MtuMessage::decode, MtuMessage::encode);
     if let Some(header) = front(data, |data| Ok((DataHeader::decode(data)?, DataHeader::BYTES)), DataHeader::encode) {
         assert!(header.index < header.count && header.count <= CHUNK_PACKETS_MAX);
     }
@@ -184,6 +185,7 @@ impl Outlet for Outputs {
             let bytes = datagram.to_vec();
             match PacketType::of(bytes[0]).expect("what leaves is a packet") {
                 PacketType::Hello => self.nonce = Hello::decode(&bytes).expect("it is a hello").nonce,
+                PacketType::Mtu => drop(MtuMessage::decode(&bytes).expect("it is a probe or an answer")),
                 PacketType::Cack => drop(Cack::decode(&bytes).expect("it is a CACK")),
                 PacketType::Csyn => {
                     let csyn = Csyn::decode(&bytes).expect("it is a CSYN");

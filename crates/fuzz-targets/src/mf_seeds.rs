@@ -4,10 +4,12 @@ use tributary_mf::{
     ids::{Flow, Guid, HopId, NetworkAddress, ServiceId},
     wire::{
         Adjacency, Cack, CackState, ChunkHeader, ChunkKind, ChunkRanges, Class, Csyn, DataHeader, DataTag, Flags,
-        Hello, LinkState, NameMessage, NameRecord, Probe, RecordBody, Refusal, Reliability, Roles, Statement,
-        TransportMessage,
+        Hello, LinkState, MtuMessage, NameMessage, NameRecord, Probe, RecordBody, Refusal, Reliability, Roles,
+        Statement, TransportMessage,
     },
 };
+
+use tributary_transport::MtuProbe;
 
 use crate::seeds::{Seed, object};
 
@@ -57,6 +59,9 @@ pub(crate) fn all() -> Vec<Seed> {
         add("mf_hop", name, encoded(|out| header.encode(out)));
     }
     add("mf_hop", "csyn", encoded(|out| Csyn { count: 9, hop: HopId(5), number: 3 }.encode(out)));
+    let probe = MtuMessage::Probe(MtuProbe { number: 5, size: 40 });
+    add("mf_hop", "mtu-probe", encoded(|out| probe.encode(out)));
+    add("mf_hop", "mtu-answer", encoded(|out| MtuMessage::Answer(5).encode(out)));
     let cack = |state, bitmap| Cack {
         state,
         hop: HopId(5),

@@ -91,6 +91,10 @@ impl PathMtu {
     pub fn size(&self) -> u32 {
         self.size
     }
+    /// What the face is told: its datagrams are never longer.
+    pub fn size_told(&self) -> u32 {
+        *self.sizes.last().expect("what the face is told is always among them")
+    }
     /// A datagram of `bytes` leaves. Those that any link carries tell nothing and are worth no probe.
     pub fn on_sent(&mut self, bytes: usize) {
         self.is_used |= bytes > self.sizes[0] as usize / 2 && self.sizes.len() > 1;

@@ -53,8 +53,8 @@ use crate::{
     },
     sender::{SendOptions, Sender},
     wire::{
-        ChunkHeader, ChunkKind, Flags, Hello, LinkState, NameMessage, NameRecord, PacketType, RecordBody, Roles,
-        TransportMessage, seal, unseal,
+        ChunkHeader, ChunkKind, Flags, Hello, LinkState, MtuMessage, NameMessage, NameRecord, PacketType, RecordBody,
+        Roles, TransportMessage, WireError, seal, unseal,
     },
 };
 
@@ -303,6 +303,12 @@ impl MfNode {
         }
         match kind {
             PacketType::Hello => self.on_hello(now, face, &datagram),
+            PacketType::Mtu => {
+                let message = MtuMessage::decode(&datagram.into_bytes()).map_err(WireError::reason);
+                if let Err(reason) = message.and_then(|message| self.neighbour.handle_mtu(now, face, message)) {
+                    self.on_dropped(face, reason, bytes);
+                }
+            }
             PacketType::Data | PacketType::Csyn | PacketType::Cack => {
                 self.neighbour.on_heard(face);
                 self.router.handle_packet(now, face, kind, datagram);
@@ -465,6 +471,8 @@ impl Node for MfNode {
             return Some(Transmit { face });
         }
         let transmit = self.router.poll_transmit(now, out)?;
+        let longest = out.iter().map(|(head, body)| head.len() + body.len()).max().unwrap_or(0);
+        self.neighbour.on_sent(transmit.face, longest);
         if self.router.timeouts(transmit.face) > 0 {
             self.neighbour.check(now, transmit.face);
             self.hellos.extend(core::iter::from_fn(|| self.neighbour.poll_packet()));

@@ -25,6 +25,11 @@ impl MfNode {
             let (face, peer, up) = match change {
                 Change::Up(face, peer) => (face, peer, true),
                 Change::Down(face, peer) => (face, peer, false),
+                Change::Mtu(face, bytes) => {
+                    self.push_event(Event::Note(format!("{face} carries datagrams of {bytes} bytes")));
+                    self.router.on_mtu(now, face, bytes);
+                    continue;
+                }
             };
             let node = crate::receiver::node_of(&peer.guid);
             self.push_event(Event::Neighbour { face, node, up });

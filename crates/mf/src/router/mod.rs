@@ -283,10 +283,7 @@ impl Router {
     pub fn on_down(&mut self, now: Time, face: FaceId) {
         let Some(hop) = self.hops.get_mut(&face) else { return };
         let Some(peer) = hop.peer.take() else { return };
-        let mut again = hop.outgoing.suspend(now, &self.buffer);
-        again.extend(hop.queue.drain(..).map(|(_, slot)| slot));
-        hop.queued = 0;
-        self.cut.retain(|_, to| *to != face);
+        let again = self.take_back(now, face);
         if self.attached.get(&peer.guid) == Some(&face) {
             // It may be at another face as well.
             let other = self.peers().find(|(_, other)| other.guid == peer.guid).map(|(face, _)| face);
@@ -300,7 +297,35 @@ impl Router {
             topology.handle_timeout(now, |_| (1, 1));
             topology.update();
         }
-        for slot in again {
+        self.forward_whole(now, again);
+    }
+    /// The link of a neighbour carries datagrams of so many bytes. If that is less than before, what is under way is cut
+    /// anew; what is still arriving waits until it is whole.
+    pub fn on_mtu(&mut self, now: Time, face: FaceId, bytes: u32) {
+        let Some(hop) = self.hops.get_mut(&face) else { return };
+        let has_shrunk = bytes < hop.datagram_bytes;
+        hop.datagram_bytes = bytes;
+        hop.outgoing.set_datagram_bytes(bytes);
+        if let Some(peer) = &mut hop.peer {
+            peer.datagram_bytes = bytes;
+        }
+        if has_shrunk {
+            let again = self.take_back(now, face);
+            self.forward_whole(now, again);
+        }
+    }
+    /// What waits at a face or is on its way to the neighbour.
+    fn take_back(&mut self, now: Time, face: FaceId) -> Vec<Slot> {
+        let Some(hop) = self.hops.get_mut(&face) else { return Vec::new() };
+        let mut back = hop.outgoing.suspend(now, &self.buffer);
+        back.extend(hop.queue.drain(..).map(|(_, slot)| slot));
+        hop.queued = 0;
+        self.cut.retain(|_, to| *to != face);
+        back
+    }
+    /// Forwards chunks anew; those that are still arriving when they are whole.
+    fn forward_whole(&mut self, now: Time, slots: Vec<Slot>) {
+        for slot in slots {
             if self.buffer.chunk(slot).is_some_and(Chunk::is_complete) {
                 self.forward(now, slot);
             }

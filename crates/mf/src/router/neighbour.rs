@@ -7,10 +7,11 @@ use alloc::{
 
 use tributary_content::SigningKey;
 use tributary_core::{Duration, FaceId, Time};
+use tributary_transport::PathMtu;
 
 use crate::{
     ids::{Guid, NetworkAddress},
-    wire::{Hello, Probe, Roles},
+    wire::{Hello, MtuMessage, Probe, Roles},
 };
 
 /// Hellos of which the time of sending is remembered.
@@ -36,6 +37,8 @@ const REORDER_MAX: u32 = 8;
 const CHECKS_MAX: u32 = 5;
 const CHECK_INTERVAL: Duration = Duration::from_millis(25);
 const CHECK_ROUND_TRIPS: u32 = 3;
+/// Every link carries datagrams of so many bytes (RFC 791: what every host takes).
+const DATAGRAM_BYTES_MIN: u32 = 576;
 
 /// What this node says of itself.
 #[derive(Clone, Debug)]
@@ -65,7 +68,7 @@ pub struct Peer {
     pub address: NetworkAddress,
     /// Its nonce: another one means that it has started anew.
     pub nonce: u64,
-    /// Longest datagram that the link may carry.
+    /// Longest datagram that the link carries: what both ends are told of their faces, or less if that does not arrive.
     pub datagram_bytes: u32,
     /// Packets that it had room for when it greeted first.
     pub window: u32,
@@ -78,6 +81,8 @@ pub enum Change {
     Up(FaceId, Peer),
     /// Nobody answers any more.
     Down(FaceId, Peer),
+    /// Its link carries datagrams of so many bytes and no more.
+    Mtu(FaceId, u32),
 }
 
 /// The neighbour protocol of all faces.
@@ -116,6 +121,8 @@ struct Face {
     heard_at: Option<Time>,
     heard: u32,
     last_up: Time,
+    /// What the link carries; kept while the neighbour is away.
+    path_mtu: Option<PathMtu>,
     rtt: Option<Duration>,
     rtt_min: Option<Duration>,
     heard_count: u32,
@@ -163,6 +170,7 @@ impl Neighbour {
             heard_at: None,
             heard: 0,
             last_up: now,
+            path_mtu: None,
             rtt: None,
             rtt_min: None,
             heard_count: 0,
@@ -226,17 +234,22 @@ impl Neighbour {
         face.accepted = hello.accepts;
         face.last_up = now;
         if face.up.is_none() {
+            let told = face.mtu.min(u32::from(hello.datagram_bytes)).max(DATAGRAM_BYTES_MIN);
+            let number = ours as u32 ^ face_id.0;
+            let known = face.path_mtu.take().filter(|search| search.size_told() == told);
+            let search = known.unwrap_or_else(|| PathMtu::new(told, number));
             let peer = Peer {
                 guid: hello.guid(),
                 label: hello.label,
                 roles: hello.roles,
                 address: hello.address,
                 nonce: hello.nonce,
-                datagram_bytes: face.mtu.min(u32::from(hello.datagram_bytes)).max(576),
+                datagram_bytes: search.size(),
                 window: hello.window,
             };
             face.up = Some(peer.clone());
             face.counted_from = face.sequence;
+            face.path_mtu = Some(search);
             face.next_hello = now + self.interval;
             self.changes.push_back(Change::Up(face_id, peer));
             self.reply(now, face_id);
@@ -251,7 +264,48 @@ impl Neighbour {
             return;
         };
         state.check = Some((now, 0));
+        // It may be that only long packets are lost.
+        state.path_mtu.iter_mut().for_each(|search| search.check(now));
         self.say(now, face);
+    }
+    /// Takes a probe of what the link carries, or its answer.
+    ///
+    /// # Errors
+    /// A fixed phrase that says why it was dropped.
+    pub fn handle_mtu(&mut self, now: Time, face: FaceId, message: MtuMessage) -> Result<(), &'static str> {
+        let Some(state) = self.faces.get_mut(&face).filter(|face| face.up.is_some()) else {
+            return Err("not from a neighbour");
+        };
+        match message {
+            MtuMessage::Probe(probe) => self.send_mtu(face, MtuMessage::Answer(probe.number)),
+            MtuMessage::Answer(number) => {
+                state.path_mtu.iter_mut().for_each(|search| search.on_answer(now, number));
+                self.on_mtu(face);
+            }
+        }
+        Ok(())
+    }
+    /// Datagrams leave over a face, the longest with so many bytes.
+    pub fn on_sent(&mut self, face: FaceId, bytes: usize) {
+        if let Some(search) = self.faces.get_mut(&face).and_then(|face| face.path_mtu.as_mut()) {
+            search.on_sent(bytes);
+        }
+    }
+    /// Sends what the search wants to know, and tells what it has found.
+    fn on_mtu(&mut self, face: FaceId) {
+        let Some(state) = self.faces.get_mut(&face) else { return };
+        let (Some(search), Some(peer)) = (&mut state.path_mtu, &mut state.up) else { return };
+        let probes: Vec<MtuMessage> = core::iter::from_fn(|| search.poll_probe()).map(MtuMessage::Probe).collect();
+        if peer.datagram_bytes != search.size() {
+            peer.datagram_bytes = search.size();
+            self.changes.push_back(Change::Mtu(face, search.size()));
+        }
+        probes.into_iter().for_each(|probe| self.send_mtu(face, probe));
+    }
+    fn send_mtu(&mut self, face: FaceId, message: MtuMessage) {
+        let mut bytes = Vec::new();
+        message.encode(&mut bytes);
+        self.packets.push_back((face, bytes));
     }
     /// A packet of a neighbour has come: it is there.
     pub fn on_heard(&mut self, face: FaceId) {
@@ -282,7 +336,14 @@ impl Neighbour {
                 face.check = None;
                 self.changes.push_back(Change::Down(id, peer));
             }
-            if face.next_hello <= now {
+            let says = face.next_hello <= now;
+            if face.up.is_some()
+                && let Some(search) = &mut face.path_mtu
+            {
+                search.handle_timeout(now);
+                self.on_mtu(id);
+            }
+            if says {
                 self.say(now, id);
             }
         }
@@ -301,7 +362,8 @@ impl Neighbour {
             (Some(_), Some(at)) => Some(at + self.interval * MISSED_MAX + Duration::from_nanos(1)),
             _ => None,
         };
-        self.faces.values().flat_map(|face| [Some(face.next_hello), silence(face)]).flatten().min()
+        let search = |face: &Face| face.up.as_ref().and(face.path_mtu.as_ref()).and_then(PathMtu::poll_timeout);
+        self.faces.values().flat_map(|face| [Some(face.next_hello), silence(face), search(face)]).flatten().min()
     }
     /// All faces and who is there.
     pub fn faces(&self) -> impl Iterator<Item = (FaceId, Option<&Peer>)> {

@@ -19,7 +19,7 @@ impl Router {
                 hop.outgoing.handle_cack(now, &cack, &self.buffer);
                 None
             }),
-            PacketType::Hello => Ok(None),
+            PacketType::Hello | PacketType::Mtu => Ok(None),
         };
         if kind == PacketType::Cack {
             self.on_sent(now, face);
@@ -44,8 +44,14 @@ impl Router {
             }
             Arrived::Fragment(slot, index) => {
                 if let Some(face) = self.cut.get(&slot) {
-                    if let Some(hop) = self.hops.get_mut(face) {
+                    let bytes = self.buffer.chunk(slot).and_then(|chunk| chunk.fragment(index)).map_or(0, Bytes::len);
+                    let Some(hop) = self.hops.get_mut(face) else { return };
+                    if DataHeader::BYTES + bytes <= hop.datagram_bytes as usize {
                         hop.outgoing.on_fragment(slot, index);
+                    } else {
+                        // Whole, it is cut anew.
+                        hop.outgoing.cancel(slot, &self.buffer);
+                        self.cut.remove(&slot);
                     }
                 } else if index == 0 && self.config.hop.forwarding == Forwarding::CutThrough {
                     self.begin_cut(now, slot);
@@ -117,17 +123,10 @@ impl Router {
             return;
         }
         let Way::Face(face, address) = self.way(now, &header) else { return };
-        let chunk = self.buffer.chunk(slot);
-        let from = match chunk.map(|chunk| chunk.origin) {
-            Some(Origin::Face(from, _)) => self.hops.get(&from).map_or(u32::MAX, |hop| hop.datagram_bytes),
-            _ => u32::MAX,
-        };
-        // Its header may have grown on the way.
-        let first = chunk.and_then(|chunk| chunk.fragment(0)).map_or(0, |bytes| bytes.len());
-        let first = (DataHeader::BYTES + header.len() + first) as u32;
         let Some(hop) = self.hops.get_mut(&face) else { return };
-        if from.max(first) > hop.datagram_bytes {
-            // Its fragments may be too long for the next link; whole, it is cut anew.
+        let first = self.buffer.chunk(slot).and_then(|chunk| chunk.fragment(0)).map_or(0, |bytes| bytes.len());
+        if DataHeader::BYTES + header.len() + first > hop.datagram_bytes as usize {
+            // Too long for the next link, or its header has grown on the way; whole, it is cut anew.
             return;
         }
         let count = self.buffer.chunk(slot).map_or(0, Chunk::count);

@@ -101,6 +101,18 @@ fn golden_csyn_and_cack() {
 }
 
 #[test]
+fn golden_mtu_messages() {
+    use tributary_transport::MtuProbe;
+    check(&hex("15 01 0000cafe"), &MtuMessage::Answer(0xcafe), MtuMessage::decode, MtuMessage::encode);
+    let probe = MtuMessage::Probe(MtuProbe { number: 0xcafe, size: 9 });
+    agree(&hex("15 00 0000cafe 000000"), &probe, MtuMessage::decode, MtuMessage::encode);
+    let dirty = WireError::Value { field: "padding", found: 7 };
+    assert_eq!(MtuMessage::decode(&hex("15 00 0000cafe 0007")), Err(dirty));
+    let unknown = WireError::Value { field: "probe or answer", found: 2 };
+    assert_eq!(MtuMessage::decode(&hex("15 02 0000cafe")), Err(unknown));
+}
+
+#[test]
 fn golden_hello() {
     let mut hello = Hello {
         roles: Roles::ROUTER | Roles::PROXY,

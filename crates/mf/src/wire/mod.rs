@@ -1,7 +1,7 @@
 //! The packets of the MobilityFirst family. Parsing is total: any bytes give a packet or a [`WireError`], never a
 //! panic, and what parses re-emits byte for byte.
 //!
-//! Four kinds of packet cross a link, told apart by the first byte (version in the high nibble, kind in the low one):
+//! Five kinds of packet cross a link, told apart by the first byte (version in the high nibble, kind in the low one):
 //!
 //! | kind | packet | module |
 //! |---|---|---|
@@ -9,6 +9,7 @@
 //! | 2 | Data: a fragment of a chunk | [`hop`] |
 //! | 3 | CSYN: asks what of a chunk has arrived | [`hop`] |
 //! | 4 | CACK: tells it, with the advertised window | [`hop`] |
+//! | 5 | MTU: asks whether a datagram of some size arrives, and tells it | [`mtu`] |
 //!
 //! Everything else is a chunk: fragment 0 begins with a [`ChunkHeader`], which says whose it is and what its payload
 //! is: data of an object, a [transport message](transport), a [message about names](names), or [link state](routing).
@@ -19,6 +20,7 @@ mod golden;
 pub mod hello;
 pub mod hop;
 mod mac;
+pub mod mtu;
 pub mod names;
 mod reader;
 pub mod routing;
@@ -28,6 +30,7 @@ pub use chunk::{ADDRESSES_MAX, CHUNK_HEADER_BYTES_MAX, ChunkHeader, ChunkKind, D
 pub use hello::{Hello, Probe, Roles};
 pub use hop::{CHUNK_PACKETS_MAX, Cack, CackState, Class, Csyn, DataHeader};
 pub use mac::{MAC_BYTES, seal, unseal};
+pub use mtu::MtuMessage;
 pub use names::{NameMessage, NameRecord, RecordBody, RecordKey, Refusal, Statement};
 pub use routing::{Adjacency, LinkState};
 pub use transport::{ChunkRanges, TransportMessage};
@@ -49,6 +52,8 @@ pub enum PacketType {
     Csyn = 3,
     /// Tells what of a chunk has arrived.
     Cack = 4,
+    /// Asks whether a datagram of some size arrives, and tells it.
+    Mtu = 5,
 }
 
 impl PacketType {
@@ -65,6 +70,7 @@ impl PacketType {
             2 => PacketType::Data,
             3 => PacketType::Csyn,
             4 => PacketType::Cack,
+            5 => PacketType::Mtu,
             found => return Err(WireError::Value { field: "packet type", found: u64::from(found) }),
         })
     }

@@ -289,3 +289,39 @@ fn a_host_with_two_links_to_a_router_is_there_when_one_of_them_is_cut() {
         domain.finish("n4", id, 5);
     }
 }
+
+#[test]
+fn a_link_that_carries_less_than_its_faces_are_told_is_found_out() {
+    for at_first in [1_000, 1_472] {
+        let mut domain = Domain::new(8);
+        for label in ["r1", "r2"] {
+            domain.router(label);
+        }
+        for label in ["n1", "n2"] {
+            domain.node(label, |_| {});
+        }
+        domain.link("n1", "r1", 100, ms(1));
+        domain.link_with("r1", "r2", LinkConfig { mtu: at_first, ..LinkConfig::new(Rate::from_mbps(20), ms(5)) });
+        domain.link("r2", "n2", 100, ms(1));
+        let bytes = random_bytes(10_000_000, 1);
+        domain.publish("n1", object("/lab/file", bytes.clone()));
+        domain.run(Duration::from_secs(2));
+        let connection = domain.connection("r1", "r2");
+        domain.net.change_at(domain.net.now() + ms(1_000), connection, LinkChange::Mtu(1_000));
+        let (id, content) = domain.fetch("n2", "/lab/file");
+        // It takes 4.2 s; the size is tried thrice, at most five seconds after the link has shrunk.
+        let time = domain.finish("n2", id, 14);
+        println!("{at_first} bytes at first: {time:?}");
+        assert_eq!(content.finished(&name("/lab/file")).unwrap(), bytes);
+        let found = |domain: &Domain| domain.at("r1").status(domain.net.now()).faces[1].mtu;
+        assert_eq!(found(&domain), 576, "{at_first} bytes at first");
+        domain.net.change(connection, LinkChange::Mtu(1_472));
+        domain.run(Duration::from_secs(30));
+        domain.publish("n1", object("/lab/another", bytes.clone()));
+        let (id, _) = domain.fetch("n2", "/lab/another");
+        domain.finish("n2", id, 14);
+        assert_eq!(found(&domain), 1_472, "larger ones are tried again");
+        domain.run(Duration::from_secs(20));
+        domain.assert_conservation();
+    }
+}

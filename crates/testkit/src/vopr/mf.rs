@@ -35,7 +35,7 @@ impl Family for Mf {
     type Settings = Settings;
     const NAME: &'static str = "mf";
     const HAS_LISTINGS: bool = true;
-    const FINDS_MTU: bool = false;
+    const FINDS_MTU: bool = true;
     const CACHES_ON_PATHS: bool = false;
 
     fn draw(random: &mut Random) -> Settings {
