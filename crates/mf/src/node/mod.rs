@@ -474,7 +474,7 @@ impl Node for MfNode {
         let longest = out.iter().map(|(head, body)| head.len() + body.len()).max().unwrap_or(0);
         self.neighbour.on_sent(transmit.face, longest);
         if self.router.timeouts(transmit.face) > 0 {
-            self.neighbour.check(now, transmit.face);
+            self.neighbour.on_unanswered(now, transmit.face);
             self.hellos.extend(core::iter::from_fn(|| self.neighbour.poll_packet()));
         }
         Some(transmit)

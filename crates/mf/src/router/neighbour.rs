@@ -16,8 +16,8 @@ use crate::{
 
 /// Hellos of which the time of sending is remembered.
 const SENT_MAX: usize = 64;
-/// Hellos that one sample of the link's cost is taken over.
-const SAMPLE_HELLOS: u32 = 10;
+/// Intervals of hellos that one sample of the link's cost is taken over.
+const SAMPLE_INTERVALS: u32 = 10;
 /// Samples that the short-term and the long-term cost are the means of (reference/mobilityfirst).
 const SAMPLES: [usize; 2] = [3, 10];
 /// Bytes of the packet that the expected transmission time is of.
@@ -115,6 +115,8 @@ struct Face {
     up: Option<Peer>,
     /// Since when it is not sure that the peer is still there, and how often it was asked.
     check: Option<(Time, u32)>,
+    /// When it was last asked so.
+    checked_at: Option<Time>,
     heard_sequence: u32,
     /// The last hello that was taken for an old one.
     old_sequence: u32,
@@ -128,7 +130,7 @@ struct Face {
     heard_count: u32,
     /// Hellos up to this one were said to nobody, or to an earlier life of the neighbour.
     counted_from: u32,
-    sample_from: u32,
+    sampled_at: Time,
     samples: VecDeque<Duration>,
 }
 
@@ -165,6 +167,7 @@ impl Neighbour {
             accepted: false,
             up: None,
             check: None,
+            checked_at: None,
             heard_sequence: 0,
             old_sequence: 0,
             heard_at: None,
@@ -175,7 +178,7 @@ impl Neighbour {
             rtt_min: None,
             heard_count: 0,
             counted_from: 0,
-            sample_from: 0,
+            sampled_at: now,
             samples: VecDeque::new(),
         };
         self.faces.insert(face, state);
@@ -258,12 +261,21 @@ impl Neighbour {
         }
         Ok(())
     }
+    /// A question that went with data was not answered in time: the neighbour is asked whether it is still there, unless
+    /// it was only just. Whose answers wait in a queue is heard again and again, and would be asked at every packet.
+    pub fn on_unanswered(&mut self, now: Time, face: FaceId) {
+        let asked_at = self.faces.get(&face).and_then(|face| face.checked_at);
+        if asked_at.is_none_or(|at| now.since(at) >= CHECK_INTERVAL) {
+            self.check(now, face);
+        }
+    }
     /// There are signs that a neighbour is gone: it is asked, and gone if it does not answer soon.
     pub fn check(&mut self, now: Time, face: FaceId) {
         let Some(state) = self.faces.get_mut(&face).filter(|face| face.up.is_some() && face.check.is_none()) else {
             return;
         };
         state.check = Some((now, 0));
+        state.checked_at = Some(now);
         // It may be that only long packets are lost.
         state.path_mtu.iter_mut().for_each(|search| search.check(now));
         self.say(now, face);
@@ -423,7 +435,9 @@ impl Neighbour {
                 None if now.since(face.last_up) > SEARCH_PATIENCE => SEARCH_SLOWLY,
                 None => self.search,
             };
-        face.take_sample();
+        if now.since(face.sampled_at) >= self.interval * SAMPLE_INTERVALS {
+            face.take_sample(now);
+        }
         let probe = match face.heard_at {
             Some(at) => Probe {
                 sequence: face.heard_sequence,
@@ -484,13 +498,10 @@ impl Face {
         }
         self.heard_count = hello.probe.heard.count_ones() + u32::from(hello.probe.sequence != 0);
     }
-    /// One sample of the cost for every so many hellos: the least one-way time seen, times the expected transmissions.
-    fn take_sample(&mut self) {
-        if self.up.is_none() || self.sequence.wrapping_sub(self.sample_from) < SAMPLE_HELLOS {
-            return;
-        }
-        self.sample_from = self.sequence;
-        let Some(rtt) = self.rtt_min.take() else { return };
+    /// One sample of the cost: the least one-way time seen since the last one, times the expected transmissions.
+    fn take_sample(&mut self, now: Time) {
+        let Some(rtt) = self.rtt_min.take().filter(|_| self.up.is_some()) else { return };
+        self.sampled_at = now;
         let heard = self.heard_count.clamp(1, 32);
         let known = self.sequence.wrapping_sub(self.counted_from).clamp(heard, 33);
         // The last one is on its way when it is counted.
@@ -520,6 +531,31 @@ mod tests {
     fn hear(to: &mut Neighbour, now: Time, packet: &[u8]) {
         let hello = Hello::decode(packet).expect("it was made here");
         let _ = to.handle_hello(now, FaceId(1), hello);
+    }
+
+    #[test]
+    fn a_neighbour_whose_answers_wait_in_a_queue_is_not_asked_at_every_packet() {
+        let (mut a, mut b) = (neighbour(1), neighbour(2));
+        a.add_face(Time::ZERO, FaceId(1), 1_472);
+        b.add_face(Time::ZERO, FaceId(1), 1_472);
+        let mut hellos = 0;
+        for step in 0..20_000u64 {
+            let now = Time::ZERO + Duration::from_micros(200) * step as u32;
+            if step > 10_000 {
+                a.on_unanswered(now, FaceId(1));
+                a.on_heard(FaceId(1));
+            }
+            for (_, packet) in core::iter::from_fn(|| a.poll_packet()).collect::<Vec<_>>() {
+                hellos += u32::from(step > 10_000);
+                hear(&mut b, now, &packet);
+            }
+            for (_, packet) in core::iter::from_fn(|| b.poll_packet()).collect::<Vec<_>>() {
+                hear(&mut a, now, &packet);
+            }
+            a.handle_timeout(now);
+            b.handle_timeout(now);
+        }
+        assert!((10..=100).contains(&hellos), "{hellos} in two seconds");
     }
 
     #[test]

@@ -4,14 +4,14 @@ use super::*;
 const SIZE: usize = 40_000_000;
 const STAY: Duration = Duration::from_secs(4);
 
-/// The network of the lab's `mftp-mobility`; gives how long a file takes with moves without a pause every four seconds,
-/// or without any.
+/// The network of the lab's `mftp-mobility`; gives how long a file takes with moves every four seconds and so long a pause
+/// in each, or without any, and how many there were.
 /// ```text
 ///              ┌──5 ms── a0 ──25── mobile
 ///   server ── core ──15── a1 ──25── mobile
 ///              └──30──── a2 ──25── mobile
 /// ```
-fn journey(seed: u64, moves: bool) -> (Duration, u32) {
+fn journey(seed: u64, pause: Option<Duration>) -> (Duration, u32) {
     let mut domain = Domain::new(seed);
     domain.node("server", |_| {});
     domain.router("core");
@@ -31,7 +31,7 @@ fn journey(seed: u64, moves: bool) -> (Duration, u32) {
     domain.run(Duration::from_secs(13));
     let (id, content) = domain.fetch("mobile", "/lab/film");
     let mut moved = 0;
-    if moves {
+    if let Some(pause) = pause {
         loop {
             domain.run(STAY);
             if domain.report("mobile", id).ended.is_some() {
@@ -39,6 +39,7 @@ fn journey(seed: u64, moves: bool) -> (Duration, u32) {
             }
             let [old, new] = [moved % 3, (moved + 1) % 3].map(|number| format!("a{number}"));
             domain.cut(&old, "mobile");
+            domain.run(pause);
             domain.mend(&new, "mobile");
             moved += 1;
         }
@@ -53,11 +54,25 @@ fn journey(seed: u64, moves: bool) -> (Duration, u32) {
 #[test]
 fn a_move_without_a_pause_costs_less_than_a_new_connection_would() {
     for seed in 1..4 {
-        let (still, _) = journey(seed, false);
-        let (moving, moves) = journey(seed, true);
+        let (still, _) = journey(seed, None);
+        let (moving, moves) = journey(seed, Some(Duration::ZERO));
         let lost = moving.saturating_sub(still).as_secs_f64() / f64::from(moves);
         println!("seed {seed}: {still:?} without and {moving:?} with {moves} moves: {lost:.3} s lost by each");
         // A download manager that asks for the rest over a new BBR connection at once loses a third of a second.
         assert!(moves >= 3 && lost < 0.33, "{lost} s");
+    }
+}
+
+#[test]
+fn what_waits_for_a_receiver_comes_as_soon_as_it_is_back() {
+    for (seed, pause) in [(1, 1), (2, 1), (3, 5)] {
+        let (still, _) = journey(seed, None);
+        let (moving, moves) = journey(seed, Some(Duration::from_secs(pause)));
+        let away = Duration::from_secs(pause) * moves;
+        let lost = moving.saturating_sub(still + away).as_secs_f64() / f64::from(moves);
+        println!(
+            "seed {seed}: {still:?} without and {moving:?} with {moves} pauses of {pause} s: {lost:.3} s lost by each"
+        );
+        assert!(moves >= 3 && lost < 0.4, "{lost} s");
     }
 }
