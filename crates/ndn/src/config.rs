@@ -28,6 +28,9 @@ pub struct Config {
     pub cache_policy: String,
     /// Strategy of prefixes for which none is chosen. Default: `best-route`.
     pub strategy: String,
+    /// How long its forwarder holds back a copy of a pending Interest, at first and at most; it doubles. Default: 10 to
+    /// 250 ms, as NFD has it.
+    pub suppression: (Duration, Duration),
     /// Flows in the acceleration base. Default: 4,096. PTP §4 B 2.
     pub fab_flows: usize,
     /// Whether tags are recorded and followed. Default: yes.
@@ -195,6 +198,7 @@ impl Config {
             cache_share: 1.0,
             cache_policy: "lru".into(),
             strategy: "best-route".into(),
+            suppression: (Duration::from_millis(10), Duration::from_millis(250)),
             fab_flows: 4096,
             path_tags: true,
             labels: LabelScheme::Random,

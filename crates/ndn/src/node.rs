@@ -99,6 +99,7 @@ impl NdnNode {
             cache_share: config.cache_share,
             cs_policy: config.cache_policy.clone(),
             strategy: config.strategy.clone(),
+            suppression: config.suppression,
             fab_flows: config.fab_flows,
             path_tags: config.path_tags,
             labels: config.labels,

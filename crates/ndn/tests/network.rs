@@ -207,6 +207,31 @@ fn forwarders_that_know_no_tags_in_the_middle_are_no_obstacle() {
     assert_eq!(content.finished(&object()).unwrap(), sent);
 }
 
+/// A narrow link with a short queue, between forwarders that know no tags and hold copies back for 400 ms, as ndnd's do.
+#[test]
+fn what_is_lost_is_not_waited_for_where_copies_are_held_back() {
+    let mut world = World::new(4, |at, config| {
+        if at == 2 || at == 3 {
+            config.path_tags = false;
+            config.cache_bytes = tributary_core::ByteCount(0);
+            config.suppression = (Duration::from_millis(400), Duration::from_millis(400));
+        }
+    });
+    world.link(1, 2, &link(1000, 0));
+    world.link(2, 3, &LinkConfig { queue_bytes: 64 << 10, ..link(25, 10) });
+    world.link(3, 4, &link(1000, 0));
+    let sent = bytes(3_000_000);
+    world.publish(4, &sent);
+    let (id, content) = world.fetch(1);
+    let took = world.finish(1, id);
+    assert_eq!(content.finished(&object()).unwrap(), sent);
+    let report = world.report(1, id);
+    assert!(report.retransmitted_bytes > 0, "nothing was lost");
+    // Payload at the link's rate; a tenth of it is names, signatures and headers.
+    let ideal = Duration::from_millis(960);
+    assert!(took < ideal.mul_f64(1.3), "{took:?} {report:?}");
+}
+
 #[test]
 fn the_same_seed_gives_the_same_run() {
     let run = || {

@@ -39,6 +39,8 @@ const PROBES_MAX: usize = 64;
 /// Paths whose producers cannot be told apart share what is left of a link between them: all are one group (PTP eq. 2
 /// sums over all paths in use).
 const GROUP_OF_ALL: u16 = 0;
+/// Forwarders hold back no copy that comes later than this: NFD for up to 250 ms, ndnd for 400 ms.
+const HELD_BACK_MAX: Duration = Duration::from_millis(500);
 
 /// By which path and request a packet was asked for last.
 #[derive(Clone, Copy)]
@@ -47,6 +49,27 @@ struct AskedOn {
     number: u16,
     /// Whether it was asked for before and has not come: the answer may be that to the Interest before.
     also_elsewhere: bool,
+    at: Time,
+    /// In what form.
+    form: Form,
+}
+
+/// In what form an Interest asks for a packet: its selectors. No name continues a packet's, so all ask for the same Data.
+///
+/// To a forwarder two Interests are copies of one if names and selectors are the same, and it holds copies back, which
+/// means that it drops them without a word. A packet that is lost is asked for in another form: its Interest is an entry of
+/// its own wherever the one before still waits.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+struct Form {
+    can_be_prefix: bool,
+    /// Stale copies in caches do not answer, so this is not the first choice.
+    must_be_fresh: bool,
+}
+
+impl Form {
+    fn next(self) -> Form {
+        Form { can_be_prefix: !self.can_be_prefix, must_be_fresh: self.must_be_fresh != self.can_be_prefix }
+    }
 }
 
 /// Whom a fetch believes.
@@ -217,7 +240,7 @@ impl Fetching {
         data: Option<&Data<'_>>,
         random: &mut Random,
     ) -> bool {
-        let Some(AskedOn { path, number, also_elsewhere }) = self.asked.get(&packet).copied() else {
+        let Some(AskedOn { path, number, also_elsewhere, .. }) = self.asked.get(&packet).copied() else {
             return false;
         };
         if let Some(data) = data {
@@ -401,10 +424,13 @@ impl Fetching {
             } else {
                 self.past_caches.remove(&packet);
             }
-            let also_elsewhere = self.asked.contains_key(&packet);
-            self.asked.insert(packet, AskedOn { path: request.path, number: request.number, also_elsewhere });
+            let before = self.asked.get(&packet);
+            let may_be_held_back = before.filter(|before| now < before.at + HELD_BACK_MAX);
+            let form = may_be_held_back.map_or(Form::default(), |before| before.form.next());
+            let (path, number, also_elsewhere) = (request.path, request.number, before.is_some());
+            self.asked.insert(packet, AskedOn { path, number, also_elsewhere, at: now, form });
             self.waiting.push_back(Outgoing {
-                interest: self.interest(&name, random),
+                interest: self.interest(&name, form, random),
                 tag: tag.clone(),
                 probe: bypasses,
             });
@@ -429,7 +455,7 @@ impl Fetching {
             let segment = random.below(u64::from(known.segments)) as u32;
             let name = known.name(segment)?;
             self.segment_probes.insert(segment, now);
-            return Some(Outgoing { interest: self.interest(&name, random), tag: None, probe: true });
+            return Some(Outgoing { interest: self.interest(&name, Form::default(), random), tag: None, probe: true });
         }
         // Each probe has a name of its own, so that none is answered by what another one brings.
         let (_, interest) = self.manifest_interest(now, random)?;
@@ -452,7 +478,7 @@ impl Fetching {
         let base = self.transfer.name().typed_child(types::KEYWORD, naming::MANIFEST).ok()?;
         let name = base.child(&nonce).ok()?;
         self.probes.insert(nonce, now);
-        Some((nonce, self.interest(&name, random)))
+        Some((nonce, self.interest(&name, Form::default(), random)))
     }
     /// An Interest that discovers what there is, or for exactly `name`.
     fn question(&self, name: &Name, discovers: bool, random: &mut Random) -> bytes::Bytes {
@@ -466,9 +492,11 @@ impl Fetching {
         .encode()
         .into()
     }
-    fn interest(&self, name: &Name, random: &mut Random) -> bytes::Bytes {
+    fn interest(&self, name: &Name, form: Form, random: &mut Random) -> bytes::Bytes {
         Interest {
             nonce: Some(Nonce::from(random.bits())),
+            can_be_prefix: form.can_be_prefix,
+            must_be_fresh: form.must_be_fresh,
             lifetime_millis: Some(self.config.interest_lifetime.as_millis() as u64),
             ..Interest::new(NameView::from(name))
         }

@@ -1,11 +1,13 @@
 //! What becomes of a Data, and of an Interest that comes back.
+use alloc::vec::Vec;
+
 use bytes::Bytes;
 use tributary_core::{FaceId, Time};
 
 use super::{
     Router,
     interest::LOCALHOST,
-    pit::{PitEntry, PitIndex},
+    pit::{PitEntry, PitIndex, Token},
     reason,
     strategy::Outcome,
 };
@@ -41,10 +43,11 @@ impl Router {
         if headers.congestion_mark.is_some_and(|mark| mark > 0) {
             self.stats.marked += 1;
         }
+        let (mut told, several) = (Vec::new(), answered.len() > 1);
         for index in answered {
             let Some(entry) = self.pit.remove(index) else { continue };
             self.settle(now, face, headers, &entry);
-            self.answer(now, face, headers, &packet, &entry);
+            self.answer(now, face, headers, &packet, &entry, several.then_some(&mut told));
         }
         Ok(())
     }
@@ -66,9 +69,23 @@ impl Router {
             self.strategies[entry.strategy].on_outcome(now, entry.prefix_key, record.face, outcome);
         }
     }
-    /// Sends a Data to all who wait for it.
-    fn answer(&mut self, now: Time, face: FaceId, headers: &LpPacket<'_>, packet: &Bytes, entry: &PitEntry) {
+    /// Sends a Data to all who wait for it. Who asked in several forms is `told` once, or once for each token that it gave.
+    fn answer(
+        &mut self,
+        now: Time,
+        face: FaceId,
+        headers: &LpPacket<'_>,
+        packet: &Bytes,
+        entry: &PitEntry,
+        mut told: Option<&mut Vec<(FaceId, Token)>>,
+    ) {
         for record in entry.in_records.iter().filter(|record| record.expires > now && record.face != face) {
+            if let Some(told) = &mut told {
+                if told.contains(&(record.face, record.token)) {
+                    continue;
+                }
+                told.push((record.face, record.token));
+            }
             let (tag, tag_bits) = self.record_label(face, headers, record);
             let own = record.aggregated.then_some(Origin::Aggregation);
             let answer = LpPacket {

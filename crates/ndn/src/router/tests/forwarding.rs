@@ -37,6 +37,28 @@ fn interests_of_several_faces_are_one_and_all_are_answered() {
 }
 
 #[test]
+fn who_asks_in_two_forms_is_answered_once_or_once_for_each_of_its_tokens() {
+    let mut bench = Bench::with_routes(&[("/", 4)]);
+    let asked = name("/a");
+    let as_prefix = |nonce| {
+        let nonce = Some(Nonce::from(nonce));
+        Bytes::from(Interest { nonce, can_be_prefix: true, ..Interest::new(NameView::from(&asked)) }.encode())
+    };
+    bench.recv(1, &interest("/a", 1));
+    expect(&bench.recv(1, &as_prefix(2)), &[(4, "interest /a")]);
+    expect(&bench.recv(2, &as_prefix(3)), &[]);
+    expect(&bench.recv(4, &data("/a")), &[(1, "data /a"), (2, "data /a")]);
+    assert!(bench.router.pit().is_empty());
+    bench.router.erase_cache(&Name::root(), 10);
+    let token = |token| LpPacket { pit_token: Some(token), ..LpPacket::default() };
+    bench.at(10_000).recv_with(1, &token(b"one"), &interest("/a", 4));
+    bench.recv_with(1, &token(b"two"), &as_prefix(5));
+    let back = bench.recv(4, &data("/a"));
+    let tokens: Vec<_> = back.iter().map(|sent| sent.headers().pit_token.map(<[u8]>::to_vec)).collect();
+    assert_eq!(tokens, [Some(b"one".to_vec()), Some(b"two".to_vec())]);
+}
+
+#[test]
 fn a_copy_is_held_back_for_a_while_and_then_tries_the_next_face() {
     let mut bench = Bench::with_routes(&[("/", 3), ("/", 4)]);
     expect(&bench.recv(1, &interest("/a", 1)), &[(3, "interest /a")]);
