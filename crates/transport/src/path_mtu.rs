@@ -105,6 +105,12 @@ impl PathMtu {
             self.check_at = now;
         }
     }
+    /// The neighbour is away: what it has not answered says nothing of sizes.
+    pub fn on_away(&mut self) {
+        self.probes.clear();
+        self.round = None;
+        self.is_used = false;
+    }
     /// The neighbour has answered the probe with this number.
     pub fn on_answer(&mut self, now: Time, number: u32) {
         let Some(round) = &mut self.round else { return };
@@ -283,6 +289,23 @@ mod tests {
         assert!(shrunk < 14, "in {shrunk} of 720 moments of an hour");
         link.carries = 1_280;
         assert_eq!(link.run(60), 1_232);
+    }
+
+    #[test]
+    fn what_is_not_answered_because_the_neighbour_left_says_nothing_of_sizes() {
+        let mut link = Link::new(1_472, 1_472);
+        link.run(3);
+        for _ in 0..ATTEMPTS_MAX_LOSSY + 1 {
+            // Only the small ones of a round are answered before it goes.
+            link.carries = 1_000;
+            link.mtu.on_sent(1_472);
+            link.mtu.check(link.now);
+            assert_eq!(link.run(2), 1_472);
+            link.mtu.on_away();
+            assert!(link.mtu.poll_timeout().is_none() && link.mtu.poll_probe().is_none());
+            link.carries = 1_472;
+        }
+        assert_eq!(link.run(9), 1_472);
     }
 
     #[test]

@@ -346,6 +346,7 @@ impl Neighbour {
             if let Some(peer) = face.up.take_if(|_| silent) {
                 face.samples.clear();
                 face.check = None;
+                face.path_mtu.iter_mut().for_each(PathMtu::on_away);
                 self.changes.push_back(Change::Down(id, peer));
             }
             let says = face.next_hello <= now;
