@@ -330,7 +330,35 @@ impl Buffer {
         }
         Some(chunk)
     }
-    /// Another copy of a chunk that is incomplete as well and cut in the same way; both must have their first packets.
+    /// A copy of a chunk under another header: what of it is here, with room for the rest. Their bytes count once.
+    pub fn copy_of(&mut self, slot: Slot, header: ChunkHeader) -> Option<Slot> {
+        let copies = match self.chunks.get(&slot)?.copies {
+            Some(copies) => copies,
+            None => {
+                let copies = self.new_copies();
+                let chunk = self.chunks.get_mut(&slot)?;
+                chunk.copies = Some(copies);
+                self.copies.insert(copies, (chunk.packets, 1, 1));
+                copies
+            }
+        };
+        let chunk = self.chunks.get(&slot)?.clone();
+        Some(self.insert(Chunk { header: Some(header), origin: Origin::Local, copies: Some(copies), ..chunk }))
+    }
+    /// Puts what of a chunk is here into a copy that began earlier.
+    pub fn complete_copy(&mut self, copy: Slot, slot: Slot) {
+        let fragments = self.chunks.get(&slot).map(|chunk| chunk.fragments.clone()).unwrap_or_default();
+        self.fill_all(copy, fragments);
+    }
+    fn fill_all(&mut self, slot: Slot, fragments: Vec<Option<Bytes>>) {
+        for (index, fragment) in (0..).zip(fragments) {
+            if let Some(fragment) = fragment {
+                self.fill(slot, index, fragment);
+            }
+        }
+    }
+    /// Another copy of a chunk that is incomplete as well and cut in the same way, from another neighbour; both must have
+    /// their first packets.
     pub fn other_part(&self, slot: Slot) -> Option<Slot> {
         let is = |chunk: &Chunk| {
             let header = chunk.header.as_ref()?;
@@ -338,18 +366,16 @@ impl Buffer {
             Some((header.key()?, header.payload_bytes, chunk.count(), first))
         };
         let wanted = is(self.chunks.get(&slot)?)?;
-        let other =
-            |(known, chunk): &(&Slot, &Chunk)| **known != slot && !chunk.is_complete() && is(chunk) == Some(wanted);
+        let other = |(known, chunk): &(&Slot, &Chunk)| {
+            let is_other = **known != slot && matches!(chunk.origin, Origin::Face(..));
+            is_other && !chunk.is_complete() && is(chunk) == Some(wanted)
+        };
         self.chunks.iter().find(other).map(|(known, _)| *known)
     }
     /// Takes a chunk out and puts what of it was here into another copy.
     pub fn adopt(&mut self, slot: Slot, old: Slot) {
         let fragments = self.remove(old).map(|chunk| chunk.fragments).unwrap_or_default();
-        for (index, fragment) in (0..).zip(fragments) {
-            if let Some(fragment) = fragment {
-                self.fill(slot, index, fragment);
-            }
-        }
+        self.fill_all(slot, fragments);
     }
     /// Looks at a chunk.
     pub fn chunk(&self, slot: Slot) -> Option<&Chunk> {

@@ -8,6 +8,8 @@ impl MfNode {
         match output {
             Output::Arrived(slot) => self.on_passing(now, slot),
             Output::Passed(slot) => self.keep_in_cache(slot),
+            Output::Begun(slot) => self.begin_spread(now, slot),
+            Output::Copied(slot, rest) => self.end_spread(now, slot, rest),
             Output::Local(slot) => self.on_local(now, slot),
             Output::Store(slot, reason) => self.on_store(now, slot, reason),
             Output::Resolve(guid) => self.resolver.lookup(now, guid),

@@ -17,11 +17,40 @@ impl MfNode {
     }
     /// Sends a chunk to all that are meant, or waits until it is known who that is.
     pub(super) fn spread(&mut self, now: Time, slot: Slot) {
-        let Some(chunk) = self.router.buffer.chunk(slot) else { return };
-        let Some(mut header) = chunk.header.clone() else { return };
+        let Some(header) = self.header(slot) else { return };
         if header.hops_left == 0 {
             return self.router.drop_chunk(slot, "hop limit");
         }
+        match self.whom_it_is_for(now, &header) {
+            None => self.groups.wait(slot),
+            Some(Meant::Nearest(devices)) => self.send_to_nearest(now, slot, header, &devices),
+            Some(Meant::All(copies)) => self.end_spread(now, slot, copies),
+        }
+    }
+    /// Sends a chunk that begins to arrive to those whose ways have nothing else to do.
+    pub(super) fn begin_spread(&mut self, now: Time, slot: Slot) {
+        let Some(header) = self.header(slot).filter(|header| header.hops_left > 0) else { return };
+        if self.is_for_group(&header)
+            && let Some(Meant::All(copies)) = self.whom_it_is_for(now, &header)
+        {
+            let begun = self.router.begin_copies(now, slot, copies);
+            *self.counters.entry("copies for groups").or_default() += begun as u64;
+        }
+    }
+    /// Sends a whole chunk to those who have not been sent it while it arrived.
+    pub(super) fn end_spread(&mut self, now: Time, slot: Slot, copies: Vec<ChunkHeader>) {
+        if let Some(header) = self.header(slot) {
+            self.keep_for_members(now, slot, &header);
+        }
+        *self.counters.entry("copies for groups").or_default() += copies.len() as u64;
+        self.router.copy(now, slot, copies);
+        self.router.consume(slot);
+    }
+    fn header(&self, slot: Slot) -> Option<ChunkHeader> {
+        self.router.buffer.chunk(slot)?.header.clone()
+    }
+    /// Whom a chunk is for, and by which copies they get it from here; `None` while that is being asked.
+    fn whom_it_is_for(&mut self, now: Time, header: &ChunkHeader) -> Option<Meant> {
         let own = self.config.address;
         let has_entered = !header.addresses.is_empty();
         let (mut mine, mut others) = (Vec::new(), Vec::new());
@@ -29,15 +58,17 @@ impl MfNode {
             let far = *address != own && self.router.topology.as_ref().is_some_and(|t| t.route(*address).is_some());
             if far { others.push(*address) } else { mine.push(*address) }
         }
+        let mut header = header.clone();
         let mut copies: Vec<ChunkHeader> = Vec::new();
         if !has_entered || !mine.is_empty() {
-            let Some(members) = self.groups.resolve(now, self.guid, header.destination) else {
-                return self.groups.wait(slot);
-            };
+            let members = self.groups.resolve(now, self.guid, header.destination)?;
             if header.service == ServiceId::Anycast {
-                return self.send_to_nearest(now, slot, header, &members.devices);
+                return Some(Meant::Nearest(members.devices));
             }
-            self.keep_for_members(now, slot, &mut header);
+            if self.proxy.is_some() && header.proxies_left > 0 && header.source != self.guid {
+                self.relays.on_spread(now, &header);
+                header.source_address = own;
+            }
             for (device, addresses) in members.devices.iter().filter(|(guid, _)| **guid != header.source) {
                 // Of several addresses the best one counts for all routers.
                 match addresses.first() {
@@ -58,11 +89,8 @@ impl MfNode {
             }
         }
         self.along_links(&header, others, &mut copies);
-        let payload = self.router.buffer.payload(slot);
-        self.router.consume(slot);
-        *self.counters.entry("copies for groups").or_default() += copies.len() as u64;
         copies.iter_mut().for_each(|copy| copy.hops_left -= 1);
-        self.router.originate_copies(now, copies, &payload);
+        Some(Meant::All(copies))
     }
     fn can_reach(&self, address: NetworkAddress) -> bool {
         self.router.topology.as_ref().is_some_and(|topology| topology.route(address).is_some())
@@ -82,16 +110,16 @@ impl MfNode {
             copies.push(ChunkHeader { addresses: part.into(), ..header.clone() });
         }
     }
-    /// Keeps a copy to answer from, and takes the place of the source for those behind this router.
-    fn keep_for_members(&mut self, now: Time, slot: Slot, header: &mut ChunkHeader) {
-        if header.proxies_left == 0 || header.source == self.guid {
+    /// Keeps a copy to answer from for those behind this router, if it has taken the place of the source for them.
+    fn keep_for_members(&mut self, now: Time, slot: Slot, header: &ChunkHeader) {
+        let spreads = header.tag().is_some_and(|tag| self.relays.knows(&header.source, tag.transfer));
+        if header.proxies_left == 0 || header.source == self.guid || !spreads {
             return;
         }
-        let (Some(proxy), Some(chunk)) = (&mut self.proxy, self.router.buffer.chunk(slot)) else { return };
-        // Without a copy requests are still gathered here and asked upstream.
-        let _ = proxy.put(now, header, &chunk.payload(), Kept::Delegated);
-        self.relays.on_spread(now, header);
-        header.source_address = self.config.address;
+        if let (Some(proxy), Some(chunk)) = (&mut self.proxy, self.router.buffer.chunk(slot)) {
+            // Without a copy requests are still gathered here and asked upstream.
+            let _ = proxy.put(now, header, &chunk.payload(), Kept::Delegated);
+        }
     }
     /// All chunks of a transfer go to the same one: the nearest when the first came.
     fn send_to_nearest(
@@ -219,6 +247,14 @@ impl MfNode {
             self.resolver.unwatch(now, guid);
         }
     }
+}
+
+/// Whom a chunk is for.
+enum Meant {
+    /// The nearest of these devices.
+    Nearest(BTreeMap<Guid, Vec<NetworkAddress>>),
+    /// All, by copies with these headers.
+    All(Vec<ChunkHeader>),
 }
 
 /// The copy of a chunk for one device, which is found like any other.

@@ -30,7 +30,9 @@ impl Router {
     /// Bytes of the first fragment of a chunk of this node, and of the others.
     fn fragment_bytes(&self, header: &ChunkHeader) -> (usize, usize) {
         let rest = self.datagram_bytes() as usize - DataHeader::BYTES;
-        (rest - header.len() - 8, rest)
+        // The header may grow by addresses on the way.
+        let addresses = if header.service == ServiceId::Multicast { ADDRESSES_MAX } else { 2 };
+        (rest - header.len() - 4 * addresses, rest)
     }
     /// Packets that a chunk makes when it comes out of the store.
     pub(super) fn packets_of(&self, header: &ChunkHeader) -> u32 {

@@ -16,6 +16,7 @@
 pub mod binding;
 pub mod cache;
 mod chunks;
+mod copies;
 pub mod link_state;
 pub mod neighbour;
 mod packets;
@@ -33,6 +34,7 @@ use tributary_core::{Datagram, Duration, FaceId, Time, Transmit, TransmitBuf};
 
 use self::{
     binding::{Bindings, Way},
+    copies::Copying,
     link_state::Topology,
     neighbour::Peer,
 };
@@ -44,7 +46,7 @@ use crate::{
         buffer::{Copies, cut},
     },
     payload::Payload,
-    wire::{Cack, ChunkHeader, ChunkKind, Class, Csyn, DataHeader, Flags, PacketType, Roles, WireError},
+    wire::{ADDRESSES_MAX, Cack, ChunkHeader, ChunkKind, Class, Csyn, DataHeader, Flags, PacketType, Roles, WireError},
 };
 
 /// Packets of control chunks that a node holds.
@@ -114,6 +116,11 @@ pub enum Output {
     Arrived(Slot),
     /// A whole chunk has come that was sent on while it arrived: look at it, nothing else is to be done.
     Passed(Slot),
+    /// A chunk for a group begins to arrive: [`Router::begin_copies`] may send it on.
+    Begun(Slot),
+    /// A whole chunk has come of which copies were sent while it arrived: [`Router::copy`] it for these headers, then
+    /// [`Router::consume`] it.
+    Copied(Slot, Vec<ChunkHeader>),
     /// It is for this node: look at it, then [`Router::consume`] it.
     Local(Slot),
     /// Keep it: [`Router::consume`] it once it is durable, or [`Router::refuse_store`].
@@ -190,6 +197,8 @@ pub struct Router {
     waiting: Vec<Slot>,
     /// Chunks that are sent on while they arrive.
     cut: BTreeMap<Slot, FaceId>,
+    /// Chunks of which copies are sent while they arrive.
+    copying: BTreeMap<Slot, Copying>,
     diverted: BTreeMap<Guid, Time>,
     suspects: BTreeSet<FaceId>,
     relief_after: Time,
@@ -216,6 +225,7 @@ impl Router {
             unresolved: BTreeMap::new(),
             waiting: Vec::new(),
             cut: BTreeMap::new(),
+            copying: BTreeMap::new(),
             diverted: BTreeMap::new(),
             suspects: BTreeSet::new(),
             relief_after: Time::ZERO,
@@ -269,8 +279,9 @@ impl Router {
         self.retry(now, guid);
     }
     /// Takes incomplete chunks out, which may have been sent on already.
-    fn give_up(&mut self, slots: Vec<Slot>) {
-        for slot in slots {
+    fn give_up(&mut self, mut slots: Vec<Slot>) {
+        while let Some(slot) = slots.pop() {
+            slots.extend(self.take_copies(slot));
             if let Some(to) = self.cut.remove(&slot)
                 && let Some(hop) = self.hops.get_mut(&to)
             {

@@ -43,17 +43,12 @@ impl Router {
                 self.give_up(Vec::from([slot]));
             }
             Arrived::Fragment(slot, index) => {
-                if let Some(face) = self.cut.get(&slot) {
-                    let bytes = self.buffer.chunk(slot).and_then(|chunk| chunk.fragment(index)).map_or(0, Bytes::len);
-                    let Some(hop) = self.hops.get_mut(face) else { return };
-                    if DataHeader::BYTES + bytes <= hop.datagram_bytes as usize {
-                        hop.outgoing.on_fragment(slot, index);
-                    } else {
-                        // Whole, it is cut anew.
-                        hop.outgoing.cancel(slot, &self.buffer);
-                        self.cut.remove(&slot);
-                    }
-                } else if index == 0 && self.config.hop.forwarding == Forwarding::CutThrough {
+                if self.cut.contains_key(&slot) {
+                    self.send_packet_on(slot, index);
+                } else if !self.on_copied_packet(slot, index)
+                    && index == 0
+                    && self.config.hop.forwarding == Forwarding::CutThrough
+                {
                     self.begin_cut(now, slot);
                 }
             }
@@ -67,6 +62,7 @@ impl Router {
                         self.taken(slot);
                         self.outputs.push_back(Output::Passed(slot));
                     }
+                    None if self.on_copied(now, slot) => {}
                     None if self.is_here_already(slot) => drop(self.consume(slot)),
                     None => self.outputs.push_back(Output::Arrived(slot)),
                 }
@@ -75,7 +71,8 @@ impl Router {
     }
     /// A chunk of which a neighbour that is gone has brought a part goes on where that one was; true if it is complete.
     fn adopt(&mut self, slot: Slot) -> bool {
-        let Some(old) = self.buffer.other_part(slot).filter(|old| !self.cut.contains_key(old)) else { return false };
+        let is_free = |old: &Slot| !self.cut.contains_key(old) && !self.copying.contains_key(old);
+        let Some(old) = self.buffer.other_part(slot).filter(is_free) else { return false };
         let Some(Origin::Face(face, id)) = self.buffer.chunk(old).map(|chunk| chunk.origin) else { return false };
         let gone = |hop: &&mut Hop| hop.peer.is_none() || self.suspects.contains(&face);
         let Some(hop) = self.hops.get_mut(&face).filter(gone) else { return false };
@@ -114,34 +111,54 @@ impl Router {
     /// Sends a chunk on while it arrives, if nothing speaks against it.
     pub(super) fn begin_cut(&mut self, now: Time, slot: Slot) {
         let Some(header) = self.buffer.chunk(slot).and_then(|chunk| chunk.header.clone()) else { return };
+        if header.tag().is_none() || self.config.address.is_none() {
+            return;
+        }
+        if header.service == ServiceId::Multicast {
+            // The ways to the members of a group are found by the node.
+            return self.outputs.push_back(Output::Begun(slot));
+        }
         let plain = matches!(header.service, ServiceId::Unicast | ServiceId::ContentResponse);
         let asks_much = header.flags.contains(Flags::DELEGATE) || !plain;
-        if header.tag().is_none() || asks_much || self.config.address.is_none() {
+        if asks_much || header.hops_left == 0 || self.is_here_already(slot) {
             return;
         }
-        if self.is_here_already(slot) {
-            return;
-        }
-        let Way::Face(face, address) = self.way(now, &header) else { return };
-        let Some(hop) = self.hops.get_mut(&face) else { return };
-        let first = self.buffer.chunk(slot).and_then(|chunk| chunk.fragment(0)).map_or(0, |bytes| bytes.len());
-        if DataHeader::BYTES + header.len() + first > hop.datagram_bytes as usize {
-            // Too long for the next link, or its header has grown on the way; whole, it is cut anew.
-            return;
-        }
-        let count = self.buffer.chunk(slot).map_or(0, Chunk::count);
-        let room = hop.outgoing.can_begin(now, &header.destination, count);
-        if header.hops_left == 0 || !hop.queue.is_empty() || room != Room::Open {
-            return;
-        }
+        let Some((face, address)) = self.cut_way(now, slot, &header) else { return };
         if let Some(header) = self.buffer.header_mut(slot) {
             header.hops_left -= 1;
             binding::narrow(header, address);
         }
+        self.send_while_arriving(now, slot, face);
+    }
+    /// Where a chunk that is arriving may be sent on at once under this header.
+    pub(super) fn cut_way(&mut self, now: Time, slot: Slot, header: &ChunkHeader) -> Option<(FaceId, NetworkAddress)> {
+        let Way::Face(face, address) = self.way(now, header) else { return None };
+        let chunk = self.buffer.chunk(slot)?;
+        let (first, count) = (chunk.fragment(0)?.len(), chunk.count());
+        let hop = self.hops.get_mut(&face)?;
+        // Too long for the next link, or its header has grown on the way: whole, it is cut anew.
+        let fits = DataHeader::BYTES + header.len() + first <= hop.datagram_bytes as usize;
+        let is_idle = fits && hop.queue.is_empty();
+        (is_idle && hop.outgoing.can_begin(now, &header.destination, count) == Room::Open).then_some((face, address))
+    }
+    pub(super) fn send_while_arriving(&mut self, now: Time, slot: Slot, face: FaceId) {
+        let Some(hop) = self.hops.get_mut(&face) else { return };
         hop.outgoing.begin(now, slot, &mut self.buffer);
         hop.used_at = Some(now);
         self.cut.insert(slot, face);
         self.stats.cut_through += 1;
+    }
+    /// A packet more of a chunk that is sent on while it arrives is here.
+    pub(super) fn send_packet_on(&mut self, slot: Slot, index: u16) {
+        let bytes = self.buffer.chunk(slot).and_then(|chunk| chunk.fragment(index)).map_or(0, Bytes::len);
+        let Some(hop) = self.cut.get(&slot).and_then(|face| self.hops.get_mut(face)) else { return };
+        if DataHeader::BYTES + bytes <= hop.datagram_bytes as usize {
+            hop.outgoing.on_fragment(slot, index);
+        } else {
+            // Whole, it is cut anew.
+            hop.outgoing.cancel(slot, &self.buffer);
+            self.cut.remove(&slot);
+        }
     }
     /// Takes chunks that the neighbour has taken over out of the buffer, and begins others.
     pub(super) fn on_sent(&mut self, now: Time, face: FaceId) {

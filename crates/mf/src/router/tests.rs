@@ -42,6 +42,9 @@ fn send(router: &mut Router, now: Time, to: u8, number: u8) -> Vec<Bytes> {
     send_bytes(router, now, to, number, 2_000)
 }
 fn send_bytes(router: &mut Router, now: Time, to: u8, number: u8, bytes: usize) -> Vec<Bytes> {
+    send_chunk(router, now, header_to(to, number), bytes)
+}
+fn header_to(to: u8, number: u8) -> ChunkHeader {
     let tag = DataTag {
         object: ObjectId([1; 16]),
         transfer: 1,
@@ -52,21 +55,74 @@ fn send_bytes(router: &mut Router, now: Time, to: u8, number: u8, bytes: usize) 
         window: 0,
         window_chunks: 0,
     };
-    let header = ChunkHeader::new(ChunkKind::Data(tag), Guid([1; 20]), Guid([to; 20]), NetworkAddress::NONE);
+    ChunkHeader::new(ChunkKind::Data(tag), Guid([1; 20]), Guid([to; 20]), NetworkAddress::NONE)
+}
+fn send_chunk(router: &mut Router, now: Time, header: ChunkHeader, bytes: usize) -> Vec<Bytes> {
+    let number = header.tag().map_or(0, |tag| tag.number as u8);
     router.originate(now, header, &Bytes::from(alloc::vec![number; bytes]).into(), Origin::Local);
     let packets = data_packets(router, now);
     assert!(!packets.is_empty(), "there is room for it");
-    packets
+    packets.into_iter().map(|(_, packet)| packet).collect()
 }
-/// The packets of data that leave now.
-fn data_packets(router: &mut Router, now: Time) -> Vec<Bytes> {
+/// The packets of data that leave now, and where.
+fn data_packets(router: &mut Router, now: Time) -> Vec<(FaceId, Bytes)> {
     let mut packets = Vec::new();
     let mut out = TransmitBuf::default();
-    while router.poll_transmit(now, &mut out).is_some() {
-        packets.extend(out.drain().map(|datagram| Bytes::from(datagram.to_vec())));
+    while let Some(Transmit { face }) = router.poll_transmit(now, &mut out) {
+        packets.extend(out.drain().map(|datagram| (face, Bytes::from(datagram.to_vec()))));
     }
-    packets.retain(|packet: &Bytes| PacketType::of(packet[0]) == Ok(PacketType::Data));
+    packets.retain(|(_, packet)| PacketType::of(packet[0]) == Ok(PacketType::Data));
     packets
+}
+/// Hands packets of a chunk for a group to a router; neighbours 3 and 4 are its members. Gives what leaves after each.
+fn relay_group(relay: &mut Router, now: Time, packets: &[Bytes]) -> Vec<Vec<(FaceId, Bytes)>> {
+    let take = |packet: &Bytes| {
+        relay.handle_packet(now, FaceId(1), PacketType::Data, packet.clone().into());
+        while let Some(output) = relay.poll_output(now) {
+            match output {
+                Output::Begun(slot) => {
+                    let header = relay.buffer.chunk(slot).and_then(|chunk| chunk.header.clone()).expect("it has begun");
+                    let to = |number: u8| ChunkHeader {
+                        destination: Guid([number; 20]),
+                        service: ServiceId::Unicast,
+                        ..header.clone()
+                    };
+                    assert_eq!(relay.begin_copies(now, slot, [3, 4].map(to).into()), 2);
+                }
+                Output::Copied(slot, rest) => {
+                    relay.copy(now, slot, rest);
+                    relay.consume(slot);
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+        data_packets(relay, now)
+    };
+    packets.iter().map(take).collect()
+}
+/// A router between a source and two members of a group, and the packets of a chunk for it.
+fn group_of_two(now: Time) -> (Router, Vec<Bytes>) {
+    let (mut sender, mut relay) = (router(1), router(2));
+    meet(&mut sender, now, 1, 2);
+    meet(&mut relay, now, 1, 1);
+    meet(&mut relay, now, 2, 3);
+    meet(&mut relay, now, 3, 4);
+    let header = ChunkHeader { service: ServiceId::Multicast, ..header_to(2, 33) };
+    let packets = send_chunk(&mut sender, now, header, 4_000);
+    assert_eq!(packets.len(), 3);
+    (relay, packets)
+}
+/// The payload that a member makes of packets of its face.
+fn received(now: Time, face: FaceId, packets: &[(FaceId, Bytes)]) -> Option<Bytes> {
+    let mut member = router(face.0 as u8 + 1);
+    meet(&mut member, now, 1, 2);
+    for (_, packet) in packets.iter().filter(|(to, _)| *to == face) {
+        member.handle_packet(now, FaceId(1), PacketType::Data, packet.clone().into());
+    }
+    match member.poll_output(now) {
+        Some(Output::Arrived(slot)) => member.consume(slot).map(|chunk| chunk.payload().to_bytes()),
+        _ => None,
+    }
 }
 
 #[test]
@@ -111,7 +167,7 @@ fn a_chunk_whose_later_packets_are_too_long_for_the_next_link_is_not_cut_through
                 relay.forward(now, slot);
             }
         }
-        leaving.extend(data_packets(&mut relay, now));
+        leaving.extend(data_packets(&mut relay, now).into_iter().map(|(_, packet)| packet));
     }
     assert_eq!(relay.stats.cut_through, 1, "it began to be sent on");
     for packet in leaving {
@@ -121,6 +177,47 @@ fn a_chunk_whose_later_packets_are_too_long_for_the_next_link_is_not_cut_through
     let Some(Output::Arrived(slot)) = receiver.poll_output(now) else { panic!("all of it is there") };
     let chunk = receiver.consume(slot).expect("it is there");
     assert_eq!(chunk.payload().to_bytes(), alloc::vec![33; 4_000]);
+}
+
+#[test]
+fn copies_for_a_group_leave_while_the_chunk_arrives() {
+    let now = Time::from_millis(1_000);
+    let (mut relay, packets) = group_of_two(now);
+    let leaving = relay_group(&mut relay, now, &packets);
+    let counts: Vec<usize> = leaving.iter().map(Vec::len).collect();
+    assert_eq!(counts, [2, 2, 2], "each packet goes on to both as it comes");
+    assert_eq!(relay.buffer.used(), 3, "their bytes are here once");
+    let all = leaving.concat();
+    for face in [2, 3] {
+        assert_eq!(received(now, FaceId(face), &all), Some(alloc::vec![33; 4_000].into()));
+    }
+}
+
+#[test]
+fn copies_of_a_chunk_that_does_not_end_are_given_up_with_it() {
+    let now = Time::from_millis(1_000);
+    let (mut relay, packets) = group_of_two(now);
+    relay_group(&mut relay, now, &packets[..2]);
+    assert_eq!((relay.buffer.len(), relay.buffer.used()), (3, 3));
+    let source = Peer { nonce: 99, ..relay.peers().next().expect("it is there").1.clone() };
+    relay.on_up(now, FaceId(1), source);
+    assert_eq!((relay.buffer.len(), relay.buffer.used(), relay.stats.originated), (0, 0, 0));
+    let counts: Vec<usize> = relay_group(&mut relay, now, &packets).iter().map(Vec::len).collect();
+    assert_eq!(counts, [2, 2, 2], "it comes again");
+}
+
+#[test]
+fn a_member_that_goes_while_a_chunk_arrives_gets_all_of_it_when_it_is_back() {
+    let now = Time::from_millis(1_000);
+    let (mut relay, packets) = group_of_two(now);
+    let mut leaving = relay_group(&mut relay, now, &packets[..2]).concat();
+    relay.on_down(now, FaceId(2));
+    leaving.retain(|(face, _)| *face == FaceId(3));
+    leaving.extend(relay_group(&mut relay, now, &packets[2..]).concat());
+    assert_eq!(received(now, FaceId(3), &leaving), Some(alloc::vec![33; 4_000].into()), "the other one has it");
+    meet(&mut relay, now, 2, 3);
+    let again = data_packets(&mut relay, now);
+    assert_eq!(received(now, FaceId(2), &again), Some(alloc::vec![33; 4_000].into()));
 }
 
 #[test]

@@ -1,0 +1,90 @@
+//! Copies of a chunk that is still arriving (paper §3.5): they are sent on several ways as its packets come.
+use super::*;
+
+/// What is made of a chunk for a group while it arrives.
+#[derive(Debug)]
+pub(super) struct Copying {
+    /// Copies that have begun.
+    copies: Vec<Slot>,
+    /// Headers of those that begin when all of it is here.
+    rest: Vec<ChunkHeader>,
+}
+
+impl Router {
+    /// Begins to send copies of a chunk that is arriving, one for each header whose way has nothing else to do; the
+    /// others follow when all of it is here. [`Output::Copied`] tells that. If none can begin, the chunk comes as
+    /// [`Output::Arrived`] like any other. Gives how many have begun.
+    pub fn begin_copies(&mut self, now: Time, slot: Slot, headers: Vec<ChunkHeader>) -> usize {
+        let is_arriving = self.buffer.chunk(slot).is_some_and(|chunk| !chunk.is_complete());
+        if !is_arriving || self.copying.contains_key(&slot) {
+            return 0;
+        }
+        let (mut copies, mut rest) = (Vec::new(), Vec::new());
+        for mut header in headers {
+            let Some((face, address)) = self.cut_way(now, slot, &header) else {
+                rest.push(header);
+                continue;
+            };
+            binding::narrow(&mut header, address);
+            let Some(copy) = self.buffer.copy_of(slot, header) else { continue };
+            self.stats.originated += 1;
+            self.send_while_arriving(now, copy, face);
+            copies.push(copy);
+        }
+        let begun = copies.len();
+        if begun > 0 {
+            self.copying.insert(slot, Copying { copies, rest });
+        }
+        begun
+    }
+    /// Puts copies of a whole chunk on their ways. They share its bytes.
+    pub fn copy(&mut self, now: Time, slot: Slot, headers: impl IntoIterator<Item = ChunkHeader>) {
+        let longest = self.datagram_bytes() as usize - DataHeader::BYTES;
+        let lengths = self.buffer.chunk(slot).map(Chunk::lengths).unwrap_or_default();
+        let first = lengths.first().map_or(0, |bytes| *bytes as usize);
+        let all_fit = lengths.iter().all(|bytes| *bytes as usize <= longest);
+        let fits = |header: &ChunkHeader| all_fit && header.len() + first <= longest;
+        let (fitting, others): (Vec<ChunkHeader>, Vec<ChunkHeader>) = headers.into_iter().partition(fits);
+        for header in fitting {
+            let Some(copy) = self.buffer.copy_of(slot, header) else { return };
+            self.stats.originated += 1;
+            self.forward(now, copy);
+        }
+        if !others.is_empty() {
+            let payload = self.buffer.payload(slot);
+            self.originate_copies(now, others, &payload);
+        }
+    }
+    /// A packet of a chunk has arrived; false if no copies of it have begun.
+    pub(super) fn on_copied_packet(&mut self, slot: Slot, index: u16) -> bool {
+        let Some(Copying { copies, .. }) = self.copying.get(&slot) else { return false };
+        let fragment = self.buffer.chunk(slot).and_then(|chunk| chunk.fragment(index)).cloned();
+        let Some(fragment) = fragment else { return true };
+        for copy in copies.clone() {
+            if self.buffer.fill(copy, index, fragment.clone()).is_some() {
+                self.send_packet_on(copy, index);
+            }
+        }
+        true
+    }
+    /// All of a chunk is here; false if no copies of it have begun.
+    pub(super) fn on_copied(&mut self, now: Time, slot: Slot) -> bool {
+        let Some(Copying { copies, rest }) = self.copying.remove(&slot) else { return false };
+        for copy in copies {
+            self.buffer.complete_copy(copy, slot);
+            match self.cut.remove(&copy).and_then(|face| self.hops.get_mut(&face)) {
+                Some(hop) => hop.outgoing.on_complete(now, copy),
+                // Its link has gone, or does not carry its packets: it goes as a whole.
+                None => self.forward(now, copy),
+            }
+        }
+        self.outputs.push_back(Output::Copied(slot, rest));
+        true
+    }
+    /// The copies of a chunk that will not be complete.
+    pub(super) fn take_copies(&mut self, slot: Slot) -> Vec<Slot> {
+        let copies = self.copying.remove(&slot).map(|copying| copying.copies).unwrap_or_default();
+        self.stats.originated -= copies.len() as u64;
+        copies
+    }
+}
