@@ -1,5 +1,5 @@
 //! Where objects are read from and written to: traits that a driver injects into a core.
-use alloc::{boxed::Box, string::String};
+use alloc::{boxed::Box, string::String, vec::Vec};
 use bytes::Bytes;
 
 use crate::{Bitmap, ChunkIndex, HashTree, Manifest, Name};
@@ -15,10 +15,85 @@ pub trait ObjectReader: Send {
     /// # Errors
     /// [`StoreError::Altered`] if the bytes changed since they were published, [`StoreError::Io`] if they cannot be read.
     fn read_chunk(&mut self, index: ChunkIndex) -> Result<Bytes, StoreError>;
+    /// One whole chunk, verified, if that takes no waiting for a disk; `None` if it does. By default nothing has to be
+    /// waited for.
+    ///
+    /// # Errors
+    /// Those of [`ObjectReader::read_chunk`].
+    fn try_read(&mut self, index: ChunkIndex) -> Result<Option<Bytes>, StoreError> {
+        self.read_chunk(index).map(Some)
+    }
+    /// Begins to read a chunk that [`ObjectReader::try_read`] has not given. The driver tells when there is something for
+    /// [`ObjectReader::poll_read`]. Whoever asks bounds how many are read at a time: each takes the memory of a chunk.
+    fn begin_read(&mut self, _index: ChunkIndex) {}
+    /// The next chunk that was begun with and is here, or why it is not; each once.
+    fn poll_read(&mut self) -> Option<(ChunkIndex, Result<Bytes, StoreError>)> {
+        None
+    }
+}
+
+/// What a store is to do; see [`ChunkStore::begin`].
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum StoreTask {
+    /// [`ChunkStore::put_tree`].
+    Tree(HashTree),
+    /// [`ChunkStore::put_chunk`].
+    Chunk(ChunkIndex, Vec<u8>),
+    /// [`ChunkStore::finish`].
+    Finish,
+}
+
+/// What a store has done.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum StoreAnswer {
+    /// It is open: [`ChunkStore::held`] and [`ChunkStore::tree`] tell what an earlier run left.
+    Opened,
+    /// The tree is kept; held chunks that do not match it are not held any more.
+    Tree,
+    /// The chunk is held. Its bytes come back as a buffer to be used again.
+    Chunk(ChunkIndex, Vec<u8>),
+    /// The object has its final name.
+    Finished,
 }
 
 /// Keeps one object that is being fetched. Only verified chunks are given to it.
+///
+/// A node asks by [`ChunkStore::begin`]. A store that answers at once, such as one in memory, implements only the methods
+/// that do one thing each; one that works on another thread answers later, in the order in which it was asked, and its
+/// driver tells the node when there is something for [`ChunkStore::poll_answer`]. Nothing counts before its answer:
+/// [`ChunkStore::held`] changes with it and not before. Whoever asks bounds the bytes that are under way.
 pub trait ChunkStore: Send {
+    /// Whether it is open; a store that is opened on another thread holds nothing before [`StoreAnswer::Opened`].
+    fn is_open(&self) -> bool {
+        true
+    }
+    /// Does a task and gives the answer, or begins it and gives `None`; then [`ChunkStore::poll_answer`] does.
+    ///
+    /// # Errors
+    /// Those of the method that does the task.
+    fn begin(&mut self, task: StoreTask) -> Result<Option<StoreAnswer>, StoreError> {
+        Ok(Some(match task {
+            StoreTask::Tree(tree) => {
+                self.put_tree(&tree)?;
+                StoreAnswer::Tree
+            }
+            StoreTask::Chunk(index, bytes) => {
+                self.put_chunk(index, &bytes)?;
+                StoreAnswer::Chunk(index, bytes)
+            }
+            StoreTask::Finish => {
+                self.finish()?;
+                StoreAnswer::Finished
+            }
+        }))
+    }
+    /// The next answer to something that was begun; `None` if there is none yet.
+    ///
+    /// # Errors
+    /// [`StoreError`] if something that was begun, or the opening, failed. Nothing that was held before is lost.
+    fn poll_answer(&mut self) -> Result<Option<StoreAnswer>, StoreError> {
+        Ok(None)
+    }
     /// The chunks kept, those of earlier runs included.
     fn held(&self) -> &Bitmap;
     /// The verified hash tree, if this or an earlier run gave it; then it need not be fetched again.
@@ -71,11 +146,38 @@ pub trait StoreOpener: Send {
     }
     /// Whether an interrupted run left verified chunks of exactly this object.
     fn resumes(&self, manifest: &Manifest) -> bool;
-    /// Remembers the key if it is the first for this name, and opens the store.
+    /// Remembers the key if it is the first for this name, and opens the store. Like the questions above it does not wait
+    /// for a disk where a node asks: a store that has to be waited for opens on another thread and says so by
+    /// [`ChunkStore::is_open`].
     ///
     /// # Errors
     /// [`StoreError`] says what cannot be opened and why.
     fn open(&mut self, manifest: &Manifest) -> Result<Box<dyn ChunkStore>, StoreError>;
+}
+
+/// What is left of a store that nobody needs any more: which chunks it held.
+#[derive(Clone, Debug)]
+pub struct ClosedStore(Bitmap);
+
+impl ClosedStore {
+    /// Of a store that held these chunks.
+    pub fn new(held: Bitmap) -> ClosedStore {
+        ClosedStore(held)
+    }
+    fn refused<T>() -> Result<T, StoreError> {
+        Err(StoreError::Io { operation: "write to", path: String::new(), reason: "it is closed".into() })
+    }
+}
+impl ChunkStore for ClosedStore {
+    fn held(&self) -> &Bitmap {
+        &self.0
+    }
+    fn put_chunk(&mut self, _: ChunkIndex, _: &[u8]) -> Result<(), StoreError> {
+        Self::refused()
+    }
+    fn finish(&mut self) -> Result<(), StoreError> {
+        Self::refused()
+    }
 }
 
 /// Why a store cannot do what it was asked for.

@@ -27,6 +27,9 @@ pub trait Node {
     /// Takes note of a face that the driver opened or closed by itself: a stream that was accepted or broke, a peer that
     /// was silent for long. By default nothing comes of it.
     fn handle_face(&mut self, _now: Time, _face: FaceId, _change: FaceChange) {}
+    /// Storage that was injected into the node, and that works on another thread, has answered: the node looks at it. By
+    /// default nothing comes of it. Storage that answers at once, as in a simulation, needs none of this.
+    fn handle_storage(&mut self, _now: Time) {}
     /// Something that the node asks of a driver that has sockets: faces to open or close. Polled after events; a driver
     /// answers each [`FaceRequest::Open`] by [`Node::handle_face_answer`]. By default there is nothing.
     fn poll_face_request(&mut self) -> Option<FaceRequest> {
@@ -113,6 +116,9 @@ impl<N: Node + ?Sized> Node for alloc::boxed::Box<N> {
     }
     fn handle_face(&mut self, now: Time, face: FaceId, change: FaceChange) {
         (**self).handle_face(now, face, change);
+    }
+    fn handle_storage(&mut self, now: Time) {
+        (**self).handle_storage(now);
     }
     fn poll_face_request(&mut self) -> Option<FaceRequest> {
         (**self).poll_face_request()

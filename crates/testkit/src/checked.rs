@@ -127,6 +127,10 @@ impl<N: Node> Node for Checked<N> {
         self.on_input(now, "a change of a face");
         self.node.handle_face(now, face, change);
     }
+    fn handle_storage(&mut self, now: Time) {
+        self.on_input(now, "an answer of the storage");
+        self.node.handle_storage(now);
+    }
     fn poll_face_request(&mut self) -> Option<FaceRequest> {
         self.node.poll_face_request()
     }

@@ -25,8 +25,11 @@ pub struct TransferConfig {
     pub rto_max: Duration,
     /// A packet is lost when one that was asked for this many packets later on the same path has arrived. Default: 3.
     pub reorder_packets: u32,
-    /// Bytes of chunks that wait for their last packets or for verification. Default: 24 MiB, at least two chunks.
+    /// Bytes of chunks that wait for their last packets, for verification, or for the disk. Default: 24 MiB, at least two chunks.
     pub assembly_bytes_max: u64,
+    /// Bytes of verified chunks that wait for the disk, part of [`TransferConfig::assembly_bytes_max`]: from there on no
+    /// chunk is begun with. Default: 16 MiB, at least one chunk.
+    pub storing_bytes_max: u64,
     /// Payload bytes of a packet; `None` fits it to the smallest MTU of the paths. Default: `None`.
     pub packet_bytes: Option<u16>,
 }
@@ -45,6 +48,7 @@ impl Default for TransferConfig {
             rto_max: Duration::from_secs(1),
             reorder_packets: 3,
             assembly_bytes_max: 24 << 20,
+            storing_bytes_max: 16 << 20,
             packet_bytes: None,
         }
     }
@@ -69,6 +73,7 @@ impl TransferConfig {
             (self.rto_max >= self.rto_initial, "rto_max", "at least rto_initial"),
             ((1..=1000).contains(&self.reorder_packets), "reorder_packets", "from 1 to 1000"),
             (self.assembly_bytes_max >= 1 << 20, "assembly_bytes_max", "at least 1 MiB"),
+            (self.storing_bytes_max >= 1, "storing_bytes_max", "at least 1 byte"),
             (self.packet_bytes.is_none_or(|bytes| (64..=60_000).contains(&bytes)), "packet_bytes", "from 64 to 60000"),
         ];
         match rules.into_iter().find(|(holds, ..)| !holds) {

@@ -56,6 +56,7 @@ pub mod messaging;
 pub mod path_mtu;
 pub mod rtt;
 pub mod runs;
+pub mod served;
 pub mod transfer;
 pub mod window;
 

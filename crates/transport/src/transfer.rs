@@ -17,7 +17,10 @@ use alloc::{
 };
 use core::ops::Bound;
 
-use tributary_content::{ChunkIndex, ChunkStore, HashTree, Manifest, Name, ObjectId, StoreError, StoreOpener};
+use tributary_content::{
+    Bitmap, ChunkIndex, ChunkStore, ClosedStore, HashTree, Manifest, Name, ObjectId, StoreAnswer, StoreError,
+    StoreOpener, StoreTask,
+};
 use tributary_core::{
     Duration, NodeId, PathId, Rate, SourceId, Time, earlier,
     event::{PathReport, PathState, SourceReport, TransferEvent, TransferReport},
@@ -172,6 +175,7 @@ pub struct Transfer {
     lonely_since: Time,
     sources: BTreeMap<SourceId, Source>,
     paths: BTreeMap<PathId, Path>,
+    opening: Option<Opening>,
     running: Option<Running>,
     last_path: PathId,
     polled_at: Time,
@@ -185,6 +189,19 @@ pub struct Transfer {
     /// Labels of nodes between that changed bytes.
     convicted: BTreeSet<String>,
 }
+
+/// An object that is chosen and whose store is being opened on another thread.
+struct Opening {
+    manifest: Manifest,
+    layout: Layout,
+    store: Box<dyn ChunkStore>,
+    is_cut_by_guess: bool,
+    /// What the network offers at present, to be used then.
+    offers: Vec<SourceOffer>,
+}
+
+/// Buffers that are kept for chunks that come.
+const BUFFERS_MAX: usize = 4;
 
 #[derive(Default)]
 struct Account {
@@ -247,6 +264,7 @@ impl Transfer {
             lonely_since: now,
             sources: BTreeMap::new(),
             paths: BTreeMap::new(),
+            opening: None,
             running: None,
             last_path: PathId(0),
             polled_at: now,
@@ -271,6 +289,11 @@ impl Transfer {
         if self.ended.is_some() {
             return;
         }
+        if let Some(opening) = &mut self.opening {
+            opening.offers = offers;
+            return;
+        }
+        let kept = if self.running.is_none() { offers.clone() } else { Vec::new() };
         let mut candidates = Vec::new();
         let mut offered_paths = BTreeSet::new();
         let mut accepted = Vec::new();
@@ -298,6 +321,10 @@ impl Transfer {
                 Ok(None) => return self.end_if_hopeless(now),
                 Err(reason) => return self.fail(now, reason),
             }
+        }
+        if let Some(opening) = &mut self.opening {
+            opening.offers = kept;
+            return;
         }
         let Some(running) = self.running.as_ref().filter(|_| self.ended.is_none()) else { return };
         let (object, chosen) = (running.object, running.manifest.clone());
@@ -446,6 +473,51 @@ impl Transfer {
             }
         }
     }
+    /// Takes what the store has answered that works on another thread.
+    pub fn handle_storage(&mut self, now: Time) {
+        if let Some(opening) = &mut self.opening {
+            match opening.store.poll_answer() {
+                Ok(_) if !opening.store.is_open() => return,
+                Ok(_) => {}
+                Err(error) => return self.fail(now, error.to_string()),
+            }
+            let Some(mut opening) = self.opening.take() else { return };
+            let offers = core::mem::take(&mut opening.offers);
+            self.run(now, opening);
+            self.handle_offer(now, offers);
+        }
+        while let Some(running) = self.running.as_mut().filter(|running| running.awaits_storage()) {
+            match running.store.poll_answer() {
+                Ok(Some(answer)) => self.on_answer(now, answer),
+                Ok(None) => break,
+                Err(error) => return self.fail(now, error.to_string()),
+            }
+        }
+        self.finish_if_complete(now);
+    }
+    fn on_answer(&mut self, now: Time, answer: StoreAnswer) {
+        // It is not the sources that keep silent.
+        self.lonely_since = now;
+        let Some(running) = &mut self.running else { return };
+        match answer {
+            StoreAnswer::Opened => {}
+            StoreAnswer::Tree => running.on_tree_kept(),
+            StoreAnswer::Chunk(ChunkIndex(index), buffer) => {
+                running.storing.remove(&index);
+                let bytes = running.manifest.chunk_len(ChunkIndex(index));
+                running.stored_bytes += u64::from(bytes);
+                running.buffers.push(buffer);
+                running.buffers.truncate(BUFFERS_MAX);
+                self.events.push_back(TransferEvent::ChunkStored { index, bytes });
+            }
+            StoreAnswer::Finished => {
+                running.is_finishing = false;
+                running.close();
+                self.ended = Some(now);
+                self.events.push_back(TransferEvent::Completed);
+            }
+        }
+    }
     /// Does what is due: finds silent paths, gives up without sources.
     pub fn handle_timeout(&mut self, now: Time) {
         if self.ended.is_some() {
@@ -468,7 +540,8 @@ impl Transfer {
         self.return_lost(&lost);
         self.move_suspects(now);
         self.finish_if_complete(now);
-        let held_up = self.running.as_ref().is_some_and(Running::awaits_reader) || self.limit.ready_at() > now;
+        let waits = |running: &Running| running.awaits_reader() || running.awaits_storage();
+        let held_up = self.opening.is_some() || self.running.as_ref().is_some_and(waits) || self.limit.ready_at() > now;
         if held_up {
             // It is not the sources that keep silent.
             self.lonely_since = now;
@@ -602,17 +675,14 @@ impl Transfer {
     // Ends.
 
     fn finish_if_complete(&mut self, now: Time) {
-        let Some(running) = &mut self.running else { return };
-        if self.ended.is_some() || !running.store.held().is_full() || running.has_unread() {
+        let Some(running) = self.running.as_mut().filter(|_| self.ended.is_none()) else { return };
+        if !running.store.held().is_full() || running.has_unread() || running.awaits_storage() {
             return;
         }
-        match running.store.finish() {
-            Ok(()) => {
-                self.ended = Some(now);
-                self.events.push_back(TransferEvent::Completed);
-                running.units.clear();
-                running.buffers.clear();
-            }
+        running.is_finishing = true;
+        match running.store.begin(StoreTask::Finish) {
+            Ok(Some(answer)) => self.on_answer(now, answer),
+            Ok(None) => {}
             Err(error) => self.fail(now, error.to_string()),
         }
     }
@@ -621,9 +691,9 @@ impl Transfer {
             return;
         }
         self.ended = Some(now);
+        self.opening = None;
         if let Some(running) = &mut self.running {
-            running.units.clear();
-            running.buffers.clear();
+            running.close();
         }
         self.failure = Some(reason.clone());
         self.events.push_back(TransferEvent::Failed { reason });
@@ -645,7 +715,7 @@ impl Transfer {
     /// Ends the fetch if every source is refused or closed.
     fn end_if_hopeless(&mut self, now: Time) {
         let hope = self.sources.values().any(|source| source.distrusted.is_none() && source.closed.is_none());
-        let whole = self.running.as_ref().is_some_and(|running| running.store.held().is_full());
+        let whole = self.running.as_ref().is_some_and(Running::is_whole);
         if !hope && !whole && !self.sources.is_empty() && self.ended.is_none() {
             self.fail(now, self.hopeless_reason());
         }

@@ -63,12 +63,14 @@ impl Transfer {
                 }
             }
             Unit::Chunk(index) => {
-                if let Err(error) = running.store.put_chunk(ChunkIndex(index), assembly.bytes()) {
-                    return self.fail(now, error.to_string());
-                }
-                let bytes = assembly.bytes().len() as u64;
-                running.stored_bytes += bytes;
-                for (origin, bytes) in assembly.shares() {
+                let shares: Vec<(Origin, usize)> = assembly.shares().collect();
+                let task = StoreTask::Chunk(ChunkIndex(index), assembly.into_buffer());
+                let answer = match running.store.begin(task) {
+                    Ok(answer) => answer,
+                    Err(error) => return self.fail(now, error.to_string()),
+                };
+                running.storing.insert(index);
+                for (origin, bytes) in shares {
                     if origin.cache.is_some() {
                         self.account.cached_bytes += bytes as u64;
                         continue;
@@ -79,9 +81,9 @@ impl Transfer {
                         source.bytes += bytes as u64;
                     }
                 }
-                running.buffers.push(assembly.into_buffer());
-                running.buffers.truncate(4);
-                self.events.push_back(TransferEvent::ChunkStored { index, bytes: bytes as u32 });
+                if let Some(answer) = answer {
+                    self.on_answer(now, answer);
+                }
                 self.blame_all(now, first, culprits);
                 self.judge(now);
                 self.finish_if_complete(now);

@@ -12,10 +12,18 @@ pub(super) struct Running {
     pub(super) idle_tree: RunSet,
     pub(super) idle: RunSet,
     pub(super) units: BTreeMap<Unit, Assembly>,
+    /// Verified chunks that the store has begun to keep. They take the room of units that are not complete.
+    pub(super) storing: BTreeSet<u32>,
+    /// What was held when the store began to keep the hash list.
+    pub(super) held_before_tree: Option<Bitmap>,
+    /// Whether the store has begun to give the object its final name.
+    pub(super) is_finishing: bool,
     /// Units that failed verification, and the one path that each is fetched anew over.
     pub(super) suspects: BTreeMap<Unit, Suspect>,
     pub(super) buffers: Vec<Vec<u8>>,
     pub(super) units_max: usize,
+    /// Chunks under way to the disk from which on no chunk is begun with.
+    pub(super) storing_max: usize,
     /// Chunks that one source is asked for as a whole as long as nothing of them is lost.
     pub(super) owners: BTreeMap<Unit, SourceId>,
     pub(super) stored_bytes: u64,
@@ -54,6 +62,20 @@ impl Running {
     pub(super) fn has_unread(&self) -> bool {
         self.store.in_order_from().is_some_and(|next| next.0 < self.manifest.chunk_count())
     }
+    /// Whether the store has begun something and not answered.
+    pub(super) fn awaits_storage(&self) -> bool {
+        !self.storing.is_empty() || self.held_before_tree.is_some() || self.is_finishing
+    }
+    /// Whether everything is verified.
+    pub(super) fn is_whole(&self) -> bool {
+        self.store.held().count() as usize + self.storing.len() >= self.store.held().len() as usize
+    }
+    /// Lets go of the store and of what is not verified.
+    pub(super) fn close(&mut self) {
+        self.units.clear();
+        self.buffers.clear();
+        self.store = Box::new(ClosedStore::new(self.store.held().clone()));
+    }
     pub(super) fn put(&mut self, packet: u32, payload: &[u8], origin: Origin) -> Put {
         let Some((unit, offset, _)) = self.layout.locate(packet) else { return Put::Duplicate };
         if self.is_stored(unit) {
@@ -84,7 +106,7 @@ impl Running {
     pub(super) fn is_stored(&self, unit: Unit) -> bool {
         match unit {
             Unit::Tree => self.tree.is_some(),
-            Unit::Chunk(index) => self.store.held().get(index),
+            Unit::Chunk(index) => self.store.held().get(index) || self.storing.contains(&index),
         }
     }
     /// Whether a packet has not arrived yet.
@@ -98,17 +120,23 @@ impl Running {
     pub(super) fn wants(&self, packet: u32) -> bool {
         self.misses(packet) && self.layout.locate(packet).is_some_and(|(unit, ..)| !self.suspects.contains_key(&unit))
     }
-    /// Takes the verified hash list; chunks of an earlier run that do not match it are asked for again.
+    /// Takes the verified hash list.
     pub(super) fn take_tree(&mut self, tree: HashTree) -> Result<(), StoreError> {
-        let before = self.store.held().clone();
-        self.store.put_tree(&tree)?;
-        self.tree = Some(tree);
+        self.held_before_tree = Some(self.store.held().clone());
+        self.tree = Some(tree.clone());
+        if self.store.begin(StoreTask::Tree(tree))?.is_some() {
+            self.on_tree_kept();
+        }
+        Ok(())
+    }
+    /// The store has the hash list; chunks of an earlier run that do not match it are asked for again.
+    pub(super) fn on_tree_kept(&mut self) {
+        let Some(before) = self.held_before_tree.take() else { return };
         for index in before.iter_set().filter(|index| !self.store.held().get(*index)) {
             let (first, end) = self.layout.packets(Unit::Chunk(index));
             self.idle.insert(first, end);
             self.stored_bytes -= u64::from(self.manifest.chunk_len(ChunkIndex(index)));
         }
-        Ok(())
     }
     pub(super) fn verify(&self, unit: Unit) -> Verdict {
         // Blame for one unit may have taken packets out of others that were complete until then.
@@ -197,7 +225,9 @@ impl Running {
             let Some((unit, ..)) = self.layout.locate(first) else { break };
             let is_beyond = |index| self.store.in_order_until().is_some_and(|until: ChunkIndex| index >= until);
             let is_held_up = Layout::chunk_of(unit).is_some_and(is_beyond);
-            if is_held_up || !tree && !self.units.contains_key(&unit) && self.units.len() >= self.units_max {
+            let is_full =
+                self.units.len() + self.storing.len() >= self.units_max || self.storing.len() >= self.storing_max;
+            if is_held_up || !tree && !self.units.contains_key(&unit) && is_full {
                 if owner.take().is_some() {
                     continue;
                 }

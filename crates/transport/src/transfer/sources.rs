@@ -38,7 +38,7 @@ impl Transfer {
     /// Whether it is settled whose object this fetch is for: a key is pinned or remembered, or it has begun. If not,
     /// whoever is heard first would be believed, and it is worth waiting a little for all offers.
     pub fn knows_publisher(&self) -> bool {
-        self.running.is_some() || self.opener.knows_publisher(&self.name)
+        self.running.is_some() || self.opening.is_some() || self.opener.knows_publisher(&self.name)
     }
     /// What to fetch when sources offer different objects: what an earlier run has begun; else the newest version of
     /// the publisher. Candidates of other publishers than a pinned or remembered one are not among the candidates. If
@@ -107,27 +107,42 @@ impl Transfer {
             Ok(store) => store,
             Err(error) => return self.fail(now, error.to_string()),
         };
+        let opening = Opening { manifest, layout, store, is_cut_by_guess: narrowest.is_none(), offers: Vec::new() };
+        match opening.store.is_open() {
+            true => self.run(now, opening),
+            false => self.opening = Some(opening),
+        }
+    }
+    /// Begins with an object whose store is open.
+    pub(super) fn run(&mut self, now: Time, opening: Opening) {
+        let Opening { manifest, layout, store, is_cut_by_guess, .. } = opening;
         let tree = store.tree().cloned();
         let (idle, idle_tree, held_bytes) =
             missing(&manifest, &layout, &*store, tree.is_some() || manifest.is_unsigned());
         self.account.resumed_bytes = held_bytes;
         self.lonely_since = now;
         self.events.push_back(TransferEvent::Started { bytes: manifest.size, resumed_bytes: held_bytes });
-        let units_max = (self.config.assembly_bytes_max / u64::from(manifest.chunk_size.max(1))).max(2) as usize;
+        let chunks = |bytes: u64| (bytes / u64::from(manifest.chunk_size.max(1))) as usize;
+        let units_max = chunks(self.config.assembly_bytes_max).max(2);
+        let storing_max = chunks(self.config.storing_bytes_max).max(1);
         self.running = Some(Running {
-            object,
+            object: manifest.object_id(),
             layout,
             store,
             tree,
             idle_tree,
             idle,
             units: BTreeMap::new(),
+            storing: BTreeSet::new(),
+            held_before_tree: None,
+            is_finishing: false,
             suspects: BTreeMap::new(),
             buffers: Vec::new(),
             units_max,
+            storing_max,
             stored_bytes: held_bytes,
             is_held_up: false,
-            is_cut_by_guess: narrowest.is_none(),
+            is_cut_by_guess,
             owners: BTreeMap::new(),
             manifest,
         });
@@ -341,6 +356,10 @@ impl Running {
     fn cut_anew(&mut self, layout: Layout) {
         let has_tree = self.tree.is_some() || self.manifest.is_unsigned();
         (self.idle, self.idle_tree, _) = missing(&self.manifest, &layout, &*self.store, has_tree);
+        for index in &self.storing {
+            let (first, end) = layout.packets(Unit::Chunk(*index));
+            self.idle.remove(first, end);
+        }
         self.layout = layout;
         self.units.clear();
         self.suspects.clear();

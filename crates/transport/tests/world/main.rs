@@ -8,6 +8,7 @@ mod paper;
 mod rates;
 mod shared;
 mod standing;
+mod storage;
 
 use std::collections::BTreeMap;
 
