@@ -7,7 +7,7 @@ use alloc::{
 };
 
 use bytes::Bytes;
-use tributary_content::{ChunkIndex, ChunkStore, HashTree, Manifest, StoreOpener};
+use tributary_content::{ChunkIndex, ChunkStore, HashTree, Manifest, StoreAnswer, StoreOpener, StoreTask};
 
 use crate::{payload::Payload, sender::chunk_count, wire::ChunkRanges};
 
@@ -38,6 +38,12 @@ pub struct Reassembly {
     units: BTreeMap<u32, Unit>,
     /// Complete units that wait for the hash list, or for the reader of an in-order stream.
     waiting: BTreeSet<u32>,
+    /// Verified units that the store has begun to keep: their bytes are buffered until it has them.
+    storing: BTreeMap<u32, Stored>,
+    /// Whether the store has begun to keep the hash list, and to give the object its final name.
+    is_tree_under_way: bool,
+    is_finishing: bool,
+    is_finished: bool,
     buffered: u64,
     /// Buffers of units that are stored, for those that come: fresh ones would cost the system a page at a time.
     spare: Vec<Vec<u8>>,
@@ -86,22 +92,68 @@ impl Reassembly {
     /// What the store says.
     pub fn new(manifest: Manifest, opener: &mut dyn StoreOpener) -> Result<Reassembly, String> {
         let store = opener.open(&manifest).map_err(|error| error.to_string())?;
-        let tree = match manifest.chunk_count() {
-            0 | 1 => HashTree::decode(&manifest, &[]).ok(),
-            _ => store.tree().cloned(),
-        };
-        Ok(Reassembly {
+        let mut reassembly = Reassembly {
             manifest,
             store,
-            tree,
+            tree: None,
             cut: None,
             received: BTreeSet::new(),
             units: BTreeMap::new(),
             waiting: BTreeSet::new(),
+            storing: BTreeMap::new(),
+            is_tree_under_way: false,
+            is_finishing: false,
+            is_finished: false,
             buffered: 0,
             spare: Vec::new(),
             stored: VecDeque::new(),
-        })
+        };
+        if reassembly.is_open() {
+            reassembly.on_open();
+        }
+        Ok(reassembly)
+    }
+    /// Whether the store is open. Nothing may be [taken](Reassembly::take) before.
+    pub fn is_open(&self) -> bool {
+        self.store.is_open()
+    }
+    fn on_open(&mut self) {
+        self.tree = match self.manifest.chunk_count() {
+            0 | 1 => HashTree::decode(&self.manifest, &[]).ok(),
+            _ => self.store.tree().cloned(),
+        };
+    }
+    /// Takes what a store has answered that works on another thread; false if there was nothing.
+    ///
+    /// # Errors
+    /// What the store says.
+    pub fn handle_storage(&mut self) -> Result<bool, String> {
+        let mut any = false;
+        while let Some(answer) = self.store.poll_answer().map_err(|error| error.to_string())? {
+            any = true;
+            self.on_answer(answer);
+        }
+        Ok(any)
+    }
+    fn on_answer(&mut self, answer: StoreAnswer) {
+        match answer {
+            StoreAnswer::Opened => self.on_open(),
+            StoreAnswer::Tree => self.is_tree_under_way = false,
+            StoreAnswer::Chunk(ChunkIndex(unit), mut buffer) => {
+                let Some(stored) = self.storing.remove(&unit) else { return };
+                self.buffered = self.buffered.saturating_sub(u64::from(stored.bytes));
+                self.stored.push_back(stored);
+                if self.spare.len() < SPARE_MAX {
+                    buffer.clear();
+                    self.spare.push(buffer);
+                }
+            }
+            StoreAnswer::Finished => (self.is_finishing, self.is_finished) = (false, true),
+        }
+    }
+    /// Whether the store has begun something and not answered.
+    pub fn awaits_storage(&self) -> bool {
+        !self.is_open() || self.is_tree_under_way || self.is_finishing || !self.storing.is_empty()
     }
     /// The object.
     pub fn manifest(&self) -> &Manifest {
@@ -123,24 +175,35 @@ impl Reassembly {
     pub fn is_complete(&self) -> bool {
         self.store.held().is_full()
     }
-    /// Gives the object its final name.
+    /// Gives the object its final name, or begins to; true once it has it.
     ///
     /// # Errors
     /// What the store says.
-    pub fn finish(&mut self) -> Result<(), String> {
-        self.store.finish().map_err(|error| error.to_string())
+    pub fn finish(&mut self) -> Result<bool, String> {
+        if !self.is_finished && !self.awaits_storage() {
+            self.is_finishing = true;
+            if let Some(answer) = self.store.begin(StoreTask::Finish).map_err(|error| error.to_string())? {
+                self.on_answer(answer);
+            }
+        }
+        Ok(self.is_finished)
     }
     /// Chunks, cut by `chunk_bytes`, of which nothing is needed any more.
     pub fn held(&self, chunk_bytes: u32) -> ChunkRanges {
         let count = chunk_count(self.manifest.size, chunk_bytes);
-        ChunkRanges::from_ascending((0..count).filter(|number| self.has(*number, chunk_bytes)))
+        let is_held = |unit| self.store.held().get(unit);
+        ChunkRanges::from_ascending((0..count).filter(|number| self.has(*number, chunk_bytes, is_held)))
     }
-    fn has(&self, number: u32, chunk_bytes: u32) -> bool {
+    /// Whether a unit is stored, or about to be.
+    fn is_verified(&self, unit: u32) -> bool {
+        self.store.held().get(unit) || self.storing.contains_key(&unit)
+    }
+    fn has(&self, number: u32, chunk_bytes: u32, has_unit: impl Fn(u32) -> bool) -> bool {
         let Some(index) = number.checked_sub(1) else { return self.tree.is_some() };
         let (start, unit) = (u64::from(index) * u64::from(chunk_bytes), u64::from(self.manifest.chunk_size));
         let end = self.manifest.size.min(start + u64::from(chunk_bytes));
         let units = start / unit..=end.saturating_sub(1) / unit;
-        start < end && units.into_iter().all(|unit| self.store.held().get(u32::try_from(unit).unwrap_or(u32::MAX)))
+        start < end && units.into_iter().all(|unit| has_unit(u32::try_from(unit).unwrap_or(u32::MAX)))
     }
     /// Chunks of the sender's cut that are missing; all of them before the first has come.
     pub fn missing(&self) -> impl Iterator<Item = u32> {
@@ -150,7 +213,9 @@ impl Reassembly {
     /// Whether a chunk of the sender's cut is missing.
     pub fn is_missing(&self, number: u32) -> bool {
         let (chunk_bytes, count) = self.cut.unwrap_or((u32::MAX, 1));
-        number < count && !self.received.contains(&number) && !self.has(number, chunk_bytes)
+        number < count
+            && !self.received.contains(&number)
+            && !self.has(number, chunk_bytes, |unit| self.is_verified(unit))
     }
     /// How the sender cuts it, and into how many chunks.
     pub fn cut(&self) -> Option<(u32, u32)> {
@@ -158,7 +223,7 @@ impl Reassembly {
     }
     /// Another sender may cut it another way: what is not verified is dropped.
     pub fn restart(&mut self) {
-        (self.cut, self.buffered) = (None, 0);
+        (self.cut, self.buffered) = (None, self.storing.values().map(|stored| u64::from(stored.bytes)).sum());
         self.received.clear();
         self.units.clear();
         self.waiting.clear();
@@ -171,7 +236,7 @@ impl Reassembly {
             return Taken::Wrong("cuts the object into another number of chunks".into());
         }
         self.cut = Some((chunk_bytes, count));
-        if self.received.contains(&number) || self.has(number, chunk_bytes) {
+        if self.received.contains(&number) || self.has(number, chunk_bytes, |unit| self.is_verified(unit)) {
             return Taken::Duplicate;
         }
         let Some(index) = number.checked_sub(1) else { return self.take_head(&payload.to_bytes()) };
@@ -190,7 +255,7 @@ impl Reassembly {
             let len = (unit_bytes - offset).min(end - at);
             let first = (at - start) as usize;
             at += len;
-            if self.store.held().get(unit) {
+            if self.is_verified(unit) {
                 continue;
             }
             let whole = self.manifest.chunk_len(ChunkIndex(unit));
@@ -227,8 +292,10 @@ impl Reassembly {
         }
         match HashTree::decode(&self.manifest, tree) {
             Ok(tree) => {
-                if let Err(error) = self.store.put_tree(&tree) {
-                    return Taken::Failed(error.to_string());
+                self.is_tree_under_way = true;
+                match self.store.begin(StoreTask::Tree(tree.clone())) {
+                    Ok(answer) => answer.into_iter().for_each(|answer| self.on_answer(answer)),
+                    Err(error) => return Taken::Failed(error.to_string()),
                 }
                 self.tree = Some(tree);
                 self.received.insert(0);
@@ -239,29 +306,35 @@ impl Reassembly {
     }
     /// Verifies and stores what is complete, as far as the hash list is here and the reader keeps up.
     pub fn store_waiting(&mut self) -> Taken {
-        let Some(tree) = &self.tree else { return Taken::Kept };
+        let Some(tree) = self.tree.take() else { return Taken::Kept };
+        let taken = self.store_verified(&tree);
+        self.tree = Some(tree);
+        taken
+    }
+    fn store_verified(&mut self, tree: &HashTree) -> Taken {
         let until = self.store.in_order_until();
         let ready: Vec<u32> =
             self.waiting.iter().copied().filter(|unit| until.is_none_or(|until| *unit < until.0)).collect();
         for unit in ready {
             self.waiting.remove(&unit);
-            let Some(mut state) = self.units.remove(&unit) else { continue };
-            self.buffered = self.buffered.saturating_sub(u64::from(state.filled));
+            let Some(state) = self.units.remove(&unit) else { continue };
             if !tree.verify_chunk(ChunkIndex(unit), &state.bytes) {
+                self.buffered = self.buffered.saturating_sub(u64::from(state.filled));
                 // All chunks that touch it are in doubt.
                 for number in &state.chunks {
                     self.received.remove(number);
                 }
                 return Taken::Wrong(alloc::format!("sent wrong bytes in chunk {unit}"));
             }
-            if let Err(error) = self.store.put_chunk(ChunkIndex(unit), &state.bytes) {
-                return Taken::Failed(error.to_string());
-            }
-            self.stored.push_back(Stored { index: unit, bytes: state.filled, parts: state.parts });
-            if self.spare.len() < SPARE_MAX {
-                state.bytes.clear();
-                self.spare.push(state.bytes);
-            }
+            let answer = match self.store.begin(StoreTask::Chunk(ChunkIndex(unit), state.bytes)) {
+                Ok(answer) => answer,
+                Err(error) => {
+                    self.buffered = self.buffered.saturating_sub(u64::from(state.filled));
+                    return Taken::Failed(error.to_string());
+                }
+            };
+            self.storing.insert(unit, Stored { index: unit, bytes: state.filled, parts: state.parts });
+            answer.into_iter().for_each(|answer| self.on_answer(answer));
         }
         Taken::Kept
     }

@@ -271,6 +271,13 @@ impl Node for NdnNode {
         }
         self.settle(now);
     }
+    fn handle_storage(&mut self, now: Time) {
+        self.receiver.handle_storage(now);
+        for data in self.sender.handle_storage() {
+            self.router.handle_local(now, FACE_SENDER, &LpPacket::default(), data);
+        }
+        self.settle(now);
+    }
     fn handle_face(&mut self, now: Time, face: FaceId, change: FaceChange) {
         match change {
             FaceChange::Opened { mtu, place, peer } => {

@@ -7,11 +7,12 @@ use alloc::{
 };
 
 use bytes::Bytes;
-use tributary_content::{Name, ObjectReader, StoreError};
+use tributary_content::{ChunkIndex, Name, ObjectReader, StoreError};
 use tributary_core::{ByteCount, Duration, Time};
 use tributary_transport::{
     TREE_PACKET_FIRST,
     layout::{Layout, Unit},
+    served::Served,
 };
 
 use crate::{
@@ -25,6 +26,9 @@ const FRESHNESS_MILLIS: u64 = 1_000;
 /// The same for segments, which never change: their names have versions.
 const SEGMENT_FRESHNESS_MILLIS: u64 = 3_600_000;
 
+/// Interests that wait for the disk at most. One more is not answered: its consumer asks again.
+const WAITING_MAX: usize = 4096;
+
 /// Published objects, and the answers to Interests for them.
 pub struct Sender {
     segment_bytes: u16,
@@ -36,6 +40,10 @@ pub struct Sender {
     locator: Name,
     objects: BTreeMap<Name, Published>,
     failures: VecDeque<(Name, StoreError)>,
+    /// Interests for segments whose chunks are being read: object, version and packet, in the order in which they came.
+    waiting: VecDeque<(Name, u64, u32)>,
+    /// Whether chunks of any object are being read.
+    is_reading: bool,
     /// Interests answered.
     pub answered: u64,
     /// Interests for what is not there.
@@ -43,7 +51,7 @@ pub struct Sender {
 }
 
 struct Published {
-    reader: Box<dyn ObjectReader>,
+    object: Served,
     tree: Bytes,
     layout: Layout,
     /// The unit that was read last; Interests for neighbouring segments come one after the other.
@@ -63,6 +71,8 @@ impl Sender {
             locator,
             objects: BTreeMap::new(),
             failures: VecDeque::new(),
+            waiting: VecDeque::new(),
+            is_reading: false,
             answered: 0,
             unknown: 0,
         }
@@ -75,7 +85,7 @@ impl Sender {
     pub fn publish(&mut self, reader: Box<dyn ObjectReader>) -> bool {
         let Some(layout) = Layout::new(reader.manifest(), self.segment_bytes) else { return false };
         let (name, tree) = (reader.manifest().name.clone(), reader.tree());
-        self.objects.insert(name, Published { reader, tree, layout, open: None, failed: None });
+        self.objects.insert(name, Published { object: Served::new(reader), tree, layout, open: None, failed: None });
         true
     }
     /// Withdraws a name; false if it is not published.
@@ -84,16 +94,32 @@ impl Sender {
     }
     /// Names and sizes of all objects.
     pub fn published(&self) -> impl Iterator<Item = (&Name, ByteCount)> {
-        self.objects.iter().map(|(name, published)| (name, ByteCount(published.reader.manifest().size)))
+        self.objects.iter().map(|(name, published)| (name, ByteCount(published.object.reader().manifest().size)))
     }
-    /// The Data that answers an Interest; `None` if there is nothing of this name.
+    /// The Data that answers an Interest; `None` if there is nothing of this name, or if it has to be read first:
+    /// [`Sender::handle_storage`] gives it then.
     pub fn handle_interest(&mut self, now: Time, interest: &Interest<'_>) -> Option<Bytes> {
+        let waiting = self.waiting.len();
         let answer = self.answer(now, interest);
         match answer {
             Some(_) => self.answered += 1,
-            None => self.unknown += 1,
+            None => self.unknown += u64::from(self.waiting.len() == waiting),
         }
         answer
+    }
+    /// The Data that answers Interests whose chunks were read meanwhile.
+    pub fn handle_storage(&mut self) -> Vec<Bytes> {
+        if !self.is_reading {
+            return Vec::new();
+        }
+        self.objects.values_mut().for_each(|published| published.object.take_read());
+        self.is_reading = self.objects.values().any(|published| published.object.bytes_under_way() > 0);
+        let waiting = core::mem::take(&mut self.waiting);
+        let answers = waiting.into_iter().filter_map(|(object, version, packet)| self.packet(&object, version, packet));
+        let answers: Vec<Bytes> = answers.collect();
+        self.answered += answers.len() as u64;
+        self.objects.values_mut().for_each(|published| published.object.forget_read());
+        answers
     }
     fn answer(&mut self, now: Time, interest: &Interest<'_>) -> Option<Bytes> {
         let name = interest.name;
@@ -106,8 +132,10 @@ impl Sender {
             Asked::Metadata => None,
             Asked::Manifest => {
                 let published = self.objects.get(&object)?;
-                let content =
-                    naming::encode_manifest(published.layout.packet_bytes(), &published.reader.manifest().encode());
+                let content = naming::encode_manifest(
+                    published.layout.packet_bytes(),
+                    &published.object.reader().manifest().encode(),
+                );
                 let meta = MetaInfo { freshness_millis: Some(FRESHNESS_MILLIS), ..MetaInfo::default() };
                 Some(self.sign(name, meta, &content))
             }
@@ -119,7 +147,7 @@ impl Sender {
     /// Which version there is. RDR: the version of the metadata itself grows with time.
     fn metadata(&self, now: Time, object: &Name) -> Option<Bytes> {
         let published = self.objects.get(object)?;
-        let manifest = published.reader.manifest();
+        let manifest = published.object.reader().manifest();
         let versioned = object.typed_child(types::VERSION, &naming::number(manifest.version)).ok()?;
         let mut content = Vec::new();
         content.put_element(types::NAME, versioned.as_tlv());
@@ -145,14 +173,19 @@ impl Sender {
     }
     fn packet(&mut self, object: &Name, version: u64, packet: u32) -> Option<Bytes> {
         let published = self.objects.get_mut(object)?;
-        if published.reader.manifest().version != version {
+        if published.object.reader().manifest().version != version {
             return None;
         }
         let in_tree = packet >= TREE_PACKET_FIRST;
         let content = match published.layout.locate(packet) {
             Some((unit, offset, len)) => {
                 let bytes = match published.read(unit) {
-                    Ok(bytes) => bytes,
+                    Ok(Some(bytes)) => bytes,
+                    Ok(None) => {
+                        let index = Layout::chunk_of(unit)?;
+                        self.wait_for(object, index, (object.clone(), version, packet));
+                        return None;
+                    }
                     Err(error) => {
                         let reason = error.to_string();
                         if published.failed.as_ref() != Some(&reason) {
@@ -167,7 +200,7 @@ impl Sender {
                     .map(|_| bytes.slice(offset as usize..(offset + len) as usize))?
             }
             // An empty object is one empty segment.
-            None if packet == 0 && published.reader.manifest().size == 0 => Bytes::new(),
+            None if packet == 0 && published.object.reader().manifest().size == 0 => Bytes::new(),
             None => return None,
         };
         let last = naming::number(u64::from(last_packet(&published.layout, in_tree)));
@@ -179,6 +212,17 @@ impl Sender {
         };
         let name = naming::packet_name(object, version, packet).ok()?;
         Some(self.sign(NameView::from(&name), meta, &content))
+    }
+    /// Begins to read a chunk, and keeps what was asked for until it is here.
+    fn wait_for(&mut self, object: &Name, index: ChunkIndex, asked: (Name, u64, u32)) {
+        let under_way = self.objects.values().map(|published| published.object.bytes_under_way()).sum();
+        if let Some(published) = self.objects.get_mut(object) {
+            published.object.begin(index, under_way);
+            self.is_reading = true;
+        }
+        if self.waiting.len() < WAITING_MAX {
+            self.waiting.push_back(asked);
+        }
     }
     fn sign(&self, name: NameView<'_>, meta: MetaInfo<'_>, content: &[u8]) -> Bytes {
         let signature = SignatureInfo {
@@ -199,17 +243,20 @@ impl Sender {
 }
 
 impl Published {
-    fn read(&mut self, unit: Unit) -> Result<Bytes, StoreError> {
+    /// A unit; `None` if it has to be read first.
+    fn read(&mut self, unit: Unit) -> Result<Option<Bytes>, StoreError> {
         if let Some((open, bytes)) = &self.open
             && *open == unit
         {
-            return Ok(bytes.clone());
+            return Ok(Some(bytes.clone()));
         }
         let bytes = match Layout::chunk_of(unit) {
-            None => self.tree.clone(),
-            Some(index) => self.reader.read_chunk(index)?,
+            None => Some(self.tree.clone()),
+            Some(index) => self.object.chunk(index)?,
         };
-        self.open = Some((unit, bytes.clone()));
+        if let Some(bytes) = &bytes {
+            self.open = Some((unit, bytes.clone()));
+        }
         Ok(bytes)
     }
 }

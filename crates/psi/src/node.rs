@@ -214,12 +214,8 @@ impl PsiNode {
                 Ok(request) => {
                     let mut sink = RouterSink { router: &mut self.router, local: Vec::new() };
                     self.sender.handle_request(&request, &mut sink);
-                    for answer in sink.local {
-                        self.on_local(now, FaceId::default(), answer);
-                    }
-                    while let Some((name, error)) = self.sender.poll_failure() {
-                        self.push_event(Event::Note(format!("cannot serve '{name}': {error}")));
-                    }
+                    let local = sink.local;
+                    self.on_answered(now, local);
                 }
                 Err(error) => self.on_dropped(face, error.reason(), bytes),
             },
@@ -229,6 +225,15 @@ impl PsiNode {
                 }
             }
             PacketType::Hello | PacketType::Beacon => self.on_dropped(face, "one-hop packet with an fid", bytes),
+        }
+    }
+    /// Takes answers of this node's own source to itself, and what it could not read.
+    fn on_answered(&mut self, now: Time, local: Vec<Datagram>) {
+        for answer in local {
+            self.on_local(now, FaceId::default(), answer);
+        }
+        while let Some((name, error)) = self.sender.poll_failure() {
+            self.push_event(Event::Note(format!("cannot serve '{name}': {error}")));
         }
     }
     /// Takes Data packets for this node that arrived together and have one common header.
@@ -669,6 +674,16 @@ impl Node for PsiNode {
             }
         }
         if is_due || self.receiver.has_news() {
+            self.settle(now);
+        }
+    }
+    fn handle_storage(&mut self, now: Time) {
+        self.receiver.handle_storage(now);
+        let mut sink = RouterSink { router: &mut self.router, local: Vec::new() };
+        self.sender.handle_storage(&mut sink);
+        let local = sink.local;
+        self.on_answered(now, local);
+        if self.receiver.has_news() {
             self.settle(now);
         }
     }

@@ -175,6 +175,13 @@ impl Receiver {
             self.news |= entry.transfer.is_ended();
         }
     }
+    /// Takes what the stores of fetches have answered that work on another thread.
+    pub fn handle_storage(&mut self, now: Time) {
+        for entry in self.transfers.values_mut().filter(|entry| !entry.transfer.is_ended()) {
+            entry.transfer.handle_storage(now);
+            self.news |= entry.transfer.is_ended();
+        }
+    }
     /// Does what is due.
     pub fn handle_timeout(&mut self, now: Time) {
         let mut overdue = Vec::new();

@@ -8,14 +8,19 @@ use alloc::{
 };
 
 use bytes::Bytes;
-use tributary_content::{Name, ObjectId, ObjectReader, StoreError};
+use tributary_content::{ChunkIndex, Name, ObjectId, ObjectReader, StoreError};
 use tributary_core::{ByteCount, NodeId};
-use tributary_transport::layout::{Layout, Unit};
+use tributary_transport::{
+    layout::{Layout, Unit},
+    served::Served,
+};
 
 use crate::wire::{DataHeader, FIXED_BYTES, Header, PacketType, Request, StreamKey, TTL_MAX};
 
 /// Chunks that one request may make a source read and verify; honest requests name packets of neighbouring chunks.
 const REQUEST_READS_MAX: u32 = 16;
+/// Requests that wait for the disk at most. One more is dropped: its receiver asks again.
+const WAITING_MAX: usize = 256;
 
 /// Where the answers of a [`Sender`] go: the router of the same node.
 pub trait AnswerSink {
@@ -37,10 +42,16 @@ pub struct Sender {
     pub unknown_objects: u64,
     /// The answer that is being put together.
     answer: Vec<(DataHeader, Bytes)>,
+    /// Requests, or what is left of them, whose chunks are being read, in the order in which they came.
+    waiting: VecDeque<Request>,
+    /// Whether chunks of any object are being read.
+    is_reading: bool,
+    /// Requests that were dropped because too many waited.
+    pub waiting_drops: u64,
 }
 
 struct Published {
-    reader: Box<dyn ObjectReader>,
+    object: Served,
     tree: Bytes,
     /// The layout for the packet size that was asked for last.
     layout: Option<Layout>,
@@ -61,6 +72,9 @@ impl Sender {
             packets: 0,
             unknown_objects: 0,
             answer: Vec::new(),
+            waiting: VecDeque::new(),
+            is_reading: false,
+            waiting_drops: 0,
         }
     }
     /// Offers an object; an older one of the same name is dropped.
@@ -73,7 +87,8 @@ impl Sender {
         }
         let tree = reader.tree();
         let stream = StreamKey::new(&object, 0);
-        self.objects.insert(object, Published { reader, tree, layout: None, stream, failed: None });
+        self.objects
+            .insert(object, Published { object: Served::new(reader), tree, layout: None, stream, failed: None });
     }
     /// Withdraws a name; false if it is not published.
     pub fn unpublish(&mut self, name: &Name) -> bool {
@@ -83,66 +98,109 @@ impl Sender {
     /// Names and sizes of all objects.
     pub fn published(&self) -> impl Iterator<Item = (&Name, ByteCount)> {
         self.by_name.iter().map(|(name, object)| {
-            let size = self.objects.get(object).map_or(0, |published| published.reader.manifest().size);
+            let size = self.objects.get(object).map_or(0, |published| published.object.reader().manifest().size);
             (name, ByteCount(size))
         })
     }
     /// The encoded manifest of a name.
     pub fn manifest(&self, name: &Name) -> Option<Vec<u8>> {
         let object = self.by_name.get(name)?;
-        self.objects.get(object).map(|published| published.reader.manifest().encode())
+        self.objects.get(object).map(|published| published.object.reader().manifest().encode())
     }
     /// Answers a request: at most [`crate::wire::REQUEST_PACKETS_MAX`] packets. What does not exist is passed over.
     pub fn handle_request(&mut self, request: &Request, sink: &mut impl AnswerSink) {
         self.requests += 1;
-        self.collect(request);
+        // What one receiver asks for over one path is answered in order: it takes gaps for losses.
+        let waits = self.waiting.iter().any(|other| is_same_flow(other, request));
+        let rest = if waits { Some(request.clone()) } else { self.answer(request, sink) };
+        let Some(rest) = rest else { return };
+        if self.waiting.len() < WAITING_MAX {
+            self.waiting.push_back(rest);
+        } else {
+            self.waiting_drops += 1;
+        }
+    }
+    /// Answers requests whose chunks were read meanwhile.
+    pub fn handle_storage(&mut self, sink: &mut impl AnswerSink) {
+        if !self.is_reading {
+            return;
+        }
+        self.objects.values_mut().for_each(|published| published.object.take_read());
+        self.is_reading = self.objects.values().any(|published| published.object.bytes_under_way() > 0);
+        let mut still: VecDeque<Request> = VecDeque::new();
+        for request in core::mem::take(&mut self.waiting) {
+            let waits = still.iter().any(|other| is_same_flow(other, &request));
+            still.extend(if waits { Some(request) } else { self.answer(&request, sink) });
+        }
+        self.waiting = still;
+        self.objects.values_mut().for_each(|published| published.object.forget_read());
+    }
+    /// Answers a request as far as it goes without waiting for a disk; gives what is left of it.
+    fn answer(&mut self, request: &Request, sink: &mut impl AnswerSink) -> Option<Request> {
+        let rest = self.collect(request);
         self.packets += self.answer.len() as u64;
         if !self.answer.is_empty() {
             let header = Header { packet_type: PacketType::Data, flags: 0, ttl: TTL_MAX, fid: request.forward };
             sink.answer(&header, &mut self.answer);
             self.answer.clear();
         }
+        rest
     }
-    /// Puts together what there is of `request`, up to the first chunk that cannot be read.
-    fn collect(&mut self, request: &Request) {
+    /// Puts together what there is of `request`, up to the first chunk that cannot be read, or that has to be waited
+    /// for: then gives the rest.
+    fn collect(&mut self, request: &Request) -> Option<Request> {
         let Some(published) = self.objects.get_mut(&request.object) else {
             self.unknown_objects += 1;
-            return;
+            return None;
         };
         if published.layout.as_ref().is_none_or(|layout| layout.packet_bytes() != request.packet_bytes) {
-            published.layout = Layout::exact(published.reader.manifest(), request.packet_bytes);
+            published.layout = Layout::exact(published.object.reader().manifest(), request.packet_bytes);
             published.stream = StreamKey::new(&request.object, request.packet_bytes);
         }
-        let Some(layout) = &published.layout else { return };
+        let layout = published.layout.as_ref()?;
         let (tag, stream, origin) = (request.tag, published.stream, self.origin);
         let mut open: Option<(Unit, Bytes)> = None;
         let mut reads = 0;
-        for packet in request.runs.iter().flat_map(|&(first, count)| first..first + u32::from(count)) {
+        let packets = request.runs.iter().flat_map(|&(first, count)| first..first + u32::from(count));
+        for (at, packet) in packets.enumerate() {
             let Some((unit, offset, len)) = layout.locate(packet) else { continue };
             if open.as_ref().is_none_or(|(opened, _)| *opened != unit) {
                 reads += 1;
                 if reads > REQUEST_READS_MAX {
-                    return;
+                    return None;
                 }
                 let bytes = match Layout::chunk_of(unit) {
-                    None => Ok(published.tree.clone()),
-                    Some(index) => published.reader.read_chunk(index),
+                    None => Ok(Some(published.tree.clone())),
+                    Some(index) => published.object.chunk(index),
                 };
                 match bytes {
-                    Ok(bytes) => open = Some((unit, bytes)),
+                    Ok(Some(bytes)) => open = Some((unit, bytes)),
+                    Ok(None) => {
+                        let rest = Request { runs: without_first(&request.runs, at), ..request.clone() };
+                        self.begin_read(&request.object, Layout::chunk_of(unit)?);
+                        return Some(rest);
+                    }
                     Err(error) => {
                         let reason = error.to_string();
                         if published.failed.as_ref() != Some(&reason) {
                             published.failed = Some(reason);
-                            self.failures.push_back((published.reader.manifest().name.clone(), error));
+                            self.failures.push_back((published.object.reader().manifest().name.clone(), error));
                         }
-                        return;
+                        return None;
                     }
                 }
             }
-            let Some((_, bytes)) = &open else { return };
+            let (_, bytes) = open.as_ref()?;
             let payload = bytes.slice(offset as usize..(offset + len) as usize);
             self.answer.push((DataHeader { tag, packet, stream, origin }, payload));
+        }
+        None
+    }
+    fn begin_read(&mut self, object: &ObjectId, index: ChunkIndex) {
+        let under_way = self.objects.values().map(|published| published.object.bytes_under_way()).sum();
+        if let Some(published) = self.objects.get_mut(object) {
+            published.object.begin(index, under_way);
+            self.is_reading = true;
         }
     }
     /// An object that could not be read, and why; each failure once.
@@ -151,7 +209,126 @@ impl Sender {
     }
 }
 
+/// Whether two requests are of one receiver, for one object, over one path.
+fn is_same_flow(one: &Request, other: &Request) -> bool {
+    one.object == other.object && one.forward == other.forward && one.tag >> 16 == other.tag >> 16
+}
+/// Runs without their first `count` packets.
+fn without_first(runs: &[(u32, u8)], count: usize) -> Vec<(u32, u8)> {
+    let mut left = u32::try_from(count).unwrap_or(u32::MAX);
+    let mut rest = Vec::with_capacity(runs.len());
+    for &(first, packets) in runs {
+        let skipped = left.min(u32::from(packets));
+        left -= skipped;
+        if skipped < u32::from(packets) {
+            rest.push((first + skipped, packets - skipped as u8));
+        }
+    }
+    rest
+}
+
 /// Bytes of a Data packet before its payload, on a route whose forward FID has `fid_bytes`.
 pub fn data_overhead(fid_bytes: usize) -> usize {
     FIXED_BYTES + fid_bytes + DataHeader::BYTES
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::Fid;
+    use alloc::{sync::Arc, vec};
+    use core::sync::atomic::{AtomicBool, Ordering};
+    use tributary_content::{Manifest, MemoryObject, ObjectKind, SigningKey};
+
+    /// An object of which only the first chunk is in memory, on a disk that stands still until it is told to go on.
+    struct OnDisk {
+        object: MemoryObject,
+        goes_on: Arc<AtomicBool>,
+        begun: Vec<ChunkIndex>,
+    }
+    impl ObjectReader for OnDisk {
+        fn manifest(&self) -> &Manifest {
+            self.object.manifest()
+        }
+        fn tree(&self) -> Bytes {
+            self.object.tree()
+        }
+        fn read_chunk(&mut self, _: ChunkIndex) -> Result<Bytes, StoreError> {
+            unreachable!("a node does not wait")
+        }
+        fn try_read(&mut self, index: ChunkIndex) -> Result<Option<Bytes>, StoreError> {
+            if index.0 == 0 { self.object.read_chunk(index).map(Some) } else { Ok(None) }
+        }
+        fn begin_read(&mut self, index: ChunkIndex) {
+            assert!(!self.begun.contains(&index), "it is read twice");
+            self.begun.push(index);
+        }
+        fn poll_read(&mut self) -> Option<(ChunkIndex, Result<Bytes, StoreError>)> {
+            let goes_on = self.goes_on.load(Ordering::Relaxed) && !self.begun.is_empty();
+            goes_on.then(|| self.begun.remove(0)).map(|index| (index, self.object.read_chunk(index)))
+        }
+    }
+    #[derive(Default)]
+    struct Answers(Vec<(u32, u32, usize)>);
+    impl AnswerSink for Answers {
+        fn answer(&mut self, _: &Header, packets: &mut Vec<(DataHeader, Bytes)>) {
+            self.0.extend(packets.drain(..).map(|(header, bytes)| (header.tag, header.packet, bytes.len())));
+        }
+    }
+
+    #[test]
+    fn who_waits_for_the_disk_is_answered_in_order_and_others_at_once() {
+        let key = SigningKey::from_secret(&[1; 32]);
+        let name = "/x".parse().expect("a name");
+        let bytes: Vec<u8> = (0..4096u32).map(|at| at as u8).collect();
+        let object = MemoryObject::with_options(name, bytes, &key, 1, ObjectKind::File, 2048).expect("legal");
+        let id = object.manifest().object_id();
+        let goes_on = Arc::new(AtomicBool::new(false));
+        let mut sender = Sender::new(NodeId(1));
+        sender.publish(Box::new(OnDisk { object, goes_on: goes_on.clone(), begun: Vec::new() }));
+        let request = |flow: u32, number: u32, runs| Request {
+            tag: flow << 16 | number,
+            object: id,
+            packet_bytes: 1024,
+            capability: [0; 8],
+            forward: Fid::NONE,
+            runs,
+        };
+        let mut sink = Answers::default();
+        // Two packets of each chunk; the second chunk has to be read.
+        sender.handle_request(&request(1, 1, vec![(0, 3)]), &mut sink);
+        assert_eq!(sink.0, [(1 << 16 | 1, 0, 1024), (1 << 16 | 1, 1, 1024)]);
+        sink.0.clear();
+        sender.handle_request(&request(1, 2, vec![(0, 1)]), &mut sink);
+        assert_eq!(sink.0, [], "it would overtake what was asked for before");
+        sender.handle_request(&request(2, 1, vec![(1, 1), (3, 1)]), &mut sink);
+        assert_eq!(sink.0, [(2 << 16 | 1, 1, 1024)]);
+        sink.0.clear();
+        sender.handle_storage(&mut sink);
+        assert_eq!(sink.0, [], "nothing was read");
+        goes_on.store(true, Ordering::Relaxed);
+        sender.handle_storage(&mut sink);
+        let told: Vec<(u32, u32)> = sink.0.iter().map(|(tag, packet, _)| (*tag, *packet)).collect();
+        assert_eq!(told, [(1 << 16 | 1, 2), (1 << 16 | 2, 0), (2 << 16 | 1, 3)]);
+        assert!(sender.waiting.is_empty());
+        assert_eq!(without_first(&[(5, 3), (20, 2)], 4), [(21, 1)]);
+    }
+
+    #[test]
+    fn requests_that_wait_are_bounded() {
+        let key = SigningKey::from_secret(&[1; 32]);
+        let name = "/x".parse().expect("a name");
+        let object = MemoryObject::with_options(name, vec![1; 4096], &key, 1, ObjectKind::File, 2048).expect("legal");
+        let id = object.manifest().object_id();
+        let mut sender = Sender::new(NodeId(1));
+        sender.publish(Box::new(OnDisk { object, goes_on: Arc::default(), begun: Vec::new() }));
+        let mut sink = Answers::default();
+        for tag in 0..WAITING_MAX as u32 + 5 {
+            let runs = vec![(2, 1)];
+            let (capability, forward) = ([0; 8], Fid::NONE);
+            let request = Request { tag: tag << 16, object: id, packet_bytes: 1024, capability, forward, runs };
+            sender.handle_request(&request, &mut sink);
+        }
+        assert_eq!((sender.waiting.len(), sender.waiting_drops), (WAITING_MAX, 5));
+    }
 }

@@ -465,6 +465,11 @@ impl Node for MfNode {
         }
         self.settle(now);
     }
+    fn handle_storage(&mut self, now: Time) {
+        self.receiver.handle_storage(now);
+        self.sender.handle_storage();
+        self.settle(now);
+    }
     fn poll_transmit(&mut self, now: Time, out: &mut TransmitBuf) -> Option<Transmit> {
         if let Some((face, bytes)) = self.hellos.pop_front() {
             out.push(&[], Bytes::from(bytes));

@@ -29,6 +29,9 @@ impl Receiver {
         }
         let bytes = payload.len() as u64;
         let Some(reassembly) = &mut fetch.reassembly else { return };
+        if !reassembly.is_open() {
+            return self.keep_early(now, (header.source, tag.transfer), header, payload);
+        }
         if fetch.sender.is_some_and(|(known, _)| known != header.source)
             && reassembly.cut().is_some_and(|cut| cut != (tag.chunk_bytes, tag.count))
         {
@@ -110,16 +113,18 @@ impl Receiver {
         let id = self.number();
         let mut incoming = Incoming::new(now, name, tag.transfer, tag.reliability, self.config.window_chunks);
         incoming.object = Some(tag.object);
-        incoming.resumed = reassembly.stored_bytes();
-        let (bytes, resumed_bytes) = (reassembly.manifest().size, incoming.resumed);
+        let is_open = reassembly.is_open();
         incoming.reassembly = Some(reassembly);
         incoming.sources.push(Source::new(header.source));
         self.fetches.insert(id, incoming);
         self.pushed.insert(key, id);
-        self.events.push_back((id, TransferEvent::Started { bytes, resumed_bytes }));
-        self.handle_data(now, header, payload);
-        for (header, payload) in self.early.remove(&key).map(|early| early.chunks).unwrap_or_default() {
-            self.handle_data(now, &header, &payload.into());
+        let before = self.early.remove(&key).map(|early| early.chunks).unwrap_or_default();
+        let before = before.into_iter().map(|(header, payload)| (header, Payload::from(payload)));
+        if is_open {
+            self.on_open(now, id);
+        }
+        for (header, payload) in core::iter::once((header.clone(), payload.clone())).chain(before) {
+            self.handle_data(now, &header, &payload);
         }
         self.forget_old();
     }

@@ -26,6 +26,14 @@ impl Receiver {
             }
             self.say_due(now, id);
             let Some(fetch) = self.fetches.get_mut(&id).filter(|fetch| fetch.ended.is_none()) else { continue };
+            if let Some(reassembly) = fetch.reassembly.as_ref().filter(|reassembly| reassembly.awaits_storage()) {
+                // It is not the sources that keep silent.
+                let has_all = !reassembly.is_open() || reassembly.missing().next().is_none();
+                fetch.lonely_since = now;
+                if has_all && fetch.nack_at <= now {
+                    fetch.set_nack(now, self.config.nack_timeout);
+                }
+            }
             if let Some(patience) = fetch.patience.filter(|_| self.attached)
                 && now.since(fetch.lonely_since) >= patience
             {
@@ -116,8 +124,10 @@ impl Receiver {
     pub(super) fn finish_if_complete(&mut self, now: Time, id: TransferId) {
         let Some(fetch) = self.fetches.get_mut(&id).filter(|fetch| fetch.ended.is_none()) else { return };
         let Some(reassembly) = fetch.reassembly.as_mut().filter(|reassembly| reassembly.is_complete()) else { return };
-        if let Err(reason) = reassembly.finish() {
-            return self.fail(now, id, reason);
+        match reassembly.finish() {
+            Ok(true) => {}
+            Ok(false) => return,
+            Err(reason) => return self.fail(now, id, reason),
         }
         fetch.ended = Some(now);
         // The account is kept; a store in memory would hold the object as long.

@@ -95,6 +95,8 @@ impl Gaps {
 pub(super) enum Opened {
     No,
     Yes,
+    /// Its store is being opened on another thread.
+    Begun,
     Failed(String),
 }
 
@@ -182,10 +184,10 @@ impl Incoming {
         self.content = Guid::of_content(&manifest.publisher, &manifest.name);
         match Reassembly::new(manifest, &mut **opener) {
             Ok(reassembly) => {
-                self.resumed = reassembly.stored_bytes();
+                let opened = if reassembly.is_open() { Opened::Yes } else { Opened::Begun };
                 self.object = Some(object);
                 self.reassembly = Some(reassembly);
-                Opened::Yes
+                opened
             }
             Err(reason) => Opened::Failed(reason),
         }

@@ -183,17 +183,52 @@ impl Receiver {
                 }
             }
             match opened {
-                Opened::No => {}
+                Opened::No | Opened::Begun => {}
                 Opened::Failed(reason) => self.fail(now, id, reason),
-                Opened::Yes => {
-                    let Some(fetch) = self.fetches.get_mut(&id) else { continue };
-                    let bytes = fetch.reassembly.as_ref().map_or(0, |reassembly| reassembly.manifest().size);
-                    let resumed_bytes = fetch.resumed;
-                    self.events.push_back((id, TransferEvent::Started { bytes, resumed_bytes }));
-                    self.request(now, id);
-                    self.finish_if_complete(now, id);
+                Opened::Yes => self.on_open(now, id),
+            }
+        }
+    }
+    /// The store of a fetch is open: asks for what is missing, and takes what came meanwhile.
+    fn on_open(&mut self, now: Time, id: TransferId) {
+        let Some(fetch) = self.fetches.get_mut(&id) else { return };
+        let Some(reassembly) = &fetch.reassembly else { return };
+        fetch.resumed = reassembly.stored_bytes();
+        let (bytes, resumed_bytes) = (reassembly.manifest().size, fetch.resumed);
+        self.events.push_back((id, TransferEvent::Started { bytes, resumed_bytes }));
+        if fetch.transfer & PUSHED == 0 {
+            self.request(now, id);
+        } else if let Some(key) = self.pushed.iter().find(|(_, pushed)| **pushed == id).map(|(key, _)| *key) {
+            for (header, payload) in self.early.remove(&key).map(|early| early.chunks).unwrap_or_default() {
+                self.handle_data(now, &header, &payload.into());
+            }
+        }
+        self.finish_if_complete(now, id);
+    }
+    /// Takes what stores have answered that work on another thread.
+    pub fn handle_storage(&mut self, now: Time) {
+        let awaits = |fetch: &Incoming| fetch.reassembly.as_ref().is_some_and(Reassembly::awaits_storage);
+        let ids: Vec<TransferId> = self.fetches.iter().filter(|(_, fetch)| awaits(fetch)).map(|(id, _)| *id).collect();
+        for id in ids {
+            let Some(fetch) = self.fetches.get_mut(&id) else { continue };
+            let Some(reassembly) = &mut fetch.reassembly else { continue };
+            let was_open = reassembly.is_open();
+            match reassembly.handle_storage() {
+                Ok(true) => {}
+                Ok(false) => continue,
+                Err(reason) => {
+                    self.fail(now, id, reason);
+                    continue;
                 }
             }
+            fetch.lonely_since = now;
+            let is_open = reassembly.is_open();
+            let told = fetch.tell_stored();
+            self.events.extend(told.into_iter().map(|event| (id, event)));
+            if is_open && !was_open {
+                self.on_open(now, id);
+            }
+            self.finish_if_complete(now, id);
         }
     }
     /// Asks for what is missing: the network chooses the nearest source, unless one has to be avoided.

@@ -28,6 +28,8 @@ pub(super) struct Outflow {
     pub(super) repeated: u64,
     /// The receiver has said that everything is there.
     pub(super) delivered: bool,
+    /// A chunk whose bytes are being read.
+    pub(super) waiting: Option<Waiting>,
     /// If it goes to a group.
     pub(super) group: Option<Group>,
 }
@@ -39,6 +41,15 @@ pub(super) struct Next {
     pub(super) repeated: bool,
     /// The only member of a group that it goes to, and where that is.
     pub(super) only: Option<(Guid, NetworkAddress)>,
+}
+
+/// A chunk to send whose bytes have to be read first.
+pub(super) struct Waiting {
+    pub(super) next: Next,
+    /// What was read of it so far, in order.
+    pub(super) parts: Vec<Bytes>,
+    /// Why it cannot be read.
+    pub(super) failed: Option<String>,
 }
 
 /// The end-to-end window (paper §3.4.2). Two windows may be under way, so that the one message per window comes in time.

@@ -15,10 +15,10 @@ use alloc::{
 use bytes::Bytes;
 use tributary_content::{ChunkIndex, Name, ObjectId, ObjectReader};
 use tributary_core::{ByteCount, Duration, Time};
-use tributary_transport::messaging::SendReport;
+use tributary_transport::{messaging::SendReport, served::Served};
 
 pub use flow::chunk_count;
-use flow::{Next, Outflow, Windows, header_addresses};
+use flow::{Next, Outflow, Waiting, Windows, header_addresses};
 use group::{Group, Wanted};
 pub use options::{ProxyUse, SendOptions};
 
@@ -59,6 +59,8 @@ pub struct Sender {
     last: (Guid, u32),
     next_transfer: u32,
     messages: VecDeque<(Guid, NetworkAddress, TransportMessage)>,
+    /// Whether chunks of any object are being read.
+    is_reading: bool,
     failures: VecDeque<(String, String)>,
     /// The accounts of what was sent unasked and is over.
     ended: BTreeMap<u32, SendReport>,
@@ -69,7 +71,7 @@ pub struct Sender {
 }
 
 struct Published {
-    reader: Box<dyn ObjectReader>,
+    object: Served,
     /// Manifest and hash list: chunk 0.
     head: Bytes,
     /// The chunk of the object that was read last.
@@ -89,6 +91,7 @@ impl Sender {
             last: (Guid::NONE, 0),
             next_transfer: first_transfer,
             messages: VecDeque::new(),
+            is_reading: false,
             failures: VecDeque::new(),
             ended: BTreeMap::new(),
             chunks: (0, 0),
@@ -111,7 +114,7 @@ impl Sender {
         head.extend_from_slice(&u16::try_from(manifest.len()).unwrap_or(u16::MAX).to_be_bytes());
         head.extend_from_slice(&manifest);
         head.extend_from_slice(&reader.tree());
-        self.objects.insert(object, Published { reader, head: head.into(), last: None });
+        self.objects.insert(object, Published { object: Served::new(reader), head: head.into(), last: None });
     }
     /// Keeps an object until all that it is [pushed](Sender::push) to have it; one that is published stays published.
     pub fn lend(&mut self, reader: Box<dyn ObjectReader>) {
@@ -128,7 +131,7 @@ impl Sender {
         }
         self.lent.remove(&object);
         if let Some(published) = self.objects.remove(&object) {
-            self.by_name.remove(&published.reader.manifest().name);
+            self.by_name.remove(&published.object.reader().manifest().name);
         }
     }
     /// Withdraws a name; gives the object that it had.
@@ -141,13 +144,13 @@ impl Sender {
     /// Names and sizes of all objects.
     pub fn published(&self) -> impl Iterator<Item = (&Name, ByteCount)> {
         self.by_name.iter().map(|(name, object)| {
-            let size = self.objects.get(object).map_or(0, |published| published.reader.manifest().size);
+            let size = self.objects.get(object).map_or(0, |published| published.object.reader().manifest().size);
             (name, ByteCount(size))
         })
     }
     /// The reader of an object.
     pub fn object(&self, id: &ObjectId) -> Option<&dyn ObjectReader> {
-        self.objects.get(id).map(|published| &*published.reader)
+        self.objects.get(id).map(|published| published.object.reader())
     }
     /// The object that is published under a name.
     pub fn by_name(&self, name: &Name) -> Option<ObjectId> {
@@ -168,7 +171,7 @@ impl Sender {
     ) -> Option<u32> {
         self.next_transfer = self.next_transfer.wrapping_add(1) | PUSHED;
         let transfer = self.next_transfer;
-        let size = self.objects.get(&object)?.reader.manifest().size;
+        let size = self.objects.get(&object)?.object.reader().manifest().size;
         let chunk_bytes = self.cut_for(object, options.chunk_bytes)?;
         let count = chunk_count(size, chunk_bytes);
         let flow = self.flow(now, object, addresses, options, chunk_bytes, count);
@@ -204,7 +207,7 @@ impl Sender {
         let cut = match cache {
             Some(cut) => Some(cut),
             None => self.cut_for(*object, *chunk_bytes).and_then(|chunk_bytes| {
-                let size = self.objects.get(object)?.reader.manifest().size;
+                let size = self.objects.get(object)?.object.reader().manifest().size;
                 Some((chunk_bytes, chunk_count(size, chunk_bytes)))
             }),
         };
@@ -263,6 +266,7 @@ impl Sender {
             ack_tries: 0,
             repeated: 0,
             delivered: false,
+            waiting: None,
             group: match options.service {
                 ServiceId::Multicast => Some(Group::new(Wanted::All)),
                 ServiceId::Anycast => Some(Group::new(Wanted::One)),
@@ -280,7 +284,7 @@ impl Sender {
     /// The chunk size for an object: what is asked for, at most the configured one; whole chunks of the object if it is
     /// larger than these.
     fn cut_for(&self, object: ObjectId, wanted: u32) -> Option<u32> {
-        let unit = self.objects.get(&object)?.reader.manifest().chunk_size;
+        let unit = self.objects.get(&object)?.object.reader().manifest().chunk_size;
         let wanted = wanted.min(self.config.chunk_bytes).max(1_024);
         Some(if wanted > unit { wanted / unit * unit } else { wanted })
     }
@@ -340,12 +344,16 @@ impl Sender {
             after.chain(self.flows.range((Unbounded, Included(self.last))).map(|(id, _)| *id)).collect();
         for id in order {
             let Some(flow) = self.flows.get_mut(&id) else { continue };
-            let size = self.objects.get(&flow.object).map_or(u64::MAX, |object| object.reader.manifest().size);
+            let size = self.objects.get(&flow.object).map_or(u64::MAX, |object| object.object.reader().manifest().size);
             let bytes = flow.chunk_bytes.min(u32::try_from(size).unwrap_or(u32::MAX));
-            if !flow.wants_to_send() || !has_room(&id.0, bytes) {
+            if flow.waiting.is_none() && !flow.wants_to_send() || !has_room(&id.0, bytes) {
                 continue;
             }
-            let Some(next) = flow.take_next(now) else { continue };
+            let waiting = flow.waiting.take();
+            let begun =
+                waiting.or_else(|| Some(Waiting { next: flow.take_next(now)?, parts: Vec::new(), failed: None }));
+            let Some(mut begun) = begun else { continue };
+            let next = begun.next;
             let Next { number, repeated, only } = next;
             self.last = id;
             let flow = self.flows.get(&id)?;
@@ -354,11 +362,16 @@ impl Sender {
                 true => cache
                     .chunk(&object, number)
                     .map(Payload::from)
+                    .map(Some)
                     .ok_or_else(|| "it went out of the cache".to_string()),
-                false => self.read(object, number, chunk_bytes),
+                false => self.read(object, chunk_bytes, &mut begun),
             };
             let payload = match payload {
-                Ok(payload) => payload,
+                Ok(Some(payload)) => payload,
+                Ok(None) => {
+                    self.flows.get_mut(&id)?.waiting = Some(begun);
+                    continue;
+                }
                 Err(reason) => {
                     self.failures.push_back((object.to_string(), reason));
                     self.end(id);
@@ -384,32 +397,66 @@ impl Sender {
         }
         None
     }
-    /// A chunk of an object: 0 is its description, the others its bytes.
-    fn read(&mut self, object: ObjectId, number: u32, chunk_bytes: u32) -> Result<Payload, String> {
+    /// A chunk of an object: 0 is its description, the others its bytes; `None` if they have to be waited for.
+    fn read(&mut self, object: ObjectId, chunk_bytes: u32, chunk: &mut Waiting) -> Result<Option<Payload>, String> {
+        if let Some(reason) = chunk.failed.take() {
+            return Err(reason);
+        }
         let published = self.objects.get_mut(&object).ok_or_else(|| "it is not published any more".to_string())?;
-        let Some(index) = number.checked_sub(1) else { return Ok(published.head.clone().into()) };
-        let manifest = published.reader.manifest();
+        let Some(index) = chunk.next.number.checked_sub(1) else { return Ok(Some(published.head.clone().into())) };
+        let manifest = published.object.reader().manifest();
         let (unit, size) = (u64::from(manifest.chunk_size), manifest.size);
         let start = u64::from(index) * u64::from(chunk_bytes);
         let end = size.min(start + u64::from(chunk_bytes));
-        let mut parts: Vec<Bytes> = Vec::new();
-        let mut at = start;
+        let mut at = start + chunk.parts.iter().map(|part| part.len() as u64).sum::<u64>();
         while at < end {
             let of = u32::try_from(at / unit).unwrap_or(u32::MAX);
-            let chunk = match &published.last {
-                Some((known, chunk)) if *known == of => chunk.clone(),
-                _ => published.reader.read_chunk(ChunkIndex(of)).map_err(|error| error.to_string())?,
+            let read = match &published.last {
+                Some((known, bytes)) if *known == of => Some(bytes.clone()),
+                _ => published.object.chunk(ChunkIndex(of)).map_err(|error| error.to_string())?,
+            };
+            let Some(bytes) = read else {
+                let under_way = self.objects.values().map(|published| published.object.bytes_under_way()).sum();
+                if let Some(published) = self.objects.get_mut(&object) {
+                    published.object.begin(ChunkIndex(of), under_way);
+                    self.is_reading = true;
+                }
+                return Ok(None);
             };
             let from = at - u64::from(of) * unit;
-            let until = (end - u64::from(of) * unit).min(chunk.len() as u64);
+            let until = (end - u64::from(of) * unit).min(bytes.len() as u64);
             if until <= from {
                 return Err("it is shorter than its manifest says".into());
             }
-            parts.push(chunk.slice(from as usize..until as usize));
-            published.last = Some((of, chunk));
+            chunk.parts.push(bytes.slice(from as usize..until as usize));
+            published.last = Some((of, bytes));
             at += until - from;
         }
-        Ok(parts.into_iter().collect())
+        Ok(Some(core::mem::take(&mut chunk.parts).into_iter().collect()))
+    }
+    /// Takes what was read meanwhile; [`Sender::poll_chunk`] goes on with it.
+    pub fn handle_storage(&mut self) {
+        if !self.is_reading {
+            return;
+        }
+        self.objects.values_mut().for_each(|published| published.object.take_read());
+        self.is_reading = self.objects.values().any(|published| published.object.bytes_under_way() > 0);
+        let waiting: Vec<(Guid, u32)> =
+            self.flows.iter().filter(|(_, flow)| flow.waiting.is_some()).map(|(id, _)| *id).collect();
+        for id in waiting {
+            let Some(flow) = self.flows.get_mut(&id) else { continue };
+            let (object, chunk_bytes) = (flow.object, flow.chunk_bytes);
+            let Some(mut waiting) = flow.waiting.take() else { continue };
+            match self.read(object, chunk_bytes, &mut waiting) {
+                Ok(Some(payload)) => waiting.parts = payload.pieces().to_vec(),
+                Ok(None) => {}
+                Err(reason) => waiting.failed = Some(reason),
+            }
+            if let Some(flow) = self.flows.get_mut(&id) {
+                flow.waiting = Some(waiting);
+            }
+        }
+        self.objects.values_mut().for_each(|published| published.object.forget_read());
     }
     /// A message to send.
     pub fn poll_message(&mut self) -> Option<(Guid, NetworkAddress, TransportMessage)> {
@@ -422,7 +469,10 @@ impl Sender {
     /// Whether there is anything to send as soon as there is room.
     pub fn is_idle(&self) -> bool {
         self.flows.values().all(|flow| {
-            flow.next >= flow.count && flow.again.is_empty() && flow.group.as_ref().is_none_or(Group::is_idle)
+            flow.waiting.is_none()
+                && flow.next >= flow.count
+                && flow.again.is_empty()
+                && flow.group.as_ref().is_none_or(Group::is_idle)
         })
     }
     /// The account of something sent unasked.

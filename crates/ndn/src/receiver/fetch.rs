@@ -363,6 +363,12 @@ impl Fetching {
         self.transfer.handle_offer(now, offers);
         self.version = self.transfer.manifest().map(|manifest: &Manifest| manifest.version);
     }
+    pub(super) fn handle_storage(&mut self, now: Time, random: &mut Random) {
+        self.transfer.handle_storage(now);
+        if self.version.is_none() && self.transfer.manifest().is_some() {
+            self.offer(now, random);
+        }
+    }
     pub(super) fn handle_timeout(&mut self, now: Time, random: &mut Random) {
         if self.is_ended() {
             return;

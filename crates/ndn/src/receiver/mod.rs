@@ -160,6 +160,13 @@ impl Receiver {
         self.strays += u64::from(!taken);
         self.collect_events(now);
     }
+    /// Takes what the stores of fetches have answered that work on another thread.
+    pub fn handle_storage(&mut self, now: Time) {
+        for fetch in self.fetches.values_mut().filter(|fetch| !fetch.is_ended()) {
+            fetch.handle_storage(now, &mut self.random);
+        }
+        self.collect_events(now);
+    }
     /// Does what is due.
     pub fn handle_timeout(&mut self, now: Time) {
         for fetch in self.fetches.values_mut() {
