@@ -6,6 +6,7 @@ use tributary_core::{
     link::{LinkConfig, Loss},
 };
 
+use crate::bell::Bell;
 use crate::stream::{Framing, StreamAddress, StreamFaceConfig};
 
 /// Everything a driver is told. The default has no face and no listener.
@@ -42,6 +43,8 @@ pub struct DriverConfig {
     pub shaping_quantum: Duration,
     /// Seed of the random choices of links on faces.
     pub seed: u64,
+    /// Rung by storage that works for the node on other threads: the driver then lets the node look at it.
+    pub bell: Bell,
 }
 
 impl Default for DriverConfig {
@@ -61,6 +64,7 @@ impl Default for DriverConfig {
             dynamic_face_first: 65_536,
             shaping_quantum: Duration::from_micros(100),
             seed: 0,
+            bell: Bell::default(),
         }
     }
 }

@@ -36,7 +36,8 @@ impl Driver {
         config: DriverConfig,
         on_event: impl FnMut(Time, Event) + Send + 'static,
     ) -> Result<DriverHandle<N>, DriverError> {
-        let thread_name = config.thread_name.clone();
+        let (thread_name, bell) = (config.thread_name.clone(), config.bell.clone());
+        let rung = bell.clone();
         let (streams, stream_addrs) = Streams::open(&config)?;
         let (faces, listen_ports) = Faces::open(config)?;
         let listen_addrs = listen_ports.iter().map(|port| faces.ports[*port].local()).collect();
@@ -52,7 +53,9 @@ impl Driver {
         let (sender, commands) = mpsc::channel();
         let clock = Clock::new();
         let wake_loop = Arc::clone(&wake);
-        let run = move || EventLoop::new(make_node(), faces, streams, clock, on_event, commands, wake_loop).run();
+        bell.attach(&wake);
+        let run =
+            move || EventLoop::new(make_node(), faces, streams, clock, on_event, commands, (wake_loop, rung)).run();
         let thread = Builder::new().name(thread_name).spawn(run).map_err(failed)?;
         let thread = Mutex::new(Thread::Running(thread));
         Ok(DriverHandle { sender, wake, thread, clock, listen_addrs, stream_addrs, face_addrs, warnings })

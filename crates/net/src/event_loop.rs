@@ -20,6 +20,7 @@ use tributary_core::{
 };
 
 use crate::{
+    bell::Bell,
     buffers::BufferPool,
     clock::Clock,
     config::FaceConfig,
@@ -68,6 +69,8 @@ pub(crate) struct EventLoop<N, E> {
     world: World<E>,
     commands: mpsc::Receiver<Command<N>>,
     wake: Arc<EventFd>,
+    /// Rung by storage that works on other threads.
+    bell: Bell,
     pool: BufferPool,
     buffers: Vec<BytesMut>,
     batch: TransmitBuf,
@@ -105,7 +108,7 @@ impl<N: Node, E: FnMut(Time, Event)> EventLoop<N, E> {
         clock: Clock,
         on_event: E,
         commands: mpsc::Receiver<Command<N>>,
-        wake: Arc<EventFd>,
+        (wake, bell): (Arc<EventFd>, Bell),
     ) -> Self {
         let mut stats = DriverStats::default();
         for port in &faces.ports {
@@ -116,6 +119,7 @@ impl<N: Node, E: FnMut(Time, Event)> EventLoop<N, E> {
             world: World { faces, streams, dirty: Vec::new(), shaped_at: Time::ZERO, clock, stats, on_event },
             commands,
             wake,
+            bell,
             pool: BufferPool::default(),
             buffers: Vec::new(),
             batch: TransmitBuf::new(),
@@ -161,6 +165,13 @@ impl<N: Node, E: FnMut(Time, Event)> EventLoop<N, E> {
                 Err(mpsc::TryRecvError::Empty) => break,
             }
             turn = Turn::Worked;
+        }
+        if self.bell.take() {
+            turn = Turn::Worked;
+            let now = self.world.clock.now();
+            self.node.handle_storage(now);
+            self.pump();
+            self.world.send_dirty();
         }
         for port in 0..self.world.faces.ports.len() {
             if self.world.faces.ports[port].is_readable {

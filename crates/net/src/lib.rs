@@ -57,6 +57,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+pub mod bell;
 mod buffers;
 pub mod clock;
 pub mod config;
@@ -70,6 +71,7 @@ mod socket;
 pub mod stats;
 pub mod stream;
 
+pub use bell::Bell;
 pub use clock::Clock;
 pub use config::{DriverConfig, FaceConfig, ListenConfig};
 pub use driver::{Driver, DriverHandle};

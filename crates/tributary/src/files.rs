@@ -10,8 +10,8 @@ use tributary_content::{
     StoreOpener,
 };
 use tributary_net::disk::{
-    Destination, DiskOpener, DiskOptions, KeyFileError, PublishError, PublishOptions, TrustStore, load_or_create_key,
-    publish,
+    BackgroundOpener, Destination, DiskOpener, DiskOptions, KeyFileError, PublishError, PublishOptions, Questions,
+    Storage, TrustStore, load_or_create_key, publish,
 };
 
 use crate::error::{ApiError, ErrorKind};
@@ -21,6 +21,7 @@ use crate::error::{ApiError, ErrorKind};
 pub(crate) struct Files {
     trust: TrustStore,
     publish: PublishOptions,
+    storage: Storage,
 }
 
 /// Where a fetched object goes.
@@ -43,8 +44,17 @@ impl Files {
             ApiError::io("make the state folder", state_dir.display(), &error)
                 .with_hint("set 'state_dir' in [node] to a folder that you may write to")
         })?;
-        let publish = PublishOptions { state_dir: Some(state_dir.into()), ..PublishOptions::default() };
-        Ok(Files { trust: TrustStore::new(state_dir.join("trust")), publish })
+        let storage = Storage::default();
+        let publish = PublishOptions {
+            state_dir: Some(state_dir.into()),
+            storage: Some(storage.clone()),
+            ..PublishOptions::default()
+        };
+        Ok(Files { trust: TrustStore::new(state_dir.join("trust")), publish, storage })
+    }
+    /// The threads that work for the node on its disk.
+    pub(crate) fn storage(&self) -> &Storage {
+        &self.storage
     }
     /// The publisher's key in `path`, made if there is none.
     pub(crate) fn key(&self, path: &Path) -> Result<SigningKey, ApiError> {
@@ -62,17 +72,12 @@ impl Files {
         publish(path, name, key, &options)
             .map_err(|error: PublishError| ApiError::new(ErrorKind::Io, error.to_string()))
     }
-    /// Whether a manifest's publisher may be believed for its name.
-    pub(crate) fn trusts(
-        &self,
-        path: PathBuf,
-        publisher: Option<PublicKey>,
-        manifest: &Manifest,
-    ) -> Result<(), StoreError> {
-        let options = DiskOptions { publisher, ..DiskOptions::default() };
-        DiskOpener::new(self.trust.clone(), Destination::Path(path), options).trusts(manifest)
+    /// Whom to believe, by what is known now; `publisher` alone if it is given.
+    pub(crate) fn questions(&self, publisher: Option<PublicKey>) -> Questions {
+        Questions::new(&self.trust, publisher)
     }
-    /// What opens the store of a fetch; what goes wrong on the disk is left in `trouble`.
+    /// What opens the store of a fetch, without a wait for the disk where it is asked; what goes wrong on the disk is left
+    /// in `trouble`.
     pub(crate) fn opener(
         &self,
         sink: Sink,
@@ -88,7 +93,27 @@ impl Files {
         };
         let options = DiskOptions { publisher, ..DiskOptions::default() };
         let inner = DiskOpener::new(self.trust.clone(), destination, options);
-        Ok(Box::new(WatchedOpener { inner, trouble: trouble.clone() }))
+        let questions = inner.questions();
+        let watched = WatchedOpener { inner, trouble: trouble.clone() };
+        Ok(Box::new(BackgroundOpener::new(watched, questions, &self.storage)))
+    }
+    /// The store of something that is sent here, in the file `path`, whose folder is made. Waits for the disk.
+    pub(crate) fn open_at(
+        &self,
+        path: &Path,
+        publisher: Option<PublicKey>,
+        manifest: &Manifest,
+    ) -> Result<Box<dyn ChunkStore>, StoreError> {
+        let refused = |error: std::io::Error| StoreError::Io {
+            operation: "write",
+            path: path.display().to_string(),
+            reason: error.to_string(),
+        };
+        if let Some(parent) = path.parent() {
+            fs::create_dir_all(parent).map_err(refused)?;
+        }
+        let options = DiskOptions { publisher, ..DiskOptions::default() };
+        DiskOpener::new(self.trust.clone(), Destination::Path(path.into()), options).open(manifest)
     }
 }
 

@@ -55,7 +55,7 @@ impl LocalApi {
         let files = Files::open(&config.state_dir)?;
         let key = files.key(&config.key)?;
         registry::identify(&mut config, &key);
-        let running = Running::start(&config, seed)?;
+        let running = Running::start(&config, seed, files.storage())?;
         Self::with_running(config, running, seed, files, key)
     }
     /// The same with a node that the caller made, for tests of fronts.
@@ -66,7 +66,7 @@ impl LocalApi {
         let seed = seed(&config);
         let files = Files::open(&config.state_dir)?;
         let key = files.key(&config.key)?;
-        let running = Running::start_node(&config, seed, node)?;
+        let running = Running::start_node(&config, seed, files.storage(), node)?;
         Self::with_running(config, running, seed, files, key)
     }
     /// The config of the node.

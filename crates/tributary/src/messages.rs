@@ -13,7 +13,7 @@ use tributary_core::{
     Duration, Time,
     event::{Event, TransferEvent},
 };
-use tributary_net::Clock;
+use tributary_net::{Clock, disk::Questions};
 use tributary_transport::{
     Messaging,
     messaging::{AcceptOptions, Delivery, Destination, InNetwork, SendOptions, Spread},
@@ -23,7 +23,7 @@ use crate::{
     api::Flow,
     config::Role,
     error::{ApiError, ErrorKind},
-    files::{Files, Sink, Trouble},
+    files::Files,
     hub::Heard,
     local::{LocalApi, parse_name},
     told::Told,
@@ -217,7 +217,8 @@ impl LocalApi {
             return Err(ApiError::new(ErrorKind::Usage, message).with_hint("end the other `trib recv` first"));
         }
         let arrived = Arrived::default();
-        let inbox = Inbox { files: self.files().clone(), folder, publisher, arrived: arrived.clone() };
+        let questions = self.files().questions(publisher);
+        let inbox = Inbox { files: self.files().clone(), folder, publisher, questions, arrived: arrived.clone() };
         let result = self.take(recv, &names, inbox, &arrived, tell);
         let ended = self.with_messaging(move |messaging, now| {
             messaging.accept(now, None, &AcceptOptions::default());
@@ -356,6 +357,7 @@ struct Inbox {
     files: Files,
     folder: PathBuf,
     publisher: Option<PublicKey>,
+    questions: Questions,
     arrived: Arrived,
 }
 
@@ -372,22 +374,14 @@ impl Inbox {
         }
         (!name.is_empty()).then_some(path)
     }
-    fn opener(&self, path: PathBuf) -> Result<Box<dyn StoreOpener>, StoreError> {
-        let refused = |reason: String| StoreError::Io { operation: "write", path: path.display().to_string(), reason };
-        if let Some(parent) = path.parent() {
-            fs::create_dir_all(parent).map_err(|error| refused(error.to_string()))?;
-        }
-        let opener = self.files.opener(Sink::Path(path.clone()), self.publisher, &Trouble::default());
-        opener.map_err(|error| refused(error.message))
-    }
 }
 impl StoreOpener for Inbox {
     fn trusts(&self, manifest: &Manifest) -> Result<(), StoreError> {
-        let Some(path) = self.path(&manifest.name) else {
+        if self.path(&manifest.name).is_none() {
             let reason = "its name cannot be a file's name".into();
             return Err(StoreError::Io { operation: "write", path: manifest.name.to_string(), reason });
-        };
-        self.files.trusts(path, self.publisher, manifest)
+        }
+        self.questions.trusts(manifest)
     }
     fn resumes(&self, _: &Manifest) -> bool {
         false
@@ -395,9 +389,10 @@ impl StoreOpener for Inbox {
     fn open(&mut self, manifest: &Manifest) -> Result<Box<dyn ChunkStore>, StoreError> {
         self.trusts(manifest)?;
         let path = self.path(&manifest.name).unwrap_or_else(|| self.folder.clone());
-        let store = self.opener(path.clone())?.open(manifest)?;
-        self.arrived.insert(manifest, path);
-        Ok(store)
+        self.arrived.insert(manifest, path.clone());
+        let (files, publisher, wanted) = (self.files.clone(), self.publisher, manifest.clone());
+        let open = move || files.open_at(&path, publisher, &wanted);
+        Ok(Box::new(self.files.storage().open_store(manifest, open)?))
     }
 }
 

@@ -77,6 +77,9 @@ impl Node for LyingCache {
     fn poll_event(&mut self) -> Option<Event> {
         self.inner.poll_event()
     }
+    fn handle_storage(&mut self, now: Time) {
+        self.inner.handle_storage(now);
+    }
     fn handle_face(&mut self, now: Time, face: FaceId, change: FaceChange) {
         self.inner.handle_face(now, face, change);
     }

@@ -3,6 +3,7 @@ use std::{net::SocketAddr, sync::Arc};
 use tributary_core::{FaceId, Time, link::LinkChange, link::LinkConfig};
 use tributary_net::{
     Driver, DriverConfig, DriverError, DriverHandle, DriverStats, FaceConfig, ListenConfig, StreamFaceConfig,
+    disk::Storage,
 };
 use tributary_transport::FaceOptions;
 
@@ -17,21 +18,27 @@ use crate::{
 pub(crate) struct Running {
     driver: DriverHandle<BoxedNode>,
     hub: Arc<Hub>,
+    storage: Storage,
 }
 
 impl Running {
     /// Opens the sockets and starts the node that `config` describes.
-    pub(crate) fn start(config: &NodeConfig, seed: u64) -> Result<Self, ApiError> {
+    pub(crate) fn start(config: &NodeConfig, seed: u64, storage: &Storage) -> Result<Self, ApiError> {
         registry::check_storage(config)?;
-        Self::start_node(config, seed, registry::build(config, seed))
+        Self::start_node(config, seed, storage, registry::build(config, seed))
     }
     /// The same with a node that the caller made.
-    pub(crate) fn start_node(config: &NodeConfig, seed: u64, node: BoxedNode) -> Result<Self, ApiError> {
+    pub(crate) fn start_node(
+        config: &NodeConfig,
+        seed: u64,
+        storage: &Storage,
+        node: BoxedNode,
+    ) -> Result<Self, ApiError> {
         let hub = Arc::new(Hub::default());
         let to_hub = Arc::clone(&hub);
         let driver = Driver::spawn(
             move || node,
-            driver_config(config, seed),
+            DriverConfig { bell: storage.bell().clone(), ..driver_config(config, seed) },
             move |now, event| {
                 to_hub.handle_event(now, event);
             },
@@ -49,7 +56,7 @@ impl Running {
                 node.limit(now, None, rate);
             }
         })?;
-        Ok(Running { driver, hub })
+        Ok(Running { driver, hub, storage: storage.clone() })
     }
     /// Runs a command on the node's thread and gives its result.
     pub(crate) fn call<R: Send + 'static>(
@@ -86,7 +93,18 @@ impl Running {
             std::thread::sleep(LEAVE_TIME);
         }
         self.driver.stop()?;
+        // What is verified is written before the process may end.
+        self.storage.wait();
         Ok(())
+    }
+}
+
+impl Drop for Running {
+    /// What is verified is written before all this is gone.
+    fn drop(&mut self) {
+        if self.driver.stop().is_ok() {
+            self.storage.wait();
+        }
     }
 }
 

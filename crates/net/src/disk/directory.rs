@@ -9,6 +9,7 @@ use std::{
         fs::{FileExt, PermissionsExt},
     },
     path::{Path, PathBuf},
+    sync::Arc,
 };
 use tributary_content::{ChunkIndex, Hash, HashTree, Manifest, Name, ObjectKind, ObjectReader, SigningKey, StoreError};
 
@@ -21,7 +22,7 @@ use super::{
 
 /// A published directory: a [`DirectoryIndex`] and the bytes of its files behind it. No copy is made; the files are
 /// read where they are and checked against the tree whenever they are read.
-pub struct DirectoryObject(Published<DirectorySource>);
+pub struct DirectoryObject(Published<DirectorySource>, Arc<DirectoryIndex>);
 
 impl DirectoryObject {
     /// Hashes everything below the directory in one pass and signs the manifest.
@@ -30,7 +31,7 @@ impl DirectoryObject {
     /// [`PublishError`] if something cannot be read or changes meanwhile, if there is something other than files,
     /// directories and links that stay inside, or a limit of the index is exceeded.
     pub fn publish(path: &Path, name: Name, key: &SigningKey, options: &PublishOptions) -> Result<Self, PublishError> {
-        Published::publish(path, name, key, options).map(DirectoryObject)
+        Published::publish(path, name, key, options).map(Self::new)
     }
     /// Offers a copy of a directory that somebody else signed, such as a finished download.
     /// Of `options` the version and the chunk size do not matter.
@@ -38,7 +39,7 @@ impl DirectoryObject {
     /// # Errors
     /// [`PublishError::NotTheObject`] if anything differs, and what [`DirectoryObject::publish`] gives.
     pub fn mirror(path: &Path, manifest: Manifest, options: &PublishOptions) -> Result<Self, PublishError> {
-        Published::mirror(path, manifest, options).map(DirectoryObject)
+        Published::mirror(path, manifest, options).map(Self::new)
     }
     /// The hash tree.
     pub fn hash_tree(&self) -> &HashTree {
@@ -46,7 +47,11 @@ impl DirectoryObject {
     }
     /// What is in the directory.
     pub fn index(&self) -> &DirectoryIndex {
-        &self.0.source.index
+        &self.1
+    }
+    fn new(published: Published<DirectorySource>) -> Self {
+        let index = published.look(|source| Arc::clone(&source.index));
+        DirectoryObject(published, index)
     }
 }
 impl ObjectReader for DirectoryObject {
@@ -59,6 +64,15 @@ impl ObjectReader for DirectoryObject {
     fn read_chunk(&mut self, index: ChunkIndex) -> Result<Bytes, StoreError> {
         self.0.read_chunk(index)
     }
+    fn try_read(&mut self, index: ChunkIndex) -> Result<Option<Bytes>, StoreError> {
+        self.0.try_read(index)
+    }
+    fn begin_read(&mut self, index: ChunkIndex) {
+        self.0.begin_read(index);
+    }
+    fn poll_read(&mut self) -> Option<(ChunkIndex, Result<Bytes, StoreError>)> {
+        self.0.poll_read()
+    }
 }
 impl fmt::Debug for DirectoryObject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -68,7 +82,7 @@ impl fmt::Debug for DirectoryObject {
 
 struct DirectorySource {
     path: PathBuf,
-    index: DirectoryIndex,
+    index: Arc<DirectoryIndex>,
     encoded: Vec<u8>,
     /// Where each file that is not empty starts in the object, and its number in the index.
     starts: Vec<(u64, usize)>,
@@ -103,6 +117,7 @@ impl Source for DirectorySource {
             at = at.saturating_add(entry.content_bytes());
         }
         let fingerprint = Hash(*hasher.finalize().as_bytes());
+        let index = Arc::new(index);
         Ok(DirectorySource { path: path.into(), index, encoded, starts, size: at, modified, fingerprint, open: None })
     }
     fn size(&self) -> u64 {

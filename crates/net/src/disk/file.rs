@@ -1,8 +1,10 @@
 //! A file as an object.
 use bytes::Bytes;
+use rustix::io::ReadWriteFlags;
 use std::{
     fmt,
     fs::{self, File},
+    io::IoSliceMut,
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
 };
@@ -51,6 +53,15 @@ impl ObjectReader for FileObject {
     fn read_chunk(&mut self, index: ChunkIndex) -> Result<Bytes, StoreError> {
         self.0.read_chunk(index)
     }
+    fn try_read(&mut self, index: ChunkIndex) -> Result<Option<Bytes>, StoreError> {
+        self.0.try_read(index)
+    }
+    fn begin_read(&mut self, index: ChunkIndex) {
+        self.0.begin_read(index);
+    }
+    fn poll_read(&mut self) -> Option<(ChunkIndex, Result<Bytes, StoreError>)> {
+        self.0.poll_read()
+    }
 }
 impl fmt::Debug for FileObject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -91,6 +102,12 @@ impl Source for FileSource {
     }
     fn read_at(&mut self, offset: u64, buffer: &mut [u8]) -> Result<(), StoreError> {
         self.file.read_exact_at(buffer, offset).map_err(|error| io_error("read", &self.path, &error))
+    }
+    fn read_cached(&mut self, offset: u64, buffer: &mut [u8]) -> bool {
+        let length = buffer.len();
+        let mut slices = [IoSliceMut::new(buffer)];
+        // It gives what is in memory and an error for the rest; file systems that cannot tell give an error for all.
+        rustix::io::preadv2(&self.file, &mut slices, offset, ReadWriteFlags::NOWAIT).is_ok_and(|read| read == length)
     }
 }
 

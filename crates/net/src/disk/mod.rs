@@ -9,6 +9,7 @@
 //! ```
 //! | what | module |
 //! |---|---|
+//! | threads that do all this for a node that must not wait | [`background`] |
 //! | a file as an object | [`file`](mod@file) |
 //! | a directory as an object, its index, and unpacking it | [`directory`], [`index`], `unpack` (private) |
 //! | settings of publishing, the cache of chunks, what a restarted publisher remembers | [`publish`](mod@publish) |
@@ -17,6 +18,7 @@
 //! | first key seen for each name | [`trust`] |
 //! | trust and destination in one [`StoreOpener`](tributary_content::StoreOpener) | [`opener`] |
 //! | secret key files | [`key`](mod@key) |
+pub mod background;
 pub mod directory;
 pub mod file;
 pub mod index;
@@ -29,10 +31,11 @@ pub mod stream;
 pub mod trust;
 mod unpack;
 
+pub use background::{BackgroundStore, Storage};
 pub use directory::DirectoryObject;
 pub use file::FileObject;
 pub use key::{KeyFileError, load_or_create_key};
-pub use opener::{Destination, DiskOpener, DiskOptions};
+pub use opener::{BackgroundOpener, Destination, DiskOpener, DiskOptions, Questions};
 pub use part::{Durability, Existing, PartFile, PartOptions, Resume};
 pub use publish::{ChunkCache, PublishError, PublishOptions, publish};
 pub use stream::StreamStore;

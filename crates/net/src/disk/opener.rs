@@ -1,8 +1,13 @@
 //! Trust and destination in one.
-use std::{fmt, io::Write, path::PathBuf};
+use std::{
+    fmt,
+    io::Write,
+    path::PathBuf,
+    sync::{Arc, Mutex, PoisonError},
+};
 use tributary_content::{ChunkStore, Manifest, Name, ObjectKind, PublicKey, StoreError, StoreOpener};
 
-use super::{PartFile, PartOptions, StreamStore, TrustStore, refusal};
+use super::{PartFile, PartOptions, Storage, StreamStore, TrustStore, refusal};
 
 /// Where a fetched object goes.
 pub enum Destination {
@@ -51,10 +56,20 @@ impl DiskOpener {
     pub fn new(trust: TrustStore, destination: Destination, options: DiskOptions) -> Self {
         DiskOpener { trust, destination: Some(destination), options, prepared: None }
     }
+    /// What a node asks before it opens a store; reads what is at the destination and who is trusted.
+    pub fn questions(&self) -> Questions {
+        let resumable = match &self.destination {
+            Some(Destination::Path(target)) => {
+                PartFile::interrupted(target).filter(|manifest| PartFile::resumes(target, manifest))
+            }
+            Some(Destination::Stream(_)) | None => None,
+        };
+        Questions { resumable, ..Questions::new(&self.trust, self.options.publisher) }
+    }
     /// Verifies what an interrupted run left at the destination, and gives its manifest; `None` if there is nothing.
     ///
-    /// Optional: [`StoreOpener::open`] does it as well, but then a node's thread waits for it, a second for every few
-    /// gigabytes. Call it before the opener is given to a node.
+    /// Optional: [`StoreOpener::open`] does it as well, but then whoever opens waits for it, a second for every few
+    /// gigabytes.
     ///
     /// # Errors
     /// Those of [`PartFile::open`].
@@ -70,6 +85,66 @@ impl DiskOpener {
         Ok(Some(manifest))
     }
 }
+
+/// What a node asks before it opens a store, answered by what the disk said at the start.
+#[derive(Clone, Debug)]
+pub struct Questions {
+    trust: TrustStore,
+    publisher: Option<PublicKey>,
+    resumable: Option<Manifest>,
+}
+
+impl Questions {
+    /// Those about a fetch that nothing was left of. Reads what `trust` remembers.
+    pub fn new(trust: &TrustStore, publisher: Option<PublicKey>) -> Self {
+        Questions { trust: trust.snapshot(), publisher, resumable: None }
+    }
+    /// Whether a manifest's publisher may be believed for its name.
+    ///
+    /// # Errors
+    /// Those of [`TrustStore::check`].
+    pub fn trusts(&self, manifest: &Manifest) -> Result<(), StoreError> {
+        self.trust.check(&manifest.name, &manifest.publisher, self.publisher.as_ref())
+    }
+}
+
+/// Opens stores on a thread of [`Storage`], so that the node that asks waits for no disk. `inner` decides anew on what it
+/// finds then.
+pub struct BackgroundOpener<O> {
+    questions: Questions,
+    inner: Arc<Mutex<O>>,
+    storage: Storage,
+}
+
+impl<O: StoreOpener + 'static> BackgroundOpener<O> {
+    /// Opens by `inner`; questions before that are answered by `questions`.
+    pub fn new(inner: O, questions: Questions, storage: &Storage) -> Self {
+        BackgroundOpener { questions, inner: Arc::new(Mutex::new(inner)), storage: storage.clone() }
+    }
+}
+impl<O: StoreOpener + 'static> StoreOpener for BackgroundOpener<O> {
+    fn trusts(&self, manifest: &Manifest) -> Result<(), StoreError> {
+        self.questions.trusts(manifest)
+    }
+    fn knows_publisher(&self, name: &Name) -> bool {
+        self.questions.publisher.is_some() || matches!(self.questions.trust.known(name), Ok(Some(_)))
+    }
+    fn resumes(&self, manifest: &Manifest) -> bool {
+        self.questions.resumable.as_ref() == Some(manifest)
+    }
+    fn open(&mut self, manifest: &Manifest) -> Result<Box<dyn ChunkStore>, StoreError> {
+        self.trusts(manifest)?;
+        let (inner, wanted) = (Arc::clone(&self.inner), manifest.clone());
+        let open = move || inner.lock().unwrap_or_else(PoisonError::into_inner).open(&wanted);
+        Ok(Box::new(self.storage.open_store(manifest, open)?))
+    }
+}
+impl<O> fmt::Debug for BackgroundOpener<O> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BackgroundOpener").field("questions", &self.questions).finish_non_exhaustive()
+    }
+}
+
 impl StoreOpener for DiskOpener {
     fn trusts(&self, manifest: &Manifest) -> Result<(), StoreError> {
         self.trust.check(&manifest.name, &manifest.publisher, self.options.publisher.as_ref())

@@ -1,7 +1,7 @@
 //! What publishing a file and publishing a directory share: hashing, reading, remembering.
 use bytes::Bytes;
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, VecDeque},
     fs,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -12,7 +12,7 @@ use tributary_content::{
     SigningKey, StoreError, chunk_hash, chunk_size_for,
 };
 
-use super::{DirectoryObject, FileObject, io_error, replace_file};
+use super::{DirectoryObject, FileObject, Storage, io_error, replace_file};
 
 /// How to publish. Objects published with clones of the same options share one cache of chunks.
 #[derive(Clone, Debug, Default)]
@@ -27,6 +27,8 @@ pub struct PublishOptions {
     pub state_dir: Option<PathBuf>,
     /// Chunks read lately.
     pub cache: ChunkCache,
+    /// Who reads chunks that are not in memory; `None` lets whoever asks wait.
+    pub storage: Option<Storage>,
 }
 
 /// Publishes the file or directory at `path` under `name`, signed with `key`.
@@ -176,19 +178,44 @@ pub(super) trait Source: Send + Sized {
     fn fingerprint(&self) -> Hash;
     /// Fills `buffer` with the bytes from `offset` on.
     fn read_at(&mut self, offset: u64, buffer: &mut [u8]) -> Result<(), StoreError>;
+    /// Fills `buffer` likewise if the system has all of it in memory; false if it has not, or does not say.
+    fn read_cached(&mut self, _offset: u64, _buffer: &mut [u8]) -> bool {
+        false
+    }
 }
 
 /// A published source.
 pub(super) struct Published<S> {
     pub(super) path: PathBuf,
-    pub(super) source: S,
     manifest: Manifest,
     id: ObjectId,
-    tree: HashTree,
-    cache: ChunkCache,
+    tree: Arc<HashTree>,
+    content: Content<S>,
+    storage: Option<Storage>,
+    read: ReadChunks,
 }
 
-impl<S: Source> Published<S> {
+/// Chunks that the readers have read, and that nobody has taken yet.
+type ReadChunks = Arc<Mutex<VecDeque<(ChunkIndex, Result<Bytes, StoreError>)>>>;
+
+/// What a reader on another thread needs.
+struct Content<S> {
+    source: Arc<Mutex<S>>,
+    cache: ChunkCache,
+}
+impl<S> Clone for Content<S> {
+    fn clone(&self) -> Self {
+        Content { source: Arc::clone(&self.source), cache: self.cache.clone() }
+    }
+}
+
+impl<S: Source + 'static> Published<S> {
+    fn new(path: PathBuf, source: S, manifest: Manifest, tree: HashTree, options: &PublishOptions) -> Self {
+        let id = manifest.object_id();
+        let content = Content { source: Arc::new(Mutex::new(source)), cache: options.cache.clone() };
+        let storage = options.storage.clone();
+        Published { path, manifest, id, tree: Arc::new(tree), content, storage, read: ReadChunks::default() }
+    }
     pub(super) fn publish(
         path: &Path,
         name: Name,
@@ -227,8 +254,7 @@ impl<S: Source> Published<S> {
             Record { fingerprint, manifest: manifest.clone(), tree: tree.clone() }
                 .save(options.state_dir.as_deref(), &path);
         }
-        let id = manifest.object_id();
-        Ok(Published { path, source, manifest, id, tree, cache: options.cache.clone() })
+        Ok(Published::new(path, source, manifest, tree, options))
     }
     pub(super) fn mirror(path: &Path, manifest: Manifest, options: &PublishOptions) -> Result<Self, PublishError> {
         let path = fs::canonicalize(path).map_err(|error| io_error("read", path, &error))?;
@@ -257,8 +283,7 @@ impl<S: Source> Published<S> {
         }
         Record { fingerprint, manifest: manifest.clone(), tree: tree.clone() }
             .save(options.state_dir.as_deref(), &path);
-        let id = manifest.object_id();
-        Ok(Published { path, source, manifest, id, tree, cache: options.cache.clone() })
+        Ok(Published::new(path, source, manifest, tree, options))
     }
 
     pub(super) fn manifest(&self) -> &Manifest {
@@ -268,19 +293,83 @@ impl<S: Source> Published<S> {
         &self.tree
     }
     pub(super) fn read_chunk(&mut self, index: ChunkIndex) -> Result<Bytes, StoreError> {
+        if let Some(chunk) = self.find(index)? {
+            return Ok(chunk);
+        }
+        let key = (self.id, index);
+        let (offset, length) = (self.manifest.chunk_offset(index), self.manifest.chunk_len(index) as usize);
+        self.content.read(key, offset, length, &self.tree, &self.path)
+    }
+    /// A chunk that is in memory; without anybody who reads for us all are waited for.
+    pub(super) fn try_read(&mut self, index: ChunkIndex) -> Result<Option<Bytes>, StoreError> {
+        if self.storage.is_none() {
+            return self.read_chunk(index).map(Some);
+        }
+        if let Some(chunk) = self.find(index)? {
+            return Ok(Some(chunk));
+        }
+        let mut chunk = self.content.cache.buffer(self.manifest.chunk_len(index) as usize);
+        let offset = self.manifest.chunk_offset(index);
+        // A reader that has it is waiting for the disk.
+        let is_read = self.content.source.try_lock().is_ok_and(|mut source| source.read_cached(offset, &mut chunk));
+        if !is_read {
+            return Ok(None);
+        }
+        self.content.keep((self.id, index), chunk, &self.tree, &self.path).map(Some)
+    }
+    pub(super) fn begin_read(&mut self, index: ChunkIndex) {
+        let Some(storage) = &self.storage else { return };
+        let (content, tree, path, read) =
+            (self.content.clone(), Arc::clone(&self.tree), self.path.clone(), Arc::clone(&self.read));
+        let (key, bell) = ((self.id, index), storage.bell().clone());
+        let (offset, length) = (self.manifest.chunk_offset(index), self.manifest.chunk_len(index) as usize);
+        storage.read(move || {
+            let chunk = content.read(key, offset, length, &tree, &path);
+            read.lock().unwrap_or_else(PoisonError::into_inner).push_back((index, chunk));
+            bell.ring();
+        });
+    }
+    pub(super) fn poll_read(&mut self) -> Option<(ChunkIndex, Result<Bytes, StoreError>)> {
+        self.read.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
+    }
+    /// Looks at the source.
+    pub(super) fn look<R>(&self, look: impl FnOnce(&S) -> R) -> R {
+        look(&self.content.source.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+    fn find(&self, index: ChunkIndex) -> Result<Option<Bytes>, StoreError> {
         if index.0 >= self.manifest.chunk_count() {
             return Err(super::refusal("read", &self.path, format!("there is no chunk {}", index.0)));
         }
-        if let Some(chunk) = self.cache.find((self.id, index)) {
-            return Ok(chunk);
-        }
-        let mut chunk = self.cache.buffer(self.manifest.chunk_len(index) as usize);
-        self.source.read_at(self.manifest.chunk_offset(index), &mut chunk)?;
-        if !self.tree.verify_chunk(index, &chunk) {
-            return Err(StoreError::Altered { path: self.path.display().to_string(), chunk: index.0 });
+        Ok(self.content.cache.find((self.id, index)))
+    }
+}
+
+impl<S: Source> Content<S> {
+    fn read(
+        &self,
+        key: (ObjectId, ChunkIndex),
+        offset: u64,
+        length: usize,
+        tree: &HashTree,
+        path: &Path,
+    ) -> Result<Bytes, StoreError> {
+        let mut chunk = self.cache.buffer(length);
+        self.source.lock().unwrap_or_else(PoisonError::into_inner).read_at(offset, &mut chunk)?;
+        self.keep(key, chunk, tree, path)
+    }
+    /// Verifies what was read, and keeps it for those who ask soon.
+    fn keep(
+        &self,
+        key: (ObjectId, ChunkIndex),
+        chunk: Vec<u8>,
+        tree: &HashTree,
+        path: &Path,
+    ) -> Result<Bytes, StoreError> {
+        if !tree.verify_chunk(key.1, &chunk) {
+            return Err(StoreError::Altered { path: path.display().to_string(), chunk: key.1.0 });
         }
         let chunk = Bytes::from(chunk);
-        self.cache.keep((self.id, index), &chunk);
+        self.cache.keep(key, &chunk);
         Ok(chunk)
     }
 }

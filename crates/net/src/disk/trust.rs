@@ -4,6 +4,7 @@ use std::{
     fs::{self, File},
     io,
     path::PathBuf,
+    sync::Arc,
 };
 use tributary_content::{Name, PublicKey, StoreError};
 
@@ -18,6 +19,8 @@ use super::{io_error, refusal, replace_file, with_suffix};
 #[derive(Clone, Debug)]
 pub struct TrustStore {
     path: PathBuf,
+    /// What was read once, if questions are not to be answered by reading the file.
+    remembered: Option<Arc<Result<BTreeMap<Name, PublicKey>, StoreError>>>,
 }
 
 impl TrustStore {
@@ -26,7 +29,18 @@ impl TrustStore {
 
     /// The store in the file `path`; it and its directory are made when the first key is remembered.
     pub fn new(path: impl Into<PathBuf>) -> Self {
-        TrustStore { path: path.into() }
+        TrustStore { path: path.into(), remembered: None }
+    }
+    /// The same store, whose questions are answered by what the file says now and never wait for a disk. Changes are made
+    /// on what the file says then.
+    pub fn snapshot(&self) -> Self {
+        TrustStore { path: self.path.clone(), remembered: Some(Arc::new(self.read())) }
+    }
+    fn current(&self) -> Result<BTreeMap<Name, PublicKey>, StoreError> {
+        match &self.remembered {
+            Some(remembered) => (**remembered).clone(),
+            None => self.read(),
+        }
     }
     /// Whether `publisher` may be believed for `name`. Changes nothing.
     ///
@@ -62,14 +76,20 @@ impl TrustStore {
     /// # Errors
     /// [`StoreError::Io`] if the file cannot be read.
     pub fn known(&self, name: &Name) -> Result<Option<PublicKey>, StoreError> {
-        Ok(self.read()?.remove(name))
+        match &self.remembered {
+            Some(remembered) => match &**remembered {
+                Ok(keys) => Ok(keys.get(name).copied()),
+                Err(error) => Err(error.clone()),
+            },
+            None => Ok(self.read()?.remove(name)),
+        }
     }
     /// All names and keys.
     ///
     /// # Errors
     /// [`StoreError::Io`] if the file cannot be read.
     pub fn entries(&self) -> Result<BTreeMap<Name, PublicKey>, StoreError> {
-        self.read()
+        self.current()
     }
     /// Remembers `publisher` for `name`, in place of any other key.
     ///

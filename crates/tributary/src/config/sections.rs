@@ -414,6 +414,9 @@ fn transfer(section: Section<'_>, transfer: &mut TransferConfig, fetch: &mut Fet
     if let Some(bytes) = size(&section, "assembly_bytes_max", 1 << 20, 1 << 40) {
         transfer.assembly_bytes_max = bytes;
     }
+    if let Some(bytes) = size(&section, "storing_bytes_max", 1, 1 << 40) {
+        transfer.storing_bytes_max = bytes;
+    }
     if let Some(bytes) = section.integer("packet_bytes", 64..=60_000) {
         transfer.packet_bytes = Some(bytes as u16);
     }

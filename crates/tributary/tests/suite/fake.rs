@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 use tributary::NodeConfig;
-use tributary_content::{ChunkIndex, ChunkStore, Name, ObjectReader};
+use tributary_content::{ChunkIndex, ChunkStore, Name, ObjectReader, StoreAnswer, StoreError, StoreTask};
 use tributary_core::{
     ByteCount, Datagram, Duration, FaceId, Node, NodeId, PathId, Rate, SourceId, Time, TimerId, TransferId, Transmit,
     TransmitBuf,
@@ -79,7 +79,13 @@ impl FakeNode {
         let report = &mut transfer.report;
         if transfer.store.is_none() {
             let manifest = object.manifest();
-            let opened = transfer.fetch.opener.trusts(manifest).and_then(|()| transfer.fetch.opener.open(manifest));
+            let opened = transfer.fetch.opener.trusts(manifest).and_then(|()| {
+                let mut store = transfer.fetch.opener.open(manifest)?;
+                if !store.is_open() {
+                    answer(&mut *store)?;
+                }
+                Ok(store)
+            });
             match opened {
                 Ok(store) => {
                     report.bytes = manifest.size;
@@ -104,7 +110,7 @@ impl FakeNode {
         }
         let store = transfer.store.as_mut().unwrap();
         let Some(index) = store.held().first_unset().map(ChunkIndex) else {
-            let finished = store.finish();
+            let finished = carry_out(&mut **store, StoreTask::Finish);
             report.ended = Some(now);
             self.events.push_back(Event::Transfer(
                 id,
@@ -115,7 +121,9 @@ impl FakeNode {
             ));
             return;
         };
-        let stored = object.read_chunk(index).and_then(|chunk| store.put_chunk(index, &chunk).map(|()| chunk.len()));
+        let stored = object
+            .read_chunk(index)
+            .and_then(|chunk| carry_out(&mut **store, StoreTask::Chunk(index, chunk.to_vec())).map(|()| chunk.len()));
         match stored {
             Ok(bytes) => {
                 report.stored_bytes += bytes as u64;
@@ -127,6 +135,22 @@ impl FakeNode {
                 self.fail(now, id, error.to_string());
             }
         }
+    }
+}
+
+/// Does a task of a store, and waits for it, as no real node may.
+fn carry_out(store: &mut dyn ChunkStore, task: StoreTask) -> Result<(), StoreError> {
+    if store.begin(task)?.is_none() {
+        answer(store)?;
+    }
+    Ok(())
+}
+fn answer(store: &mut dyn ChunkStore) -> Result<StoreAnswer, StoreError> {
+    loop {
+        if let Some(answer) = store.poll_answer()? {
+            return Ok(answer);
+        }
+        std::thread::sleep(Duration::from_millis(1));
     }
 }
 

@@ -1,0 +1,41 @@
+//! How threads that work for a node call its driver.
+use std::sync::{
+    Arc, OnceLock,
+    atomic::{AtomicBool, Ordering},
+};
+
+use nix::sys::eventfd::EventFd;
+
+/// Rung by a thread that has done something for a node; its driver then calls [`tributary_core::Node::handle_storage`].
+/// Clones are one bell. It may be rung before there is a driver, and by any number of threads.
+#[derive(Clone, Debug, Default)]
+pub struct Bell(Arc<Inner>);
+
+#[derive(Debug, Default)]
+struct Inner {
+    is_rung: AtomicBool,
+    wake: OnceLock<Arc<EventFd>>,
+}
+
+impl Bell {
+    /// Calls the driver; costs nothing while it has not come since the last call.
+    pub fn ring(&self) {
+        if !self.0.is_rung.swap(true, Ordering::AcqRel)
+            && let Some(wake) = self.0.wake.get()
+        {
+            // It fails only if 2^64 - 2 calls are unread, and then the thread is awake already.
+            let _ = wake.write(1);
+        }
+    }
+    /// Whether it was rung since the last call.
+    pub(crate) fn take(&self) -> bool {
+        self.0.is_rung.load(Ordering::Relaxed) && self.0.is_rung.swap(false, Ordering::AcqRel)
+    }
+    /// From now on `wake` wakes who waits for it.
+    pub(crate) fn attach(&self, wake: &Arc<EventFd>) {
+        let _ = self.0.wake.set(Arc::clone(wake));
+        if self.0.is_rung.load(Ordering::Acquire) {
+            let _ = wake.write(1);
+        }
+    }
+}

@@ -1,0 +1,473 @@
+//! Disk work on threads of its own, so that a node's thread never waits for a disk.
+//!
+//! ```text
+//!   node's thread                         thread of a store            threads of readers
+//!   BackgroundStore ── begin(task) ─────► open, put, finish
+//!        ▲  poll_answer ◄──────────────── answer, in order; Bell
+//!   FileObject ── begin_read(chunk) ─────────────────────────────────► read, verify
+//!        ▲  poll_read ◄──────────────────────────────────────────────── chunk; Bell
+//! ```
+use std::{
+    collections::VecDeque,
+    fmt, io,
+    path::Path,
+    sync::{
+        Arc, Condvar, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+        mpsc::{Receiver, Sender, TryRecvError, channel},
+    },
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+use tributary_content::{Bitmap, ChunkIndex, ChunkStore, HashTree, Manifest, StoreAnswer, StoreError, StoreTask};
+
+use super::{io_error, refusal};
+use crate::bell::Bell;
+
+/// Threads that read published objects, of one node.
+const READERS: usize = 2;
+/// How long an opening that is refused waits before it looks whether an abandoned store has let go of its files.
+const RELEASE_LOOK: Duration = Duration::from_millis(10);
+
+/// The threads that do a node's disk work. Clones are the same threads.
+///
+/// When the last clone is dropped, or by [`Storage::wait`], what was begun is ended: nothing verified is lost because a
+/// node is stopped.
+#[derive(Clone, Default)]
+pub struct Storage(Arc<Shared>);
+
+#[derive(Default)]
+struct Shared {
+    bell: Bell,
+    reads: Arc<Reads>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+    /// Stores that nobody asks any more and that have not let go of their files.
+    abandoned: Arc<AtomicUsize>,
+}
+#[derive(Default)]
+struct Reads {
+    queue: Mutex<ReadQueue>,
+    changed: Condvar,
+}
+#[derive(Default)]
+struct ReadQueue {
+    jobs: VecDeque<ReadJob>,
+    readers: usize,
+    is_closed: bool,
+}
+type ReadJob = Box<dyn FnOnce() + Send>;
+
+impl Storage {
+    /// What its threads ring; to be given to the node's driver.
+    pub fn bell(&self) -> &Bell {
+        &self.0.bell
+    }
+    /// Waits until all that was begun for stores which nobody holds any more is done. To be called when the node is gone.
+    pub fn wait(&self) {
+        self.0.wait();
+    }
+    fn spawn(&self, name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
+        let thread = thread::Builder::new().name(name.into()).spawn(work)?;
+        let mut threads = lock(&self.0.threads);
+        threads.retain(|thread| !thread.is_finished());
+        threads.push(thread);
+        Ok(())
+    }
+    /// Runs `job` on one of the readers.
+    pub(super) fn read(&self, job: impl FnOnce() + Send + 'static) {
+        let mut queue = lock(&self.0.reads.queue);
+        queue.jobs.push_back(Box::new(job));
+        let needs_reader = queue.readers < READERS.min(queue.jobs.len());
+        queue.readers += usize::from(needs_reader);
+        drop(queue);
+        self.0.reads.changed.notify_one();
+        let reads = Arc::clone(&self.0.reads);
+        if needs_reader && let Err(error) = self.spawn("read", move || reads.run()) {
+            // The readers that there are do it; without any the object cannot be read, which the log says.
+            tracing::error!(%error, "no thread to read with");
+            lock(&self.0.reads.queue).readers -= 1;
+        }
+    }
+    /// Opens a store by `open` on a thread of its own, which does all that is asked of it. The node's end is here at once.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`] if the system has no more threads.
+    pub fn open_store(
+        &self,
+        manifest: &Manifest,
+        mut open: impl FnMut() -> Result<Box<dyn ChunkStore>, StoreError> + Send + 'static,
+    ) -> Result<BackgroundStore, StoreError> {
+        let (ask, tasks) = channel();
+        let (tell, answers) = channel();
+        let (bell, abandoned) = (self.0.bell.clone(), Arc::clone(&self.0.abandoned));
+        let life = Arc::new(());
+        let theirs = Arc::clone(&life);
+        let work = move || {
+            let opened = loop {
+                match open() {
+                    // An earlier store of the same file may be writing what was verified before it was given up.
+                    Err(_) if abandoned.load(Ordering::Acquire) > 0 && Arc::strong_count(&theirs) > 1 => {
+                        thread::sleep(RELEASE_LOOK);
+                    }
+                    opened => break opened,
+                }
+            };
+            serve(opened, tasks, &tell, &bell);
+            // Whoever dropped the other end while this one lived has counted it.
+            if Arc::into_inner(theirs).is_some() {
+                abandoned.fetch_sub(1, Ordering::AcqRel);
+            }
+        };
+        self.spawn("disk", work).map_err(|error| io_error("start a thread for", Path::new("disk"), &error))?;
+        Ok(BackgroundStore {
+            held: Bitmap::new(manifest.chunk_count()),
+            tree: None,
+            is_open: false,
+            own: None,
+            ask: Some(ask),
+            answers,
+            life: Some(life),
+            abandoned: Arc::clone(&self.0.abandoned),
+        })
+    }
+}
+impl fmt::Debug for Storage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Storage").field("threads", &lock(&self.0.threads).len()).finish_non_exhaustive()
+    }
+}
+impl Shared {
+    fn wait(&self) {
+        lock(&self.reads.queue).is_closed = true;
+        self.reads.changed.notify_all();
+        let threads = std::mem::take(&mut *lock(&self.threads));
+        // One of them may be the last to let go of all this.
+        let others = threads.into_iter().filter(|other| other.thread().id() != thread::current().id());
+        others.for_each(|thread| drop(thread.join()));
+        let mut queue = lock(&self.reads.queue);
+        (queue.is_closed, queue.readers) = (false, 0);
+    }
+}
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.wait();
+    }
+}
+impl Reads {
+    fn run(&self) {
+        let mut queue = lock(&self.queue);
+        loop {
+            if queue.is_closed {
+                return;
+            }
+            match queue.jobs.pop_front() {
+                Some(job) => {
+                    drop(queue);
+                    job();
+                    queue = lock(&self.queue);
+                }
+                None => queue = self.changed.wait(queue).unwrap_or_else(PoisonError::into_inner),
+            }
+        }
+    }
+}
+
+/// What the thread of a store tells.
+enum Done {
+    /// It is open, with what it held and its tree.
+    Opened(Bitmap, Option<Box<HashTree>>),
+    /// It is open and never waits for a disk: the node's thread asks it itself.
+    Own(Box<dyn ChunkStore>),
+    /// It answers; with what it holds, if that is less than before.
+    Answer(StoreAnswer, Option<Bitmap>),
+}
+
+/// Does what is asked of a store, until nobody asks any more.
+fn serve(
+    opened: Result<Box<dyn ChunkStore>, StoreError>,
+    tasks: Receiver<StoreTask>,
+    tell: &Sender<Result<Done, StoreError>>,
+    bell: &Bell,
+) {
+    // Nobody may listen any more; what was asked is done all the same.
+    let told = |done| {
+        let _ = tell.send(done);
+        bell.ring();
+    };
+    let mut store = match opened {
+        Ok(store) if store.in_order_from().is_some() => return told(Ok(Done::Own(store))),
+        Ok(store) => store,
+        Err(error) => return told(Err(error)),
+    };
+    told(Ok(Done::Opened(store.held().clone(), store.tree().cloned().map(Box::new))));
+    for task in tasks {
+        let is_tree = matches!(task, StoreTask::Tree(_));
+        match store.begin(task) {
+            Ok(Some(answer)) => {
+                let is_last = answer == StoreAnswer::Finished;
+                told(Ok(Done::Answer(answer, is_tree.then(|| store.held().clone()))));
+                if is_last {
+                    return;
+                }
+            }
+            // It is one that answers at once.
+            Ok(None) => {}
+            Err(error) => told(Err(error)),
+        }
+    }
+}
+
+/// The node's end of a store that works on a thread of its own. Dropped, it lets the thread end what it has begun; the
+/// thread is not waited for.
+pub struct BackgroundStore {
+    held: Bitmap,
+    tree: Option<HashTree>,
+    is_open: bool,
+    own: Option<Box<dyn ChunkStore>>,
+    ask: Option<Sender<StoreTask>>,
+    answers: Receiver<Result<Done, StoreError>>,
+    /// Shared with the thread: whoever lets go of it last knows that the other is gone.
+    life: Option<Arc<()>>,
+    abandoned: Arc<AtomicUsize>,
+}
+
+impl BackgroundStore {
+    fn later<T>() -> Result<T, StoreError> {
+        Err(refusal("use", Path::new("disk"), "it is asked by begin(), because it works on another thread"))
+    }
+}
+impl ChunkStore for BackgroundStore {
+    fn is_open(&self) -> bool {
+        self.is_open
+    }
+    fn begin(&mut self, task: StoreTask) -> Result<Option<StoreAnswer>, StoreError> {
+        if let Some(own) = &mut self.own {
+            return own.begin(task);
+        }
+        match &task {
+            StoreTask::Tree(tree) if self.tree.is_none() => self.tree = Some(tree.clone()),
+            _ => {}
+        }
+        let sent = self.ask.as_ref().is_some_and(|ask| ask.send(task).is_ok());
+        if sent { Ok(None) } else { Err(refusal("write", Path::new("disk"), "the thread that writes has ended")) }
+    }
+    fn poll_answer(&mut self) -> Result<Option<StoreAnswer>, StoreError> {
+        if let Some(own) = &mut self.own {
+            return own.poll_answer();
+        }
+        let done = match self.answers.try_recv() {
+            Ok(done) => done?,
+            Err(TryRecvError::Empty) => return Ok(None),
+            Err(TryRecvError::Disconnected) => {
+                return Err(refusal("write", Path::new("disk"), "the thread that writes has ended"));
+            }
+        };
+        let answer = match done {
+            Done::Opened(held, tree) => {
+                (self.held, self.tree, self.is_open) = (held, tree.map(|tree| *tree), true);
+                StoreAnswer::Opened
+            }
+            Done::Own(store) => {
+                (self.own, self.is_open) = (Some(store), true);
+                StoreAnswer::Opened
+            }
+            Done::Answer(answer, held) => {
+                if let Some(held) = held {
+                    self.held = held;
+                }
+                if let StoreAnswer::Chunk(ChunkIndex(index), _) = &answer {
+                    self.held.set(*index);
+                }
+                answer
+            }
+        };
+        Ok(Some(answer))
+    }
+    fn held(&self) -> &Bitmap {
+        self.own.as_ref().map_or(&self.held, |own| own.held())
+    }
+    fn tree(&self) -> Option<&HashTree> {
+        self.own.as_ref().map_or(self.tree.as_ref(), |own| own.tree())
+    }
+    fn put_chunk(&mut self, index: ChunkIndex, bytes: &[u8]) -> Result<(), StoreError> {
+        self.own.as_mut().map_or_else(Self::later, |own| own.put_chunk(index, bytes))
+    }
+    fn finish(&mut self) -> Result<(), StoreError> {
+        self.own.as_mut().map_or_else(Self::later, |own| own.finish())
+    }
+    fn in_order_from(&self) -> Option<ChunkIndex> {
+        self.own.as_ref().and_then(|own| own.in_order_from())
+    }
+    fn in_order_until(&self) -> Option<ChunkIndex> {
+        self.own.as_ref().and_then(|own| own.in_order_until())
+    }
+}
+impl Drop for BackgroundStore {
+    fn drop(&mut self) {
+        self.abandoned.fetch_add(1, Ordering::AcqRel);
+        self.ask = None;
+        if self.life.take().is_some_and(|life| Arc::into_inner(life).is_some()) {
+            self.abandoned.fetch_sub(1, Ordering::AcqRel);
+        }
+    }
+}
+impl fmt::Debug for BackgroundStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BackgroundStore")
+            .field("is_open", &self.is_open)
+            .field("held", &self.held.count())
+            .field("of", &self.held.len())
+            .finish_non_exhaustive()
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // What is behind it is whole between any two statements.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::{
+        PartFile, PartOptions, PublishOptions,
+        fixtures::{CHUNK, directory, key, object, pattern},
+        publish,
+    };
+    use std::{fs, sync::mpsc::SyncSender, sync::mpsc::sync_channel};
+    use tributary_content::{MemoryObject, ObjectReader};
+
+    /// A part that does nothing before the test lets it.
+    struct Slow(PartFile, Receiver<()>);
+    impl ChunkStore for Slow {
+        fn held(&self) -> &Bitmap {
+            self.0.held()
+        }
+        fn put_chunk(&mut self, index: ChunkIndex, bytes: &[u8]) -> Result<(), StoreError> {
+            let _ = self.1.recv();
+            self.0.put_chunk(index, bytes)
+        }
+        fn finish(&mut self) -> Result<(), StoreError> {
+            let _ = self.1.recv();
+            self.0.finish()
+        }
+    }
+    fn slow(storage: &Storage, target: &Path, object: &MemoryObject) -> (BackgroundStore, SyncSender<()>) {
+        let (go, gate) = sync_channel(100);
+        let (target, manifest) = (target.to_path_buf(), object.manifest().clone());
+        let mut gate = Some(gate);
+        let open = move || {
+            let part = PartFile::open(&target, &manifest, &PartOptions::default())?;
+            Ok(Box::new(Slow(part, gate.take().expect("it is opened once"))) as Box<dyn ChunkStore>)
+        };
+        (storage.open_store(object.manifest(), open).expect("threads are free"), go)
+    }
+    fn answer(store: &mut BackgroundStore) -> Result<StoreAnswer, StoreError> {
+        loop {
+            match store.poll_answer() {
+                Ok(None) => thread::sleep(Duration::from_millis(1)),
+                Ok(Some(answer)) => return Ok(answer),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+    fn put(store: &mut BackgroundStore, object: &mut MemoryObject, index: u32) {
+        let chunk = object.read_chunk(ChunkIndex(index)).expect("published").to_vec();
+        assert_eq!(store.begin(StoreTask::Chunk(ChunkIndex(index), chunk)), Ok(None));
+    }
+
+    #[test]
+    fn nothing_is_held_before_the_disk_has_it_and_nobody_waits() {
+        let (directory, storage, mut published) = (directory(), Storage::default(), object(3000));
+        let target = directory.path().join("out");
+        let (mut store, go) = slow(&storage, &target, &published);
+        assert_eq!((answer(&mut store), store.is_open()), (Ok(StoreAnswer::Opened), true));
+        for index in [2, 0, 1] {
+            put(&mut store, &mut published, index);
+        }
+        assert_eq!(store.begin(StoreTask::Finish), Ok(None));
+        assert_eq!((store.poll_answer(), store.held().count()), (Ok(None), 0));
+        for (index, held) in [(2, 1), (0, 2), (1, 3)] {
+            go.send(()).expect("it waits");
+            assert!(matches!(answer(&mut store), Ok(StoreAnswer::Chunk(ChunkIndex(of), _)) if of == index));
+            assert_eq!((store.held().count(), store.held().get(index)), (held, true));
+        }
+        assert!(!target.exists(), "it has no name before it is whole and asked for");
+        go.send(()).expect("it waits");
+        assert_eq!(answer(&mut store), Ok(StoreAnswer::Finished));
+        assert!(fs::read(&target).expect("there") == *published.bytes());
+        assert!(storage.bell().take(), "the driver is called");
+    }
+
+    #[test]
+    fn what_was_begun_is_kept_by_who_is_dropped_and_the_next_waits_for_it() {
+        let (directory, storage, mut published) = (directory(), Storage::default(), object(3000));
+        let target = directory.path().join("out");
+        let (mut store, go) = slow(&storage, &target, &published);
+        assert_eq!(answer(&mut store), Ok(StoreAnswer::Opened));
+        put(&mut store, &mut published, 1);
+        put(&mut store, &mut published, 2);
+        drop(store);
+        // The first still has the lock.
+        let (mut again, _) = slow(&storage, &target, &published);
+        thread::sleep(Duration::from_millis(50));
+        assert_eq!(again.poll_answer(), Ok(None));
+        drop(go);
+        assert_eq!(answer(&mut again), Ok(StoreAnswer::Opened));
+        assert!(again.held().iter_set().eq([1, 2]));
+        drop(again);
+        storage.wait();
+        let part = PartFile::open(&target, published.manifest(), &PartOptions::default()).expect("nobody has it");
+        assert_eq!(part.held().count(), 2);
+    }
+
+    #[test]
+    fn what_the_disk_refuses_is_told_and_the_rest_is_kept() {
+        let (directory, storage, mut published) = (directory(), Storage::default(), object(3000));
+        let (mut store, go) = slow(&storage, &directory.path().join("out"), &published);
+        assert_eq!(answer(&mut store), Ok(StoreAnswer::Opened));
+        drop(go);
+        assert_eq!(store.begin(StoreTask::Chunk(ChunkIndex(1), vec![0; 5])), Ok(None));
+        put(&mut store, &mut published, 0);
+        let refused = answer(&mut store).expect_err("it is too short").to_string();
+        assert!(refused.contains("has 1024 bytes, not 5"), "{refused}");
+        assert!(matches!(answer(&mut store), Ok(StoreAnswer::Chunk(ChunkIndex(0), _))));
+        assert_eq!(store.held().count(), 1);
+        let nowhere = directory.path().join("missing/out");
+        let (mut store, _go) = slow(&storage, &nowhere, &published);
+        let refused = answer(&mut store).expect_err("there is no such folder").to_string();
+        assert!(refused.contains("does not exist"), "{refused}");
+    }
+
+    #[test]
+    fn chunks_that_are_not_in_memory_are_read_by_others() {
+        let (directory, storage) = (directory(), Storage::default());
+        let path = directory.path().join("file");
+        fs::write(&path, pattern(5000)).expect("writable");
+        let options =
+            PublishOptions { chunk_size: Some(CHUNK), storage: Some(storage.clone()), ..PublishOptions::default() };
+        let name = "/x".parse().expect("a name");
+        let mut object = publish(&path, name, &key(), &options).expect("publishable");
+        // All readers are busy, as with a disk that stands still.
+        let (go, gate) = sync_channel::<()>(0);
+        let gate = Arc::new(Mutex::new(gate));
+        for _ in 0..READERS {
+            let gate = Arc::clone(&gate);
+            storage.read(move || {
+                let _ = lock(&gate).recv();
+            });
+        }
+        object.begin_read(ChunkIndex(3));
+        assert_eq!(object.poll_read(), None);
+        drop(go);
+        let (index, chunk) = loop {
+            match object.poll_read() {
+                Some(read) => break read,
+                None => thread::sleep(Duration::from_millis(1)),
+            }
+        };
+        assert_eq!((index, chunk.expect("unaltered")), (ChunkIndex(3), pattern(5000)[3072..4096].to_vec().into()));
+        assert!(object.try_read(ChunkIndex(3)).is_ok_and(|chunk| chunk.is_some()), "it is in memory now");
+        assert!(object.try_read(ChunkIndex(5)).is_err(), "there is none");
+    }
+}
