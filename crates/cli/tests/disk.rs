@@ -1,5 +1,6 @@
 //! Daemons on a disk that stands still: they go on answering, and end what they began when the disk goes on.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![expect(clippy::disallowed_methods, reason = "how soon a daemon answers is told by the clock on the wall")]
 mod common;
 
 use std::{
