@@ -64,6 +64,12 @@ fn until(what: &str, holds: impl Fn() -> bool) {
         thread::sleep(Duration::from_millis(20));
     }
 }
+/// Ten times the usual file, or MobilityFirst, which limits its windows only, would be through before anything happens.
+fn large(folder: &Path) -> PathBuf {
+    let large = folder.join("large");
+    fs::write(&large, fs::read(file(folder)).unwrap().repeat(10)).unwrap();
+    large
+}
 /// A daemon that publishes `original` as `/big`, and the config of a receiver beside it.
 fn network(folder: &Path, family: &str, original: &Path) -> (Daemon, PathBuf) {
     let roles = match family {
@@ -87,7 +93,7 @@ fn a_node_answers_while_its_disk_stands_still(family: &str) {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     let Some(disk) = Disk::mount(folder) else { return };
-    let original = file(folder);
+    let original = large(folder);
     let (server, receiver) = network(folder, family, &original);
     let other = fs::read_to_string(&receiver).unwrap().replace("\"receiver\"\n", "\"other\"\n");
     let (path, small) = (folder.join("other.toml"), folder.join("small"));
@@ -104,7 +110,7 @@ fn a_node_answers_while_its_disk_stands_still(family: &str) {
     let out = disk.0.join("out");
     let mut get = trib(folder);
     let get =
-        get.args(["get", "/big", "-o", out.to_str().unwrap(), "--limit", "8Mbps", "--control", control, "--json"]);
+        get.args(["get", "/big", "-o", out.to_str().unwrap(), "--limit", "60Mbps", "--control", control, "--json"]);
     let get = get.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let part = disk.0.join("out.part");
     until("a chunk on the disk", || fs::metadata(&part).is_ok_and(|part| part.blocks() * 512 >= 256 << 10));
@@ -162,9 +168,7 @@ fn a_receiver_that_is_killed_again_and_again_loses_no_verified_chunk() {
     for family in ["psi", "ndn", "mf"] {
         let folder = tempfile::tempdir().unwrap();
         let folder = folder.path();
-        // Ten times the usual file, or MobilityFirst would be through before it is killed.
-        let original = folder.join("large");
-        fs::write(&original, fs::read(file(folder)).unwrap().repeat(10)).unwrap();
+        let original = large(folder);
         let (server, receiver) = network(folder, family, &original);
         let (receiver, out) = (receiver.to_str().unwrap(), folder.join("out"));
         let arguments = ["get", "/big", "-o", out.to_str().unwrap(), "--config", receiver, "--json"];
