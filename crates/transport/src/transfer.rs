@@ -200,9 +200,6 @@ struct Opening {
     offers: Vec<SourceOffer>,
 }
 
-/// Buffers that are kept for chunks that come.
-const BUFFERS_MAX: usize = 4;
-
 #[derive(Default)]
 struct Account {
     resumed_bytes: u64,
@@ -507,7 +504,8 @@ impl Transfer {
                 let bytes = running.manifest.chunk_len(ChunkIndex(index));
                 running.stored_bytes += u64::from(bytes);
                 running.buffers.push(buffer);
-                running.buffers.truncate(BUFFERS_MAX);
+                // As many as may be under way to the disk: fewer, and each chunk would take its memory anew.
+                running.buffers.truncate(running.storing_max);
                 self.events.push_back(TransferEvent::ChunkStored { index, bytes });
             }
             StoreAnswer::Finished => {
