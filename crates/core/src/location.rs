@@ -11,8 +11,8 @@ pub struct Location {
 }
 
 const MICRODEGREES: f64 = 1e6;
-const LATITUDE_MAX: i32 = 90_000_000;
-const LONGITUDE_MAX: i32 = 180_000_000;
+const LATITUDE_MAX: u32 = 90_000_000;
+const LONGITUDE_MAX: u32 = 180_000_000;
 
 impl Location {
     /// The place at this latitude and longitude in degrees; `None` beyond ±90 and ±180.
@@ -23,8 +23,7 @@ impl Location {
     }
     /// The place at this latitude and longitude in millionths of a degree; `None` beyond ±90 and ±180 degrees.
     pub fn from_microdegrees(latitude: i32, longitude: i32) -> Option<Location> {
-        let is_on_earth =
-            latitude.unsigned_abs() <= LATITUDE_MAX as u32 && longitude.unsigned_abs() <= LONGITUDE_MAX as u32;
+        let is_on_earth = latitude.unsigned_abs() <= LATITUDE_MAX && longitude.unsigned_abs() <= LONGITUDE_MAX;
         is_on_earth.then_some(Location { latitude, longitude })
     }
     /// Latitude and longitude in millionths of a degree.

@@ -321,7 +321,7 @@ impl fmt::Debug for BackgroundStore {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // What is behind it is whole between any two statements.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,8 +1,6 @@
 //! A directory as one object.
-use bytes::Bytes;
 use std::{
     ffi::OsStr,
-    fmt,
     fs::{self, File},
     os::unix::{
         ffi::{OsStrExt, OsStringExt},
@@ -11,76 +9,29 @@ use std::{
     path::{Path, PathBuf},
     sync::Arc,
 };
-use tributary_content::{ChunkIndex, Hash, HashTree, Manifest, Name, ObjectKind, ObjectReader, SigningKey, StoreError};
+use tributary_content::{Hash, ObjectKind, StoreError};
 
 use super::{
-    PublishError, PublishOptions,
+    PublishError,
     index::{DirectoryIndex, EntryKind, FileMode, IndexEntry},
     io_error,
     publish::{Published, Source, identify, modified_micros},
 };
 
 /// A published directory: a [`DirectoryIndex`] and the bytes of its files behind it. No copy is made; the files are
-/// read where they are and checked against the tree whenever they are read.
-pub struct DirectoryObject(Published<DirectorySource>, Arc<DirectoryIndex>);
+/// read where they are.
+pub type DirectoryObject = Published<DirectorySource>;
 
 impl DirectoryObject {
-    /// Hashes everything below the directory in one pass and signs the manifest.
-    ///
-    /// # Errors
-    /// [`PublishError`] if something cannot be read or changes meanwhile, if there is something other than files,
-    /// directories and links that stay inside, or a limit of the index is exceeded.
-    pub fn publish(path: &Path, name: Name, key: &SigningKey, options: &PublishOptions) -> Result<Self, PublishError> {
-        Published::publish(path, name, key, options).map(Self::new)
-    }
-    /// Offers a copy of a directory that somebody else signed, such as a finished download.
-    /// Of `options` the version and the chunk size do not matter.
-    ///
-    /// # Errors
-    /// [`PublishError::NotTheObject`] if anything differs, and what [`DirectoryObject::publish`] gives.
-    pub fn mirror(path: &Path, manifest: Manifest, options: &PublishOptions) -> Result<Self, PublishError> {
-        Published::mirror(path, manifest, options).map(Self::new)
-    }
-    /// The hash tree.
-    pub fn hash_tree(&self) -> &HashTree {
-        self.0.hash_tree()
-    }
     /// What is in the directory.
-    pub fn index(&self) -> &DirectoryIndex {
-        &self.1
-    }
-    fn new(published: Published<DirectorySource>) -> Self {
-        let index = published.look(|source| Arc::clone(&source.index));
-        DirectoryObject(published, index)
-    }
-}
-impl ObjectReader for DirectoryObject {
-    fn manifest(&self) -> &Manifest {
-        self.0.manifest()
-    }
-    fn tree(&self) -> Bytes {
-        self.0.hash_tree().encode()
-    }
-    fn read_chunk(&mut self, index: ChunkIndex) -> Result<Bytes, StoreError> {
-        self.0.read_chunk(index)
-    }
-    fn try_read(&mut self, index: ChunkIndex) -> Result<Option<Bytes>, StoreError> {
-        self.0.try_read(index)
-    }
-    fn begin_read(&mut self, index: ChunkIndex) {
-        self.0.begin_read(index);
-    }
-    fn poll_read(&mut self) -> Option<(ChunkIndex, Result<Bytes, StoreError>)> {
-        self.0.poll_read()
-    }
-}
-impl fmt::Debug for DirectoryObject {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DirectoryObject").field("path", &self.0.path).field("manifest", self.0.manifest()).finish()
+    pub fn index(&self) -> Arc<DirectoryIndex> {
+        self.look(|source| Arc::clone(&source.index))
     }
 }
 
-struct DirectorySource {
+/// A directory that is published.
+#[derive(Debug)]
+pub struct DirectorySource {
     path: PathBuf,
     index: Arc<DirectoryIndex>,
     encoded: Vec<u8>,
@@ -218,10 +169,10 @@ impl Walk<'_> {
 mod tests {
     use super::*;
     use crate::disk::{
-        PartFile, PartOptions,
+        PartFile, PartOptions, PublishOptions,
         fixtures::{CHUNK, directory, key, names, pattern, put_missing, read_all},
     };
-    use tributary_content::{ChunkStore, MemoryObject};
+    use tributary_content::{ChunkIndex, ChunkStore, MemoryObject, Name, ObjectReader};
 
     fn name() -> Name {
         "/tree".parse().expect("a name")
@@ -314,7 +265,8 @@ mod tests {
         let mut published = DirectoryObject::publish(directory.path(), name(), &key(), &options).expect("publishable");
         let last = ChunkIndex(published.manifest().chunk_count() - 1);
         assert!(published.read_chunk(last).is_ok());
-        let all: Vec<_> = published.index().entries().iter().filter(|e| e.content_bytes() > 0).collect();
+        let index = published.index();
+        let all: Vec<_> = index.entries().iter().filter(|e| e.content_bytes() > 0).collect();
         let path = directory.path().join(OsStr::from_bytes(&all.last().expect("there are files").path));
         let bytes = fs::read(&path).expect("readable");
         fs::write(&path, vec![0; bytes.len()]).expect("writable");

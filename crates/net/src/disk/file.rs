@@ -1,75 +1,24 @@
 //! A file as an object.
-use bytes::Bytes;
 use rustix::io::ReadWriteFlags;
 use std::{
-    fmt,
     fs::{self, File},
     io::IoSliceMut,
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
 };
-use tributary_content::{ChunkIndex, Hash, HashTree, Manifest, Name, ObjectKind, ObjectReader, SigningKey, StoreError};
+use tributary_content::{Hash, ObjectKind, StoreError};
 
 use super::{
-    PublishError, PublishOptions, io_error,
+    PublishError, io_error,
     publish::{Published, Source, identify, modified_micros},
 };
 
-/// A published file. Its bytes stay where they are and are checked against the tree whenever they are read.
-pub struct FileObject(Published<FileSource>);
+/// A published file.
+pub type FileObject = Published<FileSource>;
 
-impl FileObject {
-    /// Hashes the file in one pass, whatever its size, and signs its manifest.
-    ///
-    /// # Errors
-    /// [`PublishError`] if it cannot be read, is no regular file, is too large, or changes meanwhile.
-    pub fn publish(path: &Path, name: Name, key: &SigningKey, options: &PublishOptions) -> Result<Self, PublishError> {
-        Published::publish(path, name, key, options).map(FileObject)
-    }
-    /// Offers a copy of an object that somebody else signed, such as a finished download.
-    /// Of `options` the version and the chunk size do not matter.
-    ///
-    /// # Errors
-    /// [`PublishError::NotTheObject`] if a single byte differs, and what [`FileObject::publish`] gives.
-    pub fn mirror(path: &Path, manifest: Manifest, options: &PublishOptions) -> Result<Self, PublishError> {
-        Published::mirror(path, manifest, options).map(FileObject)
-    }
-    /// The hash tree.
-    pub fn hash_tree(&self) -> &HashTree {
-        self.0.hash_tree()
-    }
-    /// The file, as an absolute path.
-    pub fn path(&self) -> &Path {
-        &self.0.path
-    }
-}
-impl ObjectReader for FileObject {
-    fn manifest(&self) -> &Manifest {
-        self.0.manifest()
-    }
-    fn tree(&self) -> Bytes {
-        self.0.hash_tree().encode()
-    }
-    fn read_chunk(&mut self, index: ChunkIndex) -> Result<Bytes, StoreError> {
-        self.0.read_chunk(index)
-    }
-    fn try_read(&mut self, index: ChunkIndex) -> Result<Option<Bytes>, StoreError> {
-        self.0.try_read(index)
-    }
-    fn begin_read(&mut self, index: ChunkIndex) {
-        self.0.begin_read(index);
-    }
-    fn poll_read(&mut self) -> Option<(ChunkIndex, Result<Bytes, StoreError>)> {
-        self.0.poll_read()
-    }
-}
-impl fmt::Debug for FileObject {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("FileObject").field("path", &self.0.path).field("manifest", self.0.manifest()).finish()
-    }
-}
-
-struct FileSource {
+/// A file that is published.
+#[derive(Debug)]
+pub struct FileSource {
     path: PathBuf,
     file: File,
     metadata: fs::Metadata,
@@ -115,10 +64,12 @@ impl Source for FileSource {
 mod tests {
     use super::*;
     use crate::disk::{
-        ChunkCache,
+        ChunkCache, PublishOptions,
         fixtures::{CHUNK, directory, key, names, pattern, read_all},
     };
+    use bytes::Bytes;
     use std::{os::unix::fs::PermissionsExt, time::Duration};
+    use tributary_content::{ChunkIndex, HashTree, Manifest, Name, ObjectReader};
 
     fn name() -> Name {
         "/x".parse().expect("a name")

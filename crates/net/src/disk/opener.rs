@@ -3,11 +3,11 @@ use std::{
     fmt,
     io::Write,
     path::PathBuf,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
 };
 use tributary_content::{ChunkStore, Manifest, Name, ObjectKind, PublicKey, StoreError, StoreOpener};
 
-use super::{PartFile, PartOptions, Storage, StreamStore, TrustStore, refusal};
+use super::{PartFile, PartOptions, Storage, StreamStore, TrustStore, background::lock, refusal};
 
 /// Where a fetched object goes.
 pub enum Destination {
@@ -135,7 +135,7 @@ impl<O: StoreOpener + 'static> StoreOpener for BackgroundOpener<O> {
     fn open(&mut self, manifest: &Manifest) -> Result<Box<dyn ChunkStore>, StoreError> {
         self.trusts(manifest)?;
         let (inner, wanted) = (Arc::clone(&self.inner), manifest.clone());
-        let open = move || inner.lock().unwrap_or_else(PoisonError::into_inner).open(&wanted);
+        let open = move || lock(&inner).open(&wanted);
         Ok(Box::new(self.storage.open_store(manifest, open)?))
     }
 }

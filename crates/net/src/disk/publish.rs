@@ -2,9 +2,9 @@
 use bytes::Bytes;
 use std::{
     collections::{BTreeMap, VecDeque},
-    fs,
+    fmt, fs,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard},
     time::UNIX_EPOCH,
 };
 use tributary_content::{
@@ -12,7 +12,7 @@ use tributary_content::{
     SigningKey, StoreError, chunk_hash, chunk_size_for,
 };
 
-use super::{DirectoryObject, FileObject, Storage, io_error, replace_file};
+use super::{DirectoryObject, FileObject, Storage, background::lock, io_error, replace_file};
 
 /// How to publish. Objects published with clones of the same options share one cache of chunks.
 #[derive(Clone, Debug, Default)]
@@ -119,7 +119,7 @@ impl ChunkCache {
         self.lock().bytes
     }
     fn lock(&self) -> MutexGuard<'_, CacheInner> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
     fn find(&self, key: (ObjectId, ChunkIndex)) -> Option<Bytes> {
         let mut inner = self.lock();
@@ -165,10 +165,13 @@ impl Default for ChunkCache {
 }
 
 /// Bytes that can be published: a file, or an index with files behind it.
-pub(super) trait Source: Send + Sized {
+pub trait Source: Send + Sized {
     /// What it is.
     const KIND: ObjectKind;
     /// Looks at what there is without reading it.
+    ///
+    /// # Errors
+    /// [`PublishError`] if it cannot be looked at or is nothing that can be sent.
     fn open(path: &Path) -> Result<Self, PublishError>;
     /// Bytes in all.
     fn size(&self) -> u64;
@@ -177,6 +180,9 @@ pub(super) trait Source: Send + Sized {
     /// A hash over everything by which the system tells that something was not changed: sizes, times, inodes.
     fn fingerprint(&self) -> Hash;
     /// Fills `buffer` with the bytes from `offset` on.
+    ///
+    /// # Errors
+    /// [`StoreError`] if they cannot be read.
     fn read_at(&mut self, offset: u64, buffer: &mut [u8]) -> Result<(), StoreError>;
     /// Fills `buffer` likewise if the system has all of it in memory; false if it has not, or does not say.
     fn read_cached(&mut self, _offset: u64, _buffer: &mut [u8]) -> bool {
@@ -184,13 +190,9 @@ pub(super) trait Source: Send + Sized {
     }
 }
 
-/// A published source.
-pub(super) struct Published<S> {
-    pub(super) path: PathBuf,
-    manifest: Manifest,
-    id: ObjectId,
-    tree: Arc<HashTree>,
-    content: Content<S>,
+/// A published source: its bytes stay where they are and are checked against the tree whenever they are read.
+pub struct Published<S> {
+    content: Arc<Content<S>>,
     storage: Option<Storage>,
     read: ReadChunks,
 }
@@ -200,28 +202,25 @@ type ReadChunks = Arc<Mutex<VecDeque<(ChunkIndex, Result<Bytes, StoreError>)>>>;
 
 /// What a reader on another thread needs.
 struct Content<S> {
-    source: Arc<Mutex<S>>,
+    path: PathBuf,
+    manifest: Manifest,
+    id: ObjectId,
+    tree: HashTree,
+    source: Mutex<S>,
     cache: ChunkCache,
 }
-impl<S> Clone for Content<S> {
-    fn clone(&self) -> Self {
-        Content { source: Arc::clone(&self.source), cache: self.cache.clone() }
-    }
-}
 
-impl<S: Source + 'static> Published<S> {
+impl<S: Source> Published<S> {
     fn new(path: PathBuf, source: S, manifest: Manifest, tree: HashTree, options: &PublishOptions) -> Self {
-        let id = manifest.object_id();
-        let content = Content { source: Arc::new(Mutex::new(source)), cache: options.cache.clone() };
-        let storage = options.storage.clone();
-        Published { path, manifest, id, tree: Arc::new(tree), content, storage, read: ReadChunks::default() }
+        let (id, source, cache) = (manifest.object_id(), Mutex::new(source), options.cache.clone());
+        let content = Arc::new(Content { path, manifest, id, tree, source, cache });
+        Published { content, storage: options.storage.clone(), read: ReadChunks::default() }
     }
-    pub(super) fn publish(
-        path: &Path,
-        name: Name,
-        key: &SigningKey,
-        options: &PublishOptions,
-    ) -> Result<Self, PublishError> {
+    /// Hashes everything in one pass, whatever its size, and signs the manifest.
+    ///
+    /// # Errors
+    /// [`PublishError`] if something cannot be read, is nothing that can be sent, is too large, or changes meanwhile.
+    pub fn publish(path: &Path, name: Name, key: &SigningKey, options: &PublishOptions) -> Result<Self, PublishError> {
         let path = fs::canonicalize(path).map_err(|error| io_error("read", path, &error))?;
         let mut source = S::open(&path)?;
         let chunk_size = options.chunk_size.unwrap_or_else(|| chunk_size_for(source.size()));
@@ -256,7 +255,12 @@ impl<S: Source + 'static> Published<S> {
         }
         Ok(Published::new(path, source, manifest, tree, options))
     }
-    pub(super) fn mirror(path: &Path, manifest: Manifest, options: &PublishOptions) -> Result<Self, PublishError> {
+    /// Offers a copy of an object that somebody else signed, such as a finished download.
+    /// Of `options` the version and the chunk size do not matter.
+    ///
+    /// # Errors
+    /// [`PublishError::NotTheObject`] if a single byte differs, and what [`Published::publish`] gives.
+    pub fn mirror(path: &Path, manifest: Manifest, options: &PublishOptions) -> Result<Self, PublishError> {
         let path = fs::canonicalize(path).map_err(|error| io_error("read", path, &error))?;
         let mut source = S::open(&path)?;
         let differs = || PublishError::NotTheObject {
@@ -286,90 +290,90 @@ impl<S: Source + 'static> Published<S> {
         Ok(Published::new(path, source, manifest, tree, options))
     }
 
-    pub(super) fn manifest(&self) -> &Manifest {
-        &self.manifest
+    /// The hash tree.
+    pub fn hash_tree(&self) -> &HashTree {
+        &self.content.tree
     }
-    pub(super) fn hash_tree(&self) -> &HashTree {
-        &self.tree
-    }
-    pub(super) fn read_chunk(&mut self, index: ChunkIndex) -> Result<Bytes, StoreError> {
-        if let Some(chunk) = self.find(index)? {
-            return Ok(chunk);
-        }
-        let key = (self.id, index);
-        let (offset, length) = (self.manifest.chunk_offset(index), self.manifest.chunk_len(index) as usize);
-        self.content.read(key, offset, length, &self.tree, &self.path)
-    }
-    /// A chunk that is in memory; without anybody who reads for us all are waited for.
-    pub(super) fn try_read(&mut self, index: ChunkIndex) -> Result<Option<Bytes>, StoreError> {
-        if self.storage.is_none() {
-            return self.read_chunk(index).map(Some);
-        }
-        if let Some(chunk) = self.find(index)? {
-            return Ok(Some(chunk));
-        }
-        let mut chunk = self.content.cache.buffer(self.manifest.chunk_len(index) as usize);
-        let offset = self.manifest.chunk_offset(index);
-        // A reader that has it is waiting for the disk.
-        let is_read = self.content.source.try_lock().is_ok_and(|mut source| source.read_cached(offset, &mut chunk));
-        if !is_read {
-            return Ok(None);
-        }
-        self.content.keep((self.id, index), chunk, &self.tree, &self.path).map(Some)
-    }
-    pub(super) fn begin_read(&mut self, index: ChunkIndex) {
-        let Some(storage) = &self.storage else { return };
-        let (content, tree, path, read) =
-            (self.content.clone(), Arc::clone(&self.tree), self.path.clone(), Arc::clone(&self.read));
-        let (key, bell) = ((self.id, index), storage.bell().clone());
-        let (offset, length) = (self.manifest.chunk_offset(index), self.manifest.chunk_len(index) as usize);
-        storage.read(move || {
-            let chunk = content.read(key, offset, length, &tree, &path);
-            read.lock().unwrap_or_else(PoisonError::into_inner).push_back((index, chunk));
-            bell.ring();
-        });
-    }
-    pub(super) fn poll_read(&mut self) -> Option<(ChunkIndex, Result<Bytes, StoreError>)> {
-        self.read.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
+    /// Where it is, as an absolute path.
+    pub fn path(&self) -> &Path {
+        &self.content.path
     }
     /// Looks at the source.
     pub(super) fn look<R>(&self, look: impl FnOnce(&S) -> R) -> R {
-        look(&self.content.source.lock().unwrap_or_else(PoisonError::into_inner))
+        look(&lock(&self.content.source))
     }
-    fn find(&self, index: ChunkIndex) -> Result<Option<Bytes>, StoreError> {
-        if index.0 >= self.manifest.chunk_count() {
-            return Err(super::refusal("read", &self.path, format!("there is no chunk {}", index.0)));
+}
+impl<S: Source + 'static> ObjectReader for Published<S> {
+    fn manifest(&self) -> &Manifest {
+        &self.content.manifest
+    }
+    fn tree(&self) -> Bytes {
+        self.content.tree.encode()
+    }
+    fn read_chunk(&mut self, index: ChunkIndex) -> Result<Bytes, StoreError> {
+        match self.content.find(index)? {
+            Some(chunk) => Ok(chunk),
+            None => self.content.read(index),
         }
-        Ok(self.content.cache.find((self.id, index)))
+    }
+    /// Without anybody who reads for us all chunks are waited for.
+    fn try_read(&mut self, index: ChunkIndex) -> Result<Option<Bytes>, StoreError> {
+        if self.storage.is_none() {
+            return self.read_chunk(index).map(Some);
+        }
+        match self.content.find(index)? {
+            Some(chunk) => Ok(Some(chunk)),
+            None => self.content.read_cached(index),
+        }
+    }
+    fn begin_read(&mut self, index: ChunkIndex) {
+        let Some(storage) = &self.storage else { return };
+        let (content, read, bell) = (Arc::clone(&self.content), Arc::clone(&self.read), storage.bell().clone());
+        storage.read(move || {
+            let chunk = content.read(index);
+            lock(&read).push_back((index, chunk));
+            bell.ring();
+        });
+    }
+    fn poll_read(&mut self) -> Option<(ChunkIndex, Result<Bytes, StoreError>)> {
+        lock(&self.read).pop_front()
+    }
+}
+impl<S> fmt::Debug for Published<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Content { path, manifest, .. } = &*self.content;
+        f.debug_struct("Published").field("path", path).field("manifest", manifest).finish_non_exhaustive()
     }
 }
 
 impl<S: Source> Content<S> {
-    fn read(
-        &self,
-        key: (ObjectId, ChunkIndex),
-        offset: u64,
-        length: usize,
-        tree: &HashTree,
-        path: &Path,
-    ) -> Result<Bytes, StoreError> {
-        let mut chunk = self.cache.buffer(length);
-        self.source.lock().unwrap_or_else(PoisonError::into_inner).read_at(offset, &mut chunk)?;
-        self.keep(key, chunk, tree, path)
+    /// A chunk that was read lately.
+    fn find(&self, index: ChunkIndex) -> Result<Option<Bytes>, StoreError> {
+        if index.0 >= self.manifest.chunk_count() {
+            return Err(super::refusal("read", &self.path, format!("there is no chunk {}", index.0)));
+        }
+        Ok(self.cache.find((self.id, index)))
+    }
+    fn read(&self, index: ChunkIndex) -> Result<Bytes, StoreError> {
+        let mut chunk = self.cache.buffer(self.manifest.chunk_len(index) as usize);
+        lock(&self.source).read_at(self.manifest.chunk_offset(index), &mut chunk)?;
+        self.keep(index, chunk)
+    }
+    /// A chunk that the system has in memory.
+    fn read_cached(&self, index: ChunkIndex) -> Result<Option<Bytes>, StoreError> {
+        let mut chunk = self.cache.buffer(self.manifest.chunk_len(index) as usize);
+        let offset = self.manifest.chunk_offset(index);
+        // A reader that has it is waiting for the disk.
+        let is_read = self.source.try_lock().is_ok_and(|mut source| source.read_cached(offset, &mut chunk));
+        if is_read { self.keep(index, chunk).map(Some) } else { Ok(None) }
     }
     /// Verifies what was read, and keeps it for those who ask soon.
-    fn keep(
-        &self,
-        key: (ObjectId, ChunkIndex),
-        chunk: Vec<u8>,
-        tree: &HashTree,
-        path: &Path,
-    ) -> Result<Bytes, StoreError> {
-        if !tree.verify_chunk(key.1, &chunk) {
-            return Err(StoreError::Altered { path: path.display().to_string(), chunk: key.1.0 });
+    fn keep(&self, index: ChunkIndex, chunk: Vec<u8>) -> Result<Bytes, StoreError> {
+        if !self.tree.verify_chunk(index, &chunk) {
+            return Err(StoreError::Altered { path: self.path.display().to_string(), chunk: index.0 });
         }
         let chunk = Bytes::from(chunk);
-        self.cache.keep(key, &chunk);
+        self.cache.keep((self.id, index), &chunk);
         Ok(chunk)
     }
 }
