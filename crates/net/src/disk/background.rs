@@ -123,6 +123,7 @@ impl Storage {
             held: Bitmap::new(manifest.chunk_count()),
             tree: None,
             is_open: false,
+            is_finished: false,
             own: None,
             ask: Some(ask),
             answers,
@@ -223,6 +224,8 @@ pub struct BackgroundStore {
     held: Bitmap,
     tree: Option<HashTree>,
     is_open: bool,
+    /// The object has its name: the thread has nothing more to do and ends.
+    is_finished: bool,
     own: Option<Box<dyn ChunkStore>>,
     ask: Option<Sender<StoreTask>>,
     answers: Receiver<Result<Done, StoreError>>,
@@ -258,6 +261,7 @@ impl ChunkStore for BackgroundStore {
         let done = match self.answers.try_recv() {
             Ok(done) => done?,
             Err(TryRecvError::Empty) => return Ok(None),
+            Err(TryRecvError::Disconnected) if self.is_finished => return Ok(None),
             Err(TryRecvError::Disconnected) => {
                 return Err(refusal("write", Path::new("disk"), "the thread that writes has ended"));
             }
@@ -278,6 +282,7 @@ impl ChunkStore for BackgroundStore {
                 if let StoreAnswer::Chunk(ChunkIndex(index), _) = &answer {
                     self.held.set(*index);
                 }
+                self.is_finished |= answer == StoreAnswer::Finished;
                 answer
             }
         };
@@ -397,6 +402,8 @@ mod tests {
         assert_eq!(answer(&mut store), Ok(StoreAnswer::Finished));
         assert!(fs::read(&target).expect("there") == *published.bytes());
         assert!(storage.bell().take(), "the driver is called");
+        storage.wait();
+        assert_eq!(store.poll_answer(), Ok(None), "that its thread has ended since is no failure");
     }
 
     #[test]
