@@ -46,6 +46,7 @@ pub(crate) fn answer(told: &Told) -> Vec<String> {
                 format!("{}: {bytes}, every byte verified, written to {output}", received.name)
             }
         }],
+        Told::NotReceived { name, reason } => vec![format!("{name}: not received: {reason}")],
         Told::Echo(echo) => vec![self::echo(echo)],
         Told::Pinged(pinged) => self::pinged(pinged),
         Told::Traced { name, responder: Some(responder), hops } => {

@@ -37,15 +37,35 @@ fn held(folder: &Path) -> Vec<Value> {
     assert_eq!(store.status.code(), Some(0), "{}", talk(&store));
     lines(&store.stdout)[0]["held"].as_array().unwrap().clone()
 }
+/// A command that goes on, and ends with the test, however that ends.
+struct Begun(Child);
+
+impl Begun {
+    /// As a person ends it by hand.
+    fn interrupt(&self) {
+        let id = self.0.id().to_string();
+        assert!(std::process::Command::new("kill").args(["-INT", &id]).status().unwrap().success());
+    }
+    /// Its exit code, once it has ended.
+    fn wait(mut self) -> Option<i32> {
+        self.0.wait().unwrap().code()
+    }
+}
+impl Drop for Begun {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
 /// Starts a command that goes on, and waits for the first line that it tells.
-fn begin(folder: &Path, arguments: &[&str]) -> (Child, Value, std::io::BufReader<std::process::ChildStdout>) {
+fn begin(folder: &Path, arguments: &[&str]) -> (Begun, Value, std::io::BufReader<std::process::ChildStdout>) {
     use std::io::BufRead;
     let mut command = trib(folder);
     let mut child = command.args(arguments).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let mut stdout = std::io::BufReader::new(child.stdout.take().unwrap());
     let mut line = String::new();
     stdout.read_line(&mut line).unwrap();
-    (child, serde_json::from_str(&line).unwrap(), stdout)
+    (Begun(child), serde_json::from_str(&line).unwrap(), stdout)
 }
 fn rest(mut stdout: std::io::BufReader<std::process::ChildStdout>) -> Vec<Value> {
     let mut text = String::new();
@@ -80,9 +100,9 @@ fn a_file_and_a_folder_that_are_sent_to_a_name_are_with_all_that_take_what_comes
         let sent = told.last().unwrap();
         assert_eq!((&sent["event"], sent["delivered"].as_array().unwrap().len()), (&"sent".into(), 2), "{sent}");
     }
-    for ((mut child, stdout), inbox) in receivers.into_iter().zip(&inboxes) {
+    for ((child, stdout), inbox) in receivers.into_iter().zip(&inboxes) {
         let told = rest(stdout);
-        assert_eq!(child.wait().unwrap().code(), Some(0));
+        assert_eq!(child.wait(), Some(0));
         let received: Vec<_> = told.iter().filter(|line| line["event"] == "received").collect();
         assert_eq!((received.len(), &received[0]["bytes"]), (2, &SIZE.into()), "{told:?}");
         assert!(fs::read(Path::new(inbox).join("film")).unwrap() == fs::read(&original).unwrap());
@@ -163,7 +183,7 @@ fn what_a_full_disk_has_acknowledged_outlives_a_kill_and_the_rest_stays_with_the
     std::thread::sleep(std::time::Duration::from_millis(1_500));
     let (path, socket) = (original.to_str().unwrap(), control(folder, "source"));
     let send = ["send", path, "/film", "--to", &id, "--control", &socket, "--lifetime", "10min", "--timeout", "60s"];
-    let (mut send, _, told) = begin(folder, &[&send[..], &["--json"]].concat());
+    let (send, _, told) = begin(folder, &[&send[..], &["--json"]].concat());
     let chunks = || held(folder).iter().filter_map(|held| held["chunks"].as_u64()).sum::<u64>();
     let came = (0..100).any(|_| {
         std::thread::sleep(std::time::Duration::from_millis(100));
@@ -183,7 +203,7 @@ fn what_a_full_disk_has_acknowledged_outlives_a_kill_and_the_rest_stays_with_the
     assert_eq!(recv.status.code(), Some(0), "{}", talk(&recv));
     assert!(fs::read(Path::new(inbox).join("film")).unwrap() == fs::read(&original).unwrap());
     let told = rest(told);
-    assert_eq!((send.wait().unwrap().code(), &told.last().unwrap()["event"]), (Some(0), &"sent".into()), "{told:?}");
+    assert_eq!((send.wait(), &told.last().unwrap()["event"]), (Some(0), &"sent".into()), "{told:?}");
     assert_eq!((sender.stop(), router.stop()), (Some(0), Some(0)));
 }
 
@@ -196,7 +216,7 @@ fn a_daemon_takes_what_is_sent_to_a_name_from_attach_until_detach() {
     let socket = control(folder, "home");
     let inbox = folder.join("inbox");
     let inbox = inbox.to_str().unwrap();
-    let (mut recv, told, stdout) = begin(folder, &["recv", "--control", &socket, "-o", inbox, "--json"]);
+    let (recv, told, stdout) = begin(folder, &["recv", "--control", &socket, "-o", inbox, "--json"]);
     assert_eq!(told["event"], "receiving");
     let second = run(folder, &["recv", "--control", &socket, "-o", inbox]);
     assert_eq!(second.status.code(), Some(2), "one at a time: {}", talk(&second));
@@ -215,16 +235,36 @@ fn a_daemon_takes_what_is_sent_to_a_name_from_attach_until_detach() {
         let send = reading(value, if attached { "10s" } else { "2s" });
         assert_eq!(send.status.code(), Some(code), "{command}: {}", talk(&send));
     }
-    // Ended by hand, as people end it.
-    let id = nix_pid(&recv);
-    assert!(std::process::Command::new("kill").args(["-INT", &id]).status().unwrap().success());
+    recv.interrupt();
     let told = rest(stdout);
-    assert_eq!(recv.wait().unwrap().code(), Some(130));
+    assert_eq!(recv.wait(), Some(130));
     let received: Vec<_> = told.iter().filter(|line| line["event"] == "received").collect();
     assert_eq!((received.len(), received[0]["text"].as_str()), (1, Some("21.5")), "{told:?}");
 }
-fn nix_pid(child: &Child) -> String {
-    child.id().to_string()
+
+#[test]
+fn what_cannot_be_kept_is_told_and_the_next_is_taken() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let inbox = folder.join("inbox");
+    let Some(_disk) = SmallDisk::mount(&inbox, "1m") else { return };
+    let original = file(folder);
+    let (_router, [phone, source]) = network(folder, ["phone", "source"]);
+    let arguments = ["recv", "--config", &phone, "--attach", "/home/all", "-o", inbox.to_str().unwrap(), "--json"];
+    let (_recv, _, stdout) = begin(folder, &[&arguments[..], &["--count", "1"]].concat());
+    std::thread::sleep(std::time::Duration::from_secs(1));
+    let small = folder.join("small");
+    fs::write(&small, "fits").unwrap();
+    for (path, name, code) in [(&original, "/film", 1), (&small, "/note", 0)] {
+        let to = ["--to", "/home/all", "--config", &source, "--timeout", "4s", "--json"];
+        let send = run(folder, &[&["send", path.to_str().unwrap(), name][..], &to].concat());
+        assert_eq!(send.status.code(), Some(code), "{}", talk(&send));
+    }
+    let told = rest(stdout);
+    let events: Vec<_> = told.iter().map(|line| (line["event"].as_str().unwrap(), &line["name"])).collect();
+    assert_eq!(events, [("not-received", &"/film".into()), ("received", &"/note".into())], "{told:?}");
+    let reason = told[0]["reason"].as_str().unwrap();
+    assert!(reason.contains("space"), "{reason}");
 }
 
 #[test]
@@ -352,8 +392,8 @@ fn the_two_proxies_are_one_to_whoever_asks_and_tell_what_does_not_answer() {
 
     let second = run(folder, &["http-proxy", "browser", "--config", &dead, "--listen", &proxy]);
     assert_eq!(second.status.code(), Some(2), "the port is taken: {}", talk(&second));
-    for mut proxy in proxies {
-        assert!(std::process::Command::new("kill").args(["-INT", &nix_pid(&proxy)]).status().unwrap().success());
-        assert_eq!(proxy.wait().unwrap().code(), Some(0), "it works until it is ended");
+    for proxy in proxies {
+        proxy.interrupt();
+        assert_eq!(proxy.wait(), Some(0), "it works until it is ended");
     }
 }

@@ -250,8 +250,9 @@ impl LocalApi {
         let mut count = 0;
         while recv.count.is_none_or(|wanted| count < wanted) {
             let left = deadline.map_or(LOOK * 10, |deadline| clock.until(deadline).min(LOOK * 10));
-            let completed = match listener.wait(left) {
-                Heard::Event(Event::Transfer(id, TransferEvent::Completed)) => Some(id),
+            let ended = match listener.wait(left) {
+                Heard::Event(Event::Transfer(id, TransferEvent::Completed)) => Some((id, Ok(()))),
+                Heard::Event(Event::Transfer(id, TransferEvent::Failed { reason })) => Some((id, Err(reason))),
                 Heard::Gone => return Err(ApiError::new(ErrorKind::Cancelled, "the node was stopped")),
                 Heard::Event(_) | Heard::Silence => None,
             };
@@ -259,19 +260,23 @@ impl LocalApi {
                 let message = format!("nothing more has come; {count} objects were received");
                 return Err(ApiError::new(ErrorKind::Incomplete, message));
             }
-            let name = match completed {
-                Some(id) => self.transfers()?.into_iter().find(|(known, _)| *known == id).map(|(_, name)| name),
+            let told = match ended {
+                Some((id, outcome)) => {
+                    let name = self.transfers()?.into_iter().find(|(known, _)| *known == id).map(|(_, name)| name);
+                    let arrived = name.and_then(|name| arrived.take(&name));
+                    arrived.map(|(manifest, path)| match outcome {
+                        Ok(()) => Told::Received(ReceivedView::new(&manifest, &path, text(&manifest, &path))),
+                        Err(reason) => Told::NotReceived { name: manifest.name.to_string(), reason },
+                    })
+                }
                 None => None,
             };
-            let told = match name.and_then(|name| arrived.take(&name)) {
-                Some((manifest, path)) => {
-                    count += 1;
-                    deadline = recv.patience_ms.map(|patience| clock.now() + Duration::from_millis(patience));
-                    Told::Received(ReceivedView::new(&manifest, &path, text(&manifest, &path)))
-                }
-                // Nothing to say; whoever listens may have gone.
-                None => Told::Waiting,
-            };
+            if matches!(told, Some(Told::Received(_))) {
+                count += 1;
+                deadline = recv.patience_ms.map(|patience| clock.now() + Duration::from_millis(patience));
+            }
+            // Without news there is nothing to say; whoever listens may have gone.
+            let told = told.unwrap_or(Told::Waiting);
             if tell(told) == Flow::Stop {
                 return Err(ApiError::new(ErrorKind::Cancelled, format!("ended; {count} objects were received")));
             }

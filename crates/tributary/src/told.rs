@@ -195,6 +195,13 @@ pub enum Told {
     },
     /// Something that was sent to this node is here, verified.
     Received(ReceivedView),
+    /// Something that was sent to this node could not be kept, or did not come whole.
+    NotReceived {
+        /// The object's name.
+        name: String,
+        /// Why.
+        reason: String,
+    },
     /// Nothing new; told now and then, so that one who has gone is noticed.
     Waiting,
     /// The node is attached to a name, or not any more.
