@@ -139,6 +139,33 @@ fn four_paths_are_not_slower_than_two() {
 }
 
 #[test]
+fn a_coupled_transfer_takes_its_share_of_a_bottleneck_and_an_uncoupled_one_more() {
+    let results = run("mmftp-friendliness", 1, 1);
+    for prefix in ["", "default-"] {
+        let of = |name: &str| value(&results, &format!("{prefix}{name}"));
+        for bottleneck in ["shared", "partly"] {
+            let (linked, uncoupled) =
+                (of(&format!("linked.jain@{bottleneck}")), of(&format!("uncoupled.jain@{bottleneck}")));
+            assert!(linked > 0.98 && linked > uncoupled, "{prefix}{bottleneck}: {linked} against {uncoupled}");
+        }
+        for bottleneck in ["shared", "partly", "disjoint"] {
+            let used = of(&format!("linked.utilisation@{bottleneck}"));
+            assert!((0.97..=1.001).contains(&used), "{prefix}{bottleneck}: {used}");
+        }
+    }
+}
+
+#[test]
+fn two_paths_chosen_by_state_or_place_beat_the_one_that_has_the_fewest_hops() {
+    let results = run("mmftp-selection", 1, 4);
+    let seconds = |name: &str| value(&results, &format!("{name}.seconds_mean"));
+    let (hops, optimum) = (seconds("hops"), seconds("optimum"));
+    for chosen in ["capacity-two-paths", "place-two-paths"] {
+        assert!(seconds(chosen) < hops && seconds(chosen) > optimum, "{chosen}: {} against {hops}", seconds(chosen));
+    }
+}
+
+#[test]
 fn marks_reach_the_receiver_and_keep_the_queue_short_without_losses() {
     let results = run("mmftp-in-network", 1, 1);
     for prefix in ["", "default-"] {
