@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 use proptest::prelude::*;
 use tributary_core::{Random, Rate};
 
-use super::*;
+use super::{hello::Peer, *};
 
 fn ms(millis: u64) -> Time {
     Time::from_millis(millis)

@@ -1,0 +1,184 @@
+//! The flood of beacons, by which every node learns a route to each topology manager and one back.
+use super::*;
+
+pub(super) struct Manager {
+    pub(super) beacon: Beacon,
+    pub(super) retired: Option<u64>,
+    pub(super) heard: Time,
+    /// Routes by face of arrival: sequence, to the manager, from it. The face that was first is `best`.
+    pub(super) routes: BTreeMap<FaceId, Learnt>,
+    pub(super) best: Option<FaceId>,
+    /// Whether it is on this node.
+    pub(super) own: bool,
+}
+
+impl Manager {
+    /// The last beacon as it came by the best way, and that way; `None` if no way is left.
+    pub(super) fn latest(&self) -> Option<(Beacon, Option<FaceId>)> {
+        let Some(best) = self.best else {
+            return self.own.then(|| (self.beacon.clone(), None));
+        };
+        let learnt = self.routes.get(&best)?;
+        let mut beacon = self.beacon.clone();
+        beacon.sequence = learnt.sequence;
+        beacon.to_manager = learnt.to.iter().skip(1).copied().collect();
+        beacon.from_manager = learnt.from.split_last()?.1.into();
+        Some((beacon, Some(best)))
+    }
+    /// A face is down: of the other ways the newest is the best.
+    pub(super) fn forget_way(&mut self, face: FaceId) {
+        self.routes.remove(&face);
+        if self.best == Some(face) {
+            self.best = self.routes.iter().max_by_key(|(_, learnt)| learnt.sequence).map(|(face, _)| *face);
+        }
+    }
+}
+
+pub(super) struct Learnt {
+    sequence: u32,
+    to: Vec<ListLabel>,
+    from: Vec<ListLabel>,
+}
+
+impl Neighbour {
+    pub(super) fn on_beacon(&mut self, now: Time, face: FaceId, beacon: Beacon) -> Result<(), &'static str> {
+        if !self.is_up(face) {
+            return Err(reason::ONE_WAY);
+        }
+        if beacon.node == self.config.node {
+            return Ok(());
+        }
+        if beacon.to_manager.len() >= BEACON_LABELS_MAX || beacon.from_manager.len() >= BEACON_LABELS_MAX {
+            return Err(reason::HOPS);
+        }
+        // A copy that came through this node before offers no other way.
+        let own = self.faces.keys().any(|face| beacon.from_manager.contains(&self.key.list(Port::Face(*face))));
+        if own {
+            return Ok(());
+        }
+        let known = self.managers.get(&beacon.node);
+        if known.is_none() && self.managers.len() >= self.config.managers_max {
+            return Err(reason::MANAGERS);
+        }
+        let restarted = known.is_none_or(|manager| manager.beacon.incarnation != beacon.incarnation);
+        let retired = match known {
+            Some(manager) if restarted => Some(manager.beacon.incarnation),
+            Some(manager) => manager.retired,
+            None => None,
+        };
+        let changed = restarted
+            || known.is_some_and(|known| (known.beacon.state, known.beacon.term) != (beacon.state, beacon.term));
+        let learnt = Learnt {
+            sequence: beacon.sequence,
+            to: [&[self.key.list(Port::Face(face))], &beacon.to_manager[..]].concat(),
+            from: [&beacon.from_manager[..], &[self.key.list(Port::Local)]].concat(),
+        };
+        if let Some(manager) = self.managers.get_mut(&beacon.node) {
+            if manager.retired == Some(beacon.incarnation) {
+                return Ok(());
+            }
+            if !restarted && beacon.sequence <= manager.beacon.sequence {
+                if beacon.sequence == manager.beacon.sequence {
+                    manager.routes.insert(face, learnt);
+                }
+                return Ok(());
+            }
+        }
+        if changed && beacon.state == ManagerState::Active {
+            self.events.push_back(Event::Note(format!(
+                "topology manager {} is active, term {}",
+                beacon.label,
+                successions(beacon.term)
+            )));
+        }
+        self.see_term(beacon.term);
+        let ups: Vec<FaceId> =
+            self.faces.iter().filter(|(other, state)| state.up && **other != face).map(|(face, _)| *face).collect();
+        ups.into_iter().for_each(|other| self.send_beacon(other, &beacon, Some(face)));
+        self.beacons.push_back(beacon.clone());
+        let node = beacon.node;
+        let manager = self.managers.entry(node).or_insert_with(|| Manager {
+            beacon: beacon.clone(),
+            retired,
+            heard: now,
+            routes: BTreeMap::new(),
+            best: None,
+            own: false,
+        });
+        if restarted {
+            manager.routes.clear();
+        }
+        manager.retired = retired;
+        manager.heard = now;
+        manager.best = Some(face);
+        manager.routes.insert(face, learnt);
+        // Ways that the last beacons did not confirm may be gone.
+        manager.routes.retain(|_, learnt| learnt.sequence.saturating_add(2) >= beacon.sequence);
+        manager.beacon = beacon;
+        if restarted {
+            self.schedule_link_state(now);
+        }
+        Ok(())
+    }
+    pub(super) fn remember_own(&mut self, now: Time, beacon: Beacon) {
+        self.see_term(beacon.term);
+        let new = !self.managers.contains_key(&beacon.node);
+        self.managers.insert(
+            beacon.node,
+            Manager { beacon, retired: None, heard: now, routes: BTreeMap::new(), best: None, own: true },
+        );
+        if new {
+            self.schedule_link_state(now);
+        }
+    }
+    /// Passes a beacon on over `face`. `arrived` is the face that it came by; `None` if it is this node's own.
+    pub(super) fn send_beacon(&mut self, face: FaceId, beacon: &Beacon, arrived: Option<FaceId>) {
+        let mut beacon = beacon.clone();
+        if let Some(arrived) = arrived {
+            beacon.to_manager.insert(0, self.key.list(Port::Face(arrived)));
+        } else if beacon.node != self.config.node {
+            return;
+        }
+        beacon.from_manager.push(self.key.list(Port::Face(face)));
+        if beacon.to_manager.len() >= BEACON_LABELS_MAX || beacon.from_manager.len() >= BEACON_LABELS_MAX {
+            return;
+        }
+        let mut packet = Vec::new();
+        Header { packet_type: PacketType::Beacon, flags: 0, ttl: 1, fid: Fid::NONE }.encode(&mut packet);
+        let start = packet.len();
+        beacon.encode(&mut packet);
+        seal(&self.config.network_key, &mut packet, start);
+        self.packets.push_back((face, packet));
+    }
+    pub(super) fn manager_info(&self, node: NodeId, manager: &Manager) -> Option<ManagerInfo> {
+        let (to, back) = if node == self.config.node {
+            let local = list_fid(&[self.key.list(Port::Local)]);
+            (local, local)
+        } else {
+            let learnt = manager.routes.get(&manager.best?)?;
+            (list_fid(&learnt.to), list_fid(&learnt.from))
+        };
+        Some(ManagerInfo {
+            node,
+            label: manager.beacon.label.clone(),
+            incarnation: manager.beacon.incarnation,
+            to,
+            back,
+            term: manager.beacon.term,
+            state: manager.beacon.state,
+            priority: manager.beacon.priority,
+        })
+    }
+    pub(super) fn forget_silent_managers(&mut self, now: Time) {
+        let timeout = self.config.manager_timeout;
+        let own = self.config.node;
+        let events = &mut self.events;
+        self.managers.retain(|node, manager| {
+            let keep = manager.heard + timeout > now || *node == own;
+            if !keep {
+                events.push_back(Event::Note(format!("topology manager {} is silent", manager.beacon.label)));
+            }
+            keep
+        });
+    }
+}

@@ -1,0 +1,71 @@
+//! Settings of the neighbour protocol.
+use super::*;
+
+/// Settings of the neighbour protocol.
+#[derive(Clone, PartialEq, Debug)]
+pub struct NeighbourConfig {
+    /// The node.
+    pub node: NodeId,
+    /// Its human-readable name, at most 32 bytes.
+    pub label: String,
+    /// What it is.
+    pub roles: Roles,
+    /// Number of this run; another one after each start.
+    pub incarnation: u64,
+    /// Where it is. Default: not told.
+    pub location: Option<Location>,
+    /// The secret of its link labels; the same as the router's.
+    pub secret: [u8; 16],
+    /// Key of the authentication codes.
+    pub network_key: [u8; 32],
+    /// Time between hellos on one face. Default: 200 ms.
+    pub hello_interval: Duration,
+    /// Hellos that may be missed before a face is down. Default: 5, so that a loss of a fifth of all packets takes a
+    /// face down once in ten minutes and not twice a minute; transfers notice silence by themselves long before.
+    pub hello_misses: u32,
+    /// Datagram sizes to try, ascending; bounded by each face's configured MTU. The first is taken for granted.
+    /// Default: 1,200, 1,472, 8,972, 32,768, 65,507.
+    pub mtu_ladder: Vec<u32>,
+    /// How often a size is tried, one hello after the other, before the pauses between tries double. Default: 3.
+    pub mtu_probes: u32,
+    /// Time between checks of the size in use at most, with a try of the next one. Default: 30 s.
+    pub mtu_probe_interval: Duration,
+    /// How long a change waits for others before it is told to the topology managers. Default: 20 ms.
+    pub link_state_debounce: Duration,
+    /// Time between link-state messages while only round-trip times or loads change. Default: 1 s.
+    pub link_state_metric_interval: Duration,
+    /// Time between link-state messages while nothing changes. Default: 5 s.
+    pub link_state_refresh: Duration,
+    /// How long a silent topology manager is remembered. Default: 3 s.
+    pub manager_timeout: Duration,
+    /// Topology managers at most; beacons of more are dropped. Default: 8.
+    pub managers_max: usize,
+    /// Faces at most. Default: 1,024.
+    pub faces_max: usize,
+}
+
+impl NeighbourConfig {
+    /// Defaults for a node.
+    pub fn new(node: NodeId, label: &str, roles: Roles, incarnation: u64, secret: [u8; 16]) -> NeighbourConfig {
+        NeighbourConfig {
+            node,
+            label: label.into(),
+            roles,
+            incarnation,
+            location: None,
+            secret,
+            network_key: [0; 32],
+            hello_interval: Duration::from_millis(200),
+            hello_misses: 5,
+            mtu_ladder: [1200, 1472, 8972, 32_768, 65_507].into(),
+            mtu_probes: 3,
+            mtu_probe_interval: Duration::from_secs(30),
+            link_state_debounce: Duration::from_millis(20),
+            link_state_metric_interval: Duration::from_secs(1),
+            link_state_refresh: Duration::from_secs(5),
+            manager_timeout: Duration::from_secs(3),
+            managers_max: 8,
+            faces_max: ADJACENCIES_MAX,
+        }
+    }
+}

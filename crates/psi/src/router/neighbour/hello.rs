@@ -1,0 +1,300 @@
+//! Greetings: who is at the other end of a face, whether it hears this node, how long that takes and how large a
+//! datagram gets through.
+use super::*;
+
+/// How long a neighbour that fell silent is greeted more often.
+const EAGER: Duration = Duration::from_secs(30);
+/// How many hellos it then gets in the time of one, and before that when one of its own is overdue: it answers who has
+/// not heard it for long. So random loss takes no face down.
+const EAGER_HELLOS: u32 = 4;
+
+/// What is known of one face.
+pub(super) struct Face {
+    pub(super) options: FaceOptions,
+    pub(super) hello_due: Time,
+    /// After the neighbour fell silent: until when it is greeted more often, so that it is soon known to be back.
+    eager_until: Time,
+    pub(super) peer: Option<Peer>,
+    pub(super) up: bool,
+    pub(super) version_noted: bool,
+    loop_noted: bool,
+    /// Largest datagram received in this turn and in the one before, in bytes.
+    received_max: [u32; 2],
+    received_turn: Time,
+    pub(super) mtu: u32,
+    probe_attempts: u32,
+    pub(super) probe_due: Option<Time>,
+    sent_us: u64,
+    pub(super) used_kbps: u32,
+    pub(super) told: Option<Adjacency>,
+}
+
+impl Face {
+    /// A face of which nothing is known; `first` is the datagram size that is taken for granted.
+    pub(super) fn new(now: Time, options: FaceOptions, first: u32) -> Face {
+        Face {
+            mtu: options.mtu.min(first),
+            options,
+            hello_due: now,
+            eager_until: Time::ZERO,
+            peer: None,
+            up: false,
+            version_noted: false,
+            loop_noted: false,
+            received_max: [0; 2],
+            received_turn: now,
+            probe_attempts: 0,
+            probe_due: None,
+            sent_us: 0,
+            used_kbps: 0,
+            told: None,
+        }
+    }
+}
+
+/// Who is at the other end, as its last hello says.
+pub(super) struct Peer {
+    pub(super) node: NodeId,
+    pub(super) incarnation: u64,
+    pub(super) retired: Option<u64>,
+    pub(super) face: FaceId,
+    pub(super) roles: Roles,
+    pub(super) label: String,
+    pub(super) heard: Time,
+    pub(super) sent_us: u64,
+    pub(super) echo_us: u64,
+    pub(super) rtt: Option<Duration>,
+}
+
+impl Neighbour {
+    pub(super) fn down_after(&self) -> Duration {
+        self.config.hello_interval * self.config.hello_misses + self.config.hello_interval / 2
+    }
+    /// Silence after which a hello must have been lost.
+    fn overdue_after(&self) -> Duration {
+        self.config.hello_interval * 3 / 2
+    }
+    /// Does what is due on a face.
+    pub(super) fn handle_face_timeout(&mut self, now: Time, face: FaceId) {
+        let down_after = self.down_after();
+        let state = self.faces.get_mut(&face).expect("the key was just listed");
+        if state.peer.as_ref().is_some_and(|peer| peer.heard + down_after <= now) {
+            state.peer = None;
+            self.on_down(now, face, "hellos missed");
+        }
+        let state = self.faces.get_mut(&face).expect("a face that goes down stays");
+        if state.received_turn + self.config.mtu_probe_interval * 2 <= now {
+            state.received_turn = now;
+            state.received_max = [0, state.received_max[0]];
+        }
+        if state.hello_due <= now {
+            self.send_hello(now, face, None);
+        }
+        if self.faces[&face].probe_due.is_some_and(|due| due <= now) {
+            self.on_probe_due(now, face);
+        }
+    }
+    pub(super) fn on_hello(&mut self, now: Time, face: FaceId, hello: Hello, size: u32) -> Result<(), &'static str> {
+        let (own, overdue_after) = (self.config.node, self.overdue_after());
+        let state = self.faces.get_mut(&face).ok_or(reason::FACES)?;
+        if hello.node == own {
+            if !state.loop_noted {
+                state.loop_noted = true;
+                let text = format!("{face} leads back to this node, or another node has the same id {own}");
+                self.events.push_back(Event::Note(text));
+            }
+            return Err(reason::OWN);
+        }
+        let known = state.peer.as_ref().filter(|peer| peer.node == hello.node);
+        if let Some(peer) = known {
+            if peer.retired == Some(hello.incarnation) {
+                return Ok(());
+            }
+            if peer.incarnation == hello.incarnation && hello.sent_us <= peer.sent_us {
+                // Late or a copy: says nothing new, but a large one did get through.
+                state.received_max[0] = state.received_max[0].max(size);
+                return Ok(());
+            }
+        }
+        let restarted = known.is_some_and(|peer| peer.incarnation != hello.incarnation);
+        let same = known.is_some_and(|peer| peer.incarnation == hello.incarnation && peer.face == hello.face);
+        if !same {
+            let retired = known.filter(|_| restarted).map(|peer| peer.incarnation);
+            if state.peer.is_some() {
+                let why = if restarted { "the neighbour restarted" } else { "another neighbour appeared" };
+                self.on_down(now, face, why);
+            }
+            let state = self.faces.get_mut(&face).expect("a face that goes down stays");
+            state.received_max = [0; 2];
+            state.peer = Some(Peer {
+                node: hello.node,
+                incarnation: hello.incarnation,
+                retired,
+                face: hello.face,
+                roles: hello.roles,
+                label: hello.label.clone(),
+                heard: now,
+                sent_us: hello.sent_us,
+                echo_us: 0,
+                rtt: None,
+            });
+        }
+        let state = self.faces.get_mut(&face).expect("it was there above");
+        let news = size > state.received_max[0].max(state.received_max[1]);
+        state.received_max[0] = state.received_max[0].max(size);
+        let peer = state.peer.as_mut().expect("it was made above if it was not there");
+        peer.heard = now;
+        peer.sent_us = hello.sent_us;
+        peer.roles = hello.roles;
+        peer.label = hello.label;
+        let us = hello
+            .heard
+            .filter(|heard| heard.node == own && heard.incarnation == self.config.incarnation && heard.face == face);
+        match us {
+            Some(heard) => {
+                if heard.echo_us > peer.echo_us {
+                    peer.echo_us = heard.echo_us;
+                    let held = heard.echo_us.saturating_add(u64::from(heard.age_us));
+                    let sample = Duration::from_micros(micros(now).saturating_sub(held));
+                    peer.rtt = Some(peer.rtt.map_or(sample, |rtt| (rtt * 7 + sample) / 8));
+                }
+                let was_up = core::mem::replace(&mut state.up, true);
+                if !was_up {
+                    self.on_up(now, face);
+                }
+                self.on_proof(now, face, heard.received_bytes_max);
+                let waits = Duration::from_micros(heard.age_us.into()) >= overdue_after;
+                if !was_up || news || waits {
+                    self.send_hello(now, face, None);
+                }
+                self.on_metric(now, face);
+            }
+            None => {
+                // It does not hear us, or not yet.
+                let lost = state.up;
+                if lost {
+                    self.on_down(now, face, "the neighbour does not hear this node");
+                }
+                if lost || !same || news {
+                    self.send_hello(now, face, None);
+                }
+            }
+        }
+        Ok(())
+    }
+    fn on_up(&mut self, now: Time, face: FaceId) {
+        let first = self.config.mtu_ladder.first().copied().unwrap_or(1200);
+        let state = self.faces.get_mut(&face).expect("the caller has it");
+        let node = state.peer.as_ref().map_or(NodeId::NONE, |peer| peer.node);
+        state.mtu = first.min(state.options.mtu);
+        state.probe_attempts = 0;
+        state.probe_due = Some(now);
+        self.face_changes.push_back((face, true));
+        self.events.push_back(Event::Neighbour { face, node, up: true });
+        self.schedule_link_state(now + self.config.link_state_debounce);
+        // The newcomer need not wait for the next beacons.
+        let beacons: Vec<_> = self.managers.values().filter_map(Manager::latest).collect();
+        for (beacon, arrived) in beacons {
+            self.send_beacon(face, &beacon, arrived);
+        }
+        self.on_probe_due(now, face);
+    }
+    pub(super) fn on_down(&mut self, now: Time, face: FaceId, why: &str) {
+        let Some(state) = self.faces.get_mut(&face) else { return };
+        if !core::mem::replace(&mut state.up, false) {
+            return;
+        }
+        state.probe_due = None;
+        state.told = None;
+        state.eager_until = now + EAGER;
+        let node = state.peer.as_ref().map_or(NodeId::NONE, |peer| peer.node);
+        self.face_changes.push_back((face, false));
+        self.events.push_back(Event::Neighbour { face, node, up: false });
+        self.events.push_back(Event::Note(format!("{face} is down: {why}")));
+        self.managers.values_mut().for_each(|manager| manager.forget_way(face));
+        self.schedule_link_state(now + self.config.link_state_debounce);
+    }
+    /// The other side says how large a datagram it received.
+    fn on_proof(&mut self, now: Time, face: FaceId, received: u32) {
+        let ladder = self.ladder(face);
+        let Some(state) = self.faces.get_mut(&face) else { return };
+        let base = ladder.first().copied().unwrap_or(state.mtu);
+        let mtu = ladder.iter().copied().filter(|size| *size <= received).max().unwrap_or(base);
+        if mtu == state.mtu {
+            return;
+        }
+        state.mtu = mtu;
+        // More may be possible; and if it has become less, the other side may only have forgotten what it received.
+        state.probe_attempts = 0;
+        self.on_probe_due(now, face);
+        self.schedule_link_state(now + self.config.link_state_debounce);
+    }
+    pub(super) fn on_probe_due(&mut self, now: Time, face: FaceId) {
+        let ladder = self.ladder(face);
+        let Some(state) = self.faces.get_mut(&face) else { return };
+        let current = state.mtu;
+        let next = ladder.into_iter().find(|size| *size > current);
+        state.probe_attempts += 1;
+        let extra = state.probe_attempts.saturating_sub(self.config.mtu_probes);
+        let check_current = state.probe_attempts == 1 || extra > 0;
+        // Where packets are lost at random some tries fail: the pauses between further ones double.
+        let pause = self.config.hello_interval * (1 << extra.min(16));
+        let pause = if next.is_none() { self.config.mtu_probe_interval } else { pause };
+        state.probe_due = Some(now + pause.min(self.config.mtu_probe_interval));
+        if check_current {
+            self.send_hello(now, face, Some(current));
+        }
+        if let Some(size) = next {
+            self.send_hello(now, face, Some(size));
+        }
+    }
+    fn ladder(&self, face: FaceId) -> Vec<u32> {
+        let limit = self.faces.get(&face).map_or(0, |state| state.options.mtu);
+        let sizes = self.config.mtu_ladder.iter().copied().filter(|size| *size < limit);
+        sizes.chain([limit]).collect()
+    }
+    pub(super) fn send_hello(&mut self, now: Time, face: FaceId, size: Option<u32>) {
+        let overdue_after = self.overdue_after();
+        let Some(state) = self.faces.get_mut(&face) else { return };
+        let mut hello = Hello {
+            node: self.config.node,
+            incarnation: self.config.incarnation,
+            face,
+            roles: self.config.roles,
+            label: self.config.label.clone(),
+            // Two hellos of one instant must not look like copies of one.
+            sent_us: micros(now).max(state.sent_us + 1),
+            heard: state.peer.as_ref().map(|peer| Heard {
+                node: peer.node,
+                incarnation: peer.incarnation,
+                face: peer.face,
+                echo_us: peer.sent_us,
+                age_us: u32::try_from(now.since(peer.heard).as_micros()).unwrap_or(u32::MAX),
+                received_bytes_max: state.received_max[0].max(state.received_max[1]),
+            }),
+            padding_bytes: 0,
+        };
+        state.sent_us = hello.sent_us;
+        let header = Header { packet_type: PacketType::Hello, flags: 0, ttl: 1, fid: Fid::NONE };
+        let mut packet = Vec::new();
+        header.encode(&mut packet);
+        let start = packet.len();
+        hello.encode(&mut packet);
+        if let Some(size) = size {
+            let bare = packet.len() + MAC_BYTES;
+            hello.padding_bytes = u16::try_from((size as usize).saturating_sub(bare)).unwrap_or(u16::MAX);
+            packet.truncate(start);
+            hello.encode(&mut packet);
+        } else {
+            let is_overdue = state.peer.as_ref().is_some_and(|peer| peer.heard + overdue_after <= now);
+            let is_eager = if state.up { is_overdue } else { now < state.eager_until };
+            state.hello_due = now + self.config.hello_interval / if is_eager { EAGER_HELLOS } else { 1 };
+        }
+        seal(&self.config.network_key, &mut packet, start);
+        self.packets.push_back((face, packet));
+    }
+}
+
+fn micros(now: Time) -> u64 {
+    now.as_nanos() / 1000
+}

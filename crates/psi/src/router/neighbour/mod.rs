@@ -1,0 +1,314 @@
+//! Who is at the other end of each face, and how to reach the topology managers.
+//!
+//! Neighbours greet each other every `hello_interval`. A face is up when its hellos come back as heard (two-way
+//! check) and down when `hello_misses` of them are missed. Echoed clocks give the link's round-trip time; hellos that
+//! are padded give its MTU: what the other side says it received is what the link carries (RFC 8899 in spirit).
+//!
+//! Topology managers flood beacons. Every node passes the first copy of each on to its other neighbours and adds the
+//! labels of the links, so that it arrives with a route to the manager and one back: enough to send the link state
+//! there, from which the manager makes everything else.
+//! ```text
+//!   down ──hello──► heard ──hello that heard us──► up ──3 missed, or not heard any more, or restarted──► down
+//! ```
+use alloc::{
+    collections::{BTreeMap, VecDeque},
+    format,
+    string::String,
+    vec::Vec,
+};
+
+use tributary_core::{Datagram, Duration, FaceId, Location, NodeId, Time, event::Event};
+use tributary_transport::FaceOptions;
+
+use super::labels::{LabelKey, Port};
+use crate::{
+    ids::Roles,
+    wire::{
+        ADJACENCIES_MAX, Adjacency, BEACON_LABELS_MAX, Beacon, Fid, Header, Heard, Hello, LinkState, ListLabel,
+        MAC_BYTES, ManagerState, PacketType, Routes, WireError, list_fid, seal, successions, unseal,
+    },
+};
+
+mod beacon;
+mod config;
+mod hello;
+mod link_state;
+
+pub use config::NeighbourConfig;
+
+use beacon::Manager;
+use hello::Face;
+
+/// The neighbour protocol of one node.
+///
+/// After each `handle_*` or command, drain [`Neighbour::poll_face`] (into [`super::Router::set_face_up`]),
+/// [`Neighbour::poll_packet`], [`Neighbour::poll_link_state`], [`Neighbour::poll_beacon`] (into a topology manager of
+/// this node) and [`Neighbour::poll_event`]; then ask [`Neighbour::poll_timeout`].
+pub struct Neighbour {
+    config: NeighbourConfig,
+    key: LabelKey,
+    faces: BTreeMap<FaceId, Face>,
+    managers: BTreeMap<NodeId, Manager>,
+    routes: Option<Routes>,
+    term: u32,
+    sequence: u32,
+    link_state_due: Option<Time>,
+    link_state_sent: Time,
+    link_state_ready: Option<LinkState>,
+    packets: VecDeque<(FaceId, Vec<u8>)>,
+    face_changes: VecDeque<(FaceId, bool)>,
+    beacons: VecDeque<Beacon>,
+    events: VecDeque<Event>,
+}
+
+/// A neighbour, as its face sees it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct NeighbourInfo {
+    /// The face.
+    pub face: FaceId,
+    /// Who is there; [`NodeId::NONE`] if nothing was heard.
+    pub node: NodeId,
+    /// Its human-readable name.
+    pub label: String,
+    /// What it is.
+    pub roles: Roles,
+    /// Whether it answers.
+    pub up: bool,
+    /// Smoothed round-trip time.
+    pub rtt: Option<Duration>,
+    /// Datagram bytes proven to get through to it, or the smallest size of the ladder.
+    pub mtu: u32,
+}
+
+/// A topology manager that can be reached.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ManagerInfo {
+    /// Its node.
+    pub node: NodeId,
+    /// Its human-readable name.
+    pub label: String,
+    /// Number of its run.
+    pub incarnation: u64,
+    /// The route to it.
+    pub to: Fid,
+    /// The route back.
+    pub back: Fid,
+    /// Its term.
+    pub term: u32,
+    /// Whether it rules or waits.
+    pub state: ManagerState,
+    /// Its priority.
+    pub priority: u8,
+}
+
+/// The reasons for which hellos and beacons are dropped, beside those of [`WireError::reason`].
+pub mod reason {
+    /// The authentication code is wrong.
+    pub const FORGED: &str = "authentication failed";
+    /// A face that leads back to this node.
+    pub const OWN: &str = "own hello came back";
+    /// A hello of a face that was not added and does not fit any more.
+    pub const FACES: &str = "too many faces";
+    /// A beacon from a face that is not up.
+    pub const ONE_WAY: &str = "beacon over a face that is not up";
+    /// A beacon of one topology manager too many.
+    pub const MANAGERS: &str = "too many topology managers";
+    /// A beacon that has gone too far.
+    pub const HOPS: &str = "beacon came too far";
+    /// Neither hello nor beacon.
+    pub const TYPE: &str = "not a hello or beacon";
+}
+
+impl Neighbour {
+    /// A node without faces.
+    pub fn new(config: NeighbourConfig) -> Neighbour {
+        Neighbour {
+            key: LabelKey::new(&config.secret),
+            faces: BTreeMap::new(),
+            managers: BTreeMap::new(),
+            routes: None,
+            term: 0,
+            sequence: 0,
+            link_state_due: None,
+            link_state_sent: Time::ZERO,
+            link_state_ready: None,
+            packets: VecDeque::new(),
+            face_changes: VecDeque::new(),
+            beacons: VecDeque::new(),
+            events: VecDeque::new(),
+            config,
+        }
+    }
+    /// Adds a face and greets over it. A known face gets the new options. Returns whether there was room for it.
+    pub fn add_face(&mut self, now: Time, face: FaceId, options: FaceOptions) -> bool {
+        if let Some(state) = self.faces.get_mut(&face) {
+            state.options = options;
+            return true;
+        }
+        if self.faces.len() >= self.config.faces_max {
+            return false;
+        }
+        let first = self.config.mtu_ladder.first().copied().unwrap_or(1200);
+        self.faces.insert(face, Face::new(now, options, first));
+        self.send_hello(now, face, None);
+        true
+    }
+    /// Removes a face.
+    pub fn remove_face(&mut self, now: Time, face: FaceId) {
+        self.on_down(now, face, "face removed");
+        self.faces.remove(&face);
+    }
+    /// Tells the rate in use on a face, for paths by residual capacity.
+    pub fn set_used(&mut self, now: Time, face: FaceId, used_kbps: u32) {
+        if let Some(state) = self.faces.get_mut(&face) {
+            state.used_kbps = used_kbps;
+            self.on_metric(now, face);
+        }
+    }
+    /// Takes a whole Hello or Beacon packet that arrived on a face.
+    pub fn handle_datagram(&mut self, now: Time, face: FaceId, datagram: &Datagram) {
+        let size = datagram.len() as u32;
+        let all;
+        let bytes = if datagram.head().is_empty() {
+            &datagram.body()[..]
+        } else {
+            all = datagram.to_vec();
+            &all
+        };
+        if let Err(reason) = self.on_packet(now, face, bytes) {
+            self.events.push_back(Event::Dropped { face, reason, bytes: size });
+        }
+    }
+    /// A packet of another version of the wire format arrived: tells it once per face.
+    pub fn handle_other_version(&mut self, face: FaceId, found: u8) {
+        if let Some(state) = self.faces.get_mut(&face)
+            && !state.version_noted
+        {
+            state.version_noted = true;
+            let text = format!(
+                "{face}: the other end speaks wire format version {found}, this program speaks {}; update the older one",
+                crate::wire::VERSION
+            );
+            self.events.push_back(Event::Note(text));
+        }
+    }
+    /// Takes a routes message. Returns whether it is newer than what was known; only then its content counts.
+    pub fn handle_routes(&mut self, routes: &Routes) -> bool {
+        let is_newer = |known: &Routes| (routes.term, routes.sequence) > (known.term, known.sequence);
+        if self.routes.as_ref().is_some_and(|known| !is_newer(known)) {
+            return false;
+        }
+        self.see_term(routes.term);
+        self.routes = Some(routes.clone());
+        true
+    }
+    /// Notes that something of a term was heard: the link states tell it, so that whoever rules outdoes it.
+    pub fn see_term(&mut self, term: u32) {
+        self.term = self.term.max(term);
+    }
+    /// Floods a beacon of the topology manager on this node; its label lists are filled in here.
+    pub fn originate_beacon(&mut self, now: Time, mut beacon: Beacon) {
+        beacon.to_manager = [self.key.list(Port::Local)].into();
+        beacon.from_manager.clear();
+        let ups: Vec<FaceId> = self.faces.iter().filter(|(_, state)| state.up).map(|(face, _)| *face).collect();
+        ups.into_iter().for_each(|face| self.send_beacon(face, &beacon, None));
+        self.remember_own(now, beacon);
+    }
+    /// Does what is due.
+    pub fn handle_timeout(&mut self, now: Time) {
+        let faces: Vec<FaceId> = self.faces.keys().copied().collect();
+        faces.into_iter().for_each(|face| self.handle_face_timeout(now, face));
+        self.forget_silent_managers(now);
+        self.check_link_state(now);
+    }
+    /// When [`Neighbour::handle_timeout`] is due.
+    pub fn poll_timeout(&self) -> Option<Time> {
+        let down_after = self.down_after();
+        let faces = self.faces.values().flat_map(|state| {
+            let down = state.peer.as_ref().map(|peer| peer.heard + down_after);
+            [Some(state.hello_due), down, state.probe_due].into_iter().flatten()
+        });
+        let managers = self.managers.iter().filter(|(node, _)| **node != self.config.node);
+        let managers = managers.map(|(_, manager)| manager.heard + self.config.manager_timeout);
+        faces.chain(managers).chain(self.link_state_time()).min()
+    }
+    /// The next packet to send, on one face.
+    pub fn poll_packet(&mut self) -> Option<(FaceId, Vec<u8>)> {
+        self.packets.pop_front()
+    }
+    /// The next face that came up or went down.
+    pub fn poll_face(&mut self) -> Option<(FaceId, bool)> {
+        self.face_changes.pop_front()
+    }
+    /// A link-state message that is due, for every topology manager in [`Neighbour::managers`].
+    pub fn poll_link_state(&mut self) -> Option<LinkState> {
+        self.link_state_ready.take()
+    }
+    /// The next beacon of another node's topology manager, once each; for a topology manager on this node.
+    pub fn poll_beacon(&mut self) -> Option<Beacon> {
+        self.beacons.pop_front()
+    }
+    /// The next event.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    /// One entry per face.
+    pub fn neighbours(&self) -> Vec<NeighbourInfo> {
+        let info = |(face, state): (&FaceId, &Face)| {
+            let peer = state.peer.as_ref();
+            NeighbourInfo {
+                face: *face,
+                node: peer.map_or(NodeId::NONE, |peer| peer.node),
+                label: peer.map_or_else(String::new, |peer| peer.label.clone()),
+                roles: peer.map_or(Roles::NONE, |peer| peer.roles),
+                up: state.up,
+                rtt: peer.and_then(|peer| peer.rtt),
+                mtu: state.mtu,
+            }
+        };
+        self.faces.iter().map(info).collect()
+    }
+    /// The topology managers that can be reached, by node id; the one on this node included.
+    pub fn managers(&self) -> Vec<ManagerInfo> {
+        self.managers.iter().filter_map(|(node, manager)| self.manager_info(*node, manager)).collect()
+    }
+    /// The active topology manager with the highest term, if one can be reached.
+    pub fn active_manager(&self) -> Option<ManagerInfo> {
+        let active = self.managers().into_iter().filter(|manager| manager.state == ManagerState::Active);
+        active.max_by_key(|manager| (manager.term, manager.priority, manager.node))
+    }
+    /// The newest routes message.
+    pub fn routes(&self) -> Option<&Routes> {
+        self.routes.as_ref()
+    }
+    /// Whether the neighbour on a face answers.
+    pub fn is_up(&self, face: FaceId) -> bool {
+        self.faces.get(&face).is_some_and(|state| state.up)
+    }
+
+    fn on_packet(&mut self, now: Time, face: FaceId, bytes: &[u8]) -> Result<(), &'static str> {
+        let header = Header::decode(bytes).map_err(|error| {
+            if let WireError::Version { found, .. } = error {
+                self.handle_other_version(face, found);
+            }
+            error.reason()
+        })?;
+        let body = &bytes[header.len()..];
+        let body = unseal(&self.config.network_key, body).map_err(|_| reason::FORGED)?;
+        match header.packet_type {
+            PacketType::Hello => {
+                let hello = Hello::decode(body).map_err(WireError::reason)?;
+                self.on_hello(now, face, hello, bytes.len() as u32)
+            }
+            PacketType::Beacon => {
+                let beacon = Beacon::decode(body).map_err(WireError::reason)?;
+                self.on_beacon(now, face, beacon)
+            }
+            PacketType::Control | PacketType::Request | PacketType::Data => Err(reason::TYPE),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
