@@ -1,0 +1,81 @@
+//! Settings of a topology manager.
+use super::*;
+
+/// Settings of a topology manager.
+#[derive(Clone, PartialEq, Debug)]
+pub struct ManagerConfig {
+    /// Its node.
+    pub node: NodeId,
+    /// Its human-readable name, at most 32 bytes.
+    pub label: String,
+    /// Number of this run; another one after each start.
+    pub incarnation: u64,
+    /// The highest of those that answer becomes active; of equal ones the highest node id.
+    pub priority: u8,
+    /// What capability keys are derived from; the same for all managers of the domain.
+    pub domain_secret: [u8; 32],
+    /// Time between beacons. Default: 500 ms.
+    pub beacon_interval: Duration,
+    /// Silence after which an active manager counts as gone. Default: 2.5 s.
+    pub manager_silence: Duration,
+    /// How long a manager listens after its start before it may become active. Default: 600 ms.
+    pub startup_wait: Duration,
+    /// How long a change of the topology waits for others before paths are computed again. Default: 50 ms.
+    pub debounce: Duration,
+    /// Silence after which a node is forgotten. Default: 16 s, three refreshes and a little.
+    pub node_silence: Duration,
+    /// Life of a capability key. Offers are renewed when it changes; the previous one stays valid for one more
+    /// period. Default: 1 h.
+    pub capability_rotation: Duration,
+    /// When a message could not be delivered: how long until the next try. Default: 300 ms.
+    pub retry: Duration,
+    /// Transfers at most. Default: 4,096.
+    pub transfers_max: usize,
+    /// Nodes in the domain at most. Default: 4,096.
+    pub nodes_max: usize,
+    /// Directed links in the domain at most. Default: 65,536.
+    pub links_max: usize,
+    /// Paths per source at most, up to 16. Default: 16.
+    pub paths_max: usize,
+    /// Transfers whose paths are computed in one go; the others follow at once, but packets are handled in between.
+    /// Default: 32.
+    pub transfers_per_turn: usize,
+    /// How FIDs are made.
+    pub fid: FidConfig,
+    /// How paths are chosen.
+    pub paths: PathConfig,
+}
+
+impl ManagerConfig {
+    /// Defaults for the manager on the node of `config`.
+    pub fn new(config: &Config, priority: u8, incarnation: u64) -> ManagerConfig {
+        let kind = |name: &String| match name.as_str() {
+            "bloom" => Some(FidKind::Bloom),
+            "bitmap" => Some(FidKind::Bitmap),
+            "list" => Some(FidKind::List),
+            _ => None,
+        };
+        let kinds = config.fid_kinds.iter().filter_map(kind).collect();
+        ManagerConfig {
+            node: config.node,
+            label: config.label.clone(),
+            incarnation,
+            priority,
+            domain_secret: config.domain_secret,
+            beacon_interval: Duration::from_millis(500),
+            manager_silence: Duration::from_millis(2500),
+            startup_wait: Duration::from_millis(600),
+            debounce: Duration::from_millis(50),
+            node_silence: Duration::from_secs(16),
+            capability_rotation: Duration::from_secs(3600),
+            retry: Duration::from_millis(300),
+            transfers_max: 4096,
+            nodes_max: 4096,
+            links_max: 65_536,
+            paths_max: PATHS_MAX,
+            transfers_per_turn: 32,
+            fid: FidConfig { kinds, ..FidConfig::default() },
+            paths: PathConfig::default(),
+        }
+    }
+}

@@ -1,0 +1,326 @@
+//! The topology manager of a domain, active or standby.
+//!
+//! ```text
+//!            startup_wait or active one silent, and no better standby
+//!   standby ─────────────────────────────────────────────────────────► active (term = highest seen + 1)
+//!      ▲                                                                  │
+//!      └──────────────── another active one with a higher term ───────────┘
+//! ```
+//! Active and standby get the same link states and path requests; only the active one tells anybody anything. What
+//! they compute depends on nothing else, so after a take-over the paths, their numbers and FIDs are the same as before.
+use alloc::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    format,
+    string::String,
+    vec::Vec,
+};
+
+use tributary_core::{Duration, NodeId, Time, event::Event};
+use tributary_transport::PathMetric;
+
+use super::{
+    fid::{FidBuilder, FidConfig, Tree},
+    graph::{Change, Graph, LinkIndex, LinkKey, LinkStates, NodeIndex, residual_kbps},
+    paths::{PathConfig, Source, select, shared_links},
+    yen::{Path, shortest_tree},
+};
+use crate::{
+    capability::CapabilityKey,
+    config::Config,
+    ids::Roles,
+    wire::{
+        Beacon, Fid, FidKind, LinkState, ManagerState, Message, Offer, OfferVersion, PATH_LABEL_BYTES_MAX, PATHS_MAX,
+        PathOffer, PathRequest, RESOLVERS_MAX, ResolverRoute, Routes, SHARED_LINKS_MAX, SharedLink, successions,
+        term_after,
+    },
+};
+
+mod config;
+mod offers;
+mod routes;
+mod succession;
+
+pub use config::ManagerConfig;
+
+use offers::Transfer;
+use succession::Rival;
+
+/// The topology manager on one node.
+///
+/// After each `handle_*`, drain [`TopologyManager::poll_message`] (to send over [`TopologyManager::route_to`]),
+/// [`TopologyManager::poll_beacon`] (to flood) and [`TopologyManager::poll_event`]; then ask
+/// [`TopologyManager::poll_timeout`].
+pub struct TopologyManager {
+    config: ManagerConfig,
+    started: Option<Time>,
+    state: ManagerState,
+    term: u32,
+    rivals: BTreeMap<NodeId, Rival>,
+    last_active: Option<Time>,
+    beacon_due: Time,
+    beacon_sequence: u32,
+
+    domain: LinkStates,
+    graph: Graph,
+    builder: FidBuilder,
+    change: Change,
+    changed_nodes: BTreeSet<NodeId>,
+    recompute_due: Option<Time>,
+    trees: BTreeMap<NodeIndex, Vec<Option<LinkIndex>>>,
+    pairs: BTreeMap<(NodeId, NodeId), (Vec<LinkKey>, Fid)>,
+
+    transfers: BTreeMap<(NodeId, u32), Transfer>,
+    dirty: BTreeSet<(NodeId, u32)>,
+    told_routes: BTreeMap<NodeId, Routes>,
+    routes_sequence: u32,
+    /// One for all transfers: one whose lease runs out and that comes again must not begin anew with the sequences that
+    /// its subscriber knows.
+    offers_sequence: u32,
+    retries: BTreeMap<NodeId, Time>,
+    capability_epoch: u32,
+    rotation_due: Time,
+
+    messages: VecDeque<(NodeId, Message)>,
+    beacons: VecDeque<Beacon>,
+    events: VecDeque<Event>,
+    refused: BTreeMap<&'static str, u64>,
+    /// The answer of `poll_timeout`, which is asked far more often than anything changes.
+    deadline: Time,
+}
+
+/// One transfer, for people.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TransferInfo {
+    /// Who wants it.
+    pub subscriber: NodeId,
+    /// The subscriber's number.
+    pub transfer: u32,
+    /// Sources that were offered.
+    pub sources: usize,
+    /// Paths that were offered.
+    pub paths: usize,
+}
+
+impl TopologyManager {
+    /// A standby that listens.
+    pub fn new(config: ManagerConfig) -> TopologyManager {
+        TopologyManager {
+            domain: LinkStates::new(config.nodes_max, config.links_max, config.node_silence),
+            builder: FidBuilder::new(config.fid.clone()),
+            started: None,
+            state: ManagerState::Standby,
+            term: 0,
+            rivals: BTreeMap::new(),
+            last_active: None,
+            beacon_due: Time::ZERO,
+            beacon_sequence: 0,
+            graph: Graph::new(&[]),
+            change: Change::None,
+            changed_nodes: BTreeSet::new(),
+            recompute_due: None,
+            trees: BTreeMap::new(),
+            pairs: BTreeMap::new(),
+            transfers: BTreeMap::new(),
+            dirty: BTreeSet::new(),
+            told_routes: BTreeMap::new(),
+            routes_sequence: 0,
+            offers_sequence: 0,
+            retries: BTreeMap::new(),
+            capability_epoch: 1,
+            rotation_due: Time::MAX,
+            messages: VecDeque::new(),
+            beacons: VecDeque::new(),
+            events: VecDeque::new(),
+            refused: BTreeMap::new(),
+            deadline: Time::ZERO,
+            config,
+        }
+    }
+    /// Takes a node's link state.
+    pub fn handle_link_state(&mut self, now: Time, state: LinkState) {
+        let node = state.node;
+        match self.domain.handle(now, state) {
+            Err(reason) => self.refuse(reason),
+            Ok(Change::None) => {}
+            Ok(change) => {
+                self.change = self.change.max(change);
+                self.changed_nodes.insert(node);
+                // Delays and loads move all the time, and nothing breaks meanwhile.
+                let wait = if change == Change::Metrics { self.config.debounce * 10 } else { self.config.debounce };
+                let due = now + wait;
+                self.recompute_due = Some(self.recompute_due.map_or(due, |earlier| earlier.min(due)));
+            }
+        }
+        // Whatever anybody saw, be it of an earlier run of this manager, is to be outdone.
+        let above = term_after(self.domain.term(), self.config.incarnation);
+        if self.state == ManagerState::Active && self.domain.term() > self.term && above > self.term {
+            self.reign(now, above);
+        }
+        self.handle_timeout(now);
+    }
+    /// Takes a path request, its repetition, or its withdrawal.
+    pub fn handle_path_request(&mut self, now: Time, mut request: PathRequest) {
+        let key = (request.subscriber, request.transfer);
+        if request.paths == 0 {
+            self.transfers.remove(&key);
+            self.dirty.remove(&key);
+            return self.handle_timeout(now);
+        }
+        request.publishers.sort_by_key(|publisher| publisher.node);
+        request.publishers.dedup_by_key(|publisher| publisher.node);
+        let expires = now + Duration::from_millis(u64::from(request.lease_ms));
+        let full = self.transfers.len() >= self.config.transfers_max;
+        match self.transfers.get_mut(&key) {
+            Some(transfer) => {
+                transfer.expires = expires;
+                let lease_ms = request.lease_ms;
+                let same = PathRequest { lease_ms, ..transfer.request.clone() } == request;
+                transfer.request = request;
+                if same && transfer.told.is_some() {
+                    return self.handle_timeout(now);
+                }
+            }
+            None if full => return self.refuse("too many transfers in the domain"),
+            None => {
+                let transfer = Transfer { request, expires, told: None, path_ids: BTreeMap::new() };
+                self.transfers.insert(key, transfer);
+            }
+        }
+        self.dirty.insert(key);
+        self.handle_timeout(now);
+    }
+    /// A message to `node` could not be delivered: it is told again later if it still can be reached.
+    pub fn handle_undelivered(&mut self, now: Time, node: NodeId) {
+        self.retries.insert(node, now + self.config.retry);
+        self.handle_timeout(now);
+    }
+    /// Does what is due.
+    pub fn handle_timeout(&mut self, now: Time) {
+        let started = *self.started.get_or_insert(now);
+        let silence = self.config.manager_silence;
+        self.rivals.retain(|_, rival| rival.heard + silence > now);
+        self.check_succession(now, started);
+        if self.beacon_due <= now {
+            self.send_beacon(now);
+        }
+        let gone = self.domain.expire(now);
+        if !gone.is_empty() {
+            self.change = self.change.max(Change::Shrunk);
+            self.changed_nodes.extend(gone);
+            self.recompute_due = Some(now);
+        }
+        let expired: Vec<_> =
+            self.transfers.iter().filter(|(_, transfer)| transfer.expires <= now).map(|(key, _)| *key).collect();
+        for key in expired {
+            self.transfers.remove(&key);
+            self.dirty.remove(&key);
+        }
+        let mut routes_due = false;
+        if self.state == ManagerState::Active && self.rotation_due <= now {
+            self.capability_epoch = self.capability_epoch.wrapping_add(1);
+            self.rotation_due = now + self.config.capability_rotation;
+            self.dirty.extend(self.transfers.keys());
+            routes_due = true;
+            self.note(format!("capability keys rotated to epoch {}", self.capability_epoch));
+        }
+        let retries: Vec<NodeId> = self.retries.iter().filter(|(_, due)| **due <= now).map(|(node, _)| *node).collect();
+        for node in retries {
+            self.retries.remove(&node);
+            self.told_routes.remove(&node);
+            for (key, transfer) in self.transfers.iter_mut().filter(|(key, _)| key.0 == node) {
+                transfer.told = None;
+                self.dirty.insert(*key);
+            }
+            routes_due = true;
+        }
+        if self.recompute_due.is_some_and(|due| due <= now) {
+            routes_due |= self.on_topology();
+        }
+        if self.state == ManagerState::Active {
+            if routes_due {
+                self.tell_routes();
+            }
+            self.tell_offers();
+        }
+        self.deadline = self.next_deadline(started);
+    }
+    /// When [`TopologyManager::handle_timeout`] is due.
+    pub fn poll_timeout(&self) -> Option<Time> {
+        Some(self.deadline)
+    }
+    /// The next message, to send over [`TopologyManager::route_to`].
+    pub fn poll_message(&mut self) -> Option<(NodeId, Message)> {
+        self.messages.pop_front()
+    }
+    /// The next beacon to flood.
+    pub fn poll_beacon(&mut self) -> Option<Beacon> {
+        self.beacons.pop_front()
+    }
+    /// The next event.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+    /// Verified routes from this node to `node` and back; `None` if there is no way.
+    pub fn route_to(&mut self, node: NodeId) -> Option<(Fid, Fid)> {
+        self.pair(self.config.node, node)
+    }
+
+    /// Whether it rules.
+    pub fn is_active(&self) -> bool {
+        self.state == ManagerState::Active
+    }
+    /// Its term, or the highest that it saw.
+    pub fn term(&self) -> u32 {
+        self.term
+    }
+    /// Nodes and directed links of the domain.
+    pub fn size(&self) -> (usize, usize) {
+        (self.graph.node_count(), self.graph.link_count())
+    }
+    /// The domain.
+    pub fn graph(&self) -> &Graph {
+        &self.graph
+    }
+    /// The transfers that it keeps.
+    pub fn transfers(&self) -> Vec<TransferInfo> {
+        let info = |((subscriber, number), transfer): (&(NodeId, u32), &Transfer)| {
+            let told = transfer.told.as_deref().unwrap_or_default();
+            TransferInfo {
+                subscriber: *subscriber,
+                transfer: *number,
+                sources: told.len(),
+                paths: told.iter().map(|source| source.paths.len()).sum(),
+            }
+        };
+        self.transfers.iter().map(info).collect()
+    }
+    /// Messages that were refused, by reason.
+    pub fn refused(&self) -> &BTreeMap<&'static str, u64> {
+        &self.refused
+    }
+
+    fn next_deadline(&self, started: Time) -> Time {
+        let active = self.state == ManagerState::Active;
+        let offers = (active && !self.dirty.is_empty()).then_some(Time::ZERO);
+        let succession = (!active).then(|| self.succession_time(started));
+        let rotation = active.then_some(self.rotation_due);
+        let single =
+            [Some(self.beacon_due), self.recompute_due, offers, succession, rotation, self.domain.poll_timeout()];
+        let rivals = self.rivals.values().map(|rival| rival.heard + self.config.manager_silence);
+        let transfers = self.transfers.values().map(|transfer| transfer.expires);
+        let retries = self.retries.values().copied();
+        single.into_iter().flatten().chain(rivals).chain(transfers).chain(retries).min().unwrap_or(Time::MAX)
+    }
+
+    fn note(&mut self, text: String) {
+        self.events.push_back(Event::Note(text));
+    }
+    fn refuse(&mut self, reason: &'static str) {
+        let count = self.refused.entry(reason).or_default();
+        *count += 1;
+        // Stale messages are everyday; a limit is worth a line, once.
+        if *count == 1 && reason != super::graph::reason::STALE {
+            self.note(format!("topology manager {}: {reason}", self.config.label));
+        }
+    }
+}

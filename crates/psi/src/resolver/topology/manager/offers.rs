@@ -1,0 +1,238 @@
+//! What subscribers are offered: paths to the sources of their transfers, with FIDs, numbers and capabilities.
+use super::*;
+
+/// Between the names of the nodes on a path.
+const HOP_SEPARATOR: &str = ">";
+/// Numbers of paths that one transfer remembers beyond those that it uses.
+const PATH_IDS_MAX: usize = 4096;
+
+/// What a subscriber wants paths for.
+pub(super) struct Transfer {
+    pub(super) request: PathRequest,
+    pub(super) expires: Time,
+    /// What the subscriber was told last, with the links of each path; `None` if it must be told in any case.
+    pub(super) told: Option<Vec<OfferedSource>>,
+    /// The numbers of paths by their links; kept for the life of the transfer.
+    pub(super) path_ids: BTreeMap<Vec<LinkKey>, u16>,
+}
+
+/// One source as it was offered.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) struct OfferedSource {
+    node: NodeId,
+    label: String,
+    manifest: Vec<u8>,
+    pub(super) paths: Vec<OfferedPath>,
+}
+
+#[derive(Clone, PartialEq, Debug)]
+pub(super) struct OfferedPath {
+    links: Vec<LinkKey>,
+    offer: PathOffer,
+    epoch: u32,
+}
+
+impl TopologyManager {
+    pub(super) fn tell_offers(&mut self) {
+        for _ in 0..self.config.transfers_per_turn {
+            let Some(key) = self.dirty.pop_first() else { return };
+            self.tell_offer(key);
+        }
+    }
+    fn tell_offer(&mut self, key: (NodeId, u32)) {
+        let Some(mut transfer) = self.transfers.remove(&key) else { return };
+        let reachable = self.route_to(key.0).and_then(|_| self.graph.node(key.0));
+        if let Some(subscriber) = reachable {
+            let sources = self.sources(subscriber, &mut transfer);
+            if transfer.told.as_ref() != Some(&sources) {
+                self.offers_sequence += 1;
+                let version = OfferVersion { term: self.term, sequence: self.offers_sequence };
+                self.push_offers(key, version, &sources);
+                transfer.told = Some(sources);
+            }
+        } else {
+            // It is told when the topology lets it be reached again.
+            transfer.told = None;
+        }
+        self.transfers.insert(key, transfer);
+    }
+    fn push_offers(&mut self, (subscriber, transfer): (NodeId, u32), version: OfferVersion, sources: &[OfferedSource]) {
+        if sources.is_empty() {
+            self.messages.push_back((subscriber, Message::Offer(Offer::none(transfer, version))));
+        }
+        for (index, source) in sources.iter().enumerate() {
+            let offer = Offer {
+                transfer,
+                version,
+                index: index as u8,
+                count: sources.len() as u8,
+                source: source.node,
+                source_label: source.label.clone(),
+                manifest: source.manifest.clone(),
+                paths: source.paths.iter().map(|path| path.offer.clone()).collect(),
+            };
+            self.messages.push_back((subscriber, Message::Offer(offer)));
+        }
+    }
+    /// The present sources of a transfer with their paths.
+    fn sources(&mut self, subscriber: NodeIndex, transfer: &mut Transfer) -> Vec<OfferedSource> {
+        let request = transfer.request.clone();
+        if transfer.path_ids.len() > PATH_IDS_MAX {
+            let told = transfer.told.iter().flatten().flat_map(|source| &source.paths);
+            transfer.path_ids = told.map(|path| (path.links.clone(), path.offer.id)).collect();
+        }
+        let reachable: Vec<(usize, NodeIndex)> = request
+            .publishers
+            .iter()
+            .enumerate()
+            .filter_map(|(i, publisher)| Some((i, self.graph.node(publisher.node)?)))
+            .collect();
+        let nodes: Vec<Source> = reachable.iter().map(|(_, node)| Source { node: *node }).collect();
+        let k = usize::from(request.paths).min(self.config.paths_max).min(PATHS_MAX);
+        let costs = self.graph.costs(request.metric);
+        let chosen = select(&self.graph, &costs, &nodes, subscriber, k, &self.config.paths);
+        let mut offered: Vec<OfferedSource> = request
+            .publishers
+            .iter()
+            .map(|publisher| OfferedSource {
+                node: publisher.node,
+                label: publisher.label.clone(),
+                manifest: publisher.manifest.clone(),
+                paths: Vec::new(),
+            })
+            .collect();
+        let mut all_links: Vec<Vec<LinkIndex>> = Vec::new();
+        for ((i, source), paths) in reachable.into_iter().zip(chosen) {
+            for path in paths {
+                let told = transfer.told.iter().flatten().find(|told| told.node == offered[i].node);
+                let keys: Vec<LinkKey> = path.links.iter().map(|link| self.graph.key_of(*link)).collect();
+                let known = told.and_then(|told| told.paths.iter().find(|known| known.links == keys)).cloned();
+                if let Some(offer) =
+                    self.path_offer(source, subscriber, &path, keys, known, request.metric, &mut transfer.path_ids)
+                {
+                    offered[i].paths.push(offer);
+                    all_links.push(path.links);
+                }
+            }
+        }
+        self.set_shared_links(&mut offered, &all_links);
+        offered
+    }
+    #[expect(clippy::too_many_arguments, reason = "one call; a struct for it would only repeat the names")]
+    fn path_offer(
+        &mut self,
+        source: NodeIndex,
+        subscriber: NodeIndex,
+        path: &Path,
+        keys: Vec<LinkKey>,
+        known: Option<OfferedPath>,
+        metric: PathMetric,
+        ids: &mut BTreeMap<Vec<LinkKey>, u16>,
+    ) -> Option<OfferedPath> {
+        let back: Vec<LinkIndex> = path.links.iter().rev().filter_map(|link| self.graph.reverse_of(*link)).collect();
+        let data = Tree { source, links: &path.links, destinations: &[subscriber] };
+        let requests = Tree { source: subscriber, links: &back, destinations: &[source] };
+        let mut fid = |tree: Tree<'_>, known: Option<Fid>| {
+            let holds = known.filter(|fid| self.builder.verify(&self.graph, tree, fid));
+            holds.or_else(|| self.builder.build(&self.graph, tree))
+        };
+        let forward = fid(data, known.as_ref().map(|known| known.offer.forward))?;
+        let reverse = fid(requests, known.as_ref().map(|known| known.offer.reverse))?;
+        let unchanged = known.filter(|known| {
+            known.epoch == self.capability_epoch && known.offer.forward == forward && known.offer.reverse == reverse
+        });
+        let links = || path.links.iter().map(|link| &self.graph.link(*link).adjacency);
+        let rates = |rate: fn(&crate::wire::Adjacency) -> u32| {
+            links().filter(|link| link.capacity_kbps > 0).map(rate).min().unwrap_or(0)
+        };
+        let mut offer = PathOffer {
+            id: path_id(&keys, ids),
+            reverse,
+            forward,
+            capability: [0; 8],
+            hops: u8::try_from(path.links.len()).unwrap_or(u8::MAX),
+            mtu: links().map(|link| link.mtu).min().unwrap_or(u32::from(u16::MAX)),
+            latency_us: links().fold(0, |sum: u32, link| sum.saturating_add(link.rtt_us / 2)),
+            capacity_kbps: rates(|link| link.capacity_kbps),
+            residual_kbps: rates(residual_kbps),
+            shared_links: Vec::new(),
+            label: self.path_label(subscriber, &back),
+        };
+        let epoch = self.capability_epoch;
+        match unchanged {
+            Some(known) => {
+                offer.capability = known.offer.capability;
+                // Delays and loads move all the time: an offer is not renewed for them if they did not choose it.
+                if !metric.is_measured() {
+                    offer.latency_us = known.offer.latency_us;
+                    offer.residual_kbps = known.offer.residual_kbps;
+                    offer.shared_links = known.offer.shared_links;
+                }
+            }
+            None => {
+                offer.capability = CapabilityKey::derive(&self.config.domain_secret, epoch).sign(&reverse, &forward);
+            }
+        }
+        Some(OfferedPath { links: keys, offer, epoch })
+    }
+    fn path_label(&self, subscriber: NodeIndex, back: &[LinkIndex]) -> String {
+        let nodes = [subscriber].into_iter().chain(back.iter().filter_map(|link| self.graph.end_of(*link)));
+        let labels: Vec<&str> = nodes.map(|node| self.graph.node_info(node).label.as_str()).collect();
+        let whole = labels.join(HOP_SEPARATOR);
+        if whole.len() <= PATH_LABEL_BYTES_MAX {
+            return whole;
+        }
+        // Both ends and how much is between them; a label has at most 32 bytes.
+        let (first, last) = (labels[0], labels[labels.len() - 1]);
+        format!("{first}{HOP_SEPARATOR}({} nodes){HOP_SEPARATOR}{last}", labels.len() - 2)
+    }
+    fn set_shared_links(&self, offered: &mut [OfferedSource], all_links: &[Vec<LinkIndex>]) {
+        let slices: Vec<&[LinkIndex]> = all_links.iter().map(Vec::as_slice).collect();
+        let shared = shared_links(&slices);
+        // Numbers by name of the link, so that they are the same on every manager.
+        let mut taken: BTreeMap<LinkKey, u16> = BTreeMap::new();
+        let names: BTreeSet<LinkKey> = shared.iter().flatten().map(|link| self.graph.key_of(*link)).collect();
+        for name in names {
+            let number = free_number(hash16(&[name]), taken.values());
+            taken.insert(name, number);
+        }
+        let paths = offered.iter_mut().flat_map(|source| &mut source.paths);
+        for (path, links) in paths.zip(&shared) {
+            let known = core::mem::take(&mut path.offer.shared_links);
+            let shared = |link: &LinkIndex| {
+                let number = *taken.get(&self.graph.key_of(*link))?;
+                let adjacency = &self.graph.link(*link).adjacency;
+                let now = if adjacency.capacity_kbps > 0 { residual_kbps(adjacency) } else { 0 };
+                let before = known.iter().find(|before| before.number == number);
+                Some(SharedLink { number, residual_kbps: before.map_or(now, |before| before.residual_kbps) })
+            };
+            path.offer.shared_links = links.iter().take(SHARED_LINKS_MAX).filter_map(shared).collect();
+        }
+    }
+}
+
+/// The number of a path: a hash of its links, so that all managers give the same one; the next free one if two meet.
+fn path_id(keys: &[LinkKey], ids: &mut BTreeMap<Vec<LinkKey>, u16>) -> u16 {
+    if let Some(id) = ids.get(keys) {
+        return *id;
+    }
+    let id = free_number(hash16(keys), ids.values());
+    ids.insert(keys.into(), id);
+    id
+}
+fn hash16(keys: &[LinkKey]) -> u16 {
+    let mut hasher = blake3::Hasher::new();
+    for key in keys {
+        hasher.update(&key.node.0.to_be_bytes());
+        hasher.update(&key.face.0.to_be_bytes());
+    }
+    let hash = hasher.finalize();
+    u16::from_be_bytes(*hash.as_bytes().first_chunk().expect("a hash has 32 bytes"))
+}
+fn free_number<'a>(mut wanted: u16, taken: impl Iterator<Item = &'a u16>) -> u16 {
+    let taken: BTreeSet<u16> = taken.copied().collect();
+    while taken.contains(&wanted) {
+        wanted = wanted.wrapping_add(1);
+    }
+    wanted
+}

@@ -1,0 +1,97 @@
+//! Which of several topology managers rules.
+use super::*;
+
+/// Another topology manager.
+pub(super) struct Rival {
+    pub(super) beacon: Beacon,
+    pub(super) heard: Time,
+}
+
+impl TopologyManager {
+    /// Takes another manager's beacon.
+    pub fn handle_beacon(&mut self, now: Time, beacon: &Beacon) {
+        if beacon.node == self.config.node {
+            return;
+        }
+        let ours = (self.term, self.config.priority, self.config.node);
+        let outdoes = (beacon.term, beacon.priority, beacon.node) > ours;
+        match (self.state, beacon.state) {
+            (ManagerState::Standby, ManagerState::Active) => self.capability_epoch = beacon.capability_epoch,
+            (ManagerState::Active, ManagerState::Active) if outdoes => {
+                self.state = ManagerState::Standby;
+                self.capability_epoch = beacon.capability_epoch;
+                self.messages.clear();
+                self.note(format!(
+                    "topology manager {} steps down: {} is active with term {}",
+                    self.config.label,
+                    beacon.label,
+                    successions(beacon.term)
+                ));
+                self.beacon_due = now;
+            }
+            // By a rare chance it ruled in this very term, and nodes may have taken its routes.
+            (ManagerState::Active, _) if beacon.term == self.term => {
+                self.reign(now, term_after(self.term, self.config.incarnation));
+            }
+            (ManagerState::Standby, ManagerState::Standby) | (ManagerState::Active, _) => {}
+        }
+        if beacon.state == ManagerState::Active {
+            self.last_active = Some(now);
+        }
+        self.rivals.insert(beacon.node, Rival { beacon: beacon.clone(), heard: now });
+        self.handle_timeout(now);
+    }
+    /// When a standby may take over if nothing is heard until then.
+    pub(super) fn succession_time(&self, started: Time) -> Time {
+        let listened = started + self.config.startup_wait;
+        let leaderless = self.last_active.map_or(listened, |heard| (heard + self.config.manager_silence).max(listened));
+        // Each better standby that answers gets one period to do it.
+        let ours = (self.config.priority, self.config.node);
+        let better = self.rivals.values().filter(|rival| (rival.beacon.priority, rival.beacon.node) > ours).count();
+        leaderless + self.config.manager_silence * better as u32
+    }
+    pub(super) fn check_succession(&mut self, now: Time, started: Time) {
+        if self.state == ManagerState::Standby && self.succession_time(started) <= now {
+            let seen = self.rivals.values().map(|rival| rival.beacon.term).max().unwrap_or(0);
+            let term = term_after(self.term.max(seen).max(self.domain.term()), self.config.incarnation);
+            self.state = ManagerState::Active;
+            self.rotation_due = now + self.config.capability_rotation;
+            self.note(format!("topology manager {} takes over, term {}", self.config.label, successions(term)));
+            if self.change != Change::None {
+                self.on_topology();
+            }
+            self.reign(now, term);
+        }
+    }
+    /// Starts a term: everybody is told everything again.
+    pub(super) fn reign(&mut self, now: Time, term: u32) {
+        self.term = term;
+        self.builder.set_bitmap_epoch((successions(term) ^ term) as u8);
+        self.builder.on_graph(&self.graph, false);
+        self.told_routes.clear();
+        for transfer in self.transfers.values_mut() {
+            // The sequence goes on, so that offers are newer even if the term cannot grow any more.
+            transfer.told = None;
+        }
+        self.dirty.extend(self.transfers.keys());
+        self.beacon_due = now;
+        self.send_beacon(now);
+        self.tell_routes();
+    }
+    pub(super) fn send_beacon(&mut self, now: Time) {
+        self.beacon_due = now + self.config.beacon_interval;
+        self.beacon_sequence += 1;
+        self.beacons.push_back(Beacon {
+            node: self.config.node,
+            incarnation: self.config.incarnation,
+            sequence: self.beacon_sequence,
+            term: self.term,
+            state: self.state,
+            priority: self.config.priority,
+            capability_epoch: self.capability_epoch,
+            label: self.config.label.clone(),
+            to_manager: Vec::new(),
+            from_manager: Vec::new(),
+        });
+    }
+}
