@@ -27,7 +27,7 @@ pub(super) struct OfferedSource {
 
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct OfferedPath {
-    links: Vec<LinkKey>,
+    pub(super) links: Vec<LinkKey>,
     offer: PathOffer,
     epoch: u32,
 }
