@@ -5,6 +5,7 @@ use std::{
     io,
     os::unix::fs::{FileExt, MetadataExt},
     path::{Path, PathBuf},
+    time::Duration,
 };
 use tributary_content::{Bitmap, ChunkIndex, ChunkStore, HashTree, Manifest, ObjectKind, StoreError, chunk_hash};
 use tributary_core::ByteCount;
@@ -17,7 +18,7 @@ use super::{
 };
 
 /// How a download treats what is there already, and how much it insists on the disk.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct PartOptions {
     /// What to believe of an interrupted run.
     pub resume: Resume,
@@ -25,6 +26,23 @@ pub struct PartOptions {
     pub durability: Durability,
     /// What to do with a file that has the final name.
     pub existing: Existing,
+    /// How long another fetch to the same place is waited for. Default: 1 s, because a daemon whose client was ended and
+    /// started again takes a moment to see that the first one has gone.
+    pub lock_patience: Duration,
+    /// If another object is just being fetched to the same place, a part of its own, `OUT.ID.part`, where ID is the start
+    /// of the object's id, rather than waiting. Both get the name `OUT` in the end, each when it is complete.
+    pub apart: bool,
+}
+impl Default for PartOptions {
+    fn default() -> Self {
+        PartOptions {
+            resume: Resume::default(),
+            durability: Durability::default(),
+            existing: Existing::default(),
+            lock_patience: Duration::from_secs(1),
+            apart: false,
+        }
+    }
 }
 
 /// What to believe of an interrupted run.
@@ -104,15 +122,18 @@ impl PartFile {
     pub fn open(target: &Path, manifest: &Manifest, options: &PartOptions) -> Result<Self, StoreError> {
         let target = resolve(target)?;
         check_target(&target, manifest, options.existing)?;
-        let (part_path, state_path) = (with_suffix(&target, PART_SUFFIX), with_suffix(&target, STATE_SUFFIX));
-        // Asked before the state is created: a state beside it is what marks a part as ours.
-        let part_exists = fs::symlink_metadata(&part_path).is_ok();
-        if part_exists && fs::symlink_metadata(&state_path).is_err() {
-            return Err(refusal("write", &part_path, "it exists and is not ours; remove it or choose another place"));
-        }
-        check_room(&target, &part_path, manifest)?;
-        let locked = StateTable::lock(&state_path)?;
-        let stored = read_header(&locked);
+        let patience = if options.apart { Duration::ZERO } else { options.lock_patience };
+        let claimed = match claim(&target, manifest, patience) {
+            Err(_) if options.apart => {
+                let state = StateTable::peek(&with_suffix(&target, STATE_SUFFIX));
+                let is_same = matches!(state, Stored::Object(stored) if *stored == *manifest);
+                let beside = with_suffix(&target, &format!(".{:.8}", manifest.object_id().to_string()));
+                claim(if is_same { &target } else { &beside }, manifest, options.lock_patience)
+            }
+            claimed => claimed,
+        };
+        let (part_path, state_path, locked) = claimed?;
+        let (stored, part_exists) = (read_header(&locked), exists(&part_path));
         let same = matches!(&stored, Stored::Object(stored) if **stored == *manifest);
         if let Stored::Object(other) = &stored
             && part_exists
@@ -215,7 +236,7 @@ impl PartFile {
         fs::rename(&self.part_path, &self.target).map_err(|error| io_error("rename to", &self.target, &error))
     }
     fn finish_directory(&mut self) -> Result<(), StoreError> {
-        let into = with_suffix(&self.target, DIRECTORY_SUFFIX);
+        let into = with_suffix(&self.part_path, DIRECTORY_SUFFIX);
         match fs::remove_dir_all(&into) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(io_error("empty", &into, &error)),
             _ => {}
@@ -321,6 +342,21 @@ fn resolve(target: &Path) -> Result<PathBuf, StoreError> {
         _ => Ok(target.into()),
     }
 }
+/// The paths of the part and the state beside `beside`, and the state, locked.
+fn claim(beside: &Path, manifest: &Manifest, patience: Duration) -> Result<(PathBuf, PathBuf, File), StoreError> {
+    let (part, state) = (with_suffix(beside, PART_SUFFIX), with_suffix(beside, STATE_SUFFIX));
+    // Asked before the state is created: a state beside it is what marks a part as ours. A fetch that ends between the
+    // first two looks takes both away.
+    if exists(&part) && !exists(&state) && exists(&part) {
+        return Err(refusal("write", &part, "it exists and is not ours; remove it or choose another place"));
+    }
+    check_room(beside, &part, manifest)?;
+    let locked = StateTable::lock(&state, patience)?;
+    Ok((part, state, locked))
+}
+fn exists(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok()
+}
 fn check_target(target: &Path, manifest: &Manifest, existing: Existing) -> Result<(), StoreError> {
     let there = match fs::symlink_metadata(target) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return check_parent(target),
@@ -382,7 +418,8 @@ fn remove(path: &Path) -> Result<(), StoreError> {
 
 const PART_SUFFIX: &str = ".part";
 const STATE_SUFFIX: &str = ".part.state";
-const DIRECTORY_SUFFIX: &str = ".part-dir";
+/// Behind that of the part.
+const DIRECTORY_SUFFIX: &str = "-dir";
 
 #[cfg(test)]
 mod tests;

@@ -4,11 +4,14 @@ use std::{
     io,
     os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt},
     path::{Path, PathBuf},
+    time::Duration,
 };
 use tributary_content::{ChunkIndex, Hash, HashTree, Manifest, ObjectId};
 
 use super::{io_error, refusal};
+use crate::Clock;
 use tributary_content::StoreError;
+use tributary_core::Time;
 
 /// The file `OUT.part.state`, locked while a process writes to `OUT.part`.
 ///
@@ -30,6 +33,9 @@ pub(super) struct StateTable {
     slots_offset: u64,
 }
 
+/// How often a lock that is waited for is tried.
+const LOCK_LOOK: Duration = Duration::from_millis(10);
+
 /// What a state file says before a store is opened.
 pub(super) enum Stored {
     /// There is no such file.
@@ -49,15 +55,23 @@ impl StateTable {
             Err(_) => Stored::Damaged,
         }
     }
-    /// Opens or creates the file at `path` and locks it against other processes.
-    pub(super) fn lock(path: &Path) -> Result<File, StoreError> {
+    /// Opens or creates the file at `path` and locks it against other fetches, in this process and in others. One that
+    /// holds the lock may be about to end; it is waited for until `patience` is over.
+    pub(super) fn lock(path: &Path, patience: Duration) -> Result<File, StoreError> {
+        let clock = Clock::new();
         // Whoever held the lock before may have removed the file meanwhile; then the lock is on a file without a name.
-        for _ in 0..100 {
+        let mut without_name = 0;
+        while without_name < 100 {
             let file = open(path, Create::IfMissing).map_err(|error| io_error("open", path, &error))?;
             match file.try_lock() {
                 Ok(()) => {}
+                Err(TryLockError::WouldBlock) if clock.now().since(Time::ZERO) < patience => {
+                    std::thread::sleep(LOCK_LOOK);
+                    continue;
+                }
                 Err(TryLockError::WouldBlock) => {
-                    let reason = "another process is fetching to the same place; wait for it, or choose another place";
+                    let reason =
+                        "something else is being fetched to the same place; wait for it, or choose another place";
                     return Err(refusal("lock", path, reason));
                 }
                 Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Unsupported => {
@@ -70,6 +84,7 @@ impl StateTable {
             {
                 return Ok(file);
             }
+            without_name += 1;
         }
         Err(refusal("lock", path, "it is being created and removed all the time"))
     }

@@ -135,9 +135,43 @@ fn two_stores_never_write_to_the_same_part() {
     let target = directory.path().join("out");
     let first = open_default(&target, published.manifest()).expect("nothing speaks against it");
     let error = reason(open_default(&target, published.manifest()));
-    assert!(error.contains("another process is fetching to the same place"), "{error}");
+    assert!(error.contains("something else is being fetched to the same place"), "{error}");
     drop(first);
     open_default(&target, published.manifest()).expect("the lock went with its store");
+}
+
+#[test]
+fn versions_of_one_object_that_come_at_once_are_all_kept_whole_if_they_may_be_apart() {
+    let directory = directory();
+    let target = directory.path().join("out");
+    let options = PartOptions { apart: true, ..PartOptions::default() };
+    let mut versions: Vec<_> = (1..=3).map(|n| object_of(&[n; 3000], "/x", n.into(), &key())).collect();
+    let open = |object: &MemoryObject| PartFile::open(&target, object.manifest(), &options).expect("it has its place");
+    let mut stores: Vec<_> = versions.iter().map(open).collect();
+    for (store, object) in stores.iter_mut().zip(&mut versions) {
+        put_missing(store, object);
+    }
+    for (store, object) in stores.iter_mut().zip(&versions) {
+        store.finish().expect("all is there");
+        assert!(fs::read(&target).expect("there") == *object.bytes());
+    }
+    drop(stores);
+    assert_eq!(names(directory.path()), ["out"]);
+}
+
+#[test]
+fn a_store_that_is_about_to_end_is_waited_for_and_its_chunks_are_kept() {
+    let (directory, mut published) = (directory(), object(3000));
+    let target = directory.path().join("out");
+    let mut first = open_default(&target, published.manifest()).expect("nothing speaks against it");
+    put(&mut first, &mut published, 1);
+    let ending = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(200));
+        drop(first);
+    });
+    let second = open_default(&target, published.manifest()).expect("the first one ends soon");
+    assert!(second.held().iter_set().eq([1]));
+    ending.join().expect("it sleeps and ends");
 }
 
 #[test]
