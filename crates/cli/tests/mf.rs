@@ -397,3 +397,38 @@ fn the_two_proxies_are_one_to_whoever_asks_and_tell_what_does_not_answer() {
         assert_eq!(proxy.wait(), Some(0), "it works until it is ended");
     }
 }
+
+#[test]
+fn versions_of_one_name_that_come_at_once_are_all_received_and_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let (_router, [phone, source]) = network(folder, ["phone", "source"]);
+    let inbox = folder.join("inbox").display().to_string();
+    let arguments = ["recv", "--config", &phone, "--attach", "/home/x", "-o", &inbox, "--count", "12", "--json"];
+    let (child, _, stdout) = begin(folder, &arguments);
+    let _sender = Daemon::start(folder, Path::new(&source));
+    std::thread::sleep(std::time::Duration::from_secs(1));
+    let socket = control(folder, "source");
+    let sends: Vec<_> = (1..=12)
+        .map(|version: u32| {
+            let path = folder.join(format!("reading-{version}"));
+            fs::write(&path, version.to_string()).unwrap();
+            let (path, version) = (path.display().to_string(), version.to_string());
+            let what = ["send", &path, "/roof/temperature", "--to", "/home/x", "--object-version", &version];
+            let how = ["--control", &socket, "--timeout", "20s"];
+            trib(folder).args(what).args(how).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+        })
+        .collect();
+    let codes: Vec<_> = sends.into_iter().map(|mut send| send.wait().unwrap().code()).collect();
+    assert_eq!(codes, [Some(0); 12]);
+    let told = rest(stdout);
+    assert_eq!(child.wait(), Some(0), "{told:?}");
+    let received = told.iter().filter(|line| line["event"] == "received");
+    let mut versions: Vec<_> = received.clone().map(|line| line["version"].as_u64().unwrap()).collect();
+    versions.sort_unstable();
+    assert_eq!(versions, (1..=12).collect::<Vec<_>>(), "{told:?}");
+    for line in received {
+        assert!(line["text"].is_null() || line["text"] == *line["version"].to_string(), "{line}");
+    }
+    assert_eq!(fs::read_dir(Path::new(&inbox).join("roof")).unwrap().count(), 1);
+}

@@ -10,8 +10,8 @@ use tributary_content::{
     StoreOpener,
 };
 use tributary_net::disk::{
-    BackgroundOpener, Destination, DiskOpener, DiskOptions, KeyFileError, PublishError, PublishOptions, Questions,
-    Storage, TrustStore, load_or_create_key, publish,
+    BackgroundOpener, Destination, DiskOpener, DiskOptions, KeyFileError, PartOptions, PublishError, PublishOptions,
+    Questions, Storage, TrustStore, load_or_create_key, publish,
 };
 
 use crate::error::{ApiError, ErrorKind};
@@ -112,7 +112,9 @@ impl Files {
         if let Some(parent) = path.parent() {
             fs::create_dir_all(parent).map_err(refused)?;
         }
-        let options = DiskOptions { publisher, ..DiskOptions::default() };
+        // Nobody chose the moment: several versions may come at once.
+        let part = PartOptions { apart: true, ..PartOptions::default() };
+        let options = DiskOptions { publisher, part, ..DiskOptions::default() };
         DiskOpener::new(self.trust.clone(), Destination::Path(path.into()), options).open(manifest)
     }
 }

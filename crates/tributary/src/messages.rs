@@ -1,13 +1,13 @@
 //! Sending, taking what is sent, and what is stored in the network: requests for families that can.
 use serde::{Deserialize, Serialize};
 use std::{
-    collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError, atomic::Ordering},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::Ordering},
 };
 use tributary_content::{
-    ChunkStore, Manifest, MemoryObject, Name, ObjectKind, ObjectReader, PublicKey, StoreError, StoreOpener,
+    Bitmap, ChunkIndex, ChunkStore, HashTree, Manifest, MemoryObject, Name, ObjectKind, ObjectReader, PublicKey,
+    StoreError, StoreOpener, chunk_hash,
 };
 use tributary_core::{
     Duration, Time,
@@ -263,10 +263,11 @@ impl LocalApi {
             let told = match ended {
                 Some((id, outcome)) => {
                     let name = self.transfers()?.into_iter().find(|(known, _)| *known == id).map(|(_, name)| name);
-                    let arrived = name.and_then(|name| arrived.take(&name));
-                    arrived.map(|(manifest, path)| match outcome {
-                        Ok(()) => Told::Received(ReceivedView::new(&manifest, &path, text(&manifest, &path))),
-                        Err(reason) => Told::NotReceived { name: manifest.name.to_string(), reason },
+                    name.and_then(|name| match outcome {
+                        Ok(()) => arrived.take_whole(&name).map(|(manifest, path)| received(&manifest, &path)),
+                        Err(reason) => {
+                            arrived.give_up(&name).then(|| Told::NotReceived { name: name.to_string(), reason })
+                        }
                     })
                 }
                 None => None,
@@ -343,17 +344,70 @@ fn is_done(send: &Send, view: &SentView) -> bool {
     }
 }
 
-/// What is being received, and where to.
+/// What is being received. Versions of one name may come at once.
 #[derive(Clone, Default, Debug)]
-struct Arrived(Arc<Mutex<BTreeMap<Name, (Manifest, PathBuf)>>>);
+struct Arrived(Arc<Mutex<Coming>>);
+
+#[derive(Default, Debug)]
+struct Coming {
+    /// What is not whole yet.
+    begun: Vec<Manifest>,
+    /// What has its final name and was not told yet.
+    whole: Vec<(Manifest, PathBuf)>,
+}
 
 impl Arrived {
-    fn insert(&self, manifest: &Manifest, path: PathBuf) {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        known.insert(manifest.name.clone(), (manifest.clone(), path));
+    fn begin(&self, manifest: &Manifest) {
+        self.coming().begun.push(manifest.clone());
     }
-    fn take(&self, name: &Name) -> Option<(Manifest, PathBuf)> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(name)
+    fn finish(&self, manifest: &Manifest, path: &Path) {
+        let mut coming = self.coming();
+        if let Some(at) = coming.begun.iter().position(|begun| begun == manifest) {
+            coming.begun.remove(at);
+        }
+        coming.whole.push((manifest.clone(), path.into()));
+    }
+    /// Something of that name that is whole; each is given once.
+    fn take_whole(&self, name: &Name) -> Option<(Manifest, PathBuf)> {
+        let mut coming = self.coming();
+        let at = coming.whole.iter().position(|(manifest, _)| manifest.name == *name)?;
+        Some(coming.whole.remove(at))
+    }
+    /// Forgets something of that name that will not be whole; false if there was nothing.
+    fn give_up(&self, name: &Name) -> bool {
+        let mut coming = self.coming();
+        let at = coming.begun.iter().position(|begun| begun.name == *name);
+        at.map(|at| coming.begun.remove(at)).is_some()
+    }
+    fn coming(&self) -> MutexGuard<'_, Coming> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A store that tells when its object is whole.
+struct ArrivingStore {
+    inner: Box<dyn ChunkStore>,
+    manifest: Manifest,
+    path: PathBuf,
+    arrived: Arrived,
+}
+impl ChunkStore for ArrivingStore {
+    fn held(&self) -> &Bitmap {
+        self.inner.held()
+    }
+    fn tree(&self) -> Option<&HashTree> {
+        self.inner.tree()
+    }
+    fn put_tree(&mut self, tree: &HashTree) -> Result<(), StoreError> {
+        self.inner.put_tree(tree)
+    }
+    fn put_chunk(&mut self, index: ChunkIndex, bytes: &[u8]) -> Result<(), StoreError> {
+        self.inner.put_chunk(index, bytes)
+    }
+    fn finish(&mut self) -> Result<(), StoreError> {
+        self.inner.finish()?;
+        self.arrived.finish(&self.manifest, &self.path);
+        Ok(())
     }
 }
 
@@ -394,19 +448,31 @@ impl StoreOpener for Inbox {
     fn open(&mut self, manifest: &Manifest) -> Result<Box<dyn ChunkStore>, StoreError> {
         self.trusts(manifest)?;
         let path = self.path(&manifest.name).unwrap_or_else(|| self.folder.clone());
-        self.arrived.insert(manifest, path.clone());
-        let (files, publisher, wanted) = (self.files.clone(), self.publisher, manifest.clone());
-        let open = move || files.open_at(&path, publisher, &wanted);
+        self.arrived.begin(manifest);
+        let (files, publisher, arrived) = (self.files.clone(), self.publisher, self.arrived.clone());
+        let wanted = manifest.clone();
+        let open = move || {
+            let inner = files.open_at(&path, publisher, &wanted)?;
+            let (manifest, path, arrived) = (wanted.clone(), path.clone(), arrived.clone());
+            Ok(Box::new(ArrivingStore { inner, manifest, path, arrived }) as Box<dyn ChunkStore>)
+        };
         Ok(Box::new(self.files.storage().open_store(manifest, open)?))
     }
 }
 
-/// A short text, to show with the news of it.
+fn received(manifest: &Manifest, path: &Path) -> Told {
+    Told::Received(ReceivedView::new(manifest, path, text(manifest, path)))
+}
+/// A short text, to show with the news of it, unless another version has taken its place already.
 fn text(manifest: &Manifest, path: &Path) -> Option<String> {
     if manifest.kind != ObjectKind::File || manifest.size > TEXT_BYTES_MAX {
         return None;
     }
     let text = fs::read_to_string(path).ok()?;
+    // So short a text is one chunk.
+    if HashTree::from_leaves(vec![chunk_hash(text.as_bytes())]).root() != manifest.root {
+        return None;
+    }
     let text = text.trim_end().to_string();
     (!text.is_empty() && !text.chars().any(|c| c.is_control() && c != '\n' && c != '\t')).then_some(text)
 }
