@@ -2,7 +2,7 @@
 use std::{
     collections::BTreeMap,
     fs,
-    io::{self, BufReader, Write},
+    io::{self, BufReader, Read, Write},
     os::unix::{
         fs::{DirBuilderExt, FileTypeExt, PermissionsExt},
         net::{UnixListener, UnixStream},
@@ -14,7 +14,8 @@ use std::{
     },
     thread::JoinHandle,
 };
-use tributary_core::Duration;
+use tributary_core::{Duration, Time};
+use tributary_net::Clock;
 
 use crate::{
     api::{Api, Flow, Request},
@@ -27,6 +28,11 @@ use crate::{
 const STREAMS_MAX: usize = 64;
 /// How long a client may take to accept a line before the daemon gives up on it.
 const WRITE_PATIENCE: Duration = Duration::from_secs(10);
+
+/// How long a client that finds all places taken is kept waiting: who has gone gives his place back a moment later.
+const PLACE_PATIENCE: Duration = Duration::from_secs(1);
+/// How often it is looked for a place meanwhile.
+const PLACE_LOOK: Duration = Duration::from_millis(5);
 
 /// Accepts clients until it is dropped; then the socket's file goes.
 #[derive(Debug)]
@@ -144,12 +150,11 @@ fn accept(listener: &UnixListener, shared: &Arc<Shared>) {
         }
         let Ok(client) = client else { continue };
         let room = shared.api.config().limits.control_clients;
-        if shared.clients.fetch_add(1, Ordering::SeqCst) >= room {
+        if !take_place(shared, room) {
             let error = ApiError::new(ErrorKind::Io, format!("the daemon serves {room} clients already"));
             let error = error.with_hint("try again, or raise 'control_clients' in [limits]");
             // A client that does not even take the refusal gets none.
             let _ = (&client).write_all(&Reply::end(Err(error)).to_line());
-            shared.clients.fetch_sub(1, Ordering::SeqCst);
             continue;
         }
         let of_thread = Arc::clone(shared);
@@ -162,6 +167,22 @@ fn accept(listener: &UnixListener, shared: &Arc<Shared>) {
         if spawned.is_err() {
             shared.clients.fetch_sub(1, Ordering::SeqCst);
         }
+    }
+}
+
+/// Takes one of `room` places for a client, if one is free or gets free soon.
+fn take_place(shared: &Shared, room: usize) -> bool {
+    let clock = Clock::new();
+    loop {
+        // Only this thread takes places, so what is free now stays free.
+        if shared.clients.load(Ordering::SeqCst) < room {
+            shared.clients.fetch_add(1, Ordering::SeqCst);
+            return true;
+        }
+        if clock.now().since(Time::ZERO) >= PLACE_PATIENCE || shared.ended.load(Ordering::SeqCst) {
+            return false;
+        }
+        std::thread::sleep(PLACE_LOOK);
     }
 }
 
@@ -217,6 +238,8 @@ fn attach(client: UnixStream, token: String, shared: &Shared) -> io::Result<()> 
     // A slow reader of a stream is no fault; it slows the fetch down.
     for_fetch.set_write_timeout(None)?;
     let mut streams = shared.streams.lock().unwrap_or_else(PoisonError::into_inner);
+    // Whoever attached a stream may have gone without a fetch, for instance because there was no place for it.
+    streams.retain(|_, stream| is_there(stream));
     if streams.len() >= STREAMS_MAX || streams.contains_key(&token) {
         drop(streams);
         let error = ApiError::new(ErrorKind::Protocol, "too many streams wait, or this token is in use");
@@ -225,6 +248,13 @@ fn attach(client: UnixStream, token: String, shared: &Shared) -> io::Result<()> 
     send(&client, &Reply::end(Ok(())))?;
     streams.insert(token, for_fetch);
     Ok(())
+}
+
+/// Whether the client of a stream has not gone. It says nothing on that connection, so only its end can be read.
+fn is_there(mut stream: &UnixStream) -> bool {
+    let silent = stream.set_nonblocking(true).and_then(|()| stream.read(&mut [0]));
+    let silent = silent.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock);
+    silent && stream.set_nonblocking(false).is_ok()
 }
 
 fn send(mut client: &UnixStream, reply: &Reply) -> io::Result<()> {

@@ -137,6 +137,26 @@ fn one_client_more_than_allowed_is_refused() {
 }
 
 #[test]
+fn a_client_that_comes_when_another_has_just_gone_gets_its_place() {
+    let folder = tempfile::tempdir().unwrap();
+    let daemon = daemon(folder.path(), "[limits]\ncontrol_clients = 1\n");
+    for _ in 0..50 {
+        // Opening looks whether somebody answers, and the question has a connection of its own.
+        SocketApi::open(daemon.control()).unwrap().answers(Request::Status).unwrap();
+    }
+}
+
+#[test]
+fn streams_whose_clients_have_gone_leave_room_for_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let daemon = daemon(folder.path(), "");
+    for number in 0..100 {
+        let reply = answer(&daemon, format!("{{\"v\":1,\"attach\":\"{number}\"}}\n").as_bytes());
+        assert!(reply.contains("\"end\":\"done\""), "{number}: {reply}");
+    }
+}
+
+#[test]
 fn a_stream_without_its_attached_connection_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let daemon = daemon(folder.path(), "");
