@@ -399,6 +399,36 @@ fn the_two_proxies_are_one_to_whoever_asks_and_tell_what_does_not_answer() {
 }
 
 #[test]
+fn a_signal_ends_what_reads_standard_input_or_looks_for_a_neighbour_and_nothing_is_left() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let temporary = folder.join("temporary");
+    fs::create_dir(&temporary).unwrap();
+    let original = file(folder);
+    // Nobody is at that port.
+    let host = example(folder, "mobile-host.toml", "host", port()).display().to_string();
+    let nobody = folder.join("nobody").display().to_string();
+    for arguments in [
+        &["send", "-", "/x", "--to", "/y", "--control", &nobody][..],
+        &["get", "/x", "--config", &host][..],
+        &["put", original.to_str().unwrap(), "/x", "--config", &host][..],
+    ] {
+        for wait in [300, 1_000] {
+            let mut command = trib(folder);
+            command.args(arguments).env("TMPDIR", &temporary).stdin(Stdio::piped()).stdout(Stdio::null());
+            // Standard input stays open until it has ended.
+            let mut begun = Begun(command.stderr(Stdio::null()).current_dir(folder).spawn().unwrap());
+            std::thread::sleep(std::time::Duration::from_millis(wait));
+            begun.interrupt();
+            std::thread::sleep(std::time::Duration::from_millis(1_500));
+            let ended = begun.0.try_wait().unwrap();
+            assert_eq!(ended.and_then(|status| status.code()), Some(130), "{arguments:?}");
+            assert_eq!(fs::read_dir(&temporary).unwrap().count(), 0, "{arguments:?}");
+        }
+    }
+}
+
+#[test]
 fn versions_of_one_name_that_come_at_once_are_all_received_and_told() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();

@@ -114,13 +114,14 @@ impl LocalApi {
     /// [`ApiError`] if the node is gone.
     pub fn wait_for_neighbour(&self, patience: Duration) -> Result<bool, ApiError> {
         let clock = Clock::new();
+        let listener = self.running.hub().listen();
         while !self.config.faces.is_empty() && clock.now().since(Time::ZERO) < patience {
             let status = self.running.call(|node, now| node.status(now))?;
             if status.faces.iter().any(|face| face.up) {
                 return Ok(true);
             }
             // Hellos answer within milliseconds; asking again soon costs nothing beside a person's patience.
-            self.running.hub().listen().wait(Duration::from_millis(5));
+            listener.wait(Duration::from_millis(5));
         }
         Ok(self.config.faces.is_empty())
     }

@@ -23,7 +23,7 @@ pub(crate) fn run(get: &args::Get, json: bool) -> Result<(), ApiError> {
     // From here on a signal ends the fetch in order: what was verified is kept.
     let wish = Wish::listen()?;
     let api: Box<dyn Api> = match &get.worker.config {
-        Some(path) => Box::new(start(path)?),
+        Some(path) => Box::new(start(path, &wish)?),
         None => Box::new(connect(&get.worker.control)?),
     };
     check_family(get, &*api)?;

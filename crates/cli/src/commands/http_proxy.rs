@@ -22,7 +22,7 @@ pub(crate) fn run(proxy: &HttpProxy, json: bool) -> Result<(), ApiError> {
     let wish = Wish::listen()?;
     match proxy {
         HttpProxy::Browser { config, listen, to, timeout } => {
-            let mailbox = mailbox(config, &[])?;
+            let mailbox = mailbox(config, &[], &wish)?;
             let settings = BrowserConfig { listen: *listen, to: to.clone(), patience: *timeout };
             let proxy = BrowserProxy::start(mailbox, settings)?;
             ready(json, "browser", &proxy.address().to_string());
@@ -33,7 +33,7 @@ pub(crate) fn run(proxy: &HttpProxy, json: bool) -> Result<(), ApiError> {
                 let message = format!("'{origin}' is no web server that can be asked");
                 ApiError::new(ErrorKind::Usage, message).with_hint("write it like http://127.0.0.1:80")
             })?;
-            let mailbox = mailbox(config, name)?;
+            let mailbox = mailbox(config, name, &wish)?;
             let _proxy = OriginProxy::start(mailbox, OriginConfig { origin: origin.clone(), patience: *timeout })?;
             ready(json, "server", &origin.to_string());
             wait(&wish);
@@ -41,8 +41,8 @@ pub(crate) fn run(proxy: &HttpProxy, json: bool) -> Result<(), ApiError> {
     }
     Ok(())
 }
-fn mailbox(config: &Path, names: &[tributary_content::Name]) -> Result<Mailbox, ApiError> {
-    Mailbox::open(Arc::new(start(config)?), names, MailboxOptions::default())
+fn mailbox(config: &Path, names: &[tributary_content::Name], wish: &Wish) -> Result<Mailbox, ApiError> {
+    Mailbox::open(Arc::new(start(config, wish)?), names, MailboxOptions::default())
 }
 fn ready(json: bool, side: &str, address: &str) {
     if json {

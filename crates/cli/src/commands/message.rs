@@ -1,24 +1,32 @@
 //! `trib send` and `trib recv`.
-use std::{io::Read, path::Path};
+use std::{
+    io::{self, Read},
+    path::Path,
+    sync::mpsc::{RecvTimeoutError, channel},
+};
 use tributary::{
     Api, ApiError, ErrorKind, Flow, LocalApi, Request, Told,
     messages::{self, Keep, Reliability},
 };
-use tributary_core::ByteCount;
+use tributary_core::{ByteCount, Duration};
 
 use super::{connect, load, milliseconds, print, start};
 use crate::{args, signals::Wish};
 
 /// Standard input is read up to here; larger things are files.
 const STDIN_BYTES_MAX: u64 = 64 << 20;
+/// The name of the file that it becomes.
+const STDIN_FILE: &str = "stdin";
+/// How often it is looked meanwhile whether the program is to end.
+const LOOK: Duration = Duration::from_millis(50);
 
 /// Sends by a daemon, or by a node in this process.
 pub(crate) fn send(send: &args::Send, json: bool) -> Result<(), ApiError> {
     let wish = Wish::listen()?;
-    let folder = tempfile::tempdir();
-    let folder = folder.map_err(|error| ApiError::io("make a folder in", std::env::temp_dir().display(), &error))?;
+    // The file that standard input becomes, for as long as this runs.
+    let mut stdin = None;
     let path = match send.path == Path::new("-") {
-        true => stdin_as_file(folder.path())?,
+        true => stdin.insert(stdin_as_file(&wish)?).path().join(STDIN_FILE),
         false => std::path::absolute(&send.path).map_err(|error| ApiError::io("find", send.path.display(), &error))?,
     };
     let request = Request::Send(messages::Send {
@@ -44,7 +52,7 @@ pub(crate) fn send(send: &args::Send, json: bool) -> Result<(), ApiError> {
         patience_ms: milliseconds(send.timeout),
     });
     let api: Box<dyn Api> = match &send.worker.config {
-        Some(path) => Box::new(start(path)?),
+        Some(path) => Box::new(start(path, &wish)?),
         None => Box::new(connect(&send.worker.control)?),
     };
     follow(&*api, request, &wish, json)
@@ -80,17 +88,35 @@ fn follow(api: &dyn Api, request: Request, wish: &Wish, json: bool) -> Result<()
     // What was asked to end by a signal and did is no failure of a command that never ends by itself.
     wish.check().and(result)
 }
-fn stdin_as_file(folder: &Path) -> Result<std::path::PathBuf, ApiError> {
-    let path = folder.join("stdin");
-    let mut bytes = Vec::new();
-    let mut input = std::io::stdin().lock().take(STDIN_BYTES_MAX + 1);
-    input.read_to_end(&mut bytes).map_err(|error| ApiError::io("read", "standard input", &error))?;
+/// Reads standard input to its end, unless the program is to end before, and writes it to [`STDIN_FILE`] in a folder that
+/// goes when it is dropped.
+fn stdin_as_file(wish: &Wish) -> Result<tempfile::TempDir, ApiError> {
+    let (tell, told) = channel();
+    let read = move || {
+        let mut bytes = Vec::new();
+        let result = io::stdin().lock().take(STDIN_BYTES_MAX + 1).read_to_end(&mut bytes);
+        // Nobody waits any more if the program ends.
+        let _ = tell.send(result.map(|_| bytes));
+    };
+    let failed = |error: io::Error| ApiError::io("read", "standard input", &error);
+    std::thread::Builder::new().name("stdin".into()).spawn(read).map_err(failed)?;
+    let bytes = loop {
+        wish.check()?;
+        match told.recv_timeout(LOOK) {
+            Ok(bytes) => break bytes.map_err(failed)?,
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return Err(failed(io::ErrorKind::UnexpectedEof.into())),
+        }
+    };
     if bytes.len() as u64 > STDIN_BYTES_MAX {
         let message = format!("standard input has more than {}", ByteCount(STDIN_BYTES_MAX));
         return Err(ApiError::new(ErrorKind::Usage, message).with_hint("write it to a file and send that"));
     }
+    let folder = tempfile::tempdir();
+    let folder = folder.map_err(|error| ApiError::io("make a folder in", std::env::temp_dir().display(), &error))?;
+    let path = folder.path().join(STDIN_FILE);
     std::fs::write(&path, bytes).map_err(|error| ApiError::io("write", path.display(), &error))?;
-    Ok(path)
+    Ok(folder)
 }
 fn chunk_bytes(size: ByteCount) -> Result<u32, ApiError> {
     let range = 1_024..=8 << 20;

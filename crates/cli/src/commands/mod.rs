@@ -15,7 +15,9 @@ use tributary_core::Duration;
 
 use crate::{
     args::{Cli, Command, Control, Worker},
-    demo, out, tables,
+    demo, out,
+    signals::Wish,
+    tables,
 };
 
 /// Carries out a command.
@@ -77,7 +79,8 @@ fn print(told: &Told, json: bool) {
 /// The node that a command works with: one in this process, or a daemon.
 fn worker(worker: &Worker) -> Result<Box<dyn Api>, ApiError> {
     Ok(match &worker.config {
-        Some(path) => Box::new(start(path)?),
+        // These commands listen for no signals: one ends them at once.
+        Some(path) => Box::new(start(path, &Wish::default())?),
         None => Box::new(connect(&worker.control)?),
     })
 }
@@ -105,15 +108,24 @@ fn load(path: &Path) -> Result<NodeConfig, ApiError> {
 /// How long a node in this process looks for a neighbour before it is used.
 const NEIGHBOUR_PATIENCE: Duration = Duration::from_secs(5);
 
-/// Starts a node in this process and waits until it reaches somebody.
-fn start(path: &Path) -> Result<tributary::LocalApi, ApiError> {
+/// How often it is looked meanwhile whether the program is to end.
+const NEIGHBOUR_LOOK: Duration = Duration::from_millis(50);
+
+/// Starts a node in this process and waits until it reaches somebody, or until the program is to end.
+fn start(path: &Path, wish: &Wish) -> Result<tributary::LocalApi, ApiError> {
     let api = tributary::LocalApi::start(load(path)?)?;
-    if !api.wait_for_neighbour(NEIGHBOUR_PATIENCE)? {
-        let peers: Vec<_> = api.config().faces.iter().map(|face| face.peer.to_string()).collect();
-        out::talk(&format!(
-            "no neighbour has answered within {NEIGHBOUR_PATIENCE:?} (tried {}); going on all the same",
-            peers.join(", ")
-        ));
+    let mut waited = Duration::ZERO;
+    while !api.wait_for_neighbour(NEIGHBOUR_LOOK)? {
+        wish.check()?;
+        waited += NEIGHBOUR_LOOK;
+        if waited >= NEIGHBOUR_PATIENCE {
+            let peers: Vec<_> = api.config().faces.iter().map(|face| face.peer.to_string()).collect();
+            out::talk(&format!(
+                "no neighbour has answered within {NEIGHBOUR_PATIENCE:?} (tried {}); going on all the same",
+                peers.join(", ")
+            ));
+            break;
+        }
     }
     Ok(api)
 }

@@ -1,5 +1,6 @@
 //! `trib put`.
-use tributary::{Api, ApiError, ErrorKind, Request, Told};
+use std::sync::Arc;
+use tributary::{Api, ApiError, ErrorKind, LocalApi, Request, Told};
 use tributary_core::Duration;
 
 use super::{connect, milliseconds, print, start};
@@ -19,8 +20,8 @@ pub(crate) fn run(put: &args::Put, json: bool) -> Result<(), ApiError> {
         return confirmed(&answers, put);
     };
     let wish = Wish::listen()?;
-    let api = start(config)?;
-    let answers = api.answers(request)?;
+    let api = Arc::new(start(config, &wish)?);
+    let answers = publish(&api, request, &wish)?;
     answers.iter().for_each(|told| print(told, json));
     if let Err(error) = confirmed(&answers, put) {
         out::talk(&format!("{error}"));
@@ -30,6 +31,23 @@ pub(crate) fn run(put: &args::Put, json: bool) -> Result<(), ApiError> {
         std::thread::sleep(LOOK);
     }
     api.stop()
+}
+
+/// Asks on a thread of its own, so that a signal need not wait until a large file is hashed or somebody confirms.
+fn publish(api: &Arc<LocalApi>, request: Request, wish: &Wish) -> Result<Vec<Told>, ApiError> {
+    let of_thread = Arc::clone(api);
+    let failed = |error: std::io::Error| ApiError::io("start", "the thread that publishes", &error);
+    let asking = std::thread::Builder::new().name("put".into()).spawn(move || of_thread.answers(request));
+    let asking = asking.map_err(failed)?;
+    while !asking.is_finished() {
+        if let Err(interrupted) = wish.check() {
+            api.stop()?;
+            return Err(interrupted);
+        }
+        std::thread::sleep(LOOK);
+    }
+    let panicked = |_| ApiError::new(ErrorKind::Io, "the thread that publishes panicked");
+    asking.join().map_err(panicked)?
 }
 
 fn confirmed(answers: &[Told], put: &args::Put) -> Result<(), ApiError> {
