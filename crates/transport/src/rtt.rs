@@ -1,6 +1,10 @@
 //! Round-trip time and retransmission timeout.
 use tributary_core::Duration;
 
+/// By how much the timeout exceeds the smoothed round-trip time at least (RFC 6298 §2.3: the clock's granularity; RFC 9002
+/// §6.1.2 takes 1 ms). On a path whose round-trip time never varies the timeout would fire as the answer arrives.
+const GRANULARITY: Duration = Duration::from_millis(1);
+
 /// Smoothed round-trip time, its variation, and the timeout that follows from them. RFC 6298.
 #[derive(Clone, Debug)]
 pub struct RttEstimator {
@@ -32,7 +36,7 @@ impl RttEstimator {
             }
         };
         self.smoothed = Some(smoothed);
-        self.rto = (smoothed + self.variation * 4).clamp(self.rto_min, self.rto_max.max(smoothed * 2));
+        self.rto = (smoothed + (self.variation * 4).max(GRANULARITY)).clamp(self.rto_min, self.rto_max.max(smoothed * 2));
         self.minimum = Some(self.minimum.map_or(sample, |minimum| minimum.min(sample)));
     }
     /// The smoothed round-trip time; `None` before the first sample.
@@ -72,6 +76,6 @@ mod tests {
         (0..100).for_each(|_| rtt.on_sample(MS(1)));
         assert_eq!(rtt.rto(), MS(50));
         (0..100).for_each(|_| rtt.on_sample(MS(3000)));
-        assert!(rtt.rto() >= MS(3000));
+        assert!(rtt.rto() >= MS(3000) + GRANULARITY);
     }
 }
