@@ -24,6 +24,8 @@ pub(super) struct Puppet<N> {
     /// What arrived while the node was frozen.
     inbox: VecDeque<(FaceId, Datagram)>,
     frozen: bool,
+    /// Whether all that the last packets gave rise to has been sent.
+    is_drained: bool,
     clock_stopped_at: Option<Time>,
     forge: Option<(f64, Forge)>,
     window: Window,
@@ -66,6 +68,7 @@ impl<N: Node> Puppet<N> {
             now: Time::ZERO,
             inbox: VecDeque::new(),
             frozen: false,
+            is_drained: true,
             clock_stopped_at: None,
             forge: None,
             window: Window::default(),
@@ -118,6 +121,7 @@ impl<N: Node> Puppet<N> {
     fn feed(&mut self, now: Time, face: FaceId, datagram: Datagram) {
         let local = self.local(now);
         self.window_at(now).packets += 1;
+        self.is_drained = false;
         if !self.deaf {
             self.node.handle_datagram(local, face, datagram);
         }
@@ -174,7 +178,8 @@ impl<N: Node> Node for Puppet<N> {
         if self.frozen {
             return;
         }
-        for _ in 0..FEED_PACKETS {
+        let feed = if self.is_drained { FEED_PACKETS } else { 0 };
+        for _ in 0..feed {
             let Some((face, datagram)) = self.inbox.pop_front() else { break };
             self.feed(now, face, datagram);
         }
@@ -199,7 +204,10 @@ impl<N: Node> Node for Puppet<N> {
         let local = self.local(now);
         let transmit = match self.node.poll_transmit(local, out) {
             Some(transmit) => transmit,
-            None => self.chatter(now, out)?,
+            None => {
+                self.is_drained = true;
+                self.chatter(now, out)?
+            }
         };
         self.window_at(now).packets += out.len() as u64;
         self.ledger.borrow_mut().on_sent(self.index, transmit.face, out);
@@ -210,7 +218,7 @@ impl<N: Node> Node for Puppet<N> {
         if self.frozen {
             return None;
         }
-        if !self.inbox.is_empty() {
+        if self.is_drained && !self.inbox.is_empty() {
             return Some((self.now, TimerId(u16::MAX)));
         }
         let due = self.node.poll_timeout();
