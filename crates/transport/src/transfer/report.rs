@@ -57,18 +57,25 @@ impl Transfer {
             let is_left = |all: &&Vec<PathId>| ids.iter().all(|id| all.contains(id));
             let known = models.keys().find(is_left).cloned().and_then(|all| models.remove(&all));
             let mut model = known.unwrap_or_default();
-            let own: f64 = ids.iter().filter_map(of).map(Flow::own_rate).sum();
-            let (mut scale, mut short) = (1.0, None);
+            // What one of them keeps in mind while it has nothing to ask for takes nothing from the others.
+            let own_of = |all: bool| -> f64 {
+                ids.iter().filter_map(of).filter(|flow| all || !flow.is_starved()).map(Flow::own_rate).sum()
+            };
+            let (own, own_in_use) = (own_of(true), own_of(false));
+            let (mut scales, mut short) = ([1.0; 2], None);
             if settled {
                 let delivered = ids.iter().filter_map(of).map(Flow::delivered).sum();
                 let starved = ids.iter().filter_map(of).any(Flow::is_starved);
                 model.on_delivered(now, delivered, starved, round_trip);
                 short = (model.is_short() && !starved).then_some(now);
-                scale = model.scale(own);
+                scales = [own, own_in_use].map(|own| model.scale(own));
             }
             for id in &ids {
                 let turn = turn.filter(|_| leader != Some(*id) || turn != own_turn);
-                let rate = self.paths.get(id).and_then(|path| path.flow.as_ref()).map_or(0.0, Flow::own_rate);
+                let flow = self.paths.get(id).and_then(|path| path.flow.as_ref());
+                let rate = flow.map_or(0.0, Flow::own_rate);
+                let (own, scale) =
+                    if flow.is_some_and(Flow::is_starved) { (own, scales[0]) } else { (own_in_use, scales[1]) };
                 let times = if rate > 0.0 { own / rate } else { ids.len() as f64 };
                 self.join(*id, GroupPart { turn, short, scale, times });
             }
