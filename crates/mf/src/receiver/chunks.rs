@@ -174,11 +174,11 @@ impl Receiver {
             self.events.push_back((id, TransferEvent::CacheDistrusted { node, reason }));
         } else if let Some(number) = fetch.sources.iter().position(|source| source.guid == header.source) {
             let source = &mut fetch.sources[number];
-            source.distrusted = Some(reason.clone());
+            (source.distrusted, source.lied) = (Some(reason.clone()), true);
             let label = source.label.clone();
             let source = SourceId(number as u16);
             self.events.push_back((id, TransferEvent::SourceDistrusted { source, label, reason: reason.clone() }));
-            if fetch.sources.iter().all(|source| source.distrusted.is_some()) {
+            if !fetch.has_trusted_source() {
                 let reason = format!("no source of '{}' can be trusted: {reason}", fetch.name);
                 return self.fail(now, id, reason);
             }

@@ -52,6 +52,8 @@ pub(super) struct Source {
     pub(super) bytes: u64,
     pub(super) hops: u32,
     pub(super) distrusted: Option<String>,
+    /// It sent wrong bytes: nothing that it announces makes up for that.
+    pub(super) lied: bool,
 }
 
 /// An access router has lost what it had in memory.
@@ -140,47 +142,34 @@ impl Incoming {
             kept: (0, 0),
         }
     }
-    /// Takes note of sources, and chooses the object: one that can be gone on with, else the highest version.
+    /// Takes note of sources, and chooses the object: one that can be gone on with, else the highest version. Who was
+    /// refused for what it announced is a source as soon as it announces what is wanted.
     pub(super) fn consider(&mut self, found: &[(Announcer, Manifest)]) -> Opened {
         let Some(opener) = self.opener.as_mut() else { return Opened::No };
-        let mut trusted = Vec::new();
+        let trusted = found.iter().filter(|(_, manifest)| opener.trusts(manifest).is_ok());
+        let best = trusted.max_by_key(|(_, manifest)| (opener.resumes(manifest), manifest.version));
+        let chosen = best.map(|(_, manifest)| manifest.clone()).filter(|_| self.object.is_none());
+        let object = self.object.or_else(|| chosen.as_ref().map(Manifest::object_id));
         for (device, manifest) in found {
-            let known = self.sources.iter().any(|source| source.guid == device.guid);
-            let verdict = opener.trusts(manifest);
-            if !known {
-                let distrusted = verdict.as_ref().err().map(ToString::to_string);
-                let taken = self.sources.iter().any(|source| source.label == device.label);
-                let label = match (device.label.is_empty(), taken) {
-                    (true, _) => device.guid.to_string(),
-                    (false, false) => device.label.clone(),
-                    // Two that call themselves the same are told apart.
-                    (false, true) => format!("{} {:?}", device.label, device.guid),
-                };
-                self.sources.push(Source { distrusted, label, ..Source::new(device.guid) });
-            }
-            if verdict.is_ok() {
-                trusted.push((device, manifest));
+            // A device may announce files of several publishers under the name: the wanted one counts.
+            let is_wanted = |(other, manifest): &(Announcer, Manifest)| {
+                other.guid == device.guid && Some(manifest.object_id()) == object
+            };
+            let refusal = match opener.trusts(manifest) {
+                _ if found.iter().any(is_wanted) => None,
+                Err(error) => Some(error.to_string()),
+                Ok(()) => Some("offers another version or another file".into()),
+            };
+            let is_another = refusal.is_some() && opener.trusts(manifest).is_ok();
+            match self.sources.iter_mut().find(|source| source.guid == device.guid) {
+                None => self.sources.push(Source { distrusted: refusal, ..Source::of(device, &self.sources) }),
+                Some(source) if refusal.is_none() && !source.lied => source.distrusted = None,
+                Some(source) if is_another => source.distrusted = source.distrusted.take().or(refusal),
+                Some(_) => {}
             }
         }
-        if let Some(object) = self.object {
-            for (device, _) in trusted.iter().filter(|(_, manifest)| manifest.object_id() != object) {
-                if let Some(source) = self.sources.iter_mut().find(|source| source.guid == device.guid) {
-                    source.distrusted.get_or_insert_with(|| "offers another version or another file".into());
-                }
-            }
-            return Opened::No;
-        }
-        let best = trusted.iter().max_by_key(|(_, manifest)| (opener.resumes(manifest), manifest.version));
-        let Some((_, manifest)) = best else { return Opened::No };
-        let manifest = (*manifest).clone();
+        let Some(manifest) = chosen else { return Opened::No };
         let object = manifest.object_id();
-        for (device, other) in &trusted {
-            if other.object_id() != object
-                && let Some(source) = self.sources.iter_mut().find(|source| source.guid == device.guid)
-            {
-                source.distrusted = Some("offers another version or another file".into());
-            }
-        }
         self.content = Guid::of_content(&manifest.publisher, &manifest.name);
         match Reassembly::new(manifest, &mut **opener) {
             Ok(reassembly) => {
@@ -191,6 +180,10 @@ impl Incoming {
             }
             Err(reason) => Opened::Failed(reason),
         }
+    }
+    /// Whether there is a source that may be asked.
+    pub(super) fn has_trusted_source(&self) -> bool {
+        self.sources.iter().any(|source| source.distrusted.is_none())
     }
     pub(super) fn set_nack(&mut self, now: Time, timeout: Duration) {
         let timeout = timeout * 2u32.pow(self.nacks.min(BACKOFF_MAX));
@@ -347,14 +340,100 @@ impl Incoming {
 }
 
 impl Source {
+    /// A device beside those that are known: two that call themselves the same are told apart.
+    fn of(device: &Announcer, others: &[Source]) -> Source {
+        let taken = others.iter().any(|source| source.label == device.label);
+        let label = match (device.label.is_empty(), taken) {
+            (true, _) => device.guid.to_string(),
+            (false, false) => device.label.clone(),
+            (false, true) => format!("{} {:?}", device.label, device.guid),
+        };
+        Source { label, ..Source::new(device.guid) }
+    }
     pub(super) fn new(guid: Guid) -> Source {
-        Source { guid, label: guid.to_string(), bytes: 0, hops: 0, distrusted: None }
+        Source { guid, label: guid.to_string(), bytes: 0, hops: 0, distrusted: None, lied: false }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use tributary_content::{MemoryObject, MemoryOpener, ObjectReader, SigningKey};
+    use tributary_transport::PathMetric;
+
     use super::*;
+
+    /// A fetch that trusts one key only, after its source has announced what each of `rounds` names: true for the file
+    /// that is wanted, false for one of another publisher. Gives how many requests were sent, and the account.
+    fn announced(rounds: &[&[bool]]) -> (usize, TransferReport) {
+        let name: Name = "/lab/file".parse().expect("a name");
+        let file = |honest: bool| {
+            let key = SigningKey::from_secret(&[if honest { 7 } else { 66 }; 32]);
+            let bytes = Bytes::from(alloc::vec![u8::from(honest); 5_000]);
+            MemoryObject::new(name.clone(), bytes, &key).expect("fits").manifest().clone()
+        };
+        let opener = MemoryOpener::pinned(file(true).publisher);
+        let mut receiver = Receiver::new(EndConfig::default(), 1);
+        let fetch = Fetch {
+            name: name.clone(),
+            opener: Box::new(opener),
+            rate_limit: None,
+            paths_per_source: 1,
+            metric: PathMetric::Hops,
+            patience: None,
+        };
+        let id = receiver.fetch(Time::ZERO, fetch);
+        receiver.set_attached(Time::ZERO, true);
+        let device = Announcer { guid: Guid([1; 20]), label: "source".into() };
+        let mut requests = 0;
+        for (round, files) in (1..).zip(rounds) {
+            let found: Vec<_> = files.iter().map(|honest| (device.clone(), file(*honest))).collect();
+            receiver.handle_announcements(Time::from_millis(round), &name, &found);
+            requests += core::iter::from_fn(|| receiver.poll_message()).count();
+        }
+        (requests, receiver.report(Time::from_millis(100), id).expect("it runs"))
+    }
+
+    #[test]
+    fn who_announces_what_is_wanted_is_asked_whatever_else_it_announces_or_did() {
+        for rounds in [&[&[false, true][..]][..], &[&[true, false]], &[&[false], &[true]], &[&[false], &[true, false]]]
+        {
+            let (requests, report) = announced(rounds);
+            assert_eq!(requests, 1, "{rounds:?}");
+            assert!(report.sources.iter().all(|source| source.distrusted.is_none()), "{rounds:?}: {report:?}");
+        }
+        let (requests, report) = announced(&[&[false]]);
+        assert!(requests == 0 && report.sources[0].distrusted.is_some(), "nobody has what is wanted: {report:?}");
+    }
+
+    #[test]
+    fn who_is_the_first_that_can_be_asked_is_asked() {
+        let (name, mut sources) = ("/lab/file".parse::<Name>().expect("a name"), Vec::new());
+        let file = |version| {
+            let (key, bytes) = (SigningKey::from_secret(&[7; 32]), Bytes::from_static(b"21.5"));
+            let kind = tributary_content::ObjectKind::File;
+            let made = MemoryObject::with_options(name.clone(), bytes, &key, version, kind, 4_096);
+            made.expect("fits").manifest().clone()
+        };
+        let mut receiver = Receiver::new(EndConfig::default(), 1);
+        let fetch = Fetch {
+            name: name.clone(),
+            opener: Box::new(MemoryOpener::new()),
+            rate_limit: None,
+            paths_per_source: 1,
+            metric: PathMetric::Hops,
+            patience: None,
+        };
+        receiver.fetch(Time::ZERO, fetch);
+        receiver.set_attached(Time::ZERO, true);
+        // The first source begins and goes over to a new version; the second one still has what was begun.
+        for (number, version) in [(1, 1), (1, 2), (2, 1)] {
+            let device = Announcer { guid: Guid([number; 20]), label: String::new() };
+            receiver.handle_announcements(Time::from_millis(1), &name, &[(device, file(version))]);
+            sources.extend(core::iter::from_fn(|| receiver.poll_message()).map(|message| message.to));
+        }
+        let content = Guid::of_content(&SigningKey::from_secret(&[7; 32]).public(), &name);
+        assert_eq!(sources, [content, Guid([2; 20])]);
+    }
 
     #[test]
     fn a_gap_is_told_once_and_looked_for_as_long_as_none_was_found() {

@@ -171,7 +171,7 @@ impl Receiver {
             .collect();
         for id in ids {
             let Some(fetch) = self.fetches.get_mut(&id) else { continue };
-            let told = fetch.sources.len();
+            let (told, had_source) = (fetch.sources.len(), fetch.has_trusted_source());
             let opened = fetch.consider(found);
             for (number, source) in fetch.sources.iter().enumerate().skip(told) {
                 let (id_of, node) = (SourceId(number as u16), node_of(&source.guid));
@@ -182,7 +182,11 @@ impl Receiver {
                     self.events.push_back((id, TransferEvent::SourceDistrusted { source: id_of, label, reason }));
                 }
             }
+            let has_first = !had_source && fetch.has_trusted_source();
+            let is_open = fetch.reassembly.as_ref().is_some_and(Reassembly::is_open);
             match opened {
+                // There was nobody to ask when the store was opened, or since.
+                Opened::No if has_first && is_open => self.request(now, id),
                 Opened::No | Opened::Begun => {}
                 Opened::Failed(reason) => self.fail(now, id, reason),
                 Opened::Yes => self.on_open(now, id),
