@@ -9,7 +9,7 @@
 //! A neighbour that answers no probe at all may be one that does not know them: then nothing changes. RFC 8899 begins at
 //! a base size and searches upwards; here the size that a person has told counts until smaller probes are answered and
 //! those of that size are not, because a wrong one is the exception. Probes are sent only while datagrams are
-//! (RFC 8899 §4.1), so that an idle face stays silent.
+//! (RFC 8899 §4.1), so that an idle face stays silent, and not while some of the size in use are known to arrive.
 use alloc::{collections::VecDeque, vec::Vec};
 
 use tributary_core::{Duration, Time};
@@ -50,7 +50,7 @@ pub struct PathMtu {
     size: u32,
     /// Whether the neighbour has ever answered.
     is_known: bool,
-    /// Whether datagrams have left since the last round.
+    /// Whether datagrams have left since the last round, or since one of the size in use is known to have arrived.
     is_used: bool,
     next_number: u32,
     round: Option<Round>,
@@ -98,6 +98,20 @@ impl PathMtu {
     /// A datagram of `bytes` leaves. Those that any link carries tell nothing and are worth no probe.
     pub fn on_sent(&mut self, bytes: usize) {
         self.is_used |= bytes > self.sizes[0] as usize / 2 && self.sizes.len() > 1;
+    }
+    /// A datagram of `bytes` that has left is known to have arrived: if it is of the size in use, that need not be tried
+    /// for a while (RFC 8899 §3: what is acknowledged may confirm a size). It may have left before a round began, which
+    /// goes on.
+    pub fn on_arrived(&mut self, now: Time, bytes: u32) {
+        if bytes < self.size || self.round.is_some() {
+            return;
+        }
+        self.is_used = false;
+        self.check_at = self.check_at.max(now + CHECK_INTERVAL);
+        if self.is_known && self.size < self.size_told() {
+            // Larger ones are tried all the same.
+            self.check_at = self.check_at.min(self.raise_at);
+        }
     }
     /// There are signs that large datagrams are lost: the size in use is tried at once.
     pub fn check(&mut self, now: Time) {
@@ -211,6 +225,8 @@ mod tests {
         loss: f64,
         random: Random,
         sends: bool,
+        /// Whether it is told what has arrived.
+        acknowledged: bool,
         probes: usize,
     }
 
@@ -224,28 +240,35 @@ mod tests {
                 loss: 0.0,
                 random: Random::new(1, 0),
                 sends: true,
+                acknowledged: false,
                 probes: 0,
             }
         }
         fn run(&mut self, seconds: u64) -> u32 {
             let end = self.now + Duration::from_secs(seconds);
             while self.now < end {
-                if self.sends {
-                    self.mtu.on_sent(self.mtu.size() as usize);
-                }
-                if self.mtu.poll_timeout().is_some_and(|due| due <= self.now) {
-                    self.mtu.handle_timeout(self.now);
-                }
-                self.now += Duration::from_millis(50);
-                while let Some(probe) = self.mtu.poll_probe() {
-                    self.probes += 1;
-                    let is_lost = self.random.chance(self.loss);
-                    if self.answers && !is_lost && probe.size <= self.carries {
-                        self.mtu.on_answer(self.now, probe.number);
-                    }
-                }
+                self.step();
             }
             self.mtu.size()
+        }
+        fn step(&mut self) {
+            if self.sends {
+                self.mtu.on_sent(self.mtu.size() as usize);
+            }
+            if self.mtu.poll_timeout().is_some_and(|due| due <= self.now) {
+                self.mtu.handle_timeout(self.now);
+            }
+            self.now += Duration::from_millis(50);
+            if self.acknowledged && self.mtu.size() <= self.carries {
+                self.mtu.on_arrived(self.now, self.mtu.size());
+            }
+            while let Some(probe) = self.mtu.poll_probe() {
+                self.probes += 1;
+                let is_lost = self.random.chance(self.loss);
+                if self.answers && !is_lost && probe.size <= self.carries {
+                    self.mtu.on_answer(self.now, probe.number);
+                }
+            }
         }
     }
 
@@ -269,6 +292,30 @@ mod tests {
         link.mtu.on_sent(1_472);
         link.mtu.check(link.now);
         assert_eq!(link.run(4), 1_372, "sooner where there are signs");
+    }
+
+    #[test]
+    fn what_is_acknowledged_is_not_tried_and_what_is_not_is() {
+        let mut link = Link::new(1_472, 1_472);
+        link.acknowledged = true;
+        link.run(600);
+        assert_eq!(link.probes, 2, "a small one, and one of the size in use");
+        link.carries = 1_280;
+        assert_eq!(link.run(9), 1_232, "as soon as without acknowledgements");
+        let probes = link.probes;
+        link.run(600);
+        assert!(link.probes - probes <= 2 * 600 / 30 * 8, "only larger ones: {}", link.probes - probes);
+        link.carries = 1_472;
+        assert_eq!(link.run(36), 1_472);
+        // Short ones that arrive say nothing of long ones.
+        link.acknowledged = false;
+        link.carries = 1_280;
+        for _ in 0..180 {
+            link.step();
+            link.mtu.on_sent(1_472);
+            link.mtu.on_arrived(link.now, 1_200);
+        }
+        assert_eq!(link.mtu.size(), 1_232);
     }
 
     #[test]

@@ -23,7 +23,7 @@ use super::{
 };
 use crate::{
     ids::{ChunkKey, Guid, HopId},
-    wire::{Cack, CackState, Class, Csyn, DataHeader},
+    wire::{Cack, CackState, ChunkHeader, Class, Csyn, DataHeader},
 };
 
 /// Bytes that datagrams take on a wire beside themselves, so that the pace is that of the link.
@@ -79,6 +79,8 @@ pub struct Outgoing {
     blocked_since: Option<Time>,
     probe_at: Time,
     done: VecDeque<Sent>,
+    /// Bytes of the longest datagram that was acknowledged since somebody asked.
+    arrived: u32,
     /// Counters.
     pub stats: OutgoingStats,
 }
@@ -195,6 +197,7 @@ impl Outgoing {
             blocked_since: None,
             probe_at: Time::MAX,
             done: VecDeque::new(),
+            arrived: 0,
             stats: OutgoingStats::default(),
         }
     }
@@ -411,6 +414,10 @@ impl Outgoing {
                 // What another neighbour had brought there before says nothing of this link.
                 if sending.ever_sent[index] {
                     acknowledged += bytes;
+                    let header = chunk.filter(|_| index == 0).and_then(|chunk| chunk.header.as_ref());
+                    let header = DataHeader::BYTES + header.map_or(0, ChunkHeader::len);
+                    let datagram = bytes + header as u64 - OVERHEAD_BYTES.min(bytes);
+                    self.arrived = self.arrived.max(u32::try_from(datagram).unwrap_or(0));
                 }
                 sending.order[index] = ACKNOWLEDGED;
                 sending.left -= 1;
@@ -557,6 +564,10 @@ impl Outgoing {
             let number = self.ask(now, None, self.order);
             push_csyn(out, Csyn { count: 1, hop, number });
         }
+    }
+    /// Bytes of the longest datagram that the neighbour has acknowledged since this was called last; 0 if none.
+    pub fn take_arrived(&mut self) -> u32 {
+        core::mem::take(&mut self.arrived)
     }
     /// A chunk that the neighbour has taken over.
     pub fn poll_done(&mut self) -> Option<Sent> {

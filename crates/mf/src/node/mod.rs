@@ -312,6 +312,9 @@ impl MfNode {
             PacketType::Data | PacketType::Csyn | PacketType::Cack => {
                 self.neighbour.on_heard(face);
                 self.router.handle_packet(now, face, kind, datagram);
+                if kind == PacketType::Cack {
+                    self.neighbour.on_arrived(now, face, self.router.take_arrived(face));
+                }
                 if kind != PacketType::Cack && !self.router.has_outputs() {
                     // A fragment more of a chunk that is not complete concerns nobody else.
                     return Concerns::Hop;

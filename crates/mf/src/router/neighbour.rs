@@ -303,6 +303,12 @@ impl Neighbour {
             search.on_sent(bytes);
         }
     }
+    /// The neighbour has acknowledged what it got over a face, the longest datagram of `bytes`.
+    pub fn on_arrived(&mut self, now: Time, face: FaceId, bytes: u32) {
+        if let Some(search) = self.faces.get_mut(&face).and_then(|face| face.path_mtu.as_mut()) {
+            search.on_arrived(now, bytes);
+        }
+    }
     /// Sends what the search wants to know, and tells what it has found.
     fn on_mtu(&mut self, face: FaceId) {
         let Some(state) = self.faces.get_mut(&face) else { return };

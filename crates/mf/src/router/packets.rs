@@ -29,6 +29,10 @@ impl Router {
             self.outputs.push_back(Output::Dropped(face, error.reason(), bytes));
         }
     }
+    /// Bytes of the longest datagram that the neighbour at a face has acknowledged since this was called last; 0 if none.
+    pub fn take_arrived(&mut self, face: FaceId) -> u32 {
+        self.hops.get_mut(&face).map_or(0, |hop| hop.outgoing.take_arrived())
+    }
     pub(super) fn on_arrived(&mut self, now: Time, arrived: Arrived) {
         match arrived {
             Arrived::Nothing => {}

@@ -325,3 +325,27 @@ fn a_link_that_carries_less_than_its_faces_are_told_is_found_out() {
         domain.assert_conservation();
     }
 }
+
+#[test]
+fn a_link_whose_long_datagrams_are_acknowledged_is_not_probed() {
+    use tributary_mf::wire::PacketType;
+    let (probes, bytes) = (Rc::new(RefCell::new(0u32)), random_bytes(20_000_000, 1));
+    let mut domain = Domain::new(9);
+    domain.router("r1");
+    domain.node("server", |_| {});
+    domain.node("reader", |_| {});
+    domain.link("server", "r1", 100, ms(1));
+    domain.link("r1", "reader", 2, ms(10));
+    let seen = Rc::clone(&probes);
+    domain.net.set_tap(move |packet| {
+        // A probe is as long as what it tries.
+        let first = packet.datagram.header_bytes().first().map(|first| PacketType::of(*first));
+        let is_probe = first == Some(Ok(PacketType::Mtu));
+        *seen.borrow_mut() += u32::from(is_probe && packet.datagram.len() > 1_000);
+    });
+    domain.publish("server", object("/lab/file", bytes));
+    domain.run(Duration::from_secs(2));
+    let (id, _) = domain.fetch("reader", "/lab/file");
+    domain.finish("reader", id, 100);
+    assert!(*probes.borrow() <= 8, "{} in 83 s, two faces of each link", probes.borrow());
+}
