@@ -247,6 +247,23 @@ mod tests {
     use super::*;
 
     #[test]
+    fn hardly_anything_of_a_meeting_is_lost() {
+        let (bytes, limit) = (40_000_000, 6.0 * 3_600.0);
+        let (object, meetings) = (file(bytes), synthetic(1, DEVICES_MAX, limit));
+        let outcome = run_scenario(&scenario(1, &meetings, &object, limit));
+        let beyond: Vec<f64> = (0..meetings.len())
+            .map(|device| {
+                let alone = scenario(1, &meetings[device..=device], &object, limit);
+                let bound = optimum::seconds(&alone, &["server"], "d0", bytes as u64, START);
+                outcome.transfers[device].seconds().expect("it completes") - bound.expect("it is possible")
+            })
+            .collect();
+        let (median, mean) = (median(&beyond), mean(&beyond));
+        println!("seconds beyond the optimum: {beyond:.2?}, median {median:.2}, mean {mean:.2}");
+        assert!(median < 1.6 && mean < 1.9, "{beyond:.2?}");
+    }
+
+    #[test]
     fn the_gateway_of_a_trace_is_who_meets_longest() {
         let text =
             "0 CONN 1 2 up\n10 CONN 2 3 up\n50 CONN 1 2 down\n70 CONN 2 3 down\n80 CONN 1 3 up\n85 CONN 1 3 down\n";
