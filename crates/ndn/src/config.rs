@@ -169,8 +169,11 @@ pub struct PathConfig {
     /// Which paths are used: one of [`crate::receiver::selection::SELECTIONS`]. Default: `spread`; the paper has
     /// `bandwidth`.
     pub selection: String,
-    /// How long an Interest is pending. Default: 2 s.
+    /// How long an Interest is pending at least, and as long as nothing is known of its path. Default: 2 s.
     pub interest_lifetime: Duration,
+    /// How long an Interest is pending at most; it is so for twice the timeout that its path's round trips give, with
+    /// what they wait in queues, so that none expires before its Data comes. Default: 30 s.
+    pub interest_lifetime_max: Duration,
 }
 
 impl Default for PathConfig {
@@ -183,6 +186,7 @@ impl Default for PathConfig {
             probes_initial: 4,
             selection: "spread".into(),
             interest_lifetime: Duration::from_secs(2),
+            interest_lifetime_max: Duration::from_secs(30),
         }
     }
 }

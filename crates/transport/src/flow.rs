@@ -17,6 +17,8 @@ pub type Runs = Vec<(u32, u8)>;
 const REORDER_PACKETS_MAX: u64 = 512;
 /// A request is overdue after this many retransmission timeouts.
 const OVERDUE_RTOS: u32 = 3;
+/// An answer may take this many retransmission timeouts.
+const ANSWER_RTOS: u32 = 2;
 /// Payload that one system call of a source sends: datagrams of 64 KiB in all (GSO), less their headers.
 const SEND_BYTES: u64 = 62 << 10;
 /// How long a chunk may take on a path that gets whole ones: 42 Mbit/s for chunks of 256 KiB.
@@ -578,6 +580,13 @@ impl Flow {
     /// Whether a packet has ever come over this path.
     pub(crate) fn ever_answered(&self) -> bool {
         self.ever_answered
+    }
+    /// How long the answer to what is asked for at `now` may take: twice the timeout, because the queue that it waits in
+    /// may grow as fast as it is emptied (what was measured last is then half of what comes); over a silent path at least
+    /// as long as nothing has come, because nothing else tells how long it takes.
+    pub(crate) fn answer_time(&self, now: Time) -> Duration {
+        let silent = self.silent.map_or(Duration::ZERO, |silence| now.since(silence.since));
+        (self.rtt.rto() * ANSWER_RTOS).max(silent)
     }
     pub(crate) fn in_flight(&self) -> u64 {
         self.in_flight

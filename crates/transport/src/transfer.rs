@@ -366,6 +366,11 @@ impl Transfer {
     pub fn uses(&self, path: PathId) -> bool {
         self.paths.get(&path).is_some_and(|path| path.closed.is_none())
     }
+    /// How long the answer to a request may take that leaves at `now` over a path in use: what a network that forgets
+    /// requests must remember it for. `None` if nothing is asked for over the path.
+    pub fn answer_time(&self, now: Time, path: PathId) -> Option<Duration> {
+        self.paths.get(&path)?.flow.as_ref().map(|flow| flow.answer_time(now))
+    }
     /// Takes one packet that arrived.
     pub fn handle_data(&mut self, now: Time, data: &PacketData<'_>) {
         self.handle_run(now, core::iter::once(*data));

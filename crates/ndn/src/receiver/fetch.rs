@@ -52,6 +52,15 @@ struct AskedOn {
     at: Time,
     /// In what form.
     form: Form,
+    /// The longest lifetime of the Interests for it.
+    lifetime: Duration,
+}
+
+/// A probing Interest under way.
+#[derive(Clone, Copy)]
+struct Probe {
+    sent: Time,
+    expires: Time,
 }
 
 /// In what form an Interest asks for a packet: its selectors. No name continues a packet's, so all ask for the same Data.
@@ -96,25 +105,26 @@ pub(super) struct Fetching {
     pub(super) paths: Paths,
     sources: BTreeMap<NodeId, Source>,
     version: Option<u64>,
-    /// Probes under way, by nonce: when each was sent.
-    probes: BTreeMap<[u8; 4], Time>,
+    /// Probes under way, by nonce.
+    probes: BTreeMap<[u8; 4], Probe>,
     /// Those of them that ask whether a silent path answers: which, and the engine's request.
     path_probes: BTreeMap<[u8; 4], AskedAs>,
     probe_at: Time,
+    started: Time,
     /// When a source was first heard of.
     heard_at: Option<Time>,
     probe_interval: Duration,
     probes_at_once: u32,
     /// Which path each packet was asked for on last (PTP §5 D: a vector indexed by SEQ), and by which request.
     asked: BTreeMap<u32, AskedOn>,
-    /// Packets that are asked for past all caches only, and since when: until the Interests before that have expired, a
+    /// Packets that are asked for past all caches only, and when the Interests before that have expired: until then a
     /// cache's answer may be one to them.
     past_caches: BTreeMap<u32, Time>,
     waiting: VecDeque<Outgoing>,
     /// What is found out in case nobody shows a manifest.
     others: Others,
-    /// Probing Interests under way for segments of an object of others, and when each was sent.
-    segment_probes: BTreeMap<u32, Time>,
+    /// Probing Interests under way for segments of an object of others.
+    segment_probes: BTreeMap<u32, Probe>,
     events: VecDeque<TransferEvent>,
 }
 
@@ -144,6 +154,7 @@ impl Fetching {
             probes: BTreeMap::new(),
             path_probes: BTreeMap::new(),
             probe_at: now,
+            started: now,
             heard_at: None,
             asked: BTreeMap::new(),
             past_caches: BTreeMap::new(),
@@ -226,8 +237,8 @@ impl Fetching {
             return true;
         }
         let sent = self.segment_probes.remove(&segment);
-        if let (Some(sent), Some(tag), Some(_)) = (sent, tag_of(local), data) {
-            self.on_source(now, tag, now.since(sent), random);
+        if let (Some(probe), Some(tag), Some(_)) = (sent, tag_of(local), data) {
+            self.on_source(now, tag, now.since(probe.sent), random);
         }
         self.on_packet(now, local, segment, data, random) || sent.is_some()
     }
@@ -263,11 +274,11 @@ impl Fetching {
     /// Whether a cache's answer may be one to an Interest that allowed it, sent before the packet was asked for past all
     /// caches.
     fn may_be_old(&mut self, now: Time, packet: u32, is_cached: bool) -> bool {
-        let since = match is_cached {
+        let expired = match is_cached {
             true => self.past_caches.get(&packet).copied(),
             false => self.past_caches.remove(&packet).and(None),
         };
-        since.is_some_and(|since| now < since + self.config.interest_lifetime)
+        expired.is_some_and(|expired| now < expired)
     }
     /// A way to a producer of an object of others.
     fn on_source(&mut self, now: Time, tag: Tag, rtt: Duration, random: &mut Random) {
@@ -282,7 +293,7 @@ impl Fetching {
     }
     fn on_probe_answer(&mut self, now: Time, local: &LocalPacket, data: &Data<'_>, random: &mut Random) -> bool {
         let nonce = data.name.last().and_then(|last| <[u8; 4]>::try_from(last.value).ok());
-        let Some((nonce, sent)) = nonce.and_then(|nonce| Some((nonce, self.probes.remove(&nonce)?))) else {
+        let Some((nonce, probe)) = nonce.and_then(|nonce| Some((nonce, self.probes.remove(&nonce)?))) else {
             return false;
         };
         let asked = self.path_probes.remove(&nonce);
@@ -308,7 +319,7 @@ impl Fetching {
         }
         self.sources.insert(node, Source { node, label, manifest: manifest.to_vec(), segment_bytes });
         let known = self.paths.len();
-        let changed = self.paths.on_probe(now, tag, node, now.since(sent), random);
+        let changed = self.paths.on_probe(now, tag, node, now.since(probe.sent), random);
         if self.paths.len() > known {
             self.probe_interval = self.config.probe_interval;
         }
@@ -383,10 +394,9 @@ impl Fetching {
                 self.offer(now, random);
             }
         }
-        let lifetime = self.config.interest_lifetime;
-        self.probes.retain(|_, sent| *sent + lifetime > now);
+        self.probes.retain(|_, probe| probe.expires > now);
         self.path_probes.retain(|nonce, _| self.probes.contains_key(nonce));
-        self.segment_probes.retain(|_, sent| *sent + lifetime > now);
+        self.segment_probes.retain(|_, probe| probe.expires > now);
     }
 
     // Outputs.
@@ -418,6 +428,7 @@ impl Fetching {
             return Some(probe);
         }
         let object: Name = self.transfer.name().clone();
+        let lifetime = self.lifetime_on(now, request.path);
         for packet in request.runs.iter().flat_map(|&(first, count)| first..first + u32::from(count)) {
             let name = match self.others.known() {
                 Some(known) => known.name(packet),
@@ -425,18 +436,20 @@ impl Fetching {
             };
             let Some(name) = name else { continue };
             let bypasses = request.caches == CacheUse::Bypassed || self.others.must_bypass(packet);
+            let before = self.asked.get(&packet);
+            let longest = before.map_or(Duration::ZERO, |before| before.lifetime);
             if bypasses {
-                self.past_caches.entry(packet).or_insert(now);
+                self.past_caches.entry(packet).or_insert(now + longest.max(self.config.interest_lifetime));
             } else {
                 self.past_caches.remove(&packet);
             }
-            let before = self.asked.get(&packet);
             let may_be_held_back = before.filter(|before| now < before.at + HELD_BACK_MAX);
             let form = may_be_held_back.map_or(Form::default(), |before| before.form.next());
             let (path, number, also_elsewhere) = (request.path, request.number, before.is_some());
-            self.asked.insert(packet, AskedOn { path, number, also_elsewhere, at: now, form });
+            let asked = AskedOn { path, number, also_elsewhere, at: now, form, lifetime: lifetime.max(longest) };
+            self.asked.insert(packet, asked);
             self.waiting.push_back(Outgoing {
-                interest: self.interest(&name, form, random),
+                interest: self.interest(&name, form, lifetime, random),
                 tag: tag.clone(),
                 probe: bypasses,
             });
@@ -460,11 +473,13 @@ impl Fetching {
             }
             let segment = random.below(u64::from(known.segments)) as u32;
             let name = known.name(segment)?;
-            self.segment_probes.insert(segment, now);
-            return Some(Outgoing { interest: self.interest(&name, Form::default(), random), tag: None, probe: true });
+            let lifetime = self.lifetime_anywhere(now);
+            self.segment_probes.insert(segment, Probe { sent: now, expires: now + lifetime });
+            let interest = self.interest(&name, Form::default(), lifetime, random);
+            return Some(Outgoing { interest, tag: None, probe: true });
         }
         // Each probe has a name of its own, so that none is answered by what another one brings.
-        let (_, interest) = self.manifest_interest(now, random)?;
+        let (_, interest) = self.manifest_interest(now, self.lifetime_anywhere(now), random)?;
         Some(Outgoing { interest, tag: None, probe: true })
     }
     /// Asks over a silent path for the manifest, by a name that nothing else has: a packet's name may be answered by any
@@ -474,17 +489,22 @@ impl Fetching {
             return None;
         }
         let tag = Some(self.paths.tag(asked.path)?.clone());
-        let (nonce, interest) = self.manifest_interest(now, random)?;
+        let (nonce, interest) = self.manifest_interest(now, self.lifetime_on(now, asked.path), random)?;
         self.path_probes.insert(nonce, asked);
         Some(Outgoing { interest, tag, probe: true })
     }
     /// An Interest for the manifest with a name of its own, and the nonce in it.
-    fn manifest_interest(&mut self, now: Time, random: &mut Random) -> Option<([u8; 4], bytes::Bytes)> {
+    fn manifest_interest(
+        &mut self,
+        now: Time,
+        lifetime: Duration,
+        random: &mut Random,
+    ) -> Option<([u8; 4], bytes::Bytes)> {
         let nonce = Nonce::from(random.bits()).0;
         let base = self.transfer.name().typed_child(types::KEYWORD, naming::MANIFEST).ok()?;
         let name = base.child(&nonce).ok()?;
-        self.probes.insert(nonce, now);
-        Some((nonce, self.interest(&name, Form::default(), random)))
+        self.probes.insert(nonce, Probe { sent: now, expires: now + lifetime });
+        Some((nonce, self.interest(&name, Form::default(), lifetime, random)))
     }
     /// An Interest that discovers what there is, or for exactly `name`.
     fn question(&self, name: &Name, discovers: bool, random: &mut Random) -> bytes::Bytes {
@@ -498,12 +518,26 @@ impl Fetching {
         .encode()
         .into()
     }
-    fn interest(&self, name: &Name, form: Form, random: &mut Random) -> bytes::Bytes {
+    /// How long an Interest is pending that follows a path.
+    fn lifetime_on(&self, now: Time, path: PathId) -> Duration {
+        self.lifetime_for(self.transfer.answer_time(now, path))
+    }
+    /// How long an Interest is pending that may go any way: as on the slowest path in use; while nobody has answered, as
+    /// long again as nobody has.
+    fn lifetime_anywhere(&self, now: Time) -> Duration {
+        let slowest = self.paths.in_use().filter_map(|(id, _)| self.transfer.answer_time(now, id)).max();
+        self.lifetime_for(slowest.or_else(|| self.heard_at.is_none().then(|| now.since(self.started))))
+    }
+    fn lifetime_for(&self, answer_time: Option<Duration>) -> Duration {
+        let (least, most) = (self.config.interest_lifetime, self.config.interest_lifetime_max);
+        answer_time.unwrap_or(least).min(most).max(least)
+    }
+    fn interest(&self, name: &Name, form: Form, lifetime: Duration, random: &mut Random) -> bytes::Bytes {
         Interest {
             nonce: Some(Nonce::from(random.bits())),
             can_be_prefix: form.can_be_prefix,
             must_be_fresh: form.must_be_fresh,
-            lifetime_millis: Some(self.config.interest_lifetime.as_millis() as u64),
+            lifetime_millis: Some(lifetime.as_millis() as u64),
             ..Interest::new(NameView::from(name))
         }
         .encode()
@@ -513,7 +547,7 @@ impl Fetching {
         if self.is_ended() {
             return None;
         }
-        let oldest = self.probes.values().min().map(|sent| *sent + self.config.interest_lifetime);
+        let oldest = self.probes.values().map(|probe| probe.expires).min();
         let probe = if self.probes.len() < PROBES_MAX { Some(self.probe_at) } else { oldest };
         let change = Some(self.paths.next_change());
         let others = self.others.poll_timeout();

@@ -118,6 +118,7 @@ pub(super) fn settings(section: &Section<'_>, ndn: &mut Config) {
         ndn.paths.probes_initial = probes as u32;
     }
     set(duration(section, "interest_lifetime", millisecond * 50, hour), &mut ndn.paths.interest_lifetime);
+    set(duration(section, "interest_lifetime_max", millisecond * 50, hour), &mut ndn.paths.interest_lifetime_max);
 }
 
 /// Lays what the faces' sections say into `ndn`. An application registers at the forwarder of its own machine unless told

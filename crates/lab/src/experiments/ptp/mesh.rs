@@ -116,6 +116,36 @@ fn table_1(results: &mut Results) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::experiments::ptp::{
+        schemes::MAIN,
+        world::{self, Object, Plan, SEGMENT_BYTES, Start},
+    };
+    use tributary_core::Time;
+
+    /// Full queues take 8.8 s on each link of 200 kbit/s. What comes after its Interest has expired is dropped by the next
+    /// router, and has taken the place of something that is waited for.
+    #[test]
+    fn interests_outlive_the_queues_that_their_data_waits_in() {
+        let spec = spec();
+        for scheme in MAIN.iter().filter(|scheme| scheme.name == "ptp" || scheme.name == "ptp-default") {
+            let record = world::run(&Plan {
+                topology: &spec.topology,
+                scheme,
+                objects: &[Object::new("A", 40_000_000, spec.producers)],
+                consumers: vec![Start { node: spec.consumer, object: 0, at: Time::from_millis(7), plain: None }],
+                caches: Vec::new(),
+                queue_packets: 200,
+                until: Time::from_millis(150_000),
+                seed: 1,
+            });
+            let bytes = |at: usize| record.samples[at].consumers[0].bytes as f64;
+            let packets = (bytes(1_500) - bytes(500)) / f64::from(SEGMENT_BYTES);
+            // Of 1,136 bytes with name, signature and headers.
+            let share = packets * 1_136.0 * 8.0 / 100.0 / 1_400e3;
+            println!("{} {share:.3}", scheme.name);
+            assert!(share > 0.75, "{}: {share:.3}", scheme.name);
+        }
+    }
 
     #[test]
     fn the_mesh_is_the_papers() {

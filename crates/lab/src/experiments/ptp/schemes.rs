@@ -84,7 +84,6 @@ impl Form {
         // Fifty packets wait for two seconds on the slowest link.
         config.transfer.rto_initial = Duration::from_secs(1);
         config.transfer.rto_max = Duration::from_secs(4);
-        config.paths.interest_lifetime = Duration::from_secs(4);
         if self.probing == Probing::Constant {
             config.paths.probe_interval_max = config.paths.probe_interval;
         }
