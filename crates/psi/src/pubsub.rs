@@ -113,6 +113,8 @@ struct Wish {
     /// Whether the request under way is of an earlier aim: its answer is awaited, so that the two cannot overtake each
     /// other, and does not count.
     superseded: bool,
+    /// Whether it takes back what this host asked for, and not what it never did.
+    takes_back: bool,
     /// Whether it was granted once; then it is kept whatever happens.
     granted: bool,
     /// Whether the application is still to be told that it is granted.
@@ -310,9 +312,12 @@ impl PubSub {
             return self.reject(key.name(), operation, Rejection::LimitReached(Limit::Requests));
         }
         let version = self.version();
-        let former = self.wishes.get(&key).and_then(|wish| Some((wish.request?, wish.overdue_at)));
+        let before = self.wishes.get(&key);
+        let takes_back = aim == Aim::Withdraw && before.is_some_and(|wish| wish.aim != aim || wish.takes_back);
+        let former = before.and_then(|wish| Some((wish.request?, wish.overdue_at)));
         let wish = Wish {
             aim,
+            takes_back,
             version,
             request: former.map(|(request, _)| request),
             overdue_at: former.map_or(now, |(_, overdue_at)| overdue_at),
@@ -460,24 +465,9 @@ impl PubSub {
             return self.send(now, key.clone());
         }
         match answer {
-            Answer::Done { .. } => {
-                let announce = core::mem::take(&mut wish.announce);
-                wish.granted = true;
-                wish.complained = false;
-                wish.version = version;
-                let withdrawn = wish.aim == Aim::Withdraw;
-                let renew_at = now + self.config.lease / 3;
-                wish.unmet_since = renew_at;
-                if withdrawn {
-                    self.wishes.remove(key);
-                    self.timers.stop(key);
-                } else {
-                    self.timers.set(key.clone(), renew_at);
-                }
-                if announce {
-                    self.events.push_back(granted_event(key, withdrawn));
-                }
-            }
+            Answer::Done { .. } => self.on_granted(now, key, version),
+            // It has been withdrawn already: the answer to that was lost, or what was asked for never came there.
+            Answer::Rejected(Rejection::NotPublished) if wish.takes_back => self.on_granted(now, key, version),
             Answer::Stale { current } => {
                 // An earlier run of this host said more than this one, and the answer says how much.
                 self.version_next = self.version_next.max(current);
@@ -487,6 +477,26 @@ impl PubSub {
             }
             Answer::NotReady => self.timers.set(key.clone(), now + self.config.retry_interval),
             Answer::Rejected(rejection) => self.on_rejection(now, key, rejection),
+        }
+    }
+
+    fn on_granted(&mut self, now: Time, key: &Key, version: u64) {
+        let Some(wish) = self.wishes.get_mut(key) else { return };
+        let announce = core::mem::take(&mut wish.announce);
+        wish.granted = true;
+        wish.complained = false;
+        wish.version = version;
+        let withdrawn = wish.aim == Aim::Withdraw;
+        let renew_at = now + self.config.lease / 3;
+        wish.unmet_since = renew_at;
+        if withdrawn {
+            self.wishes.remove(key);
+            self.timers.stop(key);
+        } else {
+            self.timers.set(key.clone(), renew_at);
+        }
+        if announce {
+            self.events.push_back(granted_event(key, withdrawn));
         }
     }
 
