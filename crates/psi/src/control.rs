@@ -329,6 +329,11 @@ impl ControlChannel {
         self.peers.get(&to).map_or(0, |peer| peer.messages.len())
     }
 
+    /// The nodes to which messages are waiting or under way.
+    pub fn busy(&self) -> Vec<NodeId> {
+        self.peers.iter().filter(|(_, peer)| !peer.messages.is_empty()).map(|(node, _)| *node).collect()
+    }
+
     /// The smoothed round-trip time to `to`; `None` before the first sample.
     pub fn rtt(&self, to: NodeId) -> Option<Duration> {
         self.peers.get(&to)?.rtt.map(|(smoothed, _)| smoothed)

@@ -499,6 +499,15 @@ impl PsiNode {
             self.push_event(event);
         }
         if let Some(manager) = &mut self.manager {
+            if manager.poll_reshaped() {
+                // What is under way may be on a way that leads nowhere now, such as to a node's former run.
+                for node in self.control.busy() {
+                    if let Some((to, back)) = manager.route_to(node) {
+                        moved = true;
+                        self.control.reroute(node, to, back);
+                    }
+                }
+            }
             while let Some((node, message)) = manager.poll_message() {
                 moved = true;
                 match manager.route_to(node) {

@@ -5,6 +5,7 @@ mod control;
 mod fetches;
 mod hostile;
 mod offers;
+mod restarts;
 
 use std::{cell::RefCell, collections::BTreeMap, rc::Rc};
 
@@ -107,6 +108,16 @@ impl Domain {
             prepare(&mut node, now);
             node
         });
+    }
+    /// Ends a node without a word and starts it anew at other faces of its neighbours, as a program does that binds to
+    /// another port. Links are for [`Domain::link`] to add.
+    pub(crate) fn restart_elsewhere(&mut self, label: &str) {
+        self.kill(label);
+        let config = self.configs.get_mut(label).unwrap();
+        config.seed += 1_000_003;
+        let index = self.net.add_node(PsiNode::new(config.clone()));
+        self.faces.remove(label);
+        self.nodes.insert(label.into(), index);
     }
     pub(crate) fn with<R>(&mut self, label: &str, command: impl FnOnce(&mut PsiNode, Time) -> R) -> R {
         let node = self.nodes[label];

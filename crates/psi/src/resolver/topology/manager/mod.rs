@@ -47,7 +47,8 @@ use succession::Rival;
 
 /// The topology manager on one node.
 ///
-/// After each `handle_*`, drain [`TopologyManager::poll_message`] (to send over [`TopologyManager::route_to`]),
+/// After each `handle_*`, ask [`TopologyManager::poll_reshaped`] (then what is under way goes the new way), and drain
+/// [`TopologyManager::poll_message`] (to send over [`TopologyManager::route_to`]),
 /// [`TopologyManager::poll_beacon`] (to flood) and [`TopologyManager::poll_event`]; then ask
 /// [`TopologyManager::poll_timeout`].
 pub struct TopologyManager {
@@ -66,6 +67,8 @@ pub struct TopologyManager {
     change: Change,
     changed_nodes: BTreeSet<NodeId>,
     recompute_due: Option<Time>,
+    /// Whether routes may have changed since [`TopologyManager::poll_reshaped`] was asked.
+    reshaped: bool,
     trees: BTreeMap<NodeIndex, Vec<Option<LinkIndex>>>,
     pairs: BTreeMap<(NodeId, NodeId), (Vec<LinkKey>, Fid)>,
 
@@ -118,6 +121,7 @@ impl TopologyManager {
             change: Change::None,
             changed_nodes: BTreeSet::new(),
             recompute_due: None,
+            reshaped: false,
             trees: BTreeMap::new(),
             pairs: BTreeMap::new(),
             transfers: BTreeMap::new(),
@@ -259,6 +263,11 @@ impl TopologyManager {
     /// The next event.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
+    }
+    /// Whether routes may have changed since this was last asked: what is under way to a node by
+    /// [`TopologyManager::route_to`] may have to go another way.
+    pub fn poll_reshaped(&mut self) -> bool {
+        core::mem::take(&mut self.reshaped)
     }
     /// Verified routes from this node to `node` and back; `None` if there is no way.
     pub fn route_to(&mut self, node: NodeId) -> Option<(Fid, Fid)> {

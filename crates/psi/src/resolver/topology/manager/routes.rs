@@ -12,6 +12,7 @@ impl TopologyManager {
         self.graph = graph;
         let reshaped = change >= Change::Shrunk;
         if reshaped {
+            self.reshaped = true;
             self.trees.clear();
             self.builder.on_graph(&self.graph, secrets_changed);
         }
