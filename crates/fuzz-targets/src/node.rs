@@ -402,6 +402,7 @@ impl World {
         let resolvers = resolvers.into_iter().enumerate().filter(|(i, _)| some >> i & 1 == 1);
         let resolvers = resolvers.map(|(i, node)| ResolverRoute {
             node,
+            run: 1,
             label: "resolver".into(),
             to: Self::fid(1 << (i % 2)),
             back: Self::fid(16),

@@ -379,7 +379,7 @@ fn link_state() -> LinkState {
     }
 }
 fn routes() -> Routes {
-    let resolver = ResolverRoute { node: NodeId(4), label: "rn-1".into(), to: fids()[1], back: fids()[2] };
+    let resolver = ResolverRoute { node: NodeId(4), run: 7, label: "rn-1".into(), to: fids()[1], back: fids()[2] };
     Routes {
         manager: NodeId(3),
         term: 2,

@@ -41,8 +41,8 @@ use crate::{
     },
     sender::{AnswerSink, Sender},
     wire::{
-        DataHeader, FLAG_MARKED, Fid, Header, LinkState, Message, MissingScopes, PacketType, Request, Routes, TTL_MAX,
-        VERSION, WireError,
+        DataHeader, FLAG_MARKED, Fid, Header, LinkState, Message, MissingScopes, PacketType, Request, ResolverRoute,
+        Routes, TTL_MAX, VERSION, WireError,
     },
 };
 
@@ -430,13 +430,15 @@ impl PsiNode {
             self.control.reroute(*node, *to, *back);
         }
         self.control.set_routes(self.resolvers.iter().map(|(node, (to, _))| (*node, *to)).collect());
-        let mut known: Vec<(NodeId, Fid, Fid)> =
-            routes.resolvers.iter().map(|route| (route.node, route.to, route.back)).collect();
+        // What this very node was told ends with itself: its own run does not matter.
+        let own = self.config.node;
+        let run = |route: &ResolverRoute| if route.node == own { 0 } else { route.run };
+        let mut known: Vec<(NodeId, u32)> = routes.resolvers.iter().map(|route| (route.node, run(route))).collect();
         if let Some(rendezvous) = &mut self.rendezvous {
-            let members: Vec<NodeId> = known.iter().map(|(node, ..)| *node).collect();
+            let members: Vec<NodeId> = known.iter().map(|(node, _)| *node).collect();
             rendezvous.handle_members(now, &members);
-            if !known.iter().any(|(node, ..)| *node == self.config.node) {
-                known.push((self.config.node, Fid::NONE, Fid::NONE));
+            if !known.iter().any(|(node, _)| *node == own) {
+                known.push((own, 0));
             }
         }
         self.pubsub.handle_resolvers(now, &known);

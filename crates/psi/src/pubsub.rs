@@ -1,7 +1,8 @@
 //! The publish/subscribe client of a host: keeps the rendezvous nodes told of what this host offers and wants.
 //!
 //! Commands state what should be; the client asks one rendezvous node for it, repeats over another one when there is
-//! no answer, renews everything at a third of the lease, and tells it all anew when the rendezvous node changes. So
+//! no answer, renews everything at a third of the lease, and tells it all anew when the rendezvous node changes or
+//! starts anew. So
 //! nothing is lost while any rendezvous node is reachable, and everything comes back once one is reachable again.
 mod listing;
 #[cfg(test)]
@@ -21,7 +22,7 @@ use tributary_transport::PathMetric;
 use crate::{
     control::SendResult,
     wire::{
-        Answer, ClientRequest, Fid, LABEL_BYTES_MAX, Limit, MANIFEST_BYTES_MAX, Message, MissingScopes, Operation,
+        Answer, ClientRequest, LABEL_BYTES_MAX, Limit, MANIFEST_BYTES_MAX, Message, MissingScopes, Operation,
         PATHS_MAX, Rejection, Reply, ScopeNotice,
     },
 };
@@ -77,6 +78,8 @@ pub struct PubSub {
     wishes: BTreeMap<Key, Wish>,
     /// Nearest first.
     resolvers: Vec<NodeId>,
+    /// Which of its runs each of them is in.
+    runs: BTreeMap<NodeId, u32>,
     /// The one that is asked.
     resolver: Option<NodeId>,
     /// Rendezvous nodes that did not answer, until when they are passed over.
@@ -165,6 +168,7 @@ impl PubSub {
             config,
             wishes: BTreeMap::new(),
             resolvers: Vec::new(),
+            runs: BTreeMap::new(),
             resolver: None,
             avoided: BTreeMap::new(),
             requests: BTreeMap::new(),
@@ -232,13 +236,18 @@ impl PubSub {
         keys.into_iter().for_each(|key| self.wish(now, key, Aim::Withdraw));
     }
 
-    /// Takes over which rendezvous nodes there are, nearest first, with the routes to them and back (which the caller
-    /// uses to send; this client only chooses).
-    pub fn handle_resolvers(&mut self, now: Time, resolvers: &[(NodeId, Fid, Fid)]) {
-        self.resolvers = resolvers.iter().map(|(node, _, _)| *node).collect();
+    /// Takes over which rendezvous nodes there are, nearest first, and which run of each: the one that is asked is told
+    /// everything anew when it has started anew.
+    pub fn handle_resolvers(&mut self, now: Time, resolvers: &[(NodeId, u32)]) {
+        self.resolvers = resolvers.iter().map(|(node, _)| *node).collect();
+        let runs = core::mem::replace(&mut self.runs, resolvers.iter().copied().collect());
         self.avoided.retain(|node, _| self.resolvers.contains(node));
         if self.resolver.is_none_or(|node| !self.resolvers.contains(&node)) {
             self.choose_resolver(now);
+        } else if let Some(node) = self.resolver
+            && runs.get(&node) != self.runs.get(&node)
+        {
+            self.tell_everything(now);
         }
     }
 
@@ -426,9 +435,13 @@ impl PubSub {
             known.min_by_key(|(_, until)| **until).map(|(node, _)| *node)
         };
         self.resolver = usable.or_else(soonest);
-        if self.resolver == former {
-            return;
+        if self.resolver != former {
+            self.tell_everything(now);
         }
+    }
+
+    /// Tells the rendezvous node, which knows nothing of this host, everything.
+    fn tell_everything(&mut self, now: Time) {
         self.requests.clear();
         self.backlog.clear();
         let keys: Vec<Key> = self.wishes.keys().cloned().collect();

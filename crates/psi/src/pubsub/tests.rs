@@ -14,8 +14,8 @@ fn name(text: &str) -> Name {
 fn ms(millis: u64) -> Time {
     Time::from_millis(millis)
 }
-fn routes(nodes: &[NodeId]) -> Vec<(NodeId, Fid, Fid)> {
-    nodes.iter().map(|node| (*node, Fid::NONE, Fid::NONE)).collect()
+fn runs(nodes: &[NodeId]) -> Vec<(NodeId, u32)> {
+    nodes.iter().map(|node| (*node, 1)).collect()
 }
 fn client() -> PubSub {
     PubSub::new(PubSubConfig { label: "host".into(), ..PubSubConfig::default() }, 7)
@@ -23,7 +23,7 @@ fn client() -> PubSub {
 /// A client that knows two rendezvous nodes.
 fn connected() -> PubSub {
     let mut client = client();
-    client.handle_resolvers(ms(0), &routes(&[R1, R2]));
+    client.handle_resolvers(ms(0), &runs(&[R1, R2]));
     client
 }
 fn requests(client: &mut PubSub) -> Vec<(NodeId, ClientRequest)> {
@@ -57,7 +57,7 @@ fn commands_before_any_resolver_is_known_wait_and_the_application_is_told_once()
     let reason = "no resolver reachable within 5 s (of 0 known)".into();
     assert_eq!(events(&mut client), [ResolverEvent::Rejected { name: "/a".into(), operation: "publish", reason }]);
     assert_eq!(client.poll_timeout(), None);
-    client.handle_resolvers(ms(60_000), &routes(&[R1]));
+    client.handle_resolvers(ms(60_000), &runs(&[R1]));
     let sent = requests(&mut client);
     assert_eq!((sent.len(), sent[0].0), (1, R1));
     answer(&mut client, ms(60_010), sent[0].1.request, DONE);
@@ -99,7 +99,7 @@ fn without_an_answer_the_next_resolver_is_asked_for_the_same_version() {
 #[test]
 fn with_a_single_silent_resolver_it_goes_on_trying() {
     let mut client = client();
-    client.handle_resolvers(ms(0), &routes(&[R1]));
+    client.handle_resolvers(ms(0), &runs(&[R1]));
     put(&mut client, ms(0), "/a");
     let mut asked = 0;
     for _ in 0..20 {
@@ -119,11 +119,26 @@ fn a_resolver_that_goes_is_replaced_at_once_and_the_new_one_is_told_everything()
     for (_, request) in requests(&mut client) {
         answer(&mut client, ms(10), request.request, DONE);
     }
-    client.handle_resolvers(ms(20), &routes(&[R2]));
+    client.handle_resolvers(ms(20), &runs(&[R2]));
     let sent = requests(&mut client);
     assert_eq!(sent.iter().map(|(to, _)| *to).collect::<Vec<_>>(), [R2, R2]);
-    client.handle_resolvers(ms(30), &routes(&[R1, R2]));
+    client.handle_resolvers(ms(30), &runs(&[R1, R2]));
     assert_eq!(requests(&mut client), [], "no change without need");
+}
+
+#[test]
+fn a_resolver_that_started_anew_is_told_everything_and_one_that_did_not_nothing() {
+    let mut client = connected();
+    put(&mut client, ms(0), "/a");
+    let (_, first) = requests(&mut client).remove(0);
+    answer(&mut client, ms(10), first.request, DONE);
+    client.handle_resolvers(ms(20), &[(R1, 1), (R2, 9)]);
+    assert_eq!(requests(&mut client), [], "another one started anew");
+    client.handle_resolvers(ms(30), &[(R1, 2), (R2, 9)]);
+    let (to, again) = requests(&mut client).remove(0);
+    assert_eq!((to, &again.operation), (R1, &first.operation));
+    assert!(again.version > first.version);
+    assert_eq!(requests(&mut client), []);
 }
 
 #[test]

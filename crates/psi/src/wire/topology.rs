@@ -137,7 +137,7 @@ impl LinkState {
 ///
 /// ```text
 /// manager 8 | term 4 | sequence 4
-/// | number of resolvers 2: node 8, label 2+n, FID to it, FID back
+/// | number of resolvers 2: node 8, run 4, label 2+n, FID to it, FID back
 /// | bitmap epoch 1 | local bit 2 (0xffff: none) | number of faces 2: face 4, bit 2
 /// | number of keys 1: epoch 4, key 32
 /// ```
@@ -162,6 +162,9 @@ pub struct Routes {
 pub struct ResolverRoute {
     /// The rendezvous node.
     pub node: NodeId,
+    /// Which of its runs this is, the low half of its incarnation: another run remembers nothing of what the one before
+    /// was told.
+    pub run: u32,
     /// Its human-readable name.
     pub label: String,
     /// The route to it.
@@ -201,6 +204,7 @@ impl Routes {
         for _ in 0..count {
             resolvers.push(ResolverRoute {
                 node: NodeId(reader.u64("resolver")?),
+                run: reader.u32("run of the resolver")?,
                 label: reader.text("label", LABEL_BYTES_MAX)?,
                 to: fid(&mut reader)?,
                 back: fid(&mut reader)?,
@@ -235,6 +239,7 @@ impl Routes {
         out.put_u16(self.resolvers.len() as u16);
         for route in &self.resolvers {
             out.put_u64(route.node.0);
+            out.put_u32(route.run);
             out.put_blob(route.label.as_bytes());
             route.to.encode(out);
             route.back.encode(out);
@@ -571,7 +576,7 @@ mod tests {
     #[test]
     fn golden_routes_read_and_re_emit() {
         let bytes = hex("0000000000000c03 00000002 00000001
-             0001 0000000000000d04 0004 726e2d31 8200 11223344 0403 8000000000000001
+             0001 0000000000000d04 000000dd 0004 726e2d31 8200 11223344 0403 8000000000000001
              02 ffff 0001 00000003 0011
              01 00000005 0707070707070707070707070707070707070707070707070707070707070707");
         let routes = Routes {
@@ -580,6 +585,7 @@ mod tests {
             sequence: 1,
             resolvers: [ResolverRoute {
                 node: NodeId(0xd04),
+                run: 0xdd,
                 label: "rn-1".into(),
                 to: Fid::new(FidKind::List, 0, &[0x11, 0x22, 0x33, 0x44]),
                 back: Fid::new(FidKind::Bloom, 3, &[0x80, 0, 0, 0, 0, 0, 0, 1]),

@@ -50,3 +50,16 @@ fn a_receiver_that_starts_anew_from_another_port_is_served_at_once() {
         }
     }
 }
+
+#[test]
+fn a_hub_that_starts_anew_serves_soon() {
+    for away in [0.1, 0.7, 1.5, 4.0, 10.0] {
+        let (mut domain, bytes) = star(61, false);
+        fetch_seconds(&mut domain, &bytes);
+        domain.kill("hub");
+        domain.run(away);
+        domain.restart("hub", |_, _| {});
+        let seconds = fetch_seconds(&mut domain, &bytes);
+        assert!(seconds < 1.5, "away for {away} s: {seconds} s");
+    }
+}

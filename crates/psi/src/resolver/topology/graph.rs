@@ -170,6 +170,8 @@ pub struct LinkKey {
 pub struct Node {
     /// Its id.
     pub id: NodeId,
+    /// Number of its run; another one after each start.
+    pub incarnation: u64,
     /// Its human-readable name.
     pub label: String,
     /// What it is.
@@ -210,6 +212,7 @@ impl Graph {
         for (i, state) in states.iter().enumerate() {
             nodes.push(Node {
                 id: state.node,
+                incarnation: state.incarnation,
                 label: state.label.clone(),
                 roles: state.roles,
                 key: LabelKey::new(&state.secret),
