@@ -39,13 +39,10 @@ impl Endpoint for MfNode {
         self.settle(now);
     }
     fn fetch(&mut self, now: Time, fetch: Fetch) -> TransferId {
-        let (place, is_watched) = (Guid::of_name(&fetch.name), self.receiver.wants(&fetch.name));
+        let place = Guid::of_name(&fetch.name);
         let id = self.receiver.fetch(now, fetch);
-        match is_watched {
-            // What is watched is told when it changes; what there is already, when it is asked for.
-            true => self.resolver.lookup(now, place),
-            false => self.resolver.watch(now, place),
-        }
+        // Another fetch may watch it: this one is told what that one knows. A lookup would end after some tries.
+        self.resolver.watch(now, place);
         self.settle(now);
         id
     }

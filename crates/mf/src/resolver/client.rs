@@ -50,6 +50,8 @@ pub(super) struct Own {
 struct Watched {
     renew_at: Time,
     known: BTreeMap<RecordKey, NameRecord>,
+    /// Whether the service has said what there is: then `known` is all of it.
+    is_answered: bool,
 }
 
 impl Watched {
@@ -179,7 +181,12 @@ impl NameResolver for GnrsClient {
         self.send_lookup(now, place, 1);
     }
     fn watch(&mut self, now: Time, place: Guid) {
-        self.watches.insert(place, Watched { renew_at: now, known: BTreeMap::new() });
+        let watched = self.watches.entry(place).or_default();
+        match watched.is_answered {
+            true => self.answers.push_back(Answer::Found(place, watched.known.values().cloned().collect())),
+            // Whoever asks now must be told what others were told of it before.
+            false => watched.known.clear(),
+        }
         self.send_watch(now, place);
     }
     fn unwatch(&mut self, _: Time, place: Guid) {
@@ -240,6 +247,7 @@ impl NameResolver for GnrsClient {
                     Some(watched) => {
                         if !asked {
                             watched.known.clear();
+                            watched.is_answered = true;
                         }
                         for record in &records {
                             watched.take(record);

@@ -53,7 +53,8 @@ pub trait NameResolver: Send {
     fn delete(&mut self, now: Time, guid: Guid);
     /// Asks once what is known at a place.
     fn lookup(&mut self, now: Time, place: Guid);
-    /// Asks what is known at a place and what changes there.
+    /// Asks what is known at a place and what changes there. If it is watched already, what is known is answered at once,
+    /// even while the service is out of reach.
     fn watch(&mut self, now: Time, place: Guid);
     /// Ends [`NameResolver::watch`].
     fn unwatch(&mut self, now: Time, place: Guid);

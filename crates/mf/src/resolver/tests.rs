@@ -275,6 +275,26 @@ fn who_was_out_of_reach_is_told_later_what_has_changed() {
 }
 
 #[test]
+fn who_asks_for_what_is_watched_already_is_told_at_once_even_out_of_reach() {
+    let mut service = Service::watched();
+    service.deaf = Some(1);
+    service.watch(1, device(1));
+    let told = service.answers(1);
+    assert!(matches!(&told[..], [Answer::Found(_, records)] if addresses(records) == [7]), "{told:?}");
+    // Before the service has answered nobody knows what there is; whoever asks is told when it has.
+    let mut service = Service::new(5, 2);
+    service.put(0, 7);
+    service.deaf = Some(1);
+    service.watch(1, device(1));
+    service.watch(1, device(1));
+    service.run(Duration::from_secs(20));
+    assert_eq!(service.answers(1), []);
+    service.deaf = None;
+    service.run(LIFE / 2);
+    assert!(matches!(&service.answers(1)[..], [Answer::Found(_, records)] if addresses(records) == [7]));
+}
+
+#[test]
 fn the_loss_of_a_replica_moves_only_what_it_held() {
     let all: Vec<NetworkAddress> = (1..=20).map(NetworkAddress).collect();
     let mut held = [0u32; 21];
