@@ -1,7 +1,8 @@
 //! Whole networks in virtual time.
 #![allow(clippy::unwrap_used, reason = "a test: a failed unwrap is a failed test")]
 use tributary_content::{
-    ChunkIndex, Manifest, MemoryContent, MemoryObject, MemoryOpener, Name, ObjectReader, SigningKey, StoreError,
+    ChunkIndex, Manifest, MemoryContent, MemoryObject, MemoryOpener, Name, ObjectKind, ObjectReader, SigningKey,
+    StoreError, chunk_size_for,
 };
 use tributary_core::{
     Duration, FaceId, Random, Rate, Time, TransferId,
@@ -364,6 +365,26 @@ fn a_path_that_was_silent_is_used_again_as_soon_as_it_answers() {
     let report = world.report(1, id);
     assert!(took < Duration::from_millis(5_400), "{took:?} {report:?}");
     assert!(report.paths.iter().all(|path| path.state == PathState::Active), "{report:?}");
+}
+
+#[test]
+fn a_path_that_leads_to_another_version_by_now_stays_silent_and_the_fetch_ends_in_time() {
+    let mut world = World::new(3, |_, _| {});
+    world.link(1, 2, &link(5, 10));
+    world.link(2, 3, &link(5, 10));
+    world.publish(2, &bytes(1_000_000));
+    let (id, _) = world.fetch(1);
+    world.net.run_until(Time::from_millis(500));
+    let key = SigningKey::from_secret(&[1; 32]);
+    let (kind, chunk_size) = (ObjectKind::File, chunk_size_for(9_000));
+    let newer = MemoryObject::with_options(object(), bytes(9_000), &key, 2, kind, chunk_size).unwrap();
+    world.net.with(world.node(3), |node, now| node.publish(now, Box::new(newer)));
+    world.net.with(world.node(2), |node, now| node.unpublish(now, &object()));
+    let took = world.finish(1, id);
+    // Node 2 hands on by name what it does not have, so probes come back from node 3.
+    assert!(took < Duration::from_millis(21_000), "{took:?} of a patience of 20 s");
+    let report = world.report(1, id);
+    assert!(report.failure.is_some() && report.bytes == 1_000_000, "{report:?}");
 }
 
 #[test]

@@ -302,7 +302,11 @@ impl Fetching {
             return true;
         }
         let Some(tag) = tag_of(local) else { return true };
-        if let Some(asked) = asked.filter(|_| !local.path_failed) {
+        // A node that does not publish it any more hands the probe on by name: who shows another version would not answer
+        // for packets of this one either.
+        let shows_object = |of: &Manifest| of.encode() == manifest;
+        if let Some(asked) = asked.filter(|_| !local.path_failed && self.transfer.manifest().is_some_and(shows_object))
+        {
             self.transfer.handle_probe(now, asked.path, asked.number, asked.packet);
         }
         let label = producer_of(data);
