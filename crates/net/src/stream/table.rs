@@ -81,7 +81,7 @@ pub(crate) enum StreamEvent {
 const ACCEPTED_FACE_FIRST: u32 = 1 << 31;
 /// Pause before the first try to connect again; it doubles up to [`PAUSE_MAX`].
 const PAUSE_MIN: Duration = Duration::from_millis(250);
-const PAUSE_MAX: Duration = Duration::from_secs(8);
+const PAUSE_MAX: Duration = Duration::from_secs(1);
 /// Connections that wait to be accepted.
 const ACCEPT_BACKLOG: i32 = 128;
 

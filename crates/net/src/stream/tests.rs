@@ -8,10 +8,12 @@ use std::{
 
 use bytes::Bytes;
 use proptest::prelude::*;
-use tributary_core::{Datagram, FaceChange, FaceId, Node, Time, TimerId, Transmit, TransmitBuf, event::Event};
+use tributary_core::{
+    Datagram, Duration, FaceChange, FaceId, Node, Time, TimerId, Transmit, TransmitBuf, event::Event,
+};
 
-use super::{Framing, PacketLength, StreamAddress, StreamFaceConfig};
-use crate::{Driver, DriverConfig, DriverError, DriverHandle};
+use super::{Framing, PacketLength, StreamAddress, StreamFaceConfig, table::Streams};
+use crate::{Driver, DriverConfig, DriverError, DriverHandle, DriverStats};
 
 /// Packets that begin with their length in two bytes, themselves included.
 #[derive(Debug)]
@@ -156,6 +158,24 @@ fn a_dialled_stream_comes_back_after_its_peer() {
     accepted.write_all(&packet(100, 1)).expect("it is open");
     assert_eq!(seen.recv_timeout(PATIENCE), Ok(Seen::Packet(FACE, packet(100, 1))));
 }
+#[test]
+fn a_peer_that_is_away_is_tried_again_each_second_at_least() {
+    let peer = StreamAddress::Unix("/nowhere/at/all".into());
+    let (mut streams, _) = Streams::open(&DriverConfig {
+        framing: Some(Arc::new(LengthFirst)),
+        stream_faces: vec![StreamFaceConfig { id: FaceId(1), peer }],
+        ..DriverConfig::default()
+    })
+    .unwrap();
+    let mut now = Time::ZERO;
+    for _ in 0..20 {
+        streams.poll(now, &mut DriverStats::default());
+        let due = streams.next_due().unwrap();
+        assert!(due > now && due.since(now) <= Duration::from_secs(1), "{due}");
+        now = due;
+    }
+}
+
 #[test]
 fn a_peer_that_sends_no_packets_is_closed() {
     let (server, seen) = server("tcp://127.0.0.1:0");
