@@ -319,7 +319,7 @@ pub fn seeds() -> Vec<crate::seeds::Seed> {
     let echo = name("/lab/x/12345678/32=ping");
     let echo = Data::new(NameView::from(&echo), &EchoReply { code: ReplyCode::Object, responder: "north" }.encode())
         .sign(&SignKey::Digest);
-    let seeds: [(&str, &str, Vec<u8>); 16] = [
+    let seeds: [(&str, &str, Vec<u8>); 18] = [
         ("ndn_data", "echo", echo),
         ("ndn_interest", "full", interest.clone()),
         ("ndn_interest", "signed", signed),
@@ -330,6 +330,8 @@ pub fn seeds() -> Vec<crate::seeds::Seed> {
         ("ndn_link", "piece", piece.encode()),
         ("ndn_link", "mtu-probe", LpPacket { mtu_probe: Some((5, 30)), ..LpPacket::default() }.encode()),
         ("ndn_link", "mtu-answer", LpPacket { mtu_answer: Some(5), ..LpPacket::default() }.encode()),
+        ("ndn_link", "run-probe", LpPacket { run_probe: Some(5), ..LpPacket::default() }.encode()),
+        ("ndn_link", "run-answer", LpPacket { run_answer: Some((5, 9)), ..LpPacket::default() }.encode()),
         ("ndn_tags", "labels", tag.to_vec()),
         ("ndn_control", "parameters", parameters.encode()),
         ("ndn_control", "response", response.encode()),

@@ -190,6 +190,9 @@ impl NdnNode {
                 self.router.handle_local(now, FACE_SENDER, &LpPacket::default(), data);
             }
         }
+        while let Some((face, number, run)) = self.router.poll_run_answer() {
+            self.registrations.on_run(now, face, number, run);
+        }
         while let Some((name, error)) = self.sender.poll_failure() {
             self.push_event(Event::Note(format!("cannot serve '{name}': {error}")));
         }
@@ -224,6 +227,14 @@ impl NdnNode {
         }
     }
     fn register_due(&mut self, now: Time) {
+        loop {
+            let router = &self.router;
+            let has_datagrams = |face| router.mtu(face).is_some();
+            let Some((face, number)) = self.registrations.poll_run_probe(now, &mut self.random, has_datagrams) else {
+                break;
+            };
+            self.router.ask_run(face, number);
+        }
         loop {
             let router = &self.router;
             let is_up = |face| router.faces().any(|(id, up, ..)| id == face && up);

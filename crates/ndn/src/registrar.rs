@@ -5,6 +5,9 @@
 //!  publish ─► Interest /localhost/nfd/rib/register/PARAMETERS/DIGEST ─► neighbour ─► Data 200 OK ─► confirmed
 //!                       └ /localhop/nfd/… where the neighbour is another machine; expires, and is renewed
 //! ```
+//! A neighbour that starts anew has forgotten all of them. One behind a stream closes it; one behind datagrams is asked
+//! each second which run of it this is (LP header 0x039c), and when that changes it is asked for all of them again.
+//! Forwarders of others ignore the question.
 use alloc::{
     collections::BTreeMap,
     string::{String, ToString},
@@ -30,6 +33,10 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// How long a route at another machine lives without renewal, and when it is renewed.
 const REMOTE_LIFETIME: Duration = Duration::from_secs(60);
 const RENEWAL: Duration = Duration::from_secs(20);
+/// How often a neighbour is asked whether it has started anew.
+const RUN_INTERVAL: Duration = Duration::from_secs(1);
+/// Questions after which one that has answered none is taken for one that knows them not, and asked with renewals only.
+const RUN_TRIES: u32 = 3;
 
 /// What became of a registration.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -45,6 +52,7 @@ pub(crate) struct Registrations {
     registrars: Vec<Registrar>,
     epoch: Duration,
     states: BTreeMap<(Name, FaceId), State>,
+    neighbours: BTreeMap<FaceId, Neighbour>,
     /// Commands by their names, for the answers.
     asked: BTreeMap<Bytes, (Name, FaceId)>,
 }
@@ -52,6 +60,24 @@ pub(crate) struct Registrations {
 struct State {
     due: Time,
     command: Option<Bytes>,
+}
+
+/// What is known of a neighbour's runs.
+#[derive(Default)]
+struct Neighbour {
+    /// When it is asked next.
+    ask_at: Time,
+    /// The number of the last question; `None` when it is answered.
+    asked: Option<u32>,
+    /// Questions without an answer, in a row.
+    unanswered: u32,
+    run: Option<u64>,
+}
+
+impl Neighbour {
+    fn knows_questions(&self) -> bool {
+        self.run.is_some() || self.unanswered < RUN_TRIES
+    }
 }
 
 /// A command to send by a face of this node.
@@ -68,7 +94,8 @@ impl Command {
 
 impl Registrations {
     pub(crate) fn new(registrars: Vec<Registrar>, epoch: Duration) -> Registrations {
-        Registrations { registrars, epoch, states: BTreeMap::new(), asked: BTreeMap::new() }
+        let neighbours = registrars.iter().map(|registrar| (registrar.face, Neighbour::default())).collect();
+        Registrations { registrars, epoch, states: BTreeMap::new(), neighbours, asked: BTreeMap::new() }
     }
     /// Whether there is any neighbour to register at.
     pub(crate) fn is_used(&self) -> bool {
@@ -83,6 +110,41 @@ impl Registrations {
     /// Asks again at a neighbour that has come back.
     pub(crate) fn on_face_up(&mut self, now: Time, face: FaceId) {
         self.states.iter_mut().filter(|((_, at), _)| *at == face).for_each(|(_, state)| state.due = now);
+        self.neighbours.entry(face).and_modify(|neighbour| neighbour.ask_at = now);
+    }
+    /// The next neighbour to ask whether it has started anew, and the number of the question; only those that `takes_part`
+    /// are asked.
+    pub(crate) fn poll_run_probe(
+        &mut self,
+        now: Time,
+        random: &mut Random,
+        takes_part: impl Fn(FaceId) -> bool,
+    ) -> Option<(FaceId, u32)> {
+        let states = &self.states;
+        let is_used = |face: FaceId| states.keys().any(|(_, at)| *at == face);
+        for (face, neighbour) in self.neighbours.iter_mut().filter(|(_, neighbour)| neighbour.ask_at <= now) {
+            if !is_used(*face) {
+                continue;
+            }
+            neighbour.ask_at = now + if neighbour.knows_questions() { RUN_INTERVAL } else { RENEWAL };
+            if takes_part(*face) {
+                let number = random.bits() as u32;
+                neighbour.asked = Some(number);
+                neighbour.unanswered += 1;
+                return Some((*face, number));
+            }
+        }
+        None
+    }
+    /// Takes a neighbour's answer; one that has started anew is asked for everything again.
+    pub(crate) fn on_run(&mut self, now: Time, face: FaceId, number: u32, run: u64) {
+        let Some(neighbour) = self.neighbours.get_mut(&face).filter(|known| known.asked == Some(number)) else {
+            return;
+        };
+        (neighbour.asked, neighbour.unanswered) = (None, 0);
+        if neighbour.run.replace(run).is_some_and(|before| before != run) {
+            self.states.iter_mut().filter(|((_, at), _)| *at == face).for_each(|(_, state)| state.due = now);
+        }
     }
     /// Withdraws a prefix; the commands to send.
     pub(crate) fn remove(&mut self, now: Time, name: &Name, random: &mut Random) -> Vec<Command> {
@@ -124,13 +186,19 @@ impl Registrations {
         Some(command)
     }
     pub(crate) fn poll_timeout(&self) -> Option<Time> {
-        self.states.values().map(|state| state.due).filter(|due| *due < Time::MAX).min()
+        let due = self.states.values().map(|state| state.due).filter(|due| *due < Time::MAX).min();
+        let used = self.neighbours.iter().filter(|(face, _)| self.states.keys().any(|(_, at)| at == *face));
+        used.map(|(_, neighbour)| neighbour.ask_at).chain(due).min()
     }
     /// Takes an answer, or an Interest that came back.
     pub(crate) fn handle_packet(&mut self, now: Time, local: &LocalPacket) -> Option<Registered> {
         let data = Data::decode(&local.packet).ok()?;
         let key = self.asked.remove(data.name.as_tlv())?;
         let scope = self.registrars.iter().find(|registrar| registrar.face == key.1)?.scope;
+        if let Some(neighbour) = self.neighbours.get_mut(&key.1).filter(|neighbour| !neighbour.knows_questions()) {
+            // It was away, or knows no questions: soon it is clear which.
+            (neighbour.unanswered, neighbour.ask_at) = (0, now);
+        }
         let state = self.states.get_mut(&key)?;
         state.command = None;
         state.due = match scope {
@@ -217,10 +285,45 @@ mod tests {
             assert_eq!(registrations.handle_packet(at, &answer(&first, 200, "OK")), None, "it was replaced");
             let confirmed = registrations.handle_packet(at, &answer(&second, 200, "OK"));
             assert_eq!(confirmed, Some(Registered::Confirmed(name.clone())));
-            assert_eq!(registrations.poll_timeout(), renewed.then_some(at + RENEWAL));
+            let due = registrations.states.values().map(|state| state.due).min();
+            assert_eq!(due, Some(if renewed { at + RENEWAL } else { Time::MAX }));
             assert_eq!(registrations.remove(at, &name, &mut random).len(), 1);
             assert_eq!(registrations.poll_timeout(), None);
         }
+    }
+
+    #[test]
+    fn who_starts_anew_is_asked_again_and_who_knows_no_questions_is_asked_seldom() {
+        let (mut registrations, mut random) = registrations(RegistrationScope::Localhost);
+        let name: Name = "/lab/file".parse().unwrap();
+        let face = FaceId(3);
+        let mut ask = |of: &mut Registrations, at: u64| of.poll_run_probe(Time::from_millis(at), &mut random, |_| true);
+        assert_eq!(ask(&mut registrations, 0), None, "nothing is registered there");
+        registrations.add(Time::ZERO, &name);
+        let (_, first) = ask(&mut registrations, 0).unwrap();
+        let mut random = Random::new(2, 2);
+        let command = registrations.poll(Time::ZERO, &mut random, |_| true).unwrap();
+        registrations.handle_packet(Time::from_millis(10), &answer(&command, 200, "OK"));
+        registrations.on_run(Time::from_millis(10), face, first, 77);
+        let mut ask = |of: &mut Registrations, at: u64| of.poll_run_probe(Time::from_millis(at), &mut random, |_| true);
+        assert_eq!(ask(&mut registrations, 999), None);
+        let (_, second) = ask(&mut registrations, 1_000).unwrap();
+        registrations.on_run(Time::from_millis(1_010), face, second, 77);
+        registrations.on_run(Time::from_millis(1_020), face, first, 78);
+        assert_eq!(registrations.poll_timeout(), Some(Time::from_millis(2_000)), "an old answer says nothing");
+        let (_, third) = ask(&mut registrations, 2_000).unwrap();
+        registrations.on_run(Time::from_millis(2_010), face, third, 78);
+        assert!(registrations.poll(Time::from_millis(2_010), &mut random, |_| true).is_some(), "it has started anew");
+
+        let (mut registrations, mut random) = self::registrations(RegistrationScope::Localhost);
+        registrations.add(Time::ZERO, &name);
+        let mut asked = 0;
+        for at in 0..100 {
+            asked += usize::from(
+                registrations.poll_run_probe(Time::from_millis(at * 1_000), &mut random, |_| true).is_some(),
+            );
+        }
+        assert_eq!(asked, 4 + 4);
     }
 
     #[test]

@@ -9,7 +9,11 @@ use tributary_core::{
     event::{PathState, TransferReport},
     link::{LinkChange, LinkConfig},
 };
-use tributary_ndn::{Config, NdnNode, router::labels::LabelScheme};
+use tributary_ndn::{
+    Config, NdnNode,
+    config::{Registrar, RegistrationScope},
+    router::{RemoteRegistration, labels::LabelScheme},
+};
 use tributary_sim::{Connection, Network, NodeIndex};
 use tributary_transport::{ControllerKind, Coupling, Endpoint, FaceOptions, Fetch, PathMetric};
 
@@ -385,6 +389,41 @@ fn a_path_that_leads_to_another_version_by_now_stays_silent_and_the_fetch_ends_i
     assert!(took < Duration::from_millis(21_000), "{took:?} of a patience of 20 s");
     let report = world.report(1, id);
     assert!(report.failure.is_some() && report.bytes == 1_000_000, "{report:?}");
+}
+
+#[test]
+fn after_a_restart_of_the_router_between_a_fetch_is_answered_as_soon_as_publishers_have_registered_again() {
+    let scope = RegistrationScope::Localhop;
+    let router = || {
+        let mut config = Config::new("node-2", 2);
+        config.remote_registration = RemoteRegistration::Neighbours;
+        config
+    };
+    let mut world = World::new(3, |at, config| match at {
+        2 => *config = router(),
+        3 => config.registrars = vec![Registrar { face: FaceId(1), scope }],
+        _ => {}
+    });
+    world.link(1, 2, &link(20, 10));
+    // Nobody tells node 2 a route.
+    world.link(3, 2, &link(20, 10));
+    let sent = bytes(100_000);
+    world.publish(3, &sent);
+    world.net.run_until(Time::from_millis(30_300));
+    let place = world.node(2);
+    world.net.kill(place);
+    world.net.run_until(Time::from_millis(32_800));
+    world.net.restart(place, |now| {
+        let mut node = NdnNode::new(Config { epoch: Duration::from_secs(32), ..router() });
+        node.add_face(now, FaceId(1), FaceOptions { mtu: 1472, rate: None });
+        node
+    });
+    // A fetch that begins while its router has just started waits for the publisher.
+    let (id, content) = world.fetch(1);
+    let took = world.finish(1, id);
+    assert_eq!(content.finished(&object()).unwrap(), sent);
+    // It is asked each second which run it is; by renewals alone, each 20 s, it takes 7.6 s here and up to 20 s.
+    assert!(took < Duration::from_millis(1_500), "{took:?}");
 }
 
 #[test]

@@ -125,6 +125,10 @@ pub(crate) struct Face {
     next_sequence: u64,
     reassembler: Reassembler,
     path_mtu: Option<PathMtu>,
+    /// Differs from start to start.
+    run: u64,
+    /// The neighbour's answer to a question for its run: the question's number and the run.
+    pub(crate) run_answer: Option<(u32, u64)>,
     reliability: Option<Reliability>,
     marker: Marker,
     /// Interests that came by it and wait for their turn.
@@ -135,11 +139,13 @@ pub(crate) struct Face {
 }
 
 impl Face {
-    /// `number` is random.
-    pub(crate) fn new(id: FaceId, profile: FaceProfile, limits: FaceLimits, number: u32) -> Self {
+    /// `number` is random; `run` is told to neighbours that ask whether this node has started anew.
+    pub(crate) fn new(id: FaceId, profile: FaceProfile, limits: FaceLimits, number: u32, run: u64) -> Self {
         let mtu = profile.mtu.filter(|_| profile.finds_mtu).map(|mtu| mtu.min(DATAGRAM_BYTES_MAX) as u32);
         Face {
             path_mtu: mtu.map(|mtu| PathMtu::new(mtu, number)),
+            run,
+            run_answer: None,
             id,
             up: true,
             counters: PacketCounters::default(),
@@ -205,6 +211,7 @@ impl Face {
             self.send_again(now);
         }
         self.on_mtu(now, packet);
+        self.on_run(packet);
         let Some(fragment) = fragment else { return Ok(None) };
         let behind = if packet.fragment_is_behind { fragment.len() } else { 0 };
         if packet.frag_count.unwrap_or(1) <= 1 && packet.frag_index.unwrap_or(0) == 0 {
@@ -232,6 +239,19 @@ impl Face {
         {
             self.push(LpPacket { mtu_answer: Some(number), ..LpPacket::default() }.encode(), Bytes::new());
         }
+    }
+    fn on_run(&mut self, packet: &LpPacket<'_>) {
+        self.run_answer = packet.run_answer.or(self.run_answer);
+        if let Some(number) = packet.run_probe
+            && self.queue.len() < self.limits.queue_packets_max
+        {
+            let answer = LpPacket { run_answer: Some((number, self.run)), ..LpPacket::default() };
+            self.push(answer.encode(), Bytes::new());
+        }
+    }
+    /// Asks the neighbour whether it has started anew.
+    pub(crate) fn ask_run(&mut self, number: u32) {
+        self.push(LpPacket { run_probe: Some(number), ..LpPacket::default() }.encode(), Bytes::new());
     }
     fn send_probes(&mut self) {
         while let Some(MtuProbe { number, size }) = self.path_mtu.as_mut().and_then(PathMtu::poll_probe) {

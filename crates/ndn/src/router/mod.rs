@@ -44,7 +44,7 @@ use tributary_core::{Datagram, Duration, FaceId, Random, Time, Transmit, Transmi
 pub use face::{FaceLimits, FaceProfile, FaceScope, reason as face_reason};
 pub use management::{FaceRequest, ManagementTrust, RequestId};
 
-use crate::wire::{LpPacket, VerifyKey, dataset::PacketCounters, lp::Origin, packet_type, types};
+use crate::wire::{LpPacket, VerifyKey, dataset::PacketCounters, lp::Origin, packet_type, signature::digest, types};
 use cs::{ContentStore, CsLimits};
 use dead_nonces::DeadNonces;
 use fab::Fab;
@@ -59,6 +59,8 @@ use strategy::{STRATEGIES, Strategy};
 
 /// The first number of the faces to this node's own applications.
 pub const INTERNAL_FACES_FIRST: u32 = u32::MAX - 15;
+/// Answers of neighbours about their runs that wait to be polled; beyond that they are dropped.
+const RUN_ANSWERS_MAX: usize = 64;
 /// The face of the management protocol.
 pub const FACE_MANAGEMENT: FaceId = FaceId(u32::MAX);
 
@@ -298,10 +300,21 @@ pub struct Router {
     /// Strategies chosen for prefixes; the root's is always there.
     choices: BTreeMap<Name, usize>,
     management: Management,
+    /// Differs from start to start, also where the secret does not.
+    run: u64,
+    /// What neighbours have answered to questions for their runs: the number of the question and the run.
+    run_answers: VecDeque<(FaceId, u32, u64)>,
     local: VecDeque<LocalPacket>,
     events: VecDeque<Event>,
     stats: RouterStats,
     now: Time,
+}
+
+/// A number that nobody has told before; the secret cannot be found out from it.
+fn run_of(config: &RouterConfig) -> u64 {
+    let started = config.epoch.as_nanos().to_be_bytes();
+    let digest = digest(&[&config.secret, &started, b"run"]);
+    u64::from_be_bytes(*digest.first_chunk().expect("a digest is longer"))
 }
 
 impl Router {
@@ -326,6 +339,8 @@ impl Router {
             strategies: STRATEGIES.iter().map(|(_, make)| make()).collect(),
             choices: BTreeMap::from([(Name::root(), strategy::by_name(&config.strategy).unwrap_or(0))]),
             management: Management::default(),
+            run: run_of(&config),
+            run_answers: VecDeque::new(),
             local: VecDeque::new(),
             events: VecDeque::new(),
             stats: RouterStats::default(),
@@ -358,7 +373,7 @@ impl Router {
         // Numbers of probes are guessed by nobody, and leave the router's other choices as they are.
         let half = u64::from_be_bytes(*self.config.secret.first_chunk().expect("a secret has 16 bytes"));
         let number = Random::new(half, u64::from(face.0)).bits() as u32;
-        self.faces.insert(face, Face::new(face, profile, self.config.face, number));
+        self.faces.insert(face, Face::new(face, profile, self.config.face, number, self.run));
         self.labels.add(face);
     }
     /// Removes a face, its routes and what waits for it.
@@ -396,6 +411,18 @@ impl Router {
         self.faces.get(&face).and_then(Face::mtu).and_then(|mtu| u32::try_from(mtu).ok())
     }
 
+    /// Asks the neighbour at a face whether it has started anew; [`Router::poll_run_answer`] tells what it says.
+    pub fn ask_run(&mut self, face: FaceId, number: u32) {
+        if let Some(face) = self.faces.get_mut(&face).filter(|face| face.up) {
+            face.ask_run(number);
+        }
+    }
+    /// A neighbour's answer: at which face, to the question with which number, and what is another number after each of
+    /// its starts.
+    pub fn poll_run_answer(&mut self) -> Option<(FaceId, u32, u64)> {
+        self.run_answers.pop_front()
+    }
+
     // Packets.
 
     /// Takes a datagram, or a packet from a stream, that arrived on a face.
@@ -406,7 +433,13 @@ impl Router {
         if !state.up {
             return self.drop(face, face::reason::DOWN, bytes);
         }
-        match state.handle_datagram(now, datagram) {
+        let result = state.handle_datagram(now, datagram);
+        if let Some((number, run)) = state.run_answer.take()
+            && self.run_answers.len() < RUN_ANSWERS_MAX
+        {
+            self.run_answers.push_back((face, number, run));
+        }
+        match result {
             Ok(Some(arrived)) if state.shaper.is_some() => self.shape(now, face, arrived),
             Ok(Some(arrived)) => {
                 let headers = arrived.headers();

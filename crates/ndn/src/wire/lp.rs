@@ -116,6 +116,10 @@ pub struct LpPacket<'a> {
     pub mtu_probe: Option<(u32, usize)>,
     /// It does: the number of the probe.
     pub mtu_answer: Option<u32>,
+    /// Asks whether the neighbour has started anew: a number to be sent back.
+    pub run_probe: Option<u32>,
+    /// The number of such a probe, and what differs from start to start.
+    pub run_answer: Option<(u32, u64)>,
     /// The packet or a piece of it; `None` for a packet of headers only, or if it lies behind the bytes read.
     pub fragment: Option<&'a [u8]>,
     /// Whether the fragment lies behind the bytes that were read; see [`LpPacket::decode_head`].
@@ -259,16 +263,25 @@ impl<'a> LpPacket<'a> {
             }
             types::LP_PATH_FAILED => set(&mut self.path_failed, "PathFailed", value, kind),
             types::LP_MTU_PROBE => {
-                let (number, zeros) = mtu_number("MtuProbe", value)?;
+                let (number, zeros) = probe_number("MtuProbe", value)?;
                 if let Some(found) = zeros.iter().find(|byte| **byte != 0) {
                     return Err(WireError::Value { field: "MtuProbe", found: u64::from(*found) });
                 }
                 once(&mut self.mtu_probe, (number, zeros.len()), kind)
             }
-            types::LP_MTU_ANSWER => match mtu_number("MtuAnswer", value)? {
+            types::LP_MTU_ANSWER => match probe_number("MtuAnswer", value)? {
                 (number, []) => once(&mut self.mtu_answer, number, kind),
                 _ => Err(WireError::Length { field: "MtuAnswer", bytes: value.len() }),
             },
+            types::LP_RUN_PROBE => match probe_number("RunProbe", value)? {
+                (number, []) => once(&mut self.run_probe, number, kind),
+                _ => Err(WireError::Length { field: "RunProbe", bytes: value.len() }),
+            },
+            types::LP_RUN_ANSWER => {
+                let (number, run) = probe_number("RunAnswer", value)?;
+                let run = run.try_into().map_err(|_| WireError::Length { field: "RunAnswer", bytes: value.len() })?;
+                once(&mut self.run_answer, (number, u64::from_be_bytes(run)), kind)
+            }
             800..=959 if kind.is_multiple_of(4) => {
                 self.is_canonical = false;
                 Ok(())
@@ -382,6 +395,14 @@ impl<'a> LpPacket<'a> {
         if let Some(number) = self.mtu_answer {
             out.put_element(types::LP_MTU_ANSWER, &number.to_be_bytes());
         }
+        if let Some(number) = self.run_probe {
+            out.put_element(types::LP_RUN_PROBE, &number.to_be_bytes());
+        }
+        if let Some((number, run)) = self.run_answer {
+            out.put_head(types::LP_RUN_ANSWER, 12);
+            out.extend_from_slice(&number.to_be_bytes());
+            out.extend_from_slice(&run.to_be_bytes());
+        }
     }
 }
 
@@ -406,7 +427,7 @@ pub(crate) fn wrap(start: usize, fragment_len: Option<usize>, out: &mut Vec<u8>)
 }
 
 /// The number at the start of `value`, and what follows it.
-fn mtu_number<'a>(field: &'static str, value: &'a [u8]) -> Result<(u32, &'a [u8]), WireError> {
+fn probe_number<'a>(field: &'static str, value: &'a [u8]) -> Result<(u32, &'a [u8]), WireError> {
     let (number, rest) = value.split_first_chunk().ok_or(WireError::Length { field, bytes: value.len() })?;
     Ok((u32::from_be_bytes(*number), rest))
 }
@@ -465,6 +486,19 @@ mod tests {
     }
 
     #[test]
+    fn probes_of_the_run_hold_a_number_and_answers_the_number_and_the_run() {
+        let header = |kind: u32, value: &[u8]| {
+            let mut out = Vec::new();
+            out.put_nested(types::LP_PACKET, |out| out.put_element(kind, value));
+            LpPacket::decode(&out).map(|packet| (packet.run_probe, packet.run_answer, packet.encode() == out))
+        };
+        assert_eq!(header(0x039c, &[0, 0, 1, 2]), Ok((Some(258), None, true)));
+        assert_eq!(header(0x03a0, &[0, 0, 1, 2, 0, 0, 0, 0, 0, 0, 0, 9]), Ok((None, Some((258, 9)), true)));
+        assert_eq!(header(0x039c, &[0, 0, 1, 2, 0]), Err(WireError::Length { field: "RunProbe", bytes: 5 }));
+        assert_eq!(header(0x03a0, &[0, 0, 1, 2, 9]), Err(WireError::Length { field: "RunAnswer", bytes: 5 }));
+    }
+
+    #[test]
     fn a_header_twice_or_after_the_fragment_is_refused_and_acks_may_repeat() {
         let packet = |parts: &[&[u8]]| {
             let mut out = Vec::new();
@@ -490,10 +524,11 @@ mod tests {
             (proptest::option::of(0u64..200), proptest::collection::vec(any::<u64>(), 0..4), any::<[bool; 4]>()),
             proptest::option::of(proptest::collection::vec(any::<u8>(), 0..40)),
             (proptest::option::of((any::<u32>(), 0usize..600)), proptest::option::of(any::<u32>())),
+            any::<(Option<u32>, Option<(u32, u64)>)>(),
             proptest::collection::vec(any::<u8>(), 1..400),
         )
-            .prop_map(|(numbers, token, (nack, acks, flags), tag, mtu, fragment)| {
-                (LpParts { numbers, token, nack, acks, flags, tag, mtu }, fragment)
+            .prop_map(|(numbers, token, (nack, acks, flags), tag, mtu, run, fragment)| {
+                (LpParts { numbers, token, nack, acks, flags, tag, mtu, run }, fragment)
             })
     }
     #[derive(Debug, Clone)]
@@ -505,6 +540,7 @@ mod tests {
         flags: [bool; 4],
         tag: Option<Vec<u8>>,
         mtu: (Option<(u32, usize)>, Option<u32>),
+        run: (Option<u32>, Option<(u32, u64)>),
     }
     impl LpParts {
         fn packet<'a>(&'a self, fragment: &'a [u8]) -> LpPacket<'a> {
@@ -525,6 +561,8 @@ mod tests {
                 tag: self.tag.as_ref().map(|tag| PathTag::parse(tag).unwrap()),
                 mtu_probe: self.mtu.0,
                 mtu_answer: self.mtu.1,
+                run_probe: self.run.0,
+                run_answer: self.run.1,
                 fragment: Some(fragment),
                 is_canonical: true,
                 ..LpPacket::default()

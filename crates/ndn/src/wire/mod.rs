@@ -11,6 +11,7 @@
 //!  ├─ PitToken, Nack, CongestionMark, TxSequence, Ack, …
 //!  ├─ 0x0380 PathTag … 0x0390 PathFailed         PTP; forwarders that do not know them ignore them
 //!  ├─ 0x0394 MtuProbe, 0x0398 MtuAnswer          path MTU discovery; ignored likewise
+//!  ├─ 0x039c RunProbe, 0x03a0 RunAnswer          whether a neighbour has started anew; ignored likewise
 //!  └─ Fragment 80
 //!     └─ Interest 5 or Data 6                    end to end: covered by digests and signatures
 //! ```
@@ -254,6 +255,10 @@ pub mod types {
     pub const LP_MTU_PROBE: u32 = 0x0394;
     /// LP: it does; the number.
     pub const LP_MTU_ANSWER: u32 = 0x0398;
+    /// LP: asks which run of the neighbour this is; a number of 4 bytes.
+    pub const LP_RUN_PROBE: u32 = 0x039c;
+    /// LP: this one; the number of the probe, then 8 bytes that differ from start to start.
+    pub const LP_RUN_ANSWER: u32 = 0x03a0;
 }
 
 /// The type of the packet that `bytes` start with, if they start with one at all.
