@@ -9,7 +9,7 @@ use tributary_core::{Datagram, Duration, FaceId, Time};
 use super::buffer::{Buffer, Chunk, Origin, Slot};
 use crate::{
     ids::{Guid, HopId},
-    wire::{Cack, CackState, ChunkHeader, Csyn, DataHeader, WireError},
+    wire::{Cack, CackState, ChunkHeader, Class, Csyn, DataHeader, WireError},
 };
 
 /// Chunks of which it is remembered that their packets did not add up to what their header says, at most.
@@ -51,6 +51,8 @@ pub struct Incoming {
     spoilt: VecDeque<HopId>,
     /// Destinations of which the neighbour was told that there is no room for another chunk, and their last one.
     full: BTreeMap<Guid, HopId>,
+    /// Whether what the neighbour sends leaves room for a chunk of others.
+    pub yields: bool,
     /// The window that the neighbour was told last.
     pub advertised: u32,
     /// When data last came.
@@ -80,6 +82,7 @@ impl Incoming {
             refused: VecDeque::new(),
             spoilt: VecDeque::new(),
             full: BTreeMap::new(),
+            yields: false,
             advertised: 0,
             active_at: Time::ZERO,
         }
@@ -125,7 +128,8 @@ impl Incoming {
                 return Ok(Arrived::Spoilt(slot));
             }
             None => {
-                let room = self.arriving.len() < ARRIVING_MAX;
+                let is_full = header.class == Class::Bulk && self.room(buffer) < u32::from(header.count);
+                let room = self.arriving.len() < ARRIVING_MAX && !is_full;
                 let origin = Origin::Face(self.face, header.hop);
                 let Some(slot) = room.then(|| buffer.admit(header.class, header.count, origin)).flatten() else {
                     if !self.refused.contains(&header.hop) && self.refused.len() < CACKS_MAX {
@@ -164,6 +168,11 @@ impl Incoming {
         }
         self.on_spoilt(header.hop);
         Ok(Arrived::Spoilt(slot))
+    }
+    /// Packets of data that there is room for from this neighbour.
+    pub fn room(&self, buffer: &Buffer) -> u32 {
+        let kept = if self.yields && buffer.used() > 0 { buffer.largest() } else { 0 };
+        buffer.free().saturating_sub(kept)
     }
     /// The packets of a chunk do not add up to what its header says.
     pub fn on_spoilt(&mut self, hop: HopId) {

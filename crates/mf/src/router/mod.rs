@@ -241,7 +241,7 @@ impl Router {
     pub fn on_up(&mut self, now: Time, face: FaceId, peer: Peer) {
         // A packet of another face that somebody repeats here must not belong to a chunk that is still to come.
         let first_hop = self.config.first_hop.wrapping_add(face.0.wrapping_mul(HOPS_APART));
-        let config = self.config.hop.clone();
+        let (config, relieves) = (self.config.hop.clone(), self.relieves());
         let hop = self.hops.entry(face).or_insert_with(|| Hop {
             peer: None,
             nonce: peer.nonce,
@@ -271,6 +271,8 @@ impl Router {
             topology.on_up(now, face, peer.address);
         }
         let guid = peer.guid;
+        // Where chunks are not taken out of the way, hosts must not fill what routers need to get rid of theirs.
+        hop.incoming.yields = self.config.address.is_some() && !peer.roles.contains(Roles::ROUTER) && !relieves;
         hop.peer = Some(peer);
         hop.incoming.on_up(now);
         for slot in core::mem::take(&mut self.waiting) {
@@ -440,7 +442,7 @@ impl Router {
     fn window_for(&self, now: Time, face: FaceId) -> u32 {
         let sends = |(id, hop): &(&FaceId, &Hop)| **id != face && now.since(hop.incoming.active_at) < ACTIVE;
         let others = self.hops.iter().filter(sends).count() as u32;
-        let free = self.buffer.free();
+        let free = self.hops.get(&face).map_or(0, |hop| hop.incoming.room(&self.buffer));
         (free / (others + 1)).max(free.min(WINDOW_LOW))
     }
     /// Packets and bytes sent and received on a face, and packets that wait for it.

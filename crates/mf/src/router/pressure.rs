@@ -106,6 +106,10 @@ impl Router {
             HolRelief::Proxy | HolRelief::Off => self.buffer.capacity() / 4,
         }
     }
+    /// Whether what fills the buffer is taken out of the way before it holds up everything.
+    pub(super) fn relieves(&self) -> bool {
+        self.config.relief == HolRelief::Windows && self.config.stores
+    }
     /// Takes a chunk out of the line of a face.
     fn take_queued(&mut self, face: FaceId, slot: Slot) {
         let count = self.buffer.chunk(slot).map_or(0, Chunk::count);
@@ -116,8 +120,9 @@ impl Router {
     }
     /// Tells neighbours whose window was too small for a chunk that it has opened.
     pub(super) fn open_windows(&mut self) {
-        let (window, low) = (self.buffer.free(), self.window_low());
+        let low = self.window_low();
         for hop in self.hops.values_mut().filter(|hop| hop.peer.is_some()) {
+            let window = hop.incoming.room(&self.buffer);
             if hop.incoming.advertised < low && window >= low && !hop.incoming.has_answers() {
                 hop.incoming.announce_window();
             }
