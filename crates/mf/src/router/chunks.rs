@@ -108,10 +108,15 @@ impl Router {
                 let room = self.buffer.free_for(destination).min(hop.outgoing.destination_room(destination));
                 // What comes out must not make others go in, unless nothing is here for its destination: others that fill
                 // the buffer would keep it in the store as long as their links take.
-                let spare = if used == 0 { packets } else { self.nearly_full() + packets };
+                let kept = match (used, self.relieves()) {
+                    (0, true) => 0,
+                    // One chunk's room is for those that pass.
+                    (0, false) => self.buffer.largest(),
+                    _ => self.nearly_full(),
+                };
                 Some(
                     hop.waiting_for(&self.buffer, destination) < QUEUE_KEPT
-                        && (self.buffer.used() == 0 || room >= packets && free >= spare),
+                        && (self.buffer.used() == 0 || room >= packets && free >= kept + packets),
                 )
             }
             Way::Local => Some(true),
@@ -220,7 +225,12 @@ impl Router {
         match reason {
             StoreReason::Relief => {
                 self.relief_after = now + RELIEF_PAUSE;
-                self.forward(now, slot);
+                // It goes back into line, and is not a hop further for that.
+                let header = self.buffer.chunk(slot).and_then(|chunk| chunk.header.as_ref());
+                match header.map(|header| self.way(now, header)) {
+                    Some(Way::Face(face, _)) => self.enqueue(now, face, slot),
+                    _ => self.forward(now, slot),
+                }
             }
             StoreReason::BadPath => {
                 // Better a bad path than none.

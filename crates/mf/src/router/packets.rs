@@ -137,11 +137,13 @@ impl Router {
     /// Where a chunk that is arriving may be sent on at once under this header.
     pub(super) fn cut_way(&mut self, now: Time, slot: Slot, header: &ChunkHeader) -> Option<(FaceId, NetworkAddress)> {
         let Way::Face(face, address) = self.way(now, header) else { return None };
+        let mut bound = header.clone();
+        binding::narrow(&mut bound, address);
         let chunk = self.buffer.chunk(slot)?;
         let (first, count) = (chunk.fragment(0)?.len(), chunk.count());
         let hop = self.hops.get_mut(&face)?;
-        // Too long for the next link, or its header has grown on the way: whole, it is cut anew.
-        let fits = DataHeader::BYTES + header.len() + first <= hop.datagram_bytes as usize;
+        // Too long for the next link, or its header grows by the address that is chosen here: whole, it is cut anew.
+        let fits = DataHeader::BYTES + bound.len() + first <= hop.datagram_bytes as usize;
         let is_idle = fits && hop.queue.is_empty();
         (is_idle && hop.outgoing.can_begin(now, &header.destination, count) == Room::Open).then_some((face, address))
     }

@@ -26,16 +26,18 @@ fn meet(router: &mut Router, now: Time, face: u32, number: u8) {
 }
 /// Meets a neighbour behind a link that carries datagrams of so many bytes.
 fn meet_over(router: &mut Router, now: Time, face: u32, number: u8, datagram_bytes: u32) {
-    let peer = Peer {
+    router.on_up(now, FaceId(face), Peer { datagram_bytes, ..peer(number) });
+}
+fn peer(number: u8) -> Peer {
+    Peer {
         guid: Guid([number; 20]),
         label: String::new(),
         roles: Roles::HOST,
         address: NetworkAddress::NONE,
         nonce: u64::from(number),
-        datagram_bytes,
+        datagram_bytes: 1_472,
         window: 1_000,
-    };
-    router.on_up(now, FaceId(face), peer);
+    }
 }
 /// The packets of a chunk of 2,000 bytes, all `number`, on their way to a neighbour.
 fn send(router: &mut Router, now: Time, to: u8, number: u8) -> Vec<Bytes> {
@@ -177,6 +179,75 @@ fn a_chunk_whose_later_packets_are_too_long_for_the_next_link_is_not_cut_through
     let Some(Output::Arrived(slot)) = receiver.poll_output(now) else { panic!("all of it is there") };
     let chunk = receiver.consume(slot).expect("it is there");
     assert_eq!(chunk.payload().to_bytes(), alloc::vec![33; 4_000]);
+}
+
+#[test]
+fn a_chunk_whose_header_grows_by_the_address_chosen_here_is_not_cut_through_into_too_long_packets() {
+    let now = Time::from_millis(1_000);
+    let (mut sender, mut relay) = (router(1), router(2));
+    meet(&mut sender, now, 1, 9);
+    let mut topology = Topology::new(NetworkAddress(2), Guid([2; 20]), String::new(), Roles::ROUTER);
+    topology.on_up(now, FaceId(2), NetworkAddress(3));
+    let links = [2].map(|to| crate::wire::Adjacency { neighbour: NetworkAddress(to), short_us: 1, long_us: 1 });
+    let state = crate::wire::LinkState {
+        router: NetworkAddress(3),
+        guid: Guid([3; 20]),
+        sequence: 1,
+        roles: Roles::ROUTER,
+        storage_free: 100,
+        label: String::new(),
+        links: links.into(),
+    };
+    topology.handle_state(now, FaceId(2), state);
+    topology.handle_timeout(now, |_| (1, 1));
+    topology.update();
+    relay.topology = Some(topology);
+    meet(&mut relay, now, 1, 1);
+    relay.handle_binding(now, Guid([9; 20]), Vec::from([NetworkAddress(3)]), Duration::from_secs(9));
+    let packets = send_chunk(&mut sender, now, header_to(9, 33), 4_000);
+    // The first packet as it came would just fit the link to the next router.
+    meet_over(&mut relay, now, 2, 3, packets[0].len() as u32);
+    let mut leaving = Vec::new();
+    for packet in packets {
+        relay.handle_packet(now, FaceId(1), PacketType::Data, packet.into());
+        while let Some(output) = relay.poll_output(now) {
+            if let Output::Arrived(slot) = output {
+                relay.forward(now, slot);
+            }
+        }
+        leaving.extend(data_packets(&mut relay, now));
+    }
+    let longest = leaving.iter().map(|(_, packet)| packet.len()).max();
+    assert!(longest <= Some(relay.hops[&FaceId(2)].datagram_bytes as usize), "{longest:?}");
+    assert!(leaving.len() >= 3, "all of it leaves");
+}
+
+#[test]
+fn a_chunk_that_the_store_has_no_room_for_goes_back_into_line_as_often_as_it_must() {
+    let mut now = Time::from_millis(1_000);
+    let mut relay = router(1);
+    (relay.config.relief, relay.config.stores) = (HolRelief::Proxy, true);
+    relay.on_up(now, FaceId(3), Peer { window: 0, ..peer(3) });
+    for number in 1..=4 {
+        let fragments = alloc::vec![Bytes::from_static(b"x"); 200];
+        let origin = Origin::Face(FaceId(1), crate::ids::HopId(number));
+        let slot = relay.buffer.put(header_to(3, number as u8), fragments, origin);
+        relay.forward(now, slot);
+    }
+    let mut refused = 0;
+    while refused < 100 {
+        now += RELIEF_PAUSE;
+        let Some(Output::Store(slot, StoreReason::Relief)) = relay.poll_output(now) else {
+            panic!("it is pushed aside")
+        };
+        relay.refuse_store(now, slot, StoreReason::Relief);
+        refused += 1;
+        while let Some(output) = relay.poll_output(now) {
+            assert!(!matches!(output, Output::Lost(..)), "{output:?} after {refused} times");
+        }
+    }
+    let hops = relay.buffer.chunks().filter_map(|chunk| Some(chunk.header.as_ref()?.hops_left));
+    assert!(hops.eq([crate::wire::chunk::HOPS_MAX - 1; 4]));
 }
 
 #[test]
