@@ -15,17 +15,11 @@ impl Receiver {
         };
         let Some(fetch) = self.fetches.get_mut(&id).filter(|fetch| fetch.object == Some(tag.object)) else {
             self.strays += 1;
-            return;
+            return self.say_over(header, tag, false);
         };
         if fetch.ended.is_some() {
-            // It did not hear that all is well.
-            if fetch.failure.is_none() && fetch.reliability != Reliability::DontCare {
-                let chunks = ChunkRanges::default();
-                let (transfer, object) = (fetch.transfer, tag.object);
-                let message = TransportMessage::Ack { transfer, object, complete: true, chunks };
-                self.outbox.push_back(Outgoing::answer(header, message));
-            }
-            return;
+            let has_all = fetch.failure.is_none();
+            return self.say_over(header, tag, has_all);
         }
         let bytes = payload.len() as u64;
         let Some(reassembly) = &mut fetch.reassembly else { return };
@@ -84,6 +78,20 @@ impl Receiver {
         }
         self.finish_if_complete(now, id);
         self.say_due(now, id);
+    }
+    /// A sender goes on with what is complete here, or is not wanted any more, or was asked for by an earlier life of this
+    /// node: without an answer it would repeat for ever what is not acknowledged. Of what was sent unasked it is only
+    /// said that it is complete if it is.
+    fn say_over(&mut self, header: &ChunkHeader, tag: &DataTag, has_all: bool) {
+        if tag.reliability != Reliability::DontCare && (has_all || tag.transfer & PUSHED == 0) {
+            let message = TransportMessage::Ack {
+                transfer: tag.transfer,
+                object: tag.object,
+                complete: true,
+                chunks: ChunkRanges::default(),
+            };
+            self.outbox.push_back(Outgoing::answer(header, message));
+        }
     }
     /// The first chunks of something that nobody here asked for.
     pub(super) fn on_pushed(&mut self, now: Time, header: &ChunkHeader, tag: &DataTag, payload: &Payload) {

@@ -134,13 +134,7 @@ impl Receiver {
         let size = reassembly.manifest().size;
         fetch.kept = (size, size);
         fetch.reassembly = None;
-        if let (Some((to, address)), Some(object)) = (fetch.sender, fetch.object)
-            && fetch.reliability != Reliability::DontCare
-        {
-            let chunks = ChunkRanges::default();
-            let message = TransportMessage::Ack { transfer: fetch.transfer, object, complete: true, chunks };
-            self.outbox.push_back(Outgoing { proxies: fetch.proxies, ..Outgoing::new(to, address, message) });
-        }
+        self.outbox.extend(fetch.over());
         self.done.push_back(fetch.name.clone());
         self.events.push_back((id, TransferEvent::Completed));
     }
@@ -150,6 +144,10 @@ impl Receiver {
         fetch.failure = Some(reason.clone());
         fetch.kept = fetch.sizes();
         fetch.reassembly = None;
+        if fetch.transfer & PUSHED == 0 {
+            // Its sender has nothing more to do for it.
+            self.outbox.extend(fetch.over());
+        }
         self.done.push_back(fetch.name.clone());
         self.events.push_back((id, TransferEvent::Failed { reason }));
     }

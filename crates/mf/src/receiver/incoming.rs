@@ -212,6 +212,14 @@ impl Incoming {
             false => ChunkRanges::from_ascending(gaps.into_iter().filter(|number| reassembly.is_missing(*number))),
         }
     }
+    /// What tells the sender that nothing more is wanted of it.
+    pub(super) fn over(&self) -> Option<Outgoing> {
+        let ((to, address), object) = self.sender.zip(self.object)?;
+        let chunks = ChunkRanges::default();
+        let message = TransportMessage::Ack { transfer: self.transfer, object, complete: true, chunks };
+        let wants_it = self.reliability != Reliability::DontCare;
+        wants_it.then(|| Outgoing { proxies: self.proxies, ..Outgoing::new(to, address, message) })
+    }
     pub(super) fn on_useful(&mut self, now: Time, header: &ChunkHeader, bytes: u64) {
         if let Some(source) = self.origin(header).and_then(|number| self.sources.get_mut(usize::from(number))) {
             source.hops = u32::from(HOPS_MAX - header.hops_left) + 1;

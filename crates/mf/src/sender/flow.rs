@@ -98,6 +98,13 @@ impl Windows {
 }
 
 impl Outflow {
+    /// When there was a sign of life. What is repeated until it is acknowledged is none.
+    pub(super) fn alive_at(&self) -> Time {
+        match self.options.reliability {
+            Reliability::Ack => self.heard_at,
+            Reliability::Nack | Reliability::DontCare => self.heard_at.max(self.sent_at),
+        }
+    }
     /// Whether there may be anything to send; [`Outflow::take_next`] knows.
     pub(super) fn wants_to_send(&self) -> bool {
         let idle = self.group.as_ref().is_none_or(Group::is_idle);

@@ -316,7 +316,7 @@ impl Sender {
                 flow.again.extend(flow.unacknowledged.iter().copied());
             }
         }
-        let over = self.flows.iter().filter(|(_, flow)| now.since(flow.heard_at.max(flow.sent_at)) >= FLOW_LIFETIME);
+        let over = self.flows.iter().filter(|(_, flow)| now.since(flow.alive_at()) >= FLOW_LIFETIME);
         let over: Vec<(Guid, u32)> = over.map(|(id, _)| *id).collect();
         over.into_iter().for_each(|id| self.end(id));
     }
@@ -325,7 +325,7 @@ impl Sender {
         let flows = self.flows.values().flat_map(|flow| {
             let ack = flow.ack_at.filter(|_| !flow.unacknowledged.is_empty());
             let group = flow.group.as_ref().and_then(Group::poll_timeout);
-            [flow.resume_at, ack, group, Some(flow.heard_at.max(flow.sent_at) + FLOW_LIFETIME)]
+            [flow.resume_at, ack, group, Some(flow.alive_at() + FLOW_LIFETIME)]
         });
         flows.flatten().min()
     }

@@ -187,6 +187,67 @@ fn a_slow_destination_does_not_hold_up_another_one_when_its_chunks_are_pushed_as
 }
 
 #[test]
+fn routers_that_are_full_of_chunks_for_each_other_go_on() {
+    use tributary_mf::config::HolRelief;
+    for has_store in [true, false] {
+        let mut domain = Domain::new(21);
+        for label in ["r1", "r2"] {
+            domain.node(label, |config| {
+                (config.router, config.resolver, config.proxy.enabled) = (true, true, has_store);
+                config.transfer.chunk_bytes = 262_144;
+                (config.buffer_packets, config.relief) = (1_000, HolRelief::Off);
+            });
+        }
+        domain.link("r1", "r2", 5, ms(10));
+        let bytes = random_bytes(2_000_000, 1);
+        let pairs = [("a", "r1", "r2"), ("b", "r2", "r1"), ("c", "r1", "r2"), ("d", "r2", "r1")];
+        for (label, near, far) in pairs {
+            let reader = format!("reader-{label}");
+            for (label, router) in [(label, near), (&reader, far)] {
+                domain.node(label, |config| config.transfer.chunk_bytes = 262_144);
+                domain.link(label, router, 100, ms(1));
+            }
+            domain.publish(label, object(&format!("/lab/{label}"), bytes.clone()));
+        }
+        domain.run(Duration::from_secs(3));
+        let fetches =
+            pairs.map(|(label, ..)| (label, domain.fetch(&format!("reader-{label}"), &format!("/lab/{label}"))));
+        for (label, (id, content)) in fetches {
+            let time = domain.finish(&format!("reader-{label}"), id, 120);
+            println!("{label}, storage {has_store}: {time:?}");
+            assert!(time < Duration::from_secs(10), "{time:?}; two share 5 Mbit/s, 6.4 s are the least");
+            assert_eq!(content.finished(&name(&format!("/lab/{label}"))).unwrap(), bytes);
+        }
+        domain.assert_conservation();
+    }
+}
+
+#[test]
+fn a_source_that_waits_for_acknowledgements_stops_when_nobody_wants_its_chunks_any_more() {
+    for starts_anew in [false, true] {
+        let mut domain = figure_7(23, ms(20), 0.0, |config| {
+            (config.transfer.reliability, config.transfer.chunk_bytes) = (tributary_mf::wire::Reliability::Ack, 65_536);
+        });
+        domain.publish("n1", object("/lab/file", random_bytes(30_000_000, 1)));
+        domain.run(Duration::from_secs(3));
+        let (id, _) = domain.fetch("n4", "/lab/file");
+        domain.run(Duration::from_secs(2));
+        if starts_anew {
+            domain.kill("n4");
+            domain.run(Duration::from_secs(1));
+            domain.restart("n4");
+        } else {
+            domain.with("n4", |node, now| node.cancel(now, id));
+        }
+        domain.run(Duration::from_secs(20));
+        let sent = domain.at("n1").sender().chunks;
+        domain.run(Duration::from_secs(200));
+        assert_eq!(domain.at("n1").sender().chunks, sent, "starts anew: {starts_anew}");
+        assert_eq!(domain.at("n1").sender().flows(), 0);
+    }
+}
+
+#[test]
 fn a_source_that_lies_is_named_and_another_one_asked() {
     let mut domain = Domain::new(8);
     domain.router("r1");
