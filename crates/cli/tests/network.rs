@@ -92,3 +92,36 @@ fn the_demo_shows_a_verified_fetch_and_leaves_nothing_behind() {
     assert!(done["fluid_seconds"].as_f64().unwrap() > 1.0);
     assert_eq!(std::fs::read_dir(&temporary).unwrap().count(), 0);
 }
+
+#[test]
+fn a_state_folder_belongs_to_one_process_until_that_has_ended_or_was_killed() {
+    for family in ["psi", "ndn", "mf"] {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path();
+        let roles =
+            if family == "psi" { r#""router", "resolver", "topology-manager""# } else { r#""router", "sender""# };
+        let path = config(folder, "node", roles, 0, &format!("family = \"{family}\"\n"));
+        let config = path.to_str().unwrap();
+        let first = Daemon::start(folder, &path);
+        let state = folder.join("node").display().to_string();
+        let control = format!("{state}/control.sock");
+        for arguments in [
+            &["node", "--config", config][..],
+            &["get", "/lab/none", "--config", config, "-o", "-"],
+            &["put", config, "/lab/it", "--config", config],
+            &["send", config, "/lab/it", "--to", "/lab/all", "--config", config],
+            &["recv", "--config", config],
+        ] {
+            let second = run(folder, arguments);
+            let told = talk(&second);
+            assert_eq!(second.status.code(), Some(2), "{family} {arguments:?}: {told}");
+            let by = format!("'{state}' of the node 'node' is in use by process {}", first.process());
+            assert!(told.contains(&by) && told.contains(&format!("--control {control}")), "{told}");
+        }
+        let status = run(folder, &["status", "--control", &control]);
+        assert_eq!(status.status.code(), Some(0), "{}", talk(&status));
+        drop(first);
+        assert_eq!(Daemon::start(folder, &path).stop(), Some(0), "{family}: after a kill");
+        assert_eq!(Daemon::start(folder, &path).stop(), Some(0), "{family}: after an end in order");
+    }
+}

@@ -54,6 +54,7 @@ pub mod mailbox;
 pub mod messages;
 pub mod mf;
 mod ndn;
+mod occupied;
 pub mod places;
 pub mod protocol;
 mod psi;

@@ -24,6 +24,7 @@ use crate::{
     fault::CorruptObject,
     files::{Files, Sink, Trouble},
     hub::{Heard, Listener, Resolution},
+    occupied::Occupied,
     publications::{Publication, Publications},
     registry::{self, BoxedNode},
     running::Running,
@@ -42,6 +43,8 @@ pub struct LocalApi {
     gets: AtomicUsize,
     /// Somebody receives what is sent.
     receiving: AtomicBool,
+    /// Dropped last: whoever comes next finds everything written.
+    _occupied: Occupied,
 }
 
 impl LocalApi {
@@ -53,10 +56,11 @@ impl LocalApi {
         let mut config = config;
         let seed = seed(&config);
         let files = Files::open(&config.state_dir)?;
+        let occupied = Occupied::take(&config)?;
         let key = files.key(&config.key)?;
         registry::identify(&mut config, &key);
         let running = Running::start(&config, seed, files.storage())?;
-        Self::with_running(config, running, seed, files, key)
+        Self::with_running(config, running, seed, files, key, occupied)
     }
     /// The same with a node that the caller made, for tests of fronts.
     ///
@@ -65,9 +69,10 @@ impl LocalApi {
     pub fn start_node(config: NodeConfig, node: BoxedNode) -> Result<Self, ApiError> {
         let seed = seed(&config);
         let files = Files::open(&config.state_dir)?;
+        let occupied = Occupied::take(&config)?;
         let key = files.key(&config.key)?;
         let running = Running::start_node(&config, seed, files.storage(), node)?;
-        Self::with_running(config, running, seed, files, key)
+        Self::with_running(config, running, seed, files, key, occupied)
     }
     /// The config of the node.
     pub fn config(&self) -> &NodeConfig {
@@ -152,6 +157,7 @@ impl LocalApi {
         seed: u64,
         files: Files,
         key: SigningKey,
+        occupied: Occupied,
     ) -> Result<Self, ApiError> {
         let publications = Publications::open(&config.state_dir)?;
         Ok(LocalApi {
@@ -163,6 +169,7 @@ impl LocalApi {
             seed,
             gets: AtomicUsize::new(0),
             receiving: AtomicBool::new(false),
+            _occupied: occupied,
         })
     }
 

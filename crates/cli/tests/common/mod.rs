@@ -75,6 +75,9 @@ impl Daemon {
         self.stdout.read_line(&mut line).unwrap();
         serde_json::from_str(&line).unwrap()
     }
+    pub(crate) fn process(&self) -> u32 {
+        self.child.id()
+    }
     /// Ends it in order and gives its exit code.
     pub(crate) fn stop(mut self) -> Option<i32> {
         drop(self.child.stdin.take());

@@ -111,7 +111,9 @@ fn a_stale_socket_is_replaced_and_a_living_one_is_not() {
     std::fs::create_dir_all(path.parent().unwrap()).unwrap();
     drop(UnixListener::bind(&path).unwrap());
     let first = daemon(folder.path(), "");
-    let second = Daemon::start_node(config(folder.path(), ""), Box::new(FakeNode::new(&Network::default())));
+    let mut elsewhere = config(&folder.path().join("elsewhere"), "");
+    elsewhere.control.clone_from(&path);
+    let second = Daemon::start_node(elsewhere, Box::new(FakeNode::new(&Network::default())));
     let error = second.err().unwrap().to_string();
     assert!(error.contains("a daemon answers there already"), "{error}");
     assert!(SocketApi::open(first.control()).unwrap().answers(Request::Status).is_ok());
