@@ -223,7 +223,10 @@ impl NdnNode {
             .collect();
         for face in gone {
             self.strangers.remove(&face);
-            self.router.remove_face(now, face);
+            // Somebody may have said by `faces/update` that it stays.
+            if !self.router.faces().any(|(id, _, profile, _)| id == face && profile.is_persistent) {
+                self.router.remove_face(now, face);
+            }
         }
     }
     fn register_due(&mut self, now: Time) {
@@ -262,7 +265,9 @@ impl Node for NdnNode {
     fn handle_datagram(&mut self, now: Time, face: FaceId, datagram: Datagram) {
         if let Some(heard) = self.strangers.get_mut(&face) {
             *heard = now;
-        } else if !self.router.has_face(face) && self.router.add_face(face, searching(FACE_DEFAULT)) {
+        } else if !self.router.has_face(face)
+            && self.router.add_face(face, FaceProfile { is_persistent: false, ..searching(FACE_DEFAULT) })
+        {
             self.strangers.insert(face, now);
         }
         self.router.handle_datagram(now, face, datagram);

@@ -5,14 +5,14 @@ use tributary_content::{
     StoreError, chunk_size_for,
 };
 use tributary_core::{
-    Duration, FaceId, Random, Rate, Time, TransferId,
+    Datagram, Duration, FaceId, Node, Random, Rate, Time, TransferId,
     event::{PathState, TransferReport},
     link::{LinkChange, LinkConfig},
 };
 use tributary_ndn::{
     Config, NdnNode,
     config::{Registrar, RegistrationScope},
-    router::{RemoteRegistration, labels::LabelScheme},
+    router::{FaceProfile, RemoteRegistration, labels::LabelScheme},
 };
 use tributary_sim::{Connection, Network, NodeIndex};
 use tributary_transport::{ControllerKind, Coupling, Endpoint, FaceOptions, Fetch, PathMetric};
@@ -424,6 +424,18 @@ fn after_a_restart_of_the_router_between_a_fetch_is_answered_as_soon_as_publishe
     assert_eq!(content.finished(&object()).unwrap(), sent);
     // It is asked each second which run it is; by renewals alone, each 20 s, it takes 7.6 s here and up to 20 s.
     assert!(took < Duration::from_millis(1_500), "{took:?}");
+}
+
+#[test]
+fn a_face_that_only_packets_told_of_goes_after_a_minute_unless_somebody_says_that_it_stays() {
+    let mut node = NdnNode::new(Config::new("node", 1));
+    let faces = [FaceId(5), FaceId(6)];
+    faces.iter().for_each(|face| node.handle_datagram(Time::ZERO, *face, Datagram::from(vec![0; 20])));
+    let profile = node.router().faces().find(|(id, ..)| *id == faces[1]).unwrap().2.clone();
+    assert!(!profile.is_persistent);
+    node.router_mut().add_face(faces[1], FaceProfile { is_persistent: true, ..profile });
+    node.handle_timeout(Time::from_millis(60_000));
+    assert_eq!(faces.map(|face| node.router().has_face(face)), [false, true]);
 }
 
 #[test]

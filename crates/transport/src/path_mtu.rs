@@ -87,6 +87,10 @@ impl PathMtu {
             probes: VecDeque::new(),
         }
     }
+    /// The number of the next probe, for a search that begins anew.
+    pub fn next_number(&self) -> u32 {
+        self.next_number
+    }
     /// Bytes of a datagram at most.
     pub fn size(&self) -> u32 {
         self.size

@@ -15,7 +15,7 @@ use super::{
     shaping::{Shaper, ShapingConfig},
 };
 use crate::wire::{
-    LpPacket, PACKET_BYTES_MAX,
+    ControlParameters, LpPacket, PACKET_BYTES_MAX,
     dataset::PacketCounters,
     fragment::{Numbering, Piece, Reassembler, ReassemblyLimits, cut},
     reliability::{Reliability, ReliabilityConfig},
@@ -400,8 +400,40 @@ impl Face {
     }
     /// Flags as the management protocol tells them.
     pub(crate) fn flags(&self) -> u64 {
-        let marks = self.profile.marking != MarkingRule::Off;
-        u64::from(self.is_local()) | u64::from(self.reliability.is_some()) << 1 | u64::from(marks) << 2
+        let flag = |is_set: bool, flag: u64| if is_set { flag } else { 0 };
+        flag(self.is_local(), FLAG_LOCAL_FIELDS)
+            | flag(self.reliability.is_some(), FLAG_RELIABILITY)
+            | flag(self.profile.marking != MarkingRule::Off, FLAG_MARKING)
+    }
+    /// What the management protocol tells of it when it was changed.
+    pub(crate) fn parameters(&self) -> ControlParameters {
+        let marks = self.profile.rate.filter(|_| self.profile.marking != MarkingRule::Off);
+        let (target, interval) = self.profile.marking.delays();
+        ControlParameters {
+            face_id: Some(u64::from(self.id.0)),
+            uri: Some(self.uri()),
+            flags: Some(self.flags()),
+            persistency: Some(u64::from(!self.profile.is_persistent)),
+            mark_interval: marks.map(|_| interval.as_nanos() as u64),
+            mark_threshold: marks.map(|rate| rate.bytes_in(target)),
+            mtu: self.profile.mtu.map(|mtu| mtu as u64),
+            ..ControlParameters::default()
+        }
+    }
+    /// Changes what it is like; what waits to be sent stays.
+    pub(crate) fn set_profile(&mut self, profile: FaceProfile) {
+        if profile.reliability.is_some() != self.reliability.is_some() {
+            self.reliability = profile.reliability.map(Reliability::new);
+        }
+        if profile.marking != self.profile.marking {
+            self.marker = Marker::new(profile.marking, profile.rate);
+        }
+        if let (Some(search), Some(mtu)) =
+            (&mut self.path_mtu, profile.mtu.filter(|mtu| Some(*mtu) != self.profile.mtu))
+        {
+            *search = PathMtu::new(mtu as u32, search.next_number());
+        }
+        self.profile = profile;
     }
     pub(crate) fn uri(&self) -> String {
         if self.profile.uri.is_empty() { self.id.to_string() } else { self.profile.uri.clone() }
@@ -411,8 +443,15 @@ impl Face {
 /// Bytes that the headers of a link packet may have around a packet: tags, acknowledgements, announcements.
 const LINK_BYTES_MAX: usize = 4096;
 
+/// Flags of a face in the management protocol: it takes headers for applications of this machine.
+pub(crate) const FLAG_LOCAL_FIELDS: u64 = 1;
+/// Lost packets are sent again on its link.
+pub(crate) const FLAG_RELIABILITY: u64 = 2;
+/// It marks packets.
+pub(crate) const FLAG_MARKING: u64 = 4;
+
 /// Bytes of a datagram at most.
-const DATAGRAM_BYTES_MAX: usize = PACKET_BYTES_MAX + LINK_BYTES_MAX;
+pub(crate) const DATAGRAM_BYTES_MAX: usize = PACKET_BYTES_MAX + LINK_BYTES_MAX;
 /// Bytes of a probe of the MTU beside its zeros: both types and lengths, of 3 bytes each but for the first type, and the
 /// number.
 const PROBE_BYTES: usize = 14;

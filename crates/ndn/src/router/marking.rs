@@ -25,6 +25,23 @@ pub enum MarkingRule {
     },
 }
 
+impl MarkingRule {
+    /// The same, or PCON's numbers if it marks nothing.
+    pub(crate) fn or_usual(self) -> MarkingRule {
+        let (target, interval) = self.delays();
+        if self == MarkingRule::Off { MarkingRule::Codel { target, interval } } else { self }
+    }
+    /// The delay from which on it marks and how long that may be exceeded; PCON's where the rule has none.
+    pub(crate) fn delays(self) -> (Duration, Duration) {
+        let usual = (Duration::from_millis(5), Duration::from_millis(100));
+        match self {
+            MarkingRule::Off => usual,
+            MarkingRule::Codel { target, interval } => (target, interval),
+            MarkingRule::Linear { low, .. } => (low, usual.1),
+        }
+    }
+}
+
 /// A packet of full size: what waits behind no more than one is not queued.
 const PACKET_BYTES: u64 = 1_500;
 

@@ -7,6 +7,8 @@ use super::{FaceRequest, REQUESTS_MAX, RequestId, Waiting};
 use crate::{
     router::{
         Router,
+        face::{DATAGRAM_BYTES_MAX, FLAG_LOCAL_FIELDS, FLAG_MARKING, FLAG_RELIABILITY},
+        marking::MarkingRule,
         rib::{CHILD_INHERIT, ORIGIN_APP, ORIGIN_STATIC, Route},
     },
     wire::{ControlParameters, ControlResponse},
@@ -34,6 +36,7 @@ impl Router {
             (b"fib", b"remove-nexthop") => self.on_unregister(face, parameters, ORIGIN_STATIC),
             (b"faces", b"create") => return self.on_create(now, packet, parameters),
             (b"faces", b"destroy") => self.on_destroy(now, parameters),
+            (b"faces", b"update") => self.on_update(face, &parameters),
             (b"strategy-choice", b"set") => self.on_set_strategy(parameters),
             (b"strategy-choice", b"unset") => self.on_unset_strategy(parameters),
             (b"cs", b"config") => Ok(self.on_cs_config(now, parameters)),
@@ -114,6 +117,62 @@ impl Router {
         }
         Ok(parameters)
     }
+    /// Changes what may be changed of a face, all of it or nothing; the answer tells what it is like now.
+    fn on_update(
+        &mut self,
+        face: Option<FaceId>,
+        asked: &ControlParameters,
+    ) -> Result<ControlParameters, (u64, &'static str)> {
+        let is_internal = |face: &FaceId| face.0 >= crate::router::INTERNAL_FACES_FIRST;
+        let known = face.and_then(|face| self.faces.get_mut(&face)).ok_or((404, "face not found"))?;
+        if is_internal(&known.id) {
+            return Err((401, "a face of this node itself cannot be changed"));
+        }
+        let mut profile = known.profile.clone();
+        match asked.persistency {
+            // A dialled face is dialled again for as long as it is there: persistent and permanent are the same.
+            Some(PERSISTENT | PERMANENT) => profile.is_persistent = true,
+            Some(_) => return Err((409, "only packets that come make a face on demand")),
+            None => {}
+        }
+        if let Some(mtu) = asked.mtu {
+            if profile.mtu.is_none() {
+                return Err((409, "a stream carries packets of any length"));
+            }
+            let mtu = usize::try_from(mtu).ok().filter(|mtu| *mtu >= MTU_MIN).ok_or((409, "no such mtu"))?;
+            profile.mtu = Some(mtu.min(DATAGRAM_BYTES_MAX));
+        }
+        let (flags, mask) = match (asked.flags, asked.mask) {
+            (Some(flags), Some(mask)) => (flags, mask),
+            (None, None) => (0, 0),
+            _ => return Err((409, "flags and mask come together")),
+        };
+        let changes = |flag: u64| (mask & flag != 0).then_some(flags & flag != 0);
+        if changes(FLAG_LOCAL_FIELDS).is_some_and(|wanted| wanted != known.is_local()) {
+            return Err((409, "local fields are for applications of this machine, and only for them"));
+        }
+        if let Some(is_reliable) = changes(FLAG_RELIABILITY) {
+            if is_reliable && profile.mtu.is_none() {
+                return Err((409, "a stream loses nothing"));
+            }
+            profile.reliability = is_reliable.then(|| profile.reliability.unwrap_or_default());
+        }
+        if let Some(marks) = changes(FLAG_MARKING) {
+            profile.marking = if marks { profile.marking.or_usual() } else { MarkingRule::Off };
+        }
+        if profile.marking != MarkingRule::Off {
+            let rate =
+                profile.rate.ok_or((409, "the rate of this face's link is not known, so nothing can be marked"))?;
+            let (mut target, mut interval) = profile.marking.delays();
+            target = asked.mark_threshold.map_or(target, |bytes| rate.time_for(bytes));
+            interval = asked.mark_interval.map_or(interval, Duration::from_nanos);
+            if asked.mark_threshold.is_some() || asked.mark_interval.is_some() {
+                profile.marking = MarkingRule::Codel { target, interval };
+            }
+        }
+        known.set_profile(profile);
+        Ok(known.parameters())
+    }
     fn on_set_strategy(&mut self, parameters: ControlParameters) -> Result<ControlParameters, (u64, &'static str)> {
         let name = parameters.name.clone().ok_or((400, "no name"))?;
         let strategy = parameters.strategy.as_ref().and_then(strategy_of).ok_or((400, "no strategy"))?;
@@ -141,6 +200,12 @@ impl Router {
         Ok(parameters)
     }
 }
+
+/// NFD's numbers: how long a face stays. On demand (1) is one that only packets told of.
+const PERSISTENT: u64 = 0;
+const PERMANENT: u64 = 2;
+/// Less leaves no room for a piece beside its headers.
+const MTU_MIN: usize = 64;
 
 /// Packets that one command erases at most; the answer tells if there are more.
 const ERASED_MAX: u64 = 256;

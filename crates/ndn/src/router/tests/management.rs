@@ -168,6 +168,57 @@ fn the_driver_makes_and_closes_faces() {
 }
 
 #[test]
+fn a_face_is_changed_as_a_whole_or_not_at_all() {
+    let mut bench = bench(|_| {});
+    let rate = Some(tributary_core::Rate::from_mbps(8));
+    bench.router.add_face(FaceId(9), FaceProfile { rate, is_persistent: false, ..profile(1400) });
+    let of = |face_id: u64| ControlParameters { face_id: Some(face_id), ..ControlParameters::default() };
+    let all = ControlParameters {
+        persistency: Some(2),
+        mtu: Some(1200),
+        flags: Some(6),
+        mask: Some(6),
+        mark_interval: Some(50_000_000),
+        mark_threshold: Some(20_000),
+        ..of(9)
+    };
+    let answer = run(&mut bench, "faces/update", &all, 1);
+    let told = answer.body.unwrap();
+    assert_eq!((answer.code, told.face_id, told.persistency, told.mtu), (200, Some(9), Some(0), Some(1200)));
+    assert_eq!((told.flags, told.mark_interval, told.mark_threshold), (Some(6), Some(50_000_000), Some(20_000)));
+    let face = |bench: &Bench| bench.router.faces().find(|(id, ..)| *id == FaceId(9)).unwrap().2.clone();
+    let (target, interval) = (Duration::from_millis(20), Duration::from_millis(50));
+    assert_eq!(face(&bench).marking, marking::MarkingRule::Codel { target, interval });
+    assert!(face(&bench).is_persistent && bench.router.mtu(FaceId(9)) == Some(1200));
+    // What is not named stays.
+    let off = ControlParameters { flags: Some(0), mask: Some(4), ..of(9) };
+    assert_eq!(run(&mut bench, "faces/update", &off, 2).body.unwrap().flags, Some(2));
+    let before = face(&bench);
+    let wrong = |change: fn(&mut ControlParameters), at: u64| {
+        let mut asked = ControlParameters { mtu: Some(1000), ..of(at) };
+        change(&mut asked);
+        asked
+    };
+    let cases = [
+        (wrong(|_| {}, 999), 404),
+        (wrong(|_| {}, u64::from(u32::MAX)), 401),
+        (wrong(|asked| asked.flags = Some(4), 9), 409),
+        (wrong(|asked| (asked.flags, asked.mask) = (Some(1), Some(1)), 9), 409),
+        (wrong(|asked| asked.persistency = Some(1), 9), 409),
+        (wrong(|asked| asked.mtu = Some(10), 9), 409),
+        // Face 1 is a stream; nothing is known of the rate of face 2's link.
+        (wrong(|_| {}, 1), 409),
+        (wrong(|asked| (asked.flags, asked.mask) = (Some(4), Some(4)), 2), 409),
+    ];
+    for (at, (asked, code)) in cases.iter().enumerate() {
+        assert_eq!(run(&mut bench, "faces/update", asked, 10 + at as u8).code, *code, "{asked:?}");
+    }
+    assert_eq!(face(&bench), before);
+    // Without a number it is the face that the command came by.
+    assert_eq!(run(&mut bench, "faces/update", &ControlParameters::default(), 30).body.unwrap().face_id, Some(1));
+}
+
+#[test]
 fn datasets_tell_what_there_is_in_as_many_segments_as_it_takes() {
     let mut bench = bench(|_| {});
     for n in 0..400 {
