@@ -422,7 +422,7 @@ fn after_a_restart_of_the_router_between_a_fetch_is_answered_as_soon_as_publishe
     let (id, content) = world.fetch(1);
     let took = world.finish(1, id);
     assert_eq!(content.finished(&object()).unwrap(), sent);
-    // It is asked each second which run it is; by renewals alone, each 20 s, it takes 7.6 s here and up to 20 s.
+    // It is asked each second which run it is; by renewals alone, each 20 s, it takes 7.7 s here and up to 20 s.
     assert!(took < Duration::from_millis(1_500), "{took:?}");
 }
 
