@@ -324,8 +324,14 @@ impl PsiNode {
         let before = core::mem::replace(&mut self.managers, present);
         let now_known = self.managers.clone();
         for (node, (to, back)) in now_known {
+            if before.get(&node) != Some(&(to, back)) {
+                // Labels end with the run that made them. Whoever is a rendezvous node too is reached this way until
+                // routes come, or what is said on the old way stops up the link state that routes wait for.
+                self.control.reroute(node, to, back);
+                self.resolvers.entry(node).and_modify(|route| *route = (to, back));
+            }
             match before.get(&node) {
-                Some(_) => self.control.reroute(node, to, back),
+                Some(_) => {}
                 None => {
                     let (said, rest): (VecDeque<_>, _) =
                         core::mem::take(&mut self.early).into_iter().partition(|(from, _)| *from == node);

@@ -63,3 +63,18 @@ fn a_hub_that_starts_anew_serves_soon() {
         assert!(seconds < 1.5, "away for {away} s: {seconds} s");
     }
 }
+
+#[test]
+fn a_hub_that_starts_anew_serves_soon_who_publishes_much() {
+    let (mut domain, bytes) = star(62, false);
+    for number in 0..40 {
+        let bytes = random_bytes(1_000, 100 + number);
+        domain.publish("publisher", object(&format!("/lab/other-{number}"), bytes));
+    }
+    domain.run(30.0);
+    domain.kill("hub");
+    domain.run(1.0);
+    domain.restart("hub", |_, _| {});
+    let seconds = fetch_seconds(&mut domain, &bytes);
+    assert!(seconds < 1.5, "{seconds} s");
+}
