@@ -55,8 +55,10 @@ pub struct Incoming {
     pub yields: bool,
     /// The window that the neighbour was told last.
     pub advertised: u32,
-    /// When data last came.
+    /// When anything last came.
     pub active_at: Time,
+    /// When data of objects last came.
+    pub data_at: Time,
 }
 
 #[derive(Debug)]
@@ -85,6 +87,7 @@ impl Incoming {
             yields: false,
             advertised: 0,
             active_at: Time::ZERO,
+            data_at: Time::ZERO,
         }
     }
     /// Takes a data packet: its header, and the packet without it.
@@ -109,6 +112,9 @@ impl Incoming {
             return Ok(Arrived::Nothing);
         }
         self.active_at = now;
+        if header.class == Class::Bulk {
+            self.data_at = now;
+        }
         let (chunk_header, skip) = if header.index == 0 {
             let (chunk_header, len) = ChunkHeader::decode(rest.header_bytes())?;
             (Some(chunk_header), len)

@@ -351,9 +351,9 @@ impl Router {
             false => self.suspects.remove(&face),
         };
     }
-    /// When data last came over any hop.
+    /// When data of objects last came over any hop.
     pub fn active_at(&self) -> Time {
-        self.hops.values().map(|hop| hop.incoming.active_at).max().unwrap_or(Time::ZERO)
+        self.hops.values().map(|hop| hop.incoming.data_at).max().unwrap_or(Time::ZERO)
     }
     /// Whether the holder of a GUID is attached here.
     pub fn is_attached(&self, guid: &Guid) -> bool {

@@ -160,6 +160,32 @@ fn a_member_that_is_away_gets_it_later_and_delays_nobody() {
 }
 
 #[test]
+fn who_attaches_after_all_was_sent_asks_for_it_whatever_else_it_hears() {
+    let bytes = random_bytes(500_000, 12);
+    let mut domain = Domain::new(12);
+    domain.router("core");
+    for label in ["source", "member"] {
+        // Its name is renewed more often than nothing is heard for.
+        domain.node(label, |config| config.binding_lifetime = Duration::from_secs(3));
+        domain.link(label, "core", 20, ms(2));
+    }
+    domain.run(Duration::from_secs(3));
+    let (film, to) = (object("/lab/film", bytes.clone()), Destination::Name(name(GROUP)));
+    let send = |node: &mut MfNode, now| Messaging::send(node, now, Box::new(film), &to, &SendOptions::default());
+    domain.with("source", send).unwrap();
+    domain.run(Duration::from_secs(2));
+    let opener = MemoryOpener::new();
+    let content = opener.content();
+    domain.with("member", |node, now| {
+        Messaging::accept(node, now, Some(Box::new(opener)), &Default::default());
+        node.attach(now, &name(GROUP));
+    });
+    // It is reminded within 12 s, and says what is missing 3 s later.
+    domain.run(Duration::from_secs(20));
+    assert_eq!(content.finished(&name("/lab/film")), Some(bytes));
+}
+
+#[test]
 fn a_router_that_forgets_makes_its_members_ask_and_proxies_answer_for_the_source() {
     let run = |spread: Spread| {
         let bytes = random_bytes(6_000_000, 4);
