@@ -55,6 +55,10 @@ impl Assembly {
     pub(crate) fn has(&self, offset: usize) -> bool {
         self.origins[offset / self.packet_bytes].is_some()
     }
+    /// The slots of packets that are not there.
+    pub(crate) fn missing_slots(&self) -> impl Iterator<Item = u32> + '_ {
+        (0..).zip(&self.origins).filter(|(_, origin)| origin.is_none()).map(|(slot, _)| slot)
+    }
     /// Whether every packet is there.
     pub(crate) fn is_complete(&self) -> bool {
         self.missing == 0

@@ -121,7 +121,9 @@ impl Transfer {
         let share = |id: &PathId| contributors.iter().filter(|origin| origin.path == *id).count();
         let next = self.live_paths(now).into_iter().min_by_key(|id| (share(id), *id));
         let Some(running) = &mut self.running else { return };
-        running.suspects.insert(unit, Suspect { path: next.unwrap_or_default(), idle });
+        let is_of_several_paths = contributors.iter().any(|origin| origin.path != contributors[0].path);
+        let is_continued = !(is_of_several_paths && running.suspects.contains_key(&unit));
+        running.suspects.insert(unit, Suspect { path: next.unwrap_or_default(), idle, is_continued });
         self.move_suspects(now);
     }
     /// Draws the consequence of wrong `packets` that came from `origin`.
@@ -291,13 +293,15 @@ impl Transfer {
             .collect();
         let Some(next) = live.first() else { return self.end_if_hopeless(now) };
         for unit in stranded {
-            let (first, end) = running.layout.packets(unit);
-            if let Some(assembly) = running.units.get_mut(&unit) {
+            let (first, _) = running.layout.packets(unit);
+            let is_continued = running.suspects.get(&unit).is_some_and(|suspect| suspect.is_continued);
+            let assembly = running.assembly(unit);
+            if !is_continued {
                 assembly.discard(|_| true);
             }
-            let suspect = running.suspects.get_mut(&unit).expect("it was found there");
-            suspect.path = *next;
-            suspect.idle.insert(first, end);
+            let mut idle = RunSet::new();
+            assembly.missing_slots().for_each(|slot| idle.insert(first + slot, first + slot + 1));
+            running.suspects.insert(unit, Suspect { path: *next, idle, is_continued: true });
         }
     }
     /// Paths that are open and not silent for long; if there is none, those that are open.

@@ -36,6 +36,9 @@ pub(super) struct Running {
 pub(super) struct Suspect {
     pub(super) path: PathId,
     pub(super) idle: RunSet,
+    /// Whether the next path goes on with what this one has brought when it goes; else it begins anew. Every second try
+    /// may: one path at a time shows who lies, but a unit that takes longer than any path lasts would never be whole.
+    pub(super) is_continued: bool,
 }
 
 pub(super) enum Put {

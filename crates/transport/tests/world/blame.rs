@@ -154,6 +154,51 @@ fn what_a_cache_gave_wrongly_is_asked_for_past_it_so_that_it_heals() {
     assert!(healed * 2 > lies.len(), "{healed} of {} packets of the cache", lies.len());
 }
 
+/// One chunk of 1 MiB, two sources with a path of 1 Mbit/s each, and both have brought a part of it that will fail.
+fn chunk_that_will_fail(seed: u64) -> World {
+    let mut world = World::new(1, TransferConfig::default(), seed);
+    let bytes = random_bytes(1 << 20, seed);
+    world.object = MemoryObject::with_options(name(), bytes, &key(), 1, ObjectKind::File, 1 << 20).unwrap();
+    for _ in 0..2 {
+        let source = world.source(Conduct::Honest);
+        world.path(source, link(1, 20, 0.0));
+    }
+    world.paths.get_mut(&PathId(1)).unwrap().altering = Some(3);
+    world.offer();
+    world.run_until(Time::from_millis(4_000));
+    assert!(world.transfer.report(world.now).paths.iter().all(|path| path.bytes > 400_000));
+    world
+}
+
+#[test]
+fn a_chunk_that_failed_comes_although_no_path_lasts_as_long_as_it_takes() {
+    let mut world = chunk_that_will_fail(73);
+    world.paths.get_mut(&PathId(1)).unwrap().altering = None;
+    let both = world.offers().clone();
+    // It takes 8.4 s over one of them.
+    for turn in 0..20 {
+        *world.offers() = both.clone();
+        world.offers()[turn % 2].paths.clear();
+        world.offer();
+        world.run_until(world.now + Duration::from_secs(2));
+    }
+    world.assert_complete();
+    assert!(world.now < Time::from_millis(16_000), "{}", world.now);
+}
+
+#[test]
+fn a_liar_that_is_silent_in_between_spoils_a_chunk_that_failed_once_more_and_not_for_ever() {
+    let mut world = chunk_that_will_fail(74);
+    while world.now < Time::from_millis(120_000) && !world.transfer.is_ended() {
+        let now = world.now;
+        let silence = Some((now + Duration::from_secs(1), now + Duration::from_secs(4)));
+        world.paths.get_mut(&PathId(1)).unwrap().silent = silence;
+        world.run_until(now + Duration::from_secs(4));
+    }
+    world.assert_complete();
+    assert_eq!(world.transfer.report(world.now).sources[1].distrusted, None);
+}
+
 #[test]
 fn a_new_version_during_a_transfer_closes_the_source_and_calls_nobody_a_liar() {
     let mut world = three_sources(16_000_000, 67);
