@@ -60,6 +60,7 @@ pub enum Request {
     /// Publishes a file or folder. Answered by `published`.
     Put {
         /// What to publish.
+        #[serde(with = "crate::any_path")]
         path: PathBuf,
         /// What to call it.
         name: String,
@@ -166,7 +167,7 @@ pub struct Get {
 #[serde(rename_all = "kebab-case")]
 pub enum Output {
     /// To this file or folder; an interrupted fetch is resumed beside it. A relative path starts where the node runs.
-    Path(PathBuf),
+    Path(#[serde(with = "crate::any_path")] PathBuf),
     /// In order to the stream of [`Api::ask`].
     Stream,
 }

@@ -39,6 +39,7 @@
 //! })?;
 //! # Ok::<(), tributary::ApiError>(())
 //! ```
+mod any_path;
 pub mod api;
 pub mod config;
 pub mod control;

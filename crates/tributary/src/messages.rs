@@ -35,6 +35,7 @@ use crate::{
 #[serde(deny_unknown_fields)]
 pub struct Send {
     /// The file or folder. A small file is read at once and may be gone afterwards.
+    #[serde(with = "crate::any_path")]
     pub path: PathBuf,
     /// What to call it.
     pub name: String,
@@ -101,6 +102,7 @@ pub struct Recv {
     #[serde(default)]
     pub attach: Vec<String>,
     /// The folder that objects are written into, each under its name. A relative path starts where the node runs.
+    #[serde(with = "crate::any_path")]
     pub folder: PathBuf,
     /// The only publisher's key to believe; `None` believes the first one ever seen for a name.
     #[serde(default)]

@@ -145,7 +145,15 @@ mod tests {
 
     #[test]
     fn calls_and_replies_survive_the_wire() {
-        for request in [Request::Status, Request::Explain { id: "path-1".into() }] {
+        use std::{ffi::OsStr, os::unix::ffi::OsStrExt};
+        // A file may have any name, UTF-8 or not.
+        let put = |path: &[u8]| Request::Put {
+            path: OsStr::from_bytes(path).into(),
+            name: "/a".into(),
+            version: None,
+            patience_ms: 1,
+        };
+        for request in [Request::Status, Request::Explain { id: "path-1".into() }, put(b"/na\xffme"), put(b"/name")] {
             let call = Call::request(request, None);
             assert_eq!(Call::parse(&to_line(&call)), Ok(call));
         }

@@ -28,6 +28,7 @@ pub(crate) struct Publication {
 #[derive(Serialize, Deserialize)]
 struct Record {
     name: String,
+    #[serde(with = "crate::any_path")]
     path: PathBuf,
     version: Option<u64>,
 }
