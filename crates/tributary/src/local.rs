@@ -399,6 +399,8 @@ impl LocalApi {
         let hub = self.running.hub();
         let mut view = StatusView::new(&status);
         view.listen = self.listen();
+        // What a node is able to do is more than what it may.
+        view.roles = self.config.roles.iter().map(ToString::to_string).collect();
         for published in &mut view.published {
             published.confirmed = hub.resolution(&published.name) == Some(Resolution::Confirmed);
         }

@@ -199,6 +199,7 @@ fn status_paths_explain_cache_cancel_and_limit_answer_both_ways() {
     both(&daemon, |api| {
         let told = api.answers(Request::Status).unwrap();
         let [Told::Status(status)] = &told[..] else { panic!("{told:?}") };
+        assert_eq!(status.roles, ["router", "sender", "receiver"], "those of the config, not all that it is able to");
         assert_eq!(status.counters["malformed: too short"], 2);
         assert!(status.published[0].confirmed && status.transfers[0].id == "transfer-1");
         assert!(status.listen[0].starts_with("127.0.0.1:"));
