@@ -3,7 +3,7 @@ use std::{
     io::{self, BufReader, Write},
     os::unix::net::UnixStream,
     path::{Path, PathBuf},
-    thread::JoinHandle,
+    sync::mpsc,
 };
 
 use crate::{
@@ -54,8 +54,8 @@ impl SocketApi {
             }
         })
     }
-    /// Opens a second connection on which the bytes of a fetch come.
-    fn attach(&self, mut sink: Box<dyn Write + Send>) -> Result<(String, JoinHandle<io::Result<()>>), ApiError> {
+    /// Opens a second connection on which the bytes of a fetch come; the receiver gets what became of them.
+    fn attach(&self, mut sink: Box<dyn Write + Send>) -> Result<(String, mpsc::Receiver<io::Result<()>>), ApiError> {
         use std::hash::{BuildHasher, Hasher};
         // The socket is its owner's alone; the token only keeps his own fetches apart.
         let token = format!("{:016x}", std::hash::RandomState::new().build_hasher().finish());
@@ -66,12 +66,15 @@ impl SocketApi {
         if let Some(error) = reply.error {
             return Err(error);
         }
+        let (copied, copying) = mpsc::channel();
         let copy = move || {
-            io::copy(&mut reader, &mut sink)?;
-            sink.flush()
+            let result = io::copy(&mut reader, &mut sink).and_then(|_| sink.flush());
+            // Before the connection closes, so that it is known here when the daemon notices.
+            let _ = copied.send(result);
         };
         let thread = std::thread::Builder::new().name("stream".into()).spawn(copy);
-        Ok((token, thread.map_err(|error| self.lost(&error))?))
+        thread.map_err(|error| self.lost(&error))?;
+        Ok((token, copying))
     }
     fn read(&self, reader: &mut BufReader<UnixStream>) -> Result<Reply, ApiError> {
         let mut line = Vec::new();
@@ -123,13 +126,17 @@ impl Api for SocketApi {
             match reply.end {
                 Some(End::Done) => break,
                 Some(End::Error) => {
+                    // The daemon only sees that nobody reads any more.
+                    if let Some(Ok(Err(error))) = copying.map(|copying| copying.try_recv()) {
+                        return Err(ApiError::io("write", "standard output", &error));
+                    }
                     let unexplained = || ApiError::new(ErrorKind::Protocol, "the daemon gave no reason");
                     return Err(reply.error.unwrap_or_else(unexplained));
                 }
                 None => {}
             }
         }
-        match copying.map(JoinHandle::join) {
+        match copying.map(|copying| copying.recv()) {
             None | Some(Ok(Ok(()))) => Ok(()),
             Some(Ok(Err(error))) => Err(ApiError::io("write", "standard output", &error)),
             Some(Err(_)) => Err(ApiError::new(ErrorKind::Io, "the thread that writes the stream panicked")),

@@ -102,7 +102,8 @@ impl Shared {
             }
         };
         if let Err(error) = written {
-            queue.state = State::Failed(io_error("write", Path::new("-"), &error));
+            // Of a stream nothing is kept, whatever the reason.
+            queue.state = State::Failed(refusal("write", Path::new("-"), error.to_string()));
             queue.waiting.clear();
         }
     }

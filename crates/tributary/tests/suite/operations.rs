@@ -106,6 +106,32 @@ fn a_stream_comes_in_order_both_ways() {
     });
 }
 
+/// A sink on a full disk.
+struct Full;
+impl Write for Full {
+    fn write(&mut self, _: &[u8]) -> std::io::Result<usize> {
+        Err(std::io::ErrorKind::StorageFull.into())
+    }
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn why_a_stream_cannot_be_written_is_told_and_not_that_the_daemon_noticed() {
+    let folder = tempfile::tempdir().unwrap();
+    let (network, source) = (Network::default(), file(folder.path()));
+    let daemon = daemon(folder.path(), &network);
+    put(daemon.api(), &source, "/lab/big").unwrap();
+    both(&daemon, |api| {
+        let error = api.ask(get("/lab/big", Output::Stream), Some(Box::new(Full)), &mut |_| Flow::Continue);
+        let error = error.unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Io);
+        let text = error.to_string();
+        assert!(text.contains("no storage space") && !text.contains("kept") && text.contains("write"), "{text}");
+    });
+}
+
 #[test]
 fn an_unknown_name_is_not_found_and_says_what_to_try() {
     let folder = tempfile::tempdir().unwrap();
