@@ -90,7 +90,10 @@ body[1] = function(buffer, tree, at, info)
 end
 
 function psi.dissector(buffer, info, tree)
-    if buffer:len() < 5 or bit.rshift(buffer(0, 1):uint(), 4) ~= 1 then return 0 end
+    if buffer:len() < 5 then return 0 end
+    -- What 1 and 2 differ in is within control messages, which are not read here.
+    local version = bit.rshift(buffer(0, 1):uint(), 4)
+    if version ~= 1 and version ~= 2 then return 0 end
     info.cols.protocol = "PSI"
     local kind = bit.band(buffer(0, 1):uint(), 0x0f)
     local branch = tree:add(psi, buffer())
