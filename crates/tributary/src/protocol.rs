@@ -129,6 +129,7 @@ pub(crate) fn read_line(reader: &mut impl BufRead, line: &mut Vec<u8>, bytes_max
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::api::{Get, Output};
 
     #[test]
     fn a_line_at_the_limit_is_read_and_one_byte_more_is_refused() {
@@ -153,7 +154,15 @@ mod tests {
             version: None,
             patience_ms: 1,
         };
-        for request in [Request::Status, Request::Explain { id: "path-1".into() }, put(b"/na\xffme"), put(b"/name")] {
+        let get = Request::Get(Get {
+            name: "/a".into(),
+            output: Output::Path(OsStr::from_bytes(b"/na\xffme").into()),
+            publisher: None,
+            limit_bits_per_second: None,
+            patience_ms: None,
+        });
+        let explain = Request::Explain { id: "path-1".into() };
+        for request in [Request::Status, explain, put(b"/na\xffme"), put(b"/name"), get] {
             let call = Call::request(request, None);
             assert_eq!(Call::parse(&to_line(&call)), Ok(call));
         }

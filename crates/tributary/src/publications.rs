@@ -94,13 +94,15 @@ impl Publications {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::{ffi::OsStr, os::unix::ffi::OsStrExt};
 
     #[test]
     fn remembers_over_restarts_and_replaces_by_name() {
         let folder = tempfile::tempdir().unwrap();
         let name: Name = "/a/b".parse().unwrap();
         let first = Publication { name: name.clone(), path: "/x".into(), version: None };
-        let second = Publication { path: "/y".into(), version: Some(7), ..first.clone() };
+        // A file may have any name, UTF-8 or not.
+        let second = Publication { path: OsStr::from_bytes(b"/\xff").into(), version: Some(7), ..first.clone() };
         let publications = Publications::open(folder.path()).unwrap();
         publications.remember(first).unwrap();
         publications.remember(second.clone()).unwrap();
