@@ -94,6 +94,32 @@ fn the_demo_shows_a_verified_fetch_and_leaves_nothing_behind() {
 }
 
 #[test]
+fn a_demo_larger_than_the_disk_is_refused_before_anything_is_written() {
+    for family in ["psi", "ndn", "mf"] {
+        let folder = tempfile::tempdir().unwrap();
+        let kept = folder.path().join("kept");
+        let demo = run(
+            folder.path(),
+            &[
+                "demo",
+                "--family",
+                family,
+                "--size",
+                "1000000TB",
+                "--evil",
+                "imposter",
+                "--keep",
+                kept.to_str().unwrap(),
+            ],
+        );
+        assert_eq!(demo.status.code(), Some(2), "{family}: {}", talk(&demo));
+        let told = format!("cannot reserve space for '{}': it needs ", kept.join("original").display());
+        assert!(talk(&demo).contains(&told), "{family}: {}", talk(&demo));
+        assert_eq!(std::fs::read_dir(&kept).unwrap().count(), 0);
+    }
+}
+
+#[test]
 fn a_state_folder_belongs_to_one_process_until_that_has_ended_or_was_killed() {
     for family in ["psi", "ndn", "mf"] {
         let folder = tempfile::tempdir().unwrap();

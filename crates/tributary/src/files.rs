@@ -10,8 +10,8 @@ use tributary_content::{
     StoreOpener,
 };
 use tributary_net::disk::{
-    BackgroundOpener, Destination, DiskOpener, DiskOptions, KeyFileError, PartOptions, PublishError, PublishOptions,
-    Questions, Storage, TrustStore, load_or_create_key, publish,
+    self, BackgroundOpener, Destination, DiskOpener, DiskOptions, KeyFileError, PartOptions, PublishError,
+    PublishOptions, Questions, Storage, TrustStore, load_or_create_key, publish,
 };
 
 use crate::error::{ApiError, ErrorKind};
@@ -125,6 +125,14 @@ impl Files {
 /// [`ApiError`] if the file is damaged, open to others, or cannot be read or made.
 pub fn load_key(path: &Path) -> Result<SigningKey, ApiError> {
     load_or_create_key(path).map_err(|error: KeyFileError| ApiError::new(ErrorKind::Io, error.to_string()))
+}
+
+/// Refuses `bytes` for the file at `path`, and for what is made beside it, if the disk has no room for them.
+///
+/// # Errors
+/// [`ApiError`] with what is needed and what the disk has left.
+pub fn check_room(path: &Path, bytes: u64) -> Result<(), ApiError> {
+    Ok(disk::check_room(path, bytes)?)
 }
 
 /// Finds out before the network is asked that a target cannot be written.

@@ -21,7 +21,7 @@ use std::{
 };
 use tributary::{
     Api, ApiError, ErrorKind, Family, Flow, Get, Output, Request, Told,
-    files::load_key,
+    files::{check_room, load_key},
     views::{DoneView, ProgressView, StatusView},
 };
 use tributary_content::PublicKey;
@@ -62,7 +62,7 @@ pub(crate) fn run(demo: &Demo, json: bool) -> Result<(), ApiError> {
         }
     };
     say(&format!("{}\n", topology.drawing));
-    let (settings, publisher) = prepare(demo, &topology, &folder)?;
+    let (settings, publisher) = prepare(demo, &topology, fetches, &folder)?;
     let mut network = start(&topology, &settings, &folder, &wish)?;
     say(&format!(
         "{} daemons are up; '{NAME}' is published by {} of them",
@@ -274,8 +274,16 @@ fn folder(keep: Option<&Path>) -> Result<(PathBuf, Option<tempfile::TempDir>), A
 }
 
 /// Makes the file and decides what each node does.
-fn prepare(demo: &Demo, topology: &Topology, folder: &Path) -> Result<(Settings, PublicKey), ApiError> {
+fn prepare(
+    demo: &Demo,
+    topology: &Topology,
+    fetches: Fetches,
+    folder: &Path,
+) -> Result<(Settings, PublicKey), ApiError> {
     let original = folder.join("original");
+    // What is published, what is received, and what only some demos have: the imposter's file, the second fetch's.
+    let files = 2 + u64::from(demo.evil == Some(Evil::Imposter)) + u64::from(fetches == Fetches::Twice);
+    check_room(&original, demo.size.0.saturating_mul(files))?;
     network::write_random(&original, demo.size.0, demo.seed)?;
     // One key for all: they publish the same object, not three that happen to have the same bytes.
     let key = folder.join("publisher.key");

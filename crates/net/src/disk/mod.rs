@@ -45,10 +45,11 @@ use std::{
     ffi::OsString,
     fs::{self, OpenOptions},
     io::{self, Write},
-    os::unix::fs::OpenOptionsExt,
+    os::unix::fs::{MetadataExt, OpenOptionsExt},
     path::{Path, PathBuf},
 };
 use tributary_content::StoreError;
+use tributary_core::ByteCount;
 
 /// What the system refused, in words for a person.
 fn io_error(operation: &'static str, path: &Path, error: &io::Error) -> StoreError {
@@ -64,6 +65,25 @@ fn io_error(operation: &'static str, path: &Path, error: &io::Error) -> StoreErr
 /// What is refused by us.
 fn refusal(operation: &'static str, path: &Path, reason: impl Into<String>) -> StoreError {
     StoreError::Io { operation, path: path.display().to_string(), reason: reason.into() }
+}
+/// Refuses `bytes` for `file`, and for what is made beside it, if they cannot fit: before hours are spent on them. What
+/// the file takes already counts as room for it.
+///
+/// # Errors
+/// [`StoreError::Io`] with what is needed and what the disk has left.
+pub fn check_room(file: &Path, bytes: u64) -> Result<(), StoreError> {
+    let Ok(disk) = nix::sys::statvfs::statvfs(parent(file)) else { return Ok(()) };
+    let free = disk.blocks_available().saturating_mul(disk.fragment_size());
+    let have = fs::metadata(file).map_or(0, |file| file.blocks().saturating_mul(512));
+    let need = bytes.saturating_sub(have);
+    if disk.blocks() > 0 && need > free {
+        let reason = format!("it needs {} more, and the disk has {} left", ByteCount(need), ByteCount(free));
+        return Err(refusal("reserve space for", file, reason));
+    }
+    Ok(())
+}
+fn parent(target: &Path) -> &Path {
+    target.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 /// `path` with `suffix` behind its last component.
 fn with_suffix(path: &Path, suffix: &str) -> PathBuf {

@@ -3,15 +3,14 @@ use std::{
     fmt,
     fs::{self, File},
     io,
-    os::unix::fs::{FileExt, MetadataExt},
+    os::unix::fs::FileExt,
     path::{Path, PathBuf},
     time::Duration,
 };
 use tributary_content::{Bitmap, ChunkIndex, ChunkStore, HashTree, Manifest, ObjectKind, StoreError, chunk_hash};
-use tributary_core::ByteCount;
 
 use super::{
-    io_error, refusal,
+    check_room, io_error, parent, refusal,
     state::{Create, StateTable, Stored, journal, open, read_header},
     unpack::unpack,
     with_suffix,
@@ -350,7 +349,10 @@ fn claim(beside: &Path, manifest: &Manifest, patience: Duration) -> Result<(Path
     if exists(&part) && !exists(&state) && exists(&part) {
         return Err(refusal("write", &part, "it exists and is not ours; remove it or choose another place"));
     }
-    check_room(beside, &part, manifest)?;
+    // Unpacking a directory needs its bytes once more. The part is sparse, so other programs can still fill the disk; then
+    // `put_chunk` fails and what is held stays.
+    let copies = if manifest.kind == ObjectKind::Directory { 2 } else { 1 };
+    check_room(&part, manifest.size.saturating_mul(copies))?;
     let locked = StateTable::lock(&state, patience)?;
     Ok((part, state, locked))
 }
@@ -390,24 +392,6 @@ fn check_parent(target: &Path) -> Result<(), StoreError> {
         }
         Err(error) => Err(io_error("write", target, &error)),
     }
-}
-fn parent(target: &Path) -> &Path {
-    target.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
-}
-/// Refuses what cannot fit, before hours are spent on it. The part is sparse, so other programs can still fill the
-/// disk; then `put_chunk` fails and what is held stays.
-fn check_room(target: &Path, part: &Path, manifest: &Manifest) -> Result<(), StoreError> {
-    let Ok(disk) = nix::sys::statvfs::statvfs(parent(target)) else { return Ok(()) };
-    let free = disk.blocks_available().saturating_mul(disk.fragment_size());
-    let have = fs::metadata(part).map_or(0, |part| part.blocks().saturating_mul(512));
-    // Unpacking a directory needs its bytes once more.
-    let copies = if manifest.kind == ObjectKind::Directory { 2 } else { 1 };
-    let need = manifest.size.saturating_mul(copies).saturating_sub(have);
-    if disk.blocks() > 0 && need > free {
-        let reason = format!("it needs {} more, and the disk has {} left", ByteCount(need), ByteCount(free));
-        return Err(refusal("reserve space for", part, reason));
-    }
-    Ok(())
 }
 fn remove(path: &Path) -> Result<(), StoreError> {
     match fs::remove_file(path) {
