@@ -66,6 +66,7 @@ pub mod simulation;
 pub mod socket;
 pub mod told;
 pub mod views;
+mod whole;
 
 pub use api::{Api, Flow, Get, Output, Request};
 pub use config::{ConfigErrors, NodeConfig};

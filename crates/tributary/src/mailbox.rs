@@ -24,8 +24,7 @@ use std::{
     },
 };
 use tributary_content::{
-    Bitmap, ChunkIndex, ChunkStore, HashTree, Manifest, MemoryContent, MemoryObject, MemoryOpener, Name, ObjectKind,
-    PublicKey, StoreError, StoreOpener,
+    ChunkStore, Manifest, MemoryObject, MemoryOpener, Name, ObjectKind, PublicKey, StoreError, StoreOpener,
 };
 use tributary_core::{Duration, TransferId};
 use tributary_transport::messaging::{AcceptOptions, Destination, SendOptions, SendReport};
@@ -33,6 +32,7 @@ use tributary_transport::messaging::{AcceptOptions, Destination, SendOptions, Se
 use crate::{
     error::{ApiError, ErrorKind},
     local::LocalApi,
+    whole::TellsWhole,
 };
 
 /// Bytes of a chunk of a message's object.
@@ -198,37 +198,14 @@ impl StoreOpener for Acceptor {
         let mut opener = MemoryOpener::new();
         let content = opener.content();
         let inner = opener.open(manifest)?;
-        Ok(Box::new(Arriving { inner, content, manifest: manifest.clone(), sender: self.sender.clone() }))
-    }
-}
-
-/// Gives the message to the mailbox when it is complete.
-struct Arriving {
-    inner: Box<dyn ChunkStore>,
-    content: MemoryContent,
-    manifest: Manifest,
-    sender: Sender<Message>,
-}
-impl ChunkStore for Arriving {
-    fn held(&self) -> &Bitmap {
-        self.inner.held()
-    }
-    fn tree(&self) -> Option<&HashTree> {
-        self.inner.tree()
-    }
-    fn put_tree(&mut self, tree: &HashTree) -> Result<(), StoreError> {
-        self.inner.put_tree(tree)
-    }
-    fn put_chunk(&mut self, index: ChunkIndex, bytes: &[u8]) -> Result<(), StoreError> {
-        self.inner.put_chunk(index, bytes)
-    }
-    fn finish(&mut self) -> Result<(), StoreError> {
-        self.inner.finish()?;
-        if let Some(bytes) = self.content.finished(&self.manifest.name) {
-            let Manifest { name, version, publisher, .. } = self.manifest.clone();
-            // Nobody reads any more if the mailbox was dropped meanwhile.
-            let _ = self.sender.send(Message { name, version, publisher, bytes });
-        }
-        Ok(())
+        let (manifest, sender) = (manifest.clone(), self.sender.clone());
+        let tell = move || {
+            if let Some(bytes) = content.finished(&manifest.name) {
+                let Manifest { name, version, publisher, .. } = manifest.clone();
+                // Nobody reads any more if the mailbox was dropped meanwhile.
+                let _ = sender.send(Message { name, version, publisher, bytes });
+            }
+        };
+        Ok(Box::new(TellsWhole { inner, tell }))
     }
 }

@@ -6,8 +6,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::Ordering},
 };
 use tributary_content::{
-    Bitmap, ChunkIndex, ChunkStore, HashTree, Manifest, MemoryObject, Name, ObjectKind, ObjectReader, PublicKey,
-    StoreError, StoreOpener, chunk_hash,
+    ChunkStore, Manifest, MemoryObject, Name, ObjectKind, ObjectReader, PublicKey, StoreError, StoreOpener,
 };
 use tributary_core::{
     Duration, Time,
@@ -28,6 +27,7 @@ use crate::{
     local::{LocalApi, parse_name},
     told::Told,
     views::{ReceivedView, SentView, StoreView},
+    whole::TellsWhole,
 };
 
 /// Something to send to somebody who did not ask for it. `None` leaves a choice to the node's config.
@@ -386,33 +386,6 @@ impl Arrived {
     }
 }
 
-/// A store that tells when its object is whole.
-struct ArrivingStore {
-    inner: Box<dyn ChunkStore>,
-    manifest: Manifest,
-    path: PathBuf,
-    arrived: Arrived,
-}
-impl ChunkStore for ArrivingStore {
-    fn held(&self) -> &Bitmap {
-        self.inner.held()
-    }
-    fn tree(&self) -> Option<&HashTree> {
-        self.inner.tree()
-    }
-    fn put_tree(&mut self, tree: &HashTree) -> Result<(), StoreError> {
-        self.inner.put_tree(tree)
-    }
-    fn put_chunk(&mut self, index: ChunkIndex, bytes: &[u8]) -> Result<(), StoreError> {
-        self.inner.put_chunk(index, bytes)
-    }
-    fn finish(&mut self) -> Result<(), StoreError> {
-        self.inner.finish()?;
-        self.arrived.finish(&self.manifest, &self.path);
-        Ok(())
-    }
-}
-
 /// Writes what is sent into one folder.
 struct Inbox {
     files: Files,
@@ -456,7 +429,8 @@ impl StoreOpener for Inbox {
         let open = move || {
             let inner = files.open_at(&path, publisher, &wanted)?;
             let (manifest, path, arrived) = (wanted.clone(), path.clone(), arrived.clone());
-            Ok(Box::new(ArrivingStore { inner, manifest, path, arrived }) as Box<dyn ChunkStore>)
+            let tell = move || arrived.finish(&manifest, &path);
+            Ok(Box::new(TellsWhole { inner, tell }) as Box<dyn ChunkStore>)
         };
         Ok(Box::new(self.files.storage().open_store(manifest, open)?))
     }
@@ -472,9 +446,7 @@ fn text(manifest: &Manifest, path: &Path) -> Option<String> {
     }
     let text = fs::read_to_string(path).ok()?;
     // So short a text is one chunk.
-    if HashTree::from_leaves(vec![chunk_hash(text.as_bytes())]).root() != manifest.root {
-        return None;
-    }
+    let is_of_this = manifest.verify_only_chunk(text.as_bytes());
     let text = text.trim_end().to_string();
-    (!text.is_empty() && !text.chars().any(|c| c.is_control() && c != '\n' && c != '\t')).then_some(text)
+    (is_of_this && !text.is_empty() && !text.chars().any(|c| c.is_control() && c != '\n' && c != '\t')).then_some(text)
 }
