@@ -2,23 +2,20 @@
 use std::{
     io::{self, Read},
     path::Path,
-    sync::mpsc::{RecvTimeoutError, channel},
 };
 use tributary::{
     Api, ApiError, ErrorKind, Flow, LocalApi, Request, Told,
     messages::{self, Keep, Reliability},
 };
-use tributary_core::{ByteCount, Duration};
+use tributary_core::ByteCount;
 
-use super::{connect, load, milliseconds, print, start};
+use super::{aside, connect, load, milliseconds, print, start};
 use crate::{args, signals::Wish};
 
 /// Standard input is read up to here; larger things are files.
 const STDIN_BYTES_MAX: u64 = 64 << 20;
 /// The name of the file that it becomes.
 const STDIN_FILE: &str = "stdin";
-/// How often it is looked meanwhile whether the program is to end.
-const LOOK: Duration = Duration::from_millis(50);
 
 /// Sends by a daemon, or by a node in this process.
 pub(crate) fn send(send: &args::Send, json: bool) -> Result<(), ApiError> {
@@ -91,23 +88,12 @@ fn follow(api: &dyn Api, request: Request, wish: &Wish, json: bool) -> Result<()
 /// Reads standard input to its end, unless the program is to end before, and writes it to [`STDIN_FILE`] in a folder that
 /// goes when it is dropped.
 fn stdin_as_file(wish: &Wish) -> Result<tempfile::TempDir, ApiError> {
-    let (tell, told) = channel();
-    let read = move || {
+    let bytes = aside("stdin", wish, || {
         let mut bytes = Vec::new();
         let result = io::stdin().lock().take(STDIN_BYTES_MAX + 1).read_to_end(&mut bytes);
-        // Nobody waits any more if the program ends.
-        let _ = tell.send(result.map(|_| bytes));
-    };
-    let failed = |error: io::Error| ApiError::io("read", "standard input", &error);
-    std::thread::Builder::new().name("stdin".into()).spawn(read).map_err(failed)?;
-    let bytes = loop {
-        wish.check()?;
-        match told.recv_timeout(LOOK) {
-            Ok(bytes) => break bytes.map_err(failed)?,
-            Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => return Err(failed(io::ErrorKind::UnexpectedEof.into())),
-        }
-    };
+        result.map_err(|error| ApiError::io("read", "standard input", &error))?;
+        Ok(bytes)
+    })?;
     if bytes.len() as u64 > STDIN_BYTES_MAX {
         let message = format!("standard input has more than {}", ByteCount(STDIN_BYTES_MAX));
         return Err(ApiError::new(ErrorKind::Usage, message).with_hint("write it to a file and send that"));

@@ -9,8 +9,11 @@ mod put;
 mod sim;
 mod simple;
 
-use std::path::Path;
-use tributary::{Api, ApiError, NodeConfig, Request, SocketApi, Told, config::LoadError, places};
+use std::{
+    path::Path,
+    sync::mpsc::{RecvTimeoutError, channel},
+};
+use tributary::{Api, ApiError, ErrorKind, NodeConfig, Request, SocketApi, Told, config::LoadError, places};
 use tributary_core::Duration;
 
 use crate::{
@@ -100,7 +103,7 @@ fn load(path: &Path) -> Result<NodeConfig, ApiError> {
             let count = errors.problems().len();
             let mistakes = if count == 1 { "one mistake".to_string() } else { format!("{count} mistakes") };
             let message = format!("'{}' has {mistakes}: {errors}", path.display());
-            ApiError::new(tributary::ErrorKind::Usage, message)
+            ApiError::new(ErrorKind::Usage, message)
         }
         error => error.into(),
     })
@@ -108,16 +111,16 @@ fn load(path: &Path) -> Result<NodeConfig, ApiError> {
 /// How long a node in this process looks for a neighbour before it is used.
 const NEIGHBOUR_PATIENCE: Duration = Duration::from_secs(5);
 
-/// How often it is looked meanwhile whether the program is to end.
-const NEIGHBOUR_LOOK: Duration = Duration::from_millis(50);
+/// How often it is looked whether the program is to end while something else is waited for.
+const LOOK: Duration = Duration::from_millis(50);
 
 /// Starts a node in this process and waits until it reaches somebody, or until the program is to end.
 fn start(path: &Path, wish: &Wish) -> Result<tributary::LocalApi, ApiError> {
     let api = tributary::LocalApi::start(load(path)?)?;
     let mut waited = Duration::ZERO;
-    while !api.wait_for_neighbour(NEIGHBOUR_LOOK)? {
+    while !api.wait_for_neighbour(LOOK)? {
         wish.check()?;
-        waited += NEIGHBOUR_LOOK;
+        waited += LOOK;
         if waited >= NEIGHBOUR_PATIENCE {
             let peers: Vec<_> = api.config().faces.iter().map(|face| face.peer.to_string()).collect();
             out::talk(&format!(
@@ -128,6 +131,28 @@ fn start(path: &Path, wish: &Wish) -> Result<tributary::LocalApi, ApiError> {
         }
     }
     Ok(api)
+}
+/// Does `work` on a thread called `name`, so that a signal need not wait for its end. What the thread began goes on until
+/// the process ends.
+fn aside<R: Send + 'static>(
+    name: &str,
+    wish: &Wish,
+    work: impl FnOnce() -> Result<R, ApiError> + Send + 'static,
+) -> Result<R, ApiError> {
+    let (tell, told) = channel();
+    // Nobody listens any more if the program ends.
+    let thread = std::thread::Builder::new().name(name.into()).spawn(move || drop(tell.send(work())));
+    thread.map_err(|error| ApiError::io("start", format!("the thread '{name}'"), &error))?;
+    loop {
+        wish.check()?;
+        match told.recv_timeout(LOOK) {
+            Ok(result) => return result,
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => {
+                return Err(ApiError::new(ErrorKind::Io, format!("the thread '{name}' panicked")));
+            }
+        }
+    }
 }
 fn milliseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)

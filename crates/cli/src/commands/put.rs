@@ -1,13 +1,9 @@
 //! `trib put`.
 use std::sync::Arc;
-use tributary::{Api, ApiError, ErrorKind, LocalApi, Request, Told};
-use tributary_core::Duration;
+use tributary::{Api, ApiError, ErrorKind, Request, Told};
 
-use super::{connect, milliseconds, print, start};
+use super::{LOOK, aside, connect, milliseconds, print, start};
 use crate::{args, out, signals::Wish};
-
-/// How often a foreground publisher looks whether it should end.
-const LOOK: Duration = Duration::from_millis(50);
 
 /// Publishes by a daemon, or stays in the foreground as a publisher.
 pub(crate) fn run(put: &args::Put, json: bool) -> Result<(), ApiError> {
@@ -21,7 +17,13 @@ pub(crate) fn run(put: &args::Put, json: bool) -> Result<(), ApiError> {
     };
     let wish = Wish::listen()?;
     let api = Arc::new(start(config, &wish)?);
-    let answers = publish(&api, request, &wish)?;
+    // A large file takes long to hash, and whoever is to confirm it may be away.
+    let asked = Arc::clone(&api);
+    let answers = aside("put", &wish, move || asked.answers(request));
+    if answers.is_err() && wish.is_made() {
+        api.stop()?;
+    }
+    let answers = answers?;
     answers.iter().for_each(|told| print(told, json));
     if let Err(error) = confirmed(&answers, put) {
         out::talk(&format!("{error}"));
@@ -31,23 +33,6 @@ pub(crate) fn run(put: &args::Put, json: bool) -> Result<(), ApiError> {
         std::thread::sleep(LOOK);
     }
     api.stop()
-}
-
-/// Asks on a thread of its own, so that a signal need not wait until a large file is hashed or somebody confirms.
-fn publish(api: &Arc<LocalApi>, request: Request, wish: &Wish) -> Result<Vec<Told>, ApiError> {
-    let of_thread = Arc::clone(api);
-    let failed = |error: std::io::Error| ApiError::io("start", "the thread that publishes", &error);
-    let asking = std::thread::Builder::new().name("put".into()).spawn(move || of_thread.answers(request));
-    let asking = asking.map_err(failed)?;
-    while !asking.is_finished() {
-        if let Err(interrupted) = wish.check() {
-            api.stop()?;
-            return Err(interrupted);
-        }
-        std::thread::sleep(LOOK);
-    }
-    let panicked = |_| ApiError::new(ErrorKind::Io, "the thread that publishes panicked");
-    asking.join().map_err(panicked)?
 }
 
 fn confirmed(answers: &[Told], put: &args::Put) -> Result<(), ApiError> {
