@@ -1,4 +1,5 @@
-//! The greatest flow over given paths: a linear program, solved by the simplex method.
+//! What paths over links of limited capacity bring: the greatest flow, a linear program solved by the simplex method, and
+//! what comes of it when windows share the links.
 use alloc::{vec, vec::Vec};
 
 /// A limit to what some of the variables come to together.
@@ -10,6 +11,9 @@ pub(super) struct Limit {
 /// Pivots for each row and column at most; what is found until then keeps within the limits all the same.
 const PIVOTS_MAX: usize = 4;
 const ZERO: f64 = 1e-9;
+/// Steps towards a better set at most, and how many times as much each has to bring; a path less may bring as much less.
+const IMPROVEMENTS_MAX: usize = 16;
+const IMPROVED: f64 = 1.005;
 
 /// Values from zero on for which the sum of `weights` times values is greatest; each is in one of `limits` at least.
 pub(super) fn greatest(weights: &[f64], limits: &[Limit]) -> Vec<f64> {
@@ -43,6 +47,79 @@ pub(super) fn greatest(weights: &[f64], limits: &[Limit]) -> Vec<f64> {
     values
 }
 
+/// Paths that grow alike until one of their limits is reached, as windows do that share links (max-min fairness).
+pub(super) struct Fair<'a> {
+    weights: &'a [f64],
+    limits: &'a [Limit],
+    /// The limits that each path falls under.
+    of_path: Vec<Vec<usize>>,
+}
+
+impl<'a> Fair<'a> {
+    pub(super) fn new(weights: &'a [f64], limits: &'a [Limit]) -> Fair<'a> {
+        let mut of_path = vec![Vec::new(); weights.len()];
+        for (index, limit) in limits.iter().enumerate() {
+            limit.of.iter().for_each(|path| of_path[*path].push(index));
+        }
+        Fair { weights, limits, of_path }
+    }
+    /// What each of `used` brings.
+    fn rates(&self, used: &[usize]) -> Vec<f64> {
+        let mut left: Vec<f64> = self.limits.iter().map(|limit| limit.most).collect();
+        let mut counts = vec![0.0; left.len()];
+        used.iter().flat_map(|path| &self.of_path[*path]).for_each(|limit| counts[*limit] += 1.0);
+        let (mut rates, mut growing) = (vec![None; used.len()], used.len());
+        let mut grown = 0.0;
+        while growing > 0 {
+            let reached = (0..left.len()).filter(|limit| counts[*limit] > 0.0).map(|limit| left[limit] / counts[limit]);
+            let step = reached.fold(f64::INFINITY, f64::min);
+            grown += step;
+            left.iter_mut().zip(&counts).for_each(|(left, count)| *left -= step * count);
+            for (path, rate) in used.iter().zip(&mut rates).filter(|(_, rate)| rate.is_none()) {
+                if self.of_path[*path].iter().any(|limit| left[*limit] <= ZERO) {
+                    *rate = Some(grown);
+                    growing -= 1;
+                    self.of_path[*path].iter().for_each(|limit| counts[*limit] -= 1.0);
+                }
+            }
+        }
+        rates.into_iter().flatten().collect()
+    }
+    /// What they bring together.
+    pub(super) fn total(&self, used: &[usize]) -> f64 {
+        self.rates(used).iter().sum()
+    }
+    fn worth(&self, used: &[usize]) -> f64 {
+        self.rates(used).iter().zip(used).map(|(rate, path)| rate * self.weights[*path]).sum()
+    }
+    /// From `used` on to the best set that has a path less, a path more or another path, `most` at most, as long as that
+    /// is better.
+    pub(super) fn improve(&self, mut used: Vec<usize>, most: usize) -> Vec<usize> {
+        let mut bar = self.worth(&used);
+        for _ in 0..IMPROVEMENTS_MAX {
+            let mut best: Option<(f64, Vec<usize>)> = None;
+            for out in (0..=used.len()).map(|out| used.get(out).copied()) {
+                let rest: Vec<usize> = used.iter().copied().filter(|path| Some(*path) != out).collect();
+                let others = (0..self.weights.len()).filter(|path| !used.contains(path)).map(Some);
+                for comes in others.chain([None]) {
+                    let set: Vec<usize> = rest.iter().copied().chain(comes).collect();
+                    if set.len() > most || set.is_empty() {
+                        continue;
+                    }
+                    let worth = self.worth(&set);
+                    let is_better = worth > bar * IMPROVED || set.len() < used.len() && worth * IMPROVED >= bar;
+                    if is_better && best.as_ref().is_none_or(|(most, _)| worth > *most) {
+                        best = Some((worth, set));
+                    }
+                }
+            }
+            let Some((worth, set)) = best else { break };
+            (bar, used) = (worth, set);
+        }
+        used
+    }
+}
+
 fn pivot(table: &mut [Vec<f64>], leaves: usize, enters: usize) {
     let by = core::mem::replace(&mut table[leaves][enters], 1.0);
     table[leaves].iter_mut().for_each(|cell| *cell /= by);
@@ -61,6 +138,23 @@ mod tests {
     fn flow(weights: &[f64], limits: &[(&[usize], f64)]) -> Vec<f64> {
         let limits: Vec<Limit> = limits.iter().map(|(of, most)| Limit { of: of.to_vec(), most: *most }).collect();
         greatest(weights, &limits)
+    }
+
+    #[test]
+    fn paths_that_share_links_grow_alike_and_one_that_stands_in_the_way_of_two_is_left_out() {
+        let limit = |of: &[usize], most| Limit { of: of.to_vec(), most };
+        // The second goes over both links, the last over none of them.
+        let limits = [limit(&[0, 1], 4.0), limit(&[1, 2], 4.0), limit(&[3], 1.0)];
+        let fair = Fair::new(&[1.0; 4], &limits);
+        assert_eq!(fair.rates(&[0, 1, 2, 3]), [2.0, 2.0, 2.0, 1.0]);
+        assert_eq!(fair.rates(&[1, 3]), [4.0, 1.0]);
+        assert_eq!((fair.total(&[0, 2, 3]), fair.total(&[])), (9.0, 0.0));
+        let mut improved = fair.improve(vec![0, 1, 2], 4);
+        improved.sort_unstable();
+        assert_eq!(improved, [0, 2, 3]);
+        assert_eq!(fair.improve(vec![1], 1), [1], "nothing else is better by itself");
+        let fair = Fair::new(&[1.0, 1.3, 1.0, 1.0], &limits);
+        assert_eq!(fair.improve(vec![3], 1), [1], "what is worth more");
     }
 
     #[test]

@@ -4,7 +4,7 @@ use alloc::{
     vec::Vec,
 };
 
-use tributary_core::PathId;
+use tributary_core::{PathId, Random};
 
 use super::{Candidate, Label};
 
@@ -13,6 +13,8 @@ const OBSERVATIONS_MAX: usize = 16;
 const AGE_MAX: u32 = 64;
 /// A link carries as much as ever if it is this part of the most; what is less by more is noise.
 const SAME: f64 = 0.9;
+/// A link that is full carries this part of the most, whatever paths use it; others come as close now and then.
+const FULL: f64 = 0.97;
 
 pub(super) type Set = BTreeSet<PathId>;
 
@@ -44,6 +46,8 @@ impl Loads {
 #[derive(Clone, Debug)]
 struct Observation {
     set: Set,
+    /// Mbit/s of all.
+    total: f64,
     loads: Loads,
     /// The links of each of the paths that were in use all the time.
     paths: Vec<Vec<Label>>,
@@ -77,27 +81,39 @@ impl Observations {
         let all_the_time = in_use().filter(|path| before.contains(&path.path));
         self.0.push_back(Observation {
             set,
+            total: in_use().map(|path| path.rate.mbps()).sum(),
             loads: Loads::of(in_use(), |path| path.rate.mbps()),
             paths: all_the_time.map(|path| path.links.clone()).collect(),
             age: 0,
         });
     }
-    pub(super) fn has(&self, set: &Set) -> bool {
-        self.0.iter().any(|observation| observation.set == *set)
+    /// What these paths brought when they were tried.
+    pub(super) fn total(&self, set: &Set) -> Option<f64> {
+        self.0.iter().find(|observation| observation.set == *set).map(|observation| observation.total)
     }
     /// What each link that was used carries when it is full. Something is full on each path, or it would have brought more:
     /// a link that carried as much as ever. Those that did so whenever they were used are taken to be full first, others
-    /// only for paths that these do not explain, `excluded` ones never. What is not full can carry another path that brings
-    /// `each`.
-    pub(super) fn limits(&self, excluded: impl Fn(&Label) -> bool, each: f64) -> BTreeMap<Label, f64> {
+    /// only for paths that these do not explain, `excluded` ones never; with `doubts` in another order, by chance. What is
+    /// not full can carry another path that brings `each`.
+    pub(super) fn limits(
+        &self,
+        excluded: impl Fn(&Label) -> bool,
+        each: f64,
+        mut doubts: Option<&mut Random>,
+    ) -> BTreeMap<Label, f64> {
         let seen = self.seen();
-        let mut order: Vec<(&Label, &Seen)> = seen.iter().filter(|(link, _)| !excluded(link)).collect();
-        let share = |seen: &Seen| f64::from(seen.busy) / f64::from(seen.used + 1);
-        order.sort_by(|a, b| share(b.1).total_cmp(&share(a.1)).then(a.1.most.total_cmp(&b.1.most)).then(a.0.cmp(b.0)));
+        let mut likelihood = |seen: &Seen| {
+            let doubt = doubts.as_mut().map_or(1.0, |random| 0.5 + random.below(1_000) as f64 / 1_000.0);
+            f64::from(seen.busy) / f64::from(seen.used + 1) * doubt
+        };
+        let considered = seen.iter().filter(|(link, _)| !excluded(link));
+        let mut order: Vec<(f64, &Label, &Seen)> =
+            considered.map(|(link, seen)| (likelihood(seen), link, seen)).collect();
+        order.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.2.most.total_cmp(&b.2.most)).then(a.1.cmp(b.1)));
         let all = self.0.iter().flat_map(|observation| observation.paths.iter().map(move |path| (observation, path)));
         let mut unexplained: Vec<(&Observation, &Vec<Label>)> = all.collect();
         let mut limits = BTreeMap::new();
-        for (link, Seen { most, .. }) in order {
+        for (_, link, Seen { most, .. }) in order {
             let before = unexplained.len();
             unexplained.retain(|(seen, path)| !path.contains(link) || seen.loads.on(link) < most * SAME);
             let is_full = unexplained.len() < before;
@@ -114,7 +130,7 @@ impl Observations {
             seen.used += 1;
         }
         for (link, load) in all() {
-            links.entry(*link).and_modify(|seen| seen.busy += u32::from(*load >= seen.most * SAME));
+            links.entry(*link).and_modify(|seen| seen.busy += u32::from(*load >= seen.most * FULL));
         }
         links
     }

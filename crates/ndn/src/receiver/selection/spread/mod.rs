@@ -1,5 +1,5 @@
 //! The paths that together bring most over the links that they share, which the labels in their tags tell. What links carry
-//! is learned from what paths brought ([`links`]); the greatest flow within that ([`flow`]) says which paths to try. They
+//! is learned from what paths brought ([`links`]); what windows make of that ([`flow`]) says which paths to try. They
 //! stay if more comes; otherwise those that brought most come back. Not in the paper, whose bandwidth-based selection takes
 //! any unused path.
 mod flow;
@@ -12,7 +12,7 @@ use alloc::{collections::BTreeMap, vec::Vec};
 use tributary_core::{PathId, Random};
 
 use self::{
-    flow::Limit,
+    flow::{Fair, Limit},
     links::{Loads, Observations, Set},
 };
 use super::{Candidate, PathSelection};
@@ -49,8 +49,10 @@ const VAIN_WEIGHT: f64 = 0.9;
 const HOP_WEIGHT: f64 = 0.001;
 /// A path is not used for less than this part of what one can bring.
 const FLOW_MIN: f64 = 0.1;
+/// Other explanations of what was seen that are tried when the likeliest one leads nowhere.
+const DOUBTS: usize = 8;
 /// Changes between two trials at most, and changes for which it counts that a path was tried in vain.
-const PAUSE_MAX: u32 = 32;
+const PAUSE_MAX: u32 = 8;
 const VAIN_CHANGES: u32 = 32;
 
 /// Links that all known paths have: nothing can be done about them.
@@ -81,11 +83,18 @@ impl Spread {
         self.pause_next = (2 * self.pause_next).clamp(1, PAUSE_MAX);
         self.best = Some((best, most));
     }
-    /// The paths of the greatest flow, if they are worth a trial in place of `best`, which bring `most`.
-    fn propose(&self, known: &[Candidate], in_use_max: usize, (best, most): &(Set, f64)) -> Option<Set> {
+    /// Paths that are worth a trial in place of `best`, which bring `most`: those of the greatest flow, or near them, that
+    /// bring more where windows share links.
+    fn propose(
+        &self,
+        known: &[Candidate],
+        in_use_max: usize,
+        (best, most): &(Set, f64),
+        doubts: Option<&mut Random>,
+    ) -> Option<Set> {
         let each = known.iter().filter_map(|path| path.rate_known).map(|rate| rate.mbps()).fold(0.0, f64::max);
         let is_common = common(known);
-        let learned = self.observations.limits(&is_common, each);
+        let learned = self.observations.limits(&is_common, each, doubts);
         let with = |link: &Label| (0..known.len()).filter(|path| known[*path].links.contains(link)).collect();
         let counts = Loads::count(known);
         let shared = counts.links().filter(|link| !is_common(link));
@@ -98,15 +107,20 @@ impl Spread {
             best * vain - HOP_WEIGHT * path.hops as f64
         };
         let weights: Vec<f64> = known.iter().map(weight).collect();
+        // No set of paths brings more than this.
         let flows = flow::greatest(&weights, &limits);
-        let mut flows: Vec<(f64, PathId)> = flows.into_iter().zip(known.iter().map(|path| path.path)).collect();
-        flows.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
-        flows.truncate(in_use_max);
-        let expected: f64 = flows.iter().map(|(flow, _)| flow).sum();
-        let chosen: Set = flows.iter().filter(|(flow, _)| *flow > each * FLOW_MIN).map(|(_, path)| *path).collect();
-        let is_leaner = chosen.len() < best.len() && expected >= most * LEANER;
-        let is_worth_it = !chosen.is_empty() && (is_leaner || expected > most * GAIN_EXPECTED);
-        (is_worth_it && !self.observations.has(&chosen)).then_some(chosen)
+        let bound: f64 = flows.iter().sum();
+        if bound <= most * GAIN_EXPECTED {
+            return None;
+        }
+        let mut order: Vec<usize> = (0..known.len()).filter(|path| flows[*path] > each * FLOW_MIN).collect();
+        order.sort_by(|a, b| flows[*b].total_cmp(&flows[*a]));
+        order.truncate(in_use_max);
+        let fair = Fair::new(&weights, &limits);
+        let paths = fair.improve(order, in_use_max);
+        let chosen: Set = paths.iter().map(|path| known[*path].path).collect();
+        let expected = self.observations.total(&chosen).unwrap_or_else(|| fair.total(&paths));
+        (expected > most * GAIN_EXPECTED).then_some(chosen)
     }
 }
 
@@ -135,7 +149,7 @@ impl PathSelection for Spread {
         };
         known.iter().filter(|path| !path.in_use && is_wanted(path)).min_by(order).map(|path| path.path)
     }
-    fn change(&mut self, known: &[Candidate], in_use_max: usize, _: &mut Random) -> Vec<PathId> {
+    fn change(&mut self, known: &[Candidate], in_use_max: usize, random: &mut Random) -> Vec<PathId> {
         let in_use: Set = known.iter().filter(|path| path.in_use).map(|path| path.path).collect();
         let total: f64 = known.iter().map(|path| path.rate.mbps()).sum();
         if total <= 0.0 {
@@ -151,8 +165,14 @@ impl PathSelection for Spread {
         self.judge(known, in_use, total);
         let is_pausing = self.pause > 0;
         self.pause = self.pause.saturating_sub(1);
-        let proposed =
-            self.best.as_ref().filter(|_| !is_pausing).and_then(|best| self.propose(known, in_use_max, best));
+        let mut propose = |best: &(Set, f64)| {
+            let likeliest = self.propose(known, in_use_max, best, None);
+            // Paths that are used already are not given up for less than the likeliest.
+            let is_new = |set: &Set| !set.is_subset(&best.0);
+            let mut doubtful = || self.propose(known, in_use_max, best, Some(random)).filter(is_new);
+            likeliest.or_else(|| (0..DOUBTS).find_map(|_| doubtful()))
+        };
+        let proposed = self.best.as_ref().filter(|_| !is_pausing).and_then(&mut propose);
         let best = self.best.iter().flat_map(|(best, _)| best).copied();
         self.chosen = proposed.unwrap_or_else(|| best.collect());
         self.chosen.iter().copied().collect()
