@@ -18,8 +18,8 @@ pub enum Taken {
     Kept,
     /// It was here already.
     Duplicate,
-    /// It is not what the manifest says: who sent it lies.
-    Wrong(String),
+    /// It is not what the manifest says: the only one of these who sent it lies; of several it is not known who.
+    Wrong(String, BTreeSet<Origin>),
     /// The store refused.
     Failed(String),
 }
@@ -230,20 +230,21 @@ impl Reassembly {
     }
     /// Takes a chunk.
     pub fn take(&mut self, number: u32, chunk_bytes: u32, count: u32, payload: &Payload, origin: Origin) -> Taken {
+        let wrong = |reason: &str| Taken::Wrong(reason.into(), BTreeSet::from([origin]));
         if count != chunk_count(self.manifest.size, chunk_bytes)
             || self.cut.is_some_and(|cut| cut != (chunk_bytes, count))
         {
-            return Taken::Wrong("cuts the object into another number of chunks".into());
+            return wrong("cuts the object into another number of chunks");
         }
         self.cut = Some((chunk_bytes, count));
         if self.received.contains(&number) || self.has(number, chunk_bytes, |unit| self.is_verified(unit)) {
             return Taken::Duplicate;
         }
-        let Some(index) = number.checked_sub(1) else { return self.take_head(&payload.to_bytes()) };
+        let Some(index) = number.checked_sub(1) else { return self.take_head(&payload.to_bytes(), origin) };
         let start = u64::from(index) * u64::from(chunk_bytes);
         let end = self.manifest.size.min(start + u64::from(chunk_bytes));
         if payload.len() as u64 != end.saturating_sub(start) {
-            return Taken::Wrong("sends a chunk of another length".into());
+            return wrong("sends a chunk of another length");
         }
         self.received.insert(number);
         let unit_bytes = u64::from(self.manifest.chunk_size);
@@ -282,13 +283,14 @@ impl Reassembly {
         self.store_waiting()
     }
     /// Chunk 0: the manifest, which is known, and the hash list.
-    fn take_head(&mut self, payload: &Bytes) -> Taken {
+    fn take_head(&mut self, payload: &Bytes, origin: Origin) -> Taken {
+        let wrong = |reason: &str| Taken::Wrong(reason.into(), BTreeSet::from([origin]));
         let parts = payload
             .split_first_chunk::<2>()
             .and_then(|(len, rest)| rest.split_at_checked(usize::from(u16::from_be_bytes(*len))));
-        let Some((manifest, tree)) = parts else { return Taken::Wrong("sends a description that is cut".into()) };
+        let Some((manifest, tree)) = parts else { return wrong("sends a description that is cut") };
         if manifest != self.manifest.encode() {
-            return Taken::Wrong("describes another object".into());
+            return wrong("describes another object");
         }
         match HashTree::decode(&self.manifest, tree) {
             Ok(tree) => {
@@ -301,7 +303,7 @@ impl Reassembly {
                 self.received.insert(0);
                 self.store_waiting()
             }
-            Err(error) => Taken::Wrong(error.to_string()),
+            Err(error) => wrong(&error.to_string()),
         }
     }
     /// Verifies and stores what is complete, as far as the hash list is here and the reader keeps up.
@@ -324,7 +326,9 @@ impl Reassembly {
                 for number in &state.chunks {
                     self.received.remove(number);
                 }
-                return Taken::Wrong(alloc::format!("sent wrong bytes in chunk {unit}"));
+                // What waited for the hash list came from others than who sent that.
+                let origins = state.parts.iter().map(|(origin, _)| *origin).collect();
+                return Taken::Wrong(alloc::format!("sent wrong bytes in chunk {unit}"), origins);
             }
             let answer = match self.store.begin(StoreTask::Chunk(ChunkIndex(unit), state.bytes)) {
                 Ok(answer) => answer,

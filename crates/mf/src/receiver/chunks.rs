@@ -43,6 +43,9 @@ impl Receiver {
         fetch.lonely_since = now;
         let (number, chunk_bytes, count) = (tag.number, tag.chunk_bytes, tag.count);
         let origin = fetch.origin(header);
+        if header.flags.contains(Flags::CACHED) {
+            fetch.cached_by = Some(header.source);
+        }
         let Some(reassembly) = &mut fetch.reassembly else { return };
         let taken = reassembly.take(number, chunk_bytes, count, payload, origin);
         let told = fetch.tell_stored();
@@ -54,7 +57,7 @@ impl Receiver {
                 fetch.on_window(tag);
             }
             Taken::Duplicate => fetch.duplicate_bytes += bytes,
-            Taken::Wrong(reason) => return self.distrust(now, id, header, reason),
+            Taken::Wrong(reason, origins) => return self.distrust(now, id, &origins, reason),
             Taken::Failed(reason) => return self.fail(now, id, reason),
         }
         if fetch.reliability == Reliability::Ack {
@@ -168,29 +171,31 @@ impl Receiver {
             self.handle_data(now, &header, &payload.into());
         }
     }
-    /// Who sent wrong bytes is asked no more; if it was a cache, caches are passed by.
-    pub(super) fn distrust(&mut self, now: Time, id: TransferId, header: &ChunkHeader, reason: String) {
+    /// Who sent wrong bytes is asked no more; if it may have been a cache, caches are passed by. If several sent what is
+    /// wrong, sources stay: it comes again, and then from one of them.
+    pub(super) fn distrust(&mut self, now: Time, id: TransferId, origins: &BTreeSet<Origin>, reason: String) {
         let Some(fetch) = self.fetches.get_mut(&id) else { return };
         if let Some(reassembly) = &mut fetch.reassembly {
             reassembly.restart();
         }
         (fetch.sender, fetch.highest_window) = (None, None);
         fetch.windows.clear();
-        if header.flags.contains(Flags::CACHED) {
-            fetch.avoid_caches = true;
-            let node = node_of(&header.source);
-            self.events.push_back((id, TransferEvent::CacheDistrusted { node, reason }));
-        } else if let Some(number) = fetch.sources.iter().position(|source| source.guid == header.source) {
-            let source = &mut fetch.sources[number];
+        let only = origins.first().copied().flatten().filter(|_| origins.len() == 1);
+        if let Some((number, source)) =
+            only.and_then(|number| Some((number, fetch.sources.get_mut(usize::from(number))?)))
+        {
             (source.distrusted, source.lied) = (Some(reason.clone()), true);
-            let label = source.label.clone();
-            let source = SourceId(number as u16);
+            let (source, label) = (SourceId(number), source.label.clone());
             self.events.push_back((id, TransferEvent::SourceDistrusted { source, label, reason: reason.clone() }));
             if !fetch.has_trusted_source() {
                 let reason = format!("no source of '{}' can be trusted: {reason}", fetch.name);
                 return self.fail(now, id, reason);
             }
-        } else {
+        } else if let Some(cache) = fetch.cached_by.filter(|_| origins.contains(&None)) {
+            fetch.avoid_caches = true;
+            let node = node_of(&cache);
+            self.events.push_back((id, TransferEvent::CacheDistrusted { node, reason }));
+        } else if origins.contains(&None) {
             self.strays += 1;
         }
         self.request(now, id);
@@ -209,5 +214,68 @@ impl Receiver {
                 fetch.set_nack(now, self.config.nack_timeout / 4);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tributary_content::{MemoryObject, MemoryOpener, ObjectReader, SigningKey};
+    use tributary_transport::PathMetric;
+
+    use super::*;
+    use crate::{router::cache::ContentCache, sender::Sender};
+
+    /// Chunks from a cache, one of them wrong, wait for the hash list that a source sends.
+    #[test]
+    fn who_sends_the_hash_list_is_not_blamed_for_wrong_bytes_that_a_cache_sent_before() {
+        let (own, source, cache) = (Guid([1; 20]), Guid([2; 20]), Guid([3; 20]));
+        let (name, bytes) = ("/lab/file".parse::<Name>().expect("a name"), Bytes::from(alloc::vec![5; 4_000]));
+        let kind = tributary_content::ObjectKind::File;
+        let key = SigningKey::from_secret(&[7; 32]);
+        let object = MemoryObject::with_options(name.clone(), bytes, &key, 1, kind, 1_024).expect("fits");
+        let manifest = object.manifest().clone();
+        let mut receiver = Receiver::new(EndConfig::default(), 1);
+        let mut sender = Sender::new(source, EndConfig::default(), 0);
+        sender.publish(Box::new(object));
+        let fetch = Fetch {
+            name: name.clone(),
+            opener: Box::new(MemoryOpener::new()),
+            rate_limit: None,
+            paths_per_source: 1,
+            metric: PathMetric::Hops,
+            patience: None,
+        };
+        let mut now = Time::from_millis(1);
+        let id = receiver.fetch(now, fetch);
+        receiver.set_attached(now, true);
+        let device = Announcer { guid: source, label: "source".into() };
+        receiver.handle_announcements(now, &name, &[(device, manifest)]);
+        let mut is_first = true;
+        for _ in 0..100 {
+            now += Duration::from_millis(500);
+            receiver.handle_timeout(now);
+            let from = ChunkHeader::new(crate::wire::ChunkKind::Transport, own, source, NetworkAddress(1));
+            for message in core::iter::from_fn(|| receiver.poll_message()) {
+                sender.handle_request(now, &from, &message.message, None);
+                sender.handle_message(now, own, NetworkAddress(1), &message.message);
+            }
+            let no_cache = ContentCache::new(tributary_core::ByteCount(0));
+            let mut sent: Vec<_> = core::iter::from_fn(|| sender.poll_chunk(now, &no_cache, |_, _| true)).collect();
+            if core::mem::take(&mut is_first) {
+                let head = sent.remove(0);
+                let (header, payload) = &mut sent[0];
+                (header.source, header.flags) = (cache, Flags::CACHED);
+                *payload = alloc::vec![6; payload.len()].into_iter().collect::<Bytes>().into();
+                sent.push(head);
+            }
+            sent.iter().for_each(|(header, payload)| receiver.handle_data(now, header, payload));
+        }
+        let report = receiver.report(now, id).expect("it is known");
+        assert!(report.ended.is_some() && report.failure.is_none(), "{report:?}");
+        let events: Vec<_> = core::iter::from_fn(|| receiver.poll_event()).map(|(_, event)| event).collect();
+        let node = node_of(&cache);
+        let is_cache =
+            |event: &TransferEvent| matches!(event, TransferEvent::CacheDistrusted { node: of, .. } if *of == node);
+        assert!(events.iter().any(is_cache), "{events:?}");
     }
 }

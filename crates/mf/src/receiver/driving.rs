@@ -20,7 +20,7 @@ impl Receiver {
                         self.fail(now, id, reason);
                         continue;
                     }
-                    Taken::Kept | Taken::Duplicate | Taken::Wrong(_) => {}
+                    Taken::Kept | Taken::Duplicate | Taken::Wrong(..) => {}
                 }
                 self.finish_if_complete(now, id);
             }

@@ -22,6 +22,8 @@ pub(super) struct Incoming {
     pub(super) proxies: u8,
     pub(super) transfer: u32,
     pub(super) reliability: Reliability,
+    /// Who last sent from a cache.
+    pub(super) cached_by: Option<Guid>,
     /// Caches are passed by, because one lied.
     pub(super) avoid_caches: bool,
     pub(super) windows: BTreeMap<u16, (u16, BTreeSet<u32>)>,
@@ -122,6 +124,7 @@ impl Incoming {
             proxies: 0,
             transfer,
             reliability,
+            cached_by: None,
             avoid_caches: false,
             windows: BTreeMap::new(),
             highest_window: None,
