@@ -120,6 +120,7 @@ mod tests {
         schemes::MAIN,
         world::{self, Object, Plan, SEGMENT_BYTES, Start},
     };
+    use crate::stats::{confidence, mean};
     use tributary_core::Time;
 
     /// Full queues take 8.8 s on each link of 200 kbit/s. What comes after its Interest has expired is dropped by the next
@@ -144,6 +145,34 @@ mod tests {
             let share = packets * 1_136.0 * 8.0 / 100.0 / 1_400e3;
             println!("{} {share:.3}", scheme.name);
             assert!(share > 0.75, "{}: {share:.3}", scheme.name);
+        }
+    }
+
+    /// What the first `MESH_SEEDS` runs (30) use from 100 to 300 s, without the rivals and the sweeps of the experiment.
+    #[test]
+    #[ignore = "takes minutes"]
+    fn many_seeds_fill_the_mesh() {
+        let spec = spec();
+        let seeds = std::env::var("MESH_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(30);
+        for scheme in MAIN.iter().filter(|scheme| scheme.name == "ptp" || scheme.name == "ptp-default") {
+            let share = |seed| {
+                let record = world::run(&Plan {
+                    topology: &spec.topology,
+                    scheme,
+                    objects: &[Object::new("A", 80_000_000, spec.producers)],
+                    consumers: vec![Start { node: spec.consumer, object: 0, at: Time::from_millis(7), plain: None }],
+                    caches: Vec::new(),
+                    queue_packets: 50,
+                    until: Time::from_millis(300_000),
+                    seed,
+                });
+                (record.samples[3_000].wire[0] - record.samples[1_000].wire[0]) as f64 * 8.0 / 200.0 / 1_400e3
+            };
+            let mut shares: Vec<f64> = (1..=seeds).map(share).collect();
+            shares.sort_by(f64::total_cmp);
+            let (mean, half) = (mean(&shares), confidence(&shares));
+            println!("{} {mean:.3} ± {half:.3}, {:.3} to {:.3}", scheme.name, shares[0], shares[shares.len() - 1]);
+            assert!(mean > 0.9, "{}: {shares:.3?}", scheme.name);
         }
     }
 
