@@ -9,9 +9,9 @@
 //! Startup ends at once, without a queue to drain, when the path delivers what the network says that it carries.
 //!
 //! Differences from BBR (draft-cardwell-iccrg-bbr-congestion-control): the receiver paces requests, not data; the RTT
-//! probe ends two round trips after half of what should be under way is left; and the pace makes up for random loss,
-//! because at a loss of a fifth the probe's gain of 1.25 would be eaten up and the estimate could never grow again. What
-//! is random is found out by asking for less (`loss_meter.rs`).
+//! probe ends two round trips after the queue of its own has gone; and the pace makes up for random loss, because at a loss
+//! of a fifth the probe's gain of 1.25 would be eaten up and the estimate could never grow again. What is random is found
+//! out by asking for less (`loss_meter.rs`).
 use tributary_core::{Duration, Rate, Time};
 
 use super::{
@@ -37,9 +37,6 @@ const LONG_ROUND_MAX: f64 = 4.0;
 const RTT_FLOOR: Duration = Duration::from_micros(500);
 /// How long a probe of it lasts at most, if that is more than two round trips.
 const RTT_PROBE: Duration = Duration::from_millis(100);
-/// The window during it, as a part of what the path delivers in its smallest round trip: as long as that is less than twice
-/// what it should be, the queue goes, and the path is half used.
-const RTT_PROBE_GAIN: f64 = 0.5;
 /// Loss that the pace makes up for at most: as long as the queue is empty, so that it is not the pace that causes
 /// it, and otherwise.
 const LOSS_COMPENSATED_MAX: [f64; 2] = [0.6, 0.1];
@@ -397,7 +394,7 @@ impl ModelBased {
             }
             // A round trip without a queue tells, and another one lets the other flows see it empty, so that their next probes
             // come at one time as well; with one only, flows took each other's queues for the path's.
-            Phase::ProbeRtt { until } if now < until && in_flight <= self.window_of_model() => {
+            Phase::ProbeRtt { until } if now < until && in_flight <= self.window => {
                 self.phase = Phase::ProbeRtt { until: until.min(now + rtt * 2) };
             }
             Phase::ProbeRtt { until } if now >= until => {
@@ -413,8 +410,9 @@ impl ModelBased {
         let Some(product) = self.product() else { return self.window_initial.min(self.window_max) };
         let gain = match self.phase {
             Phase::Startup { .. } => STARTUP_GAIN,
-            // No claim: only so the others on the link see the queue go down too, and none takes it for the path.
-            Phase::ProbeRtt { .. } => RTT_PROBE_GAIN,
+            // Nearly nothing, and no claim: only so the others on the link see the queue go down too, and none takes it for
+            // the path.
+            Phase::ProbeRtt { .. } => 0.1,
             Phase::ProbeLoss(_) => 1.0,
             Phase::Refill { .. } => REFILL_GAIN,
             Phase::Drain | Phase::Probe { .. } => WINDOW_GAIN,
