@@ -221,8 +221,6 @@ impl Sender {
         flow.from_cache = cache.is_some();
         flow.held = held.clone();
         flow.window.advice = flow.window.advice.min(*buffer_chunks).max(1);
-        // The receiver may take less at a time than this end would send unasked.
-        flow.window.controlled = count > u32::from(flow.window.advice) && *reliability != Reliability::DontCare;
         self.start(id, flow);
     }
     fn flow(
