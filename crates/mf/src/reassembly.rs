@@ -5,6 +5,7 @@ use alloc::{
     string::{String, ToString},
     vec::Vec,
 };
+use core::ops::Range;
 
 use bytes::Bytes;
 use tributary_content::{ChunkIndex, ChunkStore, HashTree, Manifest, StoreAnswer, StoreOpener, StoreTask};
@@ -32,9 +33,8 @@ pub struct Reassembly {
     manifest: Manifest,
     store: Box<dyn ChunkStore>,
     tree: Option<HashTree>,
-    /// How the sender cuts it; `None` until its first chunk came.
+    /// How the last chunk that came was cut. Senders may cut it in different ways: what is here is known by its bytes.
     cut: Option<(u32, u32)>,
-    received: BTreeSet<u32>,
     units: BTreeMap<u32, Unit>,
     /// Complete units that wait for the hash list, or for the reader of an in-order stream.
     waiting: BTreeSet<u32>,
@@ -67,9 +67,8 @@ pub type Origin = Option<u16>;
 
 struct Unit {
     bytes: Vec<u8>,
-    filled: u32,
-    /// Which sender's chunks are in it.
-    chunks: BTreeSet<u32>,
+    /// What of it is here: first byte and byte after the last of runs that neither touch nor overlap.
+    here: BTreeMap<u32, u32>,
     parts: Vec<(Origin, u32)>,
 }
 
@@ -82,6 +81,31 @@ impl Unit {
         let (over, behind) = part.split_at(part.len().min(self.bytes.len() - offset));
         self.bytes[offset..offset + over.len()].copy_from_slice(over);
         self.bytes.extend_from_slice(behind);
+    }
+    fn covers(&self, first: u32, until: u32) -> bool {
+        self.here.range(..=first).next_back().is_some_and(|(_, end)| *end >= until)
+    }
+    /// Takes note that bytes are here; gives those that were not.
+    fn cover(&mut self, first: u32, until: u32) -> Vec<(u32, u32)> {
+        let touching = self.here.range(..=until).rev().take_while(|(_, end)| **end >= first);
+        let mut touching: Vec<(u32, u32)> = touching.map(|(start, end)| (*start, *end)).collect();
+        touching.reverse();
+        let (mut at, mut new) = (first, Vec::new());
+        for (start, end) in &touching {
+            if at < *start {
+                new.push((at, *start));
+            }
+            at = at.max(*end);
+            self.here.remove(start);
+        }
+        if at < until {
+            new.push((at, until));
+        }
+        self.here.insert(touching.first().map_or(first, |(start, _)| first.min(*start)), at.max(until));
+        new
+    }
+    fn filled(&self) -> u32 {
+        self.parts.iter().map(|(_, bytes)| bytes).sum()
     }
 }
 
@@ -97,7 +121,6 @@ impl Reassembly {
             store,
             tree: None,
             cut: None,
-            received: BTreeSet::new(),
             units: BTreeMap::new(),
             waiting: BTreeSet::new(),
             storing: BTreeMap::new(),
@@ -191,53 +214,52 @@ impl Reassembly {
     /// Chunks, cut by `chunk_bytes`, of which nothing is needed any more.
     pub fn held(&self, chunk_bytes: u32) -> ChunkRanges {
         let count = chunk_count(self.manifest.size, chunk_bytes);
-        let is_held = |unit| self.store.held().get(unit);
+        let is_held = |unit, _, _| self.store.held().get(unit);
         ChunkRanges::from_ascending((0..count).filter(|number| self.has(*number, chunk_bytes, is_held)))
     }
     /// Whether a unit is stored, or about to be.
     fn is_verified(&self, unit: u32) -> bool {
         self.store.held().get(unit) || self.storing.contains_key(&unit)
     }
-    fn has(&self, number: u32, chunk_bytes: u32, has_unit: impl Fn(u32) -> bool) -> bool {
-        let Some(index) = number.checked_sub(1) else { return self.tree.is_some() };
-        let (start, unit) = (u64::from(index) * u64::from(chunk_bytes), u64::from(self.manifest.chunk_size));
-        let end = self.manifest.size.min(start + u64::from(chunk_bytes));
-        let units = start / unit..=end.saturating_sub(1) / unit;
-        start < end && units.into_iter().all(|unit| has_unit(u32::try_from(unit).unwrap_or(u32::MAX)))
+    /// Whether bytes of a unit are here, from the first to before the last.
+    fn is_here(&self, unit: u32, first: u32, until: u32) -> bool {
+        self.is_verified(unit) || self.units.get(&unit).is_some_and(|state| state.covers(first, until))
     }
-    /// Chunks of the sender's cut that are missing; all of them before the first has come.
+    fn has(&self, number: u32, chunk_bytes: u32, has_part: impl Fn(u32, u32, u32) -> bool) -> bool {
+        let Some(index) = number.checked_sub(1) else { return self.tree.is_some() };
+        let start = u64::from(index) * u64::from(chunk_bytes);
+        let end = self.manifest.size.min(start + u64::from(chunk_bytes));
+        let mut parts = parts(start..end, self.manifest.chunk_size);
+        start < end && parts.all(|(unit, first, until)| has_part(unit, first, until))
+    }
+    /// Chunks of the last cut that are missing; all of them before the first has come.
     pub fn missing(&self) -> impl Iterator<Item = u32> {
         let (_, count) = self.cut.unwrap_or((u32::MAX, 1));
         (0..count).filter(|number| self.is_missing(*number))
     }
-    /// Whether a chunk of the sender's cut is missing.
+    /// Whether a chunk of the last cut is missing.
     pub fn is_missing(&self, number: u32) -> bool {
         let (chunk_bytes, count) = self.cut.unwrap_or((u32::MAX, 1));
-        number < count
-            && !self.received.contains(&number)
-            && !self.has(number, chunk_bytes, |unit| self.is_verified(unit))
+        number < count && !self.has(number, chunk_bytes, |unit, first, until| self.is_here(unit, first, until))
     }
-    /// How the sender cuts it, and into how many chunks.
+    /// How the last chunk was cut, and into how many the object is then.
     pub fn cut(&self) -> Option<(u32, u32)> {
         self.cut
     }
-    /// Another sender may cut it another way: what is not verified is dropped.
+    /// Drops what is not verified.
     pub fn restart(&mut self) {
         (self.cut, self.buffered) = (None, self.storing.values().map(|stored| u64::from(stored.bytes)).sum());
-        self.received.clear();
         self.units.clear();
         self.waiting.clear();
     }
     /// Takes a chunk.
     pub fn take(&mut self, number: u32, chunk_bytes: u32, count: u32, payload: &Payload, origin: Origin) -> Taken {
         let wrong = |reason: &str| Taken::Wrong(reason.into(), BTreeSet::from([origin]));
-        if count != chunk_count(self.manifest.size, chunk_bytes)
-            || self.cut.is_some_and(|cut| cut != (chunk_bytes, count))
-        {
+        if count != chunk_count(self.manifest.size, chunk_bytes) {
             return wrong("cuts the object into another number of chunks");
         }
         self.cut = Some((chunk_bytes, count));
-        if self.received.contains(&number) || self.has(number, chunk_bytes, |unit| self.is_verified(unit)) {
+        if self.has(number, chunk_bytes, |unit, first, until| self.is_here(unit, first, until)) {
             return Taken::Duplicate;
         }
         let Some(index) = number.checked_sub(1) else { return self.take_head(&payload.to_bytes(), origin) };
@@ -246,16 +268,11 @@ impl Reassembly {
         if payload.len() as u64 != end.saturating_sub(start) {
             return wrong("sends a chunk of another length");
         }
-        self.received.insert(number);
-        let unit_bytes = u64::from(self.manifest.chunk_size);
-        let mut at = start;
+        let mut at = 0;
         let mut full = Vec::new();
-        while at < end {
-            let unit = u32::try_from(at / unit_bytes).unwrap_or(u32::MAX);
-            let offset = at % unit_bytes;
-            let len = (unit_bytes - offset).min(end - at);
-            let first = (at - start) as usize;
-            at += len;
+        for (unit, first, until) in parts(start..end, self.manifest.chunk_size) {
+            let from = at;
+            at += (until - first) as usize;
             if self.is_verified(unit) {
                 continue;
             }
@@ -264,18 +281,18 @@ impl Reassembly {
             let state = self.units.entry(unit).or_insert_with(|| {
                 let mut bytes = spare.pop().unwrap_or_default();
                 bytes.reserve_exact(whole as usize);
-                Unit { bytes, filled: 0, chunks: BTreeSet::new(), parts: Vec::new() }
+                Unit { bytes, here: BTreeMap::new(), parts: Vec::new() }
             });
-            let mut to = offset as usize;
-            for part in payload.range(first, first + len as usize) {
-                state.put(to, part);
-                to += part.len();
+            for (new, end) in state.cover(first, until) {
+                let mut to = new as usize;
+                for part in payload.range(from + (new - first) as usize, from + (end - first) as usize) {
+                    state.put(to, part);
+                    to += part.len();
+                }
+                state.parts.push((origin, end - new));
+                self.buffered += u64::from(end - new);
             }
-            state.filled += len as u32;
-            state.parts.push((origin, len as u32));
-            state.chunks.insert(number);
-            self.buffered += len;
-            if state.filled >= whole {
+            if state.covers(0, whole) {
                 full.push(unit);
             }
         }
@@ -300,7 +317,6 @@ impl Reassembly {
                     Err(error) => return Taken::Failed(error.to_string()),
                 }
                 self.tree = Some(tree);
-                self.received.insert(0);
                 self.store_waiting()
             }
             Err(error) => wrong(&error.to_string()),
@@ -321,23 +337,20 @@ impl Reassembly {
             self.waiting.remove(&unit);
             let Some(state) = self.units.remove(&unit) else { continue };
             if !tree.verify_chunk(ChunkIndex(unit), &state.bytes) {
-                self.buffered = self.buffered.saturating_sub(u64::from(state.filled));
-                // All chunks that touch it are in doubt.
-                for number in &state.chunks {
-                    self.received.remove(number);
-                }
+                self.buffered = self.buffered.saturating_sub(u64::from(state.filled()));
                 // What waited for the hash list came from others than who sent that.
                 let origins = state.parts.iter().map(|(origin, _)| *origin).collect();
                 return Taken::Wrong(alloc::format!("sent wrong bytes in chunk {unit}"), origins);
             }
+            let bytes = state.filled();
             let answer = match self.store.begin(StoreTask::Chunk(ChunkIndex(unit), state.bytes)) {
                 Ok(answer) => answer,
                 Err(error) => {
-                    self.buffered = self.buffered.saturating_sub(u64::from(state.filled));
+                    self.buffered = self.buffered.saturating_sub(u64::from(bytes));
                     return Taken::Failed(error.to_string());
                 }
             };
-            self.storing.insert(unit, Stored { index: unit, bytes: state.filled, parts: state.parts });
+            self.storing.insert(unit, Stored { index: unit, bytes, parts: state.parts });
             answer.into_iter().for_each(|answer| self.on_answer(answer));
         }
         Taken::Kept
@@ -348,9 +361,61 @@ impl Reassembly {
     }
 }
 
+/// The units of `unit_bytes` that bytes of an object are in, each with the first of these and the one after the last.
+fn parts(bytes: Range<u64>, unit_bytes: u32) -> impl Iterator<Item = (u32, u32, u32)> {
+    let unit = u64::from(unit_bytes.max(1));
+    (bytes.start / unit..bytes.end.div_ceil(unit)).map(move |number| {
+        let before = number * unit;
+        let (first, until) = (bytes.start.max(before) - before, bytes.end.min(before + unit) - before);
+        (u32::try_from(number).unwrap_or(u32::MAX), first as u32, until as u32)
+    })
+}
+
 /// The manifest in a chunk 0 that nobody asked for.
 pub fn manifest_of(payload: &[u8]) -> Option<Manifest> {
     let (len, rest) = payload.split_first_chunk::<2>()?;
     let (manifest, _) = rest.split_at_checked(usize::from(u16::from_be_bytes(*len)))?;
     Manifest::decode(manifest).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use tributary_content::{MemoryObject, MemoryOpener, ObjectKind, ObjectReader, SigningKey};
+
+    use super::*;
+
+    #[test]
+    fn chunks_of_different_cuts_make_one_object() {
+        let bytes: Bytes = (0..10_000u32).map(|number| (number / 7) as u8).collect();
+        let (name, key) = ("/lab/file".parse().expect("a name"), SigningKey::from_secret(&[7; 32]));
+        let object = MemoryObject::with_options(name, bytes.clone(), &key, 1, ObjectKind::File, 4_096).expect("fits");
+        let manifest = object.manifest().clone();
+        let encoded = manifest.encode();
+        let len = u16::try_from(encoded.len()).expect("it is short").to_be_bytes();
+        let head: Bytes = [&len[..], &encoded, &object.tree()].concat().into();
+        let mut opener = MemoryOpener::new();
+        let content = opener.content();
+        let mut reassembly = Reassembly::new(manifest.clone(), &mut opener).expect("it opens");
+        let cuts = [(3_000, 2, 0), (1_024, 10, 1), (1_024, 3, 1), (1_500, 1, 0), (3_000, 4, 1), (1_024, 8, 1)];
+        for (chunk_bytes, number, source) in cuts.into_iter().chain((1..4).map(|number| (4_096, number, 0))) {
+            let first = (number as usize - 1) * chunk_bytes as usize;
+            let payload = bytes.slice(first..bytes.len().min(first + chunk_bytes as usize)).into();
+            let count = chunk_count(10_000, chunk_bytes);
+            let taken = reassembly.take(number, chunk_bytes, count, &payload, Some(source));
+            assert_eq!(taken, Taken::Kept, "{number} of {chunk_bytes}");
+            assert!(!reassembly.is_missing(number));
+        }
+        assert_eq!(reassembly.missing().collect::<Vec<_>>(), [0]);
+        assert_eq!(reassembly.buffered_bytes(), 10_000);
+        assert_eq!(reassembly.take(0, 4_096, 4, &head.into(), Some(1)), Taken::Kept);
+        assert!(reassembly.is_complete() && reassembly.finish().expect("it is kept"));
+        assert_eq!(content.finished(&manifest.name).expect("it is whole"), bytes);
+        let stored: Vec<Stored> = core::iter::from_fn(|| reassembly.poll_stored()).collect();
+        let sent = |from: u16| {
+            let parts = stored.iter().flat_map(|stored| &stored.parts);
+            parts.filter(|(origin, _)| *origin == Some(from)).map(|(_, bytes)| bytes).sum::<u32>()
+        };
+        assert_eq!(sent(0) + sent(1), 10_000, "each byte counts once");
+        assert_eq!(reassembly.buffered_bytes(), 0);
+    }
 }

@@ -26,13 +26,6 @@ impl Receiver {
         if !reassembly.is_open() {
             return self.keep_early(now, (header.source, tag.transfer), header, payload);
         }
-        if fetch.sender.is_some_and(|(known, _)| known != header.source)
-            && reassembly.cut().is_some_and(|cut| cut != (tag.chunk_bytes, tag.count))
-        {
-            // What the last one began is over; the next cuts it another way.
-            reassembly.restart();
-            fetch.windows.clear();
-        }
         let first = fetch.sender.is_none_or(|(known, _)| known != header.source);
         fetch.sender = Some((header.source, header.source_address));
         fetch.proxies = header.proxies_left;

@@ -97,9 +97,10 @@ impl ContentCache {
             }
         }
     }
-    /// A chunk.
-    pub fn chunk(&self, object: &ObjectId, number: u32) -> Option<Bytes> {
-        self.objects.get(object)?.chunks.get(&number).cloned()
+    /// A chunk of an object that is cut so; nothing if it has been replaced by another cut.
+    pub fn chunk(&self, object: &ObjectId, cut: (u32, u32), number: u32) -> Option<Bytes> {
+        let known = self.objects.get(object).filter(|known| (known.chunk_bytes, known.count) == cut)?;
+        known.chunks.get(&number).cloned()
     }
     /// Bytes in use, and bytes allowed.
     pub fn usage(&self) -> (ByteCount, ByteCount) {
@@ -139,11 +140,13 @@ mod tests {
         }
         assert_eq!(cache.look(&ObjectId([1; 16])), Some((1_000, 3)));
         cache.insert(&tag(2, 0), || vec![2; 1_000].into(), 1_000);
-        assert!(cache.chunk(&ObjectId([1; 16]), 1).is_some());
+        assert!(cache.chunk(&ObjectId([1; 16]), (1_000, 3), 1).is_some());
         cache.insert(&tag(2, 1), || vec![2; 1_000].into(), 1_000);
-        assert_eq!(cache.chunk(&ObjectId([1; 16]), 1), None, "the least recently used object made room");
+        assert_eq!(cache.chunk(&ObjectId([1; 16]), (1_000, 3), 1), None, "the least recently used object made room");
         assert_eq!(cache.usage().0, ByteCount(2 * 1_128));
         cache.insert(&DataTag { chunk_bytes: 500, ..tag(2, 0) }, || vec![2; 500].into(), 500);
         assert_eq!(cache.usage().0, ByteCount(628), "another cut of the same object replaces it");
+        assert!(cache.chunk(&ObjectId([2; 16]), (500, 3), 0).is_some());
+        assert_eq!(cache.chunk(&ObjectId([2; 16]), (1_000, 3), 0), None, "who began with the old one gets none of it");
     }
 }

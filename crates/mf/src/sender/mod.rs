@@ -185,7 +185,8 @@ impl Sender {
         message: &TransportMessage,
         cache: Option<(u32, u32)>,
     ) {
-        let TransportMessage::Request { transfer, object, chunk_bytes, reliability, buffer_chunks, held } = message
+        let TransportMessage::Request { transfer, object, chunk_bytes: wanted, reliability, buffer_chunks, held } =
+            message
         else {
             return;
         };
@@ -195,7 +196,7 @@ impl Sender {
             if now.since(flow.sent_at.max(flow.heard_at)) > REQUEST_AGAIN {
                 flow.heard_at = now;
                 flow.addresses = header_addresses(header);
-                let next = flow.next;
+                let (next, held) = (flow.next, held.recut(*wanted, (flow.chunk_bytes, flow.count)));
                 flow.again.extend((0..next).filter(|number| !held.contains(*number)));
                 // What was begun is there or goes again, even if every message that said so was lost.
                 flow.window.confirmed = flow.window.begun.len();
@@ -206,7 +207,7 @@ impl Sender {
         let options = SendOptions { reliability: *reliability, ..SendOptions::new(&self.config) };
         let cut = match cache {
             Some(cut) => Some(cut),
-            None => self.cut_for(*object, *chunk_bytes).and_then(|chunk_bytes| {
+            None => self.cut_for(*object, *wanted).and_then(|chunk_bytes| {
                 let size = self.objects.get(object)?.object.reader().manifest().size;
                 Some((chunk_bytes, chunk_count(size, chunk_bytes)))
             }),
@@ -219,7 +220,8 @@ impl Sender {
         let mut flow = self.flow(now, *object, header_addresses(header), options, chunk_bytes, count);
         flow.requested = true;
         flow.from_cache = cache.is_some();
-        flow.held = held.clone();
+        // It may be cut another way than was asked for.
+        flow.held = held.recut(*wanted, (chunk_bytes, count));
         flow.window.advice = flow.window.advice.min(*buffer_chunks).max(1);
         self.start(id, flow);
     }
@@ -357,10 +359,10 @@ impl Sender {
             let Next { number, repeated, only } = next;
             self.last = id;
             let flow = self.flows.get(&id)?;
-            let (object, chunk_bytes) = (flow.object, flow.chunk_bytes);
+            let (object, chunk_bytes, count) = (flow.object, flow.chunk_bytes, flow.count);
             let payload = match flow.from_cache {
                 true => cache
-                    .chunk(&object, number)
+                    .chunk(&object, (chunk_bytes, count), number)
                     .map(Payload::from)
                     .map(Some)
                     .ok_or_else(|| "it went out of the cache".to_string()),
@@ -557,6 +559,34 @@ mod tests {
         }
         assert_eq!(sent, (0..101).collect::<Vec<_>>());
         assert!(rounds > 10, "{rounds}: two windows at a time");
+    }
+
+    #[test]
+    fn what_is_here_is_not_sent_however_it_is_cut() {
+        let cache = ContentCache::new(ByteCount(0));
+        let config = EndConfig { chunk_bytes: 4_096, ..EndConfig::default() };
+        let mut sender = Sender::new(Guid([9; 20]), config, 0);
+        let (key, name) = (SigningKey::from_secret(&[7; 32]), "/file".parse().expect("a name"));
+        let object = MemoryObject::new(name, Bytes::from(alloc::vec![1; 20_000]), &key).expect("fits");
+        let id = object.manifest().object_id();
+        sender.publish(Box::new(object));
+        let header = ChunkHeader::new(ChunkKind::Transport, Guid([1; 20]), Guid([9; 20]), NetworkAddress(1));
+        let mut now = Time::from_millis(1);
+        for (held, missing) in [([0, 1].as_slice(), [3, 4, 5].as_slice()), (&[0, 1, 3], &[3, 4])] {
+            let request = TransportMessage::Request {
+                transfer: 1,
+                object: id,
+                chunk_bytes: 8_192,
+                reliability: Reliability::Nack,
+                buffer_chunks: 100,
+                held: ChunkRanges::from_ascending(held.iter().copied()),
+            };
+            sender.handle_request(now, &header, &request, None);
+            let sent = core::iter::from_fn(|| sender.poll_chunk(now, &cache, |_, _| true));
+            let sent: Vec<u32> = sent.map(|(header, _)| header.tag().expect("data").number).collect();
+            assert_eq!(sent, missing);
+            now += REQUEST_AGAIN * 2;
+        }
     }
 
     #[test]

@@ -385,6 +385,21 @@ proptest! {
     }
 
     #[test]
+    fn ranges_of_another_cut_are_what_lies_wholly_in_them(
+        numbers in prop::collection::btree_set(0u32..60, 0..60), from in 1u32..9, to in 1u32..9, count in 1u32..40,
+    ) {
+        let ranges = ChunkRanges::from_ascending(numbers.iter().copied());
+        let recut = ranges.recut(from, (to, count));
+        for number in 1..count {
+            let mut bytes = (number - 1) * to..number * to;
+            prop_assert_eq!(recut.contains(number), bytes.all(|byte| numbers.contains(&(byte / from + 1))), "{}", number);
+        }
+        prop_assert_eq!(recut.contains(0), numbers.contains(&0));
+        prop_assert!(from == to || recut.iter().all(|number| number < count));
+        prop_assert!(recut.runs().windows(2).all(|pair| pair[0].0 + pair[0].1 < pair[1].0));
+    }
+
+    #[test]
     fn any_bytes_are_refused_or_re_emitted(mut bytes in prop::collection::vec(any::<u8>(), 0..300), kind in 0u8..8) {
         if let Some(first) = bytes.first_mut() {
             *first = if kind < 4 { VERSION << 4 | (kind + 1) } else { kind - 3 };

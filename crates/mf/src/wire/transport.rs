@@ -50,6 +50,30 @@ impl ChunkRanges {
     pub fn contains(&self, number: u32) -> bool {
         self.0.iter().any(|(first, count)| (*first..first + count).contains(&number))
     }
+    /// The same part of an object that is cut into `count` chunks of `to_bytes`: the chunks that are wholly in it. Chunk 0
+    /// is the description, whatever the cut.
+    pub fn recut(&self, from_bytes: u32, (to_bytes, count): (u32, u32)) -> ChunkRanges {
+        if from_bytes == to_bytes {
+            return self.clone();
+        }
+        let (from, to) = (u64::from(from_bytes.max(1)), u64::from(to_bytes.max(1)));
+        let all = u64::from(count.max(1) - 1) * to;
+        let head = self.contains(0).then_some((0, 1));
+        let runs = self.0.iter().filter_map(|(first, count)| {
+            let chunks = u64::from((*first).max(1)) - 1..(u64::from(*first) + u64::from(*count)).max(1) - 1;
+            let first = u32::try_from((chunks.start * from).div_ceil(to) + 1).ok()?;
+            let until = u32::try_from((chunks.end * from).min(all) / to + 1).ok()?;
+            (first < until).then(|| (first, until - first))
+        });
+        let mut joined: Vec<(u32, u32)> = Vec::new();
+        for (first, count) in head.into_iter().chain(runs) {
+            match joined.last_mut() {
+                Some((before, len)) if *before + *len == first => *len += count,
+                _ => joined.push((first, count)),
+            }
+        }
+        ChunkRanges(joined)
+    }
     fn decode(reader: &mut Reader<'_>) -> Result<ChunkRanges, WireError> {
         let runs = reader.list("chunk ranges", RANGES_MAX, |reader| {
             let (first, count) = (reader.u32("first chunk")?, reader.u32("chunk count")?);

@@ -270,6 +270,38 @@ fn a_source_that_lies_is_named_and_another_one_asked() {
     assert_eq!(distrusted, 1, "{report:?}");
 }
 
+#[test]
+fn sources_that_cut_an_object_in_different_ways_are_trusted() {
+    for (near, far) in [(65_536, 16_384), (16_384, 65_536), (100_000, 30_000)] {
+        let mut domain = Domain::new(11);
+        domain.router("r1");
+        domain.router("r2");
+        domain.link("r1", "r2", 100, ms(10));
+        domain.node("near", |config| config.transfer.chunk_bytes = near);
+        domain.node("far", |config| config.transfer.chunk_bytes = far);
+        domain.node("reader", |_| {});
+        for (label, router) in [("near", "r1"), ("far", "r2"), ("reader", "r1")] {
+            domain.link(label, router, 20, ms(2));
+        }
+        let bytes = random_bytes(5_000_000, 1);
+        for label in ["near", "far"] {
+            domain.publish(label, object("/lab/file", bytes.clone()));
+        }
+        domain.run(Duration::from_secs(2));
+        let (id, content) = domain.fetch("reader", "/lab/file");
+        domain.run(ms(1_000));
+        domain.cut("near", "r1");
+        let time = domain.finish("reader", id, 30);
+        println!("{near} and {far} bytes: {time:?}");
+        assert_eq!(content.finished(&name("/lab/file")).unwrap(), bytes);
+        let report = domain.report("reader", id);
+        assert!(
+            report.sources.iter().all(|source| source.distrusted.is_none() && source.bytes > 1_000_000),
+            "{report:?}"
+        );
+    }
+}
+
 /// Serves flipped bytes under a true manifest.
 struct Liar(MemoryObject);
 
