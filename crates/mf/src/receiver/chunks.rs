@@ -31,7 +31,7 @@ impl Receiver {
         fetch.proxies = header.proxies_left;
         if first {
             fetch.windows.clear();
-            (fetch.highest_window, fetch.nacks) = (None, 0);
+            (fetch.highest_window, fetch.granted, fetch.nacks) = (None, None, 0);
         }
         fetch.lonely_since = now;
         let (number, chunk_bytes, count) = (tag.number, tag.chunk_bytes, tag.count);
@@ -40,7 +40,14 @@ impl Receiver {
             fetch.cached_by = Some(header.source);
         }
         let Some(reassembly) = &mut fetch.reassembly else { return };
+        let is_first = reassembly.cut().is_none();
         let taken = reassembly.take(number, chunk_bytes, count, payload, origin);
+        if is_first && chunk_bytes > fetch.asked_bytes && tag.transfer & PUSHED == 0 {
+            // A cache has it in larger chunks.
+            let more = fetch.take_grant(2 * u64::from(fetch.window_chunks), chunk_bytes - fetch.asked_bytes);
+            fetch.limit.on_pass(now, more);
+            self.limit.on_pass(now, more);
+        }
         let told = fetch.tell_stored();
         self.events.extend(told.into_iter().map(|event| (id, event)));
         match taken {
@@ -62,10 +69,7 @@ impl Receiver {
         fetch.set_nack(now, self.config.nack_timeout);
         let window = fetch.complete_window();
         if let Some(window) = window {
-            fetch.limit.on_pass(now, bytes * u64::from(fetch.window_chunks));
-            self.limit.on_pass(now, bytes * u64::from(fetch.window_chunks));
-            let at = fetch.limit.ready_at().max(self.limit.ready_at()).max(now);
-            fetch.status_at = Some((at, window));
+            fetch.status_at = Some((now, window));
         }
         // What was sent again overtakes nothing that is told of here.
         if !header.flags.contains(Flags::REPEATED) && fetch.look_for_gaps(now, number, self.config.nack_timeout) {
@@ -117,6 +121,7 @@ impl Receiver {
         let id = self.number();
         let mut incoming = Incoming::new(now, name, tag.transfer, tag.reliability, self.config.window_chunks);
         incoming.object = Some(tag.object);
+        incoming.ungranted = reassembly.manifest().size;
         let is_open = reassembly.is_open();
         incoming.reassembly = Some(reassembly);
         incoming.sources.push(Source::new(header.source));
@@ -171,7 +176,7 @@ impl Receiver {
         if let Some(reassembly) = &mut fetch.reassembly {
             reassembly.restart();
         }
-        (fetch.sender, fetch.highest_window) = (None, None);
+        (fetch.sender, fetch.highest_window, fetch.granted) = (None, None, None);
         fetch.windows.clear();
         let only = origins.first().copied().flatten().filter(|_| origins.len() == 1);
         if let Some((number, source)) =

@@ -4,8 +4,12 @@ use super::*;
 impl Receiver {
     /// Does what is due.
     pub fn handle_timeout(&mut self, now: Time) {
-        let ids: Vec<TransferId> =
-            self.fetches.iter().filter(|(_, fetch)| fetch.ended.is_none()).map(|(id, _)| *id).collect();
+        let running = self.fetches.iter().filter(|(_, fetch)| fetch.ended.is_none());
+        let mut ids: Vec<TransferId> = running.map(|(id, _)| *id).collect();
+        if self.limit.rate().is_some() {
+            // Who has waited longest comes first.
+            ids.sort_by_key(|id| self.fetches[id].grant_since());
+        }
         for id in ids {
             let Some(fetch) = self.fetches.get_mut(&id) else { continue };
             if let Some(reassembly) = fetch.reassembly.as_mut().filter(|reassembly| reassembly.awaits_reader()) {
@@ -24,8 +28,18 @@ impl Receiver {
                 }
                 self.finish_if_complete(now, id);
             }
+            if self.fetches.get(&id).is_some_and(|fetch| fetch.request_since.is_some()) {
+                self.request(now, id);
+            }
             self.say_due(now, id);
+            let limit_ready = self.limit.ready_at();
             let Some(fetch) = self.fetches.get_mut(&id).filter(|fetch| fetch.ended.is_none()) else { continue };
+            let ready = fetch.limit.ready_at().max(limit_ready);
+            if ready > now && fetch.grant_since().is_some() {
+                // It is the limit that keeps the sources silent.
+                fetch.lonely_since = now;
+                fetch.nack_at = fetch.nack_at.max(ready + self.config.nack_timeout);
+            }
             if let Some(reassembly) = fetch.reassembly.as_ref().filter(|reassembly| reassembly.awaits_storage()) {
                 // It is not the sources that keep silent.
                 let has_all = !reassembly.is_open() || reassembly.missing().next().is_none();
@@ -83,9 +97,13 @@ impl Receiver {
     pub(super) fn say_due(&mut self, now: Time, id: TransferId) {
         let (config, limit_ready) = (self.config.clone(), self.limit.ready_at());
         let Some(fetch) = self.fetches.get_mut(&id).filter(|fetch| fetch.ended.is_none()) else { return };
-        let Some((_, window)) = fetch.status_at.filter(|(at, _)| (*at).max(limit_ready.min(*at)) <= now) else {
+        let Some((_, window)) = fetch.status_at.filter(|(at, _)| *at <= now) else { return };
+        let ready = fetch.limit.ready_at().max(limit_ready);
+        // What is missing is said at once, and the window is opened when the limit lets it.
+        let waits = ready > now && fetch.grants(window);
+        if waits && !fetch.says_missing() {
             return;
-        };
+        }
         let (Some(reassembly), Some((to, address)), Some(object)) = (&fetch.reassembly, fetch.sender, fetch.object)
         else {
             // Nobody sends any more: there is nobody to tell.
@@ -97,28 +115,45 @@ impl Receiver {
         let chunk_bytes = reassembly.cut().map_or(config.chunk_bytes, |(chunk_bytes, _)| chunk_bytes);
         let most = (config.buffer_bytes.0 / u64::from(chunk_bytes.max(1)) / 4).clamp(1, u64::from(u16::MAX)) as u16;
         let most = most.min(config.window_chunks_max);
-        let limited = fetch.limit.rate().is_some() || self.limit.rate().is_some();
-        let advice = match share {
-            0..50 if limited => fetch.window_chunks,
-            0..50 => fetch.window_chunks.saturating_mul(2).min(most),
-            50..=80 => (fetch.window_chunks / 2).max(1),
+        let rate = fetch.limit.rate().into_iter().chain(self.limit.rate()).min();
+        let advice = match (share, rate) {
+            _ if waits => 0,
+            (0..50, Some(rate)) => {
+                let size = reassembly.manifest().size;
+                let chunks = |time| limited_window(rate, time, chunk_bytes, size).min(most);
+                // It could have been opened earlier: the windows are too short for the round trip.
+                let is_late = now.since(ready) > LIMIT_BURST;
+                let wanted = if is_late { fetch.window_chunks.saturating_mul(2) } else { fetch.window_chunks };
+                wanted.clamp(chunks(LIMITED_WINDOW), chunks(LIMITED_WINDOW_MAX))
+            }
+            (0..50, None) => fetch.window_chunks.saturating_mul(2).min(most),
+            (50..=80, _) => (fetch.window_chunks / 2).max(1),
             _ => 0,
         };
-        fetch.stopped = advice == 0;
+        fetch.stopped = advice == 0 && !waits;
         if advice > 0 {
             fetch.window_chunks = advice;
+            let windows =
+                (u64::from(window) + 1).saturating_sub(fetch.granted.map_or(0, |granted| u64::from(granted) + 1));
+            let bytes = fetch.take_grant(windows * u64::from(advice), chunk_bytes);
+            fetch.limit.on_pass(now, bytes);
+            self.limit.on_pass(now, bytes);
+            fetch.granted = fetch.granted.max(Some(window));
         }
+        let told = if waits { fetch.granted.unwrap_or(0) } else { window };
         fetch.sequence += 1;
         let missing = fetch.take_missing();
         let message = TransportMessage::Status {
             transfer: fetch.transfer,
             object,
-            window,
+            window: told,
             advice_chunks: advice,
             sequence: fetch.sequence,
             missing,
         };
-        fetch.status_at = fetch.stopped.then(|| (now + LOOK_AGAIN, window));
+        if !waits {
+            fetch.status_at = fetch.stopped.then(|| (now + LOOK_AGAIN, window));
+        }
         self.outbox.push_back(Outgoing { proxies: fetch.proxies, ..Outgoing::new(to, address, message) });
     }
     pub(super) fn finish_if_complete(&mut self, now: Time, id: TransferId) {
@@ -172,11 +207,14 @@ impl Receiver {
     pub fn poll_timeout(&self) -> Option<Time> {
         let running = self.fetches.values().filter(|fetch| fetch.ended.is_none());
         let due = running.flat_map(|fetch| {
+            let ready = fetch.limit.ready_at().max(self.limit.ready_at());
+            let status = fetch.status_at.map(|(at, window)| if fetch.grants(window) { at.max(ready) } else { at });
+            let request = fetch.request_since.map(|since| since.max(ready));
             let nack = Some(fetch.nack_at).filter(|_| self.attached && fetch.object.is_some());
             let patience = fetch.patience.map(|patience| fetch.lonely_since + patience).filter(|_| self.attached);
             let reader = fetch.reassembly.as_ref().is_some_and(Reassembly::awaits_reader);
             let reader = reader.then(|| fetch.lonely_since.max(fetch.last_look()) + LOOK_AGAIN);
-            [nack, patience, fetch.status_at.map(|(at, _)| at), reader]
+            [nack, patience, status, request, reader]
         });
         due.flatten().min()
     }

@@ -6,6 +6,14 @@ pub(super) struct Incoming {
     pub(super) opener: Option<Box<dyn StoreOpener>>,
     pub(super) patience: Option<Duration>,
     pub(super) limit: TokenBucket,
+    /// Bytes that are missing and that no sender was let send.
+    pub(super) ungranted: u64,
+    /// The last window that was told of: the sender may begin two more.
+    pub(super) granted: Option<u16>,
+    /// The chunk size that was asked for.
+    pub(super) asked_bytes: u32,
+    /// It is to be asked for as soon as the limit lets it, since then.
+    pub(super) request_since: Option<Time>,
     pub(super) started: Time,
     pub(super) ended: Option<Time>,
     pub(super) failure: Option<String>,
@@ -110,7 +118,11 @@ impl Incoming {
             name,
             opener: None,
             patience: None,
-            limit: TokenBucket::new(None, Duration::from_millis(20)),
+            limit: TokenBucket::new(None, LIMIT_BURST),
+            ungranted: 0,
+            granted: None,
+            asked_bytes: 0,
+            request_since: None,
             started: now,
             ended: None,
             failure: None,
@@ -205,6 +217,10 @@ impl Incoming {
         }
         gaps.on_chunk(number, now + timeout, |number| reassembly.is_missing(number))
     }
+    /// Whether there is something to be said of what is missing.
+    pub(super) fn says_missing(&self) -> bool {
+        self.tells_missing || self.gaps.as_ref().is_some_and(|gaps| !gaps.missing.is_empty())
+    }
     /// What is to be said of what is missing; nothing if what is not here may be on its way.
     pub(super) fn take_missing(&mut self) -> ChunkRanges {
         let all = core::mem::take(&mut self.tells_missing) || self.nacks > 0;
@@ -253,6 +269,21 @@ impl Incoming {
             told.push(TransferEvent::ChunkStored { index, bytes });
         }
         told
+    }
+    /// Whether to tell of this window lets the sender send more.
+    pub(super) fn grants(&self, window: u16) -> bool {
+        self.ungranted > 0 && self.granted.is_none_or(|granted| granted < window)
+    }
+    /// What the sender is to be let send, and since when, if only the limit may hold it up.
+    pub(super) fn grant_since(&self) -> Option<Time> {
+        let status = self.status_at.filter(|(_, window)| self.grants(*window)).map(|(at, _)| at);
+        self.request_since.or(status)
+    }
+    /// So many chunks of so many bytes may come now; gives the bytes that count against the limit.
+    pub(super) fn take_grant(&mut self, chunks: u64, chunk_bytes: u32) -> u64 {
+        let bytes = chunks.saturating_mul(u64::from(chunk_bytes)).min(self.ungranted);
+        self.ungranted -= bytes;
+        bytes
     }
     /// Bytes of the object, and of what is stored of it.
     pub(super) fn sizes(&self) -> (u64, u64) {

@@ -40,6 +40,15 @@ const RESTART_PATIENCE: Duration = Duration::from_millis(150);
 const POSTPONED_MAX: u32 = 16;
 /// How much a request's wait grows at most.
 const BACKOFF_MAX: u32 = 2;
+/// What may pass at once under a limit.
+const LIMIT_BURST: Duration = Duration::from_millis(20);
+/// How long a chunk and a window take under a limit; two windows may be under way. Windows that are too short for the
+/// round trip grow up to the last.
+const LIMITED_CHUNK: Duration = Duration::from_millis(50);
+const LIMITED_WINDOW: Duration = Duration::from_millis(100);
+const LIMITED_WINDOW_MAX: Duration = Duration::from_millis(400);
+/// Windows of an object at most under a limit: they are numbered with 16 bits.
+const LIMITED_WINDOWS: u64 = 50_000;
 /// How often a sender that was stopped, or a reader that is slow, is looked at again.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 /// Pushed objects that are received at the same time at most.
@@ -112,7 +121,7 @@ impl Receiver {
             pushed: BTreeMap::new(),
             acceptor: None,
             early: BTreeMap::new(),
-            limit: TokenBucket::new(None, Duration::from_millis(20)),
+            limit: TokenBucket::new(None, LIMIT_BURST),
             attached: false,
             active_at: Time::ZERO,
             outbox: VecDeque::new(),
@@ -145,7 +154,7 @@ impl Receiver {
         let mut incoming = Incoming::new(now, fetch.name, id.0, reliability, self.config.window_chunks);
         incoming.opener = Some(fetch.opener);
         incoming.patience = fetch.patience;
-        incoming.limit = TokenBucket::new(fetch.rate_limit, Duration::from_millis(20));
+        incoming.limit = TokenBucket::new(fetch.rate_limit, LIMIT_BURST);
         self.fetches.insert(id, incoming);
         self.forget_old();
         id
@@ -239,6 +248,11 @@ impl Receiver {
     fn request(&mut self, now: Time, id: TransferId) {
         let config = &self.config;
         let Some(fetch) = self.fetches.get_mut(&id).filter(|fetch| fetch.ended.is_none()) else { return };
+        if fetch.limit.ready_at().max(self.limit.ready_at()) > now {
+            fetch.request_since.get_or_insert(now);
+            return;
+        }
+        fetch.request_since = None;
         let (Some(reassembly), Some(object)) = (&fetch.reassembly, fetch.object) else { return };
         let trusted: Vec<Guid> =
             fetch.sources.iter().filter(|source| source.distrusted.is_none()).map(|source| source.guid).collect();
@@ -251,7 +265,14 @@ impl Receiver {
             }
             _ => None,
         };
-        let chunk_bytes = reassembly.cut().map_or(config.chunk_bytes, |(chunk_bytes, _)| chunk_bytes);
+        let rate = fetch.limit.rate().into_iter().chain(self.limit.rate()).min();
+        let size = reassembly.manifest().size;
+        let limited = rate.map_or(u64::MAX, |rate| rate.bytes_in(LIMITED_CHUNK).max(1_024));
+        let wanted = config.chunk_bytes.min(u32::try_from(limited).unwrap_or(u32::MAX));
+        let chunk_bytes = reassembly.cut().map_or(wanted, |(chunk_bytes, _)| chunk_bytes);
+        if let Some(rate) = rate {
+            fetch.window_chunks = fetch.window_chunks.min(limited_window(rate, LIMITED_WINDOW, chunk_bytes, size));
+        }
         let message = TransportMessage::Request {
             transfer: fetch.transfer,
             object,
@@ -263,6 +284,11 @@ impl Receiver {
         let flags = if fetch.avoid_caches { Flags::NO_CACHE } else { Flags::NONE };
         let to = fetch.asked.unwrap_or(fetch.content);
         self.outbox.push_back(Outgoing { to, address: NetworkAddress::NONE, message, flags, proxies: 0 });
+        fetch.ungranted = size.saturating_sub(reassembly.stored_bytes() + reassembly.buffered_bytes());
+        (fetch.granted, fetch.asked_bytes) = (fetch.highest_window, chunk_bytes);
+        let bytes = fetch.take_grant(2 * u64::from(fetch.window_chunks), chunk_bytes);
+        fetch.limit.on_pass(now, bytes);
+        self.limit.on_pass(now, bytes);
         fetch.set_nack(now, config.nack_timeout);
     }
     /// Ends a fetch; what is verified stays.
@@ -327,6 +353,12 @@ impl Outgoing {
     fn new(to: Guid, address: NetworkAddress, message: TransportMessage) -> Outgoing {
         Outgoing { to, address, message, flags: Flags::NONE, proxies: 0 }
     }
+}
+
+/// Chunks of a window that takes so long under a limit.
+fn limited_window(rate: Rate, time: Duration, chunk_bytes: u32, size: u64) -> u16 {
+    let bytes = rate.bytes_in(time).max(size / LIMITED_WINDOWS);
+    u16::try_from((bytes / u64::from(chunk_bytes.max(1))).max(1)).unwrap_or(u16::MAX)
 }
 
 /// The number by which people know a GUID: its first eight bytes.

@@ -223,6 +223,8 @@ impl Sender {
         // It may be cut another way than was asked for.
         flow.held = held.recut(*wanted, (chunk_bytes, count));
         flow.window.advice = flow.window.advice.min(*buffer_chunks).max(1);
+        // The receiver may take less at a time than this end would send unasked.
+        flow.window.controlled = count > u32::from(flow.window.advice) && *reliability != Reliability::DontCare;
         self.start(id, flow);
     }
     fn flow(

@@ -4,6 +4,7 @@
 mod disconnection;
 mod fetches;
 mod groups;
+mod limits;
 mod mobility;
 mod wireless;
 
@@ -147,12 +148,20 @@ impl Domain {
         self.with(label, |node, now| node.publish(now, Box::new(object)));
     }
     pub(crate) fn fetch(&mut self, label: &str, what: &str) -> (TransferId, MemoryContent) {
+        self.fetch_limited(label, what, None)
+    }
+    pub(crate) fn fetch_limited(
+        &mut self,
+        label: &str,
+        what: &str,
+        rate_limit: Option<Rate>,
+    ) -> (TransferId, MemoryContent) {
         let opener = MemoryOpener::new();
         let content = opener.content();
         let fetch = Fetch {
             name: name(what),
             opener: Box::new(opener),
-            rate_limit: None,
+            rate_limit,
             paths_per_source: 1,
             metric: PathMetric::Hops,
             patience: None,
