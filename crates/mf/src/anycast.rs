@@ -1,6 +1,9 @@
 //! Requests for content that the network takes to the nearest that has it (paper §2, anycast): the access router looks
 //! up who has the content and where they are, and chooses by distance.
-use alloc::{collections::BTreeMap, vec::Vec};
+use alloc::{
+    collections::{BTreeMap, BTreeSet},
+    vec::Vec,
+};
 
 use bytes::Bytes;
 use tributary_core::{Duration, Time};
@@ -10,7 +13,8 @@ use crate::{
     wire::{ChunkHeader, NameRecord, RecordBody},
 };
 
-/// How long answers are waited for.
+/// How long answers are waited for, and a holder that can be reached: a router that has just started, or whose neighbour
+/// has, knows of ways and holders a little later.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Requests that wait at most.
 const WAITING_MAX: usize = 4_096;
@@ -43,11 +47,18 @@ impl Anycasts {
                 RecordBody::Device(addresses) => Some(addresses.iter().map(|(address, _)| *address).collect()),
                 _ => None,
             });
+            let devices = waiting.devices.get_or_insert_default();
+            if let Some(addresses) = device {
+                devices.insert(place, Some(addresses));
+                continue;
+            }
             let holders = records.iter().filter(|record| matches!(record.statement().body, RecordBody::Content(_)));
-            waiting.devices.get_or_insert_with(|| match device {
-                Some(addresses) => BTreeMap::from([(place, Some(addresses))]),
-                None => holders.map(|record| (record.author(), None)).collect(),
-            });
+            for holder in holders.map(NameRecord::author) {
+                devices.entry(holder).or_insert_with(|| {
+                    waiting.asked = false;
+                    None
+                });
+            }
         }
     }
     /// Where a device is.
@@ -85,18 +96,18 @@ impl Anycasts {
             let places =
                 devices.iter().flat_map(|(guid, known)| known.iter().flatten().map(|address| (*guid, *address)));
             let nearest = places.filter_map(|(guid, at)| Some((distance(&guid, at)?, guid, at))).min();
-            // Without any holder the receiver asks again later.
-            if let Some((_, guid, address)) = nearest {
-                waiting.header.destination = guid;
-                waiting.header.addresses = Vec::from([address]);
-                ready.push((waiting.header.clone(), waiting.payload.clone()));
-            }
+            let Some((_, guid, address)) = nearest else { return now.since(waiting.since) < PATIENCE };
+            waiting.header.destination = guid;
+            waiting.header.addresses = Vec::from([address]);
+            ready.push((waiting.header.clone(), waiting.payload.clone()));
             false
         });
         ready
     }
-    /// Forgets what nobody answered.
-    pub(crate) fn expire(&mut self, now: Time) {
+    /// Forgets what nobody answered; gives what is to be looked up again, because no holder that is known can be reached.
+    pub(crate) fn expire(&mut self, now: Time) -> BTreeSet<Guid> {
         self.0.retain(|waiting| now.since(waiting.since) < PATIENCE * 2);
+        let stuck = self.0.iter().filter_map(|waiting| Some((waiting.header.destination, waiting.devices.as_ref()?)));
+        stuck.flat_map(|(place, devices)| core::iter::once(place).chain(devices.keys().copied())).collect()
     }
 }

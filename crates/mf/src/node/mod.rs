@@ -378,7 +378,9 @@ impl MfNode {
             }
         }
         self.router.expire(now);
-        self.anycasts.expire(now);
+        for guid in self.anycasts.expire(now) {
+            self.resolver.lookup(now, guid);
+        }
         self.groups.expire(now);
         self.relays.expire(now);
         if let Some(replica) = &mut self.replica {

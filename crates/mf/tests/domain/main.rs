@@ -6,6 +6,7 @@ mod fetches;
 mod groups;
 mod limits;
 mod mobility;
+mod restarts;
 mod wireless;
 
 use std::{
@@ -36,6 +37,8 @@ pub(crate) struct Domain {
     faces: BTreeMap<String, Vec<FaceId>>,
     pub connections: BTreeMap<(String, String), Connection>,
     pub repositories: BTreeMap<String, Disk>,
+    /// Where nodes keep names for others; in memory alone if they have none.
+    names: BTreeMap<String, Disk>,
     pub events: Events,
     seed: u64,
 }
@@ -67,6 +70,7 @@ impl Domain {
             faces: BTreeMap::new(),
             connections: BTreeMap::new(),
             repositories: BTreeMap::new(),
+            names: BTreeMap::new(),
             events,
             seed,
         }
@@ -119,18 +123,27 @@ impl Domain {
         let connection = self.connection(a, b);
         self.net.change(connection, LinkChange::State(LinkState::Up));
     }
+    /// From now on a node keeps names for others on a disk.
+    pub(crate) fn keep_names(&mut self, label: &str) {
+        let disk = Disk::default();
+        self.names.insert(label.into(), disk.clone());
+        self.with(label, |node, now| node.keep_names(now, Box::new(disk)));
+    }
     /// Kills a node at any moment; what its disk has not committed is gone.
     pub(crate) fn kill(&mut self, label: &str) {
         self.net.kill(self.nodes[label]);
         self.repositories[label].crash();
+        self.names.get(label).into_iter().for_each(Disk::crash);
     }
     /// Starts it again with what its disk has.
     pub(crate) fn restart(&mut self, label: &str) {
         let config = self.configs.get_mut(label).unwrap();
         config.seed += 1_000_003;
         let (config, faces, disk) = (config.clone(), self.faces[label].clone(), self.repositories[label].clone());
+        let names = self.names.get(label).cloned();
         self.net.restart(self.nodes[label], |now| {
             let mut node = MfNode::with_repository(now, config, Box::new(disk));
+            names.into_iter().for_each(|names| node.keep_names(now, Box::new(names)));
             for face in faces {
                 node.add_face(now, face, FaceOptions { mtu: 1472, rate: None });
             }

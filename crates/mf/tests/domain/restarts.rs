@@ -1,0 +1,58 @@
+//! Routers that start anew.
+use super::*;
+
+#[derive(Clone, Copy)]
+enum Step {
+    Kill,
+    Restart,
+    Fetch,
+}
+
+/// The router that keeps the names is killed, and starts again 0.3 s later with what it has written of them; a reader
+/// starts and fetches so many milliseconds after it was killed. Gives how long that takes from when both are there.
+fn fetch_about_a_restart(at_server: &str, at_reader: &str, fetch_after: i64) -> Duration {
+    let mut domain = Domain::new(30);
+    domain.router("r1");
+    domain.node("r2", |config| config.router = true);
+    domain.link("r1", "r2", 100, Duration::from_micros(100));
+    for (label, router) in [("server", at_server), ("reader", at_reader)] {
+        domain.node(label, |_| {});
+        domain.link(label, router, 100, Duration::from_micros(100));
+    }
+    domain.keep_names("r1");
+    let bytes = random_bytes(100_000, 1);
+    domain.publish("server", object("/lab/file", bytes.clone()));
+    domain.run(Duration::from_secs(4));
+    domain.kill("reader");
+    let start = domain.net.now();
+    let at = |after: i64| start + ms((1_000 + after) as u64);
+    let mut steps = [(at(0), Step::Kill), (at(300), Step::Restart), (at(fetch_after), Step::Fetch)];
+    steps.sort_by_key(|(at, _)| *at);
+    let mut fetch = None;
+    for (at, step) in steps {
+        domain.net.run_until(at);
+        match step {
+            Step::Kill => domain.kill("r1"),
+            Step::Restart => domain.restart("r1"),
+            Step::Fetch => {
+                domain.restart("reader");
+                fetch = Some(domain.fetch("reader", "/lab/file"));
+            }
+        }
+    }
+    let (begun, (id, content)) = (domain.net.now(), fetch.unwrap());
+    domain.finish("reader", id, 60);
+    assert_eq!(content.finished(&name("/lab/file")).unwrap(), bytes);
+    domain.report("reader", id).ended.unwrap().since(begun)
+}
+
+#[test]
+fn a_fetch_about_a_restart_of_the_router_that_keeps_the_names_goes_on_at_once() {
+    for (at_server, at_reader) in [("r1", "r1"), ("r1", "r2"), ("r2", "r1"), ("r2", "r2")] {
+        let offsets = (-10..40).map(|step| step * 25).chain((-25..10).map(|step| step * 2));
+        let times = offsets.map(|after| (fetch_about_a_restart(at_server, at_reader, after), after));
+        let (slowest, after) = times.max().unwrap();
+        println!("server at {at_server}, reader at {at_reader}: {slowest:?} {after} ms after the router was killed");
+        assert!(slowest < ms(1_000), "{slowest:?}");
+    }
+}
