@@ -34,6 +34,7 @@ impl MfNode {
             let node = crate::receiver::node_of(&peer.guid);
             self.push_event(Event::Neighbour { face, node, up });
             let (guid, is_router, start) = (peer.guid, peer.roles.contains(Roles::ROUTER), peer.nonce);
+            let address = peer.address;
             if up {
                 self.router.on_up(now, face, peer);
                 if let Some(proxy) = &mut self.proxy {
@@ -49,6 +50,7 @@ impl MfNode {
                 }
                 if let Some(front) = &mut self.front {
                     front.forget(&guid);
+                    front.on_restarted(now, address);
                 }
             }
             if self.starts.len() > STARTS_MAX {

@@ -56,6 +56,13 @@ struct Question {
     tries: u32,
 }
 
+impl Question {
+    /// It is asked once more at once, however often it was.
+    fn repeat(&mut self, now: Time) {
+        (self.due, self.tries) = (now, self.tries.min(TRIES - 1));
+    }
+}
+
 #[derive(Debug)]
 struct Watched {
     watchers: BTreeMap<Asker, Time>,
@@ -112,11 +119,17 @@ impl Front {
             for watched in self.watched.values_mut() {
                 watched.renew_at = now;
             }
-            for question in self.open.values_mut() {
-                question.due = now;
-            }
+            self.open.values_mut().for_each(|question| question.repeat(now));
         }
         changed
+    }
+    /// A router has started anew: if it holds records, it knows nothing of what it was asked and of who watches.
+    pub fn on_restarted(&mut self, now: Time, member: NetworkAddress) {
+        if self.members.contains(&member) {
+            self.watched.values_mut().for_each(|watched| watched.renew_at = now);
+        }
+        let lost = |question: &&mut Question| question.asked.contains(&member) && !question.answered.contains(&member);
+        self.open.values_mut().filter(lost).for_each(|question| question.repeat(now));
     }
     /// Takes a question of a host or of this node.
     pub fn handle_question(&mut self, now: Time, asker: Asker, message: NameMessage) {
