@@ -483,6 +483,11 @@ impl Outgoing {
                 self.sending.remove(at);
             }
             CackState::Held => sending.ask_at = now + self.rtt.rto() * 4,
+            CackState::Partial if sending.left == 0 => {
+                // A damaged answer said that all packets are there: what the next one says counts alone.
+                sending.resumed = true;
+                sending.ask_at = now + self.rtt.rto();
+            }
             CackState::Partial | CackState::Refused | CackState::Window => {}
         }
     }

@@ -372,6 +372,31 @@ fn a_resumed_chunk_of_which_nothing_is_left_is_sent_whole() {
 }
 
 #[test]
+fn a_damaged_answer_that_says_that_all_is_there_holds_up_nothing() {
+    for after in [300, 500, 700, 790, 800] {
+        let config = LinkConfig::new(Rate::from_mbps(10), Duration::from_millis(5));
+        let mut hop = Hop::new(config, HopConfig::default(), 6_000, 5);
+        let mut queue = vec![hop.put(0, vec![7; 1_000_000].into())];
+        let until = hop.now + Duration::from_millis(after);
+        hop.run(&mut queue, until, |_| false);
+        let damaged = Cack {
+            state: CackState::Partial,
+            hop: HopId(7),
+            number: 0,
+            window: 6_000,
+            destination_window: Cack::NOT_TOLD,
+            duplicates: 0,
+            first_missing: 60_000,
+            bitmap: Vec::new(),
+        };
+        hop.out.handle_cack(hop.now, &damaged, &hop.out_buffer);
+        let limit = hop.now + Duration::from_secs(5);
+        assert!(hop.run(&mut queue, limit, |hop| hop.received.len() == 1), "after {after} ms");
+        assert_eq!(hop.received[&0], [Bytes::from(vec![7; 1_000_000])]);
+    }
+}
+
+#[test]
 fn the_papers_form_asks_once_per_chunk() {
     let config = LinkConfig::new(Rate::from_mbps(25), Duration::from_millis(25));
     let paper = HopConfig { csyn_packets: u16::MAX, ..HopConfig::default() };
