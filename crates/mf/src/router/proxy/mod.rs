@@ -461,12 +461,16 @@ impl Proxy {
         now: Time,
         has_way: impl Fn(&Guid, NetworkAddress) -> bool,
     ) -> Option<(Guid, NetworkAddress, TransportMessage)> {
-        let full = self.reports.values().any(|report| report.chunks.len() >= REPORT_CHUNKS);
-        if !full && self.report_at.is_none_or(|at| at > now) {
-            return None;
-        }
-        let ready = self.reports.iter().find(|((flow, ..), report)| has_way(&flow.source, report.address));
+        let is_due = self.report_at.is_some_and(|at| at <= now);
+        let is_full = |report: &Report| report.chunks.len() >= REPORT_CHUNKS;
+        let ready = self
+            .reports
+            .iter()
+            .find(|((flow, ..), report)| (is_due || is_full(report)) && has_way(&flow.source, report.address));
         let Some((id, report)) = ready.map(|(id, _)| *id).and_then(|id| Some((id, self.reports.remove(&id)?))) else {
+            if !is_due {
+                return None;
+            }
             self.report_at = (!self.reports.is_empty()).then(|| now + self.config.timer * self.report_backoff);
             self.report_backoff = (self.report_backoff * 2).min(REPORT_BACKOFF_MAX);
             let sources: BTreeSet<Guid> = self.reports.keys().map(|(flow, ..)| flow.source).collect();

@@ -13,7 +13,7 @@ fn header(source: u8, destination: u8, number: u32, priority: u8) -> ChunkHeader
         object: ObjectId([9; 16]),
         transfer: 1,
         number,
-        count: 1_000,
+        count: 2_000,
         chunk_bytes: 1_000,
         reliability: Reliability::Nack,
         window: 0,
@@ -128,6 +128,24 @@ fn what_a_source_that_cannot_be_reached_is_to_be_told_waits_for_a_way() {
     let soon = again + Duration::from_millis(50);
     assert!(proxy.poll_report(soon, |to, _| *to == guid(1)).is_some(), "there is a way");
     assert_eq!(proxy.poll_report(soon, |_, _| true), None);
+}
+
+#[test]
+fn a_long_report_that_finds_no_way_is_not_tried_again_at_once() {
+    let mut proxy = proxy(1 << 20, 1 << 20);
+    for number in 0..REPORT_CHUNKS as u32 {
+        assert_eq!(proxy.put(Time::ZERO, &header(1, 2, number, 0), &vec![0; 10].into(), AWAY), Ok(()));
+    }
+    commit(&mut proxy);
+    let now = Time::from_millis(60);
+    let mut tries = || {
+        assert_eq!(proxy.poll_report(now, |_, _| false), None);
+        proxy.poll_lookup()
+    };
+    assert_eq!(tries(), Some(guid(1)));
+    assert_eq!(tries(), None, "a node that settles would never end");
+    let soon = Time::from_millis(1);
+    assert!(proxy.poll_report(soon, |_, _| true).is_some(), "with a way it need not wait");
 }
 
 #[test]
