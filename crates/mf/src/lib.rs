@@ -68,6 +68,7 @@ pub mod payload;
 pub mod reassembly;
 pub mod receiver;
 mod relay;
+mod reports;
 pub mod resolver;
 pub mod router;
 pub mod sender;

@@ -10,6 +10,7 @@ use tributary_core::{Duration, Time};
 
 use crate::{
     ids::{ChunkKey, Flow, Guid, NetworkAddress},
+    reports::Reports,
     wire::{ChunkHeader, transport::MEMBERS_TOLD_MAX},
 };
 
@@ -37,8 +38,7 @@ struct Relay {
     /// Proxies that the requests may still ask.
     proxies_left: u8,
     awaited: BTreeMap<u32, BTreeSet<Guid>>,
-    /// Of the last report of each member.
-    heard: BTreeMap<Guid, u32>,
+    heard: BTreeMap<Guid, Reports>,
     completed: BTreeSet<Guid>,
     due: Option<Time>,
     sequence: u32,
@@ -124,11 +124,10 @@ impl Relays {
         missing: impl Iterator<Item = u32>,
     ) {
         let Some(relay) = self.0.get_mut(&(source, transfer)) else { return };
-        let heard = relay.heard.get(&from).copied().unwrap_or(0);
-        if sequence <= heard || (relay.heard.len() >= MEMBERS_MAX && heard == 0) {
+        let has_room = relay.heard.len() < MEMBERS_MAX || relay.heard.contains_key(&from);
+        if !has_room || !relay.heard.entry(from).or_default().is_news(now, sequence) {
             return;
         }
-        relay.heard.insert(from, sequence);
         relay.used_at = now;
         // The most patient of the requests decides how far they go together.
         relay.proxies_left = relay.proxies_left.max(proxies_left);

@@ -17,7 +17,7 @@ pub(super) struct Outflow {
     pub(super) stored: BTreeMap<u32, (Guid, NetworkAddress)>,
     pub(super) unacknowledged: BTreeSet<u32>,
     pub(super) window: Windows,
-    pub(super) status_sequence: u32,
+    pub(super) reports: Reports,
     pub(super) heard_at: Time,
     pub(super) sent_at: Time,
     pub(super) pause: Duration,

@@ -38,8 +38,7 @@ pub(super) struct Group {
 struct Member {
     address: NetworkAddress,
     is_complete: bool,
-    /// Of its last report.
-    sequence: u32,
+    reports: Reports,
     /// Which of its chunks storage on the way has.
     stored: BTreeMap<u32, (Guid, NetworkAddress)>,
 }
@@ -81,8 +80,11 @@ impl Group {
         missing: impl Iterator<Item = u32>,
     ) -> BTreeMap<(Guid, NetworkAddress), Vec<u32>> {
         let mut pushes: BTreeMap<(Guid, NetworkAddress), Vec<u32>> = BTreeMap::new();
-        let Some(member) = self.member(from.0).filter(|member| sequence > member.sequence) else { return pushes };
-        (member.sequence, member.address) = (sequence, from.1);
+        let Some(member) = self.member(from.0) else { return pushes };
+        if !member.reports.is_news(now, sequence) {
+            return pushes;
+        }
+        member.address = from.1;
         let mut wanted = Vec::new();
         for number in missing {
             match member.stored.remove(&number) {

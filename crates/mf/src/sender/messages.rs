@@ -18,10 +18,9 @@ impl Sender {
                 let Some(flow) = self.flows.get_mut(&(from, *transfer)).filter(|flow| flow.object == *object) else {
                     return;
                 };
-                if *sequence <= flow.status_sequence {
+                if !flow.reports.is_news(now, *sequence) {
                     return;
                 }
-                flow.status_sequence = *sequence;
                 flow.heard_at = now;
                 if !address.is_none() && flow.addresses.len() <= 1 {
                     flow.addresses = Vec::from([address]);

@@ -26,6 +26,7 @@ use crate::{
     config::EndConfig,
     ids::{Flow, Guid, NetworkAddress, ServiceId},
     payload::Payload,
+    reports::Reports,
     router::cache::ContentCache,
     wire::{ChunkHeader, ChunkKind, ChunkRanges, DataTag, Flags, Reliability, TransportMessage},
 };
@@ -261,7 +262,7 @@ impl Sender {
             stored: BTreeMap::new(),
             unacknowledged: BTreeSet::new(),
             window,
-            status_sequence: 0,
+            reports: Reports::default(),
             heard_at: now,
             sent_at: now,
             pause: DROP_PAUSE,
