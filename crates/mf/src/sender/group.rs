@@ -129,7 +129,10 @@ impl Group {
         }
         if self.remind_at.is_some_and(|at| at <= now) {
             // Who got nothing at all cannot know that something is missing: its description makes it say so.
-            let silent = self.members.iter().filter(|(_, member)| !member.is_complete && member.stored.is_empty());
+            // Storage that has the description sends it, unless it has lost it meanwhile.
+            let is_late = self.remind_after >= REMIND_MAX;
+            let is_told = |member: &Member| member.is_complete || !is_late && member.stored.contains_key(&0);
+            let silent = self.members.iter().filter(|(_, member)| !is_told(member));
             self.single.extend(silent.map(|(guid, _)| (*guid, 0)));
             self.remind_after = (self.remind_after * 2).min(REMIND_MAX);
             self.remind_at = Some(now + self.remind_after);
@@ -216,6 +219,35 @@ mod tests {
         assert!(!group.is_complete());
         group.on_complete(guid(2));
         assert!(group.is_complete());
+    }
+
+    #[test]
+    fn who_is_not_given_the_description_by_storage_is_reminded() {
+        let mut group = Group::new(Wanted::All);
+        let mut now = Time::from_millis(1_000);
+        group.set_members(guid(9), &BTreeSet::from([guid(1), guid(2)]));
+        let proxy = (guid(7), NetworkAddress(7));
+        // The store had no room for all that was to be kept for member 1.
+        group.on_stored(guid(1), proxy, [0, 1, 2].into_iter());
+        group.on_dropped(guid(1), &ChunkRanges::from_ascending([0, 1]));
+        group.on_stored(guid(2), proxy, [0, 1, 2].into_iter());
+        group.on_all_sent(now);
+        let mut reminded: BTreeMap<Guid, u32> = BTreeMap::new();
+        for _ in 0..10 {
+            if reminded.contains_key(&guid(2)) {
+                break;
+            }
+            now = group.poll_timeout().expect("somebody is silent");
+            group.handle_timeout(now, 2, &mut BTreeSet::new());
+            for (member, _, number) in core::iter::from_fn(|| group.take_single()) {
+                assert_eq!(number, 0);
+                *reminded.entry(member).or_default() += 1;
+            }
+        }
+        assert!(reminded.get(&guid(1)) > reminded.get(&guid(2)), "{reminded:?}");
+        assert!(reminded.contains_key(&guid(2)), "{reminded:?}");
+        let waited = now.since(Time::from_millis(1_000));
+        assert!(waited >= REMIND_MAX, "what storage may have lost is sent again late only, not after {waited:?}");
     }
 
     #[test]
