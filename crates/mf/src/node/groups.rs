@@ -61,8 +61,9 @@ impl MfNode {
         let mut header = header.clone();
         let mut copies: Vec<ChunkHeader> = Vec::new();
         if !has_entered || !mine.is_empty() {
-            let members = self.groups.resolve(now, self.guid, header.destination)?;
+            let mut members = self.groups.resolve(now, self.guid, header.destination)?;
             if header.service == ServiceId::Anycast {
+                members.devices.remove(&header.source);
                 return Some(Meant::Nearest(members.devices));
             }
             if self.proxy.is_some() && header.proxies_left > 0 && header.source != self.guid {

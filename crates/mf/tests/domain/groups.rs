@@ -231,3 +231,17 @@ fn the_nearest_of_those_who_are_attached_gets_it_alone() {
     tree.finish(id, 20);
     assert_eq!((tree.report(id).delivered.len(), tree.received("/lab/job", &bytes)), (1, 1));
 }
+
+#[test]
+fn who_sends_to_the_nearest_of_a_group_is_not_meant_itself() {
+    let bytes = random_bytes(300_000, 6);
+    let mut tree = tree(11, 3, 0.0, |_| {});
+    tree.domain.with("source", |node, now| {
+        Messaging::accept(node, now, Some(Box::new(MemoryOpener::new())), &Default::default());
+        node.attach(now, &name(GROUP));
+    });
+    tree.domain.run(Duration::from_secs(2));
+    let id = tree.send("/lab/job", &bytes, &SendOptions { spread: Spread::Nearest, ..SendOptions::default() });
+    tree.finish(id, 20);
+    assert_eq!((tree.report(id).delivered.len(), tree.received("/lab/job", &bytes)), (1, 1));
+}
