@@ -29,6 +29,9 @@ pub(crate) struct VoprArguments {
     /// Leave out all kinds of fault but these.
     #[arg(long, value_delimiter = ',')]
     only: Option<Vec<FaultKind>>,
+    /// Leave out groups and what is sent to them.
+    #[arg(long)]
+    without_groups: bool,
     /// Run every so many-th seed twice and compare the traces; zero for never.
     #[arg(long, default_value_t = 16)]
     repeat_every: u64,
@@ -58,6 +61,7 @@ pub(crate) fn run(arguments: &VoprArguments) -> Outcome {
 fn campaign<F: Family>(arguments: &VoprArguments) -> Outcome {
     let options = Options {
         only: arguments.only.as_ref().map(|kinds| kinds.iter().copied().collect()),
+        leaves_out_groups: arguments.without_groups,
         canary: arguments.canary,
         narrator: arguments.trace.then_some(say as fn(&str)),
         repeat_every: arguments.repeat_every,
@@ -70,7 +74,7 @@ fn campaign<F: Family>(arguments: &VoprArguments) -> Outcome {
     let (mut totals, mut findings, mut told) = (Totals::default(), 0u64, began);
     for seed in (first..).take(usize::try_from(runs_max).unwrap_or(usize::MAX)) {
         if arguments.trace {
-            say(&Plan::draw::<F>(seed, options.only.as_ref()).to_string());
+            say(&Plan::draw::<F>(seed, &options).to_string());
         }
         match run_seed::<F>(seed, &options) {
             Ok(report) => totals.add(&report),
@@ -83,7 +87,7 @@ fn campaign<F: Family>(arguments: &VoprArguments) -> Outcome {
                     extra(arguments)
                 ));
                 if arguments.shrink > 0 && finding.place != "trace hash" {
-                    let plan = Plan::draw::<F>(seed, options.only.as_ref());
+                    let plan = Plan::draw::<F>(seed, &options);
                     let shrunk = shrink::<F>(&plan, finding, options.canary, arguments.shrink);
                     let kinds: Vec<String> = shrunk.kinds.iter().map(FaultKind::to_string).collect();
                     say(&format!("  needs (after {} runs): {}", shrunk.runs, kinds.join(",")));
@@ -113,14 +117,15 @@ fn extra(arguments: &VoprArguments) -> String {
         let kinds: Vec<String> = kinds.iter().map(FaultKind::to_string).collect();
         format!(" --only {}", kinds.join(","))
     });
-    only.chain(arguments.canary.iter().map(|canary| format!(" --canary {canary}"))).collect()
+    let without = arguments.without_groups.then(|| " --without-groups".to_string());
+    only.chain(without).chain(arguments.canary.iter().map(|canary| format!(" --canary {canary}"))).collect()
 }
 
 fn summary(totals: &Totals, findings: u64, time: Duration) -> String {
-    let Totals { runs, events, packets, seconds, completed, failed, liveness } = totals;
+    let Totals { runs, events, packets, seconds, completed, failed, delivered, liveness } = totals;
     format!(
         "{runs} runs, {events} events, {packets} packets, {seconds:.0} virtual seconds in {:.0} s; {completed} fetches \
-         completed, {failed} failed for a reason; at most {:.0} % of the time allowed was needed; {findings} findings",
+         completed, {failed} failed for a reason, {delivered} messages delivered; at most {:.0} % of the time allowed was needed; {findings} findings",
         time.as_secs_f64(),
         liveness * 100.0
     )

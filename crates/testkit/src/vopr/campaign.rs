@@ -16,6 +16,8 @@ use super::{
 pub struct Options {
     /// The only kinds of fault that may occur; `None` for all that the seed draws.
     pub only: Option<BTreeSet<FaultKind>>,
+    /// Whether groups, and what is sent to them, are left out.
+    pub leaves_out_groups: bool,
     /// A bug of the harness to switch on.
     pub canary: Option<Canary>,
     /// Who is told what happens.
@@ -29,7 +31,7 @@ pub struct Options {
 /// # Errors
 /// What was found.
 pub fn run_seed<F: Family>(seed: u64, options: &Options) -> Result<RunReport, Finding> {
-    let plan = Plan::draw::<F>(seed, options.only.as_ref());
+    let plan = Plan::draw::<F>(seed, options);
     let report = try_run::<F>(&plan, options.canary, options.narrator)?;
     if options.repeat_every > 0 && seed.is_multiple_of(options.repeat_every) {
         let again = try_run::<F>(&plan, options.canary, None)?;
@@ -56,6 +58,8 @@ pub struct Totals {
     pub completed: u64,
     /// Fetches failed, as they may.
     pub failed: u64,
+    /// Messages to groups delivered, once for each who got one.
+    pub delivered: u64,
     /// The largest share of the time allowed that a run needed to satisfy everybody.
     pub liveness: f64,
 }
@@ -69,6 +73,7 @@ impl Totals {
         self.seconds += report.time.as_secs_f64();
         self.completed += report.completed;
         self.failed += report.failed;
+        self.delivered += report.delivered;
         self.liveness = self.liveness.max(report.liveness);
     }
 }

@@ -16,6 +16,8 @@ pub trait Family {
     const NAME: &'static str;
     /// Whether the network can be asked what there is below a name.
     const HAS_LISTINGS: bool;
+    /// Whether something can be sent to groups.
+    const HAS_GROUPS: bool;
     /// Whether nodes find out how large a datagram may be; else faces are told, and that does not change.
     const FINDS_MTU: bool;
     /// Whether what caches answer is booked to the paths that it came by.
@@ -40,6 +42,10 @@ pub trait Family {
     /// How long the domain may take, once all faults have ended, until every node knows all that it needs: timeouts of
     /// neighbours, leases and suspicions, one after the other.
     fn settle(settings: &Self::Settings) -> Duration;
+    /// How long it takes, once the domain is settled, until all who are attached to a group are known as its members.
+    fn groups_settle(_settings: &Self::Settings) -> Duration {
+        Duration::ZERO
+    }
     /// Packets that a node without anything to do sends at most, per second and face.
     fn idle_packets_max(settings: &Self::Settings) -> f64;
 }

@@ -177,6 +177,16 @@ impl Ledger {
     pub(super) fn end_of(&self, node: usize, id: TransferId) -> Option<End> {
         self.transfers.get(&(node, self.lives[node], id))?.ended.clone()
     }
+    /// What has failed in this life of a node, and why.
+    pub(super) fn failed(&self, node: usize) -> Vec<(TransferId, String)> {
+        let life = self.lives[node];
+        let all = self.transfers.range((node, life, TransferId(0))..=(node, life, TransferId(u32::MAX)));
+        let failed = all.filter_map(|((.., id), account)| match &account.ended {
+            Some(End::Failed(reason)) => Some((*id, reason.clone())),
+            Some(End::Completed) | None => None,
+        });
+        failed.collect()
+    }
     /// What a node was told to be in a scope; nothing before the first listing.
     pub(super) fn view(&self, node: usize, scope: &str) -> BTreeSet<String> {
         self.views.get(&(node, scope.into())).cloned().unwrap_or_default()

@@ -1,12 +1,17 @@
 //! Nodes of the MobilityFirst family for fault runs.
-use tributary_core::{ByteCount, Duration, Random};
+use tributary_core::{ByteCount, Duration, Random, Time};
 use tributary_mf::{
     Config, MfNode,
     config::{HolRelief, Rebinding},
+    link::Forwarding,
     wire::{PacketType, Reliability, hop::DataHeader},
 };
+use tributary_transport::Endpoint;
 
-use super::{family::Family, plan::Plan};
+use super::{
+    family::{Family, Usage},
+    plan::Plan,
+};
 
 /// The MobilityFirst family.
 #[derive(Clone, Copy, Debug)]
@@ -35,6 +40,7 @@ impl Family for Mf {
     type Settings = Settings;
     const NAME: &'static str = "mf";
     const HAS_LISTINGS: bool = true;
+    const HAS_GROUPS: bool = true;
     const FINDS_MTU: bool = true;
     const CACHES_ON_PATHS: bool = false;
 
@@ -69,6 +75,9 @@ impl Family for Mf {
         config.replicas = settings.replicas;
         config.buffer_packets = settings.buffer_packets;
         config.relief = settings.relief;
+        if plan.groups.store_and_forward {
+            config.hop.forwarding = Forwarding::StoreAndForward;
+        }
         config.cache_bytes = spec.cache_bytes;
         config.proxy.rebinding = settings.rebinding;
         config.proxy.capacity = settings.store_bytes;
@@ -80,6 +89,14 @@ impl Family for Mf {
         config.transfer.delegate = settings.delegate;
         config.check().expect("drawn within the limits");
         MfNode::new(config)
+    }
+    fn usages(node: &MfNode) -> Vec<Usage> {
+        let usage = |what, used, limit| Usage { what, used, limit };
+        let cache = node.status(Time::ZERO).cache;
+        let cache = cache.map(|cache| usage("bytes in the cache", cache.used.0, cache.capacity.0));
+        let store = node.proxy().map(|proxy| proxy.usage());
+        let store = store.map(|(used, capacity)| usage("bytes in the store", used.0, capacity.0));
+        cache.into_iter().chain(store).collect()
     }
     /// Flips a bit of a fragment of a chunk, behind the packet's own header.
     fn forge(packet: &mut [u8], random: &mut Random) -> bool {
@@ -95,6 +112,10 @@ impl Family for Mf {
     /// Bindings of what died, twice; requests repeated after sixteen times the timeout; suspicions of 10 s.
     fn settle(settings: &Settings) -> Duration {
         settings.binding_lifetime * 2 + settings.nack_timeout * 16 + Duration::from_secs(60)
+    }
+    /// Who is attached says so again, and watches of names are renewed.
+    fn groups_settle(settings: &Settings) -> Duration {
+        settings.binding_lifetime + Duration::from_secs(20)
     }
     /// Hellos, link states and renewals of bindings at all replicas, each with what the hop link says of it.
     fn idle_packets_max(settings: &Settings) -> f64 {

@@ -17,12 +17,14 @@
 //! | what a family must give | [`family`] |
 //! | nodes, roles, links | [`topology`] |
 //! | publications, fetches, watches | [`workload`] |
+//! | groups and what is sent to them | [`messages`] |
 //! | what goes wrong | [`faults`] |
 //! | all of these, drawn from a seed | [`plan`] |
 //! | a node that can be frozen and whose packets can be forged | `puppet` |
 //! | what was really published; stores that compare | `truth` |
 //! | the books | `ledger` |
 //! | the network, the people and the faults at work | `world` |
+//! | groups at work, and their checkers | `mail` |
 //! | phases and checkers | [`run`](mod@run) |
 //! | findings, and what of a plan they need | [`shrink`](mod@shrink) |
 //! | many seeds | [`campaign`] |
@@ -34,6 +36,8 @@ pub mod canary;
 pub mod family;
 pub mod faults;
 mod ledger;
+mod mail;
+pub mod messages;
 #[cfg(feature = "mf")]
 pub mod mf;
 #[cfg(feature = "ndn")]

@@ -38,6 +38,7 @@ impl Family for Ndn {
     const NAME: &'static str = "ndn";
     /// Nobody can be asked what there is below a name.
     const HAS_LISTINGS: bool = false;
+    const HAS_GROUPS: bool = false;
     const FINDS_MTU: bool = true;
     const CACHES_ON_PATHS: bool = true;
 

@@ -4,8 +4,10 @@ use std::{collections::BTreeSet, fmt};
 use tributary_core::{Duration, Random, Time};
 
 use super::{
+    campaign::Options,
     family::Family,
     faults::{self, Fault, FaultKind},
+    messages::{self, Groups},
     topology::Topology,
     workload::{self, ObjectSpec, Operation},
 };
@@ -21,6 +23,8 @@ pub struct Plan<S> {
     pub topology: Topology,
     /// What can be published.
     pub objects: Vec<ObjectSpec>,
+    /// Groups to which something is sent.
+    pub groups: Groups,
     /// What people do, by time.
     pub operations: Vec<(Time, Operation)>,
     /// What goes wrong, by time.
@@ -36,26 +40,34 @@ const TOPOLOGY: u64 = 1;
 const SETTINGS: u64 = 2;
 const WORKLOAD: u64 = 3;
 const SWARM: u64 = 4;
+const GROUPS: u64 = 5;
 const FAULTS: u64 = 100;
 
 impl<S> Plan<S> {
-    /// Draws the plan of `seed`. With `only`, no other kinds of fault are in it, and everything else is the same.
-    pub fn draw<F: Family<Settings = S>>(seed: u64, only: Option<&BTreeSet<FaultKind>>) -> Plan<S> {
+    /// Draws the plan of `seed`, without what `options` leave out; everything else is the same.
+    pub fn draw<F: Family<Settings = S>>(seed: u64, options: &Options) -> Plan<S> {
         let mut swarm = Random::new(seed, SWARM);
         let seconds = 3.0 + swarm.unit() * swarm.unit() * 60.0;
         let end = Duration::from_secs_f64(seconds);
         // Few kinds, many kinds, rarely none: what one kind hides, another seed shows.
         let density = [0.0, 0.1, 0.1, 0.2, 0.2, 0.35, 0.5, 0.7][swarm.below(8) as usize];
         let drawn: BTreeSet<FaultKind> = FaultKind::ALL.into_iter().filter(|_| swarm.chance(density)).collect();
-        let kinds = match only {
+        let kinds = match &options.only {
             Some(only) => drawn.intersection(only).copied().collect(),
             None => drawn,
         };
         let topology = Topology::draw(&mut Random::new(seed, TOPOLOGY));
         let settings = F::draw(&mut Random::new(seed, SETTINGS));
-        let (objects, operations) = workload::draw(&topology, end, &mut Random::new(seed, WORKLOAD));
+        let (objects, mut operations) = workload::draw(&topology, end, &mut Random::new(seed, WORKLOAD));
+        let mut groups = Groups::default();
+        if F::HAS_GROUPS && !options.leaves_out_groups {
+            let (drawn, more) = messages::draw(&topology, end, &mut Random::new(seed, GROUPS));
+            groups = drawn;
+            operations.extend(more);
+            operations.sort_by_key(|(time, _)| *time);
+        }
         let faults = faults::draw(&kinds, &topology, &objects, end, |kind| Random::new(seed, FAULTS + kind));
-        Plan { seed, settings, topology, objects, operations, faults, kinds, mend: Time::ZERO + end }
+        Plan { seed, settings, topology, objects, groups, operations, faults, kinds, mend: Time::ZERO + end }
     }
     /// Whether bytes may arrive that nobody published, so that a source may be blamed that is honest or will be.
     pub fn has_lies(&self) -> bool {

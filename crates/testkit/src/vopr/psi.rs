@@ -27,6 +27,7 @@ impl Family for Psi {
     type Settings = Settings;
     const NAME: &'static str = "psi";
     const HAS_LISTINGS: bool = true;
+    const HAS_GROUPS: bool = false;
     const FINDS_MTU: bool = true;
     const CACHES_ON_PATHS: bool = true;
 

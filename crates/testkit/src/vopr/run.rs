@@ -10,6 +10,7 @@ use super::{
     family::{Family, Usage},
     faults::FaultKind,
     ledger::{End, Narrator},
+    mail::REMINDED,
     plan::Plan,
     workload::{FetchSpec, Operation},
     world::World,
@@ -30,6 +31,8 @@ pub struct RunReport {
     pub completed: u64,
     /// Fetches that failed, as they may while there are faults.
     pub failed: u64,
+    /// Messages to groups delivered, once for each who got one.
+    pub delivered: u64,
     /// How much of the time that everything running was given was needed, from 0 to 1.
     pub liveness: f64,
     /// Fingerprint of all that happened.
@@ -59,8 +62,13 @@ pub fn run<F: Family>(plan: &Plan<F::Settings>, canary: Option<Canary>, narrator
     run.faulty_phase();
     run.world.mend();
     run.until_satisfied("mended", run.deadline(F::settle(&plan.settings)), |run| run.what_is_missing(false));
+    run.world.cancel_mail();
     run.publish_what_is_missing();
+    if plan.groups.count > 0 {
+        run.pass(F::groups_settle(&plan.settings));
+    }
     run.fetch_everything();
+    run.world.send_to_all_groups();
     let settled = F::settle(&plan.settings).mul_f64(0.5);
     run.until_satisfied("fetched again", run.deadline(settled), |run| run.what_is_missing(true));
     run.quiet_phase();
@@ -105,7 +113,10 @@ impl<F: Family> Run<'_, F> {
     fn say_status(&self) {
         for node in 0..self.world.people.len() {
             let status = self.world.net.node(NodeIndex(node as u32)).inner().status(self.world.net.now());
-            self.world.say(|| format!("node {node} ({}): {:?} {:?}", status.label, status.resolver, status.counters));
+            let usages = F::usages(self.world.net.node(NodeIndex(node as u32)).inner());
+            self.world.say(|| {
+                format!("node {node} ({}): {:?} {:?} {usages:?}", status.label, status.resolver, status.counters)
+            });
         }
     }
     /// What has not happened yet although it must.
@@ -139,7 +150,8 @@ impl<F: Family> Run<'_, F> {
                 }
             }
         }
-        None
+        drop(ledger);
+        world.missing_mail(last_phase)
     }
     /// Whether a fetch that began among lies or with another version asks none of those any more that publish its
     /// object now. It waits for others.
@@ -167,24 +179,31 @@ impl<F: Family> Run<'_, F> {
     /// other over the slowest link, or with a window of some packets over the longest path, three times over.
     fn deadline(&self, settle: Duration) -> Time {
         let world = &self.world;
-        let mut seconds = 0.0;
+        let mut seconds = world.mail_seconds(|bytes, publishers, node| self.seconds(bytes, publishers, node));
         for (node, person) in world.people.iter().enumerate() {
             for want in person.wants.iter().filter(|want| want.end.is_none()) {
-                let spec = &world.plan.objects[want.spec.object];
-                let bytes = spec.sizes.iter().copied().max().unwrap_or(0) as f64 + 20_000.0;
+                let bytes = world.plan.objects[want.spec.object].sizes.iter().copied().max().unwrap_or(0);
                 let publishers = world.people.iter().enumerate();
                 let publishers = publishers.filter(|(_, person)| person.published.contains_key(&want.spec.object));
-                let widths = publishers.filter_map(|(publisher, _)| world.plan.topology.widest(publisher, node));
-                let round_trip = widths.map(|(_, delay)| delay.as_secs_f64()).fold(0.0, f64::max) + 0.4;
-                let packet = f64::from(world.plan.topology.nodes[node].transfer.packet_bytes.unwrap_or(1_200));
-                let header_share = packet / (packet + 120.0);
-                let narrow = world.plan.topology.links.iter().flat_map(|link| &link.directions);
-                let narrow = narrow.filter_map(|way| way.rate).map(|rate| rate.bytes_per_second()).min();
-                let rate = narrow.unwrap_or(u64::MAX).min(100_000_000) as f64 * header_share;
-                seconds += bytes / rate.min(8.0 * packet / round_trip) + round_trip * 10.0;
+                let publishers: Vec<usize> = publishers.map(|(publisher, _)| publisher).collect();
+                seconds += self.seconds(bytes, &publishers, node);
             }
         }
-        world.net.now() + settle + Duration::from_secs_f64(3.0 * seconds)
+        let reminded = if world.plan.groups.count > 0 { REMINDED } else { Duration::ZERO };
+        world.net.now() + settle + reminded + Duration::from_secs_f64(3.0 * seconds)
+    }
+    /// How long so many bytes may take on their way from any of `publishers` to `node`.
+    fn seconds(&self, bytes: u64, publishers: &[usize], node: usize) -> f64 {
+        let world = &self.world;
+        let bytes = bytes as f64 + 20_000.0;
+        let widths = publishers.iter().filter_map(|publisher| world.plan.topology.widest(*publisher, node));
+        let round_trip = widths.map(|(_, delay)| delay.as_secs_f64()).fold(0.0, f64::max) + 0.4;
+        let packet = f64::from(world.plan.topology.nodes[node].transfer.packet_bytes.unwrap_or(1_200));
+        let header_share = packet / (packet + 120.0);
+        let narrow = world.plan.topology.links.iter().flat_map(|link| &link.directions);
+        let narrow = narrow.filter_map(|way| way.rate).map(|rate| rate.bytes_per_second()).min();
+        let rate = narrow.unwrap_or(u64::MAX).min(100_000_000) as f64 * header_share;
+        bytes / rate.min(8.0 * packet / round_trip) + round_trip * 10.0
     }
     /// Objects that nobody publishes although somebody may: a subscription to them must be told.
     fn publish_what_is_missing(&mut self) {
@@ -262,11 +281,13 @@ impl<F: Family> Run<'_, F> {
         self.check_packets();
         self.check_reports();
         self.world.settle_wants();
+        self.world.settle_mail();
         if now.since(self.watched_again) >= WATCH_AGAIN {
             self.watched_again = now;
             self.world.watch_again();
         }
         self.check_failures();
+        self.world.check_failures_of_mail();
         self.check_limits();
         let events = self.world.net.stats().steps;
         assert!(events <= EVENTS_MAX, "{events} steps until {}: it does not come to an end", self.world.net.now());
@@ -355,6 +376,7 @@ impl<F: Family> Run<'_, F> {
             time: net.now(),
             completed: ends.get(&true).copied().unwrap_or(0),
             failed: ends.get(&false).copied().unwrap_or(0),
+            delivered: self.world.delivered(),
             liveness: self.liveness,
             trace_hash: net.trace_hash(),
         }

@@ -54,6 +54,8 @@ impl Truth {
 #[derive(Clone)]
 pub(super) struct Vault {
     memory: MemoryOpener,
+    /// How often each object was told to be whole.
+    whole: Arc<Mutex<BTreeMap<Name, u32>>>,
     truth: Arc<Truth>,
     canary: Option<Canary>,
 }
@@ -62,10 +64,17 @@ impl Vault {
     /// An empty one that trusts `pinned` only, or the first key that it sees.
     pub(super) fn new(truth: &Arc<Truth>, pinned: Option<PublicKey>, canary: Option<Canary>) -> Vault {
         let memory = pinned.map_or_else(MemoryOpener::new, MemoryOpener::pinned);
-        Vault { memory, truth: Arc::clone(truth), canary }
+        Vault { memory, whole: Arc::default(), truth: Arc::clone(truth), canary }
     }
     pub(super) fn content(&self) -> MemoryContent {
         self.memory.content()
+    }
+    /// What was told to be whole, and how often since [`Vault::forget_whole`].
+    pub(super) fn whole(&self) -> BTreeMap<Name, u32> {
+        self.whole.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+    pub(super) fn forget_whole(&self) {
+        self.whole.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 }
 impl StoreOpener for Vault {
@@ -83,13 +92,15 @@ impl StoreOpener for Vault {
         let Some(truth) = self.truth.bytes(&manifest.object_id()) else {
             panic!("a store was opened for '{}' version {}, which nobody published", manifest.name, manifest.version);
         };
-        Ok(Box::new(WatchedStore { inner, truth, manifest: manifest.clone(), canary: self.canary }))
+        let whole = Arc::clone(&self.whole);
+        Ok(Box::new(WatchedStore { inner, truth, whole, manifest: manifest.clone(), canary: self.canary }))
     }
 }
 
 struct WatchedStore {
     inner: Box<dyn ChunkStore>,
     truth: Bytes,
+    whole: Arc<Mutex<BTreeMap<Name, u32>>>,
     manifest: Manifest,
     canary: Option<Canary>,
 }
@@ -122,7 +133,10 @@ impl ChunkStore for WatchedStore {
         self.inner.put_chunk(index, bytes)
     }
     fn finish(&mut self) -> Result<(), StoreError> {
-        self.inner.finish()
+        self.inner.finish()?;
+        let mut whole = self.whole.lock().unwrap_or_else(PoisonError::into_inner);
+        *whole.entry(self.manifest.name.clone()).or_default() += 1;
+        Ok(())
     }
 }
 

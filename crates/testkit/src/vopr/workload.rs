@@ -2,7 +2,7 @@
 use tributary_core::{Duration, Random, Rate, Time};
 use tributary_transport::PathMetric;
 
-use super::topology::Topology;
+use super::{messages::MessageSpec, topology::Topology};
 
 /// An object of a plan, with all versions that it will have.
 #[derive(Clone, Debug)]
@@ -66,6 +66,27 @@ pub enum Operation {
         /// Which.
         scope: String,
     },
+    /// Takes what is sent to a group.
+    Attach {
+        /// Where.
+        node: usize,
+        /// Which.
+        group: usize,
+    },
+    /// Does not take it any more.
+    Detach {
+        /// Where.
+        node: usize,
+        /// Which.
+        group: usize,
+    },
+    /// Sends something to a group.
+    Send(MessageSpec),
+    /// Ends the sending of the message of that number if it runs.
+    CancelSend {
+        /// [`MessageSpec::number`].
+        message: usize,
+    },
 }
 
 /// A fetch of a plan.
@@ -88,16 +109,19 @@ pub struct FetchSpec {
 }
 
 impl Operation {
-    /// Where it is done; `None` if that depends on where the fetch is.
+    /// Where it is done; `None` if that depends on where the fetch or the message is.
     pub fn node(&self) -> Option<usize> {
         match self {
             Operation::Publish { node, .. }
             | Operation::Unpublish { node, .. }
             | Operation::Limit { node, .. }
             | Operation::Watch { node, .. }
-            | Operation::Unwatch { node, .. } => Some(*node),
+            | Operation::Unwatch { node, .. }
+            | Operation::Attach { node, .. }
+            | Operation::Detach { node, .. } => Some(*node),
             Operation::Fetch(fetch) => Some(fetch.node),
-            Operation::Cancel { .. } => None,
+            Operation::Send(message) => Some(message.node),
+            Operation::Cancel { .. } | Operation::CancelSend { .. } => None,
         }
     }
 }

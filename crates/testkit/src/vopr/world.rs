@@ -20,6 +20,7 @@ use super::{
     family::Family,
     faults::{Farewell, Fault, FaultKind, Memory, What},
     ledger::{End, Ledger, Narrator},
+    mail::Sent,
     plan::Plan,
     puppet::Puppet,
     truth::{Liar, Truth, Vault, key, make_object},
@@ -33,7 +34,9 @@ pub(super) struct World<'a, F: Family> {
     pub(super) people: Vec<Person>,
     pub(super) ledger: Rc<RefCell<Ledger>>,
     pub(super) connections: Vec<Connection>,
-    truth: Arc<Truth>,
+    pub(super) truth: Arc<Truth>,
+    /// What each node is called in reports of what was sent.
+    pub(super) guids: Vec<String>,
     canary: Option<Canary>,
     random: Random,
     objects: BTreeMap<(usize, u64, bool), MemoryObject>,
@@ -50,11 +53,21 @@ pub(super) struct Person {
     /// What is published here: object and version.
     pub(super) published: BTreeMap<usize, u64>,
     /// Whether the objects here lie, and how much.
-    lying: f64,
+    pub(super) lying: f64,
     /// Objects of others that are forged here.
     forged: BTreeSet<usize>,
     pub(super) watches: BTreeSet<String>,
     pub(super) wants: Vec<Want>,
+    /// Groups to which it is attached.
+    pub(super) attached: BTreeSet<usize>,
+    /// Groups to which an earlier life was attached, of which this one does not know: names take a while to lapse.
+    pub(super) lapsing: BTreeSet<usize>,
+    /// What it sends to groups.
+    pub(super) sent: Vec<Sent>,
+    /// Where it keeps what is sent to it.
+    pub(super) inbox: Vault,
+    /// Messages that it was given whole, in any of its lives.
+    pub(super) received: BTreeSet<usize>,
     vault: Vault,
     /// What is to be done once the node runs again.
     deferred: Vec<Operation>,
@@ -102,6 +115,11 @@ impl<'a, F: Family> World<'a, F> {
                 forged: BTreeSet::new(),
                 watches: BTreeSet::new(),
                 wants: Vec::new(),
+                attached: BTreeSet::new(),
+                lapsing: BTreeSet::new(),
+                sent: Vec::new(),
+                inbox: Vault::new(&truth, Some(key(true).public()), canary),
+                received: BTreeSet::new(),
                 vault: Vault::new(&truth, pinned, canary),
                 deferred: Vec::new(),
                 memory: Memory::Kept,
@@ -114,6 +132,7 @@ impl<'a, F: Family> World<'a, F> {
             ledger,
             connections: Vec::new(),
             truth,
+            guids: Vec::new(),
             canary,
             random,
             objects: BTreeMap::new(),
@@ -137,6 +156,12 @@ impl<'a, F: Family> World<'a, F> {
         }
         for index in 0..self.plan.topology.nodes.len() {
             self.attach_faces(index);
+        }
+        for node in 0..self.plan.topology.nodes.len() {
+            let status = self.net.node(NodeIndex(node as u32)).inner().status(Time::ZERO);
+            let guid = status.resolver.into_iter().find(|(subject, _)| subject == "guid").map(|(_, guid)| guid);
+            self.guids.push(guid.unwrap_or_default());
+            self.accept(node);
         }
         for (index, (time, _)) in self.plan.operations.iter().enumerate() {
             self.plan_at(*time, Action::Operate(index));
@@ -215,6 +240,10 @@ impl<'a, F: Family> World<'a, F> {
                 let wants = |person: &Person| person.wants.iter().any(|want| want.spec.number == *fetch);
                 self.people.iter().position(wants)
             }
+            Operation::CancelSend { message } => {
+                let sends = |person: &Person| person.sent.iter().any(|sent| sent.spec.number == *message);
+                self.people.iter().position(sends)
+            }
             _ => operation.node(),
         };
         let Some(node) = node else { return };
@@ -264,6 +293,10 @@ impl<'a, F: Family> World<'a, F> {
                 let scope = scope.parse().expect("plans have legal names");
                 self.command(node, |node, now| node.unwatch(now, &scope));
             }
+            Operation::Attach { group, .. } => self.attach(node, *group),
+            Operation::Detach { group, .. } => self.detach(node, *group),
+            Operation::Send(message) => self.send(message.clone()),
+            Operation::CancelSend { message } => self.cancel_send(node, *message),
         }
     }
     /// A fetch into `vault`, begun now and again whenever the node starts anew.
@@ -326,7 +359,7 @@ impl<'a, F: Family> World<'a, F> {
     pub(super) fn is_alive(&self, node: usize) -> bool {
         self.net.is_alive(NodeIndex(node as u32))
     }
-    fn is_running(&self, node: usize) -> bool {
+    pub(super) fn is_running(&self, node: usize) -> bool {
         self.is_alive(node) && !self.net.node(NodeIndex(node as u32)).is_frozen()
     }
     /// Compares what a completed fetch has left with what was published, and remembers how wants ended.
@@ -412,7 +445,7 @@ impl<'a, F: Family> World<'a, F> {
             }
             What::Malformed(node, count) => self.plan_packets(fault, *count, || Action::Malformed(*node)),
             What::Replay(node, count) => self.plan_packets(fault, *count, || Action::Replay(*node)),
-            What::DiskFull(node, chunks) => self.people[*node].vault.content().refuse_chunks_after(Some(*chunks)),
+            What::DiskFull(node, chunks) => self.set_disk(*node, Some(*chunks)),
         }
     }
     fn end(&mut self, fault: &Fault) {
@@ -461,8 +494,12 @@ impl<'a, F: Family> World<'a, F> {
                 }
             }
             What::Malformed(..) | What::Replay(..) => {}
-            What::DiskFull(node, _) => self.people[*node].vault.content().refuse_chunks_after(None),
+            What::DiskFull(node, _) => self.set_disk(*node, None),
         }
+    }
+    fn set_disk(&mut self, node: usize, chunks: Option<u64>) {
+        let person = &self.people[node];
+        [&person.vault, &person.inbox].into_iter().for_each(|vault| vault.content().refuse_chunks_after(chunks));
     }
     fn change(&mut self, link: usize, change: LinkChange) {
         self.net.change(self.connections[link], change);
@@ -485,7 +522,10 @@ impl<'a, F: Family> World<'a, F> {
         self.net.kill(NodeIndex(node as u32));
         // What ended in the last moment of this life counts.
         self.settle_wants();
+        self.enter_what_came();
+        self.people[node].inbox.forget_whole();
         self.people[node].wants.iter_mut().for_each(|want| want.id = None);
+        self.people[node].sent.iter_mut().for_each(|sent| sent.id = None);
     }
     /// A dead node starts again, with what it remembers.
     fn start(&mut self, node: usize) {
@@ -499,6 +539,9 @@ impl<'a, F: Family> World<'a, F> {
         if person.memory == Memory::Lost {
             person.published.clear();
             person.watches.clear();
+            person.lapsing.append(&mut person.attached);
+            person.sent.clear();
+            person.inbox = Vault::new(&self.truth, Some(key(true).public()), self.canary);
             let fresh = Vault::new(&self.truth, Some(key(true).public()), self.canary);
             person.vault = fresh.clone();
             person.wants.iter_mut().for_each(|want| want.vault = fresh.clone());
@@ -510,6 +553,7 @@ impl<'a, F: Family> World<'a, F> {
         for scope in watches {
             self.operate(&Operation::Watch { node, scope });
         }
+        self.resume_mail(node);
         for want in 0..self.people[node].wants.len() {
             let Want { end, cancelled, .. } = &mut self.people[node].wants[want];
             if *cancelled && end.is_none() {

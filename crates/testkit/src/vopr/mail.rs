@@ -1,0 +1,268 @@
+//! What is sent to groups, at work: who takes it, what has come, and whether that is all that it should be.
+use std::collections::{BTreeMap, BTreeSet};
+
+use tributary_core::{Duration, Time, TransferId};
+use tributary_sim::NodeIndex;
+use tributary_transport::{
+    Endpoint, Messaging,
+    messaging::{Delivery, Destination, SendOptions, SendReport, Spread},
+};
+
+use super::{
+    family::Family,
+    faults::FaultKind,
+    ledger::End,
+    messages::{MessageSpec, group_name},
+    truth::{Liar, make_object},
+    workload::Operation,
+    world::World,
+};
+
+/// A message that somebody sends.
+pub(super) struct Sent {
+    pub(super) spec: MessageSpec,
+    /// The transfer of the node's present life.
+    pub(super) id: Option<TransferId>,
+    /// How often it was begun: a source that starts anew begins anew.
+    begun: u32,
+    /// What the source said when it was over.
+    pub(super) over: Option<SendReport>,
+    cancelled: bool,
+}
+
+/// Objects of messages have numbers from here on.
+const MESSAGES: usize = 1 << 20;
+/// Messages of the last phase, of so many bytes each.
+const LAST_MESSAGES: usize = 1_000_000;
+const LAST_BYTES: u64 = 60_000;
+
+impl<F: Family> World<'_, F> {
+    pub(super) fn messaging<R>(&mut self, node: usize, command: impl FnOnce(&mut dyn Messaging, Time) -> R) -> R {
+        self.command(node, |node, now| command(node.messaging().expect("families with groups send"), now))
+    }
+    /// A node takes what is sent to it, if anything is.
+    pub(super) fn accept(&mut self, node: usize) {
+        if self.plan.groups.count > 0 {
+            let inbox = Box::new(self.people[node].inbox.clone());
+            self.messaging(node, |messaging, now| messaging.accept(now, Some(inbox), &Default::default()));
+        }
+    }
+    pub(super) fn attach(&mut self, node: usize, group: usize) {
+        self.people[node].attached.insert(group);
+        let name = group_name(group).parse().expect("plans have legal names");
+        self.messaging(node, |messaging, now| messaging.attach(now, &name));
+    }
+    pub(super) fn detach(&mut self, node: usize, group: usize) {
+        self.people[node].attached.remove(&group);
+        let name = group_name(group).parse().expect("plans have legal names");
+        self.messaging(node, |messaging, now| messaging.detach(now, &name));
+    }
+    pub(super) fn send(&mut self, spec: MessageSpec) {
+        let node = spec.node;
+        self.people[node].sent.push(Sent { spec, id: None, begun: 0, over: None, cancelled: false });
+        self.begin_to_send(node, self.people[node].sent.len() - 1);
+    }
+    fn begin_to_send(&mut self, node: usize, index: usize) {
+        let (lying, seed) = (self.people[node].lying, self.plan.seed);
+        let sent = &mut self.people[node].sent[index];
+        sent.begun += 1;
+        let (spec, mut options) = (sent.spec.clone(), sent.spec.options.clone());
+        let object = make_object(seed, MESSAGES + spec.number, &spec.object(), 1, true);
+        self.truth.add(&object);
+        let to = Destination::Name(group_name(spec.group).parse().expect("plans have legal names"));
+        options.chunk_bytes = options.chunk_bytes.map(|bytes| bytes.max((spec.size / 2_000) as u32));
+        let id = self.messaging(node, |messaging, now| match lying > 0.0 {
+            true => {
+                let liar = Liar { inner: object, share: lying, seed: seed ^ node as u64 };
+                messaging.send(now, Box::new(liar), &to, &options)
+            }
+            false => messaging.send(now, Box::new(object), &to, &options),
+        });
+        self.people[node].sent[index].id = Some(id.expect("few messages are under way"));
+    }
+    pub(super) fn cancel_send(&mut self, node: usize, message: usize) {
+        let sent = self.people[node].sent.iter_mut().find(|sent| sent.spec.number == message && sent.over.is_none());
+        let Some(sent) = sent else { return };
+        sent.cancelled = true;
+        if let Some(id) = sent.id {
+            self.messaging(node, |messaging, now| messaging.cancel_send(now, id));
+        }
+    }
+    /// A node starts again: it is attached as before, and sends what not all have.
+    pub(super) fn resume_mail(&mut self, node: usize) {
+        self.accept(node);
+        let groups: Vec<usize> = self.people[node].attached.iter().copied().collect();
+        groups.into_iter().for_each(|group| self.attach(node, group));
+        for index in 0..self.people[node].sent.len() {
+            let sent = &self.people[node].sent[index];
+            if sent.over.is_none() && !sent.cancelled {
+                self.begin_to_send(node, index);
+            }
+        }
+    }
+
+    // Checks.
+
+    /// Enters what has come, and compares what sources are told with it.
+    pub(super) fn settle_mail(&mut self) {
+        if self.plan.groups.count == 0 {
+            return;
+        }
+        self.enter_what_came();
+        for node in 0..self.people.len() {
+            for index in 0..self.people[node].sent.len() {
+                let Sent { id: Some(id), over: None, .. } = self.people[node].sent[index] else { continue };
+                if self.is_running(node) {
+                    let report = self.messaging(node, |messaging, now| messaging.send_report(now, id));
+                    let report = report.unwrap_or_else(|| panic!("node {node} forgot what became of transfer {id:?}"));
+                    self.check_delivered(node, index, &report);
+                    self.people[node].sent[index].over = report.is_over.then_some(report);
+                }
+            }
+        }
+    }
+    pub(super) fn enter_what_came(&mut self) {
+        let sent = self.people.iter().flat_map(|person| &person.sent);
+        let begun: BTreeMap<String, (usize, u32)> =
+            sent.map(|sent| (sent.spec.object().name, (sent.spec.number, sent.begun))).collect();
+        for (node, person) in self.people.iter_mut().enumerate() {
+            for (name, times) in person.inbox.whole() {
+                let Some((number, begun)) = begun.get(&name.to_string()) else { continue };
+                assert!(times <= *begun, "node {node} was given '{name}' {times} times, which was sent {begun} times");
+                if person.received.insert(*number) {
+                    let bytes = person.inbox.content().finished(&name);
+                    let is_true = bytes.is_none_or(|bytes| self.truth.has(&name, &bytes));
+                    assert!(is_true, "node {node} was given '{name}' with bytes that nobody published");
+                }
+            }
+        }
+    }
+    /// Who is said to have everything has it, unless somebody may have changed what was said.
+    fn check_delivered(&self, node: usize, index: usize, report: &SendReport) {
+        let spec = &self.people[node].sent[index].spec;
+        if self.plan.has_lies() {
+            return;
+        }
+        for guid in &report.delivered {
+            let member = self.guids.iter().position(|known| known == guid);
+            let has_it = member.is_some_and(|member| self.people[member].received.contains(&spec.number));
+            assert!(
+                has_it,
+                "node {node} was told that {member:?} ({guid}) has message {}, which it has not",
+                spec.number
+            );
+        }
+    }
+    /// The nodes, beside who sends it, that a message must reach now or never.
+    fn members(&self, spec: &MessageSpec) -> Vec<usize> {
+        let attached = |node: &usize| self.people[*node].attached.contains(&spec.group);
+        let reachable = |node: &usize| self.plan.topology.widest(spec.node, *node).is_some();
+        (0..self.people.len()).filter(|node| *node != spec.node).filter(attached).filter(reachable).collect()
+    }
+    /// Whether a node has refused the rest of a message, for a reason that [`World::check_failures_of_mail`] accepts.
+    fn has_failed(&self, node: usize, spec: &MessageSpec) -> bool {
+        let name = spec.object().name;
+        let inner = self.net.node(NodeIndex(node as u32)).inner();
+        let ledger = self.ledger.borrow();
+        let failed = |id| matches!(ledger.end_of(node, id), Some(End::Failed(_)));
+        inner.transfers().into_iter().any(|(id, of)| of.to_string() == name && failed(id))
+    }
+    /// What should have come and has not.
+    pub(super) fn missing_mail(&self, last_phase: bool) -> Option<String> {
+        let label = |node: usize| &self.plan.topology.nodes[node].label;
+        let routers = self.plan.topology.nodes.iter().filter(|node| node.router).count();
+        for sent in self.people.iter().flat_map(|person| &person.sent).filter(|sent| !sent.cancelled) {
+            let (spec, members) = (&sent.spec, self.members(&sent.spec));
+            let is_last = spec.number >= LAST_MESSAGES;
+            if is_last != last_phase || members.is_empty() || !is_last && !spec.is_promised(routers) {
+                continue;
+            }
+            let has = |node: &usize| self.people[*node].received.contains(&spec.number);
+            if spec.options.spread == Spread::Nearest {
+                let got_it = sent.over.as_ref().is_some_and(|report| report.delivered.len() == 1);
+                if !got_it {
+                    return Some(format!("{} still sends {spec:?} to the nearest", label(spec.node)));
+                }
+                continue;
+            }
+            // Who had a full disk, or met a liar, has given it up, and the source is not told.
+            let failed: BTreeSet<usize> = match is_last {
+                true => BTreeSet::new(),
+                false => members.iter().copied().filter(|node| !has(node) && self.has_failed(*node, spec)).collect(),
+            };
+            // What was over before all was mended ended for those who were members then.
+            let waits = if is_last || sent.over.is_none() { &members[..] } else { &[] };
+            if let Some(node) = waits.iter().find(|node| !has(node) && !failed.contains(node)) {
+                return Some(format!("{} has not got {spec:?} (over: {:?})", label(*node), sent.over));
+            }
+            if sent.over.is_none() && failed.is_empty() {
+                return Some(format!("{} still sends {spec:?}, which all have", label(spec.node)));
+            }
+            if let Some(report) = sent.over.as_ref().filter(|_| is_last) {
+                let told = |node: &usize| report.delivered.contains(&self.guids[*node]);
+                let told: Vec<usize> = (0..self.people.len()).filter(told).collect();
+                let may = |node: &usize| members.contains(node) || self.people[*node].lapsing.contains(&spec.group);
+                let is_true = members.iter().all(|node| told.contains(node)) && told.iter().all(may);
+                assert!(is_true, "{} was told that {told:?} have {spec:?}, not {members:?}", label(spec.node));
+            }
+        }
+        None
+    }
+    /// What is sent may fail only for a reason that the plan gives.
+    pub(super) fn check_failures_of_mail(&self) {
+        if self.plan.groups.count == 0 {
+            return;
+        }
+        let disk_full = self.plan.faults.iter().any(|fault| fault.kind == FaultKind::DiskFull);
+        let lies = self.plan.has_lies();
+        for (node, person) in self.people.iter().enumerate().filter(|(node, _)| self.is_alive(*node)) {
+            let wanted: BTreeSet<TransferId> = person.wants.iter().filter_map(|want| want.id).collect();
+            for (id, reason) in self.ledger.borrow().failed(node) {
+                let full = disk_full && reason.contains("space");
+                let careless = reason.contains("the sender does not care");
+                let may = wanted.contains(&id) || full || careless || lies;
+                assert!(may, "node {node} gives up transfer {id:?}, which was sent to it: {reason}");
+            }
+        }
+    }
+
+    // The last phase.
+
+    /// What is still being sent is given up: somebody has refused it, or it was never promised.
+    pub(super) fn cancel_mail(&mut self) {
+        for node in 0..self.people.len() {
+            let running = self.people[node].sent.iter().filter(|sent| sent.over.is_none());
+            let running: Vec<usize> = running.map(|sent| sent.spec.number).collect();
+            running.into_iter().for_each(|message| self.cancel_send(node, message));
+        }
+    }
+    /// Something to each group, in each way, which all must get.
+    pub(super) fn send_to_all_groups(&mut self) {
+        let mut number = LAST_MESSAGES;
+        for group in 0..self.plan.groups.count {
+            let node = (self.plan.seed as usize + group) % self.people.len();
+            for spread in [Spread::All, Spread::AllByProxies(64), Spread::Nearest] {
+                let options = SendOptions { delivery: Some(Delivery::Nack), spread, ..SendOptions::default() };
+                number += 1;
+                let (size, chunk_size) = (LAST_BYTES, 1 << 14);
+                self.operate(&Operation::Send(MessageSpec { number, node, group, size, chunk_size, options }));
+            }
+        }
+    }
+    /// How long all that is being sent may take, one after the other; `seconds` says that of a fetch.
+    pub(super) fn mail_seconds(&self, seconds: impl Fn(u64, &[usize], usize) -> f64) -> f64 {
+        let running = self.people.iter().flat_map(|person| &person.sent).filter(|sent| sent.over.is_none());
+        let one = |sent: &Sent| -> f64 {
+            let members = self.members(&sent.spec);
+            members.iter().map(|member| seconds(sent.spec.size, &[sent.spec.node], *member)).sum()
+        };
+        running.map(one).sum()
+    }
+    /// Messages delivered: each once for each who has got it.
+    pub(super) fn delivered(&self) -> u64 {
+        self.people.iter().map(|person| person.received.len() as u64).sum()
+    }
+}
+
+/// How long a source may leave a silent member alone before it reminds it, twice.
+pub(super) const REMINDED: Duration = Duration::from_secs(100);

@@ -1,0 +1,129 @@
+//! What is sent to groups in a plan: who attaches to which name, what is sent to it, and how. Drawn from a stream of its
+//! own, so that a plan without groups is what it would be if there were none at all.
+use tributary_core::{Duration, Random, Time};
+use tributary_transport::messaging::{Delivery, InNetwork, SendOptions, Spread};
+
+use super::{
+    topology::Topology,
+    workload::{ObjectSpec, Operation},
+};
+
+/// Groups of a plan.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Groups {
+    /// How many there are.
+    pub count: usize,
+    /// Whether routers wait for the end of a chunk before they send it on.
+    pub store_and_forward: bool,
+}
+
+/// Something that is sent to a group.
+#[derive(Clone, Debug)]
+pub struct MessageSpec {
+    /// Its number in the plan.
+    pub number: usize,
+    /// Who sends it.
+    pub node: usize,
+    /// To which group.
+    pub group: usize,
+    /// Bytes.
+    pub size: u64,
+    /// Bytes of a chunk of the object.
+    pub chunk_size: u32,
+    /// How.
+    pub options: SendOptions,
+}
+
+impl MessageSpec {
+    /// The object, whose only publisher is who sends it.
+    pub fn object(&self) -> ObjectSpec {
+        ObjectSpec {
+            name: format!("/message/{}", self.number),
+            sizes: vec![self.size],
+            chunk_size: self.chunk_size,
+            publishers: vec![self.node],
+        }
+    }
+    /// Whether all who stay attached and can be reached get it in the end, as far as the options promise that.
+    pub fn is_promised(&self, routers: usize) -> bool {
+        let far_enough = match self.options.spread {
+            Spread::All => true,
+            // Requests that have passed so many proxies are discarded.
+            Spread::AllByProxies(depth) => usize::from(depth) > routers,
+            // Who is chosen and gets nothing cannot ask, and nobody knows who it is.
+            Spread::Nearest => false,
+        };
+        far_enough && self.options.delivery != Some(Delivery::DontCare)
+    }
+}
+
+/// The name of a group.
+pub fn group_name(group: usize) -> String {
+    format!("/group/{group}")
+}
+
+/// Draws the groups of about half of all plans, and what happens in them before `end`.
+pub fn draw(topology: &Topology, end: Duration, random: &mut Random) -> (Groups, Vec<(Time, Operation)>) {
+    if random.chance(0.5) {
+        return (Groups::default(), Vec::new());
+    }
+    let groups = Groups { count: 1 + random.below(2) as usize, store_and_forward: random.chance(0.3) };
+    let draw_time = |random: &mut Random| Time::ZERO + Duration::from_secs_f64(random.unit() * end.as_secs_f64());
+    let mut operations = Vec::new();
+    let (mut number, nodes) = (0, topology.nodes.len());
+    for group in 0..groups.count {
+        let share = [0.2, 0.4, 0.8][random.below(3) as usize];
+        for node in 0..nodes {
+            if !random.chance(share) {
+                continue;
+            }
+            let early = random.chance(0.6);
+            let mut time = if early { Time::from_millis(random.below(2_000)) } else { draw_time(random) };
+            operations.push((time, Operation::Attach { node, group }));
+            if random.chance(0.2) {
+                time = time.max(draw_time(random));
+                operations.push((time, Operation::Detach { node, group }));
+                if random.chance(0.5) {
+                    operations.push((time.max(draw_time(random)), Operation::Attach { node, group }));
+                }
+            }
+        }
+        for _ in 0..1 + random.below(4) {
+            let spec = draw_message(number, random.below(nodes as u64) as usize, group, random);
+            let start = if random.chance(0.3) { Time::from_millis(random.below(4_000)) } else { draw_time(random) };
+            if random.chance(0.1) {
+                operations.push((start.max(draw_time(random)), Operation::CancelSend { message: number }));
+            }
+            operations.push((start, Operation::Send(spec)));
+            number += 1;
+        }
+    }
+    (groups, operations)
+}
+
+fn draw_message(number: usize, node: usize, group: usize, random: &mut Random) -> MessageSpec {
+    let size = match random.below(10) {
+        0 => random.below(3),
+        1..=3 => random.below(20_000),
+        4..=7 => random.below(400_000),
+        _ => random.below(2_000_000),
+    };
+    let chunk_size = [1 << 10, 16 << 10, 64 << 10, 256 << 10][random.below(4) as usize].max((size / 2_000) as u32);
+    let spread = match random.below(8) {
+        0..=3 => Spread::All,
+        4 => Spread::AllByProxies(1 + random.below(3) as u8),
+        5 | 6 => Spread::AllByProxies(64),
+        _ => Spread::Nearest,
+    };
+    let options = SendOptions {
+        chunk_bytes: [None, None, Some(1 << 10), Some(16 << 10), Some(128 << 10)][random.below(5) as usize],
+        delivery: [None, Some(Delivery::Nack), Some(Delivery::Nack), Some(Delivery::Ack), Some(Delivery::DontCare)]
+            [random.below(5) as usize],
+        in_network: [None, Some(InNetwork::Store), Some(InNetwork::Delegate), Some(InNetwork::Forbid)]
+            [random.below(4) as usize],
+        priority: random.below(4) as u8,
+        lifetime: None,
+        spread,
+    };
+    MessageSpec { number, node, group, size, chunk_size, options }
+}
