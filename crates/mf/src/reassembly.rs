@@ -359,6 +359,16 @@ impl Reassembly {
     pub fn awaits_reader(&self) -> bool {
         self.tree.is_some() && !self.waiting.is_empty()
     }
+    /// Whether the reader of an in-order stream alone holds things up: all that it has room for is here.
+    pub fn is_reader_behind(&self) -> bool {
+        let held = self.store.held();
+        let mut next = held.first_unset();
+        while let Some(unit) = next.filter(|unit| self.storing.contains_key(unit)) {
+            next = held.next_unset(unit + 1);
+        }
+        let until = self.store.in_order_until();
+        self.awaits_reader() && next.is_some_and(|next| until.is_some_and(|until| next >= until.0))
+    }
 }
 
 /// The units of `unit_bytes` that bytes of an object are in, each with the first of these and the one after the last.

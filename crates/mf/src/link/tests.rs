@@ -207,6 +207,36 @@ fn a_receiver_without_room_blocks_the_sender_and_an_open_window_frees_it() {
 }
 
 #[test]
+fn the_timeout_of_a_hop_follows_its_round_trip_time() {
+    for rtt in [10, 100, 400, 1_500].map(Duration::from_millis) {
+        let mut hop = Hop::new(LinkConfig::new(Rate::from_mbps(100), rtt / 2), HopConfig::default(), 6_000, 5);
+        let limit = hop.now + Duration::from_secs(600);
+        for number in 0..30 {
+            let mut queue = Vec::from([hop.put(number, vec![7; 1_000].into())]);
+            assert!(hop.run(&mut queue, limit, |hop| hop.out.stats.chunks > u64::from(number)));
+        }
+        // The first answer may come later than the timeout that is there without a sample; none after it does.
+        let before = hop.out.stats.timeouts;
+        assert!(before <= u64::from(rtt > HopConfig::default().rto_initial) * 3, "{rtt:?}: {before} in vain");
+        hop.forth.apply(hop.now, LinkChange::State(LinkState::Down));
+        let (start, mut queue) = (hop.now, Vec::from([hop.put(30, vec![7; 1_000].into())]));
+        let mut wait_for = |timeouts| {
+            while hop.out.stats.timeouts < timeouts {
+                let step = hop.now + Duration::from_millis(1);
+                hop.run(&mut queue, step, |_| false);
+            }
+            hop.now.since(start)
+        };
+        let (first, second) = (wait_for(before + 1), wait_for(before + 2));
+        assert!(first > rtt && first <= rtt * 2 + HopConfig::default().rto_min, "{rtt:?}: {first:?}");
+        let twice = (first * 2).min(HopConfig::default().rto_max.max(first));
+        assert!((second - first).abs_diff(twice) <= first / 4, "{rtt:?}: {first:?}, {second:?}");
+        hop.forth.apply(hop.now, LinkChange::State(LinkState::Up));
+        assert!(hop.run(&mut queue, limit, |hop| hop.received.contains_key(&30)));
+    }
+}
+
+#[test]
 fn packets_are_equally_long_whether_they_ask_or_not() {
     let config = LinkConfig::new(Rate::from_mbps(100), Duration::from_millis(5));
     let mut hop = Hop::new(config, HopConfig::default(), 400, 5);

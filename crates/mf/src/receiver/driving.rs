@@ -14,6 +14,7 @@ impl Receiver {
             let Some(fetch) = self.fetches.get_mut(&id) else { continue };
             if let Some(reassembly) = fetch.reassembly.as_mut().filter(|reassembly| reassembly.awaits_reader()) {
                 let taken = reassembly.store_waiting();
+                fetch.looked_at = now;
                 let told = fetch.tell_stored();
                 if !told.is_empty() {
                     fetch.lonely_since = now;
@@ -47,6 +48,10 @@ impl Receiver {
                 if has_all && fetch.nack_at <= now {
                     fetch.set_nack(now, self.config.nack_timeout);
                 }
+            }
+            if fetch.reassembly.as_ref().is_some_and(Reassembly::is_reader_behind) {
+                // Nor is it here; the NACK timeout goes on, and says what there is room for.
+                (fetch.lonely_since, fetch.nacks) = (now, 0);
             }
             if let Some(patience) = fetch.patience.filter(|_| self.attached)
                 && now.since(fetch.lonely_since) >= patience
@@ -115,6 +120,7 @@ impl Receiver {
         let chunk_bytes = reassembly.cut().map_or(config.chunk_bytes, |(chunk_bytes, _)| chunk_bytes);
         let most = (config.buffer_bytes.0 / u64::from(chunk_bytes.max(1)) / 4).clamp(1, u64::from(u16::MAX)) as u16;
         let most = most.min(config.window_chunks_max);
+        let room = config.buffer_bytes.0.saturating_sub(reassembly.buffered_bytes()) / u64::from(chunk_bytes.max(1));
         let rate = fetch.limit.rate().into_iter().chain(self.limit.rate()).min();
         let advice = match (share, rate) {
             _ if waits => 0,
@@ -127,9 +133,18 @@ impl Receiver {
                 wanted.clamp(chunks(LIMITED_WINDOW), chunks(LIMITED_WINDOW_MAX))
             }
             (0..50, None) => fetch.window_chunks.saturating_mul(2).min(most),
-            (50..=80, _) => (fetch.window_chunks / 2).max(1),
+            // The window before may still come, and has to find room beside this one.
+            (50..=80, _) => {
+                let left = room.saturating_sub(u64::from(fetch.window_chunks));
+                (fetch.window_chunks / 2).max(1).min(u16::try_from(left).unwrap_or(u16::MAX))
+            }
             _ => 0,
         };
+        if advice == 0 && fetch.stopped && !fetch.says_missing() {
+            // It has been told to stop.
+            fetch.status_at = Some((now + LOOK_AGAIN, window));
+            return;
+        }
         fetch.stopped = advice == 0 && !waits;
         if advice > 0 {
             fetch.window_chunks = advice;
@@ -213,7 +228,7 @@ impl Receiver {
             let nack = Some(fetch.nack_at).filter(|_| self.attached && fetch.object.is_some());
             let patience = fetch.patience.map(|patience| fetch.lonely_since + patience).filter(|_| self.attached);
             let reader = fetch.reassembly.as_ref().is_some_and(Reassembly::awaits_reader);
-            let reader = reader.then(|| fetch.lonely_since.max(fetch.last_look()) + LOOK_AGAIN);
+            let reader = reader.then(|| fetch.looked_at + LOOK_AGAIN);
             [nack, patience, status, request, reader]
         });
         due.flatten().min()

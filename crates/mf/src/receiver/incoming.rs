@@ -39,6 +39,8 @@ pub(super) struct Incoming {
     pub(super) status_at: Option<(Time, u16)>,
     pub(super) window_chunks: u16,
     pub(super) stopped: bool,
+    /// When it was last looked at whether a slow reader has gone on.
+    pub(super) looked_at: Time,
     pub(super) sequence: u32,
     pub(super) nack_at: Time,
     pub(super) nacks: u32,
@@ -143,6 +145,7 @@ impl Incoming {
             status_at: None,
             window_chunks,
             stopped: false,
+            looked_at: now,
             sequence: 0,
             nack_at: Time::MAX,
             nacks: 0,
@@ -303,9 +306,6 @@ impl Incoming {
         let window = full.map(|(window, _)| *window).max()?;
         self.windows.retain(|number, (chunks, here)| *number > window || here.len() < usize::from(*chunks));
         Some(window)
-    }
-    pub(super) fn last_look(&self) -> Time {
-        self.recent.back().map_or(self.started, |(at, _)| *at)
     }
     pub(super) fn lonely_reason(&self, patience: Duration) -> String {
         let seconds = patience.as_secs_f64();

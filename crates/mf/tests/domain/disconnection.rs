@@ -285,14 +285,18 @@ fn a_sensor_may_sleep_once_its_access_router_has_its_data() {
     domain.run(Duration::from_secs(5));
     assert_eq!(content.finished(&name("/sensor/reading")), None);
     assert!(!domain.at("n2").holdings().is_empty(), "a copy lies at the producer's access router");
-    // The access router of the receiver loses all: only the copy of the producer's router is left.
-    domain.kill("n3");
-    domain.repositories.insert("n3".into(), Disk::default());
-    domain.restart("n3");
+    // Routers may start anew; one that loses its disk is another matter (see below).
+    for router in ["n2", "n3"] {
+        domain.kill(router);
+        domain.restart(router);
+    }
     domain.run(Duration::from_secs(3));
     domain.mend("n3", "n4");
-    domain.run(Duration::from_secs(30));
-    println!("{:?}", domain.at("n2").holdings());
+    domain.run(Duration::from_secs(5));
+    let got = content.finished(&name("/sensor/reading"));
+    assert!(got == Some(random_bytes(200_000, 200_000)), "{:?}", domain.at("n3").holdings());
+    let left = ["n2", "n3"].map(|router| domain.at(router).holdings().len());
+    assert_eq!(left, [0, 0], "no copy of what has arrived is kept");
 }
 
 #[test]
@@ -346,6 +350,37 @@ fn each_kind_of_reliability_delivers_and_says_as_much_as_it_should() {
         push(&mut domain, "n1", "n4", "/lab/message", 50_000, set);
         domain.run(Duration::from_secs(2));
         assert_eq!(content.finished(&name("/lab/message")).map(|bytes| bytes.len()), Some(50_000), "{reliability:?}");
+        assert_eq!(domain.at("n1").sender().flows(), 0, "{reliability:?}: the sender knows that it is done");
+    }
+}
+
+#[test]
+fn what_a_killed_router_had_in_memory_is_repeated_unless_nobody_cares() {
+    for reliability in [Reliability::DontCare, Reliability::Nack, Reliability::Ack] {
+        let mut domain = figure_7(7, ms(20), 0.0, |_| {});
+        domain.run(Duration::from_secs(1));
+        let content = accept(&mut domain, "n4");
+        let set: fn(&mut SendOptions) = match reliability {
+            Reliability::DontCare => |options| options.reliability = Reliability::DontCare,
+            Reliability::Nack => |options| options.reliability = Reliability::Nack,
+            Reliability::Ack => |options| options.reliability = Reliability::Ack,
+        };
+        push(&mut domain, "n1", "n4", "/lab/film", 6_000_000, set);
+        domain.run(ms(700));
+        let buffered = domain.at("n3").router().buffer.len();
+        assert!(buffered > 1, "{buffered} chunks wait there");
+        domain.kill("n3");
+        domain.run(ms(500));
+        domain.restart("n3");
+        domain.run(Duration::from_secs(60));
+        let again = domain.at("n1").sender().chunks.1;
+        let cares = reliability != Reliability::DontCare;
+        assert_eq!(
+            (content.finished(&name("/lab/film")).is_some(), again > 0),
+            (cares, cares),
+            "{reliability:?}: {again}"
+        );
+        assert!(again <= buffered as u64, "{reliability:?}: {again} again of {buffered} that were lost");
         assert_eq!(domain.at("n1").sender().flows(), 0, "{reliability:?}: the sender knows that it is done");
     }
 }

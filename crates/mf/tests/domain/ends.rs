@@ -1,0 +1,350 @@
+//! The two ends of a transfer (paper §3.2.2, §3.4.2) with nothing but a delay between them, and what a test loses.
+use std::{
+    collections::VecDeque,
+    sync::atomic::{AtomicU32, Ordering},
+};
+
+use tributary_content::{Bitmap, ChunkIndex, ChunkStore, HashTree, Manifest, ObjectKind, ObjectReader, StoreOpener};
+use tributary_core::ByteCount;
+use tributary_mf::{
+    config::EndConfig,
+    ids::{Guid, NetworkAddress},
+    receiver::{Announcer, Receiver},
+    router::cache::ContentCache,
+    sender::{SendOptions, Sender},
+    wire::{ChunkHeader, ChunkKind, DataTag, Flags, Reliability, TransportMessage},
+};
+
+use super::*;
+
+const CHUNK: u32 = 1_024;
+const SOURCE: Guid = Guid([1; 20]);
+const DEVICE: Guid = Guid([2; 20]);
+const DELAY: Duration = Duration::from_millis(10);
+
+/// What is on its way between the ends.
+enum Carried {
+    Chunk(ChunkHeader, Payload),
+    Message(TransportMessage),
+}
+
+/// A sender and a receiver.
+struct Ends {
+    now: Time,
+    sender: Sender,
+    receiver: Receiver,
+    /// Towards the receiver, and back: when it arrives, and what.
+    ways: [VecDeque<(Time, Carried)>; 2],
+    loses: Box<dyn FnMut(&Carried) -> bool>,
+    /// What was sent so far, whether it was lost or not.
+    chunks: Vec<(DataTag, bool)>,
+    messages: Vec<(Time, TransportMessage)>,
+    /// How many chunks the reader of what comes has room for.
+    read: Arc<AtomicU32>,
+    content: MemoryContent,
+}
+
+impl Ends {
+    fn new(config: EndConfig) -> Ends {
+        Ends {
+            now: Time::from_millis(1_000),
+            sender: Sender::new(SOURCE, config.clone(), 0),
+            receiver: Receiver::new(config, 1),
+            ways: Default::default(),
+            loses: Box::new(|_| false),
+            chunks: Vec::new(),
+            messages: Vec::new(),
+            read: Arc::new(AtomicU32::new(u32::MAX)),
+            content: MemoryContent::default(),
+        }
+    }
+    /// Publishes an object of so many chunks beside its description.
+    fn publish(&mut self, chunks: u32) -> MemoryObject {
+        let (bytes, key) = (random_bytes((chunks * CHUNK) as usize, 5), SigningKey::from_secret(&[7; 32]));
+        let object = MemoryObject::with_options(name("/file"), bytes, &key, 1, ObjectKind::File, CHUNK).unwrap();
+        self.sender.publish(Box::new(object.clone()));
+        self.receiver.set_attached(self.now, true);
+        object
+    }
+    fn opener(&mut self) -> Box<SlowOpener> {
+        let opener = MemoryOpener::new();
+        self.content = opener.content();
+        Box::new(SlowOpener(opener, Arc::clone(&self.read)))
+    }
+    /// Fetches an object of so many chunks.
+    fn fetch(&mut self, chunks: u32) -> TransferId {
+        let object = self.publish(chunks);
+        let fetch = Fetch {
+            name: name("/file"),
+            opener: self.opener(),
+            rate_limit: None,
+            paths_per_source: 1,
+            metric: PathMetric::Hops,
+            patience: Some(Duration::from_secs(10)),
+        };
+        let id = self.receiver.fetch(self.now, fetch);
+        let device = Announcer { guid: SOURCE, label: "source".into() };
+        self.receiver.handle_announcements(self.now, &name("/file"), &[(device, object.manifest().clone())]);
+        id
+    }
+    /// Sends an object of so many chunks unasked.
+    fn push(&mut self, chunks: u32, reliability: Reliability, config: &EndConfig) {
+        let object = self.publish(chunks).manifest().object_id();
+        let opener = self.opener();
+        self.receiver.accept(Some(opener));
+        let options = SendOptions { reliability, ..SendOptions::new(config) };
+        self.sender.push(self.now, object, DEVICE, Vec::new(), options).unwrap();
+    }
+    fn run(&mut self, time: Duration) {
+        let end = self.now + time;
+        loop {
+            self.exchange();
+            let arrivals = self.ways.iter().filter_map(|way| way.front().map(|(at, _)| *at));
+            let due = arrivals.chain(self.sender.poll_timeout()).chain(self.receiver.poll_timeout()).min();
+            let due = due.unwrap_or(Time::MAX);
+            if due > end {
+                break;
+            }
+            assert!(due > self.now, "what is due at {due} was not done at {}", self.now);
+            self.now = due;
+        }
+        self.now = end;
+    }
+    /// Does all that is to be done now.
+    fn exchange(&mut self) {
+        let now = self.now;
+        let arrived = |way: &mut VecDeque<(Time, Carried)>| {
+            let count = way.iter().take_while(|(at, _)| *at <= now).count();
+            way.drain(..count).map(|(_, carried)| carried).collect::<Vec<_>>()
+        };
+        for carried in arrived(&mut self.ways[0]) {
+            match carried {
+                Carried::Chunk(header, payload) => {
+                    self.receiver.on_activity(now);
+                    self.receiver.handle_data(now, &header, &payload);
+                }
+                Carried::Message(message) => self.receiver.handle_message(now, SOURCE, &message),
+            }
+        }
+        let header = ChunkHeader::new(ChunkKind::Transport, DEVICE, SOURCE, NetworkAddress(1));
+        for carried in arrived(&mut self.ways[1]) {
+            let Carried::Message(message) = carried else { continue };
+            self.sender.handle_request(now, &header, &message, None);
+            self.sender.handle_message(now, DEVICE, NetworkAddress(1), &message);
+        }
+        if self.receiver.poll_timeout().is_some_and(|at| at <= now) {
+            self.receiver.handle_timeout(now);
+        }
+        if self.sender.poll_timeout().is_some_and(|at| at <= now) {
+            self.sender.handle_timeout(now);
+        }
+        while let Some(outgoing) = self.receiver.poll_message() {
+            self.messages.push((now, outgoing.message.clone()));
+            self.carry(1, Carried::Message(outgoing.message));
+        }
+        let cache = ContentCache::new(ByteCount(0));
+        // As if hops took four chunks in a one-way delay.
+        while self.ways[0].len() < 4
+            && let Some((header, payload)) = self.sender.poll_chunk(now, &cache, |_, _| true)
+        {
+            self.chunks.push((*header.tag().unwrap(), header.flags.contains(Flags::REPEATED)));
+            self.carry(0, Carried::Chunk(header, payload));
+        }
+        while let Some((.., message)) = self.sender.poll_message() {
+            self.carry(0, Carried::Message(message));
+        }
+    }
+    fn carry(&mut self, way: usize, what: Carried) {
+        if !(self.loses)(&what) {
+            self.ways[way].push_back((self.now + DELAY, what));
+        }
+    }
+    fn is_done(&self) -> bool {
+        self.content.finished(&name("/file")).is_some()
+    }
+    /// Chunks that were sent again, in order.
+    fn repeated(&self) -> Vec<u32> {
+        self.chunks.iter().filter(|(_, repeated)| *repeated).map(|(tag, _)| tag.number).collect()
+    }
+    /// The sizes of the windows so far, in order.
+    fn windows(&self) -> Vec<u16> {
+        let sizes: BTreeMap<u16, u16> = self.chunks.iter().map(|(tag, _)| (tag.window, tag.window_chunks)).collect();
+        sizes.into_values().collect()
+    }
+    /// The messages per window: when, the advised window, and what is missing.
+    fn status(&self) -> Vec<(Time, u16, Vec<u32>)> {
+        let of = |(at, message): &(Time, TransportMessage)| match message {
+            TransportMessage::Status { advice_chunks, missing, .. } => {
+                Some((*at, *advice_chunks, missing.iter().collect()))
+            }
+            _ => None,
+        };
+        self.messages.iter().filter_map(of).collect()
+    }
+    /// The messages that say that something has arrived, or, with `complete`, everything.
+    fn acks(&self, of: bool) -> usize {
+        let is_one =
+            |message: &TransportMessage| matches!(message, TransportMessage::Ack { complete, .. } if *complete == of);
+        self.messages.iter().filter(|(_, message)| is_one(message)).count()
+    }
+}
+
+/// A store for a reader that takes chunks in order, and so many of them.
+struct SlowOpener(MemoryOpener, Arc<AtomicU32>);
+struct SlowStore(Box<dyn ChunkStore>, Arc<AtomicU32>);
+
+impl StoreOpener for SlowOpener {
+    fn trusts(&self, manifest: &Manifest) -> Result<(), StoreError> {
+        self.0.trusts(manifest)
+    }
+    fn resumes(&self, manifest: &Manifest) -> bool {
+        self.0.resumes(manifest)
+    }
+    fn open(&mut self, manifest: &Manifest) -> Result<Box<dyn ChunkStore>, StoreError> {
+        Ok(Box::new(SlowStore(self.0.open(manifest)?, Arc::clone(&self.1))))
+    }
+}
+impl ChunkStore for SlowStore {
+    fn held(&self) -> &Bitmap {
+        self.0.held()
+    }
+    fn tree(&self) -> Option<&HashTree> {
+        self.0.tree()
+    }
+    fn put_tree(&mut self, tree: &HashTree) -> Result<(), StoreError> {
+        self.0.put_tree(tree)
+    }
+    fn put_chunk(&mut self, index: ChunkIndex, bytes: &[u8]) -> Result<(), StoreError> {
+        self.0.put_chunk(index, bytes)
+    }
+    fn finish(&mut self) -> Result<(), StoreError> {
+        self.0.finish()
+    }
+    fn in_order_until(&self) -> Option<ChunkIndex> {
+        Some(ChunkIndex(self.1.load(Ordering::Relaxed)))
+    }
+}
+
+/// Chunks of 1 KiB, and room for 128 of them.
+fn small_chunks() -> EndConfig {
+    EndConfig { chunk_bytes: CHUNK, buffer_bytes: ByteCount(128 << 10), ..EndConfig::default() }
+}
+
+#[test]
+fn a_full_receive_buffer_holds_the_sender_and_reading_sets_it_free() {
+    let mut ends = Ends::new(small_chunks());
+    ends.read.store(0, Ordering::Relaxed);
+    let id = ends.fetch(1_000);
+    ends.run(Duration::from_secs(10));
+    let sent = ends.chunks.len();
+    assert!((100..=129).contains(&sent), "{sent} chunks are sent, the description and what there is room for");
+    assert_eq!(ends.status().last().map(|(_, advice, _)| *advice), Some(0), "it was told to stop");
+    let said = ends.messages.len();
+    ends.run(Duration::from_secs(60));
+    let report = ends.receiver.report(ends.now, id).unwrap();
+    assert_eq!(report.failure, None, "it is the reader that is slow, not the source");
+    assert_eq!(ends.chunks.len(), sent, "nothing more is sent");
+    let more = ends.messages.len() - said;
+    assert!(more <= 20, "{more} messages in a minute, though there is nothing to say but every NACK timeout");
+    ends.read.store(u32::MAX, Ordering::Relaxed);
+    ends.run(Duration::from_secs(5));
+    assert!(ends.is_done() && ends.chunks.len() == 1_001, "all of it, once: {}", ends.chunks.len());
+}
+
+#[test]
+fn the_window_grows_while_the_buffer_has_room_and_shrinks_as_it_fills() {
+    let mut ends = Ends::new(small_chunks());
+    ends.read.store(200, Ordering::Relaxed);
+    ends.fetch(1_000);
+    ends.run(Duration::from_secs(10));
+    let windows = ends.windows();
+    // A quarter of the buffer at most, as two may be under way; the last ones come to a reader that reads no more.
+    assert!(windows.starts_with(&[8, 8, 16, 32, 32]) && windows.iter().all(|size| *size <= 32), "{windows:?}");
+    let last = *windows.last().unwrap();
+    assert!(last <= 16, "{windows:?}");
+    let stopped = windows.len();
+    ends.read.store(600, Ordering::Relaxed);
+    ends.run(ms(300));
+    let windows = ends.windows();
+    assert!(windows[stopped..].contains(&32), "it grows again: {windows:?}");
+    ends.read.store(u32::MAX, Ordering::Relaxed);
+    ends.run(Duration::from_secs(5));
+    assert!(ends.is_done() && ends.repeated().is_empty());
+}
+
+#[test]
+fn there_is_one_message_for_each_window_and_none_for_what_fits_into_the_first() {
+    for (chunks, windows) in [(7, 0), (8, 2), (1_000, 34)] {
+        let mut ends = Ends::new(small_chunks());
+        ends.fetch(chunks);
+        ends.run(Duration::from_secs(5));
+        assert!(ends.is_done());
+        // That everything is there says the last message.
+        assert_eq!(ends.status().len(), windows_told(windows), "{chunks} chunks: {:?}", ends.windows());
+        assert_eq!((ends.acks(true), ends.messages.len()), (1, 2 + windows_told(windows)), "the request, and the end");
+    }
+}
+fn windows_told(windows: usize) -> usize {
+    windows.saturating_sub(1)
+}
+
+/// What was pushed, after so many seconds, if chunk 5 is lost the first time, and the first NACK or acknowledgement that
+/// names a number of `mute` each.
+fn pushed_with_a_loss(reliability: Reliability, chunks: u32, mute: &[u32], seconds: u64) -> Ends {
+    let config = small_chunks();
+    let mut ends = Ends::new(config.clone());
+    let (mut lost, mut mute) = (false, mute.to_vec());
+    ends.loses = Box::new(move |carried| match carried {
+        Carried::Chunk(header, _) if header.tag().is_some_and(|tag| tag.number == 5) => {
+            !core::mem::replace(&mut lost, true)
+        }
+        Carried::Message(
+            TransportMessage::Status { missing: told, .. } | TransportMessage::Ack { chunks: told, .. },
+        ) => {
+            let before = mute.len();
+            mute.retain(|number| !told.contains(*number));
+            mute.len() < before
+        }
+        _ => false,
+    });
+    ends.push(chunks, reliability, &config);
+    ends.run(Duration::from_secs(seconds));
+    ends
+}
+
+#[test]
+fn what_nobody_cares_about_is_never_repeated_and_nothing_is_said_of_it() {
+    let ends = pushed_with_a_loss(Reliability::DontCare, 40, &[], 120);
+    assert!(!ends.is_done() && ends.chunks.len() == 41 && ends.repeated().is_empty(), "{:?}", ends.chunks);
+    assert_eq!((ends.messages.len(), ends.sender.flows()), (0, 0));
+    let failed = ends
+        .receiver
+        .transfers()
+        .iter()
+        .all(|(id, _)| ends.receiver.report(ends.now, *id).is_some_and(|report| report.failure.is_some()));
+    assert!(failed, "the receiver does not wait for ever");
+}
+
+#[test]
+fn a_nack_that_is_lost_is_repeated_and_only_what_is_missing_is_sent_again() {
+    for chunks in [6, 40] {
+        let ends = pushed_with_a_loss(Reliability::Nack, chunks, &[5], 60);
+        assert!(ends.is_done() && ends.repeated() == [5], "{chunks}: {:?}", ends.repeated());
+        let nacks: Vec<_> = ends.status().into_iter().filter(|(.., missing)| !missing.is_empty()).collect();
+        assert!(nacks.len() == 2 && nacks.iter().all(|(.., missing)| missing.contains(&5)), "{chunks}: {nacks:?}");
+        // The first after the NACK timeout of 3 s, the next after twice as much.
+        let waits = [nacks[0].0.since(Time::from_millis(1_000)), nacks[1].0.since(nacks[0].0)];
+        assert!(waits[0] >= ms(3_000) && waits[0] < ms(3_300) && waits[1] == ms(6_000), "{chunks}: {waits:?}");
+        assert_eq!((ends.acks(false), ends.acks(true), ends.sender.flows()), (0, 1, 0), "{chunks}");
+    }
+}
+
+#[test]
+fn an_acknowledgement_for_each_chunk_and_what_has_none_is_sent_again() {
+    // Of chunk 7 the acknowledgement is lost: it comes twice and is acknowledged twice.
+    let ends = pushed_with_a_loss(Reliability::Ack, 40, &[7], 60);
+    assert!(ends.is_done() && ends.repeated() == [5, 7], "{:?}", ends.repeated());
+    // The second one of 7 comes when everything is there, and is answered by that.
+    assert_eq!((ends.acks(false), ends.acks(true), ends.sender.flows()), (41, 2, 0));
+    assert!(ends.status().iter().all(|(.., missing)| missing.is_empty()), "{:?}", ends.status());
+}
