@@ -127,6 +127,8 @@ struct Report {
 struct FlowState {
     bytes: u64,
     used_at: u64,
+    /// Chunks that are kept to answer for their producer.
+    delegated: u32,
     /// By priority, least first; then the last chunk first.
     chunks: BTreeSet<(u8, core::cmp::Reverse<u64>)>,
 }
@@ -150,6 +152,8 @@ pub struct Proxy {
     chunks: BTreeMap<u64, Stored>,
     keys: BTreeMap<ChunkKey, u64>,
     flows: BTreeMap<Flow, FlowState>,
+    /// Flows in the order in which they make room: by the priority of their least chunk, then by when they were used.
+    order: BTreeSet<(u8, u64, Flow)>,
     destinations: BTreeMap<Guid, Destination>,
     deadlines: BTreeSet<(Time, u64)>,
     used: u64,
@@ -192,6 +196,7 @@ impl Proxy {
             keys: BTreeMap::new(),
             flows: BTreeMap::new(),
             destinations: BTreeMap::new(),
+            order: BTreeSet::new(),
             deadlines: BTreeSet::new(),
             used: 0,
             needed: 0,
@@ -552,11 +557,7 @@ impl Proxy {
     }
     /// Whether a copy is held to answer for the producer of this flow.
     pub fn answers_for(&self, flow: &Flow) -> bool {
-        self.flows.get(flow).is_some_and(|state| {
-            let delegated =
-                |(_, id): &(u8, core::cmp::Reverse<u64>)| self.chunks.get(&id.0).is_some_and(|stored| stored.delegated);
-            state.chunks.iter().any(delegated)
-        })
+        self.flows.get(flow).is_some_and(|state| state.delegated > 0)
     }
     /// Bytes in use and bytes allowed.
     pub fn usage(&self) -> (ByteCount, ByteCount) {
@@ -591,10 +592,13 @@ impl Proxy {
         };
         let until = now + lifetime;
         self.clock += 1;
-        let flow = self.flows.entry(key.flow).or_default();
-        flow.bytes += bytes;
-        flow.used_at = self.clock;
-        flow.chunks.insert((header.priority, core::cmp::Reverse(id)));
+        let used_at = self.clock;
+        self.change_flow(key.flow, |flow| {
+            flow.bytes += bytes;
+            flow.used_at = used_at;
+            flow.delegated += u32::from(delegated);
+            flow.chunks.insert((header.priority, core::cmp::Reverse(id)));
+        });
         self.used += bytes;
         self.deadlines.insert((until, id));
         self.keys.insert(key, id);
@@ -634,14 +638,28 @@ impl Proxy {
             }
         }
     }
+    /// Changes what is known of a flow, and with it its place among those that make room.
+    fn change_flow(&mut self, flow: Flow, change: impl FnOnce(&mut FlowState)) {
+        let place = |state: &FlowState| state.chunks.first().map(|(least, _)| (*least, state.used_at, flow));
+        let state = self.flows.entry(flow).or_default();
+        if let Some(before) = place(state) {
+            self.order.remove(&before);
+        }
+        change(state);
+        match place(state) {
+            Some(place) => {
+                self.order.insert(place);
+            }
+            None => {
+                self.flows.remove(&flow);
+            }
+        }
+    }
     /// A chunk of the flow that was idle longest, of no higher priority than the newcomer's.
     fn victim(&self, newcomer: &Flow, priority: u8) -> Option<u64> {
-        let candidates = self.flows.iter().filter(|(flow, _)| *flow != newcomer);
-        let candidates = candidates.filter_map(|(_, flow)| {
-            let (least, id) = flow.chunks.first()?;
-            (*least <= priority).then_some((*least, flow.used_at, id.0))
-        });
-        candidates.min().map(|(.., id)| id)
+        let (least, _, flow) = self.order.iter().find(|(.., flow)| flow != newcomer)?;
+        let (_, id) = self.flows.get(flow)?.chunks.first()?;
+        (*least <= priority).then_some(id.0)
     }
     fn drop_stored(&mut self, now: Time, id: u64) {
         if let Some(stored) = self.chunks.get(&id) {
@@ -662,13 +680,11 @@ impl Proxy {
         self.keys.remove(&key);
         self.used -= stored.bytes;
         self.deadlines.remove(&(stored.until, id));
-        if let Some(flow) = self.flows.get_mut(&key.flow) {
+        self.change_flow(key.flow, |flow| {
             flow.bytes -= stored.bytes;
+            flow.delegated -= u32::from(stored.delegated);
             flow.chunks.remove(&(stored.header.priority, core::cmp::Reverse(id)));
-            if flow.chunks.is_empty() {
-                self.flows.remove(&key.flow);
-            }
-        }
+        });
         if let Some(destination) = self.destinations.get_mut(&key.flow.destination) {
             destination.waiting.remove(&(key.object, key.transfer, key.number, id));
             destination.chunks -= 1;

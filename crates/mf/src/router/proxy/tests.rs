@@ -86,6 +86,23 @@ fn a_flow_has_its_share_and_the_longest_idle_flow_of_no_higher_priority_goes_fir
     assert_eq!(told.len(), 3, "one message for each flow, and none for what was stored and dropped: {told:?}");
 }
 
+/// Looked for one by one, those who make room would be looked at ten thousand million times here.
+#[test]
+fn a_full_store_of_a_hundred_thousand_flows_finds_at_once_which_makes_room() {
+    let flows = 100_000u32;
+    let mut proxy = proxy(u64::from(flows) * (1 + CHUNK_OVERHEAD_BYTES), 1_000);
+    for number in 0..2 * flows {
+        let mut source = [0; 20];
+        source[..4].copy_from_slice(&number.to_be_bytes());
+        let header = ChunkHeader { source: Guid(source), ..header(0, 50, 1, 0) };
+        assert_eq!(proxy.put(Time::ZERO, &header, &vec![0; 1].into(), AWAY), Ok(()));
+        let oldest = proxy.chunks.first_key_value().map(|(_, stored)| stored.key.flow.source.0);
+        let expected = number.saturating_sub(flows - 1).to_be_bytes();
+        assert_eq!(oldest.as_ref().map(|source| &source[..4]), Some(&expected[..]), "the longest idle flow goes");
+    }
+    assert_eq!((proxy.stats.evicted, proxy.flows.len()), (u64::from(flows), flows as usize));
+}
+
 #[test]
 fn lifetimes_end_and_reports_are_batched() {
     let mut proxy = proxy(1 << 20, 1 << 20);
@@ -191,9 +208,12 @@ proptest! {
             let held: u64 = proxy.holdings().map(|holding| holding.bytes.0).sum();
             prop_assert_eq!(held, proxy.usage().0.0);
             prop_assert!(held <= capacity);
-            for flow in proxy.flows.values() {
+            for (id, flow) in &proxy.flows {
                 prop_assert!(flow.bytes <= share);
+                let least = flow.chunks.first().expect("a flow without chunks is forgotten").0;
+                prop_assert!(proxy.order.contains(&(least, flow.used_at, *id)));
             }
+            prop_assert_eq!(proxy.order.len(), proxy.flows.len());
             let stats = proxy.stats;
             prop_assert_eq!(
                 stats.stored, stats.delivered + stats.evicted + stats.expired + proxy.chunks.len() as u64
