@@ -113,7 +113,7 @@ pub struct EndConfig {
     pub window_chunks_max: u16,
     /// Bytes that a receiver buffers of what it cannot store yet. Default: 64 MiB.
     pub buffer_bytes: ByteCount,
-    /// How long nothing may come before a receiver says what is missing; doubles with every repetition up to 16 times.
+    /// How long nothing may come before a receiver says what is missing; doubles with every repetition, up to four times as long.
     /// Default: 3 s.
     pub nack_timeout: Duration,
     /// Whether the access router is asked to answer for this node (producer delegation, paper §3.3). Default: no.
