@@ -11,6 +11,9 @@ const PATHS_MAX: usize = 256;
 /// How long a path that failed is left alone, unless a probe brings its tag again.
 const FAILED_PAUSE: Duration = Duration::from_secs(10);
 
+/// The part of a change interval in which paths that came in fill their windows; what they bring is measured afterwards.
+const SETTLING: f64 = 0.3;
+
 /// The labels of a path, as a probe brought them.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Tag {
@@ -48,7 +51,7 @@ pub(super) struct KnownPath {
     /// Nothing comes over it any more, as far as the transfer knows.
     silent: bool,
     failed: Option<Time>,
-    /// Bytes that it had brought when the paths were last changed, and what it brought between the last changes.
+    /// Bytes that it had brought when measuring began, and what it brought in the last change interval since then.
     bytes_before: u64,
     rate: Option<Rate>,
 }
@@ -59,12 +62,14 @@ pub(super) struct Paths {
     known: BTreeMap<PathId, KnownPath>,
     next: u16,
     changed_at: Time,
+    /// Since when it is measured what the paths bring; `None` while they fill their windows.
+    measured_since: Option<Time>,
 }
 
 impl Paths {
     pub(super) fn new(now: Time, config: PathConfig) -> Paths {
         let selection = selection::by_name(&config.selection);
-        Paths { config, selection, known: BTreeMap::new(), next: 0, changed_at: now }
+        Paths { config, selection, known: BTreeMap::new(), next: 0, changed_at: now, measured_since: None }
     }
     /// Takes a tag that a probe brought after `rtt`. Whether the paths in use changed.
     pub(super) fn on_probe(&mut self, now: Time, tag: Tag, source: NodeId, rtt: Duration, random: &mut Random) -> bool {
@@ -135,19 +140,20 @@ impl Paths {
     pub(super) fn has_other(&self, now: Time, id: PathId) -> bool {
         self.known.iter().any(|(other, path)| *other != id && !path.in_use && path.works(now))
     }
-    /// Changes the paths in use once in a change interval; `bytes_of` tells what each has brought. Whether they changed.
+    /// Begins to measure, and changes the paths in use, once in a change interval; `bytes_of` tells what each has brought.
+    /// Whether they changed.
     pub(super) fn handle_timeout(&mut self, now: Time, bytes_of: impl Fn(PathId) -> u64, random: &mut Random) -> bool {
         if self.next_change() > now {
             return false;
         }
-        let passed = now.since(self.changed_at);
+        let Some(since) = self.measured_since.take() else {
+            self.measured_since = Some(now);
+            self.known.iter_mut().for_each(|(id, path)| path.bytes_before = bytes_of(*id));
+            return false;
+        };
         self.changed_at = now;
-        for (id, path) in &mut self.known {
-            let bytes = bytes_of(*id);
-            if path.in_use {
-                path.rate = Rate::over(bytes.saturating_sub(path.bytes_before), passed);
-            }
-            path.bytes_before = bytes;
+        for (id, path) in self.known.iter_mut().filter(|(_, path)| path.in_use) {
+            path.rate = Rate::over(bytes_of(*id).saturating_sub(path.bytes_before), now.since(since));
         }
         let candidates = self.candidates(now, |_| true);
         let chosen = self.selection.change(&candidates, self.config.in_use_max, random);
@@ -159,8 +165,13 @@ impl Paths {
         }
         changed
     }
+    /// When it has something to do next by itself.
     pub(super) fn next_change(&self) -> Time {
-        self.changed_at + self.config.change_interval
+        let settling = self.config.change_interval.mul_f64(SETTLING);
+        match self.measured_since {
+            None => self.changed_at + settling,
+            Some(since) => since + (self.config.change_interval - settling),
+        }
     }
     fn fill(&mut self, random: &mut Random) -> bool {
         let mut changed = false;
@@ -318,16 +329,16 @@ mod tests {
         (1..=3).for_each(|label| {
             probe(&mut paths, &mut random, label);
         });
-        let bytes = |id: PathId| if id.0 == 1 { 100 } else { 50_000 };
-        assert!(!paths.handle_timeout(Time::from_millis(9_999), bytes, &mut random));
-        assert!(paths.handle_timeout(Time::from_millis(10_000), bytes, &mut random));
-        assert_eq!(in_use(&paths), [2, 3]);
-        // Path 3 has brought nothing since; path 1 gets its turn again.
-        assert!(paths.handle_timeout(
-            Time::from_millis(20_000),
-            |id| if id.0 == 2 { 90_000 } else { 50_000 },
-            &mut random
-        ));
+        // What path 1 brought at once does not count.
+        let bytes =
+            |after: bool| move |id: PathId| [50_000, 100][usize::from(id.0 > 1)] + u64::from(after && id.0 > 1) * 900;
+        let mut at =
+            |ms, bytes: &dyn Fn(PathId) -> u64| paths.handle_timeout(Time::from_millis(ms), bytes, &mut random);
+        assert!(!at(2_999, &bytes(false)) && !at(3_000, &bytes(false)) && !at(9_999, &bytes(true)));
+        assert!(at(10_000, &bytes(true)));
+        // Path 3 brings nothing; path 1 gets its turn again.
+        let later = |id: PathId| bytes(true)(id) + if id.0 == 2 { 900 } else { 0 };
+        assert!(!at(13_000, &bytes(true)) && at(20_000, &later));
         assert_eq!(in_use(&paths), [1, 2]);
     }
 
