@@ -218,9 +218,8 @@ impl Receiver {
 #[cfg(test)]
 mod tests {
     use tributary_content::{MemoryObject, MemoryOpener, ObjectReader, SigningKey};
-    use tributary_transport::PathMetric;
 
-    use super::*;
+    use super::{super::tests::fetch_of, *};
     use crate::{router::cache::ContentCache, sender::Sender};
 
     /// Chunks from a cache, one of them wrong, wait for the hash list that a source sends.
@@ -235,16 +234,8 @@ mod tests {
         let mut receiver = Receiver::new(EndConfig::default(), 1);
         let mut sender = Sender::new(source, EndConfig::default(), 0);
         sender.publish(Box::new(object));
-        let fetch = Fetch {
-            name: name.clone(),
-            opener: Box::new(MemoryOpener::new()),
-            rate_limit: None,
-            paths_per_source: 1,
-            metric: PathMetric::Hops,
-            patience: None,
-        };
         let mut now = Time::from_millis(1);
-        let id = receiver.fetch(now, fetch);
+        let id = receiver.fetch(now, fetch_of(&name, MemoryOpener::new()));
         receiver.set_attached(now, true);
         let device = Announcer { guid: source, label: "source".into() };
         receiver.handle_announcements(now, &name, &[(device, manifest)]);

@@ -400,9 +400,8 @@ impl Source {
 #[cfg(test)]
 mod tests {
     use tributary_content::{MemoryObject, MemoryOpener, ObjectReader, SigningKey};
-    use tributary_transport::PathMetric;
 
-    use super::*;
+    use super::{super::tests::fetch_of, *};
 
     /// A fetch that trusts one key only, after its source has announced what each of `rounds` names: true for the file
     /// that is wanted, false for one of another publisher. Gives how many requests were sent, and the account.
@@ -415,15 +414,7 @@ mod tests {
         };
         let opener = MemoryOpener::pinned(file(true).publisher);
         let mut receiver = Receiver::new(EndConfig::default(), 1);
-        let fetch = Fetch {
-            name: name.clone(),
-            opener: Box::new(opener),
-            rate_limit: None,
-            paths_per_source: 1,
-            metric: PathMetric::Hops,
-            patience: None,
-        };
-        let id = receiver.fetch(Time::ZERO, fetch);
+        let id = receiver.fetch(Time::ZERO, fetch_of(&name, opener));
         receiver.set_attached(Time::ZERO, true);
         let device = Announcer { guid: Guid([1; 20]), label: "source".into() };
         let mut requests = 0;
@@ -457,15 +448,7 @@ mod tests {
             made.expect("fits").manifest().clone()
         };
         let mut receiver = Receiver::new(EndConfig::default(), 1);
-        let fetch = Fetch {
-            name: name.clone(),
-            opener: Box::new(MemoryOpener::new()),
-            rate_limit: None,
-            paths_per_source: 1,
-            metric: PathMetric::Hops,
-            patience: None,
-        };
-        receiver.fetch(Time::ZERO, fetch);
+        receiver.fetch(Time::ZERO, fetch_of(&name, MemoryOpener::new()));
         receiver.set_attached(Time::ZERO, true);
         // The first source begins and goes over to a new version; the second one still has what was begun.
         for (number, version) in [(1, 1), (1, 2), (2, 1)] {

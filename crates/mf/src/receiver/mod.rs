@@ -365,3 +365,22 @@ fn limited_window(rate: Rate, time: Duration, chunk_bytes: u32, size: u64) -> u1
 pub fn node_of(guid: &Guid) -> NodeId {
     NodeId(u64::from_be_bytes(*guid.0.first_chunk().expect("8 of 20 bytes")))
 }
+
+#[cfg(test)]
+mod tests {
+    use tributary_transport::PathMetric;
+
+    use super::*;
+
+    /// A fetch without limits.
+    pub(super) fn fetch_of(name: &Name, opener: impl StoreOpener + 'static) -> Fetch {
+        Fetch {
+            name: name.clone(),
+            opener: Box::new(opener),
+            rate_limit: None,
+            paths_per_source: 1,
+            metric: PathMetric::Hops,
+            patience: None,
+        }
+    }
+}

@@ -76,6 +76,20 @@ fn data_packets(router: &mut Router, now: Time) -> Vec<(FaceId, Bytes)> {
     packets.retain(|(_, packet)| PacketType::of(packet[0]) == Ok(PacketType::Data));
     packets
 }
+/// Hands packets of a chunk to a router. Gives what leaves.
+fn pass_on(relay: &mut Router, now: Time, packets: Vec<Bytes>) -> Vec<Bytes> {
+    let mut leaving = Vec::new();
+    for packet in packets {
+        relay.handle_packet(now, FaceId(1), PacketType::Data, packet.into());
+        while let Some(output) = relay.poll_output(now) {
+            if let Output::Arrived(slot) = output {
+                relay.forward(now, slot);
+            }
+        }
+        leaving.extend(data_packets(relay, now).into_iter().map(|(_, packet)| packet));
+    }
+    leaving
+}
 /// Hands packets of a chunk for a group to a router; neighbours 3 and 4 are its members. Gives what leaves after each.
 fn relay_group(relay: &mut Router, now: Time, packets: &[Bytes]) -> Vec<Vec<(FaceId, Bytes)>> {
     let take = |packet: &Bytes| {
@@ -161,16 +175,7 @@ fn a_chunk_whose_later_packets_are_too_long_for_the_next_link_is_not_cut_through
     // First packets leave room for a longer header.
     let lengths: Vec<usize> = packets.iter().map(Bytes::len).collect();
     assert!(lengths[0] <= 1_466 && lengths[1] > 1_466, "{lengths:?}");
-    let mut leaving = Vec::new();
-    for packet in packets {
-        relay.handle_packet(now, FaceId(1), PacketType::Data, packet.into());
-        while let Some(output) = relay.poll_output(now) {
-            if let Output::Arrived(slot) = output {
-                relay.forward(now, slot);
-            }
-        }
-        leaving.extend(data_packets(&mut relay, now).into_iter().map(|(_, packet)| packet));
-    }
+    let leaving = pass_on(&mut relay, now, packets);
     assert_eq!(relay.stats.cut_through, 1, "it began to be sent on");
     for packet in leaving {
         assert!(packet.len() <= 1_466, "{} bytes", packet.len());
@@ -207,17 +212,8 @@ fn a_chunk_whose_header_grows_by_the_address_chosen_here_is_not_cut_through_into
     let packets = send_chunk(&mut sender, now, header_to(9, 33), 4_000);
     // The first packet as it came would just fit the link to the next router.
     meet_over(&mut relay, now, 2, 3, packets[0].len() as u32);
-    let mut leaving = Vec::new();
-    for packet in packets {
-        relay.handle_packet(now, FaceId(1), PacketType::Data, packet.into());
-        while let Some(output) = relay.poll_output(now) {
-            if let Output::Arrived(slot) = output {
-                relay.forward(now, slot);
-            }
-        }
-        leaving.extend(data_packets(&mut relay, now));
-    }
-    let longest = leaving.iter().map(|(_, packet)| packet.len()).max();
+    let leaving = pass_on(&mut relay, now, packets);
+    let longest = leaving.iter().map(Bytes::len).max();
     assert!(longest <= Some(relay.hops[&FaceId(2)].datagram_bytes as usize), "{longest:?}");
     assert!(leaving.len() >= 3, "all of it leaves");
 }

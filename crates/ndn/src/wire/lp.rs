@@ -471,11 +471,17 @@ mod tests {
         }
     }
 
+    /// A packet with one header and no fragment.
+    fn with_header(kind: u32, value: &[u8]) -> Vec<u8> {
+        let mut out = Vec::new();
+        out.put_nested(types::LP_PACKET, |out| out.put_element(kind, value));
+        out
+    }
+
     #[test]
     fn probes_of_the_mtu_hold_a_number_and_zeros_and_answers_the_number() {
-        let header = |kind: u32, value: &[u8]| {
-            let mut out = Vec::new();
-            out.put_nested(types::LP_PACKET, |out| out.put_element(kind, value));
+        let header = |kind, value: &[u8]| {
+            let out = with_header(kind, value);
             LpPacket::decode(&out).map(|packet| (packet.mtu_probe, packet.mtu_answer, packet.encode() == out))
         };
         assert_eq!(header(0x0394, &[0, 0, 1, 2, 0, 0]), Ok((Some((258, 2)), None, true)));
@@ -487,9 +493,8 @@ mod tests {
 
     #[test]
     fn probes_of_the_run_hold_a_number_and_answers_the_number_and_the_run() {
-        let header = |kind: u32, value: &[u8]| {
-            let mut out = Vec::new();
-            out.put_nested(types::LP_PACKET, |out| out.put_element(kind, value));
+        let header = |kind, value: &[u8]| {
+            let out = with_header(kind, value);
             LpPacket::decode(&out).map(|packet| (packet.run_probe, packet.run_answer, packet.encode() == out))
         };
         assert_eq!(header(0x039c, &[0, 0, 1, 2]), Ok((Some(258), None, true)));

@@ -1,9 +1,10 @@
 //! Every operation, in process and over the control socket: both must tell the same.
 use std::{
     io::Write,
-    path::Path,
+    path::{Path, PathBuf},
     sync::{Arc, Mutex},
 };
+use tempfile::TempDir;
 use tributary::{
     Api, ApiError, Daemon, ErrorKind, Flow, Get, LocalApi, Output, Request, SocketApi, Told, api::PATIENCE_MS_DEFAULT,
 };
@@ -26,11 +27,20 @@ fn put(api: &dyn Api, path: &Path, name: &str) -> Result<Vec<Told>, ApiError> {
 fn get(name: &str, output: Output) -> Request {
     Request::Get(Get { name: name.into(), output, publisher: None, limit_bits_per_second: None, patience_ms: Some(30) })
 }
-fn file(folder: &Path) -> std::path::PathBuf {
+fn file(folder: &Path) -> PathBuf {
     let path = folder.join("big");
     let bytes: Vec<u8> = (0..SIZE).map(|at| (at % 251) as u8).collect();
     std::fs::write(&path, bytes).unwrap();
     path
+}
+
+/// A daemon that publishes a file as `/lab/big`, and the folder of both.
+fn publishing() -> (TempDir, PathBuf, Daemon) {
+    let folder = tempfile::tempdir().unwrap();
+    let source = file(folder.path());
+    let daemon = daemon(folder.path(), &Network::default());
+    put(daemon.api(), &source, "/lab/big").unwrap();
+    (folder, source, daemon)
 }
 
 /// A sink whose content a test can look at.
@@ -71,10 +81,7 @@ fn what_is_put_is_listed_and_fetched_and_the_last_word_is_done() {
 
 #[test]
 fn the_done_line_has_the_promised_fields() {
-    let folder = tempfile::tempdir().unwrap();
-    let (network, source) = (Network::default(), file(folder.path()));
-    let daemon = daemon(folder.path(), &network);
-    put(daemon.api(), &source, "/lab/big").unwrap();
+    let (folder, _, daemon) = publishing();
     let told = daemon.api().answers(get("/lab/big", Output::Path(folder.path().join("copy")))).unwrap();
     let line: serde_json::Value = serde_json::from_str(&told.last().unwrap().to_line()).unwrap();
     assert_eq!(line["event"], "done");
@@ -94,10 +101,7 @@ fn the_done_line_has_the_promised_fields() {
 
 #[test]
 fn a_stream_comes_in_order_both_ways() {
-    let folder = tempfile::tempdir().unwrap();
-    let (network, source) = (Network::default(), file(folder.path()));
-    let daemon = daemon(folder.path(), &network);
-    put(daemon.api(), &source, "/lab/big").unwrap();
+    let (_folder, source, daemon) = publishing();
     both(&daemon, |api| {
         let sink = Shared::default();
         let stream = Some(Box::new(sink.clone()) as _);
@@ -119,10 +123,7 @@ impl Write for Full {
 
 #[test]
 fn why_a_stream_cannot_be_written_is_told_and_not_that_the_daemon_noticed() {
-    let folder = tempfile::tempdir().unwrap();
-    let (network, source) = (Network::default(), file(folder.path()));
-    let daemon = daemon(folder.path(), &network);
-    put(daemon.api(), &source, "/lab/big").unwrap();
+    let (_folder, _, daemon) = publishing();
     both(&daemon, |api| {
         let error = api.ask(get("/lab/big", Output::Stream), Some(Box::new(Full)), &mut |_| Flow::Continue);
         let error = error.unwrap_err();
@@ -150,10 +151,7 @@ fn an_unknown_name_is_not_found_and_says_what_to_try() {
 
 #[test]
 fn a_target_that_cannot_be_written_is_an_error_of_the_disk() {
-    let folder = tempfile::tempdir().unwrap();
-    let (network, source) = (Network::default(), file(folder.path()));
-    let daemon = daemon(folder.path(), &network);
-    put(daemon.api(), &source, "/lab/big").unwrap();
+    let (folder, _, daemon) = publishing();
     // A folder stands where the file should go.
     std::fs::create_dir_all(folder.path().join("taken/inside")).unwrap();
     both(&daemon, |api| {
@@ -217,10 +215,7 @@ fn a_publication_that_is_gone_does_not_keep_a_daemon_from_starting() {
 
 #[test]
 fn status_paths_explain_cache_cancel_and_limit_answer_both_ways() {
-    let folder = tempfile::tempdir().unwrap();
-    let (network, source) = (Network::default(), file(folder.path()));
-    let daemon = daemon(folder.path(), &network);
-    put(daemon.api(), &source, "/lab/big").unwrap();
+    let (folder, _, daemon) = publishing();
     daemon.api().answers(get("/lab/big", Output::Path(folder.path().join("copy")))).unwrap();
     both(&daemon, |api| {
         let told = api.answers(Request::Status).unwrap();
@@ -250,10 +245,7 @@ fn status_paths_explain_cache_cancel_and_limit_answer_both_ways() {
 
 #[test]
 fn whoever_stops_listening_ends_the_fetch() {
-    let folder = tempfile::tempdir().unwrap();
-    let (network, source) = (Network::default(), file(folder.path()));
-    let daemon = daemon(folder.path(), &network);
-    put(daemon.api(), &source, "/lab/big").unwrap();
+    let (folder, _, daemon) = publishing();
     let error = daemon
         .api()
         .ask(get("/lab/big", Output::Path(folder.path().join("copy"))), None, &mut |_| Flow::Stop)

@@ -117,11 +117,25 @@ fn table_1(results: &mut Results) {
 mod tests {
     use super::*;
     use crate::experiments::ptp::{
-        schemes::MAIN,
-        world::{self, Object, Plan, SEGMENT_BYTES, Start},
+        schemes::{MAIN, Scheme},
+        world::{self, Object, Plan, Record, SEGMENT_BYTES, Start},
     };
     use crate::stats::{confidence, mean};
-    use tributary_core::Time;
+    use tributary_core::{Duration, Time};
+
+    /// One consumer of an object that does not end within `seconds`.
+    fn run(spec: &Spec, scheme: &Scheme, queue_packets: u64, seconds: u64, seed: u64) -> Record {
+        world::run(&Plan {
+            topology: &spec.topology,
+            scheme,
+            objects: &[Object::new("A", 80_000_000, spec.producers)],
+            consumers: vec![Start { node: spec.consumer, object: 0, at: Time::from_millis(7), plain: None }],
+            caches: Vec::new(),
+            queue_packets,
+            until: Time::ZERO + Duration::from_secs(seconds),
+            seed,
+        })
+    }
 
     /// Full queues take 8.8 s on each link of 200 kbit/s. What comes after its Interest has expired is dropped by the next
     /// router, and has taken the place of something that is waited for.
@@ -129,16 +143,7 @@ mod tests {
     fn interests_outlive_the_queues_that_their_data_waits_in() {
         let spec = spec();
         for scheme in MAIN.iter().filter(|scheme| scheme.name == "ptp" || scheme.name == "ptp-default") {
-            let record = world::run(&Plan {
-                topology: &spec.topology,
-                scheme,
-                objects: &[Object::new("A", 40_000_000, spec.producers)],
-                consumers: vec![Start { node: spec.consumer, object: 0, at: Time::from_millis(7), plain: None }],
-                caches: Vec::new(),
-                queue_packets: 200,
-                until: Time::from_millis(150_000),
-                seed: 1,
-            });
+            let record = run(&spec, scheme, 200, 150, 1);
             let bytes = |at: usize| record.samples[at].consumers[0].bytes as f64;
             let packets = (bytes(1_500) - bytes(500)) / f64::from(SEGMENT_BYTES);
             // Of 1,136 bytes with name, signature and headers.
@@ -156,16 +161,7 @@ mod tests {
         let seeds = std::env::var("MESH_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(30);
         for scheme in MAIN.iter().filter(|scheme| scheme.name == "ptp" || scheme.name == "ptp-default") {
             let share = |seed| {
-                let record = world::run(&Plan {
-                    topology: &spec.topology,
-                    scheme,
-                    objects: &[Object::new("A", 80_000_000, spec.producers)],
-                    consumers: vec![Start { node: spec.consumer, object: 0, at: Time::from_millis(7), plain: None }],
-                    caches: Vec::new(),
-                    queue_packets: 50,
-                    until: Time::from_millis(300_000),
-                    seed,
-                });
+                let record = run(&spec, scheme, 50, 300, seed);
                 (record.samples[3_000].wire[0] - record.samples[1_000].wire[0]) as f64 * 8.0 / 200.0 / 1_400e3
             };
             let mut shares: Vec<f64> = (1..=seeds).map(share).collect();
