@@ -4,11 +4,12 @@ use std::{
     fmt,
     io::{self, ErrorKind, Read, Write},
     os::fd::{AsFd, BorrowedFd},
+    time::Duration,
 };
 
 use bytes::{Buf, Bytes, BytesMut};
 use nix::errno::Errno;
-use socket2::{Domain, Socket, Type};
+use socket2::{Domain, Socket, TcpKeepalive, Type};
 use tungstenite::{
     HandshakeError, Message, WebSocket,
     handshake::{
@@ -60,6 +61,9 @@ pub(super) enum Progress {
     Closed(String),
 }
 
+/// After how long without an acknowledgement a TCP connection counts as broken (RFC 5482). Whoever loses its power or its
+/// address closes nothing, and by itself TCP goes on for a quarter of an hour, or for ever where nothing is sent.
+const SILENCE_MAX: Duration = Duration::from_secs(15);
 /// Read by one call.
 const READ_BYTES: usize = 65_536;
 /// Read at one look, so that one busy stream does not starve others.
@@ -276,6 +280,9 @@ fn prepare(socket: &Socket) -> io::Result<()> {
     socket.set_nonblocking(true)?;
     if socket.domain()? != Domain::UNIX {
         socket.set_tcp_nodelay(true)?;
+        socket.set_tcp_user_timeout(Some(SILENCE_MAX))?;
+        let probes = TcpKeepalive::new().with_time(SILENCE_MAX / 3).with_interval(SILENCE_MAX / 3);
+        socket.set_tcp_keepalive(&probes)?;
     }
     Ok(())
 }

@@ -62,7 +62,8 @@ struct Slot {
     place: PeerPlace,
     /// The dialer whose connection this is; an accepted one has none.
     dialer: Option<usize>,
-    is_up: bool,
+    /// When it is given up if it is not open by then; `None` once it was.
+    opens_by: Option<Time>,
     stats: StreamStats,
 }
 
@@ -82,6 +83,9 @@ const ACCEPTED_FACE_FIRST: u32 = 1 << 31;
 /// Pause before the first try to connect again; it doubles up to [`PAUSE_MAX`].
 const PAUSE_MIN: Duration = Duration::from_millis(250);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
+/// How long a connection may take until it is open. A kernel that gets no answer asks ever more seldom, up to a minute
+/// apart; and whoever connects and says nothing holds a place.
+const OPEN_PATIENCE: Duration = Duration::from_secs(4);
 /// Connections that wait to be accepted.
 const ACCEPT_BACKLOG: i32 = 128;
 
@@ -191,15 +195,16 @@ impl Streams {
     pub(crate) fn has_work(&self, now: Time) -> bool {
         !self.ready.is_empty() || !self.ready_listeners.is_empty() || self.next_due().is_some_and(|due| due <= now)
     }
-    /// When a dialer tries again.
+    /// When a dialer tries again, or a connection that is not open yet is given up.
     pub(crate) fn next_due(&self) -> Option<Time> {
-        self.dialers.iter().filter_map(|dialer| dialer.due).min()
+        let opening = self.faces.values().filter_map(|slot| slot.opens_by);
+        self.dialers.iter().filter_map(|dialer| dialer.due).chain(opening).min()
     }
     /// Accepts, dials and reads what is ready; gives what happened, in order.
     pub(crate) fn poll(&mut self, now: Time, stats: &mut DriverStats) -> Vec<StreamEvent> {
         let mut events = Vec::new();
         for index in std::mem::take(&mut self.ready_listeners) {
-            self.accept(index, stats);
+            self.accept(index, now, stats);
         }
         for index in 0..self.dialers.len() {
             if self.dialers[index].due.is_some_and(|due| due <= now) {
@@ -209,9 +214,14 @@ impl Streams {
         for face in std::mem::take(&mut self.ready) {
             self.look(face, now, stats, &mut events);
         }
+        let late = |slot: &Slot| slot.opens_by.is_some_and(|by| by <= now);
+        let late: Vec<FaceId> = self.faces.iter().filter(|(_, slot)| late(slot)).map(|(face, _)| *face).collect();
+        for face in late {
+            self.close(face, now, "it did not open in time".into(), &mut events);
+        }
         events
     }
-    fn accept(&mut self, index: usize, stats: &mut DriverStats) {
+    fn accept(&mut self, index: usize, now: Time, stats: &mut DriverStats) {
         loop {
             let listener = &self.listeners[index];
             let Ok((socket, peer)) = listener.socket.accept() else { return };
@@ -236,7 +246,7 @@ impl Streams {
             let face = FaceId(self.accepted_next);
             self.accepted_next = self.accepted_next.checked_add(1).unwrap_or(ACCEPTED_FACE_FIRST);
             self.accepted_faces += 1;
-            self.insert(face, connection, (peer, place), None);
+            self.insert(face, connection, (peer, place), None, now);
         }
     }
     fn try_dial(&mut self, index: usize, now: Time) {
@@ -246,7 +256,7 @@ impl Streams {
                 dialer.due = None;
                 let (face, peer) = (dialer.config.id, &dialer.config.peer);
                 let far = (peer.to_string(), peer.place());
-                self.insert(face, connection, far, Some(index));
+                self.insert(face, connection, far, Some(index), now);
             }
             Err(error) => {
                 tracing::debug!(peer = %dialer.config.peer, %error, "cannot connect, will try again");
@@ -260,16 +270,16 @@ impl Streams {
         connection: Connection,
         (peer, place): (String, PeerPlace),
         dialer: Option<usize>,
+        now: Time,
     ) {
         let stats = StreamStats { face, peer: peer.clone(), ..StreamStats::default() };
-        self.faces.insert(face, Slot { connection, peer, place, dialer, is_up: false, stats });
+        self.faces.insert(face, Slot { connection, peer, place, dialer, opens_by: Some(now + OPEN_PATIENCE), stats });
         self.ready.push(face);
     }
     fn look(&mut self, face: FaceId, now: Time, stats: &mut DriverStats, events: &mut Vec<StreamEvent>) {
         let (Some(slot), Some(framing)) = (self.faces.get_mut(&face), &self.framing) else { return };
         let progress = slot.connection.look(&**framing);
-        if slot.connection.is_open() && !slot.is_up {
-            slot.is_up = true;
+        if slot.connection.is_open() && slot.opens_by.take().is_some() {
             if let Some(dialer) = slot.dialer {
                 self.dialers[dialer].pause = PAUSE_MIN;
             }
@@ -287,17 +297,18 @@ impl Streams {
                     events.push(StreamEvent::Packets(face, packets));
                 }
             }
-            Progress::Closed(reason) => {
-                let Some(slot) = self.faces.remove(&face) else { return };
-                match slot.dialer {
-                    Some(dialer) => self.dialers[dialer].wait(now),
-                    None => self.accepted_faces -= 1,
-                }
-                tracing::debug!(%face, peer = %slot.peer, %reason, "a stream is closed");
-                if slot.is_up {
-                    events.push(StreamEvent::Down(face, reason));
-                }
-            }
+            Progress::Closed(reason) => self.close(face, now, reason, events),
+        }
+    }
+    fn close(&mut self, face: FaceId, now: Time, reason: String, events: &mut Vec<StreamEvent>) {
+        let Some(slot) = self.faces.remove(&face) else { return };
+        match slot.dialer {
+            Some(dialer) => self.dialers[dialer].wait(now),
+            None => self.accepted_faces -= 1,
+        }
+        tracing::debug!(%face, peer = %slot.peer, %reason, "a stream is closed");
+        if slot.opens_by.is_none() {
+            events.push(StreamEvent::Down(face, reason));
         }
     }
     /// The accounts of all open streams, by number.

@@ -2,17 +2,19 @@
 use std::{
     io::{Read, Write},
     net::{TcpListener, TcpStream},
+    os::fd::AsFd,
     sync::{Arc, mpsc},
     time::Duration as Wait,
 };
 
 use bytes::Bytes;
 use proptest::prelude::*;
+use socket2::{Domain, SockRef, Socket, Type};
 use tributary_core::{
     Datagram, Duration, FaceChange, FaceId, Node, Time, TimerId, Transmit, TransmitBuf, event::Event,
 };
 
-use super::{Framing, PacketLength, StreamAddress, StreamFaceConfig, table::Streams};
+use super::{Framing, PacketLength, StreamAddress, StreamFaceConfig, connection::Connection, table::Streams};
 use crate::{Driver, DriverConfig, DriverError, DriverHandle, DriverStats};
 
 /// Packets that begin with their length in two bytes, themselves included.
@@ -176,6 +178,60 @@ fn a_peer_that_is_away_is_tried_again_each_second_at_least() {
     }
 }
 
+#[test]
+fn a_connection_that_does_not_open_is_given_up_and_tried_again() {
+    // Nobody accepts: what is beyond its backlog gets no answer, as from a machine that is away.
+    let full = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
+    let any: std::net::SocketAddr = "127.0.0.1:0".parse().expect("an address");
+    full.bind(&any.into()).expect("a port is free");
+    full.listen(0).expect("it listens");
+    let peer = full.local_addr().expect("it is bound").as_socket().expect("IP");
+    let _first = TcpStream::connect(peer).expect("the backlog has one place");
+    let (mut streams, _) = Streams::open(&DriverConfig {
+        framing: Some(Arc::new(LengthFirst)),
+        stream_faces: vec![StreamFaceConfig { id: FACE, peer: StreamAddress::Tcp(peer) }],
+        ..DriverConfig::default()
+    })
+    .expect("it opens");
+    let (mut now, mut dialled) = (Time::ZERO, 0);
+    while now < Time::ZERO + Duration::from_secs(20) {
+        assert!(streams.poll(now, &mut DriverStats::default()).is_empty(), "it never opens");
+        dialled += usize::from(streams.interests().count() == 1);
+        now = streams.next_due().expect("it goes on");
+    }
+    assert!((4..=5).contains(&dialled), "{dialled} times in 20 s");
+}
+#[test]
+fn who_connects_and_says_nothing_holds_its_place_for_some_seconds_only() {
+    let config = DriverConfig {
+        framing: Some(Arc::new(LengthFirst)),
+        stream_listen: vec!["ws://127.0.0.1:0".parse().expect("an address")],
+        ..DriverConfig::default()
+    };
+    let (mut streams, listen) = Streams::open(&config).expect("it opens");
+    let StreamAddress::WebSocket(address) = listen[0] else { panic!("WebSocket") };
+    let mut silent = TcpStream::connect(address).expect("it listens");
+    streams.set_ready([true].into_iter());
+    streams.poll(Time::ZERO, &mut DriverStats::default());
+    assert_eq!(streams.interests().count(), 2, "the listener and the silent one");
+    let due = streams.next_due().expect("it is given up");
+    assert!(streams.poll(due, &mut DriverStats::default()).is_empty());
+    assert_eq!((streams.interests().count(), streams.next_due()), (1, None));
+    assert!(matches!(silent.read(&mut [0; 8]), Ok(0) | Err(_)), "it is told");
+}
+#[test]
+fn a_connection_is_watched_by_the_kernel_as_long_as_it_lasts() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let peer = StreamAddress::Tcp(listener.local_addr().expect("it is bound"));
+    let dialled = Connection::dial(&peer, 1_000).expect("it dials");
+    let accepted = Connection::accepted(listener.accept().expect("it comes").0.into(), &peer, 1_000).expect("it is");
+    for connection in [dialled, accepted] {
+        let (fd, limit) = (connection.as_fd(), Wait::from_secs(15));
+        let socket = SockRef::from(&fd);
+        assert_eq!(socket.tcp_user_timeout().expect("it is TCP"), Some(limit));
+        assert!(socket.keepalive().expect("it is TCP") && socket.tcp_keepalive_time().expect("it is TCP") < limit);
+    }
+}
 #[test]
 fn a_peer_that_sends_no_packets_is_closed() {
     let (server, seen) = server("tcp://127.0.0.1:0");
