@@ -12,7 +12,10 @@ use std::{
 
 use tributary_core::Random;
 use tributary_ndn::wire::{
-    Data, Interest, LpPacket, NameView, WireError, interest::with_parameters, packet_type, types,
+    Data, Interest, LpPacket, NameView, WireError,
+    dataset::{FaceEntry, FaceEvent},
+    interest::with_parameters,
+    packet_type, types,
 };
 
 const ORACLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/python_ndn_oracle.py");
@@ -241,6 +244,24 @@ fn changed_packets_are_read_alike_or_refused_by_a_rule_that_python_ndn_does_not_
     assert!(disputed.is_empty(), "{} differences without a rule:\n{}", disputed.len(), disputed.join("\n"));
     eprintln!("{both} read alike, {neither} refused by both, by rules that only one has: {rules:#?}");
     assert!(both > 300 && neither > 300, "the changes must leave some of each kind: {both} {neither}");
+}
+
+#[test]
+fn what_becomes_of_a_face_is_read_by_python_ndn_as_we_meant_it() {
+    let Some(python) = python() else { return };
+    let face = FaceEntry {
+        face_id: 300,
+        uri: "udp4://192.0.2.1:6363".into(),
+        local_uri: "internal://".into(),
+        is_local: true,
+        is_persistent: false,
+        flags: 4,
+        ..FaceEntry::default()
+    };
+    let events = [FaceEvent::Created, FaceEvent::Destroyed, FaceEvent::Up, FaceEvent::Down];
+    let theirs = decoded(&python, &events.map(|event| face.notification(event)));
+    let rest = "300 udp4://192.0.2.1:6363 internal:// local on_demand 4";
+    assert_eq!(theirs, ["created", "destroyed", "up", "down"].map(|kind| format!("face {kind} {rest}")));
 }
 
 #[test]

@@ -7,6 +7,7 @@ Both speak the same lines: the hex of the packet, a tab, and the fields.
 import random
 import sys
 
+from ndn.app_support.nfd_mgmt import FaceEventNotification
 from ndn.encoding import (Component, InterestParam, MetaInfo, Name, make_data, make_interest, parse_data,
                           parse_interest)
 from ndn.encoding.ndnlp_v2 import LpPacket, LpPacketValue, NetworkNack, parse_lp_packet_v2
@@ -49,8 +50,15 @@ def show_lp(wire):
     return " ".join(["lp", hexed(lp.pit_token), nack, number(lp.congestion_mark), hexed(lp.fragment)])
 
 
+def show_face_event(wire):
+    event = FaceEventNotification.parse(wire).event
+    return " ".join([
+        "face", event.face_event_kind.name.lower(), str(event.face_id), event.uri, event.local_uri,
+        event.face_scope.name.lower(), event.face_persistency.name.lower(), str(event.flags.value)])
+
+
 def show(wire):
-    return {5: show_interest, 6: show_data, 100: show_lp}[wire[0]](wire)
+    return {5: show_interest, 6: show_data, 100: show_lp, 192: show_face_event}[wire[0]](wire)
 
 
 def decode():

@@ -44,7 +44,14 @@ use tributary_core::{Datagram, Duration, FaceId, Random, Time, Transmit, Transmi
 pub use face::{FaceLimits, FaceProfile, FaceScope, reason as face_reason};
 pub use management::{FaceRequest, ManagementTrust, RequestId};
 
-use crate::wire::{LpPacket, VerifyKey, dataset::PacketCounters, lp::Origin, packet_type, signature::digest, types};
+use crate::wire::{
+    LpPacket, VerifyKey,
+    dataset::{FaceEvent, PacketCounters},
+    lp::Origin,
+    packet_type,
+    signature::digest,
+    types,
+};
 use cs::{ContentStore, CsLimits};
 use dead_nonces::DeadNonces;
 use fab::Fab;
@@ -360,7 +367,9 @@ impl Router {
             self.count(reason::FACES);
             return false;
         }
-        self.insert_face(face, profile);
+        if self.insert_face(face, profile) {
+            self.on_face_event(face, FaceEvent::Created);
+        }
         true
     }
     /// Adds a face to an application of this node, numbered from [`INTERNAL_FACES_FIRST`] on.
@@ -369,17 +378,20 @@ impl Router {
         let profile = FaceProfile { scope: FaceScope::Local, uri: uri.into(), ..FaceProfile::from(options) };
         self.insert_face(face, profile);
     }
-    fn insert_face(&mut self, face: FaceId, profile: FaceProfile) {
+    /// Whether it is a new one.
+    fn insert_face(&mut self, face: FaceId, profile: FaceProfile) -> bool {
         // Numbers of probes are guessed by nobody, and leave the router's other choices as they are.
         let half = u64::from_be_bytes(*self.config.secret.first_chunk().expect("a secret has 16 bytes"));
         let number = Random::new(half, u64::from(face.0)).bits() as u32;
-        self.faces.insert(face, Face::new(face, profile, self.config.face, number, self.run));
+        let before = self.faces.insert(face, Face::new(face, profile, self.config.face, number, self.run));
         self.labels.add(face);
+        before.is_none()
     }
     /// Removes a face, its routes and what waits for it.
     pub fn remove_face(&mut self, now: Time, face: FaceId) {
         self.now = now;
         self.set_face_up(now, face, false);
+        self.on_face_event(face, FaceEvent::Destroyed);
         if self.faces.remove(&face).is_some() {
             self.labels.remove(face);
             for prefix in self.rib.remove_face(face) {
@@ -395,6 +407,9 @@ impl Router {
         if was_up && !up {
             state.clear();
             self.on_face_down(now, face);
+        }
+        if was_up != up {
+            self.on_face_event(face, if up { FaceEvent::Up } else { FaceEvent::Down });
         }
     }
     /// Whether there is such a face.

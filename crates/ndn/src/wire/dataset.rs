@@ -104,12 +104,7 @@ impl FaceEntry {
     /// Appends the entry to the content of the answer.
     pub fn append(&self, out: &mut Vec<u8>) {
         out.put_nested(ENTRY, |out| {
-            out.put_integer(control::FACE_ID, self.face_id);
-            out.put_element(control::URI, self.uri.as_bytes());
-            out.put_element(control::LOCAL_URI, self.local_uri.as_bytes());
-            out.put_integer(132, u64::from(self.is_local));
-            out.put_integer(control::FACE_PERSISTENCY, u64::from(!self.is_persistent));
-            out.put_integer(134, 0);
+            self.append_nature(out);
             if let Some(mtu) = self.mtu {
                 out.put_integer(control::MTU, mtu);
             }
@@ -119,6 +114,42 @@ impl FaceEntry {
             out.put_integer(control::FLAGS, self.flags);
         });
     }
+    fn append_nature(&self, out: &mut Vec<u8>) {
+        out.put_integer(control::FACE_ID, self.face_id);
+        out.put_element(control::URI, self.uri.as_bytes());
+        out.put_element(control::LOCAL_URI, self.local_uri.as_bytes());
+        out.put_integer(132, u64::from(self.is_local));
+        out.put_integer(control::FACE_PERSISTENCY, u64::from(!self.is_persistent));
+        out.put_integer(134, 0);
+    }
+    /// The content of a notification of `faces/events`: what became of the face.
+    pub fn notification(&self, event: FaceEvent) -> Vec<u8> {
+        let mut out = Vec::new();
+        out.put_nested(FACE_EVENT_NOTIFICATION, |out| {
+            out.put_integer(FACE_EVENT_KIND, event as u64);
+            self.append_nature(out);
+            out.put_integer(control::FLAGS, self.flags);
+        });
+        out
+    }
+}
+
+/// Type of a notification of `faces/events`.
+const FACE_EVENT_NOTIFICATION: u32 = 192;
+/// What became of the face.
+const FACE_EVENT_KIND: u32 = 193;
+
+/// What became of a face.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FaceEvent {
+    /// It was made, and is up.
+    Created = 1,
+    /// It is gone.
+    Destroyed = 2,
+    /// Its far end can be reached again.
+    Up = 3,
+    /// Its far end cannot be reached.
+    Down = 4,
 }
 
 /// Type of the filter of `faces/query`.

@@ -206,6 +206,8 @@ pub mod types {
     pub const SEGMENT: u16 = 50;
     /// Name component: version.
     pub const VERSION: u16 = 54;
+    /// Name component: number in a sequence.
+    pub const SEQUENCE: u16 = 58;
 
     /// The link packet.
     pub const LP_PACKET: u32 = 100;

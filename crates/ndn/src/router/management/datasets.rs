@@ -5,7 +5,7 @@ use tributary_content::Name;
 use tributary_core::Time;
 
 use crate::{
-    router::Router,
+    router::{Router, face::Face},
     wire::dataset::{
         FaceEntry, FaceFilter, GeneralStatus, RouteEntry, append_fib_entry, append_rib_entry, append_strategy_choice,
         cs_info,
@@ -77,16 +77,20 @@ impl Router {
         }
     }
     fn face_entries(&self) -> Vec<FaceEntry> {
-        let entry = |face: &crate::router::face::Face| FaceEntry {
-            face_id: u64::from(face.id.0),
-            uri: face.uri(),
-            local_uri: "internal://".into(),
-            is_local: face.is_local(),
-            is_persistent: face.profile.is_persistent,
-            mtu: face.profile.mtu.map(|mtu| mtu as u64),
-            flags: face.flags(),
-            counters: face.counters,
-        };
-        self.faces.values().map(entry).collect()
+        self.faces.values().map(entry_of).collect()
+    }
+}
+
+/// What the management protocol tells of a face.
+pub(super) fn entry_of(face: &Face) -> FaceEntry {
+    FaceEntry {
+        face_id: u64::from(face.id.0),
+        uri: face.uri(),
+        local_uri: "internal://".into(),
+        is_local: face.is_local(),
+        is_persistent: face.profile.is_persistent,
+        mtu: face.profile.mtu.map(|mtu| mtu as u64),
+        flags: face.flags(),
+        counters: face.counters,
     }
 }

@@ -9,9 +9,11 @@
 //! | `strategy-choice/set`, `strategy-choice/unset` | strategies |
 //! | `cs/config`, `cs/erase` | the content store |
 //! | `faces/query` | the faces that a filter fits |
+//! | `faces/events` | the notification stream of what becomes of faces |
 //! | `status/general`, `faces/list`, `fib/list`, `rib/list`, `strategy-choice/list`, `cs/info` | datasets |
 mod commands;
 mod datasets;
+mod events;
 
 use alloc::{
     collections::{BTreeMap, VecDeque},
@@ -92,6 +94,7 @@ pub(super) struct Management {
     seen: DeadNonces,
     segments: VecDeque<(Bytes, Bytes)>,
     version: u64,
+    events: events::FaceEvents,
 }
 
 /// A command that waits for the driver.
@@ -114,6 +117,7 @@ impl Default for Management {
             seen: DeadNonces::new(COMMANDS_SEEN.1, COMMANDS_SEEN.0),
             segments: VecDeque::new(),
             version: 0,
+            events: events::FaceEvents::default(),
         }
     }
 }
@@ -183,6 +187,9 @@ impl Router {
         let is_remote = NameView::from(&self.management.remote_prefix).is_prefix_of(interest.name);
         if !is_remote && let Some(content) = self.dataset(now, module, verb) {
             return self.publish_dataset(now, interest.name.prefix(4), &content);
+        }
+        if !is_remote && module == b"faces" && verb == b"events" {
+            return self.answer_from_face_events(now, interest);
         }
         let Some(parameters) = components.get(2) else { return };
         if !is_remote && module == b"faces" && verb == b"query" {
@@ -267,7 +274,6 @@ impl Router {
         let Ok(base) = asked.to_name() else { return };
         self.management.version =
             self.management.version.max((self.config.epoch + now.since(Time::ZERO)).as_micros() as u64) + 1;
-        let number = |value: u64| value.to_be_bytes()[8 - tlv::integer_bytes(value)..].to_vec();
         let Ok(versioned) = base.typed_child(types::VERSION, &number(self.management.version)) else { return };
         let count = content.len().div_ceil(SEGMENT_BYTES).max(1);
         let Ok(last) = Name::root().typed_child(types::SEGMENT, &number(count as u64 - 1)) else { return };
@@ -291,4 +297,9 @@ impl Router {
             }
         }
     }
+}
+
+/// The value of a name component that is a number.
+fn number(value: u64) -> Vec<u8> {
+    value.to_be_bytes()[8 - tlv::integer_bytes(value)..].to_vec()
 }

@@ -218,6 +218,67 @@ fn a_face_is_changed_as_a_whole_or_not_at_all() {
     assert_eq!(run(&mut bench, "faces/update", &ControlParameters::default(), 30).body.unwrap().face_id, Some(1));
 }
 
+/// The sequence numbers, faces and kinds of the notifications among `sent`.
+fn notifications(sent: &[Sent]) -> Vec<(u64, u8, u8)> {
+    let told = sent.iter().map(|sent| {
+        let packet = sent.packet();
+        let data = Data::decode(&packet).unwrap();
+        assert_eq!(sent.face, 1);
+        let number = data.name.components().last().unwrap();
+        assert_eq!(number.kind, types::SEQUENCE);
+        let value = tlv::only("notification", data.content.unwrap(), 192).unwrap();
+        let mut reader = tlv::Reader::new("notification", value);
+        let mut next = |kind| {
+            let element = reader.element().unwrap().unwrap();
+            assert_eq!((element.kind, element.value.len()), (kind, 1));
+            element.value[0]
+        };
+        let kind = next(193);
+        (number.number().unwrap(), next(105), kind)
+    });
+    told.collect()
+}
+
+#[test]
+fn who_follows_faces_is_told_of_each_event_once_also_of_those_that_came_too_fast() {
+    let mut bench = bench(|_| {});
+    let stream = name("/localhost/nfd/faces/events");
+    let lifetime = Some(60_000);
+    let newest = Interest {
+        can_be_prefix: true,
+        must_be_fresh: true,
+        lifetime_millis: lifetime,
+        ..Interest::new(NameView::from(&stream))
+    };
+    let after = |number: u8| {
+        let next = stream.typed_child(types::SEQUENCE, &[number + 1]).unwrap();
+        Bytes::from(Interest { lifetime_millis: lifetime, ..Interest::new(NameView::from(&next)) }.encode())
+    };
+    // What happened long ago is not news.
+    bench.at(10_000);
+    expect(&bench.recv(1, &newest.encode().into()), &[]);
+    let now = bench.now;
+    bench.router.add_face(FaceId(9), profile(1400));
+    let told = notifications(&bench.sent());
+    let [(first, 9, 1)] = told[..] else { panic!("{told:?}") };
+    let first = first as u8;
+    expect(&bench.recv(1, &after(first)), &[]);
+    bench.router.set_face_up(now, FaceId(9), false);
+    assert_eq!(notifications(&bench.sent()), [(u64::from(first) + 1, 9, 4)]);
+    // Nobody asks meanwhile.
+    bench.router.set_face_up(now, FaceId(9), true);
+    bench.router.remove_face(now, FaceId(9));
+    expect(&bench.sent(), &[]);
+    for (number, kind) in [(2, 3), (3, 4), (4, 2)] {
+        let told = notifications(&bench.recv(1, &after(first + number - 1)));
+        assert_eq!(told, [(u64::from(first + number), 9, kind)]);
+    }
+    // Neighbours hear nothing of it.
+    expect(&bench.recv(2, &newest.encode().into()), &[]);
+    bench.router.add_face(FaceId(9), profile(1400));
+    expect(&bench.sent(), &[]);
+}
+
 #[test]
 fn datasets_tell_what_there_is_in_as_many_segments_as_it_takes() {
     let mut bench = bench(|_| {});
