@@ -5,7 +5,7 @@ use alloc::{collections::BTreeMap, vec::Vec};
 use tributary_content::Name;
 use tributary_core::{FaceId, Time};
 
-use super::fib::NextHop;
+use super::{INTERNAL_FACES_FIRST, fib::NextHop};
 
 /// Flag of a route: longer prefixes have it too.
 pub const CHILD_INHERIT: u64 = 1;
@@ -37,29 +37,39 @@ pub struct Rib {
     entries: BTreeMap<Name, Vec<Route>>,
     routes: usize,
     routes_max: usize,
+    /// Routes that applications and neighbours registered, by face.
+    registered: BTreeMap<FaceId, usize>,
+    /// No route expires before; `None` if none does.
+    expires_from: Option<Time>,
 }
 
 impl Rib {
     /// No routes, at most `routes_max`.
     pub fn new(routes_max: usize) -> Self {
-        Rib { entries: BTreeMap::new(), routes: 0, routes_max }
+        Rib { entries: BTreeMap::new(), routes: 0, routes_max, registered: BTreeMap::new(), expires_from: None }
     }
-    /// Registers a route; one by the same face and of the same origin is replaced. False if there is no room.
+    /// Registers a route; one by the same face and of the same origin is replaced. False if there is no room: whoever
+    /// registers routes by one face may have as many as are left for others.
     pub fn register(&mut self, prefix: &Name, route: Route) -> bool {
-        let routes = self.entries.entry(prefix.clone()).or_default();
-        match routes.iter_mut().find(|known| known.face == route.face && known.origin == route.origin) {
+        let free = self.routes_max.saturating_sub(self.routes);
+        let known = self.entries.get_mut(prefix).and_then(|routes| {
+            routes.iter_mut().find(|known| known.face == route.face && known.origin == route.origin)
+        });
+        match known {
             Some(known) => *known = route,
-            None if self.routes >= self.routes_max => {
-                if routes.is_empty() {
-                    self.entries.remove(prefix);
-                }
-                return false;
-            }
             None => {
-                routes.push(route);
+                let has = self.registered.get(&route.face).copied().unwrap_or(0);
+                if free == 0 || is_shared(&route) && has >= free {
+                    return false;
+                }
+                if is_shared(&route) {
+                    self.registered.insert(route.face, has + 1);
+                }
+                self.entries.entry(prefix.clone()).or_default().push(route);
                 self.routes += 1;
             }
         }
+        self.expires_from = self.expires_from.into_iter().chain(route.expires).min();
         true
     }
     /// Withdraws a route; whether it was there.
@@ -69,7 +79,19 @@ impl Rib {
     fn retain_at(&mut self, prefix: &Name, keep: impl Fn(&Route) -> bool) -> bool {
         let Some(routes) = self.entries.get_mut(prefix) else { return false };
         let before = routes.len();
-        routes.retain(keep);
+        routes.retain(|route| {
+            let stays = keep(route);
+            if !stays
+                && is_shared(route)
+                && let Some(count) = self.registered.get_mut(&route.face)
+            {
+                *count -= 1;
+                if *count == 0 {
+                    self.registered.remove(&route.face);
+                }
+            }
+            stays
+        });
         let gone = before - routes.len();
         self.routes -= gone;
         if routes.is_empty() {
@@ -83,7 +105,9 @@ impl Rib {
     }
     /// Withdraws the routes whose time is over; the prefixes that had one.
     pub fn expire(&mut self, now: Time) -> Vec<Name> {
-        self.remove_where(|route| route.expires.is_some_and(|expires| expires <= now))
+        let gone = self.remove_where(|route| route.expires.is_some_and(|expires| expires <= now));
+        self.expires_from = self.entries.values().flatten().filter_map(|route| route.expires).min();
+        gone
     }
     fn remove_where(&mut self, gone: impl Fn(&Route) -> bool) -> Vec<Name> {
         let hit = |(_, routes): &(&Name, &Vec<Route>)| routes.iter().any(&gone);
@@ -93,9 +117,9 @@ impl Rib {
         }
         prefixes
     }
-    /// When the next route expires.
+    /// When to look for routes that expire: with the next one, or before if that one was withdrawn.
     pub fn poll_timeout(&self) -> Option<Time> {
-        self.entries.values().flatten().filter_map(|route| route.expires).min()
+        self.expires_from
     }
     /// The prefixes whose next hops may have changed when something changed at `prefix`: itself and all below it.
     pub fn affected(&self, prefix: &Name) -> Vec<Name> {
@@ -146,6 +170,11 @@ impl Rib {
     }
 }
 
+/// Whether a route is one of an application or neighbour, which may register without end.
+fn is_shared(route: &Route) -> bool {
+    route.origin != ORIGIN_STATIC && route.face.0 < INTERNAL_FACES_FIRST
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -180,14 +209,29 @@ mod tests {
     #[test]
     fn routes_go_by_hand_with_their_face_or_in_time_and_have_a_limit() {
         let mut rib = Rib::new(3);
-        assert!(rib.register(&name("/a"), Route { expires: Some(Time::from_millis(5)), ..route(1, 0, 0) }));
-        assert!(rib.register(&name("/a"), route(2, 0, 0)) && rib.register(&name("/b"), route(2, 0, 0)));
-        assert!(!rib.register(&name("/c"), route(1, 0, 0)) && rib.register(&name("/a"), route(2, 7, 0)));
+        let fixed = |face| Route { origin: ORIGIN_STATIC, ..route(face, 0, 0) };
+        assert!(rib.register(&name("/a"), Route { expires: Some(Time::from_millis(5)), ..fixed(1) }));
+        assert!(rib.register(&name("/a"), fixed(2)) && rib.register(&name("/b"), fixed(2)));
+        assert!(!rib.register(&name("/c"), fixed(1)) && rib.register(&name("/a"), Route { cost: 7, ..fixed(2) }));
         assert_eq!(rib.iter().count(), 2);
         assert_eq!(rib.poll_timeout(), Some(Time::from_millis(5)));
         assert_eq!(rib.expire(Time::from_millis(4)), []);
         assert_eq!(rib.expire(Time::from_millis(5)), [name("/a")]);
         assert_eq!(rib.remove_face(FaceId(2)), ["/a", "/b"].map(name));
         assert!(rib.is_empty() && !rib.unregister(&name("/a"), FaceId(2), ORIGIN_APP));
+    }
+
+    #[test]
+    fn however_many_register_without_end_there_is_room_for_one_more() {
+        let mut rib = Rib::new(100);
+        for face in 1..=4 {
+            let had = rib.len();
+            let got =
+                (0..1000).filter(|n| rib.register(&name(&alloc::format!("/{face}/{n}")), route(face, 0, 0))).count();
+            assert_eq!(got, (100 - had).div_ceil(2), "half of what is left");
+        }
+        assert!(rib.register(&name("/honest"), route(5, 0, 0)));
+        rib.remove_face(FaceId(1));
+        assert!(rib.register(&name("/4/more"), route(4, 0, 0)), "what has gone makes room");
     }
 }

@@ -11,18 +11,27 @@ fn a_flood_of_interests_on_one_face_leaves_room_for_the_others() {
         let sent = bench.recv(1, &interest(&alloc::format!("/flood/{n}"), n));
         refused += sent.iter().filter(|sent| sent.what().starts_with("nack 50")).count();
     }
-    assert_eq!((bench.router.pit().len(), refused), (60, 9_940));
-    assert_eq!(bench.dropped(reason::PIT_SHARE), 9_940);
+    assert_eq!((bench.router.pit().len(), refused), (50, 9_950));
+    assert_eq!(bench.dropped(reason::PIT_SHARE), 9_950);
     expect(&bench.recv(2, &interest("/honest", 1)), &[(4, "interest /honest")]);
     expect(&bench.recv(4, &data("/honest")), &[(2, "data /honest")]);
-    // Two floods fill the table; then the limit of the table holds.
-    for n in 0..100u64 {
+    // A second flood, and others who come after both of them.
+    for n in 0..10_000u64 {
         bench.recv(2, &interest(&alloc::format!("/second/{n}"), n));
     }
-    assert_eq!(bench.router.pit().len(), 100);
-    assert!(bench.dropped(reason::PIT_FULL) > 0);
+    for n in 0..10u64 {
+        let asked = alloc::format!("/honest/{n}");
+        expect(&bench.recv(3, &interest(&asked, n)), &[(4, &alloc::format!("interest {asked}"))]);
+    }
+    expect(&bench.recv(4, &data("/honest/7")), &[(3, "data /honest/7")]);
+    // One floods alone, up to the limit of a face, when the table has been emptied.
     bench.at(4000);
-    expect(&bench.recv(2, &interest("/later", 1)), &[(4, "interest /later")]);
+    let mut bench = Bench::new(1, |config| config.pit = PitLimits { entries_per_face_max: 30, ..limits });
+    bench.routes(&[("/", 4)]);
+    for n in 0..100u64 {
+        bench.recv(1, &interest(&alloc::format!("/flood/{n}"), n));
+    }
+    assert_eq!(bench.router.pit().len(), 30);
 }
 
 #[test]
