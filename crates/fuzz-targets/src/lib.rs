@@ -21,6 +21,7 @@
 pub mod content;
 pub mod control;
 mod driven;
+pub mod http;
 pub mod input;
 pub mod mf;
 mod mf_seeds;
@@ -74,6 +75,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("ndn_control", ndn::ndn_control),
     ("ndn_fragments", ndn::ndn_fragments),
     ("ndn_node", ndn::ndn_node),
+    ("http_exchange", http::http_exchange),
     ("node_config", text::node_config),
     ("control_line", text::control_line),
 ];

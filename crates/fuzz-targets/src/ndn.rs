@@ -10,6 +10,7 @@ use tributary_ndn::{
     wire::{
         ControlParameters, ControlResponse, Data, Interest, LpPacket, NackReason, NameView, PACKET_BYTES_MAX, PathTag,
         SignKey, WireError,
+        dataset::{FaceEntry, FaceFilter},
         echo::{EchoReply, EchoRequest, ReplyCode},
         fragment::{Reassembler, ReassemblyLimits},
         huffman::BitTag,
@@ -115,7 +116,8 @@ pub fn ndn_tags(data: &[u8]) {
     }
 }
 
-/// Parameters and responses of the management protocol survive being written and read.
+/// Parameters and responses of the management protocol survive being written and read; a filter of faces fits the face
+/// that is as it says.
 pub fn ndn_control(data: &[u8]) {
     match ControlParameters::decode(data) {
         Ok(parameters) => assert_eq!(ControlParameters::decode(&parameters.encode()), Ok(parameters)),
@@ -123,6 +125,24 @@ pub fn ndn_control(data: &[u8]) {
     }
     match ControlResponse::decode(data) {
         Ok(response) => assert_eq!(ControlResponse::decode(&response.encode()), Ok(response)),
+        Err(error) => told(&error),
+    }
+    match FaceFilter::decode(data) {
+        Ok(filter) => {
+            let face = FaceEntry {
+                face_id: filter.face_id.unwrap_or(7),
+                uri: filter.uri.clone().unwrap_or_default(),
+                local_uri: filter.local_uri.clone().unwrap_or_default(),
+                is_local: filter.scope == Some(1),
+                is_persistent: filter.persistency != Some(1),
+                ..FaceEntry::default()
+            };
+            let can_fit = filter.scheme.is_none()
+                && filter.scope.is_none_or(|scope| scope < 2)
+                && filter.persistency.is_none_or(|persistency| persistency < 2);
+            assert!(!can_fit || filter.fits(&face), "{filter:?} {face:?}");
+            assert!(filter.face_id.is_none_or(|id| !filter.fits(&FaceEntry { face_id: id ^ 1, ..face })));
+        }
         Err(error) => told(&error),
     }
 }
@@ -319,7 +339,7 @@ pub fn seeds() -> Vec<crate::seeds::Seed> {
     let echo = name("/lab/x/12345678/32=ping");
     let echo = Data::new(NameView::from(&echo), &EchoReply { code: ReplyCode::Object, responder: "north" }.encode())
         .sign(&SignKey::Digest);
-    let seeds: [(&str, &str, Vec<u8>); 18] = [
+    let seeds: [(&str, &str, Vec<u8>); 19] = [
         ("ndn_data", "echo", echo),
         ("ndn_interest", "full", interest.clone()),
         ("ndn_interest", "signed", signed),
@@ -335,6 +355,11 @@ pub fn seeds() -> Vec<crate::seeds::Seed> {
         ("ndn_tags", "labels", tag.to_vec()),
         ("ndn_control", "parameters", parameters.encode()),
         ("ndn_control", "response", response.encode()),
+        (
+            "ndn_control",
+            "filter",
+            [&[150, 17, 105, 1, 3, 131, 4][..], b"udp4", &[132, 1, 0, 133, 1, 1, 129, 0]].concat(),
+        ),
         ("ndn_fragments", "two", pieces),
         ("ndn_node", "walk", walk),
         ("ndn_node", "raw", [&[0, 8, 0, 0, 0, 0, 0, 0, interest.len() as u8][..], &interest].concat()),
