@@ -6,7 +6,7 @@ mod common;
 
 use std::{
     fs::{self, File},
-    io::Write,
+    io::{BufRead, BufReader, Write},
     net::{TcpListener, TcpStream},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
@@ -302,6 +302,100 @@ fn a_pinned_key_refuses_an_object_that_nobody_signed() {
     let get = trib(bench.folder.path()).args(fixed).arg(&config).output().unwrap();
     assert_eq!(get.status.code(), Some(1), "{}", talk(&get));
     assert!(get.stdout.is_empty(), "bytes that nobody signed were written");
+}
+
+#[test]
+fn what_ndnd_publishes_is_streamed_and_a_fetch_of_it_that_was_killed_goes_on() {
+    if !ndnd("streams and resumed fetches of what others publish") {
+        return;
+    }
+    let bench = Bench::new();
+    let _router = bench.router(port());
+    let _theirs = bench.ndnd_put("ours.sock", "/lab/theirs");
+    let face = "[[face]]\npeer = \"@ours.sock\"\nroutes = [\"/\"]\n";
+    let config = bench.config("receiver", "receiver", "\"127.0.0.1:0\"", face);
+    let get = |more: &[&str]| {
+        let mut get = trib(bench.folder.path());
+        get.args(["get", "/lab/theirs", "--config"]).arg(&config).args(more);
+        get
+    };
+    let stream = get(&["-o", "-"]).output().unwrap();
+    assert!(stream.status.success() && stream.stdout == fs::read(&bench.original).unwrap(), "{}", talk(&stream));
+    let copy = bench.path("copy");
+    let to_file = ["-o", copy.to_str().unwrap(), "--json"];
+    let mut killed = get(&[&to_file[..], &["--limit", "10Mbps"]].concat()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut told = BufReader::new(killed.stdout.take().unwrap()).lines();
+    let stored = told.find_map(|line| {
+        let line: serde_json::Value = serde_json::from_str(&line.unwrap()).unwrap();
+        line["stored_bytes"].as_u64().filter(|bytes| *bytes > 500_000)
+    });
+    killed.kill().unwrap();
+    killed.wait().unwrap();
+    let rest = get(&to_file).output().unwrap();
+    assert!(rest.status.success() && fs::read(&copy).unwrap() == fs::read(&bench.original).unwrap(), "{}", talk(&rest));
+    let done = lines(&rest.stdout).pop().unwrap();
+    assert!(done["resumed_bytes"].as_u64() >= stored && stored.is_some(), "{stored:?} were held: {done}");
+}
+
+#[test]
+fn what_two_producers_of_python_ndn_publish_comes_from_both_over_two_paths() {
+    let script = r#"
+import sys
+from ndn.app import NDNApp
+from ndn.encoding import Component, MetaInfo, Name, make_data
+from ndn.security import DigestSha256Signer, KeychainDigest
+from ndn.transport.stream_face import UnixFace
+socket, path, text = sys.argv[1:]
+content, prefix, size = open(path, "rb").read(), Name.from_str(text), 5000
+version, last = prefix + [Component.from_version(5)], Component.from_segment((len(content) - 1) // size)
+def packet(name, content, last):
+    return make_data(name, MetaInfo(freshness_period=1000, final_block_id=last), content, DigestSha256Signer())
+first = Component.from_segment(0)
+about = prefix + [Component.from_str("32=metadata"), Component.from_version(1), first]
+about = packet(about, b"\x07" + bytes([len(b"".join(version))]) + b"".join(version), first)
+app = NDNApp(UnixFace(socket), KeychainDigest())
+@app.route(prefix)
+def answer(name, parameters, _):
+    if len(name) > len(prefix) and bytes(name[len(prefix)]) == bytes(Component.from_str("32=metadata")):
+        return app.put_raw_packet(about)
+    at = Component.to_number(name[-1]) if len(name) == len(prefix) + 2 else 0
+    app.put_raw_packet(packet(version + [Component.from_segment(at)], content[at * size:(at + 1) * size], last))
+async def ready():
+    print("ready", flush=True)
+app.run_forever(ready())
+"#;
+    let python = std::env::var("TRIBUTARY_PYTHON").unwrap_or_else(|_| "python3".into());
+    if !program(&python, &["-c", "import ndn.app"], "two producers of python-ndn behind our forwarders") {
+        return;
+    }
+    let bench = Bench::new();
+    let receiver = port();
+    let mut running = Vec::new();
+    let mut faces = String::new();
+    for label in ["east", "west"] {
+        let here = port();
+        let to_receiver =
+            format!("[[face]]\npeer = \"127.0.0.1:{receiver}\"\n[face.egress]\nrate = \"10Mbps\"\ndelay = \"5ms\"\n");
+        let listen = format!("\"127.0.0.1:{here}\", \"@{label}.sock\"");
+        let router = Daemon::start(bench.folder.path(), &bench.config(label, "router", &listen, &to_receiver));
+        let log = bench.path(&format!("{label}.log"));
+        let mut producer = Command::new(&python);
+        producer.args(["-u", "-c", script]).arg(bench.path(&format!("{label}.sock"))).arg(&bench.original);
+        let producer = Other::start(producer.arg("/lab/theirs"), &log);
+        until("a producer to register", || fs::read_to_string(&log).is_ok_and(|log| log.contains("ready")));
+        running.push((producer, router));
+        faces += &format!("[[face]]\npeer = \"127.0.0.1:{here}\"\nroutes = [\"/\"]\n");
+    }
+    let config = bench.config("receiver", "receiver", &format!("\"127.0.0.1:{receiver}\""), &faces);
+    let copy = bench.path("copy");
+    let get = ["get", "/lab/theirs", "--config", config.to_str().unwrap(), "-o", copy.to_str().unwrap(), "--json"];
+    let get = run(bench.folder.path(), &get);
+    assert_eq!(get.status.code(), Some(0), "{}", talk(&get));
+    assert!(fs::read(&copy).unwrap() == fs::read(&bench.original).unwrap(), "other bytes arrived");
+    let done = lines(&get.stdout).pop().unwrap();
+    let shares = done["paths"].as_array().unwrap().iter().map(|path| path["bytes"].as_u64().unwrap());
+    let great = shares.filter(|bytes| bytes * 5 > SIZE as u64).count();
+    assert_eq!(great, 2, "both bring a fifth at least: {done}");
 }
 
 #[test]
