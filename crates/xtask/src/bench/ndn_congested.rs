@@ -139,10 +139,11 @@ impl Network {
         let mut done = 0;
         for round in 1..=rounds {
             clear(&output)?;
-            let is_complete = ndnd::cat(&ndnd, stage, "ndnd-cat", THEIRS, &output, &stage.path("far.sock"))
-                .and_then(|cat| cat.finish(PATIENCE))
-                .and_then(|_| Ok(hash_of(&output)? == source.hash))
-                .unwrap_or(false);
+            let is_complete =
+                ndnd::cat(&ndnd, stage, "ndnd-cat", THEIRS, &output, &ndnd::transport(&stage.path("far.sock")))
+                    .and_then(|cat| cat.finish(PATIENCE))
+                    .and_then(|_| Ok(hash_of(&output)? == source.hash))
+                    .unwrap_or(false);
             note(&format!("  ndnd, round {round}: {}", if is_complete { "complete" } else { "not complete" }));
             done += usize::from(is_complete);
         }

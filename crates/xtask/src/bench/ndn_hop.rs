@@ -1,6 +1,10 @@
 //! An NDN exchange, Interest and Data of 8,000 bytes, through a forwarder with sockets: ours and ndnd's between the same
 //! programs.
-use super::{Context, Findings, add, ndnd, rivals::Source};
+use super::{
+    Context, Findings, add,
+    ndnd::{self, Over},
+    rivals::Source,
+};
 use crate::{
     Outcome,
     harness::{
@@ -21,8 +25,12 @@ pub(super) fn run(context: &mut Context<'_>) -> Outcome<Findings> {
     let (stage, trib) = (&context.stage, &context.trib);
     let mut findings = Findings::default();
     let mut contenders = Vec::new();
-    let ours = add(&mut contenders, &mut findings, "trib", ndnd::through_trib(trib, stage, &source));
-    let theirs = add(&mut contenders, &mut findings, "ndnd", ndnd::ndnd(stage, &source));
+    let mut pair = |over| {
+        let ours = add(&mut contenders, &mut findings, "trib", ndnd::through_trib(trib, stage, &source, over));
+        (ours, add(&mut contenders, &mut findings, "ndnd", ndnd::ndnd(stage, &source, over)))
+    };
+    let (ours, theirs) = pair(Over::Unix);
+    let others = [("TCP", pair(Over::Tcp)), ("UDP between two forwarders", pair(Over::Udp))];
     take_turns(context.arguments.rounds(), &mut contenders, || stage.warm(source.size));
     findings.notes.extend(contenders.iter().filter_map(Contender::failure));
 
@@ -41,9 +49,17 @@ pub(super) fn run(context: &mut Context<'_>) -> Outcome<Findings> {
         ],
         None => [cpu, rate, memory],
     });
+    for (way, (ours, theirs)) in others {
+        let Some(ours) = complete(ours) else { continue };
+        let rate = Figure::new(format!("rate over {way}"), "MB/s", ours.values(Sample::rate));
+        findings.figures.push(match complete(theirs) {
+            Some(theirs) => rate.beside("ndnd's forwarder", theirs.values(Sample::rate)),
+            None => rate,
+        });
+    }
     findings.notes.push(
-        "ndnd put and ndnd cat on both sides of either forwarder, over Unix sockets, segments of 8,000 bytes; ours \
-         without a content store, ndnd's with its default of 1,024 packets"
+        "ndnd put and ndnd cat on both sides of either forwarder, over Unix sockets unless it says otherwise, segments of \
+         8,000 bytes; ours without a content store, ndnd's with its default of 1,024 packets"
             .into(),
     );
     Ok(findings)

@@ -145,7 +145,7 @@ impl Network {
         let output = stage.path("ndnd-output");
         clear(&output)?;
         let _put = ndnd::put(ndnd, stage, "ndnd-put", NAME, source, &self.near)?;
-        let ended = ndnd::cat(ndnd, stage, "ndnd-cat", NAME, &output, &self.far)?.finish(PATIENCE)?;
+        let ended = ndnd::cat(ndnd, stage, "ndnd-cat", NAME, &output, &ndnd::transport(&self.far))?.finish(PATIENCE)?;
         if hash_of(&output)? != source.hash {
             return Err("what arrived differs from what was published".into());
         }

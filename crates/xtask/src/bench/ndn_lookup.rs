@@ -50,6 +50,8 @@ pub(super) fn run(context: &mut Context<'_>) -> Outcome<Findings> {
         ("reading an Interest", read_interest as fn() -> f64),
         ("writing an Interest", write_interest),
         ("reading a Data of 8,000 bytes", read_data),
+        ("writing a Data of 8,000 bytes, unsigned", write_data),
+        ("the same with its SHA-256", write_signed_data),
         ("reading a link packet with a tag", read_link),
         ("writing the head of a link packet with a tag", write_link),
     ] {
@@ -178,6 +180,16 @@ fn read_data() -> f64 {
     let name = segment();
     let packet = Data::new(NameView::from(&name), &[7; 8_000]).sign(&SignKey::Digest);
     repeated(|| drop(black_box(Data::decode(black_box(&packet)))))
+}
+fn write_data() -> f64 {
+    write_data_signed_by(&SignKey::Null)
+}
+fn write_signed_data() -> f64 {
+    write_data_signed_by(&SignKey::Digest)
+}
+fn write_data_signed_by(key: &SignKey) -> f64 {
+    let name = segment();
+    repeated(|| drop(black_box(Data::new(NameView::from(&name), black_box(&[7; 8_000])).sign(key))))
 }
 const TAG: [u8; 16] = [5; 16];
 fn link(fragment: &[u8]) -> LpPacket<'_> {

@@ -1,4 +1,4 @@
-//! ndnd as a contender: put → forwarder → cat over Unix sockets, the forwarder its own or ours.
+//! ndnd as a contender: put → forwarder → cat, the forwarder its own or ours.
 use std::{
     path::{Path, PathBuf},
     process::Command,
@@ -8,6 +8,7 @@ use std::{
 use super::{
     clear,
     rivals::{Source, TRANSFER_PATIENCE, check_length},
+    rqbit::free_port,
 };
 use crate::{
     Outcome,
@@ -24,20 +25,67 @@ use crate::{
 const NAME: &str = "/bench/file";
 /// Where ndnd's programs look for the address of their forwarder.
 pub(super) const TRANSPORT: &str = "NDN_CLIENT_TRANSPORT";
-/// Only a Unix socket listens, so that any number of these run on one machine.
-const ONLY_UNIX: &str = "core:\n  log_level: ERROR\nfw:\n  threads: 2\nfaces:\n  udp:\n    enabled_unicast: false\n    \
-                         enabled_multicast: false\n  tcp:\n    enabled: false\n  websocket:\n    enabled: false\n";
+/// What packets go over between `put` and `cat`.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Over {
+    /// The Unix sockets of one forwarder.
+    Unix,
+    /// The Unix socket of one forwarder, and TCP from there to `cat`.
+    Tcp,
+    /// UDP between two forwarders; `put` and `cat` at their Unix sockets, as they speak no UDP.
+    Udp,
+}
+
+/// ndnd's configuration up to the Unix socket; what has no port does not listen, so that any number of these run on one
+/// machine.
+fn sections(tcp: Option<u16>, udp: Option<u16>) -> String {
+    let port = |port: Option<u16>| port.map_or(String::new(), |port| format!("    port_unicast: {port}\n"));
+    format!(
+        "core:\n  log_level: ERROR\nfw:\n  threads: 2\nfaces:\n  udp:\n    enabled_unicast: {}\n    \
+         enabled_multicast: false\n{}  tcp:\n    enabled: {}\n{}  websocket:\n    enabled: false\n",
+        udp.is_some(),
+        port(udp),
+        tcp.is_some(),
+        port(tcp),
+    )
+}
 /// How long the forwarder may take to listen.
 const START_PATIENCE: Duration = Duration::from_secs(10);
 /// How long `put` may take: it reads the file into memory and signs every segment first.
 const PUT_PATIENCE: Duration = Duration::from_secs(120);
 
 /// A producer and a forwarder of ndnd that run through all rounds; each fetch is a process of its own.
-pub(super) fn ndnd<'a>(stage: &'a Stage, source: &Source) -> Outcome<Contender<'a>> {
+pub(super) fn ndnd<'a>(stage: &'a Stage, source: &Source, over: Over) -> Outcome<Contender<'a>> {
     let ndnd = tools::find("ndnd").ok_or_else(|| tools::missing("ndnd", "against ndnd in the same run"))?;
-    let socket = stage.path("ndnd.sock");
-    let forwarder = forwarder(stage, "ndnd-forwarder", Command::new(&ndnd), &socket, ONLY_UNIX)?;
-    between(ndnd, stage, source, "ndnd", &socket, forwarder)
+    let label = match over {
+        Over::Unix => "ndnd",
+        Over::Tcp => "ndnd-tcp",
+        Over::Udp => "ndnd-udp",
+    };
+    let (port, near) = (free_port()?, stage.path(label).with_extension("sock"));
+    let listen = match over {
+        Over::Unix => sections(None, None),
+        Over::Tcp => sections(Some(port), None),
+        Over::Udp => sections(None, Some(port)),
+    };
+    let start = |label: &str, socket: &Path, sections: &str| {
+        forwarder(stage, &format!("{label}-forwarder"), Command::new(&ndnd), socket, sections)
+    };
+    let mut forwarders = vec![start(label, &near, &listen)?];
+    let at = match over {
+        Over::Unix => transport(&near),
+        Over::Tcp => format!("tcp://127.0.0.1:{port}"),
+        Over::Udp => {
+            let far = stage.path("ndnd-far.sock");
+            forwarders.push(start("ndnd-far", &far, &sections(None, Some(free_port()?)))?);
+            let mut command = Command::new(&ndnd);
+            command.args(["fw", "route-add", "prefix=/", &format!("face=udp4://127.0.0.1:{port}")]);
+            let route = Process::spawn("ndnd-route", stage, command.env(TRANSPORT, transport(&far)))?;
+            route.finish(START_PATIENCE)?;
+            transport(&far)
+        }
+    };
+    between(ndnd, stage, source, label, &near, &at, forwarders)
 }
 
 /// Starts ndnd's forwarder by `command`, which runs `ndnd`, and waits until it listens at `socket`.
@@ -63,20 +111,41 @@ pub(super) fn forwarder(
     Ok(forwarder)
 }
 
-/// The same programs on both sides of our forwarder.
-pub(super) fn through_trib<'a>(trib: &Trib, stage: &'a Stage, source: &Source) -> Outcome<Contender<'a>> {
+/// The same programs on both sides of our forwarder, or of two of them.
+pub(super) fn through_trib<'a>(trib: &Trib, stage: &'a Stage, source: &Source, over: Over) -> Outcome<Contender<'a>> {
     let ndnd = tools::find("ndnd").ok_or_else(|| tools::missing("ndnd", "on both sides of our forwarder"))?;
-    let (socket, config) = (stage.path("trib.sock"), stage.path("ndn-forwarder.toml"));
-    let text = format!(
-        "[node]\nlabel = \"ndn-forwarder\"\nfamily = \"ndn\"\nroles = [\"router\"]\nstate_dir = \"ndn-forwarder\"\n\
-         listen = [\"unix://{}\"]\n[ndn]\ncache_size = \"0B\"\n",
-        socket.display()
-    );
-    std::fs::write(&config, text)?;
-    let mut command = trib.command();
-    let forwarder = Process::spawn("ndn-forwarder", stage, command.args(["node", "--json", "--config"]).arg(&config))?;
-    while !forwarder.line(START_PATIENCE)?.contains("ready") {}
-    between(ndnd, stage, source, "trib", &socket, forwarder)
+    let label = match over {
+        Over::Unix => "trib",
+        Over::Tcp => "trib-tcp",
+        Over::Udp => "trib-udp",
+    };
+    let start = |label: &str, socket: &Path, listen: &str, more: &str| -> Outcome<Process> {
+        let config = stage.path(label).with_extension("toml");
+        let text = format!(
+            "[node]\nlabel = \"{label}\"\nfamily = \"ndn\"\nroles = [\"router\"]\nstate_dir = \"{label}-state\"\n\
+             listen = [\"{}\", \"{listen}\"]\n[ndn]\ncache_size = \"0B\"\n{more}",
+            transport(socket)
+        );
+        std::fs::write(&config, text)?;
+        let mut command = trib.command();
+        let forwarder = Process::spawn(label, stage, command.args(["node", "--json", "--config"]).arg(&config))?;
+        while !forwarder.line(START_PATIENCE)?.contains("ready") {}
+        Ok(forwarder)
+    };
+    let (near, there) = (stage.path(label).with_extension("sock"), format!("127.0.0.1:{}", free_port()?));
+    let tcp = format!("tcp://{there}");
+    let mut forwarders = vec![start(label, &near, if over == Over::Tcp { &tcp } else { &there }, "")?];
+    let at = match over {
+        Over::Unix => transport(&near),
+        Over::Tcp => tcp,
+        Over::Udp => {
+            let far = stage.path("trib-far.sock");
+            let route = format!("[[face]]\npeer = \"{there}\"\nroutes = [\"/\"]\n");
+            forwarders.push(start("trib-far", &far, "127.0.0.1:0", &route)?);
+            transport(&far)
+        }
+    };
+    between(ndnd, stage, source, label, &near, &at, forwarders)
 }
 
 /// Publishes `source` as `name` by `ndnd put` at the forwarder behind `socket`.
@@ -95,43 +164,38 @@ pub(super) fn put(
     while !producer.line(PUT_PATIENCE)?.contains("Registered route") {}
     Ok(producer)
 }
-/// Fetches `name` by `ndnd cat` at the forwarder behind `socket`.
-pub(super) fn cat(
-    ndnd: &Path,
-    stage: &Stage,
-    label: &str,
-    name: &str,
-    output: &Path,
-    socket: &Path,
-) -> Outcome<Process> {
+/// Fetches `name` by `ndnd cat` at the forwarder with the address `at`.
+pub(super) fn cat(ndnd: &Path, stage: &Stage, label: &str, name: &str, output: &Path, at: &str) -> Outcome<Process> {
     let mut command = Command::new("sh");
     command.args(["-c", r#"exec "$0" cat "$1" 2>&1 >"$2""#]).arg(ndnd).arg(name).arg(output);
-    Process::spawn(label, stage, command.env(TRANSPORT, transport(socket)))
+    Process::spawn(label, stage, command.env(TRANSPORT, at))
 }
 /// A socket's address, as ndnd's programs and our configs have it.
 pub(super) fn transport(socket: &Path) -> String {
     format!("unix://{}", socket.display())
 }
 
-/// `put` and `cat` on both sides of a forwarder that listens at `socket`.
+/// `put` at the forwarder that listens at the socket `near`, and `cat` at the one with the address `at`.
 fn between<'a>(
     ndnd: PathBuf,
     stage: &'a Stage,
     source: &Source,
     label: &'static str,
-    socket: &Path,
-    forwarder: Process,
+    near: &Path,
+    at: &str,
+    forwarders: Vec<Process>,
 ) -> Outcome<Contender<'a>> {
-    let producer = put(&ndnd, stage, &format!("{label}-put"), NAME, source, socket)?;
-    let socket = socket.to_path_buf();
+    let producer = put(&ndnd, stage, &format!("{label}-put"), NAME, source, near)?;
+    let at = at.to_string();
+    let cpu = |forwarders: &[Process]| forwarders.iter().map(Process::cpu_seconds).sum::<Outcome<f64>>();
     let (source, output) = (source.clone(), stage.path(&format!("{label}-output")));
     let mut is_checked = false;
     Ok(Contender::new(label, move || {
         clear(&output)?;
-        let before = (producer.cpu_seconds()?, forwarder.cpu_seconds()?);
-        let client = cat(&ndnd, stage, &format!("{label}-cat"), NAME, &output, &socket)?;
+        let before = (producer.cpu_seconds()?, cpu(&forwarders)?);
+        let client = cat(&ndnd, stage, &format!("{label}-cat"), NAME, &output, &at)?;
         let client = client.finish(TRANSFER_PATIENCE)?;
-        let after = (producer.cpu_seconds()?, forwarder.cpu_seconds()?);
+        let after = (producer.cpu_seconds()?, cpu(&forwarders)?);
         check_length(&output, source.size)?;
         if !std::mem::replace(&mut is_checked, true) && hash_of(&output)? != source.hash {
             return Err("what arrived differs from what was published".into());
@@ -144,7 +208,7 @@ fn between<'a>(
             hop_cpu_seconds: after.1 - before.1,
             client_cpu_seconds: client.cpu_seconds,
             server_peak_bytes: producer.peak_bytes(),
-            hop_peak_bytes: forwarder.peak_bytes(),
+            hop_peak_bytes: forwarders.iter().map(Process::peak_bytes).max().unwrap_or(0),
             client_peak_bytes: client.peak_bytes,
             cached_bytes: 0,
         })

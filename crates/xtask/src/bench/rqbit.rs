@@ -126,7 +126,7 @@ fn write_torrent(path: &Path, source: &Source) -> Outcome {
 }
 
 /// A port that was free a moment ago.
-fn free_port() -> Outcome<u16> {
+pub(super) fn free_port() -> Outcome<u16> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
 }
 
