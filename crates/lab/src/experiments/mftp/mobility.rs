@@ -1,4 +1,5 @@
-//! A receiver that moves from access router to access router, and one on a satellite link with outages.
+//! A receiver that moves from access router to access router, and receivers on recorded satellite and cellular links.
+use std::path::PathBuf;
 use tributary::{
     Family,
     config::Role,
@@ -9,7 +10,10 @@ use tributary_core::{
     Duration, Rate, Time,
     link::{LinkChange, LinkConfig, LinkState, Script},
 };
-use tributary_sim::recordings::series::{self, Columns};
+use tributary_sim::recordings::{
+    mahimahi,
+    series::{self, Columns},
+};
 
 use super::{
     network::{START, gigabit, last_hop, tell_conservation, unaccounted},
@@ -29,7 +33,7 @@ use crate::{
 /// The entry of the table.
 pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "mftp-mobility",
-    title: "A receiver that moves over three access routers, and one behind a satellite on a motorway",
+    title: "A receiver that moves over three access routers, and receivers behind recorded satellite and cellular links",
     paper: "claimed in MFTP §3.3, not evaluated there",
     runs: 5,
     run,
@@ -163,17 +167,32 @@ fn run(settings: &Settings) -> Results {
         ),
         svg: bars(&chart, &["MFTP", "TCP Cubic, resumed", "QUIC BBR, resumed", "optimum"], &groups),
     });
-    lost_packets += satellite(&mut results, &mut table, settings);
+    for (named, links) in [
+        (("satellite", "A file over Starlink on a motorway"), rides(settings)),
+        (("cellular", "A file over cellular links"), cellular(settings)),
+    ] {
+        lost_packets += over_recorded(&mut results, &mut table, settings, named, links);
+    }
     tell_conservation(&mut results, "mftp", lost_packets);
     results.tables.push(table);
     describe(&mut results, bytes);
     results
 }
 
-// ---- the satellite
+// ---- recorded links
 
-/// The rides of the recording, as what they do to a link.
-fn rides(count: usize) -> Vec<Script> {
+/// The last hop of a receiver as somebody has recorded it.
+struct Recorded {
+    label: String,
+    down: LinkConfig,
+    up: LinkConfig,
+    /// The rates of `down` over time, for the optimum.
+    rates: Script,
+    bytes: usize,
+}
+
+/// Two minutes of rides with a satellite terminal.
+fn rides(settings: &Settings) -> Vec<Recorded> {
     let ride = |number: usize| {
         let columns = Columns {
             time: "t_s".into(),
@@ -181,54 +200,113 @@ fn rides(count: usize) -> Vec<Script> {
             delay: None,
             only: Some(("ride".into(), number.to_string())),
         };
-        series::parse("starlink.csv", STARLINK, &columns).expect("the recording is right")
+        let rates = series::parse("starlink.csv", STARLINK, &columns).expect("the recording is right");
+        let mut down = LinkConfig::new(Rate::from_mbps(200), Duration::from_millis(20));
+        down.queue_bytes = 2_500_000;
+        let up = LinkConfig { rate: Some(Rate::from_mbps(15)), queue_bytes: 256 << 10, ..down.clone() };
+        down.script = Some(rates.clone());
+        Recorded { label: number.to_string(), down, up, rates, bytes: settings.choose(400_000_000, 20_000_000) }
     };
-    (1..=count).map(ride).collect()
+    (1..=settings.choose(6, 1)).map(ride).collect()
 }
 
-fn satellite_scenario(seed: u64, ride: &Script, object: &MemoryObject) -> Scenario {
-    let mut scenario = Scenario::new("satellite", seed);
+/// Cellular links of which both directions were recorded, in the folder that `TRIBUTARY_DATA` names.
+const CELLULAR: [&str; 6] = [
+    "ATT-LTE-driving",
+    "ATT-LTE-driving-2016",
+    "TMobile-LTE-short",
+    "Verizon-LTE-short",
+    "TMobile-UMTS-driving",
+    "Verizon-EVDO-driving",
+];
+/// Seconds of the recording that a file takes at least.
+const CELLULAR_SECONDS: u64 = 60;
+/// Rates for the optimum are means over so much.
+const BIN_MS: u64 = 100;
+
+fn cellular(settings: &Settings) -> Vec<Recorded> {
+    let Some(folder) = std::env::var_os("TRIBUTARY_DATA").map(PathBuf::from) else { return Vec::new() };
+    let direction = |file: &str| {
+        let text = std::fs::read_to_string(folder.join("mahimahi-traces").join(file)).ok()?;
+        let trace = mahimahi::parse(file, &text).ok()?;
+        let mut link = LinkConfig::new(trace.rate_mean(), Duration::from_millis(20));
+        (link.delivery, link.queue_bytes, link.overhead_bytes) = (Some(trace), 512 << 10, 28);
+        Some((link, text.lines().filter_map(|line| line.trim().parse::<u64>().ok()).collect::<Vec<_>>()))
+    };
+    let link = |label: &&str| {
+        let ((down, leave), (up, _)) =
+            (direction(&format!("{label}.120s.down"))?, direction(&format!("{label}.120s.up"))?);
+        let until = (START.since(Time::ZERO) + Duration::from_secs(CELLULAR_SECONDS)).as_millis() as u64;
+        let bits = |from: u64, to: u64| leave.iter().filter(|at| (from..to).contains(at)).count() as u64 * 12_000;
+        let bins = (0..leave.last()? / BIN_MS).map(|bin| {
+            let rate = Rate::from_bits_per_second(bits(bin * BIN_MS, (bin + 1) * BIN_MS) * 1_000 / BIN_MS);
+            (Duration::from_millis(bin * BIN_MS), LinkChange::Rate(Some(rate)))
+        });
+        let (rates, begin) = (Script::new(bins, None), START.since(Time::ZERO).as_millis() as u64);
+        let bytes = bits(begin, until) as f64 / 8.0 * optimum::PAYLOAD_SHARE;
+        Some(Recorded { label: (*label).into(), down, up, rates, bytes: bytes as usize })
+    };
+    if settings.scale == crate::Scale::Full { CELLULAR.iter().filter_map(link).collect() } else { Vec::new() }
+}
+
+fn recorded_scenario(seed: u64, last_hop: &Recorded, object: &MemoryObject) -> Scenario {
+    let mut scenario = Scenario::new("recorded", seed);
     scenario.add_node("server", Family::Mf, &[Role::Sender]);
-    for label in ["core", "ground"] {
+    for label in ["core", "access"] {
         scenario.add_node(label, Family::Mf, &[Role::Router, Role::Resolver]);
     }
     scenario.add_node("car", Family::Mf, &[Role::Receiver]);
     scenario.add_link("server", "core", gigabit(Duration::from_millis(5)));
-    scenario.add_link("core", "ground", gigabit(Duration::from_millis(10)));
-    let mut link = LinkConfig::new(Rate::from_mbps(200), Duration::from_millis(20));
-    link.queue_bytes = 2_500_000;
-    let back = LinkConfig { rate: Some(Rate::from_mbps(15)), queue_bytes: 256 << 10, ..link.clone() };
-    let sky = scenario.add_link("ground", "car", link);
-    sky.forward.script = Some(ride.clone());
-    sky.backward = back;
+    scenario.add_link("core", "access", gigabit(Duration::from_millis(10)));
+    scenario.add_link("access", "car", last_hop.down.clone()).backward = last_hop.up.clone();
     scenario.publish("server", Time::ZERO, object.clone());
     scenario.fetch("car", START, file_name());
     scenario.limit = START + Duration::from_secs(600);
     scenario
 }
 
-/// A larger file on each ride; packets that nobody can account for.
-fn satellite(results: &mut Results, table: &mut Table, settings: &Settings) -> u64 {
-    let bytes = settings.choose(400_000_000, 20_000_000);
-    let object = file(bytes);
-    let rides: Vec<(u64, Script)> = (1..).zip(rides(settings.choose(6, 1))).collect();
-    let build = |(seed, ride): &(u64, Script)| satellite_scenario(settings.seed.wrapping_add(*seed), ride, &object);
-    let bounds: Vec<f64> = rides
-        .iter()
-        .map(|ride| optimum::seconds(&build(ride), &["server"], "car", bytes as u64, START).unwrap_or(0.0))
+/// A file over each of the recorded links, called `setting` together; packets that nobody can account for.
+fn over_recorded(
+    results: &mut Results,
+    table: &mut Table,
+    settings: &Settings,
+    (setting, title): (&str, &str),
+    links: Vec<Recorded>,
+) -> u64 {
+    let links: Vec<(u64, Recorded, MemoryObject)> = (1..)
+        .zip(links)
+        .map(|(number, link)| {
+            let object = file(link.bytes);
+            (number, link, object)
+        })
         .collect();
-    results.metric("optimum.seconds_mean@satellite", mean(&bounds), "seconds");
-    let ours = parallel::map(&rides, |ride| {
-        let outcome = run_scenario(&build(ride));
+    if links.is_empty() {
+        return 0;
+    }
+    let build = |(number, link, object): &(u64, Recorded, MemoryObject)| {
+        recorded_scenario(settings.seed.wrapping_add(*number), link, object)
+    };
+    let bounds: Vec<f64> = links
+        .iter()
+        .map(|item| {
+            let mut bound = build(item);
+            let last_hop = bound.links.last_mut().expect("it has three");
+            (last_hop.forward.delivery, last_hop.forward.script) = (None, Some(item.1.rates.clone()));
+            optimum::seconds(&bound, &["server"], "car", item.1.bytes as u64, START).unwrap_or(0.0)
+        })
+        .collect();
+    results.metric(format!("optimum.seconds_mean@{setting}"), mean(&bounds), "seconds");
+    let ours = parallel::map(&links, |item| {
+        let outcome = run_scenario(&build(item));
         let transfer = &outcome.transfers[0];
         (transfer.seconds().filter(|_| transfer.is_complete()), unaccounted(&outcome))
     });
     let unaccounted = ours.iter().map(|(_, lost)| lost).sum();
     let mut all = vec![("mftp", "MFTP", ours.into_iter().map(|(seconds, _)| seconds).collect::<Vec<_>>())];
     for (of, label) in RIVALS.into_iter().zip(["TCP Cubic", "QUIC BBR"]) {
-        let seconds = parallel::map(&rides, |ride| {
-            let scenario = build(ride);
-            Beside::new(of, &scenario, &["server"], "car", bytes as u64, START).seconds(scenario.limit)
+        let seconds = parallel::map(&links, |item| {
+            let scenario = build(item);
+            Beside::new(of, &scenario, &["server"], "car", item.1.bytes as u64, START).seconds(scenario.limit)
         });
         all.push((of.name(), label, seconds));
     }
@@ -238,20 +316,20 @@ fn satellite(results: &mut Results, table: &mut Table, settings: &Settings) -> u
         let ratios = seconds.iter().zip(&bounds).filter_map(|(seconds, bound)| Some((*seconds)? / bound));
         series.push(distribution(label, ratios.clone()));
         let ratios: Vec<f64> = ratios.collect();
-        results.metric(format!("{variant}.seconds_mean@satellite"), mean(&done), "seconds");
-        results.metric(format!("{variant}.utilisation@satellite"), 1.0 / mean(&ratios).max(1e-9), "share");
-        results.metric(format!("{variant}.ratio_max@satellite"), quantile(&ratios, 1.0), "times");
-        results.metric(format!("{variant}.failed@satellite"), (seconds.len() - done.len()) as f64, "count");
-        for ((ride, _), seconds) in rides.iter().zip(&seconds) {
+        results.metric(format!("{variant}.seconds_mean@{setting}"), mean(&done), "seconds");
+        results.metric(format!("{variant}.utilisation@{setting}"), 1.0 / mean(&ratios).max(1e-9), "share");
+        results.metric(format!("{variant}.ratio_max@{setting}"), quantile(&ratios, 1.0), "times");
+        results.metric(format!("{variant}.failed@{setting}"), (seconds.len() - done.len()) as f64, "count");
+        for ((_, link, _), seconds) in links.iter().zip(&seconds) {
             let seconds = seconds.map(|seconds| format!("{seconds:.4}")).unwrap_or_default();
-            table.push(vec![variant.into(), "satellite".into(), format!("{ride}"), seconds]);
+            table.push(vec![variant.into(), setting.into(), link.label.clone(), seconds]);
         }
     }
-    let mut chart = Chart::new("A file over Starlink on a motorway", "time ÷ optimum of the ride", "share of rides");
+    let mut chart = Chart::new(title, "time ÷ optimum of the recording", "share of recordings");
     chart.y_to = 1.0;
     results.figures.push(Figure {
-        name: "satellite".into(),
-        caption: format!("{} MB on each of {} recorded rides, outages included.", bytes / 1_000_000, rides.len()),
+        name: setting.into(),
+        caption: format!("A file over each of {} recorded links, outages included.", links.len()),
         svg: lines(&chart, &series),
     });
     unaccounted
@@ -269,5 +347,11 @@ fn describe(results: &mut Results, bytes: usize) {
     results.note(
         "Rates of the satellite link: D. Laniewski, E. Lanfer, N. Aschenbruck, Measuring Mobile Starlink Performance, IEEE \
          OJCOMS 2025 (CC BY-SA 4.0). A second without a byte is taken for an outage.",
+    );
+    results.note(
+        "Cellular links: recorded moments at which packets could leave, both ways, of mahimahi (Winstein and others, NSDI \
+         2013), whose licence does not allow to ship them; they are added when the environment variable TRIBUTARY_DATA \
+         names a folder with mahimahi-traces/ATT-LTE-driving.120s.down and its like. Each file is what the link could carry \
+         in the first minute; 20 ms one way, 512 KiB of queue.",
     );
 }
