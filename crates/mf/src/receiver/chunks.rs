@@ -96,7 +96,7 @@ impl Receiver {
     /// The first chunks of something that nobody here asked for.
     pub(super) fn on_pushed(&mut self, now: Time, header: &ChunkHeader, tag: &DataTag, payload: &Payload) {
         let key = (header.source, tag.transfer);
-        let running = self.pushed.values().filter(|id| self.fetches.get(id).is_some_and(|fetch| fetch.ended.is_none()));
+        let running = self.fetches.values().filter(|fetch| fetch.is_pushed_here());
         let is_known = self.early.contains_key(&key);
         if !is_known && running.count() + self.early.len() >= PUSHED_MAX {
             self.forget_early(now);
@@ -126,7 +126,7 @@ impl Receiver {
         incoming.reassembly = Some(reassembly);
         incoming.sources.push(Source::new(header.source));
         self.fetches.insert(id, incoming);
-        self.pushed.insert(key, id);
+        self.remember_pushed(key, id);
         let before = self.early.remove(&key).map(|early| early.chunks).unwrap_or_default();
         let before = before.into_iter().map(|(header, payload)| (header, Payload::from(payload)));
         if is_open {
@@ -136,6 +136,20 @@ impl Receiver {
             self.handle_data(now, &header, &payload);
         }
         self.forget_old();
+    }
+    fn remember_pushed(&mut self, key: (Guid, u32), id: TransferId) {
+        self.pushed.insert(key, id);
+        self.pushed_since.push_back(key);
+        while self.pushed_since.len() > PUSHED_KEPT
+            && let Some(oldest) = self.pushed_since.pop_front()
+        {
+            let id = self.pushed.get(&oldest);
+            if id.and_then(|id| self.fetches.get(id)).is_some_and(Incoming::is_pushed_here) {
+                self.pushed_since.push_back(oldest);
+            } else {
+                self.pushed.remove(&oldest);
+            }
+        }
     }
     fn keep_early(&mut self, now: Time, key: (Guid, u32), header: &ChunkHeader, payload: &Payload) {
         let bytes = |early: &Early| early.chunks.iter().map(|(_, payload)| payload.len() as u64).sum::<u64>();
@@ -220,7 +234,35 @@ mod tests {
     use tributary_content::{MemoryObject, MemoryOpener, ObjectReader, SigningKey};
 
     use super::{super::tests::fetch_of, *};
-    use crate::{router::cache::ContentCache, sender::Sender};
+    use crate::{
+        router::cache::ContentCache,
+        sender::{SendOptions, Sender},
+    };
+
+    #[test]
+    fn copies_of_what_was_pushed_are_known_and_memory_of_them_is_bounded() {
+        let (source, key) = (Guid([2; 20]), SigningKey::from_secret(&[7; 32]));
+        let mut receiver = Receiver::new(EndConfig::default(), 1);
+        receiver.accept(Some(Box::new(MemoryOpener::new())));
+        let options = SendOptions::new(&EndConfig::default());
+        let (count, mut last) = (PUSHED_KEPT + 100, Vec::new());
+        for number in 0..count {
+            let name = alloc::format!("/lab/reading/{number}").parse().expect("a name");
+            let object = MemoryObject::new(name, Bytes::from_static(b"21.5"), &key).expect("fits");
+            let id = object.manifest().object_id();
+            let mut sender = Sender::new(source, EndConfig::default(), number as u32);
+            sender.lend(Box::new(object));
+            sender.push(Time::ZERO, id, Guid([1; 20]), Vec::new(), options);
+            let no_cache = ContentCache::new(tributary_core::ByteCount(0));
+            last = core::iter::from_fn(|| sender.poll_chunk(Time::ZERO, &no_cache, |_, _| true)).collect();
+            last.iter().for_each(|(header, payload)| receiver.handle_data(Time::ZERO, header, payload));
+        }
+        last.iter().for_each(|(header, payload)| receiver.handle_data(Time::ZERO, header, payload));
+        let done = core::iter::from_fn(|| receiver.poll_event());
+        let done = done.filter(|(_, event)| matches!(event, TransferEvent::Completed));
+        assert_eq!(done.count(), count, "each once");
+        assert_eq!(receiver.pushed.len(), PUSHED_KEPT);
+    }
 
     /// Chunks from a cache, one of them wrong, wait for the hash list that a source sends.
     #[test]

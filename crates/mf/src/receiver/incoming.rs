@@ -115,6 +115,10 @@ pub(super) enum Opened {
 }
 
 impl Incoming {
+    /// Whether it is being pushed to this node.
+    pub(super) fn is_pushed_here(&self) -> bool {
+        self.transfer & PUSHED != 0 && self.ended.is_none()
+    }
     pub(super) fn new(now: Time, name: Name, transfer: u32, reliability: Reliability, window_chunks: u16) -> Incoming {
         Incoming {
             name,

@@ -53,6 +53,8 @@ const LIMITED_WINDOWS: u64 = 50_000;
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 /// Pushed objects that are received at the same time at most.
 const PUSHED_MAX: usize = 256;
+/// Pushed objects of which it is remembered that they came, so that copies are known, beside those under way.
+const PUSHED_KEPT: usize = 4_096;
 /// Chunks of a pushed object that are kept before its description has come, or somebody takes what is pushed.
 const EARLY_MAX: usize = 64;
 /// How long they are kept after the last one.
@@ -88,6 +90,8 @@ pub struct Receiver {
     next: u32,
     fetches: BTreeMap<TransferId, Incoming>,
     pushed: BTreeMap<(Guid, u32), TransferId>,
+    /// The keys of `pushed`, the oldest first.
+    pushed_since: VecDeque<(Guid, u32)>,
     /// Decides on what is pushed and where it is stored; nothing is taken without one.
     acceptor: Option<Box<dyn StoreOpener>>,
     /// Chunks of pushed objects whose description has not come, or that nobody takes yet.
@@ -119,6 +123,7 @@ impl Receiver {
             next: first & !PUSHED,
             fetches: BTreeMap::new(),
             pushed: BTreeMap::new(),
+            pushed_since: VecDeque::new(),
             acceptor: None,
             early: BTreeMap::new(),
             limit: TokenBucket::new(None, LIMIT_BURST),
@@ -211,7 +216,8 @@ impl Receiver {
         self.events.push_back((id, TransferEvent::Started { bytes, resumed_bytes }));
         if fetch.transfer & PUSHED == 0 {
             self.request(now, id);
-        } else if let Some(key) = self.pushed.iter().find(|(_, pushed)| **pushed == id).map(|(key, _)| *key) {
+        } else if let Some(source) = fetch.sources.first() {
+            let key = (source.guid, fetch.transfer);
             for (header, payload) in self.early.remove(&key).map(|early| early.chunks).unwrap_or_default() {
                 self.handle_data(now, &header, &payload.into());
             }
