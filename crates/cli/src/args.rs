@@ -426,6 +426,9 @@ pub(crate) enum Lab {
         /// Its name; `trib lab list` shows them
         #[arg(value_name = "EXPERIMENT")]
         experiment: String,
+        /// Run this scheme only, such as ptp-default, in an experiment that compares several
+        #[arg(long, value_name = "SCHEME")]
+        only: Option<String>,
         /// Seed of everything; the same seed gives the same bytes
         #[arg(long, value_name = "N", default_value_t = 1)]
         seed: u64,

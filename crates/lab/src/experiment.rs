@@ -28,6 +28,15 @@ pub struct Settings {
     pub runs: u32,
     /// How large the objects are, how long it runs: full size, or small for tests.
     pub scale: Scale,
+    /// The only one that runs of those that [`crate::experiments::schemes`] names; `None` for all.
+    pub only: Option<&'static str>,
+}
+
+impl Default for Settings {
+    /// One run of everything, at full size.
+    fn default() -> Self {
+        Settings { seed: 1, runs: 1, scale: Scale::Full, only: None }
+    }
 }
 
 /// Full size or small.

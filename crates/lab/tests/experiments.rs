@@ -3,7 +3,7 @@ use tributary_lab::{Results, Scale, Settings, experiments};
 
 fn run(name: &str, seed: u64, runs: u32) -> Results {
     let experiment = experiments::find(name).unwrap_or_else(|| panic!("there is no experiment {name}"));
-    (experiment.run)(&Settings { seed, runs, scale: Scale::Small })
+    (experiment.run)(&Settings { seed, runs, scale: Scale::Small, ..Settings::default() })
 }
 fn value(results: &Results, name: &str) -> f64 {
     let metric = results.metrics.get(name);

@@ -12,9 +12,10 @@ pub(crate) fn run(lab: &Lab, json: bool) -> Result<(), ApiError> {
             list(json);
             Ok(())
         }
-        Lab::Run { experiment, seed, runs, out } => {
+        Lab::Run { experiment, only, seed, runs, out } => {
             let experiment = find(experiment)?;
-            let results = carry_out(experiment, *seed, *runs);
+            let only = only.as_deref().map(|only| find_scheme(experiment, only)).transpose()?;
+            let results = carry_out(experiment, only, *seed, *runs);
             let files =
                 report::write(&results, out).map_err(|error| ApiError::io("write to", out.display(), &error))?;
             if json {
@@ -48,10 +49,21 @@ fn find(name: &str) -> Result<&'static Experiment, ApiError> {
     })
 }
 
-fn carry_out(experiment: &Experiment, seed: u64, runs: Option<u32>) -> Results {
+fn find_scheme(experiment: &Experiment, name: &str) -> Result<&'static str, ApiError> {
+    let schemes = experiments::schemes(experiment);
+    schemes.iter().find(|scheme| **scheme == name).copied().ok_or_else(|| {
+        let hint = match schemes.is_empty() {
+            true => "only those whose names begin with ptp- compare schemes".to_string(),
+            false => format!("it compares {}", schemes.join(", ")),
+        };
+        ApiError::new(ErrorKind::Usage, format!("'{}' has no scheme '{name}'", experiment.name)).with_hint(&hint)
+    })
+}
+
+fn carry_out(experiment: &Experiment, only: Option<&'static str>, seed: u64, runs: Option<u32>) -> Results {
     let runs = runs.unwrap_or(experiment.runs);
     out::talk(&format!("{}: {} runs of each variant, seed {seed}", experiment.name, runs));
-    (experiment.run)(&Settings { seed, runs, scale: Scale::Full })
+    (experiment.run)(&Settings { seed, runs, scale: Scale::Full, only })
 }
 
 /// One page of everything: what was run before in this folder is taken as it is, the rest is run now.
@@ -60,7 +72,7 @@ fn whole_report(folder: &Path, seed: u64, runs: Option<u32>, json: bool) -> Resu
     let found = report::read(folder).map_err(|error| ApiError::io("read results in", folder.display(), &error))?;
     for experiment in experiments::ALL {
         if !found.iter().any(|results| results.experiment == experiment.name) {
-            report::write(&carry_out(experiment, seed, runs), folder).map_err(failed)?;
+            report::write(&carry_out(experiment, None, seed, runs), folder).map_err(failed)?;
         }
     }
     let all = report::read(folder).map_err(|error| ApiError::io("read results in", folder.display(), &error))?;

@@ -47,3 +47,9 @@ pub const ALL: &[Experiment] = &[
 pub fn find(name: &str) -> Option<&'static Experiment> {
     ALL.iter().find(|experiment| experiment.name == name)
 }
+
+/// What an experiment compares of which one can be run by itself ([`crate::Settings::only`]); empty if it has no such thing.
+pub fn schemes(experiment: &Experiment) -> Vec<&'static str> {
+    let compares = ptp::OF_SCHEMES.iter().any(|of_schemes| of_schemes.name == experiment.name);
+    if compares { ptp::schemes().collect() } else { Vec::new() }
+}

@@ -282,7 +282,10 @@ mod tests {
 
     #[test]
     fn a_mean_has_its_interval_in_its_cell() {
-        let mut results = Results::new("mmftp-selection", &Settings { seed: 1, runs: 2, scale: crate::Scale::Small });
+        let mut results = Results::new(
+            "mmftp-selection",
+            &Settings { seed: 1, runs: 2, scale: crate::Scale::Small, ..Settings::default() },
+        );
         results.metric("hops.seconds_mean", 3.0, "seconds");
         results.metric("hops.seconds_confidence", 0.25, "seconds");
         let page = page(&[results]);
@@ -291,7 +294,7 @@ mod tests {
 
     #[test]
     fn a_page_holds_everything_and_loads_nothing() {
-        let settings = Settings { seed: 3, runs: 2, scale: crate::Scale::Small };
+        let settings = Settings { seed: 3, runs: 2, scale: crate::Scale::Small, ..Settings::default() };
         let mut results = Results::new("mmftp-multisource", &settings);
         results.beside("three-sources.seconds_mean", 3.0, "seconds", 3.07);
         results.note("a < b & c");

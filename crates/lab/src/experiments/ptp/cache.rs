@@ -3,7 +3,6 @@ use tributary_core::Time;
 
 use super::{
     figures,
-    schemes::MAIN,
     throughput::start_of,
     topology::Topology,
     variants::{self, Run, Runs, Variant},
@@ -137,15 +136,18 @@ fn tell(results: &mut Results, table: &mut Table, runs: &Runs<Measured>) {
 }
 
 fn figure(results: &mut Results, main: &[&Runs<Measured>]) {
-    let firsts: Vec<&Record> = main.iter().filter_map(|runs| runs.values.first()?.record.as_ref()).collect();
-    let Some(first) = firsts.first() else { return };
-    let curves: Vec<[Vec<(f64, f64)>; 2]> = firsts.iter().map(|record| figures::rates(record, 0, SMOOTH)).collect();
+    let firsts =
+        main.iter().filter_map(|runs| Some((runs.variant.scheme.label, runs.values.first()?.record.as_ref()?)));
+    let firsts: Vec<(&str, &Record)> = firsts.collect();
+    let Some((_, first)) = firsts.first() else { return };
+    let curves: Vec<[Vec<(f64, f64)>; 2]> =
+        firsts.iter().map(|(_, record)| figures::rates(record, 0, SMOOTH)).collect();
     let drawn = [
         ("requests", "Content asked for", "The paper's Fig. 22: content that the second consumer asks for"),
         ("data", "Content that arrives", "The paper's Fig. 23: content that arrives at the second consumer"),
     ];
     for (which, (name, title, caption)) in drawn.into_iter().enumerate() {
-        let series = MAIN.iter().zip(&curves).map(|(scheme, curves)| Series::new(scheme.label, curves[which].clone()));
+        let series = firsts.iter().zip(&curves).map(|((label, _), curves)| Series::new(label, curves[which].clone()));
         let chart = Chart {
             size: (900, 400),
             x_range: Some((BEGINS - 2.0, first.samples.last().map_or(60.0, |sample| sample.at))),

@@ -30,3 +30,13 @@ pub(super) use compare::{CONTROL, SELECTION};
 pub(super) use fairness::EXPERIMENT as FAIRNESS;
 pub(super) use mesh::EXPERIMENT as MESH;
 pub(super) use scenarios::{DIAMOND_1, DIAMOND_2, TREE_1, TREE_2};
+
+use crate::Experiment;
+
+/// The experiments that compare [`schemes`].
+pub(super) const OF_SCHEMES: [Experiment; 7] = [TREE_1, TREE_2, DIAMOND_1, DIAMOND_2, FAIRNESS, CACHE, MESH];
+
+/// The names of those that are compared.
+pub(super) fn schemes() -> impl Iterator<Item = &'static str> {
+    schemes::MAIN.iter().map(|scheme| scheme.name)
+}

@@ -63,7 +63,8 @@ impl Variant {
             phase: 0,
         }
     }
-    /// Every variant, those with nothing changed first; at small scale what is changed is so for the first scheme only.
+    /// Every variant, those with nothing changed first; at small scale what is changed is so for the first scheme only. Of one
+    /// scheme if the settings name it.
     pub(super) fn all(settings: &Settings) -> Vec<Variant> {
         let [schemes, alternatives] = settings.choose([MAIN.len(), ALTERNATIVES.len()], [1, 1]);
         let plain = || MAIN[..schemes].iter().map(Variant::plain);
@@ -82,7 +83,8 @@ impl Variant {
         });
         let short =
             plain().map(|plain| Variant { setting: "@delays-tenth".into(), delays: Delays::Short, phase: 4, ..plain });
-        MAIN.iter().map(Variant::plain).chain(queues).chain(alternatives).chain(short).collect()
+        let all = MAIN.iter().map(Variant::plain).chain(queues).chain(alternatives).chain(short);
+        all.filter(|variant| settings.only.is_none_or(|only| only == variant.scheme.name)).collect()
     }
     pub(super) fn is_plain(&self) -> bool {
         self.setting.is_empty()
@@ -145,7 +147,7 @@ mod tests {
 
     #[test]
     fn every_variant_has_a_name_and_seeds_of_its_own() {
-        let settings = Settings { seed: 1, runs: 2, scale: Scale::Full };
+        let settings = Settings { seed: 1, runs: 2, scale: Scale::Full, ..Settings::default() };
         let all = run(&settings, Variant::all(&settings), |run| (run.seed, run.is_shown));
         let names: BTreeSet<String> =
             all.iter().map(|runs| format!("{}{}", runs.variant.scheme.name, runs.variant.setting)).collect();
@@ -154,6 +156,9 @@ mod tests {
         assert_eq!(plain(&all).len(), MAIN.len());
         let small = Variant::all(&Settings { scale: Scale::Small, ..settings });
         assert_eq!(small.len(), MAIN.len() + QUEUES_SWEPT.len() + 2, "of each change one");
+        let only = Variant::all(&Settings { only: Some("ptp-default"), ..settings });
+        assert_eq!(only.len(), 4, "plain, two lengths of queues, short links");
+        assert!(only.iter().all(|variant| variant.scheme.name == "ptp-default"));
         for runs in &all {
             assert_eq!(runs.values.len(), 2);
             assert_ne!(runs.values[0].0, runs.values[1].0);
