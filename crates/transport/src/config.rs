@@ -17,6 +17,9 @@ pub struct TransferConfig {
     pub window_initial_packets: u32,
     /// The largest window of one path, in bytes. Default: 8 MiB.
     pub window_bytes_max: u64,
+    /// Whether others may fill the queues of its paths, and must see them empty to learn the round-trip time; `false` on a
+    /// link between neighbours, whose queue is one's own. Default: `true`.
+    pub shares_queues: bool,
     /// The smallest retransmission timeout. Default: 50 ms. RFC 6298 has 1 s, the paper leaves it open.
     pub rto_min: Duration,
     /// The retransmission timeout before the first round-trip sample. Default: 300 ms.
@@ -43,6 +46,7 @@ impl Default for TransferConfig {
             run_duration: Duration::from_millis(4),
             window_initial_packets: 16,
             window_bytes_max: 8 << 20,
+            shares_queues: true,
             rto_min: Duration::from_millis(50),
             rto_initial: Duration::from_millis(300),
             rto_max: Duration::from_secs(1),

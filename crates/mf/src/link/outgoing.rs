@@ -166,6 +166,7 @@ impl Outgoing {
         let transfer = TransferConfig {
             window_bytes_max: config.window_bytes_max,
             window_initial_packets: config.window_initial_packets,
+            shares_queues: false,
             rto_min: config.rto_min,
             rto_initial: config.rto_initial,
             rto_max: config.rto_max,

@@ -9,9 +9,9 @@
 //! Startup ends at once, without a queue to drain, when the path delivers what the network says that it carries.
 //!
 //! Differences from BBR (draft-cardwell-iccrg-bbr-congestion-control): the receiver paces requests, not data; the RTT
-//! probe ends two round trips after the queue of its own has gone; and the pace makes up for random loss, because at a loss
-//! of a fifth the probe's gain of 1.25 would be eaten up and the estimate could never grow again. What is random is found
-//! out by asking for less (`loss_meter.rs`).
+//! probe ends two round trips after half of what should be under way is left, and is rarer where these are long; and the
+//! pace makes up for random loss, because at a loss of a fifth the probe's gain of 1.25 would be eaten up and the estimate
+//! could never grow again. What is random is found out by asking for less (`loss_meter.rs`).
 use tributary_core::{Duration, Rate, Time};
 
 use super::{
@@ -29,14 +29,22 @@ const FOUND_ROOM: f64 = 1.15;
 const REFILL_GAIN: f64 = 2.0;
 /// Rounds without growth that end it.
 const REFILL_ROUNDS: u32 = 3;
-/// How long the smallest RTT counts.
+/// How long the smallest RTT counts; as many times itself, so that probes of long paths take no more of the time than those
+/// of short ones, and so long at most, if the path still delivers this part of what it did.
 const RTT_LIFE: Duration = Duration::from_secs(10);
+const RTT_LIFE_ROUNDS: u32 = 100;
+const RTT_LIFE_MAX: Duration = Duration::from_secs(30);
+const RTT_LIFE_RATE: f64 = 0.8;
 /// A round that a queue makes long stands for so many at most.
 const LONG_ROUND_MAX: f64 = 4.0;
 /// Round-trip times below this are those of batches and schedulers, not of the path.
 const RTT_FLOOR: Duration = Duration::from_micros(500);
 /// How long a probe of it lasts at most, if that is more than two round trips.
 const RTT_PROBE: Duration = Duration::from_millis(100);
+/// The window during it, as a part of what the path delivers in its smallest round trip. Of a shared queue all leave half: as
+/// long as the smallest is less than twice what it should be, the queue goes. One's own goes soonest with next to nothing.
+const RTT_PROBE_SHARED: f64 = 0.5;
+const RTT_PROBE_OWN: f64 = 0.1;
 /// Loss that the pace makes up for at most: as long as the queue is empty, so that it is not the pace that causes
 /// it, and otherwise.
 const LOSS_COMPENSATED_MAX: [f64; 2] = [0.6, 0.1];
@@ -83,6 +91,9 @@ pub struct ModelBased {
     phase: Phase,
     rate: RateFilter,
     rtt_min: Option<(Duration, Time)>,
+    /// The best rate when it was last seen.
+    rate_at_rtt_min: f64,
+    shares_queues: bool,
     /// Smallest sample of this round and of the last one.
     rtt_this_round: Option<Duration>,
     rtt_last_round: Option<Duration>,
@@ -121,6 +132,8 @@ impl ModelBased {
             rate: RateFilter::default(),
             rate_before_probe: f64::INFINITY,
             rtt_min: None,
+            rate_at_rtt_min: 0.0,
+            shares_queues: config.shares_queues,
             rtt_this_round: None,
             rtt_last_round: None,
             rtt_sum: (Duration::ZERO, 0),
@@ -349,20 +362,29 @@ impl ModelBased {
         self.rtt_this_round = Some(self.rtt_this_round.map_or(sample, |smallest| smallest.min(sample)));
         match self.rtt_min {
             // A sample close to the minimum renews it: the queue was empty, a probe would tell nothing new.
-            Some((minimum, _)) if sample <= minimum => self.rtt_min = Some((sample, now)),
+            Some((minimum, _)) if sample <= minimum => self.see_rtt_min(now, sample),
             Some((minimum, _)) if sample <= minimum + minimum / 16 + Duration::from_micros(200) => {
-                self.rtt_min = Some((minimum, now));
+                self.see_rtt_min(now, minimum);
             }
-            Some((_, since)) if now.since(since) > RTT_LIFE => {
+            Some((minimum, since)) if now.since(since) > self.rtt_life(minimum) => {
                 if let Phase::ProbeRtt { .. } = self.phase {
-                    self.rtt_min = Some((sample, now));
+                    self.see_rtt_min(now, sample);
                 } else {
                     self.phase = Phase::ProbeRtt { until: now + RTT_PROBE.max(sample * 2) };
                 }
             }
             Some(_) => {}
-            None => self.rtt_min = Some((sample, now)),
+            None => self.see_rtt_min(now, sample),
         }
+    }
+    fn see_rtt_min(&mut self, now: Time, minimum: Duration) {
+        self.rtt_min = Some((minimum, now));
+        self.rate_at_rtt_min = self.rate.best();
+    }
+    /// How long the smallest RTT counts: a path that delivers less than it did may have become another one.
+    fn rtt_life(&self, minimum: Duration) -> Duration {
+        let is_as_it_was = self.rate.best() >= self.rate_at_rtt_min * RTT_LIFE_RATE;
+        if is_as_it_was { (minimum * RTT_LIFE_ROUNDS).min(RTT_LIFE_MAX).max(RTT_LIFE) } else { RTT_LIFE }
     }
     fn advance(&mut self, now: Time, in_flight: u64) {
         let Some((rtt, _)) = self.rtt_min else { return };
@@ -394,13 +416,13 @@ impl ModelBased {
             }
             // A round trip without a queue tells, and another one lets the other flows see it empty, so that their next probes
             // come at one time as well; with one only, flows took each other's queues for the path's.
-            Phase::ProbeRtt { until } if now < until && in_flight <= self.window => {
+            Phase::ProbeRtt { until }
+                if now < until && (!self.shares_queues || in_flight <= self.window_of_model()) =>
+            {
                 self.phase = Phase::ProbeRtt { until: until.min(now + rtt * 2) };
             }
             Phase::ProbeRtt { until } if now >= until => {
-                if let Some((_, seen)) = &mut self.rtt_min {
-                    *seen = now;
-                }
+                self.see_rtt_min(now, rtt);
                 self.phase = Phase::Probe { step: 2, since: now };
             }
             _ => {}
@@ -410,9 +432,9 @@ impl ModelBased {
         let Some(product) = self.product() else { return self.window_initial.min(self.window_max) };
         let gain = match self.phase {
             Phase::Startup { .. } => STARTUP_GAIN,
-            // Nearly nothing, and no claim: only so the others on the link see the queue go down too, and none takes it for
-            // the path.
-            Phase::ProbeRtt { .. } => 0.1,
+            // No claim: only so the others on the link see the queue go down too, and none takes it for the path.
+            Phase::ProbeRtt { .. } if self.shares_queues => RTT_PROBE_SHARED,
+            Phase::ProbeRtt { .. } => RTT_PROBE_OWN,
             Phase::ProbeLoss(_) => 1.0,
             Phase::Refill { .. } => REFILL_GAIN,
             Phase::Drain | Phase::Probe { .. } => WINDOW_GAIN,

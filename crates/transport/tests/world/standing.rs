@@ -127,3 +127,42 @@ fn a_long_path_takes_its_rate_back_within_some_round_trips() {
     println!("{mbps:.2} Mbit/s");
     assert!(mbps > 11.0, "{mbps} of 14 Mbit/s in the two seconds after the burst");
 }
+
+/// Part of a path is left unused while its round-trip time is probed, the more the longer that is: so it is done more rarely.
+#[test]
+fn probes_of_a_long_path_take_next_to_nothing_of_it() {
+    let mut narrow = link(1, 400, 0.0);
+    (narrow.rate, narrow.queue_bytes) = (Some(Rate::from_bits_per_second(200_000)), 30_000);
+    let parts = parts(narrow, &[0], 20, 200);
+    assert!(parts[0].mbps > 0.187, "{parts:?}");
+}
+
+/// What it was believed to be holds for half a minute at most, and for less when the path delivers less.
+#[test]
+fn a_long_path_that_becomes_longer_is_used_again() {
+    let change = (Duration::from_secs(45), LinkChange::Delay(Duration::from_millis(600)));
+    let mut narrow = link(14, 300, 0.0);
+    narrow.queue_bytes = 1_000_000;
+    narrow.script = Some(Script::new([change], None));
+    let parts = parts(narrow, &[0], 60, 100);
+    assert!(parts[0].mbps > 12.0, "{parts:?}");
+}
+
+/// Nobody else has to see the queue of a link between neighbours empty: its probe is over sooner.
+#[test]
+fn a_link_of_ones_own_is_probed_for_less_time() {
+    let probed = |shares_queues| {
+        let mut narrow = link(2, 20, 0.0);
+        narrow.queue_bytes = 100_000;
+        let mut contest = Contest::over(narrow, 60_000_000);
+        contest.add(TransferConfig { shares_queues, ..TransferConfig::default() }, &[0]);
+        let probing = |at: u64| {
+            contest.run_until(Time::from_millis(at));
+            contest.paths()[0].reason.ends_with("(probe rtt)")
+        };
+        (5_000..125_000).step_by(5).map(probing).filter(|probing| *probing).count() * 5
+    };
+    let [shared, own] = [true, false].map(probed);
+    println!("{shared} ms and {own} ms of two minutes");
+    assert!(own * 10 < shared * 9, "{shared} ms, {own} ms");
+}
