@@ -372,7 +372,8 @@ impl World {
         header.service = services[usize::from(service) % services.len()];
         header.source_address = NetworkAddress(u32::from(options & 15));
         header.proxies_left = options >> 6;
-        header.flags = [Flags::NONE, Flags::DELEGATE, Flags::NO_PROXY, Flags::NO_CACHE][usize::from(options >> 4) % 4];
+        let flags = [Flags::NONE, Flags::DELEGATE, Flags::NO_PROXY, Flags::NO_CACHE, Flags::CACHED, Flags::STORED];
+        header.flags = flags[usize::from(options >> 4) % flags.len()];
         if options & 32 != 0 {
             header.addresses = vec![self.driven.node.inner().config().address, NetworkAddress(9)];
         }

@@ -5,7 +5,7 @@ use alloc::{
     string::{String, ToString},
     vec::Vec,
 };
-use core::ops::Range;
+use core::ops::{Range, RangeInclusive};
 
 use bytes::Bytes;
 use tributary_content::{ChunkIndex, ChunkStore, HashTree, Manifest, StoreAnswer, StoreOpener, StoreTask};
@@ -19,10 +19,21 @@ pub enum Taken {
     Kept,
     /// It was here already.
     Duplicate,
-    /// It is not what the manifest says: the only one of these who sent it lies; of several it is not known who.
-    Wrong(String, BTreeSet<Origin>),
+    /// It is not what the manifest says.
+    Wrong(Wrong),
     /// The store refused.
     Failed(String),
+}
+
+/// Bytes that are not what the manifest says.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Wrong {
+    /// What is wrong with them.
+    pub reason: String,
+    /// Who sent them: of several it is not known who lies.
+    pub origins: BTreeSet<Origin>,
+    /// The chunks, as they were cut last, that have to come again.
+    pub chunks: RangeInclusive<u32>,
 }
 
 /// Buffers that are kept for units that come.
@@ -62,8 +73,26 @@ pub struct Stored {
     pub parts: Vec<(Origin, u32)>,
 }
 
-/// Who sent a chunk: the number of a source, or `None` for a cache or a copy on the way.
-pub type Origin = Option<u16>;
+/// Who sent a chunk.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Origin {
+    /// The source of this number.
+    Source(u16),
+    /// Storage on the way, in the name of the source of this number.
+    Storage(u16),
+    /// A cache, or somebody who is not known.
+    Cache,
+}
+
+impl Origin {
+    /// The number of the source whose chunk it is.
+    pub fn source(self) -> Option<u16> {
+        match self {
+            Origin::Source(number) | Origin::Storage(number) => Some(number),
+            Origin::Cache => None,
+        }
+    }
+}
 
 struct Unit {
     bytes: Vec<u8>,
@@ -254,7 +283,7 @@ impl Reassembly {
     }
     /// Takes a chunk.
     pub fn take(&mut self, number: u32, chunk_bytes: u32, count: u32, payload: &Payload, origin: Origin) -> Taken {
-        let wrong = |reason: &str| Taken::Wrong(reason.into(), BTreeSet::from([origin]));
+        let wrong = |reason: &str| wrong_chunk(reason, number, origin);
         if count != chunk_count(self.manifest.size, chunk_bytes) {
             return wrong("cuts the object into another number of chunks");
         }
@@ -301,7 +330,7 @@ impl Reassembly {
     }
     /// Chunk 0: the manifest, which is known, and the hash list.
     fn take_head(&mut self, payload: &Bytes, origin: Origin) -> Taken {
-        let wrong = |reason: &str| Taken::Wrong(reason.into(), BTreeSet::from([origin]));
+        let wrong = |reason: &str| wrong_chunk(reason, 0, origin);
         let parts = payload
             .split_first_chunk::<2>()
             .and_then(|(len, rest)| rest.split_at_checked(usize::from(u16::from_be_bytes(*len))));
@@ -340,7 +369,8 @@ impl Reassembly {
                 self.buffered = self.buffered.saturating_sub(u64::from(state.filled()));
                 // What waited for the hash list came from others than who sent that.
                 let origins = state.parts.iter().map(|(origin, _)| *origin).collect();
-                return Taken::Wrong(alloc::format!("sent wrong bytes in chunk {unit}"), origins);
+                let (reason, chunks) = (alloc::format!("sent wrong bytes in chunk {unit}"), self.chunks_of(unit));
+                return Taken::Wrong(Wrong { reason, origins, chunks });
             }
             let bytes = state.filled();
             let answer = match self.store.begin(StoreTask::Chunk(ChunkIndex(unit), state.bytes)) {
@@ -354,6 +384,14 @@ impl Reassembly {
             answer.into_iter().for_each(|answer| self.on_answer(answer));
         }
         Taken::Kept
+    }
+    /// The chunks of the last cut that a unit's bytes are in.
+    fn chunks_of(&self, unit: u32) -> RangeInclusive<u32> {
+        let chunk_bytes = u64::from(self.cut.map_or(u32::MAX, |(chunk_bytes, _)| chunk_bytes));
+        let start = self.manifest.chunk_offset(ChunkIndex(unit));
+        let last = start + u64::from(self.manifest.chunk_len(ChunkIndex(unit))).max(1) - 1;
+        let number = |byte: u64| u32::try_from(byte / chunk_bytes + 1).unwrap_or(u32::MAX);
+        number(start)..=number(last)
     }
     /// Whether the reader of an in-order stream holds things up.
     pub fn awaits_reader(&self) -> bool {
@@ -379,6 +417,10 @@ fn parts(bytes: Range<u64>, unit_bytes: u32) -> impl Iterator<Item = (u32, u32, 
         let (first, until) = (bytes.start.max(before) - before, bytes.end.min(before + unit) - before);
         (u32::try_from(number).unwrap_or(u32::MAX), first as u32, until as u32)
     })
+}
+
+fn wrong_chunk(reason: &str, number: u32, origin: Origin) -> Taken {
+    Taken::Wrong(Wrong { reason: reason.into(), origins: BTreeSet::from([origin]), chunks: number..=number })
 }
 
 /// The manifest in a chunk 0 that nobody asked for.
@@ -411,19 +453,19 @@ mod tests {
             let first = (number as usize - 1) * chunk_bytes as usize;
             let payload = bytes.slice(first..bytes.len().min(first + chunk_bytes as usize)).into();
             let count = chunk_count(10_000, chunk_bytes);
-            let taken = reassembly.take(number, chunk_bytes, count, &payload, Some(source));
+            let taken = reassembly.take(number, chunk_bytes, count, &payload, Origin::Source(source));
             assert_eq!(taken, Taken::Kept, "{number} of {chunk_bytes}");
             assert!(!reassembly.is_missing(number));
         }
         assert_eq!(reassembly.missing().collect::<Vec<_>>(), [0]);
         assert_eq!(reassembly.buffered_bytes(), 10_000);
-        assert_eq!(reassembly.take(0, 4_096, 4, &head.into(), Some(1)), Taken::Kept);
+        assert_eq!(reassembly.take(0, 4_096, 4, &head.into(), Origin::Source(1)), Taken::Kept);
         assert!(reassembly.is_complete() && reassembly.finish().expect("it is kept"));
         assert_eq!(content.finished(&manifest.name).expect("it is whole"), bytes);
         let stored: Vec<Stored> = core::iter::from_fn(|| reassembly.poll_stored()).collect();
         let sent = |from: u16| {
             let parts = stored.iter().flat_map(|stored| &stored.parts);
-            parts.filter(|(origin, _)| *origin == Some(from)).map(|(_, bytes)| bytes).sum::<u32>()
+            parts.filter(|(origin, _)| *origin == Origin::Source(from)).map(|(_, bytes)| bytes).sum::<u32>()
         };
         assert_eq!(sent(0) + sent(1), 10_000, "each byte counts once");
         assert_eq!(reassembly.buffered_bytes(), 0);

@@ -111,9 +111,12 @@ impl MfNode {
     pub(super) fn answer_for_producer(&mut self, slot: Slot, header: &ChunkHeader) -> bool {
         let flow = crate::ids::Flow { source: header.destination, destination: header.source };
         let Some(proxy) = self.proxy.as_mut().filter(|proxy| proxy.answers_for(&flow)) else { return false };
+        let asks_past_copies = header.flags.contains(Flags::NO_CACHE);
         let payload = self.router.buffer.payload(slot).to_bytes();
         match TransportMessage::decode(&payload) {
-            Ok(TransportMessage::Status { transfer, object, missing, .. }) if !missing.is_empty() => {
+            Ok(TransportMessage::Status { transfer, object, missing, .. })
+                if !missing.is_empty() && !asks_past_copies =>
+            {
                 let left = proxy.handle_push(&flow, transfer, object, &missing);
                 let done = left.is_empty() || !self.router.is_attached(&header.destination);
                 if done {

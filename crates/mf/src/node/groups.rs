@@ -149,9 +149,11 @@ impl MfNode {
 
     // Requests of members.
 
-    /// Takes a message that a member sends to the source by way of this router; true if the source need not see it.
+    /// Takes a message that a member sends to the source by way of this router; true if the source need not see it. It
+    /// does if copies on the way may be wrong.
     pub(super) fn relay(&mut self, now: Time, slot: Slot, header: &ChunkHeader) -> bool {
-        if !header.addresses.contains(&self.config.address) || header.destination == self.guid {
+        let is_meant = header.addresses.contains(&self.config.address) && header.destination != self.guid;
+        if !is_meant || header.flags.contains(Flags::NO_CACHE) {
             return false;
         }
         let source = header.destination;
@@ -182,10 +184,11 @@ impl MfNode {
         let Some(group) = self.relays.group(&header.source, tag.transfer).filter(|_| !waiting.is_empty()) else {
             return;
         };
-        let copy = ChunkHeader { destination: group, source_address: self.config.address, ..header.clone() };
+        let mut copy = ChunkHeader { destination: group, source_address: self.config.address, ..header.clone() };
         if let Some(proxy) = &mut self.proxy {
             let _ = proxy.put(now, &copy, payload, Kept::Delegated);
         }
+        copy.flags |= Flags::STORED;
         self.router.originate_copies(now, waiting.into_iter().map(|guid| to_device(&copy, guid)), payload);
     }
     pub(super) fn settle_groups(&mut self, now: Time) -> bool {
@@ -220,7 +223,7 @@ impl MfNode {
                     return;
                 };
                 header.source_address = self.config.address;
-                header.flags |= Flags::REPEATED;
+                header.flags |= Flags::REPEATED | Flags::STORED;
                 *self.counters.entry("repairs out of copies").or_default() += who.len() as u64;
                 self.router.originate_copies(
                     now,

@@ -17,7 +17,7 @@ impl MfNode {
             | TransportMessage::Completed { .. }
             | TransportMessage::Stored { .. }
             | TransportMessage::Dropped { .. } => {
-                self.sender.handle_message(now, header.source, header.source_address, message);
+                self.sender.handle_message(now, header, message);
             }
         }
     }

@@ -237,7 +237,9 @@ impl MfNode {
             let Some((to, address, message)) = report else { break };
             moved = true;
             if to == self.guid {
-                self.sender.handle_message(now, to, self.config.address, &message);
+                let mut header = ChunkHeader::new(ChunkKind::Transport, to, to, address);
+                header.source_address = self.config.address;
+                self.sender.handle_message(now, &header, &message);
             } else {
                 self.send_message(now, to, address, &message, (Flags::NONE, 0));
             }

@@ -34,6 +34,10 @@ impl Receiver {
             (fetch.highest_window, fetch.granted, fetch.nacks) = (None, None, 0);
         }
         fetch.lonely_since = now;
+        if tag.transfer & PUSHED != 0 {
+            // Somebody on the way may have changed what was said of it first.
+            fetch.reliability = fetch.reliability.max(tag.reliability);
+        }
         let (number, chunk_bytes, count) = (tag.number, tag.chunk_bytes, tag.count);
         let origin = fetch.origin(header);
         if header.flags.contains(Flags::CACHED) {
@@ -57,7 +61,7 @@ impl Receiver {
                 fetch.on_window(tag);
             }
             Taken::Duplicate => fetch.duplicate_bytes += bytes,
-            Taken::Wrong(reason, origins) => return self.distrust(now, id, &origins, reason),
+            Taken::Wrong(wrong) => return self.distrust(now, id, wrong),
             Taken::Failed(reason) => return self.fail(now, id, reason),
         }
         if fetch.reliability == Reliability::Ack {
@@ -183,18 +187,22 @@ impl Receiver {
             self.handle_data(now, &header, &payload.into());
         }
     }
-    /// Who sent wrong bytes is asked no more; if it may have been a cache, caches are passed by. If several sent what is
-    /// wrong, sources stay: it comes again, and then from one of them.
-    pub(super) fn distrust(&mut self, now: Time, id: TransferId, origins: &BTreeSet<Origin>, reason: String) {
+    /// Who sent wrong bytes is asked no more; if it may have been a cache or storage, these are passed by. If several sent
+    /// what is wrong, sources stay: it comes again, and then from one of them.
+    pub(super) fn distrust(&mut self, now: Time, id: TransferId, wrong: Wrong) {
         let Some(fetch) = self.fetches.get_mut(&id) else { return };
+        if fetch.transfer & PUSHED != 0 {
+            return self.ask_past_copies(now, id, wrong);
+        }
+        let Wrong { reason, origins, .. } = wrong;
         if let Some(reassembly) = &mut fetch.reassembly {
             reassembly.restart();
         }
         (fetch.sender, fetch.highest_window, fetch.granted) = (None, None, None);
         fetch.windows.clear();
-        let only = origins.first().copied().flatten().filter(|_| origins.len() == 1);
-        if let Some((number, source)) =
-            only.and_then(|number| Some((number, fetch.sources.get_mut(usize::from(number))?)))
+        let only = origins.first().filter(|_| origins.len() == 1);
+        if let Some(Origin::Source(number)) = only.copied()
+            && let Some(source) = fetch.sources.get_mut(usize::from(number))
         {
             (source.distrusted, source.lied) = (Some(reason.clone()), true);
             let (source, label) = (SourceId(number), source.label.clone());
@@ -203,14 +211,38 @@ impl Receiver {
                 let reason = format!("no source of '{}' can be trusted: {reason}", fetch.name);
                 return self.fail(now, id, reason);
             }
-        } else if let Some(cache) = fetch.cached_by.filter(|_| origins.contains(&None)) {
+        } else if let Some(cache) = fetch.cached_by.filter(|_| origins.contains(&Origin::Cache)) {
             fetch.avoid_caches = true;
             let node = node_of(&cache);
             self.events.push_back((id, TransferEvent::CacheDistrusted { node, reason }));
-        } else if origins.contains(&None) {
+        } else if origins.iter().any(|origin| matches!(origin, Origin::Storage(_))) {
+            fetch.avoid_caches = true;
+        } else if origins.contains(&Origin::Cache) {
             self.strays += 1;
         }
         self.request(now, id);
+    }
+    /// What is pushed has one source, and whoever is on the way may have changed it: the source is asked again, past all
+    /// copies, more and more rarely. That it lies is not known as long as others could have.
+    fn ask_past_copies(&mut self, now: Time, id: TransferId, wrong: Wrong) {
+        let timeout = self.config.nack_timeout;
+        let Some(fetch) = self.fetches.get_mut(&id) else { return };
+        fetch.set_nack(now, timeout);
+        if fetch.reliability == Reliability::DontCare {
+            return;
+        }
+        if fetch.wrong_since.is_some_and(|since| now.since(since) >= WRONG_LIFETIME) {
+            let reason = format!(
+                "all that comes of '{}' is wrong for {} s, last: it {}; its source lies, or somebody on the way",
+                fetch.name,
+                WRONG_LIFETIME.as_secs(),
+                wrong.reason
+            );
+            return self.fail(now, id, reason);
+        }
+        let asked_at = fetch.on_wrong(now, wrong.chunks, timeout);
+        fetch.nack_at = fetch.nack_at.max(asked_at + timeout);
+        self.say_due(now, id);
     }
     /// Takes a message that is for a receiver.
     pub fn handle_message(&mut self, now: Time, from: Guid, message: &TransportMessage) {
@@ -288,7 +320,7 @@ mod tests {
             let from = ChunkHeader::new(crate::wire::ChunkKind::Transport, own, source, NetworkAddress(1));
             for message in core::iter::from_fn(|| receiver.poll_message()) {
                 sender.handle_request(now, &from, &message.message, None);
-                sender.handle_message(now, own, NetworkAddress(1), &message.message);
+                sender.handle_message(now, &from, &message.message);
             }
             let no_cache = ContentCache::new(tributary_core::ByteCount(0));
             let mut sent: Vec<_> = core::iter::from_fn(|| sender.poll_chunk(now, &no_cache, |_, _| true)).collect();

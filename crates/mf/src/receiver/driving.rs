@@ -25,7 +25,8 @@ impl Receiver {
                         self.fail(now, id, reason);
                         continue;
                     }
-                    Taken::Kept | Taken::Duplicate | Taken::Wrong(..) => {}
+                    Taken::Wrong(wrong) => self.distrust(now, id, wrong),
+                    Taken::Kept | Taken::Duplicate => {}
                 }
                 self.finish_if_complete(now, id);
             }
@@ -169,7 +170,11 @@ impl Receiver {
         if !waits {
             fetch.status_at = fetch.stopped.then(|| (now + LOOK_AGAIN, window));
         }
-        self.outbox.push_back(Outgoing { proxies: fetch.proxies, ..Outgoing::new(to, address, message) });
+        self.outbox.push_back(match fetch.avoid_caches {
+            // The network finds the source: the address may be that of storage which answers for it.
+            true => Outgoing { flags: Flags::NO_CACHE, ..Outgoing::new(to, NetworkAddress::NONE, message) },
+            false => Outgoing { proxies: fetch.proxies, ..Outgoing::new(to, address, message) },
+        });
     }
     pub(super) fn finish_if_complete(&mut self, now: Time, id: TransferId) {
         let Some(fetch) = self.fetches.get_mut(&id).filter(|fetch| fetch.ended.is_none()) else { return };

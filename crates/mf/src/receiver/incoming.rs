@@ -1,4 +1,6 @@
 //! One object on its way here.
+use core::ops::RangeInclusive;
+
 use super::*;
 
 pub(super) struct Incoming {
@@ -32,8 +34,12 @@ pub(super) struct Incoming {
     pub(super) reliability: Reliability,
     /// Who last sent from a cache.
     pub(super) cached_by: Option<Guid>,
-    /// Caches are passed by, because one lied.
+    /// Caches and storage are passed by, because one lied, or may have.
     pub(super) avoid_caches: bool,
+    /// Chunks of something pushed that came wrong and are to be asked for again; how often in a row, and since when.
+    pub(super) wrong: BTreeSet<u32>,
+    pub(super) wrongs: u32,
+    pub(super) wrong_since: Option<Time>,
     pub(super) windows: BTreeMap<u16, (u16, BTreeSet<u32>)>,
     pub(super) highest_window: Option<u16>,
     pub(super) status_at: Option<(Time, u16)>,
@@ -144,6 +150,9 @@ impl Incoming {
             reliability,
             cached_by: None,
             avoid_caches: false,
+            wrong: BTreeSet::new(),
+            wrongs: 0,
+            wrong_since: None,
             windows: BTreeMap::new(),
             highest_window: None,
             status_at: None,
@@ -226,16 +235,17 @@ impl Incoming {
     }
     /// Whether there is something to be said of what is missing.
     pub(super) fn says_missing(&self) -> bool {
-        self.tells_missing || self.gaps.as_ref().is_some_and(|gaps| !gaps.missing.is_empty())
+        self.tells_missing || !self.wrong.is_empty() || self.gaps.as_ref().is_some_and(|gaps| !gaps.missing.is_empty())
     }
     /// What is to be said of what is missing; nothing if what is not here may be on its way.
     pub(super) fn take_missing(&mut self) -> ChunkRanges {
         let all = core::mem::take(&mut self.tells_missing) || self.nacks > 0;
-        let gaps = self.gaps.as_mut().map(|gaps| core::mem::take(&mut gaps.missing)).unwrap_or_default();
+        let mut some = self.gaps.as_mut().map(|gaps| core::mem::take(&mut gaps.missing)).unwrap_or_default();
+        some.append(&mut self.wrong);
         let Some(reassembly) = &self.reassembly else { return ChunkRanges::default() };
         match all {
             true => ChunkRanges::from_ascending(reassembly.missing()),
-            false => ChunkRanges::from_ascending(gaps.into_iter().filter(|number| reassembly.is_missing(*number))),
+            false => ChunkRanges::from_ascending(some.into_iter().filter(|number| reassembly.is_missing(*number))),
         }
     }
     /// What tells the sender that nothing more is wanted of it.
@@ -247,7 +257,8 @@ impl Incoming {
         wants_it.then(|| Outgoing { proxies: self.proxies, ..Outgoing::new(to, address, message) })
     }
     pub(super) fn on_useful(&mut self, now: Time, header: &ChunkHeader, bytes: u64) {
-        if let Some(source) = self.origin(header).and_then(|number| self.sources.get_mut(usize::from(number))) {
+        if let Some(source) = self.origin(header).source().and_then(|number| self.sources.get_mut(usize::from(number)))
+        {
             source.hops = u32::from(HOPS_MAX - header.hops_left) + 1;
         }
         if header.flags.contains(Flags::REPEATED) {
@@ -258,17 +269,41 @@ impl Incoming {
             self.recent.pop_front();
         }
     }
-    /// Who sent a chunk; what came from a copy on the way has no source.
+    /// Who sent a chunk.
     pub(super) fn origin(&self, header: &ChunkHeader) -> Origin {
         let number = self.sources.iter().position(|source| source.guid == header.source);
-        number.filter(|_| !header.flags.contains(Flags::CACHED)).and_then(|number| u16::try_from(number).ok())
+        match number.and_then(|number| u16::try_from(number).ok()) {
+            Some(_) if header.flags.contains(Flags::CACHED) => Origin::Cache,
+            Some(number) if header.flags.contains(Flags::STORED) => Origin::Storage(number),
+            Some(number) => Origin::Source(number),
+            None => Origin::Cache,
+        }
+    }
+    /// Takes note that chunks of something pushed came wrong; gives when they are asked for again.
+    pub(super) fn on_wrong(&mut self, now: Time, chunks: RangeInclusive<u32>, timeout: Duration) -> Time {
+        self.avoid_caches = true;
+        self.wrong_since.get_or_insert(now);
+        let is_new = self.wrong.is_empty();
+        self.wrong.extend(chunks);
+        let window = self.highest_window.unwrap_or(0);
+        let known = self.status_at;
+        if is_new || known.is_none() {
+            let pause = match self.wrongs {
+                0 => Duration::ZERO,
+                wrongs => (WRONG_PAUSE * 2u32.pow(wrongs.min(16) - 1)).min(timeout * 2u32.pow(BACKOFF_MAX)),
+            };
+            self.wrongs += 1;
+            self.status_at = known.into_iter().chain([(now + pause, window)]).min();
+        }
+        self.status_at.map_or(now, |(at, _)| at)
     }
     /// Books what was verified to those who sent it, and tells it.
     pub(super) fn tell_stored(&mut self) -> Vec<TransferEvent> {
         let mut told = Vec::new();
         while let Some(Stored { index, bytes, parts }) = self.reassembly.as_mut().and_then(Reassembly::poll_stored) {
+            (self.wrongs, self.wrong_since) = (0, None);
             for (origin, bytes) in parts {
-                match origin.and_then(|number| self.sources.get_mut(usize::from(number))) {
+                match origin.source().and_then(|number| self.sources.get_mut(usize::from(number))) {
                     Some(source) => source.bytes += u64::from(bytes),
                     None => self.cached_bytes += u64::from(bytes),
                 }

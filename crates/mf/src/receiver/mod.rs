@@ -26,7 +26,7 @@ use crate::{
     config::EndConfig,
     ids::{Guid, NetworkAddress},
     payload::Payload,
-    reassembly::{Origin, Reassembly, Stored, Taken, manifest_of},
+    reassembly::{Origin, Reassembly, Stored, Taken, Wrong, manifest_of},
     sender::PUSHED,
     wire::{ChunkHeader, ChunkRanges, DataTag, Flags, Reliability, TransportMessage, chunk::HOPS_MAX},
 };
@@ -49,6 +49,11 @@ const LIMITED_WINDOW: Duration = Duration::from_millis(100);
 const LIMITED_WINDOW_MAX: Duration = Duration::from_millis(400);
 /// Windows of an object at most under a limit: they are numbered with 16 bits.
 const LIMITED_WINDOWS: u64 = 50_000;
+/// How long it is waited until what was wrong twice is asked for again; doubles up to four NACK timeouts. The first time
+/// it is asked for at once.
+const WRONG_PAUSE: Duration = Duration::from_millis(100);
+/// For how long something that is pushed may come wrong, and nothing of it right, until it is given up.
+const WRONG_LIFETIME: Duration = Duration::from_secs(600);
 /// How often a sender that was stopped, or a reader that is slow, is looked at again.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 /// Pushed objects that are received at the same time at most.

@@ -13,6 +13,8 @@ pub(super) struct Outflow {
     pub(super) next: u32,
     pub(super) held: ChunkRanges,
     pub(super) again: BTreeSet<u32>,
+    /// Chunks that came wrong: they are sent past copies on the way.
+    pub(super) past_copies: BTreeSet<u32>,
     pub(super) dropped: BTreeSet<u32>,
     pub(super) stored: BTreeMap<u32, (Guid, NetworkAddress)>,
     pub(super) unacknowledged: BTreeSet<u32>,
@@ -153,6 +155,9 @@ impl Outflow {
         header.flags = self.options.flags();
         if repeated {
             header.flags |= Flags::REPEATED;
+            if self.past_copies.contains(&number) {
+                header.flags |= Flags::NO_CACHE;
+            }
         }
         if self.from_cache {
             header.flags |= Flags::CACHED;

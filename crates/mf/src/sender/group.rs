@@ -71,13 +71,15 @@ impl Group {
             self.member(*guid);
         }
     }
-    /// A member, or a proxy for its members, says what is missing. Gives what proxies on the way have of it.
+    /// A member, or a proxy for its members, says what is missing. Gives what proxies on the way have of it, but for chunks
+    /// that are to go past these.
     pub(super) fn on_missing(
         &mut self,
         now: Time,
         from: (Guid, NetworkAddress),
         sequence: u32,
         missing: impl Iterator<Item = u32>,
+        past_copies: &BTreeSet<u32>,
     ) -> BTreeMap<(Guid, NetworkAddress), Vec<u32>> {
         let mut pushes: BTreeMap<(Guid, NetworkAddress), Vec<u32>> = BTreeMap::new();
         let Some(member) = self.member(from.0) else { return pushes };
@@ -88,8 +90,8 @@ impl Group {
         let mut wanted = Vec::new();
         for number in missing {
             match member.stored.remove(&number) {
-                Some(proxy) => pushes.entry(proxy).or_default().push(number),
-                None => wanted.push(number),
+                Some(proxy) if !past_copies.contains(&number) => pushes.entry(proxy).or_default().push(number),
+                _ => wanted.push(number),
             }
         }
         for number in wanted {
@@ -184,11 +186,12 @@ mod tests {
         let mut group = Group::new(Wanted::All);
         let now = Time::from_millis(1_000);
         for (member, missing) in [(1, vec![4, 7]), (2, vec![4]), (3, vec![4])] {
-            let pushes = group.on_missing(now, (guid(member), NetworkAddress(9)), 1, missing.into_iter());
+            let pushes =
+                group.on_missing(now, (guid(member), NetworkAddress(9)), 1, missing.into_iter(), &BTreeSet::new());
             assert!(pushes.is_empty());
         }
         // An old report is no news.
-        group.on_missing(now, (guid(1), NetworkAddress(9)), 1, [5].into_iter());
+        group.on_missing(now, (guid(1), NetworkAddress(9)), 1, [5].into_iter(), &BTreeSet::new());
         let mut again = BTreeSet::new();
         group.handle_timeout(now, 2, &mut again);
         assert!(again.is_empty() && group.take_single().is_none(), "it was not collected");
@@ -206,7 +209,8 @@ mod tests {
         assert_eq!(group.len(), 2, "the source itself is no receiver");
         let proxy = (guid(7), NetworkAddress(7));
         group.on_stored(guid(1), proxy, [3, 4].into_iter());
-        let pushes = group.on_missing(now, (guid(1), NetworkAddress(1)), 1, [3, 5].into_iter());
+        let none = BTreeSet::new();
+        let pushes = group.on_missing(now, (guid(1), NetworkAddress(1)), 1, [3, 5].into_iter(), &none);
         assert_eq!(pushes, BTreeMap::from([(proxy, Vec::from([3]))]));
         group.on_complete(guid(1));
         group.on_all_sent(now);

@@ -2,17 +2,22 @@
 use super::*;
 
 impl Sender {
-    /// Takes a message of a receiver or a proxy.
-    pub fn handle_message(&mut self, now: Time, from: Guid, address: NetworkAddress, message: &TransportMessage) {
-        let own = self.own;
+    /// Takes a message of a receiver or a proxy, which came under `header`.
+    pub fn handle_message(&mut self, now: Time, header: &ChunkHeader, message: &TransportMessage) {
+        let (own, from, address) = (self.own, header.source, header.source_address);
+        // Somebody on the way may have changed what it has.
+        let past_copies = header.flags.contains(Flags::NO_CACHE);
         match message {
             TransportMessage::Status { transfer, object, window, advice_chunks, sequence, missing } => {
                 if let Some((id, flow)) = self.group_flow(*transfer, *object) {
                     flow.heard_at = now;
                     let next = flow.next;
-                    let missing = missing.iter().take_while(|number| *number < next);
+                    let missing = || missing.iter().take_while(|number| *number < next);
+                    if past_copies {
+                        flow.past_copies.extend(missing());
+                    }
                     let Some(group) = &mut flow.group else { return };
-                    let pushes = group.on_missing(now, (from, address), *sequence, missing);
+                    let pushes = group.on_missing(now, (from, address), *sequence, missing(), &flow.past_copies);
                     return self.push_from(pushes, Flow { source: self.own, destination: from }, id.1, *object);
                 }
                 let Some(flow) = self.flows.get_mut(&(from, *transfer)).filter(|flow| flow.object == *object) else {
@@ -29,10 +34,13 @@ impl Sender {
                 flow.window.advice = *advice_chunks;
                 let mut pushes: BTreeMap<(Guid, NetworkAddress), Vec<u32>> = BTreeMap::new();
                 for number in missing.iter().take_while(|number| *number < flow.next) {
+                    if past_copies {
+                        flow.past_copies.insert(number);
+                    }
                     match flow.stored.remove(&number) {
                         // The network's copy is nearer (paper §3.3); if it does not come either, this end sends it.
-                        Some(proxy) => pushes.entry(proxy).or_default().push(number),
-                        None => drop(flow.again.insert(number)),
+                        Some(proxy) if !past_copies => pushes.entry(proxy).or_default().push(number),
+                        _ => drop(flow.again.insert(number)),
                     }
                 }
                 self.push_from(pushes, Flow { source: own, destination: from }, *transfer, *object);

@@ -258,6 +258,7 @@ impl Sender {
             next: 0,
             held: ChunkRanges::default(),
             again: BTreeSet::new(),
+            past_copies: BTreeSet::new(),
             dropped: BTreeSet::new(),
             stored: BTreeMap::new(),
             unacknowledged: BTreeSet::new(),
@@ -609,7 +610,8 @@ mod tests {
                 assert!(sender.object(&id).is_some(), "{name}: somebody has not got it");
                 let chunks = ChunkRanges::from_ascending([0, 1]);
                 let all = TransportMessage::Ack { transfer, object: id, complete: true, chunks };
-                sender.handle_message(now, receiver, NetworkAddress(1), &all);
+                let from = ChunkHeader::new(ChunkKind::Transport, receiver, Guid([9; 20]), NetworkAddress(1));
+                sender.handle_message(now, &from, &all);
                 assert!(sender.report(transfer).is_some_and(|report| report.is_over));
             }
             assert_eq!(sender.object(&id).is_some(), stays, "{name}");

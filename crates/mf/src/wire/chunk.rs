@@ -30,13 +30,15 @@ impl Flags {
     pub const DELEGATE: Flags = Flags(1);
     /// Not to be stored on the way; what cannot be forwarded is dropped.
     pub const NO_PROXY: Flags = Flags(2);
-    /// A request that caches must not answer.
+    /// A request that caches and storage must not answer; data that answers one, and replaces older copies.
     pub const NO_CACHE: Flags = Flags(4);
     /// A cache sent it.
     pub const CACHED: Flags = Flags(8);
     /// Sent again.
     pub const REPEATED: Flags = Flags(16);
-    const KNOWN: u8 = 31;
+    /// Storage on the way sends it in the name of its source.
+    pub const STORED: Flags = Flags(32);
+    const KNOWN: u8 = 63;
 
     /// Whether all of `other` are set.
     pub fn contains(self, other: Flags) -> bool {
@@ -59,8 +61,8 @@ impl BitOrAssign for Flags {
     }
 }
 
-/// How sure the delivery of an object has to be, end to end (paper §3.2.2).
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+/// How sure the delivery of an object has to be, end to end (paper §3.2.2); larger is surer.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 #[repr(u8)]
 pub enum Reliability {
     /// Sent and forgotten.

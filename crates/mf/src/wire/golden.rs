@@ -164,7 +164,7 @@ fn data_header() -> ChunkHeader {
         window_chunks: 8,
     };
     ChunkHeader {
-        flags: Flags::DELEGATE | Flags::CACHED,
+        flags: Flags::DELEGATE | Flags::CACHED | Flags::STORED,
         service: ServiceId::Multihoming,
         hops_left: 60,
         priority: 3,
@@ -179,7 +179,7 @@ fn data_header() -> ChunkHeader {
 
 #[test]
 fn golden_chunk_header() {
-    let bytes = hex("00 09 0004 3c 03 02 000003e8 00100000 aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa 00000001 \
+    let bytes = hex("00 29 0004 3c 03 02 000003e8 00100000 aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa 00000001 \
          bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb 02 00000002 00000003 \
          11111111111111111111111111111111 00000006 00000002 00000009 00100000 01 0001 0008");
     let header = data_header();
@@ -196,7 +196,7 @@ fn golden_chunk_header() {
     };
     for (at, value, field) in [
         (0, 4, "chunk kind"),
-        (1, 0xff, "flags"),
+        (1, 0x40, "flags"),
         (3, 3, "service"),
         (4, HOPS_MAX + 1, "hops left"),
         (11, 0xff, "payload bytes"),

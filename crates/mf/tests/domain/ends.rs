@@ -36,6 +36,8 @@ struct Ends {
     /// Towards the receiver, and back: when it arrives, and what.
     ways: [VecDeque<(Time, Carried)>; 2],
     loses: Box<dyn FnMut(&Carried) -> bool>,
+    /// Which chunks are changed on the way.
+    spoils: Box<dyn FnMut(&DataTag) -> bool>,
     /// What was sent so far, whether it was lost or not.
     chunks: Vec<(DataTag, bool)>,
     messages: Vec<(Time, TransportMessage)>,
@@ -52,6 +54,7 @@ impl Ends {
             receiver: Receiver::new(config, 1),
             ways: Default::default(),
             loses: Box::new(|_| false),
+            spoils: Box::new(|_| false),
             chunks: Vec::new(),
             messages: Vec::new(),
             read: Arc::new(AtomicU32::new(u32::MAX)),
@@ -130,7 +133,7 @@ impl Ends {
         for carried in arrived(&mut self.ways[1]) {
             let Carried::Message(message) = carried else { continue };
             self.sender.handle_request(now, &header, &message, None);
-            self.sender.handle_message(now, DEVICE, NetworkAddress(1), &message);
+            self.sender.handle_message(now, &header, &message);
         }
         if self.receiver.poll_timeout().is_some_and(|at| at <= now) {
             self.receiver.handle_timeout(now);
@@ -147,7 +150,12 @@ impl Ends {
         while self.ways[0].len() < 4
             && let Some((header, payload)) = self.sender.poll_chunk(now, &cache, |_, _| true)
         {
-            self.chunks.push((*header.tag().unwrap(), header.flags.contains(Flags::REPEATED)));
+            let tag = *header.tag().unwrap();
+            self.chunks.push((tag, header.flags.contains(Flags::REPEATED)));
+            let payload = match (self.spoils)(&tag) {
+                true => payload.to_bytes().iter().map(|byte| byte ^ 1).collect::<Bytes>().into(),
+                false => payload,
+            };
             self.carry(0, Carried::Chunk(header, payload));
         }
         while let Some((.., message)) = self.sender.poll_message() {
@@ -347,4 +355,48 @@ fn an_acknowledgement_for_each_chunk_and_what_has_none_is_sent_again() {
     // The second one of 7 comes when everything is there, and is answered by that.
     assert_eq!((ends.acks(false), ends.acks(true), ends.sender.flows()), (41, 2, 0));
     assert!(ends.status().iter().all(|(.., missing)| missing.is_empty()), "{:?}", ends.status());
+}
+
+/// What was pushed, after so many seconds, if a chunk is changed on the way so many times.
+fn pushed_and_changed(number: u32, times: u32, seconds: u64) -> Ends {
+    let config = small_chunks();
+    let mut ends = Ends::new(config.clone());
+    let mut left = times;
+    ends.spoils = Box::new(move |tag| {
+        let spoils = tag.number == number && left > 0;
+        left -= u32::from(spoils);
+        spoils
+    });
+    ends.push(40, Reliability::Nack, &config);
+    ends.run(Duration::from_secs(seconds));
+    ends
+}
+
+#[test]
+fn what_is_pushed_and_changed_on_the_way_is_asked_for_again_and_its_source_is_not_blamed() {
+    for times in [1, 4] {
+        // Round trips of 20 ms, and pauses of 100, 200 and 400 ms.
+        let ends = pushed_and_changed(5, times, 2);
+        assert!(ends.is_done(), "{times} times: {:?}", ends.status());
+        assert_eq!(ends.repeated(), vec![5; times as usize]);
+        let (id, _) = ends.receiver.transfers()[0];
+        let report = ends.receiver.report(ends.now, id).unwrap();
+        assert!(report.sources.iter().all(|source| source.distrusted.is_none()), "{report:?}");
+    }
+}
+
+#[test]
+fn who_sends_nothing_right_is_asked_more_and_more_rarely_and_given_up_in_the_end() {
+    let mut ends = pushed_and_changed(5, u32::MAX, 60);
+    // At once while others of its chunks come right, then after 0.1, 0.2, … 6.4 s, then every 12 s.
+    let asked = ends.repeated().len();
+    assert!((8..=20).contains(&asked), "{asked} times within a minute: {:?}", ends.status());
+    let (id, _) = ends.receiver.transfers()[0];
+    let failure = |ends: &Ends| ends.receiver.report(ends.now, id).unwrap().failure;
+    assert_eq!(failure(&ends), None);
+    ends.run(Duration::from_secs(600));
+    assert!(failure(&ends).is_some_and(|reason| reason.contains("wrong")));
+    let said = ends.messages.len();
+    ends.run(Duration::from_secs(600));
+    assert_eq!(ends.messages.len(), said);
 }

@@ -213,6 +213,34 @@ fn a_router_that_forgets_makes_its_members_ask_and_proxies_answer_for_the_source
 }
 
 #[test]
+fn wrong_copies_on_the_way_delay_a_message_and_nobody_blames_its_source() {
+    let bytes = random_bytes(6_000_000, 4);
+    for spread in [Spread::All, Spread::AllByProxies(3)] {
+        let mut tree = tree(9, 16, 0.0, |_| {});
+        tree.domain.cut("r0", "m3");
+        let id = tree.send("/lab/film", &bytes, &SendOptions { spread, ..SendOptions::default() });
+        tree.domain.run(ms(1_200));
+        // What it had in memory is asked for again, and answered out of copies; one member is away until then.
+        tree.domain.kill("r1");
+        tree.domain.run(ms(300));
+        let spoilt = ["core", "r0", "r1"].map(|router| {
+            tree.domain.repositories[router].spoil();
+            tree.domain.repositories[router].len()
+        });
+        assert!(spoilt.into_iter().sum::<usize>() > 0, "{spread:?}: nothing was stored");
+        tree.domain.restart("r1");
+        tree.domain.run(ms(500));
+        tree.domain.mend("r0", "m3");
+        let time = tree.finish(id, 120);
+        println!("{spread:?}: {time:?}, {spoilt:?} copies were wrong");
+        assert_eq!(tree.received("/lab/film", &bytes), 16, "{spread:?}");
+        let events = tree.domain.events.borrow();
+        let blames = |event: &Event| matches!(event, Event::Transfer(_, TransferEvent::SourceDistrusted { .. }));
+        assert!(!events.iter().any(|(.., event)| blames(event)), "{spread:?}");
+    }
+}
+
+#[test]
 fn data_that_nobody_needs_surely_is_sent_once_and_never_repeated() {
     let bytes = random_bytes(500_000, 5);
     let mut tree = tree(10, 6, 0.01, |_| {});

@@ -21,7 +21,7 @@ use bytes::Bytes;
 use tributary_content::{MemoryContent, MemoryObject, MemoryOpener, Name, SigningKey, StoreError};
 use tributary_core::{
     Duration, FaceId, Random, Rate, Time, TransferId,
-    event::{Event, TransferReport},
+    event::{Event, TransferEvent, TransferReport},
     link::{LinkChange, LinkConfig, LinkState},
 };
 use tributary_mf::{Config, MfNode, payload::Payload, router::proxy::ChunkRepository};
@@ -237,6 +237,16 @@ impl Disk {
     pub(crate) fn crash(&self) {
         let mut state = self.0.lock().unwrap();
         state.current = state.durable.clone();
+    }
+    /// Changes a byte of each chunk's payload: the last one.
+    pub(crate) fn spoil(&self) {
+        let mut state = self.0.lock().unwrap();
+        let DiskState { durable, current } = &mut *state;
+        for (_, payload) in durable.values_mut().chain(current.values_mut()) {
+            let mut bytes = payload.to_vec();
+            bytes.last_mut().into_iter().for_each(|last| *last ^= 1);
+            *payload = bytes.into();
+        }
     }
     pub(crate) fn len(&self) -> usize {
         self.0.lock().unwrap().durable.len()

@@ -25,6 +25,8 @@ pub(super) struct Sent {
     pub(super) id: Option<TransferId>,
     /// How often it was begun: a source that starts anew begins anew.
     begun: u32,
+    /// Whether the source sends other bytes than it promises, in its present life.
+    lies: bool,
     /// What the source said when it was over.
     pub(super) over: Option<SendReport>,
     cancelled: bool,
@@ -59,13 +61,13 @@ impl<F: Family> World<'_, F> {
     }
     pub(super) fn send(&mut self, spec: MessageSpec) {
         let node = spec.node;
-        self.people[node].sent.push(Sent { spec, id: None, begun: 0, over: None, cancelled: false });
+        self.people[node].sent.push(Sent { spec, id: None, begun: 0, lies: false, over: None, cancelled: false });
         self.begin_to_send(node, self.people[node].sent.len() - 1);
     }
     fn begin_to_send(&mut self, node: usize, index: usize) {
         let (lying, seed) = (self.people[node].lying, self.plan.seed);
         let sent = &mut self.people[node].sent[index];
-        sent.begun += 1;
+        (sent.begun, sent.lies) = (sent.begun + 1, lying > 0.0);
         let (spec, mut options) = (sent.spec.clone(), sent.spec.options.clone());
         let object = make_object(seed, MESSAGES + spec.number, &spec.object(), 1, true);
         self.truth.add(&object);
@@ -159,12 +161,12 @@ impl<F: Family> World<'_, F> {
         let reachable = |node: &usize| self.plan.topology.widest(spec.node, *node).is_some();
         (0..self.people.len()).filter(|node| *node != spec.node).filter(attached).filter(reachable).collect()
     }
-    /// Whether a node has refused the rest of a message, for a reason that [`World::check_failures_of_mail`] accepts.
+    /// Whether a node has refused the rest of a message because its disk was full.
     fn has_failed(&self, node: usize, spec: &MessageSpec) -> bool {
         let name = spec.object().name;
         let inner = self.net.node(NodeIndex(node as u32)).inner();
         let ledger = self.ledger.borrow();
-        let failed = |id| matches!(ledger.end_of(node, id), Some(End::Failed(_)));
+        let failed = |id| matches!(ledger.end_of(node, id), Some(End::Failed(reason)) if reason.contains(DISK_FULL));
         inner.transfers().into_iter().any(|(id, of)| of.to_string() == name && failed(id))
     }
     /// What should have come and has not.
@@ -174,7 +176,8 @@ impl<F: Family> World<'_, F> {
         for sent in self.people.iter().flat_map(|person| &person.sent).filter(|sent| !sent.cancelled) {
             let (spec, members) = (&sent.spec, self.members(&sent.spec));
             let is_last = spec.number >= LAST_MESSAGES;
-            if is_last != last_phase || members.is_empty() || !is_last && !spec.is_promised(routers) {
+            let is_promised = is_last || spec.is_promised(routers) && !sent.lies;
+            if is_last != last_phase || members.is_empty() || !is_promised {
                 continue;
             }
             let has = |node: &usize| self.people[*node].received.contains(&spec.number);
@@ -185,7 +188,7 @@ impl<F: Family> World<'_, F> {
                 }
                 continue;
             }
-            // Who had a full disk, or met a liar, has given it up, and the source is not told.
+            // Who had a full disk has given it up, and the source is not told.
             let failed: BTreeSet<usize> = match is_last {
                 true => BTreeSet::new(),
                 false => members.iter().copied().filter(|node| !has(node) && self.has_failed(*node, spec)).collect(),
@@ -214,13 +217,15 @@ impl<F: Family> World<'_, F> {
             return;
         }
         let disk_full = self.plan.faults.iter().any(|fault| fault.kind == FaultKind::DiskFull);
-        let lies = self.plan.has_lies();
+        // Somebody lies for good: who sent something while it lied goes on with that.
+        let sources_lie = self.plan.faults.iter().any(|fault| fault.kind == FaultKind::LyingSource);
         for (node, person) in self.people.iter().enumerate().filter(|(node, _)| self.is_alive(*node)) {
             let wanted: BTreeSet<TransferId> = person.wants.iter().filter_map(|want| want.id).collect();
             for (id, reason) in self.ledger.borrow().failed(node) {
-                let full = disk_full && reason.contains("space");
+                let full = disk_full && reason.contains(DISK_FULL);
                 let careless = reason.contains("the sender does not care");
-                let may = wanted.contains(&id) || full || careless || lies;
+                let lied_to = sources_lie && reason.contains("is wrong for");
+                let may = wanted.contains(&id) || full || careless || lied_to;
                 assert!(may, "node {node} gives up transfer {id:?}, which was sent to it: {reason}");
             }
         }
@@ -264,5 +269,7 @@ impl<F: Family> World<'_, F> {
     }
 }
 
+/// What stores say that are full.
+const DISK_FULL: &str = "space";
 /// How long a source may leave a silent member alone before it reminds it, twice.
 pub(super) const REMINDED: Duration = Duration::from_secs(100);

@@ -231,7 +231,8 @@ impl Proxy {
 
     // Inputs.
 
-    /// Keeps a chunk. It is durable after the next [`Proxy::commit`].
+    /// Keeps a chunk, in place of an older copy if it answers a request that is to go past these
+    /// ([`Flags::NO_CACHE`]). It is durable after the next [`Proxy::commit`].
     ///
     /// # Errors
     /// [`Refused`] says why it is not kept; nothing that is kept goes for a chunk that is less important, and nothing
@@ -239,6 +240,12 @@ impl Proxy {
     pub fn put(&mut self, now: Time, header: &ChunkHeader, payload: &Payload, why: Kept) -> Result<(), Refused> {
         let Some(key) = header.key().filter(|_| self.config.enabled) else { return Err(Refused::Broken) };
         let bytes = payload.len() as u64 + CHUNK_OVERHEAD_BYTES;
+        if header.flags.contains(Flags::NO_CACHE)
+            && let Some(id) = self.keys.get(&key).copied()
+            && self.chunks.get(&id).is_some_and(|stored| !stored.released)
+        {
+            self.remove(id);
+        }
         if let Some(id) = self.keys.get(&key).copied() {
             self.stats.duplicates += 1;
             self.take_back(id, why);
@@ -446,6 +453,7 @@ impl Proxy {
                             let mut header = stored.header.clone();
                             // The address that it came with may be the one that does not hold any more.
                             header.addresses.clear();
+                            header.flags |= Flags::STORED;
                             header.hops_left = crate::wire::chunk::HOPS_MAX;
                             return Some((header, payload));
                         }

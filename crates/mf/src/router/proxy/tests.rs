@@ -291,3 +291,21 @@ fn what_a_full_disk_did_not_take_is_not_here_and_is_never_acknowledged() {
     commit(&mut proxy);
     assert_eq!(stored(proxy.poll_report(later, |_, _| true)), [1]);
 }
+
+#[test]
+fn what_goes_past_copies_takes_their_place_and_what_leaves_says_that_it_was_stored() {
+    let mut proxy = proxy(1 << 20, 1 << 20);
+    let first = header(1, 2, 0, 0);
+    let right = ChunkHeader { flags: Flags::REPEATED | Flags::NO_CACHE, ..first.clone() };
+    for (header, byte) in [(&first, 1), (&first, 2), (&right, 3)] {
+        assert_eq!(proxy.put(Time::ZERO, header, &vec![byte; 1_000].into(), AWAY), Ok(()));
+        let kept = proxy.copy(&first.key().expect("data")).map(|(_, payload)| payload[0]);
+        assert_eq!(kept, Some(if byte == 3 { 3 } else { 1 }));
+    }
+    assert_eq!(proxy.usage().0, ByteCount(CHUNK));
+    proxy.on_reachable(&guid(2));
+    let (header, payload) = proxy.poll_release(|_| Release::Now).expect("it is here");
+    assert_eq!((header.flags.contains(Flags::STORED), payload[0]), (true, 3));
+    assert_eq!(proxy.put(Time::ZERO, &right, &vec![4; 1_000].into(), AWAY), Ok(()), "it is on its way already");
+    assert_eq!(proxy.stats.duplicates, 2);
+}
