@@ -72,10 +72,9 @@ impl Router {
         let Some(Copying { copies, rest }) = self.copying.remove(&slot) else { return false };
         for copy in copies {
             self.buffer.complete_copy(copy, slot);
-            match self.cut.remove(&copy).and_then(|face| self.hops.get_mut(&face)) {
-                Some(hop) => hop.outgoing.on_complete(now, copy),
+            if !self.send_rest_on(now, copy) {
                 // Its link has gone, or does not carry its packets: it goes as a whole.
-                None => self.forward(now, copy),
+                self.forward(now, copy);
             }
         }
         self.outputs.push_back(Output::Copied(slot, rest));

@@ -175,6 +175,10 @@ struct Hop {
 }
 
 impl Hop {
+    /// Whether the link carries a packet with so many bytes of a chunk behind its header.
+    fn carries(&self, bytes: usize) -> bool {
+        DataHeader::BYTES + bytes <= self.datagram_bytes as usize
+    }
     /// Chunks for a destination that wait for this face.
     fn waiting_for(&self, buffer: &Buffer, destination: &Guid) -> usize {
         let of = |slot: Slot| buffer.chunk(slot).and_then(Chunk::destination);

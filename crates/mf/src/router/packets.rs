@@ -58,17 +58,14 @@ impl Router {
             }
             Arrived::Complete(slot) => {
                 self.stats.arrived += 1;
-                match self.cut.remove(&slot) {
-                    Some(face) => {
-                        if let Some(hop) = self.hops.get_mut(&face) {
-                            hop.outgoing.on_complete(now, slot);
-                        }
-                        self.taken(slot);
-                        self.outputs.push_back(Output::Passed(slot));
+                if self.send_rest_on(now, slot) {
+                    self.taken(slot);
+                    self.outputs.push_back(Output::Passed(slot));
+                } else if !self.on_copied(now, slot) {
+                    match self.is_here_already(slot) {
+                        true => drop(self.consume(slot)),
+                        false => self.outputs.push_back(Output::Arrived(slot)),
                     }
-                    None if self.on_copied(now, slot) => {}
-                    None if self.is_here_already(slot) => drop(self.consume(slot)),
-                    None => self.outputs.push_back(Output::Arrived(slot)),
                 }
             }
         }
@@ -158,13 +155,26 @@ impl Router {
     pub(super) fn send_packet_on(&mut self, slot: Slot, index: u16) {
         let bytes = self.buffer.chunk(slot).and_then(|chunk| chunk.fragment(index)).map_or(0, Bytes::len);
         let Some(hop) = self.cut.get(&slot).and_then(|face| self.hops.get_mut(face)) else { return };
-        if DataHeader::BYTES + bytes <= hop.datagram_bytes as usize {
+        if hop.carries(bytes) {
             hop.outgoing.on_fragment(slot, index);
         } else {
             // Whole, it is cut anew.
             hop.outgoing.cancel(slot, &self.buffer);
             self.cut.remove(&slot);
         }
+    }
+    /// All of a chunk that is sent on while it arrives is here; false if it is not sent on, or not any more because the
+    /// packet that came last is too long for the next link.
+    pub(super) fn send_rest_on(&mut self, now: Time, slot: Slot) -> bool {
+        let longest = self.buffer.chunk(slot).and_then(|chunk| chunk.lengths().into_iter().max()).unwrap_or(0);
+        let Some(hop) = self.cut.remove(&slot).and_then(|face| self.hops.get_mut(&face)) else { return false };
+        let fits = hop.carries(longest as usize);
+        if fits {
+            hop.outgoing.on_complete(now, slot);
+        } else {
+            hop.outgoing.cancel(slot, &self.buffer);
+        }
+        fits
     }
     /// Takes chunks that the neighbour has taken over out of the buffer, and begins others.
     pub(super) fn on_sent(&mut self, now: Time, face: FaceId) {

@@ -166,24 +166,40 @@ fn packets_of_another_face_that_somebody_repeats_spoil_no_chunk() {
 #[test]
 fn a_chunk_whose_later_packets_are_too_long_for_the_next_link_is_not_cut_through() {
     let now = Time::from_millis(1_000);
-    let (mut sender, mut relay, mut receiver) = (router(1), router(2), router(3));
-    meet(&mut sender, now, 1, 3);
-    meet(&mut relay, now, 1, 1);
-    meet_over(&mut relay, now, 2, 3, 1_466);
-    meet(&mut receiver, now, 1, 2);
-    let packets = send_bytes(&mut sender, now, 3, 33, 4_000);
-    // First packets leave room for a longer header.
-    let lengths: Vec<usize> = packets.iter().map(Bytes::len).collect();
-    assert!(lengths[0] <= 1_466 && lengths[1] > 1_466, "{lengths:?}");
-    let leaving = pass_on(&mut relay, now, packets);
-    assert_eq!(relay.stats.cut_through, 1, "it began to be sent on");
-    for packet in leaving {
-        assert!(packet.len() <= 1_466, "{} bytes", packet.len());
-        receiver.handle_packet(now, FaceId(1), PacketType::Data, packet.into());
+    // In the second order the packet that makes the chunk whole is the one that is too long.
+    for order in [[0, 1, 2], [0, 2, 1]] {
+        let (mut sender, mut relay, mut receiver) = (router(1), router(2), router(3));
+        meet(&mut sender, now, 1, 3);
+        meet(&mut relay, now, 1, 1);
+        meet_over(&mut relay, now, 2, 3, 1_466);
+        meet(&mut receiver, now, 1, 2);
+        let packets = send_bytes(&mut sender, now, 3, 33, 4_000);
+        // First packets leave room for a longer header.
+        let lengths: Vec<usize> = packets.iter().map(Bytes::len).collect();
+        assert!(lengths[0] <= 1_466 && lengths[1] > 1_466, "{lengths:?}");
+        let leaving = pass_on(&mut relay, now, order.map(|index| packets[index].clone()).into());
+        assert_eq!(relay.stats.cut_through, 1, "it began to be sent on");
+        for packet in leaving {
+            assert!(packet.len() <= 1_466, "{} bytes, {order:?}", packet.len());
+            receiver.handle_packet(now, FaceId(1), PacketType::Data, packet.into());
+        }
+        let Some(Output::Arrived(slot)) = receiver.poll_output(now) else { panic!("all of it is there: {order:?}") };
+        let chunk = receiver.consume(slot).expect("it is there");
+        assert_eq!(chunk.payload().to_bytes(), alloc::vec![33; 4_000]);
     }
-    let Some(Output::Arrived(slot)) = receiver.poll_output(now) else { panic!("all of it is there") };
-    let chunk = receiver.consume(slot).expect("it is there");
-    assert_eq!(chunk.payload().to_bytes(), alloc::vec![33; 4_000]);
+}
+
+#[test]
+fn a_copy_whose_last_packet_to_come_is_too_long_for_its_link_goes_whole() {
+    let now = Time::from_millis(1_000);
+    let (mut relay, packets) = group_of_two(now);
+    relay.on_mtu(now, FaceId(2), 1_466);
+    let leaving = relay_group(&mut relay, now, &[0, 2, 1].map(|index| packets[index].clone())).concat();
+    let longest = leaving.iter().filter(|(face, _)| *face == FaceId(2)).map(|(_, packet)| packet.len()).max();
+    assert!(longest <= Some(1_466), "{longest:?}");
+    for face in [2, 3] {
+        assert_eq!(received(now, FaceId(face), &leaving), Some(alloc::vec![33; 4_000].into()));
+    }
 }
 
 #[test]
