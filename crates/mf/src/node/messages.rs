@@ -73,7 +73,7 @@ impl MfNode {
         if self.config.router && header.service == ServiceId::ContentRequest && to != self.guid {
             // A router's own requests go through its own cache and its own choice of the nearest.
             header.source_address = self.own_address();
-            let slot = self.router.buffer.put(header.clone(), Vec::from([payload.into()]), Origin::Local);
+            let slot = self.router.put_own(header.clone(), &payload.into());
             if !self.answer_or_bind(now, slot, &header) {
                 self.router.forward(now, slot);
             }

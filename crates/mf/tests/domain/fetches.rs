@@ -442,3 +442,16 @@ fn a_link_whose_long_datagrams_are_acknowledged_is_not_probed() {
     domain.finish("reader", id, 100);
     assert!(*probes.borrow() <= 8, "{} in 83 s, two faces of each link", probes.borrow());
 }
+
+#[test]
+fn what_a_router_asks_for_itself_is_accounted_for() {
+    let bytes = random_bytes(300_000, 8);
+    let mut domain = figure_7(8, ms(20), 0.0, |_| {});
+    domain.publish("n1", object("/lab/film", bytes.clone()));
+    domain.run(Duration::from_secs(2));
+    let (id, content) = domain.fetch("n3", "/lab/film");
+    domain.finish("n3", id, 10);
+    assert_eq!(content.finished(&name("/lab/film")), Some(bytes));
+    domain.run(Duration::from_secs(1));
+    domain.assert_conservation();
+}

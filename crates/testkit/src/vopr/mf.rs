@@ -3,7 +3,7 @@ use tributary_core::{ByteCount, Duration, Random, Time};
 use tributary_mf::{
     Config, MfNode,
     config::{HolRelief, Rebinding},
-    link::Forwarding,
+    link::{Chunk, Forwarding, Origin},
     wire::{PacketType, Reliability, hop::DataHeader},
 };
 use tributary_transport::Endpoint;
@@ -97,6 +97,16 @@ impl Family for Mf {
         let store = node.proxy().map(|proxy| proxy.usage());
         let store = store.map(|(used, capacity)| usage("bytes in the store", used.0, capacity.0));
         cache.into_iter().chain(store).collect()
+    }
+    /// Chunks that came and are neither here nor went anywhere, or went without having come.
+    fn leftovers(node: &MfNode) -> Vec<(&'static str, u64)> {
+        let (buffer, stats) = (&node.router().buffer, node.router().stats);
+        let came = stats.arrived + stats.originated;
+        let went = stats.sent + stats.consumed + stats.dropped + stats.returned;
+        // What still arrives has not come; a copy of it, made here, has.
+        let has_come = |chunk: &&Chunk| chunk.is_complete() || chunk.origin == Origin::Local;
+        let here = buffer.chunks().filter(has_come).count() as u64;
+        vec![("chunks unaccounted for", came.abs_diff(went + here))]
     }
     /// Flips a bit of a fragment of a chunk, behind the packet's own header.
     fn forge(packet: &mut [u8], random: &mut Random) -> bool {
