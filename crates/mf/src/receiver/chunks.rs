@@ -165,6 +165,9 @@ impl Receiver {
         }
         let early = self.early.entry(key).or_insert_with(|| Early { chunks: Vec::new(), heard_at: now });
         early.heard_at = now;
+        // What is repeated takes the place of what is here.
+        let number = |header: &ChunkHeader| header.tag().map(|tag| tag.number);
+        early.chunks.retain(|(known, _)| number(known) != number(header));
         if early.chunks.len() < EARLY_MAX {
             early.chunks.push((header.clone(), payload.to_bytes()));
         }

@@ -26,6 +26,11 @@ pub(super) struct Outflow {
     pub(super) resume_at: Option<Time>,
     pub(super) ack_at: Option<Time>,
     pub(super) ack_tries: u32,
+    /// When a receiver of which nothing is heard is reminded, and how long it may be silent then.
+    pub(super) remind_at: Option<Time>,
+    pub(super) remind_after: Duration,
+    /// The receiver has said something: it knows of the transfer, and asks for what is missing.
+    pub(super) is_known_there: bool,
     /// Chunks sent again.
     pub(super) repeated: u64,
     /// The receiver has said that everything is there.
@@ -105,6 +110,27 @@ impl Outflow {
         match self.options.reliability {
             Reliability::Ack => self.heard_at,
             Reliability::Nack | Reliability::DontCare => self.heard_at.max(self.sent_at),
+        }
+    }
+    /// Whether the receiver may not know that something is sent to it: then it cannot say that all of it is missing.
+    pub(super) fn may_be_unknown(&self) -> bool {
+        let is_pushed_to_one = !self.requested && self.group.is_none();
+        is_pushed_to_one && !self.is_known_there && self.options.reliability == Reliability::Nack
+    }
+    /// Reminds a silent receiver by the description, if that is due. Storage that has it sends it, unless it has lost it
+    /// meanwhile.
+    pub(super) fn remind(&mut self, now: Time) {
+        if self.remind_at.is_none_or(|at| at > now) {
+            return;
+        }
+        self.remind_at = None;
+        if self.may_be_unknown() {
+            let is_late = self.remind_after >= REMIND_MAX;
+            if is_late || !self.stored.contains_key(&0) {
+                self.again.insert(0);
+            }
+            self.remind_after = (self.remind_after * 2).min(REMIND_MAX);
+            self.remind_at = Some(now + self.remind_after);
         }
     }
     /// Whether there may be anything to send; [`Outflow::take_next`] knows.

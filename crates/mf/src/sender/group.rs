@@ -6,7 +6,6 @@ use super::*;
 const COLLECT: Duration = Duration::from_millis(50);
 /// How long a member may be silent after everything was sent before it is reminded; doubles up to [`REMIND_MAX`].
 const REMIND: Duration = Duration::from_secs(3);
-const REMIND_MAX: Duration = Duration::from_secs(48);
 /// Members of a group whose answers are kept at most.
 const MEMBERS_MAX: usize = 4_096;
 

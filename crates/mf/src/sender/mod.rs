@@ -40,6 +40,9 @@ const DROP_PAUSE: Duration = Duration::from_millis(500);
 const DROP_PAUSE_MAX: Duration = Duration::from_secs(16);
 /// How long an acknowledgement is waited for (reliability [`Reliability::Ack`]); doubles up to 32 times.
 const ACK_PATIENCE: Duration = Duration::from_secs(2);
+/// How rarely who is silent is reminded at most. A single receiver is given four NACK timeouts first, in which it says
+/// twice what is missing if it has anything.
+const REMIND_MAX: Duration = Duration::from_secs(48);
 /// A request that comes again so soon is the same request.
 const REQUEST_AGAIN: Duration = Duration::from_secs(2);
 /// Accounts of what is over that are kept.
@@ -270,6 +273,9 @@ impl Sender {
             resume_at: None,
             ack_at: None,
             ack_tries: 0,
+            remind_at: None,
+            remind_after: self.config.nack_timeout * 4,
+            is_known_there: false,
             repeated: 0,
             delivered: false,
             waiting: None,
@@ -316,6 +322,7 @@ impl Sender {
                 flow.resume_at = None;
                 flow.again.append(&mut flow.dropped);
             }
+            flow.remind(now);
             if flow.ack_at.is_some_and(|at| at <= now) {
                 flow.ack_tries += 1;
                 flow.ack_at = Some(now + ACK_PATIENCE * 2u32.pow(flow.ack_tries.min(5)));
@@ -331,7 +338,7 @@ impl Sender {
         let flows = self.flows.values().flat_map(|flow| {
             let ack = flow.ack_at.filter(|_| !flow.unacknowledged.is_empty());
             let group = flow.group.as_ref().and_then(Group::poll_timeout);
-            [flow.resume_at, ack, group, Some(flow.alive_at() + FLOW_LIFETIME)]
+            [flow.resume_at, ack, group, flow.remind_at, Some(flow.alive_at() + FLOW_LIFETIME)]
         });
         flows.flatten().min()
     }
@@ -387,7 +394,13 @@ impl Sender {
                 }
             };
             let flow = self.flows.get_mut(&id)?;
-            flow.sent_at = now;
+            // Who is reminded need not be there.
+            if !repeated || number != 0 {
+                flow.sent_at = now;
+            }
+            if flow.may_be_unknown() {
+                flow.remind_at = Some(now + flow.remind_after);
+            }
             self.chunks.0 += 1;
             self.chunks.1 += u64::from(repeated);
             if flow.options.reliability == Reliability::Ack && only.is_none() && flow.group.is_none() {

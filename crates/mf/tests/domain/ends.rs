@@ -400,3 +400,36 @@ fn who_sends_nothing_right_is_asked_more_and_more_rarely_and_given_up_in_the_end
     ends.run(Duration::from_secs(600));
     assert_eq!(ends.messages.len(), said);
 }
+
+#[test]
+fn who_got_nothing_at_all_is_reminded_and_asks_for_it() {
+    for chunks in [6, 40] {
+        let config = small_chunks();
+        let mut ends = Ends::new(config.clone());
+        let mut lost = 0;
+        // All that the source sends before it waits for the receiver.
+        ends.loses = Box::new(move |carried| {
+            lost += u32::from(matches!(carried, Carried::Chunk(..)));
+            lost <= 16.min(chunks + 1)
+        });
+        ends.push(chunks, Reliability::Nack, &config);
+        ends.run(Duration::from_secs(11));
+        assert!(!ends.is_done() && ends.repeated().is_empty(), "{chunks}");
+        // Reminded after 12 s, it says 3 s later what is missing.
+        ends.run(Duration::from_secs(5));
+        assert!(ends.is_done(), "{chunks}: {:?}", ends.status());
+    }
+}
+
+#[test]
+fn who_is_silent_for_an_hour_is_not_reminded_any_more() {
+    let config = small_chunks();
+    let mut ends = Ends::new(config.clone());
+    ends.loses = Box::new(|_| true);
+    ends.push(6, Reliability::Nack, &config);
+    ends.run(Duration::from_secs(3_590));
+    let reminded = ends.repeated();
+    assert!((70..=76).contains(&reminded.len()) && reminded.iter().all(|number| *number == 0), "{reminded:?}");
+    ends.run(Duration::from_secs(3_600));
+    assert!(ends.repeated().len() <= reminded.len() + 1 && ends.sender.flows() == 0);
+}
