@@ -555,6 +555,9 @@ impl Outgoing {
                 while !is_full(out) && may_send(self) && self.send_next(now, at, chunk, &allowance, out) {}
             }
         }
+        if self.in_flight >= allowance.window {
+            self.ask_for_room(now, out);
+        }
         self.starved = !self.sending.iter().any(|sending| !sending.parked && sending.has_unsent());
         if self.probe_at <= now && !is_full(out) {
             // The announcement of an open window may have been lost.
@@ -671,6 +674,17 @@ impl Outgoing {
             let number = self.ask(now, Some(at), self.order);
             let sending = &self.sending[at];
             push_csyn(out, Csyn { count: sending.order.len() as u16, hop: sending.hop, number });
+        }
+    }
+    /// Asks what has arrived where the window has closed behind what was sent last: no packet follows that would ask.
+    fn ask_for_room(&mut self, now: Time, out: &mut TransmitBuf) {
+        for at in 0..self.sending.len() {
+            let sending = &self.sending[at];
+            let (count, hop) = (sending.order.len() as u16, sending.hop);
+            if sending.since_csyn > 0 && !sending.asked && sending.class == Class::Bulk && !is_full(out) {
+                let number = self.ask(now, Some(at), self.order.saturating_sub(self.reorder));
+                push_csyn(out, Csyn { count, hop, number });
+            }
         }
     }
     fn allowance(&self) -> Allowance {

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use tributary_content::ObjectId;
 use tributary_core::{
     Datagram, Duration, FaceId, Random, Rate, Time, TransmitBuf,
-    link::{Link, LinkChange, LinkConfig, LinkState, Loss, Reorder},
+    link::{Link, LinkChange, LinkConfig, LinkState, Loss, Reorder, Script},
 };
 
 use super::{buffer::cut, *};
@@ -168,6 +168,63 @@ fn a_lossy_hop_is_filled_to_its_capacity_times_one_minus_loss() {
             assert!(lossy >= clean * 0.97, "{lossy} of {clean}");
         }
     }
+}
+
+#[test]
+fn a_hop_over_which_next_to_nothing_went_is_filled_at_once() {
+    let mut config = LinkConfig::new(Rate::from_mbps(10), Duration::from_millis(20));
+    config.jitter = Duration::from_millis(10);
+    let mut hop = Hop::new(config, HopConfig::default(), 6_000, 5);
+    // Little is sent for longer than a round trip is remembered, and never again does one take as little as the first.
+    for number in 0..15 {
+        let mut queue = vec![hop.put(number, vec![7; 100].into())];
+        let until = hop.now + Duration::from_secs(1);
+        hop.run(&mut queue, until, |_| false);
+        hop.now = until;
+        hop.forth.set_delay(hop.now, Duration::from_millis(30));
+        hop.back.set_delay(hop.now, Duration::from_millis(30));
+    }
+    let start = hop.now;
+    let mut queue = vec![hop.put(100, vec![7; 1_000_000].into())];
+    assert!(hop.run(&mut queue, start + Duration::from_secs(10), |hop| hop.received.contains_key(&100)));
+    let took = hop.now.since(start);
+    assert!(took < Duration::from_millis(1_100), "{took:?} for what the link carries in 833 ms");
+}
+
+#[test]
+fn a_link_whose_rate_rises_tenfold_and_falls_within_moments_is_kept_full() {
+    let rate = |at: u64, mbps: u64| (Duration::from_millis(at), LinkChange::Rate(Some(Rate::from_mbps(mbps))));
+    let steps = [rate(0, 2), rate(300, 20), rate(450, 5), rate(800, 1), rate(1_100, 20), rate(1_400, 8)];
+    let mut config = LinkConfig::new(Rate::from_mbps(2), Duration::from_millis(20));
+    config.script = Some(Script::new(steps, Some(Duration::from_millis(2_000))));
+    let mut hop = Hop::new(config, HopConfig::default(), 6_000, 5);
+    let mut queue: Vec<Slot> = (0..40).map(|number| hop.put(number, vec![7; 500_000].into())).collect();
+    let (start, mean_mbps) = (hop.now, (0.6 + 3.0 + 1.75 + 0.3 + 6.0 + 4.8) / 2.0);
+    let bytes = |hop: &Hop| (hop.forth.stats().out_bytes + 28 * hop.forth.stats().out_packets) as f64;
+    assert!(!hop.run(&mut queue, start + Duration::from_secs(10), |hop| hop.received.len() == 40));
+    let used = bytes(&hop) * 8.0 / 1e6 / 10.0 / mean_mbps;
+    assert!(used > 0.97, "{used:.3} of what the link carries");
+}
+
+#[test]
+fn a_window_that_closes_behind_what_was_sent_waits_for_no_timeout() {
+    let mut config = LinkConfig::new(Rate::from_mbps(3), Duration::from_millis(20));
+    config.jitter = Duration::from_millis(80);
+    let mut hop = Hop::new(config, HopConfig::default(), 6_000, 5);
+    let mut queue: Vec<Slot> = (0..20).map(|number| hop.put(number, vec![7; 500_000].into())).collect();
+    let (mut sent, mut sent_at, mut pause) = (0, hop.now, Duration::ZERO);
+    // Long enough for two probes of the round trip, in which the window is a few packets.
+    for step in 0..2_200 {
+        if step == 300 {
+            hop.forth.set_delay(hop.now, Duration::from_millis(60));
+        }
+        let until = hop.now + Duration::from_millis(10);
+        hop.run(&mut queue, until, |_| false);
+        if hop.out.stats.packets > sent {
+            (pause, sent, sent_at) = (pause.max(hop.now.since(sent_at)), hop.out.stats.packets, hop.now);
+        }
+    }
+    assert!(!queue.is_empty() && pause < Duration::from_millis(400), "nothing was sent for {pause:?}");
 }
 
 #[test]

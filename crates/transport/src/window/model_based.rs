@@ -9,9 +9,10 @@
 //! Startup ends at once, without a queue to drain, when the path delivers what the network says that it carries.
 //!
 //! Differences from BBR (draft-cardwell-iccrg-bbr-congestion-control): the receiver paces requests, not data; the RTT
-//! probe ends two round trips after half of what should be under way is left, and is rarer where these are long; and the
-//! pace makes up for random loss, because at a loss of a fifth the probe's gain of 1.25 would be eaten up and the estimate
-//! could never grow again. What is random is found out by asking for less (`loss_meter.rs`).
+//! probe ends two round trips after half of what should be under way is left, and is rarer where these are long; the window
+//! is smaller (BBR's is twice the bandwidth-delay product) unless the rate of a link of one's own varies; and the pace makes
+//! up for random loss, because at a loss of a fifth the probe's gain of 1.25 would be eaten up and the estimate could never
+//! grow again. What is random is found out by asking for less (`loss_meter.rs`).
 use tributary_core::{Duration, Rate, Time};
 
 use super::{
@@ -21,7 +22,14 @@ use super::{
 use crate::TransferConfig;
 
 const STARTUP_GAIN: f64 = 2.77;
+/// The window, as a part of what the path delivers in its smallest round trip. Where the rate varies and the queue is the
+/// flow's own, it holds what the link needs when the rate rises at once, as that of a radio does within tens of milliseconds.
 const WINDOW_GAIN: f64 = 1.25;
+const WINDOW_GAIN_VARYING: f64 = 2.0;
+/// Round trips so many times as long as the smallest tell that a link of one's own carries less than it did; it counts as
+/// one whose rate varies for so long.
+const FALLEN: u32 = 3;
+const VARYING_LIFE: Duration = Duration::from_secs(10);
 const CYCLE: [f64; 8] = [1.25, 0.75, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0];
 /// A probe whose best rate is so many times the one before has found room.
 const FOUND_ROOM: f64 = 1.15;
@@ -35,7 +43,8 @@ const RTT_LIFE: Duration = Duration::from_secs(10);
 const RTT_LIFE_ROUNDS: u32 = 100;
 const RTT_LIFE_MAX: Duration = Duration::from_secs(30);
 const RTT_LIFE_RATE: f64 = 0.8;
-/// A round that a queue makes long stands for so many at most.
+/// A round that a shared queue makes long stands for so many at most. One's own leaves the rate remembered for longer: what
+/// a radio carries it may carry again in a moment.
 const LONG_ROUND_MAX: f64 = 4.0;
 /// Round-trip times below this are those of batches and schedulers, not of the path.
 const RTT_FLOOR: Duration = Duration::from_micros(500);
@@ -94,6 +103,9 @@ pub struct ModelBased {
     /// The best rate when it was last seen.
     rate_at_rtt_min: f64,
     shares_queues: bool,
+    /// Whether the rate of a link of its own varies, and when it was last seen to have fallen.
+    is_varying: bool,
+    fell_at: Option<Time>,
     /// Smallest sample of this round and of the last one.
     rtt_this_round: Option<Duration>,
     rtt_last_round: Option<Duration>,
@@ -134,6 +146,8 @@ impl ModelBased {
             rtt_min: None,
             rate_at_rtt_min: 0.0,
             shares_queues: config.shares_queues,
+            is_varying: false,
+            fell_at: None,
             rtt_this_round: None,
             rtt_last_round: None,
             rtt_sum: (Duration::ZERO, 0),
@@ -301,6 +315,9 @@ impl ModelBased {
     /// The round trips without a queue that the last one stands for: how long a rate is remembered is not to depend on the
     /// queue, least of all where a path carries less than it did and its queue is full.
     fn rounds_in_a_long_one(&self) -> u64 {
+        if !self.shares_queues {
+            return 1;
+        }
         let (Some((minimum, _)), Some(last)) = (self.rtt_min, self.rtt_last_round) else { return 1 };
         let times = last.as_secs_f64() / minimum.max(RTT_FLOOR).as_secs_f64();
         (times + 0.5).clamp(1.0, LONG_ROUND_MAX) as u64
@@ -309,6 +326,10 @@ impl ModelBased {
     fn on_round_of_rtts(&mut self, now: Time) {
         let (Some(smallest), Some((minimum, _))) = (self.rtt_this_round.take(), self.rtt_min) else { return };
         self.rtt_last_round = Some(smallest);
+        if matches!(self.phase, Phase::Probe { .. }) && !self.shares_queues && smallest > minimum * FALLEN {
+            self.fell_at = Some(now);
+        }
+        self.is_varying = self.fell_at.is_some_and(|at| now.since(at) < VARYING_LIFE);
         let (sum, count) = core::mem::take(&mut self.rtt_sum);
         // A mean, because that of random early detection is short and comes and goes.
         let is_calm = sum / count.max(1) <= minimum + minimum / 16 + Duration::from_micros(500);
@@ -366,13 +387,13 @@ impl ModelBased {
             Some((minimum, _)) if sample <= minimum + minimum / 16 + Duration::from_micros(200) => {
                 self.see_rtt_min(now, minimum);
             }
-            Some((minimum, since)) if now.since(since) > self.rtt_life(minimum) => {
-                if let Phase::ProbeRtt { .. } = self.phase {
-                    self.see_rtt_min(now, sample);
-                } else {
-                    self.phase = Phase::ProbeRtt { until: now + RTT_PROBE.max(sample * 2) };
-                }
-            }
+            Some((minimum, since)) if now.since(since) > self.rtt_life(minimum) => match self.phase {
+                // A Startup that takes so long had too little to send, or nothing passed: a probe would end it before it has
+                // found anything.
+                Phase::Startup { .. } => self.see_rtt_min(now, minimum),
+                Phase::ProbeRtt { .. } => self.see_rtt_min(now, sample),
+                _ => self.phase = Phase::ProbeRtt { until: now + RTT_PROBE.max(sample * 2) },
+            },
             Some(_) => {}
             None => self.see_rtt_min(now, sample),
         }
@@ -437,6 +458,7 @@ impl ModelBased {
             Phase::ProbeRtt { .. } => RTT_PROBE_OWN,
             Phase::ProbeLoss(_) => 1.0,
             Phase::Refill { .. } => REFILL_GAIN,
+            Phase::Drain | Phase::Probe { .. } if self.is_varying => WINDOW_GAIN_VARYING,
             Phase::Drain | Phase::Probe { .. } => WINDOW_GAIN,
         };
         let floor = match self.phase {
