@@ -202,6 +202,28 @@ fn loss_reordering_and_duplication_everywhere_slow_it_down_and_nothing_else() {
     }
 }
 
+/// Of Interests and of Data: over two links two of five requests are answered, so most packets are asked for again, and
+/// what comes then must show that the path lives.
+#[test]
+fn a_fifth_lost_on_every_link_is_no_silence_over_one_path_or_two() {
+    for routers in [1, 2] {
+        let producer = routers + 2;
+        let mut world = World::new(producer, |_, _| {});
+        let bad = LinkConfig { loss: tributary_core::link::Loss::Bernoulli(0.2), ..link(10, 10) };
+        for router in 2..producer {
+            world.link(1, router, &bad);
+            world.link(router, producer, &bad);
+        }
+        let sent = bytes(2_000_000);
+        world.publish(producer, &sent);
+        let (id, content) = world.fetch(1);
+        let took = world.finish(1, id);
+        assert_eq!(content.finished(&object()).unwrap(), sent);
+        // 1.6 s of payload at the rate of one path.
+        assert!(took < Duration::from_secs(8), "over {routers}: {took:?}");
+    }
+}
+
 #[test]
 fn forwarders_that_know_no_tags_in_the_middle_are_no_obstacle() {
     let mut world = tree(|at, config| config.path_tags = at != 2);

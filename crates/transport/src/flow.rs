@@ -6,7 +6,7 @@ use tributary_core::{Duration, Random, Rate, Time};
 use crate::{
     ControllerKind, TransferConfig,
     rtt::RttEstimator,
-    transfer::CacheUse,
+    transfer::{CacheUse, PacketData},
     window::{Arrival, Controller, GroupPart, Growth, Loss, ProbeTurn, Spacing, controller},
 };
 
@@ -89,8 +89,21 @@ pub(crate) enum Came {
     FromSource,
     /// From a cache on the path.
     FromCache,
+    /// By this path, perhaps in answer to a request before, or before its turn: it tells nothing of order and round-trip time.
+    Repeated,
     /// By this path or by another one that was asked for it too: it tells nothing of either.
     ByAnyPath,
+}
+
+impl Came {
+    /// For a packet that was asked for once.
+    pub(crate) fn of(data: &PacketData<'_>) -> Came {
+        if data.cache.is_some() { Came::FromCache } else { Came::FromSource }
+    }
+    /// Whether it is known which request it answers.
+    pub(crate) fn is_exact(self) -> bool {
+        matches!(self, Came::FromSource | Came::FromCache)
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -312,11 +325,12 @@ impl Flow {
         let first_of_request = !core::mem::replace(&mut request.sampled, true);
         let mut rtt = None;
         let sample = now.since(request.sent_at);
-        if came == Came::ByAnyPath && first_of_request && self.rtt.smoothed().is_some_and(|usual| sample > usual) {
+        let is_exact = came.is_exact();
+        if !is_exact && first_of_request && self.rtt.smoothed().is_some_and(|usual| sample > usual) {
             // It took at least that long: without this a timeout that is too short would last, as all is asked for twice.
             self.rtt.on_sample(sample);
         }
-        if first_of_request && answer == Answer::Expected && came != Came::ByAnyPath {
+        if first_of_request && answer == Answer::Expected && is_exact {
             if !from_cache && self.rtt_from_caches {
                 // The first answer from behind the caches: what was learned from them is of another path.
                 self.rtt_from_caches = false;
@@ -355,7 +369,7 @@ impl Flow {
         };
         match came {
             Came::FromCache => self.controller.on_cached_data(now, &arrival),
-            Came::FromSource | Came::ByAnyPath => self.controller.on_data(now, &arrival),
+            Came::FromSource | Came::Repeated | Came::ByAnyPath => self.controller.on_data(now, &arrival),
         }
     }
     /// Tells the window of `bytes` bytes that came marked in answer to request `number`.
@@ -572,6 +586,20 @@ impl Flow {
     pub(crate) fn cache_use(&self, number: u16) -> Option<CacheUse> {
         let index = usize::from(number.wrapping_sub(self.first_number));
         self.requests.get(index).map(|request| request.caches)
+    }
+    /// Whether the answer to request `number` for `packet` is lost, and not only late: so much that was asked for later
+    /// has come that the path would have to reorder by more than it ever did.
+    pub(crate) fn was_overtaken(&self, number: u16, packet: u32) -> bool {
+        let age = self.first_number.wrapping_sub(number);
+        if (1..u16::MAX / 2).contains(&age) {
+            // It is forgotten: numbers are consecutive.
+            return true;
+        }
+        let index = usize::from(number.wrapping_sub(self.first_number));
+        self.requests.get(index).is_some_and(|request| {
+            let sequence = request.position(packet).map_or(0, |position| request.first_sequence + u64::from(position));
+            sequence + self.reorder_packets <= self.highest_arrived
+        })
     }
     /// Since when nothing comes; `None` if it answers.
     pub(crate) fn silent_since(&self) -> Option<Time> {

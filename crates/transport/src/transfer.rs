@@ -161,6 +161,17 @@ pub struct PacketData<'a> {
     pub payload: &'a [u8],
 }
 
+/// Which request a packet answers that was asked for more than once.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Answers {
+    /// The last one.
+    This,
+    /// Probably the last one, and its path answers in any case; it may have come before its turn.
+    OneOfSeveral,
+    /// One of several over any of several paths.
+    Any,
+}
+
 /// One fetch of one object.
 pub struct Transfer {
     name: Name,
@@ -371,14 +382,24 @@ impl Transfer {
     pub fn answer_time(&self, now: Time, path: PathId) -> Option<Duration> {
         self.paths.get(&path)?.flow.as_ref().map(|flow| flow.answer_time(now))
     }
+    /// Whether the answer to a request for a packet is lost, and not only late: what was asked for later over that path has
+    /// come.
+    pub fn was_overtaken(&self, path: PathId, number: u16, packet: u32) -> bool {
+        let flow = self.paths.get(&path).and_then(|path| path.flow.as_ref());
+        flow.is_some_and(|flow| flow.was_overtaken(number, packet))
+    }
     /// Takes one packet that arrived.
     pub fn handle_data(&mut self, now: Time, data: &PacketData<'_>) {
         self.handle_run(now, core::iter::once(*data));
     }
-    /// Takes a packet that was asked for on several paths of a network that answers once: nobody knows by which of them it
-    /// came, so it tells nothing of their order and their round trips, and none of them waits for it any more.
-    pub fn handle_any_path(&mut self, now: Time, data: &PacketData<'_>) {
-        self.take(now, data, Came::ByAnyPath);
+    /// Takes a packet that was asked for more than once of a network that answers once: no path waits for it any more.
+    pub fn handle_once(&mut self, now: Time, data: &PacketData<'_>, answers: Answers) {
+        let came = match answers {
+            Answers::This => Came::of(data),
+            Answers::OneOfSeveral => Came::Repeated,
+            Answers::Any => Came::ByAnyPath,
+        };
+        self.take(now, data, came);
         for path in self.paths.values_mut() {
             path.flow.iter_mut().for_each(|flow| flow.forget(data.packet));
         }
@@ -412,7 +433,7 @@ impl Transfer {
                 self.on_run_end(now, last);
             }
             last = Some(data.path);
-            self.take(now, &data, if data.cache.is_some() { Came::FromCache } else { Came::FromSource });
+            self.take(now, &data, Came::of(&data));
         }
         self.on_run_end(now, last);
     }
@@ -454,13 +475,13 @@ impl Transfer {
         }
         if data.cache.is_some() && (path.caches == CacheUse::Bypassed || cache_use == Some(CacheUse::Bypassed)) {
             running.make_idle(data.packet);
-            // What came by any path may be the answer to a request that allowed it.
-            if cache_use == Some(CacheUse::Bypassed) && came != Came::ByAnyPath {
+            // If it was asked for more than once, it may be the answer to a request that allowed it.
+            if cache_use == Some(CacheUse::Bypassed) && came == Came::FromCache {
                 self.on_altered(now, data.path, "a cache's answer came although none was allowed");
             }
             return;
         }
-        let origin = Origin { path: data.path, cache: data.cache, is_sure: came != Came::ByAnyPath };
+        let origin = Origin { path: data.path, cache: data.cache, is_sure: came.is_exact() };
         if running.layout.locate(data.packet).is_none_or(|(.., len)| len as usize != data.payload.len()) {
             running.make_idle(data.packet);
             let what = format!("answered packet {} with {bytes} bytes", data.packet);

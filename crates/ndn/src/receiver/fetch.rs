@@ -14,7 +14,7 @@ use tributary_core::{
 use tributary_transport::{
     Fetch, Transfer, TransferConfig,
     limit::TokenBucket,
-    transfer::{CacheUse, PacketData, PathOffer, SharedLink, SourceOffer},
+    transfer::{Answers, CacheUse, PacketData, PathOffer, SharedLink, SourceOffer},
 };
 
 use super::{
@@ -43,17 +43,25 @@ const GROUP_OF_ALL: u16 = 0;
 const HELD_BACK_MAX: Duration = Duration::from_millis(500);
 
 /// By which path and request a packet was asked for last.
-#[derive(Clone, Copy)]
 struct AskedOn {
     path: PathId,
     number: u16,
-    /// Whether it was asked for before and has not come: the answer may be that to the Interest before.
-    also_elsewhere: bool,
+    /// The requests before: the answer may be one to them.
+    before: Vec<AskedBefore>,
     at: Time,
     /// In what form.
     form: Form,
     /// The longest lifetime of the Interests for it.
     lifetime: Duration,
+}
+
+/// A request for a packet that was asked for again.
+#[derive(Clone, Copy)]
+struct AskedBefore {
+    path: PathId,
+    number: u16,
+    /// When its Interest is pending no more.
+    expires: Time,
 }
 
 /// A probing Interest under way.
@@ -251,25 +259,39 @@ impl Fetching {
         data: Option<&Data<'_>>,
         random: &mut Random,
     ) -> bool {
-        let Some(AskedOn { path, number, also_elsewhere, .. }) = self.asked.get(&packet).copied() else {
-            return false;
-        };
-        if let Some(data) = data {
-            self.asked.remove(&packet);
+        let Some(AskedOn { path, number, .. }) = self.asked.get(&packet) else { return false };
+        let (path, number) = (*path, *number);
+        if let (Some(data), Some(asked)) = (data, self.asked.remove(&packet)) {
             let payload = data.content.unwrap_or(&[]);
             // Who cached it is not told; that it was cached is (PTP §5 D 1).
             let cache = local.origin.map(|_| 0);
-            let also_elsewhere = also_elsewhere || self.may_be_old(now, packet, cache.is_some());
             let data = PacketData { path, number, packet, cache, payload };
-            match also_elsewhere {
-                true => self.transfer.handle_any_path(now, &data),
-                false => self.transfer.handle_data(now, &data),
+            let answers = self.answers(now, packet, &asked, cache.is_some());
+            match asked.before.is_empty() && answers == Answers::This {
+                true => self.transfer.handle_data(now, &data),
+                false => self.transfer.handle_once(now, &data, answers),
             }
         }
         if local.path_failed && self.paths.on_failed(now, path, random) {
             self.offer(now, random);
         }
         true
+    }
+    /// Which of the Interests for a packet may be the one that is answered. Where paths meet, a Data goes to all who wait:
+    /// by this path may come, before its turn, what another one has brought as far as there.
+    fn answers(&mut self, now: Time, packet: u32, asked: &AskedOn, is_cached: bool) -> Answers {
+        if self.may_be_old(now, packet, is_cached) {
+            return Answers::Any;
+        }
+        let beside = |before: &AskedBefore| {
+            let AskedBefore { path, number, expires } = *before;
+            match (path == asked.path, expires <= now || self.transfer.was_overtaken(path, number, packet)) {
+                (true, true) => Answers::This,
+                (true, false) | (false, true) => Answers::OneOfSeveral,
+                (false, false) => Answers::Any,
+            }
+        };
+        asked.before.iter().map(beside).max().unwrap_or(Answers::This)
     }
     /// Whether a cache's answer may be one to an Interest that allowed it, sent before the packet was asked for past all
     /// caches.
@@ -440,17 +462,22 @@ impl Fetching {
             };
             let Some(name) = name else { continue };
             let bypasses = request.caches == CacheUse::Bypassed || self.others.must_bypass(packet);
-            let before = self.asked.get(&packet);
-            let longest = before.map_or(Duration::ZERO, |before| before.lifetime);
+            let known = self.asked.remove(&packet);
+            let longest = known.as_ref().map_or(Duration::ZERO, |known| known.lifetime);
             if bypasses {
                 self.past_caches.entry(packet).or_insert(now + longest.max(self.config.interest_lifetime));
             } else {
                 self.past_caches.remove(&packet);
             }
-            let may_be_held_back = before.filter(|before| now < before.at + HELD_BACK_MAX);
-            let form = may_be_held_back.map_or(Form::default(), |before| before.form.next());
-            let (path, number, also_elsewhere) = (request.path, request.number, before.is_some());
-            let asked = AskedOn { path, number, also_elsewhere, at: now, form, lifetime: lifetime.max(longest) };
+            let may_be_held_back = known.as_ref().filter(|known| now < known.at + HELD_BACK_MAX);
+            let form = may_be_held_back.map_or(Form::default(), |known| known.form.next());
+            let before = known.map_or(Vec::new(), |mut known| {
+                let (path, number, expires) = (known.path, known.number, known.at + known.lifetime);
+                known.before.push(AskedBefore { path, number, expires });
+                known.before
+            });
+            let (path, number) = (request.path, request.number);
+            let asked = AskedOn { path, number, before, at: now, form, lifetime: lifetime.max(longest) };
             self.asked.insert(packet, asked);
             self.waiting.push_back(Outgoing {
                 interest: self.interest(&name, form, lifetime, random),
