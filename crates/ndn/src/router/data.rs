@@ -16,6 +16,13 @@ use crate::wire::{Data, Interest, LpPacket, NackReason, WireError, dataset::Pack
 /// The cache policy that forbids caching.
 const NO_CACHE: u64 = 1;
 
+/// What is common to several entries that one Data answers.
+struct Several {
+    told: Vec<(FaceId, Token)>,
+    /// Whether more than one face waits in them.
+    is_shared: bool,
+}
+
 impl Router {
     pub(super) fn on_data(
         &mut self,
@@ -43,13 +50,22 @@ impl Router {
         if headers.congestion_mark.is_some_and(|mark| mark > 0) {
             self.stats.marked += 1;
         }
-        let (mut told, several) = (Vec::new(), answered.len() > 1);
+        let mut several =
+            (answered.len() > 1).then(|| Several { told: Vec::new(), is_shared: self.await_several(&answered) });
         for index in answered {
             let Some(entry) = self.pit.remove(index) else { continue };
             self.settle(now, face, headers, &entry);
-            self.answer(now, face, headers, &packet, &entry, several.then_some(&mut told));
+            self.answer(now, face, headers, &packet, &entry, several.as_mut());
         }
         Ok(())
+    }
+    /// Whether more than one face waits in these entries.
+    fn await_several(&mut self, entries: &[PitIndex]) -> bool {
+        let mut first = None;
+        entries.iter().any(|index| {
+            let records = self.pit.entry(*index).map_or(&[][..], |entry| &entry.in_records);
+            records.iter().any(|record| *first.get_or_insert(record.face) != record.face)
+        })
     }
     /// Tells the strategy, and remembers the nonces so that copies that still go round are known.
     fn settle(&mut self, now: Time, face: FaceId, headers: &LpPacket<'_>, entry: &PitEntry) {
@@ -69,7 +85,8 @@ impl Router {
             self.strategies[entry.strategy].on_outcome(now, entry.prefix_key, record.face, outcome);
         }
     }
-    /// Sends a Data to all who wait for it. Who asked in several forms is `told` once, or once for each token that it gave.
+    /// Sends a Data to all who wait for it. Who asked in several forms is told once, or once for each token that it gave. Who
+    /// may have the answer to somebody else's Interest is told that: it says nothing of order and round trip (PTP §5 D 1).
     fn answer(
         &mut self,
         now: Time,
@@ -77,17 +94,19 @@ impl Router {
         headers: &LpPacket<'_>,
         packet: &Bytes,
         entry: &PitEntry,
-        mut told: Option<&mut Vec<(FaceId, Token)>>,
+        mut several: Option<&mut Several>,
     ) {
+        let is_shared = several.as_ref().is_some_and(|several| several.is_shared);
+        let exact = entry.out_records.iter().find(|out| out.face == face && !is_shared).map(|out| out.nonce);
         for record in entry.in_records.iter().filter(|record| record.expires > now && record.face != face) {
-            if let Some(told) = &mut told {
+            if let Some(Several { told, .. }) = &mut several {
                 if told.contains(&(record.face, record.token)) {
                     continue;
                 }
                 told.push((record.face, record.token));
             }
             let (tag, tag_bits) = self.record_label(face, headers, record);
-            let own = record.aggregated.then_some(Origin::Aggregation);
+            let own = (exact != Some(record.nonce) && !record.probe).then_some(Origin::Aggregation);
             let answer = LpPacket {
                 pit_token: record.token.as_bytes(),
                 congestion_mark: headers.congestion_mark,

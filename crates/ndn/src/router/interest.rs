@@ -131,7 +131,6 @@ impl Router {
                 token: Token::new(headers.pit_token),
                 probe: headers.probe && self.config.path_tags,
                 wants_bits: headers.tag_bits.is_some(),
-                aggregated: false,
                 path_failed: false,
                 tagged,
                 interest: passing.packet.clone(),
@@ -234,7 +233,7 @@ impl Router {
             })
             .collect();
         if !probes && is_held_back(now, pending) {
-            self.aggregate(index, passing.arrived);
+            self.stats.aggregated += 1;
             return Ok(());
         }
         if hops.is_empty() {
@@ -245,13 +244,6 @@ impl Router {
         self.strategies[chosen].choose(&question, &mut self.random, &mut faces);
         let headers = LpPacket { probe: probes, ..LpPacket::default() };
         self.pass_to(now, index, passing, &headers, &faces, false)
-    }
-    /// Notes that a face waits for what another face's Interest will bring.
-    pub(super) fn aggregate(&mut self, index: PitIndex, face: FaceId) {
-        self.stats.aggregated += 1;
-        if let Some(record) = self.pit.entry(index).and_then(|entry| entry.in_record(face)) {
-            record.aggregated = true;
-        }
     }
     /// Whether an Interest may leave by a face: it is up, not where the Interest came from, and within scope.
     pub(super) fn may_leave(&self, passing: &Passing<'_>, next: FaceId) -> bool {
@@ -300,9 +292,6 @@ impl Router {
         }
         let Some(entry) = self.pit.entry(index) else { return Ok(()) };
         entry.suppression = if entry.suppression.is_zero() { first } else { (entry.suppression * 2).min(most) };
-        if let Some(record) = entry.in_record(passing.arrived) {
-            record.aggregated = false;
-        }
         if sent || !entry.out_records.is_empty() { Ok(()) } else { self.no_route(now, index, passing) }
     }
     /// Nobody waits any more.

@@ -119,7 +119,7 @@ impl Router {
         let pending =
             entry.out_record(face).is_some_and(|record| record.nacked.is_none() && now < record.sent_at + suppression);
         if others && pending && !passing.headers.probe {
-            self.aggregate(index, passing.arrived);
+            self.stats.aggregated += 1;
             return Ok(());
         }
         let value = match rest {

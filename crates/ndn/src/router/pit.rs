@@ -79,8 +79,6 @@ pub struct InRecord {
     pub probe: bool,
     /// PTP: whether it asked for tags as bits.
     pub wants_bits: bool,
-    /// Whether another face's Interest was passed on in its place.
-    pub aggregated: bool,
     /// PTP: its tag could not be followed.
     pub path_failed: bool,
     /// Whether it came with a tag.
@@ -371,7 +369,6 @@ mod tests {
             token: Token::default(),
             probe: false,
             wants_bits: false,
-            aggregated: false,
             path_failed: false,
             tagged: false,
             interest: Bytes::new(),

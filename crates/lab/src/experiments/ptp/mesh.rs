@@ -146,13 +146,16 @@ mod tests {
     fn interests_outlive_the_queues_that_their_data_waits_in() {
         let spec = spec();
         for scheme in MAIN.iter().filter(|scheme| scheme.name == "ptp" || scheme.name == "ptp-default") {
-            let record = run(&spec, scheme, 200, 150, 1);
-            let bytes = |at: usize| record.samples[at].consumers[0].bytes as f64;
-            let packets = (bytes(1_500) - bytes(500)) / f64::from(SEGMENT_BYTES);
-            // Of 1,136 bytes with name, signature and headers.
-            let share = packets * 1_136.0 * 8.0 / 100.0 / 1_400e3;
-            println!("{} {share:.3}", scheme.name);
-            assert!(share > 0.75, "{}: {share:.3}", scheme.name);
+            let share = |seed| {
+                let record = run(&spec, scheme, 200, 150, seed);
+                let bytes = |at: usize| record.samples[at].consumers[0].bytes as f64;
+                let packets = (bytes(1_500) - bytes(500)) / f64::from(SEGMENT_BYTES);
+                // Of 1,136 bytes with name, signature and headers.
+                packets * 1_136.0 * 8.0 / 100.0 / 1_400e3
+            };
+            let shares: Vec<f64> = (1..=4).map(share).collect();
+            println!("{} {shares:.3?}", scheme.name);
+            assert!(mean(&shares) > 0.8, "{}: {shares:.3?}", scheme.name);
         }
     }
 

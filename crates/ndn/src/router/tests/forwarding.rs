@@ -36,14 +36,26 @@ fn interests_of_several_faces_are_one_and_all_are_answered() {
     assert_eq!(bench.dropped(reason::UNSOLICITED), 1);
 }
 
+fn interest_as_prefix(asked: &str, nonce: u64) -> Bytes {
+    let nonce = Some(Nonce::from(nonce));
+    Interest { nonce, can_be_prefix: true, ..Interest::new(NameView::from(&name(asked))) }.encode().into()
+}
+
+/// The second passes by the copy of the first: whose the answer is that comes then, nobody can tell.
+#[test]
+fn two_faces_that_ask_in_two_forms_are_both_told_that_the_answer_may_be_the_others() {
+    let mut bench = Bench::with_routes(&[("/", 4)]);
+    bench.recv(1, &interest("/a", 1));
+    expect(&bench.recv(2, &interest_as_prefix("/a", 2)), &[(4, "interest /a")]);
+    let back = bench.recv(4, &data("/a"));
+    let origins: Vec<_> = back.iter().map(|sent| sent.headers().origin).collect();
+    assert_eq!(origins, [Some(Origin::Aggregation); 2]);
+}
+
 #[test]
 fn who_asks_in_two_forms_is_answered_once_or_once_for_each_of_its_tokens() {
     let mut bench = Bench::with_routes(&[("/", 4)]);
-    let asked = name("/a");
-    let as_prefix = |nonce| {
-        let nonce = Some(Nonce::from(nonce));
-        Bytes::from(Interest { nonce, can_be_prefix: true, ..Interest::new(NameView::from(&asked)) }.encode())
-    };
+    let as_prefix = |nonce| interest_as_prefix("/a", nonce);
     bench.recv(1, &interest("/a", 1));
     expect(&bench.recv(1, &as_prefix(2)), &[(4, "interest /a")]);
     expect(&bench.recv(2, &as_prefix(3)), &[]);
