@@ -56,6 +56,7 @@ pub struct Outgoing {
     datagram_bytes: usize,
     sending: Vec<Sending>,
     suspended: VecDeque<(ChunkKey, Progress)>,
+    first_hop: u32,
     next_hop: u32,
     first_csyn: u32,
     next_csyn: u32,
@@ -182,6 +183,7 @@ impl Outgoing {
             datagram_bytes: datagram_bytes as usize,
             sending: Vec::new(),
             suspended: VecDeque::new(),
+            first_hop,
             next_hop: first_hop.max(1),
             first_csyn,
             next_csyn: first_csyn,
@@ -590,6 +592,10 @@ impl Outgoing {
         let pace = (open && self.sending.iter().any(bulk)).then_some(self.pace_at);
         let probe = Some(self.probe_at).filter(|at| *at < Time::MAX);
         [asks, pace, probe, self.windows.poll_timeout()].into_iter().flatten().min()
+    }
+    /// Hop ids that were given so far.
+    pub fn hops_used(&self) -> u32 {
+        self.next_hop.wrapping_sub(self.first_hop)
     }
     /// Chunks under way.
     pub fn sending(&self) -> usize {

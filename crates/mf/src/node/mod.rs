@@ -349,6 +349,7 @@ impl MfNode {
         self.faces.remove(&face);
         self.strangers.remove(&face);
         self.neighbour.remove_face(face);
+        self.router.remove_face(now, face);
         self.settle(now);
     }
     pub(crate) fn on_dropped(&mut self, face: FaceId, reason: &'static str, bytes: usize) {

@@ -206,6 +206,8 @@ pub struct Router {
     diverted: BTreeMap<Guid, Time>,
     suspects: BTreeSet<FaceId>,
     relief_after: Time,
+    /// Hop ids that were used at faces that are gone: one that comes back goes on behind them, as its neighbour knows them.
+    retired_hops: u32,
     outputs: VecDeque<Output>,
     last_face: FaceId,
     /// Counters.
@@ -233,6 +235,7 @@ impl Router {
             diverted: BTreeMap::new(),
             suspects: BTreeSet::new(),
             relief_after: Time::ZERO,
+            retired_hops: 0,
             outputs: VecDeque::new(),
             last_face: FaceId(0),
             stats: RouterStats::default(),
@@ -244,7 +247,7 @@ impl Router {
     /// A neighbour answers.
     pub fn on_up(&mut self, now: Time, face: FaceId, peer: Peer) {
         // A packet of another face that somebody repeats here must not belong to a chunk that is still to come.
-        let first_hop = self.config.first_hop.wrapping_add(face.0.wrapping_mul(HOPS_APART));
+        let first_hop = self.first_hop(face);
         let (config, relieves) = (self.config.hop.clone(), self.relieves());
         let hop = self.hops.entry(face).or_insert_with(|| Hop {
             peer: None,
@@ -283,6 +286,21 @@ impl Router {
             self.forward(now, slot);
         }
         self.retry(now, guid);
+    }
+    /// Where hop ids start at a face that has none yet.
+    fn first_hop(&self, face: FaceId) -> u32 {
+        let first = self.config.first_hop.wrapping_add(self.retired_hops);
+        first.wrapping_add(face.0.wrapping_mul(HOPS_APART))
+    }
+    /// A face is gone for good: what was still arriving over it will not go on, and nothing of it is remembered.
+    pub fn remove_face(&mut self, now: Time, face: FaceId) {
+        self.on_down(now, face);
+        self.suspects.remove(&face);
+        let Some(mut hop) = self.hops.remove(&face) else { return };
+        self.retired_hops = self.retired_hops.wrapping_add(hop.outgoing.hops_used());
+        let given_up = hop.incoming.reset(&self.buffer);
+        self.give_up(given_up);
+        self.open_windows();
     }
     /// Takes incomplete chunks out, which may have been sent on already.
     fn give_up(&mut self, mut slots: Vec<Slot>) {

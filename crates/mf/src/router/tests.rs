@@ -318,3 +318,41 @@ fn what_a_chunk_out_of_the_store_takes_is_known_before_it_comes_out() {
         assert_eq!(packets, Some(router.packets_of(&header)), "of {bytes} bytes");
     }
 }
+
+#[test]
+fn of_a_face_that_is_gone_for_good_nothing_stays_and_one_that_comes_back_begins_anew() {
+    let now = Time::from_millis(1_000);
+    let (mut sender, mut relay, mut receiver) = (router(1), router(2), router(3));
+    meet(&mut sender, now, 1, 3);
+    meet(&mut relay, now, 1, 1);
+    meet(&mut relay, now, 2, 3);
+    meet(&mut receiver, now, 1, 2);
+    let mut arrived = |leaving: Vec<Bytes>| {
+        leaving.into_iter().for_each(|packet| {
+            receiver.handle_packet(now, FaceId(1), PacketType::Data, packet.into());
+        });
+        let mut chunks = Vec::new();
+        while let Some(output) = receiver.poll_output(now) {
+            if let Output::Arrived(slot) = output {
+                let payload = receiver.consume(slot).expect("it is there").payload().to_bytes();
+                chunks.push((payload[0], payload.len()));
+            }
+        }
+        chunks
+    };
+    let packets = send_bytes(&mut sender, now, 3, 33, 4_000);
+    assert_eq!(arrived(pass_on(&mut relay, now, packets[..2].to_vec())), []);
+    relay.on_down(now, FaceId(1));
+    relay.expire(now + Duration::from_secs(3_600));
+    assert_eq!(relay.buffer.used(), 3, "whoever is away may come back and go on");
+    relay.remove_face(now, FaceId(1));
+    assert_eq!((relay.buffer.len(), relay.buffer.used(), relay.hops.len()), (0, 0, 1));
+    meet(&mut relay, now, 1, 1);
+    assert_eq!(arrived(pass_on(&mut relay, now, packets)), [(33, 4_000)]);
+    // The receiver remembers what came over its face, also if the relay does not.
+    relay.remove_face(now, FaceId(2));
+    meet(&mut relay, now, 2, 3);
+    let packets = send_bytes(&mut sender, now, 3, 44, 4_000);
+    let came = arrived(pass_on(&mut relay, now, packets));
+    assert_eq!(came, [(33, 4_000), (44, 4_000)], "what was not acknowledged comes again, and nothing is taken for it");
+}

@@ -82,3 +82,24 @@ fn who_waits_for_a_name_is_told_of_it_though_the_router_that_keeps_it_has_starte
         assert!(time < ms(500), "{time:?}");
     }
 }
+
+#[test]
+fn a_face_that_is_removed_leaves_nothing_in_the_buffer() {
+    let mut domain = Domain::new(31);
+    domain.router("r1");
+    for label in ["source", "reader"] {
+        domain.node(label, |_| {});
+        domain.link(label, "r1", 20, ms(5));
+    }
+    domain.publish("source", object("/lab/file", random_bytes(5_000_000, 1)));
+    domain.run(Duration::from_secs(2));
+    domain.fetch("reader", "/lab/file");
+    domain.run(ms(500));
+    let face = domain.faces["r1"][0];
+    domain.cut("source", "r1");
+    domain.run(Duration::from_secs(10));
+    assert!(domain.at("r1").router().buffer.used() > 0, "a chunk was under way");
+    domain.with("r1", |node, now| node.remove_face(now, face));
+    let router = domain.at("r1").router();
+    assert!(router.buffer.used() == 0 && router.face_stats(face).is_none());
+}
