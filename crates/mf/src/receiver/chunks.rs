@@ -1,4 +1,6 @@
 //! Chunks that arrive: for what was asked for, and what is pushed.
+use core::ops::RangeInclusive;
+
 use super::*;
 
 impl Receiver {
@@ -190,12 +192,18 @@ impl Receiver {
             self.handle_data(now, &header, &payload.into());
         }
     }
-    /// Who sent wrong bytes is asked no more; if it may have been a cache or storage, these are passed by. If several sent
-    /// what is wrong, sources stay: it comes again, and then from one of them.
+    /// Who sent wrong bytes is asked for them again, and no more if they stay wrong; if it may have been a cache or storage,
+    /// these are passed by. If several sent what is wrong, sources stay: it comes again, and then from one of them.
     pub(super) fn distrust(&mut self, now: Time, id: TransferId, wrong: Wrong) {
         let Some(fetch) = self.fetches.get_mut(&id) else { return };
         if fetch.transfer & PUSHED != 0 {
             return self.ask_past_copies(now, id, wrong);
+        }
+        let only = wrong.origins.first().filter(|_| wrong.origins.len() == 1).copied();
+        if let Some(Origin::Source(number)) = only
+            && fetch.sources.get(usize::from(number)).is_some_and(|source| source.wrongs < WRONG_ASKS)
+        {
+            return self.ask_again(now, id, Some(number), wrong.chunks);
         }
         let Wrong { reason, origins, .. } = wrong;
         if let Some(reassembly) = &mut fetch.reassembly {
@@ -203,8 +211,8 @@ impl Receiver {
         }
         (fetch.sender, fetch.highest_window, fetch.granted) = (None, None, None);
         fetch.windows.clear();
-        let only = origins.first().filter(|_| origins.len() == 1);
-        if let Some(Origin::Source(number)) = only.copied()
+        fetch.wrong.clear();
+        if let Some(Origin::Source(number)) = only
             && let Some(source) = fetch.sources.get_mut(usize::from(number))
         {
             (source.distrusted, source.lied) = (Some(reason.clone()), true);
@@ -243,7 +251,18 @@ impl Receiver {
             );
             return self.fail(now, id, reason);
         }
-        let asked_at = fetch.on_wrong(now, wrong.chunks, timeout);
+        self.ask_again(now, id, None, wrong.chunks);
+    }
+    /// Asks the sender, past copies, for chunks that came wrong, in the name of a source if it is known of which.
+    fn ask_again(&mut self, now: Time, id: TransferId, source: Option<u16>, chunks: RangeInclusive<u32>) {
+        let timeout = self.config.nack_timeout;
+        let Some(fetch) = self.fetches.get_mut(&id) else { return };
+        let before = fetch.wrongs;
+        let asked_at = fetch.on_wrong(now, chunks, timeout);
+        let asks = u32::from(fetch.wrongs > before);
+        if let Some(source) = source.and_then(|number| fetch.sources.get_mut(usize::from(number))) {
+            source.wrongs += asks;
+        }
         fetch.nack_at = fetch.nack_at.max(asked_at + timeout);
         self.say_due(now, id);
     }

@@ -36,7 +36,7 @@ pub(super) struct Incoming {
     pub(super) cached_by: Option<Guid>,
     /// Caches and storage are passed by, because one lied, or may have.
     pub(super) avoid_caches: bool,
-    /// Chunks of something pushed that came wrong and are to be asked for again; how often in a row, and since when.
+    /// Chunks that came wrong and are to be asked for again; how often in a row, and since when.
     pub(super) wrong: BTreeSet<u32>,
     pub(super) wrongs: u32,
     pub(super) wrong_since: Option<Time>,
@@ -70,6 +70,8 @@ pub(super) struct Source {
     pub(super) bytes: u64,
     pub(super) hops: u32,
     pub(super) distrusted: Option<String>,
+    /// How often in a row it was asked again for what came wrong.
+    pub(super) wrongs: u32,
     /// It sent wrong bytes: nothing that it announces makes up for that.
     pub(super) lied: bool,
 }
@@ -279,7 +281,7 @@ impl Incoming {
             None => Origin::Cache,
         }
     }
-    /// Takes note that chunks of something pushed came wrong; gives when they are asked for again.
+    /// Takes note that chunks came wrong; gives when they are asked for again.
     pub(super) fn on_wrong(&mut self, now: Time, chunks: RangeInclusive<u32>, timeout: Duration) -> Time {
         self.avoid_caches = true;
         self.wrong_since.get_or_insert(now);
@@ -304,7 +306,7 @@ impl Incoming {
             (self.wrongs, self.wrong_since) = (0, None);
             for (origin, bytes) in parts {
                 match origin.source().and_then(|number| self.sources.get_mut(usize::from(number))) {
-                    Some(source) => source.bytes += u64::from(bytes),
+                    Some(source) => (source.bytes, source.wrongs) = (source.bytes + u64::from(bytes), 0),
                     None => self.cached_bytes += u64::from(bytes),
                 }
             }
@@ -432,7 +434,7 @@ impl Source {
         Source { label, ..Source::new(device.guid) }
     }
     pub(super) fn new(guid: Guid) -> Source {
-        Source { guid, label: guid.to_string(), bytes: 0, hops: 0, distrusted: None, lied: false }
+        Source { guid, label: guid.to_string(), bytes: 0, hops: 0, distrusted: None, wrongs: 0, lied: false }
     }
 }
 

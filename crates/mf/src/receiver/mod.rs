@@ -52,6 +52,9 @@ const LIMITED_WINDOWS: u64 = 50_000;
 /// How long it is waited until what was wrong twice is asked for again; doubles up to four NACK timeouts. The first time
 /// it is asked for at once.
 const WRONG_PAUSE: Duration = Duration::from_millis(100);
+/// How often a source is asked again, past copies, for what came wrong in its name, and nothing of it right, until it is
+/// called a liar: somebody on the way may have changed it.
+const WRONG_ASKS: u32 = 6;
 /// For how long something that is pushed may come wrong, and nothing of it right, until it is given up.
 const WRONG_LIFETIME: Duration = Duration::from_secs(600);
 /// How often a sender that was stopped, or a reader that is slow, is looked at again.

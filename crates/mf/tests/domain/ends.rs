@@ -357,16 +357,22 @@ fn an_acknowledgement_for_each_chunk_and_what_has_none_is_sent_again() {
     assert!(ends.status().iter().all(|(.., missing)| missing.is_empty()), "{:?}", ends.status());
 }
 
-/// What was pushed, after so many seconds, if a chunk is changed on the way so many times.
-fn pushed_and_changed(number: u32, times: u32, seconds: u64) -> Ends {
-    let config = small_chunks();
-    let mut ends = Ends::new(config.clone());
+/// Ends between which a chunk is changed on the way so many times.
+fn changing(number: u32, times: u32) -> Ends {
+    let mut ends = Ends::new(small_chunks());
     let mut left = times;
     ends.spoils = Box::new(move |tag| {
         let spoils = tag.number == number && left > 0;
         left -= u32::from(spoils);
         spoils
     });
+    ends
+}
+
+/// What was pushed, after so many seconds, if a chunk is changed on the way so many times.
+fn pushed_and_changed(number: u32, times: u32, seconds: u64) -> Ends {
+    let config = small_chunks();
+    let mut ends = changing(number, times);
     ends.push(40, Reliability::Nack, &config);
     ends.run(Duration::from_secs(seconds));
     ends
@@ -382,6 +388,22 @@ fn what_is_pushed_and_changed_on_the_way_is_asked_for_again_and_its_source_is_no
         let (id, _) = ends.receiver.transfers()[0];
         let report = ends.receiver.report(ends.now, id).unwrap();
         assert!(report.sources.iter().all(|source| source.distrusted.is_none()), "{report:?}");
+    }
+}
+
+#[test]
+fn what_is_fetched_and_changed_on_the_way_is_asked_for_again_before_its_source_is_blamed() {
+    for (number, times) in [(0, 1), (5, 1), (5, 4), (40, 4), (5, u32::MAX)] {
+        let mut ends = changing(number, times);
+        let id = ends.fetch(40);
+        ends.run(Duration::from_secs(10));
+        let report = ends.receiver.report(ends.now, id).unwrap();
+        let blamed = report.sources.iter().any(|source| source.distrusted.is_some());
+        assert_eq!((ends.is_done(), blamed), (times < u32::MAX, times == u32::MAX), "{number}, {times}: {report:?}");
+        let asked = ends.repeated();
+        // At once while others of its chunks come right, then six times in a row.
+        let is_enough = if blamed { (6..=20).contains(&asked.len()) } else { asked.len() == times as usize };
+        assert!(is_enough && asked.iter().all(|repeated| *repeated == number), "{number}, {times} times: {asked:?}");
     }
 }
 
