@@ -96,7 +96,7 @@ pub(crate) enum Came {
 }
 
 impl Came {
-    /// For a packet that was asked for once.
+    /// For a packet of which it is known which request it answers.
     pub(crate) fn of(data: &PacketData<'_>) -> Came {
         if data.cache.is_some() { Came::FromCache } else { Came::FromSource }
     }

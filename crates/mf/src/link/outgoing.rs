@@ -677,21 +677,23 @@ impl Outgoing {
                     self.controller.on_silence(now);
                 }
             }
-            let number = self.ask(now, Some(at), self.order);
-            let sending = &self.sending[at];
-            push_csyn(out, Csyn { count: sending.order.len() as u16, hop: sending.hop, number });
+            self.ask_about(now, at, self.order, out);
         }
     }
     /// Asks what has arrived where the window has closed behind what was sent last: no packet follows that would ask.
     fn ask_for_room(&mut self, now: Time, out: &mut TransmitBuf) {
         for at in 0..self.sending.len() {
             let sending = &self.sending[at];
-            let (count, hop) = (sending.order.len() as u16, sending.hop);
             if sending.since_csyn > 0 && !sending.asked && sending.class == Class::Bulk && !is_full(out) {
-                let number = self.ask(now, Some(at), self.order.saturating_sub(self.reorder));
-                push_csyn(out, Csyn { count, hop, number });
+                self.ask_about(now, at, self.order.saturating_sub(self.reorder), out);
             }
         }
+    }
+    /// Asks in a packet of its own what has arrived of a chunk under way.
+    fn ask_about(&mut self, now: Time, at: usize, horizon: u64, out: &mut TransmitBuf) {
+        let number = self.ask(now, Some(at), horizon);
+        let sending = &self.sending[at];
+        push_csyn(out, Csyn { count: sending.order.len() as u16, hop: sending.hop, number });
     }
     fn allowance(&self) -> Allowance {
         let window = self.controller.window();
@@ -747,8 +749,7 @@ impl Outgoing {
             out.push(&head.to_bytes(), fragment.clone());
         }
         if last && !joined {
-            let number = self.ask(now, Some(at), horizon);
-            push_csyn(out, Csyn { count, hop, number });
+            self.ask_about(now, at, horizon, out);
         } else if last {
             self.sending[at].asked = true;
         }

@@ -49,6 +49,10 @@ impl Hop {
             waiting: Vec::new(),
         }
     }
+    /// So many chunks of so many bytes.
+    fn put_all(&mut self, count: u32, bytes: usize) -> Vec<Slot> {
+        (0..count).map(|number| self.put(number, vec![7; bytes].into())).collect()
+    }
     fn put(&mut self, number: u32, payload: Bytes) -> Slot {
         let tag = DataTag {
             object: ObjectId([1; 16]),
@@ -198,7 +202,7 @@ fn a_link_whose_rate_rises_tenfold_and_falls_within_moments_is_kept_full() {
     let mut config = LinkConfig::new(Rate::from_mbps(2), Duration::from_millis(20));
     config.script = Some(Script::new(steps, Some(Duration::from_millis(2_000))));
     let mut hop = Hop::new(config, HopConfig::default(), 6_000, 5);
-    let mut queue: Vec<Slot> = (0..40).map(|number| hop.put(number, vec![7; 500_000].into())).collect();
+    let mut queue = hop.put_all(40, 500_000);
     let (start, mean_mbps) = (hop.now, (0.6 + 3.0 + 1.75 + 0.3 + 6.0 + 4.8) / 2.0);
     let bytes = |hop: &Hop| (hop.forth.stats().out_bytes + 28 * hop.forth.stats().out_packets) as f64;
     assert!(!hop.run(&mut queue, start + Duration::from_secs(10), |hop| hop.received.len() == 40));
@@ -211,7 +215,7 @@ fn a_window_that_closes_behind_what_was_sent_waits_for_no_timeout() {
     let mut config = LinkConfig::new(Rate::from_mbps(3), Duration::from_millis(20));
     config.jitter = Duration::from_millis(80);
     let mut hop = Hop::new(config, HopConfig::default(), 6_000, 5);
-    let mut queue: Vec<Slot> = (0..20).map(|number| hop.put(number, vec![7; 500_000].into())).collect();
+    let mut queue = hop.put_all(20, 500_000);
     let (mut sent, mut sent_at, mut pause) = (0, hop.now, Duration::ZERO);
     // Long enough for two probes of the round trip, in which the window is a few packets.
     for step in 0..2_200 {
@@ -232,7 +236,7 @@ fn retransmits_only_what_is_missing() {
     let mut config = LinkConfig::new(Rate::from_mbps(100), Duration::from_millis(5));
     config.loss = Loss::Bernoulli(0.05);
     let mut hop = Hop::new(config, HopConfig::default(), 6_000, 5);
-    let mut queue: Vec<Slot> = (0..20).map(|number| hop.put(number, vec![7; 500_000].into())).collect();
+    let mut queue = hop.put_all(20, 500_000);
     let limit = hop.now + Duration::from_secs(60);
     assert!(hop.run(&mut queue, limit, |hop| hop.received.len() == 20));
     let stats = hop.forth.stats();
@@ -245,7 +249,7 @@ fn a_receiver_without_room_blocks_the_sender_and_an_open_window_frees_it() {
     let config = LinkConfig::new(Rate::from_mbps(100), Duration::from_millis(5));
     let mut hop = Hop::new(config, HopConfig::default(), 800, 5);
     hop.takes = false;
-    let mut queue: Vec<Slot> = (0..6).map(|number| hop.put(number, vec![7; 500_000].into())).collect();
+    let mut queue = hop.put_all(6, 500_000);
     let limit = hop.now + Duration::from_secs(5);
     hop.run(&mut queue, limit, |_| false);
     assert_eq!((hop.waiting.len(), hop.received.len()), (2, 0), "358 packets each, 800 fit");
@@ -312,7 +316,7 @@ fn chunks_that_are_held_are_asked_about_now_and_then() {
     let config = LinkConfig::new(Rate::from_mbps(100), Duration::from_millis(1));
     let mut hop = Hop::new(config, HopConfig::default(), 400, 5);
     hop.takes = false;
-    let mut queue: Vec<Slot> = (0..3).map(|number| hop.put(number, vec![7; 50_000].into())).collect();
+    let mut queue = hop.put_all(3, 50_000);
     let limit = hop.now + Duration::from_secs(1);
     hop.run(&mut queue, limit, |hop| hop.waiting.len() == 3);
     let before = hop.back.stats().out_packets;
@@ -382,7 +386,7 @@ fn a_lost_announcement_of_the_window_is_asked_for() {
     let config = LinkConfig::new(Rate::from_mbps(100), Duration::from_millis(5));
     let mut hop = Hop::new(config, HopConfig::default(), 400, 5);
     hop.takes = false;
-    let mut queue: Vec<Slot> = (0..2).map(|number| hop.put(number, vec![7; 500_000].into())).collect();
+    let mut queue = hop.put_all(2, 500_000);
     let limit = hop.now + Duration::from_secs(1);
     hop.run(&mut queue, limit, |_| false);
     hop.takes = true;
@@ -488,7 +492,7 @@ fn the_papers_form_asks_once_per_chunk() {
     let config = LinkConfig::new(Rate::from_mbps(25), Duration::from_millis(25));
     let paper = HopConfig { csyn_packets: u16::MAX, ..HopConfig::default() };
     let mut hop = Hop::new(config, paper, 6_000, 5);
-    let mut queue: Vec<Slot> = (0..10).map(|number| hop.put(number, vec![7; 100_000].into())).collect();
+    let mut queue = hop.put_all(10, 100_000);
     let limit = hop.now + Duration::from_secs(60);
     assert!(hop.run(&mut queue, limit, |hop| hop.received.len() == 10));
 }

@@ -112,6 +112,10 @@ impl Outflow {
             Reliability::Nack | Reliability::DontCare => self.heard_at.max(self.sent_at),
         }
     }
+    /// The receiver has said something.
+    pub(super) fn on_word(&mut self, now: Time) {
+        (self.heard_at, self.is_known_there, self.remind_at) = (now, true, None);
+    }
     /// Whether the receiver may not know that something is sent to it: then it cannot say that all of it is missing.
     pub(super) fn may_be_unknown(&self) -> bool {
         let is_pushed_to_one = !self.requested && self.group.is_none();

@@ -26,7 +26,7 @@ impl Sender {
                 if !flow.reports.is_news(now, *sequence) {
                     return;
                 }
-                (flow.heard_at, flow.is_known_there, flow.remind_at) = (now, true, None);
+                flow.on_word(now);
                 if !address.is_none() && flow.addresses.len() <= 1 {
                     flow.addresses = Vec::from([address]);
                 }
@@ -57,7 +57,7 @@ impl Sender {
                 }
                 let id = (from, *transfer);
                 let Some(flow) = self.flows.get_mut(&id).filter(|flow| flow.object == *object) else { return };
-                (flow.heard_at, flow.is_known_there, flow.remind_at) = (now, true, None);
+                flow.on_word(now);
                 for number in chunks.iter().take_while(|number| *number < flow.count) {
                     flow.unacknowledged.remove(&number);
                     flow.again.remove(&number);
