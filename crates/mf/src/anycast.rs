@@ -9,7 +9,7 @@ use bytes::Bytes;
 use tributary_core::{Duration, Time};
 
 use crate::{
-    ids::{Guid, NetworkAddress},
+    ids::{Guid, NetworkAddress, Weighted, weighted},
     wire::{ChunkHeader, NameRecord, RecordBody},
 };
 
@@ -29,7 +29,7 @@ struct Waiting {
     payload: Bytes,
     since: Time,
     /// Who has it, and where they are as far as known.
-    devices: Option<BTreeMap<Guid, Option<Vec<NetworkAddress>>>>,
+    devices: Option<BTreeMap<Guid, Option<Vec<Weighted>>>>,
     asked: bool,
 }
 
@@ -44,7 +44,7 @@ impl Anycasts {
     pub(crate) fn handle_records(&mut self, place: Guid, records: &[NameRecord]) {
         for waiting in self.0.iter_mut().filter(|waiting| waiting.header.destination == place) {
             let device = records.iter().find_map(|record| match &record.statement().body {
-                RecordBody::Device(addresses) => Some(addresses.iter().map(|(address, _)| *address).collect()),
+                RecordBody::Device(addresses) => Some(addresses.clone()),
                 _ => None,
             });
             let devices = waiting.devices.get_or_insert_default();
@@ -62,7 +62,7 @@ impl Anycasts {
         }
     }
     /// Where a device is.
-    pub(crate) fn handle_device(&mut self, guid: Guid, addresses: &[NetworkAddress]) {
+    pub(crate) fn handle_device(&mut self, guid: Guid, addresses: &[Weighted]) {
         for devices in self.0.iter_mut().filter_map(|waiting| waiting.devices.as_mut()) {
             if let Some(known) = devices.get_mut(&guid) {
                 *known = Some(addresses.to_vec());
@@ -80,8 +80,8 @@ impl Anycasts {
         }
         wanted
     }
-    /// Requests of which all is known, each with the nearest device as its destination. `distance` is that of a device
-    /// at an address; `None` if it cannot be reached.
+    /// Requests of which all is known, each with the nearest device as its destination, by the weights of their
+    /// accesses. `distance` is that of a device at an address; `None` if it cannot be reached.
     pub(crate) fn poll_ready(
         &mut self,
         now: Time,
@@ -93,9 +93,9 @@ impl Anycasts {
             if devices.values().any(Option::is_none) && now.since(waiting.since) < PATIENCE {
                 return true;
             }
-            let places =
-                devices.iter().flat_map(|(guid, known)| known.iter().flatten().map(|address| (*guid, *address)));
-            let nearest = places.filter_map(|(guid, at)| Some((distance(&guid, at)?, guid, at))).min();
+            let places = devices.iter().flat_map(|(guid, known)| known.iter().flatten().map(|place| (*guid, *place)));
+            let far = |guid: &Guid, (at, weight): Weighted| Some(weighted(distance(guid, at)?, weight));
+            let nearest = places.filter_map(|(guid, place)| Some((far(&guid, place)?, guid, place.0))).min();
             let Some((_, guid, address)) = nearest else { return now.since(waiting.since) < PATIENCE };
             waiting.header.destination = guid;
             waiting.header.addresses = Vec::from([address]);

@@ -1,7 +1,7 @@
 //! Settings of a node.
-use alloc::{format, string::String};
+use alloc::{collections::BTreeMap, format, string::String};
 
-use tributary_core::{ByteCount, Duration, NodeId};
+use tributary_core::{ByteCount, Duration, FaceId, NodeId};
 use tributary_transport::ConfigError;
 
 use crate::{
@@ -51,6 +51,10 @@ pub struct Config {
     pub replicas: u8,
     /// Lifetime of this node's bindings; they are renewed at a third of it. Default: 30 s.
     pub binding_lifetime: Duration,
+    /// The weights of a host's accesses, by their faces, from 1 to 255; an access without one weighs as much beside the
+    /// others as its rate says, and the most if that is not known. Chunks for a host with several accesses are spread by
+    /// these weights, and of several hosts that have the same the one is asked whose distance divided by weight is least.
+    pub weights: BTreeMap<FaceId, u8>,
     /// The ends of transfers.
     pub transfer: EndConfig,
 }
@@ -146,6 +150,7 @@ impl Config {
             cache_bytes: ByteCount(64 << 20),
             replicas: 5,
             binding_lifetime: Duration::from_secs(30),
+            weights: BTreeMap::new(),
             transfer: EndConfig::default(),
         }
     }
@@ -168,6 +173,7 @@ impl Config {
             (self.store_ratio >= 1.0, "store_ratio", "at least 1"),
             ((1..=16).contains(&self.replicas), "replicas", "from 1 to 16"),
             (self.binding_lifetime >= Duration::from_secs(1), "binding_lifetime", "at least 1 s"),
+            (self.weights.values().all(|weight| *weight > 0), "weight", "from 1 to 255"),
             (self.proxy.flow_capacity <= self.proxy.capacity, "flow_capacity", "at most capacity"),
             (self.proxy.timer >= Duration::from_millis(10), "storage_timer", "at least 10 ms"),
             (

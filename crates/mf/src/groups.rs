@@ -8,7 +8,7 @@ use alloc::{
 use tributary_core::{Duration, Time};
 
 use crate::{
-    ids::{Guid, NetworkAddress},
+    ids::{Guid, Weighted},
     link::Slot,
     wire::{NameRecord, RecordBody},
 };
@@ -44,7 +44,7 @@ struct Known {
 
 #[derive(Clone, Debug)]
 enum Said {
-    Device(Vec<NetworkAddress>),
+    Device(Vec<Weighted>),
     Group { members: Vec<Guid>, proxy: Guid },
     Member,
 }
@@ -53,9 +53,9 @@ enum Said {
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Members {
     /// Devices and where they are; none if they are away.
-    pub(crate) devices: BTreeMap<Guid, Vec<NetworkAddress>>,
+    pub(crate) devices: BTreeMap<Guid, Vec<Weighted>>,
     /// Groups that a proxy elsewhere spreads to, and where that is.
-    pub(crate) groups: BTreeMap<Guid, Vec<NetworkAddress>>,
+    pub(crate) groups: BTreeMap<Guid, Vec<Weighted>>,
 }
 
 impl Groups {
@@ -158,7 +158,7 @@ impl Groups {
 
 fn said(record: &NameRecord) -> Option<Said> {
     match &record.statement().body {
-        RecordBody::Device(addresses) => Some(Said::Device(addresses.iter().map(|(address, _)| *address).collect())),
+        RecordBody::Device(addresses) => Some(Said::Device(addresses.clone())),
         RecordBody::Group { members, proxy, .. } => Some(Said::Group { members: members.clone(), proxy: *proxy }),
         RecordBody::Attached { .. } => Some(Said::Member),
         RecordBody::Content(_)
@@ -171,7 +171,7 @@ fn said(record: &NameRecord) -> Option<Said> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::Statement;
+    use crate::{ids::NetworkAddress, wire::Statement};
     use tributary_content::SigningKey;
 
     fn key(number: u8) -> SigningKey {
@@ -210,9 +210,9 @@ mod tests {
         assert_eq!(groups.resolve(now, device(8), top), None, "nor where the proxy is");
         groups.handle_found(device(4), &[record(4, at(4))]);
         let members = groups.resolve(now, device(8), top).expect("everything is known");
-        let expected = BTreeMap::from([(device(1), Vec::from([NetworkAddress(1)])), (device(2), Vec::new())]);
+        let expected = BTreeMap::from([(device(1), Vec::from([(NetworkAddress(1), 1)])), (device(2), Vec::new())]);
         assert_eq!(members.devices, expected);
-        assert_eq!(members.groups, BTreeMap::from([(far_group.0, Vec::from([NetworkAddress(4)]))]));
+        assert_eq!(members.groups, BTreeMap::from([(far_group.0, Vec::from([(NetworkAddress(4), 1)]))]));
         // The proxy itself spreads to the members of its group.
         let _ = groups.resolve(now, device(4), far_group.0);
         groups.handle_found(device(3), &[record(3, at(3))]);

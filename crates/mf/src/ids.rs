@@ -98,6 +98,19 @@ impl fmt::Debug for NetworkAddress {
     }
 }
 
+/// An address, and how good the access there is beside the others, of the same device and of others: 1 to 255, larger is
+/// better.
+pub type Weighted = (NetworkAddress, u8);
+
+/// The weight of the best access, and of one of which nothing is known.
+pub const WEIGHT_MAX: u8 = 255;
+
+/// How far something counts as being that is so far away and has an access of this weight: that of half the weight counts
+/// as twice as far.
+pub fn weighted(distance: u64, weight: u8) -> u64 {
+    distance.saturating_mul(u64::from(WEIGHT_MAX)) / u64::from(weight.max(1))
+}
+
 /// Names a chunk on one hop, for as long as it takes; every hop and each direction has its own.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct HopId(pub u32);

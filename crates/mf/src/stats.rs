@@ -90,6 +90,9 @@ impl MfNode {
         if self.config.router {
             lines.push(("address".into(), self.config.address.to_string()));
         }
+        for (address, weight) in self.accesses().iter().filter(|_| !self.config.router) {
+            lines.push(("attached".into(), format!("{address}, weight {weight}")));
+        }
         for (_, peer) in self.router.peers().filter(|(_, peer)| peer.roles.contains(Roles::ROUTER)) {
             lines.push(("router".into(), format!("{} at {}", peer.label, peer.address)));
         }

@@ -3,7 +3,7 @@
 //! unicast copy for each of their members, which is stored, moved and repeated like any other.
 use super::*;
 use crate::{
-    ids::ChunkKey,
+    ids::{ChunkKey, Weighted, weighted},
     relay::{Asking, Task},
     wire::{ADDRESSES_MAX, ChunkRanges},
 };
@@ -72,14 +72,17 @@ impl MfNode {
             }
             for (device, addresses) in members.devices.iter().filter(|(guid, _)| **guid != header.source) {
                 // Of several addresses the best one counts for all routers.
-                match addresses.first() {
+                match addresses.first().map(|(address, _)| address) {
                     Some(first) if has_entered && !mine.contains(first) => {}
                     Some(first) if !has_entered && *first != own && self.can_reach(*first) => others.push(*first),
                     _ => copies.push(to_device(&header, *device)),
                 }
             }
             for (group, addresses) in &members.groups {
-                let place = addresses.iter().copied().find(|address| *address == own || self.can_reach(*address));
+                let place = addresses
+                    .iter()
+                    .map(|(address, _)| *address)
+                    .find(|address| *address == own || self.can_reach(*address));
                 let mut copy = ChunkHeader { destination: *group, ..header.clone() };
                 copy.addresses = place.into_iter().collect();
                 match place {
@@ -123,16 +126,11 @@ impl MfNode {
         }
     }
     /// All chunks of a transfer go to the same one: the nearest when the first came.
-    fn send_to_nearest(
-        &mut self,
-        now: Time,
-        slot: Slot,
-        header: ChunkHeader,
-        devices: &BTreeMap<Guid, Vec<NetworkAddress>>,
-    ) {
+    fn send_to_nearest(&mut self, now: Time, slot: Slot, header: ChunkHeader, devices: &BTreeMap<Guid, Vec<Weighted>>) {
         let id = (header.source, header.tag().map_or(0, |tag| tag.transfer));
         let places = devices.iter().flat_map(|(guid, addresses)| addresses.iter().map(move |at| (*guid, *at)));
-        let nearest = places.filter_map(|(guid, at)| Some((self.router.distance(&guid, at)?, guid))).min();
+        let far = |guid: &Guid, (at, weight): Weighted| Some(weighted(self.router.distance(guid, at)?, weight));
+        let nearest = places.filter_map(|(guid, place)| Some((far(&guid, place)?, guid))).min();
         let chosen = match self.chosen.get(&id).copied().filter(|guid| devices.contains_key(guid)) {
             Some(guid) => Some(guid),
             None => nearest.map(|(_, guid)| guid).or_else(|| devices.keys().next().copied()),
@@ -256,7 +254,7 @@ impl MfNode {
 /// Whom a chunk is for.
 enum Meant {
     /// The nearest of these devices.
-    Nearest(BTreeMap<Guid, Vec<NetworkAddress>>),
+    Nearest(BTreeMap<Guid, Vec<Weighted>>),
     /// All, by copies with these headers.
     All(Vec<ChunkHeader>),
 }

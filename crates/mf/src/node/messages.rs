@@ -1,5 +1,9 @@
 //! Messages of the transport and of the name service, and where this node says that it is.
 use super::*;
+use crate::{
+    ids::{WEIGHT_MAX, Weighted},
+    wire::ADDRESSES_MAX,
+};
 
 impl MfNode {
     pub(super) fn on_transport(&mut self, now: Time, header: &ChunkHeader, message: &TransportMessage) {
@@ -41,18 +45,44 @@ impl MfNode {
         }
         self.router.originate(now, header, payload, origin);
     }
-    /// Where this node is: at itself, or at the first of its access routers.
+    /// Where this node is: at itself, or at the best of its access routers.
     pub(super) fn own_address(&self) -> NetworkAddress {
         match self.config.router {
             true => self.config.address,
             false => self.access_routers().first().map_or(NetworkAddress::NONE, |(_, address)| *address),
         }
     }
+    /// The access routers of a host, that of the best access first; those that may be gone only if there are no others.
     pub(super) fn access_routers(&self) -> Vec<(FaceId, NetworkAddress)> {
         let routers = self.router.peers().filter(|(_, peer)| peer.roles.contains(Roles::ROUTER));
         let all: Vec<(FaceId, NetworkAddress)> = routers.map(|(face, peer)| (face, peer.address)).collect();
         let sure: Vec<_> = all.iter().filter(|(face, _)| !self.neighbour.is_suspect(*face)).copied().collect();
-        if sure.is_empty() { all } else { sure }
+        let mut routers = if sure.is_empty() { all } else { sure };
+        let best = self.best_rate(&routers);
+        routers.sort_by_key(|(face, _)| core::cmp::Reverse(self.weight_of(*face, best)));
+        routers
+    }
+    /// Where this host is attached, with the weights of its accesses, the best first.
+    pub(crate) fn accesses(&self) -> Vec<Weighted> {
+        let routers = self.access_routers();
+        let best = self.best_rate(&routers);
+        let weighted = routers.into_iter().map(|(face, address)| (address, self.weight_of(face, best)));
+        weighted.take(ADDRESSES_MAX).collect()
+    }
+    fn rate_of(&self, face: FaceId) -> Option<u64> {
+        self.faces.get(&face)?.rate.map(Rate::bits_per_second)
+    }
+    fn best_rate(&self, routers: &[(FaceId, NetworkAddress)]) -> Option<u64> {
+        routers.iter().filter_map(|(face, _)| self.rate_of(*face)).max().filter(|best| *best > 0)
+    }
+    /// The weight of an access: what the operator says, else its rate beside the best one.
+    fn weight_of(&self, face: FaceId, best: Option<u64>) -> u8 {
+        let by_rate = || {
+            let share = u128::from(self.rate_of(face)?) * u128::from(WEIGHT_MAX) / u128::from(best?);
+            u8::try_from(share.max(1)).ok()
+        };
+        let said = self.config.weights.get(&face).copied();
+        said.or_else(by_rate).unwrap_or(WEIGHT_MAX)
     }
     pub(super) fn send_message(
         &mut self,

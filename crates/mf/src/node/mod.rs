@@ -37,7 +37,7 @@ use crate::{
     anycast::Anycasts,
     config::Config,
     groups::Groups,
-    ids::{Guid, NetworkAddress, ServiceId},
+    ids::{Guid, NetworkAddress, ServiceId, WEIGHT_MAX, Weighted},
     link::{Origin, Slot},
     listing::Listings,
     payload::Payload,
@@ -131,7 +131,7 @@ pub struct MfNode {
     /// The start of each neighbour that was met last, [`STARTS_MAX`] of them.
     starts: BTreeMap<Guid, u64>,
     /// What it said last of where it is attached.
-    attached_to: Vec<(NetworkAddress, u8)>,
+    attached_to: Vec<Weighted>,
     sweep_at: Time,
     events: VecDeque<Event>,
     pub(crate) counters: BTreeMap<&'static str, u64>,
@@ -186,7 +186,7 @@ impl MfNode {
         };
         let mut resolver = GnrsClient::new(key.clone(), &config.label, config.binding_lifetime, 0);
         if config.router {
-            resolver.put(now, RecordBody::Device(Vec::from([(address, 255)])));
+            resolver.put(now, RecordBody::Device(Vec::from([(address, WEIGHT_MAX)])));
         }
         MfNode {
             guid,

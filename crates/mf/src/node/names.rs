@@ -129,15 +129,15 @@ impl MfNode {
             Some(statement) => match &statement.body {
                 RecordBody::Device(bound) => {
                     let lifetime = core::time::Duration::from_millis(u64::from(statement.lifetime_ms));
-                    (bound.iter().map(|(address, _)| *address).collect(), lifetime)
+                    (bound.clone(), lifetime)
                 }
                 RecordBody::Deleted(_) => (Vec::new(), NOTHING_LIFETIME),
                 _ => return,
             },
             None => (Vec::new(), NOTHING_LIFETIME),
         };
-        let elsewhere = addresses.iter().any(|address| Some(*address) != self.router_address());
-        self.sender.handle_binding(&guid, &addresses);
+        let elsewhere = addresses.iter().any(|(address, _)| Some(*address) != self.router_address());
+        self.sender.handle_binding(&guid, addresses.iter().map(|(address, _)| *address));
         self.anycasts.handle_device(guid, &addresses);
         match news {
             News::Yes if !addresses.is_empty() => self.router.handle_move(now, guid, addresses, lifetime),

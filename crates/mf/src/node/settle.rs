@@ -95,7 +95,7 @@ impl MfNode {
         if routers.is_empty() {
             return;
         }
-        let addresses: Vec<(NetworkAddress, u8)> = routers.iter().map(|(_, address)| (*address, 128)).collect();
+        let addresses = self.accesses();
         // Suspicions come and go on a bad link: what is said already is not signed and sent again for them.
         if up || addresses != self.attached_to {
             self.attached_to.clone_from(&addresses);

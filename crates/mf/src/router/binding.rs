@@ -6,9 +6,13 @@ use alloc::{
 
 use tributary_core::{Duration, FaceId, Time};
 
-use super::{RouterConfig, StoreReason, link_state::Topology, neighbour::Peer};
+use super::{
+    RouterConfig, StoreReason,
+    link_state::{Route, Topology},
+    neighbour::Peer,
+};
 use crate::{
-    ids::{Guid, NetworkAddress, ServiceId},
+    ids::{Guid, NetworkAddress, ServiceId, WEIGHT_MAX, Weighted, weighted},
     wire::{ChunkHeader, ChunkKind, Roles},
 };
 
@@ -16,6 +20,9 @@ use crate::{
 const BINDINGS_MAX: usize = 65_536;
 /// How long chunks with older addresses are taken to be on their way to a device that has moved.
 const MOVE_LIFETIME: Duration = Duration::from_secs(2);
+
+/// Bytes by which what was sent to one address of a name may be behind another, by their weights.
+const SPLIT_LAG: u64 = 64 << 20;
 
 /// What is to be done with a chunk.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -45,20 +52,59 @@ pub fn narrow(header: &mut ChunkHeader, address: NetworkAddress) {
 /// What names are bound to, as far as this node has asked.
 #[derive(Debug, Default)]
 pub struct Bindings {
-    known: BTreeMap<Guid, (Vec<NetworkAddress>, Time)>,
+    known: BTreeMap<Guid, Bound>,
     /// Until when it is news.
     moved: BTreeMap<Guid, Time>,
 }
 
+#[derive(Debug, Default)]
+struct Bound {
+    addresses: Vec<NetworkAddress>,
+    /// The weight of each of them.
+    weights: Vec<u8>,
+    /// What was sent to each of them where their ways part here: bytes, those of the heavier counting for less.
+    sent: Vec<u64>,
+    until: Time,
+}
+
 impl Bindings {
-    pub(super) fn insert(&mut self, now: Time, guid: Guid, addresses: Vec<NetworkAddress>, lifetime: Duration) {
+    pub(super) fn insert(&mut self, now: Time, guid: Guid, addresses: Vec<Weighted>, lifetime: Duration) {
         if self.known.len() < BINDINGS_MAX || self.known.contains_key(&guid) {
-            self.known.insert(guid, (addresses, now + lifetime));
+            let bound = self.known.entry(guid).or_default();
+            bound.until = now + lifetime;
+            let (addresses, weights): (Vec<_>, Vec<_>) = addresses.into_iter().unzip();
+            if (&bound.addresses, &bound.weights) != (&addresses, &weights) {
+                bound.sent = addresses.iter().map(|_| 0).collect();
+                (bound.addresses, bound.weights) = (addresses, weights);
+            }
         }
     }
     /// Whether a name was bound to other addresses when it was last heard of.
-    pub(super) fn differs(&self, guid: &Guid, addresses: &[NetworkAddress]) -> bool {
-        self.known.get(guid).map_or(&[][..], |(known, _)| known) != addresses
+    pub(super) fn differs(&self, guid: &Guid, addresses: &[Weighted]) -> bool {
+        let known = self.known.get(guid).map_or(&[][..], |bound| &bound.addresses);
+        !known.iter().eq(addresses.iter().map(|(address, _)| address))
+    }
+    /// The weight of one of the addresses of a name; that of the best if nothing is known of it.
+    fn weight(&self, now: Time, guid: &Guid, address: NetworkAddress) -> u8 {
+        let bound = self.known.get(guid).filter(|bound| bound.until > now);
+        let at = bound.and_then(|bound| Some((bound, bound.addresses.iter().position(|known| *known == address)?)));
+        at.map_or(WEIGHT_MAX, |(bound, at)| bound.weights[at])
+    }
+    /// What was sent to one of the addresses of a name, by its weight; nothing if that is not known or all weigh the same.
+    fn sent(&self, now: Time, guid: &Guid, address: NetworkAddress) -> Option<u64> {
+        let bound = self.known.get(guid).filter(|bound| bound.until > now)?;
+        let differ = bound.weights.windows(2).any(|pair| pair[0] != pair[1]);
+        let at = bound.addresses.iter().position(|known| *known == address)?;
+        differ.then(|| bound.sent[at])
+    }
+    /// A chunk of so many bytes was sent to one of several addresses of a name.
+    pub(super) fn on_split(&mut self, guid: &Guid, address: NetworkAddress, bytes: u32) {
+        let Some(bound) = self.known.get_mut(guid) else { return };
+        let Some(at) = bound.addresses.iter().position(|known| *known == address) else { return };
+        bound.sent[at] += weighted(u64::from(bytes), bound.weights[at]);
+        // Who took nothing for a while has not saved it up.
+        let least = bound.sent[at].saturating_sub(SPLIT_LAG);
+        bound.sent.iter_mut().for_each(|sent| *sent = (*sent).max(least));
     }
     /// The binding has just changed: it counts more than the addresses that chunks on their way have.
     pub(super) fn on_moved(&mut self, now: Time, guid: Guid) {
@@ -72,10 +118,10 @@ impl Bindings {
         self.look(now, guid)
     }
     pub(super) fn look(&self, now: Time, guid: &Guid) -> Option<&[NetworkAddress]> {
-        self.known.get(guid).filter(|(_, until)| *until > now).map(|(addresses, _)| &addresses[..])
+        self.known.get(guid).filter(|bound| bound.until > now).map(|bound| &bound.addresses[..])
     }
     pub(super) fn expire(&mut self, now: Time) {
-        self.known.retain(|_, (_, until)| *until > now);
+        self.known.retain(|_, bound| bound.until > now);
         self.moved.retain(|_, until| *until > now);
     }
 }
@@ -93,6 +139,8 @@ pub(super) struct Chooser<'a> {
     pub(super) suspects: &'a BTreeSet<FaceId>,
     /// Packets that wait for a face.
     pub(super) load: &'a dyn Fn(FaceId) -> u32,
+    /// Whether the chunk would have to wait for a face.
+    pub(super) is_full: &'a dyn Fn(FaceId) -> bool,
     pub(super) peers: &'a dyn Fn() -> Vec<(FaceId, &'a Peer)>,
 }
 
@@ -145,16 +193,15 @@ impl Chooser<'_> {
     fn by_address(&self, topology: &Topology, header: &ChunkHeader, addresses: &[NetworkAddress]) -> Way {
         let routes = addresses.iter().filter_map(|address| Some((*address, topology.route(*address)?)));
         let routes: Vec<_> = routes.collect();
-        let Some(nearest) = routes.iter().min_by_key(|(_, route)| route.short_us) else {
+        let far = |address: NetworkAddress, short_us| {
+            weighted(short_us, self.bindings.weight(self.now, &header.destination, address))
+        };
+        let Some(nearest) = routes.iter().min_by_key(|(address, route)| far(*address, route.short_us)) else {
             return Way::Store(StoreReason::NoRoute);
         };
         let parts = routes.iter().any(|(_, route)| route.face != nearest.1.face);
         let (address, route) = match header.service {
-            // The ways part here: chunks are spread by what waits for each way, and by distance where nothing does.
-            ServiceId::Multihoming if parts => {
-                let least = routes.iter().min_by_key(|(_, route)| ((self.load)(route.face), route.short_us));
-                *least.unwrap_or(nearest)
-            }
+            ServiceId::Multihoming if parts => self.split(header, &routes).unwrap_or(*nearest),
             // As long as the ways are one, all addresses stay.
             ServiceId::Multihoming if routes.len() > 1 => (NetworkAddress::NONE, nearest.1),
             // A copy keeps all addresses that it is for.
@@ -173,5 +220,55 @@ impl Chooser<'_> {
             return Way::Store(StoreReason::BadPath);
         }
         Way::Face(route.face, address)
+    }
+    /// Where the ways to a device's addresses part: chunks are spread by the weights of the addresses, as far as all ways
+    /// take what they are to. If all weigh the same, or that is not known, what waits for each way decides, and distance
+    /// where nothing does.
+    fn split<'b>(
+        &self,
+        header: &ChunkHeader,
+        routes: &[(NetworkAddress, &'b Route)],
+    ) -> Option<(NetworkAddress, &'b Route)> {
+        let load = |route: &Route| (self.load)(route.face);
+        let least = *routes.iter().min_by_key(|(_, route)| (load(route), route.short_us))?;
+        let sent = |address: NetworkAddress| self.bindings.sent(self.now, &header.destination, address);
+        if routes.iter().any(|(address, _)| sent(*address).is_none()) {
+            return Some(least);
+        }
+        // A way that carries less than its weight promises leaves none idle.
+        routes
+            .iter()
+            .min_by_key(|(address, route)| ((self.is_full)(route.face), sent(*address), route.short_us))
+            .copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn weights_are_kept_with_addresses_and_whoever_took_nothing_has_not_saved_it_up() {
+        let (now, host) = (Time::from_millis(1), Guid([1; 20]));
+        let [a, b] = [NetworkAddress(1), NetworkAddress(2)];
+        let mut bindings = Bindings::default();
+        let lifetime = Duration::from_secs(9);
+        bindings.insert(now, host, Vec::from([(a, 200), (b, 200)]), lifetime);
+        assert_eq!(bindings.sent(now, &host, a), None, "all weigh the same");
+        bindings.insert(now, host, Vec::from([(a, 255), (b, 85)]), lifetime);
+        assert_eq!([a, b, NetworkAddress(3)].map(|address| bindings.weight(now, &host, address)), [255, 85, 255]);
+        let mut taken = [0; 2];
+        for _ in 0..400 {
+            let due = if bindings.sent(now, &host, a) <= bindings.sent(now, &host, b) { a } else { b };
+            taken[usize::from(due == b)] += 1;
+            bindings.on_split(&host, due, 1 << 20);
+            // Being told the same again begins nothing anew.
+            bindings.insert(now, host, Vec::from([(a, 255), (b, 85)]), lifetime);
+        }
+        assert_eq!(taken, [300, 100]);
+        (0..10_000).for_each(|_| bindings.on_split(&host, a, 1 << 20));
+        let [a, b] = [a, b].map(|address| bindings.sent(now, &host, address).unwrap());
+        assert_eq!(a - b, SPLIT_LAG);
+        assert_eq!(bindings.sent(now + lifetime, &host, NetworkAddress(1)), None, "it is over");
     }
 }

@@ -138,6 +138,10 @@ impl Router {
                     header.hops_left = header.hops_left.saturating_sub(u8::from(transit));
                     binding::narrow(header, address);
                 }
+                let parts = header.service == ServiceId::Multihoming && header.addresses.len() > 1;
+                if parts && !address.is_none() {
+                    self.on_split(now, &header, address);
+                }
                 self.taken(slot);
                 self.enqueue(now, face, slot);
             }
@@ -162,6 +166,14 @@ impl Router {
             Way::Wait => self.waiting.push(slot),
             Way::Drop(reason) => self.drop_chunk(slot, reason),
         }
+    }
+    /// A chunk goes to one of several addresses, as the ways to them part here. By which weights is looked up; until that is
+    /// known they are not waited for.
+    fn on_split(&mut self, now: Time, header: &ChunkHeader, address: NetworkAddress) {
+        if self.bindings.look(now, &header.destination).is_none() {
+            self.outputs.push_back(Output::Resolve(header.destination));
+        }
+        self.bindings.on_split(&header.destination, address, header.payload_bytes);
     }
     pub(super) fn taken_if_control(&mut self, slot: Slot) {
         if self.buffer.chunk(slot).is_some_and(|chunk| chunk.class == Class::Control) {
@@ -207,6 +219,12 @@ impl Router {
             load: &|face| {
                 let taken = |hop: &Hop| WINDOW_FULL - hop.outgoing.window_room(&header.destination).min(WINDOW_FULL);
                 self.hops.get(&face).map_or(u32::MAX, |hop| hop.queued + taken(hop))
+            },
+            is_full: &|face| {
+                let packets = self.packets_of(header);
+                let is_full =
+                    |hop: &Hop| hop.queued >= packets || hop.outgoing.window_room(&header.destination) < packets;
+                self.hops.get(&face).is_none_or(is_full)
             },
             peers: &|| self.hops.iter().filter_map(|(face, hop)| Some((*face, hop.peer.as_ref()?))).collect(),
         }

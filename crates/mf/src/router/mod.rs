@@ -40,7 +40,7 @@ use self::{
 };
 use crate::{
     config::HolRelief,
-    ids::{ChunkKey, Flow, Guid, NetworkAddress, ServiceId},
+    ids::{ChunkKey, Flow, Guid, NetworkAddress, ServiceId, Weighted},
     link::{
         Arrived, Buffer, Chunk, Forwarding, HopConfig, Incoming, Origin, Outgoing, Room, Sent, Slot,
         buffer::{Copies, cut},

@@ -3,7 +3,7 @@ use super::*;
 
 impl Router {
     /// What a name is bound to, as just learnt; none for nowhere. Chunks on their way follow it.
-    pub fn handle_binding(&mut self, now: Time, guid: Guid, addresses: Vec<NetworkAddress>, lifetime: Duration) {
+    pub fn handle_binding(&mut self, now: Time, guid: Guid, addresses: Vec<Weighted>, lifetime: Duration) {
         // Being told the same again does not fill or empty the storage of another router.
         if self.bindings.differs(&guid, &addresses) {
             self.diverted.remove(&guid);
@@ -12,7 +12,7 @@ impl Router {
         self.retry(now, guid);
     }
     /// The same when it has just changed: it counts more than the addresses that chunks on their way have.
-    pub fn handle_move(&mut self, now: Time, guid: Guid, addresses: Vec<NetworkAddress>, lifetime: Duration) {
+    pub fn handle_move(&mut self, now: Time, guid: Guid, addresses: Vec<Weighted>, lifetime: Duration) {
         self.bindings.insert(now, guid, addresses, lifetime);
         self.bindings.on_moved(now, guid);
         self.diverted.remove(&guid);

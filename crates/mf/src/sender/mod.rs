@@ -301,10 +301,10 @@ impl Sender {
         Some(if wanted > unit { wanted / unit * unit } else { wanted })
     }
     /// A destination has moved.
-    pub fn handle_binding(&mut self, destination: &Guid, addresses: &[NetworkAddress]) {
+    pub fn handle_binding(&mut self, destination: &Guid, addresses: impl Iterator<Item = NetworkAddress> + Clone) {
         let range = (*destination, 0)..=(*destination, u32::MAX);
         for (_, flow) in self.flows.range_mut(range) {
-            flow.addresses = addresses.to_vec();
+            flow.addresses = addresses.clone().collect();
         }
     }
     /// Destinations of flows that last long enough to be followed.

@@ -8,7 +8,7 @@ use super::{
     chunk::ADDRESSES_MAX,
     reader::{Reader, Writer},
 };
-use crate::ids::{Guid, NetworkAddress};
+use crate::ids::{Guid, NetworkAddress, Weighted};
 
 /// Members of a group in one record at most; larger groups are made of groups (paper §3.5).
 pub const MEMBERS_MAX: usize = 64;
@@ -22,8 +22,8 @@ pub const OWN_LABEL_BYTES_MAX: usize = 64;
 /// What a record says.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum RecordBody {
-    /// Where a device is attached: addresses with weights (larger is better), best first. None: nowhere now.
-    Device(Vec<(NetworkAddress, u8)>),
+    /// Where a device is attached: addresses with weights, best first. None: nowhere now.
+    Device(Vec<Weighted>),
     /// Who belongs to the group of this label.
     Group {
         /// The owner's label of the group, not empty.
@@ -214,6 +214,7 @@ impl Statement {
             0 => RecordBody::Device(reader.list("addresses", ADDRESSES_MAX, |reader| {
                 match (reader.address("address")?, reader.u8("weight")?) {
                     (NetworkAddress::NONE, _) => Err(WireError::Value { field: "address", found: 0 }),
+                    (_, 0) => Err(WireError::Value { field: "weight", found: 0 }),
                     binding => Ok(binding),
                 }
             })?),

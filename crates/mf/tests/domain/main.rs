@@ -8,6 +8,7 @@ mod groups;
 mod limits;
 mod mobility;
 mod restarts;
+mod weights;
 mod wireless;
 
 use std::{

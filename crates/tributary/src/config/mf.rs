@@ -11,6 +11,10 @@ use super::{
     sections::{KEY_HINT, duration, key_from_hex, size},
 };
 
+/// Reads the weight of the access by a face.
+pub(super) fn weight(section: &Section<'_>) -> Option<u8> {
+    section.integer("weight", 1..=255).map(|weight| weight as u8)
+}
 /// Reads the section into `mf`.
 pub(super) fn settings(section: &Section<'_>, mf: &mut Config) {
     let set = |value: Option<Duration>, field: &mut Duration| *field = value.unwrap_or(*field);

@@ -68,7 +68,15 @@ fn whole(root: &Section<'_>, folder: &Path) -> Option<NodeConfig> {
     let listen = head.as_ref().map_or(&[][..], |head| &head.listen);
     let family = head.as_ref().map_or_else(Family::default, |head| head.family);
     let faces = root.sections("face").into_iter().filter_map(|section| face(section, listen, folder, family));
-    let (faces, face_routes): (Vec<_>, Vec<_>) = faces.unzip();
+    let mut weights = std::collections::BTreeMap::new();
+    let mut numbered = Vec::new();
+    let mut laid = Vec::new();
+    for (at, (face, added)) in faces.enumerate() {
+        weights.extend(added.weight.map(|weight| (face_id(at), weight)));
+        numbered.push((face_id(at), face.peer.place(), added.routes));
+        laid.push(face);
+    }
+    let faces = laid;
     let publish = root.sections("publish").into_iter().filter_map(|section| published(section, folder)).collect();
     // Sections are read even if [node] is wrong, so that one run shows all mistakes.
     let (label, roles) = head.as_ref().map_or(("", BTreeSet::new()), |head| (&head.label, head.roles.clone()));
@@ -79,9 +87,8 @@ fn whole(root: &Section<'_>, folder: &Path) -> Option<NodeConfig> {
     let mut mf = MfConfig::new(label, 0);
     mf.router = psi.router;
     mf.resolver = psi.resolver;
+    mf.weights = weights;
     let mut ndn = NdnConfig::new(label, 0);
-    let numbered = faces.iter().zip(face_routes).enumerate();
-    let numbered: Vec<_> = numbered.map(|(at, (face, routes))| (face_id(at), face.peer.place(), routes)).collect();
     let shared_keys = root.sections("shared_key").into_iter();
     ndn.shared_keys = shared_keys.filter_map(|section| ndn::shared_key(section, folder)).collect();
     ndn::lay(&mut ndn, roles.contains(&Role::Sender), &numbered);
@@ -267,12 +274,7 @@ fn may_stream(section: &Section<'_>, span: std::ops::Range<usize>, address: &Pee
     may
 }
 
-fn face(
-    section: Section<'_>,
-    listen: &[SocketAddr],
-    folder: &Path,
-    family: Family,
-) -> Option<(FaceConfig, ndn::FaceRoutes)> {
+fn face(section: Section<'_>, listen: &[SocketAddr], folder: &Path, family: Family) -> Option<(FaceConfig, Added)> {
     let address = section.parsed::<PeerAddress>("peer", ADDRESS_HINT);
     let address = address.filter(|address| may_stream(&section, section.span_of("peer"), address, family));
     let peer = address.as_ref().and_then(PeerAddress::datagrams);
@@ -306,9 +308,20 @@ fn face(
             section.problem(section.span_of(key), format!("'{key}' is for neighbours over UDP"), hint);
         }
     }
-    let routes = if family == Family::Ndn { ndn::face(&section) } else { ndn::FaceRoutes::default() };
+    let added = match family {
+        Family::Ndn => Added { routes: ndn::face(&section), weight: None },
+        Family::Mf => Added { weight: mf::weight(&section), ..Added::default() },
+        Family::Psi => Added::default(),
+    };
     section.finish();
-    Some((FaceConfig { peer: address?, local, device, mtu, egress }, routes))
+    Some((FaceConfig { peer: address?, local, device, mtu, egress }, added))
+}
+
+/// What a face's section says for one family only.
+#[derive(Default)]
+struct Added {
+    routes: ndn::FaceRoutes,
+    weight: Option<u8>,
 }
 
 /// The largest datagram of a face that names none: an Ethernet frame without IPv4 and UDP headers.
