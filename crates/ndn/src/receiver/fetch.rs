@@ -19,6 +19,7 @@ use tributary_transport::{
 
 use super::{
     Outgoing, Source,
+    asked::{AskedOn, Form},
     others::{Found, Others},
     paths::{Paths, Tag},
 };
@@ -39,54 +40,12 @@ const PROBES_MAX: usize = 64;
 /// Paths whose producers cannot be told apart share what is left of a link between them: all are one group (PTP eq. 2
 /// sums over all paths in use).
 const GROUP_OF_ALL: u16 = 0;
-/// Forwarders hold back no copy that comes later than this: NFD for up to 250 ms, ndnd for 400 ms.
-const HELD_BACK_MAX: Duration = Duration::from_millis(500);
-
-/// By which path and request a packet was asked for last.
-struct AskedOn {
-    path: PathId,
-    number: u16,
-    /// The requests before: the answer may be one to them.
-    before: Vec<AskedBefore>,
-    at: Time,
-    /// In what form.
-    form: Form,
-    /// The longest lifetime of the Interests for it.
-    lifetime: Duration,
-}
-
-/// A request for a packet that was asked for again.
-#[derive(Clone, Copy)]
-struct AskedBefore {
-    path: PathId,
-    number: u16,
-    /// When its Interest is pending no more.
-    expires: Time,
-}
 
 /// A probing Interest under way.
 #[derive(Clone, Copy)]
 struct Probe {
     sent: Time,
     expires: Time,
-}
-
-/// In what form an Interest asks for a packet: its selectors. No name continues a packet's, so all ask for the same Data.
-///
-/// To a forwarder two Interests are copies of one if names and selectors are the same, and it holds copies back, which
-/// means that it drops them without a word. A packet that is lost is asked for in another form: its Interest is an entry of
-/// its own wherever the one before still waits.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-struct Form {
-    can_be_prefix: bool,
-    /// Stale copies in caches do not answer, so this is not the first choice.
-    must_be_fresh: bool,
-}
-
-impl Form {
-    fn next(self) -> Form {
-        Form { can_be_prefix: !self.can_be_prefix, must_be_fresh: self.must_be_fresh != self.can_be_prefix }
-    }
 }
 
 /// Whom a fetch believes.
@@ -267,7 +226,7 @@ impl Fetching {
             let cache = local.origin.map(|_| 0);
             let data = PacketData { path, number, packet, cache, payload };
             let answers = self.answers(now, packet, &asked, cache.is_some());
-            match asked.before.is_empty() && answers == Answers::This {
+            match asked.is_first() && answers == Answers::This {
                 true => self.transfer.handle_data(now, &data),
                 false => self.transfer.handle_once(now, &data, answers),
             }
@@ -277,21 +236,12 @@ impl Fetching {
         }
         true
     }
-    /// Which of the Interests for a packet may be the one that is answered. Where paths meet, a Data goes to all who wait:
-    /// by this path may come, before its turn, what another one has brought as far as there.
+    /// Which of the Interests for a packet may be the one that is answered.
     fn answers(&mut self, now: Time, packet: u32, asked: &AskedOn, is_cached: bool) -> Answers {
         if self.may_be_old(now, packet, is_cached) {
             return Answers::Any;
         }
-        let beside = |before: &AskedBefore| {
-            let AskedBefore { path, number, expires } = *before;
-            match (path == asked.path, expires <= now || self.transfer.was_overtaken(path, number, packet)) {
-                (true, true) => Answers::This,
-                (true, false) | (false, true) => Answers::OneOfSeveral,
-                (false, false) => Answers::Any,
-            }
-        };
-        asked.before.iter().map(beside).max().unwrap_or(Answers::This)
+        asked.answers(now, |path, number| self.transfer.was_overtaken(path, number, packet))
     }
     /// Whether a cache's answer may be one to an Interest that allowed it, sent before the packet was asked for past all
     /// caches.
@@ -469,15 +419,12 @@ impl Fetching {
             } else {
                 self.past_caches.remove(&packet);
             }
-            let may_be_held_back = known.as_ref().filter(|known| now < known.at + HELD_BACK_MAX);
-            let form = may_be_held_back.map_or(Form::default(), |known| known.form.next());
-            let before = known.map_or(Vec::new(), |mut known| {
-                let (path, number, expires) = (known.path, known.number, known.at + known.lifetime);
-                known.before.push(AskedBefore { path, number, expires });
-                known.before
-            });
             let (path, number) = (request.path, request.number);
-            let asked = AskedOn { path, number, before, at: now, form, lifetime: lifetime.max(longest) };
+            let asked = match known {
+                Some(known) => known.again(now, path, number, lifetime),
+                None => AskedOn::first(now, path, number, lifetime),
+            };
+            let form = asked.form;
             self.asked.insert(packet, asked);
             self.waiting.push_back(Outgoing {
                 interest: self.interest(&name, form, lifetime, random),

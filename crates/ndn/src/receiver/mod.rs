@@ -6,6 +6,7 @@
 //!                                 ▲                     ▲
 //!                                 └── failed, silent ◄──┴── Data, from a producer or from a cache
 //! ```
+mod asked;
 mod echo;
 mod fetch;
 mod others;

@@ -1,0 +1,158 @@
+//! What is remembered of the Interests for one packet until it comes: the last one, and of those before as much as tells
+//! which of them may be the one that is answered.
+use alloc::vec::Vec;
+
+use tributary_core::{Duration, PathId, Time};
+use tributary_transport::transfer::Answers;
+
+/// Paths whose requests for one packet are told apart; what was asked for before over further ones counts as asked for
+/// over other paths until it has expired.
+const PATHS_TOLD_MAX: usize = 8;
+/// Forwarders hold back no copy that comes later than this: NFD for up to 250 ms, ndnd for 400 ms.
+const HELD_BACK_MAX: Duration = Duration::from_millis(500);
+
+/// In what form an Interest asks for a packet: its selectors. No name continues a packet's, so all ask for the same Data.
+///
+/// To a forwarder two Interests are copies of one if names and selectors are the same, and it holds copies back, which
+/// means that it drops them without a word. A packet that is lost is asked for in another form: its Interest is an entry of
+/// its own wherever the one before still waits.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(super) struct Form {
+    pub(super) can_be_prefix: bool,
+    /// Stale copies in caches do not answer, so this is not the first choice.
+    pub(super) must_be_fresh: bool,
+}
+
+impl Form {
+    fn next(self) -> Form {
+        Form { can_be_prefix: !self.can_be_prefix, must_be_fresh: self.must_be_fresh != self.can_be_prefix }
+    }
+}
+
+/// By which path and request a packet was asked for last.
+pub(super) struct AskedOn {
+    pub(super) path: PathId,
+    pub(super) number: u16,
+    pub(super) form: Form,
+    /// The longest lifetime of the Interests for it.
+    pub(super) lifetime: Duration,
+    at: Time,
+    /// The requests before, the last one of each path: the answer may be one to them. When it is surely lost or has
+    /// expired, so have those before it over that path.
+    before: Vec<AskedBefore>,
+}
+
+/// A request for a packet that was asked for again.
+#[derive(Clone, Copy)]
+struct AskedBefore {
+    /// By which path and request; `None` for several that are not told apart any more.
+    by: Option<(PathId, u16)>,
+    /// When its Interest is pending no more.
+    expires: Time,
+}
+
+impl AskedOn {
+    /// The first request for a packet.
+    pub(super) fn first(now: Time, path: PathId, number: u16, lifetime: Duration) -> AskedOn {
+        AskedOn { path, number, form: Form::default(), lifetime, at: now, before: Vec::new() }
+    }
+    /// The packet is asked for again.
+    pub(super) fn again(self, now: Time, path: PathId, number: u16, lifetime: Duration) -> AskedOn {
+        let form = if now < self.at + HELD_BACK_MAX { self.form.next() } else { Form::default() };
+        let mut before = self.before;
+        before.retain(|before| before.by.is_none_or(|(path, _)| path != self.path));
+        before.push(AskedBefore { by: Some((self.path, self.number)), expires: self.at + self.lifetime });
+        if before.len() > PATHS_TOLD_MAX {
+            // They expire in their order.
+            before.remove(0);
+            before[0].by = None;
+        }
+        AskedOn { path, number, form, lifetime: lifetime.max(self.lifetime), at: now, before }
+    }
+    /// Whether it was asked for once only.
+    pub(super) fn is_first(&self) -> bool {
+        self.before.is_empty()
+    }
+    /// Which of the Interests for it may be the one that is answered at `now`; `is_lost` tells of a path and a request
+    /// whether its answer can come no more. Where paths meet, a Data goes to all who wait: by this path may come, before
+    /// its turn, what another one has brought as far as there.
+    pub(super) fn answers(&self, now: Time, is_lost: impl Fn(PathId, u16) -> bool) -> Answers {
+        let beside = |before: &AskedBefore| {
+            let is_same_path = before.by.is_some_and(|(path, _)| path == self.path);
+            let is_gone = before.expires <= now || before.by.is_some_and(|(path, number)| is_lost(path, number));
+            match (is_same_path, is_gone) {
+                (true, true) => Answers::This,
+                (true, false) | (false, true) => Answers::OneOfSeveral,
+                (false, false) => Answers::Any,
+            }
+        };
+        self.before.iter().map(beside).max().unwrap_or(Answers::This)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tributary_core::Random;
+
+    use super::*;
+
+    const LIFETIME: Duration = Duration::from_secs(2);
+
+    /// What is asked for 4,000 times over `paths` paths with a memory of all requests beside it: how often the two gave
+    /// another answer.
+    fn differences(paths: u64, seed: u64) -> usize {
+        let mut random = Random::new(seed, 1);
+        let mut now = Time::ZERO;
+        let mut asked = AskedOn::first(now, PathId(0), 0, LIFETIME);
+        let mut all: Vec<(PathId, u16, Time)> = Vec::new();
+        // Up to which request of each path answers are lost.
+        let mut lost = alloc::vec![0; paths as usize];
+        let mut differences = 0;
+        for number in 1..4000 {
+            all.push((asked.path, asked.number, asked.at + asked.lifetime));
+            let pause_max = if random.chance(0.02) { 4_000 } else { 100 };
+            now += Duration::from_millis(random.below(pause_max));
+            let path = random.below(paths) as usize;
+            asked = asked.again(now, PathId(path as u16), number, LIFETIME);
+            assert!(asked.before.len() <= PATHS_TOLD_MAX.min(paths as usize));
+            let overtakes = number - random.below(u64::from(number).min(12)) as u16;
+            match random.chance(0.1) {
+                true => lost.fill(number),
+                false => lost[random.below(paths) as usize] = overtakes,
+            }
+            let is_lost = |path: PathId, number: u16| number < lost[usize::from(path.0)];
+            let beside = |(path, number, expires): &(PathId, u16, Time)| match (
+                *path == asked.path,
+                *expires <= now || is_lost(*path, *number),
+            ) {
+                (true, true) => Answers::This,
+                (true, false) | (false, true) => Answers::OneOfSeveral,
+                (false, false) => Answers::Any,
+            };
+            let (told, exact) = (asked.answers(now, is_lost), all.iter().map(beside).max().unwrap());
+            assert!(told >= exact, "what may be another's is never taken for the last one's");
+            differences += usize::from(told != exact);
+        }
+        differences
+    }
+
+    #[test]
+    fn the_last_request_of_each_path_tells_as_much_as_all() {
+        for paths in 1..=PATHS_TOLD_MAX as u64 {
+            assert_eq!(differences(paths, paths), 0, "over {paths} paths");
+        }
+        assert!(differences(PATHS_TOLD_MAX as u64 + 8, 1) > 0, "beyond that it is not exact");
+    }
+
+    #[test]
+    fn what_is_asked_for_at_once_again_has_another_form_four_times() {
+        let mut asked = AskedOn::first(Time::ZERO, PathId(1), 0, LIFETIME);
+        let mut forms = alloc::vec![asked.form];
+        for number in 1..4 {
+            asked = asked.again(Time::from_millis(10), PathId(1), number, LIFETIME);
+            assert!(!forms.contains(&asked.form));
+            forms.push(asked.form);
+        }
+        assert_eq!(asked.again(Time::from_millis(510), PathId(1), 4, LIFETIME).form, Form::default());
+    }
+}
