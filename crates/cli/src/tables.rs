@@ -257,9 +257,14 @@ pub(crate) fn deliveries(done: &DoneView) -> Vec<String> {
         let bytes = ByteCount(source.bytes).to_string();
         rows.push(vec![source.id.clone(), bytes, percent(share(source.bytes)), rate(source.mbps), note]);
     }
-    if done.cached_bytes > 0 {
+    let bypassed = done.more.get("bypassed_caches").and_then(|nodes| nodes.as_array()).map_or(0, Vec::len);
+    if done.cached_bytes > 0 || bypassed > 0 {
         let bytes = ByteCount(done.cached_bytes).to_string();
-        rows.push(vec!["caches".into(), bytes, percent(share(done.cached_bytes)), String::new(), String::new()]);
+        let note = match bypassed {
+            0 => String::new(),
+            count => format!("gave wrong bytes, bypassed on {count} of {} paths", done.paths.len()),
+        };
+        rows.push(vec!["caches".into(), bytes, percent(share(done.cached_bytes)), String::new(), note]);
     }
     lines.extend(table(&rows));
     lines.extend(paths(&done.paths));

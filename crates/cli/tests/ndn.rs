@@ -99,6 +99,27 @@ fn the_demo_fetches_from_all_publishers_over_all_paths() {
 }
 
 #[test]
+fn the_demo_passes_by_a_cache_that_lies_and_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let demo = ["demo", "--family", "ndn", "--evil", "cache", "--size", "9MB"];
+    let told = run(folder.path(), &[&demo[..], &["--json"]].concat());
+    assert_eq!(told.status.code(), Some(0), "{}", talk(&told));
+    let told = lines(&told.stdout);
+    let done = told.last().unwrap();
+    let expected = (&"done".into(), &true.into(), &9_000_000.into(), &"passed".into());
+    assert_eq!((&done["event"], &done["verified"], &done["bytes"], &done["checks"]), expected);
+    assert!(done["bypassed_caches"].as_array().is_some_and(|caches| !caches.is_empty()), "{done}");
+    // The honest publishers bring what the cache lied about, and none of them is taken for the liar.
+    assert!(done["source_bytes"].as_u64() > Some(8_000_000), "{done}");
+    assert!(
+        done["sources"].as_array().unwrap().iter().all(|source| source.get("distrusted").is_none_or(|of| of.is_null()))
+    );
+    let shown = run(folder.path(), &demo);
+    let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
+    assert!(shown.contains("gave wrong bytes, bypassed on "), "{shown}");
+}
+
+#[test]
 fn ping_and_traceroute_tell_who_answers_by_which_path_and_what_cannot_be_reached() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();

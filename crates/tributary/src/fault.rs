@@ -1,7 +1,12 @@
 //! Deliberate misbehaviour, for demos and tests: what an honest network must survive.
 use bytes::Bytes;
-use tributary_content::{ChunkIndex, Manifest, ObjectReader, StoreError};
-use tributary_core::Random;
+use tributary_content::{ChunkIndex, Manifest, Name, ObjectReader, StoreError};
+use tributary_core::{
+    Datagram, FaceChange, FaceId, FaceRefusal, FaceRequest, Node, Random, Rate, Time, TimerId, TransferId, Transmit,
+    TransmitBuf,
+    event::{Event, TransferReport},
+};
+use tributary_transport::{Echoes, Endpoint, FaceOptions, Fetch, Messaging, NodeStatus};
 
 /// A published object that lies: some of its chunks have flipped bytes, while manifest and tree are the true ones.
 pub struct CorruptObject {
@@ -33,6 +38,113 @@ impl ObjectReader for CorruptObject {
         let at = random.below(bytes.len() as u64) as usize;
         bytes[at] ^= 0x55;
         Ok(bytes.into())
+    }
+}
+
+/// The random stream that decides which packets a lying cache alters.
+pub(crate) const LYING_STREAM: u64 = 0x11e5;
+
+/// What a node makes of the packets that it sends, beside what it should.
+pub(crate) trait Lie: Send {
+    /// Looks at a packet that arrived.
+    fn on_arrival(&mut self, _datagram: &Datagram) {}
+    /// What is sent in place of a packet.
+    fn tell(&mut self, datagram: Datagram) -> Datagram;
+    /// All that arrivals gave rise to has been sent.
+    fn on_drained(&mut self) {}
+}
+
+/// A node that lies in what it sends; everything else about it is honest.
+pub(crate) struct Liar<N, L> {
+    pub(crate) inner: N,
+    pub(crate) lie: L,
+}
+
+impl<N: Node, L: Lie> Node for Liar<N, L> {
+    fn handle_datagram(&mut self, now: Time, face: FaceId, datagram: Datagram) {
+        self.lie.on_arrival(&datagram);
+        self.inner.handle_datagram(now, face, datagram);
+    }
+    fn handle_timeout(&mut self, now: Time) {
+        self.inner.handle_timeout(now);
+    }
+    fn poll_transmit(&mut self, now: Time, out: &mut TransmitBuf) -> Option<Transmit> {
+        let Some(transmit) = self.inner.poll_transmit(now, out) else {
+            self.lie.on_drained();
+            return None;
+        };
+        let honest: Vec<_> = out.drain().collect();
+        out.clear();
+        for datagram in honest {
+            out.push_datagram(self.lie.tell(datagram));
+        }
+        Some(transmit)
+    }
+    fn poll_timeout(&self) -> Option<(Time, TimerId)> {
+        self.inner.poll_timeout()
+    }
+    fn poll_event(&mut self) -> Option<Event> {
+        self.inner.poll_event()
+    }
+    fn handle_storage(&mut self, now: Time) {
+        self.inner.handle_storage(now);
+    }
+    fn handle_face(&mut self, now: Time, face: FaceId, change: FaceChange) {
+        self.inner.handle_face(now, face, change);
+    }
+    fn poll_face_request(&mut self) -> Option<FaceRequest> {
+        self.inner.poll_face_request()
+    }
+    fn handle_face_answer(&mut self, now: Time, request: u64, answer: Result<FaceId, FaceRefusal>) {
+        self.inner.handle_face_answer(now, request, answer);
+    }
+}
+
+impl<N: Endpoint, L: Lie> Endpoint for Liar<N, L> {
+    fn add_face(&mut self, now: Time, face: FaceId, options: FaceOptions) {
+        self.inner.add_face(now, face, options);
+    }
+    fn remove_face(&mut self, now: Time, face: FaceId) {
+        self.inner.remove_face(now, face);
+    }
+    fn publish(&mut self, now: Time, object: Box<dyn ObjectReader>) {
+        self.inner.publish(now, object);
+    }
+    fn unpublish(&mut self, now: Time, name: &Name) {
+        self.inner.unpublish(now, name);
+    }
+    fn fetch(&mut self, now: Time, fetch: Fetch) -> TransferId {
+        self.inner.fetch(now, fetch)
+    }
+    fn cancel(&mut self, now: Time, transfer: TransferId) {
+        self.inner.cancel(now, transfer);
+    }
+    fn watch(&mut self, now: Time, scope: &Name) {
+        self.inner.watch(now, scope);
+    }
+    fn unwatch(&mut self, now: Time, scope: &Name) {
+        self.inner.unwatch(now, scope);
+    }
+    fn leave(&mut self, now: Time) {
+        self.inner.leave(now);
+    }
+    fn limit(&mut self, now: Time, transfer: Option<TransferId>, rate: Option<Rate>) {
+        self.inner.limit(now, transfer, rate);
+    }
+    fn report(&self, now: Time, transfer: TransferId) -> Option<TransferReport> {
+        self.inner.report(now, transfer)
+    }
+    fn transfers(&self) -> Vec<(TransferId, Name)> {
+        self.inner.transfers()
+    }
+    fn status(&self, now: Time) -> NodeStatus {
+        self.inner.status(now)
+    }
+    fn echoes(&mut self) -> Option<&mut dyn Echoes> {
+        self.inner.echoes()
+    }
+    fn messaging(&mut self) -> Option<&mut dyn Messaging> {
+        self.inner.messaging()
     }
 }
 

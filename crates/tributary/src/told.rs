@@ -63,9 +63,9 @@ pub enum Told {
     },
     /// A cache gave wrong bytes and is bypassed.
     CacheDistrusted {
-        /// Its node.
+        /// Its node; `without a name` in families whose caches do not say who they are.
         node: String,
-        /// What it did.
+        /// What it did, and on which path.
         reason: String,
     },
     /// A path appeared.
@@ -300,7 +300,8 @@ impl Told {
             }
             TransferEvent::Advice { text } => Told::Note { text: text.clone() },
             TransferEvent::CacheDistrusted { node, reason } => {
-                Told::CacheDistrusted { node: node.to_string(), reason: reason.clone() }
+                let node = if node.0 == 0 { "without a name".into() } else { node.to_string() };
+                Told::CacheDistrusted { node, reason: reason.clone() }
             }
             TransferEvent::PathAdded { path, source } => {
                 Told::Path { id: path.to_string(), source: source.to_string() }

@@ -244,9 +244,11 @@ fn check(demo: &Demo) -> Result<(), ApiError> {
         };
         return refused("that failure", hint);
     }
-    match demo.evil {
-        Some(Evil::Cache) => refused("a lying cache", "take --evil source or --evil imposter, or --family psi"),
-        Some(Evil::Source | Evil::Imposter) | None => Ok(()),
+    match (demo.family, demo.evil) {
+        (Family::Mf, Some(Evil::Cache)) => {
+            refused("a lying cache", "take --evil source or --evil imposter, or --family psi or ndn")
+        }
+        _ => Ok(()),
     }
 }
 /// The failures that follow the percentage of what has arrived; a mobile receiver's absence has a time of its own.
