@@ -67,6 +67,8 @@ pub(crate) enum Command {
     Attach(Named),
     /// Do not take what is sent to a name any more
     Detach(Named),
+    /// Say who may look up a name of this node; for all others it is as if there were none
+    Readers(Readers),
     /// Show what a node stores for others, for whom and until when
     Store(Ask),
     /// End a transfer; what it verified is kept
@@ -123,6 +125,21 @@ pub(crate) struct Ask {
 pub(crate) struct Named {
     /// The name, such as /lab/images/debian.iso
     pub(crate) name: Name,
+    #[command(flatten)]
+    pub(crate) control: Control,
+}
+
+/// Limits who may look up a name.
+#[derive(Args, Debug)]
+pub(crate) struct Readers {
+    /// The name, such as /lab/plans, published or attached to, now or later [default: the device itself: where it is]
+    pub(crate) name: Option<Name>,
+    /// A device that may, by the GUID that `trib status` shows there; several times if wanted
+    #[arg(long, value_name = "GUID", required_unless_present = "all")]
+    pub(crate) only: Vec<String>,
+    /// Everybody may
+    #[arg(long, conflicts_with = "only")]
+    pub(crate) all: bool,
     #[command(flatten)]
     pub(crate) control: Control,
 }

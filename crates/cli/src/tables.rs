@@ -54,6 +54,13 @@ pub(crate) fn answer(told: &Told) -> Vec<String> {
         }
         Told::Attached { name, attached: true } => vec![format!("attached to '{name}'")],
         Told::Attached { name, attached: false } => vec![format!("not attached to '{name}' any more")],
+        Told::Readers { name, readers } => {
+            let what = name.as_ref().map_or_else(|| "where this device is".into(), |name| format!("'{name}'"));
+            vec![match readers.as_deref() {
+                None => format!("everybody may look up {what}"),
+                Some(readers) => format!("only {} may look up {what}", readers.join(", ")),
+            }]
+        }
         Told::Store(store) => self::store(store),
         Told::Cancelled { transfer } => vec![format!("{transfer} is ended; what it verified is kept")],
         Told::Limited { transfer, bits_per_second } => {

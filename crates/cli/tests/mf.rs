@@ -208,6 +208,44 @@ fn what_a_full_disk_has_acknowledged_outlives_a_kill_and_the_rest_stays_with_the
 }
 
 #[test]
+fn only_those_who_may_look_up_a_name_can_get_it_and_a_restart_does_not_show_it_to_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let original = file(folder);
+    let (_router, [owner, friend, stranger]) = network(folder, ["owner", "friend", "stranger"]);
+    let own = Daemon::start(folder, Path::new(&owner));
+    let _friend = Daemon::start(folder, Path::new(&friend));
+    let _stranger = Daemon::start(folder, Path::new(&stranger));
+    let socket = control(folder, "owner");
+    let status = run(folder, &["status", "--control", &control(folder, "friend")]);
+    let status = String::from_utf8(status.stdout).unwrap();
+    let id = status.lines().find(|line| line.contains("guid")).unwrap().split_whitespace().last().unwrap();
+    let wrong = run(folder, &["readers", "/plans", "--only", "friend", "--control", &socket]);
+    assert!(wrong.status.code() == Some(2) && talk(&wrong).contains("'friend' is no GUID"), "{}", talk(&wrong));
+    let limit = run(folder, &["readers", "/plans", "--only", id, "--control", &socket, "--json"]);
+    let told = lines(&limit.stdout).remove(0);
+    assert_eq!((&told["event"], &told["name"], &told["readers"][0]), (&"readers".into(), &"/plans".into(), &id.into()));
+    let put = run(folder, &["put", original.to_str().unwrap(), "/plans", "--control", &socket]);
+    assert_eq!(put.status.code(), Some(0), "{}", talk(&put));
+    let get = |label: &str| {
+        let (output, socket) = (folder.join(format!("of-{label}")), control(folder, label));
+        let got =
+            run(folder, &["get", "/plans", "-o", output.to_str().unwrap(), "--control", &socket, "--timeout", "3s"]);
+        (got.status.code(), talk(&got))
+    };
+    assert_eq!(get("friend").0, Some(0));
+    let (code, talk_of) = get("stranger");
+    assert!(code == Some(1) && talk_of.contains("no publisher"), "{talk_of}");
+    assert_eq!(own.stop(), Some(0));
+    let own = Daemon::start(folder, Path::new(&owner));
+    std::thread::sleep(std::time::Duration::from_secs(2));
+    assert_eq!(get("stranger").0, Some(1), "it has started anew");
+    let all = run(folder, &["readers", "/plans", "--all", "--control", &socket]);
+    assert!(String::from_utf8_lossy(&all.stdout).contains("everybody may look up '/plans'"), "{all:?}");
+    assert_eq!((get("stranger").0, own.stop()), (Some(0), Some(0)));
+}
+
+#[test]
 fn a_daemon_takes_what_is_sent_to_a_name_from_attach_until_detach() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();

@@ -8,7 +8,7 @@ use tributary_mf::{
     wire::{
         ADDRESSES_MAX, CHUNK_PACKETS_MAX, Cack, CackState, ChunkHeader, ChunkKind, Class, Csyn, DataHeader, DataTag,
         Flags, Hello, LABEL_BYTES_MAX, LinkState, MtuMessage, NameMessage, NameRecord, PacketType, Probe, Reliability,
-        Roles, TransportMessage, WireError, chunk::CHUNK_BYTES_MAX, chunk::HOPS_MAX, names::RECORDS_MAX,
+        Roles, SealedHead, TransportMessage, WireError, chunk::CHUNK_BYTES_MAX, chunk::HOPS_MAX, names::RECORDS_MAX,
         routing::ADJACENCIES_MAX, seal, transport::RANGES_MAX, unseal,
     },
 };
@@ -125,7 +125,13 @@ pub fn mf_names(data: &[u8]) {
     if let Some(NameMessage::Found { records, .. }) = exact(data, NameMessage::decode, NameMessage::encode) {
         assert!(records.len() <= RECORDS_MAX);
     }
+    if let Ok((head, message)) = SealedHead::decode(data) {
+        let mut emitted = Vec::new();
+        head.encode(&mut emitted);
+        assert!(SealedHead::is_at(data) && [&emitted[..], message].concat() == data);
+    }
     let Ok(record) = NameRecord::decode(data) else { return };
+    assert!(record.may_be_read_by(&record.author()) && NameRecord::bytes_may_be_read_by(data, &record.author()));
     assert_eq!(record.encode(), data);
     assert!(!record.places().is_empty() && record.author() == Guid::of(&record.statement().key, &[]));
     for bit in [0, data.len() * 4, data.len() * 8 - 1] {

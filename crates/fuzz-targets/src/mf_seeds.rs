@@ -4,8 +4,8 @@ use tributary_mf::{
     ids::{Flow, Guid, HopId, NetworkAddress, ServiceId},
     wire::{
         Adjacency, Cack, CackState, ChunkHeader, ChunkKind, ChunkRanges, Class, Csyn, DataHeader, DataTag, Flags,
-        Hello, LinkState, MtuMessage, NameMessage, NameRecord, Probe, RecordBody, Refusal, Reliability, Roles,
-        Statement, TransportMessage,
+        Hello, LinkState, MtuMessage, NameMessage, NameRecord, Probe, Readers, RecordBody, Refusal, Reliability, Roles,
+        SealedHead, Statement, TransportMessage,
     },
 };
 
@@ -159,11 +159,18 @@ pub(crate) fn all() -> Vec<Seed> {
     ];
     let mut records = Vec::new();
     for (label, body) in bodies {
-        let statement = Statement { key: key().public(), version: 5, lifetime_ms: 30_000, label: "x".into(), body };
-        let record = NameRecord::sign(statement, &key()).expect("a legal record").encode();
-        add("mf_names", label, record.clone());
-        records.push(record);
+        for readers in [Readers::All, Readers::Only([guid(4), guid(5)].into())] {
+            let (key, body) = (key(), body.clone());
+            let label_of = if readers == Readers::All { label.to_string() } else { format!("{label} for some") };
+            let (version, lifetime_ms) = (5, 30_000);
+            let statement = Statement { key: key.public(), version, lifetime_ms, label: "x".into(), body, readers };
+            let record = NameRecord::sign(statement, &key).expect("a legal record").encode();
+            add("mf_names", &label_of, record.clone());
+            records.push(record);
+        }
     }
+    let head = SealedHead { from: (NetworkAddress(7), 8), to: (NetworkAddress(9), 10), number: 11 };
+    add("mf_names", "sealed", encoded(|out| head.encode(out)));
     let place = guid(9);
     let about_names = [
         ("put", NameMessage::Put { request: 1, place, record: records[0].clone() }),
@@ -171,7 +178,7 @@ pub(crate) fn all() -> Vec<Seed> {
         ("stale", NameMessage::Stale { request: 1, current: 4 }),
         ("refused", NameMessage::Refused { request: 1, refusal: Refusal::Full }),
         ("lookup", NameMessage::Lookup { request: 1, place }),
-        ("found", NameMessage::Found { request: 1, place, records: records[..2].to_vec() }),
+        ("found", NameMessage::Found { request: 1, place, records: records[1..3].to_vec() }),
         ("watch", NameMessage::Watch { request: 1, place, lease_ms: 30_000, known: 5 }),
         ("notify", NameMessage::Notify { place, record: records[3].clone() }),
     ];
@@ -183,6 +190,7 @@ pub(crate) fn all() -> Vec<Seed> {
         router: NetworkAddress(9),
         guid: guid(3),
         sequence: 12,
+        start: 13,
         roles: Roles::ROUTER | Roles::RESOLVER,
         storage_free: 80,
         label: "tower".into(),

@@ -1,13 +1,18 @@
 //! Settings of a node.
-use alloc::{collections::BTreeMap, format, string::String};
+use alloc::{
+    collections::{BTreeMap, BTreeSet},
+    format,
+    string::String,
+};
 
+use tributary_content::Name;
 use tributary_core::{ByteCount, Duration, FaceId, NodeId};
 use tributary_transport::ConfigError;
 
 use crate::{
-    ids::NetworkAddress,
+    ids::{Guid, NetworkAddress},
     link::HopConfig,
-    wire::{CHUNK_PACKETS_MAX, Reliability, chunk::CHUNK_BYTES_MAX},
+    wire::{CHUNK_PACKETS_MAX, Reliability, chunk::CHUNK_BYTES_MAX, names::READERS_MAX},
 };
 
 /// A MobilityFirst node's settings. Values that the paper leaves open have a documented default.
@@ -55,6 +60,9 @@ pub struct Config {
     /// others as its rate says, and the most if that is not known. Chunks for a host with several accesses are spread by
     /// these weights, and of several hosts that have the same the one is asked whose distance divided by weight is least.
     pub weights: BTreeMap<FaceId, u8>,
+    /// Who alone may know what this node says under a name, or (`None`) of itself: where it is. At most 64 devices each;
+    /// for all others it is as if there were no such name.
+    pub readers: BTreeMap<Option<Name>, BTreeSet<Guid>>,
     /// The ends of transfers.
     pub transfer: EndConfig,
 }
@@ -151,6 +159,7 @@ impl Config {
             replicas: 5,
             binding_lifetime: Duration::from_secs(30),
             weights: BTreeMap::new(),
+            readers: BTreeMap::new(),
             transfer: EndConfig::default(),
         }
     }
@@ -173,6 +182,7 @@ impl Config {
             (self.store_ratio >= 1.0, "store_ratio", "at least 1"),
             ((1..=16).contains(&self.replicas), "replicas", "from 1 to 16"),
             (self.binding_lifetime >= Duration::from_secs(1), "binding_lifetime", "at least 1 s"),
+            (self.readers.values().all(|devices| devices.len() <= READERS_MAX), "readers", "at most 64 devices"),
             (self.weights.values().all(|weight| *weight > 0), "weight", "from 1 to 255"),
             (self.proxy.flow_capacity <= self.proxy.capacity, "flow_capacity", "at most capacity"),
             (self.proxy.timer >= Duration::from_millis(10), "storage_timer", "at least 10 ms"),

@@ -171,7 +171,10 @@ fn said(record: &NameRecord) -> Option<Said> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{ids::NetworkAddress, wire::Statement};
+    use crate::{
+        ids::NetworkAddress,
+        wire::{Readers, Statement},
+    };
     use tributary_content::SigningKey;
 
     fn key(number: u8) -> SigningKey {
@@ -182,7 +185,14 @@ mod tests {
     }
     fn record(number: u8, body: RecordBody) -> NameRecord {
         let key = key(number);
-        let statement = Statement { key: key.public(), version: 1, lifetime_ms: 1_000, label: "x".into(), body };
+        let statement = Statement {
+            key: key.public(),
+            version: 1,
+            lifetime_ms: 1_000,
+            label: "x".into(),
+            body,
+            readers: Readers::All,
+        };
         NameRecord::sign(statement, &key).expect("a legal record")
     }
     fn group(label: &str, members: &[Guid], proxy: Guid) -> (Guid, NameRecord) {

@@ -29,6 +29,12 @@ pub trait Messaging {
     fn attach(&mut self, now: Time, name: &Name);
     /// Ends [`Messaging::attach`].
     fn detach(&mut self, now: Time, name: &Name);
+    /// Says who may look up what this node says under `name`, or (`None`) where the node itself is: these devices, by
+    /// their identifiers in hex, or (`None`) everybody. For all others it is as if there were no such name.
+    ///
+    /// # Errors
+    /// A sentence that says why that cannot be.
+    fn set_readers(&mut self, now: Time, name: Option<&Name>, readers: Option<&[String]>) -> Result<(), String>;
     /// What this node holds for others, and until when.
     fn holdings(&self, now: Time) -> StoreStatus;
 }

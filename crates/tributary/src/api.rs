@@ -118,6 +118,13 @@ pub enum Request {
         /// The name.
         name: String,
     },
+    /// Who may look up a name of this node: for all others it is as if there were none. Answered by `readers`.
+    Readers {
+        /// The name; `None` is the device itself: where it is.
+        name: Option<String>,
+        /// The devices that may, by their GUIDs; `None` is everybody.
+        readers: Option<Vec<String>>,
+    },
     /// What the node stores for others, for whom and until when. Answered by `store`.
     Store,
     /// Ends a transfer; what it verified is kept. Answered by `cancelled`.

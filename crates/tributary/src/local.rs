@@ -578,6 +578,10 @@ impl Api for LocalApi {
                 tell(self.bind(&name, false)?);
                 Ok(())
             }
+            Request::Readers { name, readers } => {
+                tell(self.set_readers(name, readers)?);
+                Ok(())
+            }
             Request::Store => {
                 tell(Told::Store(self.store()?));
                 Ok(())

@@ -295,6 +295,19 @@ impl LocalApi {
         })?;
         Ok(Told::Attached { name: name.into(), attached: attach })
     }
+    /// Carries out `Request::Readers`, and remembers it over restarts.
+    pub(crate) fn set_readers(&self, name: Option<String>, readers: Option<Vec<String>>) -> Result<Told, ApiError> {
+        let parsed = name.as_deref().map(parse_name).transpose()?;
+        let (of, devices) = (parsed.clone(), readers.clone());
+        let set =
+            self.with_messaging(move |messaging, now| messaging.set_readers(now, of.as_ref(), devices.as_deref()))?;
+        set.map_err(|reason| ApiError::new(ErrorKind::Usage, format!("cannot say who may look it up: {reason}")))?;
+        if self.config().store.is_some() {
+            let guids = readers.iter().flatten().filter_map(|text| text.parse().ok()).collect();
+            crate::mf::readers::remember(&self.config().state_dir, parsed, readers.as_ref().map(|_| guids))?;
+        }
+        Ok(Told::Readers { name, readers })
+    }
     /// What the node stores for others.
     pub(crate) fn store(&self) -> Result<StoreView, ApiError> {
         Ok(StoreView::new(&self.with_messaging(|messaging, now| messaging.holdings(now))?))

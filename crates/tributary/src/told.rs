@@ -211,6 +211,13 @@ pub enum Told {
         /// Which.
         attached: bool,
     },
+    /// Who may look up a name of the node.
+    Readers {
+        /// The name; `None` is the device itself.
+        name: Option<String>,
+        /// The devices that may; `None` is everybody.
+        readers: Option<Vec<String>>,
+    },
     /// What the node stores for others.
     Store(StoreView),
     /// A transfer was ended.

@@ -48,6 +48,10 @@ pub(crate) fn run(cli: Cli) -> Result<(), ApiError> {
         Command::Recv(recv) => message::recv(&recv, json),
         Command::Attach(named) => ask(&named.control, Request::Attach { name: named.name.to_string() }, json),
         Command::Detach(named) => ask(&named.control, Request::Detach { name: named.name.to_string() }, json),
+        Command::Readers(of) => {
+            let name = of.name.map(|name| name.to_string());
+            ask(&of.control, Request::Readers { name, readers: (!of.all).then_some(of.only) }, json)
+        }
         Command::Store(of) => ask(&of.control, Request::Store, json),
         Command::HttpProxy(proxy) => http_proxy::run(&proxy, json),
         Command::Lab(lab) => lab::run(&lab, json),

@@ -61,6 +61,15 @@ impl MfNode {
                     return;
                 }
             }
+            // Hosts and their routers are neighbours, and routers speak to routers' addresses.
+            ChunkKind::Names if !header.destination.is_none() => {
+                self.router.consume(slot);
+                return self.on_dropped(
+                    FaceId::default(),
+                    "about names, for a host elsewhere",
+                    header.payload_bytes as usize,
+                );
+            }
             ChunkKind::Transport | ChunkKind::Names | ChunkKind::LinkState => {}
         }
         self.router.forward(now, slot);
@@ -200,10 +209,11 @@ impl MfNode {
                 Ok(message) => self.on_transport(now, &header, &message),
                 Err(error) => self.on_dropped(from, error.reason(), payload.len()),
             },
-            ChunkKind::Names => match NameMessage::decode(&payload.to_bytes()) {
-                Ok(message) => self.on_names(now, &header, message),
-                Err(error) => self.on_dropped(from, error.reason(), payload.len()),
-            },
+            ChunkKind::Names => {
+                if let Err(reason) = self.on_names(now, from, header.source, &payload.to_bytes()) {
+                    self.on_dropped(from, reason, payload.len());
+                }
+            }
         }
     }
 }

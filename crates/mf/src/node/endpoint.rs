@@ -20,6 +20,8 @@ impl Endpoint for MfNode {
         self.published.retain(|_, (name, _)| *name != manifest.name);
         self.sender.publish(object);
         self.published.insert(content, (manifest.name.clone(), true));
+        let readers = self.rules.get(&manifest.name).cloned().unwrap_or_default();
+        self.resolver.set_readers(now, content, readers);
         self.resolver.put(now, RecordBody::Content(manifest.encode()));
         self.settle(now);
     }
@@ -89,7 +91,7 @@ impl Endpoint for MfNode {
 
 impl MfNode {
     /// The GUID of the content that is published here under a name.
-    fn content_of(&self, name: &Name) -> Option<Guid> {
+    pub(super) fn content_of(&self, name: &Name) -> Option<Guid> {
         let object = self.sender.object(&self.sender.by_name(name)?)?;
         Some(Guid::of_content(&object.manifest().publisher, name))
     }

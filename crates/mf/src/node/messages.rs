@@ -25,20 +25,6 @@ impl MfNode {
             }
         }
     }
-    pub(super) fn on_names(&mut self, now: Time, header: &ChunkHeader, message: NameMessage) {
-        let asker = Asker { guid: header.source, address: header.source_address };
-        let is_question =
-            matches!(message, NameMessage::Put { .. } | NameMessage::Lookup { .. } | NameMessage::Watch { .. });
-        let to_router = header.destination.is_none();
-        match (is_question, &mut self.front, &mut self.replica) {
-            // A question of a front has the address of its router, one of a host has not.
-            (true, _, Some(replica)) if !asker.address.is_none() => replica.handle(now, asker, message),
-            (true, Some(front), _) => front.handle_question(now, asker, message),
-            (false, Some(front), _) if to_router => front.handle_answer(now, asker.address, message),
-            (false, ..) => self.resolver.handle_message(now, message),
-            (true, ..) => *self.counters.entry("question to a node without names").or_default() += 1,
-        }
-    }
     pub(super) fn originate(&mut self, now: Time, mut header: ChunkHeader, payload: &Payload, origin: Origin) {
         if header.source == self.guid && header.kind != ChunkKind::Names {
             header.source_address = self.own_address();

@@ -6,7 +6,10 @@ use tributary_transport::messaging::{
 };
 
 use super::*;
-use crate::{sender::ProxyUse, wire::Reliability};
+use crate::{
+    sender::ProxyUse,
+    wire::{Reliability, names::READERS_MAX},
+};
 
 impl MfNode {
     /// The options that a front's wishes come to.
@@ -45,9 +48,7 @@ impl Messaging for MfNode {
         options: &Wanted,
     ) -> Result<TransferId, String> {
         let destination = match to {
-            Destination::Id(text) => text
-                .parse()
-                .map_err(|()| format!("'{text}' is no GUID: it has 40 hex digits, `trib status` shows it"))?,
+            Destination::Id(text) => guid(text)?,
             Destination::Name(name) => Guid::of_name(name),
         };
         let options = self.send_options(options, to);
@@ -82,6 +83,19 @@ impl Messaging for MfNode {
         self.resolver.delete(now, Guid::of_name(name));
         self.settle(now);
     }
+    fn set_readers(&mut self, now: Time, name: Option<&Name>, readers: Option<&[String]>) -> Result<(), String> {
+        let readers = match readers {
+            None => Readers::All,
+            Some(devices) if devices.len() > READERS_MAX => {
+                return Err(format!("a name has at most {READERS_MAX} readers, not {}", devices.len()));
+            }
+            Some(devices) => Readers::Only(devices.iter().map(|text| guid(text)).collect::<Result<_, _>>()?),
+        };
+        match MfNode::set_readers(self, now, name, readers) {
+            true => Ok(()),
+            false => Err(String::from("too many names have readers of their own")),
+        }
+    }
     fn holdings(&self, now: Time) -> StoreStatus {
         let Some(proxy) = &self.proxy else { return StoreStatus::default() };
         let (used, capacity) = proxy.usage();
@@ -109,6 +123,9 @@ impl Messaging for MfNode {
     }
 }
 
+fn guid(text: &str) -> Result<Guid, String> {
+    text.parse().map_err(|()| format!("'{text}' is no GUID: it has 40 hex digits, `trib status` shows it"))
+}
 fn reason(reason: StoreReason) -> &'static str {
     match reason {
         StoreReason::Away => "the destination is away",

@@ -16,6 +16,8 @@ mod messages;
 mod messaging;
 mod names;
 mod settle;
+#[cfg(test)]
+mod tests;
 
 use alloc::{
     boxed::Box,
@@ -43,7 +45,7 @@ use crate::{
     payload::Payload,
     receiver::Receiver,
     relay::Relays,
-    resolver::{Answer, Asker, Front, GnrsClient, NameResolver, Replica},
+    resolver::{Answer, Asker, Front, GnrsClient, NameResolver, Replays, Replica, Seals},
     router::{
         Output, Router, RouterConfig, StoreReason,
         cache::ContentCache,
@@ -53,8 +55,8 @@ use crate::{
     },
     sender::{SendOptions, Sender},
     wire::{
-        ChunkHeader, ChunkKind, Flags, Hello, LinkState, MtuMessage, NameMessage, NameRecord, PacketType, RecordBody,
-        Roles, TransportMessage, WireError, seal, unseal,
+        ChunkHeader, ChunkKind, Flags, Hello, LinkState, MtuMessage, NameMessage, NameRecord, PacketType, Readers,
+        RecordBody, Roles, TransportMessage, WireError, seal, unseal,
     },
 };
 
@@ -115,6 +117,12 @@ pub struct MfNode {
     /// Whom the transfers to the nearest of a group go to.
     chosen: BTreeMap<(Guid, u32), Guid>,
     listings: Listings,
+    /// Messages about names to and from other routers, of a router.
+    seals: Option<Seals>,
+    /// The numbers of the questions of each host, in its present life.
+    asked: BTreeMap<Guid, (u64, Replays)>,
+    /// Names under which not everybody may know what this node says.
+    rules: BTreeMap<Name, Readers>,
     /// Names of own content, for events.
     published: BTreeMap<Guid, (Name, bool)>,
     /// Destinations that are followed while something is sent to them.
@@ -160,6 +168,7 @@ impl MfNode {
         let address = if config.router { config.address } else { NetworkAddress::NONE };
         let identity =
             Identity { key: key.clone(), label: config.label.clone(), roles, address, nonce: random.bits().max(1) };
+        let start = identity.nonce;
         let router = RouterConfig {
             guid,
             address: config.router.then_some(config.address),
@@ -171,7 +180,7 @@ impl MfNode {
             depleted_percent: config.proxy.depleted_percent,
             first_hop: random.bits() as u32,
         };
-        let topology = config.router.then(|| Topology::new(address, guid, config.label.clone(), roles));
+        let topology = config.router.then(|| Topology::new(address, guid, start, config.label.clone(), roles));
         let mut events = VecDeque::new();
         let proxy = if config.router && config.proxy.enabled {
             match Proxy::new(now, config.proxy.clone(), (guid, address), repository) {
@@ -185,6 +194,12 @@ impl MfNode {
             None
         };
         let mut resolver = GnrsClient::new(key.clone(), &config.label, config.binding_lifetime, 0);
+        let mut rules = BTreeMap::new();
+        for (name, devices) in &config.readers {
+            let readers = Readers::Only(devices.clone());
+            resolver.set_readers(now, name.as_ref().map_or(guid, Guid::of_name), readers.clone());
+            rules.extend(name.clone().map(|name| (name, readers)));
+        }
         if config.router {
             resolver.put(now, RecordBody::Device(Vec::from([(address, WEIGHT_MAX)])));
         }
@@ -200,7 +215,7 @@ impl MfNode {
             ),
             router: Router::new(router, topology),
             proxy,
-            front: config.router.then(|| Front::new(address, usize::from(config.replicas))),
+            front: config.router.then(|| Front::new(address, guid, usize::from(config.replicas))),
             replica: config.resolver.then(Replica::default),
             resolver: Box::new(resolver),
             sender: Sender::new(guid, config.transfer.clone(), random.bits() as u32),
@@ -211,6 +226,9 @@ impl MfNode {
             relays: Relays::default(),
             chosen: BTreeMap::new(),
             listings: Listings::default(),
+            seals: config.router.then(|| Seals::new(&config.network_key, address, start)),
+            asked: BTreeMap::new(),
+            rules,
             published: BTreeMap::new(),
             followed: BTreeSet::new(),
             storing: Vec::new(),

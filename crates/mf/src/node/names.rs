@@ -1,6 +1,14 @@
 //! The name service: questions, answers, and what follows from them.
 use super::*;
-use crate::receiver::Announcer;
+use crate::{
+    receiver::Announcer,
+    wire::{Readers, SealedHead},
+};
+
+/// Counts questions that came to the wrong node.
+const NO_NAMES: &str = "question to a node without names";
+/// Names whose readers are limited at most.
+const RULES_MAX: usize = 4_096;
 
 /// Whether something has just changed, or was so before.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -15,10 +23,10 @@ impl MfNode {
         while let Some(message) = self.resolver.poll_message() {
             moved = true;
             let asker = Asker { guid: self.guid, address: NetworkAddress::NONE };
-            let router = self.access_routers().first().map(|(_, address)| *address);
+            let router = self.access_routers().first().and_then(|(face, _)| self.neighbour.peer(*face)).cloned();
             match (&mut self.front, router) {
                 (Some(front), _) => front.handle_question(now, asker, message),
-                (None, Some(router)) => self.send_names(now, Guid::NONE, router, &message),
+                (None, Some(router)) => self.send_names(now, router.guid, router.address, &message),
                 // It is asked again when a router is there.
                 (None, None) => {}
             }
@@ -29,10 +37,10 @@ impl MfNode {
                 let asker = Asker { guid: self.guid, address: to };
                 match &mut self.replica {
                     Some(replica) => replica.handle(now, asker, message),
-                    None => *self.counters.entry("question to a node without names").or_default() += 1,
+                    None => *self.counters.entry(NO_NAMES).or_default() += 1,
                 }
             } else {
-                self.send_names(now, Guid::NONE, to, &message);
+                self.send_sealed(now, to, &message);
             }
         }
         while let Some((to, message)) = self.replica.as_mut().and_then(Replica::poll_message) {
@@ -41,7 +49,7 @@ impl MfNode {
                 Some(front) if to.address == self.config.address => {
                     front.handle_answer(now, self.config.address, message);
                 }
-                _ => self.send_names(now, Guid::NONE, to.address, &message),
+                _ => self.send_sealed(now, to.address, &message),
             }
         }
         while let Some((to, message)) = self.front.as_mut().and_then(Front::poll_answer) {
@@ -62,34 +70,90 @@ impl MfNode {
         }
         moved
     }
-    pub(super) fn send_names(&mut self, now: Time, to: Guid, address: NetworkAddress, message: &NameMessage) {
-        let mut header = ChunkHeader::new(ChunkKind::Names, self.guid, to, address);
-        if self.config.router {
-            header.source_address = self.config.address;
-        }
+    /// Between a host and its access router, which know each other by their hellos.
+    fn send_names(&mut self, now: Time, to: Guid, address: NetworkAddress, message: &NameMessage) {
+        let header = ChunkHeader::new(ChunkKind::Names, self.guid, to, address);
         let mut payload = Vec::new();
         message.encode(&mut payload);
         self.originate(now, header, &payload.into(), Origin::Local);
+    }
+    /// To another router.
+    fn send_sealed(&mut self, now: Time, to: NetworkAddress, message: &NameMessage) {
+        let Some(seals) = &mut self.seals else { return };
+        let payload = seals.seal(to, message);
+        let mut header = ChunkHeader::new(ChunkKind::Names, self.guid, Guid::NONE, to);
+        header.source_address = self.config.address;
+        self.originate(now, header, &payload.into(), Origin::Local);
+    }
+    /// Takes what is said about names, which came by a face.
+    ///
+    /// # Errors
+    /// A fixed phrase that says why it counts for nothing.
+    pub(super) fn on_names(
+        &mut self,
+        now: Time,
+        face: FaceId,
+        source: Guid,
+        payload: &[u8],
+    ) -> Result<(), &'static str> {
+        if SealedHead::is_at(payload) {
+            let seals = self.seals.as_mut().ok_or("sealed, and this is no router")?;
+            let (address, message) = seals.unseal(payload)?;
+            let asker = Asker { guid: Guid::NONE, address };
+            match (message.question(), &mut self.replica, &mut self.front) {
+                (Some(_), Some(replica), _) => replica.handle(now, asker, message),
+                (None, _, Some(front)) => front.handle_answer(now, address, message),
+                (Some(_), None, _) | (None, _, None) => *self.counters.entry(NO_NAMES).or_default() += 1,
+            }
+            return Ok(());
+        }
+        let message = NameMessage::decode(payload).map_err(WireError::reason)?;
+        let peer =
+            self.neighbour.peer(face).filter(|peer| peer.guid == source).ok_or("about names, from a stranger")?;
+        match (message.question(), &mut self.front) {
+            (Some(number), Some(front)) => {
+                let (life, asked) = self.asked.entry(source).or_default();
+                if *life != peer.nonce {
+                    (*life, *asked) = (peer.nonce, Replays::default());
+                }
+                if !asked.is_new(u64::from(number)) {
+                    return Err("repeated");
+                }
+                if self.asked.len() > STARTS_MAX {
+                    self.asked.pop_first();
+                }
+                front.handle_question(now, Asker { guid: source, address: NetworkAddress::NONE }, message);
+            }
+            (None, None) if peer.roles.contains(Roles::ROUTER) => self.resolver.handle_message(now, message),
+            (None, _) => return Err("an answer that nobody asked for"),
+            (Some(_), None) => *self.counters.entry(NO_NAMES).or_default() += 1,
+        }
+        Ok(())
     }
     pub(super) fn on_answer(&mut self, now: Time, answer: Answer) {
         match answer {
             Answer::Found(place, records) => {
                 self.on_device(now, place, records.iter().find(|record| record.author() == place), News::No);
-                self.on_announced(now, place, &records);
                 self.anycasts.handle_records(place, &records);
                 for device in self.anycasts.wanted() {
                     self.resolver.lookup(now, device);
                 }
                 self.groups.handle_found(place, &records);
-                self.listings.handle_found(place, &records);
+                // A router delivers by all records; whom it serves as a host may not know them all.
+                let own: Vec<NameRecord> =
+                    records.into_iter().filter(|record| record.may_be_read_by(&self.guid)).collect();
+                self.on_announced(now, place, &own);
+                self.listings.handle_found(place, &own);
             }
             Answer::Changed(place, record) => {
                 if record.author() == place {
                     self.on_device(now, place, Some(&record), News::Yes);
                 }
-                self.on_announced(now, place, core::slice::from_ref(&*record));
                 self.groups.handle_changed(place, &record);
-                self.listings.handle_changed(place, &record);
+                if record.may_be_read_by(&self.guid) {
+                    self.on_announced(now, place, core::slice::from_ref(&*record));
+                    self.listings.handle_changed(place, &record);
+                }
             }
             Answer::Kept(guid, _) => {
                 if let Some((name, here)) = self.published.get(&guid).cloned() {
@@ -146,6 +210,28 @@ impl MfNode {
         if elsewhere && let Some(proxy) = &mut self.proxy {
             proxy.on_reachable(&guid);
         }
+    }
+    /// Says who may know what this node says under a name, or (`None`) of itself: where it is. True if there was room for
+    /// that.
+    pub fn set_readers(&mut self, now: Time, name: Option<&Name>, readers: Readers) -> bool {
+        let Some(name) = name else {
+            self.resolver.set_readers(now, self.guid, readers);
+            self.settle(now);
+            return true;
+        };
+        if readers == Readers::All {
+            self.rules.remove(name);
+        } else if self.rules.len() < RULES_MAX || self.rules.contains_key(name) {
+            self.rules.insert(name.clone(), readers.clone());
+        } else {
+            return false;
+        }
+        self.resolver.set_readers(now, Guid::of_name(name), readers.clone());
+        if let Some(content) = self.content_of(name) {
+            self.resolver.set_readers(now, content, readers);
+        }
+        self.settle(now);
+        true
     }
     pub(super) fn router_address(&self) -> Option<NetworkAddress> {
         self.config.router.then_some(self.config.address)

@@ -132,6 +132,13 @@ impl MfNode {
     }
     pub(super) fn on_routes(&mut self, now: Time) {
         let Some(topology) = &self.router.topology else { return };
+        for (state, _) in topology.reachable() {
+            if self.seals.as_mut().is_some_and(|seals| seals.on_start(state.router, state.start))
+                && let Some(front) = &mut self.front
+            {
+                front.on_restarted(now, state.router);
+            }
+        }
         let mut members: Vec<(u64, NetworkAddress)> = topology
             .reachable()
             .filter(|(state, _)| state.roles.contains(Roles::RESOLVER))

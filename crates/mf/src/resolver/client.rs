@@ -12,7 +12,7 @@ use tributary_core::{Duration, Time};
 use super::{Answer, NameResolver, digest};
 use crate::{
     ids::Guid,
-    wire::{NameMessage, NameRecord, RecordBody, RecordKey, Statement},
+    wire::{NameMessage, NameRecord, Readers, RecordBody, RecordKey, Statement},
 };
 
 /// How long the access router's answer is waited for; it tries replicas meanwhile.
@@ -32,6 +32,8 @@ pub struct GnrsClient {
     next_request: u32,
     reachable: bool,
     pub(super) own: BTreeMap<Guid, Own>,
+    /// Who may know what is said of a GUID, where that is not everybody.
+    readers: BTreeMap<Guid, Readers>,
     open: BTreeMap<u32, Open>,
     watches: BTreeMap<Guid, Watched>,
     outbox: VecDeque<NameMessage>,
@@ -87,6 +89,7 @@ impl GnrsClient {
             next_request: 0,
             reachable: false,
             own: BTreeMap::new(),
+            readers: BTreeMap::new(),
             open: BTreeMap::new(),
             watches: BTreeMap::new(),
             outbox: VecDeque::new(),
@@ -104,7 +107,11 @@ impl GnrsClient {
     fn say(&mut self, now: Time, body: RecordBody, deleted: bool) {
         self.version += 1;
         let (key, version, lifetime_ms) = (self.key.public(), self.version, self.lifetime_ms());
-        let statement = Statement { key, version, lifetime_ms, label: self.label.clone(), body };
+        let (label, readers) = (self.label.clone(), Readers::All);
+        let mut statement = Statement { key, version, lifetime_ms, label, body, readers };
+        if let Some(readers) = statement.guid().and_then(|guid| self.readers.get(&guid)) {
+            statement.readers = readers.clone();
+        }
         let Ok(record) = NameRecord::sign(statement, &self.key) else { return };
         let guid = record.guid();
         self.own.insert(guid, Own { record, renew_at: now + self.lifetime / 3, deleted });
@@ -158,6 +165,16 @@ impl GnrsClient {
 impl NameResolver for GnrsClient {
     fn put(&mut self, now: Time, body: RecordBody) {
         self.say(now, body, false);
+    }
+    fn set_readers(&mut self, now: Time, guid: Guid, readers: Readers) {
+        match &readers {
+            Readers::All => drop(self.readers.remove(&guid)),
+            Readers::Only(_) => drop(self.readers.insert(guid, readers.clone())),
+        }
+        let differs = |own: &&Own| !own.deleted && own.record.statement().readers != readers;
+        if let Some(own) = self.own.get(&guid).filter(differs) {
+            self.say(now, own.record.statement().body.clone(), false);
+        }
     }
     fn delete(&mut self, now: Time, guid: Guid) {
         let Some(own) = self.own.get(&guid).filter(|own| !own.deleted) else { return };

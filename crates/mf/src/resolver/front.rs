@@ -32,6 +32,8 @@ const WATCHED_MAX: usize = 65_536;
 #[derive(Debug)]
 pub struct Front {
     own: NetworkAddress,
+    /// This router itself, which delivers by all records.
+    node: Guid,
     replicas: usize,
     /// Routers that hold records, nearest first.
     members: Vec<NetworkAddress>,
@@ -83,22 +85,43 @@ struct Told {
 }
 
 impl Watched {
-    fn live(&self) -> impl Iterator<Item = (&RecordKey, &Told)> {
-        self.told.iter().filter(|(_, told)| !told.record.is_empty())
+    /// The records that one who asks may know.
+    fn live(&self, reader: Reader) -> impl Iterator<Item = (&RecordKey, &Told)> {
+        self.told.iter().filter(move |(_, told)| !told.record.is_empty() && reader.may_know(&told.record))
     }
-    fn digest(&self) -> u64 {
-        digest(self.live().map(|(key, told)| (*key, told.version)))
+    fn digest(&self, reader: Reader) -> u64 {
+        digest(self.live(reader).map(|(key, told)| (*key, told.version)))
     }
-    fn found(&self, place: Guid) -> NameMessage {
-        NameMessage::Found { request: 0, place, records: fitting(self.live().map(|(_, told)| &told.record)) }
+    fn found(&self, place: Guid, reader: Reader) -> NameMessage {
+        let records = fitting(self.live(reader).map(|(_, told)| &told.record));
+        NameMessage::Found { request: 0, place, records }
+    }
+}
+
+/// Whose eyes something is for.
+#[derive(Clone, Copy)]
+enum Reader {
+    /// This router.
+    Router,
+    /// A host.
+    Host(Guid),
+}
+
+impl Reader {
+    fn may_know(self, record: &[u8]) -> bool {
+        match self {
+            Reader::Router => true,
+            Reader::Host(guid) => NameRecord::bytes_may_be_read_by(record, &guid),
+        }
     }
 }
 
 impl Front {
-    /// The front of the router at `own`; records have `replicas` replicas.
-    pub fn new(own: NetworkAddress, replicas: usize) -> Front {
+    /// The front of the router `node` at `own`; records have `replicas` replicas.
+    pub fn new(own: NetworkAddress, node: Guid, replicas: usize) -> Front {
         Front {
             own,
+            node,
             replicas,
             members: Vec::new(),
             next_request: 0,
@@ -174,8 +197,9 @@ impl Front {
         });
         let until = now + Duration::from_millis(u64::from(lease_ms));
         let is_new = watched.watchers.insert(asker, until).is_none();
-        if watched.is_known && (is_new || known != watched.digest()) {
-            let found = watched.found(place);
+        let reader = if asker.guid == self.node { Reader::Router } else { Reader::Host(asker.guid) };
+        if watched.is_known && (is_new || known != watched.digest(reader)) {
+            let found = watched.found(place, reader);
             self.answers.push_back((asker, found));
             return true;
         }
@@ -280,11 +304,17 @@ impl Front {
                 if matches!(question.message, NameMessage::Watch { .. }) {
                     // What changed between the end of an old lease and the new one is told now.
                     records.iter().for_each(|record| self.on_notify(now, place, record));
-                } else if !records.is_empty() || all {
+                } else {
+                    // What the asker may not know is not there for it: an empty answer takes as long either way.
+                    let (asker, request, node) = (question.asker, question.request, self.node);
+                    let host = asker.map(|asker| asker.guid).filter(|guid| *guid != node);
+                    let reader = host.map_or(Reader::Router, Reader::Host);
+                    let records: Vec<_> = records.into_iter().filter(|record| reader.may_know(record)).collect();
                     // The nearest answer wins; an empty one only if nobody else has anything to say.
-                    let (asker, request) = (question.asker, question.request);
-                    self.open.remove(&number);
-                    self.answer(asker, NameMessage::Found { request, place, records });
+                    if !records.is_empty() || all {
+                        self.open.remove(&number);
+                        self.answer(asker, NameMessage::Found { request, place, records });
+                    }
                 }
             }
             NameMessage::Done { replicas, .. } => question.kept = question.kept.saturating_add(replicas),
@@ -325,7 +355,8 @@ impl Front {
             self.answers.push_back((asker, message));
         }
     }
-    /// Passes news on to all who watch, each once.
+    /// Passes news on to all who watch and may know them, each once. Who may not, but knew what was said before, is told
+    /// what is left.
     fn on_notify(&mut self, now: Time, place: Guid, bytes: &[u8]) {
         let Some(watched) = self.watched.get_mut(&place) else { return };
         let Ok(record) = NameRecord::decode(bytes) else { return };
@@ -341,10 +372,17 @@ impl Front {
             return;
         }
         let kept = if record.is_deletion() { Vec::new() } else { bytes.into() };
-        watched.told.insert(key, Told { version, record: kept, until });
+        let before = watched.told.insert(key, Told { version, record: kept, until });
         watched.watchers.retain(|_, until| *until > now);
-        let notify = |asker: &Asker| (*asker, NameMessage::Notify { place, record: bytes.into() });
-        self.answers.extend(watched.watchers.keys().map(notify));
+        let knew = |reader: Reader| before.as_ref().is_some_and(|told| reader.may_know(&told.record));
+        for asker in watched.watchers.keys() {
+            let reader = if asker.guid == self.node { Reader::Router } else { Reader::Host(asker.guid) };
+            if reader.may_know(bytes) {
+                self.answers.push_back((*asker, NameMessage::Notify { place, record: bytes.into() }));
+            } else if knew(reader) {
+                self.answers.push_back((*asker, watched.found(place, reader)));
+            }
+        }
     }
     /// Does what is due.
     pub fn handle_timeout(&mut self, now: Time) {

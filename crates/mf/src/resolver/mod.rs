@@ -10,9 +10,15 @@
 //! | a node's own names, its questions, its watches: renewed and repeated | [`client`] |
 //! | the service of an access router: finds replicas, collects their answers | [`front`] |
 //! | holds records and watches | [`replica`] |
+//! | what routers say to each other, sealed | [`seals`], [`replays`] |
+//!
+//! The author of a record may name who may know it ([`Readers`]). The routers of a network need all records to
+//! deliver; the front answers hosts, which its hellos prove, as if there were none that they may not know.
 pub mod client;
 pub mod front;
+pub mod replays;
 pub mod replica;
+pub mod seals;
 #[cfg(test)]
 mod tests;
 
@@ -22,11 +28,13 @@ use tributary_core::Time;
 
 pub use client::GnrsClient;
 pub use front::Front;
+pub use replays::Replays;
 pub use replica::Replica;
+pub use seals::Seals;
 
 use crate::{
     ids::{Guid, NetworkAddress},
-    wire::{NameMessage, NameRecord, RecordBody, RecordKey, Refusal},
+    wire::{NameMessage, NameRecord, Readers, RecordBody, RecordKey, Refusal},
 };
 
 /// What a resolver has found out.
@@ -49,6 +57,8 @@ pub enum Answer {
 pub trait NameResolver: Send {
     /// Says something in the name of this node's key: inserts, or updates what was said of the same GUID before.
     fn put(&mut self, now: Time, body: RecordBody);
+    /// Says who may know what this node says of a GUID, now and from now on; everybody, as long as nothing is said.
+    fn set_readers(&mut self, now: Time, guid: Guid, readers: Readers);
     /// Takes back what was said of a GUID.
     fn delete(&mut self, now: Time, guid: Guid);
     /// Asks once what is known at a place.

@@ -1,4 +1,4 @@
-use alloc::{boxed::Box, collections::BTreeMap, vec, vec::Vec};
+use alloc::{boxed::Box, collections::BTreeMap, format, string::String, vec, vec::Vec};
 
 use tributary_content::SigningKey;
 use tributary_core::{Duration, Time};
@@ -28,7 +28,7 @@ fn device(number: u8) -> Guid {
 impl Service {
     fn new(replicas: u32, clients: u8) -> Service {
         let addresses: Vec<NetworkAddress> = (1..=replicas).map(NetworkAddress).collect();
-        let mut front = Front::new(NetworkAddress(100), 5);
+        let mut front = Front::new(NetworkAddress(100), Guid::NONE, 5);
         front.handle_members(Time::ZERO, addresses.clone());
         let client = |number| {
             let asker = Asker { guid: device(number), address: NetworkAddress(100) };
@@ -186,7 +186,14 @@ fn forged_stale_and_misplaced_records_are_refused_and_change_nothing() {
     let refused = |refusal| NameMessage::Refused { request: 1, refusal };
     // Somebody else's statement about this GUID, signed by that other key, belongs to that other GUID.
     let body = RecordBody::Device(vec![(NetworkAddress(66), 1)]);
-    let theirs = Statement { key: key(2).public(), version: 99, lifetime_ms: 30_000, label: "x".into(), body };
+    let theirs = Statement {
+        key: key(2).public(),
+        version: 99,
+        lifetime_ms: 30_000,
+        label: "x".into(),
+        body,
+        readers: Readers::All,
+    };
     let theirs = NameRecord::sign(theirs, &key(2)).expect("legal").encode();
     assert_eq!(put(device(1), theirs.clone()), refused(Refusal::Misplaced));
     // The same with the key swapped is not signed by it.
@@ -346,7 +353,14 @@ fn a_replica_that_starts_again_knows_what_it_was_told_and_refuses_what_it_refuse
     let disk = Shared::default();
     let signed = |version: u64, address: u32| {
         let body = RecordBody::Device(Vec::from([(NetworkAddress(address), 1)]));
-        let statement = Statement { key: key(1).public(), version, lifetime_ms: 30_000, label: "x".into(), body };
+        let statement = Statement {
+            key: key(1).public(),
+            version,
+            lifetime_ms: 30_000,
+            label: "x".into(),
+            body,
+            readers: Readers::All,
+        };
         NameRecord::sign(statement, &key(1)).unwrap()
     };
     let place = signed(1, 1).guid();
@@ -368,4 +382,95 @@ fn a_replica_that_starts_again_knows_what_it_was_told_and_refuses_what_it_refuse
     let records = Vec::from([signed(5, 2).encode()]);
     assert_eq!(replica.poll_message().unwrap().1, NameMessage::Found { request: 2, place, records });
     assert_eq!(put(&mut replica, &signed(4, 1)), NameMessage::Stale { request: 1, current: 5 });
+}
+
+/// What a client finds at a place, how often it is told so, and how long that takes.
+fn looked_up(service: &mut Service, client: usize, place: Guid) -> (Vec<usize>, Duration) {
+    let before = service.now;
+    let now = service.now;
+    service.clients[client].1.lookup(now, place);
+    for _ in 0..10_000 {
+        let answers = service.answers(client);
+        let found: Vec<usize> = answers
+            .iter()
+            .filter_map(|answer| if let Answer::Found(_, all) = answer { Some(all.len()) } else { None })
+            .collect();
+        if !found.is_empty() {
+            return (found, service.now.since(before));
+        }
+        service.run(Duration::from_millis(1));
+    }
+    panic!("no answer");
+}
+fn only(devices: &[u8]) -> Readers {
+    Readers::Only(devices.iter().map(|number| device(*number)).collect())
+}
+
+#[test]
+fn whoever_may_not_know_a_name_finds_what_is_found_where_there_is_none() {
+    let mut service = Service::new(5, 3);
+    service.clients[0].1.set_readers(Time::ZERO, device(1), only(&[2]));
+    service.put(0, 7);
+    service.put(1, 8);
+    service.run(Duration::from_secs(1));
+    for client in 0..3 {
+        service.answers(client);
+    }
+    assert_eq!(looked_up(&mut service, 0, device(1)).0, [1], "the owner itself");
+    assert_eq!(looked_up(&mut service, 1, device(1)).0, [1], "who may");
+    let hidden = looked_up(&mut service, 2, device(1));
+    assert_eq!(hidden, looked_up(&mut service, 2, device(99)), "who may not, and a name that is none");
+    assert_eq!(looked_up(&mut service, 2, device(2)).0, [1], "a name for all");
+    // Two replicas are gone: it is still told no sooner, and nothing else.
+    for gone in place_on(&device(1), (1..=5).map(NetworkAddress), 1) {
+        service.replicas.remove(&gone);
+    }
+    let (found, time) = looked_up(&mut service, 2, device(1));
+    let (none, as_long) = looked_up(&mut service, 2, device(99));
+    assert_eq!((found, time >= Duration::from_millis(1)), (none, as_long >= Duration::from_millis(1)));
+}
+
+#[test]
+fn watches_tell_only_who_may_know_and_whoever_may_no_more_that_it_is_gone() {
+    let mut service = Service::new(5, 3);
+    let told = |service: &mut Service, client: usize| -> Vec<String> {
+        service.run(Duration::from_secs(1));
+        let answers = service.answers(client);
+        let is_of_place = |answer: &Answer| match answer {
+            Answer::Found(_, records) => Some(format!("found {}", records.len())),
+            Answer::Changed(_, record) if record.is_deletion() => Some("deleted".into()),
+            Answer::Changed(..) => Some("changed".into()),
+            Answer::Kept(..) | Answer::Refused(..) => None,
+        };
+        answers.iter().filter_map(is_of_place).collect()
+    };
+    let rule = |service: &mut Service, readers: Readers| {
+        let now = service.now;
+        service.clients[0].1.set_readers(now, device(1), readers);
+    };
+    rule(&mut service, only(&[2]));
+    service.put(0, 7);
+    service.run(Duration::from_secs(1));
+    for client in [1, 2] {
+        service.watch(client, device(1));
+    }
+    let (known, hidden) = (told(&mut service, 1), told(&mut service, 2));
+    assert_eq!((known.last().map(String::as_str), hidden), (Some("found 1"), vec!["found 0".into()]));
+    service.put(0, 8);
+    assert_eq!((told(&mut service, 1), told(&mut service, 2)), (vec!["changed".into()], vec![]));
+    // Watches are renewed, and say nothing new to either.
+    service.run(LIFE * 3);
+    assert_eq!((told(&mut service, 1), told(&mut service, 2)), (vec![], vec![]));
+    rule(&mut service, only(&[3]));
+    assert_eq!((told(&mut service, 1), told(&mut service, 2)), (vec!["found 0".into()], vec!["changed".into()]));
+    service.put(0, 9);
+    assert_eq!((told(&mut service, 1), told(&mut service, 2)), (vec![], vec!["changed".into()]));
+    rule(&mut service, Readers::All);
+    assert_eq!((told(&mut service, 1), told(&mut service, 2)), (vec!["changed".into()], vec!["changed".into()]));
+    rule(&mut service, only(&[3]));
+    told(&mut service, 1);
+    told(&mut service, 2);
+    let now = service.now;
+    service.clients[0].1.delete(now, device(1));
+    assert_eq!((told(&mut service, 1), told(&mut service, 2)), (vec![], vec!["deleted".into()]));
 }

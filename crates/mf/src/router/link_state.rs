@@ -66,9 +66,9 @@ pub struct Topology {
 }
 
 impl Topology {
-    /// A router that knows itself only.
-    pub fn new(router: NetworkAddress, guid: Guid, label: String, roles: Roles) -> Topology {
-        let own = LinkState { router, guid, sequence: 1, roles, storage_free: 100, label, links: Vec::new() };
+    /// A router that knows itself only, in the life that it has the nonce `start` in.
+    pub fn new(router: NetworkAddress, guid: Guid, start: u64, label: String, roles: Roles) -> Topology {
+        let own = LinkState { router, guid, sequence: 1, start, roles, storage_free: 100, label, links: Vec::new() };
         Topology {
             own,
             faces: BTreeMap::new(),
@@ -245,7 +245,7 @@ impl Topology {
 }
 
 fn differs(a: &LinkState, b: &LinkState) -> bool {
-    (&a.links, a.roles, a.storage_free, a.guid) != (&b.links, b.roles, b.storage_free, b.guid)
+    (&a.links, a.roles, a.storage_free, a.guid, a.start) != (&b.links, b.roles, b.storage_free, b.guid, b.start)
 }
 
 #[cfg(test)]
@@ -259,7 +259,7 @@ mod tests {
     /// What router 0 knows of a graph of `N` routers with these costs; zero is no link.
     fn topology(costs: &[[u32; N]; N]) -> Topology {
         let address = |i: usize| NetworkAddress(i as u32 + 1);
-        let mut topology = Topology::new(address(0), Guid([1; 20]), "r0".into(), Roles::ROUTER);
+        let mut topology = Topology::new(address(0), Guid([1; 20]), 1, "r0".into(), Roles::ROUTER);
         for (j, cost) in costs[0].iter().enumerate().filter(|(_, cost)| **cost > 0) {
             topology.on_up(Time::ZERO, FaceId(*cost), address(j));
         }
@@ -270,6 +270,7 @@ mod tests {
                 router: address(i),
                 guid: Guid([i as u8 + 1; 20]),
                 sequence: 1,
+                start: 1,
                 roles: Roles::ROUTER,
                 storage_free: 100,
                 label: format!("r{i}"),
@@ -284,7 +285,7 @@ mod tests {
 
     #[test]
     fn what_comes_back_around_a_ring_is_not_told_again_and_an_earlier_life_is_outdone() {
-        let mut topology = Topology::new(NetworkAddress(1), Guid([1; 20]), "r".into(), Roles::ROUTER);
+        let mut topology = Topology::new(NetworkAddress(1), Guid([1; 20]), 1, "r".into(), Roles::ROUTER);
         topology.on_up(Time::ZERO, FaceId(1), NetworkAddress(2));
         topology.handle_timeout(Time::ZERO, |_| (100, 100));
         let said: Vec<LinkState> = core::iter::from_fn(|| topology.poll_message()).map(|(_, state)| state).collect();

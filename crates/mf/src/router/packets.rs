@@ -58,7 +58,10 @@ impl Router {
             }
             Arrived::Complete(slot) => {
                 self.stats.arrived += 1;
-                if self.send_rest_on(now, slot) {
+                if let Some(face) = self.in_anothers_name(slot) {
+                    let bytes = self.consume(slot).map_or(0, |chunk| chunk.bytes()) as usize;
+                    self.outputs.push_back(Output::Dropped(face, "in the name of another", bytes));
+                } else if self.send_rest_on(now, slot) {
                     self.taken(slot);
                     self.outputs.push_back(Output::Passed(slot));
                 } else if !self.on_copied(now, slot) {
@@ -69,6 +72,13 @@ impl Router {
                 }
             }
         }
+    }
+    /// Hosts send in their own names, which their hellos prove; gives where a chunk came from that does not keep to that.
+    fn in_anothers_name(&self, slot: Slot) -> Option<FaceId> {
+        let chunk = self.buffer.chunk(slot).filter(|_| self.config.address.is_some())?;
+        let Origin::Face(face, _) = chunk.origin else { return None };
+        let host = self.hops.get(&face)?.peer.as_ref().filter(|peer| !peer.roles.contains(Roles::ROUTER))?;
+        (chunk.header.as_ref()?.source != host.guid).then_some(face)
     }
     /// A chunk of which a neighbour that is gone has brought a part goes on where that one was; true if it is complete.
     fn adopt(&mut self, slot: Slot) -> bool {
@@ -112,7 +122,7 @@ impl Router {
     /// Sends a chunk on while it arrives, if nothing speaks against it.
     pub(super) fn begin_cut(&mut self, now: Time, slot: Slot) {
         let Some(header) = self.buffer.chunk(slot).and_then(|chunk| chunk.header.clone()) else { return };
-        if header.tag().is_none() || self.config.address.is_none() {
+        if header.tag().is_none() || self.config.address.is_none() || self.in_anothers_name(slot).is_some() {
             return;
         }
         if header.service == ServiceId::Multicast {

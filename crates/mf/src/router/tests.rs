@@ -32,8 +32,9 @@ fn peer(number: u8) -> Peer {
     Peer {
         guid: Guid([number; 20]),
         label: String::new(),
-        roles: Roles::HOST,
-        address: NetworkAddress::NONE,
+        // What hosts send is theirs; the second one passes on what others do.
+        roles: if number == 2 { Roles::ROUTER } else { Roles::HOST },
+        address: if number == 2 { NetworkAddress(2) } else { NetworkAddress::NONE },
         nonce: u64::from(number),
         datagram_bytes: 1_472,
         window: 1_000,
@@ -207,13 +208,14 @@ fn a_chunk_whose_header_grows_by_the_address_chosen_here_is_not_cut_through_into
     let now = Time::from_millis(1_000);
     let (mut sender, mut relay) = (router(1), router(2));
     meet(&mut sender, now, 1, 9);
-    let mut topology = Topology::new(NetworkAddress(2), Guid([2; 20]), String::new(), Roles::ROUTER);
+    let mut topology = Topology::new(NetworkAddress(2), Guid([2; 20]), 2, String::new(), Roles::ROUTER);
     topology.on_up(now, FaceId(2), NetworkAddress(3));
     let links = [2].map(|to| crate::wire::Adjacency { neighbour: NetworkAddress(to), short_us: 1, long_us: 1 });
     let state = crate::wire::LinkState {
         router: NetworkAddress(3),
         guid: Guid([3; 20]),
         sequence: 1,
+        start: 3,
         roles: Roles::ROUTER,
         storage_free: 100,
         label: String::new(),

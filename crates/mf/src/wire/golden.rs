@@ -273,12 +273,14 @@ fn golden_link_state() {
         router: NetworkAddress(1),
         guid: guid(0xaa),
         sequence: 3,
+        start: 5,
         roles: Roles::ROUTER | Roles::RESOLVER,
         storage_free: 100,
         label: "r1".into(),
         links: vec![Adjacency { neighbour: NetworkAddress(2), short_us: 5_000, long_us: 4_000 }],
     };
-    let bytes = hex("00000001 aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa 0000000000000003 03 64 0002 7231 \
+    let bytes =
+        hex("00000001 aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa 0000000000000003 0000000000000005 03 64 0002 7231 \
          01 00000002 00001388 00000fa0");
     check(&bytes, &state, LinkState::decode, LinkState::encode);
     let mut sealed = bytes.clone();
@@ -294,7 +296,7 @@ fn golden_link_state() {
 }
 
 fn statement(body: RecordBody) -> Statement {
-    Statement { key: key().public(), version: 4, lifetime_ms: 30_000, label: "x".into(), body }
+    Statement { key: key().public(), version: 4, lifetime_ms: 30_000, label: "x".into(), body, readers: Readers::All }
 }
 
 #[test]
@@ -316,6 +318,51 @@ fn golden_name_record() {
     for cut in 0..bytes.len() {
         assert!(NameRecord::decode(&bytes[..cut]).is_err(), "cut at {cut}");
     }
+}
+
+#[test]
+fn golden_name_record_with_readers() {
+    let body = || RecordBody::Device(vec![(NetworkAddress(7), 200)]);
+    let readers = Readers::Only([guid(0xbb), guid(0xcc)].into());
+    let signed = |readers: Readers| NameRecord::sign(Statement { readers, ..statement(body()) }, &key());
+    let record = signed(readers).unwrap();
+    let bytes = record.encode();
+    let expected =
+        hex("80 ea4a6c63e29c520abef5507b132ec5f9954776aebebe7b92421eea691446d22c 0000000000000004 00007530 \
+         0001 78 01 00000007 c8 \
+         02 bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb cccccccccccccccccccccccccccccccccccccccc");
+    assert_eq!(bytes[..bytes.len() - 64], expected);
+    assert_eq!(NameRecord::decode(&bytes), Ok(record.clone()));
+    for (device, may) in [(guid(0xbb), true), (guid(0xcc), true), (guid(0xdd), false), (record.author(), true)] {
+        assert_eq!(record.may_be_read_by(&device), may);
+        assert_eq!(NameRecord::bytes_may_be_read_by(&bytes, &device), may);
+    }
+    assert!(!NameRecord::bytes_may_be_read_by(&bytes[..70], &guid(0xbb)), "what is malformed is for nobody");
+    // Nobody beside the author is not everybody.
+    let nobody = signed(Readers::Only([].into())).unwrap();
+    assert!(!nobody.may_be_read_by(&guid(0xbb)) && NameRecord::decode(&nobody.encode()) == Ok(nobody));
+    assert!(signed(Readers::All).unwrap().may_be_read_by(&guid(0xbb)));
+    // Who is named twice, or not in order, and too many.
+    let many = Readers::Only((0..=64).map(guid).collect());
+    assert_eq!(signed(many), Err(WireError::Value { field: "readers", found: 65 }));
+    let mut unordered = expected.clone();
+    let at = expected.len() - 40;
+    unordered[at..at + 20].copy_from_slice(&[0xcc; 20]);
+    unordered.extend_from_slice(&[0; 64]);
+    assert_eq!(NameRecord::decode(&unordered), Err(WireError::Value { field: "reader", found: 0xcc }));
+}
+
+#[test]
+fn golden_sealed_head() {
+    let head = SealedHead { from: (NetworkAddress(1), 11), to: (NetworkAddress(2), 22), number: 3 };
+    let bytes = hex("09 00000001 000000000000000b 00000002 0000000000000016 0000000000000003 beef");
+    assert_eq!(SealedHead::decode(&bytes), Ok((head, &[0xbe, 0xef][..])));
+    let mut out = Vec::new();
+    head.encode(&mut out);
+    assert_eq!(out, bytes[..bytes.len() - 2]);
+    assert!(SealedHead::is_at(&bytes) && !SealedHead::is_at(&bytes[1..]));
+    assert_eq!(SealedHead::decode(&bytes[1..]), Err(WireError::Value { field: "message kind", found: 0 }));
+    assert!(SealedHead::decode(&bytes[..20]).is_err());
 }
 
 #[test]

@@ -31,7 +31,7 @@ pub use hello::{Hello, Probe, Roles};
 pub use hop::{CHUNK_PACKETS_MAX, Cack, CackState, Class, Csyn, DataHeader};
 pub use mac::{MAC_BYTES, seal, unseal};
 pub use mtu::MtuMessage;
-pub use names::{NameMessage, NameRecord, RecordBody, RecordKey, Refusal, Statement};
+pub use names::{NameMessage, NameRecord, Readers, RecordBody, RecordKey, Refusal, SealedHead, Statement};
 pub use routing::{Adjacency, LinkState};
 pub use transport::{ChunkRanges, TransportMessage};
 

@@ -1,5 +1,5 @@
 //! The global name resolution service on the wire: signed, versioned records, and what is asked about them.
-use alloc::{string::String, vec::Vec};
+use alloc::{collections::BTreeSet, string::String, vec::Vec};
 
 use tributary_content::{Manifest, Name, PublicKey, Signature, SigningKey};
 
@@ -12,12 +12,41 @@ use crate::ids::{Guid, NetworkAddress, Weighted};
 
 /// Members of a group in one record at most; larger groups are made of groups (paper §3.5).
 pub const MEMBERS_MAX: usize = 64;
+/// Devices that a record names as its readers at most.
+pub const READERS_MAX: usize = 64;
 /// Records in one answer at most.
 pub const RECORDS_MAX: usize = 255;
 /// Bytes of a record at most.
 pub const RECORD_BYTES_MAX: usize = 4_096;
 /// Bytes of a label of a group or a context at most.
 pub const OWN_LABEL_BYTES_MAX: usize = 64;
+
+/// Who may know what a record says, beside its author and the routers of the network, which need it to deliver.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub enum Readers {
+    /// Everybody.
+    #[default]
+    All,
+    /// These devices; for all others it is as if there were no record.
+    Only(BTreeSet<Guid>),
+}
+
+impl Readers {
+    fn decode(reader: &mut Reader<'_>) -> Result<Readers, WireError> {
+        let devices = reader.list("readers", READERS_MAX, |reader| reader.guid("reader"))?;
+        match devices.windows(2).find(|pair| pair[0] >= pair[1]) {
+            Some(pair) => Err(WireError::Value { field: "reader", found: u64::from(pair[1].0[0]) }),
+            None => Ok(Readers::Only(devices.into_iter().collect())),
+        }
+    }
+    /// Whether a device is one of them.
+    pub fn contain(&self, device: &Guid) -> bool {
+        match self {
+            Readers::All => true,
+            Readers::Only(devices) => devices.contains(device),
+        }
+    }
+}
 
 /// What a record says.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -59,7 +88,8 @@ pub enum RecordBody {
 
 /// What the owner of a key says of a GUID. Later versions replace earlier ones.
 ///
-/// `kind 1 | key 32 | version 8 | lifetime in ms 4 | label | body | signature 64`
+/// `kind 1, with 128 if readers are named | key 32 | version 8 | lifetime in ms 4 | label | body
+/// | if readers are named: how many 1, in ascending order 20 each | signature 64`
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Statement {
     /// Whose key signs: the device's, or the group owner's.
@@ -72,6 +102,8 @@ pub struct Statement {
     pub label: String,
     /// What it says.
     pub body: RecordBody,
+    /// Who may know it; at most [`READERS_MAX`] devices.
+    pub readers: Readers,
 }
 
 /// A signed [`Statement`]. One that came from [`NameRecord::sign`] or [`NameRecord::decode`] is authentic.
@@ -146,6 +178,15 @@ impl NameRecord {
     pub fn places(&self) -> &[Guid] {
         &self.places
     }
+    /// Whether a device may know what it says.
+    pub fn may_be_read_by(&self, device: &Guid) -> bool {
+        self.statement.may_be_read_by(device)
+    }
+    /// The same of a record that was checked before.
+    pub fn bytes_may_be_read_by(bytes: &[u8], device: &Guid) -> bool {
+        let signed = bytes.split_last_chunk::<{ Signature::BYTES }>().map(|(signed, _)| signed);
+        signed.and_then(|signed| Statement::decode(signed).ok()).is_some_and(|said| said.may_be_read_by(device))
+    }
     /// The manifest, of content.
     pub fn manifest(&self) -> Option<Manifest> {
         if let RecordBody::Content(bytes) = &self.statement.body { Manifest::decode(bytes).ok() } else { None }
@@ -160,17 +201,27 @@ impl NameRecord {
 }
 
 impl Statement {
+    fn may_be_read_by(&self, device: &Guid) -> bool {
+        self.readers.contain(device) || Guid::of(&self.key, &[]) == *device
+    }
+    /// The GUID that it is about; `None` if its manifest is none.
+    pub fn guid(&self) -> Option<Guid> {
+        self.places().ok()?.first().copied()
+    }
     fn bytes(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(256);
-        out.put_u8(match &self.body {
-            RecordBody::Device(_) => 0,
-            RecordBody::Group { .. } => 1,
-            RecordBody::Content(_) => 2,
-            RecordBody::Deleted(_) => 3,
-            RecordBody::ContentDeleted { .. } => 4,
-            RecordBody::Attached { .. } => 5,
-            RecordBody::Detached { .. } => 6,
-        });
+        let flag = if self.readers == Readers::All { 0 } else { NAMES_READERS };
+        out.put_u8(
+            flag | match &self.body {
+                RecordBody::Device(_) => 0,
+                RecordBody::Group { .. } => 1,
+                RecordBody::Content(_) => 2,
+                RecordBody::Deleted(_) => 3,
+                RecordBody::ContentDeleted { .. } => 4,
+                RecordBody::Attached { .. } => 5,
+                RecordBody::Detached { .. } => 6,
+            },
+        );
         out.put(&self.key.0);
         out.put_u64(self.version);
         out.put_u32(self.lifetime_ms);
@@ -197,11 +248,16 @@ impl Statement {
             }
             RecordBody::Attached { name } | RecordBody::Detached { name } => out.put_blob(name.as_tlv()),
         }
+        if let Readers::Only(devices) = &self.readers {
+            out.put_u8(devices.len().min(usize::from(u8::MAX)) as u8);
+            devices.iter().for_each(|device| out.put(&device.0));
+        }
         out
     }
     fn decode(bytes: &[u8]) -> Result<Statement, WireError> {
         let mut reader = Reader::new(bytes);
-        let kind = reader.u8("record kind")?;
+        let (kind, has_readers) =
+            reader.u8("record kind").map(|kind| (kind & !NAMES_READERS, kind & NAMES_READERS != 0))?;
         let key = PublicKey(reader.array("key")?);
         let version = reader.u64("version")?;
         if version >= 1 << 63 {
@@ -234,8 +290,9 @@ impl Statement {
             6 => RecordBody::Detached { name: read_name(&mut reader)? },
             found => return Err(WireError::Value { field: "record kind", found: u64::from(found) }),
         };
+        let readers = if has_readers { Readers::decode(&mut reader)? } else { Readers::All };
         reader.end()?;
-        Ok(Statement { key, version, lifetime_ms, label, body })
+        Ok(Statement { key, version, lifetime_ms, label, body, readers })
     }
     fn places(&self) -> Result<Vec<Guid>, WireError> {
         Ok(match &self.body {
@@ -281,7 +338,7 @@ pub enum Refusal {
 pub enum NameMessage {
     /// Insert, update, or (with a deletion) delete.
     Put {
-        /// Chosen by who asks.
+        /// Chosen by who asks: it counts up with each question.
         request: u32,
         /// Where to keep it: one of the record's places.
         place: Guid,
@@ -347,6 +404,19 @@ pub enum NameMessage {
 }
 
 impl NameMessage {
+    /// Its number, if it is a question.
+    pub fn question(&self) -> Option<u32> {
+        match self {
+            NameMessage::Put { request, .. }
+            | NameMessage::Lookup { request, .. }
+            | NameMessage::Watch { request, .. } => Some(*request),
+            NameMessage::Done { .. }
+            | NameMessage::Stale { .. }
+            | NameMessage::Refused { .. }
+            | NameMessage::Found { .. }
+            | NameMessage::Notify { .. } => None,
+        }
+    }
     /// Reads a whole message.
     ///
     /// # Errors
@@ -439,4 +509,49 @@ impl NameMessage {
     }
 }
 
+/// What stands in front of a message between routers, which ends with an authentication code over all of it.
+///
+/// `kind 9 | from: address 4, nonce of its life 8 | to: address 4, nonce of its life 8 | number 8`
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SealedHead {
+    /// The router that says it, and the nonce of its life.
+    pub from: (NetworkAddress, u64),
+    /// The router that it is for, and the nonce of the life that it is known to be in.
+    pub to: (NetworkAddress, u64),
+    /// Counts up from 1.
+    pub number: u64,
+}
+
+impl SealedHead {
+    /// Whether a payload is one of these rather than a [`NameMessage`] itself.
+    pub fn is_at(payload: &[u8]) -> bool {
+        payload.first() == Some(&SEALED)
+    }
+    /// Reads the head of what was [unsealed](super::unseal), and gives what stands behind it.
+    ///
+    /// # Errors
+    /// [`WireError`] names the field and what is wrong with it.
+    pub fn decode(bytes: &[u8]) -> Result<(SealedHead, &[u8]), WireError> {
+        let mut reader = Reader::new(bytes);
+        reader.choice("message kind", |kind| (kind == SEALED).then_some(()))?;
+        let from = (reader.address("from")?, reader.u64("life")?);
+        let to = (reader.address("to")?, reader.u64("life")?);
+        let head = SealedHead { from, to, number: reader.u64("number")? };
+        Ok((head, reader.rest()))
+    }
+    /// Appends the head to `out`.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        out.put_u8(SEALED);
+        for (address, life) in [self.from, self.to] {
+            out.put_u32(address.0);
+            out.put_u64(life);
+        }
+        out.put_u64(self.number);
+    }
+}
+
 const CONTEXT: &str = "tributary mobilityfirst name record";
+/// In the kind of a record: its readers are named.
+const NAMES_READERS: u8 = 128;
+/// The kind of a message between routers.
+const SEALED: u8 = 9;

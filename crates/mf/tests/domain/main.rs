@@ -7,6 +7,7 @@ mod fetches;
 mod groups;
 mod limits;
 mod mobility;
+mod names;
 mod restarts;
 mod weights;
 mod wireless;

@@ -1,20 +1,56 @@
 //! The section [mf] of a config file.
+use std::collections::{BTreeMap, BTreeSet};
+use tributary_content::Name;
 use tributary_core::{ByteCount, Duration};
 use tributary_mf::{
     Config,
     config::{HolRelief, Rebinding},
-    wire::Reliability,
+    ids::Guid,
+    wire::{Reliability, names::READERS_MAX},
 };
 
 use super::{
     reader::Section,
     sections::{KEY_HINT, duration, key_from_hex, size},
 };
+use crate::registry::Family;
 
 /// Reads the weight of the access by a face.
 pub(super) fn weight(section: &Section<'_>) -> Option<u8> {
     section.integer("weight", 1..=255).map(|weight| weight as u8)
 }
+/// Reads a section [[readers]]: who may look up a name of the node.
+pub(super) fn readers(section: Section<'_>, family: Family, rules: &mut BTreeMap<Option<Name>, BTreeSet<Guid>>) {
+    let name = section.parsed::<Name>("name", "write a name such as \"/lab/plans\", or no name for the node itself");
+    let texts = section.texts("guids");
+    if !section.has("guids") {
+        section.missing("guids", "list the devices that may look it up; `trib status` shows the GUID of each");
+    }
+    if family != Family::Mf {
+        let hint = "only names of family \"mf\" have readers; remove the section".to_string();
+        section.problem(section.span_of("guids"), format!("family {family} has no [[readers]]"), hint);
+    }
+    let mut devices = BTreeSet::new();
+    for text in texts.into_iter().flatten() {
+        match text.value.parse::<Guid>() {
+            Ok(guid) => drop(devices.insert(guid)),
+            Err(()) => section.problem(text.span, format!("'{}' is no GUID", text.value), GUID_HINT.into()),
+        }
+    }
+    if devices.len() > READERS_MAX {
+        let message = format!("{} devices are listed", devices.len());
+        section.problem(section.span_of("guids"), message, format!("list {READERS_MAX} at most"));
+    }
+    let is_known = rules.insert(name, devices).is_some();
+    if is_known {
+        let hint = "list all devices in one [[readers]]".to_string();
+        section.problem(section.span_of("name"), "this name has readers already".into(), hint);
+    }
+    section.finish();
+}
+
+const GUID_HINT: &str = "write the 40 hex digits that `trib status` shows on the device";
+
 /// Reads the section into `mf`.
 pub(super) fn settings(section: &Section<'_>, mf: &mut Config) {
     let set = |value: Option<Duration>, field: &mut Duration| *field = value.unwrap_or(*field);

@@ -225,6 +225,13 @@ impl NodeConfig {
                     .into(),
             );
         }
+        if self.family == Family::Mf && !self.mf.readers.is_empty() && self.mf.network_key == [0; 32] {
+            warnings.push(
+                "no network_key: whoever poses as a router can look up every name, whoever its readers are; give every \
+                 node of the network the same 64 hex digits, `network_key` of [mf]"
+                    .into(),
+            );
+        }
         if self.family != Family::Psi {
             return warnings;
         }

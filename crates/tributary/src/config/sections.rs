@@ -88,6 +88,9 @@ fn whole(root: &Section<'_>, folder: &Path) -> Option<NodeConfig> {
     mf.router = psi.router;
     mf.resolver = psi.resolver;
     mf.weights = weights;
+    for section in root.sections("readers") {
+        mf::readers(section, family, &mut mf.readers);
+    }
     let mut ndn = NdnConfig::new(label, 0);
     let shared_keys = root.sections("shared_key").into_iter();
     ndn.shared_keys = shared_keys.filter_map(|section| ndn::shared_key(section, folder)).collect();

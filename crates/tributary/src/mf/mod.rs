@@ -1,4 +1,5 @@
 //! The MobilityFirst family: from a checked node config to its node.
+pub(crate) mod readers;
 mod repository;
 
 use tributary_content::SigningKey;
@@ -11,8 +12,15 @@ pub use repository::FileRepository;
 
 /// Makes a MobilityFirst node.
 pub(crate) fn build(config: &NodeConfig, seed: u64) -> BoxedNode {
-    let mf = Config { seed, ..config.mf.clone() };
+    let mut mf = Config { seed, ..config.mf.clone() };
     let Some(folder) = &config.store else { return Box::new(MfNode::new(mf)) };
+    // What was said last counts; that it can be read has been seen to.
+    for (name, readers) in readers::load(&config.state_dir).unwrap_or_default() {
+        match readers {
+            Some(devices) => drop(mf.readers.insert(name, devices)),
+            None => drop(mf.readers.remove(&name)),
+        }
+    }
     let keeps_names = mf.resolver;
     let mut node = match mf.router && mf.proxy.enabled {
         true => MfNode::with_repository(Time::ZERO, mf, Box::new(FileRepository::new(folder))),
@@ -24,9 +32,10 @@ pub(crate) fn build(config: &NodeConfig, seed: u64) -> BoxedNode {
     Box::new(node)
 }
 
-/// Sees that stored chunks and names can be read and written.
+/// Sees that stored chunks and names can be read and written, and who may look up names.
 pub(crate) fn check_storage(config: &NodeConfig) -> Result<(), ApiError> {
     let Some(folder) = &config.store else { return Ok(()) };
+    readers::load(&config.state_dir)?;
     let names = folder.join("names");
     let stores = config.mf.router && config.mf.proxy.enabled;
     let folders = [(stores, folder.as_path()), (config.mf.resolver, &names)];

@@ -275,6 +275,28 @@ fn an_open_network_is_legal_and_worth_a_warning() {
 }
 
 #[test]
+fn weights_and_readers_of_mobilityfirst_are_read_and_mistakes_in_them_are_named() {
+    let guid = "00112233445566778899aabbccddeeff00112233";
+    let head = HEAD.replace("roles", "family = \"mf\"\nroles");
+    let face = |weight: &str| format!("[[face]]\npeer = \"127.0.0.1:7002\"\nweight = {weight}\n");
+    let readers = format!("[[readers]]\nname = \"/lab/plans\"\nguids = [\"{guid}\"]\n");
+    let own = readers.replace("name = \"/lab/plans\"\n", "");
+    let config = parse(&format!("{head}{}{readers}{own}", face("64"))).unwrap();
+    assert_eq!(config.mf.weights.values().copied().collect::<Vec<_>>(), [64]);
+    let of: Vec<_> = config.mf.readers.iter().map(|(name, devices)| (name.is_some(), devices.len())).collect();
+    assert_eq!(of, [(false, 1), (true, 1)]);
+    let open = config.warnings();
+    assert!(open.len() == 1 && open[0].contains("can look up every name"), "{open:?}");
+    let wrong = |text: String| parse(&format!("{head}{text}")).expect_err("a mistake");
+    assert!(wrong(face("0")).contains("'weight'") && wrong(face("256")).contains("'weight'"));
+    assert!(wrong(readers.replace(guid, "0011")).contains("'0011' is no GUID"));
+    assert!(wrong(format!("{readers}{readers}")).contains("has readers already"));
+    assert!(wrong("[[readers]]\nname = \"/lab\"\n".into()).contains("'guids'"));
+    assert!(parse(&format!("{HEAD}{readers}")).expect_err("of psi").contains("has no [[readers]]"));
+    assert!(parse(&format!("{HEAD}{}", face("64"))).expect_err("of psi").contains("unknown key 'weight'"));
+}
+
+#[test]
 fn every_cache_policy_of_the_router_can_be_chosen() {
     for policy in ["object-oriented", "object-oriented-strict", "lru", "fifo"] {
         assert_eq!(parse(&format!("{HEAD}[psi]\ncache_policy = \"{policy}\"\n")).unwrap().psi.cache_policy, policy);

@@ -1,0 +1,129 @@
+//! Nodes on wires, one of which says what is not true.
+use alloc::{vec, vec::Vec};
+
+use super::*;
+
+/// Nodes that hear each other at once.
+struct World {
+    now: Time,
+    nodes: Vec<MfNode>,
+    wires: BTreeMap<(usize, FaceId), (usize, FaceId)>,
+}
+
+impl World {
+    /// A router of names that keeps to a network key, and a host at it for each of `labels`.
+    fn new<const N: usize>(labels: [&str; N]) -> World {
+        let mut world = World { now: Time::from_millis(1), nodes: Vec::new(), wires: BTreeMap::new() };
+        let mut config = Config::new("router", 1);
+        (config.router, config.resolver, config.network_key) = (true, true, [9; 32]);
+        world.nodes.push(MfNode::new(config));
+        for (label, number) in labels.iter().zip(1..) {
+            world.nodes.push(MfNode::new(Config::new(label, number as u64 + 1)));
+            let ends = [(0, FaceId(number as u32)), (number, FaceId(1))];
+            world.wires.extend([(ends[0], ends[1]), (ends[1], ends[0])]);
+            for (node, face) in ends {
+                world.nodes[node].add_face(world.now, face, FaceOptions { mtu: 1_472, rate: None });
+            }
+        }
+        world.run(1_000);
+        world
+    }
+    fn run(&mut self, millis: u64) {
+        for _ in 0..millis {
+            self.now += core::time::Duration::from_millis(1);
+            for node in &mut self.nodes {
+                if node.poll_timeout().is_some_and(|(due, _)| due <= self.now) {
+                    node.handle_timeout(self.now);
+                }
+            }
+            self.settle();
+        }
+    }
+    fn settle(&mut self) {
+        let mut moved = true;
+        while core::mem::take(&mut moved) {
+            for index in 0..self.nodes.len() {
+                let mut out = TransmitBuf::default();
+                while let Some(Transmit { face }) = self.nodes[index].poll_transmit(self.now, &mut out) {
+                    moved = true;
+                    let packets: Vec<Bytes> = out.drain().map(|datagram| Bytes::from(datagram.to_vec())).collect();
+                    let Some((to, face)) = self.wires.get(&(index, face)).copied() else { continue };
+                    packets
+                        .into_iter()
+                        .for_each(|packet| self.nodes[to].handle_datagram(self.now, face, packet.into()));
+                }
+                while self.nodes[index].poll_event().is_some() {}
+            }
+        }
+    }
+    fn guid(&self, node: usize) -> Guid {
+        self.nodes[node].guid
+    }
+    fn counter(&self, node: usize, what: &str) -> u64 {
+        self.nodes[node].counters.get(what).copied().unwrap_or_default()
+    }
+    /// A node sends this under this name, as a message about names or of the transport.
+    fn say(&mut self, node: usize, kind: ChunkKind, source: Guid, to: Guid, payload: Vec<u8>) {
+        let header = ChunkHeader::new(kind, source, to, self.nodes[0].config.address);
+        let now = self.now;
+        self.nodes[node].router.originate(now, header, &payload.into(), Origin::Local);
+        self.nodes[node].settle(now);
+        self.settle();
+    }
+}
+fn lookup(request: u32, place: Guid) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    NameMessage::Lookup { request, place }.encode(&mut bytes);
+    bytes
+}
+
+#[test]
+fn questions_in_the_name_of_another_and_repeated_ones_are_refused() {
+    let mut world = World::new(["owner", "reader", "forger"]);
+    let [router, owner, reader, forger] = [0, 1, 2, 3].map(|node| world.guid(node));
+    let (now, readers) = (world.now, Readers::Only([reader].into()));
+    world.nodes[1].set_readers(now, None, readers);
+    world.run(100);
+    let taken = |world: &mut World, node: usize, source: Guid, to: Guid, payload: Vec<u8>| {
+        let before = world.nodes[0].counters.clone();
+        world.say(node, ChunkKind::Names, source, to, payload);
+        let refused = |reason: &str| world.counter(0, reason) - before.get(reason).copied().unwrap_or_default();
+        ["in the name of another", "repeated", "forged", "about names, from a stranger"].map(refused)
+    };
+    assert_eq!(taken(&mut world, 2, reader, router, lookup(900, owner)), [0; 4], "the reader itself");
+    assert_eq!(taken(&mut world, 2, reader, router, lookup(900, owner)), [0, 1, 0, 0]);
+    assert_eq!(taken(&mut world, 3, reader, router, lookup(901, owner)), [1, 0, 0, 0]);
+    assert_eq!(taken(&mut world, 3, Guid::NONE, router, lookup(901, owner)), [1, 0, 0, 0]);
+    // As another router would ask.
+    let mut seals = Seals::new(&[0; 32], NetworkAddress(77), 5);
+    let message = NameMessage::Lookup { request: 1, place: owner };
+    let address = world.nodes[0].config.address;
+    let start = world.nodes[0].router.topology.as_ref().unwrap().state(address).unwrap().start;
+    seals.on_start(address, start);
+    assert_eq!(taken(&mut world, 3, forger, Guid::NONE, seals.seal(address, &message)), [0, 0, 1, 0]);
+}
+
+#[test]
+fn a_host_takes_answers_of_its_access_router_only_and_nobody_sends_in_anothers_name() {
+    let mut world = World::new(["host", "forger"]);
+    let [router, host, forger] = [0, 1, 2].map(|node| world.guid(node));
+    let mut found = Vec::new();
+    NameMessage::Found { request: 0, place: Guid([7; 20]), records: vec![] }.encode(&mut found);
+    for (source, reason) in [
+        (forger, "about names, for a host elsewhere"),
+        (router, "in the name of another"),
+        (host, "in the name of another"),
+    ] {
+        let before = world.counter(0, reason);
+        world.say(2, ChunkKind::Names, source, host, found.clone());
+        assert_eq!(world.counter(0, reason), before + 1, "{source:?}");
+    }
+    // Whoever is its neighbour without being its router.
+    let now = world.now;
+    let face = FaceId(1);
+    for source in [forger, host] {
+        let refused = world.nodes[1].on_names(now, face, source, &found);
+        assert_eq!(refused, Err("about names, from a stranger"));
+    }
+    assert_eq!(world.nodes[1].on_names(now, face, router, &found), Ok(()));
+}
