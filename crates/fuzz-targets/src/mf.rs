@@ -4,7 +4,7 @@ use tributary_content::{MemoryOpener, ObjectReader, SigningKey};
 use tributary_core::{ByteCount, Duration, FaceId, Outlet, Time, Transmit, TransmitBuf, event::Event};
 use tributary_mf::{
     Config, MfNode,
-    ids::{Guid, HopId, NetworkAddress, ServiceId},
+    ids::{Guid, HopId, NetworkAddress, ServiceId, Token},
     wire::{
         ADDRESSES_MAX, CHUNK_PACKETS_MAX, Cack, CackState, ChunkHeader, ChunkKind, Class, Csyn, DataHeader, DataTag,
         Flags, Hello, LABEL_BYTES_MAX, LinkState, MtuMessage, NameMessage, NameRecord, PacketType, Probe, Reliability,
@@ -316,13 +316,14 @@ impl World {
                     self.driven.datagram(face, bytes.into());
                 }
             }
-            4 => self.chunk(face, ChunkKind::Transport, input),
+            4 => self.chunk(face, ChunkKind::Transport(Token(6)), input),
             5 => self.chunk(face, ChunkKind::Names, input),
             6 => self.chunk(face, ChunkKind::LinkState, input),
             7 => {
                 let tag = DataTag {
                     object: seeds::object("/lab/object", 5_000).manifest().object_id(),
                     transfer: u32::from(input.u8()) | u32::from(input.u8()) << 24,
+                    token: Token(6),
                     number: u32::from(input.u8()) % 6,
                     count: 6,
                     chunk_bytes: 1_000,

@@ -1,7 +1,7 @@
 //! Valid inputs of the MobilityFirst targets.
 use tributary_content::{ObjectId, ObjectReader, SigningKey};
 use tributary_mf::{
-    ids::{Flow, Guid, HopId, NetworkAddress, ServiceId},
+    ids::{Flow, Guid, HopId, NetworkAddress, ServiceId, Token},
     wire::{
         Adjacency, Cack, CackState, ChunkHeader, ChunkKind, ChunkRanges, Class, Csyn, DataHeader, DataTag, Flags,
         Hello, LinkState, MtuMessage, NameMessage, NameRecord, Probe, Readers, RecordBody, Refusal, Reliability, Roles,
@@ -78,6 +78,7 @@ pub(crate) fn all() -> Vec<Seed> {
     let tag = DataTag {
         object: OBJECT,
         transfer: 1 << 31,
+        token: Token(6),
         number: 3,
         count: 9,
         chunk_bytes: 1 << 20,
@@ -85,7 +86,8 @@ pub(crate) fn all() -> Vec<Seed> {
         window: 1,
         window_chunks: 8,
     };
-    let kinds = [("data", ChunkKind::Data(tag)), ("transport", ChunkKind::Transport), ("names", ChunkKind::Names)];
+    let kinds =
+        [("data", ChunkKind::Data(tag)), ("transport", ChunkKind::Transport(Token(6))), ("names", ChunkKind::Names)];
     for (name, kind) in kinds {
         let mut header = ChunkHeader::new(kind, guid(1), guid(2), NetworkAddress(7));
         (header.service, header.flags) = (ServiceId::Multicast, Flags::DELEGATE | Flags::REPEATED);

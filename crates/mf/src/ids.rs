@@ -149,6 +149,23 @@ impl ServiceId {
     }
 }
 
+/// What whoever says something about a transfer has to show: nobody can guess it who is neither an end of the transfer nor
+/// on its way. It goes with every chunk.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Token(pub u64);
+
+impl Token {
+    /// Bytes of a token.
+    pub const BYTES: usize = 8;
+
+    /// The token of the transfer of this number with a peer, made by whoever has this secret.
+    pub fn of(secret: &[u8; 32], peer: &Guid, transfer: u32) -> Token {
+        let mut hasher = blake3::Hasher::new_keyed(secret);
+        hasher.update(&peer.0).update(&transfer.to_be_bytes());
+        Token(u64::from_be_bytes(*hasher.finalize().as_bytes().first_chunk().expect("8 of 32 bytes")))
+    }
+}
+
 /// A flow (paper §3.1, footnote 2): everything from one GUID to another.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Flow {

@@ -9,7 +9,7 @@ use tributary_content::ObjectId;
 use tributary_core::{Duration, Time};
 
 use crate::{
-    ids::{ChunkKey, Flow, Guid, NetworkAddress},
+    ids::{ChunkKey, Flow, Guid, NetworkAddress, Token},
     reports::Reports,
     wire::{ChunkHeader, transport::MEMBERS_TOLD_MAX},
 };
@@ -30,6 +30,7 @@ pub(crate) struct Relays(BTreeMap<(Guid, u32), Relay>);
 #[derive(Debug)]
 struct Relay {
     object: ObjectId,
+    token: Token,
     /// The group that copies are kept for.
     group: Guid,
     /// Where the next proxy on the way to the source is, or the source.
@@ -60,6 +61,8 @@ pub(crate) enum Task {
         transfer: u32,
         /// The object.
         object: ObjectId,
+        /// What has to be shown.
+        token: Token,
         /// Where to.
         upstream: NetworkAddress,
         /// Who.
@@ -76,6 +79,8 @@ pub(crate) struct Asking {
     pub(crate) transfer: u32,
     /// The object.
     pub(crate) object: ObjectId,
+    /// What has to be shown.
+    pub(crate) token: Token,
     /// Where to.
     pub(crate) upstream: NetworkAddress,
     /// Counts up.
@@ -96,6 +101,7 @@ impl Relays {
         }
         let relay = self.0.entry(id).or_insert_with(|| Relay {
             object: tag.object,
+            token: tag.token,
             group: header.destination,
             upstream: header.source_address,
             requests: BTreeMap::new(),
@@ -110,9 +116,9 @@ impl Relays {
         relay.upstream = header.source_address;
         relay.used_at = now;
     }
-    /// Whether a transfer is spread here.
-    pub(crate) fn knows(&self, source: &Guid, transfer: u32) -> bool {
-        self.0.contains_key(&(*source, transfer))
+    /// Whether a transfer that has this token is spread here.
+    pub(crate) fn knows(&self, source: &Guid, transfer: u32, token: Option<Token>) -> bool {
+        self.0.get(&(*source, transfer)).is_some_and(|relay| Some(relay.token) == token)
     }
     /// A member, or a proxy for others, misses chunks.
     pub(crate) fn on_missing(
@@ -179,6 +185,7 @@ impl Relays {
                     source: *source,
                     transfer: *transfer,
                     object: relay.object,
+                    token: relay.token,
                     upstream: relay.upstream,
                     sequence: relay.sequence,
                     missing,
@@ -188,8 +195,9 @@ impl Relays {
             relay.proxies_left = 0;
             let completed: Vec<Guid> = core::mem::take(&mut relay.completed).into_iter().collect();
             for members in completed.chunks(MEMBERS_TOLD_MAX) {
-                let (source, transfer, object, upstream) = (*source, *transfer, relay.object, relay.upstream);
-                tasks.push(Task::Completed { source, transfer, object, upstream, members: members.into() });
+                let (source, transfer, object, token) = (*source, *transfer, relay.object, relay.token);
+                let (upstream, members) = (relay.upstream, members.into());
+                tasks.push(Task::Completed { source, transfer, object, token, upstream, members });
             }
         }
         tasks
@@ -216,6 +224,7 @@ mod tests {
         let tag = DataTag {
             object: ObjectId([5; 16]),
             transfer: 7,
+            token: Token(3),
             number: 0,
             count: 9,
             chunk_bytes: 1_000,

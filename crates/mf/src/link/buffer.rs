@@ -462,10 +462,16 @@ mod tests {
     };
 
     fn data_for(to: u8) -> ChunkHeader {
-        let mut header = ChunkHeader::new(ChunkKind::Transport, Guid::NONE, Guid([to; 20]), NetworkAddress::NONE);
+        let mut header = ChunkHeader::new(
+            ChunkKind::Transport(crate::ids::Token(7)),
+            Guid::NONE,
+            Guid([to; 20]),
+            NetworkAddress::NONE,
+        );
         header.kind = ChunkKind::Data(crate::wire::DataTag {
             object: tributary_content::ObjectId([1; 16]),
             transfer: 1,
+            token: crate::ids::Token(7),
             number: 0,
             count: 1,
             chunk_bytes: 1,
@@ -514,7 +520,8 @@ mod tests {
     fn a_chunk_is_cut_anew_only_if_it_must_be() {
         let mut buffer = Buffer::new(100, 100);
         let payload = Payload::from(Bytes::from_static(b"0123456789"));
-        let header = ChunkHeader::new(ChunkKind::Transport, Guid::NONE, Guid::NONE, NetworkAddress::NONE);
+        let header =
+            ChunkHeader::new(ChunkKind::Transport(crate::ids::Token(7)), Guid::NONE, Guid::NONE, NetworkAddress::NONE);
         let slot = buffer.put(header, cut(&payload, 2, 4), Origin::Local);
         let lengths = |buffer: &Buffer| buffer.chunk(slot).map(Chunk::lengths).unwrap_or_default();
         assert_eq!(lengths(&buffer), [2, 4, 4]);

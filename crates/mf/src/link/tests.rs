@@ -57,6 +57,7 @@ impl Hop {
         let tag = DataTag {
             object: ObjectId([1; 16]),
             transfer: 1,
+            token: crate::ids::Token(7),
             number,
             count: 1_000_000,
             chunk_bytes: 1 << 20,
@@ -343,7 +344,8 @@ fn a_refused_chunk_goes_another_way_only_when_all_of_it_is_here() {
     out.set_first_window(100);
     let mut buffer = Buffer::new(100, 100);
     let slot = buffer.admit(Class::Bulk, 2, Origin::Local).expect("there is room");
-    let header = ChunkHeader::new(ChunkKind::Transport, Guid([1; 20]), Guid([2; 20]), NetworkAddress(1));
+    let header =
+        ChunkHeader::new(ChunkKind::Transport(crate::ids::Token(7)), Guid([1; 20]), Guid([2; 20]), NetworkAddress(1));
     buffer.fill(slot, 0, Bytes::from_static(b"begins"));
     buffer.set_header(slot, header);
     out.begin(Time::ZERO, slot, &mut buffer);
@@ -502,7 +504,8 @@ fn control_chunks_pass_data_and_a_closed_window() {
     let config = LinkConfig::new(Rate::from_mbps(100), Duration::from_millis(5));
     let mut hop = Hop::new(config, HopConfig::default(), 10, 5);
     let mut queue = vec![hop.put(0, vec![7; 500_000].into())];
-    let mut header = ChunkHeader::new(ChunkKind::Transport, Guid([1; 20]), Guid([2; 20]), NetworkAddress(1));
+    let mut header =
+        ChunkHeader::new(ChunkKind::Transport(crate::ids::Token(7)), Guid([1; 20]), Guid([2; 20]), NetworkAddress(1));
     header.payload_bytes = 5;
     let control = hop.out_buffer.put(header, vec![Bytes::from_static(b"hello")], Origin::Local);
     assert_eq!(hop.out_buffer.chunk(control).map(|chunk| chunk.class), Some(Class::Control));
@@ -559,7 +562,12 @@ fn packets_that_contradict_a_chunk_cost_at_most_that_it_is_sent_again() {
         let header = DataHeader { index, count, hop: HopId(7), csyn: None, class: Class::Bulk };
         let mut packet = header.to_bytes().to_vec();
         if index == 0 {
-            let mut header = ChunkHeader::new(ChunkKind::Transport, Guid([1; 20]), Guid([2; 20]), NetworkAddress(1));
+            let mut header = ChunkHeader::new(
+                ChunkKind::Transport(crate::ids::Token(7)),
+                Guid([1; 20]),
+                Guid([2; 20]),
+                NetworkAddress(1),
+            );
             header.payload_bytes = 77;
             header.encode(&mut packet);
         }

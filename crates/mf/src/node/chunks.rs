@@ -44,19 +44,19 @@ impl MfNode {
             return self.spread(now, slot);
         }
         match &header.kind {
-            ChunkKind::Transport if self.relay(now, slot, &header) => return,
+            ChunkKind::Transport(_) if self.relay(now, slot, &header) => return,
             ChunkKind::Data(_) => {
                 self.keep_in_cache(slot);
                 if header.flags.contains(Flags::DELEGATE) && self.router.is_attached(&header.source) {
                     self.delegate(now, slot, &header);
                 }
             }
-            ChunkKind::Transport if header.service == ServiceId::ContentRequest => {
+            ChunkKind::Transport(_) if header.service == ServiceId::ContentRequest => {
                 if self.answer_or_bind(now, slot, &header) {
                     return;
                 }
             }
-            ChunkKind::Transport if self.router.is_attached(&header.destination) || self.proxy.is_some() => {
+            ChunkKind::Transport(_) if self.router.is_attached(&header.destination) || self.proxy.is_some() => {
                 if self.answer_for_producer(slot, &header) {
                     return;
                 }
@@ -70,7 +70,7 @@ impl MfNode {
                     header.payload_bytes as usize,
                 );
             }
-            ChunkKind::Transport | ChunkKind::Names | ChunkKind::LinkState => {}
+            ChunkKind::Transport(_) | ChunkKind::Names | ChunkKind::LinkState => {}
         }
         self.router.forward(now, slot);
     }
@@ -120,13 +120,14 @@ impl MfNode {
     pub(super) fn answer_for_producer(&mut self, slot: Slot, header: &ChunkHeader) -> bool {
         let flow = crate::ids::Flow { source: header.destination, destination: header.source };
         let Some(proxy) = self.proxy.as_mut().filter(|proxy| proxy.answers_for(&flow)) else { return false };
+        let token = header.token().unwrap_or_default();
         let asks_past_copies = header.flags.contains(Flags::NO_CACHE);
         let payload = self.router.buffer.payload(slot).to_bytes();
         match TransportMessage::decode(&payload) {
             Ok(TransportMessage::Status { transfer, object, missing, .. })
                 if !missing.is_empty() && !asks_past_copies =>
             {
-                let left = proxy.handle_push(&flow, transfer, object, &missing);
+                let left = proxy.handle_push(token, &flow, transfer, object, &missing);
                 let done = left.is_empty() || !self.router.is_attached(&header.destination);
                 if done {
                     self.router.consume(slot);
@@ -134,7 +135,7 @@ impl MfNode {
                 done
             }
             Ok(TransportMessage::Ack { transfer, object, complete: true, .. }) => {
-                proxy.on_complete(&flow, transfer, object);
+                proxy.on_complete(token, &flow, transfer, object);
                 false
             }
             _ => false,
@@ -205,7 +206,7 @@ impl MfNode {
                     (Err(error), _) => self.on_dropped(from, error.reason(), payload.len()),
                 }
             }
-            ChunkKind::Transport => match TransportMessage::decode(&payload.to_bytes()) {
+            ChunkKind::Transport(_) => match TransportMessage::decode(&payload.to_bytes()) {
                 Ok(message) => self.on_transport(now, &header, &message),
                 Err(error) => self.on_dropped(from, error.reason(), payload.len()),
             },

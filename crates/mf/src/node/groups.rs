@@ -116,7 +116,7 @@ impl MfNode {
     }
     /// Keeps a copy to answer from for those behind this router, if it has taken the place of the source for them.
     fn keep_for_members(&mut self, now: Time, slot: Slot, header: &ChunkHeader) {
-        let spreads = header.tag().is_some_and(|tag| self.relays.knows(&header.source, tag.transfer));
+        let spreads = header.tag().is_some_and(|tag| self.relays.knows(&header.source, tag.transfer, Some(tag.token)));
         if header.proxies_left == 0 || header.source == self.guid || !spreads {
             return;
         }
@@ -157,17 +157,21 @@ impl MfNode {
         let source = header.destination;
         match TransportMessage::decode(&self.router.buffer.payload(slot).to_bytes()) {
             Ok(TransportMessage::Status { transfer, missing, sequence, .. })
-                if self.relays.knows(&source, transfer) =>
+                if self.relays.knows(&source, transfer, header.token()) =>
             {
                 let from = (header.source, sequence, header.proxies_left);
                 self.relays.on_missing(now, source, transfer, from, missing.iter().take(65_536));
             }
-            Ok(TransportMessage::Ack { transfer, complete, .. }) if self.relays.knows(&source, transfer) => {
+            Ok(TransportMessage::Ack { transfer, complete, .. })
+                if self.relays.knows(&source, transfer, header.token()) =>
+            {
                 if complete {
                     self.relays.on_complete(now, source, transfer, &[header.source]);
                 }
             }
-            Ok(TransportMessage::Completed { transfer, members, .. }) if self.relays.knows(&source, transfer) => {
+            Ok(TransportMessage::Completed { transfer, members, .. })
+                if self.relays.knows(&source, transfer, header.token()) =>
+            {
                 self.relays.on_complete(now, source, transfer, &members);
             }
             _ => return false,
@@ -229,16 +233,16 @@ impl MfNode {
                     &payload.into(),
                 );
             }
-            Task::Ask(Asking { source, transfer, object, upstream, sequence, missing, proxies_left }) => {
+            Task::Ask(Asking { source, transfer, object, token, upstream, sequence, missing, proxies_left }) => {
                 *self.counters.entry("requests sent upstream").or_default() += 1;
                 let missing = ChunkRanges::from_ascending(missing);
                 let message =
                     TransportMessage::Status { transfer, object, window: 0, advice_chunks: 1, sequence, missing };
-                self.send_message(now, source, upstream, &message, (Flags::NONE, proxies_left));
+                self.send_message(now, (source, upstream), token, &message, (Flags::NONE, proxies_left));
             }
-            Task::Completed { source, transfer, object, upstream, members } => {
+            Task::Completed { source, transfer, object, token, upstream, members } => {
                 let message = TransportMessage::Completed { transfer, object, members };
-                self.send_message(now, source, upstream, &message, (Flags::NONE, 0));
+                self.send_message(now, (source, upstream), token, &message, (Flags::NONE, 0));
             }
         }
     }

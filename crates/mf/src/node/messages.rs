@@ -1,7 +1,7 @@
 //! Messages of the transport and of the name service, and where this node says that it is.
 use super::*;
 use crate::{
-    ids::{WEIGHT_MAX, Weighted},
+    ids::{Token, WEIGHT_MAX, Weighted},
     wire::ADDRESSES_MAX,
 };
 
@@ -11,16 +11,21 @@ impl MfNode {
             TransportMessage::Request { .. } => self.sender.handle_request(now, header, message, None),
             TransportMessage::Push { flow, transfer, object, chunks } => {
                 // Only the source of a flow may say when its chunks go.
-                if let Some(proxy) = self.proxy.as_mut().filter(|_| flow.source == header.source) {
-                    proxy.handle_push(flow, *transfer, *object, chunks);
+                if let (Some(proxy), Some(token)) =
+                    (self.proxy.as_mut().filter(|_| flow.source == header.source), header.token())
+                {
+                    proxy.handle_push(token, flow, *transfer, *object, chunks);
                 }
             }
-            TransportMessage::Unavailable { .. } => self.receiver.handle_message(now, header.source, message),
+            TransportMessage::Unavailable { .. } => self.receiver.handle_message(now, header, message),
             TransportMessage::Status { .. }
             | TransportMessage::Ack { .. }
             | TransportMessage::Completed { .. }
             | TransportMessage::Stored { .. }
             | TransportMessage::Dropped { .. } => {
+                if self.sender.is_forged(header, message) {
+                    return self.on_dropped(FaceId::default(), "about a transfer, without its token", 0);
+                }
                 self.sender.handle_message(now, header, message);
             }
         }
@@ -73,12 +78,12 @@ impl MfNode {
     pub(super) fn send_message(
         &mut self,
         now: Time,
-        to: Guid,
-        address: NetworkAddress,
+        (to, address): (Guid, NetworkAddress),
+        token: Token,
         message: &TransportMessage,
         options: (Flags, u8),
     ) {
-        let mut header = ChunkHeader::new(ChunkKind::Transport, self.guid, to, address);
+        let mut header = ChunkHeader::new(ChunkKind::Transport(token), self.guid, to, address);
         (header.flags, header.proxies_left) = options;
         if let TransportMessage::Request { .. } = message {
             header.service = ServiceId::ContentRequest;

@@ -77,6 +77,8 @@ enum Wake {
     Sweep,
 }
 
+/// What the tokens of transfers are made for.
+const TOKENS: &str = "tributary 2026 mobilityfirst tokens of transfers";
 /// Events that wait for the driver; beyond that they are dropped and counted.
 const EVENTS_MAX: usize = 65_536;
 /// What a face that nobody described may carry: the longest UDP payload that crosses an Ethernet in one IPv4 packet.
@@ -169,6 +171,8 @@ impl MfNode {
         let identity =
             Identity { key: key.clone(), label: config.label.clone(), roles, address, nonce: random.bits().max(1) };
         let start = identity.nonce;
+        // Others know the nonce, and not the node's own secret.
+        let secret = blake3::derive_key(TOKENS, &[&config.secret[..], &start.to_be_bytes()].concat());
         let router = RouterConfig {
             guid,
             address: config.router.then_some(config.address),
@@ -218,8 +222,8 @@ impl MfNode {
             front: config.router.then(|| Front::new(address, guid, usize::from(config.replicas))),
             replica: config.resolver.then(Replica::default),
             resolver: Box::new(resolver),
-            sender: Sender::new(guid, config.transfer.clone(), random.bits() as u32),
-            receiver: Receiver::new(config.transfer.clone(), random.below(1 << 24) as u32),
+            sender: Sender::new(guid, config.transfer.clone(), random.bits() as u32, &secret),
+            receiver: Receiver::new(config.transfer.clone(), random.below(1 << 24) as u32, &secret),
             cache: ContentCache::new(if config.router { config.cache_bytes } else { tributary_core::ByteCount(0) }),
             anycasts: Anycasts::default(),
             groups: Groups::default(),

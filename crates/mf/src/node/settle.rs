@@ -167,11 +167,11 @@ impl MfNode {
         while let Some(message) = self.receiver.poll_message() {
             moved = true;
             let options = (message.flags, message.proxies);
-            self.send_message(now, message.to, message.address, &message.message, options);
+            self.send_message(now, (message.to, message.address), message.token, &message.message, options);
         }
-        while let Some((to, address, message)) = self.sender.poll_message() {
+        while let Some((to, address, token, message)) = self.sender.poll_message() {
             moved = true;
-            self.send_message(now, to, address, &message, (Flags::NONE, 0));
+            self.send_message(now, (to, address), token, &message, (Flags::NONE, 0));
         }
         while let Some((id, event)) = self.receiver.poll_event() {
             self.push_event(Event::Transfer(id, event));
@@ -241,14 +241,14 @@ impl MfNode {
             let router = &self.router;
             let has_way = |guid: &Guid, address| router.has_way(now, guid, address);
             let report = self.proxy.as_mut().and_then(|proxy| proxy.poll_report(now, has_way));
-            let Some((to, address, message)) = report else { break };
+            let Some((to, address, token, message)) = report else { break };
             moved = true;
             if to == self.guid {
-                let mut header = ChunkHeader::new(ChunkKind::Transport, to, to, address);
+                let mut header = ChunkHeader::new(ChunkKind::Transport(token), to, to, address);
                 header.source_address = self.config.address;
                 self.sender.handle_message(now, &header, &message);
             } else {
-                self.send_message(now, to, address, &message, (Flags::NONE, 0));
+                self.send_message(now, (to, address), token, &message, (Flags::NONE, 0));
             }
         }
         while let Some(error) = self.proxy.as_mut().and_then(Proxy::poll_failure) {

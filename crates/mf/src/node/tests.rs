@@ -2,6 +2,10 @@
 use alloc::{vec, vec::Vec};
 
 use super::*;
+use crate::{
+    ids::{ChunkKey, Token},
+    wire::ChunkRanges,
+};
 
 /// Nodes that hear each other at once.
 struct World {
@@ -126,4 +130,67 @@ fn a_host_takes_answers_of_its_access_router_only_and_nobody_sends_in_anothers_n
         assert_eq!(refused, Err("about names, from a stranger"));
     }
     assert_eq!(world.nodes[1].on_names(now, face, router, &found), Ok(()));
+}
+
+/// A source with something for a receiver that is away, which its router keeps; gives the source's transfer as well.
+fn stored_for_one_that_is_away() -> (World, ChunkKey) {
+    let mut world = World::new(["source", "receiver"]);
+    let (now, receiver) = (world.now, world.guid(2));
+    world.wires.retain(|(from, _), (to, _)| *from != 2 && *to != 2);
+    world.run(2_000);
+    let key = SigningKey::from_secret(&[7; 32]);
+    let name = "/lab/reading".parse().unwrap();
+    let object = tributary_content::MemoryObject::new(name, Bytes::from_static(b"21.5"), &key).unwrap();
+    let id = object.manifest().object_id();
+    world.nodes[1].sender.lend(Box::new(object));
+    let options = SendOptions::new(&world.nodes[1].config.transfer);
+    let now = now.max(world.now);
+    world.nodes[1].send(now, id, receiver, options).unwrap();
+    world.run(5_000);
+    let held = world.nodes[0].holdings();
+    assert_eq!(held.len(), 2, "the description and the bytes wait in the router");
+    (world, held[0].key)
+}
+
+#[test]
+fn a_push_without_the_token_sends_nothing_and_whoever_stores_says_so_with_it() {
+    let (mut world, key) = stored_for_one_that_is_away();
+    let report = world.nodes[1].sender.report(key.transfer).unwrap();
+    assert_eq!((report.stored_chunks, report.is_over), (2, false), "the source believes its router");
+    // The receiver is known to be away; a push makes the store look whether it may send.
+    let (now, chunks) = (world.now, ChunkRanges::from_ascending([0, 1]));
+    let push = TransportMessage::Push { flow: key.flow, transfer: key.transfer, object: key.object, chunks };
+    let token = world.nodes[0].proxy.as_mut().unwrap().copy(&key).and_then(|(header, _)| header.token()).unwrap();
+    for (token, wakes) in [(Token(token.0 ^ 1), false), (token, true)] {
+        let header =
+            ChunkHeader::new(ChunkKind::Transport(token), key.flow.source, world.guid(0), NetworkAddress::NONE);
+        world.nodes[0].on_transport(now, &header, &push);
+        let proxy = world.nodes[0].proxy.as_mut().unwrap();
+        let tried = core::cell::Cell::new(false);
+        let none = proxy.poll_release(|_| {
+            tried.set(true);
+            Release::Away
+        });
+        assert_eq!((none.is_none(), tried.get()), (true, wakes));
+    }
+}
+
+#[test]
+fn an_acknowledgement_without_the_token_ends_nothing() {
+    let (mut world, key) = stored_for_one_that_is_away();
+    let ack = TransportMessage::Ack {
+        transfer: key.transfer,
+        object: key.object,
+        complete: true,
+        chunks: ChunkRanges::default(),
+    };
+    let token = world.nodes[0].proxy.as_mut().unwrap().copy(&key).and_then(|(header, _)| header.token()).unwrap();
+    let now = world.now;
+    for (token, is_over) in [(Token(token.0 ^ 1), false), (token, true)] {
+        let kind = ChunkKind::Transport(token);
+        let header = ChunkHeader::new(kind, key.flow.destination, key.flow.source, NetworkAddress::NONE);
+        world.nodes[1].on_transport(now, &header, &ack);
+        assert_eq!(world.nodes[1].sender.report(key.transfer).unwrap().is_over, is_over);
+        assert_eq!(world.counter(1, "about a transfer, without its token"), 1);
+    }
 }

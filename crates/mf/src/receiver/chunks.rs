@@ -15,7 +15,8 @@ impl Receiver {
                 None => return self.on_pushed(now, header, tag, payload),
             }
         };
-        let Some(fetch) = self.fetches.get_mut(&id).filter(|fetch| fetch.object == Some(tag.object)) else {
+        let is_of = |fetch: &&mut Incoming| fetch.object == Some(tag.object) && fetch.token == tag.token;
+        let Some(fetch) = self.fetches.get_mut(&id).filter(is_of) else {
             self.strays += 1;
             return self.say_over(header, tag, false);
         };
@@ -125,7 +126,8 @@ impl Receiver {
             return;
         };
         let id = self.number();
-        let mut incoming = Incoming::new(now, name, tag.transfer, tag.reliability, self.config.window_chunks);
+        let mut incoming =
+            Incoming::new(now, name, (tag.transfer, tag.token), tag.reliability, self.config.window_chunks);
         incoming.object = Some(tag.object);
         incoming.ungranted = reassembly.manifest().size;
         let is_open = reassembly.is_open();
@@ -267,10 +269,12 @@ impl Receiver {
         self.say_due(now, id);
     }
     /// Takes a message that is for a receiver.
-    pub fn handle_message(&mut self, now: Time, from: Guid, message: &TransportMessage) {
+    pub fn handle_message(&mut self, now: Time, header: &ChunkHeader, message: &TransportMessage) {
         let TransportMessage::Unavailable { transfer, object } = message else { return };
-        let id = TransferId(*transfer);
-        let asked = |fetch: &&mut Incoming| fetch.object == Some(*object) && fetch.ended.is_none();
+        let (id, from, token) = (TransferId(*transfer), header.source, header.token());
+        let asked = |fetch: &&mut Incoming| {
+            fetch.object == Some(*object) && Some(fetch.token) == token && fetch.ended.is_none()
+        };
         if let Some(fetch) = self.fetches.get_mut(&id).filter(asked) {
             let is_known = fetch.sources.iter().any(|source| source.guid == from);
             if is_known || fetch.sender.is_some_and(|(sender, _)| sender == from) {
@@ -296,7 +300,7 @@ mod tests {
     #[test]
     fn copies_of_what_was_pushed_are_known_and_memory_of_them_is_bounded() {
         let (source, key) = (Guid([2; 20]), SigningKey::from_secret(&[7; 32]));
-        let mut receiver = Receiver::new(EndConfig::default(), 1);
+        let mut receiver = Receiver::new(EndConfig::default(), 1, &[1; 32]);
         receiver.accept(Some(Box::new(MemoryOpener::new())));
         let options = SendOptions::new(&EndConfig::default());
         let (count, mut last) = (PUSHED_KEPT + 100, Vec::new());
@@ -304,7 +308,7 @@ mod tests {
             let name = alloc::format!("/lab/reading/{number}").parse().expect("a name");
             let object = MemoryObject::new(name, Bytes::from_static(b"21.5"), &key).expect("fits");
             let id = object.manifest().object_id();
-            let mut sender = Sender::new(source, EndConfig::default(), number as u32);
+            let mut sender = Sender::new(source, EndConfig::default(), number as u32, &[2; 32]);
             sender.lend(Box::new(object));
             sender.push(Time::ZERO, id, Guid([1; 20]), Vec::new(), options);
             let no_cache = ContentCache::new(tributary_core::ByteCount(0));
@@ -327,8 +331,8 @@ mod tests {
         let key = SigningKey::from_secret(&[7; 32]);
         let object = MemoryObject::with_options(name.clone(), bytes, &key, 1, kind, 1_024).expect("fits");
         let manifest = object.manifest().clone();
-        let mut receiver = Receiver::new(EndConfig::default(), 1);
-        let mut sender = Sender::new(source, EndConfig::default(), 0);
+        let mut receiver = Receiver::new(EndConfig::default(), 1, &[1; 32]);
+        let mut sender = Sender::new(source, EndConfig::default(), 0, &[2; 32]);
         sender.publish(Box::new(object));
         let mut now = Time::from_millis(1);
         let id = receiver.fetch(now, fetch_of(&name, MemoryOpener::new()));
@@ -339,8 +343,9 @@ mod tests {
         for _ in 0..100 {
             now += Duration::from_millis(500);
             receiver.handle_timeout(now);
-            let from = ChunkHeader::new(crate::wire::ChunkKind::Transport, own, source, NetworkAddress(1));
             for message in core::iter::from_fn(|| receiver.poll_message()) {
+                let kind = crate::wire::ChunkKind::Transport(message.token);
+                let from = ChunkHeader::new(kind, own, source, NetworkAddress(1));
                 sender.handle_request(now, &from, &message.message, None);
                 sender.handle_message(now, &from, &message.message);
             }

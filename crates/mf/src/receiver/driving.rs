@@ -172,8 +172,10 @@ impl Receiver {
         }
         self.outbox.push_back(match fetch.avoid_caches {
             // The network finds the source: the address may be that of storage which answers for it.
-            true => Outgoing { flags: Flags::NO_CACHE, ..Outgoing::new(to, NetworkAddress::NONE, message) },
-            false => Outgoing { proxies: fetch.proxies, ..Outgoing::new(to, address, message) },
+            true => {
+                Outgoing { flags: Flags::NO_CACHE, ..Outgoing::new(to, NetworkAddress::NONE, fetch.token, message) }
+            }
+            false => Outgoing { proxies: fetch.proxies, ..Outgoing::new(to, address, fetch.token, message) },
         });
     }
     pub(super) fn finish_if_complete(&mut self, now: Time, id: TransferId) {

@@ -31,6 +31,7 @@ pub(super) struct Incoming {
     /// Proxies that may be asked for what is missing (paper §3.5).
     pub(super) proxies: u8,
     pub(super) transfer: u32,
+    pub(super) token: Token,
     pub(super) reliability: Reliability,
     /// Who last sent from a cache.
     pub(super) cached_by: Option<Guid>,
@@ -127,7 +128,13 @@ impl Incoming {
     pub(super) fn is_pushed_here(&self) -> bool {
         self.transfer & PUSHED != 0 && self.ended.is_none()
     }
-    pub(super) fn new(now: Time, name: Name, transfer: u32, reliability: Reliability, window_chunks: u16) -> Incoming {
+    pub(super) fn new(
+        now: Time,
+        name: Name,
+        (transfer, token): (u32, Token),
+        reliability: Reliability,
+        window_chunks: u16,
+    ) -> Incoming {
         Incoming {
             name,
             opener: None,
@@ -149,6 +156,7 @@ impl Incoming {
             sender: None,
             proxies: 0,
             transfer,
+            token,
             reliability,
             cached_by: None,
             avoid_caches: false,
@@ -256,7 +264,7 @@ impl Incoming {
         let chunks = ChunkRanges::default();
         let message = TransportMessage::Ack { transfer: self.transfer, object, complete: true, chunks };
         let wants_it = self.reliability != Reliability::DontCare;
-        wants_it.then(|| Outgoing { proxies: self.proxies, ..Outgoing::new(to, address, message) })
+        wants_it.then(|| Outgoing { proxies: self.proxies, ..Outgoing::new(to, address, self.token, message) })
     }
     pub(super) fn on_useful(&mut self, now: Time, header: &ChunkHeader, bytes: u64) {
         if let Some(source) = self.origin(header).source().and_then(|number| self.sources.get_mut(usize::from(number)))
@@ -454,7 +462,7 @@ mod tests {
             MemoryObject::new(name.clone(), bytes, &key).expect("fits").manifest().clone()
         };
         let opener = MemoryOpener::pinned(file(true).publisher);
-        let mut receiver = Receiver::new(EndConfig::default(), 1);
+        let mut receiver = Receiver::new(EndConfig::default(), 1, &[1; 32]);
         let id = receiver.fetch(Time::ZERO, fetch_of(&name, opener));
         receiver.set_attached(Time::ZERO, true);
         let device = Announcer { guid: Guid([1; 20]), label: "source".into() };
@@ -488,7 +496,7 @@ mod tests {
             let made = MemoryObject::with_options(name.clone(), bytes, &key, version, kind, 4_096);
             made.expect("fits").manifest().clone()
         };
-        let mut receiver = Receiver::new(EndConfig::default(), 1);
+        let mut receiver = Receiver::new(EndConfig::default(), 1, &[1; 32]);
         receiver.fetch(Time::ZERO, fetch_of(&name, MemoryOpener::new()));
         receiver.set_attached(Time::ZERO, true);
         // The first source begins and goes over to a new version; the second one still has what was begun.

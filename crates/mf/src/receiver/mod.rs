@@ -24,7 +24,7 @@ use incoming::{Gaps, Incoming, Opened, Source, Suspicion};
 
 use crate::{
     config::EndConfig,
-    ids::{Guid, NetworkAddress},
+    ids::{Guid, NetworkAddress, Token},
     payload::Payload,
     reassembly::{Origin, Reassembly, Stored, Taken, Wrong, manifest_of},
     sender::PUSHED,
@@ -75,6 +75,8 @@ pub struct Outgoing {
     pub to: Guid,
     /// Where it is, as far as known.
     pub address: NetworkAddress,
+    /// The token of the transfer that it is about.
+    pub token: Token,
     /// What.
     pub message: TransportMessage,
     /// Whether caches may answer.
@@ -95,6 +97,8 @@ pub struct Announcer {
 /// All that a node receives.
 pub struct Receiver {
     config: EndConfig,
+    /// What the tokens of fetches are made of.
+    secret: [u8; 32],
     next: u32,
     fetches: BTreeMap<TransferId, Incoming>,
     pushed: BTreeMap<(Guid, u32), TransferId>,
@@ -124,10 +128,11 @@ struct Early {
 
 impl Receiver {
     /// Without transfers. `first` is where they are numbered from, so that those of an earlier life are not mixed up
-    /// with new ones.
-    pub fn new(config: EndConfig, first: u32) -> Receiver {
+    /// with new ones, and `secret` what their tokens are made of.
+    pub fn new(config: EndConfig, first: u32, secret: &[u8; 32]) -> Receiver {
         Receiver {
             config,
+            secret: *secret,
             next: first & !PUSHED,
             fetches: BTreeMap::new(),
             pushed: BTreeMap::new(),
@@ -164,7 +169,8 @@ impl Receiver {
     pub fn fetch(&mut self, now: Time, fetch: Fetch) -> TransferId {
         let id = self.number();
         let reliability = self.config.reliability;
-        let mut incoming = Incoming::new(now, fetch.name, id.0, reliability, self.config.window_chunks);
+        let token = Token::of(&self.secret, &Guid::NONE, id.0);
+        let mut incoming = Incoming::new(now, fetch.name, (id.0, token), reliability, self.config.window_chunks);
         incoming.opener = Some(fetch.opener);
         incoming.patience = fetch.patience;
         incoming.limit = TokenBucket::new(fetch.rate_limit, LIMIT_BURST);
@@ -297,7 +303,14 @@ impl Receiver {
         };
         let flags = if fetch.avoid_caches { Flags::NO_CACHE } else { Flags::NONE };
         let to = fetch.asked.unwrap_or(fetch.content);
-        self.outbox.push_back(Outgoing { to, address: NetworkAddress::NONE, message, flags, proxies: 0 });
+        self.outbox.push_back(Outgoing {
+            to,
+            address: NetworkAddress::NONE,
+            token: fetch.token,
+            message,
+            flags,
+            proxies: 0,
+        });
         fetch.ungranted = size.saturating_sub(reassembly.stored_bytes() + reassembly.buffered_bytes());
         (fetch.granted, fetch.asked_bytes) = (fetch.highest_window, chunk_bytes);
         let bytes = fetch.take_grant(2 * u64::from(fetch.window_chunks), chunk_bytes);
@@ -361,11 +374,11 @@ impl Receiver {
 impl Outgoing {
     /// An answer to whoever sent a chunk, by way of the proxies that it names.
     fn answer(header: &ChunkHeader, message: TransportMessage) -> Outgoing {
-        let proxies = header.proxies_left;
-        Outgoing { proxies, ..Outgoing::new(header.source, header.source_address, message) }
+        let (proxies, token) = (header.proxies_left, header.token().unwrap_or_default());
+        Outgoing { proxies, ..Outgoing::new(header.source, header.source_address, token, message) }
     }
-    fn new(to: Guid, address: NetworkAddress, message: TransportMessage) -> Outgoing {
-        Outgoing { to, address, message, flags: Flags::NONE, proxies: 0 }
+    fn new(to: Guid, address: NetworkAddress, token: Token, message: TransportMessage) -> Outgoing {
+        Outgoing { to, address, token, message, flags: Flags::NONE, proxies: 0 }
     }
 }
 

@@ -122,6 +122,7 @@ mod tests {
         DataTag {
             object: ObjectId([object; 16]),
             transfer: 1,
+            token: crate::ids::Token(7),
             number,
             count: 3,
             chunk_bytes: 1_000,

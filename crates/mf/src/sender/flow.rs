@@ -3,6 +3,8 @@ use super::*;
 
 pub(super) struct Outflow {
     pub(super) object: ObjectId,
+    /// What whoever says something about it has to show.
+    pub(super) token: Token,
     pub(super) from_cache: bool,
     pub(super) addresses: Vec<NetworkAddress>,
     pub(super) options: SendOptions,
@@ -174,6 +176,7 @@ impl Outflow {
         let tag = DataTag {
             object: self.object,
             transfer,
+            token: self.token,
             number,
             count: self.count,
             chunk_bytes: self.chunk_bytes,

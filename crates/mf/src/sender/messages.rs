@@ -2,14 +2,16 @@
 use super::*;
 
 impl Sender {
-    /// Takes a message of a receiver or a proxy, which came under `header`.
+    /// Takes a message of a receiver or a proxy, which came under `header`. It counts for what has the token that the header
+    /// shows.
     pub fn handle_message(&mut self, now: Time, header: &ChunkHeader, message: &TransportMessage) {
         let (own, from, address) = (self.own, header.source, header.source_address);
+        let Some(token) = header.token() else { return };
         // Somebody on the way may have changed what it has.
         let past_copies = header.flags.contains(Flags::NO_CACHE);
         match message {
             TransportMessage::Status { transfer, object, window, advice_chunks, sequence, missing } => {
-                if let Some((id, flow)) = self.group_flow(*transfer, *object) {
+                if let Some((id, flow)) = self.group_flow(token, *transfer, *object) {
                     flow.heard_at = now;
                     let next = flow.next;
                     let missing = || missing.iter().take_while(|number| *number < next);
@@ -18,11 +20,10 @@ impl Sender {
                     }
                     let Some(group) = &mut flow.group else { return };
                     let pushes = group.on_missing(now, (from, address), *sequence, missing(), &flow.past_copies);
-                    return self.push_from(pushes, Flow { source: self.own, destination: from }, id.1, *object);
+                    return self.push_from(pushes, token, Flow { source: own, destination: from }, id.1, *object);
                 }
-                let Some(flow) = self.flows.get_mut(&(from, *transfer)).filter(|flow| flow.object == *object) else {
-                    return;
-                };
+                let is_meant = |flow: &&mut Outflow| flow.object == *object && flow.token == token;
+                let Some(flow) = self.flows.get_mut(&(from, *transfer)).filter(is_meant) else { return };
                 if !flow.reports.is_news(now, *sequence) {
                     return;
                 }
@@ -43,10 +44,10 @@ impl Sender {
                         _ => drop(flow.again.insert(number)),
                     }
                 }
-                self.push_from(pushes, Flow { source: own, destination: from }, *transfer, *object);
+                self.push_from(pushes, token, Flow { source: own, destination: from }, *transfer, *object);
             }
             TransportMessage::Ack { transfer, object, complete, chunks } => {
-                if let Some((id, flow)) = self.group_flow(*transfer, *object) {
+                if let Some((id, flow)) = self.group_flow(token, *transfer, *object) {
                     flow.heard_at = now;
                     let Some(group) = flow.group.as_mut().filter(|_| *complete) else { return };
                     group.on_complete(from);
@@ -56,7 +57,8 @@ impl Sender {
                     return;
                 }
                 let id = (from, *transfer);
-                let Some(flow) = self.flows.get_mut(&id).filter(|flow| flow.object == *object) else { return };
+                let is_meant = |flow: &&mut Outflow| flow.object == *object && flow.token == token;
+                let Some(flow) = self.flows.get_mut(&id).filter(is_meant) else { return };
                 flow.on_word(now);
                 for number in chunks.iter().take_while(|number| *number < flow.count) {
                     flow.unacknowledged.remove(&number);
@@ -68,9 +70,11 @@ impl Sender {
                 }
             }
             TransportMessage::Completed { transfer, object, members } => {
-                if let Some((id, flow)) = self.group_flow(*transfer, *object) {
+                if let Some((id, flow)) = self.group_flow(token, *transfer, *object) {
                     flow.heard_at = now;
-                    let Some(group) = &mut flow.group else { return };
+                    // Only proxies that the source has asked to speak for members do.
+                    let speaks = flow.options.proxies > 0;
+                    let Some(group) = flow.group.as_mut().filter(|_| speaks) else { return };
                     members.iter().for_each(|member| group.on_complete(*member));
                     if group.is_complete() {
                         self.end(id);
@@ -78,13 +82,13 @@ impl Sender {
                 }
             }
             TransportMessage::Stored { flow, transfer, object, proxy, address, chunks } => {
-                if let Some((_, state)) = self.group_flow(*transfer, *object) {
+                if let Some((_, state)) = self.group_flow(token, *transfer, *object) {
                     if let Some(group) = state.group.as_mut().filter(|_| flow.source == own) {
                         group.on_stored(flow.destination, (*proxy, *address), chunks.iter().take(65_536));
                     }
                     return;
                 }
-                if let Some(state) = self.own_flow(flow, *transfer, *object) {
+                if let Some(state) = self.own_flow(token, flow, *transfer, *object) {
                     state.stored.extend(chunks.iter().take(65_536).map(|number| (number, (*proxy, *address))));
                     state.pause = DROP_PAUSE;
                     for number in chunks.iter().take(65_536) {
@@ -96,13 +100,13 @@ impl Sender {
                 }
             }
             TransportMessage::Dropped { flow, transfer, object, chunks, .. } => {
-                if let Some((_, state)) = self.group_flow(*transfer, *object) {
+                if let Some((_, state)) = self.group_flow(token, *transfer, *object) {
                     if let Some(group) = state.group.as_mut().filter(|_| flow.source == own) {
                         group.on_dropped(flow.destination, chunks);
                     }
                     return;
                 }
-                if let Some(state) = self.own_flow(flow, *transfer, *object)
+                if let Some(state) = self.own_flow(token, flow, *transfer, *object)
                     && state.options.reliability != Reliability::DontCare
                 {
                     let next = state.next;
@@ -120,14 +124,14 @@ impl Sender {
             }
         }
     }
-    fn own_flow(&mut self, flow: &Flow, transfer: u32, object: ObjectId) -> Option<&mut Outflow> {
+    fn own_flow(&mut self, token: Token, flow: &Flow, transfer: u32, object: ObjectId) -> Option<&mut Outflow> {
         let state = self.flows.get_mut(&(flow.destination, transfer))?;
-        (flow.source == self.own && state.object == object).then_some(state)
+        (flow.source == self.own && state.object == object && state.token == token).then_some(state)
     }
     /// A flow to a group: members answer in their own names.
-    fn group_flow(&mut self, transfer: u32, object: ObjectId) -> Option<((Guid, u32), &mut Outflow)> {
+    fn group_flow(&mut self, token: Token, transfer: u32, object: ObjectId) -> Option<((Guid, u32), &mut Outflow)> {
         let mine = |(id, flow): &(&(Guid, u32), &mut Outflow)| {
-            id.1 == transfer && flow.object == object && flow.group.is_some()
+            id.1 == transfer && flow.object == object && flow.token == token && flow.group.is_some()
         };
         self.flows.iter_mut().find(mine).map(|(id, flow)| (*id, flow))
     }
@@ -135,13 +139,15 @@ impl Sender {
     fn push_from(
         &mut self,
         pushes: BTreeMap<(Guid, NetworkAddress), Vec<u32>>,
+        token: Token,
         flow: Flow,
         transfer: u32,
         object: ObjectId,
     ) {
         for ((proxy, address), numbers) in pushes {
             let chunks = ChunkRanges::from_ascending(numbers);
-            self.messages.push_back((proxy, address, TransportMessage::Push { flow, transfer, object, chunks }));
+            let push = TransportMessage::Push { flow, transfer, object, chunks };
+            self.messages.push_back((proxy, address, token, push));
         }
     }
 }

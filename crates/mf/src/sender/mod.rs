@@ -24,7 +24,7 @@ pub use options::{ProxyUse, SendOptions};
 
 use crate::{
     config::EndConfig,
-    ids::{Flow, Guid, NetworkAddress, ServiceId},
+    ids::{Flow, Guid, NetworkAddress, ServiceId, Token},
     payload::Payload,
     reports::Reports,
     router::cache::ContentCache,
@@ -53,6 +53,8 @@ pub const PUSHED: u32 = 1 << 31;
 /// All that a node sends.
 pub struct Sender {
     own: Guid,
+    /// What the tokens of what is sent unasked are made of.
+    secret: [u8; 32],
     config: EndConfig,
     objects: BTreeMap<ObjectId, Published>,
     by_name: BTreeMap<Name, ObjectId>,
@@ -62,7 +64,7 @@ pub struct Sender {
     /// Who was served last: flows take turns.
     last: (Guid, u32),
     next_transfer: u32,
-    messages: VecDeque<(Guid, NetworkAddress, TransportMessage)>,
+    messages: VecDeque<(Guid, NetworkAddress, Token, TransportMessage)>,
     /// Whether chunks of any object are being read.
     is_reading: bool,
     failures: VecDeque<(String, String)>,
@@ -83,10 +85,12 @@ struct Published {
 }
 
 impl Sender {
-    /// Nothing to send. `first_transfer` is where pushed transfers are numbered from.
-    pub fn new(own: Guid, config: EndConfig, first_transfer: u32) -> Sender {
+    /// Nothing to send. `first_transfer` is where pushed transfers are numbered from, and `secret` what their tokens are
+    /// made of.
+    pub fn new(own: Guid, config: EndConfig, first_transfer: u32, secret: &[u8; 32]) -> Sender {
         Sender {
             own,
+            secret: *secret,
             config,
             objects: BTreeMap::new(),
             by_name: BTreeMap::new(),
@@ -178,7 +182,8 @@ impl Sender {
         let size = self.objects.get(&object)?.object.reader().manifest().size;
         let chunk_bytes = self.cut_for(object, options.chunk_bytes)?;
         let count = chunk_count(size, chunk_bytes);
-        let flow = self.flow(now, object, addresses, options, chunk_bytes, count);
+        let mut flow = self.flow(now, object, addresses, options, chunk_bytes, count);
+        flow.token = Token::of(&self.secret, &destination, transfer);
         self.start((destination, transfer), flow).then_some(transfer)
     }
     /// Takes a request. With `cache` it is answered from there, else from the objects published here.
@@ -194,8 +199,11 @@ impl Sender {
         else {
             return;
         };
-        let id = (header.source, *transfer);
+        let (id, token) = ((header.source, *transfer), header.token().unwrap_or_default());
         if let Some(flow) = self.flows.get_mut(&id).filter(|flow| flow.object == *object) {
+            if flow.token != token {
+                return;
+            }
             // Asked again: what was sent long ago must have been lost.
             if now.since(flow.sent_at.max(flow.heard_at)) > REQUEST_AGAIN {
                 flow.heard_at = now;
@@ -219,10 +227,10 @@ impl Sender {
         let Some((chunk_bytes, count)) = cut else {
             self.unknown += 1;
             let unavailable = TransportMessage::Unavailable { transfer: *transfer, object: *object };
-            return self.messages.push_back((header.source, header.source_address, unavailable));
+            return self.messages.push_back((header.source, header.source_address, token, unavailable));
         };
         let mut flow = self.flow(now, *object, header_addresses(header), options, chunk_bytes, count);
-        flow.requested = true;
+        (flow.requested, flow.token) = (true, token);
         flow.from_cache = cache.is_some();
         // It may be cut another way than was asked for.
         flow.held = held.recut(*wanted, (chunk_bytes, count));
@@ -252,6 +260,7 @@ impl Sender {
         };
         Outflow {
             object,
+            token: Token::default(),
             from_cache: false,
             addresses,
             options,
@@ -370,7 +379,7 @@ impl Sender {
             let Next { number, repeated, only } = next;
             self.last = id;
             let flow = self.flows.get(&id)?;
-            let (object, chunk_bytes, count) = (flow.object, flow.chunk_bytes, flow.count);
+            let (object, token, chunk_bytes, count) = (flow.object, flow.token, flow.chunk_bytes, flow.count);
             let payload = match flow.from_cache {
                 true => cache
                     .chunk(&object, (chunk_bytes, count), number)
@@ -389,7 +398,7 @@ impl Sender {
                     self.failures.push_back((object.to_string(), reason));
                     self.end(id);
                     let unavailable = TransportMessage::Unavailable { transfer: id.1, object };
-                    self.messages.push_back((id.0, NetworkAddress::NONE, unavailable));
+                    self.messages.push_back((id.0, NetworkAddress::NONE, token, unavailable));
                     continue;
                 }
             };
@@ -478,7 +487,7 @@ impl Sender {
         self.objects.values_mut().for_each(|published| published.object.forget_read());
     }
     /// A message to send.
-    pub fn poll_message(&mut self) -> Option<(Guid, NetworkAddress, TransportMessage)> {
+    pub fn poll_message(&mut self) -> Option<(Guid, NetworkAddress, Token, TransportMessage)> {
         self.messages.pop_front()
     }
     /// An object that could not be read, and why.
@@ -533,6 +542,13 @@ impl Sender {
             self.ended.pop_first();
         }
     }
+    /// Whether a message is about something that is sent here, and was made by nobody who knows its token.
+    pub fn is_forged(&self, header: &ChunkHeader, message: &TransportMessage) -> bool {
+        let (transfer, object) = message.about();
+        let of = |((_, number), flow): &(&(Guid, u32), &Outflow)| *number == transfer && flow.object == object;
+        let mut about = self.flows.iter().filter(of).peekable();
+        about.peek().is_some() && about.all(|(_, flow)| Some(flow.token) != header.token())
+    }
     /// Flows that are not finished.
     pub fn flows(&self) -> usize {
         self.flows.len()
@@ -552,12 +568,12 @@ mod tests {
     #[test]
     fn a_repeated_request_opens_the_window_that_no_message_confirmed() {
         let cache = ContentCache::new(ByteCount(0));
-        let mut sender = Sender::new(Guid([9; 20]), EndConfig::default(), 0);
+        let mut sender = Sender::new(Guid([9; 20]), EndConfig::default(), 0, &[0; 32]);
         let (key, name) = (SigningKey::from_secret(&[7; 32]), "/file".parse().expect("a name"));
         let object = MemoryObject::new(name, Bytes::from(alloc::vec![1; 100 << 10]), &key).expect("fits");
         let id = object.manifest().object_id();
         sender.publish(Box::new(object));
-        let header = ChunkHeader::new(ChunkKind::Transport, Guid([1; 20]), Guid([9; 20]), NetworkAddress(1));
+        let header = ChunkHeader::new(ChunkKind::Transport(Token(7)), Guid([1; 20]), Guid([9; 20]), NetworkAddress(1));
         let (mut now, mut sent, mut rounds) = (Time::from_millis(1), Vec::new(), 0);
         while sent.len() < 101 && rounds < 100 {
             let request = TransportMessage::Request {
@@ -582,12 +598,12 @@ mod tests {
     fn what_is_here_is_not_sent_however_it_is_cut() {
         let cache = ContentCache::new(ByteCount(0));
         let config = EndConfig { chunk_bytes: 4_096, ..EndConfig::default() };
-        let mut sender = Sender::new(Guid([9; 20]), config, 0);
+        let mut sender = Sender::new(Guid([9; 20]), config, 0, &[0; 32]);
         let (key, name) = (SigningKey::from_secret(&[7; 32]), "/file".parse().expect("a name"));
         let object = MemoryObject::new(name, Bytes::from(alloc::vec![1; 20_000]), &key).expect("fits");
         let id = object.manifest().object_id();
         sender.publish(Box::new(object));
-        let header = ChunkHeader::new(ChunkKind::Transport, Guid([1; 20]), Guid([9; 20]), NetworkAddress(1));
+        let header = ChunkHeader::new(ChunkKind::Transport(Token(7)), Guid([1; 20]), Guid([9; 20]), NetworkAddress(1));
         let mut now = Time::from_millis(1);
         for (held, missing) in [([0, 1].as_slice(), [3, 4, 5].as_slice()), (&[0, 1, 3], &[3, 4])] {
             let request = TransportMessage::Request {
@@ -609,7 +625,7 @@ mod tests {
     #[test]
     fn what_was_lent_is_forgotten_when_the_last_one_has_it_and_what_is_published_stays() {
         let cache = ContentCache::new(ByteCount(0));
-        let mut sender = Sender::new(Guid([9; 20]), EndConfig::default(), 0);
+        let mut sender = Sender::new(Guid([9; 20]), EndConfig::default(), 0, &[0; 32]);
         sender.publish(object("/published"));
         let now = Time::from_millis(1);
         for (name, stays) in [("/published", true), ("/lent", false)] {
@@ -623,12 +639,92 @@ mod tests {
                 assert!(sender.object(&id).is_some(), "{name}: somebody has not got it");
                 let chunks = ChunkRanges::from_ascending([0, 1]);
                 let all = TransportMessage::Ack { transfer, object: id, complete: true, chunks };
-                let from = ChunkHeader::new(ChunkKind::Transport, receiver, Guid([9; 20]), NetworkAddress(1));
+                let token = Token::of(&[0; 32], &receiver, transfer);
+                let from = ChunkHeader::new(ChunkKind::Transport(token), receiver, Guid([9; 20]), NetworkAddress(1));
                 sender.handle_message(now, &from, &all);
                 assert!(sender.report(transfer).is_some_and(|report| report.is_over));
             }
             assert_eq!(sender.object(&id).is_some(), stays, "{name}");
         }
         assert_eq!(sender.published().count(), 1);
+    }
+
+    /// What comes of a message about something sent to one receiver, in chunks 0 to 2, if it shows the token or another
+    /// one: chunks that are sent again, chunks in storage, and whether it is over.
+    fn comes_of(
+        message: impl FnOnce(u32, ObjectId, Flow) -> TransportMessage,
+        is_forged: bool,
+    ) -> (Vec<u32>, u32, bool) {
+        let cache = ContentCache::new(ByteCount(0));
+        let (own, receiver, mut now) = (Guid([9; 20]), Guid([1; 20]), Time::from_millis(1));
+        let config = EndConfig { chunk_bytes: 1_024, ..EndConfig::default() };
+        let mut sender = Sender::new(own, config.clone(), 0, &[5; 32]);
+        let (key, name) = (SigningKey::from_secret(&[7; 32]), "/file".parse().expect("a name"));
+        let object = MemoryObject::new(name, Bytes::from(alloc::vec![1; 2_048]), &key).expect("fits");
+        let id = object.manifest().object_id();
+        sender.lend(Box::new(object));
+        let transfer = sender.push(now, id, receiver, Vec::new(), SendOptions::new(&config)).expect("room");
+        let sent: Vec<_> = core::iter::from_fn(|| sender.poll_chunk(now, &cache, |_, _| true)).collect();
+        assert_eq!(sent.len(), 3);
+        let token = sent[0].0.token().expect("a chunk shows it");
+        let token = if is_forged { Token(token.0 ^ 1) } else { token };
+        let said = message(transfer, id, Flow { source: own, destination: receiver });
+        let header = ChunkHeader::new(ChunkKind::Transport(token), receiver, own, NetworkAddress(1));
+        assert_eq!(sender.is_forged(&header, &said), is_forged);
+        sender.handle_message(now, &header, &said);
+        now += DROP_PAUSE;
+        sender.handle_timeout(now);
+        let again = core::iter::from_fn(|| sender.poll_chunk(now, &cache, |_, _| true));
+        let again: Vec<u32> = again.map(|(header, _)| header.tag().expect("data").number).collect();
+        let report = sender.report(transfer).expect("it is known");
+        (again, report.stored_chunks, report.is_over)
+    }
+
+    #[test]
+    fn what_is_said_of_a_transfer_without_its_token_counts_for_nothing() {
+        let (proxy, address) = (Guid([3; 20]), NetworkAddress(3));
+        let some = || ChunkRanges::from_ascending([1]);
+        let both = |message: fn(u32, ObjectId, Flow, (Guid, NetworkAddress), ChunkRanges) -> TransportMessage| {
+            [true, false].map(|is_forged| {
+                comes_of(|transfer, object, flow| message(transfer, object, flow, (proxy, address), some()), is_forged)
+            })
+        };
+        let nothing = (Vec::new(), 0, false);
+        let nack = both(|transfer, object, _, _, missing| TransportMessage::Status {
+            transfer,
+            object,
+            window: 0,
+            advice_chunks: 1,
+            sequence: 1,
+            missing,
+        });
+        assert_eq!(nack, [nothing.clone(), (Vec::from([1]), 0, false)]);
+        let ack =
+            both(|transfer, object, _, _, chunks| TransportMessage::Ack { transfer, object, complete: true, chunks });
+        assert_eq!(ack, [nothing.clone(), (Vec::new(), 0, true)]);
+        let stored = both(|transfer, object, flow, (proxy, address), chunks| TransportMessage::Stored {
+            flow,
+            transfer,
+            object,
+            proxy,
+            address,
+            chunks,
+        });
+        assert_eq!(stored, [nothing.clone(), (Vec::new(), 1, false)]);
+        let dropped = both(|transfer, object, flow, (proxy, _), chunks| TransportMessage::Dropped {
+            flow,
+            transfer,
+            object,
+            proxy,
+            chunks,
+        });
+        assert_eq!(dropped, [nothing, (Vec::from([1]), 0, false)]);
+    }
+
+    #[test]
+    fn tokens_differ_with_secret_receiver_and_transfer() {
+        let tokens = [([1; 32], 1, 1), ([2; 32], 1, 1), ([1; 32], 2, 1), ([1; 32], 1, 2)];
+        let tokens = tokens.map(|(secret, peer, transfer)| Token::of(&secret, &Guid([peer; 20]), transfer));
+        assert_eq!(tokens.iter().map(|token| token.0).collect::<BTreeSet<u64>>().len(), 4);
     }
 }

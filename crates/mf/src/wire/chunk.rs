@@ -8,7 +8,7 @@ use super::{
     WireError,
     reader::{Reader, Writer},
 };
-use crate::ids::{ChunkKey, Flow, Guid, NetworkAddress, ServiceId};
+use crate::ids::{ChunkKey, Flow, Guid, NetworkAddress, ServiceId, Token};
 
 /// Addresses that a destination has at most.
 pub const ADDRESSES_MAX: usize = 10;
@@ -87,6 +87,8 @@ pub struct DataTag {
     pub object: ObjectId,
     /// The transfer, which the requester numbers for content that was asked for, and the sender for what is pushed.
     pub transfer: u32,
+    /// What whoever says something about the transfer has to show.
+    pub token: Token,
     /// The chunk's number: 0 is the manifest with the hash list, chunk `n` the object's bytes from
     /// `(n - 1) · chunk_bytes` on.
     pub number: u32,
@@ -103,12 +105,13 @@ pub struct DataTag {
 }
 
 impl DataTag {
-    pub(crate) const BYTES: usize = 16 + 4 * 4 + 1 + 2 * 2;
+    pub(crate) const BYTES: usize = 16 + 4 + Token::BYTES + 4 * 3 + 1 + 2 * 2;
 
     fn decode(reader: &mut Reader<'_>) -> Result<DataTag, WireError> {
         let tag = DataTag {
             object: ObjectId(reader.array("object id")?),
             transfer: reader.u32("transfer")?,
+            token: Token(reader.u64("token")?),
             number: reader.u32("chunk number")?,
             count: reader.u32("chunks")?,
             chunk_bytes: reader.u32("chunk bytes")?,
@@ -126,7 +129,9 @@ impl DataTag {
     }
     fn encode(&self, out: &mut Vec<u8>) {
         out.put(&self.object.0);
-        for value in [self.transfer, self.number, self.count, self.chunk_bytes] {
+        out.put_u32(self.transfer);
+        out.put_u64(self.token.0);
+        for value in [self.number, self.count, self.chunk_bytes] {
             out.put_u32(value);
         }
         out.put_u8(self.reliability as u8);
@@ -140,8 +145,8 @@ impl DataTag {
 pub enum ChunkKind {
     /// A chunk of an object.
     Data(DataTag),
-    /// A [`TransportMessage`](super::TransportMessage).
-    Transport,
+    /// A [`TransportMessage`](super::TransportMessage), with the token of the transfer that it is about.
+    Transport(Token),
     /// A [`NameMessage`](super::NameMessage).
     Names,
     /// A sealed [`LinkState`](super::LinkState); goes one hop.
@@ -152,7 +157,7 @@ impl ChunkKind {
     fn byte(&self) -> u8 {
         match self {
             ChunkKind::Data(_) => 0,
-            ChunkKind::Transport => 1,
+            ChunkKind::Transport(_) => 1,
             ChunkKind::Names => 2,
             ChunkKind::LinkState => 3,
         }
@@ -164,7 +169,8 @@ impl ChunkKind {
 /// ```text
 /// kind 1 | flags 1 | service 2 | hops left 1 | priority 1 | proxies left 1 | lifetime in ms 4 | payload bytes 4
 /// | source GUID 20 | source address 4 | destination GUID 20 | number of addresses 1 | addresses 4 each
-/// | for data: object id 16, transfer 4, chunk 4, chunks 4, chunk bytes 4, reliability 1, window 2, its chunks 2
+/// | for data: object id 16, transfer 4, token 8, chunk 4, chunks 4, chunk bytes 4, reliability 1, window 2, its chunks 2
+/// | for a message of the transport: token 8
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ChunkHeader {
@@ -238,7 +244,7 @@ impl ChunkHeader {
         })?;
         let kind = match kind {
             0 => ChunkKind::Data(DataTag::decode(&mut reader)?),
-            1 => ChunkKind::Transport,
+            1 => ChunkKind::Transport(Token(reader.u64("token")?)),
             2 => ChunkKind::Names,
             3 => ChunkKind::LinkState,
             found => return Err(WireError::Value { field: "chunk kind", found: u64::from(found) }),
@@ -271,15 +277,21 @@ impl ChunkHeader {
         out.put(&self.destination.0);
         out.put_u8(self.addresses.len().min(ADDRESSES_MAX) as u8);
         self.addresses.iter().take(ADDRESSES_MAX).for_each(|address| out.put_u32(address.0));
-        if let ChunkKind::Data(tag) = &self.kind {
-            tag.encode(out);
+        match &self.kind {
+            ChunkKind::Data(tag) => tag.encode(out),
+            ChunkKind::Transport(token) => out.put_u64(token.0),
+            ChunkKind::Names | ChunkKind::LinkState => {}
         }
     }
     /// Bytes that the header takes.
     #[expect(clippy::len_without_is_empty, reason = "a header is never empty")]
     pub fn len(&self) -> usize {
-        let tag = if let ChunkKind::Data(_) = self.kind { DataTag::BYTES } else { 0 };
-        60 + 4 * self.addresses.len() + tag
+        let tail = match self.kind {
+            ChunkKind::Data(_) => DataTag::BYTES,
+            ChunkKind::Transport(_) => Token::BYTES,
+            ChunkKind::Names | ChunkKind::LinkState => 0,
+        };
+        60 + 4 * self.addresses.len() + tail
     }
     /// From whom to whom.
     pub fn flow(&self) -> Flow {
@@ -288,6 +300,14 @@ impl ChunkHeader {
     /// The transport header of a chunk of an object.
     pub fn tag(&self) -> Option<&DataTag> {
         if let ChunkKind::Data(tag) = &self.kind { Some(tag) } else { None }
+    }
+    /// The token of the transfer that it belongs to, or is about.
+    pub fn token(&self) -> Option<Token> {
+        match &self.kind {
+            ChunkKind::Data(tag) => Some(tag.token),
+            ChunkKind::Transport(token) => Some(*token),
+            ChunkKind::Names | ChunkKind::LinkState => None,
+        }
     }
     /// What duplicates of a chunk of an object are known by; `None` for messages.
     pub fn key(&self) -> Option<ChunkKey> {

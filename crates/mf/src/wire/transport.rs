@@ -199,6 +199,20 @@ pub enum TransportMessage {
 }
 
 impl TransportMessage {
+    /// The transfer and the object that it is about.
+    pub fn about(&self) -> (u32, ObjectId) {
+        use TransportMessage::{Ack, Completed, Dropped, Push, Request, Status, Stored, Unavailable};
+        match self {
+            Request { transfer, object, .. }
+            | Status { transfer, object, .. }
+            | Ack { transfer, object, .. }
+            | Stored { transfer, object, .. }
+            | Dropped { transfer, object, .. }
+            | Push { transfer, object, .. }
+            | Unavailable { transfer, object }
+            | Completed { transfer, object, .. } => (*transfer, *object),
+        }
+    }
     /// Reads a whole message.
     ///
     /// # Errors

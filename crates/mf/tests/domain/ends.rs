@@ -8,7 +8,7 @@ use tributary_content::{Bitmap, ChunkIndex, ChunkStore, HashTree, Manifest, Obje
 use tributary_core::ByteCount;
 use tributary_mf::{
     config::EndConfig,
-    ids::{Guid, NetworkAddress},
+    ids::{Guid, NetworkAddress, Token},
     receiver::{Announcer, Receiver},
     router::cache::ContentCache,
     sender::{SendOptions, Sender},
@@ -41,6 +41,8 @@ struct Ends {
     /// What was sent so far, whether it was lost or not.
     chunks: Vec<(DataTag, bool)>,
     messages: Vec<(Time, TransportMessage)>,
+    /// What whoever says something about the transfer shows.
+    token: Token,
     /// How many chunks the reader of what comes has room for.
     read: Arc<AtomicU32>,
     content: MemoryContent,
@@ -50,13 +52,14 @@ impl Ends {
     fn new(config: EndConfig) -> Ends {
         Ends {
             now: Time::from_millis(1_000),
-            sender: Sender::new(SOURCE, config.clone(), 0),
-            receiver: Receiver::new(config, 1),
+            sender: Sender::new(SOURCE, config.clone(), 0, &[1; 32]),
+            receiver: Receiver::new(config, 1, &[2; 32]),
             ways: Default::default(),
             loses: Box::new(|_| false),
             spoils: Box::new(|_| false),
             chunks: Vec::new(),
             messages: Vec::new(),
+            token: Token::default(),
             read: Arc::new(AtomicU32::new(u32::MAX)),
             content: MemoryContent::default(),
         }
@@ -126,10 +129,14 @@ impl Ends {
                     self.receiver.on_activity(now);
                     self.receiver.handle_data(now, &header, &payload);
                 }
-                Carried::Message(message) => self.receiver.handle_message(now, SOURCE, &message),
+                Carried::Message(message) => {
+                    let kind = ChunkKind::Transport(self.token);
+                    let header = ChunkHeader::new(kind, SOURCE, DEVICE, NetworkAddress(1));
+                    self.receiver.handle_message(now, &header, &message);
+                }
             }
         }
-        let header = ChunkHeader::new(ChunkKind::Transport, DEVICE, SOURCE, NetworkAddress(1));
+        let header = ChunkHeader::new(ChunkKind::Transport(self.token), DEVICE, SOURCE, NetworkAddress(1));
         for carried in arrived(&mut self.ways[1]) {
             let Carried::Message(message) = carried else { continue };
             self.sender.handle_request(now, &header, &message, None);
@@ -143,6 +150,7 @@ impl Ends {
         }
         while let Some(outgoing) = self.receiver.poll_message() {
             self.messages.push((now, outgoing.message.clone()));
+            self.token = outgoing.token;
             self.carry(1, Carried::Message(outgoing.message));
         }
         let cache = ContentCache::new(ByteCount(0));

@@ -26,7 +26,7 @@ pub use store::{ChunkRepository, MemoryRepository};
 use super::StoreReason;
 use crate::{
     config::{ProxyConfig, Rebinding},
-    ids::{ChunkKey, Flow, Guid, NetworkAddress},
+    ids::{ChunkKey, Flow, Guid, NetworkAddress, Token},
     payload::Payload,
     wire::{ChunkHeader, ChunkRanges, Flags, TransportMessage},
 };
@@ -115,11 +115,19 @@ struct Stored {
     durable: bool,
 }
 
+impl Stored {
+    /// Where its source was, and what it is told under.
+    fn source(&self) -> (NetworkAddress, Token) {
+        (self.header.source_address, self.header.token().unwrap_or_default())
+    }
+}
+
 /// What a source is to be told of.
 #[derive(Default)]
 struct Report {
     /// Where the source was when it sent.
     address: NetworkAddress,
+    token: Token,
     chunks: BTreeSet<u32>,
 }
 
@@ -218,7 +226,7 @@ impl Proxy {
             let header = head.split_first().and_then(|(kind, rest)| Some((*kind, ChunkHeader::decode(rest).ok()?.0)));
             let Some((kind, header)) = header else { continue };
             if let Some(key) = header.key() {
-                let source = header.source_address;
+                let source = (header.source_address, header.token().unwrap_or_default());
                 proxy.add(now, id, header, key, bytes, StoreReason::Away, kind == HEAD_DELEGATED);
                 proxy.chunks.entry(id).and_modify(|stored| stored.durable = true);
                 proxy.stats.restored += 1;
@@ -325,7 +333,7 @@ impl Proxy {
                 for key in keys {
                     if let Some(stored) = self.keys.get(&key).and_then(|id| self.chunks.get_mut(id)) {
                         stored.durable = true;
-                        let source = stored.header.source_address;
+                        let source = stored.source();
                         self.report(now, key, source, true);
                     }
                 }
@@ -380,12 +388,20 @@ impl Proxy {
         }
     }
     /// The source says that chunks are to be sent now (paper: Push), or the receiver that they are missing. Gives the
-    /// numbers that are not here.
-    pub fn handle_push(&mut self, flow: &Flow, transfer: u32, object: ObjectId, chunks: &ChunkRanges) -> Vec<u32> {
+    /// numbers that are not here, or have another token than is shown.
+    pub fn handle_push(
+        &mut self,
+        token: Token,
+        flow: &Flow,
+        transfer: u32,
+        object: ObjectId,
+        chunks: &ChunkRanges,
+    ) -> Vec<u32> {
         let mut unknown = Vec::new();
         for number in chunks.iter() {
             let key = ChunkKey { flow: *flow, object, transfer, number };
-            match self.keys.get(&key).and_then(|id| Some((*id, self.chunks.get(id)?))) {
+            let held = self.keys.get(&key).and_then(|id| Some((*id, self.chunks.get(id)?)));
+            match held.filter(|(_, stored)| stored.header.token() == Some(token)) {
                 Some((id, stored)) if !stored.released => {
                     if let Some(destination) = self.destinations.get_mut(&flow.destination) {
                         destination.waiting.insert((object, transfer, number, id));
@@ -398,15 +414,16 @@ impl Proxy {
         }
         unknown
     }
-    /// Everything of a transfer has arrived: copies of it are of no use any more.
-    pub fn on_complete(&mut self, flow: &Flow, transfer: u32, object: ObjectId) {
+    /// Everything of a transfer has arrived, as somebody says who knows its token: copies of it are of no use any more.
+    pub fn on_complete(&mut self, token: Token, flow: &Flow, transfer: u32, object: ObjectId) {
         let range = ChunkKey { flow: *flow, object, transfer, number: 0 }..=ChunkKey {
             flow: *flow,
             object,
             transfer,
             number: u32::MAX,
         };
-        let ids: Vec<u64> = self.keys.range(range).map(|(_, id)| *id).collect();
+        let is_meant = |id: &u64| self.chunks.get(id).is_some_and(|stored| stored.header.token() == Some(token));
+        let ids: Vec<u64> = self.keys.range(range).map(|(_, id)| *id).filter(is_meant).collect();
         ids.into_iter().for_each(|id| self.remove(id));
     }
     /// Does what is due: lifetimes, storage timers.
@@ -473,7 +490,7 @@ impl Proxy {
         &mut self,
         now: Time,
         has_way: impl Fn(&Guid, NetworkAddress) -> bool,
-    ) -> Option<(Guid, NetworkAddress, TransportMessage)> {
+    ) -> Option<(Guid, NetworkAddress, Token, TransportMessage)> {
         let is_due = self.report_at.is_some_and(|at| at <= now);
         let is_full = |report: &Report| report.chunks.len() >= REPORT_CHUNKS;
         let ready = self
@@ -492,12 +509,12 @@ impl Proxy {
         };
         self.report_backoff = 1;
         let (flow, transfer, object, stored) = id;
-        let Report { address: to, chunks: numbers } = report;
+        let Report { address: to, token, chunks: numbers } = report;
         let chunks = ChunkRanges::from_ascending(numbers.iter().copied());
         let told = chunks.iter().last();
         let rest: BTreeSet<u32> = numbers.into_iter().filter(|number| Some(*number) > told).collect();
         if !rest.is_empty() {
-            self.reports.insert(id, Report { address: to, chunks: rest });
+            self.reports.insert(id, Report { address: to, token, chunks: rest });
         }
         let (proxy, address) = self.own;
         let message = if stored {
@@ -505,7 +522,7 @@ impl Proxy {
         } else {
             TransportMessage::Dropped { flow, transfer, object, proxy, chunks }
         };
-        Some((flow.source, to, message))
+        Some((flow.source, to, token, message))
     }
     /// A name to watch (true) or not to watch any more.
     pub fn poll_watch(&mut self) -> Option<(Guid, bool)> {
@@ -671,7 +688,7 @@ impl Proxy {
     }
     fn drop_stored(&mut self, now: Time, id: u64) {
         if let Some(stored) = self.chunks.get(&id) {
-            let (key, source, delegated) = (stored.key, stored.header.source_address, stored.delegated);
+            let (key, source, delegated) = (stored.key, stored.source(), stored.delegated);
             if !delegated {
                 self.report(now, key, source, false);
             }
@@ -712,7 +729,7 @@ impl Proxy {
             }
         }
     }
-    fn report(&mut self, now: Time, key: ChunkKey, source: NetworkAddress, stored: bool) {
+    fn report(&mut self, now: Time, key: ChunkKey, source: (NetworkAddress, Token), stored: bool) {
         let due = now + self.config.report_delay;
         self.report_at = Some(self.report_at.map_or(due, |at| at.min(due)));
         let of = |stored: bool| (key.flow, key.transfer, key.object, stored);
@@ -723,7 +740,7 @@ impl Proxy {
             }
         }
         let report = self.reports.entry(of(stored)).or_default();
-        report.address = source;
+        (report.address, report.token) = source;
         report.chunks.insert(key.number);
         if self.reports.len() > REPORTS_MAX {
             self.reports.pop_first();
@@ -732,7 +749,7 @@ impl Proxy {
     /// Tells a source of a chunk that was dropped here without ever having been stored.
     pub fn report_dropped(&mut self, now: Time, header: &ChunkHeader) {
         if let Some(key) = header.key().filter(|_| !header.flags.contains(Flags::NO_PROXY)) {
-            self.report(now, key, header.source_address, false);
+            self.report(now, key, (header.source_address, header.token().unwrap_or_default()), false);
         }
     }
 }

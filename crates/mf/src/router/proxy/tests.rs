@@ -12,6 +12,7 @@ fn header(source: u8, destination: u8, number: u32, priority: u8) -> ChunkHeader
     let tag = DataTag {
         object: ObjectId([9; 16]),
         transfer: 1,
+        token: TOKEN,
         number,
         count: 2_000,
         chunk_bytes: 1_000,
@@ -36,6 +37,7 @@ fn commit(proxy: &mut Proxy) {
     assert_eq!(proxy.begin_commit(), Ok(true));
     assert_eq!(proxy.poll_commit(Time::ZERO), Ok(true));
 }
+const TOKEN: Token = Token(7);
 const AWAY: Kept = Kept::For(StoreReason::Away);
 const CHUNK: u64 = 1_000 + CHUNK_OVERHEAD_BYTES;
 
@@ -123,12 +125,18 @@ fn lifetimes_end_and_reports_are_batched() {
         address: NetworkAddress(7),
         chunks: chunks.clone(),
     };
-    assert_eq!(proxy.poll_report(Time::from_millis(50), |_, _| true), Some((guid(1), NetworkAddress::NONE, stored)));
+    assert_eq!(
+        proxy.poll_report(Time::from_millis(50), |_, _| true),
+        Some((guid(1), NetworkAddress::NONE, TOKEN, stored))
+    );
     assert_eq!(proxy.poll_report(Time::from_millis(50), |_, _| true), None);
     proxy.handle_timeout(Time::from_millis(500));
     assert_eq!((proxy.usage().0, proxy.stats.expired), (ByteCount(0), 10));
     let dropped = TransportMessage::Dropped { flow, transfer: 1, object, proxy: guid(99), chunks };
-    assert_eq!(proxy.poll_report(Time::from_millis(560), |_, _| true), Some((guid(1), NetworkAddress::NONE, dropped)));
+    assert_eq!(
+        proxy.poll_report(Time::from_millis(560), |_, _| true),
+        Some((guid(1), NetworkAddress::NONE, TOKEN, dropped))
+    );
 }
 
 #[test]
@@ -171,7 +179,11 @@ fn a_push_releases_what_waits_and_says_what_is_not_here() {
     assert_eq!(proxy.put(Time::ZERO, &header(1, 2, 4, 0), &vec![0; 10].into(), AWAY), Ok(()));
     assert_eq!(proxy.put(Time::ZERO, &header(1, 2, 5, 0), &vec![0; 10].into(), Kept::Delegated), Ok(()));
     let flow = Flow { source: guid(1), destination: guid(2) };
-    let unknown = proxy.handle_push(&flow, 1, ObjectId([9; 16]), &ChunkRanges::from_ascending([3, 4, 5]));
+    let wanted = ChunkRanges::from_ascending([3, 4, 5]);
+    let unknown = proxy.handle_push(Token(8), &flow, 1, ObjectId([9; 16]), &wanted);
+    assert_eq!(unknown, [3, 4, 5], "with another token");
+    assert!(proxy.poll_release(|_| Release::Now).is_none());
+    let unknown = proxy.handle_push(TOKEN, &flow, 1, ObjectId([9; 16]), &wanted);
     assert_eq!(unknown, [3]);
     assert!(proxy.answers_for(&flow));
     let numbers: Vec<_> = core::iter::from_fn(|| proxy.poll_release(|_| Release::Now))
@@ -180,7 +192,10 @@ fn a_push_releases_what_waits_and_says_what_is_not_here() {
     assert_eq!(numbers, [4, 5]);
     proxy.on_delivered(&header(1, 2, 5, 0).key().expect("data"));
     assert!(proxy.answers_for(&flow), "the copy for the producer stays");
-    proxy.on_complete(&flow, 1, ObjectId([9; 16]));
+    let used = proxy.usage().0;
+    proxy.on_complete(Token(8), &flow, 1, ObjectId([9; 16]));
+    assert_eq!(proxy.usage().0, used, "with another token");
+    proxy.on_complete(TOKEN, &flow, 1, ObjectId([9; 16]));
     assert_eq!(proxy.usage().0, ByteCount(0));
 }
 
@@ -281,7 +296,7 @@ fn what_a_full_disk_did_not_take_is_not_here_and_is_never_acknowledged() {
     assert_eq!((proxy.stats.duplicates, proxy.begin_commit()), (1, Ok(true)));
     assert!(proxy.poll_commit(Time::ZERO).is_err());
     let later = Time::ZERO + Duration::from_secs(1);
-    let stored = |message: Option<(_, _, TransportMessage)>| match message {
+    let stored = |message: Option<(_, _, _, TransportMessage)>| match message {
         Some((.., TransportMessage::Stored { chunks, .. })) => chunks.iter().collect::<Vec<_>>(),
         other => panic!("{other:?}"),
     };
