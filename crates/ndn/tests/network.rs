@@ -12,7 +12,7 @@ use tributary_core::{
 use tributary_ndn::{
     Config, NdnNode,
     config::{Registrar, RegistrationScope},
-    router::{FaceProfile, RemoteRegistration, labels::LabelScheme},
+    router::{FaceProfile, RemoteRegistration, labels::LabelScheme, shaping::ShapingConfig},
 };
 use tributary_sim::{Connection, Network, NodeIndex};
 use tributary_transport::{ControllerKind, Coupling, Endpoint, FaceOptions, Fetch, PathMetric};
@@ -232,6 +232,28 @@ fn forwarders_that_know_no_tags_in_the_middle_are_no_obstacle() {
     let (id, content) = world.fetch(1);
     world.finish(1, id);
     assert_eq!(content.finished(&object()).unwrap(), sent);
+}
+
+/// The paper's window grows until something is lost: here it is an Interest, of which the router says at once that too many
+/// wait.
+#[test]
+fn where_interests_are_shaped_a_full_queue_of_them_is_a_loss_and_no_failed_path() {
+    let mut world = World::new(3, |_, config| config.transfer.controller = ControllerKind::PathSpecified);
+    world.link(1, 2, &link(100, 5));
+    world.link(2, 3, &link(10, 10));
+    let shaping = ShapingConfig { interests_max: 30, ..ShapingConfig::DEFAULT };
+    let options = FaceOptions { mtu: 1472, rate: Some(Rate::from_mbps(10)) };
+    let profile = FaceProfile { shaping: Some(shaping), ..FaceProfile::from(options) };
+    world.net.with(world.node(3), |node, _| node.add_face_with(FaceId(1), profile));
+    let sent = bytes(3_000_000);
+    world.publish(3, &sent);
+    let (id, content) = world.fetch(1);
+    let took = world.finish(1, id);
+    assert_eq!(content.finished(&object()).unwrap(), sent);
+    let report = world.report(1, id);
+    assert!(report.paths.iter().map(|path| path.lost_packets).sum::<u64>() > 0, "{report:?}");
+    // 2.4 s of payload; 9 % of the link are names, signatures and headers.
+    assert!(took < Duration::from_secs(3), "{took:?} {report:?}");
 }
 
 /// A narrow link with a short queue, between forwarders that know no tags and hold copies back for 400 ms, as ndnd's do.

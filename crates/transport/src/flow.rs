@@ -392,6 +392,20 @@ impl Flow {
         }
         self.forget_settled();
     }
+    /// Takes word that `packet` will not come in answer to request `number`: it is lost, and the wait for it ends at once.
+    /// Appends it to `lost`.
+    pub(crate) fn on_refusal(&mut self, now: Time, number: u16, packet: u32, lost: &mut Vec<LostPacket>) {
+        let index = usize::from(number.wrapping_sub(self.first_number));
+        let Some(request) = self.requests.get_mut(index) else { return };
+        let Some(bit) = request.position(packet).map(|position| 1u64 << position) else { return };
+        if request.waiting & bit == 0 {
+            return;
+        }
+        let sent_at = request.sent_at;
+        give_up(request, bit, lost);
+        self.on_lost(now, 1, Some(sent_at));
+        self.forget_settled();
+    }
     /// Finds packets lost by order: one asked for `reorder_packets` later has arrived. Appends them to `lost`.
     pub(crate) fn detect_losses(&mut self, now: Time, lost: &mut Vec<LostPacket>) {
         let Some(horizon) = self.highest_arrived.checked_sub(self.reorder_packets) else { return };

@@ -425,6 +425,15 @@ impl Transfer {
         }
         self.on_run_end(now, Some(path));
     }
+    /// Takes word from the network that it does not bring what request `number` asked for, because too much waits on the
+    /// way: the packet is lost there and asked for again, without waiting for order or time to tell.
+    pub fn handle_refusal(&mut self, now: Time, path: PathId, number: u16, packet: u32) {
+        let mut lost = Vec::new();
+        if let Some(flow) = self.paths.get_mut(&path).and_then(|path| path.flow.as_mut()) {
+            flow.on_refusal(now, number, packet, &mut lost);
+        }
+        self.return_lost(&lost);
+    }
     /// Takes packets that arrived together; losses are looked for, and windows moved, once for all.
     pub fn handle_run<'a>(&mut self, now: Time, run: impl Iterator<Item = PacketData<'a>>) {
         let mut last = None;

@@ -28,7 +28,7 @@ use crate::{
     ids::Nonce,
     naming::{self, Asked},
     router::LocalPacket,
-    wire::{Data, Interest, KeyLocator, NameView, VerifyKey, packet_type, types},
+    wire::{Data, Interest, KeyLocator, NackReason, NameView, VerifyKey, packet_type, types},
 };
 
 /// Probing Interests for segments of others come so many times more slowly than those for manifests.
@@ -220,6 +220,9 @@ impl Fetching {
     ) -> bool {
         let Some(AskedOn { path, number, .. }) = self.asked.get(&packet) else { return false };
         let (path, number) = (*path, *number);
+        if local.nack == Some(NackReason::Congestion) && !local.path_failed {
+            self.on_refusal(now, local, packet);
+        }
         if let (Some(data), Some(asked)) = (data, self.asked.remove(&packet)) {
             let payload = data.content.unwrap_or(&[]);
             // Who cached it is not told; that it was cached is (PTP §5 D 1).
@@ -235,6 +238,14 @@ impl Fetching {
             self.offer(now, random);
         }
         true
+    }
+    /// Too many Interests wait on the way: the one that was sent last is dropped there, if it is that one which comes back.
+    fn on_refusal(&mut self, now: Time, local: &LocalPacket, packet: u32) {
+        let Some(asked) = self.asked.get(&packet) else { return };
+        if !Interest::decode(&local.packet).is_ok_and(|interest| Form::of(&interest) == asked.form) {
+            return;
+        }
+        self.transfer.handle_refusal(now, asked.path, asked.number, packet);
     }
     /// Which of the Interests for a packet may be the one that is answered.
     fn answers(&mut self, now: Time, packet: u32, asked: &AskedOn, is_cached: bool) -> Answers {

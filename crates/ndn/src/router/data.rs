@@ -139,7 +139,9 @@ impl Router {
         let by_tag = record.tagged;
         let (prefix, strategy) = (entry.prefix_key, entry.strategy);
         self.strategies[strategy].on_outcome(now, prefix, face, Outcome::Nack);
-        self.return_unanswered(now, index, by_tag && self.config.path_tags || headers.path_failed);
+        // Where too much waits the path leads on all the same.
+        let is_cut = by_tag && self.config.path_tags && why != NackReason::Congestion;
+        self.return_unanswered(now, index, is_cut || headers.path_failed);
         Ok(())
     }
     /// Returns an Interest to all who wait, if it came back from everywhere: with the least of the reasons, and with the

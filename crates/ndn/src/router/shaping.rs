@@ -25,9 +25,14 @@ pub struct ShapingConfig {
     pub interests_max: usize,
 }
 
+impl ShapingConfig {
+    /// The defaults.
+    pub const DEFAULT: ShapingConfig = ShapingConfig { slack: Duration::from_millis(5), interests_max: 512 };
+}
+
 impl Default for ShapingConfig {
     fn default() -> Self {
-        ShapingConfig { slack: Duration::from_millis(5), interests_max: 512 }
+        ShapingConfig::DEFAULT
     }
 }
 

@@ -179,6 +179,24 @@ fn when_a_link_fails_those_on_the_path_are_told_at_once() {
 }
 
 #[test]
+fn a_path_on_which_too_much_waits_has_not_failed() {
+    let mut chain = Chain::new(3, |_, _| {});
+    let back = chain.fetch(&probe(), &interest("/a/1", 1), Some(&data("/a/1")));
+    let tag = back[0].headers().tag.unwrap().as_bytes().to_vec();
+    let tagged = LpPacket { tag: Some(PathTag::parse(&tag).unwrap()), ..LpPacket::default() };
+    for (why, path_failed) in [(NackReason::Congestion, false), (NackReason::NoRoute, true)] {
+        chain.fetch(&tagged, &interest("/a/2", why.number()), None);
+        let nack = LpPacket { nack: Some(why), ..LpPacket::default() };
+        let mut back = chain.0[2].recv_with(4, &nack, &interest("/a/2", why.number()));
+        for at in (0..2).rev() {
+            back = chain.0[at].recv(4, &back[0].bytes);
+        }
+        expect(&back, &[(2, &alloc::format!("nack {} /a/2", why.number()))]);
+        assert_eq!(back[0].headers().path_failed, path_failed, "{why:?}");
+    }
+}
+
+#[test]
 fn a_legacy_forwarder_in_the_middle_shortens_the_tag_and_nothing_else() {
     let mut chain = Chain::new(3, |at, config| config.path_tags = at != 1);
     let back = chain.fetch(&probe(), &interest("/a/1", 1), Some(&data("/a/1")));
