@@ -41,6 +41,7 @@ pub const ALL: &[Experiment] = &[
     ptp::MESH,
     ptp::SELECTION,
     ptp::CONTROL,
+    ptp::SHAPING,
 ];
 
 /// The experiment of that name.
@@ -50,6 +51,5 @@ pub fn find(name: &str) -> Option<&'static Experiment> {
 
 /// What an experiment compares of which one can be run by itself ([`crate::Settings::only`]); empty if it has no such thing.
 pub fn schemes(experiment: &Experiment) -> Vec<&'static str> {
-    let compares = ptp::OF_SCHEMES.iter().any(|of_schemes| of_schemes.name == experiment.name);
-    if compares { ptp::schemes().collect() } else { Vec::new() }
+    ptp::schemes(experiment.name)
 }

@@ -64,6 +64,7 @@ fn run(settings: &Settings) -> Results {
                 Start { node: 5, object: 0, at: start_of(*seed), plain: Some(FIRST_PACKETS) },
             ],
             caches: vec![(3, 0.5)],
+            legacy: &[],
             queue_packets: variant.queue_packets,
             until: Time::from_nanos((seconds * 1e9) as u64),
             seed: *seed,

@@ -108,7 +108,7 @@ fn control(settings: &Settings) -> Results {
             let shares = throughput::runs(spec, settings, &scheme).of(|run| run.utilisation);
             bars.push(told(&mut results, &format!("{law}.utilisation"), &format!("@{place}"), &shares));
         }
-        let fairness = fairness::measure_all(settings, vec![Variant::plain(&scheme)]).remove(0);
+        let fairness = fairness::measure_all(settings, vec![Variant::plain(&scheme)], &[]).remove(0);
         bars.push(told(&mut results, &format!("{law}.single_share"), "", &fairness.of(|run| run.single_share)));
         groups.push(BarGroup { label: law.into(), bars });
     }

@@ -7,7 +7,7 @@ use super::{
     throughput::start_of,
     topology::Topology,
     variants::{self, Run, Runs, Variant},
-    world::{self, Object, Plan, Record, SAMPLE, Start},
+    world::{self, Object, Plan, Record, SAMPLE, Seen, Start},
 };
 use crate::{
     Experiment, Results, Settings, Table,
@@ -52,6 +52,8 @@ fn topology() -> Topology {
 pub(super) struct Measured {
     /// Of the content that both fetches got, what the one over one path got.
     pub(super) single_share: f64,
+    /// Packets that both took for lost, of those that they asked for.
+    pub(super) lost: f64,
     /// Of the narrow link.
     pub(super) utilisation: f64,
     /// The part over one path again, by time.
@@ -60,8 +62,8 @@ pub(super) struct Measured {
     pub(super) record: Option<Record>,
 }
 
-/// Runs in which consumer 1 fetches A from 5 and 6, consumer 2 fetches B from 5.
-pub(super) fn measure_all(settings: &Settings, variants: Vec<Variant>) -> Vec<Runs<Measured>> {
+/// Runs in which consumer 1 fetches A from 5 and 6, consumer 2 fetches B from 5; nodes in `legacy` know no tags.
+pub(super) fn measure_all(settings: &Settings, variants: Vec<Variant>, legacy: &[u8]) -> Vec<Runs<Measured>> {
     let (seconds, skipped) = seconds_of(settings);
     let objects = objects(seconds);
     variants::run(settings, variants, |Run { variant, seed, is_shown }| {
@@ -73,6 +75,7 @@ pub(super) fn measure_all(settings: &Settings, variants: Vec<Variant>) -> Vec<Ru
             objects: &objects,
             consumers: vec![start(1, 0), start(2, 1)],
             caches: Vec::new(),
+            legacy,
             queue_packets: variant.queue_packets,
             until: Time::from_nanos((seconds * 1e9) as u64),
             seed: *seed,
@@ -103,7 +106,12 @@ fn measure(record: Record, skipped: f64) -> Measured {
     let first = ((skipped / SAMPLE.as_secs_f64()).round() as usize).min(samples.len() - 2);
     let last = samples.len() - 1;
     let bits = (samples[last].wire[2] - samples[first].wire[2]) as f64 * 8.0;
+    let both = |of: fn(&Seen) -> u64| -> u64 {
+        let sum = |at: usize| samples[at].consumers.iter().map(of).sum::<u64>();
+        sum(last).saturating_sub(sum(first))
+    };
     Measured {
+        lost: both(|seen| seen.lost) as f64 / both(|seen| seen.requested).max(1) as f64,
         single_share: share(first, last),
         utilisation: bits / (NARROW_KBPS as f64 * 1e3 * (samples[last].at - samples[first].at)),
         over_time: (SPAN..=last).step_by(SPAN).map(|at| (samples[at].at, share(at - SPAN, at))).collect(),
@@ -114,7 +122,7 @@ fn measure(record: Record, skipped: f64) -> Measured {
 fn run(settings: &Settings) -> Results {
     let (seconds, skipped) = seconds_of(settings);
     let mut results = Results::new(EXPERIMENT.name, settings);
-    let all = measure_all(settings, Variant::all(settings));
+    let all = measure_all(settings, Variant::all(settings), &[]);
     let columns = ["scheme", "setting", "run", "single (share)", "several (share)", "narrow link (Mbit/s)"];
     let mut table = Table::new("shares", &columns);
     for runs in &all {

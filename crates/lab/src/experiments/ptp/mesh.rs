@@ -134,6 +134,7 @@ mod tests {
             objects: &[Object::new("A", 80_000_000, spec.producers)],
             consumers: vec![Start { node: spec.consumer, object: 0, at: Time::from_millis(7), plain: None }],
             caches: Vec::new(),
+            legacy: &[],
             queue_packets,
             until: Time::ZERO + Duration::from_secs(seconds),
             seed,

@@ -13,6 +13,7 @@
 //! | scenario 3 | `fairness.rs` |
 //! | scenario 4 | `cache.rs` |
 //! | selections and control laws | `compare.rs` |
+//! | Interests shaped hop by hop | `shaping.rs` |
 mod cache;
 mod compare;
 mod fairness;
@@ -20,6 +21,7 @@ mod figures;
 mod mesh;
 mod scenarios;
 mod schemes;
+mod shaping;
 mod throughput;
 mod topology;
 mod variants;
@@ -30,13 +32,18 @@ pub(super) use compare::{CONTROL, SELECTION};
 pub(super) use fairness::EXPERIMENT as FAIRNESS;
 pub(super) use mesh::EXPERIMENT as MESH;
 pub(super) use scenarios::{DIAMOND_1, DIAMOND_2, TREE_1, TREE_2};
+pub(super) use shaping::EXPERIMENT as SHAPING;
 
 use crate::Experiment;
 
-/// The experiments that compare [`schemes`].
-pub(super) const OF_SCHEMES: [Experiment; 7] = [TREE_1, TREE_2, DIAMOND_1, DIAMOND_2, FAIRNESS, CACHE, MESH];
+/// The experiments that compare [`schemes::MAIN`].
+const OF_SCHEMES: [Experiment; 7] = [TREE_1, TREE_2, DIAMOND_1, DIAMOND_2, FAIRNESS, CACHE, MESH];
 
-/// The names of those that are compared.
-pub(super) fn schemes() -> impl Iterator<Item = &'static str> {
-    schemes::MAIN.iter().map(|scheme| scheme.name)
+/// The names of what an experiment compares; none if it cannot run one by itself.
+pub(super) fn schemes(experiment: &str) -> Vec<&'static str> {
+    if experiment == SHAPING.name {
+        return shaping::SCHEMES.iter().map(|scheme| scheme.name).collect();
+    }
+    let compares = OF_SCHEMES.iter().any(|of_schemes| of_schemes.name == experiment);
+    schemes::MAIN.iter().filter(|_| compares).map(|scheme| scheme.name).collect()
 }

@@ -107,13 +107,12 @@ const fn rival(name: &'static str, label: &'static str, strategy: &'static str, 
 
 const CHOPCOP_MARKS: MarkingRule =
     MarkingRule::Linear { low: Duration::from_millis(10), high: Duration::from_millis(50) };
-const CHOPCOP_SHAPING: ShapingConfig = ShapingConfig { slack: Duration::from_millis(5), interests_max: 512 };
 const PCON_MARKS: MarkingRule =
     MarkingRule::Codel { target: Duration::from_millis(5), interval: Duration::from_millis(100) };
 
 const fn chopcop(name: &'static str, label: &'static str, strategy: &'static str) -> Scheme {
     let plain = rival(name, label, strategy, ConsumerKind::Chopcop);
-    Scheme { marking: CHOPCOP_MARKS, shaping: Some(CHOPCOP_SHAPING), ..plain }
+    Scheme { marking: CHOPCOP_MARKS, shaping: Some(ShapingConfig::DEFAULT), ..plain }
 }
 const fn pcon(name: &'static str, label: &'static str, strategy: &'static str, kind: ConsumerKind) -> Scheme {
     Scheme { marking: PCON_MARKS, ..rival(name, label, strategy, kind) }

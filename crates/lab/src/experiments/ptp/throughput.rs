@@ -50,6 +50,8 @@ pub(super) struct Measured {
     pub(super) utilisation: f64,
     /// Content bytes, each once, of what the maximum flow could carry of full packets.
     pub(super) goodput: f64,
+    /// Packets taken for lost, of those that were asked for.
+    pub(super) lost: f64,
     /// Kbit/s by hop.
     pub(super) hops: Vec<f64>,
     /// Paths that the consumer knew in the end.
@@ -96,6 +98,7 @@ fn measure_all(spec: &Spec, settings: &Settings, variants: Vec<Variant>) -> Vec<
             objects: &objects,
             consumers: vec![Start { node: spec.consumer, object: 0, at: start_of(*seed), plain: None }],
             caches: Vec::new(),
+            legacy: &[],
             queue_packets: variant.queue_packets,
             until: Time::from_nanos((seconds * 1e9) as u64),
             seed: *seed,
@@ -131,8 +134,13 @@ fn measure(spec: &Spec, record: Record, skipped: f64, optimum: f64, data_bytes: 
         into.iter().zip(&hops).filter(|((_, from, _), _)| *from == spec.consumer).map(|(_, kbps)| kbps).sum();
     let content = (last.consumers[0].bytes - first.consumers[0].bytes) as f64 * 8e-3 / seconds;
     let goodput = content / (optimum * f64::from(SEGMENT_BYTES) / data_bytes);
+    let [asked, lost] = [
+        last.consumers[0].requested - first.consumers[0].requested,
+        last.consumers[0].lost.saturating_sub(first.consumers[0].lost),
+    ];
+    let lost = lost as f64 / asked.max(1) as f64;
     let paths_known = last.consumers[0].paths_known as f64;
-    Measured { utilisation: access / optimum, goodput, hops, paths_known, record: Some(record) }
+    Measured { utilisation: access / optimum, goodput, lost, hops, paths_known, record: Some(record) }
 }
 
 fn tell(spec: &Spec, results: &mut Results, all: &[Runs<Measured>]) {

@@ -26,6 +26,9 @@ pub(super) const SEGMENT_BYTES: u16 = 1024;
 /// How often everything is looked at.
 pub(super) const SAMPLE: Duration = Duration::from_millis(100);
 
+/// How long ndnd's forwarder holds back copies of an Interest.
+const LEGACY_SUPPRESSION: Duration = Duration::from_millis(400);
+
 /// A run to be made.
 #[derive(Clone, Debug)]
 pub(super) struct Plan<'a> {
@@ -35,6 +38,8 @@ pub(super) struct Plan<'a> {
     pub(super) consumers: Vec<Start>,
     /// Nodes with a content store, and the share of the Data passing by that it keeps.
     pub(super) caches: Vec<(u8, f64)>,
+    /// Nodes that know no tags and hold copies of an Interest back for as long as ndnd's forwarder does.
+    pub(super) legacy: &'a [u8],
     pub(super) queue_packets: u64,
     pub(super) until: Time,
     pub(super) seed: u64,
@@ -351,6 +356,10 @@ fn config(plan: &Plan<'_>, number: u8) -> Config {
     let cache = plan.caches.iter().find(|(node, _)| *node == number);
     config.cache_bytes = ByteCount(if cache.is_some() { 64 << 20 } else { 0 });
     config.cache_share = cache.map_or(1.0, |(_, share)| *share);
+    if plan.legacy.contains(&number) {
+        config.path_tags = false;
+        config.suppression = (LEGACY_SUPPRESSION, LEGACY_SUPPRESSION);
+    }
     if let Receiver::Ptp(form) = &plan.scheme.receiver {
         form.put(&mut config);
     }
@@ -391,6 +400,7 @@ mod tests {
             objects: &[Object::new("A", kbps * 125 * 50, &[4])],
             consumers: vec![Start { node: 1, object: 0, at: Time::from_millis(7), plain: None }],
             caches: Vec::new(),
+            legacy: &[],
             queue_packets: 50,
             until: Time::from_millis(40_000),
             seed: 1,
