@@ -13,6 +13,8 @@ use crate::{
 
 /// Packets of a control chunk at most.
 pub const CONTROL_PACKETS_MAX: u16 = 64;
+/// A destination for which no more than this part of a chunk is left, one in so many, counts as one that has nothing here.
+const DRY_PART: u32 = 8;
 /// Destinations whose part in what has left is remembered at most, the unit of these parts, and the least of interest.
 const WEIGHTS_MAX: usize = 256;
 const WEIGHT_ALL: u64 = 1 << 20;
@@ -50,6 +52,8 @@ pub struct Chunk {
     /// Where it came from.
     pub origin: Origin,
     packets: u32,
+    /// Packets that the next hop does not have yet.
+    left: u32,
     /// The chunks whose bytes it shares.
     copies: Option<Copies>,
 }
@@ -121,7 +125,7 @@ pub struct Buffer {
     control_used: u32,
     /// Whether destinations share it.
     shared: bool,
-    /// Packets of data for each destination that are here or reserved.
+    /// Packets of data for each destination that are still to go from here, those that are reserved included.
     destinations: BTreeMap<Guid, u32>,
     /// The part of each destination in what has left lately, of [`WEIGHT_ALL`].
     weights: BTreeMap<Guid, u64>,
@@ -188,15 +192,22 @@ impl Buffer {
             least.map(|guid| self.weights.remove(&guid));
         }
     }
-    /// Packets that there is room for in the share of a destination; one chunk at least if it has none here and there is
-    /// room for one. All that is free if destinations have no shares.
+    /// Packets that there is room for in the share of a destination; one chunk at least if it runs dry and there is room
+    /// for one. All that is free if destinations have no shares.
     pub fn free_for(&self, destination: &Guid) -> u32 {
-        match self.shared {
-            true => self.share_of(destination).saturating_sub(self.used_by(destination)).min(self.free()),
-            false => self.free(),
+        if !self.shared {
+            return self.free();
         }
+        let kept = if self.runs_dry(destination) { 0 } else { self.largest };
+        let share = self.share_of(destination).saturating_sub(self.used_by(destination));
+        share.min(self.free().saturating_sub(kept))
     }
-    /// Packets of data for a destination that are here or reserved.
+    /// Whether next to nothing is left here for a destination: it may take the room that others leave.
+    pub fn runs_dry(&self, destination: &Guid) -> bool {
+        self.used_by(destination) <= self.largest / DRY_PART
+    }
+    /// Packets of data for a destination that are here or reserved, without those that the next hop has already: what
+    /// is to follow a chunk is fetched while that one leaves.
     pub fn used_by(&self, destination: &Guid) -> u32 {
         self.destinations.get(destination).copied().unwrap_or(0)
     }
@@ -239,6 +250,7 @@ impl Buffer {
             class,
             origin,
             packets: u32::from(count),
+            left: u32::from(count),
             copies: None,
         }))
     }
@@ -271,6 +283,7 @@ impl Buffer {
             class,
             origin,
             packets: u32::from(count),
+            left: u32::from(count),
             copies,
         })
     }
@@ -285,7 +298,7 @@ impl Buffer {
             Class::Bulk => {
                 self.used += self.joining(chunk.copies, chunk.packets);
                 self.largest = self.largest.max(chunk.packets);
-                self.count(chunk.destination(), chunk.packets, 0);
+                self.count(chunk.destination(), chunk.left, 0);
             }
             Class::Control => self.control_used += chunk.packets,
         }
@@ -343,7 +356,8 @@ impl Buffer {
             }
         };
         let chunk = self.chunks.get(&slot)?.clone();
-        Some(self.insert(Chunk { header: Some(header), origin: Origin::Local, copies: Some(copies), ..chunk }))
+        let left = chunk.packets;
+        Some(self.insert(Chunk { header: Some(header), origin: Origin::Local, left, copies: Some(copies), ..chunk }))
     }
     /// Puts what of a chunk is here into a copy that began earlier.
     pub fn complete_copy(&mut self, copy: Slot, slot: Slot) {
@@ -392,11 +406,21 @@ impl Buffer {
     /// The header of a chunk has come.
     pub(super) fn set_header(&mut self, slot: Slot, header: ChunkHeader) {
         let Some(chunk) = self.chunks.get_mut(&slot) else { return };
-        let (packets, old, new) = (chunk.packets, chunk.destination(), header.destination);
+        let (left, old, new) = (chunk.left, chunk.destination(), header.destination);
         chunk.header = Some(header);
         if chunk.class == Class::Bulk {
-            self.count(old, 0, packets);
-            self.count(Some(new), packets, 0);
+            self.count(old, 0, left);
+            self.count(Some(new), left, 0);
+        }
+    }
+    /// Of a chunk that is being sent the next hop does not have `left` packets yet; all of them if it is to go elsewhere.
+    pub(super) fn set_left(&mut self, slot: Slot, left: u16) {
+        let Some(chunk) = self.chunks.get_mut(&slot) else { return };
+        let (before, after) = (chunk.left, u32::from(left).min(chunk.packets));
+        chunk.left = after;
+        let (class, destination) = (chunk.class, chunk.destination());
+        if class == Class::Bulk && before != after {
+            self.count(destination, after, before);
         }
     }
     /// Takes a chunk out.
@@ -405,7 +429,7 @@ impl Buffer {
         match chunk.class {
             Class::Bulk => {
                 self.used -= self.leaving(chunk.copies, chunk.packets);
-                self.count(chunk.destination(), 0, chunk.packets);
+                self.count(chunk.destination(), 0, chunk.left);
             }
             Class::Control => self.control_used -= chunk.packets,
         }
@@ -433,6 +457,7 @@ impl Buffer {
     fn replace(&mut self, slot: Slot, fragments: Vec<Bytes>) {
         let Some(mut chunk) = self.remove(slot) else { return };
         chunk.packets = fragments.len() as u32;
+        chunk.left = chunk.packets;
         // Copied, and not shared any more.
         chunk.copies = None;
         chunk.fragments = fragments.into_iter().map(Some).collect();
@@ -533,6 +558,32 @@ mod tests {
         buffer.cut_as(slot, &[5, 6]);
         assert_eq!(lengths(&buffer), [5, 5]);
         assert_eq!(buffer.chunk(slot).map(|chunk| chunk.payload().to_bytes()), Some(payload.to_bytes()));
+    }
+
+    #[test]
+    fn one_that_runs_dry_has_room_however_many_chunks_of_others_are_here() {
+        const CHUNK: usize = 720;
+        let mut buffer = Buffer::new(6_000, 0);
+        buffer.share();
+        let put = |buffer: &mut Buffer, to: u8| {
+            buffer.put(data_for(to), alloc::vec![Bytes::from_static(b"x"); CHUNK], Origin::Local)
+        };
+        let mut slots = Vec::new();
+        for to in (1..=4).cycle().take(12) {
+            if buffer.free_for(&Guid([to; 20])) as usize >= CHUNK {
+                slots.push(put(&mut buffer, to));
+            }
+        }
+        assert!(slots.len() > 4 && buffer.free_for(&Guid([5; 20])) as usize >= CHUNK, "{}", buffer.free());
+        slots.drain(..).for_each(|slot| drop(buffer.remove(slot)));
+        // What follows a chunk is fetched while that one leaves.
+        slots.extend((1..=5).map(|to| put(&mut buffer, to)));
+        let [first, second] = [1, 2].map(|to| Guid([to; 20]));
+        buffer.set_left(slots[0], 300);
+        assert_eq!(buffer.used_by(&first), 300);
+        assert!(buffer.free_for(&first) as usize >= CHUNK && (buffer.free_for(&second) as usize) < CHUNK);
+        buffer.remove(slots[0]);
+        assert_eq!((buffer.used_by(&first), buffer.used()), (0, 4 * CHUNK as u32));
     }
 
     #[test]

@@ -308,6 +308,7 @@ impl Outgoing {
         if class == Class::Bulk {
             self.windows.begin(now, sending.hop, destination, self.next_csyn, u32::from(count));
         }
+        buffer.set_left(slot, sending.left);
         self.sending.push(sending);
     }
     /// A fragment of a chunk that was begun before it was complete has arrived (cut-through).
@@ -330,7 +331,7 @@ impl Outgoing {
     }
     /// Whole chunks that the neighbour refused and that wait for room there: they go another way. What is still arriving
     /// waits until it is complete.
-    pub fn take_refused(&mut self, buffer: &Buffer) -> Vec<Slot> {
+    pub fn take_refused(&mut self, buffer: &mut Buffer) -> Vec<Slot> {
         let is_whole = |slot: &Slot| buffer.chunk(*slot).is_some_and(Chunk::is_complete);
         let refused = self.sending.iter().filter(|sending| sending.parked).map(|sending| sending.slot);
         let refused: Vec<Slot> = refused.filter(is_whole).collect();
@@ -338,7 +339,7 @@ impl Outgoing {
         refused
     }
     /// Takes a CACK.
-    pub fn handle_cack(&mut self, now: Time, cack: &Cack, buffer: &Buffer) {
+    pub fn handle_cack(&mut self, now: Time, cack: &Cack, buffer: &mut Buffer) {
         if cack.number != 0 && !(self.first_csyn..self.next_csyn).contains(&cack.number) {
             // Of another link, repeated by somebody: believed, it would count as newer than all that is still to come.
             return;
@@ -380,6 +381,7 @@ impl Outgoing {
             sending.left = sending.order.len() as u16;
             sending.restart(buffer);
             sending.parked = true;
+            buffer.set_left(sending.slot, sending.left);
             self.windows.end(cack.hop);
             return self.on_blocked(now);
         }
@@ -435,6 +437,7 @@ impl Outgoing {
         while sending.order.get(usize::from(sending.first_open)) == Some(&ACKNOWLEDGED) {
             sending.first_open += 1;
         }
+        buffer.set_left(sending.slot, sending.left);
         if sending.parked && cack.end() > 0 {
             // There was room for its later packets, and there is room reserved for all of it.
             sending.parked = false;
@@ -495,16 +498,18 @@ impl Outgoing {
         }
     }
     /// Forgets a chunk.
-    pub fn cancel(&mut self, slot: Slot, buffer: &Buffer) {
+    pub fn cancel(&mut self, slot: Slot, buffer: &mut Buffer) {
         if let Some(at) = self.sending.iter().position(|sending| sending.slot == slot) {
             let sending = self.sending.remove(at);
             self.windows.end(sending.hop);
             self.in_flight = self.in_flight.saturating_sub(sending.bytes_under_way(buffer));
+            buffer.set_left(slot, sending.order.len() as u16);
         }
     }
     /// The neighbour is gone: gives back all chunks, oldest first, and remembers how far they were.
-    pub fn suspend(&mut self, now: Time, buffer: &Buffer) -> Vec<Slot> {
+    pub fn suspend(&mut self, now: Time, buffer: &mut Buffer) -> Vec<Slot> {
         for sending in &self.sending {
+            buffer.set_left(sending.slot, sending.order.len() as u16);
             if let (Some(key), Some(chunk)) = (sending.key, buffer.chunk(sending.slot)) {
                 let here = sending.order.iter().map(|order| *order == ACKNOWLEDGED).collect();
                 let progress = Progress { hop: sending.hop, here, lengths: chunk.lengths() };

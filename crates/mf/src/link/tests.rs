@@ -141,7 +141,7 @@ impl Hop {
             }
             while let Some(datagram) = self.back.poll_deliver(self.now) {
                 let cack = Cack::decode(&datagram.to_vec()).expect("it was made here");
-                self.out.handle_cack(self.now, &cack, &self.out_buffer);
+                self.out.handle_cack(self.now, &cack, &mut self.out_buffer);
             }
         }
         true
@@ -359,10 +359,10 @@ fn a_refused_chunk_goes_another_way_only_when_all_of_it_is_here() {
         first_missing: 0,
         bitmap: Vec::new(),
     };
-    out.handle_cack(Time::ZERO, &refused, &buffer);
-    assert_eq!(out.take_refused(&buffer), []);
+    out.handle_cack(Time::ZERO, &refused, &mut buffer);
+    assert_eq!(out.take_refused(&mut buffer), []);
     buffer.fill(slot, 1, Bytes::from_static(b"ends"));
-    assert_eq!(out.take_refused(&buffer), [slot]);
+    assert_eq!(out.take_refused(&mut buffer), [slot]);
 }
 
 #[test]
@@ -379,7 +379,7 @@ fn an_answer_to_what_was_never_asked_changes_no_window() {
         first_missing: 0,
         bitmap: Vec::new(),
     };
-    out.handle_cack(Time::ZERO, &stray, &Buffer::new(100, 100));
+    out.handle_cack(Time::ZERO, &stray, &mut Buffer::new(100, 100));
     assert_eq!(out.can_begin(Time::ZERO, &Guid([2; 20]), 100), Room::Open);
 }
 
@@ -438,7 +438,7 @@ fn an_interrupted_chunk_goes_on_where_it_was() {
     hop.run(&mut queue, cut, |_| false);
     hop.forth.apply(hop.now, LinkChange::State(LinkState::Down));
     let sent = hop.out.stats.packets;
-    let again = hop.out.suspend(hop.now, &hop.out_buffer);
+    let again = hop.out.suspend(hop.now, &mut hop.out_buffer);
     assert_eq!(again.len(), 1);
     hop.now += Duration::from_secs(30);
     hop.forth.apply(hop.now, LinkChange::State(LinkState::Up));
@@ -455,7 +455,7 @@ fn a_resumed_chunk_of_which_nothing_is_left_is_sent_whole() {
     let mut queue = vec![hop.put(0, vec![7; 1_000_000].into())];
     let cut = hop.now + Duration::from_millis(600);
     hop.run(&mut queue, cut, |_| false);
-    let again = hop.out.suspend(hop.now, &hop.out_buffer);
+    let again = hop.out.suspend(hop.now, &mut hop.out_buffer);
     // The neighbour has forgotten what it had, its lifetime being over.
     hop.incoming = Incoming::new(FaceId(1));
     hop.in_buffer = Buffer::new(6_000, 1_000);
@@ -482,7 +482,7 @@ fn a_damaged_answer_that_says_that_all_is_there_holds_up_nothing() {
             first_missing: 60_000,
             bitmap: Vec::new(),
         };
-        hop.out.handle_cack(hop.now, &damaged, &hop.out_buffer);
+        hop.out.handle_cack(hop.now, &damaged, &mut hop.out_buffer);
         let limit = hop.now + Duration::from_secs(5);
         assert!(hop.run(&mut queue, limit, |hop| hop.received.len() == 1), "after {after} ms");
         assert_eq!(hop.received[&0], [Bytes::from(vec![7; 1_000_000])]);

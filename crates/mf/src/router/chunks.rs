@@ -61,7 +61,10 @@ impl Router {
         if self.config.address.is_some() {
             // A router's chunks may go to itself, its store, or several ways.
             let chunk = (bytes / self.datagram_bytes()).max(1);
-            return buffer.used_by(destination) < chunk * QUEUE_KEPT as u32;
+            // Others leave room for one that runs dry, as they do upstream.
+            let leaves_room = buffer.runs_dry(destination) || buffer.free() >= self.window_low() + chunk;
+            let is_short = buffer.used_by(destination) < chunk * QUEUE_KEPT as u32;
+            return is_short && (leaves_room || !self.relieves());
         }
         self.hops.values_mut().filter(|hop| hop.peer.is_some()).any(|hop| {
             hop.waiting_for(buffer, destination) < QUEUE_KEPT
@@ -104,14 +107,14 @@ impl Router {
                 let Some(hop) = self.hops.get(&face) else { return Some(false) };
                 let destination = &header.destination;
                 let packets = self.packets_of(header);
-                let (free, used) = (self.buffer.free(), self.buffer.used_by(destination));
+                let (free, runs_dry) = (self.buffer.free(), self.buffer.runs_dry(destination));
                 let room = self.buffer.free_for(destination).min(hop.outgoing.destination_room(destination));
-                // What comes out must not make others go in, unless nothing is here for its destination: others that fill
-                // the buffer would keep it in the store as long as their links take.
-                let kept = match (used, self.relieves()) {
-                    (0, true) => 0,
+                // What comes out must not make others go in, unless its destination runs dry: others that fill the buffer
+                // would keep it in the store as long as their links take.
+                let kept = match (runs_dry, self.relieves()) {
+                    (true, true) => 0,
                     // One chunk's room is for those that pass.
-                    (0, false) => self.buffer.largest(),
+                    (true, false) => self.buffer.largest(),
                     _ => self.nearly_full(),
                 };
                 Some(

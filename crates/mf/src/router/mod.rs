@@ -309,7 +309,7 @@ impl Router {
             if let Some(to) = self.cut.remove(&slot)
                 && let Some(hop) = self.hops.get_mut(&to)
             {
-                hop.outgoing.cancel(slot, &self.buffer);
+                hop.outgoing.cancel(slot, &mut self.buffer);
             }
             self.buffer.remove(slot);
         }
@@ -352,7 +352,7 @@ impl Router {
     /// What waits at a face or is on its way to the neighbour.
     fn take_back(&mut self, now: Time, face: FaceId) -> Vec<Slot> {
         let Some(hop) = self.hops.get_mut(&face) else { return Vec::new() };
-        let mut back = hop.outgoing.suspend(now, &self.buffer);
+        let mut back = hop.outgoing.suspend(now, &mut self.buffer);
         back.extend(hop.queue.drain(..).map(|(_, slot)| slot));
         hop.queued = 0;
         self.cut.retain(|_, to| *to != face);

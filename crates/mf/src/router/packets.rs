@@ -16,7 +16,7 @@ impl Router {
                 None
             }),
             PacketType::Cack => Cack::decode(&datagram.into_bytes()).map(|cack| {
-                hop.outgoing.handle_cack(now, &cack, &self.buffer);
+                hop.outgoing.handle_cack(now, &cack, &mut self.buffer);
                 None
             }),
             PacketType::Hello | PacketType::Mtu => Ok(None),
@@ -169,7 +169,7 @@ impl Router {
             hop.outgoing.on_fragment(slot, index);
         } else {
             // Whole, it is cut anew.
-            hop.outgoing.cancel(slot, &self.buffer);
+            hop.outgoing.cancel(slot, &mut self.buffer);
             self.cut.remove(&slot);
         }
     }
@@ -182,7 +182,7 @@ impl Router {
         if fits {
             hop.outgoing.on_complete(now, slot);
         } else {
-            hop.outgoing.cancel(slot, &self.buffer);
+            hop.outgoing.cancel(slot, &mut self.buffer);
         }
         fits
     }

@@ -52,7 +52,7 @@ impl Router {
             _ => false,
         };
         let Some(hop) = self.hops.get_mut(&face).filter(|_| depleted && self.config.stores) else { return };
-        for slot in hop.outgoing.take_refused(&self.buffer) {
+        for slot in hop.outgoing.take_refused(&mut self.buffer) {
             let destination = self.buffer.chunk(slot).and_then(|chunk| Some(chunk.header.as_ref()?.destination));
             if let Some(guid) = destination {
                 self.diverted.insert(guid, now + DIVERSION);
