@@ -69,6 +69,8 @@ struct Arriving {
     contradictions: u16,
     duplicates: u16,
     heard: Time,
+    /// The neighbour has been away and has not gone on with it yet.
+    awaits: bool,
     destination: Option<Guid>,
 }
 
@@ -150,12 +152,13 @@ impl Incoming {
                     count: header.count,
                     duplicates: 0,
                     heard: now,
+                    awaits: false,
                     destination: None,
                     contradictions: 0,
                 })
             }
         };
-        arriving.heard = now;
+        (arriving.heard, arriving.awaits) = (now, false);
         let slot = arriving.slot;
         let Some(chunk) = buffer.fill(slot, header.index, rest.strip(skip).into_bytes()) else {
             arriving.duplicates = arriving.duplicates.saturating_add(1);
@@ -195,7 +198,7 @@ impl Incoming {
     pub fn handle_csyn(&mut self, now: Time, csyn: &Csyn) {
         // A question for the window may name a chunk without knowing its packets.
         if let Some(arriving) = self.arriving.get_mut(&csyn.hop).filter(|arriving| arriving.count == csyn.count) {
-            arriving.heard = now;
+            (arriving.heard, arriving.awaits) = (now, false);
         }
         self.answer(csyn.hop, csyn.count, csyn.number);
     }
@@ -303,12 +306,13 @@ impl Incoming {
     }
     /// The neighbour is there again and may go on with what it had begun.
     pub fn on_up(&mut self, now: Time) {
-        self.arriving.values_mut().for_each(|arriving| arriving.heard = now);
+        self.arriving.values_mut().for_each(|arriving| (arriving.heard, arriving.awaits) = (now, true));
     }
-    /// Forgets chunks that have not moved for `lifetime`, and gives them: they are to be taken out of the buffer.
-    pub fn expire(&mut self, now: Time, lifetime: Duration, buffer: &Buffer) -> Vec<Slot> {
+    /// Forgets chunks that have not moved for `lifetime`, or for `awaited` if the neighbour has been away since, and gives
+    /// them: they are to be taken out of the buffer.
+    pub fn expire(&mut self, now: Time, lifetime: Duration, awaited: Duration, buffer: &Buffer) -> Vec<Slot> {
         let old = |arriving: &Arriving| {
-            now.since(arriving.heard) >= lifetime
+            now.since(arriving.heard) >= if arriving.awaits { awaited } else { lifetime }
                 && buffer.chunk(arriving.slot).is_none_or(|chunk| !chunk.is_complete())
         };
         let expired: Vec<Slot> =

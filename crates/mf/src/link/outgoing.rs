@@ -598,6 +598,10 @@ impl Outgoing {
         let probe = Some(self.probe_at).filter(|at| *at < Time::MAX);
         [asks, pace, probe, self.windows.poll_timeout()].into_iter().flatten().min()
     }
+    /// Chunks that were interrupted, the first one first.
+    pub fn interrupted(&self) -> impl Iterator<Item = ChunkKey> {
+        self.suspended.iter().map(|(key, _)| *key)
+    }
     /// Hop ids that were given so far.
     pub fn hops_used(&self) -> u32 {
         self.next_hop.wrapping_sub(self.first_hop)

@@ -547,13 +547,30 @@ fn a_chunk_that_the_neighbour_has_given_up_is_sent_anew() {
     let cut = hop.now + Duration::from_millis(600);
     hop.run(&mut queue, cut, |_| false);
     let patience = Duration::from_secs(10);
-    assert!(hop.incoming.expire(hop.now + Duration::from_secs(9), patience, &hop.in_buffer).is_empty());
-    let given_up = hop.incoming.expire(hop.now + Duration::from_secs(11), patience, &hop.in_buffer);
+    assert!(hop.incoming.expire(hop.now + Duration::from_secs(9), patience, patience, &hop.in_buffer).is_empty());
+    let given_up = hop.incoming.expire(hop.now + Duration::from_secs(11), patience, patience, &hop.in_buffer);
     assert_eq!(given_up.len(), 1, "a neighbour that is there would have asked about it");
     given_up.into_iter().for_each(|slot| drop(hop.in_buffer.remove(slot)));
     let limit = hop.now + Duration::from_secs(5);
     assert!(hop.run(&mut queue, limit, |hop| hop.received.len() == 1));
     assert_eq!(hop.received[&0][0].len(), 1_000_000);
+}
+
+#[test]
+fn what_a_neighbour_that_was_away_had_begun_is_kept_until_its_turn_comes() {
+    let config = LinkConfig::new(Rate::from_mbps(10), Duration::from_millis(5));
+    let mut hop = Hop::new(config, HopConfig::default(), 6_000, 5);
+    let mut queue = vec![hop.put(0, vec![7; 1_000_000].into())];
+    let cut = hop.now + Duration::from_millis(600);
+    hop.run(&mut queue, cut, |_| false);
+    let (moving, awaited) = (Duration::from_secs(10), Duration::from_secs(60));
+    let back = hop.now + Duration::from_secs(100);
+    hop.incoming.on_up(back);
+    let mut expire = |after: u64| {
+        let given_up = hop.incoming.expire(back + Duration::from_secs(after), moving, awaited, &hop.in_buffer);
+        given_up.len()
+    };
+    assert_eq!([expire(0), expire(11), expire(59), expire(61)], [0, 0, 0, 1], "others may go first");
 }
 
 #[test]

@@ -222,7 +222,8 @@ impl MfNode {
             let Some(proxy) = &mut self.proxy else { return moved };
             let router = &self.router;
             let may = |header: &ChunkHeader| router.may_release(now, header);
-            let Some((header, payload)) = proxy.poll_release(may) else { break };
+            let begun = |header: &ChunkHeader| router.interrupted(now, header);
+            let Some((header, payload)) = proxy.poll_release(may, begun) else { break };
             moved = true;
             self.router.originate(now, header, &payload.into(), Origin::Store);
         }
@@ -261,9 +262,7 @@ impl MfNode {
 /// Whether a chunk may leave the store now; see [`Proxy::poll_release`].
 impl Router {
     fn may_release(&self, now: Time, header: &ChunkHeader) -> Release {
-        let mut bound = header.clone();
-        bound.addresses.clear();
-        match self.verdict(now, &bound) {
+        match self.verdict(now, &header.unbound()) {
             Some(true) => Release::Now,
             Some(false) => Release::Later,
             None => Release::Away,

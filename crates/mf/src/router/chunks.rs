@@ -126,6 +126,12 @@ impl Router {
             Way::Resolve | Way::Store(_) | Way::Wait | Way::Drop(_) => None,
         }
     }
+    /// Chunks for the destination of a stored chunk of which a part is at its next hop already.
+    pub fn interrupted(&self, now: Time, header: &ChunkHeader) -> Vec<ChunkKey> {
+        let Way::Face(face, _) = self.way(now, &header.unbound()) else { return Vec::new() };
+        let interrupted = self.hops.get(&face).into_iter().flat_map(|hop| hop.outgoing.interrupted());
+        interrupted.filter(|key| key.flow.destination == header.destination).collect()
+    }
     /// Sends a complete chunk where it belongs.
     pub fn forward(&mut self, now: Time, slot: Slot) {
         let Some(chunk) = self.buffer.chunk(slot) else { return };

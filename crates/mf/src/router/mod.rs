@@ -408,12 +408,12 @@ impl Router {
             // A neighbour that comes back goes on with what it had begun.
             let has_room = self.buffer.free() > self.buffer.capacity() / 2;
             let Some(hop) = self.hops.get_mut(&face) else { continue };
-            let lifetime = match (hop.peer.is_some(), has_room) {
-                (true, _) => lifetime.min(ABANDONED),
-                (false, true) => Duration::MAX,
-                (false, false) => lifetime,
+            let (moving, awaited) = match (hop.peer.is_some(), has_room) {
+                (true, _) => (lifetime.min(ABANDONED), lifetime),
+                (false, true) => (Duration::MAX, Duration::MAX),
+                (false, false) => (lifetime, lifetime),
             };
-            let given_up = hop.incoming.expire(now, lifetime, &self.buffer);
+            let given_up = hop.incoming.expire(now, moving, awaited, &self.buffer);
             self.give_up(given_up);
         }
         self.open_windows();

@@ -293,6 +293,10 @@ impl ChunkHeader {
         };
         60 + 4 * self.addresses.len() + tail
     }
+    /// The same without addresses: it goes where its destination is now.
+    pub fn unbound(&self) -> ChunkHeader {
+        ChunkHeader { addresses: Vec::new(), ..self.clone() }
+    }
     /// From whom to whom.
     pub fn flow(&self) -> Flow {
         Flow { source: self.source, destination: self.destination }

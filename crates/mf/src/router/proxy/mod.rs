@@ -445,8 +445,13 @@ impl Proxy {
 
     // Outputs.
 
-    /// The next chunk that may leave; `may` decides by its header.
-    pub fn poll_release(&mut self, may: impl Fn(&ChunkHeader) -> Release) -> Option<(ChunkHeader, Bytes)> {
+    /// The next chunk that may leave; `may` decides by its header. First of all goes one of which a part is where it goes
+    /// to already: `begun` knows, by the header of another one for the same destination.
+    pub fn poll_release(
+        &mut self,
+        may: impl Fn(&ChunkHeader) -> Release,
+        begun: impl Fn(&ChunkHeader) -> Vec<ChunkKey>,
+    ) -> Option<(ChunkHeader, Bytes)> {
         let ready: Vec<Guid> = self.destinations.iter().filter(|(_, to)| to.ready).map(|(guid, _)| *guid).collect();
         for guid in ready {
             let Some(first) = self.destinations.get(&guid).and_then(|to| to.waiting.first().copied()) else {
@@ -462,6 +467,10 @@ impl Proxy {
                 Release::Later => {}
                 Release::Away => destination.ready = false,
                 Release::Now => {
+                    let entry = |key: ChunkKey| Some((key.object, key.transfer, key.number, *self.keys.get(&key)?));
+                    let waits = |entry: &(ObjectId, u32, u32, u64)| destination.waiting.contains(entry);
+                    let begun = begun(&stored.header).into_iter().filter_map(entry).find(waits);
+                    let first = begun.unwrap_or(first);
                     destination.waiting.remove(&first);
                     match self.repository.read(first.3) {
                         Ok(payload) => {

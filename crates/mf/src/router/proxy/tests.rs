@@ -38,6 +38,10 @@ fn commit(proxy: &mut Proxy) {
     assert_eq!(proxy.poll_commit(Time::ZERO), Ok(true));
 }
 const TOKEN: Token = Token(7);
+/// Nothing of any chunk is at its next hop yet.
+fn none_begun(_: &ChunkHeader) -> Vec<ChunkKey> {
+    Vec::new()
+}
 const AWAY: Kept = Kept::For(StoreReason::Away);
 const CHUNK: u64 = 1_000 + CHUNK_OVERHEAD_BYTES;
 
@@ -48,23 +52,37 @@ fn chunks_leave_in_order_when_their_destination_is_back_and_go_when_the_next_hop
         assert_eq!(proxy.put(Time::ZERO, &header(1, 2, number, 0), &vec![number as u8; 1_000].into(), AWAY), Ok(()));
     }
     assert_eq!(proxy.poll_watch(), Some((guid(2), true)));
-    assert!(proxy.poll_release(|_| Release::Now).is_none(), "nobody is back");
+    assert!(proxy.poll_release(|_| Release::Now, none_begun).is_none(), "nobody is back");
     proxy.on_reachable(&guid(2));
-    assert!(proxy.poll_release(|_| Release::Later).is_none());
+    assert!(proxy.poll_release(|_| Release::Later, none_begun).is_none());
     for number in 0..3u8 {
-        let (header, payload) = proxy.poll_release(|_| Release::Now).expect("one more");
+        let (header, payload) = proxy.poll_release(|_| Release::Now, none_begun).expect("one more");
         assert_eq!((header.tag().map(|tag| tag.number), &payload[..]), (Some(u32::from(number)), &[number; 1_000][..]));
         assert!(header.addresses.is_empty(), "it is bound anew");
     }
-    assert!(proxy.poll_release(|_| Release::Now).is_none());
+    assert!(proxy.poll_release(|_| Release::Now, none_begun).is_none());
     assert_eq!(proxy.usage().0, ByteCount(3 * CHUNK), "until the next hop has them");
     proxy.on_lost(&header(1, 2, 1, 0).key().expect("data"));
     proxy.on_reachable(&guid(2));
-    assert!(proxy.poll_release(|_| Release::Now).is_some(), "lost on its way, it waits again");
+    assert!(proxy.poll_release(|_| Release::Now, none_begun).is_some(), "lost on its way, it waits again");
     for number in 0..3 {
         proxy.on_delivered(&header(1, 2, number, 0).key().expect("data"));
     }
     assert_eq!((proxy.usage().0, proxy.poll_watch()), (ByteCount(0), Some((guid(2), false))));
+}
+
+#[test]
+fn what_was_interrupted_leaves_before_what_was_not_begun() {
+    let mut proxy = proxy(1 << 20, 1 << 20);
+    for number in 0..4 {
+        assert_eq!(proxy.put(Time::ZERO, &header(1, 2, number, 0), &vec![0; 1_000].into(), AWAY), Ok(()));
+    }
+    proxy.on_reachable(&guid(2));
+    // The first is not here any more.
+    let begun = |_: &ChunkHeader| [9, 2].iter().filter_map(|number| header(1, 2, *number, 0).key()).collect();
+    let released = core::iter::from_fn(|| proxy.poll_release(|_| Release::Now, begun));
+    let numbers: Vec<_> = released.filter_map(|(header, _)| Some(header.tag()?.number)).collect();
+    assert_eq!(numbers, [2, 0, 1, 3]);
 }
 
 #[test]
@@ -186,7 +204,7 @@ fn a_push_releases_what_waits_and_says_what_is_not_here() {
     let unknown = proxy.handle_push(TOKEN, &flow, 1, ObjectId([9; 16]), &wanted);
     assert_eq!(unknown, [3]);
     assert!(proxy.answers_for(&flow));
-    let numbers: Vec<_> = core::iter::from_fn(|| proxy.poll_release(|_| Release::Now))
+    let numbers: Vec<_> = core::iter::from_fn(|| proxy.poll_release(|_| Release::Now, none_begun))
         .filter_map(|(header, _)| header.tag().map(|tag| tag.number))
         .collect();
     assert_eq!(numbers, [4, 5]);
@@ -216,7 +234,7 @@ proptest! {
                 3 => proxy.on_delivered(&key),
                 4 => {
                     proxy.on_reachable(&guid(destination));
-                    proxy.poll_release(|_| Release::Now);
+                    proxy.poll_release(|_| Release::Now, none_begun);
                 }
                 _ => proxy.handle_timeout(now),
             }
@@ -319,7 +337,7 @@ fn what_goes_past_copies_takes_their_place_and_what_leaves_says_that_it_was_stor
     }
     assert_eq!(proxy.usage().0, ByteCount(CHUNK));
     proxy.on_reachable(&guid(2));
-    let (header, payload) = proxy.poll_release(|_| Release::Now).expect("it is here");
+    let (header, payload) = proxy.poll_release(|_| Release::Now, none_begun).expect("it is here");
     assert_eq!((header.flags.contains(Flags::STORED), payload[0]), (true, 3));
     assert_eq!(proxy.put(Time::ZERO, &right, &vec![4; 1_000].into(), AWAY), Ok(()), "it is on its way already");
     assert_eq!(proxy.stats.duplicates, 2);
