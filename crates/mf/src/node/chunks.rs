@@ -7,15 +7,18 @@ impl MfNode {
     pub(super) fn on_output(&mut self, now: Time, output: Output) {
         match output {
             Output::Arrived(slot) => self.on_passing(now, slot),
-            Output::Passed(slot) => self.keep_in_cache(slot),
+            Output::Passed(slot) => {
+                self.keep_in_cache(slot);
+                self.keep_out_of_its_way(slot);
+            }
             Output::Begun(slot) => self.begin_spread(now, slot),
             Output::Copied(slot, rest) => self.end_spread(now, slot, rest),
             Output::Local(slot) => self.on_local(now, slot),
             Output::Store(slot, reason) => self.on_store(now, slot, reason),
             Output::Resolve(guid) => self.resolver.lookup(now, guid),
-            Output::Delivered(key) => {
+            Output::Delivered(key, token) => {
                 if let Some(proxy) = &mut self.proxy {
-                    proxy.on_delivered(&key);
+                    proxy.on_delivered(&key, token);
                     proxy.on_change();
                 }
             }
@@ -47,6 +50,7 @@ impl MfNode {
             ChunkKind::Transport(_) if self.relay(now, slot, &header) => return,
             ChunkKind::Data(_) => {
                 self.keep_in_cache(slot);
+                self.keep_out_of_its_way(slot);
                 if header.flags.contains(Flags::DELEGATE) && self.router.is_attached(&header.source) {
                     self.delegate(now, slot, &header);
                 }
@@ -83,6 +87,16 @@ impl MfNode {
             && !header.flags.contains(Flags::NO_CACHE)
         {
             self.cache.insert(tag, || chunk.payload().to_bytes(), u64::from(header.payload_bytes));
+        }
+    }
+    /// What is sent again may be here already, and would come twice.
+    fn keep_out_of_its_way(&mut self, slot: Slot) {
+        let header = self.router.buffer.chunk(slot).and_then(|chunk| chunk.header.as_ref());
+        let again = header.filter(|header| header.flags.contains(Flags::REPEATED));
+        if let Some(proxy) = &mut self.proxy
+            && let Some((key, token)) = again.and_then(|header| header.key().zip(header.token()))
+        {
+            proxy.on_passing(&key, token);
         }
     }
     /// Keeps a copy for a producer that may be gone when something is missing (paper §3.3, producer delegation).

@@ -40,7 +40,7 @@ use self::{
 };
 use crate::{
     config::HolRelief,
-    ids::{ChunkKey, Flow, Guid, NetworkAddress, ServiceId, Weighted},
+    ids::{ChunkKey, Flow, Guid, NetworkAddress, ServiceId, Token, Weighted},
     link::{
         Arrived, Buffer, Chunk, Forwarding, HopConfig, Incoming, Origin, Outgoing, Room, Sent, Slot,
         buffer::{Copies, cut},
@@ -127,8 +127,8 @@ pub enum Output {
     Store(Slot, StoreReason),
     /// A name has to be looked up; the answer goes to [`Router::handle_binding`].
     Resolve(Guid),
-    /// The neighbour has taken over a chunk that came out of the store.
-    Delivered(ChunkKey),
+    /// The neighbour has taken over a chunk that came out of the store, or that may be there because it was sent again.
+    Delivered(ChunkKey, Token),
     /// A chunk of data is lost for good, and why.
     Lost(ChunkHeader, &'static str),
     /// Bytes that made no sense.

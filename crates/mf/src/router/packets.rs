@@ -197,9 +197,11 @@ impl Router {
             {
                 self.buffer.on_left(destination, u32::from(chunk.count()));
             }
-            let chunk = chunk.filter(|chunk| chunk.origin == Origin::Store);
-            let key = chunk.and_then(|chunk| chunk.header?.key());
-            self.outputs.extend(key.map(Output::Delivered));
+            let Some(Chunk { origin, header: Some(header), .. }) = chunk else { continue };
+            if origin == Origin::Store || header.flags.contains(Flags::REPEATED) {
+                let delivered = header.key().zip(header.token());
+                self.outputs.extend(delivered.map(|(key, token)| Output::Delivered(key, token)));
+            }
         }
         self.advance(now, face);
         self.open_windows();

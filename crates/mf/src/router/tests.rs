@@ -51,7 +51,7 @@ fn header_to(to: u8, number: u8) -> ChunkHeader {
     let tag = DataTag {
         object: ObjectId([1; 16]),
         transfer: 1,
-        token: crate::ids::Token(7),
+        token: Token(7),
         number: u32::from(number),
         count: 100,
         chunk_bytes: 2_000,
@@ -314,12 +314,7 @@ fn what_a_chunk_out_of_the_store_takes_is_known_before_it_comes_out() {
     for bytes in [0, 1, 1_385, 2_000, 65_536] {
         let header = ChunkHeader {
             payload_bytes: bytes,
-            ..ChunkHeader::new(
-                ChunkKind::Transport(crate::ids::Token(7)),
-                Guid([1; 20]),
-                Guid([2; 20]),
-                NetworkAddress::NONE,
-            )
+            ..ChunkHeader::new(ChunkKind::Transport(Token(7)), Guid([1; 20]), Guid([2; 20]), NetworkAddress::NONE)
         };
         let slot = router.put_own(header.clone(), &Bytes::from(alloc::vec![0; bytes as usize]).into());
         let packets = router.buffer.chunk(slot).map(|chunk| u32::from(chunk.count()));

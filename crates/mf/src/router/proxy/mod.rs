@@ -369,9 +369,9 @@ impl Proxy {
         }
     }
     /// The next hop has taken a released chunk over.
-    pub fn on_delivered(&mut self, key: &ChunkKey) {
+    pub fn on_delivered(&mut self, key: &ChunkKey, token: Token) {
         let Some(id) = self.keys.get(key).copied() else { return };
-        match self.chunks.get_mut(&id) {
+        match self.chunks.get_mut(&id).filter(|stored| stored.header.token() == Some(token)) {
             // A copy for the producer stays until its lifetime is over.
             Some(stored) if stored.delegated => stored.released = false,
             Some(_) => {
@@ -379,6 +379,16 @@ impl Proxy {
                 self.remove(id);
             }
             None => {}
+        }
+    }
+    /// A chunk that may be here comes by, sent again by its source: that one goes, and this one if that one is lost.
+    pub fn on_passing(&mut self, key: &ChunkKey, token: Token) {
+        let Some(id) = self.keys.get(key).copied() else { return };
+        let is_same = |stored: &&mut Stored| !stored.delegated && stored.header.token() == Some(token);
+        let Some(stored) = self.chunks.get_mut(&id).filter(is_same) else { return };
+        stored.released = true;
+        if let Some(destination) = self.destinations.get_mut(&key.flow.destination) {
+            destination.waiting.remove(&(key.object, key.transfer, key.number, id));
         }
     }
     /// A released chunk was lost on its way: it waits again.

@@ -66,7 +66,7 @@ fn chunks_leave_in_order_when_their_destination_is_back_and_go_when_the_next_hop
     proxy.on_reachable(&guid(2));
     assert!(proxy.poll_release(|_| Release::Now, none_begun).is_some(), "lost on its way, it waits again");
     for number in 0..3 {
-        proxy.on_delivered(&header(1, 2, number, 0).key().expect("data"));
+        proxy.on_delivered(&header(1, 2, number, 0).key().expect("data"), TOKEN);
     }
     assert_eq!((proxy.usage().0, proxy.poll_watch()), (ByteCount(0), Some((guid(2), false))));
 }
@@ -83,6 +83,24 @@ fn what_was_interrupted_leaves_before_what_was_not_begun() {
     let released = core::iter::from_fn(|| proxy.poll_release(|_| Release::Now, begun));
     let numbers: Vec<_> = released.filter_map(|(header, _)| Some(header.tag()?.number)).collect();
     assert_eq!(numbers, [2, 0, 1, 3]);
+}
+
+#[test]
+fn what_its_source_sends_again_does_not_leave_from_here_too_unless_it_is_lost() {
+    let mut proxy = proxy(1 << 20, 1 << 20);
+    let key = header(1, 2, 0, 0).key().expect("data");
+    assert_eq!(proxy.put(Time::ZERO, &header(1, 2, 0, 0), &vec![0; 1_000].into(), AWAY), Ok(()));
+    proxy.on_reachable(&guid(2));
+    proxy.on_delivered(&key, Token(8));
+    assert!(proxy.has(&key), "it was another one's");
+    proxy.on_passing(&key, TOKEN);
+    assert!(proxy.poll_release(|_| Release::Now, none_begun).is_none(), "it is on its way");
+    proxy.on_lost(&key);
+    proxy.on_reachable(&guid(2));
+    assert!(proxy.poll_release(|_| Release::Now, none_begun).is_some(), "this one is left");
+    proxy.on_passing(&key, TOKEN);
+    proxy.on_delivered(&key, TOKEN);
+    assert!(!proxy.has(&key) && proxy.usage().0 == ByteCount(0), "the other one is at the next hop");
 }
 
 #[test]
@@ -200,7 +218,7 @@ fn a_push_releases_what_waits_and_says_what_is_not_here() {
     let wanted = ChunkRanges::from_ascending([3, 4, 5]);
     let unknown = proxy.handle_push(Token(8), &flow, 1, ObjectId([9; 16]), &wanted);
     assert_eq!(unknown, [3, 4, 5], "with another token");
-    assert!(proxy.poll_release(|_| Release::Now).is_none());
+    assert!(proxy.poll_release(|_| Release::Now, none_begun).is_none());
     let unknown = proxy.handle_push(TOKEN, &flow, 1, ObjectId([9; 16]), &wanted);
     assert_eq!(unknown, [3]);
     assert!(proxy.answers_for(&flow));
@@ -208,7 +226,7 @@ fn a_push_releases_what_waits_and_says_what_is_not_here() {
         .filter_map(|(header, _)| header.tag().map(|tag| tag.number))
         .collect();
     assert_eq!(numbers, [4, 5]);
-    proxy.on_delivered(&header(1, 2, 5, 0).key().expect("data"));
+    proxy.on_delivered(&header(1, 2, 5, 0).key().expect("data"), TOKEN);
     assert!(proxy.answers_for(&flow), "the copy for the producer stays");
     let used = proxy.usage().0;
     proxy.on_complete(Token(8), &flow, 1, ObjectId([9; 16]));
@@ -231,7 +249,7 @@ proptest! {
             let key = header.key().expect("data");
             match action {
                 0..=2 => drop(proxy.put(now, &header, &vec![0; bytes].into(), AWAY)),
-                3 => proxy.on_delivered(&key),
+                3 => proxy.on_delivered(&key, TOKEN),
                 4 => {
                     proxy.on_reachable(&guid(destination));
                     proxy.poll_release(|_| Release::Now, none_begun);
