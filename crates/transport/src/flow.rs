@@ -29,6 +29,14 @@ const UNPACED_PACKETS: u64 = 16;
 const REQUESTS_MAX: usize = 16_384;
 /// A timer that comes later than this was held up, and so were the answers that it waits for.
 const LATE: Duration = Duration::from_millis(5);
+/// A path is silent when what it usually leaves unanswered explains its silence with less than this probability.
+const SILENCE_CHANCE: f64 = 0.01;
+/// The largest share of unanswered requests that explains silence: 28 of them in a row.
+const UNANSWERED_MAX: f64 = 0.9;
+/// Requests that the share of unanswered ones looks back on.
+const UNANSWERED_REQUESTS: f64 = 64.0;
+/// Answered requests that it takes for granted at first.
+const ANSWERED_FIRST: f64 = 16.0;
 /// Requests that are settled are remembered this long for late packets.
 const SETTLED_KEPT: usize = 64;
 
@@ -63,6 +71,10 @@ pub(crate) struct Flow {
     excused_until: Time,
     /// `Some` while nothing comes: since when, and when to probe next.
     silent: Option<Silence>,
+    /// The share of requests that nothing answers, so long as the path is not silent.
+    unanswered: UnansweredShare,
+    /// Requests that timed out since the path last answered.
+    timed_out: u32,
     meter: RateMeter,
     /// Packets that the window was not told of yet.
     arrived: Option<Arrived>,
@@ -221,6 +233,8 @@ impl Flow {
             last_arrival: now,
             excused_until: Time::ZERO,
             silent: None,
+            unanswered: UnansweredShare::default(),
+            timed_out: 0,
             meter: RateMeter::new(now),
             arrived: None,
             requested_packets: 0,
@@ -300,9 +314,11 @@ impl Flow {
         } else if request.lost & bit != 0 {
             request.lost &= !bit;
             self.lost_packets -= 1;
-            // The path reorders by more than was thought.
-            let gap = self.highest_arrived.saturating_sub(request.first_sequence + u64::from(position));
-            self.reorder_packets = self.reorder_packets.max((gap + gap / 4).min(REORDER_PACKETS_MAX));
+            if came.is_exact() {
+                // The path reorders by more than was thought.
+                let gap = self.highest_arrived.saturating_sub(request.first_sequence + u64::from(position));
+                self.reorder_packets = self.reorder_packets.max((gap + gap / 4).min(REORDER_PACKETS_MAX));
+            }
             Answer::Late
         } else {
             return Answer::Stray;
@@ -316,13 +332,21 @@ impl Flow {
         }
         self.delivered += bytes;
         self.delivered_at = now;
+        let first_of_request = !core::mem::replace(&mut request.sampled, true);
+        let mut was_silent = false;
         if came != Came::ByAnyPath {
             self.last_arrival = now;
             self.ever_answered = true;
-            self.silent = None;
+            was_silent = self.silent.take().is_some();
+            // Where the timeout is too short, what timed out may still come.
+            let is_overdue = answer == Answer::Late && now.since(request.sent_at) > self.rtt.rto();
+            let timed_out = core::mem::take(&mut self.timed_out);
+            (0..if is_overdue { 0 } else { timed_out }).for_each(|_| self.unanswered.on_request(false));
+        }
+        if first_of_request && answer == Answer::Expected && !was_silent {
+            self.unanswered.on_request(true);
         }
 
-        let first_of_request = !core::mem::replace(&mut request.sampled, true);
         let mut rtt = None;
         let sample = now.since(request.sent_at);
         let is_exact = came.is_exact();
@@ -421,6 +445,9 @@ impl Flow {
             if gone != 0 {
                 oldest.get_or_insert(request.sent_at);
                 give_up(request, gone, lost);
+                if request.waiting == 0 && !request.sampled {
+                    self.unanswered.on_request(false);
+                }
             }
         }
         self.on_lost(now, (lost.len() - before) as u64, oldest);
@@ -429,24 +456,28 @@ impl Flow {
     /// Gives up packets of requests that are so old that neither order nor silence tells of them: what a cache answers
     /// says nothing about the order of what comes from behind it (paper §III-C: a timer for each request).
     pub(crate) fn detect_overdue(&mut self, now: Time, lost: &mut Vec<LostPacket>) {
-        let patience = self.rtt.rto() * OVERDUE_RTOS;
+        self.give_up_older(now, self.rtt.rto() * OVERDUE_RTOS, lost);
+    }
+    /// Gives up packets of requests that are `age` old.
+    fn give_up_older(&mut self, now: Time, age: Duration, lost: &mut Vec<LostPacket>) {
         let before = lost.len();
         let mut oldest = None;
         for request in &mut self.requests {
-            if request.sent_at + patience > now {
+            if request.sent_at + age > now {
                 break;
             }
             if request.waiting != 0 {
                 oldest.get_or_insert(request.sent_at);
                 let waiting = request.waiting;
                 give_up(request, waiting, lost);
+                self.timed_out += u32::from(!request.sampled);
             }
         }
         self.on_lost(now, (lost.len() - before) as u64, oldest);
         self.forget_settled();
     }
-    /// Declares the path silent if nothing came for a whole timeout although something was asked for; gives up all
-    /// that is under way. True if that happened.
+    /// Looks at the path when nothing came for a whole timeout although something was asked for: declares it silent and
+    /// gives up all that is under way, or only what timed out if it usually leaves so much unanswered. True if it is silent.
     pub(crate) fn detect_silence(&mut self, now: Time, lost: &mut Vec<LostPacket>) -> bool {
         match self.silence_deadline() {
             Some(deadline) if deadline <= now => {
@@ -457,6 +488,16 @@ impl Flow {
                 }
             }
             _ => return false,
+        }
+        if self.silent.is_none() {
+            let due =
+                self.requests.iter().filter(|request| request.waiting != 0 && request.sent_at + self.rtt.rto() <= now);
+            let timed_out = self.timed_out + due.count() as u32;
+            if self.unanswered.chance_of(timed_out) >= SILENCE_CHANCE {
+                self.give_up_older(now, self.rtt.rto(), lost);
+                return false;
+            }
+            self.timed_out = timed_out;
         }
         self.give_up_all(lost);
         let since = self.silent.map_or(self.last_arrival, |silence| silence.since);
@@ -683,6 +724,26 @@ impl Flow {
             self.requests.pop_front();
             self.first_number = self.first_number.wrapping_add(1);
         }
+    }
+}
+
+/// The share of a path's requests that nothing answers.
+#[derive(Clone, Copy, Default, Debug)]
+struct UnansweredShare {
+    share: f64,
+    /// How many requests it is made of, up to those it looks back on.
+    requests: f64,
+}
+
+impl UnansweredShare {
+    fn on_request(&mut self, answered: bool) {
+        let outcome = if answered { 0.0 } else { 1.0 };
+        self.requests = (self.requests + 1.0).min(UNANSWERED_REQUESTS - ANSWERED_FIRST);
+        self.share += (outcome - self.share) / (self.requests + ANSWERED_FIRST);
+    }
+    /// How likely `requests` in a row stay unanswered by chance.
+    fn chance_of(self, requests: u32) -> f64 {
+        libm::pow(self.share.min(UNANSWERED_MAX), f64::from(requests))
     }
 }
 

@@ -34,6 +34,14 @@ impl Form {
     }
 }
 
+/// A request of the engine: its path and its number there.
+pub(super) type Request = (PathId, u16);
+
+/// The token that the Interests of a request carry as far as our own router.
+pub(super) fn token_of((PathId(path), number): Request) -> [u8; 4] {
+    (u32::from(path) << 16 | u32::from(number)).to_be_bytes()
+}
+
 /// By which path and request a packet was asked for last.
 pub(super) struct AskedOn {
     pub(super) path: PathId,
@@ -51,7 +59,7 @@ pub(super) struct AskedOn {
 #[derive(Clone, Copy)]
 struct AskedBefore {
     /// By which path and request; `None` for several that are not told apart any more.
-    by: Option<(PathId, u16)>,
+    by: Option<Request>,
     /// When its Interest is pending no more.
     expires: Time,
 }
@@ -78,11 +86,23 @@ impl AskedOn {
     pub(super) fn is_first(&self) -> bool {
         self.before.is_empty()
     }
-    /// Which of the Interests for it may be the one that is answered at `now`; `is_lost` tells of a path and a request
-    /// whether its answer can come no more. Where paths meet, a Data goes to all who wait: by this path may come, before
-    /// its turn, what another one has brought as far as there.
-    pub(super) fn answers(&self, now: Time, is_lost: impl Fn(PathId, u16) -> bool) -> Answers {
+    /// The last request for it.
+    pub(super) fn last(&self) -> Request {
+        (self.path, self.number)
+    }
+    /// Which of the Interests for it may be the one that is answered at `now`. `is_apart` tells of a path whether the Data
+    /// cannot have come by it, and `is_lost` of a path and a request whether its answer can come no more. Where paths meet,
+    /// a Data goes to all who wait: by this path may come, before its turn, what another one has brought as far as there.
+    pub(super) fn answers(
+        &self,
+        now: Time,
+        is_apart: impl Fn(PathId) -> bool,
+        is_lost: impl Fn(PathId, u16) -> bool,
+    ) -> Answers {
         let beside = |before: &AskedBefore| {
+            if before.by.is_some_and(|(path, _)| is_apart(path)) {
+                return Answers::This;
+            }
             let is_same_path = before.by.is_some_and(|(path, _)| path == self.path);
             let is_gone = before.expires <= now || before.by.is_some_and(|(path, number)| is_lost(path, number));
             match (is_same_path, is_gone) {
@@ -134,7 +154,7 @@ mod tests {
                 (true, false) | (false, true) => Answers::OneOfSeveral,
                 (false, false) => Answers::Any,
             };
-            let (told, exact) = (asked.answers(now, is_lost), all.iter().map(beside).max().unwrap());
+            let (told, exact) = (asked.answers(now, |_| false, is_lost), all.iter().map(beside).max().unwrap());
             assert!(told >= exact, "what may be another's is never taken for the last one's");
             differences += usize::from(told != exact);
         }

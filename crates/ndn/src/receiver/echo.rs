@@ -66,7 +66,7 @@ impl Echoing {
             hop_limit: echo.hop.map(|hop| hop.saturating_add(1)),
             ..Interest::new(NameView::from(&name))
         };
-        self.waiting.push_back(Outgoing { interest: interest.encode().into(), tag, probe: true });
+        self.waiting.push_back(Outgoing { interest: interest.encode().into(), tag, probe: true, token: None });
         self.last += 1;
         let echo = UnderWay { echo: EchoId(self.last), sent: now, due: now + echo.patience };
         self.under_way.insert(nonce, echo);

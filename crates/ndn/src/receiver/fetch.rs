@@ -19,7 +19,7 @@ use tributary_transport::{
 
 use super::{
     Outgoing, Source,
-    asked::{AskedOn, Form},
+    asked::{AskedOn, Form, token_of},
     others::{Found, Others},
     paths::{Paths, Tag},
 };
@@ -218,8 +218,7 @@ impl Fetching {
         data: Option<&Data<'_>>,
         random: &mut Random,
     ) -> bool {
-        let Some(AskedOn { path, number, .. }) = self.asked.get(&packet) else { return false };
-        let (path, number) = (*path, *number);
+        let Some((path, number)) = self.asked.get(&packet).map(AskedOn::last) else { return false };
         if local.nack == Some(NackReason::Congestion) && !local.path_failed {
             self.on_refusal(now, local, packet);
         }
@@ -228,7 +227,8 @@ impl Fetching {
             // Who cached it is not told; that it was cached is (PTP §5 D 1).
             let cache = local.origin.map(|_| 0);
             let data = PacketData { path, number, packet, cache, payload };
-            let answers = self.answers(now, packet, &asked, cache.is_some());
+            let is_told = cache.is_none() && local.token == token_of((path, number));
+            let answers = self.answers(now, packet, &asked, cache.is_some(), is_told);
             match asked.is_first() && answers == Answers::This {
                 true => self.transfer.handle_data(now, &data),
                 false => self.transfer.handle_once(now, &data, answers),
@@ -247,12 +247,14 @@ impl Fetching {
         }
         self.transfer.handle_refusal(now, asked.path, asked.number, packet);
     }
-    /// Which of the Interests for a packet may be the one that is answered.
-    fn answers(&mut self, now: Time, packet: u32, asked: &AskedOn, is_cached: bool) -> Answers {
+    /// Which of the Interests for a packet may be the one that is answered. If our own router `is_told` by the token of the
+    /// last one, and marks nothing, the Data came by the face by which that one left.
+    fn answers(&mut self, now: Time, packet: u32, asked: &AskedOn, is_cached: bool, is_told: bool) -> Answers {
         if self.may_be_old(now, packet, is_cached) {
             return Answers::Any;
         }
-        asked.answers(now, |path, number| self.transfer.was_overtaken(path, number, packet))
+        let is_apart = |path| is_told && self.paths.leave_apart(path, asked.path);
+        asked.answers(now, is_apart, |path, number| self.transfer.was_overtaken(path, number, packet))
     }
     /// Whether a cache's answer may be one to an Interest that allowed it, sent before the packet was asked for past all
     /// caches.
@@ -402,7 +404,7 @@ impl Fetching {
         }
         if let Some((name, discovers)) = self.others.poll(now) {
             let interest = self.question(&name, discovers, random);
-            return Some(Outgoing { interest, tag: None, probe: false });
+            return Some(Outgoing { interest, tag: None, probe: false, token: None });
         }
         let request = self.transfer.poll_request(now, limit)?;
         let version = self.version?;
@@ -441,6 +443,7 @@ impl Fetching {
                 interest: self.interest(&name, form, lifetime, random),
                 tag: tag.clone(),
                 probe: bypasses,
+                token: Some(token_of((path, number))),
             });
         }
         self.waiting.pop_front()
@@ -465,11 +468,11 @@ impl Fetching {
             let lifetime = self.lifetime_anywhere(now);
             self.segment_probes.insert(segment, Probe { sent: now, expires: now + lifetime });
             let interest = self.interest(&name, Form::default(), lifetime, random);
-            return Some(Outgoing { interest, tag: None, probe: true });
+            return Some(Outgoing { interest, tag: None, probe: true, token: None });
         }
         // Each probe has a name of its own, so that none is answered by what another one brings.
         let (_, interest) = self.manifest_interest(now, self.lifetime_anywhere(now), random)?;
-        Some(Outgoing { interest, tag: None, probe: true })
+        Some(Outgoing { interest, tag: None, probe: true, token: None })
     }
     /// Asks over a silent path for the manifest, by a name that nothing else has: a packet's name may be answered by any
     /// path that was asked for it. `None` for objects of others, which have no such name.
@@ -480,7 +483,7 @@ impl Fetching {
         let tag = Some(self.paths.tag(asked.path)?.clone());
         let (nonce, interest) = self.manifest_interest(now, self.lifetime_on(now, asked.path), random)?;
         self.path_probes.insert(nonce, asked);
-        Some(Outgoing { interest, tag, probe: true })
+        Some(Outgoing { interest, tag, probe: true, token: None })
     }
     /// An Interest for the manifest with a name of its own, and the nonce in it.
     fn manifest_interest(

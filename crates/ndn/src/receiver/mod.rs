@@ -46,6 +46,8 @@ pub struct Outgoing {
     pub interest: Bytes,
     tag: Option<paths::Tag>,
     probe: bool,
+    /// What our own router returns with the answer.
+    token: Option<[u8; 4]>,
 }
 
 impl Outgoing {
@@ -57,7 +59,13 @@ impl Outgoing {
             Some(paths::Tag::Bits(bits)) => tag_bits = crate::wire::huffman::BitTag::parse(bits).ok(),
             None => {}
         }
-        LpPacket { tag, tag_bits, probe: self.probe, ..LpPacket::default() }
+        LpPacket {
+            tag,
+            tag_bits,
+            probe: self.probe,
+            pit_token: self.token.as_ref().map(|token| &token[..]),
+            ..LpPacket::default()
+        }
     }
 }
 

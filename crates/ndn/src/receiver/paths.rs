@@ -103,6 +103,11 @@ impl Paths {
         self.known.insert(PathId(self.next), path);
         self.fill(random) | self.relieve(now, random)
     }
+    /// Whether two paths are known to leave this node by different faces.
+    pub(super) fn leave_apart(&self, one: PathId, other: PathId) -> bool {
+        let first = |id: PathId| self.known.get(&id).and_then(|path| path.tag.labels().first());
+        first(one).zip(first(other)).is_some_and(|(one, other)| one != other)
+    }
     /// Whether nothing comes over a path in use.
     pub(super) fn set_silent(&mut self, id: PathId, silent: bool) {
         if let Some(path) = self.known.get_mut(&id) {

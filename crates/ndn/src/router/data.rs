@@ -50,6 +50,8 @@ impl Router {
         if headers.congestion_mark.is_some_and(|mark| mark > 0) {
             self.stats.marked += 1;
         }
+        // Who asked in several forms goes by what it is told first.
+        answered.sort_by_key(|index| !self.pit.entry(*index).is_some_and(|entry| entry.is_exact(face)));
         let mut several =
             (answered.len() > 1).then(|| Several { told: Vec::new(), is_shared: self.await_several(&answered) });
         for index in answered {

@@ -139,6 +139,11 @@ impl PitEntry {
     pub fn in_record(&mut self, face: FaceId) -> Option<&mut InRecord> {
         self.in_records.iter_mut().find(|record| record.face == face)
     }
+    /// Whether the last Interest that left by `face` is the last one of somebody who waits.
+    pub fn is_exact(&self, face: FaceId) -> bool {
+        let nonce = self.out_records.iter().find(|out| out.face == face).map(|out| out.nonce);
+        self.in_records.iter().any(|record| Some(record.nonce) == nonce)
+    }
     /// The record of a face that it was passed on to.
     pub fn out_record(&mut self, face: FaceId) -> Option<&mut OutRecord> {
         self.out_records.iter_mut().find(|record| record.face == face)

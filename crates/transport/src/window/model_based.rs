@@ -30,6 +30,8 @@ const WINDOW_GAIN_VARYING: f64 = 2.0;
 /// one whose rate varies for so long.
 const FALLEN: u32 = 3;
 const VARYING_LIFE: Duration = Duration::from_secs(10);
+/// Packets under way at least.
+const WINDOW_PACKETS_MIN: u64 = 4;
 const CYCLE: [f64; 8] = [1.25, 0.75, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0];
 /// A probe whose best rate is so many times the one before has found room.
 const FOUND_ROOM: f64 = 1.15;
@@ -56,7 +58,7 @@ const RTT_PROBE_SHARED: f64 = 0.5;
 const RTT_PROBE_OWN: f64 = 0.1;
 /// Loss that the pace makes up for at most: as long as the queue is empty, so that it is not the pace that causes
 /// it, and otherwise.
-const LOSS_COMPENSATED_MAX: [f64; 2] = [0.6, 0.1];
+const LOSS_COMPENSATED_MAX: [f64; 2] = [0.9, 0.1];
 /// Packets that a flow claims beyond its share for the root of each packet of its bandwidth-delay product.
 const CLAIM_PACKETS: f64 = 3.0;
 /// Pace and window of a probe of the losses, as parts of what the path delivers.
@@ -241,7 +243,7 @@ impl ModelBased {
             }
             // A mark may come from a queue of a few packets: what the path holds without any is not given up for it.
             let kept = if is_marked { product * MARK_FLOOR } else { 0.0 };
-            let floor = kept.max((4 * self.packet_bytes) as f64);
+            let floor = kept.max((WINDOW_PACKETS_MIN * self.packet_bytes) as f64);
             let bytes = (self.window_of_model() as f64 * (1.0 - OVERFLOW_CUT)).max(floor);
             self.ceiling = Some(Ceiling { bytes, clean_rounds: 0 });
         } else if let Some(ceiling) = &mut self.ceiling {
@@ -463,7 +465,7 @@ impl ModelBased {
         };
         let floor = match self.phase {
             Phase::Startup { .. } => self.window_initial,
-            _ => 4 * self.packet_bytes,
+            _ => WINDOW_PACKETS_MIN * self.packet_bytes,
         };
         let beside = match self.phase {
             Phase::ProbeRtt { .. } => 0,
@@ -480,7 +482,8 @@ impl ModelBased {
         if rate <= 0.0 {
             return None;
         }
-        let rate = (rate * self.gain() * self.compensation()) as u64;
+        let rate = (rate * self.compensation()).max(self.rate_min()) * self.gain();
+        let rate = rate as u64;
         // In Startup the first samples come from a window that says nothing about the path.
         if let Phase::Startup { .. } = self.phase {
             let (rtt, _) = self.rtt_min?;
@@ -488,6 +491,12 @@ impl ModelBased {
             return Some(Rate::from_bytes_per_second(rate.max(floor)));
         }
         Some(Rate::from_bytes_per_second(rate))
+    }
+    /// The rate that fills the smallest window in the smallest round trip: with less under way there would be too few answers
+    /// to tell what is lost at random, and what is not made up for lowers the rate round by round.
+    fn rate_min(&self) -> f64 {
+        let Some((rtt, _)) = self.rtt_min else { return 0.0 };
+        (WINDOW_PACKETS_MIN * self.packet_bytes) as f64 / self.part.times / rtt.max(RTT_FLOOR).as_secs_f64()
     }
     /// Draws the conclusions after a change.
     fn conclude(&mut self) {

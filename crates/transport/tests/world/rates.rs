@@ -83,7 +83,7 @@ fn the_best_path_silent_for_a_while_costs_its_capacity_and_no_more() {
 
 #[test]
 fn heavy_loss_is_survived_at_most_of_what_is_left() {
-    for (loss, floor) in [(0.05, 0.93), (0.2, 0.75)] {
+    for (loss, floor) in [(0.05, 0.93), (0.2, 0.75), (0.5, 0.55)] {
         let mut world = three_paths(4, loss, TransferConfig::default());
         world.offer();
         let report = world.run(Duration::from_secs(100));
