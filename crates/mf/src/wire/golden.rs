@@ -51,21 +51,21 @@ fn golden_data_header() {
     let asking = DataHeader { csyn: Some(9), ..plain };
     let control = DataHeader { class: Class::Control, ..asking };
     for (bytes, header) in [
-        ("12 00 0003 02bc 0000cafe 00000000", plain),
-        ("12 00 0003 02bc 0000cafe 00000009", asking),
-        ("12 02 0003 02bc 0000cafe 00000009", control),
+        ("22 00 0003 02bc 0000cafe 00000000", plain),
+        ("22 00 0003 02bc 0000cafe 00000009", asking),
+        ("22 02 0003 02bc 0000cafe 00000009", control),
     ] {
         assert_eq!(DataHeader::decode(&hex(bytes)), Ok(header));
         assert_eq!(header.to_bytes(), hex(bytes)[..]);
     }
     for (bytes, error) in [
-        ("12 01 0003 02bc 0000cafe 00000009", WireError::Value { field: "flags", found: 1 }),
-        ("12 00 02bc 02bc 0000cafe 00000000", WireError::Value { field: "packet number", found: 700 }),
-        ("12 00 0000 0000 0000cafe 00000000", WireError::Value { field: "packets of the chunk", found: 0 }),
-        ("12 00 0000 2001 0000cafe 00000000", WireError::Value { field: "packets of the chunk", found: 8_193 }),
-        ("13 00 0003 02bc 0000cafe 00000000", WireError::Value { field: "packet type", found: 3 }),
-        ("22 00 0003 02bc 0000cafe 00000000", WireError::Version { found: 2, known: 1 }),
-        ("12 00 0003 02bc 0000cafe 00", WireError::Short { field: "csyn number", needs: 4, has: 1 }),
+        ("22 01 0003 02bc 0000cafe 00000009", WireError::Value { field: "flags", found: 1 }),
+        ("22 00 02bc 02bc 0000cafe 00000000", WireError::Value { field: "packet number", found: 700 }),
+        ("22 00 0000 0000 0000cafe 00000000", WireError::Value { field: "packets of the chunk", found: 0 }),
+        ("22 00 0000 2001 0000cafe 00000000", WireError::Value { field: "packets of the chunk", found: 8_193 }),
+        ("23 00 0003 02bc 0000cafe 00000000", WireError::Value { field: "packet type", found: 3 }),
+        ("12 00 0003 02bc 0000cafe 00000000", WireError::Version { found: 1, known: 2 }),
+        ("22 00 0003 02bc 0000cafe 00", WireError::Short { field: "csyn number", needs: 4, has: 1 }),
     ] {
         assert_eq!(DataHeader::decode(&hex(bytes)), Err(error), "{bytes}");
     }
@@ -74,7 +74,7 @@ fn golden_data_header() {
 #[test]
 fn golden_csyn_and_cack() {
     let csyn = Csyn { count: 700, hop: HopId(0xcafe), number: 9 };
-    check(&hex("13 00 02bc 0000cafe 00000009"), &csyn, Csyn::decode, Csyn::encode);
+    check(&hex("23 00 02bc 0000cafe 00000009"), &csyn, Csyn::decode, Csyn::encode);
     let (first_missing, bitmap) = Cack::describe(0..20, |index| index < 4 || index == 6 || index == 14);
     assert_eq!((first_missing, bitmap.as_slice()), (4, [0b0000_0100, 0b0000_0100].as_slice()));
     let cack = Cack {
@@ -87,13 +87,13 @@ fn golden_csyn_and_cack() {
         first_missing,
         bitmap,
     };
-    agree(&hex("14 00 0000cafe 00000009 000005dc 000002ee 0001 0004 0404"), &cack, Cack::decode, Cack::encode);
+    agree(&hex("24 00 0000cafe 00000009 000005dc 000002ee 0001 0004 0404"), &cack, Cack::decode, Cack::encode);
     for (bytes, field) in [
-        ("14 00 0000cafe 00000009 000005dc 000002ee 0001 0004 0400", "bitmap"),
-        ("14 00 0000cafe 00000009 000005dc 000002ee 0001 0004 05", "bitmap"),
-        ("14 01 0000cafe 00000009 000005dc 000002ee 0001 0004 04", "bytes of the bitmap"),
-        ("14 00 0000cafe 00000009 000005dc 000002ee 0001 1fff 0404", "bytes of the bitmap"),
-        ("14 05 0000cafe 00000009 000005dc 000002ee 0001 0004", "state"),
+        ("24 00 0000cafe 00000009 000005dc 000002ee 0001 0004 0400", "bitmap"),
+        ("24 00 0000cafe 00000009 000005dc 000002ee 0001 0004 05", "bitmap"),
+        ("24 01 0000cafe 00000009 000005dc 000002ee 0001 0004 04", "bytes of the bitmap"),
+        ("24 00 0000cafe 00000009 000005dc 000002ee 0001 1fff 0404", "bytes of the bitmap"),
+        ("24 05 0000cafe 00000009 000005dc 000002ee 0001 0004", "state"),
     ] {
         let found = Cack::decode(&hex(bytes));
         assert!(matches!(found, Err(WireError::Value { field: f, .. }) if f == field), "{bytes}: {found:?}");
@@ -103,13 +103,13 @@ fn golden_csyn_and_cack() {
 #[test]
 fn golden_mtu_messages() {
     use tributary_transport::MtuProbe;
-    check(&hex("15 01 0000cafe"), &MtuMessage::Answer(0xcafe), MtuMessage::decode, MtuMessage::encode);
+    check(&hex("25 01 0000cafe"), &MtuMessage::Answer(0xcafe), MtuMessage::decode, MtuMessage::encode);
     let probe = MtuMessage::Probe(MtuProbe { number: 0xcafe, size: 9 });
-    agree(&hex("15 00 0000cafe 000000"), &probe, MtuMessage::decode, MtuMessage::encode);
+    agree(&hex("25 00 0000cafe 000000"), &probe, MtuMessage::decode, MtuMessage::encode);
     let dirty = WireError::Value { field: "padding", found: 7 };
-    assert_eq!(MtuMessage::decode(&hex("15 00 0000cafe 0007")), Err(dirty));
+    assert_eq!(MtuMessage::decode(&hex("25 00 0000cafe 0007")), Err(dirty));
     let unknown = WireError::Value { field: "probe or answer", found: 2 };
-    assert_eq!(MtuMessage::decode(&hex("15 02 0000cafe")), Err(unknown));
+    assert_eq!(MtuMessage::decode(&hex("25 02 0000cafe")), Err(unknown));
 }
 
 #[test]
@@ -130,7 +130,7 @@ fn golden_hello() {
         signature: None,
     };
     let bytes =
-        hex("11 85 00000005 00000004 000003e8 00000003 0000000000000001 0000000000000002 0000aabb 05c0 000005dc \
+        hex("21 85 00000005 00000004 000003e8 00000003 0000000000000001 0000000000000002 0000aabb 05c0 000005dc \
          0909090909090909090909090909090909090909090909090909090909090909 0002 7231");
     agree(&bytes, &hello, Hello::decode, Hello::encode);
     assert!(!hello.is_proven());

@@ -36,7 +36,7 @@ pub use routing::{Adjacency, LinkState};
 pub use transport::{ChunkRanges, TransportMessage};
 
 /// The version of the wire format.
-pub const VERSION: u8 = 1;
+pub const VERSION: u8 = 2;
 /// Bytes of a node's human-readable name at most.
 pub const LABEL_BYTES_MAX: usize = 32;
 
