@@ -31,7 +31,7 @@ const REQUESTS_MAX: usize = 16_384;
 const LATE: Duration = Duration::from_millis(5);
 /// A path is silent when what it usually leaves unanswered explains its silence with less than this probability.
 const SILENCE_CHANCE: f64 = 0.01;
-/// The largest share of unanswered requests that explains silence: 28 of them in a row.
+/// The largest share of unanswered requests that explains silence: 43 of them in a row.
 const UNANSWERED_MAX: f64 = 0.9;
 /// Requests that the share of unanswered ones looks back on.
 const UNANSWERED_REQUESTS: f64 = 64.0;
@@ -802,5 +802,52 @@ impl RateMeter {
         let bytes: u64 = self.slots.iter().filter(|(slot, _)| *slot >= first).map(|(_, bytes)| bytes).sum();
         let from = Time::from_nanos(first * SLOT).max(self.started);
         Rate::over(bytes, now.since(from)).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PACKET: u64 = 1200;
+
+    /// Asks for a packet every 10 ms, of which every `answered_of`-th is answered 40 ms later, and then for as many as it
+    /// takes until the path is silent; gives how many timed out by then.
+    fn asked_until_silent(answered_of: u16) -> u32 {
+        let mut flow = Flow::new(Time::ZERO, &TransferConfig::default(), PACKET, None, None);
+        let mut lost = Vec::new();
+        let at = |number: u16| Time::ZERO + Duration::from_millis(10) * u32::from(number);
+        let ask = |flow: &mut Flow, number: u16| {
+            let runs = alloc::vec![(u32::from(number), 1)];
+            flow.on_request(at(number), &runs, RequestKind::Claiming, CacheUse::Allowed)
+        };
+        let mut numbers = Vec::new();
+        for number in 0..400 {
+            numbers.push(ask(&mut flow, number));
+            if number >= 4 && (number - 4) % answered_of == 0 {
+                let answered = number - 4;
+                let as_number = numbers[usize::from(answered)];
+                flow.on_data(at(number), as_number, u32::from(answered), PACKET, Came::FromSource);
+                flow.on_run_end(at(number));
+                flow.detect_losses(at(number), &mut lost);
+            }
+            assert!(!flow.detect_silence(at(number), &mut lost), "silent though it answers: {number}");
+        }
+        for number in 400..600 {
+            ask(&mut flow, number);
+            if flow.detect_silence(at(number), &mut lost) {
+                return flow.timed_out;
+            }
+        }
+        panic!("nothing comes for two seconds, and it is not silent");
+    }
+
+    #[test]
+    fn a_path_is_silent_when_what_it_usually_leaves_unanswered_does_not_explain_it() {
+        // Four are under way when nothing comes any more, and time out with the first.
+        assert_eq!(asked_until_silent(1), 4);
+        // Of half of them seven in a row are less likely than one in a hundred, of three in four 17.
+        let [half, most] = [asked_until_silent(2), asked_until_silent(4)];
+        assert!((7..=11).contains(&half) && (17..=21).contains(&most), "{half} {most}");
     }
 }
