@@ -303,14 +303,7 @@ impl Receiver {
         };
         let flags = if fetch.avoid_caches { Flags::NO_CACHE } else { Flags::NONE };
         let to = fetch.asked.unwrap_or(fetch.content);
-        self.outbox.push_back(Outgoing {
-            to,
-            address: NetworkAddress::NONE,
-            token: fetch.token,
-            message,
-            flags,
-            proxies: 0,
-        });
+        self.outbox.push_back(Outgoing { flags, ..Outgoing::new(to, NetworkAddress::NONE, fetch.token, message) });
         fetch.ungranted = size.saturating_sub(reassembly.stored_bytes() + reassembly.buffered_bytes());
         (fetch.granted, fetch.asked_bytes) = (fetch.highest_window, chunk_bytes);
         let bytes = fetch.take_grant(2 * u64::from(fetch.window_chunks), chunk_bytes);

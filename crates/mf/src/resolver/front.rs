@@ -108,6 +108,10 @@ enum Reader {
 }
 
 impl Reader {
+    /// Who asks the front of the router `node`.
+    fn of(asker: Asker, node: Guid) -> Reader {
+        if asker.guid == node { Reader::Router } else { Reader::Host(asker.guid) }
+    }
     fn may_know(self, record: &[u8]) -> bool {
         match self {
             Reader::Router => true,
@@ -197,7 +201,7 @@ impl Front {
         });
         let until = now + Duration::from_millis(u64::from(lease_ms));
         let is_new = watched.watchers.insert(asker, until).is_none();
-        let reader = if asker.guid == self.node { Reader::Router } else { Reader::Host(asker.guid) };
+        let reader = Reader::of(asker, self.node);
         if watched.is_known && (is_new || known != watched.digest(reader)) {
             let found = watched.found(place, reader);
             self.answers.push_back((asker, found));
@@ -307,8 +311,7 @@ impl Front {
                 } else {
                     // What the asker may not know is not there for it: an empty answer takes as long either way.
                     let (asker, request, node) = (question.asker, question.request, self.node);
-                    let host = asker.map(|asker| asker.guid).filter(|guid| *guid != node);
-                    let reader = host.map_or(Reader::Router, Reader::Host);
+                    let reader = asker.map_or(Reader::Router, |asker| Reader::of(asker, node));
                     let records: Vec<_> = records.into_iter().filter(|record| reader.may_know(record)).collect();
                     // The nearest answer wins; an empty one only if nobody else has anything to say.
                     if !records.is_empty() || all {
@@ -376,7 +379,7 @@ impl Front {
         watched.watchers.retain(|_, until| *until > now);
         let knew = |reader: Reader| before.as_ref().is_some_and(|told| reader.may_know(&told.record));
         for asker in watched.watchers.keys() {
-            let reader = if asker.guid == self.node { Reader::Router } else { Reader::Host(asker.guid) };
+            let reader = Reader::of(*asker, self.node);
             if reader.may_know(bytes) {
                 self.answers.push_back((*asker, NameMessage::Notify { place, record: bytes.into() }));
             } else if knew(reader) {

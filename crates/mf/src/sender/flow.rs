@@ -114,6 +114,10 @@ impl Outflow {
             Reliability::Nack | Reliability::DontCare => self.heard_at.max(self.sent_at),
         }
     }
+    /// Whether it carries that object and has that token: who says something about it has to show both.
+    pub(super) fn is_of(&self, object: ObjectId, token: Token) -> bool {
+        self.object == object && self.token == token
+    }
     /// The receiver has said something.
     pub(super) fn on_word(&mut self, now: Time) {
         (self.heard_at, self.is_known_there, self.remind_at) = (now, true, None);

@@ -22,7 +22,7 @@ impl Sender {
                     let pushes = group.on_missing(now, (from, address), *sequence, missing(), &flow.past_copies);
                     return self.push_from(pushes, token, Flow { source: own, destination: from }, id.1, *object);
                 }
-                let is_meant = |flow: &&mut Outflow| flow.object == *object && flow.token == token;
+                let is_meant = |flow: &&mut Outflow| flow.is_of(*object, token);
                 let Some(flow) = self.flows.get_mut(&(from, *transfer)).filter(is_meant) else { return };
                 if !flow.reports.is_news(now, *sequence) {
                     return;
@@ -57,7 +57,7 @@ impl Sender {
                     return;
                 }
                 let id = (from, *transfer);
-                let is_meant = |flow: &&mut Outflow| flow.object == *object && flow.token == token;
+                let is_meant = |flow: &&mut Outflow| flow.is_of(*object, token);
                 let Some(flow) = self.flows.get_mut(&id).filter(is_meant) else { return };
                 flow.on_word(now);
                 for number in chunks.iter().take_while(|number| *number < flow.count) {
@@ -126,12 +126,12 @@ impl Sender {
     }
     fn own_flow(&mut self, token: Token, flow: &Flow, transfer: u32, object: ObjectId) -> Option<&mut Outflow> {
         let state = self.flows.get_mut(&(flow.destination, transfer))?;
-        (flow.source == self.own && state.object == object && state.token == token).then_some(state)
+        (flow.source == self.own && state.is_of(object, token)).then_some(state)
     }
     /// A flow to a group: members answer in their own names.
     fn group_flow(&mut self, token: Token, transfer: u32, object: ObjectId) -> Option<((Guid, u32), &mut Outflow)> {
         let mine = |(id, flow): &(&(Guid, u32), &mut Outflow)| {
-            id.1 == transfer && flow.object == object && flow.token == token && flow.group.is_some()
+            id.1 == transfer && flow.is_of(object, token) && flow.group.is_some()
         };
         self.flows.iter_mut().find(mine).map(|(id, flow)| (*id, flow))
     }

@@ -5,8 +5,6 @@ use alloc::vec::Vec;
 use tributary_core::{Duration, PathId, Time};
 use tributary_transport::transfer::Answers;
 
-use crate::wire::Interest;
-
 /// Paths whose requests for one packet are told apart; what was asked for before over further ones counts as asked for
 /// over other paths until it has expired.
 const PATHS_TOLD_MAX: usize = 8;
@@ -26,9 +24,6 @@ pub(super) struct Form {
 }
 
 impl Form {
-    pub(super) fn of(interest: &Interest<'_>) -> Form {
-        Form { can_be_prefix: interest.can_be_prefix, must_be_fresh: interest.must_be_fresh }
-    }
     fn next(self) -> Form {
         Form { can_be_prefix: !self.can_be_prefix, must_be_fresh: self.must_be_fresh != self.can_be_prefix }
     }

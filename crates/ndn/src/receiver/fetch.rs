@@ -241,11 +241,10 @@ impl Fetching {
     }
     /// Too many Interests wait on the way: the one that was sent last is dropped there, if it is that one which comes back.
     fn on_refusal(&mut self, now: Time, local: &LocalPacket, packet: u32) {
-        let Some(asked) = self.asked.get(&packet) else { return };
-        if !Interest::decode(&local.packet).is_ok_and(|interest| Form::of(&interest) == asked.form) {
-            return;
+        let Some((path, number)) = self.asked.get(&packet).map(AskedOn::last) else { return };
+        if local.token == token_of((path, number)) {
+            self.transfer.handle_refusal(now, path, number, packet);
         }
-        self.transfer.handle_refusal(now, asked.path, asked.number, packet);
     }
     /// Which of the Interests for a packet may be the one that is answered. If our own router `is_told` by the token of the
     /// last one, and marks nothing, the Data came by the face by which that one left.

@@ -99,7 +99,7 @@ impl Router {
         mut several: Option<&mut Several>,
     ) {
         let is_shared = several.as_ref().is_some_and(|several| several.is_shared);
-        let exact = entry.out_records.iter().find(|out| out.face == face && !is_shared).map(|out| out.nonce);
+        let exact = entry.nonce_sent(face).filter(|_| !is_shared);
         for record in entry.in_records.iter().filter(|record| record.expires > now && record.face != face) {
             if let Some(Several { told, .. }) = &mut several {
                 if told.contains(&(record.face, record.token)) {

@@ -141,8 +141,12 @@ impl PitEntry {
     }
     /// Whether the last Interest that left by `face` is the last one of somebody who waits.
     pub fn is_exact(&self, face: FaceId) -> bool {
-        let nonce = self.out_records.iter().find(|out| out.face == face).map(|out| out.nonce);
-        self.in_records.iter().any(|record| Some(record.nonce) == nonce)
+        let sent = self.nonce_sent(face);
+        self.in_records.iter().any(|record| Some(record.nonce) == sent)
+    }
+    /// The nonce of the last Interest that left by `face`.
+    pub fn nonce_sent(&self, face: FaceId) -> Option<Nonce> {
+        self.out_records.iter().find(|record| record.face == face).map(|record| record.nonce)
     }
     /// The record of a face that it was passed on to.
     pub fn out_record(&mut self, face: FaceId) -> Option<&mut OutRecord> {

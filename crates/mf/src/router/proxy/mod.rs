@@ -116,10 +116,15 @@ struct Stored {
 }
 
 impl Stored {
-    /// Where its source was, and what it is told under.
-    fn source(&self) -> (NetworkAddress, Token) {
-        (self.header.source_address, self.header.token().unwrap_or_default())
+    /// Whether its transfer has that token.
+    fn has(&self, token: Token) -> bool {
+        self.header.token() == Some(token)
     }
+}
+
+/// Where the source of a chunk was when it sent it, and the token under which it is told of it.
+fn source_of(header: &ChunkHeader) -> (NetworkAddress, Token) {
+    (header.source_address, header.token().unwrap_or_default())
 }
 
 /// What a source is to be told of.
@@ -226,7 +231,7 @@ impl Proxy {
             let header = head.split_first().and_then(|(kind, rest)| Some((*kind, ChunkHeader::decode(rest).ok()?.0)));
             let Some((kind, header)) = header else { continue };
             if let Some(key) = header.key() {
-                let source = (header.source_address, header.token().unwrap_or_default());
+                let source = source_of(&header);
                 proxy.add(now, id, header, key, bytes, StoreReason::Away, kind == HEAD_DELEGATED);
                 proxy.chunks.entry(id).and_modify(|stored| stored.durable = true);
                 proxy.stats.restored += 1;
@@ -333,7 +338,7 @@ impl Proxy {
                 for key in keys {
                     if let Some(stored) = self.keys.get(&key).and_then(|id| self.chunks.get_mut(id)) {
                         stored.durable = true;
-                        let source = stored.source();
+                        let source = source_of(&stored.header);
                         self.report(now, key, source, true);
                     }
                 }
@@ -371,7 +376,7 @@ impl Proxy {
     /// The next hop has taken a released chunk over.
     pub fn on_delivered(&mut self, key: &ChunkKey, token: Token) {
         let Some(id) = self.keys.get(key).copied() else { return };
-        match self.chunks.get_mut(&id).filter(|stored| stored.header.token() == Some(token)) {
+        match self.chunks.get_mut(&id).filter(|stored| stored.has(token)) {
             // A copy for the producer stays until its lifetime is over.
             Some(stored) if stored.delegated => stored.released = false,
             Some(_) => {
@@ -384,7 +389,7 @@ impl Proxy {
     /// A chunk that may be here comes by, sent again by its source: that one goes, and this one if that one is lost.
     pub fn on_passing(&mut self, key: &ChunkKey, token: Token) {
         let Some(id) = self.keys.get(key).copied() else { return };
-        let is_same = |stored: &&mut Stored| !stored.delegated && stored.header.token() == Some(token);
+        let is_same = |stored: &&mut Stored| !stored.delegated && stored.has(token);
         let Some(stored) = self.chunks.get_mut(&id).filter(is_same) else { return };
         stored.released = true;
         if let Some(destination) = self.destinations.get_mut(&key.flow.destination) {
@@ -411,7 +416,7 @@ impl Proxy {
         for number in chunks.iter() {
             let key = ChunkKey { flow: *flow, object, transfer, number };
             let held = self.keys.get(&key).and_then(|id| Some((*id, self.chunks.get(id)?)));
-            match held.filter(|(_, stored)| stored.header.token() == Some(token)) {
+            match held.filter(|(_, stored)| stored.has(token)) {
                 Some((id, stored)) if !stored.released => {
                     if let Some(destination) = self.destinations.get_mut(&flow.destination) {
                         destination.waiting.insert((object, transfer, number, id));
@@ -432,7 +437,7 @@ impl Proxy {
             transfer,
             number: u32::MAX,
         };
-        let is_meant = |id: &u64| self.chunks.get(id).is_some_and(|stored| stored.header.token() == Some(token));
+        let is_meant = |id: &u64| self.chunks.get(id).is_some_and(|stored| stored.has(token));
         let ids: Vec<u64> = self.keys.range(range).map(|(_, id)| *id).filter(is_meant).collect();
         ids.into_iter().for_each(|id| self.remove(id));
     }
@@ -707,7 +712,7 @@ impl Proxy {
     }
     fn drop_stored(&mut self, now: Time, id: u64) {
         if let Some(stored) = self.chunks.get(&id) {
-            let (key, source, delegated) = (stored.key, stored.source(), stored.delegated);
+            let (key, source, delegated) = (stored.key, source_of(&stored.header), stored.delegated);
             if !delegated {
                 self.report(now, key, source, false);
             }
@@ -768,7 +773,7 @@ impl Proxy {
     /// Tells a source of a chunk that was dropped here without ever having been stored.
     pub fn report_dropped(&mut self, now: Time, header: &ChunkHeader) {
         if let Some(key) = header.key().filter(|_| !header.flags.contains(Flags::NO_PROXY)) {
-            self.report(now, key, (header.source_address, header.token().unwrap_or_default()), false);
+            self.report(now, key, source_of(header), false);
         }
     }
 }
