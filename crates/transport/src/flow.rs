@@ -5,6 +5,7 @@ use tributary_core::{Duration, Random, Rate, Time};
 
 use crate::{
     ControllerKind, TransferConfig,
+    reordering::Reordering,
     rtt::RttEstimator,
     transfer::{CacheUse, PacketData},
     window::{Arrival, Controller, GroupPart, Growth, Loss, ProbeTurn, Spacing, controller},
@@ -13,8 +14,6 @@ use crate::{
 /// Runs of consecutive packets: first number and count.
 pub type Runs = Vec<(u32, u8)>;
 
-/// The largest number of packets out of order that a path can teach its loss detection to wait for.
-const REORDER_PACKETS_MAX: u64 = 512;
 /// A request is overdue after this many retransmission timeouts.
 const OVERDUE_RTOS: u32 = 3;
 /// An answer may take this many retransmission timeouts.
@@ -53,7 +52,7 @@ pub(crate) struct Flow {
     first_number: u16,
     next_sequence: u64,
     highest_arrived: u64,
-    reorder_packets: u64,
+    reordering: Reordering,
     in_flight: u64,
     delivered: u64,
     /// What had been delivered when packets were last lost, and when they were the time before.
@@ -73,7 +72,7 @@ pub(crate) struct Flow {
     silent: Option<Silence>,
     /// The share of requests that nothing answers, so long as the path is not silent.
     unanswered: UnansweredShare,
-    /// Requests that timed out since the path last answered.
+    /// Requests that timed out since the path last answered; of a silent one as many as show that it is.
     timed_out: u32,
     meter: RateMeter,
     /// Packets that the window was not told of yet.
@@ -220,7 +219,7 @@ impl Flow {
             first_number: 0,
             next_sequence: 0,
             highest_arrived: 0,
-            reorder_packets: u64::from(config.reorder_packets),
+            reordering: Reordering::new(config.reorder_packets),
             in_flight: 0,
             delivered: 0,
             delivered_at_losses: [0; 2],
@@ -307,23 +306,25 @@ impl Flow {
             self.on_run_end(now);
         }
         let Some(request) = self.requests.get_mut(index) else { return Answer::Stray };
+        let sequence = request.first_sequence + u64::from(position);
+        let gap = self.highest_arrived.saturating_sub(sequence);
         let answer = if request.waiting & bit != 0 {
             request.waiting &= !bit;
             self.in_flight -= self.packet_bytes;
+            if came == Came::FromSource {
+                self.reordering.on_overtaken(gap);
+            }
             Answer::Expected
         } else if request.lost & bit != 0 {
             request.lost &= !bit;
             self.lost_packets -= 1;
             if came.is_exact() {
-                // The path reorders by more than was thought.
-                let gap = self.highest_arrived.saturating_sub(request.first_sequence + u64::from(position));
-                self.reorder_packets = self.reorder_packets.max((gap + gap / 4).min(REORDER_PACKETS_MAX));
+                self.reordering.on_late(gap);
             }
             Answer::Late
         } else {
             return Answer::Stray;
         };
-        let sequence = request.first_sequence + u64::from(position);
         if came == Came::FromSource {
             self.highest_arrived = self.highest_arrived.max(sequence);
         }
@@ -430,9 +431,9 @@ impl Flow {
         self.on_lost(now, 1, Some(sent_at));
         self.forget_settled();
     }
-    /// Finds packets lost by order: one asked for `reorder_packets` later has arrived. Appends them to `lost`.
+    /// Finds packets lost by order: one asked for [`Reordering::packets`] later has arrived. Appends them to `lost`.
     pub(crate) fn detect_losses(&mut self, now: Time, lost: &mut Vec<LostPacket>) {
-        let Some(horizon) = self.highest_arrived.checked_sub(self.reorder_packets) else { return };
+        let Some(horizon) = self.highest_arrived.checked_sub(self.reordering.packets()) else { return };
         let before = lost.len();
         let mut oldest = None;
         for request in &mut self.requests {
@@ -470,7 +471,7 @@ impl Flow {
                 oldest.get_or_insert(request.sent_at);
                 let waiting = request.waiting;
                 give_up(request, waiting, lost);
-                self.timed_out += u32::from(!request.sampled);
+                self.timed_out += u32::from(!request.sampled && self.silent.is_none());
             }
         }
         self.on_lost(now, (lost.len() - before) as u64, oldest);
@@ -497,7 +498,9 @@ impl Flow {
                 self.give_up_older(now, self.rtt.rto(), lost);
                 return false;
             }
-            self.timed_out = timed_out;
+            // Of an outage no more tells of what is usually unanswered than it took to notice it, however much was under way.
+            self.timed_out =
+                (1..timed_out).find(|&few| self.unanswered.chance_of(few) < SILENCE_CHANCE).unwrap_or(timed_out);
         }
         self.give_up_all(lost);
         let since = self.silent.map_or(self.last_arrival, |silence| silence.since);
@@ -653,7 +656,7 @@ impl Flow {
         let index = usize::from(number.wrapping_sub(self.first_number));
         self.requests.get(index).is_some_and(|request| {
             let sequence = request.position(packet).map_or(0, |position| request.first_sequence + u64::from(position));
-            sequence + self.reorder_packets <= self.highest_arrived
+            sequence + self.reordering.packets() <= self.highest_arrived
         })
     }
     /// Since when nothing comes; `None` if it answers.
@@ -714,6 +717,7 @@ impl Flow {
         if requested_at >= self.lost_at {
             self.lost_at = now;
             self.delivered_at_losses = [self.delivered, self.delivered_at_losses[0]];
+            self.reordering.on_loss();
         }
         self.controller.on_loss(now, &Loss { bytes, in_flight: self.in_flight, requested_at });
     }
@@ -811,43 +815,94 @@ mod tests {
 
     const PACKET: u64 = 1200;
 
-    /// Asks for a packet every 10 ms, of which every `answered_of`-th is answered 40 ms later, and then for as many as it
-    /// takes until the path is silent; gives how many timed out by then.
-    fn asked_until_silent(answered_of: u16) -> u32 {
-        let mut flow = Flow::new(Time::ZERO, &TransferConfig::default(), PACKET, None, None);
+    fn ms(ms: u32) -> Time {
+        Time::ZERO + Duration::from_millis(1) * ms
+    }
+    fn flow() -> Flow {
+        Flow::new(Time::ZERO, &TransferConfig::default(), PACKET, None, None)
+    }
+    fn ask(flow: &mut Flow, at: Time, packet: u32) -> u16 {
+        flow.on_request(at, &alloc::vec![(packet, 1)], RequestKind::Claiming, CacheUse::Allowed)
+    }
+    /// Takes packet `packet` in answer to `number`, and gives what is lost then.
+    fn answer(flow: &mut Flow, at: Time, number: u16, packet: u32) -> Vec<u32> {
+        flow.on_data(at, number, packet, PACKET, Came::FromSource);
+        flow.on_run_end(at);
         let mut lost = Vec::new();
-        let at = |number: u16| Time::ZERO + Duration::from_millis(10) * u32::from(number);
-        let ask = |flow: &mut Flow, number: u16| {
-            let runs = alloc::vec![(u32::from(number), 1)];
-            flow.on_request(at(number), &runs, RequestKind::Claiming, CacheUse::Allowed)
-        };
+        flow.detect_losses(at, &mut lost);
+        lost.into_iter().map(|lost| lost.packet).collect()
+    }
+
+    /// Asks for a packet every 10 ms for four seconds, of which every `answered_of`-th is answered 40 ms later.
+    fn flow_with_answers(answered_of: u32) -> Flow {
+        let mut flow = flow();
         let mut numbers = Vec::new();
-        for number in 0..400 {
-            numbers.push(ask(&mut flow, number));
-            if number >= 4 && (number - 4) % answered_of == 0 {
-                let answered = number - 4;
-                let as_number = numbers[usize::from(answered)];
-                flow.on_data(at(number), as_number, u32::from(answered), PACKET, Came::FromSource);
-                flow.on_run_end(at(number));
-                flow.detect_losses(at(number), &mut lost);
+        for packet in 0..400 {
+            let now = ms(packet * 10);
+            numbers.push(ask(&mut flow, now, packet));
+            if packet >= 4 && packet % answered_of == 0 {
+                answer(&mut flow, now, numbers[packet as usize - 4], packet - 4);
             }
-            assert!(!flow.detect_silence(at(number), &mut lost), "silent though it answers: {number}");
+            assert!(!flow.detect_silence(now, &mut Vec::new()), "silent though it answers: {packet}");
         }
-        for number in 400..600 {
-            ask(&mut flow, number);
-            if flow.detect_silence(at(number), &mut lost) {
-                return flow.timed_out;
-            }
-        }
-        panic!("nothing comes for two seconds, and it is not silent");
+        flow
+    }
+    /// Goes on to ask for a packet every 10 ms from `from` milliseconds on, which nothing answers, and gives how many
+    /// milliseconds later the path is silent.
+    fn silent_after(flow: &mut Flow, from: u32) -> u32 {
+        let silent = (0..2000).step_by(10).find(|after| {
+            ask(flow, ms(from + after), 1000 + after);
+            flow.detect_silence(ms(from + after), &mut Vec::new())
+        });
+        silent.expect("nothing comes for two seconds")
     }
 
     #[test]
     fn a_path_is_silent_when_what_it_usually_leaves_unanswered_does_not_explain_it() {
-        // Four are under way when nothing comes any more, and time out with the first.
-        assert_eq!(asked_until_silent(1), 4);
-        // Of half of them seven in a row are less likely than one in a hundred, of three in four 17.
-        let [half, most] = [asked_until_silent(2), asked_until_silent(4)];
-        assert!((7..=11).contains(&half) && (17..=21).contains(&most), "{half} {most}");
+        // One that answers all is silent after one timeout, 50 ms from the last answer.
+        assert_eq!(silent_after(&mut flow_with_answers(1), 4000), 40);
+        // Of half of them seven in a row are less likely than one in a hundred, of three in four 17; the first of them was
+        // asked for before the last answer.
+        let [half, most] = [2, 4].map(|answered_of| silent_after(&mut flow_with_answers(answered_of), 4000));
+        assert!((50..=70).contains(&half) && (110..=140).contains(&most), "{half} {most}");
+    }
+
+    #[test]
+    fn an_outage_counts_among_what_is_usually_unanswered_by_no_more_than_it_took_to_notice_it() {
+        let mut flow = flow_with_answers(1);
+        // Forty more are under way when nothing comes any more.
+        (0..40).for_each(|more| _ = ask(&mut flow, ms(3990), 500 + more));
+        silent_after(&mut flow, 4000);
+        let probe = ask(&mut flow, ms(4500), 600);
+        answer(&mut flow, ms(4540), probe, 600);
+        assert!(flow.silent_since().is_none() && flow.unanswered.share < 0.05, "{:?}", flow.unanswered);
+        // The next outage is noticed when two have timed out, not seven.
+        assert_eq!(silent_after(&mut flow, 4540), 60);
+    }
+
+    #[test]
+    fn a_path_that_reordered_once_learns_of_losses_as_soon_as_before() {
+        let mut flow = flow();
+        let mut until_lost = Vec::new();
+        for sixty in 0..42 {
+            let first = sixty * 60;
+            let at = sixty * 200;
+            let numbers: Vec<u16> = (0..60).map(|packet| ask(&mut flow, ms(at + packet), first + packet)).collect();
+            // The first one of each sixty does not come, but once after forty others.
+            for packet in 1..60 {
+                let now = ms(at + 100 + packet);
+                if answer(&mut flow, now, numbers[packet as usize], first + packet).contains(&first) {
+                    until_lost.push(packet);
+                }
+                if (sixty, packet) == (1, 40) {
+                    assert_eq!(flow.on_data(now, numbers[0], first, PACKET, Came::FromSource), Answer::Late);
+                }
+            }
+        }
+        // Losses 3 to 16 of the first sixteen, and all of the next, take the path to reorder by fifty.
+        assert_eq!(until_lost[..2], [3, 3]);
+        assert!(until_lost[2..32].iter().all(|&packets| packets == 50), "{until_lost:?}");
+        assert!(until_lost[32..].iter().all(|&packets| packets == 3), "{until_lost:?}");
+        assert_eq!(until_lost.len(), 42);
     }
 }

@@ -54,6 +54,7 @@ pub mod layout;
 pub mod limit;
 pub mod messaging;
 pub mod path_mtu;
+mod reordering;
 pub mod rtt;
 pub mod runs;
 pub mod served;
