@@ -92,7 +92,7 @@ pub(super) fn run_speed(context: &mut Context<'_>) -> Outcome<Findings> {
     findings.figures.push(Figure::new("peak memory of the router that stores", "MiB", memory));
     findings.notes.push(
         "from `trib send` to a device that is away until its sender knows that all chunks are stored; each chunk is \
-         hashed, written, synchronised and renamed before it is acknowledged; the copy is one process's"
+         hashed, written and synchronised before it is acknowledged; the copy is one process's"
             .into(),
     );
     Ok(findings)

@@ -31,7 +31,7 @@ use crate::{
     wire::{ChunkHeader, ChunkRanges, Flags, TransportMessage},
 };
 
-/// Reports of so many chunks go out before their delay is over.
+/// Reports of so many chunks, or of half a window that is stored, go out before their delay is over.
 const REPORT_CHUNKS: usize = 1_024;
 /// Reports that wait at most.
 const REPORTS_MAX: usize = 4_096;
@@ -122,9 +122,25 @@ impl Stored {
     }
 }
 
-/// Where the source of a chunk was when it sent it, and the token under which it is told of it.
-fn source_of(header: &ChunkHeader) -> (NetworkAddress, Token) {
-    (header.source_address, header.token().unwrap_or_default())
+/// Whom to tell of a chunk.
+#[derive(Clone, Copy)]
+struct Source {
+    /// Where it was when it sent the chunk.
+    address: NetworkAddress,
+    /// What it is told under.
+    token: Token,
+    /// Chunks of the window that the chunk belongs to; zero if it has none.
+    window_chunks: u16,
+}
+
+impl Source {
+    fn of(header: &ChunkHeader) -> Source {
+        Source {
+            address: header.source_address,
+            token: header.token().unwrap_or_default(),
+            window_chunks: header.tag().map_or(0, |tag| tag.window_chunks),
+        }
+    }
 }
 
 /// What a source is to be told of.
@@ -134,6 +150,8 @@ struct Report {
     address: NetworkAddress,
     token: Token,
     chunks: BTreeSet<u32>,
+    /// With so many it goes out: the source may be waiting for it to begin its next window.
+    enough: usize,
 }
 
 #[derive(Default)]
@@ -231,7 +249,7 @@ impl Proxy {
             let header = head.split_first().and_then(|(kind, rest)| Some((*kind, ChunkHeader::decode(rest).ok()?.0)));
             let Some((kind, header)) = header else { continue };
             if let Some(key) = header.key() {
-                let source = source_of(&header);
+                let source = Source::of(&header);
                 proxy.add(now, id, header, key, bytes, StoreReason::Away, kind == HEAD_DELEGATED);
                 proxy.chunks.entry(id).and_modify(|stored| stored.durable = true);
                 proxy.stats.restored += 1;
@@ -338,7 +356,7 @@ impl Proxy {
                 for key in keys {
                     if let Some(stored) = self.keys.get(&key).and_then(|id| self.chunks.get_mut(id)) {
                         stored.durable = true;
-                        let source = source_of(&stored.header);
+                        let source = Source::of(&stored.header);
                         self.report(now, key, source, true);
                     }
                 }
@@ -516,7 +534,7 @@ impl Proxy {
         has_way: impl Fn(&Guid, NetworkAddress) -> bool,
     ) -> Option<(Guid, NetworkAddress, Token, TransportMessage)> {
         let is_due = self.report_at.is_some_and(|at| at <= now);
-        let is_full = |report: &Report| report.chunks.len() >= REPORT_CHUNKS;
+        let is_full = |report: &Report| report.chunks.len() >= report.enough;
         let ready = self
             .reports
             .iter()
@@ -533,12 +551,12 @@ impl Proxy {
         };
         self.report_backoff = 1;
         let (flow, transfer, object, stored) = id;
-        let Report { address: to, token, chunks: numbers } = report;
+        let Report { address: to, token, chunks: numbers, enough } = report;
         let chunks = ChunkRanges::from_ascending(numbers.iter().copied());
         let told = chunks.iter().last();
         let rest: BTreeSet<u32> = numbers.into_iter().filter(|number| Some(*number) > told).collect();
         if !rest.is_empty() {
-            self.reports.insert(id, Report { address: to, token, chunks: rest });
+            self.reports.insert(id, Report { address: to, token, chunks: rest, enough });
         }
         let (proxy, address) = self.own;
         let message = if stored {
@@ -712,7 +730,7 @@ impl Proxy {
     }
     fn drop_stored(&mut self, now: Time, id: u64) {
         if let Some(stored) = self.chunks.get(&id) {
-            let (key, source, delegated) = (stored.key, source_of(&stored.header), stored.delegated);
+            let (key, source, delegated) = (stored.key, Source::of(&stored.header), stored.delegated);
             if !delegated {
                 self.report(now, key, source, false);
             }
@@ -753,7 +771,7 @@ impl Proxy {
             }
         }
     }
-    fn report(&mut self, now: Time, key: ChunkKey, source: (NetworkAddress, Token), stored: bool) {
+    fn report(&mut self, now: Time, key: ChunkKey, source: Source, stored: bool) {
         let due = now + self.config.report_delay;
         self.report_at = Some(self.report_at.map_or(due, |at| at.min(due)));
         let of = |stored: bool| (key.flow, key.transfer, key.object, stored);
@@ -764,7 +782,11 @@ impl Proxy {
             }
         }
         let report = self.reports.entry(of(stored)).or_default();
-        (report.address, report.token) = source;
+        (report.address, report.token) = (source.address, source.token);
+        report.enough = match source.window_chunks {
+            window if window > 0 && stored => usize::from(window.div_ceil(2)).min(REPORT_CHUNKS),
+            _ => REPORT_CHUNKS,
+        };
         report.chunks.insert(key.number);
         if self.reports.len() > REPORTS_MAX {
             self.reports.pop_first();
@@ -773,7 +795,7 @@ impl Proxy {
     /// Tells a source of a chunk that was dropped here without ever having been stored.
     pub fn report_dropped(&mut self, now: Time, header: &ChunkHeader) {
         if let Some(key) = header.key().filter(|_| !header.flags.contains(Flags::NO_PROXY)) {
-            self.report(now, key, source_of(header), false);
+            self.report(now, key, Source::of(header), false);
         }
     }
 }

@@ -175,6 +175,30 @@ fn lifetimes_end_and_reports_are_batched() {
     );
 }
 
+/// The source waits for it to begin its next window.
+#[test]
+fn half_a_window_that_is_stored_is_told_at_once() {
+    let mut proxy = proxy(1 << 20, 1 << 20);
+    let mut store = |numbers: core::ops::Range<u32>| {
+        for number in numbers {
+            let mut header = header(1, 2, number, 0);
+            if let ChunkKind::Data(tag) = &mut header.kind {
+                tag.window_chunks = 7;
+            }
+            assert_eq!(proxy.put(Time::ZERO, &header, &vec![0; 10].into(), AWAY), Ok(()));
+        }
+        commit(&mut proxy);
+        match proxy.poll_report(Time::ZERO, |_, _| true)? {
+            (.., TransportMessage::Stored { chunks, .. }) => Some(chunks.iter().collect::<Vec<_>>()),
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(store(0..3), None, "the rest may follow soon");
+    assert_eq!(store(3..4), Some(vec![0, 1, 2, 3]));
+    assert_eq!(store(4..7), None);
+    assert_eq!(store(7..9), Some(vec![4, 5, 6, 7, 8]));
+}
+
 #[test]
 fn what_a_source_that_cannot_be_reached_is_to_be_told_waits_for_a_way() {
     let mut proxy = proxy(1 << 20, 1 << 20);

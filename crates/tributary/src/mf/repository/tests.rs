@@ -1,0 +1,282 @@
+use std::{fs::OpenOptions, os::unix::fs::FileExt, time::Duration};
+
+use super::*;
+
+/// Waits for the thread's answer to the last commit.
+fn answer(repository: &mut FileRepository) -> Result<(), StoreError> {
+    while !repository.is_committed()? {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    Ok(())
+}
+fn commit(repository: &mut FileRepository) {
+    repository.commit().expect("a thread");
+    answer(repository).expect("a disk");
+}
+/// Waits until the thread has done what it was told, without a commit.
+fn drain(repository: &mut FileRepository) {
+    let (tell, done) = channel();
+    repository.send(Job::Wait(tell)).expect("a thread");
+    done.recv().expect("a thread");
+}
+fn put(repository: &mut FileRepository, id: u64, bytes: usize) {
+    repository.put(id, b"head", &payload(id, bytes).into()).expect("a thread");
+}
+fn payload(id: u64, bytes: usize) -> Vec<u8> {
+    (0..bytes).map(|at| (at as u64 * 31 + id * 7) as u8).collect()
+}
+fn listed(repository: &mut FileRepository) -> Vec<u64> {
+    repository.list().expect("a folder").into_iter().map(|(id, ..)| id).collect()
+}
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let mut files: Vec<_> =
+        fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("a file").path()).collect();
+    files.sort();
+    files
+}
+/// Bytes that the files of a folder take on the disk.
+fn used(folder: &Path) -> u64 {
+    use std::os::unix::fs::MetadataExt;
+    files(folder).iter().map(|file| file.metadata().expect("a file").blocks() * 512).sum()
+}
+/// What a process that is killed leaves: a copy of its folder, as its thread goes on.
+fn killed(folder: &Path, to: &Path) -> FileRepository {
+    fs::create_dir(to).expect("a folder");
+    for file in files(folder) {
+        fs::copy(&file, to.join(file.file_name().expect("a name"))).expect("a disk");
+    }
+    FileRepository::new(to)
+}
+
+#[test]
+fn what_was_committed_is_there_after_a_kill_and_what_was_not_is_whole_or_not_there() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let folder = dir.path().join("store");
+    let mut repository = FileRepository::new(&folder);
+    assert!(listed(&mut repository).is_empty());
+    repository.put(1, b"head one", &payload(1, 100_000).into()).expect("a thread");
+    repository.put(2, b"head two", &Payload::default()).expect("a thread");
+    put(&mut repository, 3, 70_000);
+    commit(&mut repository);
+    put(&mut repository, 4, 50_000);
+    assert_eq!(repository.read(4).expect("it is there"), payload(4, 50_000));
+    repository.remove(2).expect("a thread");
+    drain(&mut repository);
+    let segment = segment::path(&folder, 0);
+    let end = 3 * 64 + 8 + 8 + 4 + 170_000;
+    let whole = end + 64 + 4 + 50_000;
+    assert_eq!(fs::read(&segment).expect("a file")[end..][..4], *b"TBC2");
+    // Killed at any moment of writing the last chunk.
+    for (number, length) in
+        [end, end + 1, end + 63, end + 64, end + 68, end + 30_000, whole - 1].into_iter().enumerate()
+    {
+        for fill in [0, 0xff] {
+            let to = dir.path().join(format!("{number} {fill}"));
+            drop(killed(&folder, &to));
+            let copy = OpenOptions::new().write(true).open(segment::path(&to, 0)).expect("a file");
+            copy.write_all_at(&vec![fill; whole - length], length as u64).expect("a disk");
+            let mut again = FileRepository::new(&to);
+            let found = again.list().expect("a folder");
+            let heads: Vec<_> = found.iter().map(|(id, head, bytes)| (*id, &head[..], *bytes)).collect();
+            assert_eq!(heads, [(1, &b"head one"[..], 100_000), (3, b"head", 70_000)], "{length} bytes, then {fill}");
+            assert_eq!(again.read(1).expect("it is there"), payload(1, 100_000));
+            assert!(again.read(4).is_err());
+            // It goes on, and what was torn does not come back.
+            put(&mut again, 4, 1_000);
+            commit(&mut again);
+            drop(again);
+            let mut again = FileRepository::new(&to);
+            assert_eq!(listed(&mut again), [1, 3, 4]);
+            assert_eq!(again.read(4).expect("it is there"), payload(4, 1_000));
+        }
+    }
+    let mut again = killed(&folder, &dir.path().join("whole"));
+    assert_eq!(listed(&mut again), [1, 3, 4]);
+    assert_eq!(again.read(4).expect("it is there"), payload(4, 50_000));
+    assert!(segment.metadata().expect("a file").len() > whole as u64, "room is set aside");
+    drop(repository);
+    assert_eq!(segment.metadata().expect("a file").len(), whole as u64, "and given back in the end");
+}
+
+/// A power failure may keep a later chunk and lose an earlier one, as long as no commit has been answered since.
+#[test]
+fn what_was_torn_hides_nothing_that_is_whole_behind_it() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let folder = dir.path().join("store");
+    let mut repository = FileRepository::new(&folder);
+    assert!(listed(&mut repository).is_empty());
+    (1..=3).for_each(|id| put(&mut repository, id, 10_000));
+    drain(&mut repository);
+    let to = dir.path().join("copy");
+    drop(killed(&folder, &to));
+    let copy = OpenOptions::new().write(true).open(segment::path(&to, 0)).expect("a file");
+    copy.write_all_at(&[0; 4_096], 4_096).expect("a disk");
+    assert_eq!(listed(&mut FileRepository::new(&to)), [2, 3]);
+}
+
+#[test]
+fn what_is_removed_gives_its_room_back() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let mut repository = FileRepository::new(dir.path());
+    assert!(listed(&mut repository).is_empty());
+    for id in 0..160 {
+        put(&mut repository, id, 1 << 20);
+    }
+    commit(&mut repository);
+    assert_eq!(files(dir.path()).len(), 3);
+    assert!(used(dir.path()) >= 160 << 20);
+    // Every other one: holes.
+    (0..160).step_by(2).for_each(|id| repository.remove(id).expect("a thread"));
+    commit(&mut repository);
+    let ahead = 32 << 20;
+    assert!(used(dir.path()) < (82 << 20) + ahead, "{} bytes", used(dir.path()));
+    // A kill before that is made up for.
+    let to = dir.path().with_extension("copy");
+    let mut again = killed(dir.path(), &to);
+    assert_eq!(listed(&mut again).len(), 80);
+    commit(&mut again);
+    assert!(used(&to) < 83 << 20, "{} bytes", used(&to));
+    fs::remove_dir_all(&to).expect("a disk");
+    // All but two: whole segments go, and the others keep what they have.
+    (3..159).for_each(|id| repository.remove(id).expect("a thread"));
+    commit(&mut repository);
+    assert!(used(dir.path()) < (4 << 20) + ahead, "{} bytes", used(dir.path()));
+    assert_eq!(listed(&mut repository), [1, 159]);
+    assert_eq!(repository.read(1).expect("it is there"), payload(1, 1 << 20));
+    assert_eq!(repository.read(159).expect("it is there"), payload(159, 1 << 20));
+    [1, 159].into_iter().for_each(|id| repository.remove(id).expect("a thread"));
+    commit(&mut repository);
+    assert!(listed(&mut repository).is_empty());
+    assert!(files(dir.path()).is_empty(), "{:?}", files(dir.path()));
+}
+
+/// Names change all the time, and each change is a small chunk.
+#[test]
+fn a_segment_of_which_little_is_left_is_moved_and_outlives_a_kill_in_between() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let folder = dir.path().join("store");
+    let mut repository = FileRepository::new(&folder);
+    assert!(listed(&mut repository).is_empty());
+    for id in 0..300 {
+        put(&mut repository, id, 10_000);
+    }
+    commit(&mut repository);
+    // It is closed, and the next one begins.
+    drop(repository);
+    let mut repository = FileRepository::new(&folder);
+    assert_eq!(listed(&mut repository).len(), 300);
+    let before = killed(&folder, &dir.path().join("before"));
+    drop(before);
+    (0..290).for_each(|id| repository.remove(id).expect("a thread"));
+    commit(&mut repository);
+    assert_eq!(files(&folder), [segment::path(&folder, 1)], "it is not moved");
+    assert!(used(&folder) < 2 << 20);
+    assert_eq!(repository.read(295).expect("it is there"), payload(295, 10_000));
+    repository.remove(299).expect("a thread");
+    commit(&mut repository);
+    drop(repository);
+    // Killed before the old one was removed: what is in both is there once.
+    fs::copy(segment::path(&dir.path().join("before"), 0), segment::path(&folder, 0)).expect("a disk");
+    let file = OpenOptions::new().write(true).open(segment::path(&folder, 0)).expect("a file");
+    for id in (0..290).chain([299]) {
+        let place = segment::Place { segment: 0, at: id * 10_068, head_bytes: 4, payload_bytes: 10_000 };
+        segment::mark_removed(&file, &place).expect("a disk");
+    }
+    let mut repository = FileRepository::new(&folder);
+    assert_eq!(listed(&mut repository), (290..299).collect::<Vec<_>>());
+    repository.remove(290).expect("a thread");
+    commit(&mut repository);
+    drop(repository);
+    assert_eq!(listed(&mut FileRepository::new(&folder)), (291..299).collect::<Vec<_>>(), "it has come back");
+}
+
+#[test]
+fn a_commit_that_fails_leaves_nothing_of_it_and_the_next_one_works() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let folder = dir.path().join("store");
+    let mut repository = FileRepository::new(&folder);
+    assert!(listed(&mut repository).is_empty());
+    put(&mut repository, 1, 1_000);
+    commit(&mut repository);
+    // The next segment cannot be begun.
+    drop(repository);
+    let mut repository = FileRepository::new(&folder);
+    assert_eq!(listed(&mut repository), [1]);
+    fs::create_dir(segment::path(&folder, 1)).expect("a folder");
+    put(&mut repository, 2, 1_000);
+    repository.commit().expect("a thread");
+    assert!(answer(&mut repository).is_err());
+    fs::remove_dir(segment::path(&folder, 1)).expect("a folder");
+    put(&mut repository, 3, 1_000);
+    commit(&mut repository);
+    drop(repository);
+    assert_eq!(listed(&mut FileRepository::new(&folder)), [1, 3]);
+}
+
+#[test]
+fn a_folder_that_cannot_be_used_is_found_before_anything_is_entrusted_to_it() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let folder = dir.path().join("deep/store");
+    FileRepository::check(&folder).expect("it is made");
+    assert_eq!(fs::read_dir(&folder).expect("it is there").count(), 0, "nothing is left behind");
+    let file = dir.path().join("file");
+    fs::write(&file, "no folder").expect("a disk");
+    assert!(FileRepository::check(&file).is_err());
+    assert!(FileRepository::check(&file.join("store")).is_err());
+}
+
+#[test]
+fn what_is_damaged_is_never_given_out() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let mut repository = FileRepository::new(dir.path());
+    assert!(listed(&mut repository).is_empty());
+    for id in 0..3 {
+        put(&mut repository, id, 1_000);
+        commit(&mut repository);
+    }
+    let file = OpenOptions::new().write(true).open(segment::path(dir.path(), 0)).expect("a file");
+    // In the payload of the first, and in the head of the second.
+    file.write_all_at(&[0xee], 500).expect("a disk");
+    file.write_all_at(&[0xee], 1_068 + 65).expect("a disk");
+    assert!(repository.read(0).is_err() && repository.read(1).is_err(), "a changed byte passes");
+    assert!(repository.read(2).is_ok());
+    drop(repository);
+    let mut repository = FileRepository::new(dir.path());
+    assert_eq!(listed(&mut repository), [0, 1, 2], "what was durable is not read at a start");
+    assert!(repository.read(0).is_err() && repository.read(1).is_err());
+}
+
+#[test]
+fn chunks_of_earlier_versions_are_restored_and_removed() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let chunk = |id: u64, payload: &[u8]| {
+        let rest = [b"head", payload].concat();
+        let mut bytes = b"TBC1".to_vec();
+        bytes.extend_from_slice(&4u32.to_be_bytes());
+        bytes.extend_from_slice(&(payload.len() as u64).to_be_bytes());
+        bytes.extend_from_slice(blake3::hash(&rest).as_bytes());
+        bytes.extend_from_slice(&rest);
+        fs::write(file::path(dir.path(), id), &bytes).expect("a disk");
+    };
+    (4..8).for_each(|id| chunk(id, &payload(id, 1_000)));
+    fs::write(dir.path().join("0000000000000009.new"), "half a chunk").expect("a disk");
+    let change = |id, change: &dyn Fn(&mut Vec<u8>)| {
+        let path = file::path(dir.path(), id);
+        let mut bytes = fs::read(&path).expect("a file");
+        change(&mut bytes);
+        fs::write(&path, bytes).expect("a disk");
+    };
+    change(6, &|bytes| bytes[500] ^= 1);
+    change(7, &|bytes| bytes.truncate(700));
+    let mut repository = FileRepository::new(dir.path());
+    let found = repository.list().expect("a folder");
+    assert_eq!(found, [4, 5, 6].map(|id| (id, b"head".to_vec(), 1_000)), "one of the wrong length counts");
+    assert_eq!(repository.read(4).expect("it is there"), payload(4, 1_000));
+    assert!(repository.read(6).is_err(), "a flipped bit passes");
+    put(&mut repository, 8, 1_000);
+    [4, 6].into_iter().for_each(|id| repository.remove(id).expect("a thread"));
+    commit(&mut repository);
+    drop(repository);
+    assert_eq!(listed(&mut FileRepository::new(dir.path())), [5, 8]);
+    assert_eq!(files(dir.path()), [segment::path(dir.path(), 0), file::path(dir.path(), 5)]);
+}
