@@ -43,7 +43,9 @@ impl Anycasts {
     /// What is known at a place: who has a content, or where the holder of a GUID is.
     pub(crate) fn handle_records(&mut self, place: Guid, records: &[NameRecord]) {
         for waiting in self.0.iter_mut().filter(|waiting| waiting.header.destination == place) {
-            let device = records.iter().find_map(|record| match &record.statement().body {
+            // On behalf of who asks: what that one may not know is not there.
+            let may_know = |record: &&NameRecord| record.may_be_read_by(&waiting.header.source);
+            let device = records.iter().filter(may_know).find_map(|record| match &record.statement().body {
                 RecordBody::Device(addresses) => Some(addresses.clone()),
                 _ => None,
             });
@@ -52,7 +54,8 @@ impl Anycasts {
                 devices.insert(place, Some(addresses));
                 continue;
             }
-            let holders = records.iter().filter(|record| matches!(record.statement().body, RecordBody::Content(_)));
+            let holders = records.iter().filter(may_know);
+            let holders = holders.filter(|record| matches!(record.statement().body, RecordBody::Content(_)));
             for holder in holders.map(NameRecord::author) {
                 devices.entry(holder).or_insert_with(|| {
                     waiting.asked = false;
@@ -109,5 +112,45 @@ impl Anycasts {
         self.0.retain(|waiting| now.since(waiting.since) < PATIENCE * 2);
         let stuck = self.0.iter().filter_map(|waiting| Some((waiting.header.destination, waiting.devices.as_ref()?)));
         stuck.flat_map(|(place, devices)| core::iter::once(place).chain(devices.keys().copied())).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tributary_content::{MemoryObject, ObjectReader, SigningKey};
+
+    use super::*;
+    use crate::{
+        ids::Token,
+        wire::{ChunkKind, Readers, Statement},
+    };
+
+    #[test]
+    fn a_request_of_who_may_not_know_a_content_finds_nobody_who_has_it() {
+        let (key, now) = (SigningKey::from_secret(&[1; 32]), Time::from_millis(1));
+        let [reader, stranger] = [Guid([5; 20]), Guid([6; 20])];
+        let object = MemoryObject::new("/lab/plans".parse().unwrap(), Bytes::from_static(b"plans"), &key).unwrap();
+        let place = Guid::of_content(&key.public(), &object.manifest().name);
+        let statement = Statement {
+            key: key.public(),
+            version: 1,
+            lifetime_ms: 1_000,
+            label: "x".into(),
+            body: RecordBody::Content(object.manifest().encode()),
+            readers: Readers::Only([reader].into()),
+        };
+        let record = NameRecord::sign(statement, &key).unwrap();
+        let holder = record.author();
+        let mut anycasts = Anycasts::default();
+        for source in [reader, stranger] {
+            let kind = ChunkKind::Transport(Token::default());
+            anycasts.insert(now, ChunkHeader::new(kind, source, place, NetworkAddress::NONE), Bytes::new());
+        }
+        anycasts.handle_records(place, &[record]);
+        assert_eq!(anycasts.wanted(), [holder]);
+        anycasts.handle_device(holder, &[(NetworkAddress(4), 255)]);
+        let ready = anycasts.poll_ready(now, |_, _| Some(1));
+        let bound: Vec<_> = ready.iter().map(|(header, _)| (header.source, header.destination)).collect();
+        assert_eq!(bound, [(reader, holder)]);
     }
 }

@@ -10,7 +10,7 @@ use tributary_core::{Duration, Time};
 use crate::{
     ids::{Guid, Weighted},
     link::Slot,
-    wire::{NameRecord, RecordBody},
+    wire::{NameRecord, Readers, RecordBody},
 };
 
 /// How long an answer is waited for before a name counts as one of nobody.
@@ -36,7 +36,8 @@ pub(crate) struct Groups {
 
 #[derive(Debug)]
 struct Known {
-    said: BTreeMap<Guid, Said>,
+    /// By author.
+    said: BTreeMap<Guid, (Said, Readers)>,
     is_answered: bool,
     asked_at: Time,
     used_at: Time,
@@ -59,9 +60,9 @@ pub(crate) struct Members {
 }
 
 impl Groups {
-    /// Whom a group consists of; `None` while that is being asked. `own` is this device, which spreads to groups whose
-    /// proxy it is.
-    pub(crate) fn resolve(&mut self, now: Time, own: Guid, group: Guid) -> Option<Members> {
+    /// Whom a group consists of for `source`: what that one may not know, a group or where a member is, is not there for it.
+    /// `None` while that is being asked. `own` is this device, which spreads to groups whose proxy it is.
+    pub(crate) fn resolve(&mut self, now: Time, own: Guid, source: Guid, group: Guid) -> Option<Members> {
         let mut members = Members::default();
         let mut seen = BTreeSet::new();
         let mut open = Vec::from([(group, 0)]);
@@ -78,13 +79,16 @@ impl Groups {
                 // A device that nobody has heard of is away; a group that nobody has heard of has no members.
                 members.devices.entry(guid).or_default();
             }
-            for (author, said) in said {
+            for (author, (said, readers)) in said {
+                if !readers.contain(&source) && author != source {
+                    continue;
+                }
                 match said {
                     Said::Device(addresses) => drop(members.devices.insert(guid, addresses)),
                     Said::Group { proxy, .. } if !proxy.is_none() && proxy != own && guid != group => {
                         match self.look(now, proxy) {
                             Some(said) => {
-                                let places = said.into_values().find_map(|said| match said {
+                                let places = said.into_values().find_map(|(said, _)| match said {
                                     Said::Device(addresses) => Some(addresses),
                                     Said::Group { .. } | Said::Member => None,
                                 });
@@ -101,7 +105,7 @@ impl Groups {
         is_known.then_some(members)
     }
     /// What is said under a GUID; asks if that is not known.
-    fn look(&mut self, now: Time, guid: Guid) -> Option<BTreeMap<Guid, Said>> {
+    fn look(&mut self, now: Time, guid: Guid) -> Option<BTreeMap<Guid, (Said, Readers)>> {
         if let Some(known) = self.names.get_mut(&guid) {
             known.used_at = now;
             return (known.is_answered || now.since(known.asked_at) >= PATIENCE).then(|| known.said.clone());
@@ -156,16 +160,17 @@ impl Groups {
     }
 }
 
-fn said(record: &NameRecord) -> Option<Said> {
-    match &record.statement().body {
-        RecordBody::Device(addresses) => Some(Said::Device(addresses.clone())),
-        RecordBody::Group { members, proxy, .. } => Some(Said::Group { members: members.clone(), proxy: *proxy }),
-        RecordBody::Attached { .. } => Some(Said::Member),
+fn said(record: &NameRecord) -> Option<(Said, Readers)> {
+    let said = match &record.statement().body {
+        RecordBody::Device(addresses) => Said::Device(addresses.clone()),
+        RecordBody::Group { members, proxy, .. } => Said::Group { members: members.clone(), proxy: *proxy },
+        RecordBody::Attached { .. } => Said::Member,
         RecordBody::Content(_)
         | RecordBody::Deleted(_)
         | RecordBody::ContentDeleted { .. }
-        | RecordBody::Detached { .. } => None,
-    }
+        | RecordBody::Detached { .. } => return None,
+    };
+    Some((said, record.statement().readers.clone()))
 }
 
 #[cfg(test)]
@@ -184,15 +189,12 @@ mod tests {
         Guid::of(&key(number).public(), &[])
     }
     fn record(number: u8, body: RecordBody) -> NameRecord {
+        record_for(number, body, Readers::All)
+    }
+    fn record_for(number: u8, body: RecordBody, readers: Readers) -> NameRecord {
         let key = key(number);
-        let statement = Statement {
-            key: key.public(),
-            version: 1,
-            lifetime_ms: 1_000,
-            label: "x".into(),
-            body,
-            readers: Readers::All,
-        };
+        let statement =
+            Statement { key: key.public(), version: 1, lifetime_ms: 1_000, label: "x".into(), body, readers };
         NameRecord::sign(statement, &key).expect("a legal record")
     }
     fn group(label: &str, members: &[Guid], proxy: Guid) -> (Guid, NameRecord) {
@@ -209,25 +211,49 @@ mod tests {
         let far_group = group("far", &[device(3)], device(4));
         let (top, record_of_top) = group("top", &[device(1), device(2), far_group.0], Guid::NONE);
         let mut groups = Groups::default();
-        assert_eq!(groups.resolve(now, device(8), top), None);
+        assert_eq!(groups.resolve(now, device(8), device(7), top), None);
         assert_eq!(asked(&mut groups), [top]);
         groups.handle_found(top, &[record_of_top]);
-        assert_eq!(groups.resolve(now, device(8), top), None, "its members are not known yet");
+        assert_eq!(groups.resolve(now, device(8), device(7), top), None, "its members are not known yet");
         let at = |number: u8| RecordBody::Device(Vec::from([(NetworkAddress(u32::from(number)), 1)]));
         groups.handle_found(device(1), &[record(1, at(1))]);
         groups.handle_found(device(2), &[]);
         groups.handle_found(far_group.0, core::slice::from_ref(&far_group.1));
-        assert_eq!(groups.resolve(now, device(8), top), None, "nor where the proxy is");
+        assert_eq!(groups.resolve(now, device(8), device(7), top), None, "nor where the proxy is");
         groups.handle_found(device(4), &[record(4, at(4))]);
-        let members = groups.resolve(now, device(8), top).expect("everything is known");
+        let members = groups.resolve(now, device(8), device(7), top).expect("everything is known");
         let expected = BTreeMap::from([(device(1), Vec::from([(NetworkAddress(1), 1)])), (device(2), Vec::new())]);
         assert_eq!(members.devices, expected);
         assert_eq!(members.groups, BTreeMap::from([(far_group.0, Vec::from([(NetworkAddress(4), 1)]))]));
         // The proxy itself spreads to the members of its group.
-        let _ = groups.resolve(now, device(4), far_group.0);
+        let _ = groups.resolve(now, device(4), device(7), far_group.0);
         groups.handle_found(device(3), &[record(3, at(3))]);
-        let members = groups.resolve(now, device(4), far_group.0).expect("everything is known");
+        let members = groups.resolve(now, device(4), device(7), far_group.0).expect("everything is known");
         assert_eq!(members.devices.keys().copied().collect::<Vec<_>>(), [device(3)]);
+    }
+
+    #[test]
+    fn groups_and_members_that_a_source_may_not_know_are_not_there_for_it() {
+        let now = Time::from_millis(1);
+        let only = |numbers: &[u8]| Readers::Only(numbers.iter().map(|number| device(*number)).collect());
+        let at = |number: u8| RecordBody::Device(Vec::from([(NetworkAddress(u32::from(number)), 1)]));
+        let body = RecordBody::Group { label: "all".into(), members: [device(1), device(2)].into(), proxy: Guid::NONE };
+        let record_of_all = record_for(9, body, only(&[5, 6]));
+        let all = record_of_all.guid();
+        let mut groups = Groups::default();
+        groups.resolve(now, device(8), device(5), all);
+        groups.handle_found(all, &[record_of_all]);
+        groups.resolve(now, device(8), device(5), all);
+        groups.handle_found(device(1), &[record(1, at(1))]);
+        groups.handle_found(device(2), &[record_for(2, at(2), only(&[6, 7]))]);
+        let mut members = |source: u8| {
+            let members = groups.resolve(now, device(8), device(source), all).expect("everything is known");
+            members.devices.into_keys().collect::<BTreeSet<_>>()
+        };
+        assert_eq!(members(5), [device(1)].into(), "the second member is not for it");
+        assert_eq!(members(6), [device(1), device(2)].into());
+        assert_eq!(members(7), [].into(), "nor is the group");
+        assert_eq!(members(9), [device(1)].into(), "its owner may");
     }
 
     #[test]
@@ -237,12 +263,12 @@ mod tests {
         let (a, record_a) = group("a", &[guid_of("b"), device(1)], Guid::NONE);
         let (b, record_b) = group("b", &[a], Guid::NONE);
         let mut groups = Groups::default();
-        groups.resolve(now, device(8), a);
+        groups.resolve(now, device(8), device(7), a);
         groups.handle_found(a, &[record_a]);
-        groups.resolve(now, device(8), a);
+        groups.resolve(now, device(8), device(7), a);
         groups.handle_found(b, &[record_b]);
-        assert_eq!(groups.resolve(now, device(8), a), None, "device 1 has not been answered");
-        let members = groups.resolve(now + PATIENCE, device(8), a).expect("patience is over");
+        assert_eq!(groups.resolve(now, device(8), device(7), a), None, "device 1 has not been answered");
+        let members = groups.resolve(now + PATIENCE, device(8), device(7), a).expect("patience is over");
         assert_eq!(members.devices, BTreeMap::from([(device(1), Vec::new())]));
         groups.expire(now + PATIENCE + IDLE);
         assert!(!groups.uses(&a), "what nobody uses is not watched");

@@ -61,7 +61,7 @@ impl MfNode {
         let mut header = header.clone();
         let mut copies: Vec<ChunkHeader> = Vec::new();
         if !has_entered || !mine.is_empty() {
-            let mut members = self.groups.resolve(now, self.guid, header.destination)?;
+            let mut members = self.groups.resolve(now, self.guid, header.source, header.destination)?;
             if header.service == ServiceId::Anycast {
                 members.devices.remove(&header.source);
                 return Some(Meant::Nearest(members.devices));
@@ -205,7 +205,7 @@ impl MfNode {
         }
         for group in self.sender.groups() {
             // What is known of the members, so that it is known when all have everything.
-            if let Some(members) = self.groups.resolve(now, self.guid, group) {
+            if let Some(members) = self.groups.resolve(now, self.guid, self.guid, group) {
                 let devices: BTreeSet<Guid> = members.devices.keys().copied().collect();
                 self.sender.set_members(&group, &devices);
             }

@@ -47,7 +47,7 @@ use crate::{
     relay::Relays,
     resolver::{Answer, Asker, Front, GnrsClient, NameResolver, Replays, Replica, Seals},
     router::{
-        Output, Router, RouterConfig, StoreReason,
+        Binding, Output, Router, RouterConfig, StoreReason,
         cache::ContentCache,
         link_state::Topology,
         neighbour::{Change, Identity, Neighbour},
@@ -125,6 +125,8 @@ pub struct MfNode {
     asked: BTreeMap<Guid, (u64, Replays)>,
     /// Names under which not everybody may know what this node says.
     rules: BTreeMap<Name, Readers>,
+    /// Whether only some may know where this node is: what others send does not follow it.
+    is_hidden: bool,
     /// Names of own content, for events.
     published: BTreeMap<Guid, (Name, bool)>,
     /// Destinations that are followed while something is sent to them.
@@ -233,6 +235,7 @@ impl MfNode {
             seals: config.router.then(|| Seals::new(&config.network_key, address, start)),
             asked: BTreeMap::new(),
             rules,
+            is_hidden: config.readers.contains_key(&None),
             published: BTreeMap::new(),
             followed: BTreeSet::new(),
             storing: Vec::new(),

@@ -122,6 +122,13 @@ impl MfNode {
                 if self.asked.len() > STARTS_MAX {
                     self.asked.pop_first();
                 }
+                if let NameMessage::Put { place, record, .. } = &message
+                    && *place == source
+                    && let Ok(record) = NameRecord::decode(record)
+                    && record.author() == source
+                {
+                    self.router.handle_readers(source, record.statement().readers.clone());
+                }
                 front.handle_question(now, Asker { guid: source, address: NetworkAddress::NONE }, message);
             }
             (None, None) if peer.roles.contains(Roles::ROUTER) => self.resolver.handle_message(now, message),
@@ -189,23 +196,25 @@ impl MfNode {
     }
     /// Where a device is, or that it is nowhere: chunks on their way and in store follow.
     fn on_device(&mut self, now: Time, guid: Guid, record: Option<&NameRecord>, news: News) {
-        let (addresses, lifetime) = match record.map(NameRecord::statement) {
+        let nowhere = Binding { addresses: Vec::new(), readers: Readers::All, lifetime: NOTHING_LIFETIME };
+        let binding = match record.map(NameRecord::statement) {
             Some(statement) => match &statement.body {
                 RecordBody::Device(bound) => {
                     let lifetime = core::time::Duration::from_millis(u64::from(statement.lifetime_ms));
-                    (bound.clone(), lifetime)
+                    Binding { addresses: bound.clone(), readers: statement.readers.clone(), lifetime }
                 }
-                RecordBody::Deleted(_) => (Vec::new(), NOTHING_LIFETIME),
+                RecordBody::Deleted(_) => nowhere,
                 _ => return,
             },
-            None => (Vec::new(), NOTHING_LIFETIME),
+            None => nowhere,
         };
+        let addresses = &binding.addresses;
         let elsewhere = addresses.iter().any(|(address, _)| Some(*address) != self.router_address());
         self.sender.handle_binding(&guid, addresses.iter().map(|(address, _)| *address));
-        self.anycasts.handle_device(guid, &addresses);
+        self.anycasts.handle_device(guid, addresses);
         match news {
-            News::Yes if !addresses.is_empty() => self.router.handle_move(now, guid, addresses, lifetime),
-            News::Yes | News::No => self.router.handle_binding(now, guid, addresses, lifetime),
+            News::Yes if !addresses.is_empty() => self.router.handle_move(now, guid, binding),
+            News::Yes | News::No => self.router.handle_binding(now, guid, binding),
         }
         if elsewhere && let Some(proxy) = &mut self.proxy {
             proxy.on_reachable(&guid);
@@ -215,6 +224,7 @@ impl MfNode {
     /// that.
     pub fn set_readers(&mut self, now: Time, name: Option<&Name>, readers: Readers) -> bool {
         let Some(name) = name else {
+            self.is_hidden = readers != Readers::All;
             self.resolver.set_readers(now, self.guid, readers);
             self.settle(now);
             return true;

@@ -46,7 +46,7 @@ impl MfNode {
             if up && self.starts.insert(guid, start).is_some_and(|known| known != start) {
                 // It has lost what it had in memory.
                 if is_router {
-                    self.receiver.on_router_restarted(now);
+                    self.receiver.on_lost_way(now);
                 }
                 if let Some(front) = &mut self.front {
                     front.forget(&guid);
@@ -59,6 +59,9 @@ impl MfNode {
             if is_router && !self.config.router {
                 if up {
                     self.check_others(now, face);
+                    if self.is_hidden {
+                        self.receiver.on_lost_way(now);
+                    }
                 }
                 self.on_attachment(now, up);
             }
@@ -265,6 +268,7 @@ impl Router {
         match self.verdict(now, &header.unbound()) {
             Some(true) => Release::Now,
             Some(false) => Release::Later,
+            None if self.is_hidden(now, &header.unbound()) => Release::Hidden,
             None => Release::Away,
         }
     }

@@ -328,8 +328,9 @@ impl Receiver {
             }
         }
     }
-    /// An access router has started anew: what it had in memory does not come, and it is said soon what is missing.
-    pub fn on_router_restarted(&mut self, now: Time) {
+    /// What is on its way may not come, as an access router has started anew, or as it does not follow this node to where
+    /// that is now: it is said soon what is missing.
+    pub fn on_lost_way(&mut self, now: Time) {
         for fetch in self.fetches.values_mut().filter(|fetch| fetch.ended.is_none()) {
             let until = now + self.config.nack_timeout;
             fetch.suspicion = Some(Suspicion { patience: RESTART_PATIENCE, until });

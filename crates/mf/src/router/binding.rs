@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     ids::{Guid, NetworkAddress, ServiceId, WEIGHT_MAX, Weighted, weighted},
-    wire::{ChunkHeader, ChunkKind, Roles},
+    wire::{ChunkHeader, ChunkKind, Readers, Roles},
 };
 
 /// Names whose bindings are remembered at most.
@@ -64,14 +64,17 @@ struct Bound {
     weights: Vec<u8>,
     /// What was sent to each of them where their ways part here: bytes, those of the heavier counting for less.
     sent: Vec<u64>,
+    /// On whose behalf it is bound.
+    readers: Readers,
     until: Time,
 }
 
 impl Bindings {
-    pub(super) fn insert(&mut self, now: Time, guid: Guid, addresses: Vec<Weighted>, lifetime: Duration) {
+    pub(super) fn insert(&mut self, now: Time, guid: Guid, binding: Binding) {
         if self.known.len() < BINDINGS_MAX || self.known.contains_key(&guid) {
+            let Binding { addresses, readers, lifetime } = binding;
             let bound = self.known.entry(guid).or_default();
-            bound.until = now + lifetime;
+            (bound.until, bound.readers) = (now + lifetime, readers);
             let (addresses, weights): (Vec<_>, Vec<_>) = addresses.into_iter().unzip();
             if (&bound.addresses, &bound.weights) != (&addresses, &weights) {
                 bound.sent = addresses.iter().map(|_| 0).collect();
@@ -120,10 +123,26 @@ impl Bindings {
     pub(super) fn look(&self, now: Time, guid: &Guid) -> Option<&[NetworkAddress]> {
         self.known.get(guid).filter(|bound| bound.until > now).map(|bound| &bound.addresses[..])
     }
+    /// Whether a name may be bound on behalf of a source, as far as is known.
+    fn serves(&self, now: Time, guid: &Guid, source: &Guid) -> bool {
+        let bound = self.known.get(guid).filter(|bound| bound.until > now);
+        bound.is_none_or(|bound| bound.readers.contain(source) || source == guid)
+    }
     pub(super) fn expire(&mut self, now: Time) {
         self.known.retain(|_, bound| bound.until > now);
         self.moved.retain(|_, until| *until > now);
     }
+}
+
+/// What a name is bound to.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Binding {
+    /// Addresses with weights, best first; none for nowhere.
+    pub addresses: Vec<Weighted>,
+    /// On whose behalf it is bound, beside its owner's and the routers'.
+    pub readers: Readers,
+    /// How long it holds.
+    pub lifetime: Duration,
 }
 
 /// Everything that the choice depends on.
@@ -133,6 +152,8 @@ pub(super) struct Chooser<'a> {
     pub(super) config: &'a RouterConfig,
     pub(super) topology: Option<&'a Topology>,
     pub(super) attached: &'a BTreeMap<Guid, FaceId>,
+    /// Who alone may reach those of them who have said so.
+    pub(super) rules: &'a BTreeMap<Guid, Readers>,
     pub(super) bindings: &'a Bindings,
     pub(super) diverted: &'a BTreeMap<Guid, Time>,
     /// Faces whose neighbours may be gone.
@@ -152,7 +173,10 @@ impl Chooser<'_> {
             return Way::Local;
         }
         if let Some(face) = self.attached.get(&header.destination).filter(|_| !header.destination.is_none()) {
-            return Way::Face(*face, NetworkAddress::NONE);
+            return match self.is_hidden_here(header) {
+                true => Way::Store(StoreReason::Away),
+                false => Way::Face(*face, NetworkAddress::NONE),
+            };
         }
         if header.kind == ChunkKind::LinkState {
             return Way::Drop("link state of another link");
@@ -167,8 +191,10 @@ impl Chooser<'_> {
             return Way::Drop("no destination");
         }
         let old = |bound: &&[NetworkAddress]| !addresses.iter().any(|address| bound.contains(address));
+        let serves = self.serves(header);
         if let Some(bound) = self.bindings.news(self.now, &header.destination).filter(old)
             && !header.destination.is_none()
+            && serves
         {
             addresses = elsewhere(bound);
         }
@@ -176,11 +202,35 @@ impl Chooser<'_> {
         if !header.destination.is_none() && (here || unknown) {
             match self.bindings.look(self.now, &header.destination) {
                 None => return Way::Resolve,
-                Some(bound) if elsewhere(bound).is_empty() => return Way::Store(StoreReason::Away),
+                // It is as if there were no such name.
+                Some(bound) if !serves || elsewhere(bound).is_empty() => return Way::Store(StoreReason::Away),
                 Some(bound) => addresses = elsewhere(bound),
             }
         }
         self.by_address(topology, header, &addresses)
+    }
+    /// See [`Router::is_hidden`](super::Router::is_hidden).
+    pub(super) fn is_hidden(&self, header: &ChunkHeader) -> bool {
+        match self.attached.contains_key(&header.destination) {
+            true => self.is_hidden_here(header),
+            false => !self.serves(header),
+        }
+    }
+    /// Whether the destination of a chunk may be bound on behalf of its source. What routers say to hosts themselves is
+    /// for their eyes too.
+    fn serves(&self, header: &ChunkHeader) -> bool {
+        self.bindings.serves(self.now, &header.destination, &header.source) || self.is_router(&header.source)
+    }
+    fn is_router(&self, guid: &Guid) -> bool {
+        let knows = |topology: &Topology| topology.reachable().any(|(state, _)| state.guid == *guid);
+        *guid == self.config.guid || self.topology.is_some_and(knows)
+    }
+    /// Whether a chunk of one host that is attached here, and names no address, is for another that has its readers named
+    /// without it.
+    fn is_hidden_here(&self, header: &ChunkHeader) -> bool {
+        let may = self.rules.get(&header.destination).is_none_or(|rule| rule.contain(&header.source));
+        let is_from_here = header.addresses.is_empty() && self.attached.contains_key(&header.source);
+        is_from_here && !(may && self.serves(header))
     }
     /// A host leaves the way to its access routers, and takes the one with the least to do.
     fn entered_by_host(&self) -> Way {
@@ -253,9 +303,10 @@ mod tests {
         let [a, b] = [NetworkAddress(1), NetworkAddress(2)];
         let mut bindings = Bindings::default();
         let lifetime = Duration::from_secs(9);
-        bindings.insert(now, host, Vec::from([(a, 200), (b, 200)]), lifetime);
+        let binding = |addresses: &[Weighted]| Binding { addresses: addresses.into(), readers: Readers::All, lifetime };
+        bindings.insert(now, host, binding(&[(a, 200), (b, 200)]));
         assert_eq!(bindings.sent(now, &host, a), None, "all weigh the same");
-        bindings.insert(now, host, Vec::from([(a, 255), (b, 85)]), lifetime);
+        bindings.insert(now, host, binding(&[(a, 255), (b, 85)]));
         assert_eq!([a, b, NetworkAddress(3)].map(|address| bindings.weight(now, &host, address)), [255, 85, 255]);
         let mut taken = [0; 2];
         for _ in 0..400 {
@@ -263,7 +314,7 @@ mod tests {
             taken[usize::from(due == b)] += 1;
             bindings.on_split(&host, due, 1 << 20);
             // Being told the same again begins nothing anew.
-            bindings.insert(now, host, Vec::from([(a, 255), (b, 85)]), lifetime);
+            bindings.insert(now, host, binding(&[(a, 255), (b, 85)]));
         }
         assert_eq!(taken, [300, 100]);
         (0..10_000).for_each(|_| bindings.on_split(&host, a, 1 << 20));

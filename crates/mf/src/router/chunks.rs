@@ -215,12 +215,26 @@ impl Router {
         self.way_unless_worse(now, header, self.config.store_ratio)
     }
     pub(super) fn way_unless_worse(&self, now: Time, header: &ChunkHeader, store_ratio: f64) -> Way {
-        binding::Chooser {
+        self.choose(now, header, store_ratio, |chooser| chooser.way(header))
+    }
+    /// Whether the destination of a chunk is as if it were not there for the chunk's source, which is not among its readers.
+    pub fn is_hidden(&self, now: Time, header: &ChunkHeader) -> bool {
+        self.choose(now, header, self.config.store_ratio, |chooser| chooser.is_hidden(header))
+    }
+    fn choose<R>(
+        &self,
+        now: Time,
+        header: &ChunkHeader,
+        store_ratio: f64,
+        choose: impl FnOnce(&binding::Chooser<'_>) -> R,
+    ) -> R {
+        choose(&binding::Chooser {
             now,
             store_ratio,
             config: &self.config,
             topology: self.topology.as_ref(),
             attached: &self.attached,
+            rules: &self.rules,
             bindings: &self.bindings,
             diverted: &self.diverted,
             suspects: &self.suspects,
@@ -236,8 +250,7 @@ impl Router {
                 self.hops.get(&face).is_none_or(is_full)
             },
             peers: &|| self.hops.iter().filter_map(|(face, hop)| Some((*face, hop.peer.as_ref()?))).collect(),
-        }
-        .way(header)
+        })
     }
     /// Takes a chunk out: it is for this node, stored, or answered. The neighbour may forget it.
     pub fn consume(&mut self, slot: Slot) -> Option<Chunk> {

@@ -32,6 +32,7 @@ use bytes::Bytes;
 use tributary_content::ObjectId;
 use tributary_core::{Datagram, Duration, FaceId, Time, Transmit, TransmitBuf};
 
+pub use self::binding::Binding;
 use self::{
     binding::{Bindings, Way},
     copies::Copying,
@@ -40,13 +41,16 @@ use self::{
 };
 use crate::{
     config::HolRelief,
-    ids::{ChunkKey, Flow, Guid, NetworkAddress, ServiceId, Token, Weighted},
+    ids::{ChunkKey, Flow, Guid, NetworkAddress, ServiceId, Token},
     link::{
         Arrived, Buffer, Chunk, Forwarding, HopConfig, Incoming, Origin, Outgoing, Room, Sent, Slot,
         buffer::{Copies, cut},
     },
     payload::Payload,
-    wire::{ADDRESSES_MAX, Cack, ChunkHeader, ChunkKind, Class, Csyn, DataHeader, Flags, PacketType, Roles, WireError},
+    wire::{
+        ADDRESSES_MAX, Cack, ChunkHeader, ChunkKind, Class, Csyn, DataHeader, Flags, PacketType, Readers, Roles,
+        WireError,
+    },
 };
 
 /// Packets of control chunks that a node holds.
@@ -193,6 +197,8 @@ pub struct Router {
     pub buffer: Buffer,
     hops: BTreeMap<FaceId, Hop>,
     attached: BTreeMap<Guid, FaceId>,
+    /// Who alone may reach hosts that were attached here last.
+    rules: BTreeMap<Guid, Readers>,
     /// Routes, if this is a router.
     pub topology: Option<Topology>,
     bindings: Bindings,
@@ -226,6 +232,7 @@ impl Router {
             config,
             hops: BTreeMap::new(),
             attached: BTreeMap::new(),
+            rules: BTreeMap::new(),
             topology,
             bindings: Bindings::default(),
             unresolved: BTreeMap::new(),
@@ -397,7 +404,8 @@ impl Router {
             .map(|(guid, _)| *guid)
             .collect();
         for guid in late {
-            self.handle_binding(now, guid, Vec::new(), Duration::from_secs(1));
+            let nowhere = Binding { addresses: Vec::new(), readers: Readers::All, lifetime: Duration::from_secs(1) };
+            self.handle_binding(now, guid, nowhere);
         }
     }
     /// Forgets what is old: to be called about once a second.
@@ -419,6 +427,7 @@ impl Router {
         self.open_windows();
         self.diverted.retain(|_, until| *until > now);
         self.bindings.expire(now);
+        self.rules.retain(|guid, _| self.attached.contains_key(guid));
     }
     /// When to call [`Router::handle_timeout`] or poll for packets.
     pub fn poll_timeout(&self) -> Option<Time> {

@@ -3,20 +3,27 @@ use super::*;
 
 impl Router {
     /// What a name is bound to, as just learnt; none for nowhere. Chunks on their way follow it.
-    pub fn handle_binding(&mut self, now: Time, guid: Guid, addresses: Vec<Weighted>, lifetime: Duration) {
+    pub fn handle_binding(&mut self, now: Time, guid: Guid, binding: Binding) {
         // Being told the same again does not fill or empty the storage of another router.
-        if self.bindings.differs(&guid, &addresses) {
+        if self.bindings.differs(&guid, &binding.addresses) {
             self.diverted.remove(&guid);
         }
-        self.bindings.insert(now, guid, addresses, lifetime);
+        self.bindings.insert(now, guid, binding);
         self.retry(now, guid);
     }
     /// The same when it has just changed: it counts more than the addresses that chunks on their way have.
-    pub fn handle_move(&mut self, now: Time, guid: Guid, addresses: Vec<Weighted>, lifetime: Duration) {
-        self.bindings.insert(now, guid, addresses, lifetime);
+    pub fn handle_move(&mut self, now: Time, guid: Guid, binding: Binding) {
+        self.bindings.insert(now, guid, binding);
         self.bindings.on_moved(now, guid);
         self.diverted.remove(&guid);
         self.retry(now, guid);
+    }
+    /// A host that is attached here has said who alone may reach it.
+    pub fn handle_readers(&mut self, guid: Guid, readers: Readers) {
+        match readers {
+            Readers::All => drop(self.rules.remove(&guid)),
+            Readers::Only(_) => drop(self.rules.insert(guid, readers)),
+        }
     }
     /// The addresses that a name is known to have.
     pub fn binding(&self, now: Time, guid: &Guid) -> Option<&[NetworkAddress]> {

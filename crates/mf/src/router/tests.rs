@@ -227,7 +227,9 @@ fn a_chunk_whose_header_grows_by_the_address_chosen_here_is_not_cut_through_into
     topology.update();
     relay.topology = Some(topology);
     meet(&mut relay, now, 1, 1);
-    relay.handle_binding(now, Guid([9; 20]), Vec::from([(NetworkAddress(3), 255)]), Duration::from_secs(9));
+    let addresses = Vec::from([(NetworkAddress(3), 255)]);
+    let binding = Binding { addresses, readers: Readers::All, lifetime: Duration::from_secs(9) };
+    relay.handle_binding(now, Guid([9; 20]), binding);
     let packets = send_chunk(&mut sender, now, header_to(9, 33), 4_000);
     // The first packet as it came would just fit the link to the next router.
     meet_over(&mut relay, now, 2, 3, packets[0].len() as u32);

@@ -1,6 +1,10 @@
 //! Names that only some may look up.
 use super::*;
 use tributary_mf::wire::Readers;
+use tributary_transport::{
+    Messaging,
+    messaging::{Destination, SendOptions, SendReport},
+};
 
 /// Two routers that keep names on disks, an owner at the first, and two hosts at the second.
 fn network() -> Domain {
@@ -75,4 +79,97 @@ fn a_router_that_serves_as_a_host_keeps_to_the_readers_too() {
     let (id, _) = domain.fetch("r2", "/lab/plans");
     domain.run(Duration::from_secs(5));
     assert!(domain.report("r2", id).sources.is_empty());
+}
+
+/// A host whose network address only `reader` may know, and two that may not: one at the other router, one at its own.
+struct Hidden {
+    domain: Domain,
+    inbox: MemoryContent,
+}
+
+impl Hidden {
+    fn new() -> Hidden {
+        let mut domain = network();
+        domain.node("next door", |_| {});
+        domain.link("next door", "r1", 20, ms(1));
+        let opener = MemoryOpener::new();
+        let inbox = opener.content();
+        domain.with("owner", |node, now| Messaging::accept(node, now, Some(Box::new(opener)), &Default::default()));
+        let mut hidden = Hidden { domain, inbox };
+        let reader = hidden.domain.at("reader").guid();
+        hidden.set_readers(Readers::Only([reader].into()));
+        hidden
+    }
+    fn set_readers(&mut self, readers: Readers) {
+        assert!(self.domain.with("owner", |node, now| node.set_readers(now, None, readers)));
+        self.domain.run(Duration::from_secs(3));
+    }
+    fn send(&mut self, from: &str, path: &str) -> TransferId {
+        let to = Destination::Id(self.domain.at("owner").guid().to_string());
+        let object = object(path, random_bytes(5_000, 3));
+        let options = SendOptions::default();
+        self.domain.with(from, |node, now| Messaging::send(node, now, Box::new(object), &to, &options).unwrap())
+    }
+    fn report(&self, from: &str, id: TransferId) -> SendReport {
+        self.domain.at(from).send_report(self.domain.net.now(), id).unwrap()
+    }
+    fn has(&self, path: &str) -> bool {
+        self.inbox.finished(&name(path)).is_some()
+    }
+}
+
+#[test]
+fn what_is_sent_by_those_who_may_not_know_where_a_device_is_waits_as_if_it_were_away_and_holds_up_nobody() {
+    let mut hidden = Hidden::new();
+    // Several, so that some of them would leave before what others send.
+    for from in ["stranger", "next door"] {
+        for number in 0..4 {
+            let path = format!("/{}/{number}", from.replace(' ', "-"));
+            let id = hidden.send(from, &path);
+            hidden.domain.run(Duration::from_secs(1));
+            let report = hidden.report(from, id);
+            assert!(!hidden.has(&path), "{path} has come");
+            assert_eq!((report.stored_chunks, report.delivered.len()), (report.chunks, 0), "{report:?}");
+        }
+    }
+    hidden.send("reader", "/reader/1");
+    hidden.domain.run(ms(500));
+    assert!(hidden.has("/reader/1"));
+    // What waits with theirs at the same router.
+    hidden.domain.cut("owner", "r1");
+    hidden.domain.run(Duration::from_secs(3));
+    hidden.send("reader", "/reader/2");
+    hidden.domain.run(Duration::from_secs(3));
+    assert!(!hidden.has("/reader/2"));
+    hidden.domain.mend("owner", "r1");
+    hidden.domain.run(Duration::from_secs(2));
+    assert!(hidden.has("/reader/2"), "{:?}", hidden.domain.at("r1").holdings());
+    assert!(!hidden.has("/stranger/0") && !hidden.has("/next-door/0"));
+    hidden.set_readers(Readers::All);
+    for number in 0..4 {
+        assert!(hidden.has(&format!("/stranger/{number}")) && hidden.has(&format!("/next-door/{number}")));
+    }
+}
+
+#[test]
+fn a_device_that_is_hidden_fetches_from_others() {
+    let mut hidden = Hidden::new();
+    hidden.domain.publish("stranger", object("/lab/open", plans()));
+    hidden.domain.run(Duration::from_secs(3));
+    let (id, content) = hidden.domain.fetch("owner", "/lab/open");
+    hidden.domain.finish("owner", id, 5);
+    assert_eq!(content.finished(&name("/lab/open")).unwrap(), plans());
+    // It goes elsewhere while something is under way, which does not follow it: it says at once what is missing.
+    hidden.domain.link("owner", "r2", 20, ms(1));
+    hidden.domain.cut("owner", "r2");
+    let big = random_bytes(4_000_000, 5);
+    hidden.domain.publish("stranger", object("/lab/big", big.clone()));
+    hidden.domain.run(Duration::from_secs(3));
+    let (id, content) = hidden.domain.fetch("owner", "/lab/big");
+    hidden.domain.run(Duration::from_secs(1));
+    hidden.domain.cut("owner", "r1");
+    hidden.domain.mend("owner", "r2");
+    let seconds = hidden.domain.finish("owner", id, 30).as_secs_f64();
+    assert!(seconds < 3.5, "{seconds} s");
+    assert_eq!(content.finished(&name("/lab/big")).unwrap(), big);
 }

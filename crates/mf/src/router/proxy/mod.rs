@@ -16,6 +16,7 @@ use alloc::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     vec::Vec,
 };
+use core::ops::Bound;
 
 use bytes::Bytes;
 use tributary_content::{ObjectId, StoreError};
@@ -58,6 +59,8 @@ pub enum Release {
     Later,
     /// Its destination is still away.
     Away,
+    /// Its destination is not there for its source; it may be for others.
+    Hidden,
 }
 
 /// One stored chunk, for people.
@@ -164,9 +167,12 @@ struct FlowState {
     chunks: BTreeSet<(u8, core::cmp::Reverse<u64>)>,
 }
 
+/// Where a waiting chunk stands: object, transfer, number, and its number in the store.
+type Waiting = (ObjectId, u32, u32, u64);
+
 struct Destination {
     /// Waiting chunks in the order in which they are to leave.
-    waiting: BTreeSet<(ObjectId, u32, u32, u64)>,
+    waiting: BTreeSet<Waiting>,
     /// Whether it is worth trying.
     ready: bool,
     /// Chunks that are here for it, delegated copies left out.
@@ -487,21 +493,19 @@ impl Proxy {
     ) -> Option<(ChunkHeader, Bytes)> {
         let ready: Vec<Guid> = self.destinations.iter().filter(|(_, to)| to.ready).map(|(guid, _)| *guid).collect();
         for guid in ready {
-            let Some(first) = self.destinations.get(&guid).and_then(|to| to.waiting.first().copied()) else {
-                if let Some(destination) = self.destinations.get_mut(&guid) {
-                    destination.ready = false;
-                }
+            let (first, verdict) = self.first_to_leave(&guid, &may);
+            let Some(destination) = self.destinations.get_mut(&guid) else { continue };
+            let Some(stored) = first.and_then(|first| self.chunks.get(&first.3)) else {
+                destination.ready = false;
                 continue;
             };
-            let Some(stored) = self.chunks.get(&first.3) else { continue };
-            let verdict = may(&stored.header);
-            let Some(destination) = self.destinations.get_mut(&guid) else { continue };
+            let Some(first) = first else { continue };
             match verdict {
                 Release::Later => {}
-                Release::Away => destination.ready = false,
+                Release::Away | Release::Hidden => destination.ready = false,
                 Release::Now => {
                     let entry = |key: ChunkKey| Some((key.object, key.transfer, key.number, *self.keys.get(&key)?));
-                    let waits = |entry: &(ObjectId, u32, u32, u64)| destination.waiting.contains(entry);
+                    let waits = |entry: &Waiting| destination.waiting.contains(entry);
                     let begun = begun(&stored.header).into_iter().filter_map(entry).find(waits);
                     let first = begun.unwrap_or(first);
                     destination.waiting.remove(&first);
@@ -525,6 +529,24 @@ impl Proxy {
             }
         }
         None
+    }
+    /// The first chunk for a destination that is not there for the chunk's source alone.
+    fn first_to_leave(&self, guid: &Guid, may: &impl Fn(&ChunkHeader) -> Release) -> (Option<Waiting>, Release) {
+        let mut hidden = BTreeSet::new();
+        let mut from = Bound::Unbounded;
+        let Some(destination) = self.destinations.get(guid) else { return (None, Release::Away) };
+        while let Some(first) = destination.waiting.range((from, Bound::Unbounded)).next() {
+            let Some(stored) = self.chunks.get(&first.3) else { return (None, Release::Away) };
+            let source = stored.key.flow.source;
+            if !hidden.contains(&source) {
+                match may(&stored.header) {
+                    Release::Hidden => drop(hidden.insert(source)),
+                    verdict => return (Some(*first), verdict),
+                }
+            }
+            from = Bound::Excluded((first.0, u32::MAX, u32::MAX, u64::MAX));
+        }
+        (None, Release::Hidden)
     }
     /// A batch of chunks to tell a source of: stored, or dropped. What is said to a source without a way to it would be
     /// lost: it waits, and the name is looked up. `has_way` tells of a source and its address.
