@@ -246,6 +246,40 @@ fn only_those_who_may_look_up_a_name_can_get_it_and_a_restart_does_not_show_it_t
 }
 
 #[test]
+fn who_publishes_in_the_foreground_is_asked_and_told_as_a_daemon_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let original = file(folder);
+    let (_router, [owner, stranger]) = network(folder, ["owner", "stranger"]);
+    let _stranger = Daemon::start(folder, Path::new(&stranger));
+    let (put, told, _stdout) =
+        begin(folder, &["put", original.to_str().unwrap(), "/plans", "--config", &owner, "--json"]);
+    assert_eq!(told["event"], "published");
+    let socket = control(folder, "owner");
+    let ask = |words: &[&str]| {
+        let asked = run(folder, &[words, &["--control", &socket, "--json"]].concat());
+        assert_eq!(asked.status.code(), Some(0), "{}", talk(&asked));
+        lines(&asked.stdout).remove(0)
+    };
+    assert_eq!(ask(&["status"])["label"], "owner");
+    let id = "00".repeat(20);
+    assert_eq!(ask(&["readers", "/plans", "--only", &id])["readers"][0], id.as_str());
+    let get = || {
+        let (output, socket) = (folder.join("copy"), control(folder, "stranger"));
+        let words = ["get", "/plans", "-o", output.to_str().unwrap(), "--control", &socket, "--timeout", "3s"];
+        run(folder, &words).status.code()
+    };
+    assert_eq!(get(), Some(1));
+    ask(&["readers", "/plans", "--all"]);
+    assert_eq!(get(), Some(0));
+    let second = run(folder, &["node", "--config", &owner]);
+    assert_eq!(second.status.code(), Some(2), "two at one state");
+    put.interrupt();
+    assert_eq!(put.wait(), Some(0));
+    assert!(!Path::new(&socket).exists(), "the socket is left behind");
+}
+
+#[test]
 fn a_daemon_takes_what_is_sent_to_a_name_from_attach_until_detach() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();

@@ -1,11 +1,11 @@
 //! `trib put`.
 use std::sync::Arc;
-use tributary::{Api, ApiError, ErrorKind, Request, Told};
+use tributary::{Api, ApiError, ControlSocket, ErrorKind, Request, Told};
 
 use super::{LOOK, aside, connect, milliseconds, print, start};
 use crate::{args, out, signals::Wish};
 
-/// Publishes by a daemon, or stays in the foreground as a publisher.
+/// Publishes by a daemon, or stays in the foreground as a publisher that answers on its control socket as a daemon does.
 pub(crate) fn run(put: &args::Put, json: bool) -> Result<(), ApiError> {
     let path = std::path::absolute(&put.path).map_err(|error| ApiError::io("find", put.path.display(), &error))?;
     let request =
@@ -17,11 +17,14 @@ pub(crate) fn run(put: &args::Put, json: bool) -> Result<(), ApiError> {
     };
     let wish = Wish::listen()?;
     let api = Arc::new(start(config, &wish)?);
+    let control = ControlSocket::open(&api.config().control, Arc::clone(&api))?;
     // A large file takes long to hash, and whoever is to confirm it may be away.
     let asked = Arc::clone(&api);
     let answers = aside("put", &wish, move || asked.answers(request));
     if answers.is_err() && wish.is_made() {
+        drop(control);
         api.stop()?;
+        return answers.map(drop);
     }
     let answers = answers?;
     answers.iter().for_each(|told| print(told, json));
@@ -32,6 +35,7 @@ pub(crate) fn run(put: &args::Put, json: bool) -> Result<(), ApiError> {
     while !wish.is_made() {
         std::thread::sleep(LOOK);
     }
+    drop(control);
     api.stop()
 }
 
