@@ -280,6 +280,26 @@ fn who_publishes_in_the_foreground_is_asked_and_told_as_a_daemon_is() {
 }
 
 #[test]
+fn the_demo_passes_by_a_cache_that_lies_and_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let demo = ["demo", "--family", "mf", "--evil", "cache", "--size", "9MB"];
+    let told = run(folder.path(), &[&demo[..], &["--json"]].concat());
+    assert_eq!(told.status.code(), Some(0), "{}", talk(&told));
+    let told = lines(&told.stdout);
+    let done = told.last().unwrap();
+    let expected = (&"done".into(), &true.into(), &9_000_000.into(), &"passed".into());
+    assert_eq!((&done["event"], &done["verified"], &done["bytes"], &done["checks"]), expected);
+    assert!(done["bypassed_caches"].as_array().is_some_and(|caches| !caches.is_empty()), "{done}");
+    // An honest publisher brings what the cache lied about, and is not taken for the liar.
+    assert!(done["source_bytes"].as_u64() > Some(4_000_000), "{done}");
+    let is_trusted = |source: &Value| source.get("distrusted").is_none_or(Value::is_null);
+    assert!(done["sources"].as_array().unwrap().iter().all(is_trusted), "{done}");
+    let shown = run(folder.path(), &demo);
+    let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
+    assert!(shown.contains("gave wrong bytes, bypassed"), "{shown}");
+}
+
+#[test]
 fn a_daemon_takes_what_is_sent_to_a_name_from_attach_until_detach() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();

@@ -13,7 +13,8 @@
 //! | what routers say to each other, sealed | [`seals`], [`replays`] |
 //!
 //! The author of a record may name who may know it ([`Readers`]). The routers of a network need all records to
-//! deliver; the front answers hosts, which its hellos prove, as if there were none that they may not know.
+//! deliver; the front answers hosts, which its hellos prove, as if there were none that they may not know, and they deliver
+//! for hosts as if so too.
 pub mod client;
 pub mod front;
 pub mod replays;

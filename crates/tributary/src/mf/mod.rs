@@ -1,19 +1,35 @@
 //! The MobilityFirst family: from a checked node config to its node.
+mod liar;
 pub(crate) mod readers;
 mod repository;
 
 use tributary_content::SigningKey;
-use tributary_core::Time;
+use tributary_core::{Random, Time};
 use tributary_mf::{Config, MfNode};
 
-use crate::{config::NodeConfig, error::ApiError, registry::BoxedNode};
+use self::liar::LyingCache;
+use crate::{
+    config::NodeConfig,
+    error::ApiError,
+    fault::{LYING_STREAM, Liar},
+    registry::BoxedNode,
+};
 
 pub use repository::FileRepository;
 
 /// Makes a MobilityFirst node.
 pub(crate) fn build(config: &NodeConfig, seed: u64) -> BoxedNode {
+    let inner = node(config, seed);
+    let share = config.faults.corrupt_cache;
+    if share > 0.0 {
+        let lie = LyingCache { own: inner.guid(), share, random: Random::new(seed, LYING_STREAM) };
+        return Box::new(Liar { inner, lie });
+    }
+    Box::new(inner)
+}
+fn node(config: &NodeConfig, seed: u64) -> MfNode {
     let mut mf = Config { seed, ..config.mf.clone() };
-    let Some(folder) = &config.store else { return Box::new(MfNode::new(mf)) };
+    let Some(folder) = &config.store else { return MfNode::new(mf) };
     // What was said last counts; that it can be read has been seen to.
     for (name, readers) in readers::load(&config.state_dir).unwrap_or_default() {
         match readers {
@@ -29,7 +45,7 @@ pub(crate) fn build(config: &NodeConfig, seed: u64) -> BoxedNode {
     if keeps_names {
         node.keep_names(Time::ZERO, Box::new(FileRepository::new(&folder.join("names"))));
     }
-    Box::new(node)
+    node
 }
 
 /// Sees that stored chunks and names can be read and written, and who may look up names.
