@@ -22,7 +22,7 @@ const SIZES: [u32; 11] = [576, 1_200, 1_232, 1_372, 1_432, 1_444, 1_452, 1_464, 
 const ATTEMPTS_MAX: u32 = 3;
 /// How often if smaller ones are lost too, at random: a larger one must be lost with all of its tries to be given up.
 const ATTEMPTS_MAX_LOSSY: u32 = 8;
-/// How long an answer is waited for (RFC 8899 §5.1.1, PROBE_TIMER).
+/// How long an answer is waited for at least (RFC 8899 §5.1.1, PROBE_TIMER).
 const PATIENCE: Duration = Duration::from_secs(1);
 /// Time between two looks whether the size in use still gets through; RFC 8899 leaves it to the transport's own signs.
 const CHECK_INTERVAL: Duration = Duration::from_secs(5);
@@ -56,6 +56,8 @@ pub struct PathMtu {
     round: Option<Round>,
     check_at: Time,
     raise_at: Time,
+    /// How long an answer is waited for.
+    patience: Duration,
     probes: VecDeque<MtuProbe>,
 }
 
@@ -67,6 +69,7 @@ struct Round {
     /// The largest size answered.
     answered: u32,
     attempts: u32,
+    began: Time,
     due: Time,
 }
 
@@ -84,6 +87,7 @@ impl PathMtu {
             round: None,
             check_at: Time::ZERO,
             raise_at: Time::ZERO,
+            patience: PATIENCE,
             probes: VecDeque::new(),
         }
     }
@@ -105,9 +109,16 @@ impl PathMtu {
     }
     /// A datagram of `bytes` that has left is known to have arrived: if it is of the size in use, that need not be tried
     /// for a while (RFC 8899 §3: what is acknowledged may confirm a size). It may have left before a round began, which
-    /// goes on.
+    /// goes on; but the answer may still be on its way too, behind it in a queue, and is waited for longer.
     pub fn on_arrived(&mut self, now: Time, bytes: u32) {
-        if bytes < self.size || self.round.is_some() {
+        if bytes < self.size {
+            return;
+        }
+        let patience = self.patience;
+        if let Some(round) = &mut self.round {
+            if round.answered < bytes && now.since(round.began) < RAISE_INTERVAL {
+                round.due = now + patience;
+            }
             return;
         }
         self.is_used = false;
@@ -121,6 +132,16 @@ impl PathMtu {
     pub fn check(&mut self, now: Time) {
         if self.is_used && self.round.is_none() {
             self.check_at = now;
+        }
+    }
+    /// Round trips take so long: answers are waited for twice as long, and a second at least.
+    pub fn on_round_trip(&mut self, round_trip: Duration) {
+        self.patience = (round_trip * 2).clamp(PATIENCE, RAISE_INTERVAL);
+    }
+    /// Nothing comes from the neighbour, of whatever size: answers are waited for longer.
+    pub fn on_silence(&mut self, now: Time) {
+        if let Some(round) = self.round.as_mut().filter(|round| round.due <= now) {
+            round.due = now + self.patience;
         }
     }
     /// The neighbour is away: what it has not answered says nothing of sizes.
@@ -180,7 +201,7 @@ impl PathMtu {
     }
 
     fn begin(&mut self, now: Time) {
-        self.round = Some(Round { sent: Vec::new(), answered: 0, attempts: 0, due: now });
+        self.round = Some(Round { sent: Vec::new(), answered: 0, attempts: 0, began: now, due: now });
         self.try_again(now);
         if self.is_known && self.raise_at <= now {
             self.raise_at = now + RAISE_INTERVAL;
@@ -192,7 +213,7 @@ impl PathMtu {
     fn try_again(&mut self, now: Time) {
         let Some(round) = &mut self.round else { return };
         round.attempts += 1;
-        round.due = now + PATIENCE;
+        round.due = now + self.patience;
         let range = match (self.is_known, round.attempts) {
             (false, _) => 0..=self.sizes[0],
             (true, 1) => self.size..=self.size,
@@ -365,6 +386,28 @@ mod tests {
         link.run(3);
         link.answers = false;
         assert_eq!(link.run(100), 1_472);
+    }
+
+    #[test]
+    fn answers_behind_a_long_queue_are_waited_for() {
+        let probes = |round_trip: u64, wait: fn(&mut PathMtu, Time)| {
+            let mut link = Link::new(1_472, 1_472);
+            link.run(3);
+            link.mtu.on_round_trip(Duration::from_secs(round_trip));
+            link.answers = false;
+            link.mtu.on_sent(1_472);
+            link.mtu.check(link.now);
+            let before = link.probes;
+            for _ in 0..5 * 20 {
+                link.step();
+                wait(&mut link.mtu, link.now);
+            }
+            link.probes - before
+        };
+        assert!(probes(0, |_, _| {}) > 10, "all sizes are tried");
+        assert_eq!(probes(0, |mtu, now| mtu.on_arrived(now, 1_472)), 1, "those of the size in use arrive");
+        assert_eq!(probes(0, PathMtu::on_silence), 1, "nothing at all arrives");
+        assert_eq!(probes(3, |_, _| {}), 1, "round trips take longer");
     }
 
     #[test]
