@@ -42,6 +42,10 @@ pub trait Controller: Send {
     }
     /// The path went silent: nothing came for a whole retransmission timeout.
     fn on_silence(&mut self, now: Time);
+    /// The path is there again after a short absence that was known of: what could not be measured meanwhile is not old.
+    fn on_return(&mut self, now: Time) {
+        self.on_silence(now);
+    }
     /// What the network says that the path carries for it.
     fn expect_rate(&mut self, rate: Rate) {
         let _ = rate;

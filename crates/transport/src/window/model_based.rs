@@ -25,7 +25,7 @@ const STARTUP_GAIN: f64 = 2.77;
 /// The window, as a part of what the path delivers in its smallest round trip. Where the rate varies and the queue is the
 /// flow's own, it holds what the link needs when the rate rises at once, as that of a radio does within tens of milliseconds.
 const WINDOW_GAIN: f64 = 1.25;
-const WINDOW_GAIN_VARYING: f64 = 2.0;
+const WINDOW_GAIN_VARYING: f64 = 3.0;
 /// Round trips so many times as long as the smallest tell that a link of one's own carries less than it did; it counts as
 /// one whose rate varies for so long.
 const FALLEN: u32 = 3;
@@ -507,6 +507,8 @@ impl ModelBased {
         match self.phase {
             Phase::Startup { .. } => STARTUP_GAIN,
             Phase::Drain => 1.0 / STARTUP_GAIN,
+            // Nobody else waits for what is in a queue of one's own: what the link may carry in a moment stays there.
+            Phase::Probe { step, .. } if self.is_varying => CYCLE[step].max(1.0),
             Phase::Probe { step, .. } => CYCLE[step],
             Phase::Refill { .. } => REFILL_GAIN,
             Phase::ProbeRtt { .. } => 0.75,
@@ -553,6 +555,12 @@ impl Controller for ModelBased {
         }
         self.loss.on_silence();
         self.conclude();
+    }
+    fn on_return(&mut self, now: Time) {
+        if let Some((minimum, _)) = self.rtt_min {
+            self.see_rtt_min(now, minimum);
+        }
+        self.on_silence(now);
     }
     fn expect_rate(&mut self, rate: Rate) {
         self.expected = Some(rate.bits_per_second() as f64 / 8.0);
