@@ -300,6 +300,10 @@ impl Incoming {
     pub fn forget(&mut self, hop: HopId) {
         self.arriving.remove(&hop);
     }
+    /// Whether the neighbour has begun this chunk, and may have ended it.
+    pub fn knows(&self, hop: HopId) -> bool {
+        self.arriving.contains_key(&hop) || self.finished.contains_key(&hop)
+    }
     /// Whether a CACK waits to be sent.
     pub fn has_answers(&self) -> bool {
         !self.answers.is_empty()

@@ -40,6 +40,8 @@ const REORDER_MAX: u64 = 64;
 const RATES_MAX: usize = 16;
 /// The least time between two questions for a window that does not open.
 const PROBE_INTERVAL_MIN: Duration = Duration::from_millis(100);
+/// How long what was measured of a link counts while the neighbour is away.
+const MODEL_LIFE: Duration = Duration::from_secs(10);
 /// In `order`: has been acknowledged.
 const ACKNOWLEDGED: u64 = u64::MAX;
 
@@ -75,6 +77,9 @@ pub struct Outgoing {
     delivered_at: Time,
     pace_at: Time,
     heard_at: Time,
+    /// Since when the neighbour has been away; what was sent up to `interrupted_at` is not lost by sending too much.
+    away_since: Option<Time>,
+    interrupted_at: u64,
     starved: bool,
     /// Since when the neighbour's window has kept a chunk waiting.
     blocked_since: Option<Time>,
@@ -142,10 +147,13 @@ struct Allowance {
     csyn_packets: u16,
 }
 
-/// What is known of a chunk that was interrupted.
+/// What is known of a chunk that was interrupted. What was on its way may still come: a link may hold it back.
 struct Progress {
     hop: HopId,
-    here: Vec<bool>,
+    /// As in [`Sending`].
+    order: Vec<u64>,
+    sent_end: u16,
+    ever_sent: Vec<bool>,
     lengths: Vec<u32>,
 }
 
@@ -196,6 +204,8 @@ impl Outgoing {
             delivered_at: Time::ZERO,
             pace_at: Time::ZERO,
             heard_at: Time::ZERO,
+            away_since: None,
+            interrupted_at: 0,
             starved: true,
             blocked_since: None,
             probe_at: Time::MAX,
@@ -253,6 +263,12 @@ impl Outgoing {
     }
     /// Begins to send a chunk that is in the buffer. A chunk that was interrupted goes on where it was.
     pub fn begin(&mut self, now: Time, slot: Slot, buffer: &mut Buffer) {
+        if let Some(since) = self.away_since.take() {
+            match now.since(since) <= MODEL_LIFE {
+                true => self.controller.on_return(now),
+                false => self.controller = self.fresh_controller(now),
+            }
+        }
         let Some(header) = buffer.chunk(slot).and_then(|chunk| chunk.header.as_ref()) else { return };
         let (key, destination, header_len) = (header.key(), header.destination, header.len());
         let progress = key.and_then(|key| self.suspended.iter().position(|(known, _)| *known == key));
@@ -291,11 +307,12 @@ impl Outgoing {
             Some(progress) => {
                 sending.hop = progress.hop;
                 sending.resumed = true;
-                for (order, _) in sending.order.iter_mut().zip(&progress.here).filter(|(_, here)| **here) {
-                    *order = ACKNOWLEDGED;
-                    sending.left -= 1;
-                }
-                if sending.left == 0 {
+                sending.order = progress.order;
+                sending.ever_sent = progress.ever_sent;
+                sending.sent_end = progress.sent_end;
+                sending.left = sending.order.iter().filter(|order| **order != ACKNOWLEDGED).count() as u16;
+                self.in_flight += sending.bytes_under_way(buffer);
+                if sending.left == 0 || sending.under_way() {
                     sending.ask_at = now;
                 }
             }
@@ -429,7 +446,7 @@ impl Outgoing {
             } else if order != 0 && order <= horizon {
                 let bytes = size(index);
                 self.in_flight = self.in_flight.saturating_sub(bytes);
-                lost += bytes;
+                lost += if order > self.interrupted_at { bytes } else { 0 };
                 sending.order[index] = 0;
                 sending.again.push_back(index as u16);
             }
@@ -511,8 +528,13 @@ impl Outgoing {
         for sending in &self.sending {
             buffer.set_left(sending.slot, sending.order.len() as u16);
             if let (Some(key), Some(chunk)) = (sending.key, buffer.chunk(sending.slot)) {
-                let here = sending.order.iter().map(|order| *order == ACKNOWLEDGED).collect();
-                let progress = Progress { hop: sending.hop, here, lengths: chunk.lengths() };
+                let progress = Progress {
+                    hop: sending.hop,
+                    order: sending.order.clone(),
+                    sent_end: sending.sent_end,
+                    ever_sent: sending.ever_sent.clone(),
+                    lengths: chunk.lengths(),
+                };
                 self.suspended.retain(|(known, _)| *known != key);
                 self.suspended.push_back((key, progress));
             }
@@ -525,7 +547,8 @@ impl Outgoing {
         self.windows.suspend();
         self.blocked_since = None;
         self.probe_at = Time::MAX;
-        self.controller = self.fresh_controller(now);
+        self.away_since.get_or_insert(now);
+        self.interrupted_at = self.order;
         self.sending.drain(..).map(|sending| sending.slot).collect()
     }
     /// The neighbour has started anew: nothing of what it had is there any more.
@@ -601,6 +624,10 @@ impl Outgoing {
     /// Chunks that were interrupted, the first one first.
     pub fn interrupted(&self) -> impl Iterator<Item = ChunkKey> {
         self.suspended.iter().map(|(key, _)| *key)
+    }
+    /// Whether the neighbour was asked a question with this number.
+    pub fn has_asked(&self, number: u32) -> bool {
+        number != 0 && (self.first_csyn..self.next_csyn).contains(&number)
     }
     /// Hop ids that were given so far.
     pub fn hops_used(&self) -> u32 {

@@ -449,6 +449,21 @@ fn an_interrupted_chunk_goes_on_where_it_was() {
 }
 
 #[test]
+fn what_a_link_held_back_while_the_neighbour_was_taken_for_gone_is_not_sent_again() {
+    let config = LinkConfig::new(Rate::from_mbps(10), Duration::from_millis(50));
+    let mut hop = Hop::new(config, HopConfig::default(), 6_000, 5);
+    let mut queue = vec![hop.put(0, vec![7; 1_000_000].into())];
+    let cut = hop.now + Duration::from_millis(600);
+    hop.run(&mut queue, cut, |_| false);
+    let again = hop.out.suspend(hop.now, &mut hop.out_buffer);
+    // What was under way comes now.
+    hop.now += Duration::from_secs(3);
+    let limit = hop.now + Duration::from_secs(5);
+    assert!(hop.run(&mut again.clone(), limit, |hop| hop.received.len() == 1));
+    assert_eq!((hop.out.stats.packets, hop.out.stats.repeated), (715, 0));
+}
+
+#[test]
 fn a_resumed_chunk_of_which_nothing_is_left_is_sent_whole() {
     let config = LinkConfig::new(Rate::from_mbps(10), Duration::from_millis(5));
     let mut hop = Hop::new(config, HopConfig::default(), 6_000, 5);

@@ -335,6 +335,10 @@ impl MfNode {
                 }
             }
             PacketType::Data | PacketType::Csyn | PacketType::Cack => {
+                if self.neighbour.awaits_hello(now, face) && self.router.expects(face, kind, &datagram) {
+                    self.neighbour.on_expected(now, face);
+                    self.settle_neighbour(now);
+                }
                 self.neighbour.on_heard(face);
                 self.router.handle_packet(now, face, kind, datagram);
                 if kind == PacketType::Cack {

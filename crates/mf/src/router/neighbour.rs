@@ -4,6 +4,7 @@ use alloc::{
     string::String,
     vec::Vec,
 };
+use core::ops::Range;
 
 use tributary_content::SigningKey;
 use tributary_core::{Duration, FaceId, Time};
@@ -26,8 +27,14 @@ const COST_BYTES: u64 = 1_500;
 const SEARCH_PATIENCE: Duration = Duration::from_secs(300);
 /// How often it is searched for then.
 const SEARCH_SLOWLY: Duration = Duration::from_millis(500);
+/// Where a link holds back what it does not bring at once, searches follow each other after this part of the silence.
+const SPACED: u32 = 4;
+/// Hellos that nobody answered at once, of which it takes so many to tell whether a link holds them back or loses them.
+const UNANSWERED_MIN: usize = 3;
 /// Least time between two hellos that answer a hello.
 const REPLY_INTERVAL: Duration = Duration::from_millis(5);
+/// Intervals without a hello after which it is late.
+const LATE: u32 = 2;
 /// Hellos missed until a neighbour is gone.
 const MISSED_MAX: u32 = 5;
 /// Hellos that overtake others by more than so many are none of this face.
@@ -113,6 +120,10 @@ struct Face {
     /// Whether the peer has seen ours.
     accepted: bool,
     up: Option<Peer>,
+    /// Who was there and fell silent, until somebody else greets.
+    silent: Option<Peer>,
+    /// When a hello last came from the neighbour, or what only it can have sent.
+    alive_at: Time,
     /// Since when it is not sure that the peer is still there, and how often it was asked.
     check: Option<(Time, u32)>,
     /// When it was last asked so.
@@ -130,6 +141,10 @@ struct Face {
     heard_count: u32,
     /// Hellos up to this one were said to nobody, or to an earlier life of the neighbour.
     counted_from: u32,
+    /// The hellos that were said last while nobody answered.
+    unanswered: Range<u32>,
+    /// Whether the link brings later what it does not bring at once, as that of a radio does: most of those have come.
+    holds: bool,
     sampled_at: Time,
     samples: VecDeque<Duration>,
 }
@@ -166,6 +181,8 @@ impl Neighbour {
             proven: false,
             accepted: false,
             up: None,
+            silent: None,
+            alive_at: now,
             check: None,
             checked_at: None,
             heard_sequence: 0,
@@ -178,6 +195,8 @@ impl Neighbour {
             rtt_min: None,
             heard_count: 0,
             counted_from: 0,
+            unanswered: 0..0,
+            holds: false,
             sampled_at: now,
             samples: VecDeque::new(),
         };
@@ -212,6 +231,7 @@ impl Neighbour {
             if let Some(peer) = face.up.take() {
                 self.changes.push_back(Change::Down(face_id, peer));
             }
+            (face.silent, face.unanswered) = (None, 0..0);
             (face.heard_nonce, face.proven, face.accepted) = (hello.nonce, false, false);
             (face.heard_sequence, face.heard) = (0, 0);
         }
@@ -220,6 +240,7 @@ impl Neighbour {
         }
         face.hear(now, &hello);
         let asks = hello.asks;
+        face.alive_at = now;
         self.on_heard(face_id);
         let Some(face) = self.faces.get_mut(&face_id) else { return Err("unknown face") };
         if hello.echo != ours {
@@ -251,6 +272,7 @@ impl Neighbour {
                 window: hello.window,
             };
             face.up = Some(peer.clone());
+            face.silent = None;
             face.counted_from = face.sequence;
             face.path_mtu = Some(search);
             face.next_hello = now + self.interval;
@@ -276,8 +298,10 @@ impl Neighbour {
         };
         state.check = Some((now, 0));
         state.checked_at = Some(now);
-        // It may be that only long packets are lost.
-        state.path_mtu.iter_mut().for_each(|search| search.check(now));
+        if now.since(state.alive_at) <= self.interval * LATE {
+            // It may be that only long packets are lost.
+            state.path_mtu.iter_mut().for_each(|search| search.check(now));
+        }
         self.say(now, face);
     }
     /// Takes a probe of what the link carries, or its answer.
@@ -331,6 +355,23 @@ impl Neighbour {
             self.cleared |= face.check.take().is_some();
         }
     }
+    /// Whether no hello has come for a while at a face where somebody is or was.
+    pub fn awaits_hello(&self, now: Time, face: FaceId) -> bool {
+        let late = |face: &Face| now.since(face.alive_at) > self.interval * LATE;
+        self.faces.get(&face).is_some_and(|face| face.silent.is_some() || face.up.is_some() && late(face))
+    }
+    /// A packet has come that nobody but the neighbour can have sent: it is there, or there again if it was silent. What a
+    /// link has held back comes before the next hello, and would be refused.
+    pub fn on_expected(&mut self, now: Time, face_id: FaceId) {
+        let Some(face) = self.faces.get_mut(&face_id) else { return };
+        (face.alive_at, face.last_up) = (now, now);
+        if let Some(peer) = face.silent.take() {
+            face.counted_from = face.sequence;
+            face.up = Some(peer.clone());
+            self.changes.push_back(Change::Up(face_id, peer));
+            self.reply(now, face_id);
+        }
+    }
     /// Whether it is not sure that the neighbour at a face is still there.
     pub fn is_suspect(&self, face: FaceId) -> bool {
         self.faces.get(&face).is_some_and(|face| face.check.is_some())
@@ -344,21 +385,26 @@ impl Neighbour {
         let ids: Vec<FaceId> = self.faces.keys().copied().collect();
         for id in ids {
             let Some(face) = self.faces.get_mut(&id) else { continue };
-            let silent = face.heard_at.is_none_or(|at| now.since(at) > self.interval * MISSED_MAX);
-            let trips = face.rtt.unwrap_or(Duration::ZERO) * CHECK_ROUND_TRIPS;
-            let patience = trips.max(CHECK_INTERVAL * CHECKS_MAX);
-            let failed = |(since, asked): (Time, u32)| asked >= CHECKS_MAX && now.since(since) >= patience;
+            let silent = now.since(face.alive_at) > self.interval * MISSED_MAX;
+            let patience = face.check_interval() * CHECKS_MAX;
+            let holds = face.holds;
+            // Where answers are held back, only a longer silence tells.
+            let failed = |(since, asked): (Time, u32)| !holds && asked >= CHECKS_MAX && now.since(since) >= patience;
             let silent = silent || face.check.is_some_and(failed);
             if let Some(peer) = face.up.take_if(|_| silent) {
                 face.samples.clear();
                 face.check = None;
                 face.path_mtu.iter_mut().for_each(PathMtu::on_away);
+                face.silent = Some(peer.clone());
                 self.changes.push_back(Change::Down(id, peer));
             }
             let says = face.next_hello <= now;
             if face.up.is_some()
                 && let Some(search) = &mut face.path_mtu
             {
+                if now.since(face.alive_at) > self.interval * LATE {
+                    search.on_silence(now);
+                }
                 search.handle_timeout(now);
                 self.on_mtu(id);
             }
@@ -377,9 +423,8 @@ impl Neighbour {
     }
     /// When to call [`Neighbour::handle_timeout`].
     pub fn poll_timeout(&self) -> Option<Time> {
-        let silence = |face: &Face| match (&face.up, face.heard_at) {
-            (Some(_), Some(at)) => Some(at + self.interval * MISSED_MAX + Duration::from_nanos(1)),
-            _ => None,
+        let silence = |face: &Face| {
+            face.up.as_ref().map(|_| face.alive_at + self.interval * MISSED_MAX + Duration::from_nanos(1))
         };
         let search = |face: &Face| face.up.as_ref().and(face.path_mtu.as_ref()).and_then(PathMtu::poll_timeout);
         self.faces.values().flat_map(|face| [Some(face.next_hello), silence(face), search(face)]).flatten().min()
@@ -432,15 +477,21 @@ impl Neighbour {
             face.sent.pop_front();
         }
         face.said_at = now;
+        if face.up.is_none() || face.check.is_some() {
+            let from = if face.unanswered.is_empty() { face.sequence } else { face.unanswered.start };
+            face.unanswered = from..face.sequence + 1;
+        }
+        // One that waits on the link tells as soon as all of them would.
+        let spaced = if face.holds { now.since(face.alive_at) / SPACED } else { Duration::ZERO }.min(SEARCH_SLOWLY);
         if let Some((_, asked)) = &mut face.check {
             *asked += 1;
         }
         face.next_hello = now
             + match face.up {
-                Some(_) if face.check.is_some() => CHECK_INTERVAL,
+                Some(_) if face.check.is_some() => face.check_interval().max(spaced),
                 Some(_) => self.interval,
                 None if now.since(face.last_up) > SEARCH_PATIENCE => SEARCH_SLOWLY,
-                None => self.search,
+                None => self.search.max(spaced),
             };
         if now.since(face.sampled_at) >= self.interval * SAMPLE_INTERVALS {
             face.take_sample(now);
@@ -478,6 +529,11 @@ impl Neighbour {
 }
 
 impl Face {
+    /// The time between two questions to a neighbour under suspicion.
+    fn check_interval(&self) -> Duration {
+        let trips = self.rtt.unwrap_or(Duration::ZERO) * CHECK_ROUND_TRIPS;
+        CHECK_INTERVAL.max(trips / CHECKS_MAX)
+    }
     /// Whether a hello far behind the newest follows the last one that was: then the newest was of another face of the
     /// neighbour, and somebody has repeated it here.
     fn goes_on_from(&mut self, sequence: u32) -> bool {
@@ -502,8 +558,24 @@ impl Face {
             let rtt = now.since(*sent).saturating_sub(Duration::from_micros(u64::from(hello.probe.held_us)));
             self.rtt = Some(self.rtt.map_or(rtt, |smoothed| (smoothed * 7 + rtt) / 8));
             self.rtt_min = Some(self.rtt_min.map_or(rtt, |least| least.min(rtt)));
+            let round_trip = self.rtt.unwrap_or(rtt);
+            self.path_mtu.iter_mut().for_each(|search| search.on_round_trip(round_trip));
         }
+        self.learn_whether_it_holds(&hello.probe);
         self.heard_count = hello.probe.heard.count_ones() + u32::from(hello.probe.sequence != 0);
+    }
+    /// What was said while nobody answered has come or not, once something came that was said later.
+    fn learn_whether_it_holds(&mut self, probe: &Probe) {
+        let Range { start, end } = self.unanswered;
+        if start == end || probe.sequence < end {
+            return;
+        }
+        self.unanswered = 0..0;
+        let known = start.max(probe.sequence.saturating_sub(u32::BITS))..end;
+        if known.len() >= UNANSWERED_MIN {
+            let came = known.clone().filter(|hello| probe.heard >> (probe.sequence - 1 - hello) & 1 == 1).count();
+            self.holds = came * 2 > known.len();
+        }
     }
     /// One sample of the cost: the least one-way time seen since the last one, times the expected transmissions.
     fn take_sample(&mut self, now: Time) {
@@ -614,5 +686,92 @@ mod tests {
         }
         let told: Vec<Change> = core::iter::from_fn(|| b.poll_change()).collect();
         assert!(matches!(told[..], [Change::Up(..)]), "{told:?}");
+    }
+
+    /// Two neighbours, and what each has said that the link holds back.
+    struct Pair {
+        now: Time,
+        ends: [Neighbour; 2],
+        held: [Vec<Vec<u8>>; 2],
+    }
+
+    impl Pair {
+        fn new() -> Pair {
+            let now = Time::from_millis(1_000);
+            let mut ends = [neighbour(1), neighbour(2)];
+            ends.iter_mut().for_each(|end| end.add_face(now, FaceId(1), 1_472));
+            Pair { now, ends, held: [Vec::new(), Vec::new()] }
+        }
+        /// Runs for some time, in which what is said comes at its end or not at all if it does not come at once; gives how
+        /// many hellos both said.
+        fn run(&mut self, ms: u64, link: Weather) -> usize {
+            let mut said = 0;
+            for _ in 0..ms / 5 {
+                for end in 0..2 {
+                    let packets: Vec<_> = core::iter::from_fn(|| self.ends[end].poll_packet()).collect();
+                    said += packets.len();
+                    self.held[end].extend(packets.into_iter().map(|(_, packet)| packet));
+                }
+                self.now += Duration::from_millis(5);
+                match link {
+                    Weather::Clear => self.deliver(),
+                    Weather::Loses => self.held = [Vec::new(), Vec::new()],
+                    Weather::Holds => {}
+                }
+                self.ends.iter_mut().for_each(|end| end.handle_timeout(self.now));
+            }
+            said
+        }
+        fn deliver(&mut self) {
+            for end in 0..2 {
+                let packets = core::mem::take(&mut self.held[end]);
+                packets.iter().for_each(|packet| hear(&mut self.ends[1 - end], self.now, packet));
+            }
+        }
+        fn changes(&mut self) -> Vec<Change> {
+            core::iter::from_fn(|| self.ends[0].poll_change()).collect()
+        }
+    }
+
+    #[derive(Clone, Copy, PartialEq)]
+    enum Weather {
+        Clear,
+        Loses,
+        Holds,
+    }
+
+    #[test]
+    fn searches_are_few_where_the_link_brings_later_what_it_does_not_bring_at_once() {
+        let searches = |link: Weather| {
+            let mut pair = Pair::new();
+            pair.run(2_000, Weather::Clear);
+            let first = pair.run(6_000, link);
+            pair.run(2_000, Weather::Clear);
+            let again = pair.run(6_000, link);
+            pair.run(500, Weather::Clear);
+            assert!(pair.ends[0].peer(FaceId(1)).is_some());
+            (first, again)
+        };
+        let (first, again) = searches(Weather::Holds);
+        assert!((300..500).contains(&first) && again < 80, "held back: {first} and {again}");
+        let (first, again) = searches(Weather::Loses);
+        assert!((300..500).contains(&first) && again > 300, "lost: {first} and {again}");
+    }
+
+    #[test]
+    fn what_only_the_neighbour_can_have_sent_brings_it_back() {
+        let mut pair = Pair::new();
+        pair.run(2_000, Weather::Clear);
+        assert!(matches!(pair.changes()[..], [Change::Up(..)]));
+        assert!(!pair.ends[0].awaits_hello(pair.now, FaceId(1)), "hellos come");
+        pair.run(1_500, Weather::Loses);
+        assert!(matches!(pair.changes()[..], [Change::Down(..)]));
+        pair.ends[0].on_heard(FaceId(1));
+        assert!(pair.ends[0].peer(FaceId(1)).is_none(), "anything that came might be a stranger's");
+        assert!(pair.ends[0].awaits_hello(pair.now, FaceId(1)));
+        pair.ends[0].on_expected(pair.now, FaceId(1));
+        assert!(matches!(pair.changes()[..], [Change::Up(..)]));
+        pair.run(1_500, Weather::Loses);
+        assert!(matches!(pair.changes()[..], [Change::Down(..)]), "silent again");
     }
 }

@@ -29,6 +29,17 @@ impl Router {
             self.outputs.push_back(Output::Dropped(face, error.reason(), bytes));
         }
     }
+    /// Whether a packet belongs to a chunk that the neighbour at a face had begun, or answers what it was asked: nobody else
+    /// knows that.
+    pub fn expects(&self, face: FaceId, kind: PacketType, datagram: &Datagram) -> bool {
+        let (Some(hop), bytes) = (self.hops.get(&face), datagram.header_bytes()) else { return false };
+        match kind {
+            PacketType::Data => DataHeader::decode(bytes).is_ok_and(|header| hop.incoming.knows(header.hop)),
+            PacketType::Csyn => Csyn::decode(bytes).is_ok_and(|csyn| hop.incoming.knows(csyn.hop)),
+            PacketType::Cack => Cack::decode(bytes).is_ok_and(|cack| hop.outgoing.has_asked(cack.number)),
+            PacketType::Hello | PacketType::Mtu => false,
+        }
+    }
     /// Bytes of the longest datagram that the neighbour at a face has acknowledged since this was called last; 0 if none.
     pub fn take_arrived(&mut self, face: FaceId) -> u32 {
         self.hops.get_mut(&face).map_or(0, |hop| hop.outgoing.take_arrived())
