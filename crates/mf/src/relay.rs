@@ -245,6 +245,15 @@ mod tests {
     }
 
     #[test]
+    fn a_transfer_is_known_by_its_token_only() {
+        let mut relays = Relays::default();
+        spread(&mut relays, Time::from_millis(5));
+        let knows = |transfer, token: Option<u64>| relays.knows(&SOURCE, transfer, token.map(Token));
+        assert!(knows(7, Some(3)));
+        assert!(!knows(7, Some(4)) && !knows(7, None) && !knows(8, Some(3)));
+    }
+
+    #[test]
     fn many_requests_become_one_and_what_is_here_is_answered_here() {
         let now = Time::from_millis(5);
         let mut relays = Relays::default();

@@ -93,6 +93,10 @@ fn what_its_source_sends_again_does_not_leave_from_here_too_unless_it_is_lost() 
     proxy.on_reachable(&guid(2));
     proxy.on_delivered(&key, Token(8));
     assert!(proxy.has(&key), "it was another one's");
+    proxy.on_passing(&key, Token(8));
+    assert!(proxy.poll_release(|_| Release::Now, none_begun).is_some(), "another one's goes by");
+    proxy.on_lost(&key);
+    proxy.on_reachable(&guid(2));
     proxy.on_passing(&key, TOKEN);
     assert!(proxy.poll_release(|_| Release::Now, none_begun).is_none(), "it is on its way");
     proxy.on_lost(&key);
