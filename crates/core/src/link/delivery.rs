@@ -33,6 +33,18 @@ impl DeliveryTrace {
         assert!(period > 0 && bytes_each > 0, "time passes and bytes leave");
         DeliveryTrace { offsets, period, bytes_each }
     }
+    /// The same recording from so long after its start on; what was before comes at its end.
+    pub fn begun_at(&self, after: Duration) -> Self {
+        let after = u64::try_from(after.as_nanos()).unwrap_or(u64::MAX) % self.period;
+        let (before, rest) = self.offsets.split_at(self.offsets.partition_point(|offset| *offset < after));
+        let rest = rest.iter().map(|offset| offset - after);
+        let before = before.iter().map(|offset| offset + self.period - after);
+        DeliveryTrace { offsets: rest.chain(before).collect(), ..self.clone() }
+    }
+    /// When bytes may leave, from its start on.
+    pub fn offsets(&self) -> impl Iterator<Item = Duration> {
+        self.offsets.iter().map(|offset| Duration::from_nanos(*offset))
+    }
     /// The mean rate over one period.
     pub fn rate_mean(&self) -> Rate {
         let bytes = self.offsets.len() as u64 * u64::from(self.bytes_each);
@@ -148,6 +160,15 @@ mod tests {
     fn trace(ms: &[u64]) -> DeliveryTrace {
         let period = Duration::from_millis(*ms.last().expect("some"));
         DeliveryTrace::new(ms.iter().map(|ms| Duration::from_millis(*ms)), period, 1_500)
+    }
+
+    #[test]
+    fn a_recording_that_begins_later_ends_with_what_was_before() {
+        assert_eq!(trace(&[1, 4, 5, 10]).begun_at(Duration::from_millis(4)), {
+            let offsets = [0, 1, 6, 7].map(Duration::from_millis);
+            DeliveryTrace::new(offsets, Duration::from_millis(10), 1_500)
+        });
+        assert_eq!(trace(&[1, 4, 10]).begun_at(Duration::from_millis(20)), trace(&[1, 4, 10]), "two periods later");
     }
     fn ends(delivery: &mut Delivery, starts: &[(u64, u64)]) -> Vec<u64> {
         starts

@@ -8,7 +8,7 @@ use tributary::{
 use tributary_content::MemoryObject;
 use tributary_core::{
     Duration, Rate, Time,
-    link::{LinkChange, LinkConfig, LinkState, Script},
+    link::{DeliveryTrace, LinkChange, LinkConfig, LinkState, Script},
 };
 use tributary_sim::recordings::{
     mahimahi,
@@ -224,29 +224,45 @@ const CELLULAR_SECONDS: u64 = 60;
 /// Rates for the optimum are means over so much.
 const BIN_MS: u64 = 100;
 
+/// Each link from as many moments of its recording on as there are runs, spread evenly.
 fn cellular(settings: &Settings) -> Vec<Recorded> {
     let Some(folder) = std::env::var_os("TRIBUTARY_DATA").map(PathBuf::from) else { return Vec::new() };
     let direction = |file: &str| {
         let text = std::fs::read_to_string(folder.join("mahimahi-traces").join(file)).ok()?;
-        let trace = mahimahi::parse(file, &text).ok()?;
+        mahimahi::parse(file, &text).ok()
+    };
+    let links = |label: &&str| {
+        let (down, up) = (direction(&format!("{label}.120s.down"))?, direction(&format!("{label}.120s.up"))?);
+        let runs = settings.runs.max(1);
+        let begun = |run: u32| {
+            let after = down.period() / runs * run;
+            varying(format!("{label}@{}s", after.as_secs()), down.begun_at(after), up.begun_at(after))
+        };
+        Some((0..runs).map(begun).collect::<Vec<_>>())
+    };
+    if settings.scale == crate::Scale::Full {
+        CELLULAR.iter().filter_map(links).flatten().collect()
+    } else {
+        Vec::new()
+    }
+}
+/// A last hop whose rates are those of a recording, and a file of what it can carry in [`CELLULAR_SECONDS`].
+fn varying(label: String, down: DeliveryTrace, up: DeliveryTrace) -> Recorded {
+    let leave: Vec<u64> = down.offsets().map(|offset| offset.as_millis() as u64).collect();
+    let begin = START.since(Time::ZERO).as_millis() as u64;
+    let until = begin + CELLULAR_SECONDS * 1_000;
+    let bits = |from: u64, to: u64| leave.iter().filter(|at| (from..to).contains(at)).count() as u64 * 12_000;
+    let bins = (0..down.period().as_millis() as u64 / BIN_MS).map(|bin| {
+        let rate = Rate::from_bits_per_second(bits(bin * BIN_MS, (bin + 1) * BIN_MS) * 1_000 / BIN_MS);
+        (Duration::from_millis(bin * BIN_MS), LinkChange::Rate(Some(rate)))
+    });
+    let (rates, bytes) = (Script::new(bins, None), bits(begin, until) as f64 / 8.0 * optimum::PAYLOAD_SHARE);
+    let [down, up] = [down, up].map(|trace| {
         let mut link = LinkConfig::new(trace.rate_mean(), Duration::from_millis(20));
         (link.delivery, link.queue_bytes, link.overhead_bytes) = (Some(trace), 512 << 10, 28);
-        Some((link, text.lines().filter_map(|line| line.trim().parse::<u64>().ok()).collect::<Vec<_>>()))
-    };
-    let link = |label: &&str| {
-        let ((down, leave), (up, _)) =
-            (direction(&format!("{label}.120s.down"))?, direction(&format!("{label}.120s.up"))?);
-        let until = (START.since(Time::ZERO) + Duration::from_secs(CELLULAR_SECONDS)).as_millis() as u64;
-        let bits = |from: u64, to: u64| leave.iter().filter(|at| (from..to).contains(at)).count() as u64 * 12_000;
-        let bins = (0..leave.last()? / BIN_MS).map(|bin| {
-            let rate = Rate::from_bits_per_second(bits(bin * BIN_MS, (bin + 1) * BIN_MS) * 1_000 / BIN_MS);
-            (Duration::from_millis(bin * BIN_MS), LinkChange::Rate(Some(rate)))
-        });
-        let (rates, begin) = (Script::new(bins, None), START.since(Time::ZERO).as_millis() as u64);
-        let bytes = bits(begin, until) as f64 / 8.0 * optimum::PAYLOAD_SHARE;
-        Some(Recorded { label: (*label).into(), down, up, rates, bytes: bytes as usize })
-    };
-    if settings.scale == crate::Scale::Full { CELLULAR.iter().filter_map(link).collect() } else { Vec::new() }
+        link
+    });
+    Recorded { label, down, up, rates, bytes: bytes as usize }
 }
 
 fn recorded_scenario(seed: u64, last_hop: &Recorded, object: &MemoryObject) -> Scenario {
@@ -318,6 +334,8 @@ fn over_recorded(
         let ratios: Vec<f64> = ratios.collect();
         results.metric(format!("{variant}.seconds_mean@{setting}"), mean(&done), "seconds");
         results.metric(format!("{variant}.utilisation@{setting}"), 1.0 / mean(&ratios).max(1e-9), "share");
+        results.metric(format!("{variant}.ratio_mean@{setting}"), mean(&ratios), "times");
+        results.metric(format!("{variant}.ratio_confidence@{setting}"), confidence(&ratios), "times");
         results.metric(format!("{variant}.ratio_max@{setting}"), quantile(&ratios, 1.0), "times");
         results.metric(format!("{variant}.failed@{setting}"), (seconds.len() - done.len()) as f64, "count");
         for ((_, link, _), seconds) in links.iter().zip(&seconds) {
@@ -352,6 +370,67 @@ fn describe(results: &mut Results, bytes: usize) {
         "Cellular links: recorded moments at which packets could leave, both ways, of mahimahi (Winstein and others, NSDI \
          2013), whose licence does not allow to ship them; they are added when the environment variable TRIBUTARY_DATA \
          names a folder with mahimahi-traces/ATT-LTE-driving.120s.down and its like. Each file is what the link could carry \
-         in the first minute; 20 ms one way, 512 KiB of queue.",
+         in a minute, from as many moments of the recording on as there are runs; 20 ms one way, 512 KiB of queue.",
     );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tributary_core::Random;
+
+    /// A radio link whose rate walks about `kbps` over two minutes, and stands still now and then for up to four seconds.
+    fn radio(seed: u64, kbps: u64) -> Recorded {
+        let mut random = Random::new(seed, 0);
+        let mut pauses = Vec::new();
+        let mut at = random.below(8_000);
+        while at < 120_000 {
+            let length = random.below(200).pow(2) / 10;
+            pauses.push(at..at + length);
+            at += length + 2_000 + random.below(12_000);
+        }
+        let mut direction = |kbps: u64| {
+            let (mut level, mut bits, mut leave) = (100, 0, Vec::new());
+            for ms in 0..120_000u64 {
+                if ms % 50 == 0 {
+                    let steps = random.below(41) as i64 - 20 + (100 - level) / 20;
+                    level = (level + steps).clamp(10, 300);
+                }
+                if pauses.iter().any(|pause| pause.contains(&ms)) {
+                    continue;
+                }
+                bits += kbps * level as u64 / 100;
+                while bits >= 12_000 {
+                    bits -= 12_000;
+                    leave.push(Duration::from_millis(ms));
+                }
+            }
+            DeliveryTrace::new(leave, Duration::from_secs(120), DeliveryTrace::BYTES_EACH)
+        };
+        let (down, up) = (direction(kbps), direction(kbps / 3));
+        varying(format!("{seed}"), down, up)
+    }
+
+    /// Its share of what the link carries until the last byte has come, and the part of the packets that went again.
+    fn used(link: &Recorded) -> f64 {
+        let object = file(link.bytes);
+        let outcome = run_scenario(&recorded_scenario(1, link, &object));
+        let transfer = &outcome.transfers[0];
+        assert!(transfer.is_complete());
+        let seconds = transfer.seconds().expect("it is complete");
+        let end = START + Duration::from_secs_f64(seconds);
+        let trace = link.down.delivery.as_ref().expect("it has one");
+        let carried = trace.offsets().filter(|at| (START..end).contains(&(Time::ZERO + *at))).count();
+        println!("{}: {seconds:.1} s", link.label);
+        link.bytes as f64 / optimum::PAYLOAD_SHARE / (carried * 1_500) as f64
+    }
+
+    #[test]
+    fn a_radio_link_that_stands_still_now_and_then_is_used() {
+        for kbps in [1_000, 8_000] {
+            let shares: Vec<f64> = (1..=4).map(|seed| used(&radio(seed, kbps))).collect();
+            println!("{kbps} kbit/s: {shares:.3?}");
+            assert!(mean(&shares) > 0.985, "{kbps} kbit/s: {shares:?}");
+        }
+    }
 }
