@@ -207,7 +207,7 @@ fn loss_reordering_and_duplication_everywhere_slow_it_down_and_nothing_else() {
 /// it loses much.
 #[test]
 fn a_fifth_or_more_lost_on_every_link_is_no_silence_over_one_path_or_two() {
-    for (loss, routers, limit) in [(0.2, 1, 8), (0.2, 2, 5), (0.3, 1, 16), (0.3, 2, 40)] {
+    for (loss, routers, limit) in [(0.2, 1, 8), (0.2, 2, 5), (0.3, 1, 16), (0.3, 2, 15), (0.4, 1, 40), (0.4, 2, 40)] {
         let producer = routers + 2;
         let mut world = World::new(producer, |_, _| {});
         let bad = LinkConfig { loss: tributary_core::link::Loss::Bernoulli(loss), ..link(10, 10) };

@@ -29,8 +29,8 @@ const REQUESTS_MAX: usize = 16_384;
 /// A timer that comes later than this was held up, and so were the answers that it waits for.
 const LATE: Duration = Duration::from_millis(5);
 /// A path is silent when what it usually leaves unanswered explains its silence with less than this probability.
-const SILENCE_CHANCE: f64 = 0.01;
-/// The largest share of unanswered requests that explains silence: 43 of them in a row.
+const SILENCE_CHANCE: f64 = 0.001;
+/// The largest share of unanswered requests that explains silence: 66 of them in a row.
 const UNANSWERED_MAX: f64 = 0.9;
 /// Requests that the share of unanswered ones looks back on.
 const UNANSWERED_REQUESTS: f64 = 64.0;
@@ -291,7 +291,8 @@ impl Flow {
             silence.probes += 1;
             let pause =
                 (now.since(silence.since) / 20).clamp(self.rtt.rto().min(self.config.rto_max), self.config.rto_max);
-            silence.probe_at = now + pause;
+            // As many more as are usually unanswered: as soon as one of a path that answers all, one is answered.
+            silence.probe_at = now + pause.mul_f64(1.0 - self.unanswered.usual());
         }
         self.first_number.wrapping_add((self.requests.len() - 1) as u16)
     }
@@ -747,7 +748,10 @@ impl UnansweredShare {
     }
     /// How likely `requests` in a row stay unanswered by chance.
     fn chance_of(self, requests: u32) -> f64 {
-        libm::pow(self.share.min(UNANSWERED_MAX), f64::from(requests))
+        libm::pow(self.usual(), f64::from(requests))
+    }
+    fn usual(self) -> f64 {
+        self.share.min(UNANSWERED_MAX)
     }
 }
 
@@ -861,10 +865,10 @@ mod tests {
     fn a_path_is_silent_when_what_it_usually_leaves_unanswered_does_not_explain_it() {
         // One that answers all is silent after one timeout, 50 ms from the last answer.
         assert_eq!(silent_after(&mut flow_with_answers(1), 4000), 40);
-        // Of half of them seven in a row are less likely than one in a hundred, of three in four 17; the first of them was
+        // Of half of them ten in a row are less likely than one in a thousand, of three in four 24; the first of them was
         // asked for before the last answer.
         let [half, most] = [2, 4].map(|answered_of| silent_after(&mut flow_with_answers(answered_of), 4000));
-        assert!((50..=70).contains(&half) && (110..=140).contains(&most), "{half} {most}");
+        assert!((80..=100).contains(&half) && (190..=220).contains(&most), "{half} {most}");
     }
 
     #[test]

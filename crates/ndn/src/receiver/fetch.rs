@@ -33,9 +33,10 @@ use crate::{
 
 /// Probing Interests for segments of others come so many times more slowly than those for manifests.
 const SEGMENT_PROBE_PAUSE: u32 = 10;
-/// By which part the time between probes grows with each that brings nothing new.
+/// By which part the time between probes grows with each answer that brings nothing new; what is lost tells nothing. While
+/// nobody answers, they are limited by how long they live.
 const PROBES_SLOW_BY: u32 = 20;
-/// Probes under way at one time.
+/// Probes under way at one time: of those for paths that are not known yet, and of those over silent ones.
 const PROBES_MAX: usize = 64;
 /// Paths whose producers cannot be told apart share what is left of a link between them: all are one group (PTP eq. 2
 /// sums over all paths in use).
@@ -271,6 +272,7 @@ impl Fetching {
         let node = node_of_label(&label);
         let is_new = !self.sources.contains_key(&node);
         self.sources.insert(node, Source { node, label, manifest: Vec::new(), segment_bytes });
+        self.slow_probes();
         if self.paths.on_probe(now, tag, node, rtt, random) || is_new {
             self.offer(now, random);
         }
@@ -308,8 +310,9 @@ impl Fetching {
         self.sources.insert(node, Source { node, label, manifest: manifest.to_vec(), segment_bytes });
         let known = self.paths.len();
         let changed = self.paths.on_probe(now, tag, node, now.since(probe.sent), random);
-        if self.paths.len() > known {
-            self.probe_interval = self.config.probe_interval;
+        match self.paths.len() > known {
+            true => self.probe_interval = self.config.probe_interval,
+            false => self.slow_probes(),
         }
         let heard_at = *self.heard_at.get_or_insert(now);
         if self.version.is_none() && now.since(heard_at) < self.config.interest_lifetime {
@@ -448,14 +451,12 @@ impl Fetching {
         self.waiting.pop_front()
     }
     fn poll_probe(&mut self, now: Time, random: &mut Random) -> Option<Outgoing> {
-        if self.probe_at > now || self.probes.len() >= PROBES_MAX {
+        if self.probe_at > now || !self.may_probe() {
             return None;
         }
         self.probes_at_once = self.probes_at_once.saturating_sub(1);
         if self.probes_at_once == 0 {
             self.probe_at = now + self.probe_interval;
-            let longer = self.probe_interval + self.probe_interval / PROBES_SLOW_BY;
-            self.probe_interval = longer.min(self.config.probe_interval_max).max(self.config.probe_interval);
         }
         if let Some(known) = self.others.known() {
             // The segments themselves are asked for: others know no other names. They are long, so few are asked for.
@@ -473,10 +474,17 @@ impl Fetching {
         let (_, interest) = self.manifest_interest(now, self.lifetime_anywhere(now), random)?;
         Some(Outgoing { interest, tag: None, probe: true, token: None })
     }
+    fn may_probe(&self) -> bool {
+        self.probes.len() - self.path_probes.len() < PROBES_MAX
+    }
+    fn slow_probes(&mut self) {
+        let longer = self.probe_interval + self.probe_interval / PROBES_SLOW_BY;
+        self.probe_interval = longer.min(self.config.probe_interval_max).max(self.config.probe_interval);
+    }
     /// Asks over a silent path for the manifest, by a name that nothing else has: a packet's name may be answered by any
     /// path that was asked for it. `None` for objects of others, which have no such name.
     fn path_probe(&mut self, now: Time, asked: AskedAs, random: &mut Random) -> Option<Outgoing> {
-        if self.others.known().is_some() || self.probes.len() >= PROBES_MAX {
+        if self.others.known().is_some() || self.path_probes.len() >= PROBES_MAX {
             return None;
         }
         let tag = Some(self.paths.tag(asked.path)?.clone());
@@ -539,7 +547,7 @@ impl Fetching {
             return None;
         }
         let oldest = self.probes.values().map(|probe| probe.expires).min();
-        let probe = if self.probes.len() < PROBES_MAX { Some(self.probe_at) } else { oldest };
+        let probe = if self.may_probe() { Some(self.probe_at) } else { oldest };
         let change = Some(self.paths.next_change());
         let others = self.others.poll_timeout();
         self.transfer.poll_timeout().into_iter().chain(probe).chain(oldest).chain(change).chain(others).min()
@@ -552,9 +560,7 @@ impl Fetching {
                 TransferEvent::PathState { path, state, .. } => {
                     self.paths.set_silent(*path, *state == PathState::Silent);
                     match state {
-                        PathState::Silent => {
-                            self.paths.has_other(now, *path) && self.paths.on_failed(now, *path, random)
-                        }
+                        PathState::Silent => self.paths.give_way(now, *path, random),
                         // It may have been opened again since.
                         PathState::Closed => {
                             !self.transfer.uses(*path)

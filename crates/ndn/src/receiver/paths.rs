@@ -117,7 +117,7 @@ impl Paths {
     /// A path over which nothing comes gives way to one that has just been found.
     fn relieve(&mut self, now: Time, random: &mut Random) -> bool {
         let silent = self.in_use().find(|(_, path)| path.silent).map(|(id, _)| id);
-        silent.is_some_and(|id| self.has_other(now, id) && self.on_failed(now, id, random))
+        silent.is_some_and(|id| self.give_way(now, id, random))
     }
     /// A path failed: its tag could not be followed, or nothing came by it. Another takes its place at once. Whether the
     /// paths in use changed.
@@ -141,9 +141,16 @@ impl Paths {
     pub(super) fn forgive(&mut self, source: NodeId) {
         self.known.values_mut().filter(|path| path.source == source).for_each(|path| path.refused = false);
     }
-    /// Whether a path that is not in use could take the place of `id`.
-    pub(super) fn has_other(&self, now: Time, id: PathId) -> bool {
-        self.known.iter().any(|(other, path)| *other != id && !path.in_use && path.works(now))
+    /// A path that is silent gives way to another one, if there is one; whether the paths in use changed.
+    pub(super) fn give_way(&mut self, now: Time, id: PathId, random: &mut Random) -> bool {
+        let Some(path) = self.known.get_mut(&id) else { return false };
+        let before = (path.failed, path.in_use);
+        (path.failed, path.in_use) = (Some(now), false);
+        let is_replaced = self.fill(random);
+        if let Some(path) = self.known.get_mut(&id).filter(|_| !is_replaced) {
+            (path.failed, path.in_use) = before;
+        }
+        is_replaced
     }
     /// Begins to measure, and changes the paths in use, once in a change interval; `bytes_of` tells what each has brought.
     /// Whether they changed.
@@ -318,10 +325,14 @@ mod tests {
         assert!(probe(&mut paths, &mut random, 1) && probe(&mut paths, &mut random, 2));
         assert!(!probe(&mut paths, &mut random, 3) && !probe(&mut paths, &mut random, 1));
         assert_eq!((in_use(&paths), paths.len()), (alloc::vec![1, 2], 3));
-        assert!(paths.has_other(Time::from_millis(5), PathId(1)));
-        assert!(paths.on_failed(Time::from_millis(5), PathId(1), &mut random));
+        assert!(paths.give_way(Time::from_millis(5), PathId(1), &mut random));
         assert_eq!(in_use(&paths), [2, 3]);
-        assert!(!paths.has_other(Time::from_millis(6), PathId(2)), "path 3 is in use, path 1 has just failed");
+        assert!(!paths.give_way(Time::from_millis(6), PathId(2), &mut random), "path 3 is in use, path 1 has failed");
+        assert!(
+            !paths.give_way(Time::from_millis(60_000), PathId(2), &mut random),
+            "and no probe has shown that it works again"
+        );
+        assert_eq!(in_use(&paths), [2, 3]);
         assert!(paths.on_failed(Time::from_millis(6), PathId(2), &mut random));
         assert_eq!(in_use(&paths), [3]);
         assert!(probe(&mut paths, &mut random, 2), "a probe shows that it works again");

@@ -59,6 +59,8 @@ const RTT_PROBE_OWN: f64 = 0.1;
 /// Loss that the pace makes up for at most: as long as the queue is empty, so that it is not the pace that causes
 /// it, and otherwise.
 const LOSS_COMPENSATED_MAX: [f64; 2] = [0.9, 0.1];
+/// What needs no making up for, as a part of what arrives.
+const LOSS_FREE_ARRIVED: f64 = 0.05;
 /// Packets that a flow claims beyond its share for the root of each packet of its bandwidth-delay product.
 const CLAIM_PACKETS: f64 = 3.0;
 /// Pace and window of a probe of the losses, as parts of what the path delivers.
@@ -206,7 +208,9 @@ impl ModelBased {
             return 1.0;
         }
         let most = if self.queue_is_empty() { empty } else { standing.max(self.loss.proved()).min(empty) };
-        1.0 / (1.0 - (self.loss.compensated() - LOSS_FREE).clamp(0.0, most))
+        // Less what needs no making up for: of what arrives, which where most is lost is little.
+        let lost = self.loss.compensated();
+        1.0 / (1.0 - (lost - LOSS_FREE.min(LOSS_FREE_ARRIVED * (1.0 - lost))).clamp(0.0, most))
     }
     /// Whether it needs no probe to tell what packets are lost for.
     fn queue_is_long(&self) -> bool {
@@ -413,7 +417,8 @@ impl ModelBased {
         let Some((rtt, _)) = self.rtt_min else { return };
         let product = self.product().unwrap_or(0.0);
         match self.phase {
-            Phase::Drain if in_flight as f64 <= product => {
+            // What is lost is under way until it is missed.
+            Phase::Drain if in_flight as f64 <= product * self.compensation() => {
                 let probe = self.loss.on_drained(now, rtt, self.rate.best());
                 self.phase = probe.map_or(Phase::Probe { step: 2, since: now }, Phase::ProbeLoss);
             }
