@@ -221,6 +221,7 @@ fn config(bits: u8) -> Config {
     let face = FaceId(1);
     Config {
         path_tags: bits & 1 == 0,
+        tell_rates: bits & 32 == 0,
         cache_policy: ["lru", "fifo", "priority"][usize::from(bits >> 1 & 3) % 3].into(),
         routes: vec![StaticRoute { face, prefix: name("/"), cost: 1 }],
         registrars: vec![Registrar { face, scope: RegistrationScope::Localhop }],

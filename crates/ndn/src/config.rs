@@ -35,6 +35,8 @@ pub struct Config {
     pub fab_flows: usize,
     /// Whether tags are recorded and followed. Default: yes.
     pub path_tags: bool,
+    /// Whether those who probe are told the rates of this node's links, as far as its faces know them. Default: yes.
+    pub tell_rates: bool,
     /// How labels are written. Default: at random.
     pub labels: LabelScheme,
     /// What becomes of tags that cannot be followed. Default: by name.
@@ -205,6 +207,7 @@ impl Config {
             suppression: (Duration::from_millis(10), Duration::from_millis(250)),
             fab_flows: 4096,
             path_tags: true,
+            tell_rates: true,
             labels: LabelScheme::Random,
             invalid_path: InvalidPath::ByName,
             label_all: false,

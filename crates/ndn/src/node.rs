@@ -102,6 +102,7 @@ impl NdnNode {
             suppression: config.suppression,
             fab_flows: config.fab_flows,
             path_tags: config.path_tags,
+            tell_rates: config.tell_rates,
             labels: config.labels,
             invalid_path: config.invalid_path,
             label_all: config.label_all,

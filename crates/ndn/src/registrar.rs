@@ -263,6 +263,7 @@ mod tests {
             token: Vec::new(),
             tag: None,
             tag_bits: None,
+            rates: Vec::new(),
             probe: false,
             origin: None,
             path_failed: false,

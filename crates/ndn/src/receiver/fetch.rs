@@ -8,7 +8,7 @@ use alloc::{
 
 use tributary_content::{Manifest, Name};
 use tributary_core::{
-    Duration, NodeId, PathId, Random, Time,
+    Duration, NodeId, PathId, Random, Rate, Time,
     event::{PathState, TransferEvent},
 };
 use tributary_transport::{
@@ -21,7 +21,7 @@ use super::{
     Outgoing, Source,
     asked::{AskedOn, Form, token_of},
     others::{Found, Others},
-    paths::{Paths, Tag},
+    paths::{Paths, Tag, Traffic, Way},
 };
 use crate::{
     config::{PathConfig, node_of_label},
@@ -85,6 +85,7 @@ pub(super) struct Fetching {
     probes_at_once: u32,
     /// Which path each packet was asked for on last (PTP §5 D: a vector indexed by SEQ), and by which request.
     asked: BTreeMap<u32, AskedOn>,
+    traffic: Traffic,
     /// Packets that are asked for past all caches only, and when the Interests before that have expired: until then a
     /// cache's answer may be one to them.
     past_caches: BTreeMap<u32, Time>,
@@ -125,6 +126,7 @@ impl Fetching {
             started: now,
             heard_at: None,
             asked: BTreeMap::new(),
+            traffic: Traffic::default(),
             past_caches: BTreeMap::new(),
             waiting: VecDeque::new(),
             events: VecDeque::new(),
@@ -206,7 +208,7 @@ impl Fetching {
         }
         let sent = self.segment_probes.remove(&segment);
         if let (Some(probe), Some(tag), Some(_)) = (sent, tag_of(local), data) {
-            self.on_source(now, tag, now.since(probe.sent), random);
+            self.on_source(now, tag, &local.rates, now.since(probe.sent), random);
         }
         self.on_packet(now, local, segment, data, random) || sent.is_some()
     }
@@ -225,6 +227,8 @@ impl Fetching {
         }
         if let (Some(data), Some(asked)) = (data, self.asked.remove(&packet)) {
             let payload = data.content.unwrap_or(&[]);
+            self.traffic.content += payload.len() as u64;
+            self.traffic.data += local.packet.len() as u64;
             // Who cached it is not told; that it was cached is (PTP §5 D 1).
             let cache = local.origin.map(|_| 0);
             let data = PacketData { path, number, packet, cache, payload };
@@ -266,14 +270,14 @@ impl Fetching {
         expired.is_some_and(|expired| now < expired)
     }
     /// A way to a producer of an object of others.
-    fn on_source(&mut self, now: Time, tag: Tag, rtt: Duration, random: &mut Random) {
+    fn on_source(&mut self, now: Time, tag: Tag, rates: &[Option<Rate>], rtt: Duration, random: &mut Random) {
         let Some(known) = self.others.known() else { return };
         let (label, segment_bytes) = (known.producer.clone(), known.segment_bytes);
         let node = node_of_label(&label);
         let is_new = !self.sources.contains_key(&node);
         self.sources.insert(node, Source { node, label, manifest: Vec::new(), segment_bytes });
         self.slow_probes();
-        if self.paths.on_probe(now, tag, node, rtt, random) || is_new {
+        if self.paths.on_probe(now, Way { tag, rates: rates.to_vec(), source: node, rtt }, random) || is_new {
             self.offer(now, random);
         }
     }
@@ -309,7 +313,8 @@ impl Fetching {
         }
         self.sources.insert(node, Source { node, label, manifest: manifest.to_vec(), segment_bytes });
         let known = self.paths.len();
-        let changed = self.paths.on_probe(now, tag, node, now.since(probe.sent), random);
+        let found = Way { tag, rates: local.rates.clone(), source: node, rtt: now.since(probe.sent) };
+        let changed = self.paths.on_probe(now, found, random);
         match self.paths.len() > known {
             true => self.probe_interval = self.config.probe_interval,
             false => self.slow_probes(),
@@ -381,7 +386,7 @@ impl Fetching {
         if self.paths.next_change() <= now {
             let report = self.transfer.report(now);
             let bytes_of = |id: PathId| report.paths.iter().find(|path| path.path == id).map_or(0, |path| path.bytes);
-            if self.paths.handle_timeout(now, bytes_of, random) {
+            if self.paths.handle_timeout(now, bytes_of, &self.traffic, random) {
                 self.offer(now, random);
             }
         }
@@ -441,8 +446,10 @@ impl Fetching {
             };
             let form = asked.form;
             self.asked.insert(packet, asked);
+            let interest = self.interest(&name, form, lifetime, random);
+            self.traffic.interests += (interest.len() + tag.as_ref().map_or(0, Tag::bytes)) as u64;
             self.waiting.push_back(Outgoing {
-                interest: self.interest(&name, form, lifetime, random),
+                interest,
                 tag: tag.clone(),
                 probe: bypasses,
                 token: Some(token_of((path, number))),

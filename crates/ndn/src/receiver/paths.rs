@@ -3,7 +3,7 @@ use alloc::{boxed::Box, collections::BTreeMap, string::String, vec::Vec};
 
 use tributary_core::{Duration, NodeId, PathId, Random, Rate, Time};
 
-use super::selection::{self, Candidate, PathSelection};
+use super::selection::{self, Candidate, Link, PathSelection};
 use crate::{config::PathConfig, router::labels::LABEL_BYTES};
 
 /// Paths known at one time; beyond that the ones not in use for longest go.
@@ -29,6 +29,11 @@ impl Tag {
             Tag::Bits(_) => &[],
         }
     }
+    /// Its length in bytes.
+    pub(super) fn bytes(&self) -> usize {
+        let (Tag::Labels(bytes) | Tag::Bits(bytes)) = self;
+        bytes.len()
+    }
     /// Routers that it names, as far as that can be told.
     pub(super) fn hops(&self) -> usize {
         match self {
@@ -40,6 +45,8 @@ impl Tag {
 
 pub(super) struct KnownPath {
     pub(super) tag: Tag,
+    /// The rates of its links, as far as routers told them.
+    rates: Vec<Option<Rate>>,
     pub(super) source: NodeId,
     pub(super) in_use: bool,
     /// Smoothed round-trip time of the probes and its mean deviation.
@@ -54,6 +61,26 @@ pub(super) struct KnownPath {
     /// Bytes that it had brought when measuring began, and what it brought in the last change interval since then.
     bytes_before: u64,
     rate: Option<Rate>,
+}
+
+/// What a probe found.
+pub(super) struct Way {
+    pub(super) tag: Tag,
+    /// The rates of its links, as far as routers told them.
+    pub(super) rates: Vec<Option<Rate>>,
+    pub(super) source: NodeId,
+    pub(super) rtt: Duration,
+}
+
+/// Bytes of a fetch so far.
+#[derive(Default)]
+pub(super) struct Traffic {
+    /// Of Interests with their tags.
+    pub(super) interests: u64,
+    /// Of Data.
+    pub(super) data: u64,
+    /// Of what the Data brought.
+    pub(super) content: u64,
 }
 
 pub(super) struct Paths {
@@ -71,12 +98,14 @@ impl Paths {
         let selection = selection::by_name(&config.selection);
         Paths { config, selection, known: BTreeMap::new(), next: 0, changed_at: now, measured_since: None }
     }
-    /// Takes a tag that a probe brought after `rtt`. Whether the paths in use changed.
-    pub(super) fn on_probe(&mut self, now: Time, tag: Tag, source: NodeId, rtt: Duration, random: &mut Random) -> bool {
+    /// Takes what a probe found. Whether the paths in use changed.
+    pub(super) fn on_probe(&mut self, now: Time, found: Way, random: &mut Random) -> bool {
+        let Way { tag, rates, source, rtt } = found;
         if let Some((_, path)) = self.known.iter_mut().find(|(_, path)| path.tag == tag) {
             let error = path.rtt.abs_diff(rtt);
             path.deviation = (path.deviation * 3 + error) / 4;
             path.rtt = (path.rtt * 7 + rtt) / 8;
+            path.rates = rates;
             path.seen = now;
             path.failed = None;
             return self.fill(random) | self.relieve(now, random);
@@ -89,6 +118,7 @@ impl Paths {
         self.next = self.next.wrapping_add(1).max(1);
         let path = KnownPath {
             tag,
+            rates,
             source,
             in_use: false,
             rtt,
@@ -152,9 +182,15 @@ impl Paths {
         }
         is_replaced
     }
-    /// Begins to measure, and changes the paths in use, once in a change interval; `bytes_of` tells what each has brought.
-    /// Whether they changed.
-    pub(super) fn handle_timeout(&mut self, now: Time, bytes_of: impl Fn(PathId) -> u64, random: &mut Random) -> bool {
+    /// Begins to measure, and changes the paths in use, once in a change interval; `bytes_of` tells how much
+    /// content each has brought. Whether they changed.
+    pub(super) fn handle_timeout(
+        &mut self,
+        now: Time,
+        bytes_of: impl Fn(PathId) -> u64,
+        traffic: &Traffic,
+        random: &mut Random,
+    ) -> bool {
         if self.next_change() > now {
             return false;
         }
@@ -165,10 +201,12 @@ impl Paths {
         };
         self.changed_at = now;
         for (id, path) in self.known.iter_mut().filter(|(_, path)| path.in_use) {
-            path.rate = Rate::over(bytes_of(*id).saturating_sub(path.bytes_before), now.since(since));
+            let bytes = bytes_of(*id).saturating_sub(path.bytes_before) as f64 * traffic.data as f64;
+            path.rate = Rate::over((bytes / traffic.content.max(1) as f64) as u64, now.since(since));
         }
         let candidates = self.candidates(now, |_| true);
-        let chosen = self.selection.change(&candidates, self.config.in_use_max, random);
+        let asking = traffic.interests as f64 / traffic.data.max(1) as f64;
+        let chosen = self.selection.change(&candidates, asking, self.config.in_use_max, random);
         let mut changed = false;
         for (id, path) in &mut self.known {
             let use_it = chosen.contains(id);
@@ -197,6 +235,8 @@ impl Paths {
         changed
     }
     fn candidates(&self, now: Time, which: impl Fn(&KnownPath) -> bool) -> Vec<Candidate> {
+        let nodes = self.nodes();
+        let hops = Hops::of(&nodes, self.known.values().map(|path| &path.tag));
         let working = self.known.iter().filter(|(_, path)| path.works(now) && which(path));
         working
             .map(|(id, path)| Candidate {
@@ -207,7 +247,7 @@ impl Paths {
                 hops: path.hops(),
                 rtt: path.rtt,
                 rtt_deviation: path.deviation,
-                links: path.tag.labels().to_vec(),
+                links: path.links(&nodes, &hops),
             })
             .collect()
     }
@@ -234,6 +274,20 @@ impl Paths {
 impl KnownPath {
     fn works(&self, now: Time) -> bool {
         !self.refused && self.failed.is_none_or(|failed| failed + FAILED_PAUSE <= now)
+    }
+    fn links(&self, nodes: &Nodes, hops: &Hops) -> Vec<Link> {
+        let labels = self.tag.labels();
+        let mut from = None;
+        let link = |(index, label): (usize, &Label)| {
+            let to = nodes.behind(*label);
+            let before = from.replace(to);
+            Link {
+                label: *label,
+                rate: self.rates.get(index).copied().flatten(),
+                reverse: before.and_then(|from| hops.label(to, from)),
+            }
+        };
+        labels.iter().enumerate().map(link).collect()
     }
     /// Routers on it, as far as its tag tells.
     pub(super) fn hops(&self) -> usize {
@@ -288,6 +342,27 @@ impl Nodes {
     }
 }
 
+/// The label of the link from one node to another.
+struct Hops(BTreeMap<(Label, Label), Option<Label>>);
+
+impl Hops {
+    fn of<'a>(nodes: &Nodes, tags: impl Iterator<Item = &'a Tag>) -> Hops {
+        let mut hops = BTreeMap::new();
+        for tag in tags {
+            for pair in tag.labels().windows(2) {
+                let (from, label) = (nodes.behind(pair[0]), pair[1]);
+                let known = hops.entry((from, nodes.behind(label))).or_insert(Some(label));
+                // Of several links between them nobody knows which belongs to which.
+                *known = known.filter(|known| *known == label);
+            }
+        }
+        Hops(hops)
+    }
+    fn label(&self, from: Label, to: Label) -> Option<Label> {
+        self.0.get(&(from, to)).copied().flatten()
+    }
+}
+
 /// Appends labels as hexadecimal digits, with `>` between.
 pub(super) fn write_labels(labels: &[u8], text: &mut String) {
     use core::fmt::Write;
@@ -311,9 +386,14 @@ mod tests {
             Random::new(1, 1),
         )
     }
+    const TRAFFIC: Traffic = Traffic { interests: 0, data: 1, content: 1 };
+
+    fn found(tag: Tag) -> Way {
+        Way { tag, rates: Vec::new(), source: NodeId(1), rtt: Duration::from_millis(10) }
+    }
     fn probe(paths: &mut Paths, random: &mut Random, label: u8) -> bool {
         let tag = Tag::Labels(alloc::vec![label; 4]);
-        paths.on_probe(Time::from_millis(1), tag, NodeId(1), Duration::from_millis(10), random)
+        paths.on_probe(Time::from_millis(1), found(tag), random)
     }
     fn in_use(paths: &Paths) -> Vec<u16> {
         paths.in_use().map(|(id, _)| id.0).collect()
@@ -348,8 +428,9 @@ mod tests {
         // What path 1 brought at once does not count.
         let bytes =
             |after: bool| move |id: PathId| [50_000, 100][usize::from(id.0 > 1)] + u64::from(after && id.0 > 1) * 900;
-        let mut at =
-            |ms, bytes: &dyn Fn(PathId) -> u64| paths.handle_timeout(Time::from_millis(ms), bytes, &mut random);
+        let mut at = |ms, bytes: &dyn Fn(PathId) -> u64| {
+            paths.handle_timeout(Time::from_millis(ms), bytes, &TRAFFIC, &mut random)
+        };
         assert!(!at(2_999, &bytes(false)) && !at(3_000, &bytes(false)) && !at(9_999, &bytes(true)));
         assert!(at(10_000, &bytes(true)));
         // Path 3 brings nothing; path 1 gets its turn again.
@@ -364,12 +445,38 @@ mod tests {
         let [near, other, far, last, end] = [[9u8, 0, 0, 1], [9, 0, 0, 2], [7, 0, 0, 3], [5, 0, 0, 4], [1, 0, 0, 5]];
         for tag in [&[near, far, last][..], &[other, far, last], &[other, end], &[end]] {
             let tag = Tag::Labels(tag.concat());
-            paths.on_probe(Time::from_millis(1), tag, NodeId(1), Duration::from_millis(10), &mut random);
+            paths.on_probe(Time::from_millis(1), found(tag), &mut random);
         }
         let nodes = paths.nodes();
         let labels: Vec<String> = paths.known.values().map(|path| path.label("phone", "shop", &nodes)).collect();
         let by_far = "phone>09000001>07000003>shop";
         assert_eq!(labels, [by_far, by_far, "phone>09000001>shop", "phone>shop"]);
+    }
+
+    #[test]
+    fn a_link_has_the_rate_that_was_told_and_the_label_of_its_way_back_if_there_is_one() {
+        let (mut paths, mut random) = paths(9);
+        // Two routers next to each other, 7 and 5, each with a way to a producer, 1 and 2.
+        let [to_7, to_5] = [[9u8, 0, 0, 7], [9, 0, 0, 5]];
+        let [from_7, from_5, end_1, end_2] = [[7u8, 0, 0, 5], [5, 0, 0, 7], [7, 0, 0, 1], [5, 0, 0, 2]];
+        let rate = |mbps| Some(Rate::from_mbps(mbps));
+        for (labels, rates) in [
+            ([to_7, end_1].concat(), alloc::vec![rate(1), rate(2)]),
+            ([to_7, from_7, end_2].concat(), alloc::vec![rate(1), None]),
+            ([to_5, from_5, end_1].concat(), Vec::new()),
+            ([to_5, end_2].concat(), alloc::vec![rate(9); 9]),
+        ] {
+            paths.on_probe(Time::from_millis(1), Way { rates, ..found(Tag::Labels(labels)) }, &mut random);
+        }
+        let links: Vec<Vec<(Option<Rate>, Option<Label>)>> = paths
+            .candidates(Time::from_millis(1), |_| true)
+            .iter()
+            .map(|path| path.links.iter().map(|link| (link.rate, link.reverse)).collect())
+            .collect();
+        assert_eq!(links[0], [(rate(1), None), (rate(2), None)]);
+        assert_eq!(links[1], [(rate(1), None), (None, Some(from_5)), (None, None)]);
+        assert_eq!(links[2], [(None, None), (None, Some(from_7)), (None, None)]);
+        assert_eq!(links[3], [(rate(9), None), (rate(9), None)], "there are no more rates than links");
     }
 
     #[test]
@@ -389,7 +496,7 @@ mod tests {
         let (mut paths, mut random) = paths(4);
         for label in 0..2000u32 {
             let tag = Tag::Labels(label.to_be_bytes().to_vec());
-            paths.on_probe(Time::from_millis(u64::from(label)), tag, NodeId(1), Duration::ZERO, &mut random);
+            paths.on_probe(Time::from_millis(u64::from(label)), found(tag), &mut random);
         }
         assert_eq!((paths.len(), in_use(&paths)), (PATHS_MAX, alloc::vec![1, 2, 3, 4]));
     }

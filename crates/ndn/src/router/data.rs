@@ -108,12 +108,14 @@ impl Router {
                 told.push((record.face, record.token));
             }
             let (tag, tag_bits) = self.record_label(face, headers, record);
+            let rates = self.record_rate(headers, record);
             let own = (exact != Some(record.nonce) && !record.probe).then_some(Origin::Aggregation);
             let answer = LpPacket {
                 pit_token: record.token.as_bytes(),
                 congestion_mark: headers.congestion_mark,
                 tag: tag.as_deref().and_then(|tag| crate::wire::PathTag::parse(tag).ok()),
                 tag_bits: tag_bits.as_deref().and_then(|tag| crate::wire::huffman::BitTag::parse(tag).ok()),
+                rates: rates.as_deref().and_then(|rates| crate::wire::PathRates::parse(rates).ok()),
                 origin: if self.config.path_tags { headers.origin.or(own) } else { None },
                 path_failed: self.config.path_tags && (headers.path_failed || record.path_failed),
                 ..LpPacket::default()

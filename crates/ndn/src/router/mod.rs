@@ -39,13 +39,13 @@ use alloc::{
 
 use bytes::Bytes;
 use tributary_content::Name;
-use tributary_core::{Datagram, Duration, FaceId, Random, Time, Transmit, TransmitBuf, event::Event};
+use tributary_core::{Datagram, Duration, FaceId, Random, Rate, Time, Transmit, TransmitBuf, event::Event};
 
 pub use face::{FaceLimits, FaceProfile, FaceScope, reason as face_reason};
 pub use management::{FaceRequest, ManagementTrust, RequestId};
 
 use crate::wire::{
-    LpPacket, VerifyKey,
+    LpPacket, PathRates, VerifyKey,
     dataset::{FaceEvent, PacketCounters},
     lp::Origin,
     packet_type,
@@ -139,6 +139,8 @@ pub struct RouterConfig {
     pub labels: LabelScheme,
     /// PTP: whether tags are recorded and followed at all; a router that does not is a legacy forwarder. Default: yes.
     pub path_tags: bool,
+    /// PTP: whether those who probe are told the rates of links, as far as faces know them. Default: yes.
+    pub tell_rates: bool,
     /// PTP: what becomes of tags that cannot be followed. Default: by name.
     pub invalid_path: InvalidPath,
     /// Whether labels are written into every Data, and not only into those that probes ask for: what OMCC-RF's consumers
@@ -183,6 +185,7 @@ impl RouterConfig {
             nacks: true,
             labels: LabelScheme::Random,
             path_tags: true,
+            tell_rates: true,
             invalid_path: InvalidPath::ByName,
             label_all: false,
             management: ManagementTrust::AnyLocal,
@@ -237,6 +240,8 @@ pub struct LocalPacket {
     pub tag: Option<Vec<u8>>,
     /// PTP: the same as bits.
     pub tag_bits: Option<Vec<u8>>,
+    /// PTP: the rates of the links of the tag.
+    pub rates: Vec<Option<Rate>>,
     /// PTP: whether a tag is asked for.
     pub probe: bool,
     /// PTP: where a Data came from, if not from a producer.
@@ -601,6 +606,7 @@ impl Router {
             token: headers.pit_token.unwrap_or(&[]).to_vec(),
             tag: headers.tag.map(|tag| tag.as_bytes().to_vec()),
             tag_bits: headers.tag_bits.map(|tag| tag.to_stack().value()),
+            rates: headers.rates.iter().flat_map(PathRates::rates).collect(),
             probe: headers.probe,
             origin: headers.origin,
             path_failed: headers.path_failed,

@@ -158,6 +158,19 @@ impl Router {
             LabelScheme::Huffman => (None, self.labels.push_bits(headers.tag_bits, face).map(|stack| stack.value())),
         }
     }
+    /// The rates for one who waits: what the Data brought, and the rate of the link by which it leaves in front.
+    pub(super) fn record_rate(&self, headers: &LpPacket<'_>, record: &InRecord) -> Option<Vec<u8>> {
+        if !record.probe || !self.config.path_tags || self.config.labels != LabelScheme::Random {
+            return None;
+        }
+        let rates = headers.rates.unwrap_or_default();
+        // An application of this node has no link.
+        if record.face.0 >= INTERNAL_FACES_FIRST {
+            return Some(rates.as_bytes().to_vec());
+        }
+        let face = self.faces.get(&record.face).filter(|_| self.config.tell_rates);
+        rates.pushed(face.and_then(|face| face.profile.rate))
+    }
     /// A face went down: those whose Interests are on their way by it are told at once (PTP §4 C 2), unless they also
     /// went another way.
     pub(super) fn on_face_down(&mut self, now: Time, face: FaceId) {

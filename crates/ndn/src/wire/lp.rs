@@ -6,7 +6,7 @@
 use alloc::vec::Vec;
 
 use super::{
-    PathTag, WireError,
+    PathRates, PathTag, WireError,
     huffman::BitTag,
     tlv::{Reader, Sequence, Writer, integer, integer_bytes, number_len, read_number},
     types,
@@ -106,6 +106,8 @@ pub struct LpPacket<'a> {
     pub tag: Option<PathTag<'a>>,
     /// PTP: the labels of the path as bits.
     pub tag_bits: Option<BitTag<'a>>,
+    /// PTP: the rates of the links that the labels stand for.
+    pub rates: Option<PathRates<'a>>,
     /// PTP: go to a producer and bring a tag back.
     pub probe: bool,
     /// PTP: where the Data came from, if not from a producer.
@@ -282,6 +284,7 @@ impl<'a> LpPacket<'a> {
                 let run = run.try_into().map_err(|_| WireError::Length { field: "RunAnswer", bytes: value.len() })?;
                 once(&mut self.run_answer, (number, u64::from_be_bytes(run)), kind)
             }
+            types::LP_PATH_RATES => once(&mut self.rates, PathRates::parse(value)?, kind),
             800..=959 if kind.is_multiple_of(4) => {
                 self.is_canonical = false;
                 Ok(())
@@ -402,6 +405,9 @@ impl<'a> LpPacket<'a> {
             out.put_head(types::LP_RUN_ANSWER, 12);
             out.extend_from_slice(&number.to_be_bytes());
             out.extend_from_slice(&run.to_be_bytes());
+        }
+        if let Some(rates) = &self.rates {
+            out.put_element(types::LP_PATH_RATES, rates.as_bytes());
         }
     }
 }
@@ -529,11 +535,11 @@ mod tests {
             (proptest::option::of(0u64..200), proptest::collection::vec(any::<u64>(), 0..4), any::<[bool; 4]>()),
             proptest::option::of(proptest::collection::vec(any::<u8>(), 0..40)),
             (proptest::option::of((any::<u32>(), 0usize..600)), proptest::option::of(any::<u32>())),
-            any::<(Option<u32>, Option<(u32, u64)>)>(),
+            (any::<(Option<u32>, Option<(u32, u64)>)>(), proptest::option::of(any::<[[u8; 2]; 3]>())),
             proptest::collection::vec(any::<u8>(), 1..400),
         )
-            .prop_map(|(numbers, token, (nack, acks, flags), tag, mtu, run, fragment)| {
-                (LpParts { numbers, token, nack, acks, flags, tag, mtu, run }, fragment)
+            .prop_map(|(numbers, token, (nack, acks, flags), tag, mtu, (run, rates), fragment)| {
+                (LpParts { numbers, token, nack, acks, flags, tag, mtu, run, rates }, fragment)
             })
     }
     #[derive(Debug, Clone)]
@@ -546,6 +552,7 @@ mod tests {
         tag: Option<Vec<u8>>,
         mtu: (Option<(u32, usize)>, Option<u32>),
         run: (Option<u32>, Option<(u32, u64)>),
+        rates: Option<[[u8; 2]; 3]>,
     }
     impl LpParts {
         fn packet<'a>(&'a self, fragment: &'a [u8]) -> LpPacket<'a> {
@@ -568,6 +575,7 @@ mod tests {
                 mtu_answer: self.mtu.1,
                 run_probe: self.run.0,
                 run_answer: self.run.1,
+                rates: self.rates.as_ref().map(|rates| PathRates::parse(rates.as_flattened()).unwrap()),
                 fragment: Some(fragment),
                 is_canonical: true,
                 ..LpPacket::default()

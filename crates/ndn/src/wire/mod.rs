@@ -37,7 +37,7 @@ pub use interest::Interest;
 pub use lp::{LpPacket, NackReason};
 pub use name::{Component, NameView};
 pub use signature::{KeyLocator, SignKey, SignatureInfo, SignatureType, ValidityPeriod, VerifyKey};
-pub use tag::PathTag;
+pub use tag::{PathRates, PathTag};
 
 #[cfg(test)]
 use alloc::string::String;
@@ -261,6 +261,8 @@ pub mod types {
     pub const LP_RUN_PROBE: u32 = 0x039c;
     /// LP: this one; the number of the probe, then 8 bytes that differ from start to start.
     pub const LP_RUN_ANSWER: u32 = 0x03a0;
+    /// LP, PTP, on a Data that answers a probe: the rates of the links of its tag; see [`super::tag::PathRates`].
+    pub const LP_PATH_RATES: u32 = 0x03a4;
 }
 
 /// The type of the packet that `bytes` start with, if they start with one at all.

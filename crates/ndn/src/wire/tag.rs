@@ -8,6 +8,10 @@
 //! ```
 //! The stack is a byte string. A label is what one router wrote: nobody else need know its length, and nobody can tell
 //! from it which faces there are, because it is a random number of this router (see [`crate::router::labels`]).
+use alloc::vec::Vec;
+
+use tributary_core::Rate;
+
 use super::WireError;
 
 /// Bytes that all labels of a tag may have together: 32 routers with labels of 4 bytes.
@@ -45,8 +49,58 @@ impl<'a> PathTag<'a> {
         Some((label, PathTag(rest)))
     }
     /// The tag with one more label in front; `None` if it gets too long.
-    pub fn pushed(&self, label: &[u8]) -> Option<alloc::vec::Vec<u8>> {
+    pub fn pushed(&self, label: &[u8]) -> Option<Vec<u8>> {
         (label.len() + self.0.len() <= TAG_BYTES_MAX).then(|| [label, self.0].concat())
+    }
+}
+
+/// Bytes of one rate.
+const RATE_BYTES: usize = 2;
+/// Bits of its mantissa; what is left are those of its exponent.
+const MANTISSA_BITS: u32 = 11;
+
+/// The rates of the links of a tag of labels, the link behind the first label first. Each router writes the rate of the face
+/// that it sends the Data out by, before the next one puts the label of that link in front of the tag; so where nobody left
+/// anything out there are as many rates as labels. A rate is 2 bytes, most significant first: 5 bits of exponent and 11 of
+/// mantissa, mantissa × 2^exponent kbit/s, rounded down (to 0.1 % from 1 Mbit/s on); 0 where the router does not know.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct PathRates<'a>(&'a [[u8; RATE_BYTES]]);
+
+impl<'a> PathRates<'a> {
+    /// Checks the value of the header.
+    ///
+    /// # Errors
+    /// [`WireError::Length`] if it is no whole number of rates, or more than a tag has labels.
+    pub fn parse(bytes: &'a [u8]) -> Result<Self, WireError> {
+        match bytes.as_chunks() {
+            (rates, []) if bytes.len() <= TAG_BYTES_MAX => Ok(PathRates(rates)),
+            _ => Err(WireError::Length { field: "PathRates", bytes: bytes.len() }),
+        }
+    }
+    /// The value of the header.
+    pub fn as_bytes(&self) -> &'a [u8] {
+        self.0.as_flattened()
+    }
+    /// The rates, the link behind the first label first; `None` for one that nobody knows.
+    pub fn rates(&self) -> impl Iterator<Item = Option<Rate>> + 'a {
+        let rate = |bytes: &[u8; RATE_BYTES]| {
+            let (exponent, mantissa) = (bytes[0] >> 3, u16::from_be_bytes(*bytes) & ((1 << MANTISSA_BITS) - 1));
+            let kbps = u64::from(mantissa) << exponent;
+            (kbps > 0).then(|| Rate::from_bits_per_second(kbps * 1_000))
+        };
+        self.0.iter().map(rate)
+    }
+    /// The value with one more in front; `None` if it gets too long.
+    pub fn pushed(&self, rate: Option<Rate>) -> Option<Vec<u8>> {
+        let kbps = rate.map_or(0, |rate| rate.bits_per_second() / 1_000);
+        let exponent = (u64::BITS - kbps.leading_zeros()).saturating_sub(MANTISSA_BITS);
+        let bits = match u16::try_from(exponent) {
+            Ok(exponent) if exponent < 1 << (16 - MANTISSA_BITS) => {
+                exponent << MANTISSA_BITS | (kbps >> exponent) as u16
+            }
+            _ => u16::MAX,
+        };
+        (RATE_BYTES + self.as_bytes().len() <= TAG_BYTES_MAX).then(|| [&bits.to_be_bytes(), self.as_bytes()].concat())
     }
 }
 
@@ -65,5 +119,22 @@ mod tests {
         let full = [7; TAG_BYTES_MAX];
         assert!(PathTag::parse(&full).unwrap().pushed(&[1]).is_none());
         assert!(PathTag::parse(&[7; TAG_BYTES_MAX + 1]).is_err());
+    }
+
+    #[test]
+    fn a_rate_comes_back_but_for_a_thousandth() {
+        let mut value = Vec::new();
+        let sent = [None, Some(1), Some(2_047), Some(200_001), Some(1 << 41), Some(u64::MAX / 1_000)];
+        for kbps in sent {
+            let rate = kbps.map(|kbps| Rate::from_bits_per_second(kbps * 1_000));
+            value = PathRates::parse(&value).unwrap().pushed(rate).unwrap();
+        }
+        let kbps = |rate: Rate| rate.bits_per_second() / 1_000;
+        let read: Vec<Option<u64>> = PathRates::parse(&value).unwrap().rates().map(|rate| rate.map(kbps)).collect();
+        let most = 2_047 << 31;
+        assert_eq!(read, [Some(most), Some(1 << 41), Some(199_936), Some(2_047), Some(1), None]);
+        assert_eq!(PathRates::parse(&[0; 3]), Err(WireError::Length { field: "PathRates", bytes: 3 }));
+        assert_eq!(PathRates::parse(&[7; TAG_BYTES_MAX]).unwrap().pushed(None), None);
+        assert!(PathRates::parse(&[7; TAG_BYTES_MAX + 2]).is_err());
     }
 }

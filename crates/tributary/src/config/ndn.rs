@@ -88,6 +88,7 @@ pub(super) fn settings(section: &Section<'_>, ndn: &mut Config) {
         ndn.fab_flows = flows as usize;
     }
     ndn.path_tags = section.choice("path_tags", &[("on", true), ("off", false)]).unwrap_or(ndn.path_tags);
+    ndn.tell_rates = section.choice("tell_rates", &[("on", true), ("off", false)]).unwrap_or(ndn.tell_rates);
     let schemes = [("random", LabelScheme::Random), ("huffman", LabelScheme::Huffman)];
     ndn.labels = section.choice("labels", &schemes).unwrap_or(ndn.labels);
     let ways = [("by-name", InvalidPath::ByName), ("nack", InvalidPath::Nack)];

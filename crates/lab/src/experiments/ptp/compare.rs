@@ -31,7 +31,17 @@ pub(in crate::experiments) const CONTROL: Experiment = Experiment {
     run: control,
 };
 
-const SELECTIONS: [&str; 7] = ["bandwidth", "random", "hops", "latency", "variance", "hybrid", "spread"];
+/// Names in results, selections, and whether routers tell the rates of their links.
+const SELECTIONS: [(&str, &str, bool); 8] = [
+    ("bandwidth", "bandwidth", false),
+    ("random", "random", false),
+    ("hops", "hops", false),
+    ("latency", "latency", false),
+    ("variance", "variance", false),
+    ("hybrid", "hybrid", false),
+    ("spread-untold", "spread", false),
+    ("spread", "spread", true),
+];
 
 fn scheme(form: Form) -> Scheme {
     ptp("ptp", "PTP", form)
@@ -48,15 +58,15 @@ fn selection(settings: &Settings) -> Results {
     let mut results = Results::new(SELECTION.name, settings);
     let spec = mesh::spec();
     let mut groups = Vec::new();
-    for selection in SELECTIONS {
+    for (label, selection, tell_rates) in SELECTIONS {
         let mut bars = Vec::new();
         for (prefix, form) in [("", Form::PAPER), ("default-", Form::DEFAULT)] {
-            let runs = throughput::runs(&spec, settings, &scheme(Form { selection, ..form }));
-            let name = format!("{prefix}{selection}");
+            let runs = throughput::runs(&spec, settings, &scheme(Form { selection, tell_rates, ..form }));
+            let name = format!("{prefix}{label}");
             bars.push(told(&mut results, &format!("{name}.utilisation"), "", &runs.of(|run| run.utilisation)));
             told(&mut results, &format!("{name}.goodput_share"), "", &runs.of(|run| run.goodput));
         }
-        groups.push(BarGroup { label: selection.into(), bars });
+        groups.push(BarGroup { label: label.into(), bars });
     }
     let chart = Chart {
         y_to: 1.0,
@@ -73,7 +83,7 @@ fn selection(settings: &Settings) -> Results {
     results.parameter("network", "the mesh of ptp-mesh: 57 paths, at most 10 in use, changed every 10 s");
     results.note(
         "Bandwidth is the paper's own (§4 C 1); random, hops, latency, variance and hybrid are those of its appendix. Spread \
-         is ours: the labels in the tags say which links paths share.",
+         is ours: the labels in the tags say which links paths share, and routers tell what these carry; untold: they do not.",
     );
     results
 }
@@ -102,7 +112,7 @@ fn control(settings: &Settings) -> Results {
     let mut groups = Vec::new();
     for (law, controller, coupling) in LAWS {
         let base = if controller == ControllerKind::ModelBased { Form::DEFAULT } else { Form::PAPER };
-        let scheme = scheme(Form { controller, coupling, selection: "spread", ..base });
+        let scheme = scheme(Form { controller, coupling, selection: "spread", tell_rates: true, ..base });
         let mut bars = Vec::new();
         for (place, spec) in &specs {
             let shares = throughput::runs(spec, settings, &scheme).of(|run| run.utilisation);

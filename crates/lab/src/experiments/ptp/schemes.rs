@@ -42,6 +42,8 @@ pub(super) struct Form {
     pub(super) reorder_packets: u32,
     /// Which paths are used.
     pub(super) selection: &'static str,
+    /// Whether routers tell who probes the rates of their links.
+    pub(super) tell_rates: bool,
     /// Whether probes go on at the paper's ten a second.
     pub(super) probing: Probing,
 }
@@ -62,11 +64,18 @@ impl Form {
         coupling: Coupling::LinkedIncrease,
         reorder_packets: 1,
         selection: "bandwidth",
+        tell_rates: false,
         probing: Probing::Constant,
     };
-    /// The paper's window under OLIA on the product's paths: probes that slow down, and paths that share few links.
-    pub(super) const BEST: Form =
-        Form { coupling: Coupling::Olia, selection: "spread", probing: Probing::Default, ..Form::PAPER };
+    /// The paper's window under OLIA on the product's paths: probes that slow down, and bring the rates of links, and paths
+    /// that share few links.
+    pub(super) const BEST: Form = Form {
+        coupling: Coupling::Olia,
+        selection: "spread",
+        tell_rates: true,
+        probing: Probing::Default,
+        ..Form::PAPER
+    };
     /// The product's.
     pub(super) const DEFAULT: Form = Form {
         controller: ControllerKind::ModelBased,
@@ -81,6 +90,7 @@ impl Form {
         config.transfer.reorder_packets = self.reorder_packets;
         config.transfer.run_packets_max = 1;
         config.paths.selection = self.selection.into();
+        config.tell_rates = self.tell_rates;
         // Fifty packets wait for two seconds on the slowest link.
         config.transfer.rto_initial = Duration::from_secs(1);
         config.transfer.rto_max = Duration::from_secs(4);
@@ -131,7 +141,9 @@ pub(super) const MAIN: [Scheme; 7] = [
 ];
 
 /// The same with other parameters that can be found: name and setting.
-pub(super) const ALTERNATIVES: [Scheme; 7] = [
+pub(super) const ALTERNATIVES: [Scheme; 9] = [
+    ptp("ptp", "untold", Form { tell_rates: false, ..Form::BEST }),
+    ptp("ptp-default", "untold", Form { tell_rates: false, ..Form::DEFAULT }),
     ptp("ptp-paper", "compensated", Form { coupling: Coupling::LinkedIncreaseCompensated, ..Form::PAPER }),
     ptp("ptp-paper", "reorder2", Form { reorder_packets: 2, ..Form::PAPER }),
     rival("rfa-raaqm", "random", "rfa", ConsumerKind::Raaqm(RaaqmForm::Author)),

@@ -157,7 +157,7 @@ mod tests {
         let small = Variant::all(&Settings { scale: Scale::Small, ..settings });
         assert_eq!(small.len(), MAIN.len() + QUEUES_SWEPT.len() + 2, "of each change one");
         let only = Variant::all(&Settings { only: Some("ptp-default"), ..settings });
-        assert_eq!(only.len(), 4, "plain, two lengths of queues, short links");
+        assert_eq!(only.len(), 5, "plain, two lengths of queues, rates not told, short links");
         assert!(only.iter().all(|variant| variant.scheme.name == "ptp-default"));
         for runs in &all {
             assert_eq!(runs.values.len(), 2);

@@ -14,7 +14,7 @@ impl PathSelection for Bandwidth {
     fn name(&self) -> &'static str {
         "bandwidth"
     }
-    fn change(&mut self, known: &[Candidate], in_use_max: usize, random: &mut Random) -> Vec<PathId> {
+    fn change(&mut self, known: &[Candidate], _: f64, in_use_max: usize, random: &mut Random) -> Vec<PathId> {
         let mut in_use: Vec<&Candidate> = known.iter().filter(|path| path.in_use).collect();
         let mut unused: Vec<&Candidate> = known.iter().filter(|path| !path.in_use).collect();
         in_use.sort_by_key(|path| core::cmp::Reverse(path.rate));

@@ -13,7 +13,7 @@ impl PathSelection for Hops {
     fn name(&self) -> &'static str {
         "hops"
     }
-    fn change(&mut self, known: &[Candidate], in_use_max: usize, _: &mut Random) -> Vec<PathId> {
+    fn change(&mut self, known: &[Candidate], _: f64, in_use_max: usize, _: &mut Random) -> Vec<PathId> {
         smallest(known, in_use_max, |path| path.hops)
     }
 }

@@ -14,7 +14,7 @@ impl PathSelection for Hybrid {
     fn name(&self) -> &'static str {
         "hybrid"
     }
-    fn change(&mut self, known: &[Candidate], in_use_max: usize, _: &mut Random) -> Vec<PathId> {
+    fn change(&mut self, known: &[Candidate], _: f64, in_use_max: usize, _: &mut Random) -> Vec<PathId> {
         let fast_count = (known.len() / 2).max(in_use_max);
         // What was never used comes after what is known.
         let rate = |path: &Candidate| core::cmp::Reverse(path.rate_known.unwrap_or(Rate::from_bits_per_second(0)));

@@ -13,7 +13,7 @@ impl PathSelection for Latency {
     fn name(&self) -> &'static str {
         "latency"
     }
-    fn change(&mut self, known: &[Candidate], in_use_max: usize, _: &mut Random) -> Vec<PathId> {
+    fn change(&mut self, known: &[Candidate], _: f64, in_use_max: usize, _: &mut Random) -> Vec<PathId> {
         smallest(known, in_use_max, |path| path.rtt)
     }
 }

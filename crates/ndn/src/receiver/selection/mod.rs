@@ -23,6 +23,17 @@ use tributary_core::{Duration, PathId, Random, Rate};
 
 use crate::router::labels::LABEL_BYTES;
 
+/// A link on a path.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Link {
+    /// The label that stands for it.
+    pub label: [u8; LABEL_BYTES],
+    /// Its rate, if the router before it knows and tells it.
+    pub rate: Option<Rate>,
+    /// The label of the same link the other way, if it is known: Interests of this path go there.
+    pub reverse: Option<[u8; LABEL_BYTES]>,
+}
+
 /// What is known of a path that works.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Candidate {
@@ -40,20 +51,21 @@ pub struct Candidate {
     pub rtt: Duration,
     /// Their mean deviation.
     pub rtt_deviation: Duration,
-    /// The labels on it, each of which stands for a link; none if they are written as bits.
-    pub links: Vec<[u8; LABEL_BYTES]>,
+    /// The links that its labels stand for; none if they are written as bits.
+    pub links: Vec<Link>,
 }
 
 /// Chooses paths.
 pub trait PathSelection: Send {
     /// Its name in configs.
     fn name(&self) -> &'static str;
-    /// The paths to use from now on, at most `in_use_max`; called once in a change interval (paper: T).
-    fn change(&mut self, known: &[Candidate], in_use_max: usize, random: &mut Random) -> Vec<PathId>;
+    /// The paths to use from now on, at most `in_use_max`; called once in a change interval (paper: T). For each byte that
+    /// a path brings `asking` bytes of Interests go the other way.
+    fn change(&mut self, known: &[Candidate], asking: f64, in_use_max: usize, random: &mut Random) -> Vec<PathId>;
     /// The unused path to use in addition, while there is room; called when one was found or one in use failed.
     fn fill(&mut self, known: &[Candidate], random: &mut Random) -> Option<PathId> {
         let unused: Vec<Candidate> = known.iter().filter(|path| !path.in_use).cloned().collect();
-        self.change(&unused, 1, random).first().copied()
+        self.change(&unused, 0.0, 1, random).first().copied()
     }
 }
 
@@ -102,7 +114,7 @@ mod tests {
     }
     fn chosen(name: &str, known: &[Candidate], in_use_max: usize) -> Vec<u16> {
         let mut paths: Vec<u16> =
-            by_name(name).change(known, in_use_max, &mut Random::new(1, 1)).iter().map(|path| path.0).collect();
+            by_name(name).change(known, 0.0, in_use_max, &mut Random::new(1, 1)).iter().map(|path| path.0).collect();
         paths.sort_unstable();
         paths
     }
@@ -126,7 +138,7 @@ mod tests {
         for (name, make) in SELECTIONS {
             assert_eq!(make().name(), name);
             assert!(make().fill(&known[3..], &mut Random::new(1, 1)) == Some(PathId(4)), "{name}");
-            assert_eq!(make().change(&[], 3, &mut Random::new(1, 1)), []);
+            assert_eq!(make().change(&[], 0.0, 3, &mut Random::new(1, 1)), []);
         }
     }
 }

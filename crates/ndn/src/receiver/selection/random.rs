@@ -13,7 +13,7 @@ impl PathSelection for AtRandom {
     fn name(&self) -> &'static str {
         "random"
     }
-    fn change(&mut self, known: &[Candidate], in_use_max: usize, random: &mut Random) -> Vec<PathId> {
+    fn change(&mut self, known: &[Candidate], _: f64, in_use_max: usize, random: &mut Random) -> Vec<PathId> {
         let mut left: Vec<PathId> = known.iter().map(|path| path.path).collect();
         let mut chosen = Vec::new();
         while chosen.len() < in_use_max && !left.is_empty() {

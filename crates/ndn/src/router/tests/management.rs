@@ -170,7 +170,7 @@ fn the_driver_makes_and_closes_faces() {
 #[test]
 fn a_face_is_changed_as_a_whole_or_not_at_all() {
     let mut bench = bench(|_| {});
-    let rate = Some(tributary_core::Rate::from_mbps(8));
+    let rate = Some(Rate::from_mbps(8));
     bench.router.add_face(FaceId(9), FaceProfile { rate, is_persistent: false, ..profile(1400) });
     let of = |face_id: u64| ControlParameters { face_id: Some(face_id), ..ControlParameters::default() };
     let all = ControlParameters {

@@ -1,6 +1,6 @@
 //! Path tags: recorded, followed, refused.
 use super::*;
-use crate::wire::{PathTag, huffman::BitTag};
+use crate::wire::{PathRates, PathTag, huffman::BitTag};
 use labels::LabelScheme;
 
 /// A chain of routers, face 4 of each joined to face 1 of the next; the consumer on face 2 of the first.
@@ -206,6 +206,33 @@ fn a_legacy_forwarder_in_the_middle_shortens_the_tag_and_nothing_else() {
     let back = chain.fetch(&tagged, &interest("/a/2", 2), Some(&data("/a/2")));
     expect(&back, &[(2, "data /a/2")]);
     assert!(!back[0].headers().path_failed);
+}
+
+#[test]
+fn who_probes_is_told_the_rate_of_the_link_before_each_label() {
+    let kbps = |rates: &PathRates<'_>| -> Vec<u64> {
+        rates.rates().map(|rate| rate.map_or(0, |rate| rate.bits_per_second() / 1_000)).collect()
+    };
+    let fetch = |legacy: Option<usize>, silent: Option<usize>| {
+        let mut chain = Chain::new(3, |at, config| {
+            (config.path_tags, config.tell_rates) = (legacy != Some(at), silent != Some(at));
+        });
+        for (at, bench) in chain.0.iter_mut().enumerate() {
+            // Towards the consumer, on the last way back and on the others.
+            let rate = Some(Rate::from_bits_per_second(1_000_000 * (at as u64 + 1)));
+            let face = FaceId(if at == 0 { 2 } else { 1 });
+            assert!(bench.router.add_face(face, FaceProfile { rate, ..profile(1472) }));
+        }
+        let back = chain.fetch(&probe(), &interest("/a/1", 1), Some(&data("/a/1")));
+        let told = kbps(&back[0].headers().rates.unwrap());
+        let back = chain.fetch(&LpPacket::default(), &interest("/a/2", 2), Some(&data("/a/2")));
+        assert!(back[0].headers().rates.is_none(), "only who probes");
+        told
+    };
+    // The consumer's own label, of the link to the first router, comes in front of what it gets.
+    assert_eq!(fetch(None, None), [1_000, 2_000, 3_000]);
+    assert_eq!(fetch(None, Some(1)), [1_000, 0, 3_000]);
+    assert_eq!(fetch(Some(1), None), [1_000], "what is behind a legacy forwarder has no labels either");
 }
 
 #[test]

@@ -2,9 +2,9 @@
 //! what comes of it when windows share the links.
 use alloc::{vec, vec::Vec};
 
-/// A limit to what some of the variables come to together.
+/// A limit to what some of the variables come to together, each so many times.
 pub(super) struct Limit {
-    pub(super) of: Vec<usize>,
+    pub(super) of: Vec<(usize, f64)>,
     pub(super) most: f64,
 }
 
@@ -21,7 +21,7 @@ pub(super) fn greatest(weights: &[f64], limits: &[Limit]) -> Vec<f64> {
     // Column `columns` holds what is left of the limits, row `rows` what another unit of each variable is worth.
     let mut table = vec![vec![0.0; columns + 1]; rows + 1];
     for (row, limit) in table.iter_mut().zip(limits) {
-        limit.of.iter().for_each(|column| row[*column] = 1.0);
+        limit.of.iter().for_each(|(column, times)| row[*column] += times);
         row[columns] = limit.most;
     }
     table[rows][..columns].copy_from_slice(weights);
@@ -51,15 +51,15 @@ pub(super) fn greatest(weights: &[f64], limits: &[Limit]) -> Vec<f64> {
 pub(super) struct Fair<'a> {
     weights: &'a [f64],
     limits: &'a [Limit],
-    /// The limits that each path falls under.
-    of_path: Vec<Vec<usize>>,
+    /// The limits that each path falls under, and how many times.
+    of_path: Vec<Vec<(usize, f64)>>,
 }
 
 impl<'a> Fair<'a> {
     pub(super) fn new(weights: &'a [f64], limits: &'a [Limit]) -> Fair<'a> {
         let mut of_path = vec![Vec::new(); weights.len()];
         for (index, limit) in limits.iter().enumerate() {
-            limit.of.iter().for_each(|path| of_path[*path].push(index));
+            limit.of.iter().for_each(|(path, times)| of_path[*path].push((index, *times)));
         }
         Fair { weights, limits, of_path }
     }
@@ -67,19 +67,20 @@ impl<'a> Fair<'a> {
     fn rates(&self, used: &[usize]) -> Vec<f64> {
         let mut left: Vec<f64> = self.limits.iter().map(|limit| limit.most).collect();
         let mut counts = vec![0.0; left.len()];
-        used.iter().flat_map(|path| &self.of_path[*path]).for_each(|limit| counts[*limit] += 1.0);
+        used.iter().flat_map(|path| &self.of_path[*path]).for_each(|(limit, times)| counts[*limit] += times);
         let (mut rates, mut growing) = (vec![None; used.len()], used.len());
         let mut grown = 0.0;
         while growing > 0 {
-            let reached = (0..left.len()).filter(|limit| counts[*limit] > 0.0).map(|limit| left[limit] / counts[limit]);
+            let reached =
+                (0..left.len()).filter(|limit| counts[*limit] > ZERO).map(|limit| left[limit] / counts[limit]);
             let step = reached.fold(f64::INFINITY, f64::min);
             grown += step;
             left.iter_mut().zip(&counts).for_each(|(left, count)| *left -= step * count);
             for (path, rate) in used.iter().zip(&mut rates).filter(|(_, rate)| rate.is_none()) {
-                if self.of_path[*path].iter().any(|limit| left[*limit] <= ZERO) {
+                if self.of_path[*path].iter().any(|(limit, _)| left[*limit] <= ZERO) {
                     *rate = Some(grown);
                     growing -= 1;
-                    self.of_path[*path].iter().for_each(|limit| counts[*limit] -= 1.0);
+                    self.of_path[*path].iter().for_each(|(limit, times)| counts[*limit] -= times);
                 }
             }
         }
@@ -135,14 +136,17 @@ fn pivot(table: &mut [Vec<f64>], leaves: usize, enters: usize) {
 mod tests {
     use super::*;
 
+    fn once(of: &[usize]) -> Vec<(usize, f64)> {
+        of.iter().map(|variable| (*variable, 1.0)).collect()
+    }
     fn flow(weights: &[f64], limits: &[(&[usize], f64)]) -> Vec<f64> {
-        let limits: Vec<Limit> = limits.iter().map(|(of, most)| Limit { of: of.to_vec(), most: *most }).collect();
+        let limits: Vec<Limit> = limits.iter().map(|(of, most)| Limit { of: once(of), most: *most }).collect();
         greatest(weights, &limits)
     }
 
     #[test]
     fn paths_that_share_links_grow_alike_and_one_that_stands_in_the_way_of_two_is_left_out() {
-        let limit = |of: &[usize], most| Limit { of: of.to_vec(), most };
+        let limit = |of: &[usize], most| Limit { of: once(of), most };
         // The second goes over both links, the last over none of them.
         let limits = [limit(&[0, 1], 4.0), limit(&[1, 2], 4.0), limit(&[3], 1.0)];
         let fair = Fair::new(&[1.0; 4], &limits);

@@ -30,7 +30,7 @@ impl Loads {
     fn of<'a>(paths: impl IntoIterator<Item = &'a Candidate>, amount: impl Fn(&Candidate) -> f64) -> Loads {
         let mut loads = Loads::default();
         for path in paths {
-            path.links.iter().for_each(|link| *loads.0.entry(*link).or_default() += amount(path));
+            path.links.iter().for_each(|link| *loads.0.entry(link.label).or_default() += amount(path));
         }
         loads
     }
@@ -83,7 +83,7 @@ impl Observations {
             set,
             total: in_use().map(|path| path.rate.mbps()).sum(),
             loads: Loads::of(in_use(), |path| path.rate.mbps()),
-            paths: all_the_time.map(|path| path.links.clone()).collect(),
+            paths: all_the_time.map(|path| path.links.iter().map(|link| link.label).collect()).collect(),
             age: 0,
         });
     }
@@ -98,26 +98,34 @@ impl Observations {
     pub(super) fn limits(
         &self,
         excluded: impl Fn(&Label) -> bool,
+        told: &BTreeMap<Label, f64>,
         each: f64,
         mut doubts: Option<&mut Random>,
     ) -> BTreeMap<Label, f64> {
-        let seen = self.seen();
+        let (seen, is_doubtful) = (self.seen(), doubts.is_some());
         let mut likelihood = |seen: &Seen| {
             let doubt = doubts.as_mut().map_or(1.0, |random| 0.5 + random.below(1_000) as f64 / 1_000.0);
             f64::from(seen.busy) / f64::from(seen.used + 1) * doubt
         };
-        let considered = seen.iter().filter(|(link, _)| !excluded(link));
+        let considered = seen.iter().filter(|(link, _)| match told.contains_key(*link) {
+            true => is_doubtful,
+            false => !excluded(link),
+        });
         let mut order: Vec<(f64, &Label, &Seen)> =
             considered.map(|(link, seen)| (likelihood(seen), link, seen)).collect();
         order.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.2.most.total_cmp(&b.2.most)).then(a.1.cmp(b.1)));
         let all = self.0.iter().flat_map(|observation| observation.paths.iter().map(move |path| (observation, path)));
         let mut unexplained: Vec<(&Observation, &Vec<Label>)> = all.collect();
-        let mut limits = BTreeMap::new();
+        let mut limits = told.clone();
+        let is_full =
+            |seen: &Observation, link: &Label| told.get(link).is_some_and(|rate| seen.loads.on(link) >= rate * SAME);
+        unexplained.retain(|(seen, path)| !path.iter().any(|link| is_full(seen, link)));
         for (_, link, Seen { most, .. }) in order {
             let before = unexplained.len();
             unexplained.retain(|(seen, path)| !path.contains(link) || seen.loads.on(link) < most * SAME);
             let is_full = unexplained.len() < before;
-            limits.insert(*link, if is_full { *most } else { most + each });
+            let room = told.get(link).copied().unwrap_or(most + each);
+            limits.insert(*link, if is_full { *most } else { room });
         }
         limits
     }

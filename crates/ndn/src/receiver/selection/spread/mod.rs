@@ -1,5 +1,5 @@
 //! The paths that together bring most over the links that they share, which the labels in their tags tell. What links carry
-//! is learned from what paths brought ([`links`]); what windows make of that ([`flow`]) says which paths to try. They
+//! is told by routers, or learned from what paths brought ([`links`]); what windows make of that ([`flow`]) says which paths to try. They
 //! stay if more comes; otherwise those that brought most come back. Not in the paper, whose bandwidth-based selection takes
 //! any unused path.
 mod flow;
@@ -42,11 +42,17 @@ const GAIN_EXPECTED: f64 = 1.03;
 const GAIN: f64 = 1.01;
 /// Fewer paths are as good if they bring this part.
 const LEANER: f64 = 0.99;
-/// What the flow over a path counts for if it is one of the best, and if it was tried in vain.
+/// What the flow over a path counts for if it is one of the best (where all of its links are told there is less to doubt),
+/// and if it was tried in vain.
 const BEST_WEIGHT: f64 = 1.15;
+const BEST_WEIGHT_TOLD: f64 = 1.02;
 const VAIN_WEIGHT: f64 = 0.9;
 /// What a router on the way takes from that, so that of paths that are alike the shorter one is chosen.
 const HOP_WEIGHT: f64 = 0.001;
+/// Interests that go where Data of other paths go cost so many times their bytes: they wait in its queues, and are lost there
+/// as Data is, which their path takes for losses of its own. Measured in the mesh of PTP §6 F: with 3 to 6 times as much no
+/// path is chosen whose Interests meet Data where there are others, with 1 or 2 some are.
+const INTEREST_COST: f64 = 4.0;
 /// A path is not used for less than this part of what one can bring.
 const FLOW_MIN: f64 = 0.1;
 /// Other explanations of what was seen that are tried when the likeliest one leads nowhere.
@@ -59,6 +65,12 @@ const VAIN_CHANGES: u32 = 32;
 fn common(known: &[Candidate]) -> impl Fn(&Label) -> bool {
     let (counts, all) = (Loads::count(known), known.len());
     move |link| all > 1 && counts.on(link) >= all as f64
+}
+
+/// Mbit/s of the links whose rates routers tell.
+fn told(known: &[Candidate]) -> BTreeMap<Label, f64> {
+    let links = known.iter().flat_map(|path| &path.links);
+    links.filter_map(|link| Some((link.label, link.rate?.mbps()))).collect()
 }
 
 impl Spread {
@@ -88,21 +100,35 @@ impl Spread {
     fn propose(
         &self,
         known: &[Candidate],
+        asking: f64,
         in_use_max: usize,
         (best, most): &(Set, f64),
         doubts: Option<&mut Random>,
     ) -> Option<Set> {
         let each = known.iter().filter_map(|path| path.rate_known).map(|rate| rate.mbps()).fold(0.0, f64::max);
+        let told = told(known);
         let is_common = common(known);
-        let learned = self.observations.limits(&is_common, each, doubts);
-        let with = |link: &Label| (0..known.len()).filter(|path| known[*path].links.contains(link)).collect();
+        let limits = self.observations.limits(&is_common, &told, each, doubts);
+        // Interests of the paths that use a link the other way take room from its Data.
+        let times = |path: &Candidate, link: &Label| {
+            let data = path.links.iter().filter(|on| on.label == *link).count() as f64;
+            data + INTEREST_COST * asking * path.links.iter().filter(|on| on.reverse == Some(*link)).count() as f64
+        };
+        let with = |link: &Label| {
+            let times = known.iter().map(|path| times(path, link)).enumerate();
+            times.filter(|(_, times)| *times > 0.0).collect()
+        };
         let counts = Loads::count(known);
-        let shared = counts.links().filter(|link| !is_common(link));
-        let of_links = shared.map(|link| Limit { of: with(link), most: learned.get(link).copied().unwrap_or(each) });
-        let of_paths = (0..known.len()).map(|path| Limit { of: [path].into(), most: each });
+        let shared = counts.links().filter(|link| !is_common(link) || told.contains_key(*link));
+        let of_links = shared.map(|link| Limit { of: with(link), most: limits.get(link).copied().unwrap_or(each) });
+        // What a path brings of which not all is told is as much as the best one brought.
+        let unknown = (0..known.len()).filter(|path| known[*path].links.iter().any(|link| link.rate.is_none()));
+        let of_paths = unknown.map(|path| Limit { of: [(path, 1.0)].into(), most: each });
         let limits: Vec<Limit> = of_links.chain(of_paths).collect();
         let weight = |path: &Candidate| {
-            let best = if best.contains(&path.path) { BEST_WEIGHT } else { 1.0 };
+            let is_told = path.links.iter().all(|link| link.rate.is_some());
+            let favour = if is_told { BEST_WEIGHT_TOLD } else { BEST_WEIGHT };
+            let best = if best.contains(&path.path) { favour } else { 1.0 };
             let vain = if self.vain.contains_key(&path.path) { VAIN_WEIGHT } else { 1.0 };
             best * vain - HOP_WEIGHT * path.hops as f64
         };
@@ -135,7 +161,8 @@ impl PathSelection for Spread {
         let (used, is_common) = (Loads::count(in_use()), common(known));
         // Paths on its links if it were used too: together, and on each.
         let load = |path: &Candidate| {
-            let links: Vec<&Label> = path.links.iter().filter(|link| !is_common(link)).collect();
+            let links: Vec<&Label> =
+                path.links.iter().map(|link| &link.label).filter(|link| !is_common(link)).collect();
             let total: f64 = links.iter().map(|link| 1.0 + used.on(link)).sum();
             (total, total / links.len().max(1) as f64)
         };
@@ -149,7 +176,7 @@ impl PathSelection for Spread {
         };
         known.iter().filter(|path| !path.in_use && is_wanted(path)).min_by(order).map(|path| path.path)
     }
-    fn change(&mut self, known: &[Candidate], in_use_max: usize, random: &mut Random) -> Vec<PathId> {
+    fn change(&mut self, known: &[Candidate], asking: f64, in_use_max: usize, random: &mut Random) -> Vec<PathId> {
         let in_use: Set = known.iter().filter(|path| path.in_use).map(|path| path.path).collect();
         let total: f64 = known.iter().map(|path| path.rate.mbps()).sum();
         if total <= 0.0 {
@@ -166,10 +193,10 @@ impl PathSelection for Spread {
         let is_pausing = self.pause > 0;
         self.pause = self.pause.saturating_sub(1);
         let mut propose = |best: &(Set, f64)| {
-            let likeliest = self.propose(known, in_use_max, best, None);
+            let likeliest = self.propose(known, asking, in_use_max, best, None);
             // Paths that are used already are not given up for less than the likeliest.
             let is_new = |set: &Set| !set.is_subset(&best.0);
-            let mut doubtful = || self.propose(known, in_use_max, best, Some(random)).filter(is_new);
+            let mut doubtful = || self.propose(known, asking, in_use_max, best, Some(random)).filter(is_new);
             likeliest.or_else(|| (0..DOUBTS).find_map(|_| doubtful()))
         };
         let proposed = self.best.as_ref().filter(|_| !is_pausing).and_then(&mut propose);

@@ -3,6 +3,7 @@ use alloc::{vec, vec::Vec};
 use tributary_core::{Duration, Rate};
 
 use super::*;
+use crate::receiver::selection::Link;
 
 /// Links of given capacity in Mbit/s and paths over them, in which each path in use gets its fair part.
 struct World {
@@ -10,12 +11,26 @@ struct World {
     paths: Vec<Vec<usize>>,
     in_use: Vec<bool>,
     in_use_max: usize,
+    /// Which link is the other way of which.
+    reverse: Vec<Option<usize>>,
+    /// The rates that are told.
+    told: Vec<Option<f64>>,
+    /// Bytes of Interests for each byte of Data.
+    asking: f64,
 }
 
 impl World {
     fn new(capacities: &[f64], paths: &[&[usize]], in_use_max: usize) -> World {
         let paths: Vec<Vec<usize>> = paths.iter().map(|path| path.to_vec()).collect();
-        World { capacities: capacities.to_vec(), in_use: vec![false; paths.len()], paths, in_use_max }
+        World {
+            capacities: capacities.to_vec(),
+            in_use: vec![false; paths.len()],
+            reverse: vec![None; capacities.len()],
+            paths,
+            in_use_max,
+            told: vec![None; capacities.len()],
+            asking: 0.0,
+        }
     }
     /// All paths without circles from node 1 to one of `ends` over links between two nodes, each way with its own capacity.
     fn of_graph(links: &[(usize, usize, f64)], ends: &[usize], in_use_max: usize) -> World {
@@ -34,23 +49,38 @@ impl World {
                 open.push((*to, nodes, path.iter().copied().chain([index]).collect::<Vec<usize>>()));
             }
         }
-        let capacities = hops.iter().map(|(.., most)| *most).collect();
-        World { capacities, in_use: vec![false; found.len()], paths: found, in_use_max }
+        let capacities: Vec<f64> = hops.iter().map(|(.., most)| *most).collect();
+        let found: Vec<&[usize]> = found.iter().map(|path| &path[..]).collect();
+        let reverse = (0..hops.len()).map(|hop| Some(hop ^ 1)).collect();
+        World { reverse, ..World::new(&capacities, &found, in_use_max) }
     }
-    /// What each path brings if those of `set` are in use: all grow alike until a link on the way is full.
+    /// As it is if the rates of all links are told.
+    fn told(self) -> World {
+        World { told: self.capacities.iter().copied().map(Some).collect(), ..self }
+    }
+    fn link(&self, index: usize) -> Link {
+        let label = |link: usize| [link as u8; LABEL_BYTES];
+        let rate = |mbps: f64| Rate::from_bits_per_second((mbps * 1e6) as u64);
+        Link { label: label(index), rate: self.told[index].map(rate), reverse: self.reverse[index].map(label) }
+    }
+    /// What each path brings if those of `set` are in use: all grow alike until a link on the way is full, of Data or of
+    /// the Interests of the paths that use it the other way.
     fn rates(&self, set: &[bool]) -> Vec<f64> {
         let (mut left, mut rates, mut growing) = (self.capacities.clone(), vec![0.0; set.len()], set.to_vec());
+        let times = |path: usize, link: usize| {
+            let asks = self.reverse[link].is_some_and(|reverse| self.paths[path].contains(&reverse));
+            f64::from(u8::from(self.paths[path].contains(&link))) + if asks { self.asking } else { 0.0 }
+        };
         while growing.contains(&true) {
-            let users =
-                |link: usize| (0..set.len()).filter(|path| growing[*path] && self.paths[*path].contains(&link)).count();
-            let users: Vec<usize> = (0..left.len()).map(users).collect();
-            let busy = || (0..left.len()).filter(|link| users[*link] > 0);
-            let step = busy().map(|link| left[link] / users[link] as f64).fold(f64::INFINITY, f64::min);
-            busy().collect::<Vec<_>>().into_iter().for_each(|link| left[link] -= step * users[link] as f64);
+            let users = |link: usize| (0..set.len()).filter(|path| growing[*path]).map(|path| times(path, link)).sum();
+            let users: Vec<f64> = (0..left.len()).map(users).collect();
+            let busy = || (0..left.len()).filter(|link| users[*link] > 0.0);
+            let step = busy().map(|link| left[link] / users[link]).fold(f64::INFINITY, f64::min);
+            busy().collect::<Vec<_>>().into_iter().for_each(|link| left[link] -= step * users[link]);
             for path in 0..set.len() {
                 if growing[path] {
                     rates[path] += step;
-                    growing[path] = self.paths[path].iter().all(|link| left[*link] > 1e-6);
+                    growing[path] = (0..left.len()).all(|link| times(path, link) == 0.0 || left[link] > 1e-6);
                 }
             }
         }
@@ -77,7 +107,7 @@ impl World {
                 hops: self.paths[index].len(),
                 rtt: Duration::from_millis(10),
                 rtt_deviation: Duration::ZERO,
-                links: self.paths[index].iter().map(|link| [*link as u8; LABEL_BYTES]).collect(),
+                links: self.paths[index].iter().map(|link| self.link(*link)).collect(),
             }
         };
         (0..count).map(candidate).collect()
@@ -94,7 +124,7 @@ impl World {
         }
         let mut totals = Vec::new();
         for _ in 0..changes {
-            let chosen = spread.change(&self.known(self.paths.len()), self.in_use_max, &mut random);
+            let chosen = spread.change(&self.known(self.paths.len()), self.asking, self.in_use_max, &mut random);
             self.in_use = (0..self.paths.len()).map(|path| chosen.contains(&PathId(path as u16))).collect();
             assert!(chosen.len() <= self.in_use_max);
             totals.push(self.total(&self.in_use));
@@ -110,34 +140,62 @@ fn what_brings_most_stays() {
     assert!(totals.iter().all(|total| *total == 4.0), "{totals:?}");
 }
 
+/// The mesh of PTP §6 F, in units of 100 kbit/s.
+const MESH: [(usize, usize, f64); 18] = [
+    (1, 2, 14.0),
+    (2, 3, 4.0),
+    (2, 4, 6.0),
+    (2, 8, 4.0),
+    (3, 7, 2.0),
+    (3, 9, 2.0),
+    (4, 7, 2.0),
+    (4, 5, 2.0),
+    (4, 11, 2.0),
+    (8, 5, 2.0),
+    (8, 6, 2.0),
+    (6, 12, 2.0),
+    (5, 11, 2.0),
+    (5, 10, 2.0),
+    (7, 10, 2.0),
+    (7, 9, 2.0),
+    (3, 4, 2.0),
+    (5, 7, 2.0),
+];
+
 #[test]
 fn the_papers_mesh_is_filled_in_a_few_changes_and_stays_so() {
-    let links = [
-        (1, 2, 14.0),
-        (2, 3, 4.0),
-        (2, 4, 6.0),
-        (2, 8, 4.0),
-        (3, 7, 2.0),
-        (3, 9, 2.0),
-        (4, 7, 2.0),
-        (4, 5, 2.0),
-        (4, 11, 2.0),
-        (8, 5, 2.0),
-        (8, 6, 2.0),
-        (6, 12, 2.0),
-        (5, 11, 2.0),
-        (5, 10, 2.0),
-        (7, 10, 2.0),
-        (7, 9, 2.0),
-        (3, 4, 2.0),
-        (5, 7, 2.0),
-    ];
-    let mut world = World::of_graph(&links, &[9, 10, 11, 12], 10);
+    let mut world = World::of_graph(&MESH, &[9, 10, 11, 12], 10);
     assert_eq!(world.paths.len(), 57);
     let totals = world.run(30);
     let filled = totals.iter().position(|total| *total > 13.99);
     assert!(filled.is_some_and(|change| change < 12), "{totals:?}");
     assert!(totals[20..].iter().all(|total| *total > 13.99), "{totals:?}");
+}
+
+#[test]
+fn where_rates_are_told_the_mesh_is_filled_at_the_first_change() {
+    let mut world = World { asking: 0.05, ..World::of_graph(&MESH, &[9, 10, 11, 12], 10).told() };
+    let totals = world.run(10);
+    assert!(totals.iter().all(|total| *total > 13.99), "{totals:?}");
+}
+
+#[test]
+fn paths_whose_interests_meet_each_other_s_data_are_not_used_together_where_there_are_others() {
+    let mut world = World { asking: 0.05, ..World::new(&[2.0; 3], &[&[0], &[1], &[2]], 2).told() };
+    world.reverse = vec![Some(1), Some(0), None];
+    world.in_use = vec![true, true, false];
+    assert!(world.total(&world.in_use) < 3.9);
+    let totals = world.run(4);
+    assert!(totals[1..].iter().all(|total| *total == 4.0), "{totals:?}");
+}
+
+#[test]
+fn a_link_that_carries_less_than_was_told_gives_way_to_one_that_carries_more() {
+    // Others use three quarters of the first.
+    let mut world = World::new(&[1.0, 2.0], &[&[0], &[1]], 1);
+    (world.told, world.in_use) = (vec![Some(4.0), Some(2.0)], vec![true, false]);
+    let totals = world.run(20);
+    assert_eq!(totals[10..], [2.0; 10], "{totals:?}");
 }
 
 #[test]
