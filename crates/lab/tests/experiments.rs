@@ -157,7 +157,7 @@ fn a_coupled_transfer_takes_its_share_of_a_bottleneck_and_an_uncoupled_one_more(
 
 #[test]
 fn two_paths_chosen_by_state_or_place_beat_the_one_that_has_the_fewest_hops() {
-    let results = run("mmftp-selection", 1, 4);
+    let results = run("mmftp-selection", 1, 10);
     let seconds = |name: &str| value(&results, &format!("{name}.seconds_mean"));
     let (hops, optimum) = (seconds("hops"), seconds("optimum"));
     for chosen in ["capacity-two-paths", "place-two-paths"] {
