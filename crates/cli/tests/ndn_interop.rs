@@ -108,16 +108,28 @@ impl Bench {
     }
     /// `ndnd`'s forwarder behind `ndnd.sock`.
     fn ndnd_forwarder(&self) -> Other {
-        let (udp, config) = (port(), self.path("ndnd.yml"));
+        self.ndnd_forwarder_on("ndnd", port())
+    }
+    /// `ndnd`'s forwarder behind the socket of its name, and at a port.
+    fn ndnd_forwarder_on(&self, name: &str, udp: u16) -> Other {
+        let (config, socket) = (self.path(&format!("{name}.yml")), self.path(&format!("{name}.sock")));
         let text = format!(
             "faces:\n  udp:\n    enabled_multicast: false\n    port_unicast: {udp}\n  tcp:\n    enabled: false\n  \
              unix:\n    enabled: true\n    socket_path: {}\n  websocket:\n    enabled: false\nfw:\n  threads: 2\n",
-            self.path("ndnd.sock").display()
+            socket.display()
         );
         fs::write(&config, text).unwrap();
-        let forwarder = Other::start(Command::new("ndnd").args(["fw", "run"]).arg(&config), &self.path("ndnd.log"));
-        until("ndnd's forwarder to listen", || self.path("ndnd.sock").exists());
+        let log = self.path(&format!("{name}.log"));
+        let forwarder = Other::start(Command::new("ndnd").args(["fw", "run"]).arg(&config), &log);
+        until("ndnd's forwarder to listen", || socket.exists());
         forwarder
+    }
+    /// Has `ndnd`'s forwarder behind a socket send what is below `prefix` to a port.
+    fn ndnd_route(&self, socket: &str, prefix: &str, to: u16) {
+        let mut command = Command::new("ndnd");
+        command.args(["fw", "route-add", &format!("prefix={prefix}"), &format!("face=udp4://127.0.0.1:{to}")]);
+        let done = command.env("NDN_CLIENT_TRANSPORT", self.socket(socket)).output().unwrap();
+        assert!(done.status.success(), "{}", talk(&done));
     }
     /// `ndnd put` of the file at the forwarder behind a socket.
     fn ndnd_put(&self, socket: &str, name: &str) -> Other {
@@ -396,6 +408,70 @@ app.run_forever(ready())
     let shares = done["paths"].as_array().unwrap().iter().map(|path| path["bytes"].as_u64().unwrap());
     let great = shares.filter(|bytes| bytes * 5 > SIZE as u64).count();
     assert_eq!(great, 2, "both bring a fifth at least: {done}");
+}
+
+/// ```text
+///            ┌─ udp ── ndnd east ── udp, 6 Mbit/s ─┐
+///   receiver ┤                                     ├ publisher
+///            └─ udp ── ndnd west ── udp, 3 Mbit/s ─┘
+/// ```
+/// Nothing but the face by which they leave tells the two paths apart: `ndnd` knows no tags.
+#[test]
+fn two_paths_over_ndnd_s_forwarders_are_used_together_and_one_that_is_cut_for_a_while_too() {
+    if !ndnd("two of ndnd's forwarders on the ways to one publisher") {
+        return;
+    }
+    let bench = Bench::new();
+    let (ours, faces) = (port(), [("east", port(), 6), ("west", port(), 3)]);
+    let forwarders = faces.map(|(name, udp, _)| bench.ndnd_forwarder_on(name, udp));
+    let original = bench.original.display();
+    // Twice, as the forwarders keep what they have passed on.
+    let publish = |name: &str| format!("[[publish]]\nname = \"/lab/{name}\"\npath = \"{original}\"\nversion = 5\n");
+    let (mut shaped, mut routes) = (publish("whole") + &publish("cut"), String::new());
+    for (_, udp, mbps) in faces {
+        let egress = format!("[face.egress]\nrate = \"{mbps}Mbps\"\ndelay = \"10ms\"\nqueue = \"64KiB\"\n");
+        shaped += &format!("[[face]]\npeer = \"127.0.0.1:{udp}\"\n{egress}");
+        routes += &format!("[[face]]\npeer = \"127.0.0.1:{udp}\"\nroutes = [\"/\"]\n");
+    }
+    let listen = format!("\"127.0.0.1:{ours}\"");
+    let _publisher = Daemon::start(bench.folder.path(), &bench.config("publisher", "sender", &listen, &shaped));
+    for (name, ..) in faces {
+        bench.ndnd_route(&format!("{name}.sock"), "/lab", ours);
+    }
+    let config = bench.config("receiver", "receiver", "\"127.0.0.1:0\"", &routes);
+    let get = |name: &str| {
+        let mut get = trib(bench.folder.path());
+        get.args(["get", &format!("/lab/{name}"), "--json", "--config"]).arg(&config).arg("-o").arg(bench.path(name));
+        get
+    };
+    let check = |name: &str, done: &serde_json::Value| {
+        assert!(fs::read(bench.path(name)).unwrap() == fs::read(&bench.original).unwrap(), "other bytes: {done}");
+        let paths = done["paths"].as_array().unwrap();
+        let great = paths.iter().filter(|path| path["bytes"].as_u64().unwrap() * 8 > SIZE as u64).count();
+        assert_eq!((great, &done["verified"]), (2, &true.into()), "both bring an eighth at least: {done}");
+    };
+    let whole = get("whole").output().unwrap();
+    assert!(whole.status.success(), "{}", talk(&whole));
+    let done = lines(&whole.stdout).pop().unwrap();
+    check("whole", &done);
+
+    let mut cut = get("cut").stdout(Stdio::piped()).spawn().unwrap();
+    let told = BufReader::new(cut.stdout.take().unwrap()).lines();
+    let told = told.map(|line| serde_json::from_str::<serde_json::Value>(&line.unwrap()).unwrap());
+    let signal = |name: &str| {
+        let sent = Command::new("kill").args([name, &forwarders[0].0.id().to_string()]).status().unwrap();
+        assert!(sent.success());
+    };
+    let (mut at, mut last) = (["-STOP", "-CONT"].iter().zip([400_000, 1_000_000]).peekable(), serde_json::Value::Null);
+    for line in told {
+        let stored = line["stored_bytes"].as_u64();
+        if let Some((name, _)) = at.next_if(|(_, bytes)| stored.is_some_and(|stored| stored > *bytes)) {
+            signal(name);
+        }
+        last = line;
+    }
+    assert!(cut.wait().unwrap().success() && at.next().is_none(), "{last}");
+    check("cut", &last);
 }
 
 #[test]
