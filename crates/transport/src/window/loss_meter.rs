@@ -22,8 +22,8 @@ pub(super) const LOSS_FREE: f64 = 0.03;
 const UNPROVED_MAX: f64 = 2.0 * LOSS_FREE;
 /// By so many standard deviations chance may exceed the usual loss before it counts as an overflow.
 const CHANCE_DEVIATIONS: f64 = 2.0;
-/// Rounds of fewer packets, lost or not, count together with the next.
-const ROUND_PACKETS_MIN: u64 = 12;
+/// Rounds of fewer packets, lost or not, count together with the next; those of a group are counted together.
+const ROUND_PACKETS_MIN: f64 = 12.0;
 /// The rounds that a smoothed share stands for.
 const SMOOTHED_ROUNDS: f64 = 15.0;
 /// How long a proof counts that loss is random.
@@ -171,12 +171,13 @@ impl LossMeter {
         self.random = self.unfilled.share;
         self.share = self.random;
     }
-    /// What this round was. Packets have `packet_bytes`, and `together` of them are asked for by one request.
-    pub(super) fn on_round(&mut self, packet_bytes: u64, together: u64) -> Option<Round> {
+    /// What this round was. Packets have `packet_bytes`, `together` of them are asked for by one request, and all flows of
+    /// its group have `times` as many.
+    pub(super) fn on_round(&mut self, packet_bytes: u64, together: u64, times: f64) -> Option<Round> {
         self.round += 1;
         let total = self.delivered + self.lost;
         // Losses are found in batches: of rounds of few packets most would seem to lose nothing.
-        if total == 0 || total < ROUND_PACKETS_MIN * packet_bytes {
+        if total == 0 || (total as f64) * times < ROUND_PACKETS_MIN * packet_bytes as f64 {
             return None;
         }
         let share = self.lost as f64 / total as f64;

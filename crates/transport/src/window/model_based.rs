@@ -39,11 +39,13 @@ const FOUND_ROOM: f64 = 1.15;
 const REFILL_GAIN: f64 = 2.0;
 /// Rounds without growth that end it.
 const REFILL_ROUNDS: u32 = 3;
-/// How long the smallest RTT counts; as many times itself, so that probes of long paths take no more of the time than those
-/// of short ones, and so long at most, if the path still delivers this part of what it did.
+/// How long the smallest RTT counts.
 const RTT_LIFE: Duration = Duration::from_secs(10);
-const RTT_LIFE_ROUNDS: u32 = 100;
-const RTT_LIFE_MAX: Duration = Duration::from_secs(30);
+/// That which a probe has confirmed counts for so many round trips, if the path still delivers this part of what it did: then
+/// probes of long paths take no more of the time than those of short ones. Whole lives, and so many at most: flows that
+/// share a queue see it empty only if they probe together.
+const RTT_LIFE_ROUNDS: u32 = 150;
+const RTT_LIVES_MAX: u128 = 3;
 const RTT_LIFE_RATE: f64 = 0.8;
 /// A round that a shared queue makes long stands for so many at most. One's own leaves the rate remembered for longer: what
 /// a radio carries it may carry again in a moment.
@@ -94,7 +96,7 @@ enum Phase {
     Drain,
     Probe { step: usize, since: Time },
     Refill { rounds_left: u32 },
-    ProbeRtt { until: Time },
+    ProbeRtt { until: Time, before: Duration },
     ProbeLoss(LossProbe),
 }
 
@@ -106,6 +108,8 @@ pub struct ModelBased {
     rtt_min: Option<(Duration, Time)>,
     /// The best rate when it was last seen.
     rate_at_rtt_min: f64,
+    /// Whether the last probe of the smallest RTT found the one known before.
+    is_confirmed: bool,
     shares_queues: bool,
     /// Whether the rate of a link of its own varies, and when it was last seen to have fallen.
     is_varying: bool,
@@ -149,6 +153,7 @@ impl ModelBased {
             rate_before_probe: f64::INFINITY,
             rtt_min: None,
             rate_at_rtt_min: 0.0,
+            is_confirmed: false,
             shares_queues: config.shares_queues,
             is_varying: false,
             fell_at: None,
@@ -295,7 +300,7 @@ impl ModelBased {
     fn on_round(&mut self, now: Time, starved: bool) {
         self.on_round_of_rtts(now);
         self.round += self.rounds_in_a_long_one();
-        let round = self.loss.on_round(self.packet_bytes, self.portion() / self.packet_bytes);
+        let round = self.loss.on_round(self.packet_bytes, self.portion() / self.packet_bytes, self.part.times);
         self.on_round_of_refill(now);
         round.into_iter().for_each(|round| self.on_round_of_losses(round));
         self.probe_losses(now, starved);
@@ -390,15 +395,13 @@ impl ModelBased {
         match self.rtt_min {
             // A sample close to the minimum renews it: the queue was empty, a probe would tell nothing new.
             Some((minimum, _)) if sample <= minimum => self.see_rtt_min(now, sample),
-            Some((minimum, _)) if sample <= minimum + minimum / 16 + Duration::from_micros(200) => {
-                self.see_rtt_min(now, minimum);
-            }
+            Some((minimum, _)) if is_close(sample, minimum) => self.see_rtt_min(now, minimum),
             Some((minimum, since)) if now.since(since) > self.rtt_life(minimum) => match self.phase {
                 // A Startup that takes so long had too little to send, or nothing passed: a probe would end it before it has
                 // found anything.
                 Phase::Startup { .. } => self.see_rtt_min(now, minimum),
                 Phase::ProbeRtt { .. } => self.see_rtt_min(now, sample),
-                _ => self.phase = Phase::ProbeRtt { until: now + RTT_PROBE.max(sample * 2) },
+                _ => self.phase = Phase::ProbeRtt { until: now + RTT_PROBE.max(sample * 2), before: minimum },
             },
             Some(_) => {}
             None => self.see_rtt_min(now, sample),
@@ -408,10 +411,14 @@ impl ModelBased {
         self.rtt_min = Some((minimum, now));
         self.rate_at_rtt_min = self.rate.best();
     }
-    /// How long the smallest RTT counts: a path that delivers less than it did may have become another one.
+    /// How long the smallest RTT counts. One that was measured in the queue of others, or before the path became another one
+    /// that delivers less, is to be corrected soon.
     fn rtt_life(&self, minimum: Duration) -> Duration {
-        let is_as_it_was = self.rate.best() >= self.rate_at_rtt_min * RTT_LIFE_RATE;
-        if is_as_it_was { (minimum * RTT_LIFE_ROUNDS).min(RTT_LIFE_MAX).max(RTT_LIFE) } else { RTT_LIFE }
+        if !self.is_confirmed || self.rate.best() < self.rate_at_rtt_min * RTT_LIFE_RATE {
+            return RTT_LIFE;
+        }
+        let lives = (minimum * RTT_LIFE_ROUNDS).as_nanos().div_ceil(RTT_LIFE.as_nanos());
+        RTT_LIFE * lives.clamp(1, RTT_LIVES_MAX) as u32
     }
     fn advance(&mut self, now: Time, in_flight: u64) {
         let Some((rtt, _)) = self.rtt_min else { return };
@@ -444,12 +451,13 @@ impl ModelBased {
             }
             // A round trip without a queue tells, and another one lets the other flows see it empty, so that their next probes
             // come at one time as well; with one only, flows took each other's queues for the path's.
-            Phase::ProbeRtt { until }
+            Phase::ProbeRtt { until, before }
                 if now < until && (!self.shares_queues || in_flight <= self.window_of_model()) =>
             {
-                self.phase = Phase::ProbeRtt { until: until.min(now + rtt * 2) };
+                self.phase = Phase::ProbeRtt { until: until.min(now + rtt * 2), before };
             }
-            Phase::ProbeRtt { until } if now >= until => {
+            Phase::ProbeRtt { until, before } if now >= until => {
+                self.is_confirmed = is_close(rtt, before) && is_close(before, rtt);
                 self.see_rtt_min(now, rtt);
                 self.phase = Phase::Probe { step: 2, since: now };
             }
@@ -520,6 +528,11 @@ impl ModelBased {
             Phase::ProbeLoss(_) => LOSS_PROBE_GAIN,
         }
     }
+}
+
+/// Whether a sample shows that there is no queue beside this minimum.
+fn is_close(sample: Duration, minimum: Duration) -> bool {
+    sample <= minimum + minimum / 16 + Duration::from_micros(200)
 }
 
 impl Controller for ModelBased {

@@ -240,3 +240,24 @@ fn describe(results: &mut Results, seconds: f64, skipped: f64) {
          within the first tenth of a second.",
     );
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stats::mean;
+
+    /// Half each is the target, within one of a hundred, in the paper's network. Behind a queue of 20 packets losses decide:
+    /// there sub-flows of one link count theirs together, or the fetch over two paths has 0.545 of it.
+    #[test]
+    fn the_default_window_divides_a_narrow_link_evenly() {
+        let settings = Settings { only: Some("ptp-default"), runs: 4, ..Settings::default() };
+        let short = |variant: &Variant| ["", "@queue20"].contains(&variant.setting.as_str());
+        let variants = Variant::all(&settings).into_iter().filter(short).collect();
+        for (runs, least) in measure_all(&settings, variants, &[]).iter().zip([0.49, 0.465]) {
+            let shares = runs.of(|run| run.single_share);
+            println!("{} {shares:.4?}", runs.variant.setting);
+            assert!((least..=1.0 - least).contains(&mean(&shares)), "{}: {shares:.4?}", runs.variant.setting);
+            assert!(runs.of(|run| run.utilisation).iter().all(|used| *used > 0.99));
+        }
+    }
+}
