@@ -270,6 +270,19 @@ mod tests {
     }
 
     #[test]
+    fn a_request_that_somebody_repeats_is_none() {
+        let now = Time::from_millis(5_000);
+        let mut relays = Relays::default();
+        spread(&mut relays, now);
+        let member = Guid([9; 20]);
+        let mut asks = |sequence| {
+            relays.on_missing(now, SOURCE, 7, (member, sequence, 3), [2].into_iter());
+            relays.poll_tasks(now + COLLECT, |_| false).len()
+        };
+        assert_eq!([3, 3, 2, 4].map(&mut asks), [1, 0, 0, 1]);
+    }
+
+    #[test]
     fn a_request_that_has_passed_enough_proxies_is_discarded() {
         let now = Time::from_millis(5);
         let mut relays = Relays::default();

@@ -190,7 +190,7 @@ impl MfNode {
     /// here need not go to where the device was.
     fn on_passing_news(&mut self, now: Time, place: Guid, record: &[u8]) {
         let Ok(record) = NameRecord::decode(record) else { return };
-        if record.author() == place && record.places().contains(&place) {
+        if record.author() == place {
             self.on_device(now, place, Some(&record), News::Yes);
         }
     }

@@ -132,6 +132,44 @@ fn a_host_takes_answers_of_its_access_router_only_and_nobody_sends_in_anothers_n
     assert_eq!(world.nodes[1].on_names(now, face, router, &found), Ok(()));
 }
 
+#[test]
+fn a_neighbour_that_is_no_router_answers_nothing() {
+    let mut world = World::new(["host", "forger"]);
+    let ends = [(1, FaceId(2)), (2, FaceId(2))];
+    world.wires.extend([(ends[0], ends[1]), (ends[1], ends[0])]);
+    for (node, face) in ends {
+        world.nodes[node].add_face(world.now, face, FaceOptions { mtu: 1_472, rate: None });
+    }
+    world.run(1_000);
+    let (now, forger) = (world.now, world.guid(2));
+    assert_eq!(world.nodes[1].neighbour.peer(FaceId(2)).map(|peer| peer.guid), Some(forger));
+    let mut found = Vec::new();
+    NameMessage::Found { request: 0, place: Guid([7; 20]), records: vec![] }.encode(&mut found);
+    let refused = world.nodes[1].on_names(now, FaceId(2), forger, &found);
+    assert_eq!(refused, Err("an answer that nobody asked for"));
+}
+
+#[test]
+fn a_host_that_starts_anew_counts_its_questions_from_one_and_is_answered() {
+    let mut world = World::new(["host", "owner"]);
+    let owner = world.guid(2);
+    for _ in 0..20 {
+        let now = world.now;
+        world.nodes[1].resolver.lookup(now, owner);
+        world.run(50);
+    }
+    let mut again = MfNode::new(Config::new("host", 99));
+    again.add_face(world.now, FaceId(1), FaceOptions { mtu: 1_472, rate: None });
+    world.nodes[1] = again;
+    world.run(1_000);
+    let now = world.now;
+    world.nodes[1].resolver.lookup(now, owner);
+    world.nodes[1].settle(now);
+    world.run(100);
+    assert_eq!(world.counter(0, "repeated"), 0);
+    assert!(world.nodes[1].router.binding(world.now, &owner).is_some(), "it has no answer");
+}
+
 /// A source with something for a receiver that is away, which its router keeps; gives the source's transfer as well.
 fn stored_for_one_that_is_away() -> (World, ChunkKey) {
     let mut world = World::new(["source", "receiver"]);
@@ -153,7 +191,7 @@ fn stored_for_one_that_is_away() -> (World, ChunkKey) {
 }
 
 #[test]
-fn a_push_without_the_token_sends_nothing_and_whoever_stores_says_so_with_it() {
+fn a_push_of_another_or_without_the_token_sends_nothing_and_whoever_stores_says_so_with_it() {
     let (mut world, key) = stored_for_one_that_is_away();
     let report = world.nodes[1].sender.report(key.transfer).unwrap();
     assert_eq!((report.stored_chunks, report.is_over), (2, false), "the source believes its router");
@@ -161,9 +199,10 @@ fn a_push_without_the_token_sends_nothing_and_whoever_stores_says_so_with_it() {
     let (now, chunks) = (world.now, ChunkRanges::from_ascending([0, 1]));
     let push = TransportMessage::Push { flow: key.flow, transfer: key.transfer, object: key.object, chunks };
     let token = world.nodes[0].proxy.as_mut().unwrap().copy(&key).and_then(|(header, _)| header.token()).unwrap();
-    for (token, wakes) in [(Token(token.0 ^ 1), false), (token, true)] {
-        let header =
-            ChunkHeader::new(ChunkKind::Transport(token), key.flow.source, world.guid(0), NetworkAddress::NONE);
+    // The receiver knows the token as well, from the chunks that it got, and may not say when others go.
+    let (source, receiver) = (key.flow.source, key.flow.destination);
+    for (from, token, wakes) in [(source, Token(token.0 ^ 1), false), (receiver, token, false), (source, token, true)] {
+        let header = ChunkHeader::new(ChunkKind::Transport(token), from, world.guid(0), NetworkAddress::NONE);
         world.nodes[0].on_transport(now, &header, &push);
         let proxy = world.nodes[0].proxy.as_mut().unwrap();
         let tried = core::cell::Cell::new(false);

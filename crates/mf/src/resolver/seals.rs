@@ -96,7 +96,7 @@ impl Seals {
     pub fn unseal(&mut self, bytes: &[u8]) -> Result<(NetworkAddress, NameMessage), &'static str> {
         let (head, message) = unseal(&self.key, bytes).and_then(SealedHead::decode).map_err(WireError::reason)?;
         let message = NameMessage::decode(message).map_err(WireError::reason)?;
-        if head.to != self.own || head.from.0 == self.own.0 {
+        if head.to != self.own {
             return Err("sealed for another router, or for an earlier life");
         }
         let other = self.others.entry(head.from.0).or_default();

@@ -474,3 +474,91 @@ fn watches_tell_only_who_may_know_and_whoever_may_no_more_that_it_is_gone() {
     service.clients[0].1.delete(now, device(1));
     assert_eq!((told(&mut service, 1), told(&mut service, 2)), (vec![], vec!["deleted".into()]));
 }
+
+/// A front that looks a name up: the front, the replicas that were asked, another one, its question's number, and what one
+/// that knows the name would say.
+fn asked() -> (Front, Vec<NetworkAddress>, NetworkAddress, u32, Vec<u8>) {
+    let members: Vec<NetworkAddress> = (1..=5).map(NetworkAddress).collect();
+    let mut front = Front::new(NetworkAddress(100), Guid::NONE, 5);
+    front.handle_members(Time::ZERO, members.clone());
+    let asker = Asker { guid: device(2), address: NetworkAddress::NONE };
+    front.handle_question(Time::ZERO, asker, NameMessage::Lookup { request: 7, place: device(1) });
+    let mut number = 0;
+    let asked: Vec<NetworkAddress> = core::iter::from_fn(|| front.poll_message())
+        .map(|(to, message)| {
+            number = message.question().expect("a question");
+            to
+        })
+        .collect();
+    assert_eq!(asked.len(), 2);
+    let other = *members.iter().find(|member| !asked.contains(member)).expect("five");
+    (front, asked, other, number, signed(1, 4).encode())
+}
+/// What the owner of a key says of itself: that it is at this address.
+fn signed(owner: u8, address: u32) -> NameRecord {
+    let (key, body) = (key(owner), RecordBody::Device(vec![(NetworkAddress(address), 1)]));
+    let readers = Readers::All;
+    let statement = Statement { key: key.public(), version: 1, lifetime_ms: 30_000, label: "x".into(), body, readers };
+    NameRecord::sign(statement, &key).expect("legal")
+}
+fn found(request: u32, place: Guid, records: &[&[u8]]) -> NameMessage {
+    NameMessage::Found { request, place, records: records.iter().map(|record| record.to_vec()).collect() }
+}
+
+#[test]
+fn only_replicas_that_were_asked_answer_and_each_once() {
+    let (mut front, asked, other, number, record) = asked();
+    let mut hear = |from: NetworkAddress, records: &[&[u8]]| {
+        front.handle_answer(Time::ZERO, from, found(number, device(1), records));
+        front.poll_answer().map(|(_, answer)| answer)
+    };
+    assert_eq!(hear(other, &[&record]), None, "it was not asked");
+    // That nobody knows it is so when all say so, not when one says it twice.
+    assert_eq!(hear(asked[0], &[]), None);
+    assert_eq!(hear(asked[0], &[]), None);
+    assert_eq!(hear(asked[0], &[&record]), None, "it has answered");
+    assert_eq!(hear(asked[1], &[&record]), Some(found(7, device(1), &[&record])));
+}
+
+#[test]
+fn who_watches_is_told_only_what_belongs_to_the_place() {
+    let mut service = Service::watched();
+    let (now, theirs) = (service.now, signed(3, 66).encode());
+    let from = place_on(&device(1), (1..=5).map(NetworkAddress), 1)[0];
+    let notify = NameMessage::Notify { place: device(1), record: theirs.clone() };
+    service.front.handle_answer(now, from, notify.clone());
+    assert_eq!(service.front.poll_answer(), None, "the front passes it on");
+    let client = &mut service.clients[1].1;
+    client.handle_message(now, notify);
+    assert_eq!(client.poll_answer(), None, "the client takes it");
+    client.handle_message(now, found(0, device(1), &[&theirs]));
+    assert_eq!(client.poll_answer(), Some(Answer::Found(device(1), vec![])));
+    service.put(0, 8);
+    service.run(Duration::from_secs(1));
+    assert!(matches!(&service.answers(1)[..], [Answer::Changed(_, record)] if addresses(&[(**record).clone()]) == [8]));
+}
+
+#[test]
+fn an_answer_about_another_place_than_was_asked_for_is_none() {
+    let mut client = GnrsClient::new(key(2), "host", LIFE, 0);
+    client.on_reachable(Time::ZERO);
+    client.lookup(Time::ZERO, device(1));
+    let request = client.poll_message().and_then(|message| message.question()).expect("it asks");
+    client.handle_message(Time::ZERO, found(request, device(3), &[&signed(3, 66).encode()]));
+    assert_eq!(client.poll_answer(), None);
+    client.handle_message(Time::ZERO, found(request, device(1), &[&signed(1, 4).encode()]));
+    let answer = client.poll_answer();
+    assert!(matches!(&answer, Some(Answer::Found(at, all)) if *at == device(1) && addresses(all) == [4]), "{answer:?}");
+    client.handle_message(Time::ZERO, found(request, device(1), &[]));
+    assert_eq!(client.poll_answer(), None, "it was answered");
+}
+
+#[test]
+fn a_record_that_its_disk_has_at_another_place_is_not_restored() {
+    use crate::router::proxy::{ChunkRepository, MemoryRepository};
+    for (place, restored) in [(device(1), 1), (device(2), 0)] {
+        let mut disk = MemoryRepository::default();
+        disk.put(1, &place.0, &signed(1, 4).encode().into()).expect("memory");
+        assert_eq!(Replica::default().restore(Time::ZERO, Box::new(disk)), Ok(restored));
+    }
+}

@@ -277,7 +277,8 @@ impl Neighbour {
             face.path_mtu = Some(search);
             face.next_hello = now + self.interval;
             self.changes.push_back(Change::Up(face_id, peer));
-            self.reply(now, face_id);
+            // At once: what comes before the proof would count as said in an earlier life.
+            self.say(now, face_id);
         } else if !face.accepted || asks {
             self.reply(now, face_id);
         }
@@ -462,11 +463,12 @@ impl Neighbour {
     /// A proof for somebody who claims the place of a neighbour that still answers.
     fn reply_to_stranger(&mut self, now: Time, id: FaceId, hello: &Hello) {
         let Some(face) = self.faces.get_mut(&id) else { return };
-        let known = core::mem::replace(&mut face.heard_nonce, hello.nonce);
-        let accepted = core::mem::replace(&mut face.accepted, false);
+        let known = (face.heard_nonce, face.accepted, face.proven);
+        // Its proof has not been seen: it is to be shown.
+        (face.heard_nonce, face.accepted, face.proven) = (hello.nonce, false, false);
         self.say(now, id);
         if let Some(face) = self.faces.get_mut(&id) {
-            (face.heard_nonce, face.accepted) = (known, accepted);
+            (face.heard_nonce, face.accepted, face.proven) = known;
         }
     }
     fn say(&mut self, now: Time, id: FaceId) {
@@ -738,6 +740,66 @@ mod tests {
         Clear,
         Loses,
         Holds,
+    }
+
+    /// A hello of `claims`, in the life with this nonce, signed by `signs`.
+    fn hello(claims: u8, signs: Option<u8>, nonce: u64, echo: u64) -> Hello {
+        let Identity { key, label, roles, address, .. } = neighbour(claims).identity;
+        let mut hello = Hello {
+            roles,
+            accepts: false,
+            asks: false,
+            sequence: 1,
+            probe: Probe::default(),
+            nonce,
+            echo,
+            address,
+            datagram_bytes: 1_472,
+            window: 1_000,
+            key: key.public(),
+            label,
+            signature: None,
+        };
+        signs.into_iter().for_each(|signs| hello.sign(&SigningKey::from_secret(&[signs; 32])));
+        hello
+    }
+
+    #[test]
+    fn nobody_is_met_who_does_not_prove_who_it_is() {
+        let now = Time::from_millis(1_000);
+        let mut a = neighbour(1);
+        a.add_face(now, FaceId(1), 1_472);
+        let mut taken = |hello: Hello| (a.handle_hello(now, FaceId(1), hello), a.poll_change().is_some());
+        assert_eq!(taken(hello(2, Some(2), 9, 77)), (Ok(()), false), "it answers somebody else");
+        let at = |sequence, hello: Hello| Hello { sequence, ..hello };
+        assert_eq!(taken(at(2, hello(2, None, 9, 1))), (Ok(()), false), "the proof is still to come");
+        assert_eq!(taken(at(3, hello(2, Some(3), 9, 1))), (Err("forged"), false));
+        let of_another_life = Hello { nonce: 9, ..hello(2, Some(2), 8, 1) };
+        assert_eq!(taken(at(4, of_another_life)), (Err("forged"), false));
+        assert_eq!(taken(at(5, hello(2, Some(2), 9, 1))), (Ok(()), true));
+    }
+
+    #[test]
+    fn who_claims_the_place_of_a_neighbour_that_answers_has_to_prove_who_it_is() {
+        let mut pair = Pair::new();
+        pair.run(2_000, Weather::Clear);
+        assert!(matches!(pair.changes()[..], [Change::Up(..)]));
+        let guid = pair.ends[0].peer(FaceId(1)).expect("it is there").guid;
+        for claims in [2, 3] {
+            // It knows no nonce, has heard one of an earlier life, knows it and has no key, or not the one that it shows.
+            for (signs, echo) in [(None, 0), (Some(claims), 77), (None, 1), (Some(9), 1)] {
+                let now = pair.now;
+                let refused = pair.ends[0].handle_hello(now, FaceId(1), hello(claims, signs, 50, echo));
+                assert_eq!(refused, Err("hello of another start, not proven yet"), "{claims} {signs:?} {echo}");
+                pair.run(100, Weather::Clear);
+                assert_eq!(pair.changes(), []);
+            }
+        }
+        assert_eq!(pair.ends[0].peer(FaceId(1)).map(|peer| peer.guid), Some(guid));
+        let now = pair.now;
+        assert_eq!(pair.ends[0].handle_hello(now, FaceId(1), hello(3, Some(3), 50, 1)), Ok(()));
+        let told = pair.changes();
+        assert!(matches!(&told[..], [Change::Down(..), Change::Up(_, peer)] if peer.guid != guid), "{told:?}");
     }
 
     #[test]

@@ -33,6 +33,10 @@ impl Sender {
                 }
                 flow.window.confirmed = flow.window.confirmed.max(usize::from(*window).saturating_add(1));
                 flow.window.advice = *advice_chunks;
+                if !missing.is_empty() {
+                    // What goes again now is not taken for lost while it is on its way.
+                    flow.ack_at.iter_mut().for_each(|at| *at = (*at).max(now + ACK_PATIENCE));
+                }
                 let mut pushes: BTreeMap<(Guid, NetworkAddress), Vec<u32>> = BTreeMap::new();
                 for number in missing.iter().take_while(|number| *number < flow.next) {
                     if past_copies {
