@@ -1,5 +1,6 @@
 //! What becomes of chunks: passing, for this node, to be stored.
 use super::*;
+use crate::{sender::Cached, wire::DataTag};
 
 impl MfNode {
     // Chunks.
@@ -119,7 +120,8 @@ impl MfNode {
             && let Some(cut) = self.cache.look(&object)
         {
             self.router.consume(slot);
-            self.sender.handle_request(now, header, &message, Some(cut));
+            let under_way = self.under_way(header, &message, cut);
+            self.sender.handle_request(now, header, &message, Some(Cached { cut, under_way }));
             return true;
         }
         if header.addresses.is_empty() && !self.router.is_attached(&header.destination) {
@@ -129,6 +131,18 @@ impl MfNode {
             return true;
         }
         false
+    }
+    /// Chunks of what somebody asks for that are here on their way to it, whoever sends them: a request that is repeated in an
+    /// outage must not bring them twice. Only those that are cut so count.
+    fn under_way(&self, header: &ChunkHeader, request: &TransportMessage, cut: (u32, u32)) -> BTreeSet<u32> {
+        let (transfer, object) = request.about();
+        let sent = self.router.data_for(&header.source);
+        let stored = self.proxy.iter().flat_map(|proxy| proxy.waiting_for(&header.source, object, transfer));
+        let is_of = |tag: &&DataTag| {
+            let is_same = (tag.transfer, tag.object, Some(tag.token)) == (transfer, object, header.token());
+            is_same && (tag.chunk_bytes, tag.count) == cut
+        };
+        sent.chain(stored).filter(is_of).map(|tag| tag.number).collect()
     }
     /// Sends copies of what is missing for a producer that delegated; true if the producer need not see the message.
     pub(super) fn answer_for_producer(&mut self, slot: Slot, header: &ChunkHeader) -> bool {

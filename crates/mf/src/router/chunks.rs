@@ -83,6 +83,11 @@ impl Router {
         };
         self.buffer.chunks().any(own)
     }
+    /// What chunks of objects are that are here on their way to a destination, or arriving.
+    pub fn data_for(&self, destination: &Guid) -> impl Iterator<Item = &DataTag> {
+        let headers = self.buffer.chunks().filter_map(|chunk| chunk.header.as_ref());
+        headers.filter(|header| header.destination == *destination).filter_map(ChunkHeader::tag)
+    }
     /// Whether the node has something to see to.
     pub fn has_outputs(&self) -> bool {
         !self.outputs.is_empty()

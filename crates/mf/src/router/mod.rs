@@ -48,8 +48,8 @@ use crate::{
     },
     payload::Payload,
     wire::{
-        ADDRESSES_MAX, Cack, ChunkHeader, ChunkKind, Class, Csyn, DataHeader, Flags, PacketType, Readers, Roles,
-        WireError,
+        ADDRESSES_MAX, Cack, ChunkHeader, ChunkKind, Class, Csyn, DataHeader, DataTag, Flags, PacketType, Readers,
+        Roles, WireError,
     },
 };
 

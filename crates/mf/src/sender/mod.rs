@@ -76,6 +76,14 @@ pub struct Sender {
     pub unknown: u64,
 }
 
+/// What a cache has of an object that is asked for.
+pub struct Cached {
+    /// How it is cut, and into how many chunks.
+    pub cut: (u32, u32),
+    /// Chunks, cut so, that are on their way to who asks already.
+    pub under_way: BTreeSet<u32>,
+}
+
 struct Published {
     object: Served,
     /// Manifest and hash list: chunk 0.
@@ -186,13 +194,13 @@ impl Sender {
         flow.token = Token::of(&self.secret, &destination, transfer);
         self.start((destination, transfer), flow).then_some(transfer)
     }
-    /// Takes a request. With `cache` it is answered from there, else from the objects published here.
+    /// Takes a request. What is cached is sent from the cache, else from the objects published here.
     pub fn handle_request(
         &mut self,
         now: Time,
         header: &ChunkHeader,
         message: &TransportMessage,
-        cache: Option<(u32, u32)>,
+        cached: Option<Cached>,
     ) {
         let TransportMessage::Request { transfer, object, chunk_bytes: wanted, reliability, buffer_chunks, held } =
             message
@@ -209,7 +217,9 @@ impl Sender {
                 flow.heard_at = now;
                 flow.addresses = header_addresses(header);
                 let (next, held) = (flow.next, held.recut(*wanted, (flow.chunk_bytes, flow.count)));
-                flow.again.extend((0..next).filter(|number| !held.contains(*number)));
+                let under_way = cached.map(|cached| cached.under_way).unwrap_or_default();
+                let is_missing = |number: &u32| !held.contains(*number) && !under_way.contains(number);
+                flow.again.extend((0..next).filter(is_missing));
                 // What was begun is there or goes again, even if every message that said so was lost.
                 flow.window.confirmed = flow.window.begun.len();
                 flow.window.advice = (*buffer_chunks).max(1);
@@ -217,8 +227,8 @@ impl Sender {
             return;
         }
         let options = SendOptions { reliability: *reliability, ..SendOptions::new(&self.config) };
-        let cut = match cache {
-            Some(cut) => Some(cut),
+        let cut = match &cached {
+            Some(cached) => Some(cached.cut),
             None => self.cut_for(*object, *wanted).and_then(|chunk_bytes| {
                 let size = self.objects.get(object)?.object.reader().manifest().size;
                 Some((chunk_bytes, chunk_count(size, chunk_bytes)))
@@ -229,11 +239,20 @@ impl Sender {
             let unavailable = TransportMessage::Unavailable { transfer: *transfer, object: *object };
             return self.messages.push_back((header.source, header.source_address, token, unavailable));
         };
+        // It may be cut another way than was asked for.
+        let mut held = held.recut(*wanted, (chunk_bytes, count));
+        if let Some(Cached { under_way, .. }) = &cached {
+            let is_held = |number: &u32| held.contains(*number) || under_way.contains(number);
+            held = ChunkRanges::from_ascending((0..count).filter(is_held));
+            if !under_way.is_empty() && (0..count).all(|number| held.contains(number)) {
+                // Somebody else has sent it.
+                return;
+            }
+        }
         let mut flow = self.flow(now, *object, header_addresses(header), options, chunk_bytes, count);
         (flow.requested, flow.token) = (true, token);
-        flow.from_cache = cache.is_some();
-        // It may be cut another way than was asked for.
-        flow.held = held.recut(*wanted, (chunk_bytes, count));
+        flow.from_cache = cached.is_some();
+        flow.held = held;
         flow.window.advice = flow.window.advice.min(*buffer_chunks).max(1);
         // The receiver may take less at a time than this end would send unasked.
         flow.window.controlled = count > u32::from(flow.window.advice) && *reliability != Reliability::DontCare;
@@ -719,6 +738,165 @@ mod tests {
             chunks,
         });
         assert_eq!(dropped, [nothing, (Vec::from([1]), 0, false)]);
+    }
+
+    /// Something of three chunks that was sent to the group [1; 20], whose routers may ask `proxies` of each other.
+    struct ToGroup {
+        sender: Sender,
+        now: Time,
+        transfer: u32,
+        object: ObjectId,
+        token: Token,
+    }
+
+    impl ToGroup {
+        fn new(proxies: u8) -> ToGroup {
+            let (own, group, now) = (Guid([9; 20]), Guid([1; 20]), Time::from_millis(1));
+            let config = EndConfig { chunk_bytes: 1_024, ..EndConfig::default() };
+            let mut sender = Sender::new(own, config.clone(), 0, &[5; 32]);
+            let (key, name) = (SigningKey::from_secret(&[7; 32]), "/file".parse().expect("a name"));
+            let object = MemoryObject::new(name, Bytes::from(alloc::vec![1; 2_048]), &key).expect("fits");
+            let id = object.manifest().object_id();
+            sender.lend(Box::new(object));
+            let options = SendOptions { service: ServiceId::Multicast, proxies, ..SendOptions::new(&config) };
+            let transfer = sender.push(now, id, group, Vec::new(), options).expect("room");
+            sender.set_members(&group, &[Guid([2; 20]), Guid([3; 20])].into());
+            let mut to_group = ToGroup { sender, now, transfer, object: id, token: Token::default() };
+            let sent = to_group.sent();
+            assert_eq!(sent.len(), 3);
+            to_group.token = sent[0].0.token().expect("a chunk shows it");
+            to_group
+        }
+        fn sent(&mut self) -> Vec<(ChunkHeader, Payload)> {
+            let cache = ContentCache::new(ByteCount(0));
+            core::iter::from_fn(|| self.sender.poll_chunk(self.now, &cache, |_, _| true)).collect()
+        }
+        /// Somebody shows a token and says this; gives what comes of it within a moment: chunks sent again, pushes, and what
+        /// storage has, who has everything.
+        fn hear(&mut self, from: Guid, token: Token, message: &TransportMessage) -> (usize, usize, u32, usize) {
+            let header = ChunkHeader::new(ChunkKind::Transport(token), from, Guid([9; 20]), NetworkAddress(1));
+            self.sender.handle_message(self.now, &header, message);
+            self.now += Duration::from_millis(100);
+            self.sender.handle_timeout(self.now);
+            let (again, pushes) = (self.sent().len(), core::iter::from_fn(|| self.sender.poll_message()).count());
+            let report = self.sender.report(self.transfer).expect("it is known");
+            (again, pushes, report.stored_chunks, report.delivered.len())
+        }
+    }
+
+    #[test]
+    fn what_is_said_of_what_goes_to_a_group_without_its_token_counts_for_nothing() {
+        let mut group = ToGroup::new(1);
+        let (transfer, object, token) = (group.transfer, group.object, group.token);
+        let (member, proxy) = (Guid([2; 20]), Guid([8; 20]));
+        let chunks = || ChunkRanges::from_ascending([1]);
+        let flow = Flow { source: Guid([9; 20]), destination: member };
+        let status = |sequence| TransportMessage::Status {
+            transfer,
+            object,
+            window: 0,
+            advice_chunks: 1,
+            sequence,
+            missing: chunks(),
+        };
+        let address = NetworkAddress(8);
+        let all = Guid([3; 20]);
+        let said = [
+            // The first is sent again, what storage has is pushed from there, and what it drops is not there any more.
+            (status(1), member, (1, 0, 0, 0)),
+            (
+                TransportMessage::Stored { flow, transfer, object, proxy, address, chunks: chunks() },
+                proxy,
+                (0, 0, 1, 0),
+            ),
+            (status(2), member, (0, 1, 0, 0)),
+            (
+                TransportMessage::Stored { flow, transfer, object, proxy, address, chunks: chunks() },
+                proxy,
+                (0, 0, 1, 0),
+            ),
+            (TransportMessage::Dropped { flow, transfer, object, proxy, chunks: chunks() }, proxy, (0, 0, 0, 0)),
+            (TransportMessage::Completed { transfer, object, members: [all].into() }, proxy, (0, 0, 0, 1)),
+            (TransportMessage::Ack { transfer, object, complete: true, chunks: chunks() }, member, (0, 0, 0, 2)),
+        ];
+        let (mut stored, mut delivered) = (0, 0);
+        for (message, from, comes) in said {
+            let nothing = group.hear(from, Token(token.0 ^ 1), &message);
+            assert_eq!(nothing, (0, 0, stored, delivered), "{message:?}");
+            assert_eq!(group.hear(from, token, &message), comes, "{message:?}");
+            (stored, delivered) = (comes.2, comes.3);
+        }
+        assert!(group.sender.report(transfer).is_some_and(|report| report.is_over));
+    }
+
+    #[test]
+    fn members_are_spoken_for_only_if_proxies_were_asked_to() {
+        for (proxies, delivered) in [(0, 0), (1, 2)] {
+            let mut group = ToGroup::new(proxies);
+            let (transfer, object, token) = (group.transfer, group.object, group.token);
+            let members = [Guid([2; 20]), Guid([3; 20])].into();
+            let all = TransportMessage::Completed { transfer, object, members };
+            assert_eq!(group.hear(Guid([2; 20]), token, &all), (0, 0, 0, delivered));
+            let is_over = group.sender.report(transfer).is_some_and(|report| report.is_over);
+            assert_eq!(is_over, proxies > 0, "a member cannot end it for the others");
+        }
+    }
+
+    #[test]
+    fn what_was_said_to_be_missing_is_sent_once_however_often_that_is_repeated() {
+        let status = |sequence| {
+            move |transfer, object, _| TransportMessage::Status {
+                transfer,
+                object,
+                window: 0,
+                advice_chunks: 1,
+                sequence,
+                missing: ChunkRanges::from_ascending([1]),
+            }
+        };
+        // Whoever repeats it shows the token as well.
+        for (sequence, again) in [(5, 0), (4, 0), (6, 1)] {
+            let (own, receiver, now) = (Guid([9; 20]), Guid([1; 20]), Time::from_millis(5_000));
+            let mut group = ToGroup::new(0);
+            let sender = &mut group.sender;
+            let transfer =
+                sender.push(now, group.object, receiver, Vec::new(), SendOptions::new(&EndConfig::default()));
+            let transfer = transfer.expect("room");
+            group.now = now;
+            let token = group.sent()[0].0.token().expect("a chunk shows it");
+            let object = group.object;
+            let mut hear = |sequence| {
+                let header = ChunkHeader::new(ChunkKind::Transport(token), receiver, own, NetworkAddress(1));
+                group.sender.handle_message(group.now, &header, &status(sequence)(transfer, object, ()));
+                group.sent().len()
+            };
+            assert_eq!((hear(5), hear(sequence)), (1, again), "5, then {sequence}");
+        }
+    }
+
+    #[test]
+    fn a_request_that_is_repeated_without_the_token_of_the_first_sends_nothing_again() {
+        let cache = ContentCache::new(ByteCount(0));
+        let (own, receiver, mut now) = (Guid([9; 20]), Guid([1; 20]), Time::from_millis(1));
+        let mut sender = Sender::new(own, EndConfig::default(), 0, &[0; 32]);
+        let file = object("/file");
+        let request = TransportMessage::Request {
+            transfer: 1,
+            object: file.manifest().object_id(),
+            chunk_bytes: 1 << 10,
+            reliability: Reliability::Nack,
+            buffer_chunks: 3,
+            held: ChunkRanges::default(),
+        };
+        sender.publish(file);
+        for (token, sent) in [(7, 2), (8, 0), (7, 2)] {
+            let header = ChunkHeader::new(ChunkKind::Transport(Token(token)), receiver, own, NetworkAddress(1));
+            sender.handle_request(now, &header, &request, None);
+            let all: Vec<_> = core::iter::from_fn(|| sender.poll_chunk(now, &cache, |_, _| true)).collect();
+            assert_eq!(all.len(), sent);
+            assert!(all.iter().all(|(header, _)| header.token() == Some(Token(7))));
+            now += REQUEST_AGAIN * 2;
+        }
     }
 
     #[test]

@@ -51,6 +51,42 @@ fn a_second_fetch_is_answered_by_the_cache_on_the_way() {
     assert!(domain.report("n5", id).cached_bytes >= 2_000_000 && time < ms(400), "{time:?}");
 }
 
+/// A chunk takes longer over the last hop than anybody waits for one: the request is repeated, past caches that have all.
+#[test]
+fn what_is_on_its_way_does_not_come_again_out_of_a_cache() {
+    for away in [ms(0), ms(4_000)] {
+        let mut domain = Domain::new(4);
+        for router in ["core", "access"] {
+            domain.router(router);
+        }
+        domain.node("server", |_| {});
+        domain.node("car", |_| {});
+        domain.link("server", "core", 1_000, ms(5));
+        domain.link("core", "access", 1_000, ms(10));
+        let rate = Rate::from_bits_per_second(150_000);
+        let mut last = LinkConfig::new(rate, ms(20));
+        last.queue_bytes = 64 << 10;
+        domain.link_with("access", "car", last);
+        let bytes = random_bytes(2_500_000, 1);
+        domain.publish("server", object("/lab/file", bytes.clone()));
+        domain.run(Duration::from_secs(3));
+        let (id, content) = domain.fetch("car", "/lab/file");
+        domain.run(ms(5_000));
+        if !away.is_zero() {
+            domain.cut("access", "car");
+            domain.run(away);
+            domain.mend("access", "car");
+        }
+        let seconds = domain.finish("car", id, 400).as_secs_f64();
+        let ideal = bytes.len() as f64 * 8.0 / 150_000.0 + away.as_secs_f64();
+        println!("{seconds:.1} s, at least {ideal:.1} s");
+        assert_eq!(content.finished(&name("/lab/file")).unwrap(), bytes);
+        let report = domain.report("car", id);
+        assert_eq!(report.duplicate_bytes, 0, "{report:?}");
+        assert!(seconds < ideal * 1.15, "{seconds:.1} s, at least {ideal:.1} s");
+    }
+}
+
 #[test]
 fn the_end_of_one_publishers_object_is_not_told_as_that_of_anothers_with_its_name() {
     use tributary_core::event::ResolverEvent;

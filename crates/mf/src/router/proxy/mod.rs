@@ -29,7 +29,7 @@ use crate::{
     config::{ProxyConfig, Rebinding},
     ids::{ChunkKey, Flow, Guid, NetworkAddress, Token},
     payload::Payload,
-    wire::{ChunkHeader, ChunkRanges, Flags, TransportMessage},
+    wire::{ChunkHeader, ChunkRanges, DataTag, Flags, TransportMessage},
 };
 
 /// Reports of so many chunks, or of half a window that is stored, go out before their delay is over.
@@ -643,6 +643,12 @@ impl Proxy {
     /// Whether anything is held for a destination.
     pub fn holds_for(&self, guid: &Guid) -> bool {
         self.destinations.contains_key(guid)
+    }
+    /// The chunks of a transfer that wait here for a destination.
+    pub fn waiting_for(&self, guid: &Guid, object: ObjectId, transfer: u32) -> impl Iterator<Item = &DataTag> {
+        let range = (object, transfer, 0, 0)..=(object, transfer, u32::MAX, u64::MAX);
+        let waiting = self.destinations.get(guid).into_iter().flat_map(move |to| to.waiting.range(range.clone()));
+        waiting.filter_map(|(.., id)| self.chunks.get(id)?.header.tag())
     }
     /// Whether a copy is held to answer for the producer of this flow.
     pub fn answers_for(&self, flow: &Flow) -> bool {
