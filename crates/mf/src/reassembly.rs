@@ -30,8 +30,8 @@ pub enum Taken {
 pub struct Wrong {
     /// What is wrong with them.
     pub reason: String,
-    /// Who sent them: of several it is not known who lies.
-    pub origins: BTreeSet<Origin>,
+    /// Who sent how many of them: of several it is not known who lies.
+    pub origins: BTreeMap<Origin, u64>,
     /// The chunks, as they were cut last, that have to come again.
     pub chunks: RangeInclusive<u32>,
 }
@@ -283,7 +283,7 @@ impl Reassembly {
     }
     /// Takes a chunk.
     pub fn take(&mut self, number: u32, chunk_bytes: u32, count: u32, payload: &Payload, origin: Origin) -> Taken {
-        let wrong = |reason: &str| wrong_chunk(reason, number, origin);
+        let wrong = |reason: &str| wrong_chunk(reason, number, (origin, payload.len()));
         if count != chunk_count(self.manifest.size, chunk_bytes) {
             return wrong("cuts the object into another number of chunks");
         }
@@ -330,7 +330,7 @@ impl Reassembly {
     }
     /// Chunk 0: the manifest, which is known, and the hash list.
     fn take_head(&mut self, payload: &Bytes, origin: Origin) -> Taken {
-        let wrong = |reason: &str| wrong_chunk(reason, 0, origin);
+        let wrong = |reason: &str| wrong_chunk(reason, 0, (origin, payload.len()));
         let parts = payload
             .split_first_chunk::<2>()
             .and_then(|(len, rest)| rest.split_at_checked(usize::from(u16::from_be_bytes(*len))));
@@ -368,7 +368,10 @@ impl Reassembly {
             if !tree.verify_chunk(ChunkIndex(unit), &state.bytes) {
                 self.buffered = self.buffered.saturating_sub(u64::from(state.filled()));
                 // What waited for the hash list came from others than who sent that.
-                let origins = state.parts.iter().map(|(origin, _)| *origin).collect();
+                let mut origins = BTreeMap::new();
+                for (origin, bytes) in state.parts {
+                    *origins.entry(origin).or_default() += u64::from(bytes);
+                }
                 let (reason, chunks) = (alloc::format!("sent wrong bytes in chunk {unit}"), self.chunks_of(unit));
                 return Taken::Wrong(Wrong { reason, origins, chunks });
             }
@@ -419,8 +422,9 @@ fn parts(bytes: Range<u64>, unit_bytes: u32) -> impl Iterator<Item = (u32, u32, 
     })
 }
 
-fn wrong_chunk(reason: &str, number: u32, origin: Origin) -> Taken {
-    Taken::Wrong(Wrong { reason: reason.into(), origins: BTreeSet::from([origin]), chunks: number..=number })
+fn wrong_chunk(reason: &str, number: u32, (origin, bytes): (Origin, usize)) -> Taken {
+    let origins = BTreeMap::from([(origin, bytes as u64)]);
+    Taken::Wrong(Wrong { reason: reason.into(), origins, chunks: number..=number })
 }
 
 /// The manifest in a chunk 0 that nobody asked for.

@@ -28,6 +28,9 @@ impl MfNode {
             ("object chunks sent again", self.sender.chunks.1),
             ("requests for unknown objects", self.sender.unknown),
             ("chunks of no transfer", self.receiver.strays),
+            ("wrong bytes of sources", self.receiver.wrong.sources),
+            ("wrong bytes out of storage", self.receiver.wrong.storage),
+            ("wrong bytes out of caches", self.receiver.wrong.caches),
         ]);
         if let Some(proxy) = self.proxy.as_ref().map(|proxy| proxy.stats) {
             counters.extend([

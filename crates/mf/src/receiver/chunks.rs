@@ -197,11 +197,14 @@ impl Receiver {
     /// Who sent wrong bytes is asked for them again, and no more if they stay wrong; if it may have been a cache or storage,
     /// these are passed by. If several sent what is wrong, sources stay: it comes again, and then from one of them.
     pub(super) fn distrust(&mut self, now: Time, id: TransferId, wrong: Wrong) {
+        for (origin, bytes) in &wrong.origins {
+            self.wrong.count(*origin, *bytes);
+        }
         let Some(fetch) = self.fetches.get_mut(&id) else { return };
         if fetch.transfer & PUSHED != 0 {
             return self.ask_past_copies(now, id, wrong);
         }
-        let only = wrong.origins.first().filter(|_| wrong.origins.len() == 1).copied();
+        let only = wrong.origins.keys().next().filter(|_| wrong.origins.len() == 1).copied();
         if let Some(Origin::Source(number)) = only
             && fetch.sources.get(usize::from(number)).is_some_and(|source| source.wrongs < WRONG_ASKS)
         {
@@ -224,13 +227,16 @@ impl Receiver {
                 let reason = format!("no source of '{}' can be trusted: {reason}", fetch.name);
                 return self.fail(now, id, reason);
             }
-        } else if let Some(cache) = fetch.cached_by.filter(|_| origins.contains(&Origin::Cache)) {
+        } else if let Some(cache) = fetch.cached_by.filter(|_| origins.contains_key(&Origin::Cache)) {
             fetch.avoid_caches = true;
-            let node = node_of(&cache);
-            self.events.push_back((id, TransferEvent::CacheDistrusted { node, reason }));
-        } else if origins.iter().any(|origin| matches!(origin, Origin::Storage(_))) {
+            // What it sent before it was passed by may still come.
+            if fetch.bypassed.insert(cache) {
+                let node = node_of(&cache);
+                self.events.push_back((id, TransferEvent::CacheDistrusted { node, reason }));
+            }
+        } else if origins.keys().any(|origin| matches!(origin, Origin::Storage(_))) {
             fetch.avoid_caches = true;
-        } else if origins.contains(&Origin::Cache) {
+        } else if origins.contains_key(&Origin::Cache) {
             self.strays += 1;
         }
         self.request(now, id);
@@ -366,6 +372,72 @@ mod tests {
         let node = node_of(&cache);
         let is_cache =
             |event: &TransferEvent| matches!(event, TransferEvent::CacheDistrusted { node: of, .. } if *of == node);
-        assert!(events.iter().any(is_cache), "{events:?}");
+        assert_eq!(events.iter().filter(|event| is_cache(event)).count(), 1, "{events:?}");
+        assert_eq!(receiver.wrong, WrongBytes { caches: 1_024, ..WrongBytes::default() }, "the first unit alone");
+    }
+
+    /// Long after anything came.
+    const NOW: Time = Time::from_millis(60_000);
+
+    /// A fetch whose source, [2; 20], is asked, and how.
+    fn fetch() -> (Receiver, Sender, TransferId, Vec<Outgoing>) {
+        let (source, key) = (Guid([2; 20]), SigningKey::from_secret(&[7; 32]));
+        let name: Name = "/lab/file".parse().expect("a name");
+        let object = MemoryObject::new(name.clone(), Bytes::from(alloc::vec![5; 4_000]), &key).expect("fits");
+        let manifest = object.manifest().clone();
+        let mut receiver = Receiver::new(EndConfig::default(), 1, &[1; 32]);
+        let mut sender = Sender::new(source, EndConfig::default(), 0, &[2; 32]);
+        sender.publish(Box::new(object));
+        let id = receiver.fetch(NOW, fetch_of(&name, MemoryOpener::new()));
+        receiver.set_attached(NOW, true);
+        let device = Announcer { guid: source, label: "source".into() };
+        receiver.handle_announcements(NOW, &name, &[(device, manifest)]);
+        let asked = core::iter::from_fn(|| receiver.poll_message()).collect();
+        (receiver, sender, id, asked)
+    }
+    fn header_of(message: &Outgoing, from: Guid, token: Token) -> ChunkHeader {
+        ChunkHeader::new(crate::wire::ChunkKind::Transport(token), from, message.to, NetworkAddress(1))
+    }
+
+    #[test]
+    fn chunks_without_the_token_of_the_fetch_are_of_no_transfer() {
+        let (mut receiver, mut sender, id, asked) = fetch();
+        let from = header_of(&asked[0], Guid([1; 20]), asked[0].token);
+        sender.handle_request(NOW, &from, &asked[0].message, None);
+        let no_cache = ContentCache::new(tributary_core::ByteCount(0));
+        let sent: Vec<_> = core::iter::from_fn(|| sender.poll_chunk(NOW, &no_cache, |_, _| true)).collect();
+        let stored = |receiver: &Receiver| receiver.report(NOW, id).expect("it is known").stored_bytes;
+        for (header, payload) in &sent {
+            let mut forged = header.clone();
+            if let crate::wire::ChunkKind::Data(tag) = &mut forged.kind {
+                tag.token.0 ^= 1;
+            }
+            // With wrong bytes somebody would be blamed for them.
+            let wrong: Payload = Bytes::from(alloc::vec![6; payload.len()]).into();
+            receiver.handle_data(NOW, &forged, &wrong);
+            receiver.handle_data(NOW, &forged, payload);
+        }
+        assert_eq!((stored(&receiver), receiver.strays), (0, 2 * sent.len() as u64));
+        sent.iter().for_each(|(header, payload)| receiver.handle_data(NOW, header, payload));
+        assert_eq!(stored(&receiver), 4_000);
+        let events: Vec<_> = core::iter::from_fn(|| receiver.poll_event()).map(|(_, event)| event).collect();
+        assert!(!events.iter().any(|event| matches!(event, TransferEvent::SourceDistrusted { .. })), "{events:?}");
+    }
+
+    #[test]
+    fn only_who_was_asked_says_that_it_does_not_have_it() {
+        let (source, stranger) = (Guid([2; 20]), Guid([3; 20]));
+        for (from, flip, heard) in [(source, 1, false), (stranger, 0, false), (source, 0, true)] {
+            let (mut receiver, _, id, asked) = fetch();
+            let TransportMessage::Request { transfer, object, .. } = asked[0].message else { panic!("{asked:?}") };
+            let header = header_of(&asked[0], from, Token(asked[0].token.0 ^ flip));
+            let now = NOW + Duration::from_millis(10);
+            receiver.handle_message(now, &header, &TransportMessage::Unavailable { transfer, object });
+            // It is asked again sooner than after a silence.
+            receiver.handle_timeout(now + EndConfig::default().nack_timeout / 2);
+            let again = core::iter::from_fn(|| receiver.poll_message()).count();
+            assert_eq!(again > 0, heard, "{from:?} {flip}");
+            assert!(receiver.report(now, id).is_some_and(|report| report.ended.is_none()));
+        }
     }
 }

@@ -35,8 +35,9 @@ pub(super) struct Incoming {
     pub(super) reliability: Reliability,
     /// Who last sent from a cache.
     pub(super) cached_by: Option<Guid>,
-    /// Caches and storage are passed by, because one lied, or may have.
+    /// Caches and storage are passed by, because one lied, or may have; the caches that did.
     pub(super) avoid_caches: bool,
+    pub(super) bypassed: BTreeSet<Guid>,
     /// Chunks that came wrong and are to be asked for again; how often in a row, and since when.
     pub(super) wrong: BTreeSet<u32>,
     pub(super) wrongs: u32,
@@ -160,6 +161,7 @@ impl Incoming {
             reliability,
             cached_by: None,
             avoid_caches: false,
+            bypassed: BTreeSet::new(),
             wrong: BTreeSet::new(),
             wrongs: 0,
             wrong_since: None,

@@ -118,6 +118,29 @@ pub struct Receiver {
     done: VecDeque<Name>,
     /// Chunks that belong to no transfer of ours.
     pub strays: u64,
+    /// Bytes that came and were not what their manifest says.
+    pub wrong: WrongBytes,
+}
+
+/// Bytes that were wrong, by who sent them. Of what several sent together the wrong ones are not known: all count.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct WrongBytes {
+    /// Sources.
+    pub sources: u64,
+    /// Storage on the way, in the name of sources.
+    pub storage: u64,
+    /// Caches, and who is not known.
+    pub caches: u64,
+}
+
+impl WrongBytes {
+    fn count(&mut self, origin: Origin, bytes: u64) {
+        *match origin {
+            Origin::Source(_) => &mut self.sources,
+            Origin::Storage(_) => &mut self.storage,
+            Origin::Cache => &mut self.caches,
+        } += bytes;
+    }
 }
 
 /// Chunks of a pushed object that is not being received yet.
@@ -146,6 +169,7 @@ impl Receiver {
             events: VecDeque::new(),
             done: VecDeque::new(),
             strays: 0,
+            wrong: WrongBytes::default(),
         }
     }
     /// From now on objects that are pushed are taken if `acceptor` trusts them; none without one. What came shortly

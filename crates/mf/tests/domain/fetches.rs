@@ -304,6 +304,10 @@ fn a_source_that_lies_is_named_and_another_one_asked() {
     let report = domain.report("reader", id);
     let distrusted = report.sources.iter().filter(|source| source.distrusted.is_some()).count();
     assert_eq!(distrusted, 1, "{report:?}");
+    let counters = domain.at("reader").status(domain.net.now()).counters;
+    let wrong = ["wrong bytes of sources", "wrong bytes out of storage", "wrong bytes out of caches"];
+    let wrong = wrong.map(|counter| counters[counter]);
+    assert!(wrong[0] > 0 && wrong[1..] == [0, 0], "{wrong:?}");
 }
 
 #[test]
