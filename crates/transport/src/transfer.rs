@@ -56,6 +56,9 @@ const WINDOW_INITIAL_PACKETS_MAX: u32 = 256;
 const SUSPECT_PATIENCE: Duration = Duration::from_secs(2);
 /// How often the reader of an in-order stream is looked at while it holds the fetch up.
 const READER_INTERVAL: Duration = Duration::from_millis(5);
+/// A timeout that is so late was not missed by the sources: this end stood still itself, as a process that is stopped or a
+/// machine that sleeps does.
+pub const STOOD_STILL: Duration = Duration::from_secs(1);
 /// Sources of one fetch at most.
 const SOURCES_MAX: usize = 1024;
 /// How much a rate limit lets pass at once, as time.
@@ -555,6 +558,9 @@ impl Transfer {
     pub fn handle_timeout(&mut self, now: Time) {
         if self.ended.is_some() {
             return;
+        }
+        if self.poll_timeout().is_some_and(|due| now.since(due) >= STOOD_STILL) {
+            self.lonely_since = now;
         }
         let mut lost = Vec::new();
         for (id, path) in &mut self.paths {

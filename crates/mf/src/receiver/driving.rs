@@ -4,6 +4,9 @@ use super::*;
 impl Receiver {
     /// Does what is due.
     pub fn handle_timeout(&mut self, now: Time) {
+        if self.poll_timeout().is_some_and(|due| now.since(due) >= STOOD_STILL) {
+            self.fetches.values_mut().for_each(|fetch| fetch.lonely_since = now);
+        }
         let running = self.fetches.iter().filter(|(_, fetch)| fetch.ended.is_none());
         let mut ids: Vec<TransferId> = running.map(|(id, _)| *id).collect();
         if self.limit.rate().is_some() {

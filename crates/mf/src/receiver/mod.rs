@@ -18,7 +18,7 @@ use tributary_core::{
     Duration, NodeId, PathId, Rate, SourceId, Time, TransferId,
     event::{PathReport, PathState, SourceReport, TransferEvent, TransferReport},
 };
-use tributary_transport::{Fetch, limit::TokenBucket};
+use tributary_transport::{Fetch, limit::TokenBucket, transfer::STOOD_STILL};
 
 use incoming::{Gaps, Incoming, Opened, Source, Suspicion};
 

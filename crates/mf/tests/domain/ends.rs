@@ -247,6 +247,27 @@ fn small_chunks() -> EndConfig {
 }
 
 #[test]
+fn a_receiver_that_stood_still_waits_for_its_sources_anew() {
+    for comes_back in [true, false] {
+        let mut ends = Ends::new(small_chunks());
+        let id = ends.fetch(1_000);
+        ends.run(ms(100));
+        ends.loses = Box::new(|_| true);
+        ends.ways.iter_mut().for_each(VecDeque::clear);
+        ends.now += Duration::from_secs(3_600);
+        ends.run(Duration::from_secs(5));
+        assert_eq!(ends.receiver.report(ends.now, id).unwrap().ended, None);
+        if comes_back {
+            ends.loses = Box::new(|_| false);
+        }
+        ends.run(Duration::from_secs(20));
+        let report = ends.receiver.report(ends.now, id).unwrap();
+        assert_eq!(ends.is_done(), comes_back, "{report:#?}");
+        assert!(report.ended.is_some() && report.failure.is_some() != comes_back, "{report:#?}");
+    }
+}
+
+#[test]
 fn a_full_receive_buffer_holds_the_sender_and_reading_sets_it_free() {
     let mut ends = Ends::new(small_chunks());
     ends.read.store(0, Ordering::Relaxed);

@@ -127,6 +127,42 @@ fn without_any_source_it_gives_up_after_its_patience_with_a_reason() {
 }
 
 #[test]
+fn who_stood_still_waits_for_the_sources_anew() {
+    for (asleep_from, asked) in [(500, true), (500, false), (59_500, false)] {
+        let mut world = three_sources(4_000_000, 21);
+        if asked {
+            world.offer();
+        }
+        world.run_until(Time::from_millis(asleep_from));
+        // Nobody is heard on its way to sleep or while it sleeps, and what was under way is lost.
+        let awake = world.now + Duration::from_secs(3_600);
+        world.paths.values_mut().for_each(|path| path.silent = Some((Time::ZERO, awake + Duration::from_secs(2))));
+        world.now = awake;
+        if !asked {
+            world.run_until(awake + Duration::from_secs(50));
+            world.offer();
+        }
+        world.run(Duration::from_secs(3_800));
+        world.assert_complete();
+    }
+}
+
+#[test]
+fn who_woke_up_gives_up_after_its_patience_as_well() {
+    let mut world = three_sources(4_000_000, 22);
+    world.offer();
+    world.run_until(Time::from_millis(500));
+    let awake = world.now + Duration::from_secs(3_600);
+    world.paths.values_mut().for_each(|path| path.silent = Some((Time::ZERO, Time::MAX)));
+    world.now = awake;
+    world.run(Duration::from_secs(4_000));
+    let Some((at, TransferEvent::Failed { reason })) = world.events.last() else { panic!("{:?}", world.events.last()) };
+    // Answers that were under way before may still come when it wakes.
+    assert!((60..=61).contains(&at.since(awake).as_secs()), "{at}");
+    assert!(reason.contains("none of the 3 sources"), "{reason}");
+}
+
+#[test]
 fn a_full_disk_ends_the_fetch_with_the_disks_own_words() {
     let mut world = three_sources(4_000_000, 19);
     world.content.refuse_chunks_after(Some(3));
