@@ -31,8 +31,6 @@ pub(super) struct Outflow {
     /// When a receiver of which nothing is heard is reminded, and how long it may be silent then.
     pub(super) remind_at: Option<Time>,
     pub(super) remind_after: Duration,
-    /// The receiver has said something: it knows of the transfer, and asks for what is missing.
-    pub(super) is_known_there: bool,
     /// Chunks sent again.
     pub(super) repeated: u64,
     /// The receiver has said that everything is there.
@@ -118,14 +116,16 @@ impl Outflow {
     pub(super) fn is_of(&self, object: ObjectId, token: Token) -> bool {
         self.object == object && self.token == token
     }
-    /// The receiver has said something.
-    pub(super) fn on_word(&mut self, now: Time) {
-        (self.heard_at, self.is_known_there, self.remind_at) = (now, true, None);
+    /// The receiver has said something. If it falls silent for `patience`, it may have started anew.
+    pub(super) fn on_word(&mut self, now: Time, patience: Duration) {
+        (self.heard_at, self.remind_after) = (now, patience);
+        self.remind_at = self.has_to_remind().then(|| now + patience);
     }
-    /// Whether the receiver may not know that something is sent to it: then it cannot say that all of it is missing.
-    pub(super) fn may_be_unknown(&self) -> bool {
+    /// Whether the receiver, when it is silent, may not know that something is sent to it: then it cannot say that all of
+    /// it is missing.
+    pub(super) fn has_to_remind(&self) -> bool {
         let is_pushed_to_one = !self.requested && self.group.is_none();
-        is_pushed_to_one && !self.is_known_there && self.options.reliability == Reliability::Nack
+        is_pushed_to_one && self.options.reliability == Reliability::Nack
     }
     /// Reminds a silent receiver by the description, if that is due. Storage that has it sends it, unless it has lost it
     /// meanwhile.
@@ -134,7 +134,7 @@ impl Outflow {
             return;
         }
         self.remind_at = None;
-        if self.may_be_unknown() {
+        if self.has_to_remind() {
             let is_late = self.remind_after >= REMIND_MAX;
             if is_late || !self.stored.contains_key(&0) {
                 self.again.insert(0);

@@ -9,6 +9,7 @@ impl Sender {
         let Some(token) = header.token() else { return };
         // Somebody on the way may have changed what it has.
         let past_copies = header.flags.contains(Flags::NO_CACHE);
+        let patience = self.remind_first();
         match message {
             TransportMessage::Status { transfer, object, window, advice_chunks, sequence, missing } => {
                 if let Some((id, flow)) = self.group_flow(token, *transfer, *object) {
@@ -27,7 +28,7 @@ impl Sender {
                 if !flow.reports.is_news(now, *sequence) {
                     return;
                 }
-                flow.on_word(now);
+                flow.on_word(now, patience);
                 if !address.is_none() && flow.addresses.len() <= 1 {
                     flow.addresses = Vec::from([address]);
                 }
@@ -63,7 +64,7 @@ impl Sender {
                 let id = (from, *transfer);
                 let is_meant = |flow: &&mut Outflow| flow.is_of(*object, token);
                 let Some(flow) = self.flows.get_mut(&id).filter(is_meant) else { return };
-                flow.on_word(now);
+                flow.on_word(now, patience);
                 for number in chunks.iter().take_while(|number| *number < flow.count) {
                     flow.unacknowledged.remove(&number);
                     flow.again.remove(&number);

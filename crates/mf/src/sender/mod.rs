@@ -302,8 +302,7 @@ impl Sender {
             ack_at: None,
             ack_tries: 0,
             remind_at: None,
-            remind_after: self.config.nack_timeout * 4,
-            is_known_there: false,
+            remind_after: self.remind_first(),
             repeated: 0,
             delivered: false,
             waiting: None,
@@ -360,6 +359,10 @@ impl Sender {
         let over = self.flows.iter().filter(|(_, flow)| now.since(flow.alive_at()) >= FLOW_LIFETIME);
         let over: Vec<(Guid, u32)> = over.map(|(id, _)| *id).collect();
         over.into_iter().for_each(|id| self.end(id));
+    }
+    /// How long a single receiver may be silent before it is reminded first.
+    fn remind_first(&self) -> Duration {
+        self.config.nack_timeout * 4
     }
     /// When to call [`Sender::handle_timeout`].
     pub fn poll_timeout(&self) -> Option<Time> {
@@ -426,7 +429,7 @@ impl Sender {
             if !repeated || number != 0 {
                 flow.sent_at = now;
             }
-            if flow.may_be_unknown() {
+            if flow.has_to_remind() {
                 flow.remind_at = Some(now + flow.remind_after);
             }
             self.chunks.0 += 1;

@@ -473,6 +473,27 @@ fn who_got_nothing_at_all_is_reminded_and_asks_for_it() {
 }
 
 #[test]
+fn who_starts_anew_amid_what_is_sent_to_it_is_reminded_and_gets_all_of_it() {
+    for (chunks, after) in [(40, 3), (200, 30), (200, 300)] {
+        let config = small_chunks();
+        let mut ends = Ends::new(config.clone());
+        ends.push(chunks, Reliability::Nack, &config);
+        ends.run(ms(after));
+        ends.ways.iter_mut().for_each(VecDeque::clear);
+        let begun = ends.chunks.len();
+        let opener = ends.opener();
+        ends.receiver = Receiver::new(config.clone(), 1_000, &[2; 32]);
+        ends.receiver.set_attached(ends.now, true);
+        ends.receiver.accept(Some(opener));
+        ends.run(Duration::from_secs(11));
+        assert!(begun > 0 && !ends.is_done(), "{chunks}: {begun} chunks were sent");
+        // Reminded after 12 s, it says 3 s later what is missing, and again as the windows go on.
+        ends.run(Duration::from_secs(12));
+        assert!(ends.is_done(), "{chunks}: {:?}", ends.status());
+    }
+}
+
+#[test]
 fn who_is_silent_for_an_hour_is_not_reminded_any_more() {
     let config = small_chunks();
     let mut ends = Ends::new(config.clone());
