@@ -246,6 +246,62 @@ fn what_is_damaged_is_never_given_out() {
     assert!(repository.read(0).is_err() && repository.read(1).is_err());
 }
 
+/// Each byte in front of a chunk in turn, its head included: lengths that end too early, too late and nowhere, a number that
+/// another chunk has.
+#[test]
+fn a_damaged_front_takes_nothing_with_it() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let folder = dir.path().join("store");
+    let mut repository = FileRepository::new(&folder);
+    assert!(listed(&mut repository).is_empty());
+    for id in 1..=4 {
+        put(&mut repository, id, 1_000);
+        commit(&mut repository);
+    }
+    let at = |id: u64| (id - 1) * 1_068;
+    for (id, others) in [(1, [2, 3, 4]), (2, [1, 3, 4]), (3, [1, 2, 4])] {
+        for byte in 0..68 {
+            for bits in [0x01, 0x03, 0x10, 0xff] {
+                let to = dir.path().join("copy");
+                drop(killed(&folder, &to));
+                let copy = OpenOptions::new().read(true).write(true).open(segment::path(&to, 0)).expect("a file");
+                let mut damaged = [0];
+                copy.read_exact_at(&mut damaged, at(id) + byte).expect("a disk");
+                copy.write_all_at(&[damaged[0] ^ bits], at(id) + byte).expect("a disk");
+                let mut again = FileRepository::new(&to);
+                let found = listed(&mut again);
+                for other in others {
+                    assert!(found.contains(&other), "chunk {id}, byte {byte} ^ {bits:#x}: {found:?}");
+                    assert_eq!(
+                        again.read(other).expect("it is there"),
+                        payload(other, 1_000),
+                        "chunk {id}, byte {byte}"
+                    );
+                }
+                assert!(again.read(id).is_err(), "chunk {id}, byte {byte}: a changed byte passes");
+                drop(again);
+                fs::remove_dir_all(&to).expect("a disk");
+            }
+        }
+    }
+}
+
+/// What stands in a payload may look like a chunk; it is none as long as what is around it is whole.
+#[test]
+fn a_payload_that_looks_like_chunks_is_none() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let folder = dir.path().join("store");
+    let mut repository = FileRepository::new(&folder);
+    assert!(listed(&mut repository).is_empty());
+    let mut inner = Vec::new();
+    segment::encode(&mut inner, 9, 0, b"head", &payload(9, 500).into());
+    repository.put(1, b"head", &[payload(1, 300), inner].concat().into()).expect("a thread");
+    put(&mut repository, 2, 1_000);
+    commit(&mut repository);
+    drop(repository);
+    assert_eq!(listed(&mut FileRepository::new(&folder)), [1, 2]);
+}
+
 #[test]
 fn chunks_of_earlier_versions_are_restored_and_removed() {
     let dir = tempfile::tempdir().expect("a folder");

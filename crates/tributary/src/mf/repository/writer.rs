@@ -142,13 +142,19 @@ impl Writer {
                     self.removed.push(one.place);
                     continue;
                 }
+                if let Some(Where::Segment(older)) = places.get(&one.id).copied() {
+                    if segment::read(&self.folder, &one.place).is_err() {
+                        // Its number is damaged.
+                        continue;
+                    }
+                    // It was being moved.
+                    self.mark(one.id, older)?;
+                    segment.live_bytes -= if older.segment == number { older.bytes() } else { 0 };
+                }
                 segment.live.insert(one.id);
                 segment.live_bytes += one.place.bytes();
                 listed.insert(one.id, (one.head, one.place.payload_bytes));
-                if let Some(Where::Segment(older)) = places.insert(one.id, Where::Segment(one.place)) {
-                    // It was being moved.
-                    self.mark(one.id, older)?;
-                }
+                places.insert(one.id, Where::Segment(one.place));
             }
             self.segments.insert(number, segment);
         }
