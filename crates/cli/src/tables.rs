@@ -264,7 +264,7 @@ pub(crate) fn deliveries(done: &DoneView) -> Vec<String> {
         let bytes = ByteCount(source.bytes).to_string();
         rows.push(vec![source.id.clone(), bytes, percent(share(source.bytes)), rate(source.mbps), note]);
     }
-    let bypassed = done.more.get("bypassed_caches").and_then(|nodes| nodes.as_array()).map_or(0, Vec::len);
+    let bypassed = done.more.get("bypassed_times").and_then(serde_json::Value::as_u64).unwrap_or(0);
     if done.cached_bytes > 0 || bypassed > 0 {
         let bytes = ByteCount(done.cached_bytes).to_string();
         let note = match bypassed {

@@ -193,6 +193,10 @@ impl Run<'_> {
                     script.finish(&done)?;
                     self.judge(&mut done, before, &timeline);
                     if !bypassed.is_empty() {
+                        // A cache is told of for each path on which it is bypassed.
+                        done.more.insert("bypassed_times".into(), bypassed.len().into());
+                        bypassed.sort_unstable();
+                        bypassed.dedup();
                         done.more.insert("bypassed_caches".into(), bypassed.into());
                     }
                     return Ok(done);
