@@ -3,6 +3,7 @@ use alloc::{
     collections::{BTreeMap, BTreeSet},
     format,
     string::String,
+    vec::Vec,
 };
 
 use tributary_content::Name;
@@ -12,7 +13,11 @@ use tributary_transport::ConfigError;
 use crate::{
     ids::{Guid, NetworkAddress},
     link::HopConfig,
-    wire::{CHUNK_PACKETS_MAX, Reliability, chunk::CHUNK_BYTES_MAX, names::READERS_MAX},
+    wire::{
+        CHUNK_PACKETS_MAX, Reliability,
+        chunk::CHUNK_BYTES_MAX,
+        names::{MEMBERS_MAX, OWN_LABEL_BYTES_MAX, READERS_MAX},
+    },
 };
 
 /// A MobilityFirst node's settings. Values that the paper leaves open have a documented default.
@@ -63,8 +68,21 @@ pub struct Config {
     /// Who alone may know what this node says under a name, or (`None`) of itself: where it is. At most 64 devices each;
     /// for all others it is as if there were no such name.
     pub readers: BTreeMap<Option<Name>, BTreeSet<Guid>>,
+    /// Groups that this node owns (paper §3.5), by their labels of 1 to 64 bytes: the GUID of each follows from the node's
+    /// key and the label.
+    pub groups: BTreeMap<String, GroupConfig>,
     /// The ends of transfers.
     pub transfer: EndConfig,
+}
+
+/// Who belongs to a group, as its owner says.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct GroupConfig {
+    /// Devices, or groups again; at most 64, so that larger groups are made of groups.
+    pub members: Vec<Guid>,
+    /// The device whose proxy spreads what is for the group and answers for what its members miss; `None` leaves that to
+    /// whichever router it comes to first.
+    pub proxy: Option<Guid>,
 }
 
 /// Whether chunks that hold up others are taken out of the way (paper §3.4.3).
@@ -160,6 +178,7 @@ impl Config {
             binding_lifetime: Duration::from_secs(30),
             weights: BTreeMap::new(),
             readers: BTreeMap::new(),
+            groups: BTreeMap::new(),
             transfer: EndConfig::default(),
         }
     }
@@ -183,6 +202,12 @@ impl Config {
             ((1..=16).contains(&self.replicas), "replicas", "from 1 to 16"),
             (self.binding_lifetime >= Duration::from_secs(1), "binding_lifetime", "at least 1 s"),
             (self.readers.values().all(|devices| devices.len() <= READERS_MAX), "readers", "at most 64 devices"),
+            (
+                self.groups.keys().all(|label| (1..=OWN_LABEL_BYTES_MAX).contains(&label.len())),
+                "label",
+                "1 to 64 bytes",
+            ),
+            (self.groups.values().all(|group| group.members.len() <= MEMBERS_MAX), "members", "at most 64"),
             (self.weights.values().all(|weight| *weight > 0), "weight", "from 1 to 255"),
             (self.proxy.flow_capacity <= self.proxy.capacity, "flow_capacity", "at most capacity"),
             (self.proxy.timer >= Duration::from_millis(10), "storage_timer", "at least 10 ms"),

@@ -93,6 +93,9 @@ impl MfNode {
         if self.config.router {
             lines.push(("address".into(), self.config.address.to_string()));
         }
+        for label in self.config.groups.keys() {
+            lines.push(("group".into(), format!("{label}: {}", self.group(label))));
+        }
         for (address, weight) in self.accesses().iter().filter(|_| !self.config.router) {
             lines.push(("attached".into(), format!("{address}, weight {weight}")));
         }

@@ -69,6 +69,8 @@ impl Endpoint for MfNode {
     fn leave(&mut self, now: Time) {
         let names: Vec<Name> = self.sender.published().map(|(name, _)| name.clone()).collect();
         names.iter().for_each(|name| self.unpublish(now, name));
+        let groups: Vec<Guid> = self.config.groups.keys().map(|label| self.group(label)).collect();
+        groups.into_iter().for_each(|group| self.resolver.delete(now, group));
         self.resolver.delete(now, self.guid);
         self.settle(now);
     }

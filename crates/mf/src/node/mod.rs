@@ -209,6 +209,10 @@ impl MfNode {
         if config.router {
             resolver.put(now, RecordBody::Device(Vec::from([(address, WEIGHT_MAX)])));
         }
+        for (label, group) in &config.groups {
+            let (label, proxy) = (label.as_bytes().into(), group.proxy.unwrap_or(Guid::NONE));
+            resolver.put(now, RecordBody::Group { label, members: group.members.clone(), proxy });
+        }
         MfNode {
             guid,
             key,
@@ -274,6 +278,10 @@ impl MfNode {
     /// The key that its names are signed with.
     pub fn key(&self) -> &SigningKey {
         &self.key
+    }
+    /// The GUID of the group that it owns under a label.
+    pub fn group(&self, label: &str) -> Guid {
+        Guid::of(&self.key.public(), label.as_bytes())
     }
     /// What its proxy holds, for whom, until when.
     pub fn holdings(&self) -> Vec<Holding> {

@@ -1,5 +1,5 @@
 //! One object to many (paper §3.5): small and large scale, members that are away, the nearest one.
-use tributary_mf::Config;
+use tributary_mf::{Config, config::GroupConfig, ids::Guid};
 use tributary_transport::{
     Messaging,
     messaging::{Delivery, Destination, SendOptions, SendReport, Spread},
@@ -107,6 +107,57 @@ fn two_to_sixty_four_receivers_get_a_file_that_leaves_the_source_once() {
         assert!(time < ms(2_500), "{members} receivers: {time:?}");
         tree.domain.run(Duration::from_secs(1));
         tree.domain.assert_conservation();
+    }
+}
+
+/// ```text
+///   source, owner ── core ─┬─ r0 ── m0, m1
+///                          └─ r1 ── m2, m3         the proxy of the group "far"
+/// ```
+#[test]
+fn a_group_that_its_owner_lists_is_reached_and_so_is_a_group_in_it_through_its_proxy() {
+    let guid = |label: &str| Guid::of(&SigningKey::from_secret(&Config::new(label, 0).secret).public(), b"");
+    for spread in [Spread::AllByProxies(3), Spread::Nearest] {
+        let mut domain = Domain::new(6);
+        for router in ["core", "r0", "r1"] {
+            domain.router(router);
+        }
+        domain.link("core", "r0", 100, ms(5));
+        domain.link("core", "r1", 100, ms(5));
+        domain.node("owner", |config| {
+            let far = Guid::of(&SigningKey::from_secret(&config.secret).public(), b"far");
+            let of = |members: &[Guid], proxy: Option<Guid>| GroupConfig { members: members.into(), proxy };
+            config.groups.insert("far".into(), of(&[guid("m2"), guid("m3")], Some(guid("r1"))));
+            config.groups.insert("all".into(), of(&[guid("m0"), guid("m1"), far], None));
+        });
+        domain.node("source", |_| {});
+        domain.link("owner", "core", 100, ms(1));
+        domain.link("source", "core", 100, ms(1));
+        let mut inboxes = Vec::new();
+        for (member, router) in [("m0", "r0"), ("m1", "r0"), ("m2", "r1"), ("m3", "r1")] {
+            domain.node(member, |_| {});
+            domain.link(member, router, 25, ms(1));
+            let opener = MemoryOpener::new();
+            inboxes.push(opener.content());
+            domain.with(member, |node, now| Messaging::accept(node, now, Some(Box::new(opener)), &Default::default()));
+        }
+        domain.run(Duration::from_secs(3));
+        let (to, bytes) = (Destination::Id(domain.at("owner").group("all").to_string()), random_bytes(2_500_000, 1));
+        let options = SendOptions { spread, ..SendOptions::default() };
+        let film = object("/lab/film", bytes.clone());
+        domain.with("source", |node, now| Messaging::send(node, now, Box::new(film), &to, &options).unwrap());
+        domain.run(Duration::from_secs(10));
+        let got = inboxes.iter().filter(|inbox| inbox.finished(&name("/lab/film")).is_some_and(|got| got == bytes));
+        assert_eq!(got.count(), if spread == Spread::Nearest { 1 } else { 4 });
+        let status = domain.at("source").status(domain.net.now());
+        let sent: u64 = status.faces.iter().map(|face| face.sent.1.0).sum();
+        assert!(sent < 3_000_000, "{sent} bytes left the source");
+        domain.with("owner", |node, now| node.leave(now));
+        domain.run(Duration::from_secs(2));
+        let late = object("/lab/late", bytes.clone());
+        domain.with("source", |node, now| Messaging::send(node, now, Box::new(late), &to, &options).unwrap());
+        domain.run(Duration::from_secs(5));
+        assert!(inboxes.iter().all(|inbox| inbox.finished(&name("/lab/late")).is_none()), "there is no such group");
     }
 }
 

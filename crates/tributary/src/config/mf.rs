@@ -4,13 +4,16 @@ use tributary_content::Name;
 use tributary_core::{ByteCount, Duration};
 use tributary_mf::{
     Config,
-    config::{HolRelief, Rebinding},
+    config::{GroupConfig, HolRelief, Rebinding},
     ids::Guid,
-    wire::{Reliability, names::READERS_MAX},
+    wire::{
+        Reliability,
+        names::{MEMBERS_MAX, OWN_LABEL_BYTES_MAX, READERS_MAX},
+    },
 };
 
 use super::{
-    reader::Section,
+    reader::{Located, Section},
     sections::{KEY_HINT, duration, key_from_hex, size},
 };
 use crate::registry::Family;
@@ -30,13 +33,7 @@ pub(super) fn readers(section: Section<'_>, family: Family, rules: &mut BTreeMap
         let hint = "only names of family \"mf\" have readers; remove the section".to_string();
         section.problem(section.span_of("guids"), format!("family {family} has no [[readers]]"), hint);
     }
-    let mut devices = BTreeSet::new();
-    for text in texts.into_iter().flatten() {
-        match text.value.parse::<Guid>() {
-            Ok(guid) => drop(devices.insert(guid)),
-            Err(()) => section.problem(text.span, format!("'{}' is no GUID", text.value), GUID_HINT.into()),
-        }
-    }
+    let devices: BTreeSet<Guid> = guids(&section, texts.into_iter().flatten()).into_iter().collect();
     if devices.len() > READERS_MAX {
         let message = format!("{} devices are listed", devices.len());
         section.problem(section.span_of("guids"), message, format!("list {READERS_MAX} at most"));
@@ -47,6 +44,44 @@ pub(super) fn readers(section: Section<'_>, family: Family, rules: &mut BTreeMap
         section.problem(section.span_of("name"), "this name has readers already".into(), hint);
     }
     section.finish();
+}
+
+/// Reads a section [[group]]: who belongs to a group that the node owns.
+pub(super) fn group(section: Section<'_>, family: Family, groups: &mut BTreeMap<String, GroupConfig>) {
+    let label = section.text("label");
+    let members = guids(&section, section.texts("members").into_iter().flatten());
+    let proxy = guids(&section, section.text("proxy").into_iter()).pop();
+    for key in ["label", "members"].into_iter().filter(|key| !section.has(key)) {
+        section.missing(key, "write a label such as \"sites\", and the GUIDs of its devices and groups");
+    }
+    if family != Family::Mf {
+        let hint = "only nodes of family \"mf\" own groups; remove the section".to_string();
+        section.problem(section.span_of("label"), format!("family {family} has no [[group]]"), hint);
+    }
+    if members.len() > MEMBERS_MAX {
+        let message = format!("{} members are listed", members.len());
+        let hint = format!("list {MEMBERS_MAX} at most; larger groups are made of groups");
+        section.problem(section.span_of("members"), message, hint);
+    }
+    if let Some(label) = label {
+        let is_legal = (1..=OWN_LABEL_BYTES_MAX).contains(&label.value.len());
+        let is_known = groups.insert(label.value.clone(), GroupConfig { members, proxy }).is_some();
+        if is_known || !is_legal {
+            let hint = format!("give each group a label of its own, of 1 to {OWN_LABEL_BYTES_MAX} bytes");
+            section.problem(label.span, format!("'{}' cannot be its label", label.value), hint);
+        }
+    }
+    section.finish();
+}
+fn guids(section: &Section<'_>, texts: impl Iterator<Item = Located<String>>) -> Vec<Guid> {
+    let mut guids = Vec::new();
+    for text in texts {
+        match text.value.parse() {
+            Ok(guid) => guids.push(guid),
+            Err(()) => section.problem(text.span, format!("'{}' is no GUID", text.value), GUID_HINT.into()),
+        }
+    }
+    guids
 }
 
 const GUID_HINT: &str = "write the 40 hex digits that `trib status` shows on the device";

@@ -91,6 +91,9 @@ fn whole(root: &Section<'_>, folder: &Path) -> Option<NodeConfig> {
     for section in root.sections("readers") {
         mf::readers(section, family, &mut mf.readers);
     }
+    for section in root.sections("group") {
+        mf::group(section, family, &mut mf.groups);
+    }
     let mut ndn = NdnConfig::new(label, 0);
     let shared_keys = root.sections("shared_key").into_iter();
     ndn.shared_keys = shared_keys.filter_map(|section| ndn::shared_key(section, folder)).collect();

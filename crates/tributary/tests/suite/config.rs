@@ -293,6 +293,15 @@ fn weights_and_readers_of_mobilityfirst_are_read_and_mistakes_in_them_are_named(
     assert!(wrong(format!("{readers}{readers}")).contains("has readers already"));
     assert!(wrong("[[readers]]\nname = \"/lab\"\n".into()).contains("'guids'"));
     assert!(parse(&format!("{HEAD}{readers}")).expect_err("of psi").contains("has no [[readers]]"));
+    let group = format!("[[group]]\nlabel = \"sites\"\nmembers = [\"{guid}\"]\nproxy = \"{guid}\"\n");
+    let config = parse(&format!("{head}{group}{}", group.replace("sites", "all"))).unwrap();
+    let of = |label: &str| config.mf.groups.get(label).map(|group| (group.members.len(), group.proxy.is_some()));
+    assert_eq!([of("sites"), of("all")], [Some((1, true)); 2]);
+    assert!(wrong(format!("{group}{group}")).contains("'sites' cannot be its label"));
+    assert!(wrong(group.replace("sites", "")).contains("'' cannot be its label"));
+    assert!(wrong(group.replace("label = \"sites\"\n", "")).contains("'label'"));
+    assert!(wrong(group.replace(&format!("[\"{guid}\"]"), "[\"0011\"]")).contains("'0011' is no GUID"));
+    assert!(parse(&format!("{HEAD}{group}")).expect_err("of psi").contains("has no [[group]]"));
     assert!(parse(&format!("{HEAD}{}", face("64"))).expect_err("of psi").contains("unknown key 'weight'"));
 }
 
