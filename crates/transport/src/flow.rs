@@ -36,7 +36,7 @@ const UNANSWERED_MAX: f64 = 0.9;
 const UNANSWERED_REQUESTS: f64 = 64.0;
 /// Answered requests that it takes for granted at first.
 const ANSWERED_FIRST: f64 = 16.0;
-/// Requests that are settled are remembered this long for late packets.
+/// Requests that are settled are remembered for late packets until so many after them are settled too.
 const SETTLED_KEPT: usize = 64;
 
 /// The state of one path as seen from the receiver.
@@ -723,11 +723,12 @@ impl Flow {
         self.controller.on_loss(now, &Loss { bytes, in_flight: self.in_flight, requested_at });
     }
     fn forget_settled(&mut self) {
-        while self.requests.front().is_some_and(|request| request.waiting == 0)
-            && (self.requests.len() > SETTLED_KEPT || self.requests.front().is_some_and(|request| request.lost == 0))
+        let mut settled = self.requests.iter().take_while(|request| request.waiting == 0).count();
+        while settled > 0 && (settled > SETTLED_KEPT || self.requests.front().is_some_and(|request| request.lost == 0))
         {
             self.requests.pop_front();
             self.first_number = self.first_number.wrapping_add(1);
+            settled -= 1;
         }
     }
 }
@@ -882,6 +883,19 @@ mod tests {
         assert!(flow.silent_since().is_none() && flow.unanswered.share < 0.05, "{:?}", flow.unanswered);
         // The next outage is noticed when two have timed out, not seven.
         assert_eq!(silent_after(&mut flow, 4540), 60);
+    }
+
+    #[test]
+    fn what_is_lost_is_remembered_until_64_more_are_settled_however_much_is_under_way() {
+        for (settled, expected) in [(63, Answer::Late), (64, Answer::Stray)] {
+            let mut flow = flow();
+            let numbers: Vec<u16> = (0..200).map(|packet| ask(&mut flow, ms(packet), packet)).collect();
+            let lost: Vec<u32> = (1..=settled)
+                .flat_map(|packet| answer(&mut flow, ms(200 + packet), numbers[packet as usize], packet))
+                .collect();
+            assert_eq!(lost, [0]);
+            assert_eq!(flow.on_data(ms(300), numbers[0], 0, PACKET, Came::FromSource), expected, "after {settled}");
+        }
     }
 
     #[test]
