@@ -7,7 +7,7 @@ use tributary_content::{
 use tributary_core::{
     Datagram, Duration, FaceId, Node, Random, Rate, Time, TransferId,
     event::{PathState, TransferReport},
-    link::{LinkChange, LinkConfig},
+    link::{LinkChange, LinkConfig, Reorder},
 };
 use tributary_ndn::{
     Config, NdnNode,
@@ -280,6 +280,47 @@ fn what_is_lost_is_not_waited_for_where_copies_are_held_back() {
     // Payload at the link's rate; a tenth of it is names, signatures and headers.
     let ideal = Duration::from_millis(960);
     assert!(took < ideal.mul_f64(1.3), "{took:?} {report:?}");
+}
+
+/// Packets that a link holds back are overtaken, taken for lost and asked for again; then they come at once. Taken for the
+/// answer to the second request, one would show a round trip of nearly nothing and that all is lost that was asked for
+/// between the two.
+#[test]
+fn what_comes_late_after_it_was_asked_for_again_is_no_answer_to_that() {
+    for is_legacy in [false, true] {
+        let mut world = World::new(3, |at, config| config.path_tags = at != 2 || !is_legacy);
+        world.link(1, 2, &link(100, 5));
+        let reorder = Reorder { probability: 0.02, delay: Duration::from_millis(8) };
+        world.link(2, 3, &LinkConfig { reorder, ..link(20, 10) });
+        let sent = bytes(6_000_000);
+        world.publish(3, &sent);
+        let (id, content) = world.fetch(1);
+        let took = world.finish(1, id);
+        assert_eq!(content.finished(&object()).unwrap(), sent);
+        let report = world.report(1, id);
+        // 2.4 s of payload; 9 % of the link are names, signatures and headers.
+        assert!(took < Duration::from_millis(3_000), "{took:?} {report:?}");
+        let path = &report.paths[0];
+        assert!(path.rtt_min >= Some(Duration::from_millis(30)) && path.lost_packets < 50, "{report:?}");
+    }
+}
+
+/// The consumer's own link loses packets, and behind it is a forwarder that has them in its cache and cannot say so.
+#[test]
+fn what_a_cache_may_have_answered_that_does_not_say_so_tells_nothing_of_the_path() {
+    let mut world = World::new(3, |at, config| config.path_tags = at != 2);
+    world.link(1, 2, &LinkConfig { loss: tributary_core::link::Loss::Bernoulli(0.03), ..link(100, 1) });
+    world.link(2, 3, &link(10, 20));
+    let sent = bytes(3_000_000);
+    world.publish(3, &sent);
+    let (id, content) = world.fetch(1);
+    let took = world.finish(1, id);
+    assert_eq!(content.finished(&object()).unwrap(), sent);
+    let report = world.report(1, id);
+    assert!(report.retransmitted_bytes > 50_000, "little was lost: {report:?}");
+    // 2.4 s of payload, and 6 % of all exchanges lost.
+    assert!(took < Duration::from_millis(3_200), "{took:?} {report:?}");
+    assert!(report.paths[0].rtt_min >= Some(Duration::from_millis(42)), "{report:?}");
 }
 
 #[test]

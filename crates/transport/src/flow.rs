@@ -660,6 +660,16 @@ impl Flow {
             sequence + self.reordering.packets() <= self.highest_arrived
         })
     }
+    /// Whether something that comes at `now` comes sooner after request `number` than any answer did.
+    pub(crate) fn is_too_soon(&self, now: Time, number: u16) -> bool {
+        let request = self.requests.get(usize::from(number.wrapping_sub(self.first_number)));
+        request.zip(self.rtt.minimum()).is_some_and(|(request, minimum)| now.since(request.sent_at) < minimum)
+    }
+    /// Whether `packet` counts as lost that request `number` asked for, and is remembered.
+    pub(crate) fn took_for_lost(&self, number: u16, packet: u32) -> bool {
+        let request = self.requests.get(usize::from(number.wrapping_sub(self.first_number)));
+        request.is_some_and(|request| request.position(packet).is_some_and(|at| request.lost & (1 << at) != 0))
+    }
     /// Since when nothing comes; `None` if it answers.
     pub(crate) fn silent_since(&self) -> Option<Time> {
         self.silent.map(|silence| silence.since)

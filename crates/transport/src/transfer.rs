@@ -396,8 +396,18 @@ impl Transfer {
         self.handle_run(now, core::iter::once(*data));
     }
     /// Takes a packet that was asked for more than once of a network that answers once: no path waits for it any more.
-    pub fn handle_once(&mut self, now: Time, data: &PacketData<'_>, answers: Answers) {
+    ///
+    /// What comes from the source sooner after the last request than anything ever did over its path is no answer to that one
+    /// (RFC 8985 §6.2, step 2): it is the late one to request `earlier` over the same path, if there was any. Caches are
+    /// nearer.
+    pub fn handle_once(&mut self, now: Time, data: &PacketData<'_>, answers: Answers, earlier: Option<u16>) {
+        let flow = self.paths.get(&data.path).and_then(|path| path.flow.as_ref());
+        let is_too_soon = data.cache.is_none() && flow.is_some_and(|flow| flow.is_too_soon(now, data.number));
+        let earlier = earlier.filter(|number| flow.is_some_and(|flow| flow.took_for_lost(*number, data.packet)));
+        let number = earlier.filter(|_| is_too_soon && answers == Answers::This).unwrap_or(data.number);
+        let data = &PacketData { number, ..*data };
         let came = match answers {
+            Answers::This if is_too_soon && earlier.is_none() => Came::Repeated,
             Answers::This => Came::of(data),
             Answers::OneOfSeveral => Came::Repeated,
             Answers::Any => Came::ByAnyPath,

@@ -85,6 +85,11 @@ impl AskedOn {
     pub(super) fn last(&self) -> Request {
         (self.path, self.number)
     }
+    /// The request before over the same path as the last one.
+    pub(super) fn earlier(&self) -> Option<u16> {
+        let of_path = |before: &AskedBefore| before.by.filter(|(path, _)| *path == self.path);
+        self.before.iter().find_map(of_path).map(|(_, number)| number)
+    }
     /// Which of the Interests for it may be the one that is answered at `now`. `is_apart` tells of a path whether the Data
     /// cannot have come by it, and `is_lost` of a path and a request whether its answer can come no more. Where paths meet,
     /// a Data goes to all who wait: by this path may come, before its turn, what another one has brought as far as there.

@@ -236,7 +236,7 @@ impl Fetching {
             let answers = self.answers(now, packet, &asked, cache.is_some(), is_told);
             match asked.is_first() && answers == Answers::This {
                 true => self.transfer.handle_data(now, &data),
-                false => self.transfer.handle_once(now, &data, answers),
+                false => self.transfer.handle_once(now, &data, answers, asked.earlier()),
             }
         }
         if local.path_failed && self.paths.on_failed(now, path, random) {
@@ -258,7 +258,10 @@ impl Fetching {
             return Answers::Any;
         }
         let is_apart = |path| is_told && self.paths.leave_apart(path, asked.path);
-        asked.answers(now, is_apart, |path, number| self.transfer.was_overtaken(path, number, packet))
+        let answers = asked.answers(now, is_apart, |path, number| self.transfer.was_overtaken(path, number, packet));
+        // What was asked for before may lie in a cache by now, and not all on the way would say that it came from there.
+        let may_be_cached = !asked.is_first() && !is_cached && !self.paths.is_flagged(asked.path);
+        if may_be_cached { answers.max(Answers::OneOfSeveral) } else { answers }
     }
     /// Whether a cache's answer may be one to an Interest that allowed it, sent before the packet was asked for past all
     /// caches.

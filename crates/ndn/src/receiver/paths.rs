@@ -138,6 +138,15 @@ impl Paths {
         let first = |id: PathId| self.known.get(&id).and_then(|path| path.tag.labels().first());
         first(one).zip(first(other)).is_some_and(|(one, other)| one != other)
     }
+    /// Whether all forwarders on a path tell what comes from a cache or in answer to somebody else: each has told the rate
+    /// of the link by which it sends Data, as far as it knows it, and one that knows no tags passes on none.
+    pub(super) fn is_flagged(&self, id: PathId) -> bool {
+        let flags = |path: &KnownPath| match &path.tag {
+            Tag::Labels(_) => path.rates.len() == path.hops(),
+            Tag::Bits(_) => false,
+        };
+        self.known.get(&id).is_some_and(flags)
+    }
     /// Whether nothing comes over a path in use.
     pub(super) fn set_silent(&mut self, id: PathId, silent: bool) {
         if let Some(path) = self.known.get_mut(&id) {
