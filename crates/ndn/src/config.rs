@@ -163,8 +163,8 @@ pub struct PathConfig {
     pub change_interval: Duration,
     /// Time between probing Interests. Default: 100 ms, as in §3 A.
     pub probe_interval: Duration,
-    /// Time between probing Interests at most: as long as none brings anything new, the time between them grows. The
-    /// paper's probes go on at the same pace. Default: 1 s.
+    /// Time between probing Interests at most: as long as none brings anything new, the time between them grows, and it
+    /// doubles while they come back (Nack: no route, congestion). The paper's probes go on at the same pace. Default: 1 s.
     pub probe_interval_max: Duration,
     /// Probing Interests sent at once in the beginning. Default: 4.
     pub probes_initial: u32,

@@ -68,6 +68,9 @@ impl World {
         self.fetch_with(at, MemoryOpener::new())
     }
     fn fetch_with(&mut self, at: usize, opener: MemoryOpener) -> (TransferId, MemoryContent) {
+        self.begin(at, opener, Duration::from_secs(20))
+    }
+    fn begin(&mut self, at: usize, opener: MemoryOpener, patience: Duration) -> (TransferId, MemoryContent) {
         let content = opener.content();
         let fetch = Fetch {
             name: OBJECT.parse().unwrap(),
@@ -75,7 +78,7 @@ impl World {
             rate_limit: None,
             paths_per_source: 4,
             metric: PathMetric::Hops,
-            patience: Some(Duration::from_secs(20)),
+            patience: Some(patience),
         };
         (self.net.with(self.node(at), |node, now| node.fetch(now, fetch)), content)
     }
@@ -223,6 +226,32 @@ fn a_fifth_or_more_lost_on_every_link_is_no_silence_over_one_path_or_two() {
         // 1.6 s of payload at the rate of one path.
         assert!(took < Duration::from_secs(limit), "{loss} over {routers}: {took:?}");
     }
+}
+
+/// The router knows no way to the object for half a minute, and says so.
+#[test]
+fn probes_that_come_back_come_ever_more_rarely_and_find_the_way_when_there_is_one() {
+    let mut world = World::new(3, |_, _| {});
+    world.link(1, 2, &link(20, 10));
+    world.link(3, 2, &link(20, 10));
+    let sent = bytes(100_000);
+    world.publish(3, &sent);
+    let (id, content) = world.begin(1, MemoryOpener::new(), Duration::from_secs(60));
+    let asked = |world: &World| world.net.node(world.node(1)).router().stats().counters.interests.1;
+    // Probes double their distance from 0.1 s on, and discovery asks each half a second.
+    let mut before = 0;
+    for (until, most) in [(3, 20), (10, 2 * 7), (30, 2 * 20)] {
+        world.net.run_until(Time::from_millis(until * 1_000));
+        let now = asked(&world);
+        assert!(now - before <= most && now > before, "{} Interests until {until} s", now - before);
+        before = now;
+    }
+    let (router, publisher) = (world.node(2), FaceId(2));
+    world.net.with(router, |node, _| node.router_mut().add_route(&"/lab".parse().unwrap(), publisher, 0));
+    world.finish(1, id);
+    assert_eq!(content.finished(&object()).unwrap(), sent);
+    let ended = world.report(1, id).ended.unwrap();
+    assert!(ended < Time::from_millis(31_500), "{ended:?}: probes come once a second");
 }
 
 #[test]

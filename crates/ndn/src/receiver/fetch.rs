@@ -36,6 +36,8 @@ const SEGMENT_PROBE_PAUSE: u32 = 10;
 /// By which part the time between probes grows with each answer that brings nothing new; what is lost tells nothing. While
 /// nobody answers, they are limited by how long they live.
 const PROBES_SLOW_BY: u32 = 20;
+/// Beyond so many refusals in a row the time between probes grows no more, whatever its limit is.
+const REFUSALS_TOLD_MAX: u32 = 16;
 /// Probes under way at one time: of those for paths that are not known yet, and of those over silent ones.
 const PROBES_MAX: usize = 64;
 /// Paths whose producers cannot be told apart share what is left of a link between them: all are one group (PTP eq. 2
@@ -83,6 +85,9 @@ pub(super) struct Fetching {
     heard_at: Option<Time>,
     probe_interval: Duration,
     probes_at_once: u32,
+    /// How often in a row probes came back (Nack), each time of those sent since the time before, and when last.
+    refusals: u32,
+    refused_at: Time,
     /// Which path each packet was asked for on last (PTP §5 D: a vector indexed by SEQ), and by which request.
     asked: BTreeMap<u32, AskedOn>,
     traffic: Traffic,
@@ -125,6 +130,8 @@ impl Fetching {
             probe_at: now,
             started: now,
             heard_at: None,
+            refusals: 0,
+            refused_at: now,
             asked: BTreeMap::new(),
             traffic: Traffic::default(),
             past_caches: BTreeMap::new(),
@@ -166,6 +173,7 @@ impl Fetching {
         }
         match (naming::asked(object, name), data) {
             (Some(Asked::Manifest), Some(data)) => self.on_probe_answer(now, local, &data, random),
+            (Some(Asked::Manifest), None) => self.on_probe_returned(now, local, name),
             (Some(Asked::Packet { version, packet }), data) if self.version == Some(version) => {
                 self.on_packet(now, local, packet, data.as_ref(), random)
             }
@@ -207,8 +215,12 @@ impl Fetching {
             return true;
         }
         let sent = self.segment_probes.remove(&segment);
-        if let (Some(probe), Some(tag), Some(_)) = (sent, tag_of(local), data) {
-            self.on_source(now, tag, &local.rates, now.since(probe.sent), random);
+        match (sent, tag_of(local), data) {
+            (Some(probe), Some(tag), Some(_)) => {
+                self.on_source(now, tag, &local.rates, now.since(probe.sent), random);
+            }
+            (Some(probe), _, None) => self.on_refused_probe(now, local, probe),
+            _ => {}
         }
         self.on_packet(now, local, segment, data, random) || sent.is_some()
     }
@@ -279,9 +291,30 @@ impl Fetching {
         let node = node_of_label(&label);
         let is_new = !self.sources.contains_key(&node);
         self.sources.insert(node, Source { node, label, manifest: Vec::new(), segment_bytes });
+        self.refusals = 0;
         self.slow_probes();
         if self.paths.on_probe(now, Way { tag, rates: rates.to_vec(), source: node, rtt }, random) || is_new {
             self.offer(now, random);
+        }
+    }
+    /// Takes a probing Interest that came back; whether it was one.
+    fn on_probe_returned(&mut self, now: Time, local: &LocalPacket, name: NameView<'_>) -> bool {
+        let nonce = name.last().and_then(|last| <[u8; 4]>::try_from(last.value).ok());
+        let Some((nonce, probe)) = nonce.and_then(|nonce| Some((nonce, self.probes.remove(&nonce)?))) else {
+            return false;
+        };
+        // Over a silent path the engine sets the pace.
+        if self.path_probes.remove(&nonce).is_none() {
+            self.on_refused_probe(now, local, probe);
+        }
+        true
+    }
+    /// Where nothing leads on, or too much waits, probes come half as often each time (RFC 6298 §5.5), until one is
+    /// answered. One that went in a circle tells of its own way only.
+    fn on_refused_probe(&mut self, now: Time, local: &LocalPacket, probe: Probe) {
+        if matches!(local.nack, Some(NackReason::NoRoute | NackReason::Congestion)) && probe.sent >= self.refused_at {
+            (self.refusals, self.refused_at) = (self.refusals.saturating_add(1), now);
+            self.probe_at = self.probe_at.max(now + self.probe_pause());
         }
     }
     fn on_probe_answer(&mut self, now: Time, local: &LocalPacket, data: &Data<'_>, random: &mut Random) -> bool {
@@ -290,6 +323,7 @@ impl Fetching {
             return false;
         };
         let asked = self.path_probes.remove(&nonce);
+        self.refusals = 0;
         let Ok((segment_bytes, manifest)) = naming::decode_manifest(data.content.unwrap_or(&[])) else { return true };
         if self.shared.as_ref().is_some_and(|key| !data.is_signed_by(key)) {
             return true;
@@ -412,7 +446,7 @@ impl Fetching {
         if let Some(waiting) = self.waiting.pop_front() {
             return Some(waiting);
         }
-        if let Some((name, discovers)) = self.others.poll(now) {
+        if let Some((name, discovers)) = self.others.poll(now, self.probe_pause()) {
             let interest = self.question(&name, discovers, random);
             return Some(Outgoing { interest, tag: None, probe: false, token: None });
         }
@@ -466,12 +500,12 @@ impl Fetching {
         }
         self.probes_at_once = self.probes_at_once.saturating_sub(1);
         if self.probes_at_once == 0 {
-            self.probe_at = now + self.probe_interval;
+            self.probe_at = now + self.probe_pause();
         }
         if let Some(known) = self.others.known() {
             // The segments themselves are asked for: others know no other names. They are long, so few are asked for.
             if self.probes_at_once == 0 {
-                self.probe_at = now + self.config.probe_interval * SEGMENT_PROBE_PAUSE;
+                self.probe_at = now + (self.config.probe_interval * SEGMENT_PROBE_PAUSE).max(self.probe_pause());
             }
             let segment = random.below(u64::from(known.segments)) as u32;
             let name = known.name(segment)?;
@@ -488,8 +522,14 @@ impl Fetching {
         self.probes.len() - self.path_probes.len() < PROBES_MAX
     }
     fn slow_probes(&mut self) {
-        let longer = self.probe_interval + self.probe_interval / PROBES_SLOW_BY;
-        self.probe_interval = longer.min(self.config.probe_interval_max).max(self.config.probe_interval);
+        self.probe_interval = self.within_limits(self.probe_interval + self.probe_interval / PROBES_SLOW_BY);
+    }
+    /// How long after a probe the next one comes.
+    fn probe_pause(&self) -> Duration {
+        self.within_limits(self.probe_interval * (1 << self.refusals.min(REFUSALS_TOLD_MAX)))
+    }
+    fn within_limits(&self, interval: Duration) -> Duration {
+        interval.min(self.config.probe_interval_max).max(self.config.probe_interval)
     }
     /// Asks over a silent path for the manifest, by a name that nothing else has: a packet's name may be answered by any
     /// path that was asked for it. `None` for objects of others, which have no such name.
@@ -559,7 +599,7 @@ impl Fetching {
         let oldest = self.probes.values().map(|probe| probe.expires).min();
         let probe = if self.may_probe() { Some(self.probe_at) } else { oldest };
         let change = Some(self.paths.next_change());
-        let others = self.others.poll_timeout();
+        let others = self.others.poll_timeout(self.probe_pause());
         self.transfer.poll_timeout().into_iter().chain(probe).chain(oldest).chain(change).chain(others).min()
     }
     /// The next thing worth telling. A path that fell silent is exchanged at once if there is another: the twin of the
@@ -586,7 +626,7 @@ impl Fetching {
             if changed {
                 // What comes back, or is there instead, is to be found soon.
                 self.probe_interval = self.config.probe_interval;
-                self.probe_at = self.probe_at.min(now + self.probe_interval);
+                self.probe_at = self.probe_at.min(now + self.probe_pause());
                 self.offer(now, random);
             }
         }

@@ -132,9 +132,9 @@ impl Others {
             _ => None,
         }
     }
-    /// The next question: a name, and whether a longer and fresh one may answer.
-    pub(super) fn poll(&mut self, now: Time) -> Option<(Name, bool)> {
-        if self.asked.as_ref().is_some_and(|(_, asked)| *asked + PATIENCE > now) {
+    /// The next question, at least `pause` after the last one: a name, and whether a longer and fresh one may answer.
+    pub(super) fn poll(&mut self, now: Time, pause: Duration) -> Option<(Name, bool)> {
+        if self.asked.as_ref().is_some_and(|(_, asked)| *asked + PATIENCE.max(pause) > now) {
             return None;
         }
         self.give_up_issuer();
@@ -170,10 +170,10 @@ impl Others {
             self.stage = last.map_or(Stage::Over, |last| Stage::Last { versioned, last });
         }
     }
-    pub(super) fn poll_timeout(&self) -> Option<Time> {
+    pub(super) fn poll_timeout(&self, pause: Duration) -> Option<Time> {
         match self.stage {
             Stage::Known(_) | Stage::Over => None,
-            _ => Some(self.asked.as_ref().map_or(Time::ZERO, |(_, asked)| *asked + PATIENCE)),
+            _ => Some(self.asked.as_ref().map_or(Time::ZERO, |(_, asked)| *asked + PATIENCE.max(pause))),
         }
     }
     /// Takes a Data that may answer the last question.

@@ -115,6 +115,7 @@ pub(super) fn settings(section: &Section<'_>, ndn: &mut Config) {
     let (millisecond, hour) = (Duration::from_millis(1), Duration::from_secs(3_600));
     set(duration(section, "change_interval", millisecond * 100, hour), &mut ndn.paths.change_interval);
     set(duration(section, "probe_interval", millisecond * 5, hour), &mut ndn.paths.probe_interval);
+    set(duration(section, "probe_interval_max", millisecond * 5, hour), &mut ndn.paths.probe_interval_max);
     if let Some(probes) = section.integer("probes_initial", 1..=64) {
         ndn.paths.probes_initial = probes as u32;
     }

@@ -34,9 +34,9 @@ fn give(others: &mut Others, packet: &Bytes) -> Found {
     others.handle_data(AT, packet, &Data::decode(packet).expect("it was just made"))
 }
 fn asks(others: &mut Others, expected: &str) {
-    let (asked, _) = others.poll(AT).expect("a question");
+    let (asked, _) = others.poll(AT, Duration::ZERO).expect("a question");
     assert_eq!(asked, name(expected));
-    assert!(others.poll(AT).is_none(), "one question at a time");
+    assert!(others.poll(AT, Duration::ZERO).is_none(), "one question at a time");
 }
 
 #[test]
@@ -145,7 +145,7 @@ fn who_vouches_for_a_key_is_asked_once_and_must_have_signed_its_certificate() {
     give(&mut others, &by_root);
     let mut asked = Vec::new();
     for round in 0..6 {
-        asked.extend(others.poll(AT + PATIENCE * round).map(|(name, _)| name));
+        asked.extend(others.poll(AT + PATIENCE * round, Duration::ZERO).map(|(name, _)| name));
     }
     let (root, first) = (name("/root/KEY/9"), name("/o/v=7/seg=0"));
     assert_eq!(asked, [&root, &root, &root, &root, &first, &first].map(Clone::clone));
@@ -178,17 +178,17 @@ fn what_a_shared_key_is_named_for_must_be_signed_with_it() {
 fn what_cannot_be_fetched_is_told_and_ours_are_left_to_their_manifest() {
     let mut others = fetch_of("/o");
     asks(&mut others, "/o/32=metadata");
-    assert_eq!(others.poll(AT + PATIENCE).expect("the other way").0, name("/o"));
+    assert_eq!(others.poll(AT + PATIENCE, Duration::ZERO).expect("the other way").0, name("/o"));
     let first = data("/o/v=5/seg=0", &[1; 100], Some(9), &SignKey::Digest);
     assert!(matches!(give(&mut others, &first), Found::Step), "a segment answers for the whole name");
     asks(&mut others, "/o/v=5/seg=0");
     let unsigned = data("/o/v=5/seg=0", &[1; 100], Some(9), &SignKey::Hmac(Vec::from([1; 8])));
     assert!(matches!(give(&mut others, &unsigned), Found::Impossible(_)));
-    assert!(others.known().is_none() && others.poll(AT).is_none());
+    assert!(others.known().is_none() && others.poll(AT, Duration::ZERO).is_none());
 
     let mut others = fetch_of("/o");
     asks(&mut others, "/o/32=metadata");
     assert!(matches!(give(&mut others, &metadata("/elsewhere/v=5", false)), Found::Nothing));
     assert!(matches!(give(&mut others, &metadata("/o/v=5", true)), Found::Step));
-    assert!(others.poll(AT + PATIENCE * 9).is_none() && others.poll_timeout().is_none());
+    assert!(others.poll(AT + PATIENCE * 9, Duration::ZERO).is_none() && others.poll_timeout(Duration::ZERO).is_none());
 }
