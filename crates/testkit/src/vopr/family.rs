@@ -1,6 +1,7 @@
 //! What fault runs must know of a family; everything else in this module is the same for all.
-use std::fmt::Debug;
+use std::{collections::BTreeSet, fmt::Debug};
 
+use tributary_content::Name;
 use tributary_core::{Duration, Random, Time};
 use tributary_transport::Endpoint;
 
@@ -39,6 +40,16 @@ pub trait Family {
     }
     /// What a lying cache makes of a packet that it sends; false if it leaves it as it is.
     fn forge(packet: &mut [u8], random: &mut Random) -> bool;
+    /// A packet that makes sense, of somebody who is no part of the plan and asks for what is nobody's; `None` for one that
+    /// makes none.
+    fn greedy(_settings: &Self::Settings, _random: &mut Random) -> Option<Vec<u8>> {
+        None
+    }
+    /// What nodes hold to be published at a neighbour and is not, or is and they know nothing of it, some time after the
+    /// last fault. Nodes, and the names that each publishes, are counted as in the plan.
+    fn misfit(_plan: &Plan<Self::Settings>, _nodes: &[&Self::Node], _published: &[BTreeSet<Name>]) -> Option<String> {
+        None
+    }
     /// How long the domain may take, once all faults have ended, until every node knows all that it needs: timeouts of
     /// neighbours, leases and suspicions, one after the other.
     fn settle(settings: &Self::Settings) -> Duration;

@@ -1,14 +1,21 @@
 //! Nodes of the NDN family for fault runs.
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use tributary_content::Name;
 use tributary_core::{ByteCount, Duration, FaceId, Random};
 use tributary_ndn::{
     Config, NdnNode,
-    config::{DataSignature, StaticRoute},
+    config::{DataSignature, Registrar, RegistrationScope, StaticRoute},
+    ids::Nonce,
     receiver::selection::SELECTIONS,
-    router::{InvalidPath, Transit, cs, labels::LabelScheme, strategy::STRATEGIES},
-    wire::{Data, LpPacket, signature, types},
+    router::{
+        INTERNAL_FACES_FIRST, InvalidPath, RemoteRegistration, Transit, cs, labels::LabelScheme, rib::ORIGIN_APP,
+        strategy::STRATEGIES,
+    },
+    wire::{
+        ControlParameters, Data, Interest, LpPacket, NameView, SignKey, SignatureInfo, SignatureType,
+        interest::with_parameters, signature, types,
+    },
 };
 
 use super::{family::Family, faults::What, plan::Plan, topology::Topology};
@@ -30,6 +37,8 @@ pub struct Settings {
     change_interval: Duration,
     interest_lifetime: Duration,
     fab_flows: usize,
+    /// Whether the last link to a publisher is no route of the configuration: who publishes registers at its neighbours.
+    registers: bool,
 }
 
 impl Family for Ndn {
@@ -55,6 +64,7 @@ impl Family for Ndn {
             change_interval: Duration::from_millis(1_000 + 1_000 * one_of(15) as u64),
             interest_lifetime: Duration::from_millis(500 + 500 * one_of(8) as u64),
             fab_flows: [1, 16, 4_096][one_of(3)],
+            registers: one_of(4) == 0,
         }
     }
     fn node(plan: &Plan<Settings>, index: usize, seed: u64) -> NdnNode {
@@ -74,6 +84,12 @@ impl Family for Ndn {
         config.cache_bytes = if spec.router { spec.cache_bytes } else { ByteCount(0) };
         config.cache_policy = cs::POLICIES[spec.cache_policy % cs::POLICIES.len()].0.into();
         config.routes = routes(plan, index);
+        if settings.registers {
+            config.remote_registration = RemoteRegistration::Neighbours;
+            let faces = plan.topology.links_of(index).map(|(link, end)| plan.topology.links[link].ends[end].1);
+            let scope = RegistrationScope::Localhop;
+            config.registrars = faces.map(|face| Registrar { face, scope }).collect();
+        }
         config.transfer = spec.transfer.clone();
         config.transfer.check().expect("drawn within the limits");
         NdnNode::new(config)
@@ -91,7 +107,7 @@ impl Family for Ndn {
         let Some(content) = data.content.filter(|content| !content.is_empty()) else { return false };
         let (content, name) = (at(content)..at(content) + content.len(), at(data.name.as_tlv()));
         let value = at(data.signature_value);
-        let is_digest = data.signature.kind == signature::SignatureType::DigestSha256;
+        let is_digest = data.signature.kind == SignatureType::DigestSha256;
         let flipped = content.start + random.below(content.len() as u64) as usize;
         packet[flipped] ^= 1 << random.below(8);
         if is_digest {
@@ -102,13 +118,73 @@ impl Family for Ndn {
         }
         true
     }
-    /// Pending Interests, suspicions of 10 s, and probes that have become rare.
-    fn settle(_: &Settings) -> Duration {
-        Duration::from_secs(60)
+    /// A registration for a while, of a prefix below those of the plan or of any other, or the end of one.
+    fn greedy(settings: &Settings, random: &mut Random) -> Option<Vec<u8>> {
+        if !settings.registers || random.chance(0.3) {
+            return None;
+        }
+        let parts = [&b"localhop"[..], b"nfd", b"rib", if random.chance(0.8) { b"register" } else { b"unregister" }];
+        let prefix = match random.below(2) {
+            0 => format!("/scope-{}/object-{}", random.below(3), random.below(6)),
+            _ => format!("/greedy-{}", random.below(1_000)),
+        };
+        let parameters = ControlParameters {
+            name: prefix.parse().ok(),
+            flags: Some(random.below(4)),
+            expiration_millis: Some(1 + random.below(20_000)),
+            ..ControlParameters::default()
+        };
+        let base = parts.into_iter().try_fold(Name::root(), |name, part| name.child(part)).ok()?;
+        let base = base.child(&parameters.encode()).ok()?;
+        let once = random.bits().to_be_bytes();
+        let interest = Interest {
+            must_be_fresh: true,
+            nonce: Some(Nonce::from(random.bits())),
+            signature: Some(SignatureInfo { nonce: Some(&once), ..SignatureInfo::new(SignatureType::DigestSha256) }),
+            ..Interest::new(NameView::from(&base))
+        };
+        Some(with_parameters(&interest, Some(&SignKey::Digest)))
     }
-    /// Nothing is sent without an Interest of somebody.
-    fn idle_packets_max(_: &Settings) -> f64 {
-        2.0
+    /// What a neighbour has registered leads to it, and nothing else does.
+    fn misfit(plan: &Plan<Settings>, nodes: &[&NdnNode], published: &[BTreeSet<Name>]) -> Option<String> {
+        if !plan.settings.registers {
+            return None;
+        }
+        for (index, node) in nodes.iter().enumerate() {
+            let router = node.router();
+            let neighbours: Vec<(FaceId, usize)> = plan
+                .topology
+                .links_of(index)
+                .map(|(link, end)| (plan.topology.links[link].ends[end].1, plan.topology.links[link].ends[1 - end].0))
+                .collect();
+            for (face, neighbour) in &neighbours {
+                let is_missing = |name: &&Name| {
+                    let hops = router.fib().exact(name).into_iter().flat_map(|entry| &entry.next_hops);
+                    !hops.into_iter().any(|hop| hop.face == *face)
+                };
+                if let Some(name) = published[*neighbour].iter().find(is_missing) {
+                    return Some(format!("node {index} has no route to '{name}' by {face}, where it is published"));
+                }
+            }
+            let routes = router.rib().iter().flat_map(|(name, routes)| routes.iter().map(move |route| (name, route)));
+            for (name, route) in routes.filter(|(_, route)| route.origin == ORIGIN_APP) {
+                let is_there = |(face, at): &(FaceId, usize)| *face == route.face && published[*at].contains(name);
+                if route.face.0 < INTERNAL_FACES_FIRST && !neighbours.iter().any(is_there) {
+                    return Some(format!("node {index} has a route to '{name}' by {}, where it is not", route.face));
+                }
+            }
+        }
+        None
+    }
+    /// Pending Interests, suspicions of 10 s, and probes that have become rare; registrations that nobody renews live for a
+    /// minute.
+    fn settle(settings: &Settings) -> Duration {
+        Duration::from_secs(if settings.registers { 120 } else { 60 })
+    }
+    /// Nothing is sent without an Interest of somebody, but who registers asks each second whether its neighbour has started
+    /// anew.
+    fn idle_packets_max(settings: &Settings) -> f64 {
+        if settings.registers { 5.0 } else { 2.0 }
     }
 }
 
@@ -128,7 +204,8 @@ fn routes(plan: &Plan<Settings>, index: usize) -> Vec<StaticRoute> {
                 let (face, neighbour) = (link.ends[end].1, link.ends[1 - end].0);
                 let passes = neighbour == publisher || plan.topology.nodes[neighbour].router;
                 let Some((theirs, own)) = distance[neighbour].zip(distance[index]) else { continue };
-                if !passes || theirs >= own {
+                let is_registered = plan.settings.registers && neighbour == publisher;
+                if !passes || is_registered || theirs >= own {
                     continue;
                 }
                 let same = routes.iter_mut().find(|route| (route.face, &route.prefix) == (face, &prefix));

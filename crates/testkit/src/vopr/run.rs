@@ -1,6 +1,7 @@
 //! One run: a phase with faults in which nothing bad may happen, then one without in which everything good must.
 use std::collections::{BTreeMap, BTreeSet};
 
+use tributary_content::Name;
 use tributary_core::{Duration, Time, event::TransferReport};
 use tributary_sim::NodeIndex;
 use tributary_transport::{Endpoint, PathMetric};
@@ -13,7 +14,7 @@ use super::{
     mail::REMINDED,
     plan::Plan,
     workload::{FetchSpec, Operation},
-    world::World,
+    world::{Person, World},
 };
 
 /// What a run has cost and shown.
@@ -151,7 +152,15 @@ impl<F: Family> Run<'_, F> {
             }
         }
         drop(ledger);
-        world.missing_mail(last_phase)
+        world.missing_mail(last_phase).or_else(|| self.misfit())
+    }
+    fn misfit(&self) -> Option<String> {
+        let world = &self.world;
+        let nodes: Vec<&F::Node> =
+            (0..world.people.len()).map(|node| world.net.node(NodeIndex(node as u32)).inner()).collect();
+        let names = |person: &Person| person.published.keys().map(|object| world.name(*object)).collect();
+        let published: Vec<BTreeSet<Name>> = world.people.iter().map(names).collect();
+        F::misfit(world.plan, &nodes, &published)
     }
     /// Whether a fetch that began among lies or with another version asks none of those any more that publish its
     /// object now. It waits for others.

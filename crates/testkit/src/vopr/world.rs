@@ -592,6 +592,9 @@ impl<'a, F: Family> World<'a, F> {
         }
     }
     fn malformed(&mut self, _node: usize) -> Option<Vec<u8>> {
+        if let Some(bytes) = F::greedy(&self.plan.settings, &mut self.random) {
+            return Some(bytes);
+        }
         let recent = self.ledger.borrow().recent.clone();
         let random = &mut self.random;
         if recent.is_empty() || random.chance(0.3) {
