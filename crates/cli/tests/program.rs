@@ -105,6 +105,39 @@ fn a_wrong_config_is_a_usage_error_that_names_line_and_hint() {
 }
 
 #[test]
+fn what_a_node_could_not_do_is_told_by_its_config_with_the_line() {
+    let home = home();
+    let file = home.path().join("wrong.toml");
+    let check = |text: String| {
+        std::fs::write(&file, text).unwrap();
+        let output = trib(home.path(), &["config", "check", file.to_str().unwrap()]);
+        (code(&output), stderr(&output))
+    };
+    let node = |label: &str, family: &str, roles: &str, more: &str| {
+        format!("[node]\nlabel = {label}\nfamily = \"{family}\"\nroles = [{roles}]\nlisten = [\"127.0.0.1:0\"]\n{more}")
+    };
+    let publish = |name: &str| format!("[[publish]]\nname = \"{name}\"\npath = \"a\"\n");
+    let twice = publish("/a") + &publish("/a");
+    for (text, told) in [
+        (node("\"a\\u001b[31m\"", "psi", "\"sender\"", ""), ":2:9: 'label' holds a control character"),
+        (
+            node("\"a\"", "psi", "\"receiver\"", &publish("/a")),
+            ":6:1: a node without the role sender publishes nothing",
+        ),
+        (node("\"a\"", "psi", "\"sender\"", &publish("/")), ":7:8: a published name has at least one component"),
+        (node("\"a\"", "psi", "\"sender\"", &twice), ":10:8: '/a' is published twice"),
+        (
+            node("\"a\"", "mf", "\"router\"", "[mf]\nstore_size = \"1GiB\"\nstore_flow_size = \"2GiB\"\n"),
+            ":8:19: 'store_flow_size' is out of range\n  hint: it must be at most store_size",
+        ),
+    ] {
+        let (code, talk) = check(text);
+        assert!(code == 2 && talk.contains(&format!("wrong.toml{told}")), "{told}: {talk}");
+    }
+    assert_eq!(check(node("\"a\"", "psi", "\"sender\"", &(publish("/a") + &publish("/b")))).0, 0);
+}
+
+#[test]
 fn usage_errors_exit_with_2_and_help_with_0() {
     let home = home();
     for wrong in [

@@ -130,7 +130,11 @@ pub(super) fn settings(section: &Section<'_>, mf: &mut Config) {
     mf.transfer.delegate = section.choice("delegation", &delegations).unwrap_or(mf.transfer.delegate);
     // The relations between fields; each field by itself is in range here.
     if let Err(error) = mf.check() {
-        let message = format!("'{}' is out of range", error.field);
-        section.problem(section.span_of(error.field), message, format!("it must be {}", error.range));
+        let (key, range) = match error.field {
+            "flow_capacity" => ("store_flow_size", "at most store_size"),
+            "chunk_bytes" => ("chunk_size", error.range),
+            field => (field, error.range),
+        };
+        section.problem(section.span_of(key), format!("'{key}' is out of range"), format!("it must be {range}"));
     }
 }

@@ -1,6 +1,7 @@
 //! What each section of a config file may say.
 use std::{collections::BTreeSet, net::SocketAddr, path::Path};
 use toml::de::DeTable;
+use tributary_content::Name;
 use tributary_core::{ByteCount, Duration, Rate, link::LinkConfig, units::parse_duration};
 use tributary_mf::Config as MfConfig;
 use tributary_ndn::Config as NdnConfig;
@@ -77,7 +78,12 @@ fn whole(root: &Section<'_>, folder: &Path) -> Option<NodeConfig> {
         laid.push(face);
     }
     let faces = laid;
-    let publish = root.sections("publish").into_iter().filter_map(|section| published(section, folder)).collect();
+    let is_sender = head.as_ref().is_none_or(|head| head.roles.contains(&Role::Sender));
+    let mut publish: Vec<PublishConfig> = Vec::new();
+    for section in root.sections("publish") {
+        let entry = published(section, folder, is_sender, &publish);
+        publish.extend(entry);
+    }
     // Sections are read even if [node] is wrong, so that one run shows all mistakes.
     let (label, roles) = head.as_ref().map_or(("", BTreeSet::new()), |head| (&head.label, head.roles.clone()));
     let mut psi = PsiConfig::new(label, 0);
@@ -208,6 +214,11 @@ fn head(section: Section<'_>, folder: &Path) -> Option<Head> {
             let message = format!("'label' has {} bytes", text.value.len());
             section.problem(text.span.clone(), message, format!("write 1 to {LABEL_BYTES_MAX} bytes"));
         }
+        // It is shown on the terminals of others.
+        Some(text) if text.value.chars().any(char::is_control) => {
+            let message = "'label' holds a control character".into();
+            section.problem(text.span.clone(), message, "write letters, digits and the like".into());
+        }
         Some(_) | None => {}
     }
     let family = section.choice("family", &Family::ALL).unwrap_or_default();
@@ -333,8 +344,22 @@ struct Added {
 /// The largest datagram of a face that names none: an Ethernet frame without IPv4 and UDP headers.
 const MTU_DEFAULT: u32 = 1_472;
 
-fn published(section: Section<'_>, folder: &Path) -> Option<PublishConfig> {
-    let name = section.parsed("name", "write a name such as \"/lab/images/debian.iso\"");
+/// One `[[publish]]` after those before.
+fn published(section: Section<'_>, folder: &Path, is_sender: bool, before: &[PublishConfig]) -> Option<PublishConfig> {
+    let name: Option<Name> = section.parsed("name", "write a name such as \"/lab/images/debian.iso\"");
+    if !is_sender {
+        let message = "a node without the role sender publishes nothing".into();
+        section.problem(section.span_of(""), message, "add \"sender\" to 'roles' of [node]".into());
+    }
+    if let Some(name) = &name {
+        let problem = match before.iter().any(|of| of.name == *name) {
+            true => Some(format!("'{name}' is published twice")),
+            false => name.is_empty().then(|| "a published name has at least one component".into()),
+        };
+        if let Some(message) = problem {
+            section.problem(section.span_of("name"), message, "write another name".into());
+        }
+    }
     let path = section.path("path", folder);
     for (key, missing) in [("name", name.is_none()), ("path", path.is_none())] {
         if missing && !section.has(key) {
