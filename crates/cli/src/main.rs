@@ -26,7 +26,7 @@ fn main() -> ExitCode {
         Err(error) => {
             // Help and version are no errors: clap prints them to stdout and gives 0; the rest is usage, 2.
             let code = u8::try_from(error.exit_code()).unwrap_or(2);
-            let _ = error.print();
+            let code = if error.print().is_ok() { code } else { 2 };
             return ExitCode::from(code);
         }
     };
@@ -46,7 +46,7 @@ fn report(error: &ApiError, json: bool) {
     if json {
         out::data(&Told::from(error).to_line());
     }
-    out::talk(&format!("error: {error}"));
+    format!("error: {error}").lines().for_each(|line| out::talk(&tables::plain(line)));
 }
 
 /// Logs of the daemons go to stderr; `--debug` adds what was decided and why.

@@ -49,7 +49,7 @@ impl Display {
 
 /// What changes during a fetch, in a sentence; `None` for what the bars and lines show anyway.
 fn sentence(told: &Told) -> Option<String> {
-    Some(match told {
+    let text = match told {
         Told::Started { bytes, resumed_bytes } if *resumed_bytes > 0 => {
             let (bytes, resumed) = (tributary_core::ByteCount(*bytes), tributary_core::ByteCount(*resumed_bytes));
             format!("going on: {resumed} of {bytes} are verified already")
@@ -63,7 +63,8 @@ fn sentence(told: &Told) -> Option<String> {
         }
         Told::Note { text } => text.clone(),
         _ => return None,
-    })
+    };
+    Some(tables::plain(&text))
 }
 
 /// One line a second.
@@ -137,12 +138,8 @@ impl Bars {
             bar.set_position(source.bytes);
             let state = source.distrusted.as_ref().or(source.closed.as_ref());
             let state = state.map_or(String::new(), |reason| format!("  asked no more: {reason}"));
-            bar.set_message(format!(
-                "source {}  {}  {:.1} Mbit/s{state}",
-                source.id,
-                ByteCount(source.bytes),
-                source.mbps
-            ));
+            let (id, bytes, mbps) = (&source.id, ByteCount(source.bytes), source.mbps);
+            bar.set_message(tables::plain(&format!("source {id}  {bytes}  {mbps:.1} Mbit/s{state}")));
         }
         let most = progress.paths.iter().map(|path| path.bytes).max().unwrap_or(0).max(1);
         for path in &progress.paths {
@@ -151,7 +148,7 @@ impl Bars {
             bar.set_length(most);
             bar.set_position(path.bytes);
             let why = if path.reason.is_empty() { String::new() } else { format!(" ({})", path.reason) };
-            bar.set_message(format!("{}{why}", tables::path_words(path)));
+            bar.set_message(tables::plain(&format!("{}{why}", tables::path_words(path))));
         }
     }
     fn end(&mut self) {

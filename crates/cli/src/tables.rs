@@ -10,6 +10,18 @@ use tributary_core::ByteCount;
 
 /// The lines that say what an answer says.
 pub(crate) fn answer(told: &Told) -> Vec<String> {
+    words(told).iter().map(|line| plain(line)).collect()
+}
+/// A line as a terminal may have it. Labels and reasons come from anybody in the network: what would move the cursor or
+/// begin a line is spelt out.
+pub(crate) fn plain(line: &str) -> String {
+    let spelt = |c: char| match c.is_control() && c != '\t' {
+        true => c.escape_default().collect(),
+        false => String::from(c),
+    };
+    line.chars().map(spelt).collect()
+}
+fn words(told: &Told) -> Vec<String> {
     match told {
         Told::Status(status) => self::status(status),
         Told::Paths { transfer, name, paths } => {
@@ -39,13 +51,13 @@ pub(crate) fn answer(told: &Told) -> Vec<String> {
         Told::Sent(sent) => self::sent(sent),
         Told::Receiving { id, names } if names.is_empty() => vec![format!("takes what is sent to {id}")],
         Told::Receiving { id, names } => vec![format!("takes what is sent to {} or {id}", names.join(", "))],
-        Told::Received(received) => vec![match &received.text {
-            Some(text) => format!("{}: {text}", received.name),
+        Told::Received(received) => match &received.text {
+            Some(text) => format!("{}: {text}", received.name).lines().map(String::from).collect(),
             None => {
                 let (bytes, output) = (ByteCount(received.bytes), &received.output);
-                format!("{}: {bytes}, every byte verified, written to {output}", received.name)
+                vec![format!("{}: {bytes}, every byte verified, written to {output}", received.name)]
             }
-        }],
+        },
         Told::NotReceived { name, reason } => vec![format!("{name}: not received: {reason}")],
         Told::Echo(echo) => vec![self::echo(echo)],
         Told::Pinged(pinged) => self::pinged(pinged),
@@ -325,7 +337,7 @@ pub(crate) fn progress_line(progress: &ProgressView) -> String {
     for path in &progress.paths {
         let _ = write!(line, " | {}", path_words(path));
     }
-    line
+    plain(&line)
 }
 /// A path in a few words.
 pub(crate) fn path_words(path: &PathView) -> String {
@@ -397,6 +409,23 @@ mod tests {
         assert!(progress_line(&silent).contains("nothing arrives now"));
         let waiting = ProgressView { name: "/a".into(), seconds: 2.0, ..ProgressView::default() };
         assert_eq!(progress_line(&waiting), "waiting for a source of '/a' (2 s)");
+    }
+
+    #[test]
+    fn what_others_are_called_moves_no_cursor_and_begins_no_line() {
+        let label = "\u{1b}[2Jattic\u{9b}31m\nfetched";
+        let source = SourceView { id: label.into(), bytes: 5, ..SourceView::default() };
+        let path = PathView { source: label.into(), via: label.into(), reason: label.into(), ..PathView::default() };
+        let done = DoneView { sources: vec![source.clone()], paths: vec![path.clone()], ..DoneView::default() };
+        let progress =
+            ProgressView { bytes: 5, sources: vec![source], paths: vec![path.clone()], ..Default::default() };
+        let paths = Told::Paths { transfer: label.into(), name: "/a".into(), paths: vec![path] };
+        let mut lines = answer(&Told::Done(done));
+        lines.extend(answer(&paths));
+        lines.extend(answer(&Told::Note { text: label.into() }));
+        lines.push(progress_line(&progress));
+        assert!(lines.iter().all(|line| !line.contains(char::is_control)), "{lines:?}");
+        assert!(lines.iter().any(|line| line.contains("\\u{1b}[2Jattic\\u{9b}31m\\nfetched")), "{lines:?}");
     }
 
     #[test]

@@ -66,8 +66,12 @@ fn file_name(name: &Name) -> Result<PathBuf, ApiError> {
     };
     let last = name.components().last().ok_or_else(unfit)?;
     let text = std::str::from_utf8(last).map_err(|_| unfit())?;
-    let is_fit =
-        !text.is_empty() && text != "." && text != ".." && !text.contains(['/', '\0']) && !text.starts_with('-');
+    let is_fit = !text.is_empty()
+        && text != "."
+        && text != ".."
+        && !text.contains('/')
+        && !text.contains(char::is_control)
+        && !text.starts_with('-');
     if is_fit { Ok(text.into()) } else { Err(unfit()) }
 }
 fn absolute(path: &Path) -> Result<PathBuf, ApiError> {
@@ -81,7 +85,7 @@ mod tests {
     #[test]
     fn the_last_part_of_a_name_is_the_file_unless_it_would_lead_elsewhere() {
         assert_eq!(file_name(&"/lab/debian.iso".parse().unwrap()).unwrap(), Path::new("debian.iso"));
-        for name in ["/", "/a/%2E%2E%2Fb", "/a/.....", "/a/....", "/a/%00", "/a/-rf", "/a/%FF"] {
+        for name in ["/", "/a/%2E%2E%2Fb", "/a/.....", "/a/....", "/a/%00", "/a/%1B", "/a/-rf", "/a/%FF"] {
             assert!(file_name(&name.parse().unwrap()).is_err(), "{name}");
         }
     }
