@@ -379,7 +379,8 @@ pub(crate) struct Traceroute {
 /// Explains.
 #[derive(Args, Debug)]
 pub(crate) struct Explain {
-    /// transfer-1, path-2 (of the latest transfer), transfer-1/path-2, a source, or a name
+    /// A transfer as `trib status` shows it, one of its paths or sources as `trib paths` does (of the latest transfer, or
+    /// TRANSFER/PATH), or a name
     pub(crate) id: String,
     #[command(flatten)]
     pub(crate) control: Control,
@@ -388,7 +389,7 @@ pub(crate) struct Explain {
 /// Ends a transfer.
 #[derive(Args, Debug)]
 pub(crate) struct Cancel {
-    /// The transfer, such as transfer-1; `trib status` lists them
+    /// The transfer, such as transfer-17; `trib status` lists them
     pub(crate) transfer: String,
     #[command(flatten)]
     pub(crate) control: Control,
@@ -400,7 +401,7 @@ pub(crate) struct Limit {
     /// The rate not to exceed, such as 20Mbps, or `none`
     #[arg(value_parser = parse_limit)]
     pub(crate) rate: RateLimit,
-    /// The transfer, such as transfer-1 [default: all together]
+    /// The transfer, such as transfer-17; `trib status` lists them [default: all together]
     #[arg(long, value_name = "TRANSFER")]
     pub(crate) transfer: Option<String>,
     #[command(flatten)]

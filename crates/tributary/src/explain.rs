@@ -47,9 +47,14 @@ pub(crate) fn explain(id: &str, transfers: &[Known], status: &StatusView) -> Res
 
 fn unknown(id: &str, transfers: &[Known]) -> ApiError {
     let known: Vec<_> = transfers.iter().map(|known| known.transfer.to_string()).collect();
+    let path = transfers.last().and_then(|latest| latest.report.paths.first()).map(|path| format!(" ({})", path.path));
     let hint = match known.is_empty() {
         true => "this node has fetched nothing yet; a name such as /lab/big can be explained at any time".into(),
-        false => format!("ask about {}, one of its paths (path-1), one of its sources, or a name", known.join(", ")),
+        false => format!(
+            "ask about {}, a path{} or a source of the latest one, or a name",
+            known.join(", "),
+            path.unwrap_or_default()
+        ),
     };
     ApiError::new(ErrorKind::NotFound, format!("there is nothing called '{id}' here")).with_hint(hint)
 }
@@ -117,6 +122,7 @@ fn about_path(known: &Known, path: &PathReport) -> Vec<String> {
             }
         }
         (PathState::Active, None) => lines.push("It has been asked and has not answered yet.".into()),
+        (PathState::Idle, _) if path.bytes > 0 => lines.push("It is ready; nothing is asked of it now.".into()),
         (PathState::Idle, _) => lines.push("It is ready; nothing has been asked of it yet.".into()),
         (PathState::Silent, _) => {
             lines.push("Its requests have moved to other paths; it is probed and used again when it answers.".into());
@@ -138,12 +144,14 @@ fn about_path(known: &Known, path: &PathReport) -> Vec<String> {
             show(queue)
         ));
     }
-    lines.push(format!(
-        "Of {} packets asked for, {} were taken for lost ({}).",
-        path.requested_packets,
-        path.lost_packets,
-        percent(path.lost_packets, path.requested_packets)
-    ));
+    if path.requested_packets > 0 {
+        lines.push(format!(
+            "Of {} packets asked for, {} were taken for lost ({}).",
+            path.requested_packets,
+            path.lost_packets,
+            percent(path.lost_packets, path.requested_packets)
+        ));
+    }
     if !path.label.is_empty() {
         lines.push(format!("It leads over {}.", path.label));
     }
