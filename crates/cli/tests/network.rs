@@ -67,6 +67,81 @@ fn what_is_put_by_a_daemon_is_fetched_by_a_node_in_the_foreground() {
 }
 
 #[test]
+fn a_listing_of_thousands_of_names_is_whole_and_a_full_node_takes_new_versions() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let small = folder.join("small");
+    std::fs::write(&small, "old").unwrap();
+    let path = small.to_str().unwrap();
+    const NAMES: usize = 2_500;
+    let names: Vec<String> = (0..NAMES).map(|number| format!("/many/n{number}")).collect();
+    let entries: String =
+        names.iter().map(|name| format!("[[publish]]\nname = \"{name}\"\npath = \"{path}\"\n")).collect();
+    let roles = r#""router", "resolver", "topology-manager", "sender", "receiver""#;
+    let more = format!("{entries}[limits]\npublications = {NAMES}\n");
+    let mut node = Daemon::start(folder, &config(folder, "node", roles, 0, &more));
+    // It does not end before somebody has taken what it tells.
+    assert!((0..NAMES).all(|_| node.line()["event"] == "published"));
+    let control = folder.join("node/control.sock");
+    let ask = |arguments: &[&str]| run(folder, &[arguments, &["--control", control.to_str().unwrap()]].concat());
+
+    let is_confirmed = || {
+        let status = lines(&ask(&["status", "--json"]).stdout).remove(0);
+        status["published"].as_array().unwrap().iter().filter(|of| of["confirmed"] == true).count() == NAMES
+    };
+    let waits = || std::thread::sleep(std::time::Duration::from_millis(100));
+    assert!(
+        (0..1_200).any(|_| is_confirmed() || {
+            waits();
+            false
+        }),
+        "not all are confirmed"
+    );
+    let listed = ask(&["ls", "/many", "--json", "--timeout", "60s"]);
+    assert_eq!(listed.status.code(), Some(0), "{}", talk(&listed));
+    let told = lines(&listed.stdout);
+    assert_eq!((&told.last().unwrap()["event"], &told.last().unwrap()["entries"]), (&"listed".into(), &NAMES.into()));
+    let mut entries: Vec<&str> =
+        told.iter().filter_map(|line| line["name"].as_str()).filter(|name| *name != "/many").collect();
+    let mut names: Vec<&str> = names.iter().map(String::as_str).collect();
+    entries.sort_unstable();
+    names.sort_unstable();
+    assert!(entries == names, "{} of {NAMES} names were listed", entries.len());
+
+    let other = ask(&["put", path, "/other"]);
+    assert_eq!(other.status.code(), Some(2), "{}", talk(&other));
+    assert!(talk(&other).contains("publishes 2500 objects already"), "{}", talk(&other));
+    std::fs::write(&small, "new").unwrap();
+    let newer = ask(&["put", path, "/many/n7"]);
+    assert_eq!(newer.status.code(), Some(0), "{}", talk(&newer));
+    assert_eq!(ask(&["get", "/many/n7", "-o", "-"]).stdout, b"new");
+    assert_eq!(node.stop(), Some(0));
+}
+
+#[test]
+fn what_the_state_folder_has_no_room_to_remember_is_not_offered() {
+    for family in ["psi", "ndn", "mf"] {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path();
+        let roles = if family == "psi" {
+            r#""router", "resolver", "topology-manager", "sender""#
+        } else {
+            r#""router", "sender""#
+        };
+        let node = Daemon::start(folder, &config(folder, "node", roles, 0, &format!("family = \"{family}\"\n")));
+        // What cannot be replaced stands for a disk that is full: it holds for root as well.
+        std::fs::create_dir_all(folder.join("node/publications.json/in the way")).unwrap();
+        let control = folder.join("node/control.sock");
+        let control = control.to_str().unwrap();
+        let put = run(folder, &["put", file(folder).to_str().unwrap(), "/big", "--control", control]);
+        assert_eq!(put.status.code(), Some(2), "{family}: {}", talk(&put));
+        let status = lines(&run(folder, &["status", "--json", "--control", control]).stdout).remove(0);
+        assert_eq!(status["published"], serde_json::json!([]), "{family}");
+        assert_eq!(node.stop(), Some(0));
+    }
+}
+
+#[test]
 fn a_busy_port_is_told_with_what_to_do() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();

@@ -3,7 +3,8 @@ use std::{
     collections::{BTreeMap, VecDeque},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel},
+        atomic::{AtomicUsize, Ordering},
+        mpsc::{Receiver, RecvTimeoutError, Sender, channel},
     },
 };
 use tributary_core::{
@@ -14,6 +15,8 @@ use tributary_core::{
 /// Events that wait for one listener at most; what exceeds it is dropped and counted. Who waits for the end of
 /// something asks the node as well, so a lost event costs a little time and nothing else.
 const EVENTS_PER_LISTENER: usize = 1_024;
+/// The same for who lists names: each entry of a listing is told once.
+const ENTRIES_PER_LISTENER: usize = 1 << 20;
 /// Notes that are remembered.
 const NOTES_MAX: usize = 64;
 /// Names whose resolution is remembered.
@@ -27,10 +30,18 @@ pub(crate) struct Hub {
 
 #[derive(Debug, Default)]
 struct State {
-    listeners: Vec<SyncSender<Event>>,
+    listeners: Vec<Listening>,
     notes: VecDeque<String>,
     published: BTreeMap<String, Resolution>,
     events_dropped: u64,
+}
+
+/// A listener, and how many events wait for it, of how many at most.
+#[derive(Debug)]
+struct Listening {
+    sender: Sender<Event>,
+    waiting: Arc<AtomicUsize>,
+    room: usize,
 }
 
 /// What the resolver said about a name of ours.
@@ -56,21 +67,30 @@ impl Hub {
         let mut state = self.state();
         state.remember(now, &event);
         let mut dropped = 0;
-        state.listeners.retain(|listener| match listener.try_send(event.clone()) {
-            Ok(()) => true,
-            Err(TrySendError::Full(_)) => {
+        state.listeners.retain(|listener| {
+            if listener.waiting.load(Ordering::Relaxed) >= listener.room {
                 dropped += 1;
-                true
+                // Whoever has gone takes nothing out; that is seen here.
+                return Arc::strong_count(&listener.waiting) > 1;
             }
-            Err(TrySendError::Disconnected(_)) => false,
+            listener.waiting.fetch_add(1, Ordering::Relaxed);
+            listener.sender.send(event.clone()).is_ok()
         });
         state.events_dropped += dropped;
     }
     /// Listens from now on.
     pub(crate) fn listen(self: &Arc<Self>) -> Listener {
-        let (sender, events) = sync_channel(EVENTS_PER_LISTENER);
-        self.state().listeners.push(sender);
-        Listener { events }
+        self.listen_with(EVENTS_PER_LISTENER)
+    }
+    /// Listens from now on to all entries of a listing, however slow whoever lists is.
+    pub(crate) fn listen_to_many(self: &Arc<Self>) -> Listener {
+        self.listen_with(ENTRIES_PER_LISTENER)
+    }
+    fn listen_with(self: &Arc<Self>, room: usize) -> Listener {
+        let (sender, events) = channel();
+        let waiting = Arc::<AtomicUsize>::default();
+        self.state().listeners.push(Listening { sender, waiting: Arc::clone(&waiting), room });
+        Listener { events, waiting }
     }
     /// What the resolver last said about a name of ours.
     pub(crate) fn resolution(&self, name: &str) -> Option<Resolution> {
@@ -135,6 +155,7 @@ impl State {
 #[derive(Debug)]
 pub(crate) struct Listener {
     events: Receiver<Event>,
+    waiting: Arc<AtomicUsize>,
 }
 
 /// What came of waiting.
@@ -152,7 +173,10 @@ impl Listener {
     /// Waits for the next event, for at most `patience`.
     pub(crate) fn wait(&self, patience: Duration) -> Heard {
         match self.events.recv_timeout(patience) {
-            Ok(event) => Heard::Event(event),
+            Ok(event) => {
+                self.waiting.fetch_sub(1, Ordering::Relaxed);
+                Heard::Event(event)
+            }
             Err(RecvTimeoutError::Timeout) => Heard::Silence,
             Err(RecvTimeoutError::Disconnected) => Heard::Gone,
         }
@@ -180,6 +204,20 @@ mod tests {
         hub.handle_event(Time::ZERO, note("x"));
         assert_eq!(hub.events_dropped(), 5);
         assert_eq!(hub.notes().len(), NOTES_MAX);
+    }
+
+    #[test]
+    fn who_lists_loses_no_entry_however_many_there_are() {
+        let hub = Arc::new(Hub::default());
+        let listener = hub.listen_to_many();
+        for entry in 0..20 * EVENTS_PER_LISTENER {
+            hub.handle_event(Time::ZERO, note(&entry.to_string()));
+        }
+        let heard = std::iter::from_fn(|| match listener.wait(Duration::ZERO) {
+            Heard::Event(event) => Some(event),
+            Heard::Silence | Heard::Gone => None,
+        });
+        assert_eq!((heard.count(), hub.events_dropped()), (20 * EVENTS_PER_LISTENER, 0));
     }
 
     #[test]

@@ -188,16 +188,18 @@ impl LocalApi {
         }
         let path = std::path::absolute(path).map_err(|error| ApiError::io("find", path.display(), &error))?;
         let room = self.config.limits.publications;
-        if self.running.call(|node, now| node.status(now).published.len())? >= room {
+        let uri = name.to_string();
+        let published = self.running.call(|node, now| node.status(now).published)?;
+        if published.len() >= room && !published.iter().any(|(of, _)| *of == uri) {
             let message = format!("cannot publish '{name}': this node publishes {room} objects already");
             return Err(ApiError::new(ErrorKind::Usage, message).with_hint("raise 'publications' in [limits]"));
         }
         let object = self.open_object(&path, name.clone(), version)?;
-        let uri = name.to_string();
+        // First what may fail: what is offered now is offered after a restart.
+        self.publications.remember(Publication { name, path, version })?;
         self.running.hub().forget(&uri);
         let listener = self.running.hub().listen();
         let mut told = self.offer(object)?;
-        self.publications.remember(Publication { name, path, version })?;
         let outcome = wait_until(&listener, patience, || self.running.hub().resolution(&uri));
         if let Some(Resolution::Rejected(reason)) = &outcome {
             let message = format!("cannot publish '{uri}': the resolver refused: {reason}");
@@ -325,7 +327,7 @@ impl LocalApi {
     fn list(&self, scope: &str, patience: Duration, tell: &mut dyn FnMut(Told) -> Flow) -> Result<(), ApiError> {
         let scope = parse_name(scope)?;
         let uri = scope.to_string();
-        let listener = self.running.hub().listen();
+        let listener = self.running.hub().listen_to_many();
         let watched = scope.clone();
         self.running.call(move |node, now| node.watch(now, &watched))?;
         let clock = Clock::new();
@@ -353,12 +355,10 @@ impl LocalApi {
                             ));
                         }
                     }
-                    ResolverEvent::Rejected {
-                        name,
-                        operation: operation @ ("subscribe" | "watch" | "list"),
-                        reason,
-                    } if *name == uri => {
-                        let message = format!("cannot {operation} '{uri}': {reason}");
+                    ResolverEvent::Rejected { name, operation: "subscribe" | "watch" | "list", reason }
+                        if *name == uri =>
+                    {
+                        let message = format!("cannot list '{uri}': {reason}");
                         break Err(ApiError::new(ErrorKind::Rejected, message));
                     }
                     _ => {}

@@ -6,6 +6,7 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 use tributary_content::Name;
+use tributary_net::disk::replace_file;
 
 use crate::error::{ApiError, ErrorKind};
 
@@ -54,22 +55,24 @@ impl Publications {
     pub(crate) fn list(&self) -> Vec<Publication> {
         self.locked().clone()
     }
-    /// Keeps one; an older one of the same name is replaced.
+    /// Keeps one; an older one of the same name is replaced. What cannot be written changes nothing.
     pub(crate) fn remember(&self, publication: Publication) -> Result<(), ApiError> {
         let mut list = self.locked();
-        list.retain(|of| of.name != publication.name);
-        list.push(publication);
-        self.write(&list)
+        let mut new: Vec<_> = list.iter().filter(|of| of.name != publication.name).cloned().collect();
+        new.push(publication);
+        self.write(&new)?;
+        *list = new;
+        Ok(())
     }
     /// Drops one; gives whether it was there.
     pub(crate) fn forget(&self, name: &Name) -> Result<bool, ApiError> {
         let mut list = self.locked();
-        let before = list.len();
-        list.retain(|of| of.name != *name);
-        if list.len() == before {
+        let new: Vec<_> = list.iter().filter(|of| of.name != *name).cloned().collect();
+        if new.len() == list.len() {
             return Ok(false);
         }
-        self.write(&list)?;
+        self.write(&new)?;
+        *list = new;
         Ok(true)
     }
 
@@ -81,10 +84,7 @@ impl Publications {
         let mut text = serde_json::to_vec_pretty(&records)
             .map_err(|error| ApiError::new(ErrorKind::Io, format!("cannot remember the publication: {error}")))?;
         text.push(b'\n');
-        let new = self.file.with_extension("json.new");
-        fs::write(&new, text)
-            .and_then(|()| fs::rename(&new, &self.file))
-            .map_err(|error| ApiError::io("write", self.file.display(), &error))
+        replace_file(&self.file, &[&text]).map_err(|error| ApiError::io("write", self.file.display(), &error))
     }
     fn locked(&self) -> MutexGuard<'_, Vec<Publication>> {
         self.list.lock().unwrap_or_else(PoisonError::into_inner)
@@ -112,6 +112,22 @@ mod tests {
         assert!(publications.forget(&name).unwrap());
         assert!(!publications.forget(&name).unwrap());
         assert_eq!(Publications::open(folder.path()).unwrap().list(), []);
+    }
+
+    #[test]
+    fn what_cannot_be_written_changes_nothing_and_leaves_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let publications = Publications::open(folder.path()).unwrap();
+        let first = Publication { name: "/a".parse().unwrap(), path: "/x".into(), version: None };
+        publications.remember(first.clone()).unwrap();
+        // Nothing can take the place of a folder that is not empty.
+        let file = crate::local::publications_file(folder.path());
+        fs::remove_file(&file).unwrap();
+        fs::create_dir_all(file.join("in the way")).unwrap();
+        let other = Publication { name: "/b".parse().unwrap(), ..first.clone() };
+        assert!(publications.remember(other).is_err() && publications.forget(&first.name).is_err());
+        assert_eq!(publications.list(), [first]);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
     }
 
     #[test]

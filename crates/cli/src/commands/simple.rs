@@ -1,6 +1,6 @@
 //! Commands that need a line or two.
 use std::{fs, path::Path};
-use tributary::{ApiError, ErrorKind, Request, Told, files::load_key};
+use tributary::{ApiError, ErrorKind, Flow, Request, Told, files::load_key};
 
 use super::{load, milliseconds, print, worker};
 use crate::{
@@ -11,9 +11,10 @@ use crate::{
 /// `trib ls`.
 pub(crate) fn ls(ls: &Ls, json: bool) -> Result<(), ApiError> {
     let request = Request::List { scope: ls.name.to_string(), patience_ms: milliseconds(ls.timeout) };
-    let answers = worker(&ls.worker)?.answers(request)?;
-    answers.iter().for_each(|told| print(told, json));
-    Ok(())
+    worker(&ls.worker)?.ask(request, None, &mut |told| {
+        print(&told, json);
+        Flow::Continue
+    })
 }
 
 /// `trib config check`.

@@ -98,7 +98,10 @@ fn temporary_beside(path: &Path) -> io::Result<PathBuf> {
     Ok(with_suffix(path, &format!(".{:016x}.tmp", u64::from_ne_bytes(random))))
 }
 /// Replaces the file at `path` in one step, readable by its owner only; a crash leaves the old or the new one.
-fn replace_file(path: &Path, parts: &[&[u8]]) -> io::Result<()> {
+///
+/// # Errors
+/// What the system says; then the old one is there, and nothing beside it.
+pub fn replace_file(path: &Path, parts: &[&[u8]]) -> io::Result<()> {
     let temporary = temporary_beside(path)?;
     let written = (|| {
         let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
