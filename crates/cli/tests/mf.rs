@@ -335,6 +335,32 @@ fn a_daemon_takes_what_is_sent_to_a_name_from_attach_until_detach() {
 }
 
 #[test]
+fn a_daemon_stays_attached_to_what_it_was_told_to_after_somebody_has_received() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let (_router, [home, source]) = network(folder, ["home", "source"]);
+    let _home = Daemon::start(folder, Path::new(&home));
+    let socket = control(folder, "home");
+    let inbox = folder.join("inbox");
+    let inbox = inbox.to_str().unwrap();
+    let attach = run(folder, &["attach", "/home/kept", "--control", &socket]);
+    assert_eq!(attach.status.code(), Some(0), "{}", talk(&attach));
+    let recv = ["recv", "--attach", "/home/kept", "--attach", "/home/passing", "-o", inbox, "--control", &socket];
+    let passing = run(folder, &[&recv[..], &["--timeout", "200ms"]].concat());
+    assert_eq!(passing.status.code(), Some(1), "{}", talk(&passing));
+    let (recv, _, stdout) = begin(folder, &["recv", "--control", &socket, "-o", inbox, "--json"]);
+    let reading = folder.join("reading");
+    fs::write(&reading, "21.5").unwrap();
+    for (to, timeout, code) in [("/home/kept", "10s", 0), ("/home/passing", "2s", 1)] {
+        let to = ["--to", to, "--config", &source, "--timeout", timeout];
+        let send = run(folder, &[&["send", reading.to_str().unwrap(), "/roof/temperature"][..], &to].concat());
+        assert_eq!(send.status.code(), Some(code), "{to:?}: {}", talk(&send));
+    }
+    recv.interrupt();
+    assert_eq!(rest(stdout).iter().filter(|line| line["event"] == "received").count(), 1);
+}
+
+#[test]
 fn what_cannot_be_kept_is_told_and_the_next_is_taken() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();

@@ -1,9 +1,10 @@
 //! Carries out requests on a node in this process.
 use std::{
+    collections::BTreeSet,
     io::Write,
     path::{Path, PathBuf},
     sync::{
-        Arc,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
 };
@@ -43,6 +44,8 @@ pub struct LocalApi {
     gets: AtomicUsize,
     /// Somebody receives what is sent.
     receiving: AtomicBool,
+    /// The names that it was told to attach to, whoever receives.
+    attached: Mutex<BTreeSet<Name>>,
     /// Dropped last: whoever comes next finds everything written.
     _occupied: Occupied,
 }
@@ -150,6 +153,9 @@ impl LocalApi {
     pub(crate) fn receiving(&self) -> &AtomicBool {
         &self.receiving
     }
+    pub(crate) fn attached(&self) -> MutexGuard<'_, BTreeSet<Name>> {
+        self.attached.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 
     fn with_running(
         config: NodeConfig,
@@ -169,6 +175,7 @@ impl LocalApi {
             seed,
             gets: AtomicUsize::new(0),
             receiving: AtomicBool::new(false),
+            attached: Mutex::default(),
             _occupied: occupied,
         })
     }

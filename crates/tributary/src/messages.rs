@@ -222,9 +222,10 @@ impl LocalApi {
         let questions = self.files().questions(publisher);
         let inbox = Inbox { files: self.files().clone(), folder, publisher, questions, arrived: arrived.clone() };
         let result = self.take(recv, &names, inbox, &arrived, tell);
+        let kept = self.attached().clone();
         let ended = self.with_messaging(move |messaging, now| {
             messaging.accept(now, None, &AcceptOptions::default());
-            names.iter().for_each(|name| messaging.detach(now, name));
+            names.iter().filter(|name| !kept.contains(*name)).for_each(|name| messaging.detach(now, name));
         });
         self.receiving().store(false, Ordering::SeqCst);
         result.and(ended)
@@ -289,10 +290,15 @@ impl LocalApi {
     /// Carries out `Request::Attach` and `Request::Detach`.
     pub(crate) fn bind(&self, name: &str, attach: bool) -> Result<Told, ApiError> {
         let parsed = parse_name(name)?;
+        let bound = parsed.clone();
         self.with_messaging(move |messaging, now| match attach {
-            true => messaging.attach(now, &parsed),
-            false => messaging.detach(now, &parsed),
+            true => messaging.attach(now, &bound),
+            false => messaging.detach(now, &bound),
         })?;
+        match attach {
+            true => self.attached().insert(parsed),
+            false => self.attached().remove(&parsed),
+        };
         Ok(Told::Attached { name: name.into(), attached: attach })
     }
     /// Carries out `Request::Readers`, and remembers it over restarts.
