@@ -660,10 +660,12 @@ impl Flow {
             sequence + self.reordering.packets() <= self.highest_arrived
         })
     }
-    /// Whether something that comes at `now` comes sooner after request `number` than any answer did.
+    /// Whether something that comes at `now` comes too soon after request `number` to be its answer: in less than half of the
+    /// smallest round trip. Where much is lost few answers tell of that, and many a one that is sooner is the first to find
+    /// the queue empty.
     pub(crate) fn is_too_soon(&self, now: Time, number: u16) -> bool {
         let request = self.requests.get(usize::from(number.wrapping_sub(self.first_number)));
-        request.zip(self.rtt.minimum()).is_some_and(|(request, minimum)| now.since(request.sent_at) < minimum)
+        request.zip(self.rtt.minimum()).is_some_and(|(request, minimum)| now.since(request.sent_at) < minimum / 2)
     }
     /// Whether `packet` counts as lost that request `number` asked for, and is remembered.
     pub(crate) fn took_for_lost(&self, number: u16, packet: u32) -> bool {

@@ -397,8 +397,8 @@ impl Transfer {
     }
     /// Takes a packet that was asked for more than once of a network that answers once: no path waits for it any more.
     ///
-    /// What comes from the source sooner after the last request than anything ever did over its path is no answer to that one
-    /// (RFC 8985 §6.2, step 2): it is the late one to request `earlier` over the same path, if there was any. Caches are
+    /// What comes from the source much sooner after the last request than anything ever did over its path is no answer to that
+    /// one (RFC 8985 §6.2, step 2): it is the late one to request `earlier` over the same path, if there was any. Caches are
     /// nearer.
     pub fn handle_once(&mut self, now: Time, data: &PacketData<'_>, answers: Answers, earlier: Option<u16>) {
         let flow = self.paths.get(&data.path).and_then(|path| path.flow.as_ref());
