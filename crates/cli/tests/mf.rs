@@ -290,8 +290,9 @@ fn the_demo_passes_by_a_cache_that_lies_and_says_so() {
     let expected = (&"done".into(), &true.into(), &9_000_000.into(), &"passed".into());
     assert_eq!((&done["event"], &done["verified"], &done["bytes"], &done["checks"]), expected);
     assert!(done["bypassed_caches"].as_array().is_some_and(|caches| caches.len() == 1), "{done}");
-    // An honest publisher brings what the cache lied about, and is not taken for the liar.
-    assert!(done["source_bytes"].as_u64() > Some(4_000_000), "{done}");
+    // An honest publisher brings what the cache lied about, and is not taken for the liar. Honest caches bring one to five of
+    // nine chunks, by when each was asked for.
+    assert!(done["source_bytes"].as_u64() > Some(1_000_000), "{done}");
     let is_trusted = |source: &Value| source.get("distrusted").is_none_or(Value::is_null);
     assert!(done["sources"].as_array().unwrap().iter().all(is_trusted), "{done}");
     let shown = run(folder.path(), &demo);
