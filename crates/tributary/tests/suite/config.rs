@@ -21,7 +21,7 @@ fn every_section_reaches_the_checked_config() {
         [node]
         label = "attic"
         family = "psi"
-        roles = ["router", "topology-manager"]
+        roles = ["router", "topology-manager", "sender"]
         state_dir = "state"
         seed = 7
         listen = ["127.0.0.1:7001", "[::1]:7001"]
@@ -104,7 +104,7 @@ fn each_mistake_names_file_line_column_value_and_what_to_try() {
         ),
         (
             "[[publish]]\nname = \"lab\"\npath = \"x\"",
-            "a.toml:6:8: 'name': a name starts with '/', such as /lab/images/debian.iso\n  hint: write a name such as \"/lab/images/debian.iso\"",
+            "a.toml:5:1: a node without the role sender publishes nothing\n  hint: add \"sender\" to 'roles' of [node]\na.toml:6:8: 'name': a name starts with '/', such as /lab/images/debian.iso\n  hint: write a name such as \"/lab/images/debian.iso\"",
         ),
         ("[psi]\nreplicas = 9", "a.toml:6:12: 'replicas' cannot be 9\n  hint: write a whole number from 1 to 8"),
         ("[psi]\nreplicas = \"3\"", "a.toml:6:12: 'replicas' must be a whole number from 1 to 8, not a text"),
