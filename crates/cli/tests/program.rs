@@ -118,6 +118,9 @@ fn what_a_node_could_not_do_is_told_by_its_config_with_the_line() {
     };
     let publish = |name: &str| format!("[[publish]]\nname = \"{name}\"\npath = \"a\"\n");
     let twice = publish("/a") + &publish("/a");
+    let face = |more: &str| format!("[[face]]\npeer = \"127.0.0.1:9\"\n{more}");
+    std::fs::write(home.path().join("shared.key"), [7; 32]).unwrap();
+    let shared_key = "[[shared_key]]\nprefix = \"/a\"\nfile = \"shared.key\"\n".to_string();
     for (text, told) in [
         (node("\"a\\u001b[31m\"", "psi", "\"sender\"", ""), ":2:9: 'label' holds a control character"),
         (
@@ -130,11 +133,27 @@ fn what_a_node_could_not_do_is_told_by_its_config_with_the_line() {
             node("\"a\"", "mf", "\"router\"", "[mf]\nstore_size = \"1GiB\"\nstore_flow_size = \"2GiB\"\n"),
             ":8:19: 'store_flow_size' is out of range\n  hint: it must be at most store_size",
         ),
+        (node("\"a\"", "psi", "\"router\"", &(face("") + "egress = { rate = \"0bps\" }\n")), ":8:19: 'rate' is zero"),
+        (node("\"a\"", "ndn", "\"router\"", &face("").repeat(2)), ":9:8: 127.0.0.1:9 is a neighbour already"),
+        (
+            node("\"a\"", "mf", "\"router\"", &(face("") + &face("local = \"127.0.0.1:0\"\n"))),
+            ":9:8: 127.0.0.1:9 is a neighbour already",
+        ),
+        (node("\"a\"", "ndn", "\"router\"", "[psi]\n[limits]\n"), ":6:1: family ndn has no [psi]"),
+        (node("\"a\"", "psi", "\"router\"", "[mf]\n"), ":6:1: family psi has no [mf]"),
+        (node("\"a\"", "mf", "\"router\"", "[ndn]\n"), ":6:1: family mf has no [ndn]"),
+        (node("\"a\"", "mf", "\"router\"", &shared_key), ":6:1: family mf has no [[shared_key]]"),
     ] {
         let (code, talk) = check(text);
         assert!(code == 2 && talk.contains(&format!("wrong.toml{told}")), "{told}: {talk}");
     }
-    assert_eq!(check(node("\"a\"", "psi", "\"sender\"", &(publish("/a") + &publish("/b")))).0, 0);
+    let uplinks = face("device = \"wwan0\"\n") + &face("device = \"wwan1\"\n") + &face("");
+    for right in [
+        node("\"a\"", "psi", "\"sender\"", &(publish("/a") + &publish("/b") + &uplinks + "[psi]\n")),
+        node("\"a\"", "ndn", "\"router\"", &format!("{shared_key}[ndn]\n[transfer]\n")),
+    ] {
+        assert_eq!(check(right.clone()).0, 0, "{right}");
+    }
 }
 
 #[test]
@@ -203,6 +222,10 @@ fn a_key_is_made_once_shown_alike_and_never_overwritten() {
         serde_json::from_str(&stdout(&trib(home.path(), &["key", "show", file, "--json"]))).unwrap();
     assert_eq!(line["public"], stdout(&made).trim());
     assert_eq!(code(&trib(home.path(), &["key", "show", "/nowhere"])), 2);
+    let folder = trib(home.path(), &["key", "show", home.path().to_str().unwrap()]);
+    assert_eq!(code(&folder), 2);
+    let told = format!("cannot read the key file '{}': is a directory", home.path().display());
+    assert!(stderr(&folder).contains(&told), "{}", stderr(&folder));
 }
 
 #[test]

@@ -127,19 +127,12 @@ fn options(face: &crate::config::FaceConfig) -> FaceOptions {
 }
 
 fn driver_config(config: &NodeConfig, seed: u64) -> DriverConfig {
-    let faces = datagram_faces(config).map(|(id, face, peer)| {
-        // A face without an address of ours uses a listener's, so that the neighbour knows where packets come from.
-        let local = face.local.or_else(|| {
-            let same_kind = |address: &&SocketAddr| address.is_ipv4() == peer.is_ipv4();
-            config.listen.iter().find(same_kind).copied()
-        });
-        FaceConfig {
-            local: local.filter(|_| face.device.is_none()).or(face.local),
-            device: face.device.clone(),
-            link: face.egress.as_ref().map(|link| LinkConfig { mtu: face.mtu, ..link.clone() }),
-            mtu: face.mtu,
-            ..FaceConfig::new(id, peer)
-        }
+    let faces = datagram_faces(config).map(|(id, face, peer)| FaceConfig {
+        local: face.source(&config.listen),
+        device: face.device.clone(),
+        link: face.egress.as_ref().map(|link| LinkConfig { mtu: face.mtu, ..link.clone() }),
+        mtu: face.mtu,
+        ..FaceConfig::new(id, peer)
     });
     let streams = config.faces.iter().enumerate().filter_map(|(index, face)| {
         let peer = face.peer.stream()?.clone();

@@ -26,6 +26,10 @@ fn load(path: &Path) -> Result<SigningKey, KeyFileError> {
     let shown = || path.display().to_string();
     let failed = |error: io::Error| KeyFileError::io("read", path, &error);
     let metadata = fs::metadata(path).map_err(failed)?;
+    // Its mode would be told as the mistake, and how to close a folder for oneself.
+    if metadata.is_dir() {
+        return Err(failed(io::ErrorKind::IsADirectory.into()));
+    }
     let mode = metadata.mode() & 0o777;
     if mode & 0o077 != 0 {
         return Err(KeyFileError::Exposed { path: shown(), mode });
@@ -144,10 +148,10 @@ mod tests {
             assert!(matches!(error, KeyFileError::Damaged { .. }), "{error}");
             assert_eq!(fs::read_to_string(&path).expect("readable"), text);
         }
-        assert!(matches!(
-            load_or_create_key(directory.path()),
-            Err(KeyFileError::Io { .. } | KeyFileError::Exposed { .. })
-        ));
+        let folder = directory.path().join("folder");
+        fs::create_dir(&folder).expect("writable");
+        let error = load_or_create_key(&folder).expect_err("it is no file").to_string();
+        assert_eq!(error, format!("cannot read the key file '{}': is a directory", folder.display()));
     }
 
     #[test]

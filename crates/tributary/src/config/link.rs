@@ -1,7 +1,7 @@
 //! What a config or a scenario may say about a link.
 use std::path::Path;
 use tributary_core::{
-    Duration,
+    Duration, Rate,
     link::{
         DeliveryTrace, LinkConfig, Loss, QueueDiscipline, Reorder, Script,
         queue::{Measure, Signal, codel::CoDelConfig, red::RedConfig, threshold::ThresholdConfig},
@@ -32,6 +32,10 @@ pub(crate) fn read(section: Section<'_>, base: LinkConfig, folder: &Path, mtu: M
 /// Like [`read`], for sections that have other keys too; the caller finishes them.
 pub(crate) fn keys(section: &Section<'_>, base: LinkConfig, folder: &Path, mtu: Mtu) -> LinkConfig {
     let rate = section.parsed("rate", RATE_HINT);
+    if rate == Some(Rate::from_bits_per_second(0)) {
+        let hint = "leave 'rate' out for no limit".to_string();
+        section.problem(section.span_of("rate"), "'rate' is zero: nothing would pass".into(), hint);
+    }
     let delivery = recorded(section, folder);
     let script = section.section("series").map_or(base.script, |section| table(section, folder));
     LinkConfig {

@@ -127,6 +127,16 @@ pub struct FaceConfig {
     pub egress: Option<LinkConfig>,
 }
 
+impl FaceConfig {
+    /// Our address that its datagrams come from, of those in `listen` unless it names one: the neighbour knows us by it.
+    /// `None` leaves it to the routing table.
+    pub(crate) fn source(&self, listen: &[SocketAddr]) -> Option<SocketAddr> {
+        let peer = self.peer.datagrams()?;
+        let listener = || listen.iter().find(|address| address.is_ipv4() == peer.is_ipv4()).copied();
+        self.local.or_else(|| if self.device.is_none() { listener() } else { None })
+    }
+}
+
 /// An object that a node publishes from the start.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PublishConfig {

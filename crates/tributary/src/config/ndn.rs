@@ -14,6 +14,7 @@ use super::{
     reader::{Located, Section},
     sections::{duration, size},
 };
+use crate::registry::Family;
 
 const NAME_HINT: &str = "write a name such as \"/lab\", or \"/\" for everything";
 
@@ -47,7 +48,11 @@ pub(super) fn face(section: &Section<'_>) -> FaceRoutes {
 const SHARED_KEY_BYTES_MIN: usize = 16;
 
 /// Reads the key that a section [[shared_key]] names.
-pub(super) fn shared_key(section: Section<'_>, folder: &Path) -> Option<SharedKey> {
+pub(super) fn shared_key(section: Section<'_>, folder: &Path, family: Family) -> Option<SharedKey> {
+    if family != Family::Ndn {
+        let hint = "only names of family \"ndn\" have such keys; remove the section".to_string();
+        section.problem(section.span_of(""), format!("family {family} has no [[shared_key]]"), hint);
+    }
     let prefix = section.parsed("prefix", NAME_HINT);
     let file = section.path("file", folder);
     let secret = file.and_then(|file| {

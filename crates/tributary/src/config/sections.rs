@@ -68,16 +68,16 @@ fn whole(root: &Section<'_>, folder: &Path) -> Option<NodeConfig> {
     let head = node.and_then(|section| head(section, folder));
     let listen = head.as_ref().map_or(&[][..], |head| &head.listen);
     let family = head.as_ref().map_or_else(Family::default, |head| head.family);
-    let faces = root.sections("face").into_iter().filter_map(|section| face(section, listen, folder, family));
     let mut weights = std::collections::BTreeMap::new();
     let mut numbered = Vec::new();
-    let mut laid = Vec::new();
-    for (at, (face, added)) in faces.enumerate() {
-        weights.extend(added.weight.map(|weight| (face_id(at), weight)));
-        numbered.push((face_id(at), face.peer.place(), added.routes));
-        laid.push(face);
+    let mut faces = Vec::new();
+    for section in root.sections("face") {
+        let Some((face, added)) = face(section, listen, folder, family, &faces) else { continue };
+        let id = face_id(faces.len());
+        weights.extend(added.weight.map(|weight| (id, weight)));
+        numbered.push((id, face.peer.place(), added.routes));
+        faces.push(face);
     }
-    let faces = laid;
     let is_sender = head.as_ref().is_none_or(|head| head.roles.contains(&Role::Sender));
     let mut publish: Vec<PublishConfig> = Vec::new();
     for section in root.sections("publish") {
@@ -102,9 +102,10 @@ fn whole(root: &Section<'_>, folder: &Path) -> Option<NodeConfig> {
     }
     let mut ndn = NdnConfig::new(label, 0);
     let shared_keys = root.sections("shared_key").into_iter();
-    ndn.shared_keys = shared_keys.filter_map(|section| ndn::shared_key(section, folder)).collect();
+    ndn.shared_keys = shared_keys.filter_map(|section| ndn::shared_key(section, folder, family)).collect();
     ndn::lay(&mut ndn, roles.contains(&Role::Sender), &numbered);
     let mut behaviour = Behaviour {
+        family: head.as_ref().map(|head| head.family),
         psi: &mut psi,
         mf: &mut mf,
         ndn: &mut ndn,
@@ -149,11 +150,14 @@ pub(crate) enum Scope {
 
 /// Reads the sections that say how a node works, whatever it is called and wherever it is, into its config.
 pub(crate) fn behaviour(section: &Section<'_>, config: &mut NodeConfig, scope: Scope) {
+    let family = (scope == Scope::Node).then_some(config.family);
     let NodeConfig { psi, mf, ndn, fetch, limits, faults, .. } = config;
-    Behaviour { psi, mf, ndn, fetch, limits, faults }.read(section, scope);
+    Behaviour { family, psi, mf, ndn, fetch, limits, faults }.read(section, scope);
 }
 
 struct Behaviour<'a> {
+    /// The only family whose section may be there; `None` for all, where there are nodes of several.
+    family: Option<Family>,
     psi: &'a mut PsiConfig,
     mf: &'a mut MfConfig,
     ndn: &'a mut NdnConfig,
@@ -164,6 +168,12 @@ struct Behaviour<'a> {
 
 impl Behaviour<'_> {
     fn read(&mut self, root: &Section<'_>, scope: Scope) {
+        for (key, of) in Family::ALL {
+            if let Some(family) = self.family.filter(|family| *family != of && root.has(key)) {
+                let hint = format!("remove the section, or write family = \"{of}\" in [node]");
+                root.problem(root.span_of(key), format!("family {family} has no [{key}]"), hint);
+            }
+        }
         if let Some(section) = root.section("psi") {
             psi_settings(section, self.psi, scope);
         }
@@ -291,7 +301,14 @@ fn may_stream(section: &Section<'_>, span: std::ops::Range<usize>, address: &Pee
     may
 }
 
-fn face(section: Section<'_>, listen: &[SocketAddr], folder: &Path, family: Family) -> Option<(FaceConfig, Added)> {
+/// One `[[face]]` after those before.
+fn face(
+    section: Section<'_>,
+    listen: &[SocketAddr],
+    folder: &Path,
+    family: Family,
+    before: &[FaceConfig],
+) -> Option<(FaceConfig, Added)> {
     let address = section.parsed::<PeerAddress>("peer", ADDRESS_HINT);
     let address = address.filter(|address| may_stream(&section, section.span_of("peer"), address, family));
     let peer = address.as_ref().and_then(PeerAddress::datagrams);
@@ -330,8 +347,16 @@ fn face(section: Section<'_>, listen: &[SocketAddr], folder: &Path, family: Fami
         Family::Mf => Added { weight: mf::weight(&section), ..Added::default() },
         Family::Psi => Added::default(),
     };
+    let face = address.map(|peer| FaceConfig { peer, local, device, mtu, egress });
+    if let Some(face) = &face {
+        let way = |face: &FaceConfig| (face.peer.clone(), face.device.clone(), face.source(listen));
+        if before.iter().any(|other| way(other) == way(face)) {
+            let hint = "remove one of them, or give each its own 'local' or 'device'".to_string();
+            section.problem(section.span_of("peer"), format!("{} is a neighbour already", face.peer), hint);
+        }
+    }
     section.finish();
-    Some((FaceConfig { peer: address?, local, device, mtu, egress }, added))
+    Some((face?, added))
 }
 
 /// What a face's section says for one family only.
