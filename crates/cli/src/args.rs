@@ -37,7 +37,7 @@ pub(crate) fn parse() -> Result<Cli, clap::Error> {
 pub(crate) enum Command {
     /// Show it all on this machine: a small network of real daemons, a real file, every source and path
     Demo(Demo),
-    /// Run one daemon until SIGTERM or Ctrl-C
+    /// Run one daemon until SIGTERM, SIGHUP or Ctrl-C
     Node(Node),
     /// Publish a file or folder under a name
     Put(Put),

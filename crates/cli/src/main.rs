@@ -8,7 +8,7 @@
 //! | bars, plain lines, JSON lines | [`progress`] |
 //! | tables of status, paths, caches | [`tables`] |
 //! | the only writers to stdout and stderr | [`out`] |
-//! | ends by signals | [`signals`] |
+//! | which signals end the program, and how | [`signals`] |
 mod args;
 mod commands;
 mod demo;

@@ -1,10 +1,13 @@
-//! SIGINT and SIGTERM as a wish to end in order.
-use signal_hook::consts::{SIGINT, SIGTERM};
+//! The signals that end the program in order: SIGINT, SIGTERM and, unless it was started to outlive its terminal, SIGHUP.
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::sync::{
     Arc,
     atomic::{AtomicBool, Ordering},
 };
 use tributary::{ApiError, ErrorKind};
+
+/// Exit code of a program that a second signal ends at once.
+pub(crate) const INTERRUPTED: i32 = 130;
 
 /// Whether somebody wants the program to end.
 #[derive(Clone, Debug, Default)]
@@ -14,9 +17,9 @@ impl Wish {
     /// From now on a first signal is a wish and a second one ends the process at once, with exit code 130.
     pub(crate) fn listen() -> Result<Self, ApiError> {
         let wish = Wish::default();
-        for signal in [SIGINT, SIGTERM] {
+        for signal in ending() {
             // In this order: the second signal finds the flag that the first one has set.
-            signal_hook::flag::register_conditional_shutdown(signal, 130, Arc::clone(&wish.0))
+            signal_hook::flag::register_conditional_shutdown(signal, INTERRUPTED, Arc::clone(&wish.0))
                 .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&wish.0)))
                 .map_err(|error| ApiError::io("listen for", "signals", &error))?;
         }
@@ -29,5 +32,35 @@ impl Wish {
     /// The error that an operation ends with if it was wished.
     pub(crate) fn check(&self) -> Result<(), ApiError> {
         if self.is_made() { Err(ApiError::new(ErrorKind::Cancelled, "interrupted")) } else { Ok(()) }
+    }
+}
+
+/// The signals that end the program. `nohup` has SIGHUP ignored, and means it.
+pub(crate) fn ending() -> Vec<i32> {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mut signals = vec![SIGINT, SIGTERM];
+    if !ignores(&status, SIGHUP) {
+        signals.push(SIGHUP);
+    }
+    signals
+}
+/// Whether a process ignores a signal, by its /proc/PID/status (proc(5): SigIgn has a bit for each, from 1 on).
+fn ignores(status: &str, signal: i32) -> bool {
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|digits| u64::from_str_radix(digits.trim(), 16).ok());
+    mask.is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_process_ignores_is_read_from_its_status() {
+        let status = |mask: &str| format!("Name:\ttrib\nSigBlk:\t0000000000000001\nSigIgn:\t{mask}\nSigCgt:\t0\n");
+        assert!(ignores(&status("0000000000001001"), SIGHUP));
+        assert!(ignores(&status("0000000000004000"), SIGTERM));
+        assert!(!ignores(&status("0000000000001000"), SIGHUP));
+        assert!(!ignores(&status("what"), SIGHUP) && !ignores("", SIGHUP));
     }
 }

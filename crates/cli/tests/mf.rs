@@ -5,10 +5,10 @@ mod common;
 use std::{
     fs,
     path::{Path, PathBuf},
-    process::{Child, Stdio},
+    process::Stdio,
 };
 
-use common::{Daemon, SIZE, file, lines, port, run, talk, trib};
+use common::{Begun, Daemon, SIZE, begin, file, lines, port, rest, run, talk, trib};
 use serde_json::Value;
 
 /// An example as it is in the repository, its router at a port of its own, its state in `folder`.
@@ -37,42 +37,6 @@ fn held(folder: &Path) -> Vec<Value> {
     assert_eq!(store.status.code(), Some(0), "{}", talk(&store));
     lines(&store.stdout)[0]["held"].as_array().unwrap().clone()
 }
-/// A command that goes on, and ends with the test, however that ends.
-struct Begun(Child);
-
-impl Begun {
-    /// As a person ends it by hand.
-    fn interrupt(&self) {
-        let id = self.0.id().to_string();
-        assert!(std::process::Command::new("kill").args(["-INT", &id]).status().unwrap().success());
-    }
-    /// Its exit code, once it has ended.
-    fn wait(mut self) -> Option<i32> {
-        self.0.wait().unwrap().code()
-    }
-}
-impl Drop for Begun {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-/// Starts a command that goes on, and waits for the first line that it tells.
-fn begin(folder: &Path, arguments: &[&str]) -> (Begun, Value, std::io::BufReader<std::process::ChildStdout>) {
-    use std::io::BufRead;
-    let mut command = trib(folder);
-    let mut child = command.args(arguments).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-    let mut stdout = std::io::BufReader::new(child.stdout.take().unwrap());
-    let mut line = String::new();
-    stdout.read_line(&mut line).unwrap();
-    (Begun(child), serde_json::from_str(&line).unwrap(), stdout)
-}
-fn rest(mut stdout: std::io::BufReader<std::process::ChildStdout>) -> Vec<Value> {
-    let mut text = String::new();
-    std::io::Read::read_to_string(&mut stdout, &mut text).unwrap();
-    lines(text.as_bytes())
-}
-
 #[test]
 fn a_file_and_a_folder_that_are_sent_to_a_name_are_with_all_that_take_what_comes_there() {
     let folder = tempfile::tempdir().unwrap();
@@ -274,7 +238,7 @@ fn who_publishes_in_the_foreground_is_asked_and_told_as_a_daemon_is() {
     assert_eq!(get(), Some(0));
     let second = run(folder, &["node", "--config", &owner]);
     assert_eq!(second.status.code(), Some(2), "two at one state");
-    put.interrupt();
+    put.signal("INT");
     assert_eq!(put.wait(), Some(0));
     assert!(!Path::new(&socket).exists(), "the socket is left behind");
 }
@@ -328,7 +292,7 @@ fn a_daemon_takes_what_is_sent_to_a_name_from_attach_until_detach() {
         let send = reading(value, if attached { "10s" } else { "2s" });
         assert_eq!(send.status.code(), Some(code), "{command}: {}", talk(&send));
     }
-    recv.interrupt();
+    recv.signal("INT");
     let told = rest(stdout);
     assert_eq!(recv.wait(), Some(130));
     let received: Vec<_> = told.iter().filter(|line| line["event"] == "received").collect();
@@ -357,7 +321,7 @@ fn a_daemon_stays_attached_to_what_it_was_told_to_after_somebody_has_received() 
         let send = run(folder, &[&["send", reading.to_str().unwrap(), "/roof/temperature"][..], &to].concat());
         assert_eq!(send.status.code(), Some(code), "{to:?}: {}", talk(&send));
     }
-    recv.interrupt();
+    recv.signal("INT");
     assert_eq!(rest(stdout).iter().filter(|line| line["event"] == "received").count(), 1);
 }
 
@@ -512,7 +476,7 @@ fn the_two_proxies_are_one_to_whoever_asks_and_tell_what_does_not_answer() {
     let second = run(folder, &["http-proxy", "browser", "--config", &dead, "--listen", &proxy]);
     assert_eq!(second.status.code(), Some(2), "the port is taken: {}", talk(&second));
     for proxy in proxies {
-        proxy.interrupt();
+        proxy.signal("INT");
         assert_eq!(proxy.wait(), Some(0), "it works until it is ended");
     }
 }
@@ -538,7 +502,7 @@ fn a_signal_ends_what_reads_standard_input_or_looks_for_a_neighbour_and_nothing_
             // Standard input stays open until it has ended.
             let mut begun = Begun(command.stderr(Stdio::null()).current_dir(folder).spawn().unwrap());
             std::thread::sleep(std::time::Duration::from_millis(wait));
-            begun.interrupt();
+            begun.signal("INT");
             std::thread::sleep(std::time::Duration::from_millis(1_500));
             let ended = begun.0.try_wait().unwrap();
             assert_eq!(ended.and_then(|status| status.code()), Some(130), "{arguments:?}");

@@ -2,9 +2,13 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod common;
 
-use std::{net::UdpSocket, path::Path};
+use std::{
+    net::UdpSocket,
+    path::Path,
+    process::{Command, Stdio},
+};
 
-use common::{Daemon, SIZE, config, file, lines, port, run, talk, trib};
+use common::{Begun, Daemon, SIZE, config, file, lines, port, run, talk, trib};
 
 /// A router with all roles that a network needs, and a publisher beside it.
 fn network(folder: &Path) -> (Daemon, Daemon, u16) {
@@ -80,7 +84,6 @@ fn a_listing_of_thousands_of_names_is_whole_and_a_full_node_takes_new_versions()
     let roles = r#""router", "resolver", "topology-manager", "sender", "receiver""#;
     let more = format!("{entries}[limits]\npublications = {NAMES}\n");
     let mut node = Daemon::start(folder, &config(folder, "node", roles, 0, &more));
-    // It does not end before somebody has taken what it tells.
     assert!((0..NAMES).all(|_| node.line()["event"] == "published"));
     let control = folder.join("node/control.sock");
     let ask = |arguments: &[&str]| run(folder, &[arguments, &["--control", control.to_str().unwrap()]].concat());
@@ -139,6 +142,101 @@ fn what_the_state_folder_has_no_room_to_remember_is_not_offered() {
         assert_eq!(status["published"], serde_json::json!([]), "{family}");
         assert_eq!(node.stop(), Some(0));
     }
+}
+
+/// Asks again until it is so, for a minute.
+fn until(what: &str, is_so: impl Fn() -> bool) {
+    let asked = (0..600).any(|_| {
+        is_so() || {
+            std::thread::sleep(std::time::Duration::from_millis(100));
+            false
+        }
+    });
+    assert!(asked, "{what} does not come about");
+}
+/// Starts `trib node --json` without reading what it tells.
+fn unread(command: &mut Command) -> Begun {
+    Begun(command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap())
+}
+
+#[test]
+fn a_daemon_whose_lines_nobody_reads_ends_in_order_at_a_signal() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let small = folder.join("small");
+    std::fs::write(&small, "small").unwrap();
+    // More lines than a pipe takes: 64 KiB.
+    let entry =
+        |number| format!("[[publish]]\nname = \"/a/long/way/down/n{number}\"\npath = \"{}\"\n", small.display());
+    let entries: String = (0..1_000).map(entry).collect();
+    let roles = r#""router", "resolver", "topology-manager", "sender""#;
+    let config = config(folder, "node", roles, 0, &entries);
+    let control = folder.join("node/control.sock");
+    let status = || run(folder, &["status", "--json", "--control", control.to_str().unwrap()]);
+    for signal in ["TERM", "HUP"] {
+        let node = unread(trib(folder).args(["node", "--json", "--config"]).arg(&config));
+        until("a daemon that publishes", || {
+            let told = lines(&status().stdout);
+            told.first().is_some_and(|told| told["published"].as_array().is_some_and(|of| of.len() == 1_000))
+        });
+        node.signal(signal);
+        assert_eq!(node.wait(), Some(0), "{signal}");
+        assert!(!control.exists(), "{signal}: the control socket goes with its daemon");
+    }
+}
+
+#[test]
+fn a_daemon_that_still_reads_what_it_publishes_ends_at_a_signal() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    // It has no blocks, and takes minutes to hash.
+    std::fs::File::create(folder.join("huge")).and_then(|file| file.set_len(1 << 40)).unwrap();
+    let publish = "[[publish]]\nname = \"/huge\"\npath = \"huge\"\n";
+    let config = config(folder, "node", r#""sender""#, 0, publish);
+    let node = unread(trib(folder).args(["node", "--json", "--config"]).arg(&config));
+    let control = folder.join("node/control.sock");
+    until("a daemon that starts", || control.exists());
+    node.signal("TERM");
+    assert_eq!(node.wait(), Some(130));
+}
+
+#[test]
+fn a_daemon_that_is_hung_up_on_withdraws_its_names_and_one_under_nohup_goes_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let original = file(folder);
+    let hub = port();
+    let router = r#""router", "resolver", "topology-manager""#;
+    let _router = Daemon::start(folder, &config(folder, "router", router, hub, ""));
+    // What is not withdrawn is there for long.
+    let more = format!(
+        "[[face]]\npeer = \"127.0.0.1:{hub}\"\n[[publish]]\nname = \"/lab/big\"\npath = \"{}\"\n[psi]\nlease = \"1h\"\n",
+        original.display()
+    );
+    let publisher = config(folder, "publisher", r#""sender", "receiver""#, 0, &more);
+    let publisher = publisher.to_str().unwrap();
+    let [own, other] = ["publisher", "router"].map(|label| folder.join(label).join("control.sock"));
+    let is_up = || run(folder, &["status", "--control", own.to_str().unwrap()]).status.success();
+    let is_listed = || {
+        let listed = run(folder, &["ls", "/lab", "--json", "--control", other.to_str().unwrap(), "--timeout", "1s"]);
+        lines(&listed.stdout).iter().any(|line| line["name"] == "/lab/big")
+    };
+    let node = unread(trib(folder).args(["node", "--json", "--config", publisher]));
+    until("the name", is_listed);
+    node.signal("HUP");
+    assert_eq!(node.wait(), Some(0));
+    until("the withdrawal", || !is_listed());
+
+    let program = env!("CARGO_BIN_EXE_trib");
+    let mut shell = Command::new("sh");
+    let words = ["-c", "trap '' HUP; exec \"$0\" \"$@\"", program, "node", "--json", "--config", publisher];
+    let node = unread(shell.args(words).env("XDG_STATE_HOME", folder.join("home")).stdin(Stdio::null()));
+    until("the daemon", is_up);
+    node.signal("HUP");
+    until("the name", is_listed);
+    assert!(is_up(), "it was told to outlive its terminal");
+    node.signal("TERM");
+    assert_eq!(node.wait(), Some(0));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 #![allow(dead_code, reason = "each test program uses its part")]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 use std::{
-    io::{BufRead, BufReader},
+    io::{BufRead, BufReader, Read},
     net::UdpSocket,
     path::{Path, PathBuf},
     process::{Child, ChildStdout, Command, Output, Stdio},
@@ -89,4 +89,40 @@ impl Drop for Daemon {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// A command that goes on, and ends with the test, however that ends.
+pub(crate) struct Begun(pub(crate) Child);
+
+impl Begun {
+    /// Sends it a signal, such as `INT`.
+    pub(crate) fn signal(&self, signal: &str) {
+        let arguments = [format!("-{signal}"), self.0.id().to_string()];
+        assert!(Command::new("kill").args(arguments).status().unwrap().success());
+    }
+    /// Its exit code, once it has ended.
+    pub(crate) fn wait(mut self) -> Option<i32> {
+        self.0.wait().unwrap().code()
+    }
+}
+impl Drop for Begun {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+/// Starts a command that goes on, and waits for the first line that it tells.
+pub(crate) fn begin(folder: &Path, arguments: &[&str]) -> (Begun, serde_json::Value, BufReader<ChildStdout>) {
+    let mut command = trib(folder);
+    let mut child = command.args(arguments).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut stdout = BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    stdout.read_line(&mut line).unwrap();
+    (Begun(child), serde_json::from_str(&line).unwrap(), stdout)
+}
+/// The other lines that it tells.
+pub(crate) fn rest(mut stdout: BufReader<ChildStdout>) -> Vec<serde_json::Value> {
+    let mut text = String::new();
+    stdout.read_to_string(&mut text).unwrap();
+    lines(text.as_bytes())
 }
