@@ -53,29 +53,29 @@ pub(crate) enum Command {
     Paths(Named),
     /// Say why a transfer, a path, a source or a name is as it is
     Explain(Explain),
-    /// Say whether a name can be reached, by which path, and how long that takes
+    /// Say whether a name can be reached, by which path, and how long that takes (family ndn)
     Ping(Ping),
-    /// Show the nodes on the way to a name
+    /// Show the nodes on the way to a name (family ndn)
     Traceroute(Traceroute),
     /// Show what is in a node's packet cache
     Cache(Ask),
-    /// Send a file, a folder or standard input to a device, or to all that are attached to a name
+    /// Send a file, a folder or standard input to a device, or to all that are attached to a name (family mf)
     Send(Send),
-    /// Take what is sent to this node, and write it into a folder
+    /// Take what is sent to this node, and write it into a folder (family mf)
     Recv(Recv),
-    /// Take what is sent to a name from now on
+    /// Take what is sent to a name from now on (family mf)
     Attach(Named),
-    /// Do not take what is sent to a name any more
+    /// Do not take what is sent to a name any more (family mf)
     Detach(Named),
-    /// Say who may look up a name of this node; for all others it is as if there were none
+    /// Say who may look up a name of this node; for all others it is as if there were none (family mf)
     Readers(Readers),
-    /// Show what a node stores for others, for whom and until when
+    /// Show what a node stores for others, for whom and until when (family mf)
     Store(Ask),
     /// End a transfer; what it verified is kept
     Cancel(Cancel),
     /// Limit the rate of a transfer, or of all together
     Limit(Limit),
-    /// Let browsers reach a web server through a MobilityFirst network: one proxy at each end
+    /// Let browsers reach a web server through the network: one proxy at each end (family mf)
     #[command(subcommand)]
     HttpProxy(HttpProxy),
     /// Run the papers' experiments in virtual time, their figures beside ours
@@ -528,7 +528,8 @@ pub(crate) struct Demo {
     /// Loss on every link, such as 1%
     #[arg(long, value_name = "SHARE", default_value = "0%", value_parser = tributary::config::parse_share)]
     pub(crate) loss: f64,
-    /// Break something while the transfer runs: KIND or KIND@PERCENT, several times if wanted
+    /// Break something while the transfer runs, at the usual moments or when so much has arrived: source, receiver, link,
+    /// router; resolver and tm (family psi); several times if wanted
     #[arg(long, value_name = "KIND[@PERCENT]")]
     pub(crate) fail: Vec<Fail>,
     /// Let somebody lie: a source with wrong bytes, an imposter with another file, a cache
@@ -557,9 +558,9 @@ pub(crate) enum FailKind {
     Receiver,
     /// The best link to the receiver is cut, and mended 30 % later
     Link,
-    /// A rendezvous node is killed
+    /// A rendezvous node is killed (family psi)
     Resolver,
-    /// The active topology manager is killed
+    /// The active topology manager is killed (family psi)
     Tm,
     /// A forwarder is killed
     Router,

@@ -240,6 +240,63 @@ fn a_daemon_that_is_hung_up_on_withdraws_its_names_and_one_under_nohup_goes_on()
 }
 
 #[test]
+fn a_command_that_only_some_families_have_says_so_in_its_help() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let families = ["psi", "ndn", "mf"];
+    let daemons = families.map(|family| {
+        let path = config(folder, family, r#""router", "sender", "receiver""#, 0, &format!("family = \"{family}\"\n"));
+        Daemon::start(folder, &path)
+    });
+    let small = folder.join("small");
+    std::fs::write(&small, "small").unwrap();
+    let help = String::from_utf8(run(folder, &["--help"]).stdout).unwrap();
+    // Each command stands in a line of its own, with lines of the same indentation below where it is long.
+    let about = |command: &str| {
+        let at = help.find(&format!("\n  {command} ")).unwrap_or_else(|| panic!("{command} is not in the help"));
+        let lines = help[at + 1..].lines();
+        let more = lines.clone().skip(1).take_while(|line| line.starts_with("        "));
+        lines.take(1).chain(more).map(str::trim).collect::<Vec<_>>().join(" ")
+    };
+    let guid = "00".repeat(20);
+    let (small, guid) = (small.to_str().unwrap(), guid.as_str());
+    for words in [
+        &["put", small, "/small"][..],
+        &["get", "/small", "-o", "/dev/null", "--timeout", "10ms"],
+        &["ls", "/", "--timeout", "10ms"],
+        &["rm", "/small"],
+        &["status"],
+        &["paths", "/small"],
+        &["explain", "/small"],
+        &["cache"],
+        &["cancel", "transfer-1"],
+        &["limit", "none"],
+        &["ping", "/small", "--count", "1", "--timeout", "10ms"],
+        &["traceroute", "/small", "--max-hops", "1", "--timeout", "10ms"],
+        &["send", small, "/small", "--to", "/nobody", "--timeout", "10ms"],
+        &["recv", "--timeout", "10ms"],
+        &["attach", "/a"],
+        &["detach", "/a"],
+        &["readers", "/a", "--only", guid],
+        &["store"],
+    ] {
+        let own = String::from_utf8(run(folder, &[words[0], "--help"]).stdout).unwrap();
+        let own = own.split_whitespace().collect::<Vec<_>>().join(" ");
+        for (family, _) in families.iter().zip(&daemons) {
+            let control = folder.join(family).join("control.sock");
+            let asked = run(folder, &[words, &["--control", control.to_str().unwrap()]].concat());
+            let is_refused = talk(&asked).contains(&format!("nodes of the family '{family}'"));
+            let about = about(words[0]);
+            let has = !about.contains("(family ") || about.contains(&format!("(family {family})"));
+            assert_eq!(is_refused, !has, "{family}: {about}: {}", talk(&asked));
+            let says = format!("(family {family})");
+            assert_eq!(own.contains(&says), about.contains(&says), "{own}");
+        }
+    }
+    assert!(about("http-proxy").contains("(family mf)"), "{help}");
+}
+
+#[test]
 fn a_busy_port_is_told_with_what_to_do() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
