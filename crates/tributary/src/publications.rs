@@ -38,18 +38,22 @@ impl Publications {
     /// Reads the file in `state_dir`, if there is one.
     pub(crate) fn open(state_dir: &Path) -> Result<Self, ApiError> {
         let file = crate::local::publications_file(state_dir);
+        let unreadable = |reason: String| {
+            let message = format!("cannot read '{}': {reason}", file.display());
+            ApiError::new(ErrorKind::Io, message).with_hint("move it away to start without remembered publications")
+        };
         let records: Vec<Record> = match fs::read(&file) {
-            Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| {
-                let message = format!("cannot read '{}': {error}", file.display());
-                ApiError::new(ErrorKind::Io, message).with_hint("move it away to start without remembered publications")
-            })?,
+            Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| unreadable(error.to_string()))?,
             Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
             Err(error) => return Err(ApiError::io("read", file.display(), &error)),
         };
-        let list = records.into_iter().filter_map(|record| {
-            Some(Publication { name: record.name.parse().ok()?, path: record.path, version: record.version })
-        });
-        Ok(Publications { list: Mutex::new(list.collect()), file })
+        // One that was left out would be forgotten with the next change.
+        let parse = |record: Record| {
+            let name = record.name.parse().map_err(|error| unreadable(format!("'{}': {error}", record.name)))?;
+            Ok(Publication { name, path: record.path, version: record.version })
+        };
+        let list = records.into_iter().map(parse).collect::<Result<_, ApiError>>()?;
+        Ok(Publications { list: Mutex::new(list), file })
     }
     /// All of them, in the order in which they were made.
     pub(crate) fn list(&self) -> Vec<Publication> {
@@ -133,8 +137,12 @@ mod tests {
     #[test]
     fn a_damaged_file_is_an_error_that_says_what_to_do() {
         let folder = tempfile::tempdir().unwrap();
-        fs::write(crate::local::publications_file(folder.path()), "no").unwrap();
-        let error = Publications::open(folder.path()).unwrap_err();
-        assert!(error.to_string().contains("move it away"), "{error}");
+        for (text, told) in
+            [("no", "expected ident"), ("[{\"name\":\"lab\",\"path\":\"/x\",\"version\":null}]", "'lab': ")]
+        {
+            fs::write(crate::local::publications_file(folder.path()), text).unwrap();
+            let error = Publications::open(folder.path()).unwrap_err().to_string();
+            assert!(error.contains(told) && error.contains("move it away"), "{error}");
+        }
     }
 }

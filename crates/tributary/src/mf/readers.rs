@@ -4,11 +4,13 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fs, io,
     path::{Path, PathBuf},
+    sync::{Mutex, PoisonError},
 };
 
 use serde::{Deserialize, Serialize};
 use tributary_content::Name;
 use tributary_mf::ids::Guid;
+use tributary_net::disk::replace_file;
 
 use crate::error::{ApiError, ErrorKind};
 
@@ -45,8 +47,10 @@ pub(crate) fn load(state_dir: &Path) -> Result<Rules, ApiError> {
     };
     rules.into_iter().map(parse).collect()
 }
-/// Remembers one more rule.
+/// Remembers one more rule. Several clients may say some at once.
 pub(crate) fn remember(state_dir: &Path, name: Option<Name>, readers: Option<BTreeSet<Guid>>) -> Result<(), ApiError> {
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let mut rules = load(state_dir)?;
     rules.insert(name, readers);
     let text = |guids: BTreeSet<Guid>| guids.iter().map(ToString::to_string).collect();
@@ -55,10 +59,8 @@ pub(crate) fn remember(state_dir: &Path, name: Option<Name>, readers: Option<BTr
         .map(|(name, readers)| Rule { name: name.map(|name| name.to_string()), readers: readers.map(text) })
         .collect();
     let file = file(state_dir);
-    let new = file.with_extension("new");
     let bytes = serde_json::to_vec_pretty(&rules).expect("texts can always be written");
-    let written =
-        fs::create_dir_all(state_dir).and_then(|()| fs::write(&new, bytes)).and_then(|()| fs::rename(&new, &file));
+    let written = fs::create_dir_all(state_dir).and_then(|()| replace_file(&file, &[&bytes]));
     written.map_err(|error| ApiError::io("write", file.display(), &error))
 }
 
@@ -77,7 +79,21 @@ mod tests {
         remember(&state, None, Some([].into())).unwrap();
         remember(&state, None, None).unwrap();
         assert_eq!(load(&state).unwrap(), Rules::from([(None, None), (Some(name), Some(some))]));
+        assert_eq!(fs::read_dir(&state).unwrap().count(), 1, "nothing is left beside it");
         fs::write(file(&state), "[{\"name\":null,\"readers\":[\"x\"]}]").unwrap();
         assert!(load(&state).unwrap_err().to_string().contains("'x' is no GUID"));
+    }
+
+    #[test]
+    fn of_many_that_are_said_at_once_none_is_lost() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path();
+        std::thread::scope(|scope| {
+            for number in 0..16u8 {
+                let name = format!("/lab/{number}").parse().unwrap();
+                scope.spawn(move || remember(folder, Some(name), Some([Guid([number; 20])].into())).unwrap());
+            }
+        });
+        assert_eq!(load(folder).unwrap().len(), 16);
     }
 }

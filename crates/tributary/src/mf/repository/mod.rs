@@ -7,7 +7,7 @@ mod writer;
 
 use std::{
     collections::BTreeMap,
-    fs::{self, File},
+    fs::{self, File, OpenOptions},
     io::{self, Write},
     path::{Path, PathBuf},
     sync::mpsc::{Receiver, Sender, TryRecvError, channel},
@@ -107,7 +107,13 @@ impl FileRepository {
     /// Those of the file system.
     pub fn check(folder: &Path) -> io::Result<()> {
         make_folder(folder)?;
-        fs::read_dir(folder)?.try_for_each(|entry| entry.map(drop))?;
+        for entry in fs::read_dir(folder)? {
+            let path = entry?.path();
+            if path.extension().is_some_and(|extension| extension == "chunks" || extension == "chunk") {
+                let opened = OpenOptions::new().read(true).write(true).open(&path);
+                opened.map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))?;
+            }
+        }
         // If it stays it is removed when the folder is listed.
         let probe = folder.join("0.new");
         match File::create(&probe).and_then(|mut file| file.write_all(b"probe")) {

@@ -223,6 +223,14 @@ fn a_folder_that_cannot_be_used_is_found_before_anything_is_entrusted_to_it() {
     fs::write(&file, "no folder").expect("a disk");
     assert!(FileRepository::check(&file).is_err());
     assert!(FileRepository::check(&file.join("store")).is_err());
+    for name in ["0000000000000007.chunks", "0000000000000007.chunk"] {
+        let taken = folder.join(name);
+        fs::create_dir(&taken).expect("a disk");
+        let told = FileRepository::check(&folder).expect_err("it cannot be read").to_string();
+        assert!(told.starts_with(&format!("{}: ", taken.display())), "{told}");
+        fs::remove_dir(&taken).expect("a disk");
+    }
+    FileRepository::check(&folder).expect("nothing is in the way");
 }
 
 #[test]
