@@ -5,7 +5,7 @@ mod common;
 
 use std::{
     fs,
-    os::unix::fs::MetadataExt,
+    os::unix::fs::{MetadataExt, PermissionsExt},
     path::{Path, PathBuf},
     process::{Command, Stdio},
     thread,
@@ -87,6 +87,115 @@ fn network(folder: &Path, family: &str, original: &Path) -> (Daemon, PathBuf) {
     let routes = if family == "ndn" { "routes = [\"/\"]\nregister = \"localhop\"\n" } else { "" };
     let face = format!("{of_family}[[face]]\npeer = \"127.0.0.1:{at}\"\n{routes}");
     (server, config(folder, "receiver", r#""receiver""#, 0, &face))
+}
+
+/// All files below a folder, by their paths from there.
+fn files_below(folder: &Path) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    let mut folders = vec![folder.to_path_buf()];
+    while let Some(at) = folders.pop() {
+        for entry in fs::read_dir(at).unwrap().map(|entry| entry.unwrap()) {
+            match entry.file_type().unwrap() {
+                kind if kind.is_dir() => folders.push(entry.path()),
+                kind if kind.is_file() => files.push(entry.path().strip_prefix(folder).unwrap().into()),
+                _ => {}
+            }
+        }
+    }
+    files.sort();
+    files
+}
+
+fn what_is_damaged_in_a_state_folder_is_told_or_made_anew(family: &str) {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let original = file(folder);
+    let at = port();
+    let roles = match family {
+        "psi" => r#""sender", "receiver", "router", "resolver", "topology-manager""#,
+        "ndn" => r#""sender", "receiver", "router""#,
+        _ => r#""sender", "receiver", "router", "resolver""#,
+    };
+    let path = config(folder, "node", roles, at, &format!("family = \"{family}\"\n"));
+    let config = path.to_str().unwrap();
+    let state = folder.join("node");
+    let control = state.join("control.sock").display().to_string();
+    let copy = folder.join("copy");
+    let ask = |words: &[&str]| run(folder, &[words, &["--control", &control, "--json"]].concat());
+    let get = || ask(&["get", "/big", "-o", copy.to_str().unwrap(), "--timeout", "20s"]);
+    let node = Daemon::start(folder, &path);
+    assert!(ask(&["put", original.to_str().unwrap(), "/big"]).status.success());
+    assert!(get().status.success());
+    if family == "mf" {
+        assert!(ask(&["readers", "/plans", "--only", &"00".repeat(20)]).status.success());
+    }
+    assert_eq!(node.stop(), Some(0));
+    let known = ["key", "lock", "publications.json", "published", "readers.json", "store", "trust", "trust.lock"];
+    for of in files_below(&state) {
+        let top = of.iter().next().unwrap().to_str().unwrap();
+        assert!(known.contains(&top), "{family}: {} is a file that nobody damages", of.display());
+        let damaged = state.join(&of);
+        let whole = match fs::read(&damaged) {
+            // What a store has is in another file now.
+            Err(error) if top == "store" && error.kind() == std::io::ErrorKind::NotFound => continue,
+            whole => whole.unwrap(),
+        };
+        let mut flipped = whole.clone();
+        flipped.iter_mut().take(1).for_each(|byte| *byte ^= 0x40);
+        for (how, bytes) in [("flipped", Some(flipped)), ("emptied", Some(Vec::new())), ("a folder", None)] {
+            match &bytes {
+                Some(bytes) => fs::write(&damaged, bytes).unwrap(),
+                None => fs::remove_file(&damaged).and_then(|()| fs::create_dir(&damaged)).unwrap(),
+            }
+            let what = format!("{family}: {} {how}", of.display());
+            // Whoever fetches is told of the file if it is about trust; all others are told at the start.
+            let is_told = |output: &std::process::Output| {
+                let told = talk(output);
+                assert_eq!(output.status.code(), Some(2), "{what}: {told}");
+                assert!(
+                    told.contains(&format!("{}", damaged.display())) && !told.contains("panicked"),
+                    "{what}: {told}"
+                );
+            };
+            let is_whole = |node: Daemon| {
+                let got = get();
+                match got.status.success() {
+                    true => assert!(fs::read(&copy).unwrap() == fs::read(&original).unwrap(), "{what}"),
+                    false => {
+                        assert!(top.starts_with("trust"), "{what}: {}", talk(&got));
+                        is_told(&got);
+                    }
+                }
+                assert_eq!(node.stop(), Some(0), "{what}");
+            };
+            let is_harmless =
+                matches!((top, &bytes), ("lock" | "trust.lock" | "published" | "store", Some(_)) | ("published", None));
+            if is_harmless || top.starts_with("trust") {
+                is_whole(Daemon::start(folder, &path));
+            } else {
+                is_told(&run(folder, &["node", "--config", config]));
+            }
+            let _ = fs::remove_dir(&damaged);
+            fs::write(&damaged, &whole).unwrap();
+            fs::set_permissions(&damaged, fs::Permissions::from_mode(0o600)).unwrap();
+            is_whole(Daemon::start(folder, &path));
+        }
+    }
+}
+
+#[test]
+fn what_is_damaged_in_the_state_folder_of_a_psi_node_is_told_or_made_anew() {
+    what_is_damaged_in_a_state_folder_is_told_or_made_anew("psi");
+}
+
+#[test]
+fn what_is_damaged_in_the_state_folder_of_an_ndn_node_is_told_or_made_anew() {
+    what_is_damaged_in_a_state_folder_is_told_or_made_anew("ndn");
+}
+
+#[test]
+fn what_is_damaged_in_the_state_folder_of_a_mobilityfirst_node_is_told_or_made_anew() {
+    what_is_damaged_in_a_state_folder_is_told_or_made_anew("mf");
 }
 
 fn a_node_answers_while_its_disk_stands_still(family: &str) {

@@ -73,8 +73,11 @@ impl Files {
             .map_err(|error: PublishError| ApiError::new(ErrorKind::Io, error.to_string()))
     }
     /// Whom to believe, by what is known now; `publisher` alone if it is given.
-    pub(crate) fn questions(&self, publisher: Option<PublicKey>) -> Questions {
-        Questions::new(&self.trust, publisher)
+    ///
+    /// # Errors
+    /// [`ApiError`] if that cannot be read: then nobody is, and who publishes is not to blame.
+    pub(crate) fn questions(&self, publisher: Option<PublicKey>) -> Result<Questions, ApiError> {
+        must_be_known(Questions::new(&self.trust, publisher))
     }
     /// What opens the store of a fetch, without a wait for the disk where it is asked; what goes wrong on the disk is left
     /// in `trouble`.
@@ -93,7 +96,7 @@ impl Files {
         };
         let options = DiskOptions { publisher, ..DiskOptions::default() };
         let inner = DiskOpener::new(self.trust.clone(), destination, options);
-        let questions = inner.questions();
+        let questions = must_be_known(inner.questions())?;
         let watched = WatchedOpener { inner, trouble: trouble.clone() };
         Ok(Box::new(BackgroundOpener::new(watched, questions, &self.storage)))
     }
@@ -133,6 +136,13 @@ pub fn load_key(path: &Path) -> Result<SigningKey, ApiError> {
 /// [`ApiError`] with what is needed and what the disk has left.
 pub fn check_room(path: &Path, bytes: u64) -> Result<(), ApiError> {
     Ok(disk::check_room(path, bytes)?)
+}
+
+/// Finds out before the network is asked that it cannot be told whom to believe.
+fn must_be_known(questions: Questions) -> Result<Questions, ApiError> {
+    let hint = "it says whom to believe; mend it, or move it away to believe the first key seen for each name anew";
+    questions.check_readable().map_err(|error| ApiError::from(error).with_hint(hint))?;
+    Ok(questions)
 }
 
 /// Finds out before the network is asked that a target cannot be written.

@@ -214,12 +214,12 @@ impl LocalApi {
         let folder = std::path::absolute(&recv.folder);
         let folder = folder.map_err(|error| ApiError::io("find", recv.folder.display(), &error))?;
         fs::create_dir_all(&folder).map_err(|error| ApiError::io("make the folder", folder.display(), &error))?;
+        let questions = self.files().questions(publisher)?;
         if self.receiving().swap(true, Ordering::SeqCst) {
             let message = "this node receives for somebody else already";
             return Err(ApiError::new(ErrorKind::Usage, message).with_hint("end the other `trib recv` first"));
         }
         let arrived = Arrived::default();
-        let questions = self.files().questions(publisher);
         let inbox = Inbox { files: self.files().clone(), folder, publisher, questions, arrived: arrived.clone() };
         let result = self.take(recv, &names, inbox, &arrived, tell);
         let kept = self.attached().clone();
@@ -304,13 +304,25 @@ impl LocalApi {
     /// Carries out `Request::Readers`, and remembers it over restarts.
     pub(crate) fn set_readers(&self, name: Option<String>, readers: Option<Vec<String>>) -> Result<Told, ApiError> {
         let parsed = name.as_deref().map(parse_name).transpose()?;
+        let remember = || {
+            if self.config().store.is_none() {
+                return Ok(());
+            }
+            let guids = readers.iter().flatten().filter_map(|text| text.parse().ok()).collect();
+            crate::mf::readers::remember(&self.config().state_dir, parsed.clone(), readers.as_ref().map(|_| guids))
+        };
+        // If only one of the two can be done, fewer may look it up, not more.
+        let opens = readers.is_none();
+        if opens {
+            self.with_messaging(|_, _| ())?;
+            remember()?;
+        }
         let (of, devices) = (parsed.clone(), readers.clone());
         let set =
             self.with_messaging(move |messaging, now| messaging.set_readers(now, of.as_ref(), devices.as_deref()))?;
         set.map_err(|reason| ApiError::new(ErrorKind::Usage, format!("cannot say who may look it up: {reason}")))?;
-        if self.config().store.is_some() {
-            let guids = readers.iter().flatten().filter_map(|text| text.parse().ok()).collect();
-            crate::mf::readers::remember(&self.config().state_dir, parsed, readers.as_ref().map(|_| guids))?;
+        if !opens {
+            remember()?;
         }
         Ok(Told::Readers { name, readers })
     }

@@ -99,6 +99,13 @@ impl Questions {
     pub fn new(trust: &TrustStore, publisher: Option<PublicKey>) -> Self {
         Questions { trust: trust.snapshot(), publisher, resumable: None }
     }
+    /// Sees that it is known what is remembered of publishers.
+    ///
+    /// # Errors
+    /// Those of [`TrustStore::check_readable`].
+    pub fn check_readable(&self) -> Result<(), StoreError> {
+        self.trust.check_readable()
+    }
     /// Whether a manifest's publisher may be believed for its name.
     ///
     /// # Errors

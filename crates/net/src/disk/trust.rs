@@ -36,6 +36,16 @@ impl TrustStore {
     pub fn snapshot(&self) -> Self {
         TrustStore { path: self.path.clone(), remembered: Some(Arc::new(self.read())) }
     }
+    /// Sees that it can be read: without it nobody is believed.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`] names the file, and the line that makes no sense.
+    pub fn check_readable(&self) -> Result<(), StoreError> {
+        match &self.remembered {
+            Some(remembered) => remembered.as_ref().as_ref().map(drop).map_err(Clone::clone),
+            None => self.read().map(drop),
+        }
+    }
     fn current(&self) -> Result<BTreeMap<Name, PublicKey>, StoreError> {
         match &self.remembered {
             Some(remembered) => (**remembered).clone(),
