@@ -347,7 +347,8 @@ pub(crate) struct Ping {
     /// How long an answer may take
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = units::parse_duration)]
     pub(crate) timeout: Duration,
-    /// Which way they take: `same` (that of the first answer), `any` (each its own), or a path as an answer named it
+    /// Which way they take: `same` (that of the first answer), `any` (each its own), or a path as an answer to the same daemon
+    /// named it
     #[arg(long, value_name = "PATH", default_value = "same")]
     pub(crate) path: String,
     #[command(flatten)]
@@ -369,7 +370,8 @@ pub(crate) struct Traceroute {
     /// How long an answer may take
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = units::parse_duration)]
     pub(crate) timeout: Duration,
-    /// Which way they take: `same` (that of a first ping), `any` (each its own), or a path as an answer named it
+    /// Which way they take: `same` (that of a first ping), `any` (each its own), or a path as an answer to the same daemon
+    /// named it
     #[arg(long, value_name = "PATH", default_value = "same")]
     pub(crate) path: String,
     #[command(flatten)]

@@ -474,6 +474,78 @@ fn two_paths_over_ndnd_s_forwarders_are_used_together_and_one_that_is_cut_for_a_
     check("cut", &last);
 }
 
+/// ```text
+///            ┌─ ndnd upper-1 ── ndnd upper-2 ── ndnd upper-3 ── 6 Mbit/s ─┐
+///   receiver ┤                                                            ├ publisher
+///            └─ ndnd lower-1 ──     ours     ── ndnd lower-3 ── 3 Mbit/s ─┘
+/// ```
+/// A tag ends at the first forwarder that knows none, and begins anew behind it.
+#[test]
+fn two_paths_of_three_forwarders_each_are_used_together_though_ours_stands_between_two_of_ndnd_s_only() {
+    if !ndnd("two ways of three forwarders each to one publisher") {
+        return;
+    }
+    let bench = Bench::new();
+    let (publisher, middle) = (port(), port());
+    let [upper, lower] = [
+        ["upper-1", "upper-2", "upper-3"].map(|name| (name, port())),
+        ["lower-1", "", "lower-3"].map(|name| (name, port())),
+    ];
+    let theirs = [upper[0], upper[1], upper[2], lower[0], lower[2]];
+    let _forwarders = theirs.map(|(name, udp)| bench.ndnd_forwarder_on(name, udp));
+    let face = |peer: u16, more: &str| format!("[[face]]\npeer = \"127.0.0.1:{peer}\"\n{more}");
+    let onward = face(lower[2].1, "routes = [\"/\"]\n") + &face(lower[0].1, "");
+    let ours = bench.config("middle", "router", &format!("\"127.0.0.1:{middle}\""), &onward);
+    let _ours = Daemon::start(bench.folder.path(), &ours);
+    let egress = |mbps: u32| format!("[face.egress]\nrate = \"{mbps}Mbps\"\ndelay = \"10ms\"\nqueue = \"64KiB\"\n");
+    let original = bench.original.display();
+    let published = format!("[[publish]]\nname = \"/lab/far\"\npath = \"{original}\"\nversion = 5\n")
+        + &face(upper[2].1, &egress(6))
+        + &face(lower[2].1, &egress(3));
+    let listen = format!("\"127.0.0.1:{publisher}\"");
+    let _publisher = Daemon::start(bench.folder.path(), &bench.config("publisher", "sender", &listen, &published));
+    let next = [upper[1].1, upper[2].1, publisher, middle, publisher];
+    for ((name, _), next) in theirs.iter().zip(next) {
+        bench.ndnd_route(&format!("{name}.sock"), "/lab", next);
+    }
+    let [above, below] = [upper[0].1, lower[0].1].map(|first| face(first, "routes = [\"/\"]\n"));
+
+    let tracer = bench.config("tracer", "receiver", "\"127.0.0.1:0\"", &below);
+    let receiver = bench.config("receiver", "receiver", "\"127.0.0.1:0\"", &(above + &below));
+    let _receiver = Daemon::start(bench.folder.path(), &receiver);
+    let control = bench.path("receiver/control.sock");
+    let by = ["--control", control.to_str().unwrap()];
+    let echo = |by: [&str; 2], arguments: &[&str]| {
+        let fixed = ["/lab/far", "--json", by[0], by[1]];
+        let output = run(bench.folder.path(), &[&arguments[..1], &fixed, &arguments[1..]].concat());
+        assert_eq!(output.status.code(), Some(0), "{}", talk(&output));
+        lines(&output.stdout)
+    };
+    let trace = ["traceroute", "--count", "1", "--timeout", "300ms"];
+    let told = echo(["--config", tracer.to_str().unwrap()], &trace);
+    let outcomes: Vec<_> = told.iter().map(|hop| hop["outcome"].as_str().unwrap_or("end")).collect();
+    assert_eq!(outcomes, ["silence", "hop-limit", "silence", "application", "end"], "{told:?}");
+    assert_eq!((&told[1]["responder"], &told[3]["responder"]), (&"middle".into(), &"publisher".into()), "{told:?}");
+    let told = echo(by, &["ping", "--path", "any", "--count", "6", "--interval", "20ms"]);
+    let paths = told[6]["paths"].as_array().unwrap();
+    assert_eq!((paths.len(), &told[6]["answered"]), (2, &6.into()), "each way is a path: {told:?}");
+    for path in paths {
+        let label = path["path"].as_str().unwrap();
+        let told = echo(by, &["ping", "--path", label, "--count", "2", "--interval", "20ms"]);
+        assert!(told[..2].iter().all(|echo| echo["path"] == label && echo["path_failed"] == false), "{told:?}");
+    }
+
+    let copy = bench.path("copy");
+    let get = ["get", "/lab/far", "-o", copy.to_str().unwrap(), "--json"];
+    let get = run(bench.folder.path(), &[&get[..], &by].concat());
+    assert_eq!(get.status.code(), Some(0), "{}", talk(&get));
+    assert!(fs::read(&copy).unwrap() == fs::read(&bench.original).unwrap(), "other bytes arrived");
+    let done = lines(&get.stdout).pop().unwrap();
+    let shares = done["paths"].as_array().unwrap().iter().map(|path| path["bytes"].as_u64().unwrap());
+    let great = shares.filter(|bytes| bytes * 8 > SIZE as u64).count();
+    assert_eq!((great, &done["verified"]), (2, &true.into()), "both bring an eighth at least: {done}");
+}
+
 #[test]
 fn ndnts_fetches_through_our_forwarder() {
     let script = r#"

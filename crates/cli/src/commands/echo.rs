@@ -1,6 +1,6 @@
 //! `trib ping` and `trib traceroute`: answers are printed as they come.
 use tributary::{
-    ApiError, Flow, Request,
+    ApiError, ErrorKind, Flow, Request,
     echo::{EchoPath, Ping, Traceroute},
 };
 
@@ -14,7 +14,7 @@ pub(crate) fn ping(ping: &args::Ping, json: bool) -> Result<(), ApiError> {
         count: ping.count,
         interval_ms: milliseconds(ping.interval),
         timeout_ms: milliseconds(ping.timeout),
-        path: path(&ping.path),
+        path: path(&ping.path, &ping.worker)?,
     });
     ask(&ping.worker, request, json)
 }
@@ -26,7 +26,7 @@ pub(crate) fn traceroute(trace: &args::Traceroute, json: bool) -> Result<(), Api
         hops_max: trace.max_hops,
         tries: trace.count,
         timeout_ms: milliseconds(trace.timeout),
-        path: path(&trace.path),
+        path: path(&trace.path, &trace.worker)?,
     });
     ask(&trace.worker, request, json)
 }
@@ -37,10 +37,15 @@ fn ask(of: &args::Worker, request: Request, json: bool) -> Result<(), ApiError> 
         Flow::Continue
     })
 }
-fn path(text: &str) -> EchoPath {
+/// Which way they take. A path begins with a label of the node that named it, which is another one each time it starts.
+fn path(text: &str, of: &args::Worker) -> Result<EchoPath, ApiError> {
     match text {
-        "same" => EchoPath::Same,
-        "any" => EchoPath::Any,
-        given => EchoPath::Given(given.into()),
+        "same" => Ok(EchoPath::Same),
+        "any" => Ok(EchoPath::Any),
+        given if of.config.is_some() => {
+            let message = format!("no node that begins only now can follow the path '{given}'");
+            Err(ApiError::new(ErrorKind::Usage, message).with_hint("ask the daemon that named it, without --config"))
+        }
+        given => Ok(EchoPath::Given(given.into())),
     }
 }
