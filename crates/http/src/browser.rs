@@ -1,10 +1,11 @@
 //! The browser's side: an HTTP proxy, or a server of one site, whose answers come through the network.
-use bytes::Bytes;
-use http_body_util::{BodyExt, Full, Limited, StreamBody, combinators::BoxBody};
+use bytes::{Bytes, BytesMut};
+use http_body_util::{BodyExt, Full, LengthLimitError, Limited, StreamBody, combinators::BoxBody};
 use hyper::{
-    Method, Request, Response, StatusCode, Uri,
-    body::{Frame, Incoming},
+    Method, Request, Response, StatusCode, Uri, Version,
+    body::{Body as _, Frame, Incoming},
     header,
+    http::uri::{Authority, Scheme},
     server::conn::http1,
     service::service_fn,
 };
@@ -47,6 +48,8 @@ const CREDIT_SEGMENTS: u32 = WINDOW_SEGMENTS / 4;
 const LOOK: Duration = Duration::from_millis(200);
 /// How long a browser may take to send its headers.
 const HEADERS_PATIENCE: Duration = Duration::from_secs(30);
+/// How long the next part of its body.
+const BODY_PATIENCE: Duration = Duration::from_secs(30);
 
 type Body = BoxBody<Bytes, std::io::Error>;
 type Segment = (SegmentHead, Bytes);
@@ -189,10 +192,16 @@ async fn exchange(request: Request<Incoming>, shared: &Arc<Shared>) -> Result<Re
         let reason = "this proxy reads HTTP to move its objects; it does not tunnel (https)";
         return Err((StatusCode::NOT_IMPLEMENTED, reason.into()));
     }
-    let to = destination(&request, shared.config.to.as_ref())?;
-    let (parts, body) = request.into_parts();
-    let body = Limited::new(body, REQUEST_BYTES_MAX).collect().await;
-    let body = body.map_err(|error| (StatusCode::PAYLOAD_TOO_LARGE, format!("cannot read the request: {error}")))?;
+    let host = host(&request)?;
+    let to = match &shared.config.to {
+        Some(name) => name.clone(),
+        None => host.as_deref().and_then(name_of_host).ok_or_else(no_host)?,
+    };
+    let (mut parts, body) = request.into_parts();
+    if let Some(Ok(host)) = host.map(header::HeaderValue::try_from) {
+        parts.headers.insert(header::HOST, host);
+    }
+    let body = whole(body).await?;
     let id = shared.next.fetch_add(1, Ordering::Relaxed);
     let (sender, mut segments) = unbounded_channel();
     let open = Open::new(shared, id, sender)?;
@@ -203,7 +212,7 @@ async fn exchange(request: Request<Incoming>, shared: &Arc<Shared>) -> Result<Re
         target: parts.uri.path_and_query().map_or("/", |target| target.as_str()).into(),
         headers: passed_on(&parts.headers),
     };
-    let message = pack(&head, &body.to_bytes());
+    let message = pack(&head, &body);
     let of_sending = Arc::clone(shared);
     let sent = tokio::task::spawn_blocking(move || {
         let name = name_of_message("request", of_sending.mailbox.id(), id, 0)?;
@@ -231,15 +240,62 @@ async fn exchange(request: Request<Incoming>, shared: &Arc<Shared>) -> Result<Re
     build(&response, body, rest)
 }
 
-/// The name of the web server's side.
-fn destination(request: &Request<Incoming>, fixed: Option<&Name>) -> Result<Name, Failure> {
-    if let Some(name) = fixed {
-        return Ok(name.clone());
+fn refused(reason: &str) -> Failure {
+    (StatusCode::BAD_REQUEST, reason.into())
+}
+fn no_host() -> Failure {
+    refused("the request names no host")
+}
+/// The host that a request is for, with the port if it names one: that of its target if it has one, whatever the header
+/// says (RFC 9112 §3.2.2). Only HTTP/1.0 may name none.
+fn host(request: &Request<Incoming>) -> Result<Option<String>, Failure> {
+    let mut told = request.headers().get_all(header::HOST).iter();
+    let (first, second) = (told.next(), told.next());
+    if second.is_some() {
+        return Err(refused("the request names several hosts"));
     }
-    let host = request.headers().get(header::HOST).and_then(|host| host.to_str().ok());
-    let host = request.uri().authority().map(hyper::http::uri::Authority::as_str).or(host);
-    let refused = || (StatusCode::BAD_REQUEST, "the request names no host".to_string());
-    name_of_host(host.ok_or_else(refused)?).ok_or_else(refused)
+    if request.uri().scheme().is_some_and(|scheme| *scheme != Scheme::HTTP) {
+        let reason = "this proxy asks web servers by http only";
+        return Err((StatusCode::NOT_IMPLEMENTED, reason.into()));
+    }
+    let of_target = request.uri().authority().cloned();
+    let of_header = first.map(|host| Authority::try_from(host.as_bytes()).map_err(|_| refused("'Host' is no host")));
+    let host = match of_target {
+        Some(host) => Some(host),
+        None => of_header.transpose()?,
+    };
+    if host.is_none() && request.version() >= Version::HTTP_11 {
+        return Err(no_host());
+    }
+    Ok(host.map(|host| match host.port() {
+        Some(port) => format!("{}:{port}", host.host()),
+        None => host.host().into(),
+    }))
+}
+/// The body of a request, all of it.
+async fn whole(body: Incoming) -> Result<Bytes, Failure> {
+    let too_large = || {
+        let reason = format!("a request has at most {REQUEST_BYTES_MAX} bytes");
+        (StatusCode::PAYLOAD_TOO_LARGE, reason)
+    };
+    if body.size_hint().lower() > REQUEST_BYTES_MAX as u64 {
+        return Err(too_large());
+    }
+    let mut body = Limited::new(body, REQUEST_BYTES_MAX);
+    let mut bytes = BytesMut::new();
+    loop {
+        let frame = tokio::time::timeout(BODY_PATIENCE, body.frame()).await;
+        let frame = frame.map_err(|_| {
+            let reason = format!("nothing more of the request has come within {BODY_PATIENCE:?}");
+            (StatusCode::REQUEST_TIMEOUT, reason)
+        })?;
+        match frame {
+            Some(Ok(frame)) => frame.data_ref().into_iter().for_each(|data| bytes.extend_from_slice(data)),
+            Some(Err(error)) if error.is::<LengthLimitError>() => return Err(too_large()),
+            Some(Err(error)) => return Err(refused(&format!("cannot read the request: {error}"))),
+            None => return Ok(bytes.freeze()),
+        }
+    }
 }
 
 /// What is still to come of a response.
@@ -390,8 +446,29 @@ impl Shared {
     }
 }
 
-/// The origin that a URI names, if it names one.
+/// The origin that a URI names, if it names one and nothing else.
 pub fn origin_of(text: &str) -> Option<Uri> {
     let uri: Uri = text.parse().ok()?;
-    (uri.scheme_str() == Some("http") && uri.authority().is_some()).then_some(uri)
+    let is_whole = uri.path() == "/" && uri.query().is_none();
+    (uri.scheme_str() == Some("http") && uri.authority().is_some() && is_whole).then_some(uri)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_origin_is_a_scheme_and_an_authority_and_nothing_else() {
+        for (text, is_one) in [
+            ("http://127.0.0.1:80", true),
+            ("http://www.example.org/", true),
+            ("https://www.example.org", false),
+            ("www.example.org:80", false),
+            ("http://www.example.org/below", false),
+            ("http://www.example.org/?query", false),
+            ("", false),
+        ] {
+            assert_eq!(origin_of(text).is_some(), is_one, "{text}");
+        }
+    }
 }

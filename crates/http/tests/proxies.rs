@@ -71,7 +71,10 @@ fn serve(mut stream: &TcpStream, endless: &(AtomicUsize, AtomicUsize)) -> Option
             }
             None => ("200 OK", String::new(), (0..BIG).map(byte).collect::<Vec<u8>>()),
         },
-        "/echo" => ("200 OK", format!("x-method: {method}\r\n"), body),
+        "/echo" => {
+            let host = headers.iter().find_map(|header| header.strip_prefix("host: ")).unwrap_or_default();
+            ("200 OK", format!("x-method: {method}\r\nx-host: {host}\r\n"), body)
+        }
         "/slow" => {
             thread::sleep(Duration::from_secs(5));
             ("200 OK", String::new(), Vec::new())
@@ -243,6 +246,61 @@ fn what_goes_wrong_is_told_with_the_right_status() {
     let elsewhere = "GET http://other.example/ HTTP/1.1\r\nHost: other.example\r\n\r\n";
     let (line, ..) = world.ask(&world.connect(), elsewhere, &[]);
     assert!(line.starts_with("HTTP/1.1 504"), "{line}");
+}
+
+#[test]
+fn broken_requests_are_told_with_their_status_and_none_is_smuggled_behind_another() {
+    let world = world(Duration::from_secs(8));
+    let ask = |request: &[u8]| {
+        let mut stream = world.connect();
+        // What is answered before it was read may not be taken any more.
+        let _ = stream.write_all(request);
+        let mut line = String::new();
+        BufReader::new(&stream).read_line(&mut line).map_or_else(|error| error.to_string(), |_| line)
+    };
+    let with = |line: &str, headers: &str, body: &str| format!("{line}\r\n{headers}\r\n{body}").into_bytes();
+    let host = "Host: site.example\r\n";
+    let get = |headers: &str| with("GET /object/1 HTTP/1.1", headers, "");
+    let post = |headers: &str, body: &str| with("POST /echo HTTP/1.1", &format!("{host}{headers}"), body);
+    let huge = "a".repeat(600_000);
+    for (status, request) in [
+        (200, get(host)),
+        (431, get(&format!("{host}X-Huge: {huge}\r\n"))),
+        (414, with(&format!("GET /{} HTTP/1.1", &huge[..100_000]), host, "")),
+        (400, get(&format!("{host}X-Folded: a\r\n b\r\n"))),
+        (400, get(&format!("{host}X-Spaced : a\r\n"))),
+        (400, get("")),
+        (400, get(&format!("{host}Host: other.example\r\n"))),
+        (400, get("Host: a b\r\n")),
+        (400, with("GE(T /object/1 HTTP/1.1", host, "")),
+        (400, with("GET /object/1 HTTP/3.7", host, "")),
+        (501, with("GET https://site.example/object/1 HTTP/1.1", host, "")),
+        (501, with("CONNECT site.example:443 HTTP/1.1", host, "")),
+        (200, post("Transfer-Encoding: chunked\r\n", "5\r\nhello\r\n0\r\n\r\n")),
+        (400, post("Transfer-Encoding: chunked\r\n", "zz\r\nhello\r\n0\r\n\r\n")),
+        (400, post("Transfer-Encoding: chunked\r\n", "5\r\nhello!!\r\n0\r\n\r\n")),
+        (400, post("Transfer-Encoding: gzip\r\n", "hello")),
+        (400, post("Transfer-Encoding: xchunked\r\n", "5\r\nhello\r\n0\r\n\r\n")),
+        (400, post("Content-Length: 4\r\nContent-Length: 5\r\n", "hello")),
+        (400, post("Content-Length: -5\r\n", "hello")),
+        (413, post("Content-Length: 100000000\r\n", "hello")),
+    ] {
+        let line = ask(&request);
+        let shown = String::from_utf8_lossy(&request[..request.len().min(120)]).into_owned();
+        assert!(line.starts_with(&format!("HTTP/1.1 {status} ")), "{line:?} to {shown:?}");
+    }
+    // With a length and in chunks it is read in chunks, and what is behind it is read by nobody (RFC 9112 §6.1).
+    let behind = format!("5\r\nhello\r\n0\r\n\r\nGET /object/2 HTTP/1.1\r\n{host}\r\n");
+    let mut stream = world.connect();
+    stream.write_all(&post("Content-Length: 4\r\nTransfer-Encoding: chunked\r\n", &behind)).unwrap();
+    let mut answers = String::new();
+    stream.read_to_string(&mut answers).unwrap();
+    assert!(answers.ends_with("hello") && answers.matches("HTTP/1.1 ").count() == 1, "{answers}");
+    // The target says which host is asked, whatever the header says (RFC 9112 §3.2.2).
+    let request = "GET http://user@site.example:80/echo HTTP/1.1\r\nHost: other.example\r\n\r\n";
+    let (line, headers, _) = world.ask(&world.connect(), request, &[]);
+    assert_eq!(line, "HTTP/1.1 200 OK");
+    assert!(headers.contains(&"x-host: site.example:80".to_string()), "{headers:?}");
 }
 
 #[test]
