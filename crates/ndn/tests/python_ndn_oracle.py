@@ -7,11 +7,43 @@ Both speak the same lines: the hex of the packet, a tab, and the fields.
 import random
 import sys
 
+from Cryptodome.Hash import SHA256
+from Cryptodome.PublicKey import ECC
 from ndn.app_support.nfd_mgmt import FaceEventNotification
-from ndn.encoding import (Component, InterestParam, MetaInfo, Name, make_data, make_interest, parse_data,
-                          parse_interest)
-from ndn.encoding.ndnlp_v2 import LpPacket, LpPacketValue, NetworkNack, parse_lp_packet_v2
-from ndn.security import DigestSha256Signer, HmacSha256Signer, NullSigner
+from ndn.encoding import (BoolField, BytesField, Component, InterestParam, MetaInfo, ModelField, RepeatedField,
+                          TlvModel, UintField, make_data, make_interest, parse_data, parse_interest)
+from ndn.encoding.ndnlp_v2 import CachePolicy, LpTypeNumber, NetworkNack
+from ndn.encoding.tlv_var import parse_and_check_tl
+from ndn.security import (DigestSha256Signer, Ed25519Signer, HmacSha256Signer, NullSigner, Sha256WithEcdsaSigner)
+from ndn.security.validator.known_key_validator import verify_ecdsa, verify_ed25519, verify_hmac
+
+# The keys of both sides.
+HMAC, ED25519, ECDSA = b"secret", ECC.construct(curve="Ed25519", seed=bytes([5] * 32)), ECC.construct(
+    curve="P-256", d=int.from_bytes(bytes([6] * 32), "big"))
+ED25519_DER, ECDSA_DER = ED25519.export_key(format="DER"), ECDSA.export_key(format="DER")
+
+
+class Link(TlvModel):
+    """A link packet by python-ndn's own numbers: its LpPacketValue lacks Sequence and has one Ack, and its parser refuses
+    what has been cut."""
+    sequence = BytesField(LpTypeNumber.SEQUENCE)
+    frag_index = UintField(LpTypeNumber.FRAG_INDEX)
+    frag_count = UintField(LpTypeNumber.FRAG_COUNT)
+    pit_token = BytesField(LpTypeNumber.PIT_TOKEN)
+    nack = ModelField(LpTypeNumber.NACK, NetworkNack)
+    incoming_face_id = UintField(LpTypeNumber.INCOMING_FACE_ID)
+    next_hop_face_id = UintField(LpTypeNumber.NEXT_HOP_FACE_ID)
+    cache_policy = ModelField(LpTypeNumber.CACHE_POLICY, CachePolicy)
+    congestion_mark = UintField(LpTypeNumber.CONGESTION_MARK)
+    acks = RepeatedField(BytesField(LpTypeNumber.ACK))
+    tx_sequence = BytesField(LpTypeNumber.TX_SEQUENCE)
+    non_discovery = BoolField(LpTypeNumber.NON_DISCOVERY)
+    prefix_announcement = BytesField(LpTypeNumber.PREFIX_ANNOUNCEMENT)
+    fragment = BytesField(LpTypeNumber.FRAGMENT)
+
+
+class LinkPacket(TlvModel):
+    link = ModelField(LpTypeNumber.LP_PACKET, Link)
 
 
 def hexed(value):
@@ -26,28 +58,58 @@ def name_of(name):
     return b"".join(bytes(c) for c in name).hex() or "empty"
 
 
+def serial(value):
+    """A number that is written with 8 bytes."""
+    if value is not None and len(value) not in (1, 2, 4, 8):
+        raise ValueError("numbers have 1, 2, 4 or 8 bytes")
+    return "-" if value is None else str(int.from_bytes(value, "big"))
+
+
+def show_signature(sig):
+    info = sig.signature_info
+    if info is None:
+        return "- - - - - -"
+    value = sig.signature_value_buf
+    checks = {
+        0: lambda: SHA256.new(b"".join(sig.signature_covered_part)).digest() == bytes(value),
+        3: lambda: verify_ecdsa(ECDSA.public_key(), sig), 4: lambda: verify_hmac(HMAC, sig),
+        5: lambda: verify_ed25519(ED25519.public_key(), sig), 200: lambda: len(value) == 0,
+    }
+    locator = "-"
+    if info.key_locator is not None and info.key_locator.name is not None:
+        locator = name_of(info.key_locator.name)
+    elif info.key_locator is not None and info.key_locator.key_digest is not None:
+        locator = "digest:" + hexed(info.key_locator.key_digest)
+    right = checks.get(info.signature_type, lambda: False)()
+    return " ".join([str(info.signature_type), locator, number(info.signature_nonce), number(info.signature_time),
+                     number(info.signature_seq_num), str(int(right))])
+
+
 def show_interest(wire):
     name, param, parameters, sig = parse_interest(wire)
     hints = ",".join(name_of(h) for h in param.forwarding_hint) or "-"
-    kind = "-" if sig.signature_info is None else str(sig.signature_info.signature_type)
     return " ".join([
         "interest", name_of(name), str(int(bool(param.can_be_prefix))), str(int(bool(param.must_be_fresh))), hints,
-        number(param.nonce), number(param.lifetime), number(param.hop_limit), hexed(parameters), kind,
-        hexed(sig.signature_value_buf)])
+        number(param.nonce), number(param.lifetime), number(param.hop_limit), hexed(parameters),
+        show_signature(sig), hexed(sig.signature_value_buf)])
 
 
 def show_data(wire):
     name, meta, content, sig = parse_data(wire)
-    kind = "-" if sig.signature_info is None else str(sig.signature_info.signature_type)
     return " ".join([
         "data", name_of(name), str(meta.content_type or 0), number(meta.freshness_period or 0),
-        hexed(meta.final_block_id), hexed(content), kind, hexed(sig.signature_value_buf)])
+        hexed(meta.final_block_id), hexed(content), show_signature(sig), hexed(sig.signature_value_buf)])
 
 
 def show_lp(wire):
-    lp = parse_lp_packet_v2(wire)
+    lp = Link.parse(parse_and_check_tl(wire, LpTypeNumber.LP_PACKET), {}, ignore_critical=True)
     nack = "-" if lp.nack is None else str(lp.nack.nack_reason or 0)
-    return " ".join(["lp", hexed(lp.pit_token), nack, number(lp.congestion_mark), hexed(lp.fragment)])
+    policy = "-" if lp.cache_policy is None else number(lp.cache_policy.cache_policy_type)
+    return " ".join([
+        "lp", serial(lp.sequence), number(lp.frag_index), number(lp.frag_count), hexed(lp.pit_token), nack,
+        number(lp.incoming_face_id), number(lp.next_hop_face_id), policy, number(lp.congestion_mark),
+        ",".join(serial(ack) for ack in lp.acks) or "-", serial(lp.tx_sequence), str(int(bool(lp.non_discovery))),
+        hexed(lp.prefix_announcement), hexed(lp.fragment)])
 
 
 def show_face_event(wire):
@@ -80,7 +142,10 @@ def any_name(rng, least):
 
 
 def any_signer(rng):
-    return rng.choice([DigestSha256Signer(for_interest=False), NullSigner(), HmacSha256Signer("/k", b"secret")])
+    locator = any_name(rng, 1)
+    slow = [Ed25519Signer(locator, ED25519_DER), Sha256WithEcdsaSigner(locator, ECDSA_DER)]
+    quick = [DigestSha256Signer(for_interest=rng.random() < 0.5), NullSigner(), HmacSha256Signer(locator, HMAC)]
+    return rng.choice(slow if rng.random() < 0.1 else quick)
 
 
 def maybe(rng, value):
@@ -106,15 +171,26 @@ def any_data(rng):
 
 
 def any_lp(rng):
-    value = LpPacketValue()
-    value.pit_token = maybe(rng, lambda: rng.randbytes(rng.randint(1, 32)))
+    number, serial = lambda: rng.getrandbits(rng.choice([4, 12, 30, 60])), lambda: rng.randbytes(8)
+    link = Link()
+    link.sequence = maybe(rng, serial)
+    link.frag_index, link.frag_count = maybe(rng, number), maybe(rng, number)
+    link.pit_token = maybe(rng, lambda: rng.randbytes(rng.randint(1, 32)))
     if rng.random() < 0.3:
-        value.nack = NetworkNack()
-        value.nack.nack_reason = rng.choice([50, 100, 150])
-    value.congestion_mark = maybe(rng, lambda: rng.getrandbits(2))
-    value.fragment = any_interest(rng)
-    packet = LpPacket()
-    packet.lp_packet = value
+        link.nack = NetworkNack()
+        link.nack.nack_reason = rng.choice([None, 50, 100, 150, 151])
+    link.incoming_face_id, link.next_hop_face_id = maybe(rng, number), maybe(rng, number)
+    if rng.random() < 0.3:
+        link.cache_policy = CachePolicy()
+        link.cache_policy.cache_policy_type = 1
+    link.congestion_mark = maybe(rng, lambda: rng.getrandbits(2))
+    link.acks = [serial() for _ in range(rng.choice([0, 0, 1, 5]))]
+    link.tx_sequence = maybe(rng, serial)
+    link.non_discovery = rng.random() < 0.3
+    link.prefix_announcement = rng.choice([None, None, any_data(rng)])
+    link.fragment = rng.choice([lambda: None, lambda: any_interest(rng), lambda: any_data(rng), lambda: rng.randbytes(99)])()
+    packet = LinkPacket()
+    packet.link = link
     return bytes(packet.encode())
 
 
