@@ -89,7 +89,7 @@ pub struct Results {
 pub struct Metric {
     /// Ours.
     pub value: f64,
-    /// `seconds`, `mbps`, `share` (0 to 1), `count`, `seconds²`, …
+    /// `seconds`, `mbps`, `share` (0 to 1), `relative` (a change as a part of what it was before), `count`, `seconds²`, …
     pub unit: String,
     /// The paper's; `None` if it does not tell.
     pub paper: Option<f64>,
@@ -161,13 +161,18 @@ impl Results {
     pub fn note(&mut self, text: impl Into<String>) {
         self.notes.push(text.into());
     }
-    /// The one object that `lab run --json` prints.
+    /// The one object that `lab run --json` prints. Shares lie between 0 and 1 there: where packets waited when a count
+    /// began, they come in addition to what a link carries meanwhile.
     pub fn to_line(&self) -> String {
+        let mut metrics = self.metrics.clone();
+        for metric in metrics.values_mut().filter(|metric| metric.unit == "share") {
+            metric.value = metric.value.clamp(0.0, 1.0);
+        }
         let value = serde_json::json!({
             "experiment": self.experiment,
             "seed": self.seed,
             "runs": self.runs,
-            "metrics": self.metrics,
+            "metrics": metrics,
         });
         value.to_string()
     }

@@ -20,6 +20,44 @@ fn every_experiment_has_its_own_name_and_says_where_it_comes_from() {
 }
 
 #[test]
+fn what_a_run_prints_has_the_names_and_units_that_others_read() {
+    for (name, expected) in [
+        ("mmftp-multisource", &["source-1.seconds_mean", "three-sources.seconds_mean"][..]),
+        ("mmftp-failure", &["failure.seconds_mean", "failure.ideal_seconds"]),
+        ("mmftp-multipath", &["four-paths.gain"]),
+        ("ptp-tree-1", &["ptp.utilisation", "rfa-raaqm.utilisation", "ptp-paper.utilisation"]),
+        ("mftp-wireless", &["mftp.goodput_mbps@rtt50-loss1", "optimum.goodput_mbps@rtt50-loss1"]),
+    ] {
+        let line: serde_json::Value = serde_json::from_str(&run(name, 1, 1).to_line()).expect("an object");
+        let keys: Vec<&String> = line.as_object().expect("an object").keys().collect();
+        assert_eq!(keys, ["experiment", "metrics", "runs", "seed"]);
+        assert_eq!((&line["experiment"], &line["runs"], &line["seed"]), (&name.into(), &1.into(), &1.into()));
+        let metrics = line["metrics"].as_object().expect("an object");
+        expected.iter().for_each(|name| assert!(metrics.contains_key(*name), "{name}: {:?}", metrics.keys()));
+        for (metric, told) in metrics {
+            let (variant, quantity) = metric.split_once('.').unwrap_or_else(|| panic!("{metric} has no variant"));
+            let quantity = quantity.split('@').next().unwrap_or_default();
+            assert!(!variant.is_empty() && !quantity.is_empty(), "{metric}");
+            let keys: Vec<&String> = told.as_object().expect("an object").keys().collect();
+            assert_eq!(keys, ["paper", "unit", "value"]);
+            let (value, unit) = (told["value"].as_f64().expect("a number"), told["unit"].as_str().expect("a text"));
+            match unit {
+                "share" => assert!((0.0..=1.0).contains(&value), "{metric}: {value}"),
+                _ => assert!(!quantity.contains("utilisation"), "{metric} in {unit}"),
+            }
+            let of_unit = |word: &str| quantity.split('_').any(|part| part == word);
+            assert!(!of_unit("mbps") || unit == "mbps", "{metric} in {unit}");
+            assert!(!of_unit("seconds") || unit.starts_with("seconds"), "{metric} in {unit}");
+        }
+    }
+    let mut results = Results::new("full", &Settings::default());
+    results.metric("link.utilisation", 1.000_3, "share");
+    results.metric("paths.gain", -0.1, "relative");
+    let line = results.to_line();
+    assert!(line.contains("\"value\":1.0}") && line.contains("\"value\":-0.1}"), "{line}");
+}
+
+#[test]
 fn three_sources_are_faster_and_vary_less_than_the_best_of_them() {
     let results = run("mmftp-multisource", 1, 4);
     for prefix in ["", "default-"] {

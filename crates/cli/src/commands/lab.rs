@@ -37,9 +37,13 @@ fn list(json: bool) {
             let line = serde_json::json!({"experiment": name, "title": title, "paper": paper, "runs": runs});
             out::data(&line.to_string());
         } else {
-            out::data(&format!("{name:<20} {title} ({paper}; {runs} runs)"));
+            out::data(&format!("{name:<20} {title} ({paper}; {})", of_runs(*runs)));
         }
     }
+}
+
+fn of_runs(runs: u32) -> String {
+    if runs == 1 { "1 run".into() } else { format!("{runs} runs") }
 }
 
 fn find(name: &str) -> Result<&'static Experiment, ApiError> {
@@ -62,7 +66,7 @@ fn find_scheme(experiment: &Experiment, name: &str) -> Result<&'static str, ApiE
 
 fn carry_out(experiment: &Experiment, only: Option<&'static str>, seed: u64, runs: Option<u32>) -> Results {
     let runs = runs.unwrap_or(experiment.runs);
-    out::talk(&format!("{}: {} runs of each variant, seed {seed}", experiment.name, runs));
+    out::talk(&format!("{}: {} of each variant, seed {seed}", experiment.name, of_runs(runs)));
     (experiment.run)(&Settings { seed, runs, scale: Scale::Full, only })
 }
 

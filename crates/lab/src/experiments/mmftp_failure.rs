@@ -161,7 +161,7 @@ fn gains(results: &mut Results, prefix: &str, [normal, failure]: &[Vec<Row>; 2])
     let rate = |rows: &[Row], source: usize| mean(&rows.iter().map(|row| row.rates[source]).collect::<Vec<_>>());
     for (source, paper) in [(0, 0.765), (2, 0.30)] {
         let gain = rate(failure, source) / rate(normal, source).max(1e-9) - 1.0;
-        results.beside(format!("{prefix}failure.rate_gain@source-{}", source + 1), gain, "share", paper);
+        results.beside(format!("{prefix}failure.rate_gain@source-{}", source + 1), gain, "relative", paper);
     }
     for (source, name) in SOURCES.iter().enumerate() {
         let name = name.replace("pub", "source");

@@ -219,7 +219,7 @@ fn run(settings: &Settings) -> Results {
     let hops = results.value("hops.seconds_mean");
     for choice in CHOICES.iter().filter(|choice| choice.publishers == Publishers::All && choice.name != "hops") {
         let gain = 1.0 - results.value(&format!("{}.seconds_mean", choice.name)) / hops;
-        results.metric(format!("{}.gain", choice.name), gain, "share");
+        results.metric(format!("{}.gain", choice.name), gain, "relative");
     }
     results.tables.push(table);
     groups.push(BarGroup { label: "optimum".into(), bars: vec![Bar::new(mean(&bounds))] });
