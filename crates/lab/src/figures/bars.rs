@@ -8,7 +8,7 @@ use plotters::{
     },
 };
 
-use super::{Chart, DRAWN, GRID, INK, Style, Swatch, colour, framed, headroom, short, words};
+use super::{Chart, DRAWN, GRID, INK, Style, Swatch, colour, framed, headroom, short, short_within, words};
 
 /// The bars that stand side by side over one word.
 #[derive(Clone, PartialEq, Debug)]
@@ -41,6 +41,24 @@ impl Bar {
     }
 }
 
+/// Pixels of the vertical axis.
+const LEFT: u32 = 62;
+/// Pixels of a row of words below.
+const LABEL_ROW: u32 = 15;
+
+/// A word below, in rows of so many letters where its hyphens and spaces allow.
+fn broken(label: &str, letters_max: usize) -> Vec<String> {
+    let mut rows = vec![String::new()];
+    for part in label.split_inclusive(['-', ' ']) {
+        let row = rows.last_mut().expect("there is one from the start");
+        match row.chars().count() + part.trim_end().chars().count() > letters_max && !row.is_empty() {
+            true => rows.push(part.into()),
+            false => row.push_str(part),
+        }
+    }
+    rows
+}
+
 /// Draws groups of bars as SVG; `series` names the bars of each group.
 pub fn bars(chart: &Chart, series: &[&str], groups: &[BarGroup]) -> String {
     let mut legend: Vec<_> =
@@ -52,12 +70,17 @@ pub fn bars(chart: &Chart, series: &[&str], groups: &[BarGroup]) -> String {
     let highest = all().map(|bar| (bar.value + bar.spread).max(bar.paper.unwrap_or(0.0))).fold(chart.y_to, f64::max);
     let labels: Vec<usize> = (0..groups.len()).collect();
     let (width, _) = chart.size;
+    let top = headroom(highest) * 1.04;
+    // Letters are about seven pixels wide at this size; beside the plot are the vertical axis and margins.
+    let letters_max = (width.saturating_sub(LEFT + 20) as usize / groups.len().max(1) / 7).max(2) - 1;
+    let words_below: Vec<Vec<String>> = groups.iter().map(|group| broken(&group.label, letters_max)).collect();
+    let rows = words_below.iter().map(Vec::len).max().unwrap_or(1);
     framed(chart, &legend, |area| {
         let mut context = ChartBuilder::on(area)
             .margin(10)
-            .x_label_area_size(44)
-            .y_label_area_size(62)
-            .build_cartesian_2d(labels.as_slice().into_segmented(), 0.0..headroom(highest) * 1.04)
+            .x_label_area_size(44 + LABEL_ROW * (rows as u32 - 1))
+            .y_label_area_size(LEFT)
+            .build_cartesian_2d(labels.as_slice().into_segmented(), 0.0..top)
             .expect(DRAWN);
         context
             .configure_mesh()
@@ -71,10 +94,10 @@ pub fn bars(chart: &Chart, series: &[&str], groups: &[BarGroup]) -> String {
             .axis_desc_style(words(14))
             .x_labels(groups.len())
             .x_label_formatter(&|value| match value {
-                SegmentValue::CenterOf(index) => groups[**index].label.clone(),
+                SegmentValue::CenterOf(index) => words_below[**index][0].trim_end().into(),
                 SegmentValue::Exact(_) | SegmentValue::Last => String::new(),
             })
-            .y_label_formatter(&|value| short(*value))
+            .y_label_formatter(&|value| short_within(*value, top))
             .draw()
             .expect(DRAWN);
         // Bars are placed by pixel, because segments know only their middle.
@@ -82,9 +105,18 @@ pub fn bars(chart: &Chart, series: &[&str], groups: &[BarGroup]) -> String {
         let (plot_width, plot_height) = plot.dim_in_pixel();
         let slot = f64::from(plot_width) / groups.len().max(1) as f64;
         let bar_width = (slot * 0.8 / series.len().max(1) as f64).min(64.0);
-        let scale = f64::from(plot_height) / (headroom(highest) * 1.04);
+        let scale = f64::from(plot_height) / top;
         let y = |value: f64| (f64::from(plot_height) - value * scale).round() as i32;
+        let (from_left, from_top) = area.get_base_pixel();
+        let (plot_left, plot_top) = plot.get_base_pixel();
         for (place, group) in groups.iter().enumerate() {
+            // The first row below is the axis's own.
+            for (row, text) in (1..).zip(words_below[place].iter().skip(1)) {
+                let middle = plot_left - from_left + (slot * (place as f64 + 0.5)).round() as i32;
+                let below = plot_top - from_top + plot_height as i32 + 10 + LABEL_ROW as i32 * row;
+                let style = words(13).pos(Pos::new(HPos::Center, VPos::Top));
+                area.draw(&Text::new(text.trim_end().to_string(), (middle, below), style)).expect(DRAWN);
+            }
             let left = slot * (place as f64 + 0.5) - bar_width * series.len() as f64 / 2.0;
             for (index, bar) in group.bars.iter().enumerate() {
                 let Some(bar) = bar else { continue };

@@ -11,8 +11,9 @@ use plotters::{
     },
     style::{Color, ShapeStyle},
 };
+use std::cell::RefCell;
 
-use super::{Chart, DRAWN, GRID, INK, SHADE, Swatch, colour, framed, headroom, short, words};
+use super::{Chart, DRAWN, GRID, INK, SHADE, Swatch, colour, framed, headroom, short, short_within, words};
 
 /// One line or cloud of points.
 #[derive(Clone, PartialEq, Debug)]
@@ -121,6 +122,13 @@ fn plot<X>(
     X::CoordDescType: Ranged<ValueType = f64> + ValueFormatter<f64>,
 {
     let (bottom, top) = (y.start, y.end);
+    // A logarithmic axis has the ends of its decades twice.
+    let shown = RefCell::new(String::new());
+    let x_label = |value: f64| {
+        let label = if chart.is_x_logarithmic && !is_round(value) { String::new() } else { short(value) };
+        let before = shown.replace(label.clone());
+        if before == label { String::new() } else { label }
+    };
     let mut context = ChartBuilder::on(area)
         .margin(10)
         .margin_right(22)
@@ -142,10 +150,8 @@ fn plot<X>(
         .y_desc(chart.y.clone())
         .label_style(words(13))
         .axis_desc_style(words(14))
-        .x_label_formatter(&|value| {
-            if chart.is_x_logarithmic && !is_round(*value) { String::new() } else { short(*value) }
-        })
-        .y_label_formatter(&|value| short(*value))
+        .x_label_formatter(&|value| x_label(*value))
+        .y_label_formatter(&|value| short_within(*value, top - bottom))
         .draw()
         .expect(DRAWN);
     for (index, of) in series.iter().enumerate() {

@@ -158,19 +158,24 @@ fn draw_swatch(area: &Area<'_>, (x, y): (i32, i32), swatch: &Swatch) {
     }
 }
 
-/// A short number for an axis.
+/// A short number.
 fn short(value: f64) -> String {
+    short_within(value, 1.0)
+}
+/// A short number of an axis that spans so much: with as many decimals as tell its labels apart, two at least.
+fn short_within(value: f64, span: f64) -> String {
+    let decimals = if span > 0.0 { (1.0 - span.log10().floor()).clamp(2.0, 12.0) as usize } else { 2 };
     let size = value.abs();
     if size >= 1e6 {
-        format!("{}M", trimmed(value / 1e6))
+        format!("{}M", trimmed(value / 1e6, 2))
     } else if size >= 1e4 {
-        format!("{}k", trimmed(value / 1e3))
+        format!("{}k", trimmed(value / 1e3, 2))
     } else {
-        trimmed(value)
+        trimmed(value, decimals)
     }
 }
-fn trimmed(value: f64) -> String {
-    let text = format!("{value:.2}");
+fn trimmed(value: f64, decimals: usize) -> String {
+    let text = format!("{value:.decimals$}");
     let text = text.trim_end_matches('0').trim_end_matches('.');
     if text == "-0" { "0".into() } else { text.into() }
 }
@@ -188,6 +193,45 @@ mod tests {
         for (value, text) in [(0.0, "0"), (0.25, "0.25"), (1500.0, "1500"), (25_000.0, "25k"), (3e6, "3M")] {
             assert_eq!(short(value), text);
         }
+        for (value, span, text) in
+            [(0.002, 0.01, "0.002"), (0.0004, 0.003, "0.0004"), (0.1234, 0.5, "0.12"), (3.0, 0.0, "3")]
+        {
+            assert_eq!(short_within(value, span), text);
+        }
+    }
+
+    /// The texts of a drawing.
+    fn texts(svg: &str) -> Vec<&str> {
+        svg.split("</text>").filter_map(|part| part.rsplit_once(">\n")).map(|(_, text)| text.trim()).collect()
+    }
+
+    #[test]
+    fn labels_of_an_axis_differ() {
+        let points = |from: f64, most: f64| vec![(from, 0.0), (from * 64.0, most)];
+        let narrow = lines(&Chart::new("", "", ""), &[Series::new("", points(1.0, 0.006))]);
+        let chart = Chart { is_x_logarithmic: true, ..Chart::new("", "", "") };
+        let logarithmic = lines(&chart, &[Series::new("", points(50.0, 1.0))]);
+        for svg in [narrow, logarithmic] {
+            let mut labels: Vec<_> = texts(&svg).into_iter().filter(|text| !text.is_empty() && *text != "0").collect();
+            let count = labels.len();
+            labels.sort_unstable();
+            labels.dedup();
+            assert!(count > 8 && labels.len() == count, "{labels:?} of {count}");
+        }
+    }
+
+    #[test]
+    fn words_below_bars_are_broken_where_they_do_not_fit_side_by_side() {
+        let draw = |labels: &[&str]| {
+            let group = |label: &&str| BarGroup { label: (*label).into(), bars: vec![Bar::new(1.0)] };
+            let groups: Vec<_> = labels.iter().map(group).collect();
+            bars(&Chart::new("", "", ""), &["series"], &groups)
+        };
+        let svg = draw(&["nearest-source", "nearest-source-by-place", "b", "c", "d", "e", "f", "g", "h"]);
+        let found: Vec<_> =
+            texts(&svg).into_iter().filter(|text| text.contains("est") || text.contains("place")).collect();
+        assert_eq!(found, ["nearest-", "nearest-", "by-place"]);
+        assert!(texts(&draw(&["nearest-source", "b"])).contains(&"nearest-source"));
     }
 
     #[test]
