@@ -176,7 +176,7 @@ impl Face {
     pub(crate) fn handle_datagram(&mut self, now: Time, datagram: Datagram) -> Result<Option<Arrived>, &'static str> {
         self.counters.bytes.0 += datagram.len() as u64;
         if datagram.len() > DATAGRAM_BYTES_MAX {
-            return Err("longer than a packet may be");
+            return Err(super::reason::TOO_LONG);
         }
         if datagram.header_bytes().first() != Some(&(crate::wire::types::LP_PACKET as u8)) {
             let packet = datagram.into_bytes();

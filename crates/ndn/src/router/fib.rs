@@ -190,6 +190,15 @@ mod tests {
         assert!(fib.set(&a, &[], 0) && fib.set(&b, &[hop(1)], 0) && fib.generation() > generation);
     }
 
+    #[test]
+    fn of_too_many_next_hops_the_cheapest_stay() {
+        let mut fib = Fib::new(NameHasher::new([1, 2]), 1);
+        let hops: Vec<NextHop> = (1..=100).rev().map(hop).collect();
+        assert!(fib.set(&Name::root(), &hops, 0));
+        let kept = &fib.exact(&Name::root()).unwrap().next_hops;
+        assert_eq!((kept.len(), kept[0], kept[NEXT_HOPS_MAX - 1]), (NEXT_HOPS_MAX, hop(1), hop(NEXT_HOPS_MAX as u32)));
+    }
+
     proptest! {
         #[test]
         fn finds_what_trying_all_prefixes_finds(

@@ -259,6 +259,8 @@ const LOCAL_PACKETS_MAX: usize = 65_536;
 pub mod reason {
     /// More components or bytes than a router handles.
     pub const NAME_TOO_LONG: &str = "name too long";
+    /// More bytes than a packet may have.
+    pub const TOO_LONG: &str = "longer than a packet may be";
     /// No hops left.
     pub const HOP_LIMIT: &str = "hop limit reached";
     /// Seen before with the same nonce.
@@ -476,7 +478,7 @@ impl Router {
     }
     fn on_packet(&mut self, now: Time, face: FaceId, headers: &LpPacket<'_>, packet: Bytes) {
         if packet.len() > crate::wire::PACKET_BYTES_MAX {
-            return self.drop(face, "longer than a packet may be", packet.len());
+            return self.drop(face, reason::TOO_LONG, packet.len());
         }
         let bytes = packet.len();
         let result = match (packet_type(&packet), headers.nack) {

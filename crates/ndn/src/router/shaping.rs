@@ -243,6 +243,16 @@ mod tests {
     }
 
     #[test]
+    fn flows_that_ask_for_nothing_are_forgotten_when_there_are_too_many() {
+        let mut shaper = shaper();
+        for flow in 0..2 * FLOWS_MAX as u64 {
+            assert_eq!(shaper.on_interest(flow, 0, |_, _| false), Ok(()));
+            assert!(shaper.poll(Time::from_millis(1_000 + 10 * flow)).is_some());
+        }
+        assert!(shaper.flows.len() <= FLOWS_MAX, "{}", shaper.flows.len());
+    }
+
+    #[test]
     fn a_copy_takes_the_place_of_the_interest_that_waits() {
         let mut shaper = shaper();
         assert_eq!(shaper.on_interest(1, 5, |a, b| a == b), Ok(()));

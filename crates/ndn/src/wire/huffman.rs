@@ -229,6 +229,20 @@ mod tests {
         assert_eq!(CodeBook::new(&[]).code(0), None);
     }
 
+    #[test]
+    fn a_tag_takes_no_more_bits_than_the_limit() {
+        let book = CodeBook::new(&[1; 8]);
+        let (mut stack, mut pushed) = (BitStack::default(), 0);
+        while stack.push(0, book.code(0).unwrap()) {
+            pushed += 1;
+        }
+        assert_eq!((pushed, stack.bits()), (TAG_BITS_MAX / 5, TAG_BITS_MAX / 5 * 5));
+        let most = [&[0][..], &[0xff; TAG_BITS_MAX / 8]].concat();
+        assert_eq!(BitTag::parse(&most).unwrap().to_stack().bits(), TAG_BITS_MAX);
+        let beyond = [&most[..], &[0xff]].concat();
+        assert_eq!(BitTag::parse(&beyond), Err(WireError::Length { field: "PathTagBits", bytes: beyond.len() }));
+    }
+
     proptest! {
         #[test]
         fn codes_are_free_of_prefixes_and_short_enough(counts in proptest::collection::vec(0u64..u64::MAX, 1..300)) {

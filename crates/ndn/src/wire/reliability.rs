@@ -202,6 +202,17 @@ mod tests {
     }
 
     #[test]
+    fn what_arrives_and_is_not_acknowledged_yet_is_remembered_up_to_limits() {
+        let mut link = Reliability::new(ReliabilityConfig::default());
+        for number in 0..2 * SEEN_MAX as u64 {
+            assert!(link.on_arrival(Time::ZERO, number, None));
+        }
+        assert_eq!((link.seen.len(), link.acks.len()), (SEEN_MAX, ReliabilityConfig::default().acks_max));
+        assert!(!link.on_arrival(Time::ZERO, 2 * SEEN_MAX as u64 - 1, None), "the last ones");
+        let sent = (0..5_000).filter(|_| link.on_send(Time::ZERO, &piece(0), 0).is_some()).count();
+        assert_eq!(sent, ReliabilityConfig::default().unacknowledged_max, "beyond that they go unreliably");
+    }
+    #[test]
     fn a_packet_is_sent_again_after_three_later_ones_and_given_up_after_three_times() {
         let mut link = Reliability::new(ReliabilityConfig::default());
         let mut now = Time::ZERO;

@@ -70,7 +70,7 @@ pub enum FaceRequest {
 }
 
 /// Requests to the driver at one time.
-const REQUESTS_MAX: usize = 64;
+pub(super) const REQUESTS_MAX: usize = 64;
 /// How long the driver may take.
 const REQUEST_PATIENCE: Duration = Duration::from_secs(4);
 /// Commands remembered, so that none is obeyed twice, and for how long.

@@ -116,3 +116,11 @@ fn pcon_moves_two_hundredths_for_each_mark() {
     let left = 0.98f64.powi(10);
     near(&shares(&mut pcon, &hops(3), 20_000, |_, _| {}), &[left, (1.0 - left) / 2.0, (1.0 - left) / 2.0]);
 }
+
+#[test]
+fn measurements_start_anew_when_there_are_too_many() {
+    let mut measured = Measurements::<u32>::default();
+    (0..MEASUREMENTS_MAX as u64).for_each(|prefix| *measured.at(prefix, FaceId(1)) = 7);
+    assert_eq!((*measured.at(0, FaceId(1)), measured.0.len()), (7, MEASUREMENTS_MAX));
+    assert_eq!((*measured.at(0, FaceId(2)), measured.0.len()), (0, 1));
+}

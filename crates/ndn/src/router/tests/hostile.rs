@@ -35,6 +35,65 @@ fn a_flood_of_interests_on_one_face_leaves_room_for_the_others() {
 }
 
 #[test]
+fn no_interest_is_pending_for_longer_than_the_limit() {
+    let mut bench = Bench::with_routes(&[("/", 4)]);
+    let asked = name("/a");
+    let for_ever = Interest { lifetime_millis: Some(u64::MAX), ..Interest::new(NameView::from(&asked)) };
+    bench.recv(1, &for_ever.encode().into());
+    assert_eq!(bench.router.poll_timeout(), Some(Time::from_millis(60_000)));
+    assert!(bench.at(60_000).router.pit().is_empty());
+}
+
+#[test]
+fn what_waits_to_leave_by_a_face_is_limited_in_packets_and_in_bytes() {
+    let limits = FaceLimits { queue_packets_max: 10, queue_bytes_max: 4_000, ..FaceLimits::default() };
+    let mut bench = Bench::new(1, |config| config.face = limits);
+    bench.routes(&[("/", 4)]);
+    let push = |bench: &mut Bench, face, packet: Bytes| {
+        bench.router.handle_datagram(bench.now, FaceId(face), Datagram::from(packet));
+    };
+    (0..30u64).for_each(|n| push(&mut bench, 1, interest(&alloc::format!("/{n}"), n)));
+    // Ten go on, ten of the others come back, and for ten of these there is no room either.
+    assert_eq!((bench.sent().len(), bench.dropped(face::reason::QUEUE)), (20, 30));
+    (0..10).for_each(|n| push(&mut bench, 4, data_of(&alloc::format!("/{n}"), &[0; 1_000])));
+    assert_eq!((bench.sent().len(), bench.dropped(face::reason::QUEUE)), (3, 37));
+}
+
+#[test]
+fn an_application_that_takes_nothing_is_given_up_to_a_limit() {
+    let mut bench = Bench::with_routes(&[]);
+    let application = FaceId(INTERNAL_FACES_FIRST);
+    bench.router.add_internal_face(application, "internal://slow");
+    assert!(bench.router.add_route(&name("/a"), application, 0));
+    // Copies with a tag that ends here are held back by nobody.
+    let tagged = LpPacket { tag: Some(crate::wire::PathTag::EMPTY), ..LpPacket::default() };
+    for nonce in 0..LOCAL_PACKETS_MAX as u64 + 10 {
+        bench.recv_with(1, &tagged, &interest("/a", nonce));
+    }
+    assert_eq!(bench.dropped(reason::LOCAL_QUEUE), 10);
+    assert_eq!(core::iter::from_fn(|| bench.router.poll_local()).count(), LOCAL_PACKETS_MAX);
+}
+
+#[test]
+fn what_is_told_and_nobody_hears_is_limited() {
+    let mut bench = Bench::new(1, |config| config.events_max = 5);
+    for number in 0..100 {
+        bench.recv(77, &data("/a"));
+        let answer = LpPacket { run_answer: Some((number, 7)), ..LpPacket::default() };
+        bench.recv(1, &answer.encode().into());
+    }
+    assert_eq!(core::iter::from_fn(|| bench.router.poll_event()).count(), 5);
+    assert_eq!(core::iter::from_fn(|| bench.router.poll_run_answer()).count(), RUN_ANSWERS_MAX);
+}
+
+#[test]
+fn data_of_another_machine_s_own_names_is_out_of_scope() {
+    let mut bench = Bench::with_routes(&[("/", 4)]);
+    expect(&bench.recv(4, &data("/localhost/a")), &[]);
+    assert_eq!((bench.dropped(reason::SCOPE), bench.dropped(reason::UNSOLICITED)), (1, 0));
+}
+
+#[test]
 fn data_that_nobody_asked_for_there_fills_no_cache_and_answers_nobody() {
     let mut bench = Bench::with_routes(&[("/", 4)]);
     expect(&bench.recv(2, &data("/a")), &[]);
@@ -58,7 +117,7 @@ fn a_poisoned_cache_is_passed_by_and_mended_by_a_probe() {
 }
 
 #[test]
-fn names_beyond_the_limits_are_dropped() {
+fn names_and_packets_beyond_the_limits_are_dropped() {
     let mut bench = Bench::with_routes(&[("/", 4)]);
     let deep = [8u8, 0].repeat(hash::COMPONENTS_MAX + 1);
     let view = NameView::parse(&deep).unwrap();
@@ -67,6 +126,10 @@ fn names_beyond_the_limits_are_dropped() {
     let view = NameView::parse(&long).unwrap();
     expect(&bench.recv(1, &Interest::new(view).encode().into()), &[]);
     assert_eq!(bench.dropped(reason::NAME_TOO_LONG), 2);
+    let asked = name("/a");
+    let large = Interest { parameters: Some(&[0; 9_000]), ..Interest::new(NameView::from(&asked)) };
+    expect(&bench.recv(1, &crate::wire::interest::with_parameters(&large, None).into()), &[]);
+    assert_eq!(bench.dropped(reason::TOO_LONG), 1);
     assert!(bench.router.pit().is_empty());
 }
 

@@ -1,5 +1,6 @@
 //! Commands and datasets.
 use super::*;
+use crate::router::management::REQUESTS_MAX;
 use crate::wire::{
     ControlParameters, ControlResponse, SignatureInfo, SignatureType, interest::with_parameters, tlv, tlv::Writer,
 };
@@ -165,6 +166,18 @@ fn the_driver_makes_and_closes_faces() {
     assert!(bench.sent().is_empty());
     bench.at(4000);
     assert_eq!(bench.router.requests_due(), None);
+}
+
+#[test]
+fn no_more_faces_are_being_made_at_one_time_than_the_limit() {
+    let mut bench = bench(|_| {});
+    let create = |bench: &mut Bench, n: usize| {
+        let uri = Some(alloc::format!("udp4://192.0.2.1:{}", 1_000 + n));
+        let parameters = ControlParameters { uri, ..ControlParameters::default() };
+        bench.recv(1, &command("faces/create", &parameters, &SignKey::Digest, n as u8))
+    };
+    (0..REQUESTS_MAX).for_each(|n| expect(&create(&mut bench, n), &[]));
+    assert_eq!(response(&create(&mut bench, REQUESTS_MAX)).code, 503);
 }
 
 #[test]
