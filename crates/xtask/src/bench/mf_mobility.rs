@@ -1,151 +1,260 @@
-//! A receiver that moves from one access router to another while a file comes: real daemons over emulated links.
+//! A receiver that moves from one access router to another while a file comes, beside the kernel's TCP over the same
+//! emulated links, in turn.
 //!
 //! ```text
 //!                            ┌── 1 Gbit/s ── access-1 ── 25 Mbit/s, until it moves ──┐
-//!  server ─ 1 Gbit/s, 20 ms ─ core                                                    ├─ receiver
+//!  server ─ 1 Gbit/s, 20 ms ─ core                                                    ├─ client
 //!                            └── 1 Gbit/s ── access-2 ── 25 Mbit/s, from then on ────┘
 //! ```
+//! Five network namespaces; each transfer has daemons, connections and links of its own. Who moves loses its address in the
+//! first access network and the routes over it, and has a route over the second one when it is there. TCP's connections do
+//! not outlive that: its client asks for the rest by HTTP over a new one.
 use std::{net::SocketAddr, thread::sleep, time::Duration};
 
-use super::{Context, Findings, add, clear, ours::NAME, paths::PATIENCE, rivals::Source};
+use super::{Context, Findings, add, clear, ours::NAME, rivals::Source};
 use crate::{
     Outcome,
     harness::{
+        emulator::{Emulator, Link, Silence, inside},
         figure::Figure,
+        process::Process,
         rounds::{Contender, Sample, take_turns},
         stage::{Stage, hash_of},
-        trib::{Daemon, Done, Face, NodeSpec, Trib},
+        trib::{Done, Face, NodeSpec, Trib},
     },
+    note,
+    yardstick::Fetched,
 };
 
 /// Bytes of the file: 3.3 s of an access link.
 const SIZE: u64 = 10_000_000;
-/// When the receiver leaves its first router, after the request.
+/// When a request begins, after the links came up: daemons know each other by then.
+const REQUEST_AT: Duration = Duration::from_secs(7);
+/// When the client leaves its first router, after the request.
 const LEAVES: Duration = Duration::from_millis(1_500);
 /// Seconds until it is at the second one; `None` stays where it is.
 const MOVES: [Option<u64>; 4] = [None, Some(0), Some(1), Some(5)];
-/// An access link, the same in both directions.
-const ACCESS: &str = "rate = \"25Mbps\", delay = \"1ms\", queue = \"256KiB\"";
-/// Links between routers, and from the server.
-const WIRED: [&str; 2] = [
-    "rate = \"1000Mbps\", delay = \"20ms\", queue = \"2MiB\"",
-    "rate = \"1000Mbps\", delay = \"1ms\", queue = \"2MiB\"",
+/// Rate of an access link in Mbit/s.
+const ACCESS_MBPS: f64 = 25.0;
+/// After so long without a byte a client gives a connection up: the default of Python's package manager; those of apt and
+/// aria2 are 30 and 60 s.
+const TIMEOUT_SECONDS: u64 = 15;
+/// How long a transfer may take.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// How long a server may take to start.
+const START_PATIENCE: Duration = Duration::from_secs(10);
+/// The port of all servers and daemons; each has a namespace of its own.
+const PORT: u16 = 7_077;
+
+/// The hosts.
+const SERVER: usize = 0;
+const CORE: usize = 1;
+const CLIENT: usize = 4;
+const ACCESS: [usize; 2] = [2, 3];
+/// The links.
+const FAR: usize = 0;
+const NEAR: [usize; 2] = [1, 2];
+const LAST: [usize; 2] = [3, 4];
+
+/// Who sends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Transport {
+    Mftp,
+    /// By this congestion control. The client is told of its move at once.
+    Told(&'static str),
+    /// The client has nothing but its timeout.
+    Timeout(&'static str),
+}
+/// All of them, ours first.
+const TRANSPORTS: [Transport; 5] = [
+    Transport::Mftp,
+    Transport::Told("bbr"),
+    Transport::Told("cubic"),
+    Transport::Timeout("bbr"),
+    Transport::Timeout("cubic"),
 ];
+
+impl Transport {
+    fn name(self) -> String {
+        match self {
+            Transport::Mftp => "trib".into(),
+            Transport::Told(congestion) => format!("kernel TCP {congestion}, told of the move"),
+            Transport::Timeout(congestion) => format!("kernel TCP {congestion}, timeout"),
+        }
+    }
+    /// Whose transfer without a move this one's are compared with: nothing differs there between the clients of TCP.
+    fn staying(self) -> Transport {
+        match self {
+            Transport::Timeout(congestion) => Transport::Told(congestion),
+            other => other,
+        }
+    }
+}
 
 /// Runs it.
 pub(super) fn run(context: &mut Context<'_>) -> Outcome<Findings> {
-    let source = &Source::make(&mut context.stage, SIZE)?;
+    let source = Source::make(&mut context.stage, SIZE)?;
     let (stage, trib) = (&context.stage, &context.trib);
     let mut findings = Findings::default();
-    let mut contenders = Vec::new();
-    for pause in MOVES {
-        let name = match pause {
-            None => "staying".to_string(),
-            Some(pause) => format!("moving, {pause} s between"),
-        };
-        let contender = Contender::new(name.clone(), move || fetch(trib, stage, source, pause));
-        add(&mut contenders, &mut findings, &name, Ok(contender));
+    let (mut contenders, mut kinds) = (Vec::new(), Vec::new());
+    for transport in TRANSPORTS {
+        for pause in MOVES.into_iter().filter(|pause| pause.is_some() || transport.staying() == transport) {
+            let name = match pause {
+                None => format!("{}, staying", transport.name()),
+                Some(pause) => format!("{}, {pause} s between", transport.name()),
+            };
+            let trial = Trial { trib, stage, source: &source, pause };
+            let contender = Contender::new(name.clone(), move || trial.run(transport));
+            add(&mut contenders, &mut findings, &name, Ok(contender));
+            kinds.push((transport, pause));
+        }
     }
     take_turns(context.arguments.rounds(), &mut contenders, || Ok(()));
     findings.notes.extend(contenders.iter().filter_map(Contender::failure));
-    let staying = contenders[0].values(|sample| sample.seconds);
-    for (contender, pause) in contenders.iter().zip(MOVES) {
-        let Some(pause) = pause else { continue };
-        let seconds = contender.values(|sample| sample.seconds);
-        let lost = seconds.iter().zip(&staying).map(|(moving, staying)| moving - staying - pause as f64);
-        let lost: Vec<f64> = lost.collect();
-        if !lost.is_empty() {
-            findings.figures.push(Figure::new(format!("time lost by a move with {pause} s between"), "s", lost));
+    let seconds = |transport: Transport, pause: Option<u64>| {
+        let place = kinds.iter().position(|kind| *kind == (transport, pause));
+        place.map_or(Vec::new(), |place| contenders[place].values(|sample| sample.seconds))
+    };
+    for pause in MOVES.into_iter().flatten() {
+        for transport in TRANSPORTS {
+            let (moving, staying) = (seconds(transport, Some(pause)), seconds(transport.staying(), None));
+            let lost: Vec<f64> =
+                moving.iter().zip(&staying).map(|(moving, staying)| moving - staying - pause as f64).collect();
+            if lost.is_empty() {
+                continue;
+            }
+            note(&format!("  {}, {pause} s between: lost {lost:.3?} s", transport.name()));
+            let what = format!("lost with {pause} s between, {}", transport.name());
+            findings.figures.push(Figure::new(what, "s", lost));
         }
     }
     if findings.figures.is_empty() {
-        return Err("no move was complete".into());
+        return Err(findings.notes.join("; ").into());
     }
     findings.notes.push(format!(
-        "{} MB, the move {LEAVES:?} after the request; lost is the time beyond that of a receiver that stays, in the same \
-         round, plus the time between",
+        "{} MB, the move {LEAVES:?} after the request; lost is the time beyond that of the same transport that stays, in \
+         the same round, plus the time between. TCP's client asks for the rest over a new connection: told of the move, as \
+         soon as its address towards the server has changed, or else after {TIMEOUT_SECONDS} s without a byte",
         SIZE / 1_000_000
     ));
     Ok(findings)
 }
 
-fn fetch(trib: &Trib, stage: &Stage, source: &Source, pause: Option<u64>) -> Outcome<Sample> {
-    let network = Network::start(trib, stage, source)?;
-    let output = stage.path("mobility-output");
-    clear(&output)?;
-    let get = trib.get_by(stage, &network.receiver, NAME, &output)?;
-    let first = get.line(PATIENCE)?;
-    if let Some(pause) = pause {
-        sleep(LEAVES);
-        network.set_access(0, false)?;
-        sleep(Duration::from_secs(pause));
-        network.set_access(1, true)?;
-    }
-    let ended = get.finish(PATIENCE)?;
-    let lines: Vec<String> = std::iter::once(first).chain(ended.lines).collect();
-    let done = Done::read(&lines)?;
-    if hash_of(&output)? != source.hash {
-        return Err("what arrived differs from what was published".into());
-    }
-    clear(&output)?;
-    Ok(Sample { bytes: done.bytes, seconds: done.seconds, ..Sample::default() })
+/// One transfer over links of its own.
+struct Trial<'a> {
+    trib: &'a Trib,
+    stage: &'a Stage,
+    source: &'a Source,
+    pause: Option<u64>,
 }
 
-struct Network {
-    _server: Daemon,
-    _core: Daemon,
-    access: Vec<Daemon>,
-    receiver: Daemon,
-}
-
-impl Network {
-    fn start(trib: &Trib, stage: &Stage, source: &Source) -> Outcome<Network> {
-        let mut places = Vec::new();
-        for _ in 0..5 {
-            places.push(stage.address()?);
+impl Trial<'_> {
+    fn run(&self, transport: Transport) -> Outcome<Sample> {
+        let link = |ends: [usize; 2], mbps: f64, delay_ms: f64, queue_kib: u32| Link {
+            ends,
+            mbps,
+            delay_ms,
+            loss: 0.0,
+            queue_kib,
+        };
+        let links = [
+            link([SERVER, CORE], 1_000.0, 20.0, 2_048),
+            link([CORE, ACCESS[0]], 1_000.0, 1.0, 2_048),
+            link([CORE, ACCESS[1]], 1_000.0, 1.0, 2_048),
+            link([ACCESS[0], CLIENT], ACCESS_MBPS, 1.0, 256),
+            link([ACCESS[1], CLIENT], ACCESS_MBPS, 1.0, 256),
+        ];
+        let leaves = REQUEST_AT + LEAVES;
+        let arrives = self.pause.map(|pause| leaves + Duration::from_secs(pause));
+        // A link is silent when nobody is at its end.
+        let first = arrives.map(|_| Silence { link: LAST[0], from: leaves, length: FOREVER });
+        let second = Silence { link: LAST[1], from: Duration::ZERO, length: arrives.unwrap_or(FOREVER) };
+        let silences: Vec<Silence> = first.into_iter().chain([second]).collect();
+        let emulator = Emulator::start(self.stage, 5, &links, &silences)?;
+        for (access, (near, last)) in ACCESS.into_iter().zip(NEAR.into_iter().zip(LAST)) {
+            emulator.route(SERVER, last, FAR)?;
+            emulator.route(CORE, last, near)?;
+            emulator.route(access, FAR, near)?;
         }
-        let [server_at, core_at, first_at, second_at, receiver_at] = places[..] else { unreachable!("five were made") };
-        let face = |peer: SocketAddr, link: &str| Face { egress: Some(link.into()), ..Face::to(peer) };
-        let node = |label: &str, roles, listen, faces| NodeSpec {
+        emulator.route(CLIENT, FAR, LAST[0])?;
+        let output = self.stage.path("mobility-output");
+        clear(&output)?;
+        let seconds = match transport {
+            Transport::Mftp => self.mftp(&emulator)?,
+            Transport::Told(congestion) => self.tcp(&emulator, congestion, &["--follow"])?,
+            Transport::Timeout(congestion) => self.tcp(&emulator, congestion, &[])?,
+        };
+        if hash_of(&output)? != self.source.hash {
+            return Err("what arrived differs from what was published".into());
+        }
+        clear(&output)?;
+        Ok(Sample { bytes: SIZE, seconds, ..Sample::default() })
+    }
+    /// Moves the client, whose request begins now.
+    fn travel(&self, emulator: &Emulator) -> Outcome {
+        let Some(pause) = self.pause else { return Ok(()) };
+        emulator.wait_until(REQUEST_AT + LEAVES)?;
+        emulator.leave(CLIENT, LAST[0])?;
+        if pause > 0 {
+            emulator.wait_until(REQUEST_AT + LEAVES + Duration::from_secs(pause))?;
+        }
+        // A first packet that were sent a moment too soon would cost TCP's client a second.
+        sleep(LINK_COMES_UP);
+        emulator.route(CLIENT, FAR, LAST[1])
+    }
+    fn mftp(&self, emulator: &Emulator) -> Outcome<f64> {
+        let spec = |label: &str, host: usize, roles: &'static [&'static str], peers: &[(usize, usize)]| NodeSpec {
             label: format!("mobility-{label}"),
             family: Some("mf"),
+            namespace: Some(emulator.host(host).into()),
             roles,
-            listen: Some(listen),
-            faces,
+            listen: Some(SocketAddr::from(([0, 0, 0, 0], PORT))),
+            faces: peers
+                .iter()
+                .map(|(link, peer)| Face::to(SocketAddr::from((emulator.address(*link, *peer), PORT))))
+                .collect(),
             ..NodeSpec::default()
         };
         const ROUTER: &[&str] = &["router", "resolver"];
-        let [far, near] = WIRED;
-        let faces = vec![face(server_at, far), face(first_at, near), face(second_at, near)];
-        let core = trib.node(stage, &node("core", ROUTER, core_at, faces))?;
-        let mut access = Vec::new();
-        for (label, at) in [("access-1", first_at), ("access-2", second_at)] {
-            let faces = vec![face(receiver_at, ACCESS), face(core_at, near)];
-            access.push(trib.node(stage, &node(label, ROUTER, at, faces))?);
-        }
-        let publish = Some((NAME.into(), source.path.clone()));
-        let server = NodeSpec { publish, ..node("server", &["sender"], server_at, vec![face(core_at, far)]) };
-        let server = trib.node(stage, &server)?;
-        let faces = vec![face(first_at, ACCESS), face(second_at, ACCESS)];
-        let receiver = trib.node(stage, &node("receiver", &["receiver"], receiver_at, faces))?;
-        let network = Network { _server: server, _core: core, access, receiver };
-        network.set_access(1, false)?;
-        network._server.wait_until_published()?;
-        network.receiver.wait_until("it is attached to the first router only", |status| {
-            let faces = status["faces"].as_array().map_or(&[][..], Vec::as_slice);
-            let up: Vec<bool> = faces.iter().map(|face| face["up"] == true).collect();
-            up == [true, false]
-        })?;
-        // Whoever was reached over the second link for a moment has learnt that it is gone.
-        sleep(SETTLES);
-        Ok(network)
+        let _core = self.trib.node(self.stage, &spec("core", CORE, ROUTER, &[]))?;
+        let _access = [
+            self.trib.node(self.stage, &spec("access-1", ACCESS[0], ROUTER, &[(NEAR[0], CORE)]))?,
+            self.trib.node(self.stage, &spec("access-2", ACCESS[1], ROUTER, &[(NEAR[1], CORE)]))?,
+        ];
+        let publish = Some((NAME.into(), self.source.path.clone()));
+        let server = NodeSpec { publish, ..spec("server", SERVER, &["sender"], &[(FAR, CORE)]) };
+        let server = self.trib.node(self.stage, &server)?;
+        let peers = [(LAST[0], ACCESS[0]), (LAST[1], ACCESS[1])];
+        let client = self.trib.node(self.stage, &spec("client", CLIENT, &["receiver"], &peers))?;
+        server.wait_until_published()?;
+        client.wait_until_neighbours(1)?;
+        emulator.wait_until(REQUEST_AT)?;
+        let get = self.trib.get_by(self.stage, &client, NAME, &self.stage.path("mobility-output"))?;
+        self.travel(emulator)?;
+        Ok(Done::read(&get.finish(PATIENCE)?.lines)?.seconds)
     }
-    /// Cuts or mends an access link at both ends.
-    fn set_access(&self, link: usize, up: bool) -> Outcome {
-        self.access[link].set_link(1, up)?;
-        self.receiver.set_link(link + 1, up)
+    fn tcp(&self, emulator: &Emulator, congestion: &str, options: &[&str]) -> Outcome<f64> {
+        let address = SocketAddr::from((emulator.address(FAR, SERVER), PORT)).to_string();
+        let program = std::env::current_exe()?;
+        let mut command = inside(emulator.host(SERVER), &program);
+        let folder = self.source.path.parent().expect("it is in the stage's folder");
+        command.args(["yardstick", "http-serve"]).arg(folder).args(["--listen", &address, "--congestion", congestion]);
+        let server = Process::spawn("http-server", self.stage, &mut command)?;
+        server.line_after("ready ", START_PATIENCE)?;
+        let mut command = inside(emulator.host(CLIENT), &program);
+        command.args(["yardstick", "http-get", &address, self.source.name()]);
+        command.arg(self.stage.path("mobility-output")).arg(SIZE.to_string());
+        command.args(["--timeout", &TIMEOUT_SECONDS.to_string()]).args(options);
+        emulator.wait_until(REQUEST_AT)?;
+        let client = Process::spawn("http-client", self.stage, &mut command)?;
+        self.travel(emulator)?;
+        let ended = client.finish(PATIENCE)?;
+        let fetched: Fetched = serde_json::from_str(ended.lines.last().ok_or("the client told nothing")?)?;
+        Ok(fetched.seconds)
     }
 }
 
-/// How long names and ways take to settle after the start.
-const SETTLES: Duration = Duration::from_secs(3);
+/// How late a link may come up.
+const LINK_COMES_UP: Duration = Duration::from_millis(5);
+/// Longer than any transfer may take.
+const FOREVER: Duration = Duration::from_secs(3_600);

@@ -111,7 +111,7 @@ const BENCHES: &[Bench] = &[
     },
     Bench {
         name: "mf-mobility",
-        about: "MobilityFirst: a receiver that moves between two access routers, real daemons over emulated links",
+        about: "MobilityFirst: a receiver that moves between two access routers, beside kernel TCP; root, linkemu",
         run: mf_mobility::run,
     },
     Bench {

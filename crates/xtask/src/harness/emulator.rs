@@ -106,6 +106,13 @@ impl Emulator {
         let gateway = self.address(via, if first == host { second } else { first });
         ip(&["-n", &self.hosts[host], "route", "add", &format!("10.77.{link}.0/24"), "via", &gateway.to_string()])
     }
+    /// `host` gives up its address on one of its links, and with it all routes over it, as one that leaves a network does.
+    ///
+    /// # Errors
+    /// If it has none.
+    pub(crate) fn leave(&self, host: usize, link: usize) -> Outcome {
+        ip(&["-n", &self.hosts[host], "address", "flush", "dev", &format!("link-{link}")])
+    }
     /// Bytes of IP packets that have come to `host` over `link`.
     ///
     /// # Errors

@@ -4,7 +4,7 @@ pub(crate) mod pump;
 pub(crate) mod quic;
 pub(crate) mod tcp;
 
-use std::{net::SocketAddr, path::PathBuf};
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use clap::Subcommand;
 use serde::{Deserialize, Serialize};
@@ -76,6 +76,29 @@ pub(crate) enum Yardstick {
     HttpServe {
         /// The folder.
         folder: PathBuf,
+        /// Where to listen.
+        #[arg(long, default_value = "127.0.0.1:0")]
+        listen: SocketAddr,
+        /// The kernel's congestion control, such as cubic or bbr [default: the system's].
+        #[arg(long)]
+        congestion: Option<String>,
+    },
+    /// Fetch a file by HTTP/1.1 and write it; what is missing when a connection is given up is asked for over a new one.
+    HttpGet {
+        /// Where the server is.
+        server: SocketAddr,
+        /// The name of the file.
+        name: String,
+        /// Where to write.
+        output: PathBuf,
+        /// How many bytes the file has.
+        size: u64,
+        /// Give up a connection that has been silent for so many seconds.
+        #[arg(long)]
+        timeout: f64,
+        /// Give it up too as soon as this host's address towards the server is another one.
+        #[arg(long)]
+        follow: bool,
     },
 }
 
@@ -110,7 +133,13 @@ impl Yardstick {
             }
             Yardstick::TcpServe { listen, congestion, size } => tcp::serve(listen, &congestion, size, ready),
             Yardstick::TcpGet { server, size, seconds_max } => tell(&tcp::get(server, size, seconds_max)?),
-            Yardstick::HttpServe { folder } => http::serve(&folder, ready),
+            Yardstick::HttpServe { folder, listen, congestion } => {
+                http::serve(&folder, listen, congestion.as_deref(), ready)
+            }
+            Yardstick::HttpGet { server, name, output, size, timeout, follow } => {
+                let patience = Duration::try_from_secs_f64(timeout)?;
+                tell(&http::Download { server, name, output, size, patience, follow }.run()?)
+            }
         }
     }
 }

@@ -23,10 +23,7 @@ const LOOK: Duration = Duration::from_millis(20);
 /// # Errors
 /// If the kernel does not have that congestion control, or no socket can be opened.
 pub(crate) fn serve(listen: SocketAddr, congestion: &str, size: u64, ready: impl FnOnce(SocketAddr)) -> Outcome {
-    let listener = TcpListener::bind(listen)?;
-    // Connections take it from the socket that accepts them.
-    setsockopt(&listener, sockopt::TcpCongestion, &OsString::from(congestion))
-        .map_err(|error| format!("the kernel has no congestion control '{congestion}' for this process: {error}"))?;
+    let listener = listen_by(listen, congestion)?;
     ready(listener.local_addr()?);
     for stream in listener.incoming() {
         let stream = stream?;
@@ -34,6 +31,17 @@ pub(crate) fn serve(listen: SocketAddr, congestion: &str, size: u64, ready: impl
         thread::spawn(move || drop(send(&stream, size)));
     }
     Ok(())
+}
+/// A socket whose connections send by `congestion`.
+///
+/// # Errors
+/// If the kernel does not have that congestion control, or the socket cannot be opened.
+pub(crate) fn listen_by(listen: SocketAddr, congestion: &str) -> Outcome<TcpListener> {
+    let listener = TcpListener::bind(listen)?;
+    // Connections take it from the socket that accepts them.
+    setsockopt(&listener, sockopt::TcpCongestion, &OsString::from(congestion))
+        .map_err(|error| format!("the kernel has no congestion control '{congestion}' for this process: {error}"))?;
+    Ok(listener)
 }
 fn send(mut stream: &TcpStream, size: u64) -> io::Result<()> {
     let unit = vec![0; UNIT_BYTES];
