@@ -43,7 +43,7 @@ pub(crate) enum Command {
     Put(Put),
     /// Fetch a name, verify it, and write it to a file, a folder or a pipe
     Get(Get),
-    /// List what the network offers under a name
+    /// List what the network offers under a name (families psi and mf)
     Ls(Ls),
     /// Withdraw a name that the node publishes
     Rm(Named),

@@ -285,15 +285,44 @@ fn a_command_that_only_some_families_have_says_so_in_its_help() {
         for (family, _) in families.iter().zip(&daemons) {
             let control = folder.join(family).join("control.sock");
             let asked = run(folder, &[words, &["--control", control.to_str().unwrap()]].concat());
-            let is_refused = talk(&asked).contains(&format!("nodes of the family '{family}'"));
+            let told = talk(&asked);
+            let is_refused =
+                told.contains(&format!("nodes of the family '{family}'")) || told.contains("has no listing");
             let about = about(words[0]);
-            let has = !about.contains("(family ") || about.contains(&format!("(family {family})"));
+            let has = about.split_once("(famil").is_none_or(|(_, families)| families.contains(family));
             assert_eq!(is_refused, !has, "{family}: {about}: {}", talk(&asked));
-            let says = format!("(family {family})");
-            assert_eq!(own.contains(&says), about.contains(&says), "{own}");
+            let says = about.split_once("(famil").map_or("", |(_, families)| families);
+            assert!(own.contains(says), "{own}");
         }
     }
     assert!(about("http-proxy").contains("(family mf)"), "{help}");
+}
+
+#[test]
+fn what_is_not_there_is_told_alike_in_every_family_with_what_to_try_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    for (family, roles, try_this) in [
+        ("psi", r#""router", "resolver", "topology-manager", "receiver""#, "`trib ls`"),
+        ("ndn", r#""router", "receiver""#, "`trib ping /lab/none`"),
+        ("mf", r#""router", "resolver", "receiver""#, "`trib ls`"),
+    ] {
+        let node = Daemon::start(folder, &config(folder, family, roles, 0, &format!("family = \"{family}\"\n")));
+        let control = folder.join(family).join("control.sock");
+        let ask = |words: &[&str]| {
+            let asked = run(folder, &[words, &["--control", control.to_str().unwrap(), "--json"]].concat());
+            assert_eq!(asked.status.code(), Some(1), "{family} {words:?}: {}", talk(&asked));
+            lines(&asked.stdout).pop().unwrap()
+        };
+        let got = ask(&["get", "/lab/none", "-o", "/dev/null", "--timeout", "300ms"]);
+        let (message, hint) = (got["message"].as_str().unwrap(), got["hint"].as_str().unwrap());
+        assert!(message.contains("'/lab/none' answered within 300ms") && hint.contains(try_this), "{family}: {got}");
+        let listed = ask(&["ls", "/lab/none", "--timeout", "300ms"]);
+        let message = listed["message"].as_str().unwrap();
+        let told = if family == "ndn" { "NDN has no listing of names" } else { "nothing is known below it" };
+        assert!(listed["event"] == "error" && message.contains(told), "{family}: {listed}");
+        assert_eq!(node.stop(), Some(0), "{family}");
+    }
 }
 
 #[test]

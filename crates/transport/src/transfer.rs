@@ -751,12 +751,12 @@ impl Transfer {
         Some(self.lonely_since + self.patience?)
     }
     fn lonely_reason(&self) -> String {
-        let seconds = self.patience.unwrap_or_default().as_secs_f64();
+        let patience = self.patience.unwrap_or_default();
         match (&self.running, self.sources.len()) {
-            (None, 0) => format!("no publisher of '{}' answered within {seconds:.0} s", self.name),
+            (None, 0) => format!("no publisher of '{}' answered within {patience:?}", self.name),
             (None, _) => self.hopeless_reason(),
             (Some(running), sources) => format!(
-                "none of the {sources} sources of '{}' answered for {seconds:.0} s; {} of {} bytes are verified and kept",
+                "none of the {sources} sources of '{}' answered for {patience:?}; {} of {} bytes are verified and kept",
                 self.name, running.stored_bytes, running.manifest.size
             ),
         }

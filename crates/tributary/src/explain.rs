@@ -6,6 +6,7 @@ use tributary_core::{
 
 use crate::{
     error::{ApiError, ErrorKind},
+    registry::Family,
     views::{StatusView, source_name},
 };
 
@@ -172,7 +173,9 @@ fn about_name(name: &str, transfers: &[Known], status: &StatusView) -> Vec<Strin
     }
     if lines.is_empty() {
         lines.push(format!("This node neither publishes '{name}' nor has it fetched it."));
-        lines.push("`trib ls` shows what the network offers.".into());
+        if status.family.parse().map_or(true, Family::lists) {
+            lines.push("`trib ls` shows what the network offers.".into());
+        }
     }
     let silent: Vec<_> = status.faces.iter().filter(|face| !face.up).map(|face| face.id.clone()).collect();
     match (status.faces.is_empty(), silent.len() == status.faces.len()) {
@@ -190,7 +193,7 @@ fn source_line(known: &Known, source: &tributary_core::event::SourceReport) -> S
     let paths = known.report.paths.iter().filter(|path| path.source == source.source);
     match source.distrusted.as_ref().or(source.closed.as_ref()) {
         Some(reason) => format!("Source {name} is asked no more: {reason}. It had delivered {bytes}."),
-        None => format!("Source {name} has delivered {bytes} over {} paths.", paths.count()),
+        None => format!("Source {name} has delivered {bytes} over {}.", counted(paths.count(), "path")),
     }
 }
 
@@ -202,11 +205,15 @@ fn path_line(known: &Known, path: &PathReport) -> String {
         PathState::Idle | PathState::Silent | PathState::Closed => String::new(),
     };
     let rtt = path.rtt.map(|rtt| format!(", round trip {}", show(rtt))).unwrap_or_default();
-    let hops = path.hops;
+    let hops = counted(path.hops as usize, "link");
     let bytes = ByteCount(path.bytes);
-    format!("{} to {source} over {hops} links is {}{why}{rate}: {bytes} so far{rtt}.", path.path, path.state)
+    format!("{} to {source} over {hops} is {}{why}{rate}: {bytes} so far{rtt}.", path.path, path.state)
 }
 
+/// So many of something.
+fn counted(count: usize, what: &str) -> String {
+    if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
+}
 fn progress(report: &TransferReport) -> String {
     format!("{} of {} verified", ByteCount(report.stored_bytes), ByteCount(report.bytes))
 }

@@ -27,7 +27,7 @@ use crate::{
     hub::{Heard, Listener, Resolution},
     occupied::Occupied,
     publications::{Publication, Publications},
-    registry::{self, BoxedNode},
+    registry::{self, BoxedNode, Family},
     running::Running,
     told::{PROGRESS_INTERVAL, Told},
     views::{CacheView, DoneView, ProgressView, StatusView, TransferView},
@@ -270,7 +270,7 @@ impl LocalApi {
                 tell(Told::Done(DoneView::new(&name, self.config.family.word(), &report, output)));
                 Ok(())
             }
-            Ended::Failed(report, reason) => Err(failure(&name, &reason, &report, &trouble)),
+            Ended::Failed(report, reason) => Err(failure(&name, &reason, &report, &trouble, self.config.family)),
             Ended::Stopped => {
                 self.running.call(move |node, now| node.cancel(now, transfer))?;
                 let message = format!("the fetch of '{name}' was ended; what was verified is kept");
@@ -341,13 +341,17 @@ impl LocalApi {
         let deadline = Time::ZERO + patience;
         let result = loop {
             let left = clock.until(deadline);
-            if left.is_zero() {
-                let message = format!("cannot list '{uri}': nothing is known below it after {patience:?}");
+            let nothing = |after: String| {
+                let message = format!("cannot list '{uri}': nothing is known below it{after}");
                 let hint = "`trib ls /` lists what there is; if that fails too, see in `trib status` who answers";
-                break Err(ApiError::new(ErrorKind::NotFound, message).with_hint(hint));
+                ApiError::new(ErrorKind::NotFound, message).with_hint(hint)
+            };
+            if left.is_zero() {
+                break Err(nothing(format!(" after {patience:?}")));
             }
             match listener.wait(left) {
                 Heard::Event(Event::Resolver(event)) => match &event {
+                    ResolverEvent::Listed { name, entries: 0 } if *name == uri => break Err(nothing(String::new())),
                     ResolverEvent::Listed { name, .. } if *name == uri => {
                         tell(Told::from_event(&Event::Resolver(event)).expect("a listing has a shape"));
                         break Ok(());
@@ -624,7 +628,7 @@ impl Drop for Place<'_> {
 }
 
 /// What to tell a person about a fetch that failed.
-fn failure(name: &str, reason: &str, report: &TransferReport, trouble: &Trouble) -> ApiError {
+fn failure(name: &str, reason: &str, report: &TransferReport, trouble: &Trouble, family: Family) -> ApiError {
     let message = format!("cannot fetch '{name}': {reason}");
     let kept = report.stored_bytes;
     match trouble.take() {
@@ -634,8 +638,10 @@ fn failure(name: &str, reason: &str, report: &TransferReport, trouble: &Trouble)
                 "ask the publisher for the key that `trib key show` prints there, and pin it with --publisher",
             )
         }
-        None if report.bytes == 0 => ApiError::new(ErrorKind::NotFound, message)
-            .with_hint("is a publisher running? list what the network offers with `trib ls`"),
+        None if report.bytes == 0 => ApiError::new(ErrorKind::NotFound, message).with_hint(match family.lists() {
+            true => "is a publisher running? list what the network offers with `trib ls`".into(),
+            false => format!("is a publisher running, and does a route lead there? `trib ping {name}` tries it"),
+        }),
         None => ApiError::new(ErrorKind::Incomplete, message).with_hint(format!(
             "{kept} of {} bytes are verified and kept; the same command goes on there",
             report.bytes

@@ -52,6 +52,13 @@ impl Family {
             Family::Psi | Family::Mf => None,
         }
     }
+    /// Whether a node can list what its network offers.
+    pub fn lists(self) -> bool {
+        match self {
+            Family::Psi | Family::Mf => true,
+            Family::Ndn => false,
+        }
+    }
     /// Whether its nodes can have a role.
     pub fn plays(self, role: Role) -> bool {
         match self {

@@ -359,12 +359,11 @@ impl Incoming {
         Some(window)
     }
     pub(super) fn lonely_reason(&self, patience: Duration) -> String {
-        let seconds = patience.as_secs_f64();
         match (&self.reassembly, self.sources.len()) {
-            (None, 0) => format!("no publisher of '{}' answered within {seconds:.0} s", self.name),
+            (None, 0) => format!("no publisher of '{}' answered within {patience:?}", self.name),
             (None, _) => format!("no source of '{}' can be trusted", self.name),
             (Some(reassembly), sources) => format!(
-                "none of the {sources} sources of '{}' answered for {seconds:.0} s; {} of {} bytes are verified and kept",
+                "none of the {sources} sources of '{}' answered for {patience:?}; {} of {} bytes are verified and kept",
                 self.name,
                 reassembly.stored_bytes(),
                 reassembly.manifest().size

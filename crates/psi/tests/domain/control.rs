@@ -23,7 +23,7 @@ fn a_name_that_nobody_publishes_fails_with_a_reason_after_its_patience() {
         Event::Transfer(transfer, TransferEvent::Failed { reason }) if transfer == id => Some(reason),
         _ => None,
     });
-    assert_eq!(failed.unwrap(), "no publisher of '/lab/nothing' answered within 20 s");
+    assert_eq!(failed.unwrap(), "no publisher of '/lab/nothing' answered within 20s");
 }
 
 #[test]

@@ -123,7 +123,7 @@ fn without_any_source_it_gives_up_after_its_patience_with_a_reason() {
     world.run_until(Time::from_millis(61_000));
     let Some((at, TransferEvent::Failed { reason })) = world.events.last() else { panic!("{:?}", world.events) };
     assert_eq!(*at, Time::from_millis(60_000));
-    assert_eq!(reason, "no publisher of '/test/object' answered within 60 s");
+    assert_eq!(reason, "no publisher of '/test/object' answered within 60s");
 }
 
 #[test]
