@@ -28,7 +28,11 @@ fn ptp_fills_what_rivals_leave_and_nobody_gets_more_than_there_is() {
         for (metric, found) in results.metrics.iter().filter(|(metric, _)| metric.contains("goodput_share")) {
             assert!((0.0..=1.04).contains(&found.value), "{name}: {metric} {}", found.value);
         }
-        assert!(results.figures.iter().any(|figure| figure.name == "links"));
+        let drawn: Vec<&str> = results.figures.iter().map(|figure| figure.name.as_str()).collect();
+        assert!(["links", "requests", "rates"].iter().all(|name| drawn.contains(name)), "{name}: {drawn:?}");
+        for scheme in RIVALS.into_iter().chain(["ptp", "ptp-paper", "ptp-default"]) {
+            assert!(drawn.contains(&format!("windows-{scheme}").as_str()), "{name}: {drawn:?}");
+        }
     }
 }
 

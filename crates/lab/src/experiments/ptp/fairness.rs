@@ -218,15 +218,19 @@ fn over_time(results: &mut Results, scheme: &Scheme, record: &Record) {
         ),
         svg: lines(&chart, &windows),
     });
-    let rate = |at| figures::rates(record, at, 20)[1].clone();
-    let rates = vec![Series::new("several paths", rate(0)), Series::new("one path", rate(1))];
+    let mut rates = Vec::new();
+    for (at, label) in ["several paths", "one path"].into_iter().enumerate() {
+        let [requests, data] = figures::rates(record, at, 20);
+        rates.push(Series::new(label, data).coloured(at));
+        rates.push(Series::new(&format!("{label}, asked for"), requests).coloured(at).dashed());
+    }
     let chart = Chart {
         size: (900, 360),
         ..Chart::new(&format!("{}: content", scheme.label), "time (s)", "Mbit/s of content")
     };
     results.figures.push(Figure {
         name: format!("rates-{}", scheme.name),
-        caption: format!("Content of both fetches under {} in its first run, over two seconds each.", scheme.label),
+        caption: format!("Content of both fetches under {} in its first run, what arrives and what is asked for (dashed), over two seconds each.", scheme.label),
         svg: lines(&chart, &rates),
     });
 }

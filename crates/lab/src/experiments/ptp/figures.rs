@@ -61,25 +61,23 @@ pub(super) fn over_time(spec: &Spec, results: &mut Results, main: &[&Runs<Measur
             svg: lines(&chart, &series),
         });
     }
-    let mut series = Vec::new();
-    for (at, (scheme, record)) in shown(main).enumerate() {
-        let [requests, data] = rates(record, 0, 10);
-        series.push(Series::new(scheme.label, data).coloured(at));
-        if at == 0 {
-            series.push(Series::new(&format!("{}, requests", scheme.label), requests).coloured(at).dashed());
-        }
+    let rates: Vec<_> = shown(main).map(|(scheme, record)| (scheme.label, rates(record, 0, 10))).collect();
+    for (which, (name, what)) in
+        [("requests", "asked for, what is asked for again too"), ("rates", "that arrives, each byte once")]
+            .into_iter()
+            .enumerate()
+    {
+        let series = rates.iter().map(|(label, rates)| Series::new(label, rates[which].clone()));
+        let chart = Chart {
+            size: (900, 400),
+            ..Chart::new(&format!("{}: content {what}", spec.title), "time (s)", "Mbit/s of content")
+        };
+        results.figures.push(Figure {
+            name: name.into(),
+            caption: format!("Content {what}, over one second each, in the first runs."),
+            svg: lines(&chart, &series.collect::<Vec<_>>()),
+        });
     }
-    let chart = Chart {
-        size: (900, 400),
-        ..Chart::new(&format!("{}: content per second", spec.title), "time (s)", "Mbit/s of content")
-    };
-    results.figures.push(Figure {
-        name: "rates".into(),
-        caption: "Content that arrives, each byte once, and for PTP the content asked for (dashed), over one second each, in \
-                  the first runs."
-            .into(),
-        svg: lines(&chart, &series),
-    });
 }
 
 /// A quantity by length of the queues, with 95 % confidence intervals.
