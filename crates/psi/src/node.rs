@@ -9,6 +9,8 @@
 //!                             ▼      Control                                             Receiver (offers)
 //!                           faces
 //! ```
+mod messages;
+
 use alloc::{
     boxed::Box,
     collections::{BTreeMap, VecDeque},
@@ -27,12 +29,12 @@ use tributary_transport::{Endpoint, FaceOptions, Fetch, NodeStatus};
 
 use crate::{
     config::Config,
-    control::{ControlChannel, ControlConfig, Delivery, MessageNumber, Outcome, SendResult},
+    control::{ControlChannel, ControlConfig, MessageNumber},
     ids::Roles,
     pubsub::{PubSub, PubSubConfig},
     receiver::Receiver,
     resolver::{
-        rendezvous::{Rendezvous, RendezvousConfig, Target},
+        rendezvous::{Rendezvous, RendezvousConfig},
         topology::manager::{ManagerConfig, TopologyManager},
     },
     router::{
@@ -41,8 +43,8 @@ use crate::{
     },
     sender::{AnswerSink, Sender},
     wire::{
-        DataHeader, FLAG_MARKED, Fid, Header, LinkState, Message, MissingScopes, PacketType, Request, ResolverRoute,
-        Routes, TTL_MAX, VERSION, WireError,
+        DataHeader, FLAG_MARKED, Fid, Header, LinkState, Message, MissingScopes, PacketType, Request, TTL_MAX, VERSION,
+        WireError,
     },
 };
 
@@ -262,277 +264,6 @@ impl PsiNode {
         if let Some(local) = verdict.local {
             self.on_local(now, FaceId::default(), local);
         }
-    }
-
-    // Messages between the parts.
-
-    /// Moves messages between the parts until none is left, and packets to the router.
-    fn settle(&mut self, now: Time) {
-        loop {
-            let mut moved = false;
-            moved |= self.settle_neighbour(now);
-            moved |= self.settle_control(now);
-            moved |= self.settle_resolvers(now);
-            if !moved {
-                break;
-            }
-        }
-        while let Some((id, event)) = self.receiver.poll_event() {
-            self.push_event(Event::Transfer(id, event));
-        }
-        while let Some(event) = self.pubsub.poll_event() {
-            self.push_event(Event::Resolver(event));
-        }
-        self.control_due = self.next_control_deadline();
-    }
-    fn settle_neighbour(&mut self, now: Time) -> bool {
-        let mut moved = false;
-        while let Some((face, up)) = self.neighbour.poll_face() {
-            moved = true;
-            self.router.set_face_up(face, up);
-        }
-        while let Some(event) = self.neighbour.poll_event() {
-            self.push_event(event);
-        }
-        if let Some(manager) = &mut self.manager {
-            while let Some(beacon) = self.neighbour.poll_beacon() {
-                moved = true;
-                manager.handle_beacon(now, &beacon);
-            }
-            while let Some(beacon) = manager.poll_beacon() {
-                moved = true;
-                self.neighbour.originate_beacon(now, beacon);
-            }
-        } else {
-            while self.neighbour.poll_beacon().is_some() {}
-        }
-        let fresh = self.neighbour.poll_link_state();
-        if fresh.is_some() {
-            self.link_state = fresh;
-            self.send_link_state(now, None);
-            moved = true;
-        }
-        moved | self.settle_managers(now)
-    }
-    /// Notices topology managers that came, went, or are reached another way.
-    fn settle_managers(&mut self, now: Time) -> bool {
-        let present: BTreeMap<NodeId, (Fid, Fid)> =
-            self.neighbour.managers().into_iter().map(|manager| (manager.node, (manager.to, manager.back))).collect();
-        if present == self.managers {
-            return false;
-        }
-        let before = core::mem::replace(&mut self.managers, present);
-        let now_known = self.managers.clone();
-        for (node, (to, back)) in now_known {
-            if before.get(&node) != Some(&(to, back)) {
-                // Labels end with the run that made them. Whoever is a rendezvous node too is reached this way until
-                // routes come, or what is said on the old way stops up the link state that routes wait for.
-                self.control.reroute(node, to, back);
-                self.resolvers.entry(node).and_modify(|route| *route = (to, back));
-            }
-            match before.get(&node) {
-                Some(_) => {}
-                None => {
-                    let (said, rest): (VecDeque<_>, _) =
-                        core::mem::take(&mut self.early).into_iter().partition(|(from, _)| *from == node);
-                    self.early = rest;
-                    said.into_iter().for_each(|(_, message)| self.on_manager_message(now, message));
-                    self.send_link_state(now, Some(node));
-                    if let Some(rendezvous) = &mut self.rendezvous {
-                        rendezvous.handle_topology_managers(now);
-                    }
-                }
-            }
-        }
-        true
-    }
-    fn send_link_state(&mut self, now: Time, only: Option<NodeId>) {
-        let Some(state) = self.link_state.clone() else { return };
-        let to: Vec<NodeId> =
-            self.managers.keys().filter(|node| only.is_none_or(|only| only == **node)).copied().collect();
-        for node in to {
-            self.send_to_manager(now, node, &Message::LinkState(state.clone()), Waiting::LinkState);
-        }
-    }
-    fn send_to_manager(&mut self, now: Time, node: NodeId, message: &Message, waiting: Waiting) {
-        let Some((to, back)) = self.managers.get(&node).copied() else { return };
-        let number = self.control.send(now, node, to, back, message);
-        self.waiting.insert(number, waiting);
-    }
-    fn settle_control(&mut self, now: Time) -> bool {
-        let mut moved = false;
-        while let Some(delivery) = self.control.poll_delivery() {
-            moved = true;
-            self.on_message(now, delivery);
-        }
-        while let Some(outcome) = self.control.poll_outcome() {
-            moved = true;
-            self.on_outcome(now, outcome);
-        }
-        while let Some((fid, bytes)) = self.control.poll_packet(now) {
-            moved = true;
-            self.send_packet(now, PacketType::Control, 0, fid, bytes);
-        }
-        moved
-    }
-    fn on_message(&mut self, now: Time, delivery: Delivery) {
-        let Delivery { from, reply, message } = delivery;
-        match message {
-            Message::LinkState(state) => {
-                if let Some(manager) = self.manager.as_mut().filter(|_| state.node == from) {
-                    manager.handle_link_state(now, state);
-                }
-            }
-            Message::PathRequest(request) => {
-                let is_resolver = |manager: &TopologyManager| {
-                    let node = manager.graph().node(from);
-                    node.is_some_and(|node| manager.graph().node_info(node).roles.contains(Roles::RESOLVER))
-                };
-                if let Some(manager) = self.manager.as_mut().filter(|manager| is_resolver(manager)) {
-                    manager.handle_path_request(now, request);
-                }
-            }
-            Message::Routes(_) | Message::Offer(_) if self.is_manager(from) => {
-                self.on_manager_message(now, message);
-            }
-            Message::Routes(_) | Message::Offer(_) => {
-                *self.counters.entry("message that only a topology manager may send").or_default() += 1;
-                if self.early.len() == EARLY_MAX {
-                    self.early.pop_front();
-                }
-                self.early.push_back((from, message));
-            }
-            Message::ScopeNotice(_) => self.pubsub.handle_message(now, from, message),
-            Message::Reply(answer) if answer.is_for_host() => {
-                self.pubsub.handle_message(now, from, message);
-            }
-            _ => match &mut self.rendezvous {
-                Some(rendezvous) => rendezvous.handle_message(now, from, reply, message),
-                None => *self.counters.entry("message for a role that this node has not").or_default() += 1,
-            },
-        }
-    }
-    /// What only a topology manager may say.
-    fn on_manager_message(&mut self, now: Time, message: Message) {
-        match message {
-            Message::Routes(routes) => self.on_routes(now, &routes),
-            Message::Offer(offer) => {
-                self.neighbour.see_term(offer.version.term);
-                self.receiver.handle_offer(now, offer);
-            }
-            _ => {}
-        }
-    }
-    fn is_manager(&self, node: NodeId) -> bool {
-        self.managers.contains_key(&node) || (node == self.config.node && self.manager.is_some())
-    }
-    fn on_routes(&mut self, now: Time, routes: &Routes) {
-        if !self.neighbour.handle_routes(routes) {
-            return;
-        }
-        self.router.handle_routes(routes);
-        self.resolvers = routes.resolvers.iter().map(|route| (route.node, (route.to, route.back))).collect();
-        for (node, (to, back)) in &self.resolvers {
-            self.control.reroute(*node, *to, *back);
-        }
-        self.control.set_routes(self.resolvers.iter().map(|(node, (to, _))| (*node, *to)).collect());
-        // What this very node was told ends with itself: its own run does not matter.
-        let own = self.config.node;
-        let run = |route: &ResolverRoute| if route.node == own { 0 } else { route.run };
-        let mut known: Vec<(NodeId, u32)> = routes.resolvers.iter().map(|route| (route.node, run(route))).collect();
-        if let Some(rendezvous) = &mut self.rendezvous {
-            let members: Vec<NodeId> = known.iter().map(|(node, _)| *node).collect();
-            rendezvous.handle_members(now, &members);
-            if !known.iter().any(|(node, _)| *node == own) {
-                known.push((own, 0));
-            }
-        }
-        self.pubsub.handle_resolvers(now, &known);
-    }
-    fn on_outcome(&mut self, now: Time, outcome: Outcome) {
-        let Some(waiting) = self.waiting.remove(&outcome.number) else { return };
-        match waiting {
-            Waiting::LinkState if outcome.result == SendResult::TimedOut => {
-                // The next refresh tells it again; a manager that cannot be reached is noticed by its beacons.
-                *self.counters.entry("link state not acknowledged").or_default() += 1;
-            }
-            Waiting::LinkState => {}
-            Waiting::Manager => {
-                if let Some(manager) = self.manager.as_mut().filter(|_| outcome.result != SendResult::Delivered) {
-                    manager.handle_undelivered(now, outcome.to);
-                }
-            }
-            Waiting::PubSub => self.pubsub.handle_outcome(now, outcome.to, outcome.result),
-            Waiting::Rendezvous => {
-                if let Some(rendezvous) = &mut self.rendezvous {
-                    rendezvous.handle_outcome(now, outcome.to, outcome.result);
-                }
-            }
-        }
-    }
-    fn settle_resolvers(&mut self, now: Time) -> bool {
-        let mut moved = false;
-        while let Some((id, name)) = self.receiver.poll_ended() {
-            moved = true;
-            self.pubsub.unsubscribe(now, &name, id.0);
-        }
-        while let Some((node, message)) = self.pubsub.poll_message() {
-            moved = true;
-            let (to, back) = self.resolvers.get(&node).copied().unwrap_or((Fid::NONE, Fid::NONE));
-            let number = self.control.send(now, node, to, back, &message);
-            self.waiting.insert(number, Waiting::PubSub);
-        }
-        while let Some((target, message)) = self.rendezvous.as_mut().and_then(Rendezvous::poll_message) {
-            moved = true;
-            match target {
-                Target::Node(node) => {
-                    let (to, back) = self.resolvers.get(&node).copied().unwrap_or((Fid::NONE, Fid::NONE));
-                    let number = self.control.send(now, node, to, back, &message);
-                    self.waiting.insert(number, Waiting::Rendezvous);
-                }
-                Target::Reply(node, route) => {
-                    // A host that is answered knows its own way to this node.
-                    let back = self.resolvers.get(&node).map_or(Fid::NONE, |(_, back)| *back);
-                    self.control.send(now, node, route, back, &message);
-                }
-                Target::TopologyManagers => {
-                    let all: Vec<NodeId> = self.managers.keys().copied().collect();
-                    for node in all {
-                        self.send_to_manager(now, node, &message, Waiting::LinkState);
-                    }
-                }
-            }
-        }
-        while let Some(event) = self.rendezvous.as_mut().and_then(Rendezvous::poll_event) {
-            self.push_event(event);
-        }
-        if let Some(manager) = &mut self.manager {
-            if manager.poll_reshaped() {
-                // What is under way may be on a way that leads nowhere now, such as to a node's former run.
-                for node in self.control.busy() {
-                    if let Some((to, back)) = manager.route_to(node) {
-                        moved = true;
-                        self.control.reroute(node, to, back);
-                    }
-                }
-            }
-            while let Some((node, message)) = manager.poll_message() {
-                moved = true;
-                match manager.route_to(node) {
-                    Some((to, back)) => {
-                        let number = self.control.send(now, node, to, back, &message);
-                        self.waiting.insert(number, Waiting::Manager);
-                    }
-                    None => manager.handle_undelivered(now, node),
-                }
-            }
-            let mut events = Vec::new();
-            while let Some(event) = manager.poll_event() {
-                events.push(event);
-            }
-            events.into_iter().for_each(|event| self.push_event(event));
-        }
-        moved
     }
 
     // Small things.

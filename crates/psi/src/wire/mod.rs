@@ -21,6 +21,7 @@ mod hello;
 mod mac;
 pub(crate) mod message;
 mod reader;
+mod records;
 mod rendezvous;
 mod request;
 mod secrecy;
@@ -34,9 +35,11 @@ pub use hello::{Heard, Hello};
 pub use mac::{MAC_BYTES, seal, unseal};
 pub use message::{MESSAGE_BYTES_MAX, Message};
 pub use reader::{Reader, TERM_END, Writer, successions, term_after};
+pub use records::{
+    DIGEST_RECORDS_MAX, Digest, DigestKind, Entry, EntryKey, EntryValue, Forward, RecordUpdate, Relay, Replicate,
+};
 pub use rendezvous::{
-    Answer, ChildState, ClientRequest, DIGEST_RECORDS_MAX, Digest, DigestKind, Entry, EntryKey, EntryValue, Forward,
-    Limit, MissingScopes, NOTHING_KNOWN, NoticeKind, Operation, RecordUpdate, Rejection, Relay, Replicate, Reply,
+    Answer, ChildState, ClientRequest, Limit, MissingScopes, NOTHING_KNOWN, NoticeKind, Operation, Rejection, Reply,
     ScopeNotice,
 };
 pub use request::{REQUEST_PACKETS_MAX, REQUEST_RUNS_MAX, Request};

@@ -1,13 +1,13 @@
-//! The messages of the rendezvous function (paper §II-B): what hosts ask rendezvous nodes, what these answer, and
-//! what rendezvous nodes tell each other.
+//! The messages of the rendezvous function (paper §II-B) between hosts and rendezvous nodes: what is asked, and what
+//! these answer. What rendezvous nodes tell each other is in [`records`](super::records).
 use alloc::{string::String, vec::Vec};
 use core::fmt;
 
 use tributary_content::Name;
-use tributary_core::{Duration, NodeId};
+use tributary_core::Duration;
 use tributary_transport::PathMetric;
 
-use super::{LABEL_BYTES_MAX, MANIFEST_BYTES_MAX, PATHS_MAX, Reader, WireError, Writer, control::node_id};
+use super::{LABEL_BYTES_MAX, MANIFEST_BYTES_MAX, PATHS_MAX, Reader, WireError, Writer};
 
 /// What a host asks of a rendezvous node; also what rendezvous nodes pass on to the responsible one.
 ///
@@ -268,131 +268,8 @@ pub enum NoticeKind {
     Change,
 }
 
-/// A request on its way from the rendezvous node that was asked to the responsible one.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Forward {
-    /// The number that the forwarding node waits for.
-    pub request: u32,
-    /// On whose behalf.
-    pub client: NodeId,
-    /// What it asks.
-    pub inner: ClientRequest,
-}
-
-/// State for another responsible node to keep; answered with a [`Reply`].
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Replicate {
-    /// The number that the sender waits for.
-    pub request: u32,
-    /// What to merge into the records held.
-    pub records: Vec<RecordUpdate>,
-}
-
-/// Some or all entries of one record.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct RecordUpdate {
-    /// The item or scope.
-    pub name: Name,
-    /// The newest revision of its listing, if it is a scope.
-    pub revision: u64,
-    /// The newest version of what its parent scope was told about it.
-    pub registration: u64,
-    /// The entries.
-    pub entries: Vec<Entry>,
-}
-
-/// One entry of a record: the newest version wins, whatever the order of arrival.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Entry {
-    /// Whose entry, of which kind.
-    pub key: EntryKey,
-    /// Its version.
-    pub version: u64,
-    /// How long it stands from now on.
-    pub lease: Duration,
-    /// What it says; `None` marks an entry that was withdrawn.
-    pub value: Option<EntryValue>,
-}
-
-/// Whose entry of a record, of which kind.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum EntryKey {
-    /// A node publishes the item.
-    Publisher(NodeId),
-    /// A node created the scope.
-    ScopePublisher(NodeId),
-    /// A transfer of a node wants the item.
-    Subscription(NodeId, u32),
-    /// A node wants the listing.
-    ScopeSubscriber(NodeId),
-    /// Something hangs under the scope at this component (NDN TLV).
-    Child(Vec<u8>),
-}
-
-/// What an entry says; the variants belong to those of [`EntryKey`].
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum EntryValue {
-    /// About the publisher of an item.
-    Publisher {
-        /// Its human-readable name.
-        label: String,
-        /// Its manifest.
-        manifest: Vec<u8>,
-        /// Bytes of the object.
-        object_bytes: u64,
-    },
-    /// Nothing more than that it stands.
-    ScopePublisher,
-    /// About a subscription.
-    Subscription {
-        /// Paths wanted per source.
-        k: u8,
-        /// What makes a path short.
-        metric: PathMetric,
-    },
-    /// About the subscriber of a scope.
-    ScopeSubscriber {
-        /// The rendezvous node that it talks to.
-        home: NodeId,
-        /// The newest revision of the listing that it has.
-        known: u64,
-    },
-    /// What hangs in a scope; never [`ChildState::Absent`].
-    Child(ChildState),
-}
-
-/// A fingerprint of records that both nodes should hold, to find what differs.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Digest {
-    /// What the receiver is to do.
-    pub kind: DigestKind,
-    /// Key and fingerprint of each.
-    pub records: Vec<(crate::ids::RecordKey, u64)>,
-}
-
-/// The kinds of [`Digest`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum DigestKind {
-    /// Compare: send your records that differ, and answer with their digest.
-    Compare,
-    /// These differ: send yours.
-    Differs,
-}
-
-/// A notice for a subscriber, on its way to the rendezvous node that the subscriber talks to.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Relay {
-    /// For whom.
-    pub client: NodeId,
-    /// The notice.
-    pub notice: ScopeNotice,
-}
-
-/// How many records a [`Digest`] covers at most.
-pub const DIGEST_RECORDS_MAX: usize = 1_024;
-
 /// A version or revision; the upper half of the numbers is refused, so that counting on never overflows.
-fn version(reader: &mut Reader<'_>, field: &'static str) -> Result<u64, WireError> {
+pub(super) fn version(reader: &mut Reader<'_>, field: &'static str) -> Result<u64, WireError> {
     match reader.u64(field)? {
         found if found >> 63 == 0 => Ok(found),
         found => Err(WireError::Value { field, found }),
@@ -400,29 +277,29 @@ fn version(reader: &mut Reader<'_>, field: &'static str) -> Result<u64, WireErro
 }
 /// The revision that a subscriber has seen. A rendezvous node that lost everything goes on beyond it, so far less
 /// than the limit of [`version`] is legal.
-fn known_revision(reader: &mut Reader<'_>) -> Result<u64, WireError> {
+pub(super) fn known_revision(reader: &mut Reader<'_>) -> Result<u64, WireError> {
     match reader.u64("known revision")? {
         NOTHING_KNOWN => Ok(NOTHING_KNOWN),
         found if found >> 62 == 0 => Ok(found),
         found => Err(WireError::Value { field: "known revision", found }),
     }
 }
-fn put_lease(lease: Duration, out: &mut Vec<u8>) {
+pub(super) fn put_lease(lease: Duration, out: &mut Vec<u8>) {
     out.put_u32(u32::try_from(lease.as_millis()).unwrap_or(u32::MAX));
 }
-fn lease(reader: &mut Reader<'_>) -> Result<Duration, WireError> {
+pub(super) fn lease(reader: &mut Reader<'_>) -> Result<Duration, WireError> {
     Ok(Duration::from_millis(reader.u32("lease")?.into()))
 }
-fn put_name(name: &Name, out: &mut Vec<u8>) {
+pub(super) fn put_name(name: &Name, out: &mut Vec<u8>) {
     out.put_blob(name.as_tlv());
 }
-fn name(reader: &mut Reader<'_>) -> Result<Name, WireError> {
+pub(super) fn name(reader: &mut Reader<'_>) -> Result<Name, WireError> {
     let tlv = reader.blob("name", Name::BYTES_MAX)?;
     Name::from_tlv(bytes::Bytes::copy_from_slice(tlv))
         .map_err(|_| WireError::Value { field: "name", found: tlv.first().copied().unwrap_or(0).into() })
 }
 /// A single name component as NDN TLV.
-fn component(reader: &mut Reader<'_>) -> Result<Vec<u8>, WireError> {
+pub(super) fn component(reader: &mut Reader<'_>) -> Result<Vec<u8>, WireError> {
     let tlv = reader.blob("name component", Name::BYTES_MAX)?;
     match Name::from_tlv(bytes::Bytes::copy_from_slice(tlv)) {
         Ok(name) if name.len() == 1 => Ok(tlv.into()),
@@ -430,11 +307,11 @@ fn component(reader: &mut Reader<'_>) -> Result<Vec<u8>, WireError> {
         Err(_) => Err(WireError::Value { field: "name component", found: tlv.first().copied().unwrap_or(0).into() }),
     }
 }
-fn choice<T: Copy>(reader: &mut Reader<'_>, field: &'static str, values: &[T]) -> Result<T, WireError> {
+pub(super) fn choice<T: Copy>(reader: &mut Reader<'_>, field: &'static str, values: &[T]) -> Result<T, WireError> {
     let found = reader.u8(field)?;
     values.get(usize::from(found)).copied().ok_or(WireError::Value { field, found: found.into() })
 }
-fn paths_per_source(reader: &mut Reader<'_>) -> Result<u8, WireError> {
+pub(super) fn paths_per_source(reader: &mut Reader<'_>) -> Result<u8, WireError> {
     match reader.u8("paths per source")? {
         k if k > 0 && usize::from(k) <= PATHS_MAX => Ok(k),
         found => Err(WireError::Value { field: "paths per source", found: found.into() }),
@@ -451,7 +328,7 @@ impl MissingScopes {
 }
 
 impl ChildState {
-    fn encode(self, out: &mut Vec<u8>) {
+    pub(super) fn encode(self, out: &mut Vec<u8>) {
         match self {
             ChildState::Absent => out.put_u8(0),
             ChildState::Scope => out.put_u8(1),
@@ -462,7 +339,7 @@ impl ChildState {
             }
         }
     }
-    fn decode(reader: &mut Reader<'_>) -> Result<Self, WireError> {
+    pub(super) fn decode(reader: &mut Reader<'_>) -> Result<Self, WireError> {
         Ok(match reader.u8("child state")? {
             0 => ChildState::Absent,
             1 => ChildState::Scope,
@@ -662,184 +539,6 @@ impl ScopeNotice {
         for (component, child) in &self.children {
             out.put_blob(component);
             child.encode(out);
-        }
-    }
-}
-
-impl Forward {
-    pub(super) fn decode(reader: &mut Reader<'_>) -> Result<Self, WireError> {
-        Ok(Forward {
-            request: reader.u32("request")?,
-            client: node_id(reader, "client")?,
-            inner: ClientRequest::decode(reader)?,
-        })
-    }
-    pub(super) fn encode(&self, out: &mut Vec<u8>) {
-        out.put_u32(self.request);
-        out.put_u64(self.client.0);
-        self.inner.encode(out);
-    }
-}
-
-impl Relay {
-    pub(super) fn decode(reader: &mut Reader<'_>) -> Result<Self, WireError> {
-        Ok(Relay { client: node_id(reader, "client")?, notice: ScopeNotice::decode(reader)? })
-    }
-    pub(super) fn encode(&self, out: &mut Vec<u8>) {
-        out.put_u64(self.client.0);
-        self.notice.encode(out);
-    }
-}
-
-impl Digest {
-    pub(super) fn decode(reader: &mut Reader<'_>) -> Result<Self, WireError> {
-        let kind = choice(reader, "digest kind", &[DigestKind::Compare, DigestKind::Differs])?;
-        let count = reader.u16("records")?;
-        if usize::from(count) > DIGEST_RECORDS_MAX {
-            return Err(WireError::Value { field: "records", found: count.into() });
-        }
-        let records = (0..count)
-            .map(|_| Ok((crate::ids::RecordKey(reader.array("record key")?), reader.u64("fingerprint")?)))
-            .collect::<Result<_, WireError>>()?;
-        Ok(Digest { kind, records })
-    }
-    pub(super) fn encode(&self, out: &mut Vec<u8>) {
-        out.put_u8(u8::from(self.kind == DigestKind::Differs));
-        out.put_u16(self.records.len() as u16);
-        for (key, fingerprint) in &self.records {
-            out.extend_from_slice(&key.0);
-            out.put_u64(*fingerprint);
-        }
-    }
-}
-
-impl Replicate {
-    pub(super) fn decode(reader: &mut Reader<'_>) -> Result<Self, WireError> {
-        let request = reader.u32("request")?;
-        let count = reader.u16("records")?;
-        let records = (0..count).map(|_| RecordUpdate::decode(reader)).collect::<Result<_, _>>()?;
-        Ok(Replicate { request, records })
-    }
-    pub(super) fn encode(&self, out: &mut Vec<u8>) {
-        out.put_u32(self.request);
-        out.put_u16(self.records.len() as u16);
-        self.records.iter().for_each(|record| record.encode(out));
-    }
-}
-
-impl RecordUpdate {
-    fn decode(reader: &mut Reader<'_>) -> Result<Self, WireError> {
-        let name = name(reader)?;
-        let revision = version(reader, "revision")?;
-        let registration = version(reader, "registration")?;
-        let count = reader.u16("entries")?;
-        let entries = (0..count).map(|_| Entry::decode(reader)).collect::<Result<_, _>>()?;
-        Ok(RecordUpdate { name, revision, registration, entries })
-    }
-    fn encode(&self, out: &mut Vec<u8>) {
-        put_name(&self.name, out);
-        out.put_u64(self.revision);
-        out.put_u64(self.registration);
-        out.put_u16(self.entries.len() as u16);
-        self.entries.iter().for_each(|entry| entry.encode(out));
-    }
-    /// Bytes of an update without its entries.
-    pub(crate) fn head_bytes(name: &Name) -> usize {
-        20 + name.as_tlv().len()
-    }
-}
-
-impl Entry {
-    fn decode(reader: &mut Reader<'_>) -> Result<Self, WireError> {
-        let key = match reader.u8("entry kind")? {
-            0 => EntryKey::Publisher(node_id(reader, "publisher")?),
-            1 => EntryKey::ScopePublisher(node_id(reader, "scope publisher")?),
-            2 => EntryKey::Subscription(node_id(reader, "subscriber")?, reader.u32("transfer")?),
-            3 => EntryKey::ScopeSubscriber(node_id(reader, "scope subscriber")?),
-            4 => EntryKey::Child(component(reader)?),
-            found => return Err(WireError::Value { field: "entry kind", found: found.into() }),
-        };
-        let version = version(reader, "version")?;
-        let lease = lease(reader)?;
-        let value = match reader.u8("entry state")? {
-            0 => None,
-            1 => Some(EntryValue::decode(&key, reader)?),
-            found => return Err(WireError::Value { field: "entry state", found: found.into() }),
-        };
-        Ok(Entry { key, version, lease, value })
-    }
-    /// Appends the entry to `out`.
-    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
-        match &self.key {
-            EntryKey::Publisher(node) => {
-                out.put_u8(0);
-                out.put_u64(node.0);
-            }
-            EntryKey::ScopePublisher(node) => {
-                out.put_u8(1);
-                out.put_u64(node.0);
-            }
-            EntryKey::Subscription(node, transfer) => {
-                out.put_u8(2);
-                out.put_u64(node.0);
-                out.put_u32(*transfer);
-            }
-            EntryKey::ScopeSubscriber(node) => {
-                out.put_u8(3);
-                out.put_u64(node.0);
-            }
-            EntryKey::Child(component) => {
-                out.put_u8(4);
-                out.put_blob(component);
-            }
-        }
-        out.put_u64(self.version);
-        put_lease(self.lease, out);
-        out.put_u8(u8::from(self.value.is_some()));
-        if let Some(value) = &self.value {
-            value.encode(out);
-        }
-    }
-}
-
-impl EntryValue {
-    fn decode(key: &EntryKey, reader: &mut Reader<'_>) -> Result<Self, WireError> {
-        Ok(match key {
-            EntryKey::Publisher(_) => EntryValue::Publisher {
-                object_bytes: reader.u64("object bytes")?,
-                label: reader.text("label", LABEL_BYTES_MAX)?,
-                manifest: reader.blob("manifest", MANIFEST_BYTES_MAX)?.into(),
-            },
-            EntryKey::ScopePublisher(_) => EntryValue::ScopePublisher,
-            EntryKey::Subscription(..) => {
-                EntryValue::Subscription { k: paths_per_source(reader)?, metric: reader.metric()? }
-            }
-            EntryKey::ScopeSubscriber(_) => {
-                EntryValue::ScopeSubscriber { home: node_id(reader, "home")?, known: known_revision(reader)? }
-            }
-            EntryKey::Child(_) => match ChildState::decode(reader)? {
-                ChildState::Absent => return Err(WireError::Value { field: "child state", found: 0 }),
-                child => EntryValue::Child(child),
-            },
-        })
-    }
-    fn encode(&self, out: &mut Vec<u8>) {
-        match self {
-            EntryValue::Publisher { label, manifest, object_bytes } => {
-                out.put_u64(*object_bytes);
-                out.put_blob(label.as_bytes());
-                out.put_blob(manifest);
-            }
-            EntryValue::ScopePublisher => {}
-            EntryValue::Subscription { k, metric } => {
-                out.put_u8(*k);
-                out.put_u8(metric.number());
-            }
-            EntryValue::ScopeSubscriber { home, known } => {
-                out.put_u64(home.0);
-                out.put_u64(*known);
-            }
-            EntryValue::Child(child) => child.encode(out),
         }
     }
 }
