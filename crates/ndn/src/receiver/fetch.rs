@@ -420,7 +420,7 @@ impl Fetching {
         if self.transfer.poll_timeout().is_some_and(|due| due <= now) {
             self.transfer.handle_timeout(now);
         }
-        if self.paths.next_change() <= now {
+        if self.paths.poll_timeout() <= now {
             let report = self.transfer.report(now);
             let bytes_of = |id: PathId| report.paths.iter().find(|path| path.path == id).map_or(0, |path| path.bytes);
             if self.paths.handle_timeout(now, bytes_of, &self.traffic, random) {
@@ -598,26 +598,25 @@ impl Fetching {
         }
         let oldest = self.probes.values().map(|probe| probe.expires).min();
         let probe = if self.may_probe() { Some(self.probe_at) } else { oldest };
-        let change = Some(self.paths.next_change());
+        let change = Some(self.paths.poll_timeout());
         let others = self.others.poll_timeout(self.probe_pause());
         self.transfer.poll_timeout().into_iter().chain(probe).chain(oldest).chain(change).chain(others).min()
     }
-    /// The next thing worth telling. A path that fell silent is exchanged at once if there is another: the twin of the
-    /// Nack, for forwarders that send none (PTP §4 C 2).
+    /// The next thing worth telling. A path that stays silent is exchanged if there is another: the twin of the Nack, for
+    /// forwarders that send none (PTP §4 C 2).
     pub(super) fn poll_event(&mut self, now: Time, random: &mut Random) -> Option<TransferEvent> {
         while let Some(event) = self.transfer.poll_event() {
             let changed = match &event {
                 TransferEvent::PathState { path, state, .. } => {
-                    self.paths.set_silent(*path, *state == PathState::Silent);
+                    self.paths.set_silent(now, *path, *state == PathState::Silent);
                     match state {
-                        PathState::Silent => self.paths.give_way(now, *path, random),
                         // It may have been opened again since.
                         PathState::Closed => {
                             !self.transfer.uses(*path)
                                 && self.paths.in_use().any(|(id, _)| id == *path)
                                 && self.paths.refuse(&[*path], random)
                         }
-                        PathState::Idle | PathState::Active => false,
+                        PathState::Idle | PathState::Active | PathState::Silent => false,
                     }
                 }
                 _ => false,

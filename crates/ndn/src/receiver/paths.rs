@@ -10,6 +10,9 @@ use crate::{config::PathConfig, router::labels::LABEL_BYTES};
 const PATHS_MAX: usize = 256;
 /// How long a path that failed is left alone, unless a probe brings its tag again.
 const FAILED_PAUSE: Duration = Duration::from_secs(10);
+/// How long a path in use is silent before it gives way to another one. It is silent already when an answer takes longer than
+/// a timeout, as when another path begins and fills the queue of a link that both have: full queues take seconds on slow links.
+const SILENCE: Duration = Duration::from_secs(3);
 
 /// The part of a change interval in which paths that came in fill their windows; what they bring is measured afterwards.
 const SETTLING: f64 = 0.3;
@@ -55,8 +58,8 @@ pub(super) struct KnownPath {
     seen: Time,
     /// The transfer wants nothing over it: its source lies or offers another version, or somebody on the way lies.
     refused: bool,
-    /// Nothing comes over it any more, as far as the transfer knows.
-    silent: bool,
+    /// Since when nothing comes over it any more, as far as the transfer knows.
+    silent_since: Option<Time>,
     failed: Option<Time>,
     /// Bytes that it had brought when measuring began, and what it brought in the last change interval since then.
     bytes_before: u64,
@@ -91,12 +94,22 @@ pub(super) struct Paths {
     changed_at: Time,
     /// Since when it is measured what the paths bring; `None` while they fill their windows.
     measured_since: Option<Time>,
+    /// When the next silent path gives way.
+    relief_at: Option<Time>,
 }
 
 impl Paths {
     pub(super) fn new(now: Time, config: PathConfig) -> Paths {
         let selection = selection::by_name(&config.selection);
-        Paths { config, selection, known: BTreeMap::new(), next: 0, changed_at: now, measured_since: None }
+        Paths {
+            config,
+            selection,
+            known: BTreeMap::new(),
+            next: 0,
+            changed_at: now,
+            measured_since: None,
+            relief_at: None,
+        }
     }
     /// Takes what a probe found. Whether the paths in use changed.
     pub(super) fn on_probe(&mut self, now: Time, found: Way, random: &mut Random) -> bool {
@@ -125,7 +138,7 @@ impl Paths {
             deviation: rtt / 2,
             seen: now,
             refused: false,
-            silent: false,
+            silent_since: None,
             failed: None,
             bytes_before: 0,
             rate: None,
@@ -147,16 +160,23 @@ impl Paths {
         };
         self.known.get(&id).is_some_and(flags)
     }
-    /// Whether nothing comes over a path in use.
-    pub(super) fn set_silent(&mut self, id: PathId, silent: bool) {
+    /// From `now` on nothing comes over a path in use, or something does again.
+    pub(super) fn set_silent(&mut self, now: Time, id: PathId, silent: bool) {
         if let Some(path) = self.known.get_mut(&id) {
-            path.silent = silent;
+            path.silent_since = silent.then(|| path.silent_since.unwrap_or(now));
+            self.plan_relief(now);
         }
     }
-    /// A path over which nothing comes gives way to one that has just been found.
+    fn plan_relief(&mut self, now: Time) {
+        self.relief_at = self.in_use().filter_map(|(_, path)| path.gives_way_at()).filter(|due| *due > now).min();
+    }
+    /// Paths that have been silent for [`SILENCE`] give way to others, if there are any; whether the paths in use changed.
     fn relieve(&mut self, now: Time, random: &mut Random) -> bool {
-        let silent = self.in_use().find(|(_, path)| path.silent).map(|(id, _)| id);
-        silent.is_some_and(|id| self.give_way(now, id, random))
+        let is_due = |path: &KnownPath| path.gives_way_at().is_some_and(|due| due <= now);
+        let silent: Vec<PathId> = self.in_use().filter(|(_, path)| is_due(path)).map(|(id, _)| id).collect();
+        let changed = silent.into_iter().fold(false, |changed, id| self.give_way(now, id, random) | changed);
+        self.plan_relief(now);
+        changed
     }
     /// A path failed: its tag could not be followed, or nothing came by it. Another takes its place at once. Whether the
     /// paths in use changed.
@@ -181,7 +201,7 @@ impl Paths {
         self.known.values_mut().filter(|path| path.source == source).for_each(|path| path.refused = false);
     }
     /// A path that is silent gives way to another one, if there is one; whether the paths in use changed.
-    pub(super) fn give_way(&mut self, now: Time, id: PathId, random: &mut Random) -> bool {
+    fn give_way(&mut self, now: Time, id: PathId, random: &mut Random) -> bool {
         let Some(path) = self.known.get_mut(&id) else { return false };
         let before = (path.failed, path.in_use);
         (path.failed, path.in_use) = (Some(now), false);
@@ -191,8 +211,8 @@ impl Paths {
         }
         is_replaced
     }
-    /// Begins to measure, and changes the paths in use, once in a change interval; `bytes_of` tells how much
-    /// content each has brought. Whether they changed.
+    /// Lets silent paths give way. Begins to measure, and changes the paths in use, once in a change interval; `bytes_of`
+    /// tells how much content each has brought. Whether they changed.
     pub(super) fn handle_timeout(
         &mut self,
         now: Time,
@@ -200,13 +220,14 @@ impl Paths {
         traffic: &Traffic,
         random: &mut Random,
     ) -> bool {
+        let relieved = self.relief_at.is_some_and(|due| due <= now) && self.relieve(now, random);
         if self.next_change() > now {
-            return false;
+            return relieved;
         }
         let Some(since) = self.measured_since.take() else {
             self.measured_since = Some(now);
             self.known.iter_mut().for_each(|(id, path)| path.bytes_before = bytes_of(*id));
-            return false;
+            return relieved;
         };
         self.changed_at = now;
         for (id, path) in self.known.iter_mut().filter(|(_, path)| path.in_use) {
@@ -216,7 +237,7 @@ impl Paths {
         let candidates = self.candidates(now, |_| true);
         let asking = traffic.interests as f64 / traffic.data.max(1) as f64;
         let chosen = self.selection.change(&candidates, asking, self.config.in_use_max, random);
-        let mut changed = false;
+        let mut changed = relieved;
         for (id, path) in &mut self.known {
             let use_it = chosen.contains(id);
             changed |= path.in_use != use_it;
@@ -225,7 +246,10 @@ impl Paths {
         changed
     }
     /// When it has something to do next by itself.
-    pub(super) fn next_change(&self) -> Time {
+    pub(super) fn poll_timeout(&self) -> Time {
+        self.relief_at.map_or(self.next_change(), |relief| relief.min(self.next_change()))
+    }
+    fn next_change(&self) -> Time {
         let settling = self.config.change_interval.mul_f64(SETTLING);
         match self.measured_since {
             None => self.changed_at + settling,
@@ -281,6 +305,9 @@ impl Paths {
 }
 
 impl KnownPath {
+    fn gives_way_at(&self) -> Option<Time> {
+        self.silent_since.map(|since| since + SILENCE)
+    }
     fn works(&self, now: Time) -> bool {
         !self.refused && self.failed.is_none_or(|failed| failed + FAILED_PAUSE <= now)
     }
@@ -426,6 +453,33 @@ mod tests {
         assert_eq!(in_use(&paths), [3]);
         assert!(probe(&mut paths, &mut random, 2), "a probe shows that it works again");
         assert_eq!(in_use(&paths), [2, 3]);
+    }
+
+    #[test]
+    fn a_silent_path_gives_way_after_a_while_and_one_that_answers_again_stays() {
+        let (mut paths, mut random) = paths(2);
+        (1..=2).for_each(|label| {
+            probe(&mut paths, &mut random, label);
+        });
+        let silent_at = Time::from_millis(500);
+        (1..=2).for_each(|id| paths.set_silent(silent_at, PathId(id), true));
+        paths.set_silent(Time::from_millis(900), PathId(2), true);
+        paths.set_silent(Time::from_millis(2_000), PathId(1), false);
+        let due = silent_at + SILENCE;
+        assert!(!probe(&mut paths, &mut random, 3), "not yet");
+        assert_eq!(paths.poll_timeout(), Time::from_millis(3_000).min(due), "measuring begins");
+        assert!(!paths.handle_timeout(Time::from_millis(3_000), |_| 0, &TRAFFIC, &mut random));
+        assert_eq!(paths.poll_timeout(), due, "since it fell silent first");
+        assert!(paths.handle_timeout(due, |_| 0, &TRAFFIC, &mut random));
+        assert_eq!(in_use(&paths), [1, 3]);
+
+        paths.set_silent(Time::from_millis(4_000), PathId(3), true);
+        let due = Time::from_millis(4_000) + SILENCE;
+        assert_eq!(paths.poll_timeout(), due);
+        assert!(!paths.handle_timeout(due, |_| 0, &TRAFFIC, &mut random), "there is no other");
+        assert!(paths.poll_timeout() > due);
+        assert!(paths.on_probe(due, found(Tag::Labels(alloc::vec![4; 4])), &mut random), "as soon as one is found");
+        assert_eq!(in_use(&paths), [1, 4]);
     }
 
     #[test]

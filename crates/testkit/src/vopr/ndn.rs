@@ -182,9 +182,10 @@ impl Family for Ndn {
         Duration::from_secs(if settings.registers { 120 } else { 60 })
     }
     /// Nothing is sent without an Interest of somebody, but who registers asks each second whether its neighbour has started
-    /// anew.
+    /// anew, and who waits for a version that nobody publishes any more asks over each of its paths now and then.
     fn idle_packets_max(settings: &Settings) -> f64 {
-        if settings.registers { 5.0 } else { 2.0 }
+        let registrars = if settings.registers { 3.0 } else { 0.0 };
+        2.0 + registrars + 0.5 * settings.in_use_max as f64
     }
 }
 
