@@ -32,6 +32,8 @@ pub(crate) struct Groups {
     waiting: Vec<Slot>,
     watches: VecDeque<(Guid, bool)>,
     changed: bool,
+    /// The same for those who go by [`Groups::take_news`].
+    is_news: bool,
 }
 
 #[derive(Debug)]
@@ -104,6 +106,29 @@ impl Groups {
         }
         is_known.then_some(members)
     }
+    /// The devices that a GUID stands for: those that the owner of the group lists, those of groups in it as well, or else
+    /// itself. A group of which `own`, this device, knows nothing yet, or may know nothing, has none; who has attached to
+    /// a name is not meant.
+    pub(crate) fn listed(&mut self, now: Time, own: Guid, guid: Guid) -> BTreeSet<Guid> {
+        let mut devices = BTreeSet::new();
+        let mut seen = BTreeSet::new();
+        let mut open = Vec::from([(guid, 0)]);
+        while let Some((guid, depth)) = open.pop() {
+            if depth > DEPTH_MAX || !seen.insert(guid) || devices.len() >= DEVICES_MAX {
+                continue;
+            }
+            let said = self.look(now, guid).unwrap_or_default();
+            let group = said.into_iter().find_map(|(author, (said, readers))| match said {
+                Said::Group { members, .. } if readers.contain(&own) || author == own => Some(members),
+                Said::Group { .. } | Said::Device(_) | Said::Member => None,
+            });
+            match group {
+                Some(members) => open.extend(members.into_iter().map(|member| (member, depth + 1))),
+                None => drop(devices.insert(guid)),
+            }
+        }
+        devices
+    }
     /// What is said under a GUID; asks if that is not known.
     fn look(&mut self, now: Time, guid: Guid) -> Option<BTreeMap<Guid, (Said, Readers)>> {
         if let Some(known) = self.names.get_mut(&guid) {
@@ -122,7 +147,7 @@ impl Groups {
         let Some(known) = self.names.get_mut(&place) else { return };
         known.is_answered = true;
         known.said = records.iter().filter_map(|record| Some((record.author(), said(record)?))).collect();
-        self.changed = true;
+        (self.changed, self.is_news) = (true, true);
     }
     /// One record that is new or takes another one back.
     pub(crate) fn handle_changed(&mut self, place: Guid, record: &NameRecord) {
@@ -131,7 +156,11 @@ impl Groups {
             Some(said) => drop(known.said.insert(record.author(), said)),
             None => drop(known.said.remove(&record.author())),
         }
-        self.changed = true;
+        (self.changed, self.is_news) = (true, true);
+    }
+    /// Whether anything has been learnt since this was asked last.
+    pub(crate) fn take_news(&mut self) -> bool {
+        core::mem::take(&mut self.is_news)
     }
     /// A chunk waits until its group is known.
     pub(crate) fn wait(&mut self, slot: Slot) {
@@ -254,6 +283,33 @@ mod tests {
         assert_eq!(members(6), [device(1), device(2)].into());
         assert_eq!(members(7), [].into(), "nor is the group");
         assert_eq!(members(9), [device(1)].into(), "its owner may");
+    }
+
+    #[test]
+    fn a_group_stands_for_the_devices_that_are_listed_and_for_nobody_as_long_as_it_is_not_known() {
+        let now = Time::from_millis(1);
+        let inner = group("inner", &[device(3)], device(4));
+        let top = group("top", &[device(1), inner.0], Guid::NONE);
+        let mut groups = Groups::default();
+        let listed = |groups: &mut Groups, own: u8, guid: Guid| groups.listed(now, device(own), guid);
+        assert_eq!(listed(&mut groups, 8, top.0), [top.0].into(), "no device has this GUID");
+        assert!(!groups.take_news());
+        groups.handle_found(top.0, core::slice::from_ref(&top.1));
+        assert!(groups.take_news() && !groups.take_news());
+        assert_eq!(listed(&mut groups, 8, top.0), [device(1), inner.0].into());
+        // A proxy elsewhere changes nothing.
+        groups.handle_found(inner.0, core::slice::from_ref(&inner.1));
+        assert_eq!(listed(&mut groups, 8, top.0), [device(1), device(3)].into());
+        let body = RecordBody::Group { label: "inner".into(), members: [device(3)].into(), proxy: Guid::NONE };
+        groups.handle_changed(inner.0, &record_for(9, body, Readers::Only([device(7)].into())));
+        assert_eq!(listed(&mut groups, 8, top.0), [device(1), inner.0].into(), "it is not for this one any more");
+        assert_eq!(listed(&mut groups, 7, top.0), [device(1), device(3)].into());
+        // Whoever attaches to a name becomes no reader by that.
+        let name: tributary_content::Name = "/all".parse().expect("a name");
+        let place = Guid::of_name(&name);
+        listed(&mut groups, 8, place);
+        groups.handle_found(place, &[record(5, RecordBody::Attached { name })]);
+        assert_eq!(listed(&mut groups, 8, place), [place].into());
     }
 
     #[test]

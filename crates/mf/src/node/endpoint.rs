@@ -20,7 +20,7 @@ impl Endpoint for MfNode {
         self.published.retain(|_, (name, _)| *name != manifest.name);
         self.sender.publish(object);
         self.published.insert(content, (manifest.name.clone(), true));
-        let readers = self.rules.get(&manifest.name).cloned().unwrap_or_default();
+        let readers = self.readers_of(&manifest.name);
         self.resolver.set_readers(now, content, readers);
         self.resolver.put(now, RecordBody::Content(manifest.encode()));
         self.settle(now);

@@ -203,6 +203,10 @@ impl MfNode {
             moved = true;
             if on { self.resolver.watch(now, guid) } else { self.unwatch_unless_used(now, guid) }
         }
+        if self.groups.take_news() {
+            moved = true;
+            self.apply_rules(now);
+        }
         for group in self.sender.groups() {
             // What is known of the members, so that it is known when all have everything.
             if let Some(members) = self.groups.resolve(now, self.guid, self.guid, group) {

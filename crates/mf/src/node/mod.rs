@@ -95,6 +95,8 @@ const STRANGER_PATIENCE: core::time::Duration = core::time::Duration::from_secs(
 const AWAY_PATIENCE: core::time::Duration = core::time::Duration::from_secs(60);
 /// How often it is looked whether the store has written.
 const COMMIT_LOOK: core::time::Duration = core::time::Duration::from_millis(1);
+/// How often groups that are readers are asked for: sooner than they would be forgotten.
+const RULES_LOOK: core::time::Duration = core::time::Duration::from_secs(15);
 /// How long it is believed that a name is bound to nothing.
 const NOTHING_LIFETIME: core::time::Duration = core::time::Duration::from_secs(1);
 
@@ -123,10 +125,10 @@ pub struct MfNode {
     seals: Option<Seals>,
     /// The numbers of the questions of each host, in its present life.
     asked: BTreeMap<Guid, (u64, Replays)>,
-    /// Names under which not everybody may know what this node says.
-    rules: BTreeMap<Name, Readers>,
-    /// Whether only some may know where this node is: what others send does not follow it.
-    is_hidden: bool,
+    /// Names, or (`None`) this node itself, of which not everybody may know what this node says.
+    rules: BTreeMap<Option<Name>, Rule>,
+    /// When the groups among their readers are asked for again, which are forgotten otherwise.
+    rules_look_at: Time,
     /// Names of own content, for events.
     published: BTreeMap<Guid, (Name, bool)>,
     /// Destinations that are followed while something is sent to them.
@@ -201,10 +203,11 @@ impl MfNode {
         };
         let mut resolver = GnrsClient::new(key.clone(), &config.label, config.binding_lifetime, 0);
         let mut rules = BTreeMap::new();
-        for (name, devices) in &config.readers {
-            let readers = Readers::Only(devices.clone());
+        for (name, said) in &config.readers {
+            // Groups among them admit their members when these are known.
+            let readers = Readers::Only(said.clone());
             resolver.set_readers(now, name.as_ref().map_or(guid, Guid::of_name), readers.clone());
-            rules.extend(name.clone().map(|name| (name, readers)));
+            rules.insert(name.clone(), Rule { said: said.clone(), readers });
         }
         if config.router {
             resolver.put(now, RecordBody::Device(Vec::from([(address, WEIGHT_MAX)])));
@@ -239,7 +242,7 @@ impl MfNode {
             seals: config.router.then(|| Seals::new(&config.network_key, address, start)),
             asked: BTreeMap::new(),
             rules,
-            is_hidden: config.readers.contains_key(&None),
+            rules_look_at: now,
             published: BTreeMap::new(),
             followed: BTreeSet::new(),
             storing: Vec::new(),
@@ -419,6 +422,10 @@ impl MfNode {
         for guid in self.anycasts.expire(now) {
             self.resolver.lookup(now, guid);
         }
+        if self.rules_look_at <= now {
+            self.rules_look_at = now + RULES_LOOK;
+            self.apply_rules(now);
+        }
         self.groups.expire(now);
         self.relays.expire(now);
         if let Some(replica) = &mut self.replica {
@@ -444,6 +451,14 @@ impl MfNode {
             ((!self.faces.is_empty()).then_some(self.sweep_at), Wake::Sweep),
         ]
     }
+}
+
+/// Who may know what a node says under a name.
+struct Rule {
+    /// Devices and groups, as it was said.
+    said: BTreeSet<Guid>,
+    /// The devices among them and in these groups, as records name them.
+    readers: Readers,
 }
 
 /// Whom a packet that was taken concerns.

@@ -1,13 +1,17 @@
 //! The name service: questions, answers, and what follows from them.
 use super::*;
 use crate::{
+    config::GroupConfig,
     receiver::Announcer,
-    wire::{Readers, SealedHead},
+    wire::{
+        Readers, SealedHead,
+        names::{MEMBERS_MAX, OWN_LABEL_BYTES_MAX, READERS_MAX},
+    },
 };
 
 /// Counts questions that came to the wrong node.
 const NO_NAMES: &str = "question to a node without names";
-/// Names whose readers are limited at most.
+/// Names whose readers are limited, and groups that are owned, at most.
 const RULES_MAX: usize = 4_096;
 
 /// Whether something has just changed, or was so before.
@@ -220,28 +224,82 @@ impl MfNode {
             proxy.on_reachable(&guid);
         }
     }
-    /// Says who may know what this node says under a name, or (`None`) of itself: where it is. True if there was room for
-    /// that.
+    /// Says who may know what this node says under a name, or (`None`) of itself: where it is. A group is for the devices in
+    /// it, now and later. True if there was room for that.
     pub fn set_readers(&mut self, now: Time, name: Option<&Name>, readers: Readers) -> bool {
-        let Some(name) = name else {
-            self.is_hidden = readers != Readers::All;
-            self.resolver.set_readers(now, self.guid, readers);
-            self.settle(now);
-            return true;
-        };
-        if readers == Readers::All {
-            self.rules.remove(name);
-        } else if self.rules.len() < RULES_MAX || self.rules.contains_key(name) {
-            self.rules.insert(name.clone(), readers.clone());
-        } else {
-            return false;
-        }
-        self.resolver.set_readers(now, Guid::of_name(name), readers.clone());
-        if let Some(content) = self.content_of(name) {
-            self.resolver.set_readers(now, content, readers);
+        let name = name.cloned();
+        match readers {
+            Readers::All => {
+                self.rules.remove(&name);
+                self.tell_readers(now, name.as_ref(), Readers::All);
+            }
+            Readers::Only(_) if self.rules.len() >= RULES_MAX && !self.rules.contains_key(&name) => return false,
+            Readers::Only(said) => {
+                self.rules.insert(name.clone(), Rule { said, readers: Readers::All });
+                self.apply_rule(now, name);
+            }
         }
         self.settle(now);
         true
+    }
+    /// Says who belongs to a group that this node owns, or (`None`) that there is none of this label any more. True if it is
+    /// within the limits of [`Config::groups`].
+    pub fn set_group(&mut self, now: Time, label: &str, group: Option<GroupConfig>) -> bool {
+        let Some(group) = group else {
+            if self.config.groups.remove(label).is_some() {
+                self.resolver.delete(now, self.group(label));
+            }
+            self.settle(now);
+            return true;
+        };
+        let is_legal = (1..=OWN_LABEL_BYTES_MAX).contains(&label.len()) && group.members.len() <= MEMBERS_MAX;
+        if !is_legal || (self.config.groups.len() >= RULES_MAX && !self.config.groups.contains_key(label)) {
+            return false;
+        }
+        let proxy = group.proxy.unwrap_or(Guid::NONE);
+        let body = RecordBody::Group { label: label.as_bytes().into(), members: group.members.clone(), proxy };
+        self.resolver.put(now, body);
+        self.config.groups.insert(label.into(), group);
+        self.settle(now);
+        true
+    }
+    /// Goes by what is known of the groups that are readers.
+    pub(super) fn apply_rules(&mut self, now: Time) {
+        let names: Vec<Option<Name>> = self.rules.keys().cloned().collect();
+        names.into_iter().for_each(|name| self.apply_rule(now, name));
+    }
+    fn apply_rule(&mut self, now: Time, name: Option<Name>) {
+        let Some(rule) = self.rules.get_mut(&name) else { return };
+        let mut devices = BTreeSet::new();
+        for guid in &rule.said {
+            devices.append(&mut self.groups.listed(now, self.guid, *guid));
+        }
+        let count = devices.len();
+        let readers = Readers::Only(devices.into_iter().take(READERS_MAX).collect());
+        if rule.readers == readers {
+            return;
+        }
+        rule.readers = readers.clone();
+        if count > READERS_MAX {
+            let of = name.as_ref().map_or_else(|| String::from("where this node is"), |name| format!("'{name}'"));
+            self.push_event(Event::Note(format!("only {READERS_MAX} of {count} readers of {of} may look it up")));
+        }
+        self.tell_readers(now, name.as_ref(), readers);
+    }
+    fn tell_readers(&mut self, now: Time, name: Option<&Name>, readers: Readers) {
+        let Some(name) = name else { return self.resolver.set_readers(now, self.guid, readers) };
+        if let Some(content) = self.content_of(name) {
+            self.resolver.set_readers(now, content, readers.clone());
+        }
+        self.resolver.set_readers(now, Guid::of_name(name), readers);
+    }
+    /// Who may know what this node says under a name.
+    pub(super) fn readers_of(&self, name: &Name) -> Readers {
+        self.rules.get(&Some(name.clone())).map(|rule| rule.readers.clone()).unwrap_or_default()
+    }
+    /// Whether only some may know where this node is: what others send does not follow it.
+    pub(super) fn is_hidden(&self) -> bool {
+        self.rules.contains_key(&None)
     }
     pub(super) fn router_address(&self) -> Option<NetworkAddress> {
         self.config.router.then_some(self.config.address)

@@ -59,7 +59,7 @@ impl MfNode {
             if is_router && !self.config.router {
                 if up {
                     self.check_others(now, face);
-                    if self.is_hidden {
+                    if self.is_hidden() {
                         self.receiver.on_lost_way(now);
                     }
                 }

@@ -1,6 +1,6 @@
 //! Names that only some may look up.
 use super::*;
-use tributary_mf::wire::Readers;
+use tributary_mf::{config::GroupConfig, ids::Guid, wire::Readers};
 use tributary_transport::{
     Messaging,
     messaging::{Destination, SendOptions, SendReport},
@@ -66,6 +66,47 @@ fn what_is_for_some_is_not_there_for_others_until_they_may() {
     let (again, _) = domain.fetch("stranger", "/lab/plans");
     domain.run(Duration::from_secs(5));
     assert!(domain.report("stranger", again).sources.is_empty());
+}
+
+#[test]
+fn a_group_that_is_a_reader_admits_its_members_as_long_as_they_are_in_it() {
+    let mut domain = network();
+    domain.node("boss", |_| {});
+    domain.link("boss", "r1", 20, ms(1));
+    let [reader, stranger] = ["reader", "stranger"].map(|label| domain.at(label).guid());
+    let friends = domain.at("boss").group("friends");
+    let readers = Readers::Only([friends].into());
+    let change = |domain: &mut Domain, members: &[Guid]| {
+        let group = (!members.is_empty()).then(|| GroupConfig { members: members.into(), proxy: None });
+        assert!(domain.with("boss", |node, now| node.set_group(now, "friends", group)));
+        domain.run(Duration::from_secs(3));
+    };
+    let of = name("/lab/plans");
+    assert!(domain.with("owner", |node, now| node.set_readers(now, Some(&of), readers)));
+    domain.publish("owner", object("/lab/plans", plans()));
+    domain.run(Duration::from_secs(3));
+    let (waiting, content) = domain.fetch("reader", "/lab/plans");
+    domain.run(Duration::from_secs(10));
+    assert!(domain.report("reader", waiting).sources.is_empty(), "there is no such group yet");
+    change(&mut domain, &[reader]);
+    domain.finish("reader", waiting, 5);
+    assert_eq!(content.finished(&of).unwrap(), plans());
+    let (hidden, content) = domain.fetch("stranger", "/lab/plans");
+    // Longer than what nobody asks for is remembered.
+    domain.run(Duration::from_secs(150));
+    assert!(domain.report("stranger", hidden).sources.is_empty(), "it is no member");
+    change(&mut domain, &[reader, stranger]);
+    domain.finish("stranger", hidden, 5);
+    assert_eq!(content.finished(&of).unwrap(), plans());
+    for members in [&[reader][..], &[]] {
+        change(&mut domain, members);
+        let (again, _) = domain.fetch("stranger", "/lab/plans");
+        domain.run(Duration::from_secs(5));
+        assert!(domain.report("stranger", again).sources.is_empty(), "it is no member any more");
+    }
+    let (again, _) = domain.fetch("reader", "/lab/plans");
+    domain.run(Duration::from_secs(5));
+    assert!(domain.report("reader", again).sources.is_empty(), "the group is no more");
 }
 
 #[test]
