@@ -232,10 +232,8 @@ mod tests {
     #[test]
     fn a_tag_takes_no_more_bits_than_the_limit() {
         let book = CodeBook::new(&[1; 8]);
-        let (mut stack, mut pushed) = (BitStack::default(), 0);
-        while stack.push(0, book.code(0).unwrap()) {
-            pushed += 1;
-        }
+        let mut stack = BitStack::default();
+        let pushed = (0..TAG_BITS_MAX).take_while(|_| stack.push(0, book.code(0).unwrap())).count();
         assert_eq!((pushed, stack.bits()), (TAG_BITS_MAX / 5, TAG_BITS_MAX / 5 * 5));
         let most = [&[0][..], &[0xff; TAG_BITS_MAX / 8]].concat();
         assert_eq!(BitTag::parse(&most).unwrap().to_stack().bits(), TAG_BITS_MAX);
