@@ -54,6 +54,10 @@ impl Settings {
     pub fn seed_of(&self, phase: u64, run: u32) -> u64 {
         self.seed.wrapping_mul(1_000_003).wrapping_add(phase * 100_003).wrapping_add(u64::from(run))
     }
+    /// Whether the one of this name runs.
+    pub fn takes(&self, name: &str) -> bool {
+        self.only.is_none_or(|only| only == name)
+    }
     /// `full` or `small`, by the scale.
     pub fn choose<T>(&self, full: T, small: T) -> T {
         match self.scale {

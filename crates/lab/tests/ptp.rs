@@ -67,6 +67,25 @@ fn a_cache_is_used_as_long_as_it_has_something_and_then_the_producer_alone() {
 }
 
 #[test]
+fn one_of_those_that_an_experiment_compares_runs_by_itself() {
+    for (name, only, prefixes) in [
+        ("ptp-selection", "hops", &["hops.", "default-hops."][..]),
+        ("ptp-control", "balia", &["balia."]),
+        ("ptp-fairness", "pcon", &["pcon."]),
+        ("ptp-shaping", "ptp-shaped", &["ptp-shaped."]),
+    ] {
+        let experiment = experiments::find(name).unwrap_or_else(|| panic!("there is no experiment {name}"));
+        let only = experiments::schemes(experiment).into_iter().find(|scheme| *scheme == only);
+        assert!(only.is_some(), "{name}");
+        let results = (experiment.run)(&Settings { only, scale: Scale::Small, ..Settings::default() });
+        let told = |prefix: &&str| results.metrics.keys().any(|metric| metric.starts_with(*prefix));
+        assert!(prefixes.iter().all(told), "{name}: {:?}", results.metrics.keys());
+        let is_of = |metric: &String| prefixes.iter().any(|prefix| metric.starts_with(prefix));
+        assert!(results.metrics.keys().all(is_of), "{name}: {:?}", results.metrics.keys());
+    }
+}
+
+#[test]
 fn the_same_seed_gives_the_same_bytes() {
     let bytes = || serde_json::to_string(&run("ptp-fairness", 3, 1)).expect("results can be written");
     assert_eq!(bytes(), bytes());

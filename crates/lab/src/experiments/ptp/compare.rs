@@ -32,7 +32,7 @@ pub(in crate::experiments) const CONTROL: Experiment = Experiment {
 };
 
 /// Names in results, selections, and whether routers tell the rates of their links.
-const SELECTIONS: [(&str, &str, bool); 8] = [
+pub(super) const SELECTIONS: [(&str, &str, bool); 8] = [
     ("bandwidth", "bandwidth", false),
     ("random", "random", false),
     ("hops", "hops", false),
@@ -58,7 +58,7 @@ fn selection(settings: &Settings) -> Results {
     let mut results = Results::new(SELECTION.name, settings);
     let spec = mesh::spec();
     let mut groups = Vec::new();
-    for (label, selection, tell_rates) in SELECTIONS {
+    for (label, selection, tell_rates) in SELECTIONS.into_iter().filter(|(label, ..)| settings.takes(label)) {
         let mut bars = Vec::new();
         for (prefix, form) in [("", Form::PAPER), ("default-", Form::DEFAULT)] {
             let runs = throughput::runs(&spec, settings, &scheme(Form { selection, tell_rates, ..form }));
@@ -110,7 +110,7 @@ fn control(settings: &Settings) -> Results {
         ("mesh", mesh::spec()),
     ];
     let mut groups = Vec::new();
-    for (law, controller, coupling) in LAWS {
+    for (law, controller, coupling) in LAWS.into_iter().filter(|(law, ..)| settings.takes(law)) {
         let base = if controller == ControllerKind::ModelBased { Form::DEFAULT } else { Form::PAPER };
         let scheme = scheme(Form { controller, coupling, selection: "spread", tell_rates: true, ..base });
         let mut bars = Vec::new();

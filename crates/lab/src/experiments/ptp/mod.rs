@@ -42,8 +42,13 @@ const OF_SCHEMES: [Experiment; 7] = [TREE_1, TREE_2, DIAMOND_1, DIAMOND_2, FAIRN
 /// The names of what an experiment compares; none if it cannot run one by itself.
 pub(super) fn schemes(experiment: &str) -> Vec<&'static str> {
     if experiment == SHAPING.name {
-        return shaping::SCHEMES.iter().map(|scheme| scheme.name).collect();
+        shaping::SCHEMES.iter().map(|scheme| scheme.name).collect()
+    } else if experiment == SELECTION.name {
+        compare::SELECTIONS.iter().map(|(name, ..)| *name).collect()
+    } else if experiment == CONTROL.name {
+        compare::LAWS.iter().map(|(name, ..)| *name).collect()
+    } else {
+        let compares = OF_SCHEMES.iter().any(|of_schemes| of_schemes.name == experiment);
+        schemes::MAIN.iter().filter(|_| compares).map(|scheme| scheme.name).collect()
     }
-    let compares = OF_SCHEMES.iter().any(|of_schemes| of_schemes.name == experiment);
-    schemes::MAIN.iter().filter(|_| compares).map(|scheme| scheme.name).collect()
 }

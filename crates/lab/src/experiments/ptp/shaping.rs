@@ -55,7 +55,7 @@ fn run(settings: &Settings) -> Results {
     let columns = ["scheme", "network", "utilisation", "±", "lost", "part of the single path", "±"];
     let mut table = Table::new("shaping", &columns);
     let mut groups = Vec::new();
-    for scheme in SCHEMES.iter().filter(|scheme| settings.only.is_none_or(|only| only == scheme.name)) {
+    for scheme in SCHEMES.iter().filter(|scheme| settings.takes(scheme.name)) {
         let mut of_scheme = Vec::new();
         for Told { place, utilisation, lost, single_share } in measure(settings, scheme) {
             let mut tell = |quantity: &str, values: &[f64]| {

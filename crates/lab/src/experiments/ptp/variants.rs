@@ -84,7 +84,7 @@ impl Variant {
         let short =
             plain().map(|plain| Variant { setting: "@delays-tenth".into(), delays: Delays::Short, phase: 4, ..plain });
         let all = MAIN.iter().map(Variant::plain).chain(queues).chain(alternatives).chain(short);
-        all.filter(|variant| settings.only.is_none_or(|only| only == variant.scheme.name)).collect()
+        all.filter(|variant| settings.takes(variant.scheme.name)).collect()
     }
     pub(super) fn is_plain(&self) -> bool {
         self.setting.is_empty()
