@@ -7,6 +7,7 @@
 //! ```
 //! A chunk stays in the store until the next hop has taken it over, so a router that is killed at any moment loses
 //! nothing that it has acknowledged.
+mod outputs;
 mod store;
 #[cfg(test)]
 mod tests;
@@ -16,7 +17,6 @@ use alloc::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     vec::Vec,
 };
-use core::ops::Bound;
 
 use bytes::Bytes;
 use tributary_content::{ObjectId, StoreError};
@@ -29,7 +29,7 @@ use crate::{
     config::{ProxyConfig, Rebinding},
     ids::{ChunkKey, Flow, Guid, NetworkAddress, Token},
     payload::Payload,
-    wire::{ChunkHeader, ChunkRanges, DataTag, Flags, TransportMessage},
+    wire::{ChunkHeader, ChunkRanges, DataTag, Flags},
 };
 
 /// Reports of so many chunks, or of half a window that is stored, go out before their delay is over.
@@ -480,131 +480,6 @@ impl Proxy {
                 }
             }
         }
-    }
-
-    // Outputs.
-
-    /// The next chunk that may leave; `may` decides by its header. First of all goes one of which a part is where it goes
-    /// to already: `begun` knows, by the header of another one for the same destination.
-    pub fn poll_release(
-        &mut self,
-        may: impl Fn(&ChunkHeader) -> Release,
-        begun: impl Fn(&ChunkHeader) -> Vec<ChunkKey>,
-    ) -> Option<(ChunkHeader, Bytes)> {
-        let ready: Vec<Guid> = self.destinations.iter().filter(|(_, to)| to.ready).map(|(guid, _)| *guid).collect();
-        for guid in ready {
-            let (first, verdict) = self.first_to_leave(&guid, &may);
-            let Some(destination) = self.destinations.get_mut(&guid) else { continue };
-            let Some(stored) = first.and_then(|first| self.chunks.get(&first.3)) else {
-                destination.ready = false;
-                continue;
-            };
-            let Some(first) = first else { continue };
-            match verdict {
-                Release::Later => {}
-                Release::Away | Release::Hidden => destination.ready = false,
-                Release::Now => {
-                    let entry = |key: ChunkKey| Some((key.object, key.transfer, key.number, *self.keys.get(&key)?));
-                    let waits = |entry: &Waiting| destination.waiting.contains(entry);
-                    let begun = begun(&stored.header).into_iter().filter_map(entry).find(waits);
-                    let first = begun.unwrap_or(first);
-                    destination.waiting.remove(&first);
-                    match self.repository.read(first.3) {
-                        Ok(payload) => {
-                            let stored = self.chunks.get_mut(&first.3)?;
-                            stored.released = true;
-                            let mut header = stored.header.clone();
-                            // The address that it came with may be the one that does not hold any more.
-                            header.addresses.clear();
-                            header.flags |= Flags::STORED;
-                            header.hops_left = crate::wire::chunk::HOPS_MAX;
-                            return Some((header, payload));
-                        }
-                        Err(error) => {
-                            self.failure = Some(error);
-                            self.remove(first.3);
-                        }
-                    }
-                }
-            }
-        }
-        None
-    }
-    /// The first chunk for a destination that is not there for the chunk's source alone.
-    fn first_to_leave(&self, guid: &Guid, may: &impl Fn(&ChunkHeader) -> Release) -> (Option<Waiting>, Release) {
-        let mut hidden = BTreeSet::new();
-        let mut from = Bound::Unbounded;
-        let Some(destination) = self.destinations.get(guid) else { return (None, Release::Away) };
-        while let Some(first) = destination.waiting.range((from, Bound::Unbounded)).next() {
-            let Some(stored) = self.chunks.get(&first.3) else { return (None, Release::Away) };
-            let source = stored.key.flow.source;
-            if !hidden.contains(&source) {
-                match may(&stored.header) {
-                    Release::Hidden => drop(hidden.insert(source)),
-                    verdict => return (Some(*first), verdict),
-                }
-            }
-            from = Bound::Excluded((first.0, u32::MAX, u32::MAX, u64::MAX));
-        }
-        (None, Release::Hidden)
-    }
-    /// A batch of chunks to tell a source of: stored, or dropped. What is said to a source without a way to it would be
-    /// lost: it waits, and the name is looked up. `has_way` tells of a source and its address.
-    pub fn poll_report(
-        &mut self,
-        now: Time,
-        has_way: impl Fn(&Guid, NetworkAddress) -> bool,
-    ) -> Option<(Guid, NetworkAddress, Token, TransportMessage)> {
-        let is_due = self.report_at.is_some_and(|at| at <= now);
-        let is_full = |report: &Report| report.chunks.len() >= report.enough;
-        let ready = self
-            .reports
-            .iter()
-            .find(|((flow, ..), report)| (is_due || is_full(report)) && has_way(&flow.source, report.address));
-        let Some((id, report)) = ready.map(|(id, _)| *id).and_then(|id| Some((id, self.reports.remove(&id)?))) else {
-            if !is_due {
-                return None;
-            }
-            self.report_at = (!self.reports.is_empty()).then(|| now + self.config.timer * self.report_backoff);
-            self.report_backoff = (self.report_backoff * 2).min(REPORT_BACKOFF_MAX);
-            let sources: BTreeSet<Guid> = self.reports.keys().map(|(flow, ..)| flow.source).collect();
-            self.lookups.extend(sources);
-            return None;
-        };
-        self.report_backoff = 1;
-        let (flow, transfer, object, stored) = id;
-        let Report { address: to, token, chunks: numbers, enough } = report;
-        let chunks = ChunkRanges::from_ascending(numbers.iter().copied());
-        let told = chunks.iter().last();
-        let rest: BTreeSet<u32> = numbers.into_iter().filter(|number| Some(*number) > told).collect();
-        if !rest.is_empty() {
-            self.reports.insert(id, Report { address: to, token, chunks: rest, enough });
-        }
-        let (proxy, address) = self.own;
-        let message = if stored {
-            TransportMessage::Stored { flow, transfer, object, proxy, address, chunks }
-        } else {
-            TransportMessage::Dropped { flow, transfer, object, proxy, chunks }
-        };
-        Some((flow.source, to, token, message))
-    }
-    /// A name to watch (true) or not to watch any more.
-    pub fn poll_watch(&mut self) -> Option<(Guid, bool)> {
-        self.watches.pop_front()
-    }
-    /// A name to look up because its storage timer is over.
-    pub fn poll_lookup(&mut self) -> Option<Guid> {
-        self.lookups.pop_front()
-    }
-    /// What went wrong with the store; told once.
-    pub fn poll_failure(&mut self) -> Option<StoreError> {
-        self.failure.take()
-    }
-    /// When to call [`Proxy::handle_timeout`] or poll for reports.
-    pub fn poll_timeout(&self) -> Option<Time> {
-        let lifetime = self.deadlines.first().map(|(until, _)| *until);
-        let timers = self.destinations.values().filter(|to| !to.waiting.is_empty()).map(|to| to.timer);
-        timers.chain(lifetime).chain(self.report_at).min()
     }
 
     // Questions.

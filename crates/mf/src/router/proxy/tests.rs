@@ -3,7 +3,7 @@ use alloc::{vec, vec::Vec};
 use proptest::prelude::*;
 
 use super::*;
-use crate::wire::{ChunkKind, DataTag, Reliability};
+use crate::wire::{ChunkKind, DataTag, Reliability, TransportMessage};
 
 fn guid(byte: u8) -> Guid {
     Guid([byte; 20])

@@ -7,15 +7,19 @@
 //!                         ▲            │
 //!                         └─ not in a CACK whose CSYN was sent later
 //! ```
+mod packets;
+mod sending;
+
 use alloc::{boxed::Box, collections::BTreeMap, collections::VecDeque, vec, vec::Vec};
 
-use tributary_core::{Duration, Rate, Time, TransmitBuf};
+use tributary_core::{Duration, Rate, Time};
 use tributary_transport::{
     TransferConfig,
     rtt::RttEstimator,
     window::{self, Arrival, Controller, Loss},
 };
 
+use self::sending::Sending;
 use super::{
     HopConfig,
     buffer::{Buffer, Chunk, Slot},
@@ -23,7 +27,7 @@ use super::{
 };
 use crate::{
     ids::{ChunkKey, Guid, HopId},
-    wire::{Cack, CackState, ChunkHeader, Class, Csyn, DataHeader},
+    wire::{Cack, CackState, ChunkHeader, Class, DataHeader},
 };
 
 /// Bytes that datagrams take on a wire beside themselves, so that the pace is that of the link.
@@ -104,47 +108,6 @@ pub struct OutgoingStats {
     pub refused: u64,
     /// CSYNs that were not answered in time.
     pub timeouts: u64,
-}
-
-struct Sending {
-    slot: Slot,
-    key: Option<ChunkKey>,
-    destination: Guid,
-    class: Class,
-    hop: HopId,
-    /// Per packet: 0 if it is to be sent, [`ACKNOWLEDGED`], or when it was sent.
-    order: Vec<u64>,
-    /// All packets before this one are acknowledged.
-    first_open: u16,
-    /// No packet from this one on is under way.
-    sent_end: u16,
-    ever_sent: Vec<bool>,
-    left: u16,
-    /// Packets below this one have been sent at least once.
-    next: u16,
-    /// Packets to send again, or that came late.
-    again: VecDeque<u16>,
-    since_csyn: u16,
-    last_csyn: u32,
-    /// Whether everything sent is asked about.
-    asked: bool,
-    ask_at: Time,
-    timeouts: u32,
-    /// What the neighbour got twice of it.
-    duplicates: u16,
-    /// Refused: waits until the window has room for it.
-    parked: bool,
-    /// Goes on where it was: the first CACK tells whether the neighbour still has what it had.
-    resumed: bool,
-}
-
-/// What the controller allows, which does not change while packets are sent.
-struct Allowance {
-    /// Bytes under way.
-    window: u64,
-    rate: Option<Rate>,
-    /// Packets after which a CSYN asks what has arrived.
-    csyn_packets: u16,
 }
 
 /// What is known of a chunk that was interrupted. What was on its way may still come: a link may hold it back.
@@ -566,44 +529,6 @@ impl Outgoing {
 
     // Outputs.
 
-    /// Fills `out` with what may be sent now.
-    pub fn poll_packets(&mut self, now: Time, buffer: &Buffer, out: &mut TransmitBuf) {
-        self.ask_again(now, out);
-        self.unpark(now);
-        let allowance = self.allowance();
-        let quantum_end = now + self.config.quantum;
-        for class in [Class::Control, Class::Bulk] {
-            for at in 0..self.sending.len() {
-                let sending = &self.sending[at];
-                let Some(chunk) = buffer.chunk(sending.slot).filter(|_| sending.class == class && !sending.parked)
-                else {
-                    continue;
-                };
-                let may_send = |hop: &Outgoing| {
-                    class == Class::Control || (hop.in_flight < allowance.window && hop.pace_at <= quantum_end)
-                };
-                while !is_full(out) && may_send(self) && self.send_next(now, at, chunk, &allowance, out) {}
-            }
-        }
-        if self.in_flight >= allowance.window {
-            self.ask_for_room(now, out);
-        }
-        self.starved = !self.sending.iter().any(|sending| !sending.parked && sending.has_unsent());
-        if self.probe_at <= now && !is_full(out) {
-            // The announcement of an open window may have been lost.
-            self.probe_at = now + (self.rtt.rto() * 2).max(PROBE_INTERVAL_MIN);
-            let number = self.ask(now, None, self.order);
-            let parked = self.sending.iter().find(|sending| sending.parked).map(|sending| sending.hop);
-            let hop = parked.unwrap_or(HopId(self.next_hop.wrapping_sub(1)));
-            push_csyn(out, Csyn { count: 1, hop, number });
-        }
-        while !is_full(out)
-            && let Some(hop) = self.windows.poll_probe(now)
-        {
-            let number = self.ask(now, None, self.order);
-            push_csyn(out, Csyn { count: 1, hop, number });
-        }
-    }
     /// Bytes of the longest datagram that the neighbour has acknowledged since this was called last; 0 if none.
     pub fn take_arrived(&mut self) -> u32 {
         core::mem::take(&mut self.arrived)
@@ -700,182 +625,4 @@ impl Outgoing {
             self.probe_at = Time::MAX;
         }
     }
-    fn ask_again(&mut self, now: Time, out: &mut TransmitBuf) {
-        for at in 0..self.sending.len() {
-            let sending = &mut self.sending[at];
-            if sending.ask_at > now || is_full(out) {
-                continue;
-            }
-            if sending.asked && now.since(self.heard_at) >= self.rtt.rto() {
-                sending.timeouts += 1;
-                self.stats.timeouts += 1;
-                if sending.timeouts == 1 {
-                    self.controller.on_silence(now);
-                }
-            }
-            self.ask_about(now, at, self.order, out);
-        }
-    }
-    /// Asks what has arrived where the window has closed behind what was sent last: no packet follows that would ask.
-    fn ask_for_room(&mut self, now: Time, out: &mut TransmitBuf) {
-        for at in 0..self.sending.len() {
-            let sending = &self.sending[at];
-            if sending.since_csyn > 0 && !sending.asked && sending.class == Class::Bulk && !is_full(out) {
-                self.ask_about(now, at, self.order.saturating_sub(self.reorder), out);
-            }
-        }
-    }
-    /// Asks in a packet of its own what has arrived of a chunk under way.
-    fn ask_about(&mut self, now: Time, at: usize, horizon: u64, out: &mut TransmitBuf) {
-        let number = self.ask(now, Some(at), horizon);
-        let sending = &self.sending[at];
-        push_csyn(out, Csyn { count: sending.order.len() as u16, hop: sending.hop, number });
-    }
-    fn allowance(&self) -> Allowance {
-        let window = self.controller.window();
-        // In a small window questions come oftener, so that the loss of one does not stop the flow.
-        let quarter = u16::try_from(window / self.datagram_bytes as u64 / 4).unwrap_or(u16::MAX);
-        let csyn_packets = match self.config.csyn_packets {
-            u16::MAX => u16::MAX,
-            packets => packets.min(quarter.max(4)),
-        };
-        Allowance { window, rate: self.controller.pacing_rate(), csyn_packets }
-    }
-    /// Sends one packet of a chunk; false if it has none to send.
-    fn send_next(&mut self, now: Time, at: usize, chunk: &Chunk, allowance: &Allowance, out: &mut TransmitBuf) -> bool {
-        let sending = &mut self.sending[at];
-        let Some(index) = sending.take_next() else { return false };
-        let (Some(fragment), Some(header)) = (chunk.fragment(index), chunk.header.as_ref()) else { return true };
-        if self.in_flight == 0 {
-            // The clock of the first sample starts with the first packet of a busy period.
-            self.delivered_at = now;
-        }
-        self.order += 1;
-        sending.order[usize::from(index)] = self.order;
-        sending.sent_end = sending.sent_end.max(index + 1);
-        sending.since_csyn += 1;
-        self.stats.packets += 1;
-        self.stats.repeated += u64::from(sending.ever_sent[usize::from(index)]);
-        sending.ever_sent[usize::from(index)] = true;
-        let last = !sending.has_unsent() && chunk.is_complete();
-        let fills = !last
-            && sending.class == Class::Bulk
-            && !sending.asked
-            && self.in_flight + fragment.len() as u64 + OVERHEAD_BYTES >= allowance.window;
-        let joined = sending.since_csyn >= allowance.csyn_packets || fills || (last && sending.order.len() == 1);
-        if sending.ask_at == Time::MAX {
-            sending.ask_at = now + self.rtt.rto();
-        }
-        let (hop, count, class) = (sending.hop, sending.order.len() as u16, sending.class);
-        let bytes = fragment.len() as u64 + OVERHEAD_BYTES;
-        self.in_flight += bytes;
-        if class == Class::Bulk {
-            let start = self.pace_at.max(now - self.config.quantum);
-            self.pace_at = allowance.rate.map_or(now, |rate| start + rate.time_for(bytes));
-        }
-        let horizon = self.order.saturating_sub(self.reorder);
-        let csyn = joined.then(|| self.ask(now, Some(at), horizon));
-        let head = DataHeader { index, count, hop, csyn, class };
-        if index == 0 {
-            let mut heads = Vec::with_capacity(DataHeader::BYTES + header.len());
-            head.encode(&mut heads);
-            header.encode(&mut heads);
-            out.push(&heads, fragment.clone());
-        } else {
-            out.push(&head.to_bytes(), fragment.clone());
-        }
-        if last && !joined {
-            self.ask_about(now, at, horizon, out);
-        } else if last {
-            self.sending[at].asked = true;
-        }
-        true
-    }
-    /// Notes a CSYN that is about to be sent, and gives its number. Packets up to `order` that its answer does not have
-    /// are lost.
-    fn ask(&mut self, now: Time, at: Option<usize>, order: u64) -> u32 {
-        let number = self.next_csyn;
-        self.next_csyn = self.next_csyn.wrapping_add(1).max(1);
-        let asked = Asked {
-            at: now,
-            order,
-            delivered: self.delivered,
-            delivered_at: self.delivered_at,
-            first_sent_at: now,
-            starved: self.starved,
-        };
-        self.csyns.insert(number, asked);
-        if self.csyns.len() > CSYNS_MAX {
-            self.csyns.pop_first();
-        }
-        if let Some(sending) = at.and_then(|at| self.sending.get_mut(at)) {
-            let patience = self.rtt.rto() * 2u32.pow(sending.timeouts.min(6));
-            sending.since_csyn = 0;
-            sending.last_csyn = number;
-            sending.asked = true;
-            sending.ask_at = now + patience.min(self.config.rto_max.max(self.rtt.rto()));
-        }
-        number
-    }
-}
-
-impl Sending {
-    fn has_unsent(&self) -> bool {
-        usize::from(self.next) < self.order.len() || !self.again.is_empty()
-    }
-    /// Whether the neighbour has given up the chunk and begun anew: most of what was here for sure is not any more. A few
-    /// packets may be missing because answers overtook each other.
-    fn is_forgotten(&self, cack: &Cack) -> bool {
-        let known = || (0..).zip(&self.order).filter(|(_, order)| **order == ACKNOWLEDGED).map(|(index, _)| index);
-        let missing = || known().filter(|index| !cack.has(*index));
-        known().next().is_some_and(|first| !cack.has(first)) && missing().count() * 2 > known().count()
-    }
-    fn under_way(&self) -> bool {
-        let sent = self.order.get(usize::from(self.first_open)..usize::from(self.sent_end)).unwrap_or_default();
-        sent.iter().any(|order| *order != 0 && *order != ACKNOWLEDGED)
-    }
-    /// What was lost goes before what was never sent.
-    fn take_next(&mut self) -> Option<u16> {
-        while let Some(index) = self.again.pop_front() {
-            if self.order[usize::from(index)] == 0 {
-                return Some(index);
-            }
-        }
-        while usize::from(self.next) < self.order.len() {
-            let index = self.next;
-            self.next += 1;
-            if self.order[usize::from(index)] == 0 {
-                return Some(index);
-            }
-        }
-        None
-    }
-    fn restart(&mut self, buffer: &Buffer) {
-        self.again.clear();
-        self.asked = false;
-        self.ask_at = Time::MAX;
-        match buffer.chunk(self.slot) {
-            Some(chunk) if !chunk.is_complete() => {
-                self.next = self.order.len() as u16;
-                self.again = (0..self.next).filter(|index| chunk.fragment(*index).is_some()).collect();
-            }
-            _ => self.next = 0,
-        }
-    }
-    fn bytes_under_way(&self, buffer: &Buffer) -> u64 {
-        let Some(chunk) = buffer.chunk(self.slot) else { return 0 };
-        let is_under_way = |order: u64| order != 0 && order != ACKNOWLEDGED;
-        let indexes = self.order.iter().zip(0..).filter(|(order, _)| is_under_way(**order)).map(|(_, index)| index);
-        indexes.filter_map(|index| chunk.fragment(index)).map(|bytes| bytes.len() as u64 + OVERHEAD_BYTES).sum()
-    }
-}
-
-/// Whether a data packet and a CSYN do not fit into the batch any more.
-fn is_full(out: &TransmitBuf) -> bool {
-    out.len() + 2 > TransmitBuf::DATAGRAMS_MAX
-}
-fn push_csyn(out: &mut TransmitBuf, csyn: Csyn) {
-    let mut bytes = Vec::with_capacity(12);
-    csyn.encode(&mut bytes);
-    out.push(&bytes, bytes::Bytes::new());
 }

@@ -1,0 +1,188 @@
+//! The packets that leave: fragments within window and pace, and CSYNs.
+use alloc::vec::Vec;
+
+use tributary_core::{Rate, Time, TransmitBuf};
+
+use super::{Asked, CSYNS_MAX, OVERHEAD_BYTES, Outgoing, PROBE_INTERVAL_MIN};
+use crate::{
+    ids::HopId,
+    link::buffer::{Buffer, Chunk},
+    wire::{Class, Csyn, DataHeader},
+};
+
+/// What the controller allows, which does not change while packets are sent.
+struct Allowance {
+    /// Bytes under way.
+    window: u64,
+    rate: Option<Rate>,
+    /// Packets after which a CSYN asks what has arrived.
+    csyn_packets: u16,
+}
+
+impl Outgoing {
+    /// Fills `out` with what may be sent now.
+    pub fn poll_packets(&mut self, now: Time, buffer: &Buffer, out: &mut TransmitBuf) {
+        self.ask_again(now, out);
+        self.unpark(now);
+        let allowance = self.allowance();
+        let quantum_end = now + self.config.quantum;
+        for class in [Class::Control, Class::Bulk] {
+            for at in 0..self.sending.len() {
+                let sending = &self.sending[at];
+                let Some(chunk) = buffer.chunk(sending.slot).filter(|_| sending.class == class && !sending.parked)
+                else {
+                    continue;
+                };
+                let may_send = |hop: &Outgoing| {
+                    class == Class::Control || (hop.in_flight < allowance.window && hop.pace_at <= quantum_end)
+                };
+                while !is_full(out) && may_send(self) && self.send_next(now, at, chunk, &allowance, out) {}
+            }
+        }
+        if self.in_flight >= allowance.window {
+            self.ask_for_room(now, out);
+        }
+        self.starved = !self.sending.iter().any(|sending| !sending.parked && sending.has_unsent());
+        if self.probe_at <= now && !is_full(out) {
+            // The announcement of an open window may have been lost.
+            self.probe_at = now + (self.rtt.rto() * 2).max(PROBE_INTERVAL_MIN);
+            let number = self.ask(now, None, self.order);
+            let parked = self.sending.iter().find(|sending| sending.parked).map(|sending| sending.hop);
+            let hop = parked.unwrap_or(HopId(self.next_hop.wrapping_sub(1)));
+            push_csyn(out, Csyn { count: 1, hop, number });
+        }
+        while !is_full(out)
+            && let Some(hop) = self.windows.poll_probe(now)
+        {
+            let number = self.ask(now, None, self.order);
+            push_csyn(out, Csyn { count: 1, hop, number });
+        }
+    }
+    fn ask_again(&mut self, now: Time, out: &mut TransmitBuf) {
+        for at in 0..self.sending.len() {
+            let sending = &mut self.sending[at];
+            if sending.ask_at > now || is_full(out) {
+                continue;
+            }
+            if sending.asked && now.since(self.heard_at) >= self.rtt.rto() {
+                sending.timeouts += 1;
+                self.stats.timeouts += 1;
+                if sending.timeouts == 1 {
+                    self.controller.on_silence(now);
+                }
+            }
+            self.ask_about(now, at, self.order, out);
+        }
+    }
+    /// Asks what has arrived where the window has closed behind what was sent last: no packet follows that would ask.
+    fn ask_for_room(&mut self, now: Time, out: &mut TransmitBuf) {
+        for at in 0..self.sending.len() {
+            let sending = &self.sending[at];
+            if sending.since_csyn > 0 && !sending.asked && sending.class == Class::Bulk && !is_full(out) {
+                self.ask_about(now, at, self.order.saturating_sub(self.reorder), out);
+            }
+        }
+    }
+    /// Asks in a packet of its own what has arrived of a chunk under way.
+    fn ask_about(&mut self, now: Time, at: usize, horizon: u64, out: &mut TransmitBuf) {
+        let number = self.ask(now, Some(at), horizon);
+        let sending = &self.sending[at];
+        push_csyn(out, Csyn { count: sending.order.len() as u16, hop: sending.hop, number });
+    }
+    fn allowance(&self) -> Allowance {
+        let window = self.controller.window();
+        // In a small window questions come oftener, so that the loss of one does not stop the flow.
+        let quarter = u16::try_from(window / self.datagram_bytes as u64 / 4).unwrap_or(u16::MAX);
+        let csyn_packets = match self.config.csyn_packets {
+            u16::MAX => u16::MAX,
+            packets => packets.min(quarter.max(4)),
+        };
+        Allowance { window, rate: self.controller.pacing_rate(), csyn_packets }
+    }
+    /// Sends one packet of a chunk; false if it has none to send.
+    fn send_next(&mut self, now: Time, at: usize, chunk: &Chunk, allowance: &Allowance, out: &mut TransmitBuf) -> bool {
+        let sending = &mut self.sending[at];
+        let Some(index) = sending.take_next() else { return false };
+        let (Some(fragment), Some(header)) = (chunk.fragment(index), chunk.header.as_ref()) else { return true };
+        if self.in_flight == 0 {
+            // The clock of the first sample starts with the first packet of a busy period.
+            self.delivered_at = now;
+        }
+        self.order += 1;
+        sending.order[usize::from(index)] = self.order;
+        sending.sent_end = sending.sent_end.max(index + 1);
+        sending.since_csyn += 1;
+        self.stats.packets += 1;
+        self.stats.repeated += u64::from(sending.ever_sent[usize::from(index)]);
+        sending.ever_sent[usize::from(index)] = true;
+        let last = !sending.has_unsent() && chunk.is_complete();
+        let fills = !last
+            && sending.class == Class::Bulk
+            && !sending.asked
+            && self.in_flight + fragment.len() as u64 + OVERHEAD_BYTES >= allowance.window;
+        let joined = sending.since_csyn >= allowance.csyn_packets || fills || (last && sending.order.len() == 1);
+        if sending.ask_at == Time::MAX {
+            sending.ask_at = now + self.rtt.rto();
+        }
+        let (hop, count, class) = (sending.hop, sending.order.len() as u16, sending.class);
+        let bytes = fragment.len() as u64 + OVERHEAD_BYTES;
+        self.in_flight += bytes;
+        if class == Class::Bulk {
+            let start = self.pace_at.max(now - self.config.quantum);
+            self.pace_at = allowance.rate.map_or(now, |rate| start + rate.time_for(bytes));
+        }
+        let horizon = self.order.saturating_sub(self.reorder);
+        let csyn = joined.then(|| self.ask(now, Some(at), horizon));
+        let head = DataHeader { index, count, hop, csyn, class };
+        if index == 0 {
+            let mut heads = Vec::with_capacity(DataHeader::BYTES + header.len());
+            head.encode(&mut heads);
+            header.encode(&mut heads);
+            out.push(&heads, fragment.clone());
+        } else {
+            out.push(&head.to_bytes(), fragment.clone());
+        }
+        if last && !joined {
+            self.ask_about(now, at, horizon, out);
+        } else if last {
+            self.sending[at].asked = true;
+        }
+        true
+    }
+    /// Notes a CSYN that is about to be sent, and gives its number. Packets up to `order` that its answer does not have
+    /// are lost.
+    fn ask(&mut self, now: Time, at: Option<usize>, order: u64) -> u32 {
+        let number = self.next_csyn;
+        self.next_csyn = self.next_csyn.wrapping_add(1).max(1);
+        let asked = Asked {
+            at: now,
+            order,
+            delivered: self.delivered,
+            delivered_at: self.delivered_at,
+            first_sent_at: now,
+            starved: self.starved,
+        };
+        self.csyns.insert(number, asked);
+        if self.csyns.len() > CSYNS_MAX {
+            self.csyns.pop_first();
+        }
+        if let Some(sending) = at.and_then(|at| self.sending.get_mut(at)) {
+            let patience = self.rtt.rto() * 2u32.pow(sending.timeouts.min(6));
+            sending.since_csyn = 0;
+            sending.last_csyn = number;
+            sending.asked = true;
+            sending.ask_at = now + patience.min(self.config.rto_max.max(self.rtt.rto()));
+        }
+        number
+    }
+}
+
+/// Whether a data packet and a CSYN do not fit into the batch any more.
+fn is_full(out: &TransmitBuf) -> bool {
+    out.len() + 2 > TransmitBuf::DATAGRAMS_MAX
+}
+fn push_csyn(out: &mut TransmitBuf, csyn: Csyn) {
+    let mut bytes = Vec::with_capacity(12);
+    csyn.encode(&mut bytes);
+    out.push(&bytes, bytes::Bytes::new());
+}

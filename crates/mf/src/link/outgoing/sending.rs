@@ -1,0 +1,95 @@
+//! A chunk on its way over the hop.
+use alloc::{collections::VecDeque, vec::Vec};
+
+use tributary_core::Time;
+
+use super::{ACKNOWLEDGED, OVERHEAD_BYTES};
+use crate::{
+    ids::{ChunkKey, Guid, HopId},
+    link::buffer::{Buffer, Slot},
+    wire::{Cack, Class},
+};
+
+/// What has become of each of its packets, and what was asked about.
+pub(super) struct Sending {
+    pub(super) slot: Slot,
+    pub(super) key: Option<ChunkKey>,
+    pub(super) destination: Guid,
+    pub(super) class: Class,
+    pub(super) hop: HopId,
+    /// Per packet: 0 if it is to be sent, [`ACKNOWLEDGED`], or when it was sent.
+    pub(super) order: Vec<u64>,
+    /// All packets before this one are acknowledged.
+    pub(super) first_open: u16,
+    /// No packet from this one on is under way.
+    pub(super) sent_end: u16,
+    pub(super) ever_sent: Vec<bool>,
+    pub(super) left: u16,
+    /// Packets below this one have been sent at least once.
+    pub(super) next: u16,
+    /// Packets to send again, or that came late.
+    pub(super) again: VecDeque<u16>,
+    pub(super) since_csyn: u16,
+    pub(super) last_csyn: u32,
+    /// Whether everything sent is asked about.
+    pub(super) asked: bool,
+    pub(super) ask_at: Time,
+    pub(super) timeouts: u32,
+    /// What the neighbour got twice of it.
+    pub(super) duplicates: u16,
+    /// Refused: waits until the window has room for it.
+    pub(super) parked: bool,
+    /// Goes on where it was: the first CACK tells whether the neighbour still has what it had.
+    pub(super) resumed: bool,
+}
+
+impl Sending {
+    pub(super) fn has_unsent(&self) -> bool {
+        usize::from(self.next) < self.order.len() || !self.again.is_empty()
+    }
+    /// Whether the neighbour has given up the chunk and begun anew: most of what was here for sure is not any more. A few
+    /// packets may be missing because answers overtook each other.
+    pub(super) fn is_forgotten(&self, cack: &Cack) -> bool {
+        let known = || (0..).zip(&self.order).filter(|(_, order)| **order == ACKNOWLEDGED).map(|(index, _)| index);
+        let missing = || known().filter(|index| !cack.has(*index));
+        known().next().is_some_and(|first| !cack.has(first)) && missing().count() * 2 > known().count()
+    }
+    pub(super) fn under_way(&self) -> bool {
+        let sent = self.order.get(usize::from(self.first_open)..usize::from(self.sent_end)).unwrap_or_default();
+        sent.iter().any(|order| *order != 0 && *order != ACKNOWLEDGED)
+    }
+    /// What was lost goes before what was never sent.
+    pub(super) fn take_next(&mut self) -> Option<u16> {
+        while let Some(index) = self.again.pop_front() {
+            if self.order[usize::from(index)] == 0 {
+                return Some(index);
+            }
+        }
+        while usize::from(self.next) < self.order.len() {
+            let index = self.next;
+            self.next += 1;
+            if self.order[usize::from(index)] == 0 {
+                return Some(index);
+            }
+        }
+        None
+    }
+    pub(super) fn restart(&mut self, buffer: &Buffer) {
+        self.again.clear();
+        self.asked = false;
+        self.ask_at = Time::MAX;
+        match buffer.chunk(self.slot) {
+            Some(chunk) if !chunk.is_complete() => {
+                self.next = self.order.len() as u16;
+                self.again = (0..self.next).filter(|index| chunk.fragment(*index).is_some()).collect();
+            }
+            _ => self.next = 0,
+        }
+    }
+    pub(super) fn bytes_under_way(&self, buffer: &Buffer) -> u64 {
+        let Some(chunk) = buffer.chunk(self.slot) else { return 0 };
+        let is_under_way = |order: u64| order != 0 && order != ACKNOWLEDGED;
+        let indexes = self.order.iter().zip(0..).filter(|(order, _)| is_under_way(**order)).map(|(_, index)| index);
+        indexes.filter_map(|index| chunk.fragment(index)).map(|bytes| bytes.len() as u64 + OVERHEAD_BYTES).sum()
+    }
+}
