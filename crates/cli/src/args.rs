@@ -69,6 +69,9 @@ pub(crate) enum Command {
     Detach(Named),
     /// Say who may look up a name of this node; for all others it is as if there were none (family mf)
     Readers(Readers),
+    /// Show or change the groups that a node owns: who gets what is sent to them, or may look up what is for them (family mf)
+    #[command(subcommand)]
+    Group(Group),
     /// Show what a node stores for others, for whom and until when (family mf)
     Store(Ask),
     /// End a transfer; what it verified is kept
@@ -134,12 +137,34 @@ pub(crate) struct Named {
 pub(crate) struct Readers {
     /// The name, such as /lab/plans, published or attached to, now or later [default: the device itself: where it is]
     pub(crate) name: Option<Name>,
-    /// A device that may, by the GUID that `trib status` shows there; several times if wanted
+    /// A device that may, by the GUID that `trib status` shows there, or a group of devices; several times if wanted
     #[arg(long, value_name = "GUID", required_unless_present = "all")]
     pub(crate) only: Vec<String>,
     /// Everybody may
     #[arg(long, conflicts_with = "only")]
     pub(crate) all: bool,
+    #[command(flatten)]
+    pub(crate) control: Control,
+}
+
+/// What to do with groups.
+#[derive(Subcommand, Debug)]
+pub(crate) enum Group {
+    /// Show the groups that a node owns, with their GUIDs and members
+    List(Ask),
+    /// Devices, or groups again, belong to a group from now on; it begins with its first ones
+    Add(Members),
+    /// They do not any more
+    Remove(Members),
+}
+
+/// Members of a group.
+#[derive(Args, Debug)]
+pub(crate) struct Members {
+    /// Its label, such as sites
+    pub(crate) label: String,
+    /// Their GUIDs, as `trib status` and `trib group list` show them; to remove without naming any ends the group
+    pub(crate) members: Vec<String>,
     #[command(flatten)]
     pub(crate) control: Control,
 }

@@ -4,7 +4,7 @@ use tributary::{
     Told,
     config::Drawing,
     echo::{EchoView, PingedPathView, PingedView, RttView},
-    views::{CacheView, DoneView, PathView, ProgressView, SentView, StatusView, StoreView},
+    views::{CacheView, DoneView, GroupView, PathView, ProgressView, SentView, StatusView, StoreView},
 };
 use tributary_core::ByteCount;
 
@@ -73,6 +73,8 @@ fn words(told: &Told) -> Vec<String> {
                 Some(readers) => format!("only {} may look up {what}", readers.join(", ")),
             }]
         }
+        Told::Groups { groups } if groups.is_empty() => vec!["no groups".into()],
+        Told::Groups { groups } => groups.iter().flat_map(group).collect(),
         Told::Store(store) => self::store(store),
         Told::Cancelled { transfer } => vec![format!("{transfer} is ended; what it verified is kept")],
         Told::Limited { transfer, bits_per_second } => {
@@ -216,6 +218,13 @@ fn sent(sent: &SentView) -> Vec<String> {
     if sent.repeated_chunks > 0 {
         lines.push(format!("  {} chunks were sent again", sent.repeated_chunks));
     }
+    lines
+}
+fn group(group: &GroupView) -> Vec<String> {
+    let GroupView { label, guid, members, proxy } = group;
+    let proxy = proxy.as_ref().map_or(String::new(), |proxy| format!(", spread by {proxy}"));
+    let mut lines = vec![format!("{label}: {guid}, {} members{proxy}", members.len())];
+    lines.extend(members.iter().map(|member| format!("  {member}")));
     lines
 }
 fn store(store: &StoreView) -> Vec<String> {

@@ -210,6 +210,49 @@ fn only_those_who_may_look_up_a_name_can_get_it_and_a_restart_does_not_show_it_t
 }
 
 #[test]
+fn members_of_a_group_may_look_up_what_is_for_it_and_the_group_outlives_a_restart() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let original = file(folder);
+    let (_router, [owner, friend]) = network(folder, ["owner", "friend"]);
+    let own = Daemon::start(folder, Path::new(&owner));
+    let _friend = Daemon::start(folder, Path::new(&friend));
+    let ask = |label: &str, words: &[&str]| {
+        let asked = run(folder, &[words, &["--control", &control(folder, label), "--json"]].concat());
+        assert_eq!(asked.status.code(), Some(0), "{}", talk(&asked));
+        lines(&asked.stdout).remove(0)
+    };
+    let status = run(folder, &["status", "--control", &control(folder, "friend")]);
+    let status = String::from_utf8(status.stdout).unwrap();
+    let id = status.lines().find(|line| line.contains("guid")).unwrap().split_whitespace().last().unwrap();
+    assert_eq!(ask("owner", &["group", "list"])["groups"].as_array().unwrap().len(), 0);
+    let none = run(folder, &["group", "remove", "friends", "--control", &control(folder, "owner")]);
+    assert!(none.status.code() == Some(2) && talk(&none).contains("none of this label"), "{}", talk(&none));
+    let other = "00".repeat(20);
+    assert_eq!(ask("owner", &["group", "add", "friends", &other])["groups"][0]["members"][0], other.as_str());
+    let group = ask("owner", &["group", "list"])["groups"][0]["guid"].as_str().unwrap().to_string();
+    ask("owner", &["readers", "/plans", "--only", &group]);
+    ask("owner", &["put", original.to_str().unwrap(), "/plans"]);
+    let get = || {
+        let (output, socket) = (folder.join("copy"), control(folder, "friend"));
+        let words = ["get", "/plans", "-o", output.to_str().unwrap(), "--control", &socket, "--timeout", "5s"];
+        run(folder, &words).status.code()
+    };
+    assert_eq!(get(), Some(1), "it is no member");
+    let told = ask("owner", &["group", "add", "friends", id, id]);
+    assert_eq!(told["groups"][0]["members"].as_array().unwrap().len(), 2, "each counts once: {told}");
+    let told = ask("owner", &["group", "remove", "friends", &other]);
+    assert_eq!(told["groups"][0]["members"], serde_json::json!([id]));
+    assert_eq!(own.stop(), Some(0));
+    let own = Daemon::start(folder, Path::new(&owner));
+    assert_eq!(ask("owner", &["group", "list"])["groups"][0]["members"], serde_json::json!([id]));
+    assert_eq!(get(), Some(0));
+    ask("owner", &["group", "remove", "friends"]);
+    assert_eq!(ask("owner", &["group", "list"])["groups"].as_array().unwrap().len(), 0);
+    assert_eq!(own.stop(), Some(0));
+}
+
+#[test]
 fn who_publishes_in_the_foreground_is_asked_and_told_as_a_daemon_is() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();

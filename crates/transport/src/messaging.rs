@@ -1,6 +1,6 @@
 //! What a network that delivers without being asked can do beside fetching (paper MFTP §4: send, recv, attach, detach):
 //! a capability that some families have. The shapes are the same for all of them, so that fronts know no family.
-use alloc::{boxed::Box, string::String, vec::Vec};
+use alloc::{boxed::Box, collections::BTreeMap, string::String, vec::Vec};
 
 use tributary_content::{Name, ObjectReader, StoreOpener};
 use tributary_core::{ByteCount, Duration, Time, TransferId};
@@ -35,8 +35,27 @@ pub trait Messaging {
     /// # Errors
     /// A sentence that says why that cannot be.
     fn set_readers(&mut self, now: Time, name: Option<&Name>, readers: Option<&[String]>) -> Result<(), String>;
+    /// Says who belongs to a group of this node (MobilityFirst: devices and groups by their identifiers in hex), or (`None`)
+    /// that there is none of this label any more.
+    ///
+    /// # Errors
+    /// A sentence that says why that cannot be.
+    fn set_group(&mut self, now: Time, label: &str, members: Option<&[String]>) -> Result<(), String>;
+    /// The groups of this node, by their labels.
+    fn groups(&self) -> BTreeMap<String, Group>;
     /// What this node holds for others, and until when.
     fn holdings(&self, now: Time) -> StoreStatus;
+}
+
+/// Who belongs to a group, as its owner says.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Group {
+    /// Its identifier in hex.
+    pub id: String,
+    /// Those of its members.
+    pub members: Vec<String>,
+    /// That of the device whose proxy spreads what is for the group; `None` for whichever router it comes to first.
+    pub proxy: Option<String>,
 }
 
 /// To whom something is sent.

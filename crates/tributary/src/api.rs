@@ -125,6 +125,22 @@ pub enum Request {
         /// The devices that may, by their GUIDs; `None` is everybody.
         readers: Option<Vec<String>>,
     },
+    /// The groups that the node owns. Answered by `groups`.
+    Groups,
+    /// Devices and groups belong to a group that the node owns, which begins with its first members. Answered by `groups`.
+    GroupAdd {
+        /// Its label.
+        label: String,
+        /// Their GUIDs.
+        members: Vec<String>,
+    },
+    /// They do not any more. Answered by `groups`.
+    GroupRemove {
+        /// Its label.
+        label: String,
+        /// Their GUIDs; if none is named, the group ends.
+        members: Vec<String>,
+    },
     /// What the node stores for others, for whom and until when. Answered by `store`.
     Store,
     /// Ends a transfer; what it verified is kept. Answered by `cancelled`.

@@ -25,6 +25,7 @@ use crate::{
     fault::CorruptObject,
     files::{Files, Sink, Trouble},
     hub::{Heard, Listener, Resolution},
+    messages::Change,
     occupied::Occupied,
     publications::{Publication, Publications},
     registry::{self, BoxedNode, Family},
@@ -591,6 +592,18 @@ impl Api for LocalApi {
             }
             Request::Readers { name, readers } => {
                 tell(self.set_readers(name, readers)?);
+                Ok(())
+            }
+            Request::Groups => {
+                tell(self.groups()?);
+                Ok(())
+            }
+            Request::GroupAdd { label, members } => {
+                tell(self.change_group(label, &members, Change::Add)?);
+                Ok(())
+            }
+            Request::GroupRemove { label, members } => {
+                tell(self.change_group(label, &members, Change::Remove)?);
                 Ok(())
             }
             Request::Store => {

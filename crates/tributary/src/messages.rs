@@ -1,6 +1,7 @@
 //! Sending, taking what is sent, and what is stored in the network: requests for families that can.
 use serde::{Deserialize, Serialize};
 use std::{
+    collections::BTreeSet,
     fs,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::Ordering},
@@ -26,9 +27,18 @@ use crate::{
     hub::Heard,
     local::{LocalApi, parse_name},
     told::Told,
-    views::{ReceivedView, SentView, StoreView},
+    views::{GroupView, ReceivedView, SentView, StoreView},
     whole::TellsWhole,
 };
+
+/// How the members of a group change.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Change {
+    /// There are more.
+    Add,
+    /// There are fewer.
+    Remove,
+}
 
 /// Something to send to somebody who did not ask for it. `None` leaves a choice to the node's config.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -325,6 +335,44 @@ impl LocalApi {
             remember()?;
         }
         Ok(Told::Readers { name, readers })
+    }
+    /// The groups that the node owns.
+    pub(crate) fn groups(&self) -> Result<Told, ApiError> {
+        let groups = self.with_messaging(|messaging, _| messaging.groups())?;
+        Ok(Told::Groups { groups: groups.into_iter().map(GroupView::new).collect() })
+    }
+    /// Carries out `Request::GroupAdd` and `Request::GroupRemove`, and remembers what comes of it over restarts.
+    pub(crate) fn change_group(&self, label: String, changed: &[String], change: Change) -> Result<Told, ApiError> {
+        // Several clients may change some at once.
+        static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+        let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+        let refused = |reason: String| {
+            let message = format!("cannot change the group '{label}': {reason}");
+            ApiError::new(ErrorKind::Usage, message)
+        };
+        let known = self.with_messaging(|messaging, _| messaging.groups())?.remove(&label);
+        let mut members = known.as_ref().map(|group| group.members.clone()).unwrap_or_default();
+        // A GUID may be written in capitals as well.
+        let is_named = |member: &String| changed.iter().any(|named| named.eq_ignore_ascii_case(member));
+        members.retain(|member| !is_named(member));
+        let members = match change {
+            Change::Add => {
+                let new: BTreeSet<String> = changed.iter().map(|guid| guid.to_ascii_lowercase()).collect();
+                members.extend(new);
+                Some(members)
+            }
+            Change::Remove if known.is_none() => return Err(refused("the node owns none of this label".into())),
+            Change::Remove => (!changed.is_empty()).then_some(members),
+        };
+        let (of, said) = (label.clone(), members.clone());
+        let groups = self.with_messaging(move |messaging, now| {
+            messaging.set_group(now, &of, said.as_deref()).map(|()| messaging.groups())
+        })?;
+        let group = groups.map_err(refused)?.remove(&label);
+        if self.config().store.is_some() {
+            crate::mf::groups::remember(&self.config().state_dir, label.clone(), members)?;
+        }
+        Ok(Told::Groups { groups: group.into_iter().map(|group| GroupView::new((label.clone(), group))).collect() })
     }
     /// What the node stores for others.
     pub(crate) fn store(&self) -> Result<StoreView, ApiError> {

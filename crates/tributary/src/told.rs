@@ -11,7 +11,7 @@ use tributary_core::{
 use crate::{
     echo::{EchoView, PingedView},
     error::{ApiError, ErrorKind},
-    views::{CacheView, DoneView, PathView, ProgressView, ReceivedView, SentView, StatusView, StoreView},
+    views::{CacheView, DoneView, GroupView, PathView, ProgressView, ReceivedView, SentView, StatusView, StoreView},
 };
 
 /// One thing told.
@@ -217,6 +217,11 @@ pub enum Told {
         name: Option<String>,
         /// The devices that may; `None` is everybody.
         readers: Option<Vec<String>>,
+    },
+    /// Groups that the node owns: all, or the one that was changed.
+    Groups {
+        /// Each of them.
+        groups: Vec<GroupView>,
     },
     /// What the node stores for others.
     Store(StoreView),

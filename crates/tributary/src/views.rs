@@ -8,7 +8,7 @@ use tributary_core::{
 };
 use tributary_transport::{
     CacheStatus, FaceStatus, NodeStatus,
-    messaging::{SendReport, StoreStatus},
+    messaging::{Group, SendReport, StoreStatus},
 };
 
 /// Where a transfer stands. Bytes are bytes of the object, rates are of payload.
@@ -259,6 +259,26 @@ impl ReceivedView {
             verified: true,
             text,
         }
+    }
+}
+
+/// A group that a node owns.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct GroupView {
+    /// Its label.
+    pub label: String,
+    /// Its GUID: what is sent to it, or is for its members, names this.
+    pub guid: String,
+    /// The GUIDs of its members, devices or groups again.
+    pub members: Vec<String>,
+    /// The device whose proxy spreads what is for the group, if one is named.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub proxy: Option<String>,
+}
+impl GroupView {
+    pub(crate) fn new((label, group): (String, Group)) -> GroupView {
+        let Group { id, members, proxy } = group;
+        GroupView { label, guid: id, members, proxy }
     }
 }
 

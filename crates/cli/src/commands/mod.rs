@@ -17,7 +17,7 @@ use tributary::{Api, ApiError, ErrorKind, NodeConfig, Request, SocketApi, Told, 
 use tributary_core::Duration;
 
 use crate::{
-    args::{Cli, Command, Control, Worker},
+    args::{Cli, Command, Control, Group, Worker},
     demo, out,
     signals::Wish,
     tables,
@@ -51,6 +51,13 @@ pub(crate) fn run(cli: Cli) -> Result<(), ApiError> {
         Command::Readers(of) => {
             let name = of.name.map(|name| name.to_string());
             ask(&of.control, Request::Readers { name, readers: (!of.all).then_some(of.only) }, json)
+        }
+        Command::Group(Group::List(of)) => ask(&of.control, Request::Groups, json),
+        Command::Group(Group::Add(of)) => {
+            ask(&of.control, Request::GroupAdd { label: of.label, members: of.members }, json)
+        }
+        Command::Group(Group::Remove(of)) => {
+            ask(&of.control, Request::GroupRemove { label: of.label, members: of.members }, json)
         }
         Command::Store(of) => ask(&of.control, Request::Store, json),
         Command::HttpProxy(proxy) => http_proxy::run(&proxy, json),

@@ -1,14 +1,18 @@
 //! Sending, taking what is sent, and what is stored here: the paper's send, recv, attach and detach (§4).
 use tributary_core::Duration;
 use tributary_transport::messaging::{
-    AcceptOptions, Delivery, Destination, Held, InNetwork, Messaging, SendOptions as Wanted, SendReport, Spread,
+    AcceptOptions, Delivery, Destination, Group, Held, InNetwork, Messaging, SendOptions as Wanted, SendReport, Spread,
     StoreStatus,
 };
 
 use super::*;
 use crate::{
+    config::GroupConfig,
     sender::ProxyUse,
-    wire::{Reliability, names::READERS_MAX},
+    wire::{
+        Reliability,
+        names::{MEMBERS_MAX, OWN_LABEL_BYTES_MAX, READERS_MAX},
+    },
 };
 
 impl MfNode {
@@ -95,6 +99,26 @@ impl Messaging for MfNode {
             true => Ok(()),
             false => Err(String::from("too many names have readers of their own")),
         }
+    }
+    fn set_group(&mut self, now: Time, label: &str, members: Option<&[String]>) -> Result<(), String> {
+        let parse = |members: &[String]| members.iter().map(|text| guid(text)).collect::<Result<Vec<_>, _>>();
+        let members = members.map(parse).transpose()?;
+        let proxy = self.config.groups.get(label).and_then(|group| group.proxy);
+        match MfNode::set_group(self, now, label, members.map(|members| GroupConfig { members, proxy })) {
+            true => Ok(()),
+            false => Err(format!(
+                "a label has 1 to {OWN_LABEL_BYTES_MAX} bytes, and a group at most {MEMBERS_MAX} members; larger ones are \
+                 made of groups"
+            )),
+        }
+    }
+    fn groups(&self) -> BTreeMap<String, Group> {
+        let group = |(label, group): (&String, &GroupConfig)| {
+            let members = group.members.iter().map(ToString::to_string).collect();
+            let proxy = group.proxy.map(|proxy| proxy.to_string());
+            (label.clone(), Group { id: self.group(label).to_string(), members, proxy })
+        };
+        self.config.groups.iter().map(group).collect()
     }
     fn holdings(&self, now: Time) -> StoreStatus {
         let Some(proxy) = &self.proxy else { return StoreStatus::default() };

@@ -1,4 +1,5 @@
 //! The MobilityFirst family: from a checked node config to its node.
+pub(crate) mod groups;
 mod liar;
 pub(crate) mod readers;
 mod repository;
@@ -37,6 +38,12 @@ fn node(config: &NodeConfig, seed: u64) -> MfNode {
             None => drop(mf.readers.remove(&name)),
         }
     }
+    for (label, members) in groups::load(&config.state_dir).unwrap_or_default() {
+        match members {
+            Some(members) => mf.groups.entry(label).or_default().members = members,
+            None => drop(mf.groups.remove(&label)),
+        }
+    }
     let keeps_names = mf.resolver;
     let mut node = match mf.router && mf.proxy.enabled {
         true => MfNode::with_repository(Time::ZERO, mf, Box::new(FileRepository::new(folder))),
@@ -48,10 +55,11 @@ fn node(config: &NodeConfig, seed: u64) -> MfNode {
     node
 }
 
-/// Sees that stored chunks and names can be read and written, and who may look up names.
+/// Sees that stored chunks and names can be read and written, who may look up names, and who belongs to groups.
 pub(crate) fn check_storage(config: &NodeConfig) -> Result<(), ApiError> {
     let Some(folder) = &config.store else { return Ok(()) };
     readers::load(&config.state_dir)?;
+    groups::load(&config.state_dir)?;
     let names = folder.join("names");
     let stores = config.mf.router && config.mf.proxy.enabled;
     let folders = [(stores, folder.as_path()), (config.mf.resolver, &names)];
