@@ -50,6 +50,14 @@ impl Router {
         self.hops.values().any(|hop| hop.peer.is_some())
             && self.waiting.is_empty()
             && self.buffer.free() >= self.window_low()
+            && (self.config.address.is_some() || self.leaves_room())
+    }
+    /// Whether a host that sends one more chunk still has room for one that comes to it. Two that fill their buffers with
+    /// what they send to each other, and the router between them with it, would take nothing from each other any more.
+    fn leaves_room(&self) -> bool {
+        let own = self.buffer.chunks().filter(|chunk| chunk.origin == Origin::Local && chunk.class == Class::Bulk);
+        let own: u32 = own.map(|chunk| u32::from(chunk.count())).sum();
+        own == 0 || own + 2 * self.buffer.largest() <= self.buffer.capacity()
     }
     /// A window below this may not take one chunk; when it opens again the neighbour is told.
     pub(super) fn window_low(&self) -> u32 {
@@ -117,6 +125,7 @@ impl Router {
                 // What comes out must not make others go in, unless its destination runs dry: others that fill the buffer
                 // would keep it in the store as long as their links take.
                 let kept = match (runs_dry, self.relieves()) {
+                    _ if now < self.loose_until => 2 * self.buffer.largest(),
                     (true, true) => 0,
                     // One chunk's room is for those that pass.
                     (true, false) => self.buffer.largest(),

@@ -72,6 +72,8 @@ const QUEUE_KEPT: usize = 2;
 const HOPS_APART: u32 = 0x9E37_79B9;
 /// How long nothing may be heard of a chunk from a neighbour that is there: it asks about what it has begun more often.
 const ABANDONED: Duration = Duration::from_secs(10);
+/// How long a router whose neighbours have no room waits until it makes some of its own.
+const STUCK: Duration = Duration::from_secs(1);
 /// How long nothing is pushed to a proxy that had no room.
 const RELIEF_PAUSE: Duration = Duration::from_millis(200);
 
@@ -212,6 +214,8 @@ pub struct Router {
     diverted: BTreeMap<Guid, Time>,
     suspects: BTreeSet<FaceId>,
     relief_after: Time,
+    /// Until when room that was made for neighbours is not given to what is stored here.
+    loose_until: Time,
     /// Hop ids that were used at faces that are gone: one that comes back goes on behind them, as its neighbour knows them.
     retired_hops: u32,
     outputs: VecDeque<Output>,
@@ -242,6 +246,7 @@ impl Router {
             diverted: BTreeMap::new(),
             suspects: BTreeSet::new(),
             relief_after: Time::ZERO,
+            loose_until: Time::ZERO,
             retired_hops: 0,
             outputs: VecDeque::new(),
             last_face: FaceId(0),

@@ -80,6 +80,9 @@ impl Router {
         if self.buffer.free() >= self.nearly_full() || !needed || !self.config.stores || now < self.relief_after {
             return;
         }
+        if self.loosen(now) {
+            return;
+        }
         let mut lines: BTreeMap<Guid, Vec<(FaceId, Slot, u32)>> = BTreeMap::new();
         for (face, hop) in &self.hops {
             for (_, slot) in hop.queue.iter().filter(|(_, slot)| !self.buffer.is_shared(*slot)) {
@@ -101,16 +104,37 @@ impl Router {
             && let Some((face, slot, count)) = line.pop()
         {
             used = used.saturating_sub(count);
-            self.take_queued(face, slot);
-            self.stats.relieved += 1;
-            self.outputs.push_back(Output::Store(slot, StoreReason::Relief));
+            self.push_aside(face, slot);
         }
+    }
+    /// Where every line has been held up for [`STUCK`], the neighbours may wait for room here as well: makes room for a
+    /// chunk of theirs, whoever's chunks have to go, and keeps it for a while. Whether that is so.
+    fn loosen(&mut self, now: Time) -> bool {
+        let is_held_up = |hop: &Hop| hop.outgoing.blocked_since().is_some_and(|since| now.since(since) >= STUCK);
+        let mut waiting = self.hops.values().filter(|hop| !hop.queue.is_empty()).peekable();
+        if waiting.peek().is_none() || !waiting.all(is_held_up) {
+            return false;
+        }
+        (self.relief_after, self.loose_until) = (now + STUCK, now + STUCK);
+        let mut room = self.buffer.free();
+        while room < 2 * self.buffer.largest()
+            && let Some((face, slot)) = self.hops.iter().find_map(|(face, hop)| Some((*face, hop.queue.back()?.1)))
+        {
+            room += self.buffer.chunk(slot).map_or(0, |chunk| u32::from(chunk.count()));
+            self.push_aside(face, slot);
+        }
+        true
+    }
+    fn push_aside(&mut self, face: FaceId, slot: Slot) {
+        self.take_queued(face, slot);
+        self.stats.relieved += 1;
+        self.outputs.push_back(Output::Store(slot, StoreReason::Relief));
     }
     /// With less free room than this the buffer is nearly full.
     pub(super) fn nearly_full(&self) -> u32 {
         match self.config.relief {
             HolRelief::Windows => self.buffer.largest(),
-            HolRelief::Proxy | HolRelief::Off => self.buffer.capacity() / 4,
+            HolRelief::Proxy | HolRelief::Off => self.buffer.largest().max(self.buffer.capacity() / 4),
         }
     }
     /// Whether what fills the buffer is taken out of the way before it holds up everything.

@@ -258,6 +258,43 @@ fn routers_that_are_full_of_chunks_for_each_other_go_on() {
     }
 }
 
+/// Buffers take two chunks here.
+#[test]
+fn hosts_that_fill_small_buffers_with_chunks_for_each_other_go_on() {
+    use tributary_mf::config::HolRelief;
+    for relief in [HolRelief::Proxy, HolRelief::Windows] {
+        let mut domain = Domain::new(22);
+        let small = |config: &mut Config| {
+            config.transfer.chunk_bytes = 65_536;
+            (config.buffer_packets, config.relief) = (145, relief);
+        };
+        for label in ["r1", "r2"] {
+            domain.node(label, |config| {
+                (config.router, config.resolver) = (true, true);
+                small(config);
+            });
+        }
+        domain.link("r1", "r2", 5, ms(1));
+        let hosts = [("a", "r1"), ("b", "r2"), ("c", "r1"), ("d", "r2")];
+        let bytes = random_bytes(1_000_000, 1);
+        for (label, router) in hosts {
+            domain.node(label, small);
+            domain.link(label, router, 5, ms(1));
+            domain.publish(label, object(&format!("/lab/{label}"), bytes.clone()));
+        }
+        domain.run(Duration::from_secs(3));
+        let wants = hosts.iter().flat_map(|(to, _)| hosts.iter().map(move |(of, _)| (*to, *of)));
+        let wants: Vec<_> = wants.filter(|(to, of)| to != of).collect();
+        let fetches: Vec<_> = wants.iter().map(|(to, of)| (to, domain.fetch(to, &format!("/lab/{of}")))).collect();
+        for (to, (id, _)) in fetches {
+            let time = domain.finish(to, id, 120);
+            println!("{relief:?}, {to}: {time:?}");
+            assert!(time < Duration::from_secs(60), "{time:?}; eight share 5 Mbit/s each way, 6.4 s are the least");
+        }
+        domain.assert_conservation();
+    }
+}
+
 #[test]
 fn a_source_that_waits_for_acknowledgements_stops_when_nobody_wants_its_chunks_any_more() {
     for starts_anew in [false, true] {
