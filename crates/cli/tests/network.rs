@@ -6,6 +6,7 @@ use std::{
     net::UdpSocket,
     path::Path,
     process::{Command, Stdio},
+    sync::Arc,
 };
 
 use common::{Begun, Daemon, SIZE, config, file, lines, port, run, talk, trib};
@@ -156,6 +157,8 @@ fn until(what: &str, is_so: impl Fn() -> bool) {
 }
 /// Starts `trib node --json` without reading what it tells.
 fn unread(command: &mut Command) -> Begun {
+    // Who runs this may ignore SIGHUP, as nohup does, and children would too: not those of one who handles it.
+    signal_hook::flag::register(signal_hook::consts::SIGHUP, Arc::default()).unwrap();
     Begun(command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap())
 }
 
