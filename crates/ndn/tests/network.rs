@@ -5,9 +5,9 @@ use tributary_content::{
     StoreError, chunk_size_for,
 };
 use tributary_core::{
-    Datagram, Duration, FaceId, Node, Random, Rate, Time, TransferId,
-    event::{PathState, TransferReport},
-    link::{LinkChange, LinkConfig, Reorder},
+    ByteCount, Datagram, Duration, FaceId, Node, Random, Rate, Time, TransferId,
+    event::{PathReport, PathState, TransferReport},
+    link::{LinkChange, LinkConfig, Loss, Reorder},
 };
 use tributary_ndn::{
     Config, NdnNode,
@@ -55,51 +55,69 @@ impl World {
         }
         self.net.with(ends.0.0, |node, _| node.router_mut().add_route(&"/lab".parse().unwrap(), near, 0));
     }
-    fn publish(&mut self, at: usize, bytes: &[u8]) {
-        self.publish_as(at, bytes, 1);
+    /// Publishes so many random bytes at each of the nodes; gives them.
+    fn publish(&mut self, at: impl IntoIterator<Item = usize>, count: usize) -> Vec<u8> {
+        let bytes = bytes(count);
+        at.into_iter().for_each(|at| self.publish_object(at, memory_object(&bytes, &key(1))));
+        bytes
     }
-    /// Publishes with another key than all others.
-    fn publish_as(&mut self, at: usize, bytes: &[u8], secret: u8) {
-        let key = SigningKey::from_secret(&[secret; 32]);
-        let object = MemoryObject::new(OBJECT.parse().unwrap(), bytes.to_vec(), &key).unwrap();
+    fn publish_object(&mut self, at: usize, object: impl ObjectReader + 'static) {
         self.net.with(self.node(at), |node, now| node.publish(now, Box::new(object)));
     }
-    fn fetch(&mut self, at: usize) -> (TransferId, MemoryContent) {
-        self.fetch_with(at, MemoryOpener::new())
+    /// Fetches at a node, to the end, which must bring what was sent; how long it took.
+    fn fetch_all(&mut self, at: usize, sent: &[u8]) -> (Duration, TransferReport) {
+        let fetch = self.fetch(at);
+        self.receive(&fetch, sent)
     }
-    fn fetch_with(&mut self, at: usize, opener: MemoryOpener) -> (TransferId, MemoryContent) {
-        self.begin(at, opener, Duration::from_secs(20))
+    fn fetch(&mut self, at: usize) -> Fetching {
+        self.fetch_with(at, MemoryOpener::new(), Duration::from_secs(20))
     }
-    fn begin(&mut self, at: usize, opener: MemoryOpener, patience: Duration) -> (TransferId, MemoryContent) {
+    fn fetch_with(&mut self, at: usize, opener: MemoryOpener, patience: Duration) -> Fetching {
         let content = opener.content();
         let fetch = Fetch {
-            name: OBJECT.parse().unwrap(),
+            name: object(),
             opener: Box::new(opener),
             rate_limit: None,
             paths_per_source: 4,
             metric: PathMetric::Hops,
             patience: Some(patience),
         };
-        (self.net.with(self.node(at), |node, now| node.fetch(now, fetch)), content)
+        Fetching { at, id: self.net.with(self.node(at), |node, now| node.fetch(now, fetch)), content }
     }
-    fn report(&self, at: usize, id: TransferId) -> TransferReport {
-        self.net.node(self.node(at)).report(self.net.now(), id).unwrap()
+    /// Runs until the fetch ends, which must have brought what was sent; how long it took.
+    fn receive(&mut self, fetch: &Fetching, sent: &[u8]) -> (Duration, TransferReport) {
+        let (took, report) = self.finish(fetch);
+        assert!(fetch.content.finished(&object()).is_some_and(|content| content == sent), "{report:?}");
+        (took, report)
     }
     /// Runs until the fetch ends; how long it took.
-    fn finish(&mut self, at: usize, id: TransferId) -> Duration {
+    fn finish(&mut self, fetch: &Fetching) -> (Duration, TransferReport) {
+        let report = |world: &World| world.net.node(world.node(fetch.at)).report(world.net.now(), fetch.id).unwrap();
         for _ in 0..6000 {
             let next = self.net.now() + Duration::from_millis(20);
             self.net.run_until(next);
-            if let Some(ended) = self.report(at, id).ended {
-                return ended.since(self.report(at, id).started);
+            let report = report(self);
+            if let Some(ended) = report.ended {
+                return (ended.since(report.started), report);
             }
         }
-        panic!("it has not ended: {:?}", self.report(at, id));
+        panic!("it has not ended: {:?}", report(self));
     }
+}
+
+/// A fetch that has begun at a node.
+struct Fetching {
+    at: usize,
+    id: TransferId,
+    content: MemoryContent,
 }
 
 fn link(mbps: u64, millis: u64) -> LinkConfig {
     LinkConfig::new(Rate::from_mbps(mbps), Duration::from_millis(millis))
+}
+/// A link that loses so many packets each way.
+fn lossy(loss: f64, link: LinkConfig) -> LinkConfig {
+    LinkConfig { loss: Loss::Bernoulli(loss), ..link }
 }
 fn bytes(count: usize) -> Vec<u8> {
     let mut random = Random::new(9, 9);
@@ -107,6 +125,12 @@ fn bytes(count: usize) -> Vec<u8> {
 }
 fn object() -> Name {
     OBJECT.parse().unwrap()
+}
+fn key(secret: u8) -> SigningKey {
+    SigningKey::from_secret(&[secret; 32])
+}
+fn memory_object(bytes: &[u8], key: &SigningKey) -> MemoryObject {
+    MemoryObject::new(object(), bytes.to_vec(), key).unwrap()
 }
 /// Consumer 1, routers 2 to 4, producers 5 to 8 with 4, 8, 8 and 16 Mbit/s: the tree of PTP's scenario 1.
 fn tree(set: impl Fn(usize, &mut Config)) -> World {
@@ -129,12 +153,8 @@ fn tree_with(queue_packets: Option<u64>, set: impl Fn(usize, &mut Config)) -> Wo
 fn a_file_comes_from_four_producers_over_all_paths_near_the_sum_of_their_rates() {
     for scheme in [LabelScheme::Random, LabelScheme::Huffman] {
         let mut world = tree(|_, config| config.labels = scheme);
-        let sent = bytes(9_000_000);
-        (5..=8).for_each(|at| world.publish(at, &sent));
-        let (id, content) = world.fetch(1);
-        let took = world.finish(1, id);
-        assert_eq!(content.finished(&object()).unwrap(), sent);
-        let report = world.report(1, id);
+        let sent = world.publish(5..=8, 9_000_000);
+        let (took, report) = world.fetch_all(1, &sent);
         assert_eq!((report.sources.len(), report.paths.len()), (4, 4), "{report:?}");
         // 36 Mbit/s together; 9 % of it are names, signatures and headers, and there are the first round trips.
         let ideal = Duration::from_secs(2);
@@ -148,21 +168,16 @@ fn a_file_comes_from_four_producers_over_all_paths_near_the_sum_of_their_rates()
 fn caches_on_the_way_answer_a_second_fetch_and_are_told_apart() {
     let mut world = World::new(4, |at, config| {
         if at != 2 {
-            config.cache_bytes = tributary_core::ByteCount(0);
+            config.cache_bytes = ByteCount(0);
         }
     });
     world.link(1, 2, &link(50, 5));
     world.link(4, 2, &link(50, 5));
     world.link(2, 3, &link(5, 10));
-    let sent = bytes(1_000_000);
-    world.publish(3, &sent);
-    let (first, _) = world.fetch(1);
-    let slow = world.finish(1, first);
-    assert_eq!(world.report(1, first).cached_bytes, 0);
-    let (second, content) = world.fetch(4);
-    let fast = world.finish(4, second);
-    assert_eq!(content.finished(&object()).unwrap(), sent);
-    let report = world.report(4, second);
+    let sent = world.publish([3], 1_000_000);
+    let (slow, report) = world.fetch_all(1, &sent);
+    assert_eq!(report.cached_bytes, 0);
+    let (fast, report) = world.fetch_all(4, &sent);
     assert!(report.cached_bytes > 950_000, "{report:?}");
     assert!(fast < slow / 2, "{fast:?} after {slow:?}");
 }
@@ -170,17 +185,14 @@ fn caches_on_the_way_answer_a_second_fetch_and_are_told_apart() {
 #[test]
 fn a_link_that_dies_is_noticed_without_a_nack_and_the_others_finish() {
     let mut world = tree(|_, _| {});
-    let sent = bytes(6_000_000);
-    (5..=8).for_each(|at| world.publish(at, &sent));
-    let (id, content) = world.fetch(1);
+    let sent = world.publish(5..=8, 6_000_000);
+    let fetch = world.fetch(1);
     world.net.run_until(Time::from_millis(800));
     // The link to producer 8, silently.
     let dead = world.links[6];
     world.net.outage(dead, Time::from_millis(801), Time::MAX);
-    world.finish(1, id);
-    assert_eq!(content.finished(&object()).unwrap(), sent);
-    let report = world.report(1, id);
-    let of_8 = |path: &&tributary_core::event::PathReport| path.label.ends_with("node-8");
+    let (_, report) = world.receive(&fetch, &sent);
+    let of_8 = |path: &&PathReport| path.label.ends_with("node-8");
     assert!(report.paths.iter().filter(of_8).all(|path| path.state != PathState::Active), "{report:?}");
 }
 
@@ -188,20 +200,12 @@ fn a_link_that_dies_is_noticed_without_a_nack_and_the_others_finish() {
 fn loss_reordering_and_duplication_everywhere_slow_it_down_and_nothing_else() {
     for seed in 0..3u64 {
         let mut world = World::new(5, |_, config| config.seed += 100 * seed);
-        let bad = LinkConfig {
-            loss: tributary_core::link::Loss::Bernoulli(0.02),
-            duplicate: 0.01,
-            jitter: Duration::from_millis(2),
-            ..link(20, 5)
-        };
+        let bad = LinkConfig { duplicate: 0.01, jitter: Duration::from_millis(2), ..lossy(0.02, link(20, 5)) };
         for (from, to) in [(1, 2), (2, 3), (2, 4), (3, 5), (4, 5)] {
             world.link(from, to, &bad);
         }
-        let sent = bytes(1_000_000);
-        world.publish(5, &sent);
-        let (id, content) = world.fetch(1);
-        world.finish(1, id);
-        assert_eq!(content.finished(&object()).unwrap(), sent);
+        let sent = world.publish([5], 1_000_000);
+        world.fetch_all(1, &sent);
     }
 }
 
@@ -213,16 +217,13 @@ fn a_fifth_or_more_lost_on_every_link_is_no_silence_over_one_path_or_two() {
     for (loss, routers, limit) in [(0.2, 1, 8), (0.2, 2, 5), (0.3, 1, 16), (0.3, 2, 15), (0.4, 1, 40), (0.4, 2, 40)] {
         let producer = routers + 2;
         let mut world = World::new(producer, |_, _| {});
-        let bad = LinkConfig { loss: tributary_core::link::Loss::Bernoulli(loss), ..link(10, 10) };
+        let bad = lossy(loss, link(10, 10));
         for router in 2..producer {
             world.link(1, router, &bad);
             world.link(router, producer, &bad);
         }
-        let sent = bytes(2_000_000);
-        world.publish(producer, &sent);
-        let (id, content) = world.fetch(1);
-        let took = world.finish(1, id);
-        assert_eq!(content.finished(&object()).unwrap(), sent);
+        let sent = world.publish([producer], 2_000_000);
+        let (took, _) = world.fetch_all(1, &sent);
         // 1.6 s of payload at the rate of one path.
         assert!(took < Duration::from_secs(limit), "{loss} over {routers}: {took:?}");
     }
@@ -234,9 +235,8 @@ fn probes_that_come_back_come_ever_more_rarely_and_find_the_way_when_there_is_on
     let mut world = World::new(3, |_, _| {});
     world.link(1, 2, &link(20, 10));
     world.link(3, 2, &link(20, 10));
-    let sent = bytes(100_000);
-    world.publish(3, &sent);
-    let (id, content) = world.begin(1, MemoryOpener::new(), Duration::from_secs(60));
+    let sent = world.publish([3], 100_000);
+    let fetch = world.fetch_with(1, MemoryOpener::new(), Duration::from_secs(60));
     let asked = |world: &World| world.net.node(world.node(1)).router().stats().counters.interests.1;
     // Probes double their distance from 0.1 s on, and discovery asks each half a second.
     let mut before = 0;
@@ -248,20 +248,16 @@ fn probes_that_come_back_come_ever_more_rarely_and_find_the_way_when_there_is_on
     }
     let (router, publisher) = (world.node(2), FaceId(2));
     world.net.with(router, |node, _| node.router_mut().add_route(&"/lab".parse().unwrap(), publisher, 0));
-    world.finish(1, id);
-    assert_eq!(content.finished(&object()).unwrap(), sent);
-    let ended = world.report(1, id).ended.unwrap();
+    let (_, report) = world.receive(&fetch, &sent);
+    let ended = report.ended.unwrap();
     assert!(ended < Time::from_millis(31_500), "{ended:?}: probes come once a second");
 }
 
 #[test]
 fn forwarders_that_know_no_tags_in_the_middle_are_no_obstacle() {
     let mut world = tree(|at, config| config.path_tags = at != 2);
-    let sent = bytes(1_000_000);
-    (5..=8).for_each(|at| world.publish(at, &sent));
-    let (id, content) = world.fetch(1);
-    world.finish(1, id);
-    assert_eq!(content.finished(&object()).unwrap(), sent);
+    let sent = world.publish(5..=8, 1_000_000);
+    world.fetch_all(1, &sent);
 }
 
 /// The paper's window grows until something is lost: here it is an Interest, of which the router says at once that too many
@@ -275,12 +271,8 @@ fn where_interests_are_shaped_a_full_queue_of_them_is_a_loss_and_no_failed_path(
     let options = FaceOptions { mtu: 1472, rate: Some(Rate::from_mbps(10)) };
     let profile = FaceProfile { shaping: Some(shaping), ..FaceProfile::from(options) };
     world.net.with(world.node(3), |node, _| node.add_face_with(FaceId(1), profile));
-    let sent = bytes(3_000_000);
-    world.publish(3, &sent);
-    let (id, content) = world.fetch(1);
-    let took = world.finish(1, id);
-    assert_eq!(content.finished(&object()).unwrap(), sent);
-    let report = world.report(1, id);
+    let sent = world.publish([3], 3_000_000);
+    let (took, report) = world.fetch_all(1, &sent);
     assert!(report.paths.iter().map(|path| path.lost_packets).sum::<u64>() > 0, "{report:?}");
     // 2.4 s of payload; 9 % of the link are names, signatures and headers.
     assert!(took < Duration::from_secs(3), "{took:?} {report:?}");
@@ -292,19 +284,15 @@ fn what_is_lost_is_not_waited_for_where_copies_are_held_back() {
     let mut world = World::new(4, |at, config| {
         if at == 2 || at == 3 {
             config.path_tags = false;
-            config.cache_bytes = tributary_core::ByteCount(0);
+            config.cache_bytes = ByteCount(0);
             config.suppression = (Duration::from_millis(400), Duration::from_millis(400));
         }
     });
     world.link(1, 2, &link(1000, 0));
     world.link(2, 3, &LinkConfig { queue_bytes: 64 << 10, ..link(25, 10) });
     world.link(3, 4, &link(1000, 0));
-    let sent = bytes(3_000_000);
-    world.publish(4, &sent);
-    let (id, content) = world.fetch(1);
-    let took = world.finish(1, id);
-    assert_eq!(content.finished(&object()).unwrap(), sent);
-    let report = world.report(1, id);
+    let sent = world.publish([4], 3_000_000);
+    let (took, report) = world.fetch_all(1, &sent);
     assert!(report.retransmitted_bytes > 0, "nothing was lost");
     // Payload at the link's rate; a tenth of it is names, signatures and headers.
     let ideal = Duration::from_millis(960);
@@ -321,12 +309,8 @@ fn what_comes_late_after_it_was_asked_for_again_is_no_answer_to_that() {
         world.link(1, 2, &link(100, 5));
         let reorder = Reorder { probability: 0.02, delay: Duration::from_millis(8) };
         world.link(2, 3, &LinkConfig { reorder, ..link(20, 10) });
-        let sent = bytes(6_000_000);
-        world.publish(3, &sent);
-        let (id, content) = world.fetch(1);
-        let took = world.finish(1, id);
-        assert_eq!(content.finished(&object()).unwrap(), sent);
-        let report = world.report(1, id);
+        let sent = world.publish([3], 6_000_000);
+        let (took, report) = world.fetch_all(1, &sent);
         // 2.4 s of payload; 9 % of the link are names, signatures and headers.
         assert!(took < Duration::from_millis(3_000), "{took:?} {report:?}");
         let path = &report.paths[0];
@@ -338,14 +322,10 @@ fn what_comes_late_after_it_was_asked_for_again_is_no_answer_to_that() {
 #[test]
 fn what_a_cache_may_have_answered_that_does_not_say_so_tells_nothing_of_the_path() {
     let mut world = World::new(3, |at, config| config.path_tags = at != 2);
-    world.link(1, 2, &LinkConfig { loss: tributary_core::link::Loss::Bernoulli(0.03), ..link(100, 1) });
+    world.link(1, 2, &lossy(0.03, link(100, 1)));
     world.link(2, 3, &link(10, 20));
-    let sent = bytes(3_000_000);
-    world.publish(3, &sent);
-    let (id, content) = world.fetch(1);
-    let took = world.finish(1, id);
-    assert_eq!(content.finished(&object()).unwrap(), sent);
-    let report = world.report(1, id);
+    let sent = world.publish([3], 3_000_000);
+    let (took, report) = world.fetch_all(1, &sent);
     assert!(report.retransmitted_bytes > 50_000, "little was lost: {report:?}");
     // 2.4 s of payload, and 6 % of all exchanges lost.
     assert!(took < Duration::from_millis(3_200), "{took:?} {report:?}");
@@ -356,10 +336,9 @@ fn what_a_cache_may_have_answered_that_does_not_say_so_tells_nothing_of_the_path
 fn the_same_seed_gives_the_same_run() {
     let run = || {
         let mut world = tree(|_, _| {});
-        let sent = bytes(500_000);
-        (5..=8).for_each(|at| world.publish(at, &sent));
-        let (id, _) = world.fetch(1);
-        (world.finish(1, id), world.net.trace_hash())
+        let sent = world.publish(5..=8, 500_000);
+        let (took, _) = world.fetch_all(1, &sent);
+        (took, world.net.trace_hash())
     };
     assert_eq!(run(), run());
 }
@@ -382,13 +361,10 @@ fn an_imposter_who_is_heard_first_is_named_and_the_others_are_waited_for() {
         world.link(from, to, &link(50, millis));
     }
     world.net.with(world.node(2), |node, _| node.router_mut().set_strategy(&"/lab".parse().unwrap(), "multicast"));
-    let sent = bytes(300_000);
-    world.publish_as(3, &bytes(200_000), 2);
-    world.publish(4, &sent);
-    let (id, content) = world.fetch_with(1, MemoryOpener::pinned(SigningKey::from_secret(&[1; 32]).public()));
-    world.finish(1, id);
-    assert_eq!(content.finished(&object()).unwrap(), sent);
-    let report = world.report(1, id);
+    let sent = world.publish([4], 300_000);
+    world.publish_object(3, memory_object(&bytes(200_000), &key(2)));
+    let fetch = world.fetch_with(1, MemoryOpener::pinned(key(1).public()), Duration::from_secs(20));
+    let (_, report) = world.receive(&fetch, &sent);
     let imposter = report.sources.iter().find(|source| source.label == "node-3");
     assert!(imposter.is_some_and(|source| source.distrusted.is_some() && source.bytes == 0), "{report:?}");
 }
@@ -397,12 +373,8 @@ fn an_imposter_who_is_heard_first_is_named_and_the_others_are_waited_for() {
 fn the_papers_own_windows_use_all_paths_too() {
     // Queues as in the paper's evaluation: windows that grow until packets are lost fill those of 1 MiB for seconds.
     let mut world = tree_with(Some(50), |_, config| as_in_the_paper(config));
-    let sent = bytes(9_000_000);
-    (5..=8).for_each(|at| world.publish(at, &sent));
-    let (id, content) = world.fetch(1);
-    let took = world.finish(1, id);
-    assert_eq!(content.finished(&object()).unwrap(), sent);
-    let report = world.report(1, id);
+    let sent = world.publish(5..=8, 9_000_000);
+    let (took, report) = world.fetch_all(1, &sent);
     assert_eq!(report.paths.iter().filter(|path| path.bytes > 200_000).count(), 4, "{report:?}");
     // 36 Mbit/s together, a tenth of it names, signatures and headers; windows that grow until packets are lost.
     assert!(took < Duration::from_secs(2).mul_f64(1.5), "{took:?} {report:?}");
@@ -415,16 +387,12 @@ fn caches_and_producers_on_one_path_are_told_apart_by_the_papers_own_windows() {
     world.link(4, 2, &link(50, 5));
     // The queue is short: in a long one, slow start leaves the whole object on its way to the cache.
     world.link(2, 3, &LinkConfig { queue_bytes: 40_000, ..link(5, 10) });
-    let sent = bytes(2_000_000);
-    world.publish(3, &sent);
+    let sent = world.publish([3], 2_000_000);
     // Another consumer takes a part of the object and stops, so that a part of it is cached on the way.
-    let (first, _) = world.fetch(4);
+    let first = world.fetch(4);
     world.net.run_until(Time::from_millis(2000));
-    world.net.with(world.nodes[3], |node, now| node.cancel(now, first));
-    let (second, content) = world.fetch(1);
-    world.finish(1, second);
-    assert_eq!(content.finished(&object()).unwrap(), sent);
-    let report = world.report(1, second);
+    world.net.with(world.nodes[3], |node, now| node.cancel(now, first.id));
+    let (_, report) = world.fetch_all(1, &sent);
     assert!((500_000..1_500_000).contains(&report.cached_bytes), "{report:?}");
 }
 
@@ -450,14 +418,9 @@ impl ObjectReader for Liar {
 fn a_producer_that_lies_is_named_and_nobody_else_is() {
     let mut world = tree(|_, _| {});
     // Enough that the nodes before it are cleared by what they carry for others.
-    let sent = bytes(12_000_000);
-    [5, 6, 7].into_iter().for_each(|at| world.publish(at, &sent));
-    let object = MemoryObject::new(OBJECT.parse().unwrap(), sent.clone(), &SigningKey::from_secret(&[1; 32])).unwrap();
-    world.net.with(world.node(8), |node, now| node.publish(now, Box::new(Liar(object))));
-    let (id, content) = world.fetch(1);
-    world.finish(1, id);
-    assert_eq!(content.finished(&self::object()).unwrap(), sent);
-    let report = world.report(1, id);
+    let sent = world.publish(5..=7, 12_000_000);
+    world.publish_object(8, Liar(memory_object(&sent, &key(1))));
+    let (_, report) = world.fetch_all(1, &sent);
     let named: Vec<&str> = report
         .sources
         .iter()
@@ -474,14 +437,10 @@ fn a_path_that_was_silent_is_used_again_as_soon_as_it_answers() {
     let mut world = World::new(3, |_, _| {});
     world.link(1, 2, &link(20, 10));
     world.link(1, 3, &link(20, 10));
-    let sent = bytes(20_000_000);
-    [2, 3].into_iter().for_each(|at| world.publish(at, &sent));
+    let sent = world.publish([2, 3], 20_000_000);
     world.net.outage(world.links[0], Time::from_millis(1_000), Time::from_millis(2_000));
-    let (id, content) = world.fetch(1);
-    let took = world.finish(1, id);
-    assert_eq!(content.finished(&object()).unwrap(), sent);
+    let (took, report) = world.fetch_all(1, &sent);
     // 4.5 s at the links' rates; a tenth of it are names, signatures and headers. Without the path: 7 s.
-    let report = world.report(1, id);
     assert!(took < Duration::from_millis(5_400), "{took:?} {report:?}");
     assert!(report.paths.iter().all(|path| path.state == PathState::Active), "{report:?}");
 }
@@ -491,18 +450,16 @@ fn a_path_that_leads_to_another_version_by_now_stays_silent_and_the_fetch_ends_i
     let mut world = World::new(3, |_, _| {});
     world.link(1, 2, &link(5, 10));
     world.link(2, 3, &link(5, 10));
-    world.publish(2, &bytes(1_000_000));
-    let (id, _) = world.fetch(1);
+    world.publish([2], 1_000_000);
+    let fetch = world.fetch(1);
     world.net.run_until(Time::from_millis(500));
-    let key = SigningKey::from_secret(&[1; 32]);
     let (kind, chunk_size) = (ObjectKind::File, chunk_size_for(9_000));
-    let newer = MemoryObject::with_options(object(), bytes(9_000), &key, 2, kind, chunk_size).unwrap();
-    world.net.with(world.node(3), |node, now| node.publish(now, Box::new(newer)));
+    let newer = MemoryObject::with_options(object(), bytes(9_000), &key(1), 2, kind, chunk_size).unwrap();
+    world.publish_object(3, newer);
     world.net.with(world.node(2), |node, now| node.unpublish(now, &object()));
-    let took = world.finish(1, id);
+    let (took, report) = world.finish(&fetch);
     // Node 2 hands on by name what it does not have, so probes come back from node 3.
     assert!(took < Duration::from_millis(21_000), "{took:?} of a patience of 20 s");
-    let report = world.report(1, id);
     assert!(report.failure.is_some() && report.bytes == 1_000_000, "{report:?}");
 }
 
@@ -522,8 +479,7 @@ fn after_a_restart_of_the_router_between_a_fetch_is_answered_as_soon_as_publishe
     world.link(1, 2, &link(20, 10));
     // Nobody tells node 2 a route.
     world.link(3, 2, &link(20, 10));
-    let sent = bytes(100_000);
-    world.publish(3, &sent);
+    let sent = world.publish([3], 100_000);
     world.net.run_until(Time::from_millis(30_300));
     let place = world.node(2);
     world.net.kill(place);
@@ -534,9 +490,7 @@ fn after_a_restart_of_the_router_between_a_fetch_is_answered_as_soon_as_publishe
         node
     });
     // A fetch that begins while its router has just started waits for the publisher.
-    let (id, content) = world.fetch(1);
-    let took = world.finish(1, id);
-    assert_eq!(content.finished(&object()).unwrap(), sent);
+    let (took, _) = world.fetch_all(1, &sent);
     // It is asked each second which run it is; by renewals alone, each 20 s, it takes 7.7 s here and up to 20 s.
     assert!(took < Duration::from_millis(1_500), "{took:?}");
 }
@@ -555,18 +509,15 @@ fn a_face_that_only_packets_told_of_goes_after_a_minute_unless_somebody_says_tha
 
 #[test]
 fn a_link_that_carries_less_than_its_faces_are_told_is_found_out() {
-    let content = bytes(2_000_000);
     for (at_first, later) in [(1_000, 1_000), (1_472, 1_000), (1_000, 1_472)] {
         let mut world = World::new(3, |_, _| {});
         world.link(1, 2, &link(20, 5));
         world.link(2, 3, &LinkConfig { mtu: at_first, ..link(8, 5) });
-        world.publish(3, &content);
+        let sent = world.publish([3], 2_000_000);
         world.net.change_at(Time::from_millis(1_000), world.links[1], LinkChange::Mtu(later));
-        let (id, fetched) = world.fetch(1);
-        let time = world.finish(1, id);
-        assert_eq!(fetched.finished(&object()).unwrap(), content, "{at_first} bytes, later {later}");
+        let (took, _) = world.fetch_all(1, &sent);
         // The object takes 2.4 s; the size is tried thrice, at most five seconds after the link has shrunk.
-        assert!(time < Duration::from_secs(12), "{at_first} bytes, later {later}: {time:?}");
+        assert!(took < Duration::from_secs(12), "{at_first} bytes, later {later}: {took:?}");
         let found = |at: usize| world.net.node(world.node(at)).status(world.net.now()).faces[0].mtu;
         assert_eq!(found(3), if later == 1_000 { 576 } else { 1_472 }, "{at_first} bytes, later {later}");
     }
