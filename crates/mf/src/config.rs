@@ -16,7 +16,7 @@ use crate::{
     wire::{
         CHUNK_PACKETS_MAX, Reliability,
         chunk::CHUNK_BYTES_MAX,
-        names::{MEMBERS_MAX, OWN_LABEL_BYTES_MAX, READERS_MAX},
+        names::{MEMBERS_MAX, OWN_LABEL_BYTES_MAX, READERS_MAX, RecordBody},
     },
 };
 
@@ -83,6 +83,18 @@ pub struct GroupConfig {
     /// The device whose proxy spreads what is for the group and answers for what its members miss; `None` leaves that to
     /// whichever router it comes to first.
     pub proxy: Option<Guid>,
+}
+
+impl GroupConfig {
+    /// Whether a group of this label may have so many members.
+    pub(crate) fn is_legal(&self, label: &str) -> bool {
+        (1..=OWN_LABEL_BYTES_MAX).contains(&label.len()) && self.members.len() <= MEMBERS_MAX
+    }
+    /// What its owner says of it in the network.
+    pub(crate) fn record(&self, label: &str) -> RecordBody {
+        let proxy = self.proxy.unwrap_or(Guid::NONE);
+        RecordBody::Group { label: label.as_bytes().into(), members: self.members.clone(), proxy }
+    }
 }
 
 /// Whether chunks that hold up others are taken out of the way (paper §3.4.3).

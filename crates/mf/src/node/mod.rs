@@ -213,8 +213,7 @@ impl MfNode {
             resolver.put(now, RecordBody::Device(Vec::from([(address, WEIGHT_MAX)])));
         }
         for (label, group) in &config.groups {
-            let (label, proxy) = (label.as_bytes().into(), group.proxy.unwrap_or(Guid::NONE));
-            resolver.put(now, RecordBody::Group { label, members: group.members.clone(), proxy });
+            resolver.put(now, group.record(label));
         }
         MfNode {
             guid,

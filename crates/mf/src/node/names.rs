@@ -3,10 +3,7 @@ use super::*;
 use crate::{
     config::GroupConfig,
     receiver::Announcer,
-    wire::{
-        Readers, SealedHead,
-        names::{MEMBERS_MAX, OWN_LABEL_BYTES_MAX, READERS_MAX},
-    },
+    wire::{Readers, SealedHead, names::READERS_MAX},
 };
 
 /// Counts questions that came to the wrong node.
@@ -252,13 +249,11 @@ impl MfNode {
             self.settle(now);
             return true;
         };
-        let is_legal = (1..=OWN_LABEL_BYTES_MAX).contains(&label.len()) && group.members.len() <= MEMBERS_MAX;
-        if !is_legal || (self.config.groups.len() >= RULES_MAX && !self.config.groups.contains_key(label)) {
+        if !group.is_legal(label) || (self.config.groups.len() >= RULES_MAX && !self.config.groups.contains_key(label))
+        {
             return false;
         }
-        let proxy = group.proxy.unwrap_or(Guid::NONE);
-        let body = RecordBody::Group { label: label.as_bytes().into(), members: group.members.clone(), proxy };
-        self.resolver.put(now, body);
+        self.resolver.put(now, group.record(label));
         self.config.groups.insert(label.into(), group);
         self.settle(now);
         true

@@ -55,9 +55,13 @@ impl Router {
     /// Whether a host that sends one more chunk still has room for one that comes to it. Two that fill their buffers with
     /// what they send to each other, and the router between them with it, would take nothing from each other any more.
     fn leaves_room(&self) -> bool {
+        let kept = 2 * self.buffer.largest();
+        if self.buffer.free() >= kept {
+            return true;
+        }
         let own = self.buffer.chunks().filter(|chunk| chunk.origin == Origin::Local && chunk.class == Class::Bulk);
         let own: u32 = own.map(|chunk| u32::from(chunk.count())).sum();
-        own == 0 || own + 2 * self.buffer.largest() <= self.buffer.capacity()
+        own == 0 || own + kept <= self.buffer.capacity()
     }
     /// A window below this may not take one chunk; when it opens again the neighbour is told.
     pub(super) fn window_low(&self) -> u32 {

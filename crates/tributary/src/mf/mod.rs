@@ -3,6 +3,7 @@ pub(crate) mod groups;
 mod liar;
 pub(crate) mod readers;
 mod repository;
+mod said;
 
 use tributary_content::SigningKey;
 use tributary_core::{Random, Time};

@@ -2,17 +2,16 @@
 //! show everybody what was for some.
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fs, io,
-    path::{Path, PathBuf},
+    path::Path,
     sync::{Mutex, PoisonError},
 };
 
 use serde::{Deserialize, Serialize};
 use tributary_content::Name;
 use tributary_mf::ids::Guid;
-use tributary_net::disk::replace_file;
 
-use crate::error::{ApiError, ErrorKind};
+use super::said::SaidFile;
+use crate::error::ApiError;
 
 /// The rules of a node: for a name, or (`None`) for itself, who alone may look it up, or (`None`) everybody.
 pub(crate) type Rules = BTreeMap<Option<Name>, Option<BTreeSet<Guid>>>;
@@ -24,26 +23,16 @@ struct Rule {
     readers: Option<Vec<String>>,
 }
 
-fn file(state_dir: &Path) -> PathBuf {
-    state_dir.join("readers.json")
+fn file(state_dir: &Path) -> SaidFile {
+    SaidFile::new(state_dir, "readers.json", "it says who may look up which name; mend it, or move it away")
 }
 /// The rules that are remembered in the folder of a node.
 pub(crate) fn load(state_dir: &Path) -> Result<Rules, ApiError> {
     let file = file(state_dir);
-    let unreadable = |reason: String| {
-        let message = format!("cannot read '{}': {reason}", file.display());
-        ApiError::new(ErrorKind::Io, message).with_hint("it says who may look up which name; mend it, or move it away")
-    };
-    let rules: Vec<Rule> = match fs::read(&file) {
-        Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| unreadable(error.to_string()))?,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
-        Err(error) => return Err(ApiError::io("read", file.display(), &error)),
-    };
+    let rules: Vec<Rule> = file.read()?;
     let parse = |rule: Rule| {
-        let name =
-            rule.name.map(|name| name.parse().map_err(|_| unreadable(format!("'{name}' is no name")))).transpose()?;
-        let guid = |text: &String| text.parse().map_err(|()| unreadable(format!("'{text}' is no GUID")));
-        Ok((name, rule.readers.map(|readers| readers.iter().map(guid).collect::<Result<_, _>>()).transpose()?))
+        let name = rule.name.map(|name| name.parse().map_err(|_| file.unreadable(&format!("'{name}' is no name"))));
+        Ok((name.transpose()?, rule.readers.map(|readers| file.guids(&readers)).transpose()?))
     };
     rules.into_iter().map(parse).collect()
 }
@@ -58,14 +47,13 @@ pub(crate) fn remember(state_dir: &Path, name: Option<Name>, readers: Option<BTr
         .into_iter()
         .map(|(name, readers)| Rule { name: name.map(|name| name.to_string()), readers: readers.map(text) })
         .collect();
-    let file = file(state_dir);
-    let bytes = serde_json::to_vec_pretty(&rules).expect("texts can always be written");
-    let written = fs::create_dir_all(state_dir).and_then(|()| replace_file(&file, &[&bytes]));
-    written.map_err(|error| ApiError::io("write", file.display(), &error))
+    file(state_dir).write(&rules)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]
@@ -80,7 +68,7 @@ mod tests {
         remember(&state, None, None).unwrap();
         assert_eq!(load(&state).unwrap(), Rules::from([(None, None), (Some(name), Some(some))]));
         assert_eq!(fs::read_dir(&state).unwrap().count(), 1, "nothing is left beside it");
-        fs::write(file(&state), "[{\"name\":null,\"readers\":[\"x\"]}]").unwrap();
+        fs::write(state.join("readers.json"), "[{\"name\":null,\"readers\":[\"x\"]}]").unwrap();
         assert!(load(&state).unwrap_err().to_string().contains("'x' is no GUID"));
     }
 
