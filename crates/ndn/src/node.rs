@@ -450,3 +450,21 @@ impl Endpoint for NdnNode {
         self.status_at(now)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_that_nobody_takes_are_dropped_and_counted_beyond_their_limit() {
+        let mut node = NdnNode::new(Config::new("node", 1));
+        let scope = Name::root();
+        let dropped = |node: &NdnNode| node.status(Time::ZERO).counters.get("events dropped").copied();
+        // Each is told that NDN has no listing.
+        (0..EVENTS_MAX).for_each(|_| node.watch(Time::ZERO, &scope));
+        assert_eq!(dropped(&node), None);
+        (0..3).for_each(|_| node.watch(Time::ZERO, &scope));
+        assert_eq!(dropped(&node), Some(3));
+        assert_eq!(core::iter::from_fn(|| node.poll_event()).count(), EVENTS_MAX);
+    }
+}

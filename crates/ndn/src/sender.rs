@@ -26,7 +26,7 @@ const FRESHNESS_MILLIS: u64 = 1_000;
 /// The same for segments, which never change: their names have versions.
 const SEGMENT_FRESHNESS_MILLIS: u64 = 3_600_000;
 
-/// Interests that wait for the disk at most. One more is not answered: its consumer asks again.
+/// Interests that wait for the disk at most. One more is dropped and counted: its consumer asks again.
 const WAITING_MAX: usize = 4096;
 
 /// Published objects, and the answers to Interests for them.
@@ -48,6 +48,8 @@ pub struct Sender {
     pub answered: u64,
     /// Interests for what is not there.
     pub unknown: u64,
+    /// Interests dropped because too many wait for the disk.
+    pub waiting_drops: u64,
 }
 
 struct Published {
@@ -75,6 +77,7 @@ impl Sender {
             is_reading: false,
             answered: 0,
             unknown: 0,
+            waiting_drops: 0,
         }
     }
     /// From now on signs what is below a shared key's prefix with that key.
@@ -99,11 +102,12 @@ impl Sender {
     /// The Data that answers an Interest; `None` if there is nothing of this name, or if it has to be read first:
     /// [`Sender::handle_storage`] gives it then.
     pub fn handle_interest(&mut self, now: Time, interest: &Interest<'_>) -> Option<Bytes> {
-        let waiting = self.waiting.len();
+        let waited = |sender: &Sender| sender.waiting.len() as u64 + sender.waiting_drops;
+        let before = waited(self);
         let answer = self.answer(now, interest);
         match answer {
             Some(_) => self.answered += 1,
-            None => self.unknown += u64::from(self.waiting.len() == waiting),
+            None => self.unknown += u64::from(waited(self) == before),
         }
         answer
     }
@@ -222,6 +226,8 @@ impl Sender {
         }
         if self.waiting.len() < WAITING_MAX {
             self.waiting.push_back(asked);
+        } else {
+            self.waiting_drops += 1;
         }
     }
     fn sign(&self, name: NameView<'_>, meta: MetaInfo<'_>, content: &[u8]) -> Bytes {
@@ -276,8 +282,10 @@ fn last_packet(layout: &Layout, in_tree: bool) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alloc::format;
+    use alloc::{format, vec};
+    use core::sync::atomic::Ordering;
     use tributary_content::{MemoryObject, SigningKey};
+    use tributary_testkit::OnDisk;
 
     fn ask(sender: &mut Sender, name: &str, can_be_prefix: bool) -> Option<Bytes> {
         let name: Name = name.parse().unwrap();
@@ -334,5 +342,25 @@ mod tests {
         assert!(ask(&mut sender, "/lab/file", false).is_none(), "its name is longer");
         assert_eq!((sender.answered, sender.unknown), (0, 6));
         assert!(sender.unpublish(&"/lab/file".parse().unwrap()) && ask(&mut sender, "/lab/file", true).is_none());
+    }
+
+    #[test]
+    fn interests_that_wait_for_the_disk_are_bounded_and_answered_when_it_goes_on() {
+        let object =
+            MemoryObject::new("/lab/file".parse().unwrap(), vec![1; 9_000], &SigningKey::from_secret(&[1; 32]));
+        let (object, goes_on) = OnDisk::new(object.unwrap(), 0);
+        let mut sender = Sender::new("producer", 1000, SignKey::Null, Duration::ZERO);
+        assert!(sender.publish(Box::new(object)));
+        for number in 0..WAITING_MAX + 5 {
+            assert!(ask(&mut sender, &format!("/lab/file/v=1/seg={}", number % 9), false).is_none());
+        }
+        assert_eq!((sender.waiting.len(), sender.waiting_drops, sender.unknown), (WAITING_MAX, 5, 0));
+        assert!(sender.handle_storage().is_empty(), "nothing was read");
+        goes_on.store(true, Ordering::Relaxed);
+        let answers = sender.handle_storage();
+        assert_eq!((answers.len(), sender.waiting.len(), sender.answered), (WAITING_MAX, 0, WAITING_MAX as u64));
+        let names = [0, 1, WAITING_MAX - 1].map(|at| Data::decode(&answers[at]).unwrap().name.to_name().unwrap());
+        let expected = [0, 1, (WAITING_MAX - 1) % 9].map(|at| format!("/lab/file/v=1/seg={at}").parse().unwrap());
+        assert_eq!(names, expected, "in the order in which they came");
     }
 }

@@ -236,38 +236,11 @@ pub fn data_overhead(fid_bytes: usize) -> usize {
 mod tests {
     use super::*;
     use crate::wire::Fid;
-    use alloc::{sync::Arc, vec};
-    use core::sync::atomic::{AtomicBool, Ordering};
-    use tributary_content::{Manifest, MemoryObject, ObjectKind, SigningKey};
+    use alloc::vec;
+    use core::sync::atomic::Ordering;
+    use tributary_content::{MemoryObject, ObjectKind, SigningKey};
+    use tributary_testkit::OnDisk;
 
-    /// An object of which only the first chunk is in memory, on a disk that stands still until it is told to go on.
-    struct OnDisk {
-        object: MemoryObject,
-        goes_on: Arc<AtomicBool>,
-        begun: Vec<ChunkIndex>,
-    }
-    impl ObjectReader for OnDisk {
-        fn manifest(&self) -> &Manifest {
-            self.object.manifest()
-        }
-        fn tree(&self) -> Bytes {
-            self.object.tree()
-        }
-        fn read_chunk(&mut self, _: ChunkIndex) -> Result<Bytes, StoreError> {
-            unreachable!("a node does not wait")
-        }
-        fn try_read(&mut self, index: ChunkIndex) -> Result<Option<Bytes>, StoreError> {
-            if index.0 == 0 { self.object.read_chunk(index).map(Some) } else { Ok(None) }
-        }
-        fn begin_read(&mut self, index: ChunkIndex) {
-            assert!(!self.begun.contains(&index), "it is read twice");
-            self.begun.push(index);
-        }
-        fn poll_read(&mut self) -> Option<(ChunkIndex, Result<Bytes, StoreError>)> {
-            let goes_on = self.goes_on.load(Ordering::Relaxed) && !self.begun.is_empty();
-            goes_on.then(|| self.begun.remove(0)).map(|index| (index, self.object.read_chunk(index)))
-        }
-    }
     #[derive(Default)]
     struct Answers(Vec<(u32, u32, usize)>);
     impl AnswerSink for Answers {
@@ -283,9 +256,9 @@ mod tests {
         let bytes: Vec<u8> = (0..4096u32).map(|at| at as u8).collect();
         let object = MemoryObject::with_options(name, bytes, &key, 1, ObjectKind::File, 2048).expect("legal");
         let id = object.manifest().object_id();
-        let goes_on = Arc::new(AtomicBool::new(false));
+        let (object, goes_on) = OnDisk::new(object, 1);
         let mut sender = Sender::new(NodeId(1));
-        sender.publish(Box::new(OnDisk { object, goes_on: goes_on.clone(), begun: Vec::new() }));
+        sender.publish(Box::new(object));
         let request = |flow: u32, number: u32, runs| Request {
             tag: flow << 16 | number,
             object: id,
@@ -321,7 +294,7 @@ mod tests {
         let object = MemoryObject::with_options(name, vec![1; 4096], &key, 1, ObjectKind::File, 2048).expect("legal");
         let id = object.manifest().object_id();
         let mut sender = Sender::new(NodeId(1));
-        sender.publish(Box::new(OnDisk { object, goes_on: Arc::default(), begun: Vec::new() }));
+        sender.publish(Box::new(OnDisk::new(object, 1).0));
         let mut sink = Answers::default();
         for tag in 0..WAITING_MAX as u32 + 5 {
             let runs = vec![(2, 1)];

@@ -7,6 +7,7 @@
 //! | what does it answer to this packet at that time? | [`Dialogue`] |
 //! | are these bytes on the wire right? | [`golden`] |
 //! | does a transfer survive a bad network? | [`faults`], with [`for_each_seed`] to find and replay bad seeds |
+//! | what does a source do while its disk stands still? | [`OnDisk`] |
 //! | does a whole domain survive people, faults and liars? | [`vopr`] |
 //! | how fast does real protocol code run in the simulator? | `chain` (feature `psi`) |
 //!
@@ -40,10 +41,12 @@ pub mod chain;
 pub mod checked;
 pub mod conformance;
 pub mod dialogue;
+pub mod disk;
 pub mod faults;
 pub mod golden;
 pub mod vopr;
 
 pub use checked::{Checked, Limits};
 pub use dialogue::Dialogue;
+pub use disk::OnDisk;
 pub use faults::for_each_seed;

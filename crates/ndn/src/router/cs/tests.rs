@@ -53,6 +53,19 @@ fn a_fresh_one_is_found_behind_a_stale_one() {
 }
 
 #[test]
+fn an_interest_for_a_prefix_looks_at_so_many_entries_and_no_more() {
+    for (stale, is_found) in [(PREFIX_ENTRIES_MAX - 1, true), (PREFIX_ENTRIES_MAX, false)] {
+        let mut store = store("fifo", 100);
+        for version in 0..stale {
+            put(&mut store, 0, &data(&format!("/a/v={version}"), 1, 5));
+        }
+        let fresh = data("/a/v=99", 1000, 5);
+        put(&mut store, 0, &fresh);
+        assert_eq!(ask(&mut store, 500, "/a", true, true), is_found.then_some(fresh), "behind {stale} stale ones");
+    }
+}
+
+#[test]
 fn each_policy_drops_its_own_and_the_limits_hold() {
     let left = |policy: &str| -> Vec<u32> {
         let mut store = store(policy, 3);
