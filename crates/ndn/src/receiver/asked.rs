@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use tributary_core::{Duration, PathId, Time};
-use tributary_transport::transfer::Answers;
+use tributary_transport::transfer::{Answers, CacheUse};
 
 /// Paths whose requests for one packet are told apart; what was asked for before over further ones counts as asked for
 /// over other paths until it has expired.
@@ -42,8 +42,10 @@ pub(super) struct AskedOn {
     pub(super) path: PathId,
     pub(super) number: u16,
     pub(super) form: Form,
+    /// Whether caches may answer the last Interest for it.
+    pub(super) caches: CacheUse,
     /// The longest lifetime of the Interests for it.
-    pub(super) lifetime: Duration,
+    lifetime: Duration,
     at: Time,
     /// The requests before, the last one of each path: the answer may be one to them. When it is surely lost or has
     /// expired, so have those before it over that path.
@@ -62,7 +64,15 @@ struct AskedBefore {
 impl AskedOn {
     /// The first request for a packet.
     pub(super) fn first(now: Time, path: PathId, number: u16, lifetime: Duration) -> AskedOn {
-        AskedOn { path, number, form: Form::default(), lifetime, at: now, before: Vec::new() }
+        AskedOn {
+            path,
+            number,
+            form: Form::default(),
+            caches: CacheUse::Allowed,
+            lifetime,
+            at: now,
+            before: Vec::new(),
+        }
     }
     /// The packet is asked for again.
     pub(super) fn again(self, now: Time, path: PathId, number: u16, lifetime: Duration) -> AskedOn {
@@ -75,7 +85,7 @@ impl AskedOn {
             before.remove(0);
             before[0].by = None;
         }
-        AskedOn { path, number, form, lifetime: lifetime.max(self.lifetime), at: now, before }
+        AskedOn { form, lifetime: lifetime.max(self.lifetime), before, ..AskedOn::first(now, path, number, lifetime) }
     }
     /// Whether it was asked for once only.
     pub(super) fn is_first(&self) -> bool {

@@ -91,9 +91,6 @@ pub(super) struct Fetching {
     /// Which path each packet was asked for on last (PTP §5 D: a vector indexed by SEQ), and by which request.
     asked: BTreeMap<u32, AskedOn>,
     traffic: Traffic,
-    /// Packets that are asked for past all caches only, and when the Interests before that have expired: until then a
-    /// cache's answer may be one to them.
-    past_caches: BTreeMap<u32, Time>,
     waiting: VecDeque<Outgoing>,
     /// What is found out in case nobody shows a manifest.
     others: Others,
@@ -134,7 +131,6 @@ impl Fetching {
             refused_at: now,
             asked: BTreeMap::new(),
             traffic: Traffic::default(),
-            past_caches: BTreeMap::new(),
             waiting: VecDeque::new(),
             events: VecDeque::new(),
         }
@@ -265,8 +261,9 @@ impl Fetching {
     }
     /// Which of the Interests for a packet may be the one that is answered. If our own router `is_told` by the token of the
     /// last one, and marks nothing, the Data came by the face by which that one left.
-    fn answers(&mut self, now: Time, packet: u32, asked: &AskedOn, is_cached: bool, is_told: bool) -> Answers {
-        if self.may_be_old(now, packet, is_cached) {
+    fn answers(&self, now: Time, packet: u32, asked: &AskedOn, is_cached: bool, is_told: bool) -> Answers {
+        // What a cache has answered our own router gives to no Interest that went past caches: it answers one before that.
+        if is_cached && asked.caches == CacheUse::Bypassed {
             return Answers::Any;
         }
         let is_apart = |path| is_told && self.paths.leave_apart(path, asked.path);
@@ -274,15 +271,6 @@ impl Fetching {
         // What was asked for before may lie in a cache by now, and not all on the way would say that it came from there.
         let may_be_cached = !asked.is_first() && !is_cached && !self.paths.is_flagged(asked.path);
         if may_be_cached { answers.max(Answers::OneOfSeveral) } else { answers }
-    }
-    /// Whether a cache's answer may be one to an Interest that allowed it, sent before the packet was asked for past all
-    /// caches.
-    fn may_be_old(&mut self, now: Time, packet: u32, is_cached: bool) -> bool {
-        let expired = match is_cached {
-            true => self.past_caches.get(&packet).copied(),
-            false => self.past_caches.remove(&packet).and(None),
-        };
-        expired.is_some_and(|expired| now < expired)
     }
     /// A way to a producer of an object of others.
     fn on_source(&mut self, now: Time, tag: Tag, rates: &[Option<Rate>], rtt: Duration, random: &mut Random) {
@@ -469,18 +457,12 @@ impl Fetching {
             };
             let Some(name) = name else { continue };
             let bypasses = request.caches == CacheUse::Bypassed || self.others.must_bypass(packet);
-            let known = self.asked.remove(&packet);
-            let longest = known.as_ref().map_or(Duration::ZERO, |known| known.lifetime);
-            if bypasses {
-                self.past_caches.entry(packet).or_insert(now + longest.max(self.config.interest_lifetime));
-            } else {
-                self.past_caches.remove(&packet);
-            }
             let (path, number) = (request.path, request.number);
-            let asked = match known {
+            let mut asked = match self.asked.remove(&packet) {
                 Some(known) => known.again(now, path, number, lifetime),
                 None => AskedOn::first(now, path, number, lifetime),
             };
+            asked.caches = if bypasses { CacheUse::Bypassed } else { CacheUse::Allowed };
             let form = asked.form;
             self.asked.insert(packet, asked);
             let interest = self.interest(&name, form, lifetime, random);

@@ -3,11 +3,12 @@ use alloc::vec::Vec;
 
 use bytes::Bytes;
 use tributary_core::{FaceId, Time};
+use tributary_transport::transfer::CacheUse;
 
 use super::{
     Router,
     interest::LOCALHOST,
-    pit::{PitEntry, PitIndex, Token},
+    pit::{CACHE_USES, OutRecord, PitEntry, PitIndex, Token},
     reason,
     strategy::Outcome,
 };
@@ -37,7 +38,7 @@ impl Router {
             return Err(reason::SCOPE);
         }
         // Only whom an Interest was passed on to may answer it: nobody else fills tables and caches.
-        let mut answered = self.pit.answered_by(&data);
+        let mut answered = self.pit.answered_by(&data, headers.origin.filter(|_| self.config.path_tags));
         answered.retain(|index| self.pit.entry(*index).is_some_and(|entry| entry.out_record(face).is_some()));
         if answered.is_empty() {
             return Err(reason::UNSOLICITED);
@@ -50,8 +51,11 @@ impl Router {
         if headers.congestion_mark.is_some_and(|mark| mark > 0) {
             self.stats.marked += 1;
         }
-        // Who asked in several forms goes by what it is told first.
-        answered.sort_by_key(|index| !self.pit.entry(*index).is_some_and(|entry| entry.is_exact(face)));
+        // Who asked in several forms goes by what it is told first, and past caches it is told most.
+        answered.sort_by_key(|index| {
+            let entry = self.pit.entry(*index);
+            entry.map(|entry| (entry.caches == CacheUse::Allowed, !entry.is_exact(face)))
+        });
         let mut several =
             (answered.len() > 1).then(|| Several { told: Vec::new(), is_shared: self.await_several(&answered) });
         for index in answered {
@@ -134,11 +138,14 @@ impl Router {
         let interest = Interest::decode(packet).map_err(|error| error.reason())?;
         self.count_in(face, |counters| &mut counters.nacks);
         let prefixes = self.hasher.prefixes(interest.name).ok_or(reason::NAME_TOO_LONG)?;
-        let index = self.pit.find(prefixes.whole(), &interest).ok_or(reason::STRAY_NACK)?;
+        let known = CACHE_USES.map(|caches| self.pit.find(prefixes.whole(), &interest, caches));
+        let matches = |record: &OutRecord| interest.nonce == Some(record.nonce) && record.nacked.is_none();
+        let sent = |index: &PitIndex| {
+            self.pit.entry(*index).and_then(|entry| entry.out_record(face)).is_some_and(|record| matches(record))
+        };
+        let index = known.into_iter().flatten().find(sent).ok_or(reason::STRAY_NACK)?;
         let entry = self.pit.entry(index).ok_or(reason::STRAY_NACK)?;
-        let matches = |nonce| interest.nonce == Some(nonce);
-        let record = entry.out_record(face).filter(|record| matches(record.nonce) && record.nacked.is_none());
-        let record = record.ok_or(reason::STRAY_NACK)?;
+        let record = entry.out_record(face).ok_or(reason::STRAY_NACK)?;
         record.nacked = Some(why);
         let by_tag = record.tagged;
         let (prefix, strategy) = (entry.prefix_key, entry.strategy);

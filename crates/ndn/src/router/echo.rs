@@ -10,7 +10,6 @@ use super::{INTERNAL_FACES_FIRST, Router, interest::Passing, reason};
 use crate::wire::{
     Data, Interest, KeyLocator, LpPacket, NameView, SignKey, SignatureInfo, SignatureType,
     echo::{EchoReply, EchoRequest, Purpose, ReplyCode},
-    lp::Origin,
 };
 
 /// Answers that a face may have at once after a pause, in seconds' worth of them.
@@ -54,11 +53,7 @@ impl Router {
             ..SignatureInfo::new(SignatureType::DigestSha256)
         };
         let data = Data { signature, ..Data::new(passing.interest.name, &content) }.sign(&SignKey::Digest);
-        let headers = LpPacket {
-            pit_token: passing.headers.pit_token,
-            origin: (code == ReplyCode::Object && self.config.path_tags).then_some(Origin::Cache),
-            ..LpPacket::default()
-        };
+        let headers = LpPacket { pit_token: passing.headers.pit_token, ..LpPacket::default() };
         self.send(now, passing.arrived, &headers, &data.into());
         Some(Ok(()))
     }

@@ -3,12 +3,13 @@ use alloc::vec::Vec;
 
 use bytes::Bytes;
 use tributary_core::{FaceId, Time};
+use tributary_transport::transfer::CacheUse;
 
 use super::{
     Router, Transit,
     fib::FibIndex,
     hash::Prefixes,
-    pit::{InRecord, OutRecord, PitEntry, PitIndex, Token},
+    pit::{CACHE_USES, InRecord, OutRecord, PitEntry, PitIndex, Token},
     reason,
     strategy::{Hop, Outcome, Question, by_name},
 };
@@ -55,8 +56,9 @@ impl Router {
         let interest = Interest::decode(&packet).map_err(error)?;
         let passing = Passing { nonce, packet: &packet, interest: &interest, headers, arrived: face };
         let mark = self.hasher.join(prefixes.whole(), &nonce.0);
-        let known = self.pit.find(prefixes.whole(), &interest);
-        if self.dead.contains(mark) || known.is_some_and(|index| self.is_loop(index, face, nonce)) {
+        let caches = if headers.probe && self.config.path_tags { CacheUse::Bypassed } else { CacheUse::Allowed };
+        let known = self.pit.find(prefixes.whole(), &interest, caches);
+        if self.dead.contains(mark) || self.is_loop(prefixes.whole(), &interest, face, nonce) {
             self.nack(now, face, headers.pit_token, &packet, NackReason::Duplicate, false);
             return Err(reason::LOOP);
         }
@@ -75,7 +77,7 @@ impl Router {
             self.send(now, face, &answer, &data);
             return Ok(());
         }
-        let index = match known.or_else(|| self.pit.insert(prefixes.whole(), &interest, &packet)) {
+        let index = match known.or_else(|| self.pit.insert(prefixes.whole(), &interest, caches, &packet)) {
             Some(index) => index,
             None => {
                 self.nack(now, face, headers.pit_token, &packet, NackReason::Congestion, false);
@@ -113,10 +115,14 @@ impl Router {
             }
         }
     }
-    fn is_loop(&mut self, index: PitIndex, face: FaceId, nonce: Nonce) -> bool {
-        let Some(entry) = self.pit.entry(index) else { return false };
-        entry.in_records.iter().any(|record| record.nonce == nonce && record.face != face)
-            || entry.out_records.iter().any(|record| record.nonce == nonce && record.face == face)
+    /// Whether an Interest was here before. Forwarders that know no tags do not pass on whether caches may answer it.
+    fn is_loop(&mut self, hash: u64, interest: &Interest<'_>, face: FaceId, nonce: Nonce) -> bool {
+        CACHE_USES.iter().any(|caches| {
+            let Some(index) = self.pit.find(hash, interest, *caches) else { return false };
+            let Some(entry) = self.pit.entry(index) else { return false };
+            entry.in_records.iter().any(|record| record.nonce == nonce && record.face != face)
+                || entry.out_records.iter().any(|record| record.nonce == nonce && record.face == face)
+        })
     }
     fn note_arrival(&mut self, now: Time, index: PitIndex, passing: &Passing<'_>) -> bool {
         let headers = passing.headers;
@@ -149,7 +155,9 @@ impl Router {
             && self.is_local(passing.arrived)
         {
             let next = FaceId(u32::try_from(next).unwrap_or(u32::MAX - 1));
-            return self.pass_to(now, index, passing, &LpPacket::default(), &[next], false);
+            let probe = passing.headers.probe && self.config.path_tags;
+            let headers = LpPacket { probe, ..LpPacket::default() };
+            return self.pass_to(now, index, passing, &headers, &[next], false);
         }
         let fib = self.route(passing.interest, prefixes);
         if self.config.path_tags

@@ -5,11 +5,12 @@ use bytes::Bytes;
 use hashbrown::{HashMap, HashTable};
 use rustc_hash::FxBuildHasher;
 use tributary_core::{Duration, FaceId, Time};
+use tributary_transport::transfer::CacheUse;
 
 use super::hash::{COMPONENTS_MAX, NameHasher};
 use crate::{
     ids::Nonce,
-    wire::{Data, Interest, NackReason, NameView, types},
+    wire::{Data, Interest, NackReason, NameView, lp::Origin, types},
 };
 
 /// Limits of the table.
@@ -37,6 +38,9 @@ impl Default for PitLimits {
         }
     }
 }
+
+/// Past caches first: whoever is told of the way that a Data came is told first.
+pub const CACHE_USES: [CacheUse; 2] = [CacheUse::Bypassed, CacheUse::Allowed];
 
 /// The place of an entry; valid until it is removed.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -114,6 +118,8 @@ pub struct PitEntry {
     pub can_be_prefix: bool,
     /// Whether only fresh Data may.
     pub must_be_fresh: bool,
+    /// PTP: whether caches may. Who asks past them is given nothing that a cache answered to somebody else.
+    pub caches: CacheUse,
     depth: u8,
     digest: bool,
     /// The FIB entry's hash by which it was passed on; zero for none.
@@ -171,6 +177,8 @@ pub struct Pit {
     prefix_depths: [u32; COMPONENTS_MAX + 1],
     /// Entries whose last component is an implicit digest.
     digests: u32,
+    /// Entries that no cache may answer.
+    past_caches: u32,
     per_face: HashMap<FaceId, usize, FxBuildHasher>,
 }
 
@@ -186,25 +194,27 @@ impl Pit {
             by_expiry: BTreeSet::new(),
             prefix_depths: [0; COMPONENTS_MAX + 1],
             digests: 0,
+            past_caches: 0,
             per_face: HashMap::with_hasher(FxBuildHasher),
         }
     }
-    /// The entry for the same name and selectors. `hash` is that of the name.
-    pub fn find(&self, hash: u64, interest: &Interest<'_>) -> Option<PitIndex> {
+    /// The entry for the same name, selectors and use of caches. `hash` is that of the name.
+    pub fn find(&self, hash: u64, interest: &Interest<'_>, caches: CacheUse) -> Option<PitIndex> {
         let tlv = interest.name.as_tlv();
-        self.find_variant(hash, tlv, interest.can_be_prefix, interest.must_be_fresh)
+        self.find_variant(hash, tlv, (interest.can_be_prefix, interest.must_be_fresh), caches)
     }
-    fn find_variant(&self, hash: u64, tlv: &[u8], can_be_prefix: bool, must_be_fresh: bool) -> Option<PitIndex> {
+    fn find_variant(&self, hash: u64, tlv: &[u8], selectors: (bool, bool), caches: CacheUse) -> Option<PitIndex> {
         let is = |slot: &u32| {
             self.entries[*slot as usize].as_ref().is_some_and(|entry| {
-                entry.can_be_prefix == can_be_prefix && entry.must_be_fresh == must_be_fresh && entry.name == tlv
+                let same = (entry.can_be_prefix, entry.must_be_fresh) == selectors && entry.caches == caches;
+                same && entry.name == tlv
             })
         };
         self.table.find(hash, is).map(|slot| PitIndex(*slot))
     }
     /// Adds an entry without records for an Interest that [`Pit::find`] does not find; `None` if the table is full.
     /// `packet` is the Interest's bytes, and `hash` that of its name.
-    pub fn insert(&mut self, hash: u64, interest: &Interest<'_>, packet: &Bytes) -> Option<PitIndex> {
+    pub fn insert(&mut self, hash: u64, interest: &Interest<'_>, caches: CacheUse, packet: &Bytes) -> Option<PitIndex> {
         if self.len() >= self.limits.entries_max {
             return None;
         }
@@ -215,6 +225,7 @@ impl Pit {
             name: packet.slice_ref(interest.name.as_tlv()),
             can_be_prefix: interest.can_be_prefix,
             must_be_fresh: interest.must_be_fresh,
+            caches,
             depth,
             digest,
             prefix_key: 0,
@@ -226,6 +237,7 @@ impl Pit {
         };
         self.prefix_depths[usize::from(depth)] += u32::from(interest.can_be_prefix);
         self.digests += u32::from(digest);
+        self.past_caches += u32::from(caches == CacheUse::Bypassed);
         let slot = match self.free.pop() {
             Some(slot) => {
                 self.entries[slot as usize] = Some(entry);
@@ -274,18 +286,22 @@ impl Pit {
         }
         entry.in_records.is_empty()
     }
-    /// The entries that a Data answers. `None` for a name too long to wait for.
-    pub fn answered_by(&self, data: &Data<'_>) -> Vec<PitIndex> {
+    /// The entries that a Data answers which comes from `origin`; none for a name too long to wait for.
+    pub fn answered_by(&self, data: &Data<'_>, origin: Option<Origin>) -> Vec<PitIndex> {
         let Some(prefixes) = self.hasher.prefixes(data.name) else { return Vec::new() };
         let tlv = data.name.as_tlv();
         let mut found = Vec::new();
-        for must_be_fresh in [false, true] {
-            found.extend(self.find_variant(prefixes.whole(), tlv, false, must_be_fresh));
-        }
-        for depth in (0..=prefixes.depth()).filter(|depth| self.prefix_depths[*depth] > 0) {
-            let (hash, end) = prefixes.at(depth);
+        let is_for_all = self.past_caches > 0 && origin != Some(Origin::Cache);
+        let uses = if is_for_all { &CACHE_USES[..] } else { &[CacheUse::Allowed] };
+        for caches in uses.iter().copied() {
             for must_be_fresh in [false, true] {
-                found.extend(self.find_variant(hash, &tlv[..end], true, must_be_fresh));
+                found.extend(self.find_variant(prefixes.whole(), tlv, (false, must_be_fresh), caches));
+            }
+            for depth in (0..=prefixes.depth()).filter(|depth| self.prefix_depths[*depth] > 0) {
+                let (hash, end) = prefixes.at(depth);
+                for must_be_fresh in [false, true] {
+                    found.extend(self.find_variant(hash, &tlv[..end], (true, must_be_fresh), caches));
+                }
             }
         }
         if self.digests > 0 {
@@ -294,8 +310,8 @@ impl Pit {
             crate::wire::tlv::Writer::put_element(&mut full, u32::from(types::IMPLICIT_DIGEST), &digest);
             if let Ok(name) = NameView::parse(&full) {
                 let hash = self.hasher.name(name);
-                for flags in 0..4 {
-                    found.extend(self.find_variant(hash, &full, flags & 1 != 0, flags & 2 != 0));
+                for (flags, caches) in (0..4).flat_map(|flags| uses.iter().map(move |caches| (flags, *caches))) {
+                    found.extend(self.find_variant(hash, &full, (flags & 1 != 0, flags & 2 != 0), caches));
                 }
             }
         }
@@ -310,6 +326,7 @@ impl Pit {
         self.by_expiry.remove(&(entry.expires, index.0));
         self.prefix_depths[usize::from(entry.depth)] -= u32::from(entry.can_be_prefix);
         self.digests -= u32::from(entry.digest);
+        self.past_caches -= u32::from(entry.caches == CacheUse::Bypassed);
         for record in &entry.in_records {
             forget(&mut self.per_face, record.face);
         }
@@ -389,13 +406,22 @@ mod tests {
         (Pit::new(hasher, limits), hasher)
     }
     fn wait(pit: &mut Pit, hasher: NameHasher, name: &str, flags: (bool, bool)) -> Option<PitIndex> {
+        wait_for(pit, hasher, name, flags, CacheUse::Allowed)
+    }
+    fn wait_for(
+        pit: &mut Pit,
+        hasher: NameHasher,
+        name: &str,
+        flags: (bool, bool),
+        caches: CacheUse,
+    ) -> Option<PitIndex> {
         let name: Name = name.parse().unwrap();
         let interest =
             Interest { can_be_prefix: flags.0, must_be_fresh: flags.1, ..Interest::new(NameView::from(&name)) };
         let packet = Bytes::from(interest.encode());
         let interest = Interest::decode(&packet).unwrap();
         let hash = hasher.name(interest.name);
-        pit.find(hash, &interest).or_else(|| pit.insert(hash, &interest, &packet))
+        pit.find(hash, &interest, caches).or_else(|| pit.insert(hash, &interest, caches, &packet))
     }
 
     #[test]
@@ -426,12 +452,19 @@ mod tests {
         no.iter().for_each(|(name, flags): &(alloc::string::String, _)| {
             wait(&mut pit, hasher, name, *flags).unwrap();
         });
-        let mut found = pit.answered_by(&data);
+        let mut found = pit.answered_by(&data, None);
         found.sort();
         expected.sort();
         assert_eq!(found, expected);
+        for (name, flags) in &yes {
+            found.extend(wait_for(&mut pit, hasher, name, *flags, CacheUse::Bypassed));
+        }
+        assert_eq!(pit.answered_by(&data, Some(Origin::Cache)).len(), expected.len());
+        let mut of_producer = pit.answered_by(&data, None);
+        of_producer.sort();
+        assert_eq!(of_producer, found);
         found.into_iter().for_each(|index| assert!(pit.remove(index).is_some()));
-        assert!(pit.answered_by(&data).is_empty());
+        assert!(pit.answered_by(&data, None).is_empty());
         assert_eq!(pit.len(), no.len());
     }
 

@@ -107,11 +107,13 @@ impl Router {
     }
 }
 
-/// Whether two Interests ask for the same.
+/// Whether two Interests ask for the same, and the same caches.
 fn is_copy(one: &Arrived, other: &Arrived) -> bool {
-    let name =
-        |arrived: &Arrived| Interest::decode(&arrived.packet).ok().map(|interest| interest.name.as_tlv().to_vec());
-    name(one) == name(other)
+    let asked = |arrived: &Arrived| {
+        let name = Interest::decode(&arrived.packet).ok().map(|interest| interest.name.as_tlv().to_vec());
+        (name, arrived.headers().probe)
+    };
+    asked(one) == asked(other)
 }
 
 /// Bytes that each flow may use in a turn: at least one Data.

@@ -121,6 +121,57 @@ fn probes_pass_by_caches_on_the_whole_way_and_cached_answers_say_so() {
     assert_eq!(back[0].headers().origin, Some(Origin::Cache));
 }
 
+/// Whoever lied to one who asks past caches must not be heard by way of somebody else's question.
+#[test]
+fn what_a_cache_has_answered_to_others_is_not_given_to_who_asks_past_caches() {
+    let of_cache = LpPacket { origin: Some(Origin::Cache), ..LpPacket::default() };
+    let token = |token| LpPacket { pit_token: Some(token), ..probe() };
+    for probe_is_first in [false, true] {
+        for other in [1, 2] {
+            let mut bench = Bench::with_routes(&[("/", 4)]);
+            let mut asked = [(other, LpPacket::default(), interest("/a", 1)), (2, token(b"past"), interest("/a", 2))];
+            asked.rotate_left(usize::from(probe_is_first));
+            for (face, headers, asked) in &asked {
+                let sent = bench.recv_with(*face, headers, asked);
+                expect(&sent, &[(4, "interest /a")]);
+                assert_eq!(sent[0].headers().probe, headers.probe, "neither is a copy of the other");
+            }
+            let back = bench.recv_with(4, &of_cache, &data_of("/a", b"a lie"));
+            expect(&back, &[(other, "data /a")]);
+            assert_eq!(back[0].headers().pit_token, None);
+            expect(&bench.recv_with(4, &of_cache, &data_of("/a", b"a lie")), &[]);
+            let back = bench.recv(4, &data("/a"));
+            expect(&back, &[(2, "data /a")]);
+            let headers = back[0].headers();
+            assert_eq!((headers.pit_token, headers.origin), (Some(&b"past"[..]), None));
+            assert!(headers.tag.is_some() && bench.router.pit().is_empty());
+        }
+    }
+}
+
+#[test]
+fn the_producer_answers_who_asks_past_caches_and_who_does_not() {
+    let mut bench = Bench::with_routes(&[("/", 4)]);
+    bench.recv(1, &interest("/a", 1));
+    bench.recv(2, &interest("/a", 2));
+    bench.recv_with(2, &probe(), &interest("/a", 3));
+    let back = bench.recv(4, &data("/a"));
+    expect(&back, &[(1, "data /a"), (2, "data /a")]);
+    assert!(back[1].headers().tag.is_some() && back[1].headers().origin.is_none(), "it is told of the way");
+    assert!(bench.router.pit().is_empty());
+}
+
+#[test]
+fn an_interest_past_caches_comes_back_to_who_sent_it_and_is_known_without_its_header() {
+    let mut bench = Bench::with_routes(&[("/", 4)]);
+    bench.recv(1, &interest("/a", 1));
+    bench.recv_with(2, &probe(), &interest("/a", 2));
+    expect(&bench.recv(3, &interest("/a", 2)), &[(3, "nack 100 /a")]);
+    let nack = LpPacket { nack: Some(NackReason::NoRoute), ..LpPacket::default() };
+    expect(&bench.recv_with(4, &nack, &interest("/a", 2)), &[(2, "nack 150 /a")]);
+    expect(&bench.recv(4, &data("/a")), &[(1, "data /a")]);
+}
+
 #[test]
 fn forged_labels_faces_that_are_down_and_those_that_lead_elsewhere_are_not_followed() {
     let mut bench = Bench::with_routes(&[("/", 3), ("/", 4), ("/other", 2)]);
