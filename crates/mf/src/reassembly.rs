@@ -240,11 +240,10 @@ impl Reassembly {
         }
         Ok(self.is_finished)
     }
-    /// Chunks, cut by `chunk_bytes`, of which nothing is needed any more.
+    /// Chunks, cut by `chunk_bytes`, that are here: of which nothing is needed unless it turns out to be wrong.
     pub fn held(&self, chunk_bytes: u32) -> ChunkRanges {
         let count = chunk_count(self.manifest.size, chunk_bytes);
-        let is_held = |unit, _, _| self.store.held().get(unit);
-        ChunkRanges::from_ascending((0..count).filter(|number| self.has(*number, chunk_bytes, is_held)))
+        ChunkRanges::from_ascending((0..count).filter(|number| self.has(*number, chunk_bytes)))
     }
     /// Whether a unit is stored, or about to be.
     fn is_verified(&self, unit: u32) -> bool {
@@ -254,12 +253,13 @@ impl Reassembly {
     fn is_here(&self, unit: u32, first: u32, until: u32) -> bool {
         self.is_verified(unit) || self.units.get(&unit).is_some_and(|state| state.covers(first, until))
     }
-    fn has(&self, number: u32, chunk_bytes: u32, has_part: impl Fn(u32, u32, u32) -> bool) -> bool {
+    /// Whether a chunk, cut by `chunk_bytes`, is here.
+    fn has(&self, number: u32, chunk_bytes: u32) -> bool {
         let Some(index) = number.checked_sub(1) else { return self.tree.is_some() };
         let start = u64::from(index) * u64::from(chunk_bytes);
         let end = self.manifest.size.min(start + u64::from(chunk_bytes));
         let mut parts = parts(start..end, self.manifest.chunk_size);
-        start < end && parts.all(|(unit, first, until)| has_part(unit, first, until))
+        start < end && parts.all(|(unit, first, until)| self.is_here(unit, first, until))
     }
     /// Chunks of the last cut that are missing; all of them before the first has come.
     pub fn missing(&self) -> impl Iterator<Item = u32> {
@@ -269,7 +269,7 @@ impl Reassembly {
     /// Whether a chunk of the last cut is missing.
     pub fn is_missing(&self, number: u32) -> bool {
         let (chunk_bytes, count) = self.cut.unwrap_or((u32::MAX, 1));
-        number < count && !self.has(number, chunk_bytes, |unit, first, until| self.is_here(unit, first, until))
+        number < count && !self.has(number, chunk_bytes)
     }
     /// How the last chunk was cut, and into how many the object is then.
     pub fn cut(&self) -> Option<(u32, u32)> {
@@ -288,7 +288,7 @@ impl Reassembly {
             return wrong("cuts the object into another number of chunks");
         }
         self.cut = Some((chunk_bytes, count));
-        if self.has(number, chunk_bytes, |unit, first, until| self.is_here(unit, first, until)) {
+        if self.has(number, chunk_bytes) {
             return Taken::Duplicate;
         }
         let Some(index) = number.checked_sub(1) else { return self.take_head(&payload.to_bytes(), origin) };

@@ -350,6 +350,7 @@ impl MfNode {
                     self.settle_neighbour(now);
                 }
                 self.neighbour.on_heard(face);
+                self.neighbour.on_carried(face, bytes);
                 self.router.handle_packet(now, face, kind, datagram);
                 if kind == PacketType::Cack {
                     self.neighbour.on_arrived(now, face, self.router.take_arrived(face));
@@ -533,8 +534,9 @@ impl Node for MfNode {
             return Some(Transmit { face });
         }
         let transmit = self.router.poll_transmit(now, out)?;
-        let longest = out.iter().map(|(head, body)| head.len() + body.len()).max().unwrap_or(0);
-        self.neighbour.on_sent(transmit.face, longest);
+        let bytes = || out.iter().map(|(head, body)| head.len() + body.len());
+        self.neighbour.on_sent(transmit.face, bytes().max().unwrap_or(0));
+        self.neighbour.on_carried(transmit.face, bytes().sum());
         if self.router.timeouts(transmit.face) > 0 {
             self.neighbour.on_unanswered(now, transmit.face);
             self.hellos.extend(core::iter::from_fn(|| self.neighbour.poll_packet()));

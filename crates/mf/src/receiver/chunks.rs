@@ -379,14 +379,15 @@ mod tests {
     /// Long after anything came.
     const NOW: Time = Time::from_millis(60_000);
 
-    /// A fetch whose source, [2; 20], is asked, and how.
+    /// A fetch of four chunks whose source, [2; 20], is asked, and how.
     fn fetch() -> (Receiver, Sender, TransferId, Vec<Outgoing>) {
         let (source, key) = (Guid([2; 20]), SigningKey::from_secret(&[7; 32]));
         let name: Name = "/lab/file".parse().expect("a name");
         let object = MemoryObject::new(name.clone(), Bytes::from(alloc::vec![5; 4_000]), &key).expect("fits");
         let manifest = object.manifest().clone();
-        let mut receiver = Receiver::new(EndConfig::default(), 1, &[1; 32]);
-        let mut sender = Sender::new(source, EndConfig::default(), 0, &[2; 32]);
+        let config = EndConfig { chunk_bytes: 1_024, ..EndConfig::default() };
+        let mut receiver = Receiver::new(config.clone(), 1, &[1; 32]);
+        let mut sender = Sender::new(source, config, 0, &[2; 32]);
         sender.publish(Box::new(object));
         let id = receiver.fetch(NOW, fetch_of(&name, MemoryOpener::new()));
         receiver.set_attached(NOW, true);
@@ -397,6 +398,38 @@ mod tests {
     }
     fn header_of(message: &Outgoing, from: Guid, token: Token) -> ChunkHeader {
         ChunkHeader::new(crate::wire::ChunkKind::Transport(token), from, message.to, NetworkAddress(1))
+    }
+
+    /// Of a unit of four chunks one has come when the source has to be asked anew.
+    #[test]
+    fn who_is_asked_again_sends_nothing_that_is_here_whole_units_or_not() {
+        let (mut receiver, mut sender, id, asked) = fetch();
+        let no_cache = ContentCache::new(tributary_core::ByteCount(0));
+        let mut sent_for = |receiver: &mut Receiver, now, asked: &[Outgoing], delivered: &[u32]| -> Vec<u32> {
+            for message in asked {
+                let from = header_of(message, Guid([1; 20]), message.token);
+                sender.handle_request(now, &from, &message.message, None);
+            }
+            let sent: Vec<_> = core::iter::from_fn(|| sender.poll_chunk(now, &no_cache, |_, _| true)).collect();
+            let number = |header: &ChunkHeader| header.tag().expect("data").number;
+            for (header, payload) in sent.iter().filter(|(header, _)| delivered.contains(&number(header))) {
+                receiver.handle_data(now, header, payload);
+            }
+            sent.iter().map(|(header, _)| number(header)).collect()
+        };
+        assert_eq!(sent_for(&mut receiver, NOW, &asked, &[2]), [1, 2, 3, 4]);
+        let mut now = NOW;
+        let again = loop {
+            now += Duration::from_secs(1);
+            receiver.handle_timeout(now);
+            let is_request = |message: &Outgoing| matches!(message.message, TransportMessage::Request { .. });
+            let asked: Vec<_> = core::iter::from_fn(|| receiver.poll_message()).filter(is_request).collect();
+            if !asked.is_empty() {
+                break sent_for(&mut receiver, now, &asked, &[1, 3, 4]);
+            }
+        };
+        assert_eq!(again, [1, 3, 4]);
+        assert!(receiver.report(now, id).is_some_and(|report| report.ended.is_some() && report.failure.is_none()));
     }
 
     #[test]

@@ -21,6 +21,8 @@ const SENT_MAX: usize = 64;
 const SAMPLE_INTERVALS: u32 = 10;
 /// Samples that the short-term and the long-term cost are the means of (reference/mobilityfirst).
 const SAMPLES: [usize; 2] = [3, 10];
+/// With more bytes than one packet has under way on average a link is in use, and hellos wait for data.
+const LOAD_BYTES: u64 = 1_500;
 /// Bytes of the packet that the expected transmission time is of.
 const COST_BYTES: u64 = 1_500;
 /// After so long without an answer a neighbour is searched for less often.
@@ -111,7 +113,10 @@ pub struct Neighbour {
 struct Face {
     mtu: u32,
     sequence: u32,
-    sent: VecDeque<(u32, Time)>,
+    /// The hellos said last: number, when, and what had been carried then.
+    sent: VecDeque<(u32, Time, u64)>,
+    /// Bytes that went over this face, either way, other than greetings.
+    carried: u64,
     next_hello: Time,
     said_at: Time,
     /// The peer's nonce and whether its proof was seen for it.
@@ -137,7 +142,11 @@ struct Face {
     /// What the link carries; kept while the neighbour is away.
     path_mtu: Option<PathMtu>,
     rtt: Option<Duration>,
+    /// Since the last sample: the least round trip while the link was not in use, and whether there was another.
     rtt_min: Option<Duration>,
+    loaded: bool,
+    /// The round trip of the last sample.
+    rtt_sampled: Option<Duration>,
     heard_count: u32,
     /// Hellos up to this one were said to nobody, or to an earlier life of the neighbour.
     counted_from: u32,
@@ -175,6 +184,7 @@ impl Neighbour {
             mtu,
             sequence: 0,
             sent: VecDeque::new(),
+            carried: 0,
             next_hello: now,
             said_at: Time::ZERO,
             heard_nonce: 0,
@@ -193,6 +203,8 @@ impl Neighbour {
             path_mtu: None,
             rtt: None,
             rtt_min: None,
+            loaded: false,
+            rtt_sampled: None,
             heard_count: 0,
             counted_from: 0,
             unanswered: 0..0,
@@ -322,6 +334,12 @@ impl Neighbour {
         }
         Ok(())
     }
+    /// So many bytes go over a face, one way or the other, other than greetings.
+    pub fn on_carried(&mut self, face: FaceId, bytes: usize) {
+        if let Some(face) = self.faces.get_mut(&face) {
+            face.carried += bytes as u64;
+        }
+    }
     /// Datagrams leave over a face, the longest with so many bytes.
     pub fn on_sent(&mut self, face: FaceId, bytes: usize) {
         if let Some(search) = self.faces.get_mut(&face).and_then(|face| face.path_mtu.as_mut()) {
@@ -394,6 +412,7 @@ impl Neighbour {
             let silent = silent || face.check.is_some_and(failed);
             if let Some(peer) = face.up.take_if(|_| silent) {
                 face.samples.clear();
+                face.rtt_sampled = None;
                 face.check = None;
                 face.path_mtu.iter_mut().for_each(PathMtu::on_away);
                 face.silent = Some(peer.clone());
@@ -474,7 +493,7 @@ impl Neighbour {
     fn say(&mut self, now: Time, id: FaceId) {
         let Some(face) = self.faces.get_mut(&id) else { return };
         face.sequence = face.sequence.wrapping_add(1).max(1);
-        face.sent.push_back((face.sequence, now));
+        face.sent.push_back((face.sequence, now, face.carried));
         if face.sent.len() > SENT_MAX {
             face.sent.pop_front();
         }
@@ -556,10 +575,15 @@ impl Face {
         };
         self.heard_sequence = hello.sequence;
         self.heard_at = Some(now);
-        if let Some((_, sent)) = self.sent.iter().find(|(sequence, _)| *sequence == hello.probe.sequence) {
+        if let Some((_, sent, carried)) = self.sent.iter().find(|(sequence, ..)| *sequence == hello.probe.sequence) {
             let rtt = now.since(*sent).saturating_sub(Duration::from_micros(u64::from(hello.probe.held_us)));
             self.rtt = Some(self.rtt.map_or(rtt, |smoothed| (smoothed * 7 + rtt) / 8));
-            self.rtt_min = Some(self.rtt_min.map_or(rtt, |least| least.min(rtt)));
+            // Behind data it tells how much of that there is, and not what the link is like.
+            let under_way = u128::from(self.carried - carried) * rtt.as_nanos();
+            match under_way > u128::from(LOAD_BYTES) * now.since(*sent).as_nanos() {
+                true => self.loaded = true,
+                false => self.rtt_min = Some(self.rtt_min.map_or(rtt, |least| least.min(rtt))),
+            }
             let round_trip = self.rtt.unwrap_or(rtt);
             self.path_mtu.iter_mut().for_each(|search| search.on_round_trip(round_trip));
         }
@@ -579,10 +603,13 @@ impl Face {
             self.holds = came * 2 > known.len();
         }
     }
-    /// One sample of the cost: the least one-way time seen since the last one, times the expected transmissions.
+    /// One sample of the cost: the least one-way time seen since the last one, times the expected transmissions. As long as
+    /// the link is in use all the time, the one-way time is what it was before.
     fn take_sample(&mut self, now: Time) {
-        let Some(rtt) = self.rtt_min.take().filter(|_| self.up.is_some()) else { return };
-        self.sampled_at = now;
+        let loaded = core::mem::take(&mut self.loaded);
+        let rtt = self.rtt_min.take().or(self.rtt_sampled.filter(|_| loaded));
+        let Some(rtt) = rtt.filter(|_| self.up.is_some()) else { return };
+        (self.sampled_at, self.rtt_sampled) = (now, Some(rtt));
         let heard = self.heard_count.clamp(1, 32);
         let known = self.sequence.wrapping_sub(self.counted_from).clamp(heard, 33);
         // The last one is on its way when it is counted.

@@ -516,3 +516,29 @@ fn a_router_that_is_killed_in_the_midst_of_a_chunk_does_not_block_the_next_one()
     domain.finish("n4", id, 20);
     assert_eq!(content.finished(&name("/lab/film")).unwrap(), bytes);
 }
+
+#[test]
+fn a_link_that_is_full_is_not_a_bad_one() {
+    for (kbps, queue_bytes, chunk_bytes) in
+        [(1_100, 10_000, 1 << 16), (2_000, 33_000, 1 << 16), (25_000, 250_000, 1 << 20)]
+    {
+        let mut domain = Domain::new(1);
+        domain.node("n1", |config| config.transfer.chunk_bytes = chunk_bytes);
+        domain.router("n2");
+        domain.router("n3");
+        domain.node("n4", |config| config.transfer.chunk_bytes = chunk_bytes);
+        domain.link("n1", "n2", 100, ms(1));
+        let rate = Rate::from_bits_per_second(kbps * 1_000);
+        domain.link_with("n2", "n3", LinkConfig { queue_bytes, ..LinkConfig::new(rate, ms(5)) });
+        domain.link("n3", "n4", 100, ms(1));
+        let bytes = random_bytes(rate.bytes_in(Duration::from_secs(60)) as usize, 1);
+        domain.publish("n1", object("/lab/film", bytes.clone()));
+        // Long enough for ten samples of the idle link.
+        domain.run(Duration::from_secs(25));
+        let (id, content) = domain.fetch("n4", "/lab/film");
+        let took = domain.finish("n4", id, 64);
+        assert_eq!(content.finished(&name("/lab/film")).unwrap(), bytes);
+        assert!(took >= Duration::from_secs(60), "{kbps} kbit/s: {took:?}");
+        assert_eq!(domain.at("n2").proxy().map(|proxy| proxy.stats.stored), Some(0));
+    }
+}
