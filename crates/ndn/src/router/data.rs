@@ -147,23 +147,25 @@ impl Router {
         let entry = self.pit.entry(index).ok_or(reason::STRAY_NACK)?;
         let record = entry.out_record(face).ok_or(reason::STRAY_NACK)?;
         record.nacked = Some(why);
-        let by_tag = record.tagged;
+        let is_named = record.named;
         let (prefix, strategy) = (entry.prefix_key, entry.strategy);
-        self.strategies[strategy].on_outcome(now, prefix, face, Outcome::Nack);
+        self.strategies[strategy].on_outcome(now, prefix, face, Outcome::Nack(why));
         // Where too much waits the path leads on all the same.
-        let is_cut = by_tag && self.config.path_tags && why != NackReason::Congestion;
+        let is_cut = is_named && self.config.path_tags && why != NackReason::Congestion;
         self.return_unanswered(now, index, is_cut || headers.path_failed);
         Ok(())
     }
     /// Returns an Interest to all who wait, if it came back from everywhere: with the least of the reasons, and with the
-    /// word that the path failed to those who named one.
+    /// word that the path failed to those who named one. That it was somewhere before is told only if there is no other
+    /// reason: from there it was tried by all ways.
     pub(super) fn return_unanswered(&mut self, now: Time, index: PitIndex, path_failed: bool) {
         let Some(entry) = self.pit.entry(index) else { return };
-        if entry.out_records.iter().any(|record| record.nacked.is_none()) {
+        if entry.out_records.iter().any(|record| record.nacked.is_none()) || self.pass_on_elsewhere(now, index) {
             return;
         }
-        let least = entry.out_records.iter().filter_map(|record| record.nacked).min_by_key(|why| why.severity());
         let Some(entry) = self.pit.remove(index) else { return };
+        let reasons = entry.out_records.iter().filter_map(|record| record.nacked);
+        let least = reasons.min_by_key(|why| (*why == NackReason::Duplicate, why.severity()));
         self.stats.satisfied_and_not.1 += 1;
         let name = self.hasher.name(entry.name());
         for record in &entry.out_records {

@@ -23,6 +23,9 @@ pub(super) const LOCALHOST: &[u8] = b"\x08\x09localhost";
 /// First component of names that go one hop at most.
 const LOCALHOP: &[u8] = b"\x08\x08localhop";
 
+/// Faces that an Interest leaves by, one after the other, before it goes back.
+const FACES_TRIED_MAX: usize = 8;
+
 /// How an Interest is passed on.
 #[derive(Clone, Copy)]
 pub(super) struct Passing<'a> {
@@ -157,7 +160,7 @@ impl Router {
             let next = FaceId(u32::try_from(next).unwrap_or(u32::MAX - 1));
             let probe = passing.headers.probe && self.config.path_tags;
             let headers = LpPacket { probe, ..LpPacket::default() };
-            return self.pass_to(now, index, passing, &headers, &[next], false);
+            return self.pass_to(now, index, passing, &headers, &[next], true);
         }
         let fib = self.route(passing.interest, prefixes);
         if self.config.path_tags
@@ -222,36 +225,85 @@ impl Router {
         fib: FibIndex,
         passing: &Passing<'_>,
     ) -> Result<(), &'static str> {
-        let entry = self.fib.entry(fib);
-        let (key, hops) = (entry.key, entry.next_hops.clone());
         // Probing Interests are spread evenly, whatever the prefix's strategy is (PTP §4 A).
         let probes = passing.headers.probe && self.config.path_tags;
+        let entry = self.fib.entry(fib);
         let chosen = if probes { by_name("equal-weight").unwrap_or(0) } else { entry.strategy };
-        let allowed: Vec<FaceId> =
-            hops.iter().map(|hop| hop.face).filter(|next| self.may_leave(passing, *next)).collect();
+        let key = entry.key;
         let Some(pending) = self.pit.entry(index) else { return Ok(()) };
         (pending.prefix_key, pending.strategy) = (key, chosen);
-        let hops: Vec<Hop> = hops
-            .iter()
-            .filter(|hop| allowed.contains(&hop.face))
-            .map(|hop| Hop {
-                face: hop.face,
-                cost: hop.cost,
-                used_at: pending.out_record(hop.face).map(|record| record.sent_at),
-            })
-            .collect();
         if !probes && is_held_back(now, pending) {
             self.stats.aggregated += 1;
             return Ok(());
         }
+        let hops = self.hops(index, fib, passing);
         if hops.is_empty() {
             return self.no_route(now, index, passing);
         }
+        self.pass_by_strategy(now, index, passing, &hops)
+    }
+    /// The faces that an Interest may leave by.
+    fn hops(&mut self, index: PitIndex, fib: FibIndex, passing: &Passing<'_>) -> Vec<Hop> {
+        let mut hops = self.fib.entry(fib).next_hops.clone();
+        hops.retain(|hop| self.may_leave(passing, hop.face));
+        let Some(pending) = self.pit.entry(index) else { return Vec::new() };
+        let used_at = |face| pending.out_records.iter().find(|record| record.face == face).map(|record| record.sent_at);
+        hops.iter().map(|hop| Hop { face: hop.face, cost: hop.cost, used_at: used_at(hop.face) }).collect()
+    }
+    /// Passes an Interest on by those of `hops` that the strategy of its entry chooses.
+    fn pass_by_strategy(
+        &mut self,
+        now: Time,
+        index: PitIndex,
+        passing: &Passing<'_>,
+        hops: &[Hop],
+    ) -> Result<(), &'static str> {
+        let Some(pending) = self.pit.entry(index) else { return Ok(()) };
+        let (prefix, chosen) = (pending.prefix_key, pending.strategy);
         let mut faces = Vec::new();
-        let question = Question { now, prefix: key, hops: &hops };
-        self.strategies[chosen].choose(&question, &mut self.random, &mut faces);
-        let headers = LpPacket { probe: probes, ..LpPacket::default() };
-        self.pass_to(now, index, passing, &headers, &faces, false)
+        self.strategies[chosen].choose(&Question { now, prefix, hops }, &mut self.random, &mut faces);
+        let probe = passing.headers.probe && self.config.path_tags;
+        self.pass_to(now, index, passing, &LpPacket { probe, ..LpPacket::default() }, &faces, false)
+    }
+    /// Passes an Interest that came back from wherever it went on by a face that it has not left by yet; whether there is
+    /// one. Who named a path decides itself what to ask for next, and where too much waits others shall not get more. A probe
+    /// that went in a circle tells of that way: passed on, probes find more of the long ways round, and paths are not found
+    /// evenly (of the mesh of PTP §6 F 0.958 was used instead of 0.981, where rates of links are not told).
+    ///
+    /// As a copy comes back from wherever it was before, each link is tried once at most.
+    pub(super) fn pass_on_elsewhere(&mut self, now: Time, index: PitIndex) -> bool {
+        let Some(entry) = self.pit.entry(index) else { return false };
+        let explores = entry.caches == CacheUse::Bypassed;
+        let is_dead_end = |record: &OutRecord| match record.nacked {
+            Some(NackReason::Congestion) => false,
+            Some(NackReason::Duplicate) => !record.named && !explores,
+            _ => !record.named,
+        };
+        if entry.out_records.len() >= FACES_TRIED_MAX || !entry.out_records.iter().all(is_dead_end) {
+            return false;
+        }
+        let last = entry.out_records.iter().max_by_key(|record| record.sent_at).map(|record| record.nonce);
+        let waits = entry.in_records.iter().filter(|record| record.expires > now);
+        let Some(record) = waits.max_by_key(|record| Some(record.nonce) == last).cloned() else { return false };
+        let headers = LpPacket { probe: record.probe, ..LpPacket::default() };
+        let Ok(interest) = Interest::decode(&record.interest) else { return false };
+        let Some(prefixes) = self.hasher.prefixes(interest.name) else { return false };
+        let Some(fib) = self.route(&interest, &prefixes) else { return false };
+        let passing = Passing {
+            nonce: record.nonce,
+            packet: &record.interest,
+            interest: &interest,
+            headers: &headers,
+            arrived: record.face,
+        };
+        let mut hops = self.hops(index, fib, &passing);
+        hops.retain(|hop| hop.used_at.is_none());
+        if hops.is_empty() {
+            return false;
+        }
+        let passed = self.pass_by_strategy(now, index, &passing, &hops);
+        let waits = |entry: &mut PitEntry| entry.out_records.iter().any(|record| record.nacked.is_none());
+        passed.is_ok() && self.pit.entry(index).is_some_and(waits)
     }
     /// Whether an Interest may leave by a face: it is up, not where the Interest came from, and within scope.
     pub(super) fn may_leave(&self, passing: &Passing<'_>, next: FaceId) -> bool {
@@ -264,7 +316,7 @@ impl Router {
                 && (from_here || self.config.transit == Transit::Allowed);
         next != passing.arrived && self.is_up(next) && in_scope
     }
-    /// Sends an Interest out on `faces` and notes that.
+    /// Sends an Interest out on `faces` and notes that, and whether they were `named`.
     pub(super) fn pass_to(
         &mut self,
         now: Time,
@@ -272,7 +324,7 @@ impl Router {
         passing: &Passing<'_>,
         headers: &LpPacket<'_>,
         faces: &[FaceId],
-        tagged: bool,
+        named: bool,
     ) -> Result<(), &'static str> {
         let (first, most) = self.config.suppression;
         let mut sent = false;
@@ -288,7 +340,7 @@ impl Router {
             sent = true;
             let Some(entry) = self.pit.entry(index) else { continue };
             let record =
-                OutRecord { face: next, nonce: passing.nonce, sent_at: now, again: false, tagged, nacked: None };
+                OutRecord { face: next, nonce: passing.nonce, sent_at: now, again: false, named, nacked: None };
             match entry.out_record(next) {
                 Some(known) => *known = OutRecord { again: true, ..record },
                 None => {

@@ -178,8 +178,8 @@ impl Router {
             let Some(record) = self.pit.entry(index).and_then(|entry| entry.out_record(face)) else { continue };
             if record.nacked.is_none() {
                 record.nacked = Some(NackReason::NoRoute);
-                let tagged = record.tagged;
-                self.return_unanswered(now, index, tagged);
+                let is_named = record.named;
+                self.return_unanswered(now, index, is_named);
             }
         }
         for index in self.pit.waited_for_by(face) {

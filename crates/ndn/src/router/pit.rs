@@ -102,8 +102,8 @@ pub struct OutRecord {
     pub sent_at: Time,
     /// Whether it was passed on more than once.
     pub again: bool,
-    /// Whether a tag named the face.
-    pub tagged: bool,
+    /// Whether a tag, or an application of this node, named the face.
+    pub named: bool,
     /// Why it came back.
     pub nacked: Option<NackReason>,
 }

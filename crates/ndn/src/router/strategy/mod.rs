@@ -29,6 +29,8 @@ pub use paf::Paf;
 pub use pcon::Pcon;
 pub use rfa::Rfa;
 
+use crate::wire::NackReason;
+
 /// A face that an Interest may leave by: up, within scope, and not the one it came by.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Hop {
@@ -62,7 +64,7 @@ pub enum Outcome {
         marked: bool,
     },
     /// It came back.
-    Nack,
+    Nack(NackReason),
     /// Nothing came while anybody waited, or Data came by another face.
     Nothing,
 }
@@ -121,6 +123,31 @@ impl<T: Default> Measurements<T> {
             self.0.clear();
         }
         self.0.entry((prefix, face)).or_default()
+    }
+}
+
+/// Which faces brought Interests back lately, by prefix. To who counts what is pending or marked, a face that brings all
+/// back at once looks like the best one.
+#[derive(Clone, Debug, Default)]
+struct Refusals(Measurements<Option<Time>>);
+
+/// How long a face that brought an Interest back is chosen only if all have.
+const REFUSED_FOR: Duration = Duration::from_secs(1);
+
+impl Refusals {
+    /// Takes what became of an Interest. Where too much waits a face leads on all the same.
+    fn on_outcome(&mut self, now: Time, prefix: u64, face: FaceId, outcome: Outcome) {
+        match outcome {
+            Outcome::Nack(NackReason::Congestion) | Outcome::Nothing => {}
+            Outcome::Nack(_) => *self.0.at(prefix, face) = Some(now),
+            Outcome::Data { .. } => *self.0.at(prefix, face) = None,
+        }
+    }
+    /// The faces to choose from that brought nothing back lately; all if there are none.
+    fn others(&mut self, question: &Question<'_>) -> Vec<Hop> {
+        let mut refused = |face| self.0.at(question.prefix, face).is_some_and(|at| question.now < at + REFUSED_FOR);
+        let others: Vec<Hop> = question.hops.iter().filter(|hop| !refused(hop.face)).copied().collect();
+        if others.is_empty() { question.hops.to_vec() } else { others }
     }
 }
 

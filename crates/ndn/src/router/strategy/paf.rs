@@ -37,7 +37,7 @@ impl Strategy for Paf {
         let sample = match outcome {
             Outcome::Data { rtt: Some(rtt), .. } => rtt.as_secs_f64(),
             Outcome::Data { rtt: None, .. } => return,
-            Outcome::Nack | Outcome::Nothing => LOST_SECONDS,
+            Outcome::Nack(_) | Outcome::Nothing => LOST_SECONDS,
         };
         let smoothed = self.smoothed_seconds.at(prefix, face);
         *smoothed = Some(smoothed.map_or(sample, |old| old + GAIN * (sample - old)));

@@ -1,15 +1,17 @@
 //! PCON (ICN 2016): each face has a share of the Interests; a congestion mark moves 2 % of a face's share to the others,
 //! evenly; one Interest in a thousand tries another face. In the beginning the cheapest face has all. reference/baselines.
+//! Beyond that, faces that brought Interests back lately come last: nothing is marked there.
 use alloc::vec::Vec;
 
 use tributary_core::{FaceId, Random, Time};
 
-use super::{Hop, Measurements, Outcome, Question, Strategy, weighted};
+use super::{Hop, Measurements, Outcome, Question, Refusals, Strategy, weighted};
 
 /// Faces by shares.
 #[derive(Clone, Debug, Default)]
 pub struct Pcon {
     faces: Measurements<Share>,
+    refusals: Refusals,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -27,7 +29,7 @@ const TRIED: f64 = 0.001;
 
 impl Pcon {
     /// Moves shares for the marks that came since the last question.
-    fn settle(&mut self, prefix: u64, hops: &[Hop]) -> Vec<f64> {
+    fn settle(&mut self, prefix: u64, hops: &[Hop]) {
         for (index, hop) in hops.iter().enumerate() {
             let face = self.faces.at(prefix, hop.face);
             face.share.get_or_insert(if index == 0 { 1.0 } else { 0.0 });
@@ -47,7 +49,6 @@ impl Pcon {
                 other.share = Some(other.share.unwrap_or(0.0) + each);
             }
         }
-        hops.iter().map(|hop| self.faces.at(prefix, hop.face).share.unwrap_or(0.0)).collect()
     }
 }
 
@@ -56,16 +57,20 @@ impl Strategy for Pcon {
         "pcon"
     }
     fn choose(&mut self, question: &Question<'_>, random: &mut Random, out: &mut Vec<FaceId>) {
-        let shares = self.settle(question.prefix, question.hops);
+        self.settle(question.prefix, question.hops);
+        let hops = self.refusals.others(question);
         out.push(if random.chance(TRIED) {
-            question.hops[random.below(question.hops.len() as u64) as usize].face
+            hops[random.below(hops.len() as u64) as usize].face
         } else {
-            weighted(question.hops, &shares, random)
+            let share = |hop: &Hop| self.faces.at(question.prefix, hop.face).share.unwrap_or(0.0);
+            let shares: Vec<f64> = hops.iter().map(share).collect();
+            weighted(&hops, &shares, random)
         });
     }
-    fn on_outcome(&mut self, _: Time, prefix: u64, face: FaceId, outcome: Outcome) {
+    fn on_outcome(&mut self, now: Time, prefix: u64, face: FaceId, outcome: Outcome) {
         if let Outcome::Data { marked: true, .. } = outcome {
             self.faces.at(prefix, face).marks += 1;
         }
+        self.refusals.on_outcome(now, prefix, face, outcome);
     }
 }

@@ -1,17 +1,19 @@
 //! Request forwarding algorithm of OMCC-RF: per prefix and face a smoothed number of pending Interests,
 //! `avg ← 0.9 avg + 0.1 PI`, and a face at random with weight `1 / (1 + avg)`. The variant of PTP's author takes the
-//! face with the largest `1 / (1 + PI)`. reference/baselines.
+//! face with the largest `1 / (1 + PI)`. reference/baselines. Beyond both, faces that brought Interests back lately come
+//! last: nothing is ever pending there.
 use alloc::vec::Vec;
 
 use tributary_core::{FaceId, Random, Time};
 
-use super::{Measurements, Outcome, Question, Strategy, weighted};
+use super::{Hop, Measurements, Outcome, Question, Refusals, Strategy, weighted};
 
 /// Faces by their pending Interests.
 #[derive(Clone, Debug)]
 pub struct Rfa {
     greedy: bool,
     pending: Measurements<Pending>,
+    refusals: Refusals,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -26,11 +28,11 @@ const KEEP: f64 = 0.9;
 impl Rfa {
     /// A face at random, by the smoothed number.
     pub fn at_random() -> Self {
-        Rfa { greedy: false, pending: Measurements::default() }
+        Rfa { greedy: false, pending: Measurements::default(), refusals: Refusals::default() }
     }
     /// The face with the fewest, by the number itself.
     pub fn greedy() -> Self {
-        Rfa { greedy: true, pending: Measurements::default() }
+        Rfa { greedy: true, pending: Measurements::default(), refusals: Refusals::default() }
     }
     fn change(&mut self, prefix: u64, face: FaceId, by: f64) {
         let pending = self.pending.at(prefix, face);
@@ -44,21 +46,23 @@ impl Strategy for Rfa {
         if self.greedy { "rfa-greedy" } else { "rfa" }
     }
     fn choose(&mut self, question: &Question<'_>, random: &mut Random, out: &mut Vec<FaceId>) {
+        let hops = self.refusals.others(question);
         let pending = &mut self.pending;
-        let of = |hop: &super::Hop| *pending.at(question.prefix, hop.face);
-        let all: Vec<Pending> = question.hops.iter().map(of).collect();
+        let of = |hop: &Hop| *pending.at(question.prefix, hop.face);
+        let all: Vec<Pending> = hops.iter().map(of).collect();
         out.push(if self.greedy {
             let fewest = (0..all.len()).min_by(|a, b| all[*a].count.total_cmp(&all[*b].count)).unwrap_or(0);
-            question.hops[fewest].face
+            hops[fewest].face
         } else {
             let weights: Vec<f64> = all.iter().map(|pending| 1.0 / (1.0 + pending.average)).collect();
-            weighted(question.hops, &weights, random)
+            weighted(&hops, &weights, random)
         });
     }
     fn on_sent(&mut self, _: Time, prefix: u64, face: FaceId) {
         self.change(prefix, face, 1.0);
     }
-    fn on_outcome(&mut self, _: Time, prefix: u64, face: FaceId, _: Outcome) {
+    fn on_outcome(&mut self, now: Time, prefix: u64, face: FaceId, outcome: Outcome) {
         self.change(prefix, face, -1.0);
+        self.refusals.on_outcome(now, prefix, face, outcome);
     }
 }

@@ -87,6 +87,40 @@ fn rfa_shuns_faces_where_interests_pile_up() {
     near(&shares(&mut Rfa::greedy(), &hops(4), 4000, |_, _| {}), &[0.25; 4]);
 }
 
+/// Face 1 brings every Interest back at once, on the others ten are always pending.
+#[test]
+fn a_face_that_brings_back_all_at_once_is_no_face_on_which_nothing_waits() {
+    let makes: [fn() -> Box<dyn Strategy>; 3] =
+        [|| Box::new(Rfa::at_random()), || Box::new(Rfa::greedy()), || Box::new(Pcon::default())];
+    for make in makes {
+        let chosen = |why: NackReason| {
+            let mut strategy = make();
+            for face in 2..=3 {
+                (0..10).for_each(|_| strategy.on_sent(Time::ZERO, 7, FaceId(face)));
+            }
+            let name = strategy.name();
+            let shares = shares(&mut *strategy, &hops(3), 1000, |strategy, face| {
+                let outcome = if face.0 == 1 { Outcome::Nack(why) } else { data(10, false) };
+                strategy.on_outcome(Time::ZERO, 7, face, outcome);
+            });
+            let later = |millis, strategy: &mut dyn Strategy| {
+                let question = Question { now: Time::from_millis(millis), prefix: 7, hops: &hops(3)[..1] };
+                let mut out = Vec::new();
+                strategy.choose(&question, &mut Random::new(1, 1), &mut out);
+                out
+            };
+            assert_eq!(later(0, &mut *strategy), [FaceId(1)], "{name}: there is no other");
+            let again = Question { now: Time::from_millis(1000), prefix: 7, hops: &hops(3) };
+            let mut out = Vec::new();
+            (0..100).for_each(|n| strategy.choose(&again, &mut Random::new(n, 1), &mut out));
+            assert!(out.contains(&FaceId(1)), "{name}: it is tried again after a while");
+            shares[0]
+        };
+        assert!(chosen(NackReason::NoRoute) < 0.01 && chosen(NackReason::Duplicate) < 0.01);
+        assert!(chosen(NackReason::Congestion) > 0.3, "where too much waits it leads on all the same");
+    }
+}
+
 #[test]
 fn paf_prefers_short_round_trips_in_proportion() {
     let mut paf = Paf::default();

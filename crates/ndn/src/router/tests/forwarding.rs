@@ -1,5 +1,6 @@
 //! What NDN asks of a forwarder.
 use super::*;
+use strategy::STRATEGIES;
 
 #[test]
 fn an_interest_follows_the_longest_prefix_and_data_goes_back_with_its_token() {
@@ -202,6 +203,138 @@ fn an_interest_that_comes_back_from_everywhere_goes_back() {
     expect(&bench.recv(2, &interest("/none", 1)), &[(3, "interest /none"), (4, "interest /none")]);
     expect(&bench.recv_with(3, &nack(NackReason::NoRoute), &interest("/none", 2)), &[]);
     assert_eq!(bench.dropped(reason::STRAY_NACK), 2, "another nonce is another Interest");
+}
+
+fn nack(why: NackReason) -> LpPacket<'static> {
+    LpPacket { nack: Some(why), ..LpPacket::default() }
+}
+
+#[test]
+fn an_interest_that_comes_back_is_tried_elsewhere_before_it_goes_back() {
+    for probe in [false, true] {
+        let mut bench = Bench::with_routes(&[("/", 2), ("/", 3), ("/", 4)]);
+        let asked = LpPacket { pit_token: Some(&[9, 9]), probe, ..LpPacket::default() };
+        let mut sent = bench.recv_with(1, &asked, &interest("/a", 1));
+        let mut tried = Vec::new();
+        let circle = if probe { NackReason::NoRoute } else { NackReason::Duplicate };
+        for why in [circle, NackReason::NoRoute, circle] {
+            assert_eq!((sent.len(), sent[0].what().as_str()), (1, "interest /a"));
+            assert_eq!(sent[0].headers().probe, probe);
+            tried.push(sent[0].face);
+            sent = bench.recv_with(sent[0].face, &nack(why), &interest("/a", 1));
+        }
+        expect(&sent, &[(1, "nack 150 /a")]);
+        assert_eq!(sent[0].headers().pit_token, Some(&[9, 9][..]));
+        tried.sort_unstable();
+        assert_eq!(tried, [2, 3, 4], "each once");
+        assert!(bench.router.pit().is_empty());
+    }
+    // What went in a circle is a way that a probe has found not to be one.
+    let mut bench = Bench::with_routes(&[("/", 3), ("/", 4)]);
+    let probe = LpPacket { probe: true, ..LpPacket::default() };
+    let sent = bench.recv_with(1, &probe, &interest("/a", 1));
+    let back = bench.recv_with(sent[0].face, &nack(NackReason::Duplicate), &interest("/a", 1));
+    expect(&back, &[(1, "nack 100 /a")]);
+}
+
+#[test]
+fn where_too_much_waits_or_a_face_was_named_an_interest_goes_back_at_once() {
+    let mut bench = Bench::with_routes(&[("/", 3), ("/", 4)]);
+    bench.recv(1, &interest("/a", 1));
+    expect(&bench.recv_with(3, &nack(NackReason::Congestion), &interest("/a", 1)), &[(1, "nack 50 /a")]);
+    bench.router.add_face(FaceId(2), FaceProfile { scope: FaceScope::Local, ..profile(1472) });
+    let named = LpPacket { next_hop_face: Some(4), ..LpPacket::default() };
+    expect(&bench.recv_with(2, &named, &interest("/b", 1)), &[(4, "interest /b")]);
+    expect(&bench.recv_with(4, &nack(NackReason::NoRoute), &interest("/b", 1)), &[(2, "nack 150 /b")]);
+    // Nobody waits any more.
+    let asked = name("/c");
+    let (nonce, lifetime_millis) = (Some(Nonce::from(1)), Some(100));
+    let short = Bytes::from(Interest { nonce, lifetime_millis, ..Interest::new(NameView::from(&asked)) }.encode());
+    bench.recv(1, &short);
+    bench.at(100);
+    expect(&bench.recv_with(3, &nack(NackReason::NoRoute), &short), &[]);
+}
+
+#[test]
+fn an_interest_is_tried_on_so_many_faces_and_no_more() {
+    let mut bench = Bench::with_routes(&[]);
+    for face in 2..=12 {
+        bench.router.add_face(FaceId(face), profile(1472));
+        bench.routes(&[("/", face)]);
+    }
+    let mut sent = bench.recv(1, &interest("/a", 1));
+    let mut tried = 0;
+    while sent[0].face != 1 {
+        tried += 1;
+        sent = bench.recv_with(sent[0].face, &nack(NackReason::NoRoute), &interest("/a", 1));
+    }
+    assert_eq!(tried, 8);
+    expect(&sent, &[(1, "nack 150 /a")]);
+}
+
+/// Routers joined at random, with routes to some of their neighbours that may end nowhere and go round; a producer behind
+/// face 4 of the last one, the consumer on face 1 of the first. Whether an Interest must find it, and what came back.
+fn ask_somewhere(seed: u64, strategy: &str) -> (bool, Vec<String>) {
+    const ROUTERS: usize = 6;
+    let mut random = Random::new(seed, 1);
+    let mut benches: Vec<Bench> = (1..=ROUTERS as u8)
+        .map(|secret| Bench::new(secret ^ seed as u8, |config| config.strategy = strategy.into()))
+        .collect();
+    let mut free: Vec<(usize, u32)> =
+        (0..ROUTERS).flat_map(|at| (1..=4).map(move |face| (at, face))).filter(|end| *end != (0, 1)).collect();
+    free.retain(|end| *end != (ROUTERS - 1, 4));
+    let mut leads_to: Vec<Vec<usize>> = alloc::vec![Vec::new(); ROUTERS];
+    let mut joined = BTreeMap::new();
+    while free.len() >= 2 {
+        let one = free.swap_remove(random.below(free.len() as u64) as usize);
+        let other = free.swap_remove(random.below(free.len() as u64) as usize);
+        for ((at, face), (to, far)) in [(one, other), (other, one)] {
+            joined.insert((at, face), (to, far));
+            if at != to && random.chance(0.4) {
+                benches[at].routes(&[("/", face)]);
+                leads_to[at].push(to);
+            }
+        }
+    }
+    benches[ROUTERS - 1].routes(&[("/", 4)]);
+    let mut reached = alloc::vec![0];
+    let mut next = 0;
+    while let Some(at) = reached.get(next).copied() {
+        let news: Vec<usize> = leads_to[at].iter().copied().filter(|to| !reached.contains(to)).collect();
+        news.into_iter().for_each(|to| {
+            if !reached.contains(&to) {
+                reached.push(to)
+            }
+        });
+        next += 1;
+    }
+    let mut back = Vec::new();
+    let mut moving = VecDeque::from([((0, 1), interest("/a", 1))]);
+    while let Some(((at, face), bytes)) = moving.pop_front() {
+        for sent in benches[at].recv(face, &bytes) {
+            match ((at, sent.face), joined.get(&(at, sent.face))) {
+                ((0, 1), _) => back.push(sent.what()),
+                (end, _) if end == (ROUTERS - 1, 4) => moving.push_back((end, data("/a"))),
+                (_, Some(far)) => moving.push_back((*far, sent.bytes)),
+                (_, None) => {}
+            }
+        }
+    }
+    (reached.contains(&(ROUTERS - 1)), back)
+}
+
+#[test]
+fn one_interest_finds_the_producer_wherever_routes_lead_to_it() {
+    for (strategy, _) in STRATEGIES {
+        let mut found = 0;
+        for seed in 0..200 {
+            let (leads_there, back) = ask_somewhere(seed, strategy);
+            assert_eq!(back.len(), 1, "seed {seed}, {strategy}: {back:?}");
+            assert_eq!(back[0] == "data /a", leads_there, "seed {seed}, {strategy}: {back:?}");
+            found += u32::from(leads_there);
+        }
+        assert!((50..150).contains(&found), "both kinds are there: {found}");
+    }
 }
 
 #[test]
