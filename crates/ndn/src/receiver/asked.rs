@@ -5,6 +5,8 @@ use alloc::vec::Vec;
 use tributary_core::{Duration, PathId, Time};
 use tributary_transport::transfer::{Answers, CacheUse};
 
+use crate::wire::lp::Origin;
+
 /// Paths whose requests for one packet are told apart; what was asked for before over further ones counts as asked for
 /// over other paths until it has expired.
 const PATHS_TOLD_MAX: usize = 8;
@@ -59,6 +61,8 @@ struct AskedBefore {
     by: Option<Request>,
     /// When its Interest is pending no more.
     expires: Time,
+    /// Whether caches might answer it.
+    caches: CacheUse,
 }
 
 impl AskedOn {
@@ -79,11 +83,18 @@ impl AskedOn {
         let form = if now < self.at + HELD_BACK_MAX { self.form.next() } else { Form::default() };
         let mut before = self.before;
         before.retain(|before| before.by.is_none_or(|(path, _)| path != self.path));
-        before.push(AskedBefore { by: Some((self.path, self.number)), expires: self.at + self.lifetime });
+        before.push(AskedBefore {
+            by: Some((self.path, self.number)),
+            expires: self.at + self.lifetime,
+            caches: self.caches,
+        });
         if before.len() > PATHS_TOLD_MAX {
             // They expire in their order.
-            before.remove(0);
+            let first = before.remove(0);
             before[0].by = None;
+            if first.caches == CacheUse::Allowed {
+                before[0].caches = CacheUse::Allowed;
+            }
         }
         AskedOn { form, lifetime: lifetime.max(self.lifetime), before, ..AskedOn::first(now, path, number, lifetime) }
     }
@@ -100,17 +111,23 @@ impl AskedOn {
         let of_path = |before: &AskedBefore| before.by.filter(|(path, _)| *path == self.path);
         self.before.iter().find_map(of_path).map(|(_, number)| number)
     }
-    /// Which of the Interests for it may be the one that is answered at `now`. `is_apart` tells of a path whether the Data
+    /// Which of the Interests for it may be the one that is answered at `now` by Data of `origin`: what a cache has answered
+    /// our own router gives to no Interest that went past caches. `is_apart` tells of a path whether the Data
     /// cannot have come by it, and `is_lost` of a path and a request whether its answer can come no more. Where paths meet,
     /// a Data goes to all who wait: by this path may come, before its turn, what another one has brought as far as there.
     pub(super) fn answers(
         &self,
         now: Time,
+        origin: Option<Origin>,
         is_apart: impl Fn(PathId) -> bool,
         is_lost: impl Fn(PathId, u16) -> bool,
     ) -> Answers {
+        if origin.is_some() && self.caches == CacheUse::Bypassed {
+            return Answers::Any;
+        }
         let beside = |before: &AskedBefore| {
-            if before.by.is_some_and(|(path, _)| is_apart(path)) {
+            let went_past = origin == Some(Origin::Cache) && before.caches == CacheUse::Bypassed;
+            if went_past || before.by.is_some_and(|(path, _)| is_apart(path)) {
                 return Answers::This;
             }
             let is_same_path = before.by.is_some_and(|(path, _)| path == self.path);
@@ -164,7 +181,7 @@ mod tests {
                 (true, false) | (false, true) => Answers::OneOfSeveral,
                 (false, false) => Answers::Any,
             };
-            let (told, exact) = (asked.answers(now, |_| false, is_lost), all.iter().map(beside).max().unwrap());
+            let (told, exact) = (asked.answers(now, None, |_| false, is_lost), all.iter().map(beside).max().unwrap());
             assert!(told >= exact, "what may be another's is never taken for the last one's");
             differences += usize::from(told != exact);
         }
@@ -177,6 +194,25 @@ mod tests {
             assert_eq!(differences(paths, paths), 0, "over {paths} paths");
         }
         assert!(differences(PATHS_TOLD_MAX as u64 + 8, 1) > 0, "beyond that it is not exact");
+    }
+
+    #[test]
+    fn what_a_cache_has_answered_is_no_answer_to_what_went_past_caches() {
+        let now = Time::from_millis(10);
+        let answers = |first: CacheUse, last: CacheUse, origin: Option<Origin>| {
+            let mut asked = AskedOn::first(Time::ZERO, PathId(1), 0, LIFETIME);
+            asked.caches = first;
+            let mut asked = asked.again(now, PathId(2), 1, LIFETIME);
+            asked.caches = last;
+            asked.answers(now, origin, |_| false, |_, _| false)
+        };
+        let (allowed, past) = (CacheUse::Allowed, CacheUse::Bypassed);
+        assert_eq!(answers(past, allowed, Some(Origin::Cache)), Answers::This);
+        assert_eq!(answers(allowed, past, Some(Origin::Cache)), Answers::Any);
+        assert_eq!(answers(allowed, allowed, Some(Origin::Cache)), Answers::Any);
+        // A producer may have answered either.
+        assert_eq!(answers(past, allowed, None), Answers::Any);
+        assert_eq!(answers(past, allowed, Some(Origin::Aggregation)), Answers::Any);
     }
 
     #[test]

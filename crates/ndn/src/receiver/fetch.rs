@@ -28,7 +28,7 @@ use crate::{
     ids::Nonce,
     naming::{self, Asked},
     router::LocalPacket,
-    wire::{Data, Interest, KeyLocator, NackReason, NameView, VerifyKey, packet_type, types},
+    wire::{Data, Interest, KeyLocator, NackReason, NameView, VerifyKey, lp::Origin, packet_type, types},
 };
 
 /// Probing Interests for segments of others come so many times more slowly than those for manifests.
@@ -241,7 +241,7 @@ impl Fetching {
             let cache = local.origin.map(|_| 0);
             let data = PacketData { path, number, packet, cache, payload };
             let is_told = cache.is_none() && local.token == token_of((path, number));
-            let answers = self.answers(now, packet, &asked, cache.is_some(), is_told);
+            let answers = self.answers(now, packet, &asked, local.origin, is_told);
             match asked.is_first() && answers == Answers::This {
                 true => self.transfer.handle_data(now, &data),
                 false => self.transfer.handle_once(now, &data, answers, asked.earlier()),
@@ -261,15 +261,12 @@ impl Fetching {
     }
     /// Which of the Interests for a packet may be the one that is answered. If our own router `is_told` by the token of the
     /// last one, and marks nothing, the Data came by the face by which that one left.
-    fn answers(&self, now: Time, packet: u32, asked: &AskedOn, is_cached: bool, is_told: bool) -> Answers {
-        // What a cache has answered our own router gives to no Interest that went past caches: it answers one before that.
-        if is_cached && asked.caches == CacheUse::Bypassed {
-            return Answers::Any;
-        }
+    fn answers(&self, now: Time, packet: u32, asked: &AskedOn, origin: Option<Origin>, is_told: bool) -> Answers {
         let is_apart = |path| is_told && self.paths.leave_apart(path, asked.path);
-        let answers = asked.answers(now, is_apart, |path, number| self.transfer.was_overtaken(path, number, packet));
+        let is_lost = |path, number| self.transfer.was_overtaken(path, number, packet);
+        let answers = asked.answers(now, origin, is_apart, is_lost);
         // What was asked for before may lie in a cache by now, and not all on the way would say that it came from there.
-        let may_be_cached = !asked.is_first() && !is_cached && !self.paths.is_flagged(asked.path);
+        let may_be_cached = !asked.is_first() && origin.is_none() && !self.paths.is_flagged(asked.path);
         if may_be_cached { answers.max(Answers::OneOfSeveral) } else { answers }
     }
     /// A way to a producer of an object of others.
