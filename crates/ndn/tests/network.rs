@@ -196,6 +196,24 @@ fn a_link_that_dies_is_noticed_without_a_nack_and_the_others_finish() {
     assert!(report.paths.iter().filter(of_8).all(|path| path.state != PathState::Active), "{report:?}");
 }
 
+/// Of two paths one is used. Whichever dies, the other one has it all soon.
+#[test]
+fn when_the_only_path_in_use_dies_another_takes_its_place_before_a_second_has_passed() {
+    for dead in [0, 2] {
+        let mut world = World::new(4, |_, config| config.paths.in_use_max = 1);
+        for router in [2, 3] {
+            world.link(1, router, &link(10, 10));
+            world.link(router, 4, &link(10, 10));
+        }
+        let sent = world.publish([4], 2_000_000);
+        let fetch = world.fetch(1);
+        world.net.outage(world.links[dead], Time::from_millis(800), Time::MAX);
+        let (took, _) = world.receive(&fetch, &sent);
+        // 1.7 s of Data at the rate of one path.
+        assert!(took < Duration::from_millis(2_700), "link {dead}: {took:?}");
+    }
+}
+
 #[test]
 fn loss_reordering_and_duplication_everywhere_slow_it_down_and_nothing_else() {
     for seed in 0..3u64 {

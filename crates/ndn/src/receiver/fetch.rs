@@ -587,7 +587,9 @@ impl Fetching {
         while let Some(event) = self.transfer.poll_event() {
             let changed = match &event {
                 TransferEvent::PathState { path, state, .. } => {
-                    self.paths.set_silent(now, *path, *state == PathState::Silent);
+                    // Its timeout is over, and as long again its answers may take.
+                    let lateness = self.transfer.answer_time(now, *path).unwrap_or_default() / 2;
+                    self.paths.set_silent(now, *path, (*state == PathState::Silent).then_some(lateness));
                     match state {
                         // It may have been opened again since.
                         PathState::Closed => {

@@ -12,6 +12,7 @@ const PATHS_MAX: usize = 256;
 const FAILED_PAUSE: Duration = Duration::from_secs(10);
 /// How long a path in use is silent before it gives way to another one. It is silent already when an answer takes longer than
 /// a timeout, as when another path begins and fills the queue of a link that both have: full queues take seconds on slow links.
+/// While nothing comes over any path in use, one gives way as soon as its answers can be late no more.
 const SILENCE: Duration = Duration::from_secs(3);
 
 /// The part of a change interval in which paths that came in fill their windows; what they bring is measured afterwards.
@@ -58,12 +59,20 @@ pub(super) struct KnownPath {
     seen: Time,
     /// The transfer wants nothing over it: its source lies or offers another version, or somebody on the way lies.
     refused: bool,
-    /// Since when nothing comes over it any more, as far as the transfer knows.
-    silent_since: Option<Time>,
+    /// That nothing comes over it any more, as far as the transfer knows.
+    silent: Option<Silent>,
     failed: Option<Time>,
     /// Bytes that it had brought when measuring began, and what it brought in the last change interval since then.
     bytes_before: u64,
     rate: Option<Rate>,
+}
+
+/// That a path is silent.
+#[derive(Clone, Copy)]
+struct Silent {
+    since: Time,
+    /// When what was asked for before can be late no more.
+    surely_at: Time,
 }
 
 /// What a probe found.
@@ -138,7 +147,7 @@ impl Paths {
             deviation: rtt / 2,
             seen: now,
             refused: false,
-            silent_since: None,
+            silent: None,
             failed: None,
             bytes_before: 0,
             rate: None,
@@ -160,22 +169,39 @@ impl Paths {
         };
         self.known.get(&id).is_some_and(flags)
     }
-    /// From `now` on nothing comes over a path in use, or something does again.
-    pub(super) fn set_silent(&mut self, now: Time, id: PathId, silent: bool) {
+    /// From `now` on nothing comes over a path in use, where answers may be late by `lateness`; `None` if something comes
+    /// again.
+    pub(super) fn set_silent(&mut self, now: Time, id: PathId, lateness: Option<Duration>) {
         if let Some(path) = self.known.get_mut(&id) {
-            path.silent_since = silent.then(|| path.silent_since.unwrap_or(now));
-            self.plan_relief(now);
+            let silent = |lateness| Silent { since: now, surely_at: now + lateness };
+            path.silent = lateness.map(|lateness| path.silent.unwrap_or(silent(lateness)));
+            // One that was not due before may be now.
+            self.relief_at = self.dues().min().map(|due| due.max(now));
         }
     }
-    fn plan_relief(&mut self, now: Time) {
-        self.relief_at = self.in_use().filter_map(|(_, path)| path.gives_way_at()).filter(|due| *due > now).min();
+    /// Whether nothing comes over any path in use.
+    fn is_silent(&self) -> bool {
+        self.in_use().all(|(_, path)| path.silent.is_some())
     }
-    /// Paths that have been silent for [`SILENCE`] give way to others, if there are any; whether the paths in use changed.
+    /// When silent paths in use give way.
+    fn dues(&self) -> impl Iterator<Item = Time> {
+        let is_silent = self.is_silent();
+        self.in_use().filter_map(move |(_, path)| path.gives_way_at(is_silent))
+    }
+    /// Paths that have been silent for [`SILENCE`] give way to others, if there are any, and one of them before if nothing
+    /// comes over any; whether the paths in use changed.
     fn relieve(&mut self, now: Time, random: &mut Random) -> bool {
-        let is_due = |path: &KnownPath| path.gives_way_at().is_some_and(|due| due <= now);
-        let silent: Vec<PathId> = self.in_use().filter(|(_, path)| is_due(path)).map(|(id, _)| id).collect();
-        let changed = silent.into_iter().fold(false, |changed, id| self.give_way(now, id, random) | changed);
-        self.plan_relief(now);
+        let due = |paths: &Paths, is_silent: bool| -> Vec<PathId> {
+            let is_due = |path: &KnownPath| path.gives_way_at(is_silent).is_some_and(|due| due <= now);
+            paths.in_use().filter(|(_, path)| is_due(path)).map(|(id, _)| id).collect()
+        };
+        let since = |id: &PathId| self.known.get(id).and_then(|path| path.silent).map(|silent| silent.since);
+        let first = if self.is_silent() { due(self, true).into_iter().min_by_key(since) } else { None };
+        let mut changed = first.is_some_and(|id| self.give_way(now, id, random));
+        for id in due(self, false) {
+            changed |= self.give_way(now, id, random);
+        }
+        self.relief_at = self.dues().filter(|due| *due > now).min();
         changed
     }
     /// A path failed: its tag could not be followed, or nothing came by it. Another takes its place at once. Whether the
@@ -305,8 +331,13 @@ impl Paths {
 }
 
 impl KnownPath {
-    fn gives_way_at(&self) -> Option<Time> {
-        self.silent_since.map(|since| since + SILENCE)
+    /// When it gives way to another path; `is_silent` says that nothing comes over any.
+    fn gives_way_at(&self, is_silent: bool) -> Option<Time> {
+        let after_a_while = |silent: Silent| silent.since + SILENCE;
+        self.silent.map(|silent| match is_silent {
+            true => silent.surely_at.min(after_a_while(silent)),
+            false => after_a_while(silent),
+        })
     }
     fn works(&self, now: Time) -> bool {
         !self.refused && self.failed.is_none_or(|failed| failed + FAILED_PAUSE <= now)
@@ -462,9 +493,9 @@ mod tests {
             probe(&mut paths, &mut random, label);
         });
         let silent_at = Time::from_millis(500);
-        (1..=2).for_each(|id| paths.set_silent(silent_at, PathId(id), true));
-        paths.set_silent(Time::from_millis(900), PathId(2), true);
-        paths.set_silent(Time::from_millis(2_000), PathId(1), false);
+        (1..=2).for_each(|id| paths.set_silent(silent_at, PathId(id), Some(SILENCE)));
+        paths.set_silent(Time::from_millis(900), PathId(2), Some(SILENCE));
+        paths.set_silent(Time::from_millis(2_000), PathId(1), None);
         let due = silent_at + SILENCE;
         assert!(!probe(&mut paths, &mut random, 3), "not yet");
         assert_eq!(paths.poll_timeout(), Time::from_millis(3_000).min(due), "measuring begins");
@@ -473,13 +504,41 @@ mod tests {
         assert!(paths.handle_timeout(due, |_| 0, &TRAFFIC, &mut random));
         assert_eq!(in_use(&paths), [1, 3]);
 
-        paths.set_silent(Time::from_millis(4_000), PathId(3), true);
+        paths.set_silent(Time::from_millis(4_000), PathId(3), Some(SILENCE));
         let due = Time::from_millis(4_000) + SILENCE;
         assert_eq!(paths.poll_timeout(), due);
         assert!(!paths.handle_timeout(due, |_| 0, &TRAFFIC, &mut random), "there is no other");
         assert!(paths.poll_timeout() > due);
         assert!(paths.on_probe(due, found(Tag::Labels(alloc::vec![4; 4])), &mut random), "as soon as one is found");
         assert_eq!(in_use(&paths), [1, 4]);
+    }
+
+    #[test]
+    fn while_nothing_comes_at_all_one_path_after_the_other_gives_way_when_answers_can_be_late_no_more() {
+        let (mut paths, mut random) = paths(2);
+        (1..=4).for_each(|label| {
+            probe(&mut paths, &mut random, label);
+        });
+        let at = Time::from_millis;
+        let mut go = |paths: &mut Paths, millis| paths.handle_timeout(at(millis), |_| 0, &TRAFFIC, &mut random);
+        let late = Some(Duration::from_millis(200));
+        paths.set_silent(at(100), PathId(1), late);
+        assert!(paths.poll_timeout() > at(3_000 - 1), "path 2 brings something");
+        paths.set_silent(at(200), PathId(2), late);
+        assert_eq!(paths.poll_timeout(), at(300));
+        assert!(!go(&mut paths, 299) && go(&mut paths, 300));
+        assert_eq!(in_use(&paths), [2, 3], "one of them, which may bring something now");
+        assert!(paths.poll_timeout() > at(3_000 - 1) && !go(&mut paths, 1_000));
+        paths.set_silent(at(1_000), PathId(3), late);
+        assert!(go(&mut paths, 1_000), "path 2 has been silent for longer than that");
+        assert_eq!(in_use(&paths), [3, 4]);
+        paths.set_silent(at(1_300), PathId(4), late);
+        assert!(!go(&mut paths, 1_300), "there is no other");
+        assert_eq!(paths.poll_timeout(), at(1_500));
+        assert!(!go(&mut paths, 1_500));
+        assert!(paths.poll_timeout() > at(1_500), "and it does not ask again until one is found");
+        assert!(paths.on_probe(at(1_600), found(Tag::Labels(alloc::vec![5; 4])), &mut random));
+        assert_eq!(in_use(&paths), [4, 5]);
     }
 
     #[test]
