@@ -1,8 +1,9 @@
 //! The first key seen for each name.
 use std::{
     collections::BTreeMap,
-    fs::{self, File},
-    io,
+    fs::{self, File, OpenOptions},
+    io::{self, Write},
+    os::unix::fs::{FileExt, OpenOptionsExt},
     path::PathBuf,
     sync::Arc,
 };
@@ -14,8 +15,9 @@ use super::{io_error, refusal, replace_file, with_suffix};
 ///
 /// A plain file with one line per name, `NAME KEY`, rather than a database: who has to decide about a changed key can
 /// read and edit it. Lines that start with `#` are comments. It is read at each question, so that several processes
-/// may share it; changes are made under a lock, in one step. A line that makes no sense stops everything that depends
-/// on trust, because skipping it could mean to trust a wrong key.
+/// may share it; changes are made under a lock: a new name is a line behind the others, anything else replaces the file
+/// in one step. A line that makes no sense stops everything that depends on trust, because skipping it could mean to
+/// trust a wrong key.
 #[derive(Clone, Debug)]
 pub struct TrustStore {
     path: PathBuf,
@@ -106,7 +108,7 @@ impl TrustStore {
     /// # Errors
     /// [`StoreError::Io`] if the file cannot be written or is full.
     pub fn accept(&self, name: &Name, publisher: &PublicKey) -> Result<(), StoreError> {
-        self.change(|keys| keys.insert(name.clone(), *publisher) != Some(*publisher))
+        self.change(name, |_| Some(*publisher)).map(drop)
     }
     /// Checks as [`TrustStore::check`] does and remembers the key: a pinned one in place of any other, otherwise the
     /// first one. Of two processes that see different first keys for one name, one is refused.
@@ -123,54 +125,80 @@ impl TrustStore {
         if self.known(name)? == Some(*publisher) {
             return Ok(());
         }
-        let mut first = *publisher;
-        self.change(|keys| {
-            if pinned.is_none()
-                && let Some(known) = keys.get(name)
-            {
-                first = *known;
-                return false;
-            }
-            keys.insert(name.clone(), *publisher);
-            true
-        })?;
-        if first == *publisher { Ok(()) } else { self.check(name, publisher, pinned) }
+        match self.change(name, |known| if pinned.is_none() { known.or(Some(*publisher)) } else { Some(*publisher) })? {
+            Some(first) if first != *publisher => self.check(name, publisher, pinned),
+            _ => Ok(()),
+        }
     }
     /// Forgets the key of `name`; tells whether there was one.
     ///
     /// # Errors
     /// [`StoreError::Io`] if the file cannot be written.
     pub fn forget(&self, name: &Name) -> Result<Option<PublicKey>, StoreError> {
-        let mut known = None;
-        self.change(|keys| {
-            known = keys.remove(name);
-            known.is_some()
-        })?;
-        Ok(known)
+        self.change(name, |_| None)
     }
 
-    fn change(&self, change: impl FnOnce(&mut BTreeMap<Name, PublicKey>) -> bool) -> Result<(), StoreError> {
+    /// Remembers for `name` what `decide` makes of what is remembered, and gives that.
+    fn change(
+        &self,
+        name: &Name,
+        decide: impl FnOnce(Option<PublicKey>) -> Option<PublicKey>,
+    ) -> Result<Option<PublicKey>, StoreError> {
         if let Some(parent) = self.path.parent() {
             fs::create_dir_all(parent).map_err(|error| io_error("create", parent, &error))?;
         }
-        let lock_path = with_suffix(&self.path, ".lock");
+        let lock_path = self.lock_path();
         let lock = File::create(&lock_path).and_then(|file| file.lock().map(|()| file));
         let _lock = lock.map_err(|error| io_error("lock", &lock_path, &error))?;
-        let mut keys = self.read()?;
-        if !change(&mut keys) {
-            return Ok(());
+        let mut keys = self.read_locked()?;
+        let known = keys.get(name).copied();
+        let wanted = decide(known);
+        if wanted == known {
+            return Ok(known);
         }
-        if keys.len() > Self::NAMES_MAX {
-            let reason = format!("it has {} names already; forget some", Self::NAMES_MAX);
-            return Err(refusal("add to", &self.path, reason));
+        let written = match (known, wanted) {
+            (None, Some(_)) if keys.len() >= Self::NAMES_MAX => {
+                let reason = format!("it has {} names already; forget some", Self::NAMES_MAX);
+                return Err(refusal("add to", &self.path, reason));
+            }
+            (None, Some(key)) => self.append(&format!("{name} {key}\n")),
+            (_, wanted) => {
+                keys.remove(name);
+                keys.extend(wanted.map(|key| (name.clone(), key)));
+                let lines = keys.iter().map(|(name, key)| format!("{name} {key}\n"));
+                let text: String = [String::from(HEADER)].into_iter().chain(lines).collect();
+                replace_file(&self.path, &[text.as_bytes()])
+            }
+        };
+        written.map_err(|error| io_error("write", &self.path, &error))?;
+        Ok(known)
+    }
+    /// Writes a line behind the others. Does not wait for the disk, because fetches wait for it: if the machine loses
+    /// power within seconds the line may be gone, and no other.
+    fn append(&self, line: &str) -> io::Result<()> {
+        let mut file = OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(&self.path)?;
+        let length = file.metadata()?.len();
+        let mut last = [b'\n'];
+        if length > 0 {
+            file.read_exact_at(&mut last, length - 1)?;
         }
-        let mut text = String::from(HEADER);
-        for (name, key) in &keys {
-            text.push_str(&format!("{name} {key}\n"));
+        let before = if length == 0 { HEADER } else { "\n".trim_start_matches(char::from(last[0])) };
+        let written = file.write_all([before, line].concat().as_bytes());
+        if written.is_err() {
+            // Half a line would trust nobody.
+            file.set_len(length)?;
         }
-        replace_file(&self.path, &[text.as_bytes()]).map_err(|error| io_error("write", &self.path, &error))
+        written
+    }
+    fn lock_path(&self) -> PathBuf {
+        with_suffix(&self.path, ".lock")
     }
     fn read(&self) -> Result<BTreeMap<Name, PublicKey>, StoreError> {
+        // Else half of a line that is being written could be read. Where there is no lock nobody has written yet.
+        let _lock = File::open(self.lock_path()).and_then(|file| file.lock_shared().map(|()| file));
+        self.read_locked()
+    }
+    fn read_locked(&self) -> Result<BTreeMap<Name, PublicKey>, StoreError> {
         let text = match fs::read_to_string(&self.path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(BTreeMap::new()),
             read => read.map_err(|error| io_error("read", &self.path, &error))?,
@@ -269,8 +297,11 @@ mod tests {
             assert!(refused.contains("line 3:"), "{bad}: {refused}");
             assert!(store.accept(&name("/z"), &key(1)).is_err());
         }
-        fs::write(&path, format!("\n  # by hand\n  /y \t {}\n", key(3))).expect("writable");
+        fs::write(&path, format!("\n  # by hand\n  /y \t {}", key(3))).expect("writable");
         assert_eq!(store.known(&name("/y")), Ok(Some(key(3))));
+        store.accept(&name("/x"), &key(1)).expect("a line that does not end is ended");
+        assert_eq!(store.known(&name("/y")), Ok(Some(key(3))));
+        assert_eq!(store.known(&name("/x")), Ok(Some(key(1))));
     }
 
     #[test]
