@@ -70,6 +70,8 @@ pub(crate) struct Flow {
     excused_until: Time,
     /// `Some` while nothing comes: since when, and when to probe next.
     silent: Option<Silence>,
+    /// `Some` from when a probe was answered that brought no packet until a packet comes.
+    unproven: Option<Unproven>,
     /// The share of requests that nothing answers, so long as the path is not silent.
     unanswered: UnansweredShare,
     /// Requests that timed out since the path last answered; of a silent one as many as show that it is.
@@ -122,6 +124,16 @@ struct Silence {
     since: Time,
     probe_at: Time,
     probes: u32,
+}
+
+/// A path whose probe was answered and that has brought no packet since.
+#[derive(Clone, Copy, Debug)]
+struct Unproven {
+    /// Since when it brings none.
+    since: Time,
+    /// Once it has fallen silent again, when the next packet may be asked for, each by itself: what answers a probe is
+    /// short and finds room where packets find none, and windows full of these are what takes it.
+    ask_at: Option<Time>,
 }
 
 struct Outstanding {
@@ -232,6 +244,7 @@ impl Flow {
             last_arrival: now,
             excused_until: Time::ZERO,
             silent: None,
+            unproven: None,
             unanswered: UnansweredShare::default(),
             timed_out: 0,
             meter: RateMeter::new(now),
@@ -287,17 +300,35 @@ impl Flow {
             };
             self.pace_at = self.pace_at.max(now - credit) + pause;
         }
+        let rto = self.rtt.rto().min(self.config.rto_max);
+        let pause = |since| (now.since(since) / 20).clamp(rto, self.config.rto_max);
         if let Some(silence) = &mut self.silent {
             silence.probes += 1;
-            let pause =
-                (now.since(silence.since) / 20).clamp(self.rtt.rto().min(self.config.rto_max), self.config.rto_max);
             // As many more as are usually unanswered: as soon as one of a path that answers all, one is answered.
-            silence.probe_at = now + pause.mul_f64(1.0 - self.unanswered.usual());
+            silence.probe_at = now + pause(silence.since).mul_f64(1.0 - self.unanswered.usual());
+        } else if let Some(Unproven { since, ask_at: Some(ask_at) }) = &mut self.unproven {
+            *ask_at = now + pause(*since);
         }
         self.first_number.wrapping_add((self.requests.len() - 1) as u16)
     }
     /// Takes one packet in answer to request `number`. [`Flow::on_run_end`] follows after the last one that arrived with it.
     pub(crate) fn on_data(&mut self, now: Time, number: u16, packet: u32, bytes: u64, came: Came) -> Answer {
+        let answer = self.on_answer(now, number, packet, bytes, came);
+        if answer != Answer::Stray && came != Came::ByAnyPath {
+            self.unproven = None;
+        }
+        answer
+    }
+    /// Takes the answer to a probe that stands for a packet and does not bring it.
+    pub(crate) fn on_probe(&mut self, now: Time, number: u16, packet: u32) -> Answer {
+        let silent = self.silent;
+        let answer = self.on_answer(now, number, packet, self.packet_bytes, Came::FromSource);
+        if let Some(silence) = silent.filter(|_| self.silent.is_none()) {
+            self.unproven.get_or_insert(Unproven { since: silence.since, ask_at: None });
+        }
+        answer
+    }
+    fn on_answer(&mut self, now: Time, number: u16, packet: u32, bytes: u64, came: Came) -> Answer {
         let from_cache = came == Came::FromCache;
         let index = usize::from(number.wrapping_sub(self.first_number));
         let Some(request) = self.requests.get_mut(index) else { return Answer::Stray };
@@ -504,9 +535,15 @@ impl Flow {
                 (1..timed_out).find(|&few| self.unanswered.chance_of(few) < SILENCE_CHANCE).unwrap_or(timed_out);
         }
         self.give_up_all(lost);
-        let since = self.silent.map_or(self.last_arrival, |silence| silence.since);
         if self.silent.is_none() {
             self.controller.on_silence(now);
+            let since = match &mut self.unproven {
+                Some(unproven) => {
+                    unproven.ask_at.get_or_insert(now);
+                    unproven.since
+                }
+                None => self.last_arrival,
+            };
             self.silent = Some(Silence { since, probe_at: now, probes: 0 });
         }
         true
@@ -590,6 +627,9 @@ impl Flow {
         if self.requests.len() >= REQUESTS_MAX {
             return 0;
         }
+        if let Some(ask_at) = self.alone_at() {
+            return u32::from(ask_at <= now && self.in_flight == 0);
+        }
         if self.pace_at > now && self.pace().is_some() {
             return 0;
         }
@@ -601,6 +641,10 @@ impl Flow {
         let portion = self.portion();
         // Waiting for a worthwhile portion keeps requests few; an idle path asks for whatever it can.
         if free >= portion || self.in_flight == 0 { free.min(portion) } else { 0 }
+    }
+    /// When the next packet may be asked for, if each is asked for by itself.
+    fn alone_at(&self) -> Option<Time> {
+        self.unproven.and_then(|unproven| unproven.ask_at)
     }
     /// How fast to ask. A large first window in one burst would overflow the queue that it was made to fill; a small one
     /// would only come later.
@@ -624,7 +668,7 @@ impl Flow {
     pub(crate) fn deadline(&self, polled_at: Time) -> Option<Time> {
         let next = match self.silent {
             Some(silence) => silence.probe_at,
-            None => self.pace_at,
+            None => self.alone_at().unwrap_or(self.pace_at),
         };
         // What was possible when the path was last polled, and not done, waits for an arrival and not for time.
         let waits = next > polled_at && (self.silent.is_some() || self.in_flight < self.controller.window());
@@ -895,6 +939,39 @@ mod tests {
         assert!(flow.silent_since().is_none() && flow.unanswered.share < 0.05, "{:?}", flow.unanswered);
         // The next outage is noticed when two have timed out, not seven.
         assert_eq!(silent_after(&mut flow, 4540), 60);
+    }
+
+    #[test]
+    fn a_path_that_answers_probes_and_brings_no_packet_is_asked_for_one_at_a_time_and_ever_more_rarely() {
+        let mut flow = flow_with_answers(1);
+        // Asks until it is silent, has the probe answered, and gives the moment of that.
+        let next_life = |flow: &mut Flow, from: u32| {
+            let probe_at = from + silent_after(flow, from) + 10;
+            let probe = ask(flow, ms(probe_at), 0);
+            assert_eq!(flow.on_probe(ms(probe_at + 30), probe, 0), Answer::Expected);
+            flow.on_run_end(ms(probe_at + 30));
+            assert!(flow.silent_since().is_none());
+            probe_at + 30
+        };
+        let first = next_life(&mut flow, 4000);
+        ask(&mut flow, ms(first), 6);
+        assert!(flow.room(ms(first + 20)) > 0, "an outage may be over");
+        let mut now = first;
+        let mut pauses = Vec::new();
+        for _ in 0..3 {
+            now = next_life(&mut flow, now) + 2000;
+            assert_eq!(flow.room(ms(now)), 1);
+            let number = ask(&mut flow, ms(now), 7);
+            assert_eq!(flow.room(ms(now + 20)), 0);
+            // It is lost.
+            flow.on_refusal(ms(now + 1), number, 7, &mut Vec::new());
+            pauses.extend((0..).find(|after| flow.room(ms(now + after)) == 1));
+        }
+        assert!(pauses.is_sorted() && pauses[0] >= 100 && pauses[2] >= 300, "{pauses:?}");
+        let number = ask(&mut flow, ms(now + 1000), 8);
+        answer(&mut flow, ms(now + 1040), number, 8);
+        ask(&mut flow, ms(now + 1040), 9);
+        assert!(flow.room(ms(now + 1060)) > 0, "it brings packets");
     }
 
     #[test]

@@ -424,12 +424,13 @@ impl Transfer {
     }
     /// Takes the answer to a request with [`PacketRequest::is_probe`] that brought something else than its packet.
     pub fn handle_probe(&mut self, now: Time, path: PathId, number: u16, packet: u32) {
-        let Some(running) = self.running.as_ref().filter(|_| self.ended.is_none()) else { return };
-        let bytes = u64::from(running.layout.packet_bytes());
+        if self.running.is_none() || self.ended.is_some() {
+            return;
+        }
         let Some(known) = self.paths.get_mut(&path) else { return };
         let Some(flow) = known.flow.as_mut() else { return };
         let was_silent = flow.silent_since().is_some();
-        if flow.on_data(now, number, packet, bytes, Came::FromSource) == Answer::Stray {
+        if flow.on_probe(now, number, packet) == Answer::Stray {
             return;
         }
         self.lonely_since = now;
