@@ -117,7 +117,7 @@ impl MfNode {
                 if *life != peer.nonce {
                     (*life, *asked) = (peer.nonce, Replays::default());
                 }
-                if !asked.is_new(u64::from(number)) {
+                if !asked.is_new_unproven(u64::from(number)) {
                     return Err("repeated");
                 }
                 if self.asked.len() > STARTS_MAX {

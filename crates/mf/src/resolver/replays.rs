@@ -8,6 +8,10 @@ const WINDOW: u64 = 1_024;
 pub struct Replays {
     highest: u64,
     seen: [u64; WINDOW as usize / 64],
+    /// Whether a second number was near the first one.
+    confirmed: bool,
+    /// The last number that was too far ahead.
+    doubted: u64,
 }
 
 impl Replays {
@@ -25,6 +29,19 @@ impl Replays {
         *word |= bit;
         is_new
     }
+    /// The same for numbers that nothing proves, and that may have been changed on their way: one that is far ahead would
+    /// make all the right ones count as repeated. It counts if the one before it was the last to be doubted, as in RFC
+    /// 3550, appendix A.1, and so does any while only one is known.
+    pub fn is_new_unproven(&mut self, number: u64) -> bool {
+        let is_near = number <= self.highest + WINDOW / 2 && number + WINDOW > self.highest;
+        if !is_near && !self.confirmed {
+            *self = Replays::default();
+        } else if number > self.highest + WINDOW / 2 && core::mem::replace(&mut self.doubted, number) + 1 != number {
+            return false;
+        }
+        self.confirmed |= is_near && self.highest > 0;
+        self.is_new(number)
+    }
     fn word(&mut self, number: u64) -> (&mut u64, u64) {
         (&mut self.seen[(number % WINDOW / 64) as usize], Replays::bit(number))
     }
@@ -38,6 +55,27 @@ mod tests {
     use super::*;
     use alloc::collections::BTreeSet;
     use proptest::prelude::*;
+
+    #[test]
+    fn a_number_that_was_changed_on_its_way_stops_no_others() {
+        let mut replays = Replays::default();
+        assert!((700_000..700_010).all(|number| replays.is_new_unproven(number)), "whoever started anew hears of any");
+        assert!(!replays.is_new_unproven(3_000_000_000), "changed");
+        assert!((700_010..700_020).all(|number| replays.is_new_unproven(number)));
+        assert!(replays.is_new_unproven(700_019 + WINDOW / 2), "changed a little");
+        assert!((700_020..700_100).all(|number| replays.is_new_unproven(number)));
+        assert!((700_000..700_100).all(|number| !replays.is_new_unproven(number)), "repeated");
+        // So many were lost.
+        assert!(
+            !replays.is_new_unproven(800_000) && replays.is_new_unproven(800_001) && replays.is_new_unproven(800_002)
+        );
+        assert!(!replays.is_new_unproven(700_100), "of long ago");
+
+        let mut first_was_changed = Replays::default();
+        assert!(first_was_changed.is_new_unproven(4_000_000_000));
+        assert!((1..10).all(|number| first_was_changed.is_new_unproven(number)));
+        assert!((1..10).all(|number| !first_was_changed.is_new_unproven(number)), "repeated");
+    }
 
     proptest! {
         #[test]
