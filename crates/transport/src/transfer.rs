@@ -200,6 +200,8 @@ pub struct Transfer {
     account: Account,
     /// What the family found out of an object that has no manifest.
     described: Option<Manifest>,
+    /// Why the family could not use what it found.
+    obstacle: Option<String>,
     /// Labels of nodes between that changed bytes.
     convicted: BTreeSet<String>,
 }
@@ -284,6 +286,7 @@ impl Transfer {
             events: VecDeque::new(),
             account: Account::default(),
             described: None,
+            obstacle: None,
             convicted: BTreeSet::new(),
         }
     }
@@ -294,6 +297,13 @@ impl Transfer {
     /// [`Transfer::handle_data`]; the packets have the size that the paths offer, the chunks are multiples of it.
     pub fn describe(&mut self, manifest: Manifest) {
         self.described = Some(manifest);
+    }
+    /// Says why what the family found of the object could not be used, `None` if it found nothing: it is told if no source
+    /// answers.
+    pub fn set_obstacle(&mut self, obstacle: Option<&str>) {
+        if self.obstacle.as_deref() != obstacle {
+            self.obstacle = obstacle.map(Into::into);
+        }
     }
     /// Takes everything that the network offers at present; what was offered before and is not in it is withdrawn.
     pub fn handle_offer(&mut self, now: Time, offers: Vec<SourceOffer>) {
@@ -754,7 +764,13 @@ impl Transfer {
     fn lonely_reason(&self) -> String {
         let patience = self.patience.unwrap_or_default();
         match (&self.running, self.sources.len()) {
-            (None, 0) => format!("no publisher of '{}' answered within {patience:?}", self.name),
+            (None, 0) => match &self.obstacle {
+                Some(obstacle) => format!(
+                    "'{}' could not be fetched from those who answered within {patience:?}: {obstacle}",
+                    self.name
+                ),
+                None => format!("no publisher of '{}' answered within {patience:?}", self.name),
+            },
             (None, _) => self.hopeless_reason(),
             (Some(running), sources) => format!(
                 "none of the {sources} sources of '{}' answered for {patience:?}; {} of {} bytes are verified and kept",

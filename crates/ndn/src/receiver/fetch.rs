@@ -20,7 +20,7 @@ use tributary_transport::{
 use super::{
     Outgoing, Source,
     asked::{AskedOn, Form, token_of},
-    others::{Found, Others},
+    others::{Found, Others, Question},
     paths::{Paths, Tag, Traffic, Way},
 };
 use crate::{
@@ -164,10 +164,12 @@ impl Fetching {
         if !object.is_prefix_of(name) {
             return false;
         }
-        if self.others.known().is_some() {
+        let asked = naming::asked(object, name);
+        let may_be_ours = !self.others.is_confirmed() && asked == Some(Asked::Manifest);
+        if self.others.known().is_some() && !may_be_ours {
             return self.on_segment(now, local, name, data.as_ref(), random);
         }
-        match (naming::asked(object, name), data) {
+        match (asked, data) {
             (Some(Asked::Manifest), Some(data)) => self.on_probe_answer(now, local, &data, random),
             (Some(Asked::Manifest), None) => self.on_probe_returned(now, local, name),
             (Some(Asked::Packet { version, packet }), data) if self.version == Some(version) => {
@@ -182,17 +184,23 @@ impl Fetching {
             Found::Nothing => false,
             Found::Step => true,
             Found::Object(text) => {
-                self.events.push_back(TransferEvent::Advice { text });
                 let Some(known) = self.others.known() else { return true };
                 self.transfer.describe(known.manifest.clone());
+                let segments = known.segments;
+                if !self.transfer.trusts(&[]) && self.others.look_elsewhere(now) {
+                    return true;
+                }
+                self.events.push_back(TransferEvent::Advice { text });
+                self.segment_probes.clear();
                 // There is nothing to know of the way yet; the first probes tell.
                 self.probe_at = now;
-                self.probes_at_once = self.config.probes_initial.min(known.segments);
+                self.probes_at_once = self.config.probes_initial.min(segments);
                 true
             }
-            Found::Impossible(reason) => {
-                let text = format!("'{}' is there, but cannot be fetched: {reason}", self.transfer.name());
-                self.events.push_back(TransferEvent::Advice { text });
+            Found::Refused(news) => {
+                self.events.extend(news.map(|reason| TransferEvent::Advice {
+                    text: format!("'{}' is there, but cannot be fetched: {reason}", self.transfer.name()),
+                }));
                 true
             }
         }
@@ -275,6 +283,7 @@ impl Fetching {
         let (label, segment_bytes) = (known.producer.clone(), known.segment_bytes);
         let node = node_of_label(&label);
         let is_new = !self.sources.contains_key(&node);
+        self.others.confirm();
         self.sources.insert(node, Source { node, label, manifest: Vec::new(), segment_bytes });
         self.refusals = 0;
         self.slow_probes();
@@ -403,6 +412,7 @@ impl Fetching {
             return;
         }
         if self.transfer.poll_timeout().is_some_and(|due| due <= now) {
+            self.transfer.set_obstacle(self.others.obstacle());
             self.transfer.handle_timeout(now);
         }
         if self.paths.poll_timeout() <= now {
@@ -431,9 +441,10 @@ impl Fetching {
         if let Some(waiting) = self.waiting.pop_front() {
             return Some(waiting);
         }
-        if let Some((name, discovers)) = self.others.poll(now, self.probe_pause()) {
-            let interest = self.question(&name, discovers, random);
-            return Some(Outgoing { interest, tag: None, probe: false, token: None });
+        if let Some(question) = self.others.poll(now, self.probe_pause()) {
+            let interest = self.question(&question, random);
+            let probe = question.caches == CacheUse::Bypassed;
+            return Some(Outgoing { interest, tag: None, probe, token: None });
         }
         let request = self.transfer.poll_request(now, limit)?;
         let version = self.version?;
@@ -534,14 +545,15 @@ impl Fetching {
         self.probes.insert(nonce, Probe { sent: now, expires: now + lifetime });
         Some((nonce, self.interest(&name, Form::default(), lifetime, random)))
     }
-    /// An Interest that discovers what there is, or for exactly `name`.
-    fn question(&self, name: &Name, discovers: bool, random: &mut Random) -> bytes::Bytes {
+    /// An Interest that discovers what there is, or for exactly one name. Where caches do not know that they are passed by,
+    /// it asks for what is fresh at least.
+    fn question(&self, question: &Question, random: &mut Random) -> bytes::Bytes {
         Interest {
             nonce: Some(Nonce::from(random.bits())),
             lifetime_millis: Some(self.config.interest_lifetime.as_millis() as u64),
-            can_be_prefix: discovers,
-            must_be_fresh: discovers,
-            ..Interest::new(NameView::from(name))
+            can_be_prefix: question.discovers,
+            must_be_fresh: question.discovers || question.caches == CacheUse::Bypassed,
+            ..Interest::new(NameView::from(&question.name))
         }
         .encode()
         .into()

@@ -5,6 +5,8 @@
 //!                                               └─► who signs ─► the key that its locator names ─► who vouches for it
 //!                                               └─► by HMAC: the key that is shared with its publishers
 //! ```
+//! Anybody may have answered, and caches keep what is stale or forged. An answer that cannot be used is asked for again past
+//! caches; after too many of them, or where a stage takes too long, discovery begins anew, by turns past caches and not.
 use alloc::{
     borrow::ToOwned,
     boxed::Box,
@@ -15,6 +17,7 @@ use alloc::{
 
 use tributary_content::{Manifest, Name, PublicKey};
 use tributary_core::{Duration, Time};
+use tributary_transport::transfer::CacheUse;
 
 use crate::{
     naming,
@@ -25,8 +28,14 @@ use crate::{
 const PATIENCE: Duration = Duration::from_millis(500);
 /// How often the certificate of the one who vouches for a key is asked for.
 const ISSUER_QUESTIONS_MAX: u32 = 4;
-/// First segments with a wrong signature after which it is said that there is no right one.
-const REFUSED_MAX: u64 = 4;
+/// Answers in one stage that cannot be used, after which discovery begins anew.
+const REFUSED_MAX: u32 = 4;
+/// How long a stage may take the first time before discovery begins anew: as long as an Interest usually lives.
+const STAGE_TIME: Duration = Duration::from_secs(2);
+/// How often that doubles, as answers may be slow or get lost.
+const STAGE_DOUBLINGS_MAX: u32 = 2;
+/// Rounds in which an object of somebody who is not trusted is asked for again: with and without caches.
+const UNTRUSTED_ROUNDS: u32 = 2;
 /// Bytes of a chunk at least; it has as many segments as that takes.
 const CHUNK_BYTES_MIN: u32 = 256 << 10;
 /// The Ed25519 SubjectPublicKeyInfo up to the key. RFC 8410.
@@ -48,8 +57,18 @@ pub(super) struct Others {
     issuer_asked: u32,
     /// Segments that came with a wrong signature; they are asked of producers only.
     bad: BTreeSet<u32>,
-    /// Segments with a wrong signature.
-    pub(super) refused: u64,
+    /// How often discovery began anew.
+    rounds: u32,
+    /// When it does so next.
+    until: Option<Time>,
+    /// Answers in this stage that could not be used.
+    refused: u32,
+    /// Whether what was found has shown to be there: a segment of it came from a producer.
+    is_confirmed: bool,
+    /// Why what was found last could not be fetched.
+    obstacle: Option<String>,
+    /// The last such reason that was told.
+    told: Option<String>,
 }
 
 enum Stage {
@@ -65,8 +84,29 @@ enum Stage {
     Last { versioned: Name, last: u64 },
     /// All is known.
     Known(Box<Known>),
-    /// A manifest came, or nothing can be done.
+    /// Its producer says that it shows a manifest, which others ask for.
+    Ours,
+    /// A manifest came.
     Over,
+}
+
+/// What is asked to find out what there is.
+pub(super) struct Question {
+    pub(super) name: Name,
+    /// Whether a longer name may answer, and a fresh one only.
+    pub(super) discovers: bool,
+    /// Whether caches may.
+    pub(super) caches: CacheUse,
+}
+
+impl Stage {
+    /// Where discovery begins: a name with a version needs none.
+    fn start(object: &Name) -> Stage {
+        match NameView::from(object).last().is_some_and(|last| last.kind == types::VERSION) {
+            true => Stage::First { versioned: object.clone() },
+            false => Stage::Version,
+        }
+    }
 }
 
 /// What segment 0 told.
@@ -98,18 +138,18 @@ pub(super) enum Found {
     Step,
     /// The object can be fetched, and what a person should know of who signs it.
     Object(String),
-    /// It cannot, and why.
-    Impossible(String),
+    /// It cannot be used; if that is news, why it cannot be fetched.
+    Refused(Option<String>),
 }
+
+/// The next stage and, with the last one, what a person should know of who signs it; or why an answer cannot be used.
+type Next = Result<(Stage, Option<String>), String>;
 
 impl Others {
     pub(super) fn new(object: &Name, shared: Option<VerifyKey>, epoch: Duration) -> Others {
-        // A name with a version needs no discovery.
-        let is_version = NameView::from(object).last().is_some_and(|last| last.kind == types::VERSION);
-        let stage = if is_version { Stage::First { versioned: object.clone() } } else { Stage::Version };
         Others {
             object: object.clone(),
-            stage,
+            stage: Stage::start(object),
             asked: None,
             questions: 0,
             first: None,
@@ -117,14 +157,30 @@ impl Others {
             epoch,
             issuer_asked: 0,
             bad: BTreeSet::new(),
+            rounds: 0,
+            until: None,
             refused: 0,
+            is_confirmed: false,
+            obstacle: None,
+            told: None,
         }
     }
     /// A manifest came: the object is one of ours.
     pub(super) fn end(&mut self) {
-        if !matches!(self.stage, Stage::Known(_)) {
+        if !self.is_confirmed {
             self.stage = Stage::Over;
         }
+    }
+    /// A segment came from a producer: what is known stays.
+    pub(super) fn confirm(&mut self) {
+        self.is_confirmed = true;
+    }
+    pub(super) fn is_confirmed(&self) -> bool {
+        self.is_confirmed
+    }
+    /// Why what was found last could not be fetched.
+    pub(super) fn obstacle(&self) -> Option<&str> {
+        self.obstacle.as_deref()
     }
     pub(super) fn known(&self) -> Option<&Known> {
         match &self.stage {
@@ -132,12 +188,13 @@ impl Others {
             _ => None,
         }
     }
-    /// The next question, at least `pause` after the last one: a name, and whether a longer and fresh one may answer.
-    pub(super) fn poll(&mut self, now: Time, pause: Duration) -> Option<(Name, bool)> {
+    /// The next question, at least `pause` after the last one.
+    pub(super) fn poll(&mut self, now: Time, pause: Duration) -> Option<Question> {
         if self.asked.as_ref().is_some_and(|(_, asked)| *asked + PATIENCE.max(pause) > now) {
             return None;
         }
         self.give_up_issuer();
+        self.give_up_stage(now);
         let (name, discovers) = match &self.stage {
             Stage::Version if self.questions.is_multiple_of(2) => {
                 (self.object.typed_child(types::KEYWORD, naming::METADATA).ok()?, true)
@@ -150,29 +207,78 @@ impl Others {
             }
             Stage::First { versioned } => (segment(versioned, 0)?, false),
             Stage::Last { versioned, last } => (segment(versioned, *last)?, false),
-            Stage::Known(_) | Stage::Over => return None,
+            Stage::Known(_) | Stage::Ours | Stage::Over => return None,
         };
         self.questions += 1;
         self.asked = Some((name.clone(), now));
-        Some((name, discovers))
+        let is_suspect = self.refused > 0 || !self.rounds.is_multiple_of(2);
+        let caches = if is_suspect { CacheUse::Bypassed } else { CacheUse::Allowed };
+        Some(Question { name, discovers, caches })
     }
     /// Goes on without the certificate of the one who vouches for the key, if it does not come.
     fn give_up_issuer(&mut self) {
-        if self.issuer_asked < ISSUER_QUESTIONS_MAX || !matches!(self.stage, Stage::Issuer { .. }) {
+        if self.issuer_asked < ISSUER_QUESTIONS_MAX {
             return;
         }
-        if let Stage::Issuer { versioned, issuer, .. } = core::mem::replace(&mut self.stage, Stage::Over) {
-            let last = self.first.as_mut().and_then(|first| {
-                first.vouched =
-                    format!(", a key whose certificate by '{issuer}' could not be checked: it does not come");
-                final_segment(&Data::decode(&first.packet).ok()?)
-            });
-            self.stage = last.map_or(Stage::Over, |last| Stage::Last { versioned, last });
+        let Stage::Issuer { versioned, issuer, .. } = &self.stage else { return };
+        let Some(first) = &mut self.first else { return };
+        let Some(last) = Data::decode(&first.packet).ok().and_then(|data| final_segment(&data)) else { return };
+        first.vouched = format!(", a key whose certificate by '{issuer}' could not be checked: it does not come");
+        let versioned = versioned.clone();
+        self.enter(Stage::Last { versioned, last });
+    }
+    /// Begins anew where a stage takes too long. While nobody has told anything, caches may answer without end.
+    fn give_up_stage(&mut self, now: Time) {
+        if self.is_confirmed || matches!(self.stage, Stage::Issuer { .. } | Stage::Over) {
+            return;
         }
+        let doubled = 1 << self.rounds.min(STAGE_DOUBLINGS_MAX);
+        // Segments are asked for by probes, a second apart.
+        let times = if matches!(self.stage, Stage::Known(_) | Stage::Ours) { 2 * doubled } else { doubled };
+        let until = *self.until.get_or_insert(now + STAGE_TIME * times);
+        let has_begun = self.rounds > 0 || self.refused > 0 || !self.is_at_start();
+        if now < until || !has_begun {
+            return;
+        }
+        if self.refused == 0 {
+            self.obstacle = self.silence().or(self.obstacle.take());
+        }
+        self.begin_anew();
+    }
+    fn is_at_start(&self) -> bool {
+        match &self.stage {
+            Stage::Version => true,
+            Stage::First { versioned } => *versioned == self.object,
+            _ => false,
+        }
+    }
+    /// What has not come; `None` where nobody has told that it is there.
+    fn silence(&self) -> Option<String> {
+        let what = match &self.stage {
+            _ if self.is_at_start() => return None,
+            Stage::Version | Stage::Issuer { .. } | Stage::Over => return None,
+            Stage::First { versioned } => format!("the first segment of '{versioned}' does not come"),
+            Stage::Key { locator, .. } => format!("the key that signs it, '{locator}', does not come"),
+            Stage::Last { versioned, last } => format!("the last segment of '{versioned}', {last}, does not come"),
+            Stage::Known(known) => format!("no segment of '{}' comes from a producer", known.versioned),
+            Stage::Ours => "it is said to have a manifest, which does not come".into(),
+        };
+        Some(what)
+    }
+    fn begin_anew(&mut self) {
+        self.rounds = self.rounds.saturating_add(1);
+        self.first = None;
+        self.bad.clear();
+        self.enter(Stage::start(&self.object));
+    }
+    fn enter(&mut self, stage: Stage) {
+        (self.stage, self.until, self.refused, self.issuer_asked) = (stage, None, 0, 0);
     }
     pub(super) fn poll_timeout(&self, pause: Duration) -> Option<Time> {
         match self.stage {
-            Stage::Known(_) | Stage::Over => None,
+            Stage::Over => None,
+            Stage::Known(_) if self.is_confirmed => None,
+            Stage::Known(_) | Stage::Ours => Some(self.until.unwrap_or(Time::ZERO)),
             _ => Some(self.asked.as_ref().map_or(Time::ZERO, |(_, asked)| *asked + PATIENCE.max(pause))),
         }
     }
@@ -182,33 +288,61 @@ impl Others {
         if !NameView::from(asked).is_prefix_of(data.name) {
             return Found::Nothing;
         }
-        let stage = core::mem::replace(&mut self.stage, Stage::Over);
-        let (stage, found) = match stage {
+        let next = match &self.stage {
             Stage::Version => self.on_version(data),
-            Stage::First { versioned } => self.on_first(versioned, packet, data),
-            Stage::Key { versioned, locator } => self.on_key(now, versioned, locator, packet, data),
+            Stage::First { versioned } => self.on_first(versioned.clone(), packet, data),
+            Stage::Key { versioned, locator } => self.on_key(now, versioned.clone(), &locator.clone(), packet, data),
             Stage::Issuer { versioned, issuer, certificate } => {
+                let (versioned, issuer, certificate) = (versioned.clone(), issuer.clone(), certificate.clone());
                 self.on_issuer(now, versioned, &issuer, &certificate, data)
             }
-            Stage::Last { versioned, last } => self.on_last(versioned, last, data),
-            stage @ (Stage::Known(_) | Stage::Over) => (stage, Found::Nothing),
+            Stage::Last { versioned, last } => self.on_last(versioned.clone(), *last, data),
+            Stage::Known(_) | Stage::Ours | Stage::Over => return Found::Nothing,
         };
-        self.stage = stage;
-        if !matches!(found, Found::Nothing) {
+        match next {
+            Ok((stage, advice)) => {
+                self.asked = None;
+                self.enter(stage);
+                advice.map_or(Found::Step, Found::Object)
+            }
+            Err(reason) => self.refuse(reason),
+        }
+    }
+    /// An answer cannot be used. The first time it is asked for again at once.
+    fn refuse(&mut self, reason: String) -> Found {
+        self.refused += 1;
+        self.obstacle = Some(reason);
+        if self.refused == 1 {
             self.asked = None;
         }
-        found
+        if self.refused < REFUSED_MAX {
+            return Found::Refused(None);
+        }
+        self.begin_anew();
+        let is_news = self.told != self.obstacle;
+        self.told.clone_from(&self.obstacle);
+        Found::Refused(self.told.clone().filter(|_| is_news))
     }
-    fn on_version(&self, data: &Data<'_>) -> (Stage, Found) {
+    /// What was found is of somebody who is not trusted: caches may have kept what is forged. Whether it is looked for
+    /// anew.
+    pub(super) fn look_elsewhere(&mut self, now: Time) -> bool {
+        let is_early = self.rounds < UNTRUSTED_ROUNDS;
+        if is_early {
+            self.begin_anew();
+            self.asked = Some((self.object.clone(), now));
+        }
+        is_early
+    }
+    fn on_version(&self, data: &Data<'_>) -> Next {
         // A producer of this program: its manifest is asked for already. Segments tell it too, which caches keep longer.
         if naming::has_manifest(data) {
-            return (Stage::Over, Found::Step);
+            return Ok((Stage::Ours, None));
         }
         let is_metadata =
             data.name.components().any(|part| part.kind == types::KEYWORD && part.value == naming::METADATA);
         let versioned = if is_metadata {
             match read_metadata(data.content.unwrap_or(&[])) {
-                Some((_, true)) => return (Stage::Over, Found::Step),
+                Some((_, true)) => return Ok((Stage::Ours, None)),
                 Some((versioned, false)) => Some(versioned),
                 None => None,
             }
@@ -217,64 +351,51 @@ impl Others {
             data.name.parent().to_name().ok().filter(|_| data.name.last().is_some_and(|c| c.kind == types::SEGMENT))
         };
         match versioned {
-            Some(versioned) if self.object.is_prefix_of(&versioned) => (Stage::First { versioned }, Found::Step),
-            _ => (Stage::Version, Found::Nothing),
+            Some(versioned) if self.object.is_prefix_of(&versioned) => Ok((Stage::First { versioned }, None)),
+            Some(elsewhere) => Err(format!("its metadata names another object, '{elsewhere}'")),
+            None => Err("what answers for its name is neither metadata nor a segment".into()),
         }
     }
-    fn on_first(&mut self, versioned: Name, packet: &bytes::Bytes, data: &Data<'_>) -> (Stage, Found) {
+    fn on_first(&mut self, versioned: Name, packet: &bytes::Bytes, data: &Data<'_>) -> Next {
         let kind = data.signature.kind;
         if naming::has_manifest(data) {
-            return (Stage::Over, Found::Step);
+            return Ok((Stage::Ours, None));
         }
         if data.content_type() == ContentType::Nack {
-            return impossible("its producer says that there is no such thing".into());
+            return Err("its producer says that there is no such thing".into());
         }
         if final_segment(data).is_none() {
-            return impossible("its first segment does not say which one is the last (FinalBlockId)".into());
+            return Err("its first segment does not say which one is the last (FinalBlockId)".into());
         }
         if let Some(shared) = self.shared.clone() {
             return self.on_shared(versioned, packet, data, shared);
         }
         if kind == SignatureType::DigestSha256 {
             if !data.is_signed_by(&VerifyKey::Digest) {
-                self.refused += 1;
-                return (Stage::First { versioned }, Found::Nothing);
+                return Err("its first segment is damaged: it has another digest".into());
             }
             let (key, publisher) = (Some(VerifyKey::Digest), stand_in(b"nobody"));
             self.first = Some(Segment { packet: packet.clone(), kind, key, publisher, vouched: String::new() });
             return self.measure(versioned);
         }
         if kind == SignatureType::Hmac {
-            return impossible(
-                "its segments are signed with a shared key (HMAC): name it in a section [[shared_key]]".into(),
-            );
+            return Err("its segments are signed with a shared key (HMAC): name it in a section [[shared_key]]".into());
         }
         let locator = match (kind, data.signature.key_locator) {
             (SignatureType::Ed25519 | SignatureType::Ecdsa, Some(KeyLocator::Name(name))) => name.to_name().ok(),
             _ => None,
         };
         let Some(locator) = locator else {
-            return impossible(format!("its segments are signed in a way that cannot be verified here: {kind:?}"));
+            return Err(format!("its segments are signed in a way that cannot be verified here: {kind:?}"));
         };
         let (packet, publisher) = (packet.clone(), stand_in(b"nobody"));
         self.first = Some(Segment { packet, kind, key: None, publisher, vouched: String::new() });
-        (Stage::Key { versioned, locator }, Found::Step)
+        Ok((Stage::Key { versioned, locator }, None))
     }
     /// Takes the first segment of an object that must be signed with a shared key.
-    fn on_shared(
-        &mut self,
-        versioned: Name,
-        packet: &bytes::Bytes,
-        data: &Data<'_>,
-        shared: VerifyKey,
-    ) -> (Stage, Found) {
+    fn on_shared(&mut self, versioned: Name, packet: &bytes::Bytes, data: &Data<'_>, shared: VerifyKey) -> Next {
         if !data.is_signed_by(&shared) {
-            self.refused += 1;
-            // Anybody can send a wrong one; only if no other comes that is said.
-            if self.refused < REFUSED_MAX {
-                return (Stage::First { versioned }, Found::Nothing);
-            }
-            return impossible("it is not signed with the key that is shared for its prefix".into());
+            return Err("it is not signed with the key that is shared for its prefix".into());
         }
         let locator = key_name(data).unwrap_or_default();
         let publisher = stand_in(&[b"shared", locator.as_bytes()].concat());
@@ -282,24 +403,17 @@ impl Others {
         self.first = Some(Segment { packet, kind, key, publisher, vouched: String::new() });
         self.measure(versioned)
     }
-    fn on_key(
-        &mut self,
-        now: Time,
-        versioned: Name,
-        locator: Name,
-        packet: &bytes::Bytes,
-        data: &Data<'_>,
-    ) -> (Stage, Found) {
-        let Some(first) = &mut self.first else { return impossible("its first segment was forgotten".into()) };
+    fn on_key(&mut self, now: Time, versioned: Name, locator: &Name, packet: &bytes::Bytes, data: &Data<'_>) -> Next {
+        let Some(first) = &mut self.first else { return Err("its first segment was forgotten".into()) };
         let Some((key, publisher)) = certified_key(data, first.kind) else {
-            return impossible(format!("the key that signs it, '{locator}', is none that can be used here"));
+            return Err(format!("the key that signs it, '{locator}', is none that can be used here"));
         };
         if !counts(data, self.epoch, now) {
-            return impossible(format!("the certificate of the key that signs it, '{locator}', does not count now"));
+            return Err(format!("the certificate of the key that signs it, '{locator}', does not count now"));
         }
         let is_right = Data::decode(&first.packet).is_ok_and(|data| data.is_signed_by(&key));
         if !is_right {
-            return impossible(format!("its first segment is not signed by '{locator}'"));
+            return Err(format!("its first segment is not signed by '{locator}'"));
         }
         let issuer = match data.signature.key_locator {
             Some(KeyLocator::Name(name)) => name.to_name().ok(),
@@ -310,13 +424,13 @@ impl Others {
             None => first.vouched = ", a key for which nobody vouches".into(),
             Some(issuer) if NameView::from(&issuer).is_prefix_of(data.name) => {
                 if !data.is_signed_by(&key) {
-                    return impossible(format!("the certificate '{}' is not signed by its own key", data.name));
+                    return Err(format!("the certificate '{}' is not signed by its own key", data.name));
                 }
                 first.vouched = ", a key that vouches for itself".into();
             }
             Some(issuer) => {
                 (first.key, first.publisher) = (Some(key), publisher);
-                return (Stage::Issuer { versioned, issuer, certificate: packet.clone() }, Found::Step);
+                return Ok((Stage::Issuer { versioned, issuer, certificate: packet.clone() }, None));
             }
         }
         (first.key, first.publisher) = (Some(key), publisher);
@@ -330,11 +444,11 @@ impl Others {
         issuer: &Name,
         certificate: &bytes::Bytes,
         data: &Data<'_>,
-    ) -> (Stage, Found) {
-        let Ok(certificate) = Data::decode(certificate) else { return impossible("its certificate is damaged".into()) };
+    ) -> Next {
+        let Ok(certificate) = Data::decode(certificate) else { return Err("its certificate is damaged".into()) };
         let key = certified_key(data, certificate.signature.kind).filter(|_| counts(data, self.epoch, now));
         if !key.is_some_and(|(key, _)| certificate.is_signed_by(&key)) {
-            return impossible(format!("the certificate '{}' is not signed by '{issuer}'", certificate.name));
+            return Err(format!("the certificate '{}' is not signed by '{issuer}'", certificate.name));
         }
         if let Some(first) = &mut self.first {
             first.vouched = format!(", a key for which '{issuer}' vouches; who vouches for that one was not asked");
@@ -342,45 +456,45 @@ impl Others {
         self.measure(versioned)
     }
     /// How much there is: with one segment that is settled, else the last one tells.
-    fn measure(&mut self, versioned: Name) -> (Stage, Found) {
+    fn measure(&mut self, versioned: Name) -> Next {
         let last = self.first.as_ref().and_then(|first| final_segment(&Data::decode(&first.packet).ok()?));
         match (last, &self.first) {
             (Some(0), Some(first)) => {
                 let bytes = Data::decode(&first.packet).ok().and_then(|data| data.content).map_or(0, <[u8]>::len);
                 self.describe(versioned, 0, bytes)
             }
-            (Some(last), Some(_)) => (Stage::Last { versioned, last }, Found::Step),
-            _ => impossible("its first segment does not say which one is the last (FinalBlockId)".into()),
+            (Some(last), Some(_)) => Ok((Stage::Last { versioned, last }, None)),
+            _ => Err("its first segment does not say which one is the last (FinalBlockId)".into()),
         }
     }
-    fn on_last(&mut self, versioned: Name, last: u64, data: &Data<'_>) -> (Stage, Found) {
+    fn on_last(&mut self, versioned: Name, last: u64, data: &Data<'_>) -> Next {
         let key = self.first.as_ref().and_then(|first| first.key.as_ref());
         if !key.is_some_and(|key| data.is_signed_by(key)) {
-            self.refused += 1;
-            return (Stage::Last { versioned, last }, Found::Nothing);
+            return Err("its last segment is signed by somebody else than its first one".into());
         }
         self.describe(versioned, last, data.content.map_or(0, <[u8]>::len))
     }
-    fn describe(&mut self, versioned: Name, last: u64, tail: usize) -> (Stage, Found) {
-        let Some(first) = self.first.take() else { return impossible("its first segment was forgotten".into()) };
-        let Ok(data) = Data::decode(&first.packet) else { return impossible("its first segment is damaged".into()) };
+    fn describe(&mut self, versioned: Name, last: u64, tail: usize) -> Next {
+        let Some(first) = &self.first else { return Err("its first segment was forgotten".into()) };
+        let Ok(data) = Data::decode(&first.packet) else { return Err("its first segment is damaged".into()) };
         let segment_bytes = data.content.map_or(0, <[u8]>::len);
-        let (Ok(bytes), Ok(segments)) = (u16::try_from(segment_bytes), u32::try_from(last + 1)) else {
-            return impossible(format!("it has {} segments of {segment_bytes} bytes", last + 1));
+        let segments = last.checked_add(1).and_then(|segments| u32::try_from(segments).ok());
+        let (Ok(bytes), Some(segments)) = (u16::try_from(segment_bytes), segments) else {
+            return Err(format!("its segments have {segment_bytes} bytes, and the last is number {last}"));
         };
         if tail > segment_bytes || segments > 1 && (segment_bytes == 0 || tail == 0) {
-            return impossible(format!("its segments are cut unevenly: {segment_bytes} bytes first, {tail} last"));
+            return Err(format!("its segments are cut unevenly: {segment_bytes} bytes first, {tail} last"));
         }
         let size = last * segment_bytes as u64 + tail as u64;
         let version = NameView::from(&versioned).last().and_then(|part| part.number()).unwrap_or(0);
         let Some(chunk) = chunk_bytes(size, u32::from(bytes)) else {
-            return impossible(format!("{size} bytes in segments of {segment_bytes} are more than can be numbered"));
+            return Err(format!("{size} bytes in segments of {segment_bytes} are more than can be numbered"));
         };
         let manifest = match Manifest::unsigned(self.object.clone(), version, size, chunk, first.publisher) {
             Ok(manifest) => manifest,
-            Err(error) => return impossible(error.to_string()),
+            Err(error) => return Err(error.to_string()),
         };
-        let Some(key) = first.key else { return impossible("nobody's key is known".into()) };
+        let Some(key) = first.key.clone() else { return Err("nobody's key is known".into()) };
         let advice = match first.kind {
             SignatureType::DigestSha256 => format!(
                 "'{}' carries digests instead of signatures: it is undamaged, but nothing says who made it",
@@ -400,19 +514,23 @@ impl Others {
         let kind = first.kind;
         let bytes = bytes.max(1);
         let known = Known { versioned, segments, segment_bytes: bytes, producer, manifest, kind, key };
-        (Stage::Known(Box::new(known)), Found::Object(advice))
+        Ok((Stage::Known(Box::new(known)), Some(advice)))
     }
-    /// The number of the segment that a Data of the object is, if its signature holds.
+    /// The number of the segment that a Data of the object is, if its signature holds. As long as no segment has come from a
+    /// producer, it may be what is known that is forged.
     pub(super) fn verified(&mut self, data: &Data<'_>) -> Option<u32> {
         let Stage::Known(known) = &self.stage else { return None };
         let segment = known.segment(data.name)?;
-        if data.signature.kind != known.kind || !data.is_signed_by(&known.key) {
-            self.refused += 1;
-            self.bad.insert(segment);
-            return None;
+        let is_alike = data.signature.kind == known.kind && !naming::has_manifest(data);
+        if is_alike && data.is_signed_by(&known.key) {
+            self.bad.remove(&segment);
+            return Some(segment);
         }
-        self.bad.remove(&segment);
-        Some(segment)
+        self.bad.insert(segment);
+        if !self.is_confirmed {
+            self.refuse("its segments are signed by somebody else than its first and last one".into());
+        }
+        None
     }
     /// Whether a segment must come from a producer: what came before was forged.
     pub(super) fn must_bypass(&self, segment: u32) -> bool {
@@ -457,9 +575,6 @@ fn certified_key(data: &Data<'_>, kind: SignatureType) -> Option<(VerifyKey, Pub
 fn counts(certificate: &Data<'_>, epoch: Duration, now: Time) -> bool {
     let unix = (epoch + now.since(Time::ZERO)).as_secs();
     certificate.signature.validity.is_none_or(|validity| validity.contains(unix))
-}
-fn impossible(reason: String) -> (Stage, Found) {
-    (Stage::Over, Found::Impossible(reason))
 }
 fn segment(versioned: &Name, number: u64) -> Option<Name> {
     versioned.typed_child(types::SEGMENT, &naming::number(number)).ok()

@@ -34,9 +34,30 @@ fn give(others: &mut Others, packet: &Bytes) -> Found {
     others.handle_data(AT, packet, &Data::decode(packet).expect("it was just made"))
 }
 fn asks(others: &mut Others, expected: &str) {
-    let (asked, _) = others.poll(AT, Duration::ZERO).expect("a question");
-    assert_eq!(asked, name(expected));
-    assert!(others.poll(AT, Duration::ZERO).is_none(), "one question at a time");
+    asks_at(others, AT, expected, CacheUse::Allowed);
+}
+fn asks_past_caches(others: &mut Others, expected: &str) {
+    asks_at(others, AT, expected, CacheUse::Bypassed);
+}
+fn asks_at(others: &mut Others, at: Time, expected: &str, caches: CacheUse) {
+    let asked = others.poll(at, Duration::ZERO).expect("a question");
+    assert_eq!((asked.name, asked.caches), (name(expected), caches));
+    assert!(others.poll(at, Duration::ZERO).is_none(), "one question at a time");
+}
+/// As often as an answer may be refused, past caches from the second time on, for this reason.
+fn refuses(others: &mut Others, asked: &str, answer: &Bytes, reason: &str) {
+    for number in 1..=REFUSED_MAX {
+        assert!(matches!(give(others, answer), Found::Refused(_)));
+        assert!(others.obstacle().is_some_and(|told| told.contains(reason)), "{:?}", others.obstacle());
+        if number == 1 {
+            asks_past_caches(others, asked);
+        }
+    }
+}
+/// What is asked from `from` on where nothing comes, and whether caches may answer.
+fn asked_in_vain(others: &mut Others, from: Time, times: u32) -> Vec<(Name, CacheUse)> {
+    let asked = (0..times).filter_map(|round| others.poll(from + PATIENCE * round, Duration::ZERO));
+    asked.map(|asked| (asked.name, asked.caches)).collect()
 }
 
 #[test]
@@ -60,7 +81,7 @@ fn an_object_without_signature_is_measured_by_its_first_and_last_segment() {
     let at = forged.windows(4).position(|window| window == [3; 4]).expect("content");
     forged[at] = 4;
     assert_eq!(others.verified(&Data::decode(&forged).expect("data")), None);
-    assert!(others.must_bypass(3) && others.refused == 1);
+    assert!(others.must_bypass(3));
     let beyond = data("/o/v=5/seg=10", &[3; 100], Some(9), &SignKey::Digest);
     assert_eq!(others.verified(&Data::decode(&beyond).expect("data")), None);
 }
@@ -121,7 +142,8 @@ fn who_vouches_for_a_key_is_asked_once_and_must_have_signed_its_certificate() {
             }
         }
         match found {
-            Found::Object(text) | Found::Impossible(text) => text,
+            Found::Object(text) => text,
+            Found::Refused(_) => others.obstacle().expect("a reason").into(),
             Found::Step | Found::Nothing => "waits".into(),
         }
     };
@@ -143,10 +165,7 @@ fn who_vouches_for_a_key_is_asked_once_and_must_have_signed_its_certificate() {
     give(&mut others, &signed);
     asks(&mut others, "/alice/KEY/1");
     give(&mut others, &by_root);
-    let mut asked = Vec::new();
-    for round in 0..6 {
-        asked.extend(others.poll(AT + PATIENCE * round, Duration::ZERO).map(|(name, _)| name));
-    }
+    let asked: Vec<Name> = asked_in_vain(&mut others, AT, 6).into_iter().map(|(name, _)| name).collect();
     let (root, first) = (name("/root/KEY/9"), name("/o/v=7/seg=0"));
     assert_eq!(asked, [&root, &root, &root, &root, &first, &first].map(Clone::clone));
     let Found::Object(text) = give(&mut others, &signed) else { panic!("it can be fetched") };
@@ -167,28 +186,159 @@ fn what_a_shared_key_is_named_for_must_be_signed_with_it() {
         assert_eq!(others.verified(&Data::decode(&packet).expect("data")), None);
         let mut others = shared();
         asks(&mut others, "/o/v=7/seg=0");
-        for _ in 1..REFUSED_MAX {
-            assert!(matches!(give(&mut others, &packet), Found::Nothing));
-        }
-        assert!(matches!(give(&mut others, &packet), Found::Impossible(_)));
+        refuses(&mut others, "/o/v=7/seg=0", &packet, "shared for its prefix");
     }
 }
 
 #[test]
-fn what_cannot_be_fetched_is_told_and_ours_are_left_to_their_manifest() {
+fn what_cannot_be_fetched_is_asked_for_again_past_caches_and_told_once() {
     let mut others = fetch_of("/o");
     asks(&mut others, "/o/32=metadata");
-    assert_eq!(others.poll(AT + PATIENCE, Duration::ZERO).expect("the other way").0, name("/o"));
+    asks_at(&mut others, AT + PATIENCE, "/o", CacheUse::Allowed);
     let first = data("/o/v=5/seg=0", &[1; 100], Some(9), &SignKey::Digest);
     assert!(matches!(give(&mut others, &first), Found::Step), "a segment answers for the whole name");
     asks(&mut others, "/o/v=5/seg=0");
     let unsigned = data("/o/v=5/seg=0", &[1; 100], Some(9), &SignKey::Hmac(Vec::from([1; 8])));
-    assert!(matches!(give(&mut others, &unsigned), Found::Impossible(_)));
-    assert!(others.known().is_none() && others.poll(AT, Duration::ZERO).is_none());
+    assert!(matches!(give(&mut others, &unsigned), Found::Refused(None)));
+    asks_past_caches(&mut others, "/o/v=5/seg=0");
+    let mut told = Vec::new();
+    for _ in 1..REFUSED_MAX {
+        let Found::Refused(news) = give(&mut others, &unsigned) else { panic!("it cannot be used") };
+        told.extend(news);
+    }
+    assert!(told.len() == 1 && told[0].contains("[[shared_key]]"), "{told:?}");
+    // Discovery begins anew, past caches.
+    asks_at(&mut others, AT + PATIENCE, "/o/32=metadata", CacheUse::Bypassed);
+    assert!(matches!(give(&mut others, &metadata("/elsewhere/v=5", false)), Found::Refused(None)));
+    assert!(others.obstacle().is_some_and(|reason| reason.contains("'/elsewhere/")), "the last reason counts");
+}
 
+#[test]
+fn who_shows_a_manifest_is_left_to_it_unless_none_comes() {
+    let ours = || {
+        let mut others = fetch_of("/o");
+        asks(&mut others, "/o/32=metadata");
+        assert!(matches!(give(&mut others, &metadata("/o/v=5", true)), Found::Step));
+        assert!(others.poll(AT, Duration::ZERO).is_none());
+        others
+    };
+    let mut others = ours();
+    others.end();
+    assert!(
+        others.poll(AT + STAGE_TIME * 9, Duration::ZERO).is_none() && others.poll_timeout(Duration::ZERO).is_none()
+    );
+    let mut others = ours();
+    let due = others.poll_timeout(Duration::ZERO).expect("it waits");
+    assert!(others.poll(AT + STAGE_TIME, Duration::ZERO).is_none());
+    assert!(others.poll(due, Duration::ZERO).is_some_and(|asked| asked.caches == CacheUse::Bypassed));
+}
+
+/// Metadata that a cache has kept of a version that is gone.
+#[test]
+fn a_version_that_nobody_has_any_more_is_given_up_and_the_next_is_asked_of_producers() {
     let mut others = fetch_of("/o");
-    asks(&mut others, "/o/32=metadata");
-    assert!(matches!(give(&mut others, &metadata("/elsewhere/v=5", false)), Found::Nothing));
-    assert!(matches!(give(&mut others, &metadata("/o/v=5", true)), Found::Step));
-    assert!(others.poll(AT + PATIENCE * 9, Duration::ZERO).is_none() && others.poll_timeout(Duration::ZERO).is_none());
+    assert_eq!(asked_in_vain(&mut others, AT, 20).len(), 20, "where nothing is told it is asked on");
+    let from = AT + PATIENCE * 20;
+    assert!(matches!(give(&mut others, &metadata("/o/v=5", false)), Found::Step));
+    let dead = (name("/o/v=5/seg=0"), CacheUse::Allowed);
+    let metadata_past = (name("/o/32=metadata"), CacheUse::Bypassed);
+    let asked = asked_in_vain(&mut others, from, 5);
+    assert_eq!(asked, [dead.clone(), dead.clone(), dead.clone(), dead, metadata_past]);
+    let missing = format!("'{}' does not come", name("/o/v=5"));
+    assert!(others.obstacle().is_some_and(|reason| reason.contains(&missing)), "{:?}", others.obstacle());
+    assert!(matches!(give(&mut others, &metadata("/o/v=6", false)), Found::Step));
+    asks_at(&mut others, from + PATIENCE * 5, "/o/v=6/seg=0", CacheUse::Bypassed);
+    // What only caches have is found by turns: by the next round caches may answer again.
+    let asked = asked_in_vain(&mut others, from + PATIENCE * 6, 30);
+    assert!(asked.contains(&(name("/o/32=metadata"), CacheUse::Allowed)), "{asked:?}");
+}
+
+#[test]
+fn a_wrong_certificate_in_a_cache_is_passed_by() {
+    const LATE: &[u8; 15] = b"20991231T235959";
+    let signed = data("/o/v=7/seg=0", &[1; 50], Some(0), &SignKey::ed25519(&[1; 32]));
+    let alone = certificate("/alice/KEY/1/self/v=1", 1, 1, "/alice/KEY/1", LATE);
+    let anothers = certificate("/alice/KEY/1/self/v=1", 2, 2, "/alice/KEY/1", LATE);
+    let mut others = fetch_of("/o/v=7");
+    asks(&mut others, "/o/v=7/seg=0");
+    give(&mut others, &signed);
+    asks(&mut others, "/alice/KEY/1");
+    assert!(matches!(give(&mut others, &anothers), Found::Refused(None)));
+    asks_past_caches(&mut others, "/alice/KEY/1");
+    assert!(matches!(give(&mut others, &alone), Found::Object(_)));
+
+    // The same for the one who vouches.
+    let by_root = certificate("/alice/KEY/1/root/v=1", 1, 9, "/root/KEY/9", LATE);
+    let (root, wrong) = (9, 8);
+    let certificate_of = |key| certificate("/root/KEY/9/self/v=1", key, key, "/root/KEY/9", LATE);
+    let mut others = fetch_of("/o/v=7");
+    asks(&mut others, "/o/v=7/seg=0");
+    give(&mut others, &signed);
+    asks(&mut others, "/alice/KEY/1");
+    give(&mut others, &by_root);
+    asks(&mut others, "/root/KEY/9");
+    assert!(matches!(give(&mut others, &certificate_of(wrong)), Found::Refused(None)));
+    asks_past_caches(&mut others, "/root/KEY/9");
+    assert!(matches!(give(&mut others, &certificate_of(root)), Found::Object(_)));
+}
+
+/// The first segment says how all are signed; one that is forged is no reason to refuse all that is right.
+#[test]
+fn a_forged_first_segment_is_given_up_when_no_producer_s_segment_is_like_it() {
+    let (key, digest) = (SignKey::ed25519(&[1; 32]), SignKey::Digest);
+    let segment = |number: u64, key: &SignKey| data(&format!("/o/v=7/seg={number}"), &[1; 50], Some(5), key);
+    let forged = || {
+        let mut others = fetch_of("/o/v=7");
+        asks(&mut others, "/o/v=7/seg=0");
+        assert!(matches!(give(&mut others, &segment(0, &digest)), Found::Step));
+        asks(&mut others, "/o/v=7/seg=5");
+        others
+    };
+    // The last one is right already.
+    let mut others = forged();
+    refuses(&mut others, "/o/v=7/seg=5", &segment(5, &key), "somebody else");
+    asks_at(&mut others, AT + PATIENCE, "/o/v=7/seg=0", CacheUse::Bypassed);
+    assert!(matches!(give(&mut others, &segment(0, &key)), Found::Step));
+    asks_past_caches(&mut others, "/alice/KEY/1");
+
+    // The first and the last are forged, or the producers of what is known are gone.
+    let known = || {
+        let mut others = forged();
+        assert!(matches!(give(&mut others, &segment(5, &digest)), Found::Object(_)));
+        assert!(others.known().is_some() && others.poll(AT, Duration::ZERO).is_none());
+        others
+    };
+    let right = segment(3, &key);
+    let mut others = known();
+    for number in 1..=REFUSED_MAX {
+        assert_eq!(others.verified(&Data::decode(&right).expect("data")), None);
+        assert_eq!(others.known().is_none(), number == REFUSED_MAX);
+    }
+    asks_past_caches(&mut others, "/o/v=7/seg=0");
+    let mut others = known();
+    let due = others.poll_timeout(Duration::ZERO).expect("segments are waited for");
+    asks_at(&mut others, due, "/o/v=7/seg=0", CacheUse::Bypassed);
+
+    // Once a producer has shown a segment of it, what is wrong is only asked for again.
+    let mut others = known();
+    others.confirm();
+    for _ in 0..2 * REFUSED_MAX {
+        assert_eq!(others.verified(&Data::decode(&right).expect("data")), None);
+    }
+    assert!(others.known().is_some() && others.poll_timeout(Duration::ZERO).is_none());
+}
+
+#[test]
+fn first_and_last_segments_that_do_not_fit_together_are_asked_for_again() {
+    let mut others = fetch_of("/o/v=7");
+    asks(&mut others, "/o/v=7/seg=0");
+    let last = u64::MAX;
+    give(&mut others, &data("/o/v=7/seg=0", &[1; 50], Some(last), &SignKey::Digest));
+    asks(&mut others, &format!("/o/v=7/seg={last}"));
+    let asked = format!("/o/v=7/seg={last}");
+    let answer = data(&asked, &[1; 50], Some(last), &SignKey::Digest);
+    refuses(&mut others, &asked, &answer, "is number 18446744073709551615");
+    asks_at(&mut others, AT + PATIENCE, "/o/v=7/seg=0", CacheUse::Bypassed);
+    give(&mut others, &data("/o/v=7/seg=0", &[1; 50], Some(0), &SignKey::Digest));
+    assert!(others.known().is_some());
 }

@@ -1,0 +1,256 @@
+//! Objects of programs of others in virtual time: what caches keep of them that is stale or forged leaves a fetch going on.
+#![allow(clippy::unwrap_used, reason = "a test: a failed unwrap is a failed test")]
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+use tributary_content::{MemoryOpener, Name, PublicKey, SigningKey};
+use tributary_core::{
+    Datagram, Duration, FaceId, Node, Rate, Time, TimerId, Transmit, TransmitBuf,
+    event::{Event, TransferReport},
+    link::LinkConfig,
+};
+use tributary_ndn::{
+    Config, NdnNode, naming,
+    wire::{
+        ContentType, Data, Interest, KeyLocator, LpPacket, MetaInfo, NameView, SignKey, SignatureInfo, tlv::Writer,
+        types,
+    },
+};
+use tributary_sim::{Network, NodeIndex};
+use tributary_transport::{Endpoint, FaceOptions, Fetch, PathMetric};
+
+const OBJECT: &str = "/lab/file";
+const KEY: &str = "/alice/KEY/1";
+const SEGMENT_BYTES: usize = 1000;
+/// The Ed25519 SubjectPublicKeyInfo up to the key. RFC 8410.
+const ED25519_INFO: &[u8] = &[0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];
+
+/// A program of others: publishes an object without a manifest, and asks for what it is told to. It knows no tags.
+#[derive(Clone)]
+struct Program {
+    version: u64,
+    bytes: Vec<u8>,
+    key: SignKey,
+    /// Whose key its certificate tells.
+    certified: PublicKey,
+    outgoing: VecDeque<Bytes>,
+}
+
+fn name(text: &str) -> Name {
+    text.parse().unwrap()
+}
+fn public(secret: u8) -> PublicKey {
+    SigningKey::from_secret(&[secret; 32]).public()
+}
+fn signed(of: &Name, content: &[u8], last: u64, key: &SignKey, content_type: Option<ContentType>) -> Bytes {
+    let last = Name::root().typed_child(types::SEGMENT, &naming::number(last)).unwrap();
+    let locator = name(KEY);
+    let meta = MetaInfo { content_type, freshness_millis: Some(3_600_000), final_block_id: Some(last.as_tlv()) };
+    let key_locator = Some(KeyLocator::Name(NameView::from(&locator)));
+    let signature = SignatureInfo { key_locator, ..SignatureInfo::new(key.kind()) };
+    Data { meta: Some(meta), signature, ..Data::new(NameView::from(of), content) }.sign(key).into()
+}
+
+impl Program {
+    fn publishing(version: u64, size: usize) -> Program {
+        let bytes = (0..size).map(|at| (at / 7 + version as usize) as u8).collect();
+        let key = SignKey::ed25519(&[1; 32]);
+        Program { version, bytes, key, certified: public(1), outgoing: VecDeque::new() }
+    }
+    fn versioned(&self) -> Name {
+        name(OBJECT).typed_child(types::VERSION, &naming::number(self.version)).unwrap()
+    }
+    fn last(&self) -> u64 {
+        (self.bytes.len() as u64 - 1) / SEGMENT_BYTES as u64
+    }
+    fn segment(&self, number: u64) -> Name {
+        self.versioned().typed_child(types::SEGMENT, &naming::number(number)).unwrap()
+    }
+    fn answer(&self, asked: &Name) -> Option<Bytes> {
+        let metadata = name(OBJECT).typed_child(types::KEYWORD, naming::METADATA).unwrap();
+        if *asked == name(OBJECT) || *asked == metadata {
+            let mut content = Vec::new();
+            content.put_element(types::NAME, self.versioned().as_tlv());
+            let of = metadata.typed_child(types::VERSION, &[1]).unwrap().typed_child(types::SEGMENT, &[0]).unwrap();
+            return Some(signed(&of, &content, 0, &self.key, None));
+        }
+        if *asked == name(KEY) {
+            let content = [ED25519_INFO, &self.certified.0].concat();
+            let of = name(KEY).child(b"self").unwrap().typed_child(types::VERSION, &[1]).unwrap();
+            return Some(signed(&of, &content, 0, &SignKey::Digest, Some(ContentType::Key)));
+        }
+        let number = (0..=self.last()).find(|number| *asked == self.segment(*number))?;
+        let content = self.bytes.chunks(SEGMENT_BYTES).nth(number as usize)?;
+        Some(signed(asked, content, self.last(), &self.key, None))
+    }
+    fn ask(&mut self, for_name: &Name) {
+        let interest = Interest { can_be_prefix: true, ..Interest::new(NameView::from(for_name)) };
+        self.outgoing.push_back(interest.encode().into());
+    }
+}
+
+/// A node of ours, or a program that is attached to one.
+enum Attached {
+    Ours(Box<NdnNode>),
+    Other(Program),
+}
+
+impl Attached {
+    fn ours(&mut self) -> &mut NdnNode {
+        let Attached::Ours(node) = self else { panic!("it is a program of others") };
+        node
+    }
+    fn other(&mut self) -> &mut Program {
+        let Attached::Other(program) = self else { panic!("it is a node of ours") };
+        program
+    }
+}
+
+impl Node for Attached {
+    fn handle_datagram(&mut self, now: Time, face: FaceId, datagram: Datagram) {
+        let program = match self {
+            Attached::Ours(node) => return node.handle_datagram(now, face, datagram),
+            Attached::Other(program) => program,
+        };
+        let bytes = datagram.to_vec();
+        let headers = LpPacket::decode(&bytes).unwrap_or(LpPacket::around(&bytes));
+        let interest = headers.fragment.and_then(|packet| Interest::decode(packet).ok());
+        let answer = interest.and_then(|interest| program.answer(&interest.name.to_name().ok()?));
+        program.outgoing.extend(answer);
+    }
+    fn handle_timeout(&mut self, now: Time) {
+        if let Attached::Ours(node) = self {
+            node.handle_timeout(now);
+        }
+    }
+    fn poll_transmit(&mut self, now: Time, out: &mut TransmitBuf) -> Option<Transmit> {
+        match self {
+            Attached::Ours(node) => node.poll_transmit(now, out),
+            Attached::Other(program) => {
+                out.push(&[], program.outgoing.pop_front()?);
+                Some(Transmit { face: FaceId(1) })
+            }
+        }
+    }
+    fn poll_timeout(&self) -> Option<(Time, TimerId)> {
+        match self {
+            Attached::Ours(node) => node.poll_timeout(),
+            Attached::Other(_) => None,
+        }
+    }
+    fn poll_event(&mut self) -> Option<Event> {
+        match self {
+            Attached::Ours(node) => node.poll_event(),
+            Attached::Other(_) => None,
+        }
+    }
+}
+
+/// ```text
+///   consumer ── router ── producer
+///                 └────── asker, who asked before
+/// ```
+struct World {
+    net: Network<Attached>,
+    consumer: NodeIndex,
+    producer: NodeIndex,
+    asker: NodeIndex,
+}
+
+impl World {
+    fn new(producer: Program) -> World {
+        let mut net = Network::new(1);
+        let ours = |label: &str, seed| Attached::Ours(Box::new(NdnNode::new(Config::new(label, seed))));
+        let consumer = net.add_node(ours("consumer", 1));
+        let router = net.add_node(ours("router", 2));
+        let asker = net.add_node(Attached::Other(producer.clone()));
+        let producer = net.add_node(Attached::Other(producer));
+        let wire = LinkConfig::new(Rate::from_mbps(20), Duration::from_millis(5));
+        for (face, far) in [(1, consumer), (2, producer), (3, asker)] {
+            net.connect((router, FaceId(face)), (far, FaceId(1)), wire.clone(), wire.clone());
+        }
+        for (node, faces, next) in [(consumer, 1..=1, 1), (router, 1..=3, 2)] {
+            net.with(node, |node, now| {
+                let options = FaceOptions { mtu: 1472, rate: None };
+                faces.for_each(|face| node.ours().add_face(now, FaceId(face), options));
+                assert!(node.ours().router_mut().add_route(&Name::root(), FaceId(next), 0));
+            });
+        }
+        World { net, consumer, producer, asker }
+    }
+    /// Somebody asks for these, which the router keeps.
+    fn keep(&mut self, names: &[Name]) {
+        self.net.with(self.asker, |asker, _| names.iter().for_each(|name| asker.other().ask(name)));
+        let until = self.net.now() + Duration::from_millis(200);
+        self.net.run_until(until);
+    }
+    /// Replaces the producer and fetches from the new one; how long it took.
+    fn fetch_from(&mut self, producer: &Program, opener: MemoryOpener) -> (Duration, TransferReport) {
+        self.net.with(self.producer, |node, _| node.other().clone_from(producer));
+        let content = opener.content();
+        let fetch = Fetch {
+            name: name(OBJECT),
+            opener: Box::new(opener),
+            rate_limit: None,
+            paths_per_source: 4,
+            metric: PathMetric::Hops,
+            patience: Some(Duration::from_secs(25)),
+        };
+        let id = self.net.with(self.consumer, |node, now| node.ours().fetch(now, fetch));
+        let report =
+            |world: &mut World| world.net.with(world.consumer, |node, now| node.ours().report(now, id).unwrap());
+        let ended = loop {
+            let until = self.net.now() + Duration::from_millis(20);
+            self.net.run_until(until);
+            let report = report(self);
+            if report.ended.is_some() {
+                break report;
+            }
+        };
+        if ended.failure.is_none() {
+            assert!(content.finished(&name(OBJECT)).is_some_and(|bytes| bytes == producer.bytes), "{ended:?}");
+        }
+        (ended.ended.unwrap().since(ended.started), ended)
+    }
+}
+
+#[test]
+fn what_caches_keep_that_is_stale_or_forged_holds_a_fetch_up_for_a_moment_only() {
+    let honest = Program::publishing(6, 50_000);
+    let stale = Program::publishing(5, 50_000);
+    let metadata = name(OBJECT).typed_child(types::KEYWORD, naming::METADATA).unwrap();
+    let ends_of = |program: &Program| [program.segment(0), program.segment(program.last())];
+    let anothers_key = Program { certified: public(2), ..honest.clone() };
+    let forged = Program { key: SignKey::Digest, bytes: vec![7; 40_000], ..honest.clone() };
+    let forged_whole = Program { bytes: vec![7; 400], ..forged.clone() };
+    let by_another = Program { key: SignKey::ed25519(&[2; 32]), ..anothers_key.clone() };
+    let cases = [
+        ("nothing", &honest, vec![], 300),
+        ("the metadata of a version that is gone", &stale, vec![metadata.clone()], 2_500),
+        ("as much as shows that version", &stale, [&[metadata][..], &[name(KEY)], &ends_of(&stale)].concat(), 7_000),
+        ("another's certificate", &anothers_key, vec![name(KEY)], 300),
+        ("a forged first segment", &forged, vec![forged.segment(0)], 3_000),
+        ("forged ends", &forged, ends_of(&forged).to_vec(), 2_000),
+        ("a forged object", &forged_whole, vec![forged_whole.segment(0)], 4_000),
+        ("a first segment and a certificate of another", &by_another, vec![by_another.segment(0), name(KEY)], 4_000),
+    ];
+    for (what, before, kept, limit) in cases {
+        for pinned in [false, true] {
+            let mut world = World::new(before.clone());
+            world.keep(&kept);
+            let opener = if pinned { MemoryOpener::pinned(public(1)) } else { MemoryOpener::new() };
+            let (took, report) = world.fetch_from(&honest, opener);
+            assert_eq!(report.failure, None, "{what}");
+            assert!(took < Duration::from_millis(limit), "{what}, pinned {pinned}: {took:?}");
+        }
+    }
+}
+
+#[test]
+fn a_fetch_that_fails_names_what_could_not_be_used_last() {
+    let wrong = Program { certified: public(2), ..Program::publishing(5, 50_000) };
+    let (took, report) = World::new(wrong.clone()).fetch_from(&wrong, MemoryOpener::new());
+    let expected = "'/lab/file' could not be fetched from those who answered within 25s: its first segment is not \
+                    signed by '/alice/KEY/1'";
+    assert_eq!((took.as_secs(), report.failure.as_deref()), (25, Some(expected)));
+}
