@@ -1,6 +1,7 @@
 //! NDN programs of others on both sides of ours: `ndnd`'s forwarder, `put` and `cat`, and NDNts' fetcher.
 //!
-//! `.ci/run` installs them where it can. What is not there is not tested, and that is said aloud.
+//! `.ci/peers` installs them. What is not there is not tested, and that is said aloud; with `TRIBUTARY_PEERS=required`, as
+//! in `.ci/run`, it is a failure.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod common;
 
@@ -20,15 +21,20 @@ use common::{Daemon, SIZE, file, lines, port, run, talk, trib};
 const LOOK: Duration = Duration::from_millis(20);
 const LOOKS: usize = 3_000;
 
-/// The program, or nothing and a word that even a quiet test run shows.
+/// Whether a program is there.
 fn program(name: &str, arguments: &[&str], skipped: &str) -> bool {
     let found = Command::new(name).args(arguments).stdout(Stdio::null()).stderr(Stdio::null()).status();
     let is_there = found.is_ok_and(|status| status.success());
     if !is_there {
-        // Not by a macro: the test harness would keep what that prints.
-        let _ = writeln!(std::io::stderr(), "\nSKIPPED: {skipped}: '{name}' is not installed; `.ci/run` says how");
+        skip(skipped, &format!("'{name}' is not installed"));
     }
     is_there
+}
+/// Says what is not tested and why, by a word that even a quiet test run shows.
+fn skip(skipped: &str, reason: &str) {
+    assert_ne!(std::env::var("TRIBUTARY_PEERS").as_deref(), Ok("required"), "{skipped}: {reason}");
+    // Not by a macro: the test harness would keep what that prints.
+    let _ = writeln!(std::io::stderr(), "\nSKIPPED: {skipped}: {reason}; `.ci/peers FOLDER` installs it");
 }
 fn ndnd(skipped: &str) -> bool {
     program("ndnd", &["--version"], skipped)
@@ -141,6 +147,15 @@ impl Bench {
         let put = Other(command.spawn().unwrap());
         until("ndnd put to register", || fs::read_to_string(&log).is_ok_and(|log| log.contains("Registered")));
         put
+    }
+    /// A producer of python-ndn at the forwarder behind a socket, with the file as `/lab/theirs`; see [`PRODUCER`].
+    fn python_producer(&self, python: &str, socket: &str, signature: [&str; 2]) -> Other {
+        let log = self.path(&format!("producer-{socket}.log"));
+        let mut producer = Command::new(python);
+        producer.args(["-u", "-c", PRODUCER]).arg(self.path(socket)).arg(&self.original);
+        let producer = Other::start(producer.arg("/lab/theirs").args(signature), &log);
+        until("a producer to register", || fs::read_to_string(&log).is_ok_and(|log| log.contains("ready")));
+        producer
     }
     /// Whether `ndnd cat` at the forwarder behind a socket gets the file.
     fn ndnd_cat(&self, socket: &str, name: &str) {
@@ -349,19 +364,30 @@ fn what_ndnd_publishes_is_streamed_and_a_fetch_of_it_that_was_killed_goes_on() {
     assert!(done["resumed_bytes"].as_u64() >= stored && stored.is_some(), "{stored:?} were held: {done}");
 }
 
-#[test]
-fn what_two_producers_of_python_ndn_publish_comes_from_both_over_two_paths() {
-    let script = r#"
+/// Publishes a file below a name at a forwarder's socket, signed as it is told: `digest`; `hmac`, `ed25519` or `ecdsa` with a
+/// key made of so many equal bytes, whose certificate is below `/lab/KEY`.
+const PRODUCER: &str = r#"
 import sys
+from Cryptodome.PublicKey import ECC
 from ndn.app import NDNApp
+from ndn.app_support.security_v2 import self_sign
 from ndn.encoding import Component, MetaInfo, Name, make_data
-from ndn.security import DigestSha256Signer, KeychainDigest
+from ndn.security import (DigestSha256Signer, Ed25519Signer, HmacSha256Signer, KeychainDigest, Sha256WithEcdsaSigner)
 from ndn.transport.stream_face import UnixFace
-socket, path, text = sys.argv[1:]
+socket, path, text, scheme, seed = sys.argv[1:]
 content, prefix, size = open(path, "rb").read(), Name.from_str(text), 5000
 version, last = prefix + [Component.from_version(5)], Component.from_segment((len(content) - 1) // size)
+seed, key_name, certificate = bytes([int(seed)] * 32), Name.from_str("/lab/KEY/%01"), None
+if scheme in ("ed25519", "ecdsa"):
+    edwards = scheme == "ed25519"
+    key = ECC.construct(curve="Ed25519", seed=seed) if edwards else ECC.construct(
+        curve="P-256", d=int.from_bytes(seed, "big") >> 1)
+    signer = (Ed25519Signer if edwards else Sha256WithEcdsaSigner)(key_name, key.export_key(format="DER"))
+    certificate = self_sign(key_name, key.public_key().export_key(format="DER"), signer)[1]
+else:
+    signer = HmacSha256Signer(key_name, seed) if scheme == "hmac" else DigestSha256Signer()
 def packet(name, content, last):
-    return make_data(name, MetaInfo(freshness_period=1000, final_block_id=last), content, DigestSha256Signer())
+    return make_data(name, MetaInfo(freshness_period=1000, final_block_id=last), content, signer)
 first = Component.from_segment(0)
 about = prefix + [Component.from_str("32=metadata"), Component.from_version(1), first]
 about = packet(about, b"\x07" + bytes([len(b"".join(version))]) + b"".join(version), first)
@@ -372,14 +398,58 @@ def answer(name, parameters, _):
         return app.put_raw_packet(about)
     at = Component.to_number(name[-1]) if len(name) == len(prefix) + 2 else 0
     app.put_raw_packet(packet(version + [Component.from_segment(at)], content[at * size:(at + 1) * size], last))
+@app.route("/lab/KEY")
+def answer_key(name, parameters, _):
+    if certificate:
+        app.put_raw_packet(certificate)
 async def ready():
     print("ready", flush=True)
 app.run_forever(ready())
 "#;
+
+/// The Python that has python-ndn.
+fn python_ndn(skipped: &str) -> Option<String> {
     let python = std::env::var("TRIBUTARY_PYTHON").unwrap_or_else(|_| "python3".into());
-    if !program(&python, &["-c", "import ndn.app"], "two producers of python-ndn behind our forwarders") {
-        return;
+    program(&python, &["-c", "import ndn.app"], skipped).then_some(python)
+}
+
+#[test]
+fn what_python_ndn_signs_is_verified_and_another_key_is_refused() {
+    let Some(python) = python_ndn("objects that python-ndn signs") else { return };
+    let bench = Bench::new();
+    let _router = bench.router(port());
+    let get = |label: &str, more: &str| {
+        let face = format!("[[face]]\npeer = \"@ours.sock\"\nroutes = [\"/\"]\n{more}");
+        let config = bench.config(label, "receiver", "\"127.0.0.1:0\"", &face);
+        let fixed = ["get", "/lab/theirs", "-o", "-", "--timeout", "3s", "--config"];
+        trib(bench.folder.path()).args(fixed).arg(&config).output().unwrap()
+    };
+    let original = fs::read(&bench.original).unwrap();
+    for scheme in ["ed25519", "ecdsa"] {
+        let producer = bench.python_producer(&python, "ours.sock", [scheme, "1"]);
+        let right = get(scheme, "");
+        assert!(right.status.success() && right.stdout == original, "{scheme}: {}", talk(&right));
+        assert!(talk(&right).contains("is signed by '/lab/KEY/%01'"), "{scheme}: {}", talk(&right));
+        drop(producer);
+        // What the router has of the first one is fresh for a second.
+        thread::sleep(Duration::from_millis(1_100));
+        let _imposter = bench.python_producer(&python, "ours.sock", [scheme, "2"]);
+        let wrong = get(scheme, "");
+        assert_eq!(wrong.status.code(), Some(1), "{scheme}: {}", talk(&wrong));
+        assert!(wrong.stdout.is_empty(), "{scheme}: bytes of another key were written");
     }
+    let _producer = bench.python_producer(&python, "ours.sock", ["hmac", "1"]);
+    for (label, key, code, expected) in [("shares", 1, 0, &original[..]), ("shares-another", 2, 1, &[])] {
+        fs::write(bench.path(&format!("{label}.key")), [key; 32]).unwrap();
+        let get = get(label, &format!("[[shared_key]]\nprefix = \"/lab\"\nfile = \"{label}.key\"\n"));
+        assert_eq!(get.status.code(), Some(code), "{label}: {}", talk(&get));
+        assert!(get.stdout == expected, "{label}");
+    }
+}
+
+#[test]
+fn what_two_producers_of_python_ndn_publish_comes_from_both_over_two_paths() {
+    let Some(python) = python_ndn("two producers of python-ndn behind our forwarders") else { return };
     let bench = Bench::new();
     let receiver = port();
     let mut running = Vec::new();
@@ -390,12 +460,7 @@ app.run_forever(ready())
             format!("[[face]]\npeer = \"127.0.0.1:{receiver}\"\n[face.egress]\nrate = \"10Mbps\"\ndelay = \"5ms\"\n");
         let listen = format!("\"127.0.0.1:{here}\", \"@{label}.sock\"");
         let router = Daemon::start(bench.folder.path(), &bench.config(label, "router", &listen, &to_receiver));
-        let log = bench.path(&format!("{label}.log"));
-        let mut producer = Command::new(&python);
-        producer.args(["-u", "-c", script]).arg(bench.path(&format!("{label}.sock"))).arg(&bench.original);
-        let producer = Other::start(producer.arg("/lab/theirs"), &log);
-        until("a producer to register", || fs::read_to_string(&log).is_ok_and(|log| log.contains("ready")));
-        running.push((producer, router));
+        running.push((bench.python_producer(&python, &format!("{label}.sock"), ["digest", "0"]), router));
         faces += &format!("[[face]]\npeer = \"127.0.0.1:{here}\"\nroutes = [\"/\"]\n");
     }
     let config = bench.config("receiver", "receiver", &format!("\"127.0.0.1:{receiver}\""), &faces);
@@ -565,11 +630,7 @@ fn ndnts_fetches_through_our_forwarder() {
     "#;
     let modules = std::env::var_os("NDNTS_MODULES").map(PathBuf::from).unwrap_or_default();
     if !modules.join("node_modules/@ndn/segmented-object").exists() {
-        let _ = writeln!(
-            std::io::stderr(),
-            "\nSKIPPED: NDNts through our forwarder: NDNTS_MODULES names no folder with it"
-        );
-        return;
+        return skip("NDNts through our forwarder", "NDNTS_MODULES names no folder with it");
     }
     let bench = Bench::new();
     let tcp = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
