@@ -28,7 +28,8 @@ pub(super) fn run(context: &mut Context<'_>) -> Outcome<Findings> {
     let plain = add(&mut contenders, &mut findings, "forwarder", plain);
     let cache_bytes = (source.size as f64 * CACHE_HEADROOM) as u64;
     let cached = add(&mut contenders, &mut findings, "cache", cached(trib, stage, &source, cache_bytes));
-    let ndnd = add(&mut contenders, &mut findings, "ndnd", ndnd::ndnd(stage, &source, ndnd::Over::Unix));
+    let ndnd =
+        add(&mut contenders, &mut findings, "ndnd", ndnd::ndnd(stage, &source, ndnd::Over::Unix, ndnd::Store::Packets));
     take_turns(context.arguments.rounds(), &mut contenders, || stage.warm(source.size));
     findings.notes.extend(contenders.iter().filter_map(Contender::failure));
 

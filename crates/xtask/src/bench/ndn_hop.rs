@@ -2,7 +2,7 @@
 //! programs.
 use super::{
     Context, Findings, add,
-    ndnd::{self, Over},
+    ndnd::{self, Over, Store},
     rivals::Source,
 };
 use crate::{
@@ -25,12 +25,15 @@ pub(super) fn run(context: &mut Context<'_>) -> Outcome<Findings> {
     let (stage, trib) = (&context.stage, &context.trib);
     let mut findings = Findings::default();
     let mut contenders = Vec::new();
-    let mut pair = |over| {
-        let ours = add(&mut contenders, &mut findings, "trib", ndnd::through_trib(trib, stage, &source, over));
-        (ours, add(&mut contenders, &mut findings, "ndnd", ndnd::ndnd(stage, &source, over)))
+    let mut pair = |over, store| {
+        let ours = ndnd::through_trib(trib, stage, &source, over, store);
+        let ours = add(&mut contenders, &mut findings, "trib", ours);
+        (ours, add(&mut contenders, &mut findings, "ndnd", ndnd::ndnd(stage, &source, over, store)))
     };
-    let (ours, theirs) = pair(Over::Unix);
-    let others = [("TCP", pair(Over::Tcp)), ("UDP between two forwarders", pair(Over::Udp))];
+    let (ours, theirs) = pair(Over::Unix, Store::Packets);
+    let bare = pair(Over::Unix, Store::Nothing);
+    let over = [Over::Tcp, Over::Udp].map(|over| pair(over, Store::Packets));
+    let others = ["TCP", "UDP between two forwarders"].into_iter().zip(over);
     take_turns(context.arguments.rounds(), &mut contenders, || stage.warm(source.size));
     findings.notes.extend(contenders.iter().filter_map(Contender::failure));
 
@@ -49,6 +52,10 @@ pub(super) fn run(context: &mut Context<'_>) -> Outcome<Findings> {
         ],
         None => [cpu, rate, memory],
     });
+    if let (Some(ours), Some(theirs)) = (complete(bare.0), complete(bare.1)) {
+        let cpu = Figure::new("CPU per exchange without content stores", "µs", ours.values(exchange));
+        findings.figures.push(cpu.beside("ndnd's forwarder", theirs.values(exchange)));
+    }
     for (way, (ours, theirs)) in others {
         let Some(ours) = complete(ours) else { continue };
         let rate = Figure::new(format!("rate over {way}"), "MB/s", ours.values(Sample::rate));
@@ -59,7 +66,7 @@ pub(super) fn run(context: &mut Context<'_>) -> Outcome<Findings> {
     }
     findings.notes.push(
         "ndnd put and ndnd cat on both sides of either forwarder, over Unix sockets unless it says otherwise, segments of \
-         8,000 bytes; ours without a content store, ndnd's with its default of 1,024 packets"
+         8,000 bytes; content stores of 2,048 packets unless it says otherwise, which is ndnd's default in two threads"
             .into(),
     );
     Ok(findings)

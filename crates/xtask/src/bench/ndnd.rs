@@ -36,13 +36,37 @@ pub(super) enum Over {
     Udp,
 }
 
+/// What forwarders keep to answer others with.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Store {
+    /// Nothing.
+    Nothing,
+    /// So many packets of an exchange as ndnd's does by default, in each of its two threads.
+    Packets,
+}
+/// Packets that a thread of ndnd's keeps by default.
+const STORE_PACKETS: u32 = 1_024;
+
+impl Store {
+    /// For ndnd's configuration.
+    fn section(self) -> String {
+        let (capacity, is_used) = if self == Store::Packets { (STORE_PACKETS, true) } else { (0, false) };
+        format!("tables:\n  content_store:\n    capacity: {capacity}\n    admit: {is_used}\n    serve: {is_used}\n")
+    }
+    /// For ours: room for as many.
+    fn cache_size(self) -> &'static str {
+        if self == Store::Packets { "16MiB" } else { "0B" }
+    }
+}
+
 /// ndnd's configuration up to the Unix socket; what has no port does not listen, so that any number of these run on one
 /// machine.
-fn sections(tcp: Option<u16>, udp: Option<u16>) -> String {
+fn sections(tcp: Option<u16>, udp: Option<u16>, store: Store) -> String {
     let port = |port: Option<u16>| port.map_or(String::new(), |port| format!("    port_unicast: {port}\n"));
     format!(
-        "core:\n  log_level: ERROR\nfw:\n  threads: 2\nfaces:\n  udp:\n    enabled_unicast: {}\n    \
+        "core:\n  log_level: ERROR\nfw:\n  threads: 2\n{}faces:\n  udp:\n    enabled_unicast: {}\n    \
          enabled_multicast: false\n{}  tcp:\n    enabled: {}\n{}  websocket:\n    enabled: false\n",
+        store.section(),
         udp.is_some(),
         port(udp),
         tcp.is_some(),
@@ -55,18 +79,19 @@ const START_PATIENCE: Duration = Duration::from_secs(10);
 const PUT_PATIENCE: Duration = Duration::from_secs(120);
 
 /// A producer and a forwarder of ndnd that run through all rounds; each fetch is a process of its own.
-pub(super) fn ndnd<'a>(stage: &'a Stage, source: &Source, over: Over) -> Outcome<Contender<'a>> {
+pub(super) fn ndnd<'a>(stage: &'a Stage, source: &Source, over: Over, store: Store) -> Outcome<Contender<'a>> {
     let ndnd = tools::find("ndnd").ok_or_else(|| tools::missing("ndnd", "against ndnd in the same run"))?;
     let label = match over {
+        Over::Unix if store == Store::Nothing => "ndnd-bare",
         Over::Unix => "ndnd",
         Over::Tcp => "ndnd-tcp",
         Over::Udp => "ndnd-udp",
     };
     let (port, near) = (free_port()?, stage.path(label).with_extension("sock"));
     let listen = match over {
-        Over::Unix => sections(None, None),
-        Over::Tcp => sections(Some(port), None),
-        Over::Udp => sections(None, Some(port)),
+        Over::Unix => sections(None, None, store),
+        Over::Tcp => sections(Some(port), None, store),
+        Over::Udp => sections(None, Some(port), store),
     };
     let start = |label: &str, socket: &Path, sections: &str| {
         forwarder(stage, &format!("{label}-forwarder"), Command::new(&ndnd), socket, sections)
@@ -77,7 +102,7 @@ pub(super) fn ndnd<'a>(stage: &'a Stage, source: &Source, over: Over) -> Outcome
         Over::Tcp => format!("tcp://127.0.0.1:{port}"),
         Over::Udp => {
             let far = stage.path("ndnd-far.sock");
-            forwarders.push(start("ndnd-far", &far, &sections(None, Some(free_port()?)))?);
+            forwarders.push(start("ndnd-far", &far, &sections(None, Some(free_port()?), store))?);
             let mut command = Command::new(&ndnd);
             command.args(["fw", "route-add", "prefix=/", &format!("face=udp4://127.0.0.1:{port}")]);
             let route = Process::spawn("ndnd-route", stage, command.env(TRANSPORT, transport(&far)))?;
@@ -112,9 +137,16 @@ pub(super) fn forwarder(
 }
 
 /// The same programs on both sides of our forwarder, or of two of them.
-pub(super) fn through_trib<'a>(trib: &Trib, stage: &'a Stage, source: &Source, over: Over) -> Outcome<Contender<'a>> {
+pub(super) fn through_trib<'a>(
+    trib: &Trib,
+    stage: &'a Stage,
+    source: &Source,
+    over: Over,
+    store: Store,
+) -> Outcome<Contender<'a>> {
     let ndnd = tools::find("ndnd").ok_or_else(|| tools::missing("ndnd", "on both sides of our forwarder"))?;
     let label = match over {
+        Over::Unix if store == Store::Nothing => "trib-bare",
         Over::Unix => "trib",
         Over::Tcp => "trib-tcp",
         Over::Udp => "trib-udp",
@@ -123,8 +155,9 @@ pub(super) fn through_trib<'a>(trib: &Trib, stage: &'a Stage, source: &Source, o
         let config = stage.path(label).with_extension("toml");
         let text = format!(
             "[node]\nlabel = \"{label}\"\nfamily = \"ndn\"\nroles = [\"router\"]\nstate_dir = \"{label}-state\"\n\
-             listen = [\"{}\", \"{listen}\"]\n[ndn]\ncache_size = \"0B\"\n{more}",
-            transport(socket)
+             listen = [\"{}\", \"{listen}\"]\n[ndn]\ncache_size = \"{}\"\n{more}",
+            transport(socket),
+            store.cache_size()
         );
         std::fs::write(&config, text)?;
         let mut command = trib.command();
