@@ -92,10 +92,9 @@ impl NdnNode {
         let mut secret = [0; 16];
         secret[..8].copy_from_slice(&random.bits().to_be_bytes());
         secret[8..].copy_from_slice(&random.bits().to_be_bytes());
-        let bytes_max = usize::try_from(config.cache_bytes.0).unwrap_or(usize::MAX);
-        let packets_max = if bytes_max == 0 { 0 } else { CsLimits::default().packets_max };
+        let cache_bytes = usize::try_from(config.cache_bytes.0).unwrap_or(usize::MAX);
         let mut router = Router::new(RouterConfig {
-            cs: CsLimits { packets_max, bytes_max },
+            cs: CsLimits::of_bytes(cache_bytes),
             cache_share: config.cache_share,
             cs_policy: config.cache_policy.clone(),
             strategy: config.strategy.clone(),
@@ -454,6 +453,36 @@ impl Endpoint for NdnNode {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::wire::Data;
+    use bytes::Bytes;
+    use tributary_core::ByteCount;
+
+    #[test]
+    fn a_large_cache_holds_as_many_packets_as_fit() {
+        // A file of 152 MiB in segments of 1,200 bytes, which are 1,400 with name, signature and the rest.
+        let file = Config { cache_bytes: ByteCount(256 << 20), ..Config::new("node", 1) };
+        let mut node = NdnNode::new(file);
+        assert!(node.router().cs().limits().packets_max > (152 << 20) / 1_200);
+        let (packets, now) = (100_000_u32, Time::ZERO);
+        let name = |number: u32| Name::root().child(&number.to_be_bytes()).expect("it is short");
+        let prefix = Name::root();
+        assert!(node.router_mut().add_route(&prefix, FACE_SENDER, 0));
+        let (asker, options) = (FaceId(1), FaceOptions { mtu: 1_472, rate: None });
+        node.add_face(now, asker, options);
+        for number in 0..packets {
+            let asked = Interest::new((&name(number)).into()).encode();
+            node.router_mut().handle_datagram(now, asker, Datagram::from(Bytes::from(asked)));
+            let data = Data::new((&name(number)).into(), b"").sign(&SignKey::Null);
+            node.router_mut().handle_local(now, FACE_SENDER, &LpPacket::default(), data.into());
+            while node.router_mut().poll_transmit(&mut TransmitBuf::new()).is_some() {}
+            while node.router_mut().poll_local().is_some() {}
+        }
+        let cs = node.router().cs();
+        assert_eq!((cs.len(), cs.evicted), (packets as usize, 0));
+        assert!(cs.contains(now, (&name(0)).into()), "the first one is there");
+        let none = NdnNode::new(Config { cache_bytes: ByteCount(0), ..Config::new("node", 1) });
+        assert_eq!(none.router().cs().limits(), CsLimits { packets_max: 0, bytes_max: 0 });
+    }
 
     #[test]
     fn events_that_nobody_takes_are_dropped_and_counted_beyond_their_limit() {

@@ -55,20 +55,28 @@ pub const POLICIES: [Listed; 3] = [
 /// Limits of a content store.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CsLimits {
-    /// Packets at most; zero for no content store. Default: 65,536, as NFD has it.
+    /// Packets at most; zero for no content store. Default: as many as the bytes have room for.
     pub packets_max: usize,
     /// Bytes of packets at most, overhead included. Default: 64 MiB.
     pub bytes_max: usize,
 }
 
-impl Default for CsLimits {
-    fn default() -> Self {
-        CsLimits { packets_max: 65_536, bytes_max: 64 << 20 }
+impl CsLimits {
+    /// So many bytes, in packets of any size; zero for no content store.
+    pub fn of_bytes(bytes_max: usize) -> CsLimits {
+        CsLimits { packets_max: bytes_max / ENTRY_OVERHEAD_BYTES, bytes_max }
     }
 }
 
-/// What an entry costs beyond its packet, roughly: indexes, order, allocations.
-pub const ENTRY_OVERHEAD_BYTES: usize = 256;
+impl Default for CsLimits {
+    fn default() -> Self {
+        CsLimits::of_bytes(64 << 20)
+    }
+}
+
+/// What an entry costs beyond its packet: indexes, order, allocations. A million packets of 44 bytes took 256 to 269 bytes
+/// each beyond themselves with the policies `lru` and `fifo`, 306 to 319 with `priority`.
+pub const ENTRY_OVERHEAD_BYTES: usize = 320;
 
 /// The content store.
 pub struct ContentStore {

@@ -99,6 +99,20 @@ fn each_policy_drops_its_own_and_the_limits_hold() {
 }
 
 #[test]
+fn packets_of_hardly_any_bytes_are_bounded_by_what_they_cost_beside() {
+    for policy in POLICIES.map(|(name, _)| name) {
+        let limits = CsLimits::of_bytes(1 << 20);
+        let mut store = ContentStore::new(NameHasher::new([1, 2]), limits, policy).unwrap();
+        for n in 0..10_000 {
+            put(&mut store, n, &data(&format!("/{n}"), 0, 0));
+            assert!(store.bytes() <= limits.bytes_max);
+        }
+        assert!(store.len() <= limits.packets_max && limits.packets_max == 3_276, "{policy}: {}", store.len());
+        assert!(store.len() > 2_700, "{policy}: {}", store.len());
+    }
+}
+
+#[test]
 fn the_same_name_again_replaces_and_no_capacity_keeps_nothing() {
     let mut store = store("lru", 3);
     put(&mut store, 0, &data("/1", 0, 5));
