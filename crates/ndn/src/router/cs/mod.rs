@@ -74,6 +74,29 @@ impl Default for CsLimits {
     }
 }
 
+/// What a content store does, as an operator may choose while it runs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CsSwitches {
+    /// Whether it keeps what passes by.
+    pub admits: bool,
+    /// Whether it answers with what it has.
+    pub serves: bool,
+}
+
+impl CsSwitches {
+    /// It does both, as from the start.
+    pub const BOTH: CsSwitches = CsSwitches { admits: true, serves: true };
+
+    /// As the management protocol tells them: 1 for admits, 2 for serves.
+    pub fn flags(self) -> u64 {
+        u64::from(self.admits) | u64::from(self.serves) << 1
+    }
+    /// From the flags of the management protocol; others mean nothing.
+    pub fn from_flags(flags: u64) -> CsSwitches {
+        CsSwitches { admits: flags & 1 != 0, serves: flags & 2 != 0 }
+    }
+}
+
 /// What an entry costs beyond its packet: indexes, order, allocations. A million packets of 44 bytes took 256 to 269 bytes
 /// each beyond themselves with the policies `lru` and `fifo`, 306 to 319 with `priority`.
 pub const ENTRY_OVERHEAD_BYTES: usize = 320;
@@ -82,6 +105,7 @@ pub const ENTRY_OVERHEAD_BYTES: usize = 320;
 pub struct ContentStore {
     hasher: NameHasher,
     limits: CsLimits,
+    switches: CsSwitches,
     policy: Box<dyn CsPolicy>,
     exact: HashTable<u32>,
     /// Names in canonical order, for Interests that a longer name may answer.
@@ -109,6 +133,7 @@ impl ContentStore {
         Some(ContentStore {
             hasher,
             limits,
+            switches: CsSwitches::BOTH,
             policy: make(),
             exact: HashTable::new(),
             ordered: BTreeMap::new(),
@@ -123,7 +148,7 @@ impl ContentStore {
     pub fn insert(&mut self, now: Time, packet: &Bytes, name: NameView<'_>, freshness: Duration) {
         let hash = self.hasher.name(name);
         let cost = packet.len() + ENTRY_OVERHEAD_BYTES;
-        if self.limits.packets_max == 0 || cost > self.limits.bytes_max {
+        if !self.switches.admits || self.limits.packets_max == 0 || cost > self.limits.bytes_max {
             return;
         }
         if let Some(old) = self.find(hash, name.as_tlv()) {
@@ -157,7 +182,7 @@ impl ContentStore {
     }
     /// The packet that answers an Interest, if there is one.
     pub fn lookup(&mut self, now: Time, interest: &Interest<'_>) -> Option<Bytes> {
-        let found = self.find_answer(now, interest);
+        let found = self.find_answer(now, interest).filter(|_| self.switches.serves);
         match found {
             Some(slot) => {
                 self.hits_and_misses.0 += 1;
@@ -167,9 +192,9 @@ impl ContentStore {
         }
         self.entries[found? as usize].as_ref().map(|entry| entry.packet.clone())
     }
-    /// Whether the packet of exactly this name is there, fresh or not.
+    /// Whether the packet of exactly this name would be served, fresh or not.
     pub fn contains(&self, now: Time, name: NameView<'_>) -> bool {
-        !name.is_empty() && self.find_answer(now, &Interest::new(name)).is_some()
+        self.switches.serves && !name.is_empty() && self.find_answer(now, &Interest::new(name)).is_some()
     }
     fn find_answer(&self, now: Time, interest: &Interest<'_>) -> Option<u32> {
         let name = interest.name;
@@ -220,6 +245,14 @@ impl ContentStore {
             self.remove(victim.0);
             self.evicted += 1;
         }
+    }
+    /// Changes what it does; what it has stays.
+    pub fn set_switches(&mut self, switches: CsSwitches) {
+        self.switches = switches;
+    }
+    /// What it does.
+    pub fn switches(&self) -> CsSwitches {
+        self.switches
     }
     /// Limits in force.
     pub fn limits(&self) -> CsLimits {

@@ -7,6 +7,7 @@ use super::{FaceRequest, REQUESTS_MAX, RequestId, Waiting};
 use crate::{
     router::{
         Router,
+        cs::CsSwitches,
         face::{DATAGRAM_BYTES_MAX, FLAG_LOCAL_FIELDS, FLAG_MARKING, FLAG_RELIABILITY},
         marking::MarkingRule,
         rib::{CHILD_INHERIT, ORIGIN_APP, ORIGIN_STATIC, Route},
@@ -36,10 +37,10 @@ impl Router {
             (b"fib", b"remove-nexthop") => self.on_unregister(face, parameters, ORIGIN_STATIC),
             (b"faces", b"create") => return self.on_create(now, packet, parameters),
             (b"faces", b"destroy") => self.on_destroy(now, parameters),
-            (b"faces", b"update") => self.on_update(face, &parameters),
+            (b"faces", b"update") => self.change_face(face, &parameters),
             (b"strategy-choice", b"set") => self.on_set_strategy(parameters),
             (b"strategy-choice", b"unset") => self.on_unset_strategy(parameters),
-            (b"cs", b"config") => Ok(self.on_cs_config(now, parameters)),
+            (b"cs", b"config") => self.on_cs_config(now, parameters),
             (b"cs", b"erase") => self.on_cs_erase(parameters),
             _ => Err((501, "unknown command")),
         };
@@ -86,21 +87,24 @@ impl Router {
         (parameters.face_id, parameters.origin) = (Some(u64::from(face.0)), Some(origin));
         Ok(parameters)
     }
-    fn on_create(&mut self, now: Time, packet: &Bytes, mut parameters: ControlParameters) -> Option<ControlResponse> {
+    fn on_create(&mut self, now: Time, packet: &Bytes, parameters: ControlParameters) -> Option<ControlResponse> {
         let refuse = |code, text: &str, body| Some(ControlResponse { code, text: text.into(), body });
         let Some(uri) = parameters.uri.clone() else { return refuse(400, "no uri", None) };
-        if let Some((face, ..)) = self.faces().find(|(_, _, profile, _)| profile.uri == uri) {
-            parameters.face_id = Some(u64::from(face.0));
-            return refuse(409, "a face to this address exists", Some(parameters));
+        if let Err((code, text)) = flags_and_mask(&parameters) {
+            return refuse(code, text, None);
+        }
+        if let Some(face) = self.faces.values().find(|face| face.profile.uri == uri) {
+            return refuse(409, "a face to this address exists", Some(face.parameters()));
+        }
+        if let Err((_, text)) = persistency(&parameters) {
+            return refuse(406, text, Some(parameters));
         }
         if self.management.requests.len() >= REQUESTS_MAX {
             return refuse(503, "too many faces are being made", None);
         }
         self.management.next_request += 1;
         let id = RequestId(self.management.next_request);
-        // Persistency: 0 persistent, 1 on demand, 2 permanent.
-        let is_persistent = parameters.persistency != Some(1);
-        self.management.to_driver.push_back(FaceRequest::Create { id, uri, mtu: parameters.mtu, is_persistent });
+        self.management.to_driver.push_back(FaceRequest::Create { id, uri, mtu: parameters.mtu });
         self.management.requests.insert(id, Waiting { interest: packet.clone(), since: now, parameters });
         None
     }
@@ -118,7 +122,7 @@ impl Router {
         Ok(parameters)
     }
     /// Changes what may be changed of a face, all of it or nothing; the answer tells what it is like now.
-    fn on_update(
+    pub(super) fn change_face(
         &mut self,
         face: Option<FaceId>,
         asked: &ControlParameters,
@@ -129,12 +133,7 @@ impl Router {
             return Err((401, "a face of this node itself cannot be changed"));
         }
         let mut profile = known.profile.clone();
-        match asked.persistency {
-            // A dialled face is dialled again for as long as it is there: persistent and permanent are the same.
-            Some(PERSISTENT | PERMANENT) => profile.is_persistent = true,
-            Some(_) => return Err((409, "only packets that come make a face on demand")),
-            None => {}
-        }
+        profile.is_persistent |= persistency(asked)?;
         if let Some(mtu) = asked.mtu {
             if profile.mtu.is_none() {
                 return Err((409, "a stream carries packets of any length"));
@@ -142,11 +141,7 @@ impl Router {
             let mtu = usize::try_from(mtu).ok().filter(|mtu| *mtu >= MTU_MIN).ok_or((409, "no such mtu"))?;
             profile.mtu = Some(mtu.min(DATAGRAM_BYTES_MAX));
         }
-        let (flags, mask) = match (asked.flags, asked.mask) {
-            (Some(flags), Some(mask)) => (flags, mask),
-            (None, None) => (0, 0),
-            _ => return Err((409, "flags and mask come together")),
-        };
+        let (flags, mask) = flags_and_mask(asked)?;
         let changes = |flag: u64| (mask & flag != 0).then_some(flags & flag != 0);
         if changes(FLAG_LOCAL_FIELDS).is_some_and(|wanted| wanted != known.is_local()) {
             return Err((409, "local fields are for applications of this machine, and only for them"));
@@ -160,13 +155,18 @@ impl Router {
         if let Some(marks) = changes(FLAG_MARKING) {
             profile.marking = if marks { profile.marking.or_usual() } else { MarkingRule::Off };
         }
-        if profile.marking != MarkingRule::Off {
+        let names_marks = asked.mark_threshold.is_some() || asked.mark_interval.is_some();
+        if profile.marking == MarkingRule::Off {
+            if names_marks {
+                return Err((409, "this face marks nothing, so there is no threshold and no interval"));
+            }
+        } else {
             let rate =
                 profile.rate.ok_or((409, "the rate of this face's link is not known, so nothing can be marked"))?;
             let (mut target, mut interval) = profile.marking.delays();
             target = asked.mark_threshold.map_or(target, |bytes| rate.time_for(bytes));
             interval = asked.mark_interval.map_or(interval, Duration::from_nanos);
-            if asked.mark_threshold.is_some() || asked.mark_interval.is_some() {
+            if names_marks {
                 profile.marking = MarkingRule::Codel { target, interval };
             }
         }
@@ -186,11 +186,22 @@ impl Router {
         self.unset_strategy(&name);
         Ok(parameters)
     }
-    fn on_cs_config(&mut self, now: Time, parameters: ControlParameters) -> ControlParameters {
+    fn on_cs_config(
+        &mut self,
+        now: Time,
+        parameters: ControlParameters,
+    ) -> Result<ControlParameters, (u64, &'static str)> {
+        let (flags, mask) = flags_and_mask(&parameters)?;
+        if mask & !CsSwitches::BOTH.flags() != 0 {
+            return Err((409, "a content store admits (1) and serves (2), and nothing else"));
+        }
+        let switches = CsSwitches::from_flags(self.cs.switches().flags() & !mask | flags & mask);
+        self.cs.set_switches(switches);
         if let Some(capacity) = parameters.capacity {
             self.set_cache_capacity(now, usize::try_from(capacity).unwrap_or(usize::MAX));
         }
-        parameters
+        let capacity = Some(self.cs.limits().packets_max as u64);
+        Ok(ControlParameters { capacity, flags: Some(switches.flags()), ..ControlParameters::default() })
     }
     fn on_cs_erase(&mut self, mut parameters: ControlParameters) -> Result<ControlParameters, (u64, &'static str)> {
         let name = parameters.name.clone().ok_or((400, "no name"))?;
@@ -198,6 +209,24 @@ impl Router {
         parameters.count = Some(erased);
         parameters.capacity = (erased == ERASED_MAX).then_some(ERASED_MAX);
         Ok(parameters)
+    }
+}
+
+/// The flags that a command gives and those that it means; nothing where it has neither.
+fn flags_and_mask(asked: &ControlParameters) -> Result<(u64, u64), (u64, &'static str)> {
+    match (asked.flags, asked.mask) {
+        (Some(flags), Some(mask)) => Ok((flags, mask)),
+        (None, None) => Ok((0, 0)),
+        _ => Err((400, "flags and mask come together")),
+    }
+}
+/// Whether a face is to stay though nothing comes. A dialled face is dialled again for as long as it is there: persistent
+/// and permanent are the same.
+fn persistency(asked: &ControlParameters) -> Result<bool, (u64, &'static str)> {
+    match asked.persistency {
+        Some(PERSISTENT | PERMANENT) => Ok(true),
+        Some(_) => Err((409, "only packets that come make a face on demand")),
+        None => Ok(false),
     }
 }
 

@@ -49,8 +49,8 @@ impl Router {
             }
             (b"cs", b"info") => {
                 let (hits, misses) = self.cs.hits_and_misses;
-                // 1: it admits, 2: it serves.
-                out = cs_info(self.cs.limits().packets_max as u64, self.cs.len() as u64, 3, hits, misses);
+                let flags = self.cs.switches().flags();
+                out = cs_info(self.cs.limits().packets_max as u64, self.cs.len() as u64, flags, hits, misses);
             }
             _ => return None,
         }

@@ -59,8 +59,6 @@ pub enum FaceRequest {
         uri: String,
         /// Bytes that it may carry; `None` as usual.
         mtu: Option<u64>,
-        /// Whether it is to stay though nothing comes.
-        is_persistent: bool,
     },
     /// Close a face, which the router has forgotten already.
     Destroy {
@@ -140,11 +138,15 @@ impl Router {
         let Some(waiting) = self.management.requests.remove(&id) else { return };
         let mut body = waiting.parameters;
         let response = match made {
-            Ok(face) => {
-                (body.face_id, body.persistency) = (Some(u64::from(face.0)), Some(0));
-                body.uri = self.faces.get(&face).map(super::face::Face::uri);
-                ControlResponse { code: 200, text: "OK".into(), body: Some(body) }
-            }
+            // What it is to be like is asked of the face that there is.
+            Ok(face) => match self.change_face(Some(face), &body) {
+                Ok(told) => ControlResponse { code: 200, text: "OK".into(), body: Some(told) },
+                Err((_, text)) => {
+                    self.remove_face(now, face);
+                    self.management.to_driver.push_back(FaceRequest::Destroy { face });
+                    ControlResponse { code: 406, text: text.into(), body: Some(body) }
+                }
+            },
             Err(FaceRefusal::Exists(face)) => {
                 body.face_id = Some(u64::from(face.0));
                 ControlResponse { code: 409, text: "a face to this address exists".into(), body: Some(body) }

@@ -168,6 +168,56 @@ fn the_driver_makes_and_closes_faces() {
     assert_eq!(bench.router.requests_due(), None);
 }
 
+/// Asks for a face, has the driver make it as face 9 with this profile, and gives the answer.
+fn create(bench: &mut Bench, asked: &ControlParameters, profile: FaceProfile, nonce: u8) -> ControlResponse {
+    expect(&bench.recv(1, &command("faces/create", asked, &SignKey::Digest, nonce)), &[]);
+    let Some(FaceRequest::Create { id, uri, .. }) = bench.router.poll_face_request() else { panic!("no request") };
+    bench.router.add_face(FaceId(9), FaceProfile { uri, ..profile });
+    bench.router.complete_face_request(bench.now, id, Ok(FaceId(9)));
+    response(&bench.sent())
+}
+
+#[test]
+fn a_face_is_made_as_asked_for_or_not_at_all() {
+    let mut bench = bench(|_| {});
+    let rate = Some(Rate::from_mbps(8));
+    let asked = ControlParameters { uri: Some("udp4://192.0.2.1:6363".into()), ..ControlParameters::default() };
+    let all = ControlParameters {
+        persistency: Some(2),
+        mtu: Some(1200),
+        flags: Some(6),
+        mask: Some(6),
+        mark_interval: Some(50_000_000),
+        mark_threshold: Some(20_000),
+        ..asked.clone()
+    };
+    let answer = create(&mut bench, &all, FaceProfile { rate, ..profile(1472) }, 1);
+    let told = answer.body.unwrap();
+    assert_eq!((answer.code, told.face_id, told.persistency, told.mtu), (200, Some(9), Some(0), Some(1200)));
+    assert_eq!((told.flags, told.mark_interval, told.mark_threshold), (Some(6), Some(50_000_000), Some(20_000)));
+    let made = bench.router.faces().find(|(id, ..)| *id == FaceId(9)).unwrap().2;
+    assert!(made.reliability.is_some() && made.marking != marking::MarkingRule::Off && made.mtu == Some(1200));
+    // Who asks for it again is told what it is like.
+    let again = run(&mut bench, "faces/create", &asked, 2);
+    assert_eq!((again.code, again.body.unwrap().flags), (409, Some(6)));
+    let destroy = ControlParameters { face_id: Some(9), ..ControlParameters::default() };
+    assert_eq!(run(&mut bench, "faces/destroy", &destroy, 3).code, 200);
+    assert!(bench.router.poll_face_request().is_some());
+    // Nothing is known of the link's rate; a stream loses nothing; the face leads to another machine.
+    let flags = |flags: u64| ControlParameters { flags: Some(flags), mask: Some(flags), ..asked.clone() };
+    for (nonce, (asked, mtu)) in [(flags(4), 1472), (flags(2), u32::MAX), (flags(1), 1472)].into_iter().enumerate() {
+        let answer = create(&mut bench, &asked, profile(mtu), 10 + nonce as u8);
+        assert_eq!(answer.code, 406, "{asked:?}");
+        assert!(!bench.router.has_face(FaceId(9)));
+        assert_eq!(bench.router.poll_face_request(), Some(FaceRequest::Destroy { face: FaceId(9) }));
+    }
+    let on_demand = ControlParameters { persistency: Some(1), ..asked.clone() };
+    assert_eq!(run(&mut bench, "faces/create", &on_demand, 20).code, 406);
+    let half = ControlParameters { flags: Some(2), ..asked };
+    assert_eq!(run(&mut bench, "faces/create", &half, 21).code, 400);
+    assert_eq!(bench.router.poll_face_request(), None, "the driver is asked for none of them");
+}
+
 #[test]
 fn no_more_faces_are_being_made_at_one_time_than_the_limit() {
     let mut bench = bench(|_| {});
@@ -215,7 +265,8 @@ fn a_face_is_changed_as_a_whole_or_not_at_all() {
     let cases = [
         (wrong(|_| {}, 999), 404),
         (wrong(|_| {}, u64::from(u32::MAX)), 401),
-        (wrong(|asked| asked.flags = Some(4), 9), 409),
+        (wrong(|asked| asked.flags = Some(4), 9), 400),
+        (wrong(|asked| asked.mark_interval = Some(1_000_000), 9), 409),
         (wrong(|asked| (asked.flags, asked.mask) = (Some(1), Some(1)), 9), 409),
         (wrong(|asked| asked.persistency = Some(1), 9), 409),
         (wrong(|asked| asked.mtu = Some(10), 9), 409),
@@ -318,6 +369,29 @@ fn the_content_store_is_configured_and_erased() {
     assert_eq!(run(&mut bench, "cs/erase", &erase, 1).body.unwrap().count, Some(4));
     let config = ControlParameters { capacity: Some(2), ..ControlParameters::default() };
     assert_eq!((run(&mut bench, "cs/config", &config, 2).code, bench.router.cs().len()), (200, 2));
+    let switch = |flags: u64| ControlParameters { flags: Some(flags), mask: Some(3), ..ControlParameters::default() };
+    let switched = |bench: &mut Bench, flags: u64, nonce: u8| {
+        let answer = run(bench, "cs/config", &switch(flags), nonce);
+        let info = dataset(bench, "cs/info");
+        let info = tlv::only("CsInfo", &info, 128).unwrap().to_vec();
+        let mut reader = tlv::Reader::new("CsInfo", &info);
+        let elements = core::iter::from_fn(|| reader.element().unwrap());
+        let shown = elements.filter(|element| element.kind == 108).map(|element| element.value[0]).last();
+        (answer.code, answer.body.unwrap().flags, shown)
+    };
+    // It neither keeps what comes nor answers with what it has, and has it still.
+    assert_eq!(switched(&mut bench, 0, 10), (200, Some(0), Some(0)));
+    let held = bench.router.cs().len();
+    expect(&bench.recv(2, &interest("/c/9", 109)), &[(4, "interest /c/9")]);
+    expect(&bench.recv(4, &data("/c/9")), &[(2, "data /c/9")]);
+    bench.recv(2, &interest("/c/new", 110));
+    bench.recv(4, &data("/c/new"));
+    assert_eq!(bench.router.cs().len(), held);
+    assert_eq!(switched(&mut bench, 3, 11), (200, Some(3), Some(3)));
+    expect(&bench.recv(2, &interest("/c/9", 111)), &[(2, "data /c/9")]);
+    let wrong = ControlParameters { flags: Some(4), mask: Some(4), ..ControlParameters::default() };
+    assert_eq!(run(&mut bench, "cs/config", &wrong, 12).code, 409);
+    assert_eq!(run(&mut bench, "cs/config", &ControlParameters { mask: None, ..wrong }, 13).code, 400);
     let strategy = ControlParameters {
         name: Some(name("/c")),
         strategy: Some(name("/localhost/nfd/strategy/multicast/v=5")),
