@@ -1,5 +1,5 @@
 //! Settings of an NDN node.
-use alloc::{string::String, vec::Vec};
+use alloc::{collections::BTreeMap, string::String, vec::Vec};
 use core::fmt;
 
 use tributary_content::Name;
@@ -7,7 +7,7 @@ use tributary_core::{ByteCount, Duration, FaceId, NodeId};
 use tributary_transport::TransferConfig;
 
 use crate::{
-    router::{InvalidPath, RemoteRegistration, Transit, labels::LabelScheme},
+    router::{InvalidPath, LinkService, RemoteRegistration, Transit, labels::LabelScheme},
     wire::SignKey,
 };
 
@@ -49,6 +49,11 @@ pub struct Config {
     pub segment_bytes: u16,
     /// Names of this network, for forwarding hints. Default: none.
     pub regions: Vec<Name>,
+    /// What faces to other machines are like of which nothing else is said: also those that packets tell of, and those that
+    /// are made by command. Default: nothing is known and nothing is done.
+    pub link_service: LinkService,
+    /// What single faces are like. Default: none.
+    pub link_services: BTreeMap<FaceId, LinkService>,
     /// Routes that lead by neighbours; they come back with the face when it was gone. Default: none.
     pub routes: Vec<StaticRoute>,
     /// Neighbours at which the prefixes of what is published here are registered. Default: none.
@@ -213,6 +218,8 @@ impl Config {
             label_all: false,
             segment_bytes: 1200,
             regions: Vec::new(),
+            link_service: LinkService::default(),
+            link_services: BTreeMap::new(),
             routes: Vec::new(),
             registrars: Vec::new(),
             transit: Transit::Allowed,

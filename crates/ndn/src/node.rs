@@ -158,6 +158,19 @@ impl NdnNode {
         self.strangers.remove(&face);
         self.router.add_face(face, profile)
     }
+    /// A face to another machine that finds out how large a datagram its link carries, if it is no stream, and does what
+    /// the settings say of it.
+    fn described(&self, face: FaceId, options: FaceOptions) -> FaceProfile {
+        let service = self.config.link_services.get(&face).unwrap_or(&self.config.link_service);
+        FaceProfile { finds_mtu: true, ..FaceProfile::from(options) }.with_service(*service)
+    }
+    /// What a stream is like that has been opened: as it was if it was there before, also by command.
+    fn opened(&self, face: FaceId, options: FaceOptions, scope: FaceScope, uri: String) -> FaceProfile {
+        let known = self.router.faces().find(|(id, ..)| *id == face).map(|(_, _, profile, _)| profile.clone());
+        let is_told = scope == FaceScope::NonLocal || self.config.link_services.contains_key(&face);
+        let made = || if is_told { self.described(face, options) } else { FaceProfile::from(options) };
+        FaceProfile { scope, uri, ..known.unwrap_or_else(made) }
+    }
     /// What follows when a face is there: its routes, and what is registered at it.
     fn on_face_up(&mut self, now: Time, face: FaceId) {
         for route in self.config.routes.iter().filter(|route| route.face == face) {
@@ -256,17 +269,12 @@ impl NdnNode {
     }
 }
 
-/// A face that finds out how large a datagram its link carries, if it is no stream.
-fn searching(options: FaceOptions) -> FaceProfile {
-    FaceProfile { finds_mtu: true, ..FaceProfile::from(options) }
-}
-
 impl Node for NdnNode {
     fn handle_datagram(&mut self, now: Time, face: FaceId, datagram: Datagram) {
         if let Some(heard) = self.strangers.get_mut(&face) {
             *heard = now;
         } else if !self.router.has_face(face)
-            && self.router.add_face(face, FaceProfile { is_persistent: false, ..searching(FACE_DEFAULT) })
+            && self.router.add_face(face, FaceProfile { is_persistent: false, ..self.described(face, FACE_DEFAULT) })
         {
             self.strangers.insert(face, now);
         }
@@ -301,8 +309,8 @@ impl Node for NdnNode {
                     PeerPlace::ThisMachine => FaceScope::Local,
                     PeerPlace::Elsewhere => FaceScope::NonLocal,
                 };
-                let options = FaceOptions { mtu, rate: None };
-                self.add_face_with(face, FaceProfile { scope, uri: peer, ..searching(options) });
+                let profile = self.opened(face, FaceOptions { mtu, rate: None }, scope, peer);
+                self.add_face_with(face, profile);
                 self.on_face_up(now, face);
                 self.settle(now);
             }
@@ -331,7 +339,7 @@ impl Node for NdnNode {
         if let Ok(face) = answer {
             let is_datagrams = uri.starts_with("udp");
             let mtu = if is_datagrams { FACE_DEFAULT.mtu } else { u32::MAX };
-            let profile = FaceProfile { uri, ..searching(FaceOptions { mtu, rate: None }) };
+            let profile = FaceProfile { uri, ..self.described(face, FaceOptions { mtu, rate: None }) };
             self.add_face_with(face, profile);
             self.opened.insert(face);
             // A stream is up when its far end has answered.
@@ -368,7 +376,7 @@ impl Echoes for NdnNode {
 
 impl Endpoint for NdnNode {
     fn add_face(&mut self, now: Time, face: FaceId, options: FaceOptions) {
-        self.add_face_with(face, searching(options));
+        self.add_face_with(face, self.described(face, options));
         self.on_face_up(now, face);
     }
     fn remove_face(&mut self, now: Time, face: FaceId) {

@@ -5,14 +5,18 @@ use tributary_content::{
     StoreError, chunk_size_for,
 };
 use tributary_core::{
-    ByteCount, Datagram, Duration, FaceId, Node, Random, Rate, Time, TransferId,
+    ByteCount, Datagram, Duration, FaceId, Node, PeerPlace, Random, Rate, Time, TransferId,
     event::{PathReport, PathState, TransferReport},
     link::{LinkChange, LinkConfig, Loss, Reorder},
+    node::FaceChange,
 };
 use tributary_ndn::{
     Config, NdnNode,
     config::{Registrar, RegistrationScope},
-    router::{FaceProfile, RemoteRegistration, labels::LabelScheme, shaping::ShapingConfig},
+    router::{
+        FaceProfile, LinkService, RemoteRegistration, labels::LabelScheme, marking::MarkingRule, shaping::ShapingConfig,
+    },
+    wire::reliability::ReliabilityConfig,
 };
 use tributary_sim::{Connection, Network, NodeIndex};
 use tributary_transport::{ControllerKind, Coupling, Endpoint, FaceOptions, Fetch, PathMetric};
@@ -523,6 +527,41 @@ fn a_face_that_only_packets_told_of_goes_after_a_minute_unless_somebody_says_tha
     node.router_mut().add_face(faces[1], FaceProfile { is_persistent: true, ..profile });
     node.handle_timeout(Time::from_millis(60_000));
     assert_eq!(faces.map(|face| node.router().has_face(face)), [false, true]);
+}
+
+#[test]
+fn faces_are_what_the_settings_say_whoever_tells_of_them() {
+    let (default, single) = (FaceId(5), FaceId(6));
+    let slow = LinkService { rate: Some(Rate::from_mbps(3)), ..LinkService::default() };
+    let config = Config {
+        link_service: LinkService {
+            rate: Some(Rate::from_mbps(20)),
+            reliability: Some(ReliabilityConfig::default()),
+            marking: MarkingRule::Codel { target: Duration::from_millis(5), interval: Duration::from_millis(100) },
+            shaping: Some(ShapingConfig::DEFAULT),
+        },
+        link_services: [(single, slow)].into(),
+        ..Config::new("node", 1)
+    };
+    let mut node = NdnNode::new(config);
+    let profile = |node: &NdnNode, face| node.router().faces().find(|(id, ..)| *id == face).unwrap().2.clone();
+    // One that a packet tells of, one that is listed, and one whose link says what it carries.
+    node.handle_datagram(Time::ZERO, default, Datagram::from(vec![0; 20]));
+    node.add_face(Time::ZERO, single, FaceOptions { mtu: 1_472, rate: None });
+    node.add_face(Time::ZERO, FaceId(7), FaceOptions { mtu: 1_472, rate: Some(Rate::from_mbps(1)) });
+    let found = profile(&node, default);
+    assert_eq!(found.rate, Some(Rate::from_mbps(20)));
+    assert!(found.reliability.is_some() && found.shaping.is_some() && found.marking != MarkingRule::Off);
+    assert_eq!(profile(&node, FaceId(7)).rate, Some(Rate::from_mbps(1)));
+    let found = profile(&node, single);
+    assert_eq!((found.rate, found.reliability, found.shaping), (slow.rate, None, None));
+    // A stream loses nothing, and one to an application of this machine is no link.
+    let open = |place| FaceChange::Opened { mtu: u32::MAX, place, peer: "tcp://192.0.2.1:1".into() };
+    node.handle_face(Time::ZERO, FaceId(8), open(PeerPlace::Elsewhere));
+    let found = profile(&node, FaceId(8));
+    assert_eq!((found.rate, found.reliability), (Some(Rate::from_mbps(20)), None));
+    node.handle_face(Time::ZERO, FaceId(9), open(PeerPlace::ThisMachine));
+    assert_eq!((profile(&node, FaceId(9)).rate, profile(&node, FaceId(9)).shaping), (None, None));
 }
 
 #[test]

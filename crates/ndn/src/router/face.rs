@@ -6,7 +6,7 @@ use alloc::{
 };
 
 use bytes::Bytes;
-use tributary_core::{Datagram, Duration, FaceId, Time, TransmitBuf};
+use tributary_core::{Datagram, Duration, FaceId, Rate, Time, TransmitBuf};
 use tributary_transport::{FaceOptions, MtuProbe, PathMtu};
 
 use super::{
@@ -41,7 +41,7 @@ pub struct FaceProfile {
     /// Who is on the other end.
     pub scope: FaceScope,
     /// Rate of its link, if known, and when to mark packets.
-    pub rate: Option<tributary_core::Rate>,
+    pub rate: Option<Rate>,
     /// When to mark packets.
     pub marking: MarkingRule,
     /// Whether Interests that come by it wait for their turn, so that their Data fits onto its link; needs its rate.
@@ -52,6 +52,32 @@ pub struct FaceProfile {
     pub uri: String,
     /// Whether it stays though nothing comes.
     pub is_persistent: bool,
+}
+
+/// What a face's link is like and what is done about it, as an operator says it.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct LinkService {
+    /// What the link carries; `None` if nobody knows. Marking and shaping need it, and consumers that probe are told it.
+    pub rate: Option<Rate>,
+    /// Whether lost packets are sent again on the link; never on a stream. Default: no.
+    pub reliability: Option<ReliabilityConfig>,
+    /// When to mark packets. Default: never.
+    pub marking: MarkingRule,
+    /// Whether Interests that come by it wait for their turn. Default: no.
+    pub shaping: Option<ShapingConfig>,
+}
+
+impl FaceProfile {
+    /// The same with what is said of its link; a rate that is known already counts.
+    pub fn with_service(self, service: LinkService) -> FaceProfile {
+        FaceProfile {
+            rate: self.rate.or(service.rate),
+            reliability: service.reliability.filter(|_| self.mtu.is_some()),
+            marking: service.marking,
+            shaping: service.shaping,
+            ..self
+        }
+    }
 }
 
 /// An MTU from which on a face counts as a stream: no datagram is longer.
@@ -129,6 +155,7 @@ pub(crate) struct Face {
     run: u64,
     /// The neighbour's answer to a question for its run: the question's number and the run.
     pub(crate) run_answer: Option<(u32, u64)>,
+    /// There if lost packets are sent again, or if the neighbour sent numbers, which are acknowledged in any case.
     reliability: Option<Reliability>,
     marker: Marker,
     /// Interests that came by it and wait for their turn.
@@ -141,6 +168,8 @@ pub(crate) struct Face {
 impl Face {
     /// `number` is random; `run` is told to neighbours that ask whether this node has started anew.
     pub(crate) fn new(id: FaceId, profile: FaceProfile, limits: FaceLimits, number: u32, run: u64) -> Self {
+        // So that a neighbour does not take it for what it was sent before this node started anew; far from the end.
+        let first = (run ^ u64::from(number)) >> 1;
         let mtu = profile.mtu.filter(|_| profile.finds_mtu).map(|mtu| mtu.min(DATAGRAM_BYTES_MAX) as u32);
         Face {
             path_mtu: mtu.map(|mtu| PathMtu::new(mtu, number)),
@@ -151,9 +180,9 @@ impl Face {
             counters: PacketCounters::default(),
             dropped: 0,
             limits,
-            next_sequence: 0,
+            next_sequence: first,
             reassembler: Reassembler::new(limits.reassembly),
-            reliability: profile.reliability.map(Reliability::new),
+            reliability: profile.reliability.map(|config| Reliability::new(config, first)),
             marker: Marker::new(profile.marking, profile.rate),
             shaper: profile.shaping.zip(profile.rate).map(|(config, rate)| Shaper::new(config, rate)),
             echoes: EchoAllowance::default(),
@@ -201,6 +230,9 @@ impl Face {
         bytes: Bytes,
         fragment: Option<Bytes>,
     ) -> Result<Option<Arrived>, &'static str> {
+        if packet.tx_sequence.is_some() && self.reliability.is_none() {
+            self.reliability = Some(Reliability::new(ReliabilityConfig::default(), self.next_sequence));
+        }
         if let Some(link) = &mut self.reliability {
             packet.acks.iter().for_each(|ack| link.on_ack(now, *ack));
             if let Some(number) = packet.tx_sequence
@@ -290,7 +322,7 @@ impl Face {
         self.path_mtu.iter_mut().for_each(|search| search.on_sent(packet.len()));
         let mtu = self.mtu();
         let fits = |extra: usize| mtu.is_none_or(|mtu| packet.len() + extra <= mtu);
-        if self.reliability.is_none() {
+        if self.profile.reliability.is_none() {
             if !headers.has_headers() && fits(0) {
                 self.push(Vec::new(), packet.clone());
                 return Ok(());
@@ -303,7 +335,7 @@ impl Face {
             }
         }
         let mtu = mtu.unwrap_or(usize::MAX);
-        let numbering = if self.reliability.is_some() { Numbering::Always } else { Numbering::WhenCut };
+        let numbering = if self.profile.reliability.is_some() { Numbering::Always } else { Numbering::WhenCut };
         let pieces_max = self.limits.reassembly.pieces_max;
         let pieces = cut(headers, packet, mtu, pieces_max, numbering, &mut self.next_sequence);
         let Some(pieces) = pieces else { return self.refuse(reason::MTU) };
@@ -334,7 +366,9 @@ impl Face {
     fn push_piece(&mut self, now: Time, piece: Piece, retries: u8) {
         let (mut acks, mut number, mtu) = (Vec::new(), None, self.mtu());
         if let Some(link) = &mut self.reliability {
-            number = link.on_send(now, &piece, retries);
+            if self.profile.reliability.is_some() {
+                number = link.on_send(now, &piece, retries);
+            }
             let room = mtu.map_or(256, |mtu| mtu.saturating_sub(piece.len() + 12 + 4));
             acks = link.take_acks(room);
         }
@@ -402,7 +436,7 @@ impl Face {
     pub(crate) fn flags(&self) -> u64 {
         let flag = |is_set: bool, flag: u64| if is_set { flag } else { 0 };
         flag(self.is_local(), FLAG_LOCAL_FIELDS)
-            | flag(self.reliability.is_some(), FLAG_RELIABILITY)
+            | flag(self.profile.reliability.is_some(), FLAG_RELIABILITY)
             | flag(self.profile.marking != MarkingRule::Off, FLAG_MARKING)
     }
     /// What the management protocol tells of it when it was changed.
@@ -422,8 +456,8 @@ impl Face {
     }
     /// Changes what it is like; what waits to be sent stays.
     pub(crate) fn set_profile(&mut self, profile: FaceProfile) {
-        if profile.reliability.is_some() != self.reliability.is_some() {
-            self.reliability = profile.reliability.map(Reliability::new);
+        if profile.reliability.is_some() != self.profile.reliability.is_some() {
+            self.reliability = profile.reliability.map(|config| Reliability::new(config, self.next_sequence));
         }
         if profile.marking != self.profile.marking {
             self.marker = Marker::new(profile.marking, profile.rate);

@@ -41,7 +41,7 @@ use bytes::Bytes;
 use tributary_content::Name;
 use tributary_core::{Datagram, Duration, FaceId, Random, Rate, Time, Transmit, TransmitBuf, event::Event};
 
-pub use face::{FaceLimits, FaceProfile, FaceScope, reason as face_reason};
+pub use face::{FaceLimits, FaceProfile, FaceScope, LinkService, reason as face_reason};
 pub use management::{FaceRequest, ManagementTrust, RequestId};
 
 use crate::wire::{

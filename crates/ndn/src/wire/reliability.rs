@@ -8,8 +8,10 @@
 //!  forgets 7, 9 ◄─────────────────────────  Ack 7, Ack 9, on whatever goes back, or after 5 ms by themselves
 //!  8 again, as TxSequence 12, once three later ones are acknowledged, or after the RTO; given up after three times
 //! ```
+//! Whoever is sent numbers acknowledges them, also if it sends none itself. A neighbour that acknowledges nothing knows no
+//! reliability: it is sent a number now and then, and nothing else twice.
 use alloc::{
-    collections::{BTreeMap, BTreeSet, VecDeque},
+    collections::{BTreeMap, VecDeque},
     vec::Vec,
 };
 
@@ -57,8 +59,13 @@ pub struct Reliability {
     sent: BTreeMap<u64, Sent>,
     acks: VecDeque<u64>,
     acks_since: Option<Time>,
-    /// Pieces that arrived lately, so that a packet sent twice is taken once.
-    seen: BTreeSet<u64>,
+    /// Pieces that arrived lately and when, so that a packet sent twice is taken once; in the order of their arrival, too.
+    seen: BTreeMap<u64, Time>,
+    seen_order: VecDeque<(Time, u64)>,
+    /// Packets given up since the neighbour last showed that it knows reliability.
+    ignored: u32,
+    /// Packets that went without a number since one that had one.
+    unnumbered: u32,
     resend: VecDeque<Piece>,
     retries: VecDeque<u8>,
     /// What happened.
@@ -88,28 +95,43 @@ struct Sent {
 
 /// Pieces remembered against duplicates.
 const SEEN_MAX: usize = 4096;
+/// How long: a neighbour that starts anew may begin its numbers anew, and what it sends then is none of what it sent before.
+const SEEN_FOR: Duration = Duration::from_secs(5);
+/// Packets given up in a row after which a neighbour is taken for one that acknowledges nothing.
+const IGNORED_MAX: u32 = 64;
+/// Of so many packets to such a neighbour one has a number.
+const NUMBERED_OF: u32 = 64;
 
 impl Reliability {
-    /// A link on which nothing was sent.
-    pub fn new(config: ReliabilityConfig) -> Self {
+    /// A link on which nothing was sent; the first number is to differ from start to start.
+    pub fn new(config: ReliabilityConfig, first: u64) -> Self {
         Reliability {
             config,
-            next: 1,
+            next: first,
             rtt: RttEstimator::new(config.rto_min.max(Duration::from_secs(1)), config.rto_min, Duration::from_secs(10)),
             sent: BTreeMap::new(),
             acks: VecDeque::new(),
             acks_since: None,
-            seen: BTreeSet::new(),
+            seen: BTreeMap::new(),
+            seen_order: VecDeque::new(),
+            ignored: 0,
+            unnumbered: 0,
             resend: VecDeque::new(),
             retries: VecDeque::new(),
             stats: ReliabilityStats::default(),
         }
     }
-    /// The number for a piece that leaves now; `None` if too many wait for acknowledgement.
+    /// The number for a piece that leaves now; `None` if too many wait for acknowledgement, or the neighbour seems to
+    /// acknowledge nothing.
     pub fn on_send(&mut self, now: Time, piece: &Piece, retries: u8) -> Option<u64> {
         if self.sent.len() >= self.config.unacknowledged_max {
             return None;
         }
+        if self.ignored >= IGNORED_MAX && self.unnumbered + 1 < NUMBERED_OF {
+            self.unnumbered += 1;
+            return None;
+        }
+        self.unnumbered = 0;
         let number = self.next;
         self.next = self.next.wrapping_add(1);
         self.sent.insert(number, Sent { piece: piece.clone(), at: now, retries, later_acks: 0 });
@@ -122,17 +144,30 @@ impl Reliability {
             self.acks.push_back(number);
             self.acks_since.get_or_insert(now);
         }
-        let is_new = self.seen.insert(sequence.unwrap_or(number));
-        if self.seen.len() > SEEN_MAX {
-            self.seen.pop_first();
-        }
+        self.ignored = 0;
+        self.forget_seen(now);
+        let piece = sequence.unwrap_or(number);
+        let is_new = self.seen.insert(piece, now).is_none();
+        self.seen_order.push_back((now, piece));
         self.stats.duplicates += u64::from(!is_new);
         is_new
+    }
+    fn forget_seen(&mut self, now: Time) {
+        while let Some((at, piece)) = self.seen_order.front().copied()
+            && (at + SEEN_FOR <= now || self.seen_order.len() >= SEEN_MAX)
+        {
+            self.seen_order.pop_front();
+            // What came again since then is remembered from then on.
+            if self.seen.get(&piece) == Some(&at) {
+                self.seen.remove(&piece);
+            }
+        }
     }
     /// Takes an acknowledgement.
     pub fn on_ack(&mut self, now: Time, number: u64) {
         let Some(sent) = self.sent.remove(&number) else { return };
         self.stats.acknowledged += 1;
+        self.ignored = 0;
         if sent.retries == 0 {
             self.rtt.on_sample(now.since(sent.at));
         }
@@ -151,13 +186,14 @@ impl Reliability {
     pub fn handle_timeout(&mut self, now: Time) {
         let rto = self.rtt.rto();
         let lost: Vec<u64> =
-            self.sent.iter().filter(|(_, sent)| sent.at + rto <= now).map(|(number, _)| *number).collect();
+            self.sent.iter().take_while(|(_, sent)| sent.at + rto <= now).map(|(number, _)| *number).collect();
         lost.into_iter().for_each(|number| self.on_lost(number));
     }
     fn on_lost(&mut self, number: u64) {
         let Some(sent) = self.sent.remove(&number) else { return };
         if sent.retries >= self.config.retries_max {
             self.stats.exhausted += 1;
+            self.ignored += 1;
             return;
         }
         self.stats.retransmitted += 1;
@@ -184,7 +220,8 @@ impl Reliability {
     /// When to look again.
     pub fn poll_timeout(&self) -> Option<Time> {
         let rto = self.rtt.rto();
-        let oldest = self.sent.values().map(|sent| sent.at + rto).min();
+        // Numbers are in the order of time.
+        let oldest = self.sent.first_key_value().map(|(_, sent)| sent.at + rto);
         let acks = self.acks_since.map(|since| since + self.config.ack_delay);
         oldest.into_iter().chain(acks).min()
     }
@@ -203,18 +240,45 @@ mod tests {
 
     #[test]
     fn what_arrives_and_is_not_acknowledged_yet_is_remembered_up_to_limits() {
-        let mut link = Reliability::new(ReliabilityConfig::default());
+        let mut link = Reliability::new(ReliabilityConfig::default(), 1);
         for number in 0..2 * SEEN_MAX as u64 {
             assert!(link.on_arrival(Time::ZERO, number, None));
         }
         assert_eq!((link.seen.len(), link.acks.len()), (SEEN_MAX, ReliabilityConfig::default().acks_max));
         assert!(!link.on_arrival(Time::ZERO, 2 * SEEN_MAX as u64 - 1, None), "the last ones");
+        assert!(link.on_arrival(Time::ZERO + SEEN_FOR, 2 * SEEN_MAX as u64 - 1, None), "for a while");
         let sent = (0..5_000).filter(|_| link.on_send(Time::ZERO, &piece(0), 0).is_some()).count();
         assert_eq!(sent, ReliabilityConfig::default().unacknowledged_max, "beyond that they go unreliably");
     }
     #[test]
+    fn a_neighbour_that_acknowledges_nothing_is_sent_hardly_anything_twice_until_it_does() {
+        let mut link = Reliability::new(ReliabilityConfig::default(), 1);
+        let mut now = Time::ZERO;
+        let mut sent = |link: &mut Reliability, packets: u32| {
+            let mut again = 0;
+            for _ in 0..packets {
+                link.on_send(now, &piece(0), 0);
+                for _ in 0..4 {
+                    now += Duration::from_secs(20);
+                    link.handle_timeout(now);
+                    while let Some((piece, retries)) = link.poll_resend() {
+                        again += 1;
+                        link.on_send(now, &piece, retries);
+                    }
+                }
+            }
+            again
+        };
+        assert_eq!(sent(&mut link, IGNORED_MAX), 3 * IGNORED_MAX);
+        let few = sent(&mut link, 640);
+        assert!((1..=30).contains(&few), "{few} of 640 sent again");
+        assert!(link.on_arrival(now, 5, None), "it numbers what it sends, so it knows reliability");
+        assert!(link.on_send(now, &piece(0), 0).is_some() && link.on_send(now, &piece(0), 0).is_some());
+    }
+
+    #[test]
     fn a_packet_is_sent_again_after_three_later_ones_and_given_up_after_three_times() {
-        let mut link = Reliability::new(ReliabilityConfig::default());
+        let mut link = Reliability::new(ReliabilityConfig::default(), 1);
         let mut now = Time::ZERO;
         let mut number = link.on_send(now, &piece(0), 0).unwrap();
         for round in 1..=4 {
@@ -241,7 +305,7 @@ mod tests {
 
     #[test]
     fn silence_is_noticed_by_time_and_acks_travel_soon() {
-        let mut link = Reliability::new(ReliabilityConfig::default());
+        let mut link = Reliability::new(ReliabilityConfig::default(), 1);
         link.on_send(Time::ZERO, &piece(1), 0);
         assert_eq!(link.poll_timeout(), Some(Time::from_millis(1000)));
         link.handle_timeout(Time::from_millis(1000));

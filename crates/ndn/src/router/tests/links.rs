@@ -59,6 +59,49 @@ fn a_reliable_link_brings_everything_across_though_a_third_is_lost() {
     assert!((200..450).contains(&sent_in_all), "{sent_in_all} packets for 200");
 }
 
+/// Two routers, face 4 of the first and face 1 of the second on one link; the first is of the run that began at `epoch`.
+fn reliable_pair(epoch: Duration, second_is: Option<ReliabilityConfig>) -> (Bench, Bench) {
+    let mut a = Bench::new(1, |config| config.epoch = epoch);
+    a.routes(&[("/", 4)]);
+    let mut b = Bench::with_routes(&[("/", 4)]);
+    a.router.add_face(FaceId(4), FaceProfile { reliability: Some(ReliabilityConfig::default()), ..profile(1472) });
+    b.router.add_face(FaceId(1), FaceProfile { reliability: second_is, ..profile(1472) });
+    (a, b)
+}
+
+#[test]
+fn who_is_sent_numbers_acknowledges_them_though_it_sends_none() {
+    let (mut a, mut b) = reliable_pair(Duration::ZERO, None);
+    let asked = a.recv(2, &interest("/a", 1));
+    expect(&carry(&asked, &mut b, || false), &[(4, "interest /a")]);
+    // One that came again is no other.
+    expect(&carry(&asked, &mut b, || false), &[]);
+    b.at(5);
+    let acks = b.sent();
+    assert_eq!(Bench::what(&acks), [(1, "idle".into())]);
+    acks.iter().for_each(|ack| assert!(a.recv(4, &ack.bytes).is_empty()));
+    a.at(20_000);
+    assert!(a.sent().iter().all(|sent| sent.headers().tx_sequence.is_none()), "nothing is sent again");
+    // What it sends itself has no number.
+    b.at(20_000);
+    b.router.add_route(&name("/back"), FaceId(1), 0);
+    let back = b.recv(4, &interest("/back", 2));
+    assert_eq!((back.len(), back[0].headers().tx_sequence), (1, None));
+}
+
+#[test]
+fn what_a_neighbour_sends_that_has_started_anew_is_no_duplicate() {
+    let (mut a, mut b) = reliable_pair(Duration::ZERO, Some(ReliabilityConfig::default()));
+    let mut crossed = |a: &mut Bench, run: &str| {
+        let names = (0..50).map(|n| alloc::format!("/{run}/{n}"));
+        let sent: Vec<Sent> = names.flat_map(|name| a.recv(2, &interest(&name, 7))).collect();
+        carry(&sent, &mut b, || false).iter().filter(|sent| sent.face == 4).count()
+    };
+    assert_eq!(crossed(&mut a, "one"), 50);
+    let (mut a, _) = reliable_pair(Duration::from_secs(1), None);
+    assert_eq!(crossed(&mut a, "two"), 50);
+}
+
 #[test]
 fn a_face_whose_queue_is_long_marks_what_it_sends() {
     let rule = marking::MarkingRule::Codel { target: Duration::from_millis(5), interval: Duration::from_millis(100) };
