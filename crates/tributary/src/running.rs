@@ -123,7 +123,7 @@ fn datagram_faces(config: &NodeConfig) -> impl Iterator<Item = (FaceId, &crate::
 }
 
 fn options(face: &crate::config::FaceConfig) -> FaceOptions {
-    FaceOptions { mtu: face.mtu, rate: face.egress.as_ref().and_then(|link| link.rate) }
+    FaceOptions { mtu: face.mtu, rate: face.rate.or_else(|| face.egress.as_ref()?.rate) }
 }
 
 fn driver_config(config: &NodeConfig, seed: u64) -> DriverConfig {

@@ -26,10 +26,16 @@ pub enum MarkingRule {
 }
 
 impl MarkingRule {
+    /// CoDel's rule with PCON's numbers.
+    pub const CODEL: MarkingRule =
+        MarkingRule::Codel { target: Duration::from_millis(5), interval: Duration::from_millis(100) };
+    /// The stand-in for CHoPCoP.
+    pub const LINEAR: MarkingRule =
+        MarkingRule::Linear { low: Duration::from_millis(10), high: Duration::from_millis(50) };
+
     /// The same, or PCON's numbers if it marks nothing.
     pub(crate) fn or_usual(self) -> MarkingRule {
-        let (target, interval) = self.delays();
-        if self == MarkingRule::Off { MarkingRule::Codel { target, interval } } else { self }
+        if self == MarkingRule::Off { MarkingRule::CODEL } else { self }
     }
     /// The delay from which on it marks and how long that may be exceeded; PCON's where the rule has none.
     pub(crate) fn delays(self) -> (Duration, Duration) {

@@ -31,11 +31,7 @@ pub(crate) fn read(section: Section<'_>, base: LinkConfig, folder: &Path, mtu: M
 }
 /// Like [`read`], for sections that have other keys too; the caller finishes them.
 pub(crate) fn keys(section: &Section<'_>, base: LinkConfig, folder: &Path, mtu: Mtu) -> LinkConfig {
-    let rate = section.parsed("rate", RATE_HINT);
-    if rate == Some(Rate::from_bits_per_second(0)) {
-        let hint = "leave 'rate' out for no limit".to_string();
-        section.problem(section.span_of("rate"), "'rate' is zero: nothing would pass".into(), hint);
-    }
+    let rate = rate(section);
     let delivery = recorded(section, folder);
     let script = section.section("series").map_or(base.script, |section| table(section, folder));
     LinkConfig {
@@ -61,6 +57,16 @@ pub(crate) fn keys(section: &Section<'_>, base: LinkConfig, folder: &Path, mtu: 
             Mtu::Given => base.mtu,
         },
     }
+}
+
+/// What a link carries; never nothing.
+pub(super) fn rate(section: &Section<'_>) -> Option<Rate> {
+    let rate = section.parsed("rate", RATE_HINT);
+    if rate == Some(Rate::from_bits_per_second(0)) {
+        let hint = "leave 'rate' out for no limit".to_string();
+        section.problem(section.span_of("rate"), "'rate' is zero: nothing would pass".into(), hint);
+    }
+    rate
 }
 
 /// How long packets are held back where `reorder` names no delay.

@@ -123,6 +123,8 @@ pub struct FaceConfig {
     pub device: Option<String>,
     /// The largest datagram in bytes of UDP payload.
     pub mtu: u32,
+    /// What the link really carries; `None` for the rate of `egress`, if that has one.
+    pub rate: Option<Rate>,
     /// How packets that leave by this face are delayed, limited and lost; `None` for not at all.
     pub egress: Option<LinkConfig>,
 }

@@ -7,10 +7,14 @@ use tributary_ndn::{
     Config,
     config::{DataSignature, Registrar, RegistrationScope, SharedKey, StaticRoute},
     receiver::selection::SELECTIONS,
-    router::{InvalidPath, RemoteRegistration, cs, labels::LabelScheme, strategy::STRATEGIES},
+    router::{
+        InvalidPath, LinkService, RemoteRegistration, cs, labels::LabelScheme, marking::MarkingRule,
+        strategy::STRATEGIES,
+    },
 };
 
 use super::{
+    link,
     reader::{Located, Section},
     sections::{duration, size},
 };
@@ -19,29 +23,103 @@ use crate::registry::Family;
 const NAME_HINT: &str = "write a name such as \"/lab\", or \"/\" for everything";
 
 /// What a face's section says for NDN only.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(super) struct FaceRoutes {
+#[derive(Clone, PartialEq, Debug)]
+pub(super) struct FaceSaid {
     /// What can be reached by the neighbour.
-    pub(super) prefixes: Vec<Name>,
+    prefixes: Vec<Name>,
     /// At what cost.
-    pub(super) cost: u64,
+    cost: u64,
     /// Whether prefixes are registered there; `None` for what is usual for such a neighbour.
-    pub(super) register: Option<Option<RegistrationScope>>,
+    register: Option<Option<RegistrationScope>>,
+    service: LinkService,
 }
 
-/// Reads the keys of a face.
-pub(super) fn face(section: &Section<'_>) -> FaceRoutes {
-    let texts = if section.has("routes") { section.texts("routes") } else { None };
+/// Reads the keys of a face; what is not there about its link is as in `base`.
+pub(super) fn face(section: &Section<'_>, base: LinkService, is_stream: bool) -> FaceSaid {
+    let texts = section.texts("routes");
     let scopes = [
         ("localhost", Some(RegistrationScope::Localhost)),
         ("localhop", Some(RegistrationScope::Localhop)),
         ("off", None),
     ];
-    FaceRoutes {
+    let said = FaceSaid {
         prefixes: names(section, "routes", texts.unwrap_or_default()),
         cost: section.integer("cost", 0..=1 << 32).unwrap_or(0),
         register: section.choice("register", &scopes),
+        service: link_service(section, base),
+    };
+    if is_stream && section.has("reliability") && said.service.reliability.is_some() {
+        let hint = "remove it; a stream loses nothing".to_string();
+        section.problem(section.span_of("reliability"), "'reliability' is for neighbours over UDP".into(), hint);
     }
+    for (key, is_on) in
+        [("marking", said.service.marking != MarkingRule::Off), ("shaping", said.service.shaping.is_some())]
+    {
+        if is_on && section.has(key) && said.service.rate.is_none() {
+            let hint = "write what the link carries, such as rate = \"20Mbps\"".to_string();
+            section.problem(section.span_of(key), format!("'{key}' needs the rate of the link"), hint);
+        }
+    }
+    said
+}
+/// Reads what is done about a link, but for its rate; what is not there is as in `base`.
+fn link_service(section: &Section<'_>, base: LinkService) -> LinkService {
+    let switch = [("on", true), ("off", false)];
+    let reliability = section.choice("reliability", &switch);
+    let shaping = section.choice("shaping", &switch);
+    let mut service = LinkService {
+        reliability: base.reliability.filter(|_| reliability != Some(false)),
+        shaping: base.shaping.filter(|_| shaping != Some(false)),
+        marking: marking(section, base.marking),
+        ..base
+    };
+    if reliability == Some(true) {
+        service.reliability.get_or_insert_default();
+    }
+    if shaping == Some(true) {
+        service.shaping.get_or_insert_default();
+    }
+    let slack = duration(section, "shaping_slack", Duration::ZERO, Duration::from_secs(10));
+    let waiting = section.integer("shaping_interests_max", 1..=1 << 20);
+    if let Some(shaping) = &mut service.shaping {
+        shaping.slack = slack.unwrap_or(shaping.slack);
+        shaping.interests_max = waiting.map_or(shaping.interests_max, |waiting| waiting as usize);
+    }
+    service
+}
+/// `marking = "codel"` and its settings.
+fn marking(section: &Section<'_>, base: MarkingRule) -> MarkingRule {
+    let (codel, linear) = (MarkingRule::CODEL, MarkingRule::LINEAR);
+    let rules = [("off", MarkingRule::Off), ("codel", codel), ("linear", linear)];
+    let mut rule = section.choice("marking", &rules).unwrap_or(base);
+    let (shortest, longest) = (Duration::from_micros(1), Duration::from_secs(60));
+    let read = |key| duration(section, key, shortest, longest);
+    let [target, interval] = ["marking_target", "marking_interval"].map(read);
+    let [low, high] = ["marking_low", "marking_high"].map(read);
+    let set = |value: Option<Duration>, field: &mut Duration| *field = value.unwrap_or(*field);
+    let strange = match &mut rule {
+        MarkingRule::Codel { target: at, interval: after } => {
+            set(target, at);
+            set(interval, after);
+            ["marking_low", "marking_high"]
+        }
+        MarkingRule::Linear { low: from, high: to } => {
+            set(low, from);
+            set(high, to);
+            if *to <= *from {
+                let hint = "nothing is marked up to 'marking_low', everything from 'marking_high' on".to_string();
+                section.problem(section.span_of("marking_high"), format!("{to:?} is not above {from:?}"), hint);
+            }
+            ["marking_target", "marking_interval"]
+        }
+        MarkingRule::Off => return rule,
+    };
+    for key in strange.into_iter().filter(|key| section.has(key)) {
+        let hint = "marking = \"codel\" has 'marking_target' and 'marking_interval', \"linear\" 'marking_low' and \
+                    'marking_high'";
+        section.problem(section.span_of(key), format!("'{key}' is of another rule"), hint.into());
+    }
+    rule
 }
 
 /// Bytes of a shared key at least; fewer are soon guessed. RFC 2104 §3 discourages fewer than 32.
@@ -81,6 +159,11 @@ pub(super) fn settings(section: &Section<'_>, ndn: &mut Config) {
     if let Some(bytes) = size(section, "cache_size", 0, 1 << 40) {
         ndn.cache_bytes = ByteCount(bytes);
     }
+    if let Some(faces) = section.section("faces") {
+        let rate = link::rate(&faces).or(ndn.link_service.rate);
+        ndn.link_service = link_service(&faces, LinkService { rate, ..ndn.link_service });
+        faces.finish();
+    }
     let word = |text: Option<&'static str>, field: &mut String| {
         if let Some(text) = text {
             *field = text.into();
@@ -106,8 +189,7 @@ pub(super) fn settings(section: &Section<'_>, ndn: &mut Config) {
     ndn.signature = section.choice("signature", &signatures).unwrap_or(ndn.signature);
     let who = [("off", RemoteRegistration::Refused), ("neighbours", RemoteRegistration::Neighbours)];
     ndn.remote_registration = section.choice("remote_registration", &who).unwrap_or(ndn.remote_registration);
-    if section.has("regions") {
-        let texts = section.texts("regions").unwrap_or_default();
+    if let Some(texts) = section.texts("regions") {
         ndn.regions = names(section, "regions", texts);
     }
     if let Some(echoes) = section.integer("echoes_per_second", 0..=1 << 20) {
@@ -128,15 +210,14 @@ pub(super) fn settings(section: &Section<'_>, ndn: &mut Config) {
     set(duration(section, "interest_lifetime_max", millisecond * 50, hour), &mut ndn.paths.interest_lifetime_max);
 }
 
-/// Lays what the faces' sections say into `ndn`. An application registers at the forwarder of its own machine unless told
+/// Lays what a face's section says into `ndn`. An application registers at the forwarder of its own machine unless told
 /// otherwise.
-pub(super) fn lay(ndn: &mut Config, publishes: bool, faces: &[(FaceId, PeerPlace, FaceRoutes)]) {
-    for (face, place, routes) in faces {
-        let (face, cost) = (*face, routes.cost);
-        ndn.routes.extend(routes.prefixes.iter().map(|prefix| StaticRoute { face, prefix: prefix.clone(), cost }));
-        let usual = (*place == PeerPlace::ThisMachine && publishes).then_some(RegistrationScope::Localhost);
-        ndn.registrars.extend(routes.register.unwrap_or(usual).map(|scope| Registrar { face, scope }));
-    }
+pub(super) fn lay(ndn: &mut Config, publishes: bool, (face, place): (FaceId, PeerPlace), said: FaceSaid) {
+    let cost = said.cost;
+    ndn.routes.extend(said.prefixes.into_iter().map(|prefix| StaticRoute { face, prefix, cost }));
+    let usual = (place == PeerPlace::ThisMachine && publishes).then_some(RegistrationScope::Localhost);
+    ndn.registrars.extend(said.register.unwrap_or(usual).map(|scope| Registrar { face, scope }));
+    ndn.link_services.insert(face, said.service);
 }
 
 fn names(section: &Section<'_>, key: &'static str, texts: Vec<Located<String>>) -> Vec<Name> {

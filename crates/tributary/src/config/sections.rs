@@ -2,9 +2,9 @@
 use std::{collections::BTreeSet, net::SocketAddr, path::Path};
 use toml::de::DeTable;
 use tributary_content::Name;
-use tributary_core::{ByteCount, Duration, Rate, link::LinkConfig, units::parse_duration};
+use tributary_core::{ByteCount, Duration, PeerPlace, Rate, link::LinkConfig, units::parse_duration};
 use tributary_mf::Config as MfConfig;
-use tributary_ndn::Config as NdnConfig;
+use tributary_ndn::{Config as NdnConfig, router::LinkService};
 use tributary_net::StreamAddress;
 use tributary_psi::config::Config as PsiConfig;
 use tributary_transport::{ControllerKind, Coupling, PathMetric, TransferConfig};
@@ -68,16 +68,6 @@ fn whole(root: &Section<'_>, folder: &Path) -> Option<NodeConfig> {
     let head = node.and_then(|section| head(section, folder));
     let listen = head.as_ref().map_or(&[][..], |head| &head.listen);
     let family = head.as_ref().map_or_else(Family::default, |head| head.family);
-    let mut weights = std::collections::BTreeMap::new();
-    let mut numbered = Vec::new();
-    let mut faces = Vec::new();
-    for section in root.sections("face") {
-        let Some((face, added)) = face(section, listen, folder, family, &faces) else { continue };
-        let id = face_id(faces.len());
-        weights.extend(added.weight.map(|weight| (id, weight)));
-        numbered.push((id, face.peer.place(), added.routes));
-        faces.push(face);
-    }
     let is_sender = head.as_ref().is_none_or(|head| head.roles.contains(&Role::Sender));
     let mut publish: Vec<PublishConfig> = Vec::new();
     for section in root.sections("publish") {
@@ -93,7 +83,6 @@ fn whole(root: &Section<'_>, folder: &Path) -> Option<NodeConfig> {
     let mut mf = MfConfig::new(label, 0);
     mf.router = psi.router;
     mf.resolver = psi.resolver;
-    mf.weights = weights;
     for section in root.sections("readers") {
         mf::readers(section, family, &mut mf.readers);
     }
@@ -103,7 +92,6 @@ fn whole(root: &Section<'_>, folder: &Path) -> Option<NodeConfig> {
     let mut ndn = NdnConfig::new(label, 0);
     let shared_keys = root.sections("shared_key").into_iter();
     ndn.shared_keys = shared_keys.filter_map(|section| ndn::shared_key(section, folder, family)).collect();
-    ndn::lay(&mut ndn, roles.contains(&Role::Sender), &numbered);
     let mut behaviour = Behaviour {
         family: head.as_ref().map(|head| head.family),
         psi: &mut psi,
@@ -115,6 +103,16 @@ fn whole(root: &Section<'_>, folder: &Path) -> Option<NodeConfig> {
     };
     behaviour.read(root, Scope::Node);
     let (fetch, limits, faults) = (behaviour.fetch.clone(), behaviour.limits.clone(), behaviour.faults.clone());
+    let mut faces = Vec::new();
+    for section in root.sections("face") {
+        let Some((face, added)) = face(section, listen, folder, (family, ndn.link_service), &faces) else { continue };
+        let id = face_id(faces.len());
+        mf.weights.extend(added.weight.map(|weight| (id, weight)));
+        if let Some(said) = added.ndn {
+            ndn::lay(&mut ndn, roles.contains(&Role::Sender), (id, face.peer.place()), said);
+        }
+        faces.push(face);
+    }
     let head = head?;
     let store = Some(head.state_dir.join("store"));
     Some(NodeConfig {
@@ -301,12 +299,12 @@ fn may_stream(section: &Section<'_>, span: std::ops::Range<usize>, address: &Pee
     may
 }
 
-/// One `[[face]]` after those before.
+/// One `[[face]]` after those before. `service` is what [ndn.faces] says of all.
 fn face(
     section: Section<'_>,
     listen: &[SocketAddr],
     folder: &Path,
-    family: Family,
+    (family, service): (Family, LinkService),
     before: &[FaceConfig],
 ) -> Option<(FaceConfig, Added)> {
     let address = section.parsed::<PeerAddress>("peer", ADDRESS_HINT);
@@ -342,12 +340,20 @@ fn face(
             section.problem(section.span_of(key), format!("'{key}' is for neighbours over UDP"), hint);
         }
     }
+    let rate = link::rate(&section);
     let added = match family {
-        Family::Ndn => Added { routes: ndn::face(&section), weight: None },
+        Family::Ndn => {
+            let is_stream = address.as_ref().is_some_and(|address| address.stream().is_some());
+            // What leads to an application of this machine is no link.
+            let is_here = address.as_ref().is_some_and(|address| address.place() == PeerPlace::ThisMachine);
+            let service = if is_here { LinkService::default() } else { service };
+            let rate = rate.or_else(|| egress.as_ref()?.rate).or(service.rate);
+            Added { ndn: Some(ndn::face(&section, LinkService { rate, ..service }, is_stream)), ..Added::default() }
+        }
         Family::Mf => Added { weight: mf::weight(&section), ..Added::default() },
         Family::Psi => Added::default(),
     };
-    let face = address.map(|peer| FaceConfig { peer, local, device, mtu, egress });
+    let face = address.map(|peer| FaceConfig { peer, local, device, mtu, rate, egress });
     if let Some(face) = &face {
         let way = |face: &FaceConfig| (face.peer.clone(), face.device.clone(), face.source(listen));
         if before.iter().any(|other| way(other) == way(face)) {
@@ -362,7 +368,7 @@ fn face(
 /// What a face's section says for one family only.
 #[derive(Default)]
 struct Added {
-    routes: ndn::FaceRoutes,
+    ndn: Option<ndn::FaceSaid>,
     weight: Option<u8>,
 }
 

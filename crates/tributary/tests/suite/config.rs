@@ -1,8 +1,11 @@
 //! What a person reads about a wrong config, word for word.
 use std::path::Path;
 use tributary::{NodeConfig, config::Drawing};
-use tributary_core::{ByteCount, Duration, Rate, link::Loss};
-use tributary_ndn::config::RegistrationScope;
+use tributary_core::{ByteCount, Duration, FaceId, Rate, link::Loss};
+use tributary_ndn::{
+    config::RegistrationScope,
+    router::{LinkService, marking::MarkingRule},
+};
 use tributary_transport::ControllerKind;
 
 const HEAD: &str = "[node]\nlabel = \"a\"\nroles = [\"router\"]\nlisten = [\"127.0.0.1:7001\"]\n";
@@ -217,6 +220,51 @@ fn an_ndn_node_has_streams_routes_and_registrations() {
     );
     assert!(wrong("family = \"ndn\"", "family = \"mf\"").contains("unknown key 'routes'"));
     assert!(wrong("\"/lab\", ", "\"lab\", ").contains("'routes': a name starts with '/'"));
+}
+
+#[test]
+fn what_is_done_about_a_link_is_told_for_one_face_or_for_all() {
+    let head = HEAD.replace("roles", "family = \"ndn\"\nroles");
+    let face = "[[face]]\npeer = \"127.0.0.1:7002\"\n";
+    let all = "[ndn.faces]\nrate = \"20Mbps\"\nreliability = \"on\"\nmarking = \"codel\"\nmarking_target = \"9ms\"\n\
+               shaping = \"on\"\nshaping_slack = \"3ms\"\nshaping_interests_max = 99\n";
+    let config = parse(&format!("{head}{face}reliability = \"off\"\n{all}")).unwrap();
+    let (others, one) = (config.ndn.link_service, config.ndn.link_services[&FaceId(1)]);
+    assert_eq!((others.rate, others.reliability.is_some()), (Some(Rate::from_mbps(20)), true));
+    let (target, interval) = (Duration::from_millis(9), Duration::from_millis(100));
+    assert_eq!(others.marking, MarkingRule::Codel { target, interval });
+    let shaping = others.shaping.unwrap();
+    assert_eq!((shaping.slack, shaping.interests_max), (Duration::from_millis(3), 99));
+    assert_eq!(one, LinkService { reliability: None, ..others });
+    // The rate of a face is that of its link, by default of the emulated one, in every family.
+    let emulated = "[face.egress]\nrate = \"8Mbps\"\n";
+    let rate = |text: &str| parse(text).unwrap().ndn.link_services[&FaceId(1)].rate;
+    assert_eq!(rate(&format!("{head}{face}marking = \"linear\"\n{emulated}")), Some(Rate::from_mbps(8)));
+    assert_eq!(rate(&format!("{head}{face}rate = \"5Mbps\"\n{emulated}")), Some(Rate::from_mbps(5)));
+    assert_eq!(parse(&format!("{HEAD}{face}rate = \"5Mbps\"\n")).unwrap().faces[0].rate, Some(Rate::from_mbps(5)));
+    let wrong = |more: &str| parse(&format!("{head}{face}{more}")).expect_err(more);
+    for (more, expected) in [
+        ("rate = \"0bps\"", "a.toml:8:8: 'rate' is zero: nothing would pass"),
+        ("marking = \"codel\"", "a.toml:8:11: 'marking' needs the rate of the link"),
+        ("shaping = \"on\"", "a.toml:8:11: 'shaping' needs the rate of the link"),
+        (
+            "rate = \"1Mbps\"\nmarking = \"linear\"\nmarking_target = \"1ms\"",
+            "a.toml:10:18: 'marking_target' is of another rule",
+        ),
+        ("rate = \"1Mbps\"\nmarking = \"linear\"\nmarking_high = \"1ms\"", "a.toml:10:16: 1ms is not above 10ms"),
+        (
+            "relaibility = \"on\"",
+            "a.toml:8:1: unknown key 'relaibility' in [face]\n  hint: did you mean 'reliability'?",
+        ),
+        ("route = [\"/\"]", "did you mean 'routes'?"),
+        ("[ndn]\nregion = [\"/net\"]", "did you mean 'regions'?"),
+        ("[ndn.faces]\nmakring = \"codel\"", "did you mean 'marking'?"),
+    ] {
+        assert!(wrong(more).contains(expected), "{more}: {}", wrong(more));
+    }
+    let stream = "[[face]]\npeer = \"tcp://127.0.0.1:1\"\nreliability = \"on\"\n";
+    assert!(wrong(stream).contains("'reliability' is for neighbours over UDP"));
+    assert!(parse(&format!("{HEAD}{face}reliability = \"on\"")).unwrap_err().contains("unknown key 'reliability'"));
 }
 
 #[test]
