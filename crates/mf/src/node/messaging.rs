@@ -126,9 +126,9 @@ impl Messaging for MfNode {
         let mut by_flow: BTreeMap<_, Vec<Holding>> = BTreeMap::new();
         // What is being written is not promised yet.
         for held in proxy.holdings().filter(|held| held.durable) {
-            by_flow.entry((held.key.flow, held.key.object, held.delegated)).or_default().push(held);
+            by_flow.entry((held.key.flow, held.key.object, held.owed)).or_default().push(held);
         }
-        let summary = |((flow, object, delegated), chunks): ((crate::ids::Flow, ObjectId, bool), Vec<Holding>)| Held {
+        let summary = |((flow, object, owed), chunks): ((crate::ids::Flow, ObjectId, bool), Vec<Holding>)| Held {
             source: flow.source.to_string(),
             destination: flow.destination.to_string(),
             object: object.to_string(),
@@ -137,10 +137,9 @@ impl Messaging for MfNode {
             priority: chunks.iter().map(|held| held.priority).max().unwrap_or(0),
             age: chunks.iter().map(|held| now.since(held.since)).max().unwrap_or(Duration::ZERO),
             left: chunks.iter().map(|held| held.until.since(now)).min().unwrap_or(Duration::ZERO),
-            reason: if delegated {
-                "a copy to answer from"
-            } else {
-                chunks.first().map_or("", |held| reason(held.reason))
+            reason: match owed {
+                true => chunks.first().map_or("", |held| reason(held.reason)),
+                false => "a copy to answer from",
             },
         };
         StoreStatus { used, capacity, held: by_flow.into_iter().map(summary).collect() }

@@ -300,6 +300,57 @@ fn a_sensor_may_sleep_once_its_access_router_has_its_data() {
 }
 
 #[test]
+fn what_is_delegated_waits_in_the_one_router_of_a_sensor_and_its_receiver_through_a_kill() {
+    for kills in [false, true] {
+        let mut domain = Domain::new(21);
+        domain.node("sensor", |_| {});
+        domain.router("gate");
+        domain.node("hub", |_| {});
+        domain.link("sensor", "gate", 10, ms(1));
+        domain.link("gate", "hub", 10, ms(1));
+        domain.run(Duration::from_secs(1));
+        let content = accept(&mut domain, "hub");
+        domain.cut("gate", "hub");
+        domain.run(Duration::from_secs(2));
+        push(&mut domain, "sensor", "hub", "/sensor/reading", 200_000, |options| options.proxy = ProxyUse::Delegate);
+        domain.run(Duration::from_secs(1));
+        domain.kill("sensor");
+        if kills {
+            domain.kill("gate");
+            domain.restart("gate");
+        }
+        domain.run(Duration::from_secs(3));
+        let held = domain.at("gate").holdings();
+        assert!(!held.is_empty() && held.iter().all(|held| held.delegated && held.owed), "{held:?}");
+        domain.mend("gate", "hub");
+        domain.run(Duration::from_secs(3));
+        let got = content.finished(&name("/sensor/reading"));
+        assert!(got == Some(random_bytes(200_000, 200_000)), "killed: {kills}, {:?}", domain.at("gate").holdings());
+        assert_eq!(domain.at("gate").holdings().len(), 0, "no copy of what has arrived is kept");
+    }
+}
+
+#[test]
+fn what_is_delegated_waits_for_a_better_way_though_its_sensor_sleeps() {
+    let mut domain = figure_7(9, ms(20), 0.0, |_| {});
+    // See `chunks_wait_while_the_way_is_much_worse_than_usual`.
+    domain.run(Duration::from_secs(25));
+    let content = accept(&mut domain, "n4");
+    let connection = domain.connection("n2", "n3");
+    domain.net.change(connection, LinkChange::Delay(ms(60)));
+    domain.run(Duration::from_secs(5));
+    push(&mut domain, "n1", "n4", "/sensor/reading", 200_000, |options| options.proxy = ProxyUse::Delegate);
+    domain.run(ms(500));
+    domain.kill("n1");
+    let held = domain.at("n2").holdings();
+    assert!(held.iter().any(|held| held.owed && held.reason == StoreReason::BadPath), "{held:?}");
+    domain.net.change(connection, LinkChange::Delay(ms(10)));
+    domain.run(Duration::from_secs(10));
+    let got = content.finished(&name("/sensor/reading"));
+    assert!(got == Some(random_bytes(200_000, 200_000)), "{:?}", domain.at("n2").holdings());
+}
+
+#[test]
 fn what_was_stored_for_a_device_is_not_lost_if_it_comes_before_anybody_takes_it() {
     use tributary_transport::{Messaging, messaging::AcceptOptions};
     let mut domain = figure_7(8, ms(20), 0.0, |_| {});

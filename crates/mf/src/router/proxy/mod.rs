@@ -6,7 +6,8 @@
 //!              └──────────────── (link lost, dropped on the way) ────────────┘
 //! ```
 //! A chunk stays in the store until the next hop has taken it over, so a router that is killed at any moment loses
-//! nothing that it has acknowledged.
+//! nothing that it has acknowledged. A copy that is kept to answer for its producer waits like any other if the chunk
+//! itself can go no further; it stays when the next hop has it.
 mod outputs;
 mod store;
 #[cfg(test)]
@@ -27,7 +28,7 @@ pub use store::{ChunkRepository, MemoryRepository};
 use super::StoreReason;
 use crate::{
     config::{ProxyConfig, Rebinding},
-    ids::{ChunkKey, Flow, Guid, NetworkAddress, Token},
+    ids::{ChunkKey, Flow, Guid, NetworkAddress, ServiceId, Token},
     payload::Payload,
     wire::{ChunkHeader, ChunkRanges, DataTag, Flags},
 };
@@ -80,6 +81,8 @@ pub struct Holding {
     pub reason: StoreReason,
     /// Whether it is a copy that is kept to answer for its producer.
     pub delegated: bool,
+    /// Whether it is to leave: a copy may be here only to answer from.
+    pub owed: bool,
     /// Whether it is on its way to the next hop.
     pub released: bool,
     /// Whether it outlives the node: it has been acknowledged, or may be.
@@ -113,6 +116,8 @@ struct Stored {
     until: Time,
     reason: StoreReason,
     delegated: bool,
+    /// Whether the next hop is to get it from here; of a copy it may have come by itself.
+    owed: bool,
     released: bool,
     /// Whether a commit has made it so.
     durable: bool,
@@ -175,7 +180,7 @@ struct Destination {
     waiting: BTreeSet<Waiting>,
     /// Whether it is worth trying.
     ready: bool,
-    /// Chunks that are here for it, delegated copies left out.
+    /// Chunks that are here for it.
     chunks: u32,
     watched: bool,
     timer: Time,
@@ -256,8 +261,14 @@ impl Proxy {
             let Some((kind, header)) = header else { continue };
             if let Some(key) = header.key() {
                 let source = Source::of(&header);
+                // Whether the next hop has taken a copy's chunk over is not known any more. A copy for a group is there to
+                // answer from, and nobody's way.
+                let is_for_group = matches!(header.service, ServiceId::Multicast | ServiceId::Anycast);
                 proxy.add(now, id, header, key, bytes, StoreReason::Away, kind == HEAD_DELEGATED);
                 proxy.chunks.entry(id).and_modify(|stored| stored.durable = true);
+                if !is_for_group {
+                    proxy.take_back(id, StoreReason::Away);
+                }
                 proxy.stats.restored += 1;
                 // The node may have been killed before its source was told.
                 proxy.report(now, key, source, true);
@@ -285,7 +296,9 @@ impl Proxy {
         }
         if let Some(id) = self.keys.get(&key).copied() {
             self.stats.duplicates += 1;
-            self.take_back(id, why);
+            if let Kept::For(reason) = why {
+                self.take_back(id, reason);
+            }
             self.uncommitted.push(key);
             return Ok(());
         }
@@ -402,7 +415,7 @@ impl Proxy {
         let Some(id) = self.keys.get(key).copied() else { return };
         match self.chunks.get_mut(&id).filter(|stored| stored.has(token)) {
             // A copy for the producer stays until its lifetime is over.
-            Some(stored) if stored.delegated => stored.released = false,
+            Some(stored) if stored.delegated => (stored.released, stored.owed) = (false, false),
             Some(_) => {
                 self.stats.delivered += 1;
                 self.remove(id);
@@ -413,7 +426,7 @@ impl Proxy {
     /// A chunk that may be here comes by, sent again by its source: that one goes, and this one if that one is lost.
     pub fn on_passing(&mut self, key: &ChunkKey, token: Token) {
         let Some(id) = self.keys.get(key).copied() else { return };
-        let is_same = |stored: &&mut Stored| !stored.delegated && stored.has(token);
+        let is_same = |stored: &&mut Stored| stored.owed && stored.has(token);
         let Some(stored) = self.chunks.get_mut(&id).filter(is_same) else { return };
         stored.released = true;
         if let Some(destination) = self.destinations.get_mut(&key.flow.destination) {
@@ -423,7 +436,7 @@ impl Proxy {
     /// A released chunk was lost on its way: it waits again.
     pub fn on_lost(&mut self, key: &ChunkKey) {
         if let Some(id) = self.keys.get(key).copied() {
-            self.take_back(id, Kept::For(StoreReason::Away));
+            self.take_back(id, StoreReason::Away);
         }
     }
     /// The source says that chunks are to be sent now (paper: Push), or the receiver that they are missing. Gives the
@@ -442,8 +455,9 @@ impl Proxy {
             let held = self.keys.get(&key).and_then(|id| Some((*id, self.chunks.get(id)?)));
             match held.filter(|(_, stored)| stored.has(token)) {
                 Some((id, stored)) if !stored.released => {
+                    let reason = stored.reason;
+                    self.take_back(id, reason);
                     if let Some(destination) = self.destinations.get_mut(&flow.destination) {
-                        destination.waiting.insert((object, transfer, number, id));
                         destination.ready = true;
                     }
                 }
@@ -494,6 +508,7 @@ impl Proxy {
             until: stored.until,
             reason: stored.reason,
             delegated: stored.delegated,
+            owed: stored.owed,
             released: stored.released,
             durable: stored.durable,
         })
@@ -572,7 +587,6 @@ impl Proxy {
         self.used += bytes;
         self.deadlines.insert((until, id));
         self.keys.insert(key, id);
-        let watches = self.config.rebinding == Rebinding::Watch;
         let timer = now + self.config.timer;
         let destination = self.destinations.entry(key.flow.destination).or_insert_with(|| Destination {
             waiting: BTreeSet::new(),
@@ -582,30 +596,24 @@ impl Proxy {
             timer,
         });
         destination.chunks += 1;
-        if !delegated {
-            destination.waiting.insert((key.object, key.transfer, key.number, id));
-            destination.ready |= reason != StoreReason::Away;
-            if watches && !destination.watched {
-                destination.watched = true;
-                self.watches.push_back((key.flow.destination, true));
-            }
-        }
-        let stored =
-            Stored { header, key, bytes, since: now, until, reason, delegated, released: false, durable: false };
+        let (released, durable, owed) = (false, false, false);
+        let stored = Stored { header, key, bytes, since: now, until, reason, delegated, owed, released, durable };
         self.chunks.insert(id, stored);
+        if !delegated {
+            self.take_back(id, reason);
+        }
     }
-    fn take_back(&mut self, id: u64, why: Kept) {
+    /// The next hop is to get a chunk from here: it waits.
+    fn take_back(&mut self, id: u64, reason: StoreReason) {
         let Some(stored) = self.chunks.get_mut(&id) else { return };
-        if let Kept::For(reason) = why {
-            let was_released = core::mem::replace(&mut stored.released, false);
-            stored.reason = reason;
-            let key = stored.key;
-            if (was_released || !stored.delegated)
-                && let Some(destination) = self.destinations.get_mut(&key.flow.destination)
-            {
-                destination.waiting.insert((key.object, key.transfer, key.number, id));
-                destination.ready |= reason != StoreReason::Away;
-            }
+        (stored.released, stored.owed, stored.reason) = (false, true, reason);
+        let key = stored.key;
+        let Some(destination) = self.destinations.get_mut(&key.flow.destination) else { return };
+        destination.waiting.insert((key.object, key.transfer, key.number, id));
+        destination.ready |= reason != StoreReason::Away;
+        if self.config.rebinding == Rebinding::Watch && !destination.watched {
+            destination.watched = true;
+            self.watches.push_back((key.flow.destination, true));
         }
     }
     /// Changes what is known of a flow, and with it its place among those that make room.
@@ -633,8 +641,8 @@ impl Proxy {
     }
     fn drop_stored(&mut self, now: Time, id: u64) {
         if let Some(stored) = self.chunks.get(&id) {
-            let (key, source, delegated) = (stored.key, Source::of(&stored.header), stored.delegated);
-            if !delegated {
+            let (key, source, owed) = (stored.key, Source::of(&stored.header), stored.owed);
+            if owed {
                 self.report(now, key, source, false);
             }
         }

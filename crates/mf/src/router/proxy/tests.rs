@@ -263,6 +263,44 @@ fn a_push_releases_what_waits_and_says_what_is_not_here() {
     assert_eq!(proxy.usage().0, ByteCount(0));
 }
 
+#[test]
+fn a_copy_for_a_producer_waits_if_its_chunk_goes_no_further_and_stays_when_it_has() {
+    let mut proxy = proxy(1 << 20, 1 << 20);
+    let (kept, key) = (header(1, 2, 0, 0), header(1, 2, 0, 0).key().expect("data"));
+    let released = |proxy: &mut Proxy| proxy.poll_release(|_| Release::Now, none_begun).is_some();
+    assert_eq!(proxy.put(Time::ZERO, &kept, &vec![0; 10].into(), Kept::Delegated), Ok(()));
+    proxy.on_reachable(&guid(2));
+    assert!(!released(&mut proxy), "the chunk itself is on its way");
+    assert_eq!(proxy.put(Time::ZERO, &kept, &vec![0; 10].into(), AWAY), Ok(()));
+    assert_eq!(proxy.poll_watch(), Some((guid(2), true)));
+    assert!(proxy.holdings().all(|held| held.owed && held.delegated));
+    proxy.on_reachable(&guid(2));
+    assert!(released(&mut proxy));
+    proxy.on_delivered(&key, TOKEN);
+    assert!(proxy.has(&key) && proxy.holdings().all(|held| !held.owed), "it answers for the producer from now on");
+    proxy.on_reachable(&guid(2));
+    assert!(!released(&mut proxy), "once is enough");
+}
+
+/// It is not known any more whether the next hop has it.
+#[test]
+fn a_copy_for_a_producer_leaves_after_a_start_and_one_for_a_group_does_not() {
+    let mut repository = MemoryRepository::default();
+    let groups = ChunkHeader { service: ServiceId::Multicast, ..header(1, 3, 0, 0) };
+    for (id, header) in [(1, header(1, 2, 0, 0)), (2, groups)] {
+        let mut head = vec![HEAD_DELEGATED];
+        header.encode(&mut head);
+        repository.put(id, &head, &vec![0; 10].into()).expect("room");
+    }
+    let own = (guid(99), NetworkAddress(7));
+    let mut proxy = Proxy::new(Time::ZERO, ProxyConfig::default(), own, Box::new(repository)).expect("it can be read");
+    [2, 3].iter().for_each(|destination| proxy.on_reachable(&guid(*destination)));
+    let to =
+        core::iter::from_fn(|| proxy.poll_release(|_| Release::Now, none_begun)).map(|(header, _)| header.destination);
+    assert_eq!(to.collect::<Vec<_>>(), [guid(2)]);
+    assert!(proxy.holdings().all(|held| held.delegated));
+}
+
 proptest! {
     #[test]
     fn bytes_are_accounted_for_and_limits_hold(
