@@ -41,6 +41,10 @@ struct Relay {
     awaited: BTreeMap<u32, BTreeSet<Guid>>,
     heard: BTreeMap<Guid, Reports>,
     completed: BTreeSet<Guid>,
+    /// Who has said that everything is there, told upstream or not.
+    done: BTreeSet<Guid>,
+    /// Whom it is spread to by this router, as far as that is known: `None` if there are others.
+    members: Option<BTreeSet<Guid>>,
     due: Option<Time>,
     sequence: u32,
     used_at: Time,
@@ -53,6 +57,17 @@ pub(crate) enum Task {
     Repair(ChunkKey, Vec<Guid>),
     /// Tell upstream what is missing here too: source, transfer, object, upstream, sequence, numbers, proxies left.
     Ask(Asking),
+    /// All to whom this router spreads it have everything: copies of it are of no use any more.
+    Release {
+        /// Between whom.
+        flow: Flow,
+        /// The transfer.
+        transfer: u32,
+        /// The object.
+        object: ObjectId,
+        /// What has to be shown.
+        token: Token,
+    },
     /// Tell upstream who has everything.
     Completed {
         /// The source.
@@ -92,8 +107,8 @@ pub(crate) struct Asking {
 }
 
 impl Relays {
-    /// A chunk of data is spread here.
-    pub(crate) fn on_spread(&mut self, now: Time, header: &ChunkHeader) {
+    /// A chunk of data is spread here, to these members, or (`None`) to others as well, who are not known by name.
+    pub(crate) fn on_spread(&mut self, now: Time, header: &ChunkHeader, members: Option<BTreeSet<Guid>>) {
         let Some(tag) = header.tag() else { return };
         let id = (header.source, tag.transfer);
         if self.0.len() >= RELAYS_MAX && !self.0.contains_key(&id) {
@@ -109,12 +124,20 @@ impl Relays {
             awaited: BTreeMap::new(),
             heard: BTreeMap::new(),
             completed: BTreeSet::new(),
+            done: BTreeSet::new(),
+            members: None,
             due: None,
             sequence: 0,
             used_at: now,
         });
         relay.upstream = header.source_address;
         relay.used_at = now;
+        relay.members = members;
+    }
+    /// Whether somebody to whom a transfer that has this token is spread here may still ask for chunks of it.
+    pub(crate) fn serves(&self, source: &Guid, transfer: u32, token: Token) -> bool {
+        let relay = self.0.get(&(*source, transfer)).filter(|relay| relay.token == token);
+        relay.is_some_and(|relay| !relay.is_done())
     }
     /// Whether a transfer that has this token is spread here.
     pub(crate) fn knows(&self, source: &Guid, transfer: u32, token: Option<Token>) -> bool {
@@ -147,6 +170,8 @@ impl Relays {
         if let Some(relay) = self.0.get_mut(&(source, transfer)) {
             relay.used_at = now;
             relay.completed.extend(members.iter().take(MEMBERS_MAX));
+            let room = MEMBERS_MAX.saturating_sub(relay.done.len());
+            relay.done.extend(members.iter().take(room));
             relay.due.get_or_insert(now + COLLECT);
         }
     }
@@ -199,6 +224,10 @@ impl Relays {
                 let (upstream, members) = (relay.upstream, members.into());
                 tasks.push(Task::Completed { source, transfer, object, token, upstream, members });
             }
+            if !completed.is_empty() && relay.is_done() {
+                let flow = Flow { source: *source, destination: relay.group };
+                tasks.push(Task::Release { flow, transfer: *transfer, object: relay.object, token: relay.token });
+            }
         }
         tasks
     }
@@ -212,6 +241,13 @@ impl Relays {
     }
 }
 
+impl Relay {
+    /// Whether all to whom it is spread here have everything.
+    fn is_done(&self) -> bool {
+        self.members.as_ref().is_some_and(|members| members.is_subset(&self.done))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -220,7 +256,7 @@ mod tests {
 
     const SOURCE: Guid = Guid([1; 20]);
 
-    fn spread(relays: &mut Relays, now: Time) {
+    fn header() -> ChunkHeader {
         let tag = DataTag {
             object: ObjectId([5; 16]),
             transfer: 7,
@@ -234,12 +270,16 @@ mod tests {
         };
         let mut header = ChunkHeader::new(ChunkKind::Data(tag), SOURCE, Guid([2; 20]), NetworkAddress::NONE);
         header.source_address = NetworkAddress(77);
-        relays.on_spread(now, &header);
+        header
+    }
+    fn spread(relays: &mut Relays, now: Time) {
+        let header = header();
+        relays.on_spread(now, &header, Some((10..50).map(|member| Guid([member; 20])).collect()));
     }
     fn asked(tasks: &[Task]) -> Vec<(Vec<u32>, u8)> {
         let asked = tasks.iter().filter_map(|task| match task {
             Task::Ask(asking) => Some((asking.missing.clone(), asking.proxies_left)),
-            Task::Repair(..) | Task::Completed { .. } => None,
+            Task::Repair(..) | Task::Completed { .. } | Task::Release { .. } => None,
         });
         asked.collect()
     }
@@ -298,11 +338,33 @@ mod tests {
         let now = Time::from_millis(5);
         let mut relays = Relays::default();
         spread(&mut relays, now);
-        for member in 10..50 {
+        for member in 10..49 {
             relays.on_complete(now, SOURCE, 7, &[Guid([member; 20])]);
         }
         let tasks = relays.poll_tasks(now + COLLECT, |_| false);
-        assert!(matches!(&tasks[..], [Task::Completed { members, .. }] if members.len() == 40), "{tasks:?}");
+        assert!(matches!(&tasks[..], [Task::Completed { members, .. }] if members.len() == 39), "{tasks:?}");
         assert_eq!(relays.poll_tasks(now + COLLECT * 2, |_| false), []);
+    }
+
+    #[test]
+    fn copies_go_when_the_last_has_everything_and_stay_as_long_as_others_may_ask() {
+        let now = Time::from_millis(5);
+        let mut relays = Relays::default();
+        spread(&mut relays, now);
+        let releases = |relays: &mut Relays, members: core::ops::Range<u8>| {
+            let members: Vec<Guid> = members.map(|member| Guid([member; 20])).collect();
+            relays.on_complete(now, SOURCE, 7, &members);
+            let tasks = relays.poll_tasks(now + COLLECT, |_| false);
+            tasks.iter().any(|task| matches!(task, Task::Release { transfer: 7, token: Token(3), .. }))
+        };
+        assert!(!releases(&mut relays, 10..49) && relays.serves(&SOURCE, 7, Token(3)));
+        assert!(releases(&mut relays, 49..50) && !relays.serves(&SOURCE, 7, Token(3)));
+        // What is spread to somebody new is kept anew; of a group elsewhere it is not known who is in it.
+        let header = header();
+        let members = |range: core::ops::Range<u8>| Some(range.map(|member| Guid([member; 20])).collect());
+        relays.on_spread(now, &header, members(10..51));
+        assert!(relays.serves(&SOURCE, 7, Token(3)) && !relays.serves(&SOURCE, 7, Token(4)));
+        relays.on_spread(now, &header, None);
+        assert!(!releases(&mut relays, 50..51) && relays.serves(&SOURCE, 7, Token(3)));
     }
 }

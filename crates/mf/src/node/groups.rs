@@ -5,7 +5,7 @@ use super::*;
 use crate::{
     ids::{ChunkKey, Weighted, weighted},
     relay::{Asking, Task},
-    wire::{ADDRESSES_MAX, ChunkRanges},
+    wire::{ADDRESSES_MAX, ChunkRanges, Reliability},
 };
 
 impl MfNode {
@@ -67,7 +67,13 @@ impl MfNode {
                 return Some(Meant::Nearest(members.devices));
             }
             if self.proxy.is_some() && header.proxies_left > 0 && header.source != self.guid {
-                self.relays.on_spread(now, &header);
+                let is_mine = |addresses: &Vec<Weighted>| {
+                    !has_entered || addresses.first().is_none_or(|(first, _)| mine.contains(first))
+                };
+                let devices = members.devices.iter().filter(|(guid, at)| **guid != header.source && is_mine(at));
+                let devices = devices.map(|(guid, _)| *guid).collect();
+                // Who is in a group that another proxy spreads to is not known here.
+                self.relays.on_spread(now, &header, members.groups.is_empty().then_some(devices));
                 header.source_address = own;
             }
             for (device, addresses) in members.devices.iter().filter(|(guid, _)| **guid != header.source) {
@@ -116,8 +122,10 @@ impl MfNode {
     }
     /// Keeps a copy to answer from for those behind this router, if it has taken the place of the source for them.
     fn keep_for_members(&mut self, now: Time, slot: Slot, header: &ChunkHeader) {
-        let spreads = header.tag().is_some_and(|tag| self.relays.knows(&header.source, tag.transfer, Some(tag.token)));
-        if header.proxies_left == 0 || header.source == self.guid || !spreads {
+        // Nobody asks for what nobody cares about.
+        let tag = header.tag().filter(|tag| tag.reliability != Reliability::DontCare);
+        let serves = tag.is_some_and(|tag| self.relays.serves(&header.source, tag.transfer, tag.token));
+        if header.proxies_left == 0 || header.source == self.guid || !serves {
             return;
         }
         if let (Some(proxy), Some(chunk)) = (&mut self.proxy, self.router.buffer.chunk(slot)) {
@@ -243,6 +251,11 @@ impl MfNode {
                 let message =
                     TransportMessage::Status { transfer, object, window: 0, advice_chunks: 1, sequence, missing };
                 self.send_message(now, (source, upstream), token, &message, (Flags::NONE, proxies_left));
+            }
+            Task::Release { flow, transfer, object, token } => {
+                if let Some(proxy) = &mut self.proxy {
+                    proxy.on_complete(token, &flow, transfer, object);
+                }
             }
             Task::Completed { source, transfer, object, token, upstream, members } => {
                 let message = TransportMessage::Completed { transfer, object, members };

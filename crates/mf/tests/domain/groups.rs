@@ -110,6 +110,33 @@ fn two_to_sixty_four_receivers_get_a_file_that_leaves_the_source_once() {
     }
 }
 
+#[test]
+fn copies_for_members_are_kept_as_long_as_one_may_ask_for_them_and_no_longer() {
+    let bytes = random_bytes(3_000_000, 2);
+    let mut tree = tree(3, 12, 0.0, |_| {});
+    let held = |tree: &Tree| ["core", "r0", "r1"].map(|router| tree.domain.at(router).holdings().len());
+    let sure = SendOptions { spread: Spread::AllByProxies(3), ..SendOptions::default() };
+    let id = tree.send("/lab/film", &bytes, &sure);
+    tree.domain.run(ms(500));
+    assert!(held(&tree).iter().all(|held| *held > 0), "they answer: {:?}", held(&tree));
+    tree.finish(id, 60);
+    tree.domain.run(Duration::from_secs(1));
+    assert_eq!((tree.received("/lab/film", &bytes), held(&tree)), (12, [0; 3]), "all have everything");
+    tree.send("/lab/noise", &bytes, &SendOptions { delivery: Some(Delivery::DontCare), ..sure.clone() });
+    tree.domain.run(ms(500));
+    assert_eq!(held(&tree), [0; 3], "nobody asks for what nobody cares about");
+    // One that is away may still ask.
+    tree.domain.cut("r1", "m11");
+    tree.domain.run(Duration::from_secs(3));
+    tree.send("/lab/other", &bytes, &sure);
+    tree.domain.run(Duration::from_secs(4));
+    let [core, done, open] = held(&tree);
+    assert!(core > 0 && done == 0 && open > 0, "all behind r0 have everything: {:?}", held(&tree));
+    tree.domain.mend("r1", "m11");
+    tree.domain.run(Duration::from_secs(5));
+    assert_eq!((tree.received("/lab/other", &bytes), held(&tree)), (12, [0; 3]));
+}
+
 /// ```text
 ///   source, owner ── core ─┬─ r0 ── m0, m1
 ///                          └─ r1 ── m2, m3         the proxy of the group "far"
