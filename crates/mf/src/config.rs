@@ -129,6 +129,8 @@ pub struct ProxyConfig {
     pub capacity: ByteCount,
     /// Bytes for each flow (paper: S). Default: 100 MiB.
     pub flow_capacity: ByteCount,
+    /// Bytes for each source, to whomever it sends. Default: 512 MiB, half of the storage.
+    pub source_capacity: ByteCount,
     /// How long a chunk that does not say how long is stored. Default: 1 h.
     pub lifetime: Duration,
     /// The storage timer. Default: 1 s.
@@ -244,12 +246,34 @@ impl Config {
     }
 }
 
+impl ProxyConfig {
+    /// With so much storage, and the shares of it that hold where nobody chooses others: for each flow a quarter, but no more
+    /// than 100 MiB and no less than 5 MiB, so that some chunks of the usual size fit; for each source half.
+    pub fn with_capacity(capacity: ByteCount) -> ProxyConfig {
+        let ByteCount(bytes) = capacity;
+        let share =
+            |part: u64, most: u64| ByteCount(part.clamp(FLOW_CAPACITY_MIN, most.max(FLOW_CAPACITY_MIN)).min(bytes));
+        ProxyConfig {
+            enabled: bytes > 0,
+            capacity,
+            flow_capacity: share(bytes / 4, FLOW_CAPACITY_MAX),
+            source_capacity: share(bytes / 2, bytes),
+            ..ProxyConfig::default()
+        }
+    }
+}
+
+/// What a flow may store at most, and at least, where its share of the store is not chosen.
+const FLOW_CAPACITY_MAX: u64 = 100 << 20;
+const FLOW_CAPACITY_MIN: u64 = 5 << 20;
+
 impl Default for ProxyConfig {
     fn default() -> Self {
         ProxyConfig {
             enabled: true,
             capacity: ByteCount(1 << 30),
-            flow_capacity: ByteCount(100 << 20),
+            flow_capacity: ByteCount(FLOW_CAPACITY_MAX),
+            source_capacity: ByteCount(512 << 20),
             lifetime: Duration::from_secs(3_600),
             timer: Duration::from_secs(1),
             rebinding: Rebinding::Watch,

@@ -176,8 +176,8 @@ impl MfNode {
         let Some(header) = chunk.header.clone() else { return };
         match proxy.put(now, &header, &chunk.payload(), Kept::For(reason)) {
             Ok(()) => self.storing.push(slot),
-            Err(Refused::FlowFull) if reason != StoreReason::Relief && reason != StoreReason::BadPath => {
-                self.router.drop_chunk(slot, "its flow has its share of the store");
+            Err(Refused::ShareFull) if reason != StoreReason::Relief && reason != StoreReason::BadPath => {
+                self.router.drop_chunk(slot, "its flow or source has its share of the store");
             }
             Err(_) => self.router.refuse_store(now, slot, reason),
         }

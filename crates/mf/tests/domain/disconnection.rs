@@ -2,7 +2,7 @@
 use tributary_content::ObjectId;
 use tributary_core::ByteCount;
 use tributary_mf::{
-    config::Rebinding,
+    config::{ProxyConfig, Rebinding},
     router::StoreReason,
     sender::{ProxyUse, SendOptions},
     wire::Reliability,
@@ -463,6 +463,40 @@ fn a_flow_that_uses_up_its_share_of_the_store_harms_nobody_else() {
     domain.run(Duration::from_secs(60));
     assert!(content.finished(&name("/lab/modest")).is_some());
     assert!(content.finished(&name("/lab/greedy")).is_some(), "what was dropped is sent again");
+    domain.assert_conservation();
+}
+
+#[test]
+fn many_sources_that_fill_a_small_store_take_nothing_of_what_another_was_promised() {
+    let mut domain = figure_7(22, ms(20), 0.0, |config| config.proxy = ProxyConfig::with_capacity(ByteCount(20 << 20)));
+    let greedy = ["g0", "g1", "g2", "g3", "g4", "g5"];
+    for label in greedy {
+        domain.node(label, |_| {});
+        domain.link(label, "n2", 1_000, ms(1));
+    }
+    domain.run(Duration::from_secs(2));
+    let content = accept(&mut domain, "n4");
+    domain.cut("n3", "n4");
+    domain.run(Duration::from_secs(2));
+    push(&mut domain, "n1", "n4", "/lab/modest", 2_000_000, |_| {});
+    domain.run(Duration::from_secs(3));
+    let modest = domain.at("n1").guid();
+    // What the network has promised to keep its source need not.
+    domain.kill("n1");
+    for label in greedy {
+        push(&mut domain, label, "n4", &format!("/lab/{label}"), 30_000_000, |_| {});
+    }
+    domain.run(Duration::from_secs(20));
+    let holdings = domain.at("n3").holdings();
+    let kept = holdings.iter().filter(|held| held.key.flow.source == modest).map(|held| held.bytes.0).sum::<u64>();
+    let all = holdings.iter().map(|held| held.bytes.0).sum::<u64>();
+    assert!(kept >= 2_000_000 && all > 15 << 20, "{kept} of {all} bytes in a store that others fill");
+    domain.mend("n3", "n4");
+    domain.run(Duration::from_secs(120));
+    assert!(content.finished(&name("/lab/modest")).is_some());
+    for label in greedy {
+        assert!(content.finished(&name(&format!("/lab/{label}"))).is_some(), "{label} has sent again what had no room");
+    }
     domain.assert_conservation();
 }
 

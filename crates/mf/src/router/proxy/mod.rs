@@ -40,12 +40,15 @@ const REPORTS_MAX: usize = 4_096;
 /// For how many storage timers at most it is not tried again to tell a source that could not be reached.
 const REPORT_BACKOFF_MAX: u32 = 64;
 
+/// Sources that are looked at at most for one that makes room, from the one with most in store.
+const SOURCES_TRIED: usize = 64;
+
 /// Why a chunk was not stored.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Refused {
-    /// Its flow has as much in store as it may have.
-    FlowFull,
-    /// The store is full of chunks that are not less important.
+    /// Its flow, or its source, has as much in store as it may have.
+    ShareFull,
+    /// The store is full of chunks that are not less important, of sources that have no more here than its own.
     Full,
     /// There is no storage here, or it failed.
     Broken,
@@ -102,7 +105,7 @@ pub struct ProxyStats {
     pub evicted: u64,
     /// Chunks whose lifetime was over.
     pub expired: u64,
-    /// Chunks that were not stored because their flow had enough.
+    /// Chunks that were not stored because their flow or their source had enough.
     pub refused: u64,
     /// Chunks found in the store at the start.
     pub restored: u64,
@@ -172,6 +175,15 @@ struct FlowState {
     chunks: BTreeSet<(u8, core::cmp::Reverse<u64>)>,
 }
 
+/// What a source has in store.
+#[derive(Default)]
+struct SourceState {
+    bytes: u64,
+    used_at: u64,
+    /// Its flows as in [`Proxy::order`].
+    order: BTreeSet<(u8, u64, Flow)>,
+}
+
 /// Where a waiting chunk stands: object, transfer, number, and its number in the store.
 type Waiting = (ObjectId, u32, u32, u64);
 
@@ -196,6 +208,9 @@ pub struct Proxy {
     flows: BTreeMap<Flow, FlowState>,
     /// Flows in the order in which they make room: by the priority of their least chunk, then by when they were used.
     order: BTreeSet<(u8, u64, Flow)>,
+    sources: BTreeMap<Guid, SourceState>,
+    /// Sources by what they have in store; of those with as much the one that was idle longest is the last.
+    largest: BTreeSet<(u64, core::cmp::Reverse<u64>, Guid)>,
     destinations: BTreeMap<Guid, Destination>,
     deadlines: BTreeSet<(Time, u64)>,
     used: u64,
@@ -239,6 +254,8 @@ impl Proxy {
             flows: BTreeMap::new(),
             destinations: BTreeMap::new(),
             order: BTreeSet::new(),
+            sources: BTreeMap::new(),
+            largest: BTreeSet::new(),
             deadlines: BTreeSet::new(),
             used: 0,
             needed: 0,
@@ -283,8 +300,8 @@ impl Proxy {
     /// ([`Flags::NO_CACHE`]). It is durable after the next [`Proxy::commit`].
     ///
     /// # Errors
-    /// [`Refused`] says why it is not kept; nothing that is kept goes for a chunk that is less important, and nothing
-    /// of another flow goes for a flow that has its share.
+    /// [`Refused`] says why it is not kept. Nothing goes for a flow or a source that has its share, or for a chunk that is
+    /// less important; what is as important goes only if its source has more in store than the newcomer's would have.
     pub fn put(&mut self, now: Time, header: &ChunkHeader, payload: &Payload, why: Kept) -> Result<(), Refused> {
         let Some(key) = header.key().filter(|_| self.config.enabled) else { return Err(Refused::Broken) };
         let bytes = payload.len() as u64 + CHUNK_OVERHEAD_BYTES;
@@ -303,14 +320,16 @@ impl Proxy {
             return Ok(());
         }
         let flow_bytes = self.flows.get(&key.flow).map_or(0, |flow| flow.bytes);
-        // Where a flow may fill the whole store it has no share: the store is full.
-        let has_share = self.config.flow_capacity < self.config.capacity;
-        if has_share && flow_bytes + bytes > self.config.flow_capacity.0 {
+        let source_bytes = self.sources.get(&key.flow.source).map_or(0, |source| source.bytes);
+        let ProxyConfig { capacity, flow_capacity, source_capacity, .. } = self.config;
+        // Where one may fill the whole store there are no shares: the store is full.
+        let exceeds = |share: ByteCount, held: u64| share < capacity && held + bytes > share.0;
+        if exceeds(flow_capacity, flow_bytes) || exceeds(source_capacity, source_bytes) {
             self.stats.refused += 1;
-            return Err(Refused::FlowFull);
+            return Err(Refused::ShareFull);
         }
-        while self.used + bytes > self.config.capacity.0 {
-            let Some(victim) = self.victim(&key.flow, header.priority) else {
+        while self.used + bytes > capacity.0 {
+            let Some(victim) = self.victim(&key.flow, header.priority, source_bytes + bytes) else {
                 self.needed = bytes;
                 return Err(Refused::Full);
             };
@@ -584,6 +603,10 @@ impl Proxy {
             flow.delegated += u32::from(delegated);
             flow.chunks.insert((header.priority, core::cmp::Reverse(id)));
         });
+        self.change_source(key.flow.source, |source| {
+            source.bytes += bytes;
+            source.used_at = used_at;
+        });
         self.used += bytes;
         self.deadlines.insert((until, id));
         self.keys.insert(key, id);
@@ -620,24 +643,43 @@ impl Proxy {
     fn change_flow(&mut self, flow: Flow, change: impl FnOnce(&mut FlowState)) {
         let place = |state: &FlowState| state.chunks.first().map(|(least, _)| (*least, state.used_at, flow));
         let state = self.flows.entry(flow).or_default();
+        let of_source = &mut self.sources.entry(flow.source).or_default().order;
         if let Some(before) = place(state) {
             self.order.remove(&before);
+            of_source.remove(&before);
         }
         change(state);
         match place(state) {
             Some(place) => {
                 self.order.insert(place);
+                of_source.insert(place);
             }
             None => {
                 self.flows.remove(&flow);
             }
         }
     }
-    /// A chunk of the flow that was idle longest, of no higher priority than the newcomer's.
-    fn victim(&self, newcomer: &Flow, priority: u8) -> Option<u64> {
-        let (least, _, flow) = self.order.iter().find(|(.., flow)| flow != newcomer)?;
-        let (_, id) = self.flows.get(flow)?.chunks.first()?;
-        (*least <= priority).then_some(id.0)
+    /// The same for a source, after its flows.
+    fn change_source(&mut self, source: Guid, change: impl FnOnce(&mut SourceState)) {
+        let place = |state: &SourceState| (state.bytes, core::cmp::Reverse(state.used_at), source);
+        let state = self.sources.entry(source).or_default();
+        self.largest.remove(&place(state));
+        change(state);
+        match state.order.is_empty() {
+            true => drop(self.sources.remove(&source)),
+            false => drop(self.largest.insert(place(state))),
+        }
+    }
+    /// The chunk that has to go for another flow's: the first in order if that is less important, else one of the source
+    /// that has most in store, if that is more than the newcomer's would have.
+    fn victim(&self, newcomer: &Flow, priority: u8, source_bytes: u64) -> Option<u64> {
+        let first = |order: &BTreeSet<(u8, u64, Flow)>| order.iter().find(|(.., flow)| flow != newcomer).copied();
+        let less_important = first(&self.order).filter(|(least, ..)| *least < priority);
+        let larger = self.largest.iter().rev().take(SOURCES_TRIED).take_while(|(bytes, ..)| *bytes > source_bytes);
+        let mut larger = larger.filter_map(|(.., source)| first(&self.sources.get(source)?.order));
+        let (.., flow) = less_important.or_else(|| larger.find(|(least, ..)| *least <= priority))?;
+        let (_, id) = self.flows.get(&flow)?.chunks.first()?;
+        Some(id.0)
     }
     fn drop_stored(&mut self, now: Time, id: u64) {
         if let Some(stored) = self.chunks.get(&id) {
@@ -663,6 +705,7 @@ impl Proxy {
             flow.delegated -= u32::from(stored.delegated);
             flow.chunks.remove(&(stored.header.priority, core::cmp::Reverse(id)));
         });
+        self.change_source(key.flow.source, |source| source.bytes -= stored.bytes);
         if let Some(destination) = self.destinations.get_mut(&key.flow.destination) {
             destination.waiting.remove(&(key.object, key.transfer, key.number, id));
             destination.chunks -= 1;

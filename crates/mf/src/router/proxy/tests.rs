@@ -114,7 +114,7 @@ fn a_flow_has_its_share_and_the_longest_idle_flow_of_no_higher_priority_goes_fir
         let header = header(source, 50, number, priority);
         proxy.put(Time::ZERO, &header, &vec![0; 1_000].into(), AWAY)
     };
-    assert_eq!((put(1, 0, 0), put(1, 1, 0), put(1, 2, 0)), (Ok(()), Ok(()), Err(Refused::FlowFull)));
+    assert_eq!((put(1, 0, 0), put(1, 1, 0), put(1, 2, 0)), (Ok(()), Ok(()), Err(Refused::ShareFull)));
     assert_eq!((put(2, 0, 5), put(2, 1, 5)), (Ok(()), Ok(())));
     assert_eq!((put(3, 0, 1), put(3, 1, 1)), (Ok(()), Ok(())), "flow 1 makes room");
     assert_eq!(put(4, 0, 0), Err(Refused::Full), "everything here is more important");
@@ -131,18 +131,56 @@ fn a_flow_has_its_share_and_the_longest_idle_flow_of_no_higher_priority_goes_fir
 /// Looked for one by one, those who make room would be looked at ten thousand million times here.
 #[test]
 fn a_full_store_of_a_hundred_thousand_flows_finds_at_once_which_makes_room() {
-    let flows = 100_000u32;
-    let mut proxy = proxy(u64::from(flows) * (1 + CHUNK_OVERHEAD_BYTES), 1_000);
-    for number in 0..2 * flows {
-        let mut source = [0; 20];
-        source[..4].copy_from_slice(&number.to_be_bytes());
-        let header = ChunkHeader { source: Guid(source), ..header(0, 50, 1, 0) };
-        assert_eq!(proxy.put(Time::ZERO, &header, &vec![0; 1].into(), AWAY), Ok(()));
-        let oldest = proxy.chunks.first_key_value().map(|(_, stored)| stored.key.flow.source.0);
-        let expected = number.saturating_sub(flows - 1).to_be_bytes();
-        assert_eq!(oldest.as_ref().map(|source| &source[..4]), Some(&expected[..]), "the longest idle flow goes");
+    let sources = 100_000u32;
+    let mut proxy = proxy(2 * u64::from(sources) * (1 + CHUNK_OVERHEAD_BYTES), 2_000);
+    let mut put = |source: u32, number| {
+        let mut guid = [0; 20];
+        guid[..4].copy_from_slice(&source.to_be_bytes());
+        let header = ChunkHeader { source: Guid(guid), ..header(0, 50, number, 0) };
+        let put = proxy.put(Time::ZERO, &header, &vec![0; 1].into(), AWAY);
+        (put, proxy.chunks.len(), proxy.stats.evicted)
+    };
+    let full = 2 * sources as usize;
+    for source in 0..sources {
+        (0..2).for_each(|number| assert_eq!(put(source, number).0, Ok(())));
     }
-    assert_eq!((proxy.stats.evicted, proxy.flows.len()), (u64::from(flows), flows as usize));
+    for source in 0..sources {
+        let evicted = u64::from(source) + 1;
+        assert_eq!(put(sources + source, 0), (Ok(()), full, evicted), "one that has two of them has one less");
+    }
+    assert_eq!(put(2 * sources, 0).0, Err(Refused::Full), "nobody has more than that one would have");
+    let left = proxy.chunks.values().filter(|stored| stored.key.flow.source.0[..4] < sources.to_be_bytes()[..]);
+    let left: Vec<u32> = left.filter_map(|stored| Some(stored.header.tag()?.number)).collect();
+    assert_eq!(left, vec![0; sources as usize], "of each the last chunk went, and of no one two");
+}
+
+#[test]
+fn a_source_has_its_share_to_however_many_it_sends() {
+    let mut proxy = proxy(100 * CHUNK, 2 * CHUNK);
+    proxy.config.source_capacity = ByteCount(5 * CHUNK);
+    let mut put = |source: u8, destination: u8| {
+        let header = header(source, destination, 0, 0);
+        proxy.put(Time::ZERO, &header, &vec![0; 1_000].into(), AWAY)
+    };
+    let kept = (10..20).map(|destination| put(1, destination)).collect::<Vec<_>>();
+    assert_eq!(kept, [[Ok(()); 5], [Err(Refused::ShareFull); 5]].concat());
+    assert_eq!(put(2, 10), Ok(()));
+}
+
+#[test]
+fn many_sources_within_their_shares_take_nothing_from_one_that_has_less() {
+    let mut proxy = proxy(40 * CHUNK, 10 * CHUNK);
+    let mut put = |source: u8, number: u32| {
+        let header = header(source, 50, number, 0);
+        let _ = proxy.put(Time::ZERO, &header, &vec![0; 1_000].into(), AWAY);
+    };
+    (0..4).for_each(|number| put(1, number));
+    (2..9).for_each(|source| (0..12).for_each(|number| put(source, number)));
+    let held = |source: u8| proxy.sources.get(&guid(source)).map_or(0, |source| source.bytes / CHUNK);
+    assert_eq!(held(1), 4, "acknowledged, and less than others have");
+    let others: Vec<u64> = (2..9).map(held).collect();
+    assert_eq!(others.iter().sum::<u64>(), 36);
+    assert!(others.iter().all(|held| (5..=6).contains(held)), "they share what is left: {others:?}");
 }
 
 #[test]
@@ -331,6 +369,14 @@ proptest! {
                 prop_assert!(proxy.order.contains(&(least, flow.used_at, *id)));
             }
             prop_assert_eq!(proxy.order.len(), proxy.flows.len());
+            for (id, source) in &proxy.sources {
+                let flows = proxy.flows.iter().filter(|(flow, _)| flow.source == *id);
+                prop_assert_eq!(source.bytes, flows.map(|(_, flow)| flow.bytes).sum::<u64>());
+                prop_assert!(source.order.iter().all(|place| place.2.source == *id && proxy.order.contains(place)));
+                prop_assert!(proxy.largest.contains(&(source.bytes, core::cmp::Reverse(source.used_at), *id)));
+            }
+            prop_assert_eq!(proxy.sources.values().map(|source| source.order.len()).sum::<usize>(), proxy.flows.len());
+            prop_assert_eq!(proxy.largest.len(), proxy.sources.len());
             let stats = proxy.stats;
             prop_assert_eq!(
                 stats.stored, stats.delivered + stats.evicted + stats.expired + proxy.chunks.len() as u64
