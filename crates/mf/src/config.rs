@@ -139,7 +139,8 @@ pub struct ProxyConfig {
     pub rebinding: Rebinding,
     /// How long Stored and Dropped messages are collected. Default: 50 ms.
     pub report_delay: Duration,
-    /// Below so many percent of free storage the others are told that it is depleted. Default: 5.
+    /// A router that has less free than so many percent of its storage counts as depleted: ways through it are avoided, and
+    /// what it had no room for waits here. Default: 5.
     pub depleted_percent: u8,
 }
 
@@ -278,7 +279,7 @@ impl Default for ProxyConfig {
             timer: Duration::from_secs(1),
             rebinding: Rebinding::Watch,
             report_delay: Duration::from_millis(50),
-            depleted_percent: 5,
+            depleted_percent: crate::router::link_state::DEPLETED_PERCENT,
         }
     }
 }

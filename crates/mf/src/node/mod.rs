@@ -185,10 +185,12 @@ impl MfNode {
             relief: config.relief,
             store_ratio: config.store_ratio,
             stores: config.router && config.proxy.enabled,
-            depleted_percent: config.proxy.depleted_percent,
             first_hop: random.bits() as u32,
         };
-        let topology = config.router.then(|| Topology::new(address, guid, start, config.label.clone(), roles));
+        let topology = config.router.then(|| {
+            let topology = Topology::new(address, guid, start, config.label.clone(), roles);
+            topology.with_depleted_percent(config.proxy.depleted_percent)
+        });
         let mut events = VecDeque::new();
         let proxy = if config.router && config.proxy.enabled {
             match Proxy::new(now, config.proxy.clone(), (guid, address), repository) {

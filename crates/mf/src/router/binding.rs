@@ -261,9 +261,7 @@ impl Chooser<'_> {
         if header.is_control() {
             return Way::Face(route.face, address);
         }
-        if self.diverted.contains_key(&header.destination)
-            && topology.is_depleted(address, self.config.depleted_percent)
-        {
+        if self.diverted.contains_key(&header.destination) && topology.is_depleted(address) {
             return Way::Store(StoreReason::Depleted);
         }
         if self.config.stores && route.is_bad(self.store_ratio) {

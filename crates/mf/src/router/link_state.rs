@@ -25,6 +25,8 @@ const DEBOUNCE: Duration = Duration::from_millis(10);
 const COST_INTERVAL: Duration = Duration::from_secs(1);
 /// The factor on the cost of ways through routers whose storage is depleted: upstream routes around them.
 const DEPLETED_FACTOR: u64 = 4;
+/// A router that has less free than so many percent of its storage counts as depleted where nobody says otherwise.
+pub const DEPLETED_PERCENT: u8 = 5;
 
 /// The way to a router.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -63,6 +65,7 @@ pub struct Topology {
     refresh_at: Time,
     cost_at: Time,
     changed: bool,
+    depleted_percent: u8,
 }
 
 impl Topology {
@@ -80,7 +83,12 @@ impl Topology {
             refresh_at: Time::ZERO,
             cost_at: Time::ZERO,
             changed: true,
+            depleted_percent: DEPLETED_PERCENT,
         }
+    }
+    /// A router that has less free than so many percent of its storage counts as depleted.
+    pub fn with_depleted_percent(self, depleted_percent: u8) -> Topology {
+        Topology { depleted_percent, ..self }
     }
     /// A router answers on a face: it is told everything.
     pub fn on_up(&mut self, now: Time, face: FaceId, neighbour: NetworkAddress) {
@@ -105,7 +113,10 @@ impl Topology {
     }
     /// How much of this router's storage is free.
     pub fn set_storage_free(&mut self, now: Time, percent: u8) {
-        if self.own.storage_free.abs_diff(percent) >= 5 || (percent == 0) != (self.own.storage_free == 0) {
+        let known = self.own.storage_free;
+        let is_low = |percent: u8| percent < self.depleted_percent;
+        let crosses = (percent == 0) != (known == 0) || is_low(percent) != is_low(known);
+        if known.abs_diff(percent) >= 5 || crosses {
             self.own.storage_free = percent;
             self.tell_at.get_or_insert(now + DEBOUNCE);
         }
@@ -192,8 +203,9 @@ impl Topology {
         if router == self.own.router { Some(&self.own) } else { self.states.get(&router).map(|(state, _)| state) }
     }
     /// Whether the storage of a router is (nearly) used up.
-    pub fn is_depleted(&self, router: NetworkAddress, percent: u8) -> bool {
-        self.state(router).is_some_and(|state| state.roles.contains(Roles::PROXY) && state.storage_free < percent)
+    pub fn is_depleted(&self, router: NetworkAddress) -> bool {
+        let is_low = |state: &LinkState| state.storage_free < self.depleted_percent;
+        self.state(router).is_some_and(|state| state.roles.contains(Roles::PROXY) && is_low(state))
     }
 
     /// Dijkstra by SETT over links that both ends tell of.
@@ -219,7 +231,7 @@ impl Topology {
             }
             found.insert(at, route);
             let Some((state, _)) = self.states.get(&at) else { continue };
-            let factor = if self.is_depleted(at, 5) { DEPLETED_FACTOR } else { 1 };
+            let factor = if self.is_depleted(at) { DEPLETED_FACTOR } else { 1 };
             for link in state.links.iter().filter(|link| self.is_mutual(at, link.neighbour)) {
                 if link.neighbour == self.own.router || found.contains_key(&link.neighbour) {
                     continue;

@@ -94,8 +94,6 @@ pub struct RouterConfig {
     pub store_ratio: f64,
     /// Whether there is a proxy.
     pub stores: bool,
-    /// Below so many percent the storage of another router counts as depleted.
-    pub depleted_percent: u8,
     /// Where hop ids start; at each face elsewhere.
     pub first_hop: u32,
 }

@@ -55,7 +55,7 @@ impl Router {
     /// Keeps chunks for a destination here rather than with a router whose storage is depleted.
     pub(super) fn divert(&mut self, now: Time, face: FaceId) {
         let depleted = match (&self.topology, self.hops.get(&face).and_then(|hop| hop.peer.as_ref())) {
-            (Some(topology), Some(peer)) => topology.is_depleted(peer.address, self.config.depleted_percent),
+            (Some(topology), Some(peer)) => topology.is_depleted(peer.address),
             _ => false,
         };
         let Some(hop) = self.hops.get_mut(&face).filter(|_| depleted && self.config.stores) else { return };

@@ -16,7 +16,6 @@ fn router(number: u8) -> Router {
         relief: HolRelief::Off,
         store_ratio: 2.0,
         stores: false,
-        depleted_percent: 10,
         first_hop: u32::from(number) << 24,
     };
     Router::new(config, None)

@@ -500,6 +500,61 @@ fn many_sources_that_fill_a_small_store_take_nothing_of_what_another_was_promise
     domain.assert_conservation();
 }
 
+/// ```text
+///             ┌─ near, 5 ms ─┐
+///   n1 ── west               east ── n4
+///             └─ far, 10 ms ─┘
+/// ```
+#[test]
+fn what_has_two_ways_goes_round_the_one_whose_storage_is_used_up() {
+    for percent in [30, 0] {
+        let mut domain = Domain::new(23);
+        domain.node("n1", |_| {});
+        domain.node("n4", |_| {});
+        for label in ["west", "near", "far", "east"] {
+            domain.node(label, |config| {
+                (config.router, config.resolver) = (true, true);
+                config.proxy.depleted_percent = percent;
+                config.proxy.capacity = ByteCount(3_000_000);
+                config.proxy.flow_capacity = ByteCount(3_000_000);
+            });
+        }
+        domain.node("gone", |_| {});
+        domain.link("n1", "west", 100, ms(1));
+        domain.link("west", "near", 100, ms(5));
+        domain.link("near", "east", 100, ms(5));
+        domain.link("west", "far", 100, ms(10));
+        domain.link("far", "east", 100, ms(10));
+        domain.link("east", "n4", 100, ms(1));
+        domain.link("near", "gone", 100, ms(1));
+        domain.run(Duration::from_secs(3));
+        let content = accept(&mut domain, "n4");
+        let carried = |domain: &Domain| {
+            [("west", "near"), ("west", "far")].map(|(a, b)| {
+                let link = domain.connection(a, b).a_to_b;
+                domain.net.link_stats(link).out_bytes
+            })
+        };
+        let send = |domain: &mut Domain, path: &str| {
+            let before = carried(domain);
+            push(domain, "n1", "n4", path, 2_000_000, |_| {});
+            domain.run(Duration::from_secs(3));
+            let after = carried(domain);
+            assert!(content.finished(&name(path)).is_some());
+            [after[0] - before[0], after[1] - before[1]].map(|bytes| bytes > 2_000_000)
+        };
+        assert_eq!(send(&mut domain, "/lab/before"), [true, false], "the shorter one");
+        domain.cut("near", "gone");
+        domain.run(Duration::from_secs(2));
+        push(&mut domain, "n1", "gone", "/lab/kept", 2_200_000, |_| {});
+        domain.run(Duration::from_secs(3));
+        let (used, _) = domain.at("near").proxy().unwrap().usage();
+        assert!(used.0 > 2_100_000, "more than seven tenths: {used}");
+        // Of no storage nobody says that too little of it is left.
+        assert_eq!(send(&mut domain, "/lab/after"), [percent == 0, percent > 0], "{percent} percent");
+    }
+}
+
 #[test]
 fn what_a_depleted_store_cannot_hold_waits_upstream() {
     let mut domain = Domain::new(12);
