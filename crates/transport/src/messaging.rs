@@ -5,6 +5,8 @@ use alloc::{boxed::Box, collections::BTreeMap, string::String, vec::Vec};
 use tributary_content::{Name, ObjectReader, StoreOpener};
 use tributary_core::{ByteCount, Duration, Time, TransferId};
 
+use crate::Fetch;
+
 /// Commands and questions of a node that sends, takes what is sent, and stores for those who are away.
 pub trait Messaging {
     /// Sends an object to somebody who did not ask. Progress is in [`Messaging::send_report`].
@@ -18,6 +20,8 @@ pub trait Messaging {
         to: &Destination,
         options: &SendOptions,
     ) -> Result<TransferId, String>;
+    /// Fetches an object, as `Endpoint::fetch` does, with options of its own.
+    fn get(&mut self, now: Time, fetch: Fetch, options: &GetOptions) -> TransferId;
     /// The account of something sent; `None` if there never was one or it was forgotten.
     fn send_report(&self, now: Time, transfer: TransferId) -> Option<SendReport>;
     /// Ends what is being sent.
@@ -68,20 +72,22 @@ pub enum Destination {
 }
 
 /// How sure the delivery has to be, end to end.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Delivery {
     /// Sent and forgotten.
     DontCare,
     /// The receiver tells what is missing.
+    #[default]
     Nack,
     /// The receiver tells what has arrived.
     Ack,
 }
 
 /// What the network may keep on the way.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum InNetwork {
     /// What cannot be delivered now may be stored on the way.
+    #[default]
     Store,
     /// The first router is to keep a copy and answer for the sender, which may sleep then.
     Delegate,
@@ -130,6 +136,19 @@ impl Default for SendOptions {
     }
 }
 
+/// How something is fetched. `None` leaves a choice to the node's settings.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct GetOptions {
+    /// Bytes of the object in a chunk that is asked for; whoever has it may cut it into smaller ones.
+    pub chunk_bytes: Option<u32>,
+    /// How sure it has to be.
+    pub delivery: Option<Delivery>,
+    /// How long nothing may come before it is said what is missing.
+    pub nack_timeout: Option<Duration>,
+    /// What the network may keep of what is sent here.
+    pub in_network: Option<InNetwork>,
+}
+
 /// How something is taken.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct AcceptOptions {
@@ -150,6 +169,12 @@ pub struct SendReport {
     pub repeated_chunks: u64,
     /// Chunks that storage on the way has promised to keep.
     pub stored_chunks: u32,
+    /// How often a chunk was dropped on the way, as far as that was told. Each goes again unless nobody cares.
+    pub dropped_chunks: u64,
+    /// How sure it has to be, as was chosen for it or by the node's settings.
+    pub delivery: Delivery,
+    /// What the network may keep of it, chosen likewise.
+    pub in_network: InNetwork,
     /// To how many it goes, as far as known.
     pub destinations: u32,
     /// Who has said that everything arrived and is verified.

@@ -1,5 +1,6 @@
 //! The commands and questions of people.
 use super::*;
+use crate::receiver::FetchOptions;
 
 impl Endpoint for MfNode {
     fn add_face(&mut self, now: Time, face: FaceId, options: FaceOptions) {
@@ -41,12 +42,7 @@ impl Endpoint for MfNode {
         self.settle(now);
     }
     fn fetch(&mut self, now: Time, fetch: Fetch) -> TransferId {
-        let place = Guid::of_name(&fetch.name);
-        let id = self.receiver.fetch(now, fetch);
-        // Another fetch may watch it: this one is told what that one knows. A lookup would end after some tries.
-        self.resolver.watch(now, place);
-        self.settle(now);
-        id
+        self.fetch_with(now, fetch, FetchOptions::default())
     }
     fn cancel(&mut self, now: Time, transfer: TransferId) {
         self.receiver.cancel(now, transfer);

@@ -1,16 +1,18 @@
 //! Sending, taking what is sent, and what is stored here: the paper's send, recv, attach and detach (§4).
 use tributary_core::Duration;
 use tributary_transport::messaging::{
-    AcceptOptions, Delivery, Destination, Group, Held, InNetwork, Messaging, SendOptions as Wanted, SendReport, Spread,
-    StoreStatus,
+    AcceptOptions, Delivery, Destination, GetOptions, Group, Held, InNetwork, Messaging, SendOptions as Wanted,
+    SendReport, Spread, StoreStatus,
 };
 
 use super::*;
 use crate::{
     config::GroupConfig,
+    receiver::{FetchOptions, NACK_TIMEOUT_MIN},
     sender::ProxyUse,
     wire::{
         Reliability,
+        chunk::CHUNK_BYTES_MAX,
         names::{MEMBERS_MAX, OWN_LABEL_BYTES_MAX, READERS_MAX},
     },
 };
@@ -20,18 +22,8 @@ impl MfNode {
     fn send_options(&self, wanted: &Wanted, to: &Destination) -> SendOptions {
         let mut options = SendOptions::new(&self.config.transfer);
         options.chunk_bytes = wanted.chunk_bytes.unwrap_or(options.chunk_bytes);
-        options.reliability = match wanted.delivery {
-            None => options.reliability,
-            Some(Delivery::DontCare) => Reliability::DontCare,
-            Some(Delivery::Nack) => Reliability::Nack,
-            Some(Delivery::Ack) => Reliability::Ack,
-        };
-        options.proxy = match wanted.in_network {
-            None => options.proxy,
-            Some(InNetwork::Store) => ProxyUse::Allowed,
-            Some(InNetwork::Delegate) => ProxyUse::Delegate,
-            Some(InNetwork::Forbid) => ProxyUse::Forbidden,
-        };
+        options.reliability = wanted.delivery.map_or(options.reliability, reliability);
+        options.proxy = wanted.in_network.map_or(options.proxy, proxy_use);
         (options.priority, options.lifetime) = (wanted.priority, wanted.lifetime);
         (options.service, options.proxies) = match (to, wanted.spread) {
             (_, Spread::AllByProxies(depth)) => (ServiceId::Multicast, depth.max(1)),
@@ -40,6 +32,30 @@ impl MfNode {
             (Destination::Id(_), Spread::All) => (ServiceId::Unicast, 0),
         };
         options
+    }
+    /// Fetches an object with options of its own.
+    pub(super) fn fetch_with(&mut self, now: Time, fetch: Fetch, options: FetchOptions) -> TransferId {
+        let place = Guid::of_name(&fetch.name);
+        let id = self.receiver.fetch(now, fetch, options);
+        // Another fetch may watch it: this one is told what that one knows. A lookup would end after some tries.
+        self.resolver.watch(now, place);
+        self.settle(now);
+        id
+    }
+}
+
+fn reliability(delivery: Delivery) -> Reliability {
+    match delivery {
+        Delivery::DontCare => Reliability::DontCare,
+        Delivery::Nack => Reliability::Nack,
+        Delivery::Ack => Reliability::Ack,
+    }
+}
+fn proxy_use(keep: InNetwork) -> ProxyUse {
+    match keep {
+        InNetwork::Store => ProxyUse::Allowed,
+        InNetwork::Delegate => ProxyUse::Delegate,
+        InNetwork::Forbid => ProxyUse::Forbidden,
     }
 }
 
@@ -63,6 +79,15 @@ impl Messaging for MfNode {
             self.sender.release(id);
         }
         transfer.map(TransferId).ok_or_else(|| String::from("too many transfers are under way"))
+    }
+    fn get(&mut self, now: Time, fetch: Fetch, options: &GetOptions) -> TransferId {
+        let options = FetchOptions {
+            chunk_bytes: options.chunk_bytes.map(|bytes| bytes.clamp(1_024, CHUNK_BYTES_MAX)),
+            reliability: options.delivery.map(reliability),
+            nack_timeout: options.nack_timeout.map(|timeout| timeout.max(NACK_TIMEOUT_MIN)),
+            proxy: options.in_network.map(proxy_use),
+        };
+        self.fetch_with(now, fetch, options)
     }
     fn send_report(&self, _: Time, transfer: TransferId) -> Option<SendReport> {
         let mut report = self.sender.report(transfer.0)?;

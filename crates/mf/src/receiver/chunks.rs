@@ -73,13 +73,15 @@ impl Receiver {
             let message = TransportMessage::Ack { transfer, object, complete: false, chunks };
             self.outbox.push_back(Outgoing::answer(header, message));
         }
-        fetch.set_nack(now, self.config.nack_timeout);
+        fetch.set_nack(now, fetch.options.nack_timeout(&self.config));
         let window = fetch.complete_window();
         if let Some(window) = window {
             fetch.status_at = Some((now, window));
         }
         // What was sent again overtakes nothing that is told of here.
-        if !header.flags.contains(Flags::REPEATED) && fetch.look_for_gaps(now, number, self.config.nack_timeout) {
+        if !header.flags.contains(Flags::REPEATED)
+            && fetch.look_for_gaps(now, number, fetch.options.nack_timeout(&self.config))
+        {
             let window = fetch.status_at.map_or(fetch.highest_window.unwrap_or(0), |(_, window)| window);
             fetch.status_at = Some((now, window));
         }
@@ -244,8 +246,8 @@ impl Receiver {
     /// What is pushed has one source, and whoever is on the way may have changed it: the source is asked again, past all
     /// copies, more and more rarely. That it lies is not known as long as others could have.
     fn ask_past_copies(&mut self, now: Time, id: TransferId, wrong: Wrong) {
-        let timeout = self.config.nack_timeout;
         let Some(fetch) = self.fetches.get_mut(&id) else { return };
+        let timeout = fetch.options.nack_timeout(&self.config);
         fetch.set_nack(now, timeout);
         if fetch.reliability == Reliability::DontCare {
             return;
@@ -263,8 +265,8 @@ impl Receiver {
     }
     /// Asks the sender, past copies, for chunks that came wrong, in the name of a source if it is known of which.
     fn ask_again(&mut self, now: Time, id: TransferId, source: Option<u16>, chunks: RangeInclusive<u32>) {
-        let timeout = self.config.nack_timeout;
         let Some(fetch) = self.fetches.get_mut(&id) else { return };
+        let timeout = fetch.options.nack_timeout(&self.config);
         let before = fetch.wrongs;
         let asked_at = fetch.on_wrong(now, chunks, timeout);
         let asks = u32::from(fetch.wrongs > before);
@@ -287,7 +289,7 @@ impl Receiver {
                 (fetch.nacks, fetch.sender) = (fetch.nacks + 1, None);
                 fetch.avoid_caches |= !is_known;
                 // Not at once: it may be the only one, and about to come back.
-                fetch.set_nack(now, self.config.nack_timeout / 4);
+                fetch.set_nack(now, fetch.options.nack_timeout(&self.config) / 4);
             }
         }
     }
@@ -341,7 +343,7 @@ mod tests {
         let mut sender = Sender::new(source, EndConfig::default(), 0, &[2; 32]);
         sender.publish(Box::new(object));
         let mut now = Time::from_millis(1);
-        let id = receiver.fetch(now, fetch_of(&name, MemoryOpener::new()));
+        let id = receiver.fetch(now, fetch_of(&name, MemoryOpener::new()), FetchOptions::default());
         receiver.set_attached(now, true);
         let device = Announcer { guid: source, label: "source".into() };
         receiver.handle_announcements(now, &name, &[(device, manifest)]);
@@ -389,7 +391,7 @@ mod tests {
         let mut receiver = Receiver::new(config.clone(), 1, &[1; 32]);
         let mut sender = Sender::new(source, config, 0, &[2; 32]);
         sender.publish(Box::new(object));
-        let id = receiver.fetch(NOW, fetch_of(&name, MemoryOpener::new()));
+        let id = receiver.fetch(NOW, fetch_of(&name, MemoryOpener::new()), FetchOptions::default());
         receiver.set_attached(NOW, true);
         let device = Announcer { guid: source, label: "source".into() };
         receiver.handle_announcements(NOW, &name, &[(device, manifest)]);

@@ -43,14 +43,14 @@ impl Receiver {
             if ready > now && fetch.grant_since().is_some() {
                 // It is the limit that keeps the sources silent.
                 fetch.lonely_since = now;
-                fetch.nack_at = fetch.nack_at.max(ready + self.config.nack_timeout);
+                fetch.nack_at = fetch.nack_at.max(ready + fetch.options.nack_timeout(&self.config));
             }
             if let Some(reassembly) = fetch.reassembly.as_ref().filter(|reassembly| reassembly.awaits_storage()) {
                 // It is not the sources that keep silent.
                 let has_all = !reassembly.is_open() || reassembly.missing().next().is_none();
                 fetch.lonely_since = now;
                 if has_all && fetch.nack_at <= now {
-                    fetch.set_nack(now, self.config.nack_timeout);
+                    fetch.set_nack(now, fetch.options.nack_timeout(&self.config));
                 }
             }
             if fetch.reassembly.as_ref().is_some_and(Reassembly::is_reader_behind) {
@@ -67,9 +67,12 @@ impl Receiver {
             if fetch.nack_at <= now && self.attached && fetch.object.is_some() {
                 // On a slow link a chunk may take longer than the timeout: while one comes, it is not missing.
                 let suspicion = fetch.suspicion_at(now);
-                let silence = suspicion.map_or(self.config.nack_timeout, |suspicion| suspicion.patience);
+                let silence =
+                    suspicion.map_or(fetch.options.nack_timeout(&self.config), |suspicion| suspicion.patience);
                 let quiet_at = self.active_at + silence;
-                if now < quiet_at && now.since(fetch.lonely_since) < self.config.nack_timeout * POSTPONED_MAX {
+                if now < quiet_at
+                    && now.since(fetch.lonely_since) < fetch.options.nack_timeout(&self.config) * POSTPONED_MAX
+                {
                     fetch.nack_at = quiet_at;
                 } else {
                     self.nack(now, id);
@@ -99,7 +102,7 @@ impl Receiver {
             self.say_due(now, id);
         }
         if let Some(fetch) = self.fetches.get_mut(&id) {
-            fetch.set_nack(now, self.config.nack_timeout);
+            fetch.set_nack(now, fetch.options.nack_timeout(&self.config));
         }
     }
     /// The one message per window, if it is due.

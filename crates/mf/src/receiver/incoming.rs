@@ -7,6 +7,8 @@ pub(super) struct Incoming {
     pub(super) name: Name,
     pub(super) opener: Option<Box<dyn StoreOpener>>,
     pub(super) patience: Option<Duration>,
+    /// What is chosen for this one and not by the node's settings.
+    pub(super) options: FetchOptions,
     pub(super) limit: TokenBucket,
     /// Bytes that are missing and that no sender was let send.
     pub(super) ungranted: u64,
@@ -140,6 +142,7 @@ impl Incoming {
             name,
             opener: None,
             patience: None,
+            options: FetchOptions::default(),
             limit: TokenBucket::new(None, LIMIT_BURST),
             ungranted: 0,
             granted: None,
@@ -464,7 +467,7 @@ mod tests {
         };
         let opener = MemoryOpener::pinned(file(true).publisher);
         let mut receiver = Receiver::new(EndConfig::default(), 1, &[1; 32]);
-        let id = receiver.fetch(Time::ZERO, fetch_of(&name, opener));
+        let id = receiver.fetch(Time::ZERO, fetch_of(&name, opener), FetchOptions::default());
         receiver.set_attached(Time::ZERO, true);
         let device = Announcer { guid: Guid([1; 20]), label: "source".into() };
         let mut requests = 0;
@@ -498,7 +501,7 @@ mod tests {
             made.expect("fits").manifest().clone()
         };
         let mut receiver = Receiver::new(EndConfig::default(), 1, &[1; 32]);
-        receiver.fetch(Time::ZERO, fetch_of(&name, MemoryOpener::new()));
+        receiver.fetch(Time::ZERO, fetch_of(&name, MemoryOpener::new()), FetchOptions::default());
         receiver.set_attached(Time::ZERO, true);
         // The first source begins and goes over to a new version; the second one still has what was begun.
         for (number, version) in [(1, 1), (1, 2), (2, 1)] {

@@ -27,10 +27,12 @@ use crate::{
     ids::{Guid, NetworkAddress, Token},
     payload::Payload,
     reassembly::{Origin, Reassembly, Stored, Taken, Wrong, manifest_of},
-    sender::PUSHED,
+    sender::{PUSHED, ProxyUse},
     wire::{ChunkHeader, ChunkRanges, DataTag, Flags, Reliability, TransportMessage, chunk::HOPS_MAX},
 };
 
+/// A NACK timeout that is chosen is at least so long.
+pub const NACK_TIMEOUT_MIN: Duration = Duration::from_millis(50);
 /// Ended transfers whose reports are kept.
 const ENDED_KEPT: usize = 256;
 /// How long a router that has started anew has to find its neighbours and routes before it is said by way of it what is
@@ -83,6 +85,25 @@ pub struct Outgoing {
     pub flags: Flags,
     /// Proxies that a request for what a group misses may still ask.
     pub proxies: u8,
+}
+
+/// How one object is fetched. `None` leaves a choice to the node's settings.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct FetchOptions {
+    /// Bytes of a chunk that is asked for.
+    pub chunk_bytes: Option<u32>,
+    /// How sure it has to be.
+    pub reliability: Option<Reliability>,
+    /// How long nothing may come before it is said what is missing.
+    pub nack_timeout: Option<Duration>,
+    /// What storage on the way is to do with it.
+    pub proxy: Option<ProxyUse>,
+}
+
+impl FetchOptions {
+    fn nack_timeout(&self, config: &EndConfig) -> Duration {
+        self.nack_timeout.unwrap_or(config.nack_timeout)
+    }
 }
 
 /// A device that has something, and what it calls itself.
@@ -184,19 +205,19 @@ impl Receiver {
     }
     /// How long nothing may come before it is said what is missing.
     pub fn set_nack_timeout(&mut self, timeout: Duration) {
-        self.config.nack_timeout = timeout.max(Duration::from_millis(50));
+        self.config.nack_timeout = timeout.max(NACK_TIMEOUT_MIN);
     }
 
     // Fetches.
 
     /// Starts a fetch; what is announced under its name goes to [`Receiver::handle_announcements`].
-    pub fn fetch(&mut self, now: Time, fetch: Fetch) -> TransferId {
+    pub fn fetch(&mut self, now: Time, fetch: Fetch, options: FetchOptions) -> TransferId {
         let id = self.number();
-        let reliability = self.config.reliability;
+        let reliability = options.reliability.unwrap_or(self.config.reliability);
         let token = Token::of(&self.secret, &Guid::NONE, id.0);
         let mut incoming = Incoming::new(now, fetch.name, (id.0, token), reliability, self.config.window_chunks);
         incoming.opener = Some(fetch.opener);
-        incoming.patience = fetch.patience;
+        (incoming.patience, incoming.options) = (fetch.patience, options);
         incoming.limit = TokenBucket::new(fetch.rate_limit, LIMIT_BURST);
         self.fetches.insert(id, incoming);
         self.forget_old();
@@ -312,7 +333,8 @@ impl Receiver {
         let rate = fetch.limit.rate().into_iter().chain(self.limit.rate()).min();
         let size = reassembly.manifest().size;
         let limited = rate.map_or(u64::MAX, |rate| rate.bytes_in(LIMITED_CHUNK).max(1_024));
-        let wanted = config.chunk_bytes.min(u32::try_from(limited).unwrap_or(u32::MAX));
+        let wanted =
+            fetch.options.chunk_bytes.unwrap_or(config.chunk_bytes).min(u32::try_from(limited).unwrap_or(u32::MAX));
         let chunk_bytes = reassembly.cut().map_or(wanted, |(chunk_bytes, _)| chunk_bytes);
         if let Some(rate) = rate {
             fetch.window_chunks = fetch.window_chunks.min(limited_window(rate, LIMITED_WINDOW, chunk_bytes, size));
@@ -325,7 +347,10 @@ impl Receiver {
             buffer_chunks: fetch.window_chunks,
             held: reassembly.held(chunk_bytes),
         };
-        let flags = if fetch.avoid_caches { Flags::NO_CACHE } else { Flags::NONE };
+        let mut flags = fetch.options.proxy.map_or(Flags::NONE, ProxyUse::flags);
+        if fetch.avoid_caches {
+            flags |= Flags::NO_CACHE;
+        }
         let to = fetch.asked.unwrap_or(fetch.content);
         self.outbox.push_back(Outgoing { flags, ..Outgoing::new(to, NetworkAddress::NONE, fetch.token, message) });
         fetch.ungranted = size.saturating_sub(reassembly.stored_bytes() + reassembly.buffered_bytes());
@@ -333,7 +358,7 @@ impl Receiver {
         let bytes = fetch.take_grant(2 * u64::from(fetch.window_chunks), chunk_bytes);
         fetch.limit.on_pass(now, bytes);
         self.limit.on_pass(now, bytes);
-        fetch.set_nack(now, config.nack_timeout);
+        fetch.set_nack(now, fetch.options.nack_timeout(&config));
     }
     /// Ends a fetch; what is verified stays.
     pub fn cancel(&mut self, now: Time, id: TransferId) {
@@ -356,10 +381,11 @@ impl Receiver {
     /// that is now: it is said soon what is missing.
     pub fn on_lost_way(&mut self, now: Time) {
         for fetch in self.fetches.values_mut().filter(|fetch| fetch.ended.is_none()) {
-            let until = now + self.config.nack_timeout;
+            let timeout = fetch.options.nack_timeout(&self.config);
+            let until = now + timeout;
             fetch.suspicion = Some(Suspicion { patience: RESTART_PATIENCE, until });
             fetch.gaps = Some(Gaps::default());
-            fetch.set_nack(now, self.config.nack_timeout);
+            fetch.set_nack(now, timeout);
         }
     }
     /// The node is attached to a router, or not any more: what is not sent to it then is not missing.
@@ -367,7 +393,7 @@ impl Receiver {
         if attached && !self.attached {
             for fetch in self.fetches.values_mut() {
                 fetch.lonely_since = now;
-                fetch.set_nack(now, self.config.nack_timeout);
+                fetch.set_nack(now, fetch.options.nack_timeout(&self.config));
             }
         }
         self.attached = attached;

@@ -1,5 +1,6 @@
 //! One object on its way to one receiver.
 use super::*;
+use tributary_transport::messaging::{Delivery, InNetwork};
 
 pub(super) struct Outflow {
     pub(super) object: ObjectId,
@@ -33,6 +34,8 @@ pub(super) struct Outflow {
     pub(super) remind_after: Duration,
     /// Chunks sent again.
     pub(super) repeated: u64,
+    /// Chunks that were dropped on the way, as the network has told.
+    pub(super) lost: u64,
     /// The receiver has said that everything is there.
     pub(super) delivered: bool,
     /// A chunk whose bytes are being read.
@@ -189,7 +192,7 @@ impl Outflow {
             window_chunks,
         };
         let mut header = ChunkHeader::new(ChunkKind::Data(tag), own, destination, NetworkAddress::NONE);
-        header.flags = self.options.flags();
+        header.flags = self.options.proxy.flags();
         if repeated {
             header.flags |= Flags::REPEATED;
             if self.past_copies.contains(&number) {
@@ -230,6 +233,17 @@ impl Outflow {
             sent_chunks: self.next,
             repeated_chunks: self.repeated,
             stored_chunks: self.group.as_ref().map_or(self.stored.len(), Group::stored) as u32,
+            dropped_chunks: self.lost,
+            delivery: match self.options.reliability {
+                Reliability::DontCare => Delivery::DontCare,
+                Reliability::Nack => Delivery::Nack,
+                Reliability::Ack => Delivery::Ack,
+            },
+            in_network: match self.options.proxy {
+                ProxyUse::Allowed => InNetwork::Store,
+                ProxyUse::Delegate => InNetwork::Delegate,
+                ProxyUse::Forbidden => InNetwork::Forbid,
+            },
             destinations: self.group.as_ref().map_or(1, Group::len) as u32,
             delivered: delivered.iter().map(ToString::to_string).collect(),
             has_left: self.next >= self.count

@@ -105,15 +105,19 @@ impl Sender {
                 }
             }
             TransportMessage::Dropped { flow, transfer, object, chunks, .. } => {
+                let told = |state: &Outflow| chunks.iter().take_while(|number| *number < state.next).count() as u64;
                 if let Some((_, state)) = self.group_flow(token, *transfer, *object) {
-                    if let Some(group) = state.group.as_mut().filter(|_| flow.source == own) {
-                        group.on_dropped(flow.destination, chunks);
+                    if flow.source == own {
+                        state.lost += told(state);
+                        state.group.iter_mut().for_each(|group| group.on_dropped(flow.destination, chunks));
                     }
                     return;
                 }
-                if let Some(state) = self.own_flow(token, flow, *transfer, *object)
-                    && state.options.reliability != Reliability::DontCare
-                {
+                if let Some(state) = self.own_flow(token, flow, *transfer, *object) {
+                    state.lost += told(state);
+                    if state.options.reliability == Reliability::DontCare {
+                        return;
+                    }
                     let next = state.next;
                     for number in chunks.iter().take_while(|number| *number < next) {
                         state.stored.remove(&number);

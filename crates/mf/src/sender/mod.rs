@@ -226,7 +226,9 @@ impl Sender {
             }
             return;
         }
-        let options = SendOptions { reliability: *reliability, ..SendOptions::new(&self.config) };
+        let usual = SendOptions::new(&self.config);
+        let proxy = ProxyUse::of(header.flags).unwrap_or(usual.proxy);
+        let options = SendOptions { reliability: *reliability, proxy, ..usual };
         let cut = match &cached {
             Some(cached) => Some(cached.cut),
             None => self.cut_for(*object, *wanted).and_then(|chunk_bytes| {
@@ -304,6 +306,7 @@ impl Sender {
             remind_at: None,
             remind_after: self.remind_first(),
             repeated: 0,
+            lost: 0,
             delivered: false,
             waiting: None,
             group: match options.service {

@@ -46,11 +46,19 @@ impl SendOptions {
             proxies: 0,
         }
     }
-    pub(super) fn flags(&self) -> Flags {
-        match self.proxy {
+}
+
+impl ProxyUse {
+    /// What a chunk of it is marked with; a request is for what is to answer it.
+    pub fn flags(self) -> Flags {
+        match self {
             ProxyUse::Allowed => Flags::NONE,
             ProxyUse::Delegate => Flags::DELEGATE,
             ProxyUse::Forbidden => Flags::NO_PROXY,
         }
+    }
+    /// What a request wishes for, if it is marked.
+    pub(super) fn of(flags: Flags) -> Option<ProxyUse> {
+        [ProxyUse::Forbidden, ProxyUse::Delegate].into_iter().find(|wish| flags.contains(wish.flags()))
     }
 }

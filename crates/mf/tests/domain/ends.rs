@@ -9,7 +9,7 @@ use tributary_core::ByteCount;
 use tributary_mf::{
     config::EndConfig,
     ids::{Guid, NetworkAddress, Token},
-    receiver::{Announcer, Receiver},
+    receiver::{Announcer, FetchOptions, Receiver},
     router::cache::ContentCache,
     sender::{SendOptions, Sender},
     wire::{ChunkHeader, ChunkKind, DataTag, Flags, Reliability, TransportMessage},
@@ -88,7 +88,7 @@ impl Ends {
             metric: PathMetric::Hops,
             patience: Some(Duration::from_secs(10)),
         };
-        let id = self.receiver.fetch(self.now, fetch);
+        let id = self.receiver.fetch(self.now, fetch, FetchOptions::default());
         let device = Announcer { guid: SOURCE, label: "source".into() };
         self.receiver.handle_announcements(self.now, &name("/file"), &[(device, object.manifest().clone())]);
         id

@@ -748,7 +748,7 @@ impl Proxy {
     }
     /// Tells a source of a chunk that was dropped here without ever having been stored.
     pub fn report_dropped(&mut self, now: Time, header: &ChunkHeader) {
-        if let Some(key) = header.key().filter(|_| !header.flags.contains(Flags::NO_PROXY)) {
+        if let Some(key) = header.key() {
             self.report(now, key, Source::of(header), false);
         }
     }
