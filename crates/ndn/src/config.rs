@@ -6,8 +6,9 @@ use tributary_content::Name;
 use tributary_core::{ByteCount, Duration, FaceId, NodeId};
 use tributary_transport::TransferConfig;
 
+pub use crate::router::RouterLimits;
 use crate::{
-    router::{InvalidPath, LinkService, RemoteRegistration, Transit, labels::LabelScheme},
+    router::{InvalidPath, LinkService, ManagementTrust, RemoteRegistration, Transit, labels::LabelScheme},
     wire::SignKey,
 };
 
@@ -22,6 +23,8 @@ pub struct Config {
     pub seed: u64,
     /// Bytes of the content store; zero for none. Default: 64 MiB.
     pub cache_bytes: ByteCount,
+    /// Packets of the content store at most. Default: as many as the bytes have room for.
+    pub cache_packets_max: Option<usize>,
     /// Share of the Data passing by that it keeps, by chance, 0 to 1. Default: 1.
     pub cache_share: f64,
     /// Its policy: `lru`, `fifo` or `priority`. Default: `lru`.
@@ -60,6 +63,10 @@ pub struct Config {
     pub registrars: Vec<Registrar>,
     /// Whether others' Interests for others are passed on. Default: yes.
     pub transit: Transit,
+    /// Whose commands are obeyed, those of neighbours included. Default: anybody's on this machine.
+    pub management: ManagementTrust,
+    /// What its tables and queues hold at most.
+    pub limits: RouterLimits,
     /// Whether neighbours may register prefixes here. Default: no.
     pub remote_registration: RemoteRegistration,
     /// Echo requests of one neighbour that are answered in a second; zero for none. Default: 100.
@@ -206,6 +213,7 @@ impl Config {
             label: label.into(),
             seed,
             cache_bytes: ByteCount(64 << 20),
+            cache_packets_max: None,
             cache_share: 1.0,
             cache_policy: "lru".into(),
             strategy: "best-route".into(),
@@ -223,6 +231,8 @@ impl Config {
             routes: Vec::new(),
             registrars: Vec::new(),
             transit: Transit::Allowed,
+            management: ManagementTrust::AnyLocal,
+            limits: RouterLimits::default(),
             remote_registration: RemoteRegistration::Refused,
             echoes_per_second: 100,
             signature: DataSignature::Digest,

@@ -93,8 +93,11 @@ impl NdnNode {
         secret[..8].copy_from_slice(&random.bits().to_be_bytes());
         secret[8..].copy_from_slice(&random.bits().to_be_bytes());
         let cache_bytes = usize::try_from(config.cache_bytes.0).unwrap_or(usize::MAX);
+        let mut cs = CsLimits::of_bytes(cache_bytes);
+        cs.packets_max = cs.packets_max.min(config.cache_packets_max.unwrap_or(usize::MAX));
         let mut router = Router::new(RouterConfig {
-            cs: CsLimits::of_bytes(cache_bytes),
+            limits: config.limits,
+            cs,
             cache_share: config.cache_share,
             cs_policy: config.cache_policy.clone(),
             strategy: config.strategy.clone(),
@@ -107,6 +110,7 @@ impl NdnNode {
             label_all: config.label_all,
             regions: config.regions.clone(),
             transit: config.transit,
+            management: config.management.clone(),
             remote_registration: config.remote_registration,
             label: config.label.clone(),
             echoes_per_second: config.echoes_per_second,

@@ -5,18 +5,22 @@ use tributary_content::{
     StoreError, chunk_size_for,
 };
 use tributary_core::{
-    ByteCount, Datagram, Duration, FaceId, Node, PeerPlace, Random, Rate, Time, TransferId,
+    ByteCount, Datagram, Duration, FaceId, Node, PeerPlace, Random, Rate, Time, TransferId, TransmitBuf,
     event::{PathReport, PathState, TransferReport},
     link::{LinkChange, LinkConfig, Loss, Reorder},
     node::FaceChange,
 };
 use tributary_ndn::{
     Config, NdnNode,
-    config::{Registrar, RegistrationScope},
+    config::{Registrar, RegistrationScope, RouterLimits},
     router::{
-        FaceProfile, LinkService, RemoteRegistration, labels::LabelScheme, marking::MarkingRule, shaping::ShapingConfig,
+        FaceProfile, LinkService, ManagementTrust, RemoteRegistration, labels::LabelScheme, marking::MarkingRule,
+        pit::PitLimits, shaping::ShapingConfig,
     },
-    wire::reliability::ReliabilityConfig,
+    wire::{
+        ControlParameters, ControlResponse, Data, Interest, LpPacket, SignKey, SignatureInfo,
+        interest::with_parameters, reliability::ReliabilityConfig,
+    },
 };
 use tributary_sim::{Connection, Network, NodeIndex};
 use tributary_transport::{ControllerKind, Coupling, Endpoint, FaceOptions, Fetch, PathMetric};
@@ -562,6 +566,58 @@ fn faces_are_what_the_settings_say_whoever_tells_of_them() {
     assert_eq!((found.rate, found.reliability), (Some(Rate::from_mbps(20)), None));
     node.handle_face(Time::ZERO, FaceId(9), open(PeerPlace::ThisMachine));
     assert_eq!((profile(&node, FaceId(9)).rate, profile(&node, FaceId(9)).shaping), (None, None));
+}
+
+#[test]
+fn the_limits_of_the_settings_are_those_of_the_tables() {
+    let pit = PitLimits { entries_max: 20, entries_per_face_max: 5, ..PitLimits::default() };
+    let limits = RouterLimits { pit, routes_max: 3, faces_max: 6, ..RouterLimits::default() };
+    let mut node = NdnNode::new(Config { limits, cache_packets_max: Some(7), ..Config::new("node", 1) });
+    // Four faces lead to the node's own parts.
+    for (face, is_there) in [(1, true), (2, true), (3, false)] {
+        node.add_face(Time::ZERO, FaceId(face), FaceOptions { mtu: 1_472, rate: None });
+        assert_eq!(node.router().has_face(FaceId(face)), is_there);
+    }
+    let name = |number: u32| Name::root().child(&number.to_be_bytes()).unwrap();
+    let routes = (0..5).filter(|number| node.router_mut().add_route(&name(*number), FaceId(2), 0)).count();
+    assert_eq!(routes, 3);
+    for number in 0..20 {
+        let below = name(0).child(&[number]).unwrap();
+        let asked = Interest::new((&below).into()).encode();
+        node.handle_datagram(Time::ZERO, FaceId(1), Datagram::from(asked));
+    }
+    assert_eq!(node.router().pit().len(), 5);
+    assert_eq!(node.router().cs().limits().packets_max, 7);
+}
+
+#[test]
+fn a_node_obeys_whom_its_settings_say() {
+    let (operator, other) = (SignKey::ed25519(&[1; 32]), SignKey::ed25519(&[2; 32]));
+    let code = |management: &ManagementTrust, key: &SignKey| {
+        let mut node = NdnNode::new(Config { management: management.clone(), ..Config::new("node", 1) });
+        let open = FaceChange::Opened { mtu: u32::MAX, place: PeerPlace::ThisMachine, peer: "unix:///a".into() };
+        node.handle_face(Time::ZERO, FaceId(1), open);
+        let parameters = ControlParameters { name: "/app".parse().ok(), ..ControlParameters::default() };
+        let base: Name = "/localhost/nfd/rib/register".parse().unwrap();
+        let base = base.child(&parameters.encode()).unwrap();
+        let interest = Interest {
+            signature: Some(SignatureInfo { nonce: Some(&[1; 8]), ..SignatureInfo::new(key.kind()) }),
+            ..Interest::new((&base).into())
+        };
+        node.handle_datagram(Time::ZERO, FaceId(1), Datagram::from(with_parameters(&interest, Some(key))));
+        let mut batch = TransmitBuf::new();
+        node.poll_transmit(Time::ZERO, &mut batch).unwrap();
+        let answer = batch.drain().next().unwrap().to_vec();
+        let answer = LpPacket::decode(&answer).map_or(answer.clone(), |headers| headers.fragment.unwrap().to_vec());
+        ControlResponse::decode(Data::decode(&answer).unwrap().content.unwrap()).unwrap().code
+    };
+    let keys = ManagementTrust::Keys(vec![operator.verify_key()]);
+    for (management, codes) in
+        [(ManagementTrust::AnyLocal, [200, 200, 200]), (keys, [403, 200, 403]), (ManagementTrust::Nobody, [403; 3])]
+    {
+        let found = [&SignKey::Digest, &operator, &other].map(|key| code(&management, key));
+        assert_eq!(found, codes, "{management:?}");
+    }
 }
 
 #[test]

@@ -21,7 +21,11 @@ use tributary_transport::transfer::CacheUse;
 
 use crate::{
     naming,
-    wire::{ContentType, Data, KeyLocator, NameView, SignatureType, VerifyKey, signature::digest, tlv, types},
+    wire::{
+        ContentType, Data, KeyLocator, NameView, SignatureType, VerifyKey,
+        signature::{ED25519_INFO, digest},
+        tlv, types,
+    },
 };
 
 /// How long an answer may take before it is asked for again.
@@ -38,8 +42,6 @@ const STAGE_DOUBLINGS_MAX: u32 = 2;
 const UNTRUSTED_ROUNDS: u32 = 2;
 /// Bytes of a chunk at least; it has as many segments as that takes.
 const CHUNK_BYTES_MIN: u32 = 256 << 10;
-/// The Ed25519 SubjectPublicKeyInfo up to the key. RFC 8410.
-const ED25519_INFO: &[u8] = &[0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];
 
 /// What is known of an object of which nobody has shown a manifest.
 pub(super) struct Others {

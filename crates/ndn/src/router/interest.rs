@@ -130,7 +130,7 @@ impl Router {
     fn note_arrival(&mut self, now: Time, index: PitIndex, passing: &Passing<'_>) -> bool {
         let headers = passing.headers;
         let tagged = headers.tag.is_some() || headers.tag_bits.is_some();
-        let lifetime = passing.interest.lifetime().min(self.config.pit.lifetime_max);
+        let lifetime = passing.interest.lifetime().min(self.config.limits.pit.lifetime_max);
         self.pit.add_in_record(
             index,
             InRecord {

@@ -101,12 +101,10 @@ pub enum RemoteRegistration {
     Neighbours,
 }
 
-/// Settings of a router.
-#[derive(Clone, Debug)]
-pub struct RouterConfig {
-    /// Random secret of this start: seeds hashes, labels and choices.
-    pub secret: [u8; 16],
-    /// Faces at most. Default: 1,024.
+/// What the tables and queues of a router hold at most.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RouterLimits {
+    /// Faces at most, those to the node's own parts included. Default: 1,024.
     pub faces_max: usize,
     /// Limits of each face.
     pub face: FaceLimits,
@@ -116,16 +114,39 @@ pub struct RouterConfig {
     pub routes_max: usize,
     /// Limits of the table of pending Interests.
     pub pit: PitLimits,
+    /// How long nonces are remembered. Default: 6 s, as NFD has it.
+    pub dead_nonce_lifetime: Duration,
+    /// Nonces remembered at most. Default: 2¹⁸.
+    pub dead_nonces_max: usize,
+}
+
+impl Default for RouterLimits {
+    fn default() -> Self {
+        RouterLimits {
+            faces_max: 1024,
+            face: FaceLimits::default(),
+            fib_entries_max: 1 << 20,
+            routes_max: 1 << 20,
+            pit: PitLimits::default(),
+            dead_nonce_lifetime: Duration::from_secs(6),
+            dead_nonces_max: 1 << 18,
+        }
+    }
+}
+
+/// Settings of a router.
+#[derive(Clone, Debug)]
+pub struct RouterConfig {
+    /// Random secret of this start: seeds hashes, labels and choices.
+    pub secret: [u8; 16],
+    /// What its tables and queues hold at most, but for the content store.
+    pub limits: RouterLimits,
     /// Limits of the content store.
     pub cs: CsLimits,
     /// Its policy, one of [`cs::POLICIES`]; an unknown one means the first.
     pub cs_policy: String,
     /// Share of the Data passing by that is kept, by chance, 0 to 1. Default: 1.
     pub cache_share: f64,
-    /// How long nonces are remembered. Default: 6 s, as NFD has it.
-    pub dead_nonce_lifetime: Duration,
-    /// Nonces remembered at most. Default: 2¹⁸.
-    pub dead_nonces_max: usize,
     /// Flows in the acceleration base; zero for none. Default: 4,096. PTP §4 B 2.
     pub fab_flows: usize,
     /// The strategy of prefixes for which none is chosen, one of [`STRATEGIES`]; an unknown one means the first.
@@ -169,16 +190,10 @@ impl RouterConfig {
     pub fn new(secret: [u8; 16]) -> Self {
         RouterConfig {
             secret,
-            faces_max: 1024,
-            face: FaceLimits::default(),
-            fib_entries_max: 1 << 20,
-            routes_max: 1 << 20,
-            pit: PitLimits::default(),
+            limits: RouterLimits::default(),
             cs: CsLimits::default(),
             cs_policy: cs::POLICIES[0].0.into(),
             cache_share: 1.0,
-            dead_nonce_lifetime: Duration::from_secs(6),
-            dead_nonces_max: 1 << 18,
             fab_flows: 4096,
             strategy: STRATEGIES[0].0.into(),
             suppression: (Duration::from_millis(10), Duration::from_millis(250)),
@@ -343,12 +358,12 @@ impl Router {
             random: Random::new(half(0), half(8)),
             faces: BTreeMap::new(),
             last_face: FaceId(0),
-            fib: Fib::new(hasher, config.fib_entries_max),
+            fib: Fib::new(hasher, config.limits.fib_entries_max),
             fab: Fab::new(config.fab_flows),
-            rib: Rib::new(config.routes_max),
-            pit: Pit::new(hasher, config.pit),
+            rib: Rib::new(config.limits.routes_max),
+            pit: Pit::new(hasher, config.limits.pit),
             cs,
-            dead: DeadNonces::new(config.dead_nonce_lifetime, config.dead_nonces_max),
+            dead: DeadNonces::new(config.limits.dead_nonce_lifetime, config.limits.dead_nonces_max),
             labels: Labels::new(config.secret),
             strategies: STRATEGIES.iter().map(|(_, make)| make()).collect(),
             choices: BTreeMap::from([(Name::root(), strategy::by_name(&config.strategy).unwrap_or(0))]),
@@ -370,7 +385,7 @@ impl Router {
 
     /// Adds a face, up. A known face gets the new profile. False if there is no room for it.
     pub fn add_face(&mut self, face: FaceId, profile: FaceProfile) -> bool {
-        if !self.faces.contains_key(&face) && self.faces.len() >= self.config.faces_max {
+        if !self.faces.contains_key(&face) && self.faces.len() >= self.config.limits.faces_max {
             self.count(reason::FACES);
             return false;
         }
@@ -390,7 +405,7 @@ impl Router {
         // Numbers of probes are guessed by nobody, and leave the router's other choices as they are.
         let half = u64::from_be_bytes(*self.config.secret.first_chunk().expect("a secret has 16 bytes"));
         let number = Random::new(half, u64::from(face.0)).bits() as u32;
-        let before = self.faces.insert(face, Face::new(face, profile, self.config.face, number, self.run));
+        let before = self.faces.insert(face, Face::new(face, profile, self.config.limits.face, number, self.run));
         self.labels.add(face);
         before.is_none()
     }

@@ -18,7 +18,7 @@ use p256::{ecdsa, pkcs8::DecodePublicKey};
 use sha2::{Digest, Sha256};
 
 use super::{
-    NameView, WireError,
+    ContentType, Data, NameView, WireError,
     tlv::{Reader, Sequence, Writer, is_critical},
     types,
 };
@@ -331,8 +331,11 @@ impl SignKey {
     }
 }
 
+/// The Ed25519 SubjectPublicKeyInfo up to the key. RFC 8410.
+pub(crate) const ED25519_INFO: &[u8] = &[0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];
+
 /// A key that verifies signatures.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 #[non_exhaustive]
 pub enum VerifyKey {
     /// Compares digests, which anybody can make: shows that nothing was damaged.
@@ -368,6 +371,15 @@ impl VerifyKey {
             .ok()
             .or_else(|| ecdsa::VerifyingKey::from_public_key_der(public).ok())?;
         Some(VerifyKey::Ecdsa(Box::new(key)))
+    }
+    /// The key that a certificate certifies, whoever signed it and whenever it counts; `None` if it is none of Ed25519 and
+    /// of P-256. NDN packet format 0.3, "Certificate".
+    pub fn of_certificate(certificate: &Data<'_>) -> Option<VerifyKey> {
+        let content = certificate.content.filter(|_| certificate.content_type() == ContentType::Key)?;
+        match content.strip_prefix(ED25519_INFO) {
+            Some(key) => VerifyKey::ed25519(key.try_into().ok()?),
+            None => VerifyKey::ecdsa(content),
+        }
     }
     /// Whether `value` is a signature of algorithm `kind` over `parts`, back to back, by this key.
     pub fn verify(&self, kind: SignatureType, parts: &[&[u8]], value: &[u8]) -> bool {

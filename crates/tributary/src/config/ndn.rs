@@ -1,16 +1,18 @@
 //! The section [ndn] of a config file, and what NDN adds to [[face]].
-use std::path::Path;
+use std::{ops::RangeInclusive, path::Path};
 
+use base64ct::{Base64, Encoding};
 use tributary_content::Name;
 use tributary_core::{ByteCount, Duration, FaceId, PeerPlace};
 use tributary_ndn::{
     Config,
-    config::{DataSignature, Registrar, RegistrationScope, SharedKey, StaticRoute},
+    config::{DataSignature, Registrar, RegistrationScope, RouterLimits, SharedKey, StaticRoute},
     receiver::selection::SELECTIONS,
     router::{
-        InvalidPath, LinkService, RemoteRegistration, cs, labels::LabelScheme, marking::MarkingRule,
+        InvalidPath, LinkService, ManagementTrust, RemoteRegistration, cs, labels::LabelScheme, marking::MarkingRule,
         strategy::STRATEGIES,
     },
+    wire::{Data, VerifyKey},
 };
 
 use super::{
@@ -154,10 +156,17 @@ fn read_shared_key(file: &Path) -> Result<Vec<u8>, String> {
     }
 }
 
-/// Reads the section into `ndn`.
-pub(super) fn settings(section: &Section<'_>, ndn: &mut Config) {
+/// Reads the section into `ndn`; files are relative to `folder`.
+pub(super) fn settings(section: &Section<'_>, ndn: &mut Config, folder: &Path) {
     if let Some(bytes) = size(section, "cache_size", 0, 1 << 40) {
         ndn.cache_bytes = ByteCount(bytes);
+    }
+    if let Some(packets) = section.integer("cache_packets_max", 1..=1 << 32) {
+        ndn.cache_packets_max = usize::try_from(packets).ok();
+    }
+    limits(section, &mut ndn.limits);
+    if let Some(management) = management(section, folder) {
+        ndn.management = management;
     }
     if let Some(faces) = section.section("faces") {
         let rate = link::rate(&faces).or(ndn.link_service.rate);
@@ -208,6 +217,103 @@ pub(super) fn settings(section: &Section<'_>, ndn: &mut Config) {
     }
     set(duration(section, "interest_lifetime", millisecond * 50, hour), &mut ndn.paths.interest_lifetime);
     set(duration(section, "interest_lifetime_max", millisecond * 50, hour), &mut ndn.paths.interest_lifetime_max);
+}
+
+/// What the tables hold at most.
+fn limits(section: &Section<'_>, limits: &mut RouterLimits) {
+    let integer = |key, range: RangeInclusive<u64>, field: &mut usize| {
+        *field = section.integer(key, range).map_or(*field, |value| value as usize);
+    };
+    integer("faces_max", 5..=1 << 20, &mut limits.faces_max);
+    integer("fib_entries_max", 1..=1 << 24, &mut limits.fib_entries_max);
+    integer("routes_max", 1..=1 << 24, &mut limits.routes_max);
+    if let Some(entries) = section.integer("pit_entries_max", 16..=1 << 24) {
+        // A face may have a quarter of the table unless it is told.
+        limits.pit.entries_max = entries as usize;
+        limits.pit.entries_per_face_max = limits.pit.entries_max / 4;
+    }
+    integer("pit_entries_per_face_max", 4..=1 << 24, &mut limits.pit.entries_per_face_max);
+    integer("pit_faces_per_entry_max", 1..=1 << 16, &mut limits.pit.in_records_max);
+    integer("dead_nonces_max", 0..=1 << 26, &mut limits.dead_nonces_max);
+    integer("queue_packets_max", 16..=1 << 20, &mut limits.face.queue_packets_max);
+    if let Some(bytes) = size(section, "queue_bytes_max", 16 << 10, 1 << 32) {
+        limits.face.queue_bytes_max = bytes as usize;
+    }
+    integer("reassembly_packets_max", 1..=1 << 16, &mut limits.face.reassembly.packets_max);
+    let set = |value: Option<Duration>, field: &mut Duration| *field = value.unwrap_or(*field);
+    let (millisecond, hour) = (Duration::from_millis(1), Duration::from_secs(3_600));
+    set(duration(section, "pit_lifetime_max", millisecond * 100, hour), &mut limits.pit.lifetime_max);
+    set(duration(section, "dead_nonce_lifetime", millisecond * 100, hour), &mut limits.dead_nonce_lifetime);
+    set(duration(section, "reassembly_patience", millisecond, hour), &mut limits.face.reassembly.patience);
+    if limits.pit.entries_per_face_max > limits.pit.entries_max {
+        let span = section.span_of("pit_entries_per_face_max");
+        let message = format!("one face cannot have more than all {} entries", limits.pit.entries_max);
+        section.problem(span, message, "write at most 'pit_entries_max'".into());
+    }
+}
+
+/// Whose commands are obeyed: `management` and `management_keys`.
+fn management(section: &Section<'_>, folder: &Path) -> Option<ManagementTrust> {
+    let who = [("local", Who::Local), ("keys", Who::Keys), ("off", Who::Nobody)];
+    let who = section.choice("management", &who);
+    let texts = section.texts("management_keys");
+    match (who, texts) {
+        (Some(Who::Keys), None) => {
+            let hint = "list the certificates of those who may command: management_keys = [\"operator.ndncert\"]";
+            section.problem(section.span_of("management"), "whose keys is not said".into(), hint.into());
+            None
+        }
+        (Some(Who::Keys), Some(texts)) => {
+            let keys = texts.iter().filter_map(|text| {
+                certified_key(&folder.join(&text.value))
+                    .map_err(|message| section.problem(text.span.clone(), message, CERTIFICATE_HINT.into()))
+                    .ok()
+            });
+            Some(ManagementTrust::Keys(keys.collect()))
+        }
+        (who, texts) => {
+            if texts.is_some() {
+                let hint = "write management = \"keys\" beside them, or remove them".to_string();
+                section.problem(section.span_of("management_keys"), "nobody asks for these keys".into(), hint);
+            }
+            match who? {
+                Who::Nobody => Some(ManagementTrust::Nobody),
+                Who::Local | Who::Keys => Some(ManagementTrust::AnyLocal),
+            }
+        }
+    }
+}
+#[derive(Clone, Copy)]
+enum Who {
+    Local,
+    Keys,
+    Nobody,
+}
+
+const CERTIFICATE_HINT: &str = "`ndnsec cert-dump -i NAME` or `ndnd sec keygen` writes one";
+/// Bytes of a certificate's file at most.
+const CERTIFICATE_BYTES_MAX: u64 = 64 << 10;
+
+/// The key in a file that holds an NDN certificate: the packet itself, or as text in base64, also with a frame of PEM.
+fn certified_key(file: &Path) -> Result<VerifyKey, String> {
+    let shown = file.display();
+    let read = || {
+        let bytes = std::fs::metadata(file)?.len();
+        if bytes > CERTIFICATE_BYTES_MAX { Ok(Vec::new()) } else { std::fs::read(file) }
+    };
+    let bytes = read().map_err(|error| format!("cannot read '{shown}': {error}"))?;
+    let packet = match std::str::from_utf8(&bytes) {
+        Ok(text) => {
+            // Lines of a frame, and headers such as "Name: /operator/KEY/…".
+            let is_frame = |line: &&str| line.starts_with("-----") || line.contains(':');
+            let text: String = text.lines().filter(|line| !is_frame(line)).flat_map(str::split_whitespace).collect();
+            Base64::decode_vec(&text).map_err(|_| format!("'{shown}' is neither a packet nor base64"))?
+        }
+        Err(_) => bytes,
+    };
+    let certificate = Data::decode(&packet).map_err(|error| format!("'{shown}' is no certificate: {error}"))?;
+    VerifyKey::of_certificate(&certificate)
+        .ok_or_else(|| format!("'{shown}' certifies no key of Ed25519 or of ECDSA over P-256"))
 }
 
 /// Lays what a face's section says into `ndn`. An application registers at the forwarder of its own machine unless told

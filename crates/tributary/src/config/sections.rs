@@ -101,7 +101,7 @@ fn whole(root: &Section<'_>, folder: &Path) -> Option<NodeConfig> {
         limits: &mut Limits::default(),
         faults: &mut Faults::default(),
     };
-    behaviour.read(root, Scope::Node);
+    behaviour.read(root, Scope::Node, folder);
     let (fetch, limits, faults) = (behaviour.fetch.clone(), behaviour.limits.clone(), behaviour.faults.clone());
     let mut faces = Vec::new();
     for section in root.sections("face") {
@@ -146,11 +146,12 @@ pub(crate) enum Scope {
     Common,
 }
 
-/// Reads the sections that say how a node works, whatever it is called and wherever it is, into its config.
-pub(crate) fn behaviour(section: &Section<'_>, config: &mut NodeConfig, scope: Scope) {
+/// Reads the sections that say how a node works, whatever it is called and wherever it is, into its config. Files are
+/// relative to `folder`.
+pub(crate) fn behaviour(section: &Section<'_>, config: &mut NodeConfig, scope: Scope, folder: &Path) {
     let family = (scope == Scope::Node).then_some(config.family);
     let NodeConfig { psi, mf, ndn, fetch, limits, faults, .. } = config;
-    Behaviour { family, psi, mf, ndn, fetch, limits, faults }.read(section, scope);
+    Behaviour { family, psi, mf, ndn, fetch, limits, faults }.read(section, scope, folder);
 }
 
 struct Behaviour<'a> {
@@ -165,7 +166,7 @@ struct Behaviour<'a> {
 }
 
 impl Behaviour<'_> {
-    fn read(&mut self, root: &Section<'_>, scope: Scope) {
+    fn read(&mut self, root: &Section<'_>, scope: Scope, folder: &Path) {
         for (key, of) in Family::ALL {
             if let Some(family) = self.family.filter(|family| *family != of && root.has(key)) {
                 let hint = format!("remove the section, or write family = \"{of}\" in [node]");
@@ -180,7 +181,7 @@ impl Behaviour<'_> {
             section.finish();
         }
         if let Some(section) = root.section("ndn") {
-            ndn::settings(&section, self.ndn);
+            ndn::settings(&section, self.ndn, folder);
             section.finish();
         }
         if let Some(section) = root.section("transfer") {

@@ -1,10 +1,13 @@
 //! What a person reads about a wrong config, word for word.
+use base64ct::{Base64, Encoding};
 use std::path::Path;
 use tributary::{NodeConfig, config::Drawing};
+use tributary_content::Name;
 use tributary_core::{ByteCount, Duration, FaceId, Rate, link::Loss};
 use tributary_ndn::{
     config::RegistrationScope,
-    router::{LinkService, marking::MarkingRule},
+    router::{LinkService, ManagementTrust, marking::MarkingRule},
+    wire::{ContentType, Data, MetaInfo, SignKey, VerifyKey},
 };
 use tributary_transport::ControllerKind;
 
@@ -265,6 +268,63 @@ fn what_is_done_about_a_link_is_told_for_one_face_or_for_all() {
     let stream = "[[face]]\npeer = \"tcp://127.0.0.1:1\"\nreliability = \"on\"\n";
     assert!(wrong(stream).contains("'reliability' is for neighbours over UDP"));
     assert!(parse(&format!("{HEAD}{face}reliability = \"on\"")).unwrap_err().contains("unknown key 'reliability'"));
+}
+
+#[test]
+fn what_tables_hold_and_who_commands_a_forwarder_are_keys() {
+    let head = HEAD.replace("roles", "family = \"ndn\"\nroles");
+    let keys = "cache_packets_max = 9\nfaces_max = 10\nfib_entries_max = 11\nroutes_max = 12\npit_entries_max = 400\n\
+                pit_faces_per_entry_max = 13\npit_lifetime_max = \"9s\"\ndead_nonces_max = 14\n\
+                dead_nonce_lifetime = \"7s\"\nqueue_packets_max = 16\nqueue_bytes_max = \"1MiB\"\n\
+                reassembly_packets_max = 17\nreassembly_patience = \"1s\"\n";
+    let ndn = parse(&format!("{head}[ndn]\n{keys}")).unwrap().ndn;
+    let limits = ndn.limits;
+    assert_eq!((ndn.cache_packets_max, limits.faces_max, limits.fib_entries_max), (Some(9), 10, 11));
+    assert_eq!((limits.routes_max, limits.pit.entries_max, limits.pit.entries_per_face_max), (12, 400, 100));
+    assert_eq!((limits.pit.in_records_max, limits.pit.lifetime_max), (13, Duration::from_secs(9)));
+    assert_eq!((limits.dead_nonces_max, limits.dead_nonce_lifetime), (14, Duration::from_secs(7)));
+    assert_eq!((limits.face.queue_packets_max, limits.face.queue_bytes_max), (16, 1 << 20));
+    let reassembly = limits.face.reassembly;
+    assert_eq!((reassembly.packets_max, reassembly.patience), (17, Duration::from_secs(1)));
+    let told = parse(&format!("{head}[ndn]\n{keys}pit_entries_per_face_max = 399\n")).unwrap().ndn;
+    assert_eq!(told.limits.pit.entries_per_face_max, 399);
+    let wrong = |more: &str| parse(&format!("{head}[ndn]\n{more}")).expect_err(more);
+    let beyond = wrong(&format!("{keys}pit_entries_per_face_max = 401\n"));
+    assert!(beyond.contains("one face cannot have more than all 400 entries"), "{beyond}");
+
+    // The certificate of an Ed25519 key, as a packet and as text.
+    let key = SignKey::ed25519(&[7; 32]);
+    let VerifyKey::Ed25519(public) = key.verify_key() else { panic!("another key") };
+    let info = [&[0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00], &public.to_bytes()[..]];
+    let (content, name): (_, Name) = (info.concat(), "/operator/KEY/1/self/v=1".parse().unwrap());
+    let meta = MetaInfo { content_type: Some(ContentType::Key), ..MetaInfo::default() };
+    let packet = Data { meta: Some(meta), ..Data::new((&name).into(), &content) }.sign(&key);
+    let folder = tempfile::tempdir().unwrap();
+    let text = Base64::encode_string(&packet);
+    let (line, rest) = text.split_at(64);
+    let framed = format!("-----BEGIN NDN CERT-----\nName: /operator/KEY\n\n{line}\n{rest}\n-----END NDN CERT-----\n");
+    for (file, bytes) in [("raw", packet.clone()), ("text", text.clone().into()), ("framed", framed.into())] {
+        std::fs::write(folder.path().join(file), bytes).unwrap();
+    }
+    std::fs::write(folder.path().join("no"), Data::new((&name).into(), b"").sign(&SignKey::Digest)).unwrap();
+    let read = |more: &str| {
+        let text = format!("{head}[ndn]\n{more}");
+        NodeConfig::parse("a.toml", &text, folder.path()).map_err(|errors| errors.to_string())
+    };
+    let trusted =
+        read("management = \"keys\"\nmanagement_keys = [\"raw\", \"text\", \"framed\"]").unwrap().ndn.management;
+    assert_eq!(trusted, ManagementTrust::Keys(vec![key.verify_key(); 3]));
+    assert_eq!(read("management = \"off\"").unwrap().ndn.management, ManagementTrust::Nobody);
+    assert_eq!(read("").unwrap().ndn.management, ManagementTrust::AnyLocal);
+    for (more, expected) in [
+        ("management = \"keys\"", "a.toml:7:14: whose keys is not said"),
+        ("management_keys = [\"raw\"]", "a.toml:7:19: nobody asks for these keys"),
+        ("management = \"keys\"\nmanagement_keys = [\"none\"]", "cannot read"),
+        ("management = \"keys\"\nmanagement_keys = [\"no\"]", "certifies no key of Ed25519"),
+    ] {
+        let found = read(more).unwrap_err();
+        assert!(found.contains(expected), "{more}: {found}");
+    }
 }
 
 #[test]

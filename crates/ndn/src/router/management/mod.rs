@@ -32,7 +32,7 @@ use crate::wire::{
 };
 
 /// Whose commands are obeyed.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 #[non_exhaustive]
 pub enum ManagementTrust {
     /// Nobody's.

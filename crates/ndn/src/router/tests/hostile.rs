@@ -4,7 +4,7 @@ use super::*;
 #[test]
 fn a_flood_of_interests_on_one_face_leaves_room_for_the_others() {
     let limits = PitLimits { entries_max: 100, entries_per_face_max: 60, ..PitLimits::default() };
-    let mut bench = Bench::new(1, |config| config.pit = limits);
+    let mut bench = Bench::new(1, |config| config.limits.pit = limits);
     bench.routes(&[("/", 4)]);
     let mut refused = 0;
     for n in 0..10_000u64 {
@@ -26,7 +26,7 @@ fn a_flood_of_interests_on_one_face_leaves_room_for_the_others() {
     expect(&bench.recv(4, &data("/honest/7")), &[(3, "data /honest/7")]);
     // One floods alone, up to the limit of a face, when the table has been emptied.
     bench.at(4000);
-    let mut bench = Bench::new(1, |config| config.pit = PitLimits { entries_per_face_max: 30, ..limits });
+    let mut bench = Bench::new(1, |config| config.limits.pit = PitLimits { entries_per_face_max: 30, ..limits });
     bench.routes(&[("/", 4)]);
     for n in 0..100u64 {
         bench.recv(1, &interest(&alloc::format!("/flood/{n}"), n));
@@ -47,7 +47,7 @@ fn no_interest_is_pending_for_longer_than_the_limit() {
 #[test]
 fn what_waits_to_leave_by_a_face_is_limited_in_packets_and_in_bytes() {
     let limits = FaceLimits { queue_packets_max: 10, queue_bytes_max: 4_000, ..FaceLimits::default() };
-    let mut bench = Bench::new(1, |config| config.face = limits);
+    let mut bench = Bench::new(1, |config| config.limits.face = limits);
     bench.routes(&[("/", 4)]);
     let push = |bench: &mut Bench, face, packet: Bytes| {
         bench.router.handle_datagram(bench.now, FaceId(face), Datagram::from(packet));
@@ -155,7 +155,8 @@ fn wrong_digests_and_packets_that_are_none_are_dropped() {
 
 #[test]
 fn faces_and_routes_have_their_limits() {
-    let mut bench = Bench::new(1, |config| (config.faces_max, config.routes_max, config.fib_entries_max) = (5, 2, 3));
+    let limits = RouterLimits { faces_max: 5, routes_max: 2, fib_entries_max: 3, ..RouterLimits::default() };
+    let mut bench = Bench::new(1, |config| config.limits = limits);
     assert!(!bench.router.add_face(FaceId(9), profile(1472)), "four and the management's");
     assert_eq!(bench.dropped(reason::FACES), 1);
     assert!(bench.router.add_route(&name("/a"), FaceId(1), 0) && bench.router.add_route(&name("/b"), FaceId(1), 0));

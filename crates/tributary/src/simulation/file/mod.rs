@@ -167,7 +167,7 @@ fn whole(root: &Section<'_>, folder: &Path, seed: Option<u64>) -> ScenarioFile {
     let mut rivals = Vec::new();
     workload::read(root, &mut places, &mut scenario, &mut rivals);
     faults::read(root, &places, &mut scenario);
-    places.settle(root, &head, &mut scenario);
+    places.settle(root, folder, &head, &mut scenario);
     ScenarioFile { scenario, rivals, notes: places.notes }
 }
 

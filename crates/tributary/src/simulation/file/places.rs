@@ -80,7 +80,7 @@ impl<'a> Places<'a> {
         }
     }
     /// Makes endpoints of the nodes.
-    pub(super) fn settle(&mut self, root: &Section<'_>, head: &Head, scenario: &mut Scenario) {
+    pub(super) fn settle(&mut self, root: &Section<'_>, folder: &Path, head: &Head, scenario: &mut Scenario) {
         self.choose_resolver(scenario);
         for draft in std::mem::take(&mut self.nodes) {
             // Whoever was given nothing to do could still fetch.
@@ -89,9 +89,9 @@ impl<'a> Places<'a> {
             let roles: Vec<Role> = roles.iter().copied().collect();
             let mut config = NodeConfig::simulated(&draft.label, draft.family, &roles);
             config.psi.location = draft.location;
-            sections::behaviour(root, &mut config, Scope::Common);
+            sections::behaviour(root, &mut config, Scope::Common, folder);
             if let Some(section) = draft.section {
-                sections::behaviour(&section, &mut config, Scope::Node);
+                sections::behaviour(&section, &mut config, Scope::Node, folder);
                 section.finish();
             }
             scenario.nodes.push(NodeSpec { label: draft.label, host: Host::Endpoint(Box::new(config)) });
@@ -102,6 +102,7 @@ impl<'a> Places<'a> {
                 root,
                 &mut NodeConfig::simulated("nobody", head.family, &[Role::Receiver]),
                 Scope::Common,
+                folder,
             );
         }
     }
