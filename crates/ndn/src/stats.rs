@@ -19,6 +19,7 @@ impl NdnNode {
         let router = self.router.stats();
         let mut counters = self.counters.clone();
         counters.extend(router.dropped.iter().map(|(reason, count)| (*reason, *count)));
+        let links = self.router.reliability_stats();
         let (hits, misses) = self.router.fab().hits_and_misses;
         counters.extend([
             ("interests arrived", router.counters.interests.0),
@@ -30,6 +31,9 @@ impl NdnNode {
             ("interests satisfied", router.satisfied_and_not.0),
             ("interests not satisfied", router.satisfied_and_not.1),
             ("interests aggregated", router.aggregated),
+            ("packets acknowledged on links", links.acknowledged),
+            ("packets sent again on links", links.retransmitted),
+            ("packets given up on links", links.exhausted),
             ("path tags followed", router.tags_followed),
             ("path tags that failed", router.tags_failed),
             ("echo requests answered", router.echoes),

@@ -18,7 +18,7 @@ use crate::wire::{
     ControlParameters, LpPacket, PACKET_BYTES_MAX,
     dataset::PacketCounters,
     fragment::{Numbering, Piece, Reassembler, ReassemblyLimits, cut},
-    reliability::{Reliability, ReliabilityConfig},
+    reliability::{Reliability, ReliabilityConfig, ReliabilityStats},
 };
 
 /// Who is on the other end of a face.
@@ -431,6 +431,9 @@ impl Face {
     }
     pub(crate) fn has_queue(&self) -> bool {
         !self.queue.is_empty()
+    }
+    pub(crate) fn reliability_stats(&self) -> Option<ReliabilityStats> {
+        self.reliability.as_ref().map(|link| link.stats)
     }
     /// Flags as the management protocol tells them.
     pub(crate) fn flags(&self) -> u64 {

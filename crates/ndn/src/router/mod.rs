@@ -49,6 +49,7 @@ use crate::wire::{
     dataset::{FaceEvent, PacketCounters},
     lp::Origin,
     packet_type,
+    reliability::ReliabilityStats,
     signature::digest,
     types,
 };
@@ -552,6 +553,16 @@ impl Router {
 
     // Questions.
 
+    /// What link reliability has done on all faces.
+    pub fn reliability_stats(&self) -> ReliabilityStats {
+        let stats = self.faces.values().filter_map(Face::reliability_stats);
+        stats.fold(ReliabilityStats::default(), |sum, of| ReliabilityStats {
+            acknowledged: sum.acknowledged + of.acknowledged,
+            retransmitted: sum.retransmitted + of.retransmitted,
+            exhausted: sum.exhausted + of.exhausted,
+            duplicates: sum.duplicates + of.duplicates,
+        })
+    }
     /// Counters of the node.
     pub fn stats(&self) -> &RouterStats {
         &self.stats
