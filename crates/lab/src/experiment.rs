@@ -140,18 +140,21 @@ impl Results {
     pub fn new(experiment: &str, settings: &Settings) -> Self {
         Results { experiment: experiment.into(), seed: settings.seed, runs: settings.runs, ..Results::default() }
     }
-    /// Adds a value that the paper does not have.
+    /// Adds a value that the paper does not have; nothing if it is not finite.
     pub fn metric(&mut self, name: impl Into<String>, value: f64, unit: &str) {
         self.insert(name.into(), value, unit, None);
     }
-    /// Adds a value that stands beside the paper's.
+    /// Adds a value that stands beside the paper's; nothing if it is not finite.
     pub fn beside(&mut self, name: impl Into<String>, value: f64, unit: &str, paper: f64) {
         self.insert(name.into(), value, unit, Some(paper));
     }
     fn insert(&mut self, name: String, value: f64, unit: &str, paper: Option<f64>) {
-        // Six digits are more than any of this means, and spare readers the noise of the last bits.
-        let value = if value.is_finite() { (value * 1e6).round() / 1e6 } else { -1.0 };
-        self.metrics.insert(name, Metric { value, unit: unit.into(), paper });
+        // JSON has only finite numbers, and a number in place of what there is none for would be taken for measured.
+        if value.is_finite() {
+            // Six digits are more than any of this means, and spare readers the noise of the last bits.
+            let value = (value * 1e6).round() / 1e6;
+            self.metrics.insert(name, Metric { value, unit: unit.into(), paper });
+        }
     }
     /// A value by its name; not a number if it is missing.
     pub fn value(&self, name: &str) -> f64 {

@@ -61,9 +61,18 @@ fn neither_of_two_fetches_starves_on_a_link_that_they_share() {
 #[test]
 fn a_cache_is_used_as_long_as_it_has_something_and_then_the_producer_alone() {
     let results = run("ptp-cache", 1, 1);
-    assert!(value(&results, "ptp.with_cache_mbps") > 1.5, "{}", value(&results, "ptp.with_cache_mbps"));
-    let after = value(&results, "ptp.without_cache_mbps");
-    assert!((0.9..1.05).contains(&after), "{after}");
+    let value = |name: String| value(&results, &name);
+    let settings = ["@queue20", "@queue200"].map(|setting| ("ptp", setting));
+    for (scheme, setting) in ["ptp", "ptp-paper", "ptp-default"].map(|scheme| (scheme, "")).into_iter().chain(settings)
+    {
+        let of = |quantity: &str| value(format!("{scheme}.{quantity}{setting}"));
+        assert!(of("with_cache_mbps") > 1.9, "{scheme}{setting}: {}", of("with_cache_mbps"));
+        assert!((0.97..1.01).contains(&of("without_cache_mbps")), "{scheme}{setting}: {}", of("without_cache_mbps"));
+        for change in ["rise", "fall"] {
+            let seconds = of(&format!("{change}_seconds"));
+            assert!(seconds < 2.0 && of(&format!("{change}_reached")) == 1.0, "{scheme}{setting}: {change} {seconds}");
+        }
+    }
 }
 
 #[test]

@@ -11,6 +11,7 @@ use super::{
 use crate::{
     Experiment, Results, Settings, Table,
     figures::{Chart, Figure, Series, lines},
+    stats::mean,
 };
 
 /// The entry of the table.
@@ -38,14 +39,29 @@ struct Measured {
     with_cache: f64,
     /// The same afterwards, from two seconds on.
     without_cache: f64,
-    /// Seconds from the begin until 95 % of the link in front of the cache are used.
-    rise: f64,
-    /// Seconds from the last packet of the cache until requests are within a tenth of what the link behind it carries.
-    fall: f64,
+    /// From the begin until 95 % of the link in front of the cache are used.
+    rise: Wait,
+    /// From the last packet of the cache until requests are within a tenth of what the link behind it carries.
+    fall: Wait,
     /// Packets taken for lost from the last packet of the cache on.
     lost: f64,
     /// Of the run that figures show.
     record: Option<Record>,
+}
+
+/// How long something took.
+struct Wait {
+    /// Until it was so, or until the end of the run.
+    seconds: f64,
+    end: End,
+}
+
+/// What ended a [`Wait`].
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum End {
+    Reached,
+    /// The run; how much longer it would have taken nobody knows.
+    Run,
 }
 
 fn run(settings: &Settings) -> Results {
@@ -107,14 +123,16 @@ fn measure(record: Record) -> Measured {
     let requested = |at: usize| record.samples[at].consumers[0].requested;
     let is_calm = |at: usize| requested(at).saturating_sub(requested(at - SMOOTH)) as f64 <= bound;
     let fall = (dry..=last).find(|at| is_calm(*at));
-    let seconds =
-        |found: Option<usize>, from: usize| found.map_or(f64::INFINITY, |at| (at - from) as f64 * SAMPLE.as_secs_f64());
+    let wait = |found: Option<usize>, from: usize| Wait {
+        seconds: (found.unwrap_or(last) - from) as f64 * SAMPLE.as_secs_f64(),
+        end: found.map_or(End::Run, |_| End::Reached),
+    };
     let two = at(2.0);
     Measured {
         with_cache: mbps(&record, (begin + two).min(dry.saturating_sub(1)), dry),
         without_cache: mbps(&record, (dry + two).min(last - 1), last),
-        rise: seconds(rise, begin),
-        fall: seconds(fall, dry),
+        rise: wait(rise, begin),
+        fall: wait(fall, dry),
         lost: (record.samples[last].consumers[0].lost - record.samples[dry].consumers[0].lost) as f64,
         record: Some(record),
     }
@@ -125,12 +143,18 @@ fn tell(results: &mut Results, table: &mut Table, runs: &Runs<Measured>) {
     let paper = |value: f64| name.starts_with("ptp").then_some(value);
     runs.tell(results, "with_cache_mbps", &runs.of(|run| run.with_cache), "mbps", paper(1.9));
     runs.tell(results, "without_cache_mbps", &runs.of(|run| run.without_cache), "mbps", paper(1.0));
-    runs.tell(results, "rise_seconds", &runs.of(|run| run.rise), "seconds", None);
-    runs.tell(results, "fall_seconds", &runs.of(|run| run.fall), "seconds", None);
+    let waits: [(&str, fn(&Measured) -> &Wait); 2] = [("rise", |run| &run.rise), ("fall", |run| &run.fall)];
+    for (which, of) in waits {
+        runs.tell(results, &format!("{which}_seconds"), &runs.of(|run| of(run).seconds), "seconds", None);
+        let reached = runs.of(|run| f64::from(u8::from(of(run).end == End::Reached)));
+        results.metric(format!("{name}.{which}_reached{}", runs.variant.setting), mean(&reached), "share");
+    }
     runs.tell(results, "lost_packets", &runs.of(|run| run.lost), "count", None);
     for (run, measured) in (1..).zip(&runs.values) {
-        let cells = [measured.with_cache, measured.without_cache, measured.rise, measured.fall, measured.lost];
-        let cells = cells.iter().map(|value| format!("{value:.4}"));
+        let reached = |wait: &Wait| Some(wait.seconds).filter(|_| wait.end == End::Reached);
+        let (rise, fall) = (reached(&measured.rise), reached(&measured.fall));
+        let cells = [Some(measured.with_cache), Some(measured.without_cache), rise, fall, Some(measured.lost)];
+        let cells = cells.iter().map(|value| value.map(|value| format!("{value:.4}")).unwrap_or_default());
         let setting = runs.variant.setting.trim_start_matches('@').to_string();
         table.push([name.to_string(), setting, format!("{run}")].into_iter().chain(cells).collect());
     }
@@ -174,6 +198,42 @@ fn describe(results: &mut Results, topology: &Topology) {
         "As in the paper: consumer 5 fetches 2,000 packets from producer 4, consumer 1 begins at 20 s with the same object. \
          Consumer 5 has the same plain window (ICP) under every scheme: all it does is fill the cache. Rates of the links are \
          the paper's but for 2-1; delays are ours. Rise: until 95 % of link 3-2 are used. Fall: from the last cached packet \
-         until no more is asked for in half a second than link 4-3 carries, plus a tenth.",
+         until no more is asked for in half a second than link 4-3 carries, plus a tenth. Where that was not reached, the \
+         seconds are those until the run ended, and the share that reached it is below 1.",
     );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiments::ptp::world::{Sample, Seen};
+
+    /// A second consumer at a steady rate, in kbit/s on the wire, that asks for so many packets in each sample.
+    fn steady(kbps: u64, asks: u64) -> Record {
+        let sample = |at: u64| Sample {
+            at: at as f64 * SAMPLE.as_secs_f64(),
+            wire: vec![at * kbps * 125 / 10; 4],
+            consumers: vec![Seen { requested: at * asks, ..Seen::default() }],
+        };
+        Record { samples: (0..=450).map(sample).collect() }
+    }
+
+    #[test]
+    fn what_is_never_reached_takes_until_the_run_ends_and_is_not_told_as_reached() {
+        let slow = measure(steady(900, 100));
+        assert!(slow.rise.end == End::Run && (slow.rise.seconds - 25.0).abs() < 1e-9, "{}", slow.rise.seconds);
+        assert!(slow.fall.end == End::Run, "it goes on asking for 1,000 packets a second");
+        let full = measure(steady(2_000, 10));
+        assert!(full.rise.end == End::Reached && full.rise.seconds < 0.6, "{}", full.rise.seconds);
+        assert!(full.fall.end == End::Reached && full.fall.seconds < 0.1, "{}", full.fall.seconds);
+
+        let runs =
+            Runs { variant: Variant::plain(&crate::experiments::ptp::schemes::MAIN[0]), values: vec![slow, full] };
+        let mut results = Results::new(EXPERIMENT.name, &Settings::default());
+        let mut table = Table::new("cache", &[]);
+        tell(&mut results, &mut table, &runs);
+        assert_eq!(results.value("ptp.rise_reached"), 0.5);
+        assert!(results.metrics.values().all(|metric| metric.value >= 0.0), "{:?}", results.metrics);
+        assert_eq!(table.rows[0][5], "", "nobody knows how long it would have taken");
+    }
 }
