@@ -10,7 +10,31 @@ fn value(results: &Results, name: &str) -> f64 {
     metric.unwrap_or_else(|| panic!("no metric {name}: {:?}", results.metrics.keys())).value
 }
 
+const OURS: [&str; 3] = ["ptp", "ptp-paper", "ptp-default"];
 const RIVALS: [&str; 4] = ["rfa-raaqm", "rfa-chopcop", "paf-raaqm", "pcon"];
+
+/// Each scenario shows the use of each link, and of every scheme windows, what is asked for and what arrives over time.
+fn assert_drawn(results: &Results) {
+    let name = &results.experiment;
+    let drawn = |figure: &str| {
+        let found = results.figures.iter().find(|found| found.name == figure);
+        found.unwrap_or_else(|| panic!("{name} has no {figure}"))
+    };
+    let each_scheme = name == "ptp-fairness";
+    let links = drawn("links");
+    for scheme in OURS.into_iter().chain(RIVALS) {
+        let windows = drawn(&format!("windows-{scheme}"));
+        assert!(windows.svg.contains("<polyline"), "{name}: {scheme} has no window");
+        let rates = if each_scheme { drawn(&format!("rates-{scheme}")) } else { drawn("rates") };
+        assert!(rates.svg.contains("<polyline"), "{name}: {scheme}");
+        let table = results.tables.iter().find(|table| table.name == "links").expect("use of links");
+        let rows = table.rows.iter().filter(|row| row[0] == scheme);
+        let used = rows.filter(|row| row[4].parse::<f64>().is_ok_and(|kbps| kbps > 0.0)).count();
+        assert!(used > 2, "{name}: {scheme} uses {used} links");
+    }
+    assert!(links.svg.contains("use of each link") && (each_scheme || drawn("requests").svg.contains("<polyline")));
+    drawn("queues");
+}
 
 #[test]
 fn ptp_fills_what_rivals_leave_and_nobody_gets_more_than_there_is() {
@@ -28,11 +52,7 @@ fn ptp_fills_what_rivals_leave_and_nobody_gets_more_than_there_is() {
         for (metric, found) in results.metrics.iter().filter(|(metric, _)| metric.contains("goodput_share")) {
             assert!((0.0..=1.04).contains(&found.value), "{name}: {metric} {}", found.value);
         }
-        let drawn: Vec<&str> = results.figures.iter().map(|figure| figure.name.as_str()).collect();
-        assert!(["links", "requests", "rates"].iter().all(|name| drawn.contains(name)), "{name}: {drawn:?}");
-        for scheme in RIVALS.into_iter().chain(["ptp", "ptp-paper", "ptp-default"]) {
-            assert!(drawn.contains(&format!("windows-{scheme}").as_str()), "{name}: {drawn:?}");
-        }
+        assert_drawn(&results);
     }
 }
 
@@ -42,6 +62,7 @@ fn ptp_fills_what_rivals_leave_and_nobody_gets_more_than_there_is() {
 fn the_mesh_stands_beside_table_1_and_most_of_its_57_paths_are_found() {
     let results = run("ptp-mesh", 1, 1);
     assert!(value(&results, "ptp.utilisation") > 0.78, "{}", value(&results, "ptp.utilisation"));
+    assert_drawn(&results);
     let table = results.tables.iter().find(|table| table.name == "table-1").expect("Table I");
     assert_eq!((table.rows.len(), table.rows[0][0].as_str(), table.rows[0][1].as_str()), (16, "2 ⇒ 1", "1350"));
     let known = value(&results, "ptp-paper.paths_known");
@@ -51,6 +72,7 @@ fn the_mesh_stands_beside_table_1_and_most_of_its_57_paths_are_found() {
 #[test]
 fn neither_of_two_fetches_starves_on_a_link_that_they_share() {
     let results = run("ptp-fairness", 1, 2);
+    assert_drawn(&results);
     for scheme in ["ptp", "ptp-paper", "ptp-default", "rfa-chopcop", "pcon"] {
         let share = value(&results, &format!("{scheme}.single_share"));
         assert!((0.40..0.60).contains(&share), "{scheme}: {share}");
@@ -61,10 +83,10 @@ fn neither_of_two_fetches_starves_on_a_link_that_they_share() {
 #[test]
 fn a_cache_is_used_as_long_as_it_has_something_and_then_the_producer_alone() {
     let results = run("ptp-cache", 1, 1);
+    assert_drawn(&results);
     let value = |name: String| value(&results, &name);
     let settings = ["@queue20", "@queue200"].map(|setting| ("ptp", setting));
-    for (scheme, setting) in ["ptp", "ptp-paper", "ptp-default"].map(|scheme| (scheme, "")).into_iter().chain(settings)
-    {
+    for (scheme, setting) in OURS.map(|scheme| (scheme, "")).into_iter().chain(settings) {
         let of = |quantity: &str| value(format!("{scheme}.{quantity}{setting}"));
         assert!(of("with_cache_mbps") > 1.9, "{scheme}{setting}: {}", of("with_cache_mbps"));
         assert!((0.97..1.01).contains(&of("without_cache_mbps")), "{scheme}{setting}: {}", of("without_cache_mbps"));

@@ -66,9 +66,12 @@ impl Chart {
     }
 }
 
+/// How many colours there are; series beyond that begin anew with the first.
+pub const COLOURS: usize = 7;
+
 /// The colour of the n-th series.
 pub fn colour(index: usize) -> RGBColor {
-    const PALETTE: [(u8, u8, u8); 7] =
+    const PALETTE: [(u8, u8, u8); COLOURS] =
         [(0, 114, 178), (230, 159, 0), (0, 158, 115), (213, 94, 0), (204, 121, 167), (86, 180, 233), (60, 60, 60)];
     let (red, green, blue) = PALETTE[index % PALETTE.len()];
     RGBColor(red, green, blue)

@@ -2,17 +2,14 @@
 use tributary_core::Time;
 
 use super::{
-    figures,
+    figures::{self, Shown},
+    links::{Link, Use},
     throughput::start_of,
     topology::Topology,
     variants::{self, Run, Runs, Variant},
     world::{self, Object, Plan, Record, SAMPLE, SEGMENT_BYTES, Start},
 };
-use crate::{
-    Experiment, Results, Settings, Table,
-    figures::{Chart, Figure, Series, lines},
-    stats::mean,
-};
+use crate::{Experiment, Results, Settings, Table, stats::mean};
 
 /// The entry of the table.
 pub(in crate::experiments) const EXPERIMENT: Experiment = Experiment {
@@ -28,8 +25,10 @@ const BEGINS: f64 = 20.0;
 /// Packets that the first consumer fetches (§6 E).
 const FIRST_PACKETS: u32 = 2_000;
 /// Kbit/s of the link behind the cache, and of that in front of it.
-const BEHIND_KBPS: f64 = 1_000.0;
-const FRONT_KBPS: f64 = 2_000.0;
+const BEHIND_KBPS: u64 = 1_000;
+const FRONT_KBPS: u64 = 2_000;
+/// Who fetches first, and fills the cache.
+const FIRST_CONSUMER: u8 = 5;
 /// Samples that a rate is taken over: half a second.
 const SMOOTH: usize = 5;
 
@@ -45,6 +44,8 @@ struct Measured {
     fall: Wait,
     /// Packets taken for lost from the last packet of the cache on.
     lost: f64,
+    /// Kbit/s on each link while there is something in the cache, and then of each afterwards.
+    links: Vec<f64>,
     /// Of the run that figures show.
     record: Option<Record>,
 }
@@ -68,7 +69,7 @@ fn run(settings: &Settings) -> Results {
     let seconds = settings.choose(60.0, 45.0);
     let mut results = Results::new(EXPERIMENT.name, settings);
     let topology = Topology::new(&[(1, 2, 10_000, 10), (2, 3, 2_000, 10), (3, 4, 1_000, 10), (5, 3, 1_000, 10)]);
-    let objects = [Object::new("A", (FRONT_KBPS * 125.0 * (seconds - BEGINS)) as u64, &[4])];
+    let objects = [Object::new("A", ((FRONT_KBPS * 125) as f64 * (seconds - BEGINS)) as u64, &[4])];
     let all = variants::run(settings, Variant::all(settings), |Run { variant, seed, is_shown }| {
         let begin = Time::from_nanos((BEGINS * 1e9) as u64);
         let measured = measure(world::run(&Plan {
@@ -77,7 +78,7 @@ fn run(settings: &Settings) -> Results {
             objects: &objects,
             consumers: vec![
                 Start { node: 1, object: 0, at: begin, plain: None },
-                Start { node: 5, object: 0, at: start_of(*seed), plain: Some(FIRST_PACKETS) },
+                Start { node: FIRST_CONSUMER, object: 0, at: start_of(*seed), plain: Some(FIRST_PACKETS) },
             ],
             caches: vec![(3, 0.5)],
             legacy: &[],
@@ -100,16 +101,17 @@ fn run(settings: &Settings) -> Results {
     let mut table = Table::new("cache", &columns);
     all.iter().for_each(|runs| tell(&mut results, &mut table, runs));
     results.tables.push(table);
-    figure(&mut results, &variants::plain(&all));
+    let main = variants::plain(&all);
+    links(&mut results, &topology, &main);
+    let shown: Vec<Shown<'_>> = variants::shown(&main, |run| run.record.as_ref()).collect();
+    for run in &shown {
+        figures::windows("Cache", &mut results, *run, &[(0, "")], Vec::new());
+    }
+    // The paper's Figs. 22 and 23.
+    figures::rates_by_scheme("Cache", &mut results, &shown, SMOOTH, BEGINS - 2.0);
     figures::sweep("Cache", &mut results, "with_cache_mbps", "rate with a cache (Mbit/s)");
     describe(&mut results, &topology);
     results
-}
-
-/// Bits on the consumer's link between two samples, by the time between them: Mbit/s.
-fn mbps(record: &Record, from: usize, to: usize) -> f64 {
-    let (a, b) = (&record.samples[from], &record.samples[to]);
-    (b.wire[0] - a.wire[0]) as f64 * 8e-6 / (b.at - a.at).max(1e-9)
 }
 
 fn measure(record: Record) -> Measured {
@@ -117,9 +119,9 @@ fn measure(record: Record) -> Measured {
     let (begin, last) = (at(BEGINS), record.samples.len() - 1);
     let cached = |at: usize| record.samples[at].consumers[0].cached;
     let dry = (begin..=last).find(|at| cached(*at) == cached(last)).unwrap_or(last);
-    let rise = (begin + SMOOTH..=last).find(|at| mbps(&record, at - SMOOTH, *at) >= 0.95 * FRONT_KBPS / 1e3);
+    let rise = (begin + SMOOTH..=last).find(|at| record.kbps(at - SMOOTH, *at)[0] >= 0.95 * FRONT_KBPS as f64);
     // What the link behind the cache carries, in requests.
-    let bound = 1.1 * BEHIND_KBPS * 125.0 / f64::from(SEGMENT_BYTES) * SMOOTH as f64 * SAMPLE.as_secs_f64();
+    let bound = 1.1 * (BEHIND_KBPS * 125) as f64 / f64::from(SEGMENT_BYTES) * SMOOTH as f64 * SAMPLE.as_secs_f64();
     let requested = |at: usize| record.samples[at].consumers[0].requested;
     let is_calm = |at: usize| requested(at).saturating_sub(requested(at - SMOOTH)) as f64 <= bound;
     let fall = (dry..=last).find(|at| is_calm(*at));
@@ -128,9 +130,12 @@ fn measure(record: Record) -> Measured {
         end: found.map_or(End::Run, |_| End::Reached),
     };
     let two = at(2.0);
+    let with_cache = record.kbps((begin + two).min(dry.saturating_sub(1)), dry);
+    let without_cache = record.kbps((dry + two).min(last - 1), last);
     Measured {
-        with_cache: mbps(&record, (begin + two).min(dry.saturating_sub(1)), dry),
-        without_cache: mbps(&record, (dry + two).min(last - 1), last),
+        with_cache: with_cache[0] / 1e3,
+        without_cache: without_cache[0] / 1e3,
+        links: [with_cache, without_cache].concat(),
         rise: wait(rise, begin),
         fall: wait(fall, dry),
         lost: (record.samples[last].consumers[0].lost - record.samples[dry].consumers[0].lost) as f64,
@@ -160,30 +165,27 @@ fn tell(results: &mut Results, table: &mut Table, runs: &Runs<Measured>) {
     }
 }
 
-fn figure(results: &mut Results, main: &[&Runs<Measured>]) {
-    let firsts =
-        main.iter().filter_map(|runs| Some((runs.variant.scheme.label, runs.values.first()?.record.as_ref()?)));
-    let firsts: Vec<(&str, &Record)> = firsts.collect();
-    let Some((_, first)) = firsts.first() else { return };
-    let curves: Vec<[Vec<(f64, f64)>; 2]> =
-        firsts.iter().map(|(_, record)| figures::rates(record, 0, SMOOTH)).collect();
-    let drawn = [
-        ("requests", "Content asked for", "The paper's Fig. 22: content that the second consumer asks for"),
-        ("data", "Content that arrives", "The paper's Fig. 23: content that arrives at the second consumer"),
-    ];
-    for (which, (name, title, caption)) in drawn.into_iter().enumerate() {
-        let series = firsts.iter().zip(&curves).map(|((label, _), curves)| Series::new(label, curves[which].clone()));
-        let chart = Chart {
-            size: (900, 400),
-            x_range: Some((BEGINS - 2.0, first.samples.last().map_or(60.0, |sample| sample.at))),
-            ..Chart::new(title, "time (s)", "Mbit/s of content")
+fn links(results: &mut Results, topology: &Topology, main: &[&Runs<Measured>]) {
+    let hops = topology.hops();
+    let phases = [("with cache", FRONT_KBPS), ("after it", BEHIND_KBPS)];
+    let of_phase = |(when, most): (&str, u64)| {
+        let link = |(link, from, to): &(usize, u8, u8)| {
+            let rate = topology.links[*link].kbps;
+            // What is on the first consumer's link is no part of this.
+            let full = if *from == FIRST_CONSUMER { 0 } else { most.min(rate) };
+            let link = Link::new(*from, *to, rate, full);
+            Link { label: format!("{} {when}", link.label), ..link }
         };
-        results.figures.push(Figure {
-            name: name.into(),
-            caption: format!("{caption}, over half a second each, in the first runs. It begins at 20 s."),
-            svg: lines(&chart, &series.collect::<Vec<_>>()),
-        });
-    }
+        hops.iter().map(link).collect::<Vec<_>>()
+    };
+    let links = Use {
+        title: "Cache",
+        full: "what can come",
+        caption: "By what can come over it while there is something in the cache (2 Mbit/s from there and from the producer \
+                  together), and afterwards (1 from the producer).",
+        links: &phases.into_iter().flat_map(of_phase).collect::<Vec<_>>(),
+    };
+    links.tell(results, main, |run| &run.links);
 }
 
 fn describe(results: &mut Results, topology: &Topology) {

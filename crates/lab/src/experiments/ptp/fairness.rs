@@ -2,8 +2,8 @@
 use tributary_core::Time;
 
 use super::{
-    figures,
-    schemes::Scheme,
+    figures::{self, Shown},
+    links::{Link, Use},
     throughput::start_of,
     topology::Topology,
     variants::{self, Run, Runs, Variant},
@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     Experiment, Results, Settings, Table,
-    figures::{Bar, BarGroup, Chart, Figure, Series, bars, lines},
+    figures::{Bar, BarGroup, COLOURS, Chart, Figure, Series, bars, lines},
     stats::{confidence, mean},
 };
 
@@ -56,6 +56,8 @@ pub(super) struct Measured {
     pub(super) lost: f64,
     /// Of the narrow link.
     pub(super) utilisation: f64,
+    /// Kbit/s on each link.
+    hops: Vec<f64>,
     /// The part over one path again, by time.
     pub(super) over_time: Vec<(f64, f64)>,
     /// Of the run that figures show.
@@ -105,7 +107,7 @@ fn measure(record: Record, skipped: f64) -> Measured {
     };
     let first = ((skipped / SAMPLE.as_secs_f64()).round() as usize).min(samples.len() - 2);
     let last = samples.len() - 1;
-    let bits = (samples[last].wire[2] - samples[first].wire[2]) as f64 * 8.0;
+    let hops = record.kbps(first, last);
     let both = |of: fn(&Seen) -> u64| -> u64 {
         let sum = |at: usize| samples[at].consumers.iter().map(of).sum::<u64>();
         sum(last).saturating_sub(sum(first))
@@ -113,7 +115,8 @@ fn measure(record: Record, skipped: f64) -> Measured {
     Measured {
         lost: both(|seen| seen.lost) as f64 / both(|seen| seen.requested).max(1) as f64,
         single_share: share(first, last),
-        utilisation: bits / (NARROW_KBPS as f64 * 1e3 * (samples[last].at - samples[first].at)),
+        utilisation: hops[2] / NARROW_KBPS as f64,
+        hops,
         over_time: (SPAN..=last).step_by(SPAN).map(|at| (samples[at].at, share(at - SPAN, at))).collect(),
         record: Some(record),
     }
@@ -140,10 +143,9 @@ fn run(settings: &Settings) -> Results {
     let main = variants::plain(&all);
     shares(&mut results, &main);
     convergence(&mut results, &main);
-    for runs in &main {
-        if let Some(record) = runs.values.first().and_then(|run| run.record.as_ref()) {
-            over_time(&mut results, &runs.variant.scheme, record);
-        }
+    links(&mut results, &main);
+    for run in variants::shown(&main, |run| run.record.as_ref()) {
+        over_time(&mut results, run);
     }
     figures::sweep("Fairness", &mut results, "single_share", "part of the fetch over one path");
     describe(&mut results, seconds, skipped);
@@ -171,6 +173,20 @@ fn shares(results: &mut Results, main: &[&Runs<Measured>]) {
                 .into(),
         svg: bars(&chart, &["one path"], &main.iter().map(group).collect::<Vec<_>>()),
     });
+}
+
+fn links(results: &mut Results, main: &[&Runs<Measured>]) {
+    let topology = topology();
+    let hops = topology.hops().into_iter();
+    let hops = hops.map(|(link, from, to)| Link::new(from, to, topology.links[link].kbps, NARROW_KBPS));
+    let links = Use {
+        title: "Fairness",
+        full: "narrow link's rate",
+        caption: "By the rate of the narrow link 4-3: the fetch over two paths has what comes over 3-1, the one over one path \
+                  what comes over 3-2, one half each where it is fair; 5 answers both, 6 the first one only.",
+        links: &hops.collect::<Vec<_>>(),
+    };
+    links.tell(results, main, |run| &run.hops);
 }
 
 /// How the parts develop: does who comes first keep its lead?
@@ -203,21 +219,14 @@ fn convergence(results: &mut Results, main: &[&Runs<Measured>]) {
     });
 }
 
-fn over_time(results: &mut Results, scheme: &Scheme, record: &Record) {
-    let sum = |at: usize| {
-        record.samples.iter().map(|sample| (sample.at, sample.consumers[at].windows.values().sum())).collect::<Vec<_>>()
-    };
-    let windows = vec![Series::new("several paths, sum", sum(0)), Series::new("one path", sum(1))];
-    let chart =
-        Chart { size: (900, 360), ..Chart::new(&format!("{}: windows", scheme.label), "time (s)", "window (packets)") };
-    results.figures.push(Figure {
-        name: format!("windows-{}", scheme.name),
-        caption: format!(
-            "Windows of both fetches under {} in its first run (the paper's Figs. 19 and 20).",
-            scheme.label
-        ),
-        svg: lines(&chart, &windows),
-    });
+fn over_time(results: &mut Results, (scheme, record): Shown<'_>) {
+    let mut sum = Vec::new();
+    if record.samples.iter().any(|sample| sample.consumers[0].windows.len() > 1) {
+        let points = record.samples.iter().map(|sample| (sample.at, sample.consumers[0].windows.values().sum()));
+        sum.push(Series::new("several paths, sum", points.collect()).coloured(COLOURS - 1).dashed());
+    }
+    let consumers = [(0, "several paths: "), (1, "one path: ")];
+    figures::windows("Fairness (the paper's Figs. 19 and 20)", results, (scheme, record), &consumers, sum);
     let mut rates = Vec::new();
     for (at, label) in ["several paths", "one path"].into_iter().enumerate() {
         let [requests, data] = figures::rates(record, at, 20);

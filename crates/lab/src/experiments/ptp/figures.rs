@@ -1,80 +1,74 @@
 //! Drawings that the experiments share.
+use std::collections::BTreeSet;
+
 use super::{
     schemes::{MAIN, Scheme},
-    throughput::{Measured, Spec},
-    variants::{QUEUE_PACKETS, QUEUES_SWEPT, Runs},
-    world::{Record, SAMPLE, SEGMENT_BYTES},
+    variants::{QUEUE_PACKETS, QUEUES_SWEPT},
+    world::{Record, SAMPLE, SEGMENT_BYTES, Sample},
 };
 use crate::{
     Results,
-    figures::{Bar, BarGroup, Chart, Figure, Series, bars, lines},
-    stats::{confidence, mean},
+    figures::{COLOURS, Chart, Figure, Series, lines},
 };
 
-/// Utilisation of each link that the optimum uses, by what the optimum puts on it: the paper's figures 13, 14, 16, 17.
-pub(super) fn links(spec: &Spec, results: &mut Results, main: &[&Runs<Measured>], optimum: &[u64]) {
-    let hops = spec.topology.hops();
-    let used: Vec<usize> = (0..hops.len()).filter(|at| optimum[*at] > 0).collect();
-    let groups: Vec<BarGroup> = used
-        .iter()
-        .map(|at| {
-            let (_, from, to) = hops[*at];
-            let bars = main.iter().map(|runs| {
-                let shares = runs.of(|run| run.hops[*at] / optimum[*at] as f64);
-                Bar::with_spread(mean(&shares), confidence(&shares))
-            });
-            BarGroup { label: format!("{from}-{to}"), bars: bars.collect() }
-        })
-        .collect();
+/// A run that figures over time show, and its scheme.
+pub(super) type Shown<'a> = (&'a Scheme, &'a Record);
+
+/// Paths whose windows are drawn at most, which is as many as there are colours, with and without dashes.
+const WINDOWS_DRAWN_MAX: usize = 2 * COLOURS;
+
+/// Windows of a run by path. `consumers` are those to show, each with a word before its paths; `more` is drawn too.
+pub(super) fn windows(
+    title: &str,
+    results: &mut Results,
+    (scheme, record): Shown<'_>,
+    consumers: &[(usize, &str)],
+    more: Vec<Series>,
+) {
+    let (mut series, left_out) = windows_of(record, consumers);
+    series.extend(more);
     let chart = Chart {
-        size: (if groups.len() > 9 { 1200 } else { 900 }, 400),
-        y_to: 1.0,
-        ..Chart::new(&format!("{}: use of each link", spec.title), "link", "measured / optimum")
+        size: (900, 400),
+        ..Chart::new(&format!("{title}, {}: windows", scheme.label), "time (s)", "window (packets)")
     };
-    let names: Vec<&str> = main.iter().map(|runs| runs.variant.scheme.label).collect();
+    let left_out = match left_out {
+        (0, _) => String::new(),
+        (paths, share) => format!(
+            " Those of {paths} more paths, {:.0} % of all over time, are left out: they were used least.",
+            share * 100.0
+        ),
+    };
     results.figures.push(Figure {
-        name: "links".into(),
-        caption: "Throughput of each link on the wire by what one maximum flow puts on it, means with 95 % confidence \
-                  intervals. The first link carries everything that the consumer gets. Where there are several optima, a \
-                  link beyond the first may have less than 1 while another has more."
-            .into(),
-        svg: bars(&chart, &names, &groups),
+        name: format!("windows-{}", scheme.name),
+        caption: format!(
+            "Windows of {} in its first run, by path where it has paths; zero while a path is not in use.{left_out}",
+            scheme.label
+        ),
+        svg: lines(&chart, &series),
     });
 }
 
-/// The runs that figures over time show, by scheme.
-fn shown<'a>(main: &'a [&Runs<Measured>]) -> impl Iterator<Item = (&'a Scheme, &'a Record)> {
-    main.iter().filter_map(|runs| Some((&runs.variant.scheme, runs.values.first()?.record.as_ref()?)))
-}
-
-/// Windows and rates of the first run.
-pub(super) fn over_time(spec: &Spec, results: &mut Results, main: &[&Runs<Measured>]) {
-    for (scheme, record) in shown(main) {
-        let series = windows(record, 0, "");
-        let chart = Chart {
-            size: (900, 400),
-            ..Chart::new(&format!("{}, {}: windows", spec.title, scheme.label), "time (s)", "window (packets)")
-        };
-        results.figures.push(Figure {
-            name: format!("windows-{}", scheme.name),
-            caption: format!("Windows of {} in its first run, by path where it has paths.", scheme.label),
-            svg: lines(&chart, &series),
-        });
-    }
-    let rates: Vec<_> = shown(main).map(|(scheme, record)| (scheme.label, rates(record, 0, 10))).collect();
+/// What the first consumer asks for and what arrives, by scheme, over `samples` samples each.
+pub(super) fn rates_by_scheme(title: &str, results: &mut Results, shown: &[Shown<'_>], samples: usize, begin: f64) {
+    let Some((_, first)) = shown.first() else { return };
+    let end = first.samples.last().map_or(begin + 1.0, |sample| sample.at);
+    let curves: Vec<_> = shown.iter().map(|(_, record)| rates(record, 0, samples)).collect();
+    let over = SAMPLE.as_secs_f64() * samples as f64;
     for (which, (name, what)) in
         [("requests", "asked for, what is asked for again too"), ("rates", "that arrives, each byte once")]
             .into_iter()
             .enumerate()
     {
-        let series = rates.iter().map(|(label, rates)| Series::new(label, rates[which].clone()));
+        let series =
+            shown.iter().zip(&curves).map(|((scheme, _), curves)| Series::new(scheme.label, curves[which].clone()));
         let chart = Chart {
             size: (900, 400),
-            ..Chart::new(&format!("{}: content {what}", spec.title), "time (s)", "Mbit/s of content")
+            x_range: Some((begin, end)),
+            ..Chart::new(&format!("{title}: content {what}"), "time (s)", "Mbit/s of content")
         };
         results.figures.push(Figure {
             name: name.into(),
-            caption: format!("Content {what}, over one second each, in the first runs."),
+            caption: format!("Content {what}, over {over} s each, in the first runs."),
             svg: lines(&chart, &series.collect::<Vec<_>>()),
         });
     }
@@ -118,20 +112,48 @@ pub(super) fn sweep(title: &str, results: &mut Results, quantity: &str, axis: &s
     });
 }
 
-/// The windows of a consumer over time, one series for each path, `prefix` before its name.
-pub(super) fn windows(record: &Record, consumer: usize, prefix: &str) -> Vec<Series> {
-    let mut names: Vec<&String> =
-        record.samples.iter().flat_map(|sample| sample.consumers[consumer].windows.keys()).collect();
-    names.sort();
-    names.dedup();
-    let series = names.into_iter().map(|name| {
-        let points = record
-            .samples
-            .iter()
-            .filter_map(|sample| Some((sample.at, *sample.consumers[consumer].windows.get(name)?)));
-        Series::new(&format!("{prefix}{name}"), points.collect())
-    });
-    series.collect()
+/// The windows of consumers over time, a series for each path, the word of its consumer before its name; and of how many
+/// paths, with which share of all windows, there is none.
+fn windows_of(record: &Record, consumers: &[(usize, &str)]) -> (Vec<Series>, (usize, f64)) {
+    struct Path {
+        label: String,
+        points: Vec<(f64, f64)>,
+        /// The sum of all samples.
+        used: f64,
+    }
+    let mut paths = Vec::new();
+    for (consumer, prefix) in consumers {
+        let windows = |sample: &'_ Sample| sample.consumers[*consumer].windows.clone();
+        let names: BTreeSet<String> = record.samples.iter().flat_map(windows).map(|(name, _)| name).collect();
+        for name in names {
+            let all = record.samples.iter().map(|sample| (sample.at, windows(sample).get(&name).copied()));
+            let all: Vec<_> = all.skip_while(|(_, window)| window.is_none()).collect();
+            let window = |at: Option<usize>| at.and_then(|at| all.get(at)).and_then(|(_, window)| *window);
+            // Of a time without use the first and the last moment will do.
+            let is_shown = |at: usize| {
+                let near = [at.checked_sub(1), Some(at), Some(at + 1)];
+                near.into_iter().any(|at| window(at).is_some())
+            };
+            let points = all.iter().enumerate().filter(|(at, _)| is_shown(*at));
+            let points: Vec<(f64, f64)> = points.map(|(_, (at, window))| (*at, window.unwrap_or_default())).collect();
+            paths.push(Path { label: format!("{prefix}{name}"), used: points.iter().map(|(_, of)| of).sum(), points });
+        }
+    }
+    let mut by_use: Vec<f64> = paths.iter().map(|path| path.used).collect();
+    by_use.sort_by(|a, b| b.total_cmp(a));
+    let all: f64 = by_use.iter().sum();
+    let least = by_use.get(WINDOWS_DRAWN_MAX - 1).copied().unwrap_or_default();
+    let mut left_out = (0, 0.0);
+    let mut series: Vec<Series> = Vec::new();
+    for path in paths {
+        if path.used < least || series.len() == WINDOWS_DRAWN_MAX {
+            left_out = (left_out.0 + 1, left_out.1 + path.used / all.max(1.0));
+            continue;
+        }
+        let of = Series::new(&path.label, path.points);
+        series.push(if series.len() < COLOURS { of } else { of.dashed() });
+    }
+    (series, left_out)
 }
 
 /// Mbit/s of content that a consumer asks for and that arrives, over `samples` samples each.
@@ -147,4 +169,48 @@ pub(super) fn rates(record: &Record, consumer: usize, samples: usize) -> [Vec<(f
         }
     }
     curves
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiments::ptp::world::Seen;
+
+    /// One consumer; at each of three moments the paths in use, path n with a window of n packets.
+    fn record(in_use: [std::ops::Range<u32>; 3]) -> Record {
+        let sample = |(at, paths): (usize, std::ops::Range<u32>)| Sample {
+            at: at as f64,
+            consumers: vec![Seen {
+                windows: paths.map(|path| (format!("{path:02}"), f64::from(path))).collect(),
+                ..Seen::default()
+            }],
+            ..Sample::default()
+        };
+        Record { samples: in_use.into_iter().enumerate().map(sample).collect() }
+    }
+
+    #[test]
+    fn every_path_that_is_drawn_looks_its_own_way_and_what_is_left_out_is_told() {
+        let (series, left_out) = windows_of(&record([1..27, 1..27, 1..27]), &[(0, "to ")]);
+        assert_eq!((series.len(), left_out.0), (WINDOWS_DRAWN_MAX, 12));
+        assert_eq!(series[0].label, "to 13", "those with the largest windows");
+        let share = (1..13).sum::<u32>() as f64 / (1..27).sum::<u32>() as f64;
+        assert!((left_out.1 - share).abs() < 1e-9, "{left_out:?}");
+        for (at, one) in series.iter().enumerate() {
+            let alike = series[..at].iter().enumerate().filter(|(other, of)| {
+                crate::figures::colour(*other) == crate::figures::colour(at) && of.style == one.style
+            });
+            assert_eq!(alike.count(), 0, "{}", one.label);
+        }
+        let (few, left_out) = windows_of(&record([1..4, 1..4, 1..4]), &[(0, "")]);
+        assert_eq!((few.len(), left_out), (3, (0, 0.0)));
+    }
+
+    #[test]
+    fn a_path_that_is_not_in_use_has_no_window() {
+        let (series, _) = windows_of(&record([2..4, 3..4, 2..4]), &[(0, "")]);
+        assert_eq!(series[0].points, [(0.0, 2.0), (1.0, 0.0), (2.0, 2.0)]);
+        let (series, _) = windows_of(&record([3..4, 2..4, 3..4]), &[(0, "")]);
+        assert_eq!(series[0].points, [(1.0, 2.0), (2.0, 0.0)], "and none before it was known");
+    }
 }

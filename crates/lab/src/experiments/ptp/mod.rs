@@ -12,12 +12,14 @@
 //! | scenarios 1, 2 and 5 | `scenarios.rs`, `mesh.rs`, on `throughput.rs` |
 //! | scenario 3 | `fairness.rs` |
 //! | scenario 4 | `cache.rs` |
+//! | what of it is told and drawn | `links.rs`, `figures.rs` |
 //! | selections and control laws | `compare.rs` |
 //! | Interests shaped hop by hop | `shaping.rs` |
 mod cache;
 mod compare;
 mod fairness;
 mod figures;
+mod links;
 mod mesh;
 mod scenarios;
 mod schemes;

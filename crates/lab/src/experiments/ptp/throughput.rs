@@ -7,16 +7,14 @@ use tributary_ndn::{
 };
 
 use super::{
-    figures,
+    figures::{self, Shown},
+    links::{Link, Use},
     schemes::Scheme,
     topology::Topology,
     variants::{self, QUEUE_PACKETS, Run, Runs, Variant},
     world::{self, Object, Plan, Record, SEGMENT_BYTES, Start},
 };
-use crate::{
-    Results, Settings, Table,
-    stats::{confidence, mean},
-};
+use crate::{Results, Settings, Table};
 
 /// An experiment of this kind.
 pub(super) struct Spec {
@@ -31,6 +29,9 @@ pub(super) struct Spec {
     /// Seconds that a run lasts and that are not counted, at full scale.
     pub(super) seconds: (f64, f64),
 }
+
+/// Samples that a rate is taken over: a second.
+const SMOOTH: usize = 10;
 
 /// The rivals of the paper: its solutions 2 to 4.
 const PAPERS_RIVALS: [&str; 3] = ["rfa-raaqm", "rfa-chopcop", "paf-raaqm"];
@@ -69,9 +70,21 @@ pub(super) fn run(spec: &Spec, settings: &Settings) -> Results {
     let all = measure_all(spec, settings, Variant::all(settings));
     tell(spec, &mut results, &all);
     let main = variants::plain(&all);
-    links_table(spec, &mut results, &main, &optimum_hops);
-    figures::links(spec, &mut results, &main, &optimum_hops);
-    figures::over_time(spec, &mut results, &main);
+    let hops = spec.topology.hops().into_iter().zip(optimum_hops);
+    let hops = hops.map(|((link, from, to), full)| Link::new(from, to, spec.topology.links[link].kbps, full));
+    let links = Use {
+        title: spec.title,
+        full: "optimum",
+        caption: "By what one maximum flow puts on it. The first link carries everything that the consumer gets. Where there \
+                  are several optima, a link beyond the first may have less than 1 while another has more.",
+        links: &hops.collect::<Vec<_>>(),
+    };
+    links.tell(&mut results, &main, |run| &run.hops);
+    let shown: Vec<Shown<'_>> = variants::shown(&main, |run| run.record.as_ref()).collect();
+    for run in &shown {
+        figures::windows(spec.title, &mut results, *run, &[(0, "")], Vec::new());
+    }
+    figures::rates_by_scheme(spec.title, &mut results, &shown, SMOOTH, 0.0);
     figures::sweep(spec.title, &mut results, "utilisation", "utilisation of the maximum flow");
     describe(spec, &mut results, (seconds, skipped));
     results
@@ -124,11 +137,11 @@ pub(super) fn start_of(seed: u64) -> Time {
 
 /// Measures from `skipped` seconds on.
 fn measure(spec: &Spec, record: Record, skipped: f64, optimum: f64, data_bytes: f64) -> Measured {
-    let first = record.samples.iter().find(|sample| sample.at >= skipped - 1e-9).expect("runs are longer than that");
-    let last = record.samples.last().expect("a run has samples");
+    let samples = &record.samples;
+    let first = samples.iter().position(|sample| sample.at >= skipped - 1e-9).expect("runs are longer than that");
+    let hops = record.kbps(first, samples.len() - 1);
+    let (first, last) = (&samples[first], &samples[samples.len() - 1]);
     let seconds = last.at - first.at;
-    let hops: Vec<f64> =
-        last.wire.iter().zip(&first.wire).map(|(end, start)| (end - start) as f64 * 8e-3 / seconds).collect();
     let into = spec.topology.hops();
     let access: f64 =
         into.iter().zip(&hops).filter(|((_, from, _), _)| *from == spec.consumer).map(|(_, kbps)| kbps).sum();
@@ -159,35 +172,6 @@ fn tell(spec: &Spec, results: &mut Results, all: &[Runs<Measured>]) {
                 format!("{run}"),
                 format!("{:.5}", measured.utilisation),
                 format!("{:.5}", measured.goodput),
-            ]);
-        }
-    }
-    results.tables.push(table);
-}
-
-fn links_table(spec: &Spec, results: &mut Results, main: &[&Runs<Measured>], optimum: &[u64]) {
-    let columns = [
-        "scheme",
-        "link",
-        "rate (kbit/s)",
-        "optimum (kbit/s)",
-        "measured (kbit/s)",
-        "measured / rate",
-        "95 % confidence (±)",
-    ];
-    let mut table = Table::new("links", &columns);
-    for runs in main {
-        for (at, (link, from, to)) in spec.topology.hops().into_iter().enumerate() {
-            let rate = spec.topology.links[link].kbps;
-            let shares = runs.of(|run| run.hops[at] / rate as f64);
-            table.push(vec![
-                runs.variant.scheme.name.into(),
-                format!("{to}-{from}"),
-                format!("{rate}"),
-                format!("{}", optimum[at]),
-                format!("{:.1}", mean(&shares) * rate as f64),
-                format!("{:.4}", mean(&shares)),
-                format!("{:.4}", confidence(&shares)),
             ]);
         }
     }

@@ -3,8 +3,10 @@
 use tributary::simulation::parallel;
 
 use super::{
+    figures::Shown,
     schemes::{ALTERNATIVES, MAIN, Scheme},
     topology::Topology,
+    world::Record,
 };
 use crate::{
     Results, Settings,
@@ -137,6 +139,14 @@ pub(super) fn run<T: Send>(
 /// Those with nothing changed, in the order of [`MAIN`].
 pub(super) fn plain<T>(all: &[Runs<T>]) -> Vec<&Runs<T>> {
     all.iter().filter(|runs| runs.variant.is_plain()).collect()
+}
+
+/// The runs that figures over time show, by scheme.
+pub(super) fn shown<'a, T>(
+    main: &'a [&Runs<T>],
+    record: impl Fn(&'a T) -> Option<&'a Record>,
+) -> impl Iterator<Item = Shown<'a>> {
+    main.iter().filter_map(move |runs| Some((&runs.variant.scheme, record(runs.values.first()?)?)))
 }
 
 #[cfg(test)]

@@ -90,6 +90,15 @@ pub(super) struct Record {
     pub(super) samples: Vec<Sample>,
 }
 
+impl Record {
+    /// Kbit/s on the wire by hop between two samples, the earlier one first.
+    pub(super) fn kbps(&self, from: usize, to: usize) -> Vec<f64> {
+        let (from, to) = (&self.samples[from], &self.samples[to]);
+        let seconds = (to.at - from.at).max(1e-9);
+        to.wire.iter().zip(&from.wire).map(|(end, start)| (end - start) as f64 * 8e-3 / seconds).collect()
+    }
+}
+
 /// What was seen at one moment.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(super) struct Sample {
