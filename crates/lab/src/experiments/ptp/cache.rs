@@ -216,6 +216,7 @@ mod tests {
             at: at as f64 * SAMPLE.as_secs_f64(),
             wire: vec![at * kbps * 125 / 10; 4],
             consumers: vec![Seen { requested: at * asks, ..Seen::default() }],
+            ..Sample::default()
         };
         Record { samples: (0..=450).map(sample).collect() }
     }

@@ -56,6 +56,8 @@ pub(super) struct Measured {
     pub(super) lost: f64,
     /// Of the narrow link.
     pub(super) utilisation: f64,
+    /// Bytes of tags on all links for each segment that arrived.
+    tag_bytes: f64,
     /// Kbit/s on each link.
     hops: Vec<f64>,
     /// The part over one path again, by time.
@@ -117,6 +119,7 @@ fn measure(record: Record, skipped: f64) -> Measured {
         single_share: share(first, last),
         utilisation: hops[2] / NARROW_KBPS as f64,
         hops,
+        tag_bytes: record.tag_bytes(first, last),
         over_time: (SPAN..=last).step_by(SPAN).map(|at| (samples[at].at, share(at - SPAN, at))).collect(),
         record: Some(record),
     }
@@ -131,6 +134,7 @@ fn run(settings: &Settings) -> Results {
     for runs in &all {
         let name = runs.variant.scheme.name;
         runs.tell(&mut results, "single_share", &runs.of(|run| run.single_share), "share", paper_of(name));
+        runs.tell_tags(&mut results, |run| run.tag_bytes);
         runs.tell(&mut results, "utilisation", &runs.of(|run| run.utilisation), "share", None);
         for (run, measured) in (1..).zip(&runs.values) {
             let cells = [measured.single_share, 1.0 - measured.single_share, measured.utilisation * 2.0];

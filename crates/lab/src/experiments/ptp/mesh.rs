@@ -44,7 +44,7 @@ fn run(settings: &Settings) -> Results {
     results.note(
         "Stated in the paper: topology, rates and delays. Interests may use every link both ways, which gives the 57 paths \
          without circles. Ours: how long a run lasts. The paper measures PTP alone here; Interests of rivals, which routers \
-         pass on one hop at a time, may meet themselves in this network and come back as Nacks.",
+         pass on one hop at a time, may meet themselves in this network; they come back and are tried elsewhere then.",
     );
     results
 }

@@ -2,7 +2,7 @@
 use tributary_core::Duration;
 use tributary_ndn::{
     Config,
-    router::{marking::MarkingRule, shaping::ShapingConfig},
+    router::{labels::LabelScheme, marking::MarkingRule, shaping::ShapingConfig},
 };
 use tributary_transport::{ControllerKind, Coupling};
 
@@ -46,6 +46,8 @@ pub(super) struct Form {
     pub(super) tell_rates: bool,
     /// Whether probes go on at the paper's ten a second.
     pub(super) probing: Probing,
+    /// How routers write labels (§4 A has the codes of Huffman for a later time).
+    pub(super) labels: LabelScheme,
 }
 
 /// How often paths are probed.
@@ -66,6 +68,7 @@ impl Form {
         selection: "bandwidth",
         tell_rates: false,
         probing: Probing::Constant,
+        labels: LabelScheme::Random,
     };
     /// The paper's window under OLIA on the product's paths: probes that slow down, and bring the rates of links, and paths
     /// that share few links.
@@ -91,6 +94,7 @@ impl Form {
         config.transfer.run_packets_max = 1;
         config.paths.selection = self.selection.into();
         config.tell_rates = self.tell_rates;
+        config.labels = self.labels;
         // Fifty packets wait for two seconds on the slowest link.
         config.transfer.rto_initial = Duration::from_secs(1);
         config.transfer.rto_max = Duration::from_secs(4);
@@ -141,11 +145,14 @@ pub(super) const MAIN: [Scheme; 7] = [
 ];
 
 /// The same with other parameters that can be found: name and setting.
-pub(super) const ALTERNATIVES: [Scheme; 9] = [
+pub(super) const ALTERNATIVES: [Scheme; 12] = [
     ptp("ptp", "untold", Form { tell_rates: false, ..Form::BEST }),
     ptp("ptp-default", "untold", Form { tell_rates: false, ..Form::DEFAULT }),
     ptp("ptp-paper", "compensated", Form { coupling: Coupling::LinkedIncreaseCompensated, ..Form::PAPER }),
     ptp("ptp-paper", "reorder2", Form { reorder_packets: 2, ..Form::PAPER }),
+    ptp("ptp", "huffman", Form { labels: LabelScheme::Huffman, ..Form::BEST }),
+    ptp("ptp-paper", "huffman", Form { labels: LabelScheme::Huffman, ..Form::PAPER }),
+    ptp("ptp-default", "huffman", Form { labels: LabelScheme::Huffman, ..Form::DEFAULT }),
     rival("rfa-raaqm", "random", "rfa", ConsumerKind::Raaqm(RaaqmForm::Author)),
     rival("rfa-raaqm", "hicn", "rfa-greedy", ConsumerKind::Raaqm(RaaqmForm::Hicn)),
     rival("rfa-raaqm", "bell-labs", "rfa-greedy", ConsumerKind::Raaqm(RaaqmForm::BellLabs)),

@@ -57,6 +57,8 @@ pub(super) struct Measured {
     pub(super) hops: Vec<f64>,
     /// Paths that the consumer knew in the end.
     pub(super) paths_known: f64,
+    /// Bytes of tags on all links for each segment that arrived.
+    pub(super) tag_bytes: f64,
     /// Of the run that figures show.
     pub(super) record: Option<Record>,
 }
@@ -140,6 +142,7 @@ fn measure(spec: &Spec, record: Record, skipped: f64, optimum: f64, data_bytes: 
     let samples = &record.samples;
     let first = samples.iter().position(|sample| sample.at >= skipped - 1e-9).expect("runs are longer than that");
     let hops = record.kbps(first, samples.len() - 1);
+    let tag_bytes = record.tag_bytes(first, samples.len() - 1);
     let (first, last) = (&samples[first], &samples[samples.len() - 1]);
     let seconds = last.at - first.at;
     let into = spec.topology.hops();
@@ -153,7 +156,7 @@ fn measure(spec: &Spec, record: Record, skipped: f64, optimum: f64, data_bytes: 
     ];
     let lost = lost as f64 / asked.max(1) as f64;
     let paths_known = last.consumers[0].paths_known as f64;
-    Measured { utilisation: access / optimum, goodput, lost, hops, paths_known, record: Some(record) }
+    Measured { utilisation: access / optimum, goodput, lost, hops, tag_bytes, paths_known, record: Some(record) }
 }
 
 fn tell(spec: &Spec, results: &mut Results, all: &[Runs<Measured>]) {
@@ -162,7 +165,8 @@ fn tell(spec: &Spec, results: &mut Results, all: &[Runs<Measured>]) {
         let name = runs.variant.scheme.name;
         runs.tell(results, "utilisation", &runs.of(|run| run.utilisation), "share", spec.paper_of(name));
         runs.tell(results, "goodput_share", &runs.of(|run| run.goodput), "share", None);
-        if runs.variant.is_plain() && name.starts_with("ptp") {
+        runs.tell_tags(results, |run| run.tag_bytes);
+        if runs.variant.tells_tags() {
             runs.tell(results, "paths_known", &runs.of(|run| run.paths_known), "count", None);
         }
         for (run, measured) in (1..).zip(&runs.values) {
@@ -194,6 +198,11 @@ fn describe(spec: &Spec, results: &mut Results, (seconds, skipped): (f64, f64)) 
         "Utilisation is what arrives over the consumer's link, headers and probes included, by what the maximum flow allows \
          there, as the paper measures it; goodput share counts each content byte once, by the content that the maximum flow \
          could carry in full packets, so nothing that is asked for twice, probed or lost counts.",
+    );
+    results.note(
+        "Tag bytes are those of path tags on all links, Interests and Data, with what is told of rates beside labels, for each \
+         segment that arrives. Huffman: routers write codes of Huffman's in place of labels of 4 bytes, of which nobody else \
+         knows where one ends (the paper's §4 A leaves open whether that pays).",
     );
     results.note(
         "Routers, consumers and producers of PTP are the product's own nodes; the rivals' consumers run on the same routers \

@@ -4,7 +4,7 @@ use tributary::simulation::parallel;
 
 use super::{
     figures::Shown,
-    schemes::{ALTERNATIVES, MAIN, Scheme},
+    schemes::{ALTERNATIVES, Form, MAIN, Receiver, Scheme},
     topology::Topology,
     world::Record,
 };
@@ -91,6 +91,13 @@ impl Variant {
     pub(super) fn is_plain(&self) -> bool {
         self.setting.is_empty()
     }
+    /// Whether the bytes of its tags are told: those of each scheme with tags, and those of other codes beside them.
+    pub(super) fn tells_tags(&self) -> bool {
+        match &self.scheme.receiver {
+            Receiver::Ptp(form) => self.is_plain() || form.labels != Form::PAPER.labels,
+            Receiver::Single(_) => false,
+        }
+    }
     /// The network with the delays of this variant.
     pub(super) fn topology(&self, topology: &Topology) -> Topology {
         match self.delays {
@@ -101,6 +108,12 @@ impl Variant {
 }
 
 impl<T> Runs<T> {
+    /// Tells how many bytes tags take, if that is told of this variant.
+    pub(super) fn tell_tags(&self, results: &mut Results, bytes: impl Fn(&T) -> f64) {
+        if self.variant.tells_tags() {
+            self.tell(results, "tag_bytes", &self.of(bytes), "bytes", None);
+        }
+    }
     /// A quantity of each run.
     pub(super) fn of(&self, quantity: impl Fn(&T) -> f64) -> Vec<f64> {
         self.values.iter().map(quantity).collect()
@@ -167,7 +180,7 @@ mod tests {
         let small = Variant::all(&Settings { scale: Scale::Small, ..settings });
         assert_eq!(small.len(), MAIN.len() + QUEUES_SWEPT.len() + 2, "of each change one");
         let only = Variant::all(&Settings { only: Some("ptp-default"), ..settings });
-        assert_eq!(only.len(), 5, "plain, two lengths of queues, rates not told, short links");
+        assert_eq!(only.len(), 6, "plain, two lengths of queues, rates not told, other tags, short links");
         assert!(only.iter().all(|variant| variant.scheme.name == "ptp-default"));
         for runs in &all {
             assert_eq!(runs.values.len(), 2);

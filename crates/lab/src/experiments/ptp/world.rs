@@ -11,6 +11,7 @@ use tributary_ndn::{
     Config, NdnNode,
     node::{FACE_RECEIVER, FACE_SENDER},
     router::FaceProfile,
+    wire::LpPacket,
 };
 use tributary_sim::{Connection, LinkIndex, Network, NodeIndex};
 use tributary_transport::{Endpoint, FaceOptions, Fetch, PathMetric};
@@ -97,6 +98,12 @@ impl Record {
         let seconds = (to.at - from.at).max(1e-9);
         to.wire.iter().zip(&from.wire).map(|(end, start)| (end - start) as f64 * 8e-3 / seconds).collect()
     }
+    /// Bytes of tags on all links, by the segments that consumers had of it, between two samples.
+    pub(super) fn tag_bytes(&self, from: usize, to: usize) -> f64 {
+        let content = |at: usize| self.samples[at].consumers.iter().map(|seen| seen.bytes).sum::<u64>();
+        let segments = (content(to) - content(from)) as f64 / f64::from(SEGMENT_BYTES);
+        (self.samples[to].tag_bytes - self.samples[from].tag_bytes) as f64 / segments.max(1.0)
+    }
 }
 
 /// What was seen at one moment.
@@ -105,6 +112,8 @@ pub(super) struct Sample {
     pub(super) at: f64,
     /// Bytes on the wire so far by hop of [`Topology::hops`], towards the consumers.
     pub(super) wire: Vec<u64>,
+    /// Bytes of tags, and of the rates that are told beside labels, on all links both ways so far.
+    pub(super) tag_bytes: u64,
     /// By consumer, in the order of the plan.
     pub(super) consumers: Vec<Seen>,
 }
@@ -128,20 +137,30 @@ pub(super) struct Seen {
 
 /// A node of either kind.
 pub(super) enum LabNode {
-    Ours(Box<NdnNode>),
+    Ours(Box<Ours>),
     Rival(Box<Consumer>),
 }
 
+/// A node of ours, and what it has sent.
+pub(super) struct Ours {
+    node: NdnNode,
+    /// Bytes of tags, and of the rates beside them.
+    tag_bytes: u64,
+}
+
 impl LabNode {
+    fn new(config: Config) -> LabNode {
+        LabNode::Ours(Box::new(Ours { node: NdnNode::new(config), tag_bytes: 0 }))
+    }
     fn ours(&mut self) -> Option<&mut NdnNode> {
         match self {
-            LabNode::Ours(node) => Some(node),
+            LabNode::Ours(ours) => Some(&mut ours.node),
             LabNode::Rival(_) => None,
         }
     }
     fn node(&mut self) -> &mut dyn Node {
         match self {
-            LabNode::Ours(node) => &mut **node,
+            LabNode::Ours(ours) => &mut ours.node,
             LabNode::Rival(node) => &mut **node,
         }
     }
@@ -155,17 +174,33 @@ impl Node for LabNode {
         self.node().handle_timeout(now);
     }
     fn poll_transmit(&mut self, now: Time, out: &mut TransmitBuf) -> Option<Transmit> {
-        self.node().poll_transmit(now, out)
+        let transmit = self.node().poll_transmit(now, out)?;
+        if let LabNode::Ours(ours) = self {
+            ours.tag_bytes += out.iter().map(|(head, body)| tag_bytes(head, body)).sum::<u64>();
+        }
+        Some(transmit)
     }
     fn poll_timeout(&self) -> Option<(Time, TimerId)> {
         match self {
-            LabNode::Ours(node) => node.poll_timeout(),
+            LabNode::Ours(ours) => ours.node.poll_timeout(),
             LabNode::Rival(node) => node.poll_timeout(),
         }
     }
     fn poll_event(&mut self) -> Option<Event> {
         self.node().poll_event()
     }
+}
+
+/// Bytes of the tag on a packet, and of the rates beside it, with the headers around them.
+fn tag_bytes(head: &[u8], body: &[u8]) -> u64 {
+    // A type of three bytes, and a length of one.
+    const AROUND: usize = 4;
+    let read = if head.is_empty() { LpPacket::decode(body) } else { LpPacket::decode_head(head, body.len()) };
+    let Ok(packet) = read else { return 0 };
+    let labels = packet.tag.map(|tag| AROUND + tag.as_bytes().len());
+    let bits = packet.tag_bits.map(|tag| AROUND + tag.to_stack().value().len());
+    let rates = packet.rates.map(|rates| AROUND + rates.as_bytes().len());
+    [labels, bits, rates].into_iter().flatten().sum::<usize>() as u64
 }
 
 /// A network that runs.
@@ -210,7 +245,7 @@ impl<'a> World<'a> {
         for number in plan.topology.nodes() {
             let made = match plan.consumers.iter().enumerate().find(|(_, start)| start.node == number) {
                 Some((index, start)) => consumer(plan, index, start),
-                None => LabNode::Ours(Box::new(NdnNode::new(config(plan, number)))),
+                None => LabNode::new(config(plan, number)),
             };
             nodes.insert(number, net.add_node(made));
         }
@@ -312,7 +347,7 @@ impl<'a> World<'a> {
         let consumers = self.plan.consumers.iter().zip(&self.fetches);
         let consumers = consumers
             .map(|(start, fetch)| match self.net.node(self.nodes[&start.node]) {
-                LabNode::Ours(node) => self.seen_of(node, now, *fetch),
+                LabNode::Ours(ours) => self.seen_of(&ours.node, now, *fetch),
                 LabNode::Rival(node) => Seen {
                     requested: node.requested,
                     bytes: node.arrived.1,
@@ -323,7 +358,11 @@ impl<'a> World<'a> {
                 },
             })
             .collect();
-        Sample { at: now.as_nanos() as f64 / 1e9, wire, consumers }
+        let tags = self.nodes.values().map(|node| match self.net.node(*node) {
+            LabNode::Ours(ours) => ours.tag_bytes,
+            LabNode::Rival(_) => 0,
+        });
+        Sample { at: now.as_nanos() as f64 / 1e9, wire, tag_bytes: tags.sum(), consumers }
     }
     fn seen_of(&self, node: &NdnNode, now: Time, fetch: Option<TransferId>) -> Seen {
         let Some(report) = fetch.and_then(|id| node.report(now, id)) else { return Seen::default() };
@@ -377,7 +416,7 @@ fn config(plan: &Plan<'_>, number: u8) -> Config {
 
 fn consumer(plan: &Plan<'_>, index: usize, start: &Start) -> LabNode {
     let kind = match (&plan.scheme.receiver, start.plain) {
-        (Receiver::Ptp(_), None) => return LabNode::Ours(Box::new(NdnNode::new(config(plan, start.node)))),
+        (Receiver::Ptp(_), None) => return LabNode::new(config(plan, start.node)),
         (Receiver::Single(kind), None) => *kind,
         (_, Some(_)) => ConsumerKind::Icp,
     };
