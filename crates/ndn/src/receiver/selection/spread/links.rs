@@ -10,7 +10,7 @@ use super::{Candidate, Label};
 
 /// Sets of paths that are remembered, and for how many changes.
 const OBSERVATIONS_MAX: usize = 16;
-const AGE_MAX: u32 = 64;
+pub(super) const AGE_MAX: u32 = 64;
 /// A link carries as much as ever if it is this part of the most; what is less by more is noise.
 const SAME: f64 = 0.9;
 /// A link that is full carries this part of the most, whatever paths use it; others come as close now and then.
@@ -51,6 +51,8 @@ struct Observation {
     loads: Loads,
     /// The links of each of the paths that were in use all the time.
     paths: Vec<Vec<Label>>,
+    /// Changes at which it was in use, and how many ago it was for the last time.
+    times: u32,
     age: u32,
 }
 
@@ -73,6 +75,8 @@ impl Observations {
     pub(super) fn add(&mut self, known: &[Candidate], before: &Set) {
         let in_use = || known.iter().filter(|path| path.in_use);
         let set: Set = in_use().map(|path| path.path).collect();
+        let before_now = self.0.iter().find(|observation| observation.set == set);
+        let times = 1 + before_now.map_or(0, |observation| observation.times);
         self.0.iter_mut().for_each(|observation| observation.age += 1);
         self.0.retain(|observation| observation.set != set && observation.age < AGE_MAX);
         if self.0.len() >= OBSERVATIONS_MAX {
@@ -84,12 +88,14 @@ impl Observations {
             total: in_use().map(|path| path.rate.mbps()).sum(),
             loads: Loads::of(in_use(), |path| path.rate.mbps()),
             paths: all_the_time.map(|path| path.links.iter().map(|link| link.label).collect()).collect(),
+            times,
             age: 0,
         });
     }
-    /// What these paths brought when they were tried.
-    pub(super) fn total(&self, set: &Set) -> Option<f64> {
-        self.0.iter().find(|observation| observation.set == *set).map(|observation| observation.total)
+    /// What these paths brought when they were tried; what they brought at one change alone counts for the next `once`.
+    pub(super) fn total(&self, set: &Set, once: u32) -> Option<f64> {
+        let counts = |seen: &&Observation| seen.set == *set && (seen.times > 1 || seen.age < once);
+        self.0.iter().find(counts).map(|observation| observation.total)
     }
     /// What each link that was used carries when it is full. Something is full on each path, or it would have brought more:
     /// a link that carried as much as ever. Those that did so whenever they were used are taken to be full first, others

@@ -114,6 +114,10 @@ impl World {
     }
     /// Finds the paths one after the other, and changes them so many times; what comes after each change.
     fn run(&mut self, changes: usize) -> Vec<f64> {
+        self.run_with(changes, |_, _| {})
+    }
+    /// The same where something happens `before` each change, by its number.
+    fn run_with(&mut self, changes: usize, before: impl Fn(&mut World, usize)) -> Vec<f64> {
         let (mut spread, mut random) = (Spread::default(), Random::new(1, 1));
         for count in 1..=self.paths.len() {
             while self.in_use.iter().filter(|in_use| **in_use).count() < self.in_use_max
@@ -123,7 +127,8 @@ impl World {
             }
         }
         let mut totals = Vec::new();
-        for _ in 0..changes {
+        for change in 0..changes {
+            before(self, change);
             let chosen = spread.change(&self.known(self.paths.len()), self.asking, self.in_use_max, &mut random);
             self.in_use = (0..self.paths.len()).map(|path| chosen.contains(&PathId(path as u16))).collect();
             assert!(chosen.len() <= self.in_use_max);
@@ -196,6 +201,22 @@ fn a_link_that_carries_less_than_was_told_gives_way_to_one_that_carries_more() {
     (world.told, world.in_use) = (vec![Some(4.0), Some(2.0)], vec![true, false]);
     let totals = world.run(20);
     assert_eq!(totals[10..], [2.0; 10], "{totals:?}");
+}
+
+#[test]
+fn paths_that_brought_little_at_first_are_tried_once_more_and_not_for_ever() {
+    // Windows fill the first path late.
+    let world = || {
+        let mut world = World::new(&[1.0, 2.0], &[&[0], &[1]], 1);
+        (world.told, world.in_use) = (vec![Some(4.0), Some(2.0)], vec![true, false]);
+        world
+    };
+    let fill = |world: &mut World, change: usize| world.capacities[0] = if change == 0 { 1.0 } else { 4.0 };
+    let totals = world().run_with(20, fill);
+    assert_eq!(totals[8..], [4.0; 12], "{totals:?}");
+    // It does not carry more, whenever it is tried.
+    let totals = world().run(60);
+    assert_eq!(totals.iter().filter(|total| **total < 2.0).count(), 1, "{totals:?}");
 }
 
 #[test]
