@@ -277,4 +277,18 @@ mod tests {
             assert!(runs.of(|run| run.utilisation).iter().all(|used| *used > 0.99));
         }
     }
+
+    /// The same of the paper's window, whose runs differ by more: one half within 0.02 is the least that is asked for.
+    #[test]
+    fn the_papers_window_divides_a_narrow_link_evenly() {
+        for scheme in ["ptp", "ptp-paper"] {
+            let settings = Settings { only: Some(scheme), runs: 10, ..Settings::default() };
+            let variants = Variant::all(&settings).into_iter().filter(Variant::is_plain).collect();
+            let runs = measure_all(&settings, variants, &[]).remove(0);
+            let shares = runs.of(|run| run.single_share);
+            println!("{scheme} {:.4} {shares:.4?}", mean(&shares));
+            assert!((0.48..=0.52).contains(&mean(&shares)), "{scheme}: {shares:.4?}");
+            assert!(runs.of(|run| run.utilisation).iter().all(|used| *used > 0.99));
+        }
+    }
 }
