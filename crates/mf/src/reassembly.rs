@@ -34,6 +34,39 @@ pub struct Wrong {
     pub origins: BTreeMap<Origin, u64>,
     /// The chunks, as they were cut last, that have to come again.
     pub chunks: RangeInclusive<u32>,
+    /// The unit whose bytes are wrong; `None` if a chunk cannot be of the object at all.
+    pub unit: Option<u32>,
+}
+
+/// What a source that is in doubt sends again, while others send the object: it is kept apart.
+#[derive(Debug)]
+pub struct Check {
+    chunks: RangeInclusive<u32>,
+    cut: (u32, u32),
+    unit: Option<u32>,
+    parts: Unit,
+}
+
+impl Check {
+    /// The chunks that are to come again: the unit alone, in chunks of its length, if it is one unit that is wrong.
+    pub fn chunks(&self) -> RangeInclusive<u32> {
+        self.chunks.clone()
+    }
+    /// How they are to be cut: their bytes, and into how many the object is then.
+    pub fn cut(&self) -> (u32, u32) {
+        self.cut
+    }
+}
+
+/// What a chunk says about whether a source lies.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Verdict {
+    /// Nothing yet.
+    Open,
+    /// What was wrong came right.
+    Right,
+    /// It came wrong again.
+    Wrong,
 }
 
 /// Buffers that are kept for units that come.
@@ -94,6 +127,7 @@ impl Origin {
     }
 }
 
+#[derive(Debug, Default)]
 struct Unit {
     bytes: Vec<u8>,
     /// What of it is here: first byte and byte after the last of runs that neither touch nor overlap.
@@ -281,25 +315,90 @@ impl Reassembly {
         self.units.clear();
         self.waiting.clear();
     }
+    /// Drops what is not verified of units of which a source has sent a part.
+    pub fn forget(&mut self, source: u16) {
+        let is_of = |unit: &Unit| unit.parts.iter().any(|(origin, _)| origin.source() == Some(source));
+        let gone: Vec<u32> = self.units.iter().filter(|(_, unit)| is_of(unit)).map(|(number, _)| *number).collect();
+        for number in gone {
+            self.waiting.remove(&number);
+            let filled = self.units.remove(&number).map_or(0, |unit| unit.filled());
+            self.buffered = self.buffered.saturating_sub(u64::from(filled));
+        }
+    }
+    /// The bytes of the object that a chunk has to have.
+    fn range(&self, number: u32, chunk_bytes: u32, count: u32, bytes: usize) -> Result<Range<u64>, &'static str> {
+        if count != chunk_count(self.manifest.size, chunk_bytes) {
+            return Err("cuts the object into another number of chunks");
+        }
+        let Some(index) = number.checked_sub(1) else { return Ok(0..0) };
+        let start = u64::from(index) * u64::from(chunk_bytes);
+        let end = self.manifest.size.min(start + u64::from(chunk_bytes));
+        match bytes as u64 == end.saturating_sub(start) {
+            true => Ok(start..end),
+            false => Err("sends a chunk of another length"),
+        }
+    }
+    /// What is to come again of what came wrong.
+    pub fn begin_check(&self, wrong: &Wrong) -> Check {
+        let by_unit = |unit: u32| (unit + 1..=unit + 1, self.manifest.chunk_size);
+        let cut = self.cut.map_or(self.manifest.chunk_size, |(chunk_bytes, _)| chunk_bytes);
+        let (chunks, chunk_bytes) = wrong.unit.map_or_else(|| (wrong.chunks.clone(), cut), by_unit);
+        let cut = (chunk_bytes, chunk_count(self.manifest.size, chunk_bytes));
+        Check { chunks, cut, unit: wrong.unit, parts: Unit::default() }
+    }
+    /// Looks at a chunk of a source that is in doubt; nothing of it is kept for the object.
+    pub fn check(
+        &self,
+        check: &mut Check,
+        number: u32,
+        (chunk_bytes, count): (u32, u32),
+        payload: &Payload,
+    ) -> Verdict {
+        let is_meant = check.chunks.contains(&number);
+        let Ok(range) = self.range(number, chunk_bytes, count, payload.len()) else {
+            return if is_meant { Verdict::Wrong } else { Verdict::Open };
+        };
+        let verdict = |is_right| if is_right { Verdict::Right } else { Verdict::Wrong };
+        let (Some(wrong), false) = (check.unit, number == 0) else {
+            let is_right = number != 0 || self.head(&payload.to_bytes()).is_ok();
+            return if is_meant && check.unit.is_none() { verdict(is_right) } else { Verdict::Open };
+        };
+        let before = range.start;
+        let Some((_, first, until)) = parts(range, self.manifest.chunk_size).find(|(unit, ..)| *unit == wrong) else {
+            return Verdict::Open;
+        };
+        let offset = self.manifest.chunk_offset(ChunkIndex(wrong));
+        for (new, end) in check.parts.cover(first, until) {
+            let (mut to, from) = (new as usize, (offset + u64::from(new) - before) as usize);
+            for part in payload.range(from, from + (end - new) as usize) {
+                check.parts.put(to, part);
+                to += part.len();
+            }
+        }
+        match &self.tree {
+            Some(tree) if check.parts.covers(0, self.manifest.chunk_len(ChunkIndex(wrong))) => {
+                let bytes = core::mem::take(&mut check.parts).bytes;
+                verdict(tree.verify_chunk(ChunkIndex(wrong), &bytes))
+            }
+            _ => Verdict::Open,
+        }
+    }
     /// Takes a chunk.
     pub fn take(&mut self, number: u32, chunk_bytes: u32, count: u32, payload: &Payload, origin: Origin) -> Taken {
-        let wrong = |reason: &str| wrong_chunk(reason, number, (origin, payload.len()));
-        if count != chunk_count(self.manifest.size, chunk_bytes) {
-            return wrong("cuts the object into another number of chunks");
-        }
+        let range = match self.range(number, chunk_bytes, count, payload.len()) {
+            Ok(range) => range,
+            Err(reason) => return wrong_chunk(reason, number, (origin, payload.len())),
+        };
         self.cut = Some((chunk_bytes, count));
         if self.has(number, chunk_bytes) {
             return Taken::Duplicate;
         }
-        let Some(index) = number.checked_sub(1) else { return self.take_head(&payload.to_bytes(), origin) };
-        let start = u64::from(index) * u64::from(chunk_bytes);
-        let end = self.manifest.size.min(start + u64::from(chunk_bytes));
-        if payload.len() as u64 != end.saturating_sub(start) {
-            return wrong("sends a chunk of another length");
+        if number == 0 {
+            return self.take_head(&payload.to_bytes(), origin);
         }
         let mut at = 0;
         let mut full = Vec::new();
-        for (unit, first, until) in parts(start..end, self.manifest.chunk_size) {
+        for (unit, first, until) in parts(range, self.manifest.chunk_size) {
             let from = at;
             at += (until - first) as usize;
             if self.is_verified(unit) {
@@ -310,7 +409,7 @@ impl Reassembly {
             let state = self.units.entry(unit).or_insert_with(|| {
                 let mut bytes = spare.pop().unwrap_or_default();
                 bytes.reserve_exact(whole as usize);
-                Unit { bytes, here: BTreeMap::new(), parts: Vec::new() }
+                Unit { bytes, ..Unit::default() }
             });
             for (new, end) in state.cover(first, until) {
                 let mut to = new as usize;
@@ -328,17 +427,19 @@ impl Reassembly {
         self.waiting.extend(full);
         self.store_waiting()
     }
-    /// Chunk 0: the manifest, which is known, and the hash list.
-    fn take_head(&mut self, payload: &Bytes, origin: Origin) -> Taken {
-        let wrong = |reason: &str| wrong_chunk(reason, 0, (origin, payload.len()));
+    /// The hash list in chunk 0, behind the manifest, which is known.
+    fn head(&self, payload: &Bytes) -> Result<HashTree, String> {
         let parts = payload
             .split_first_chunk::<2>()
             .and_then(|(len, rest)| rest.split_at_checked(usize::from(u16::from_be_bytes(*len))));
-        let Some((manifest, tree)) = parts else { return wrong("sends a description that is cut") };
+        let (manifest, tree) = parts.ok_or("sends a description that is cut")?;
         if manifest != self.manifest.encode() {
-            return wrong("describes another object");
+            return Err("describes another object".into());
         }
-        match HashTree::decode(&self.manifest, tree) {
+        HashTree::decode(&self.manifest, tree).map_err(|error| error.to_string())
+    }
+    fn take_head(&mut self, payload: &Bytes, origin: Origin) -> Taken {
+        match self.head(payload) {
             Ok(tree) => {
                 self.is_tree_under_way = true;
                 match self.store.begin(StoreTask::Tree(tree.clone())) {
@@ -348,7 +449,7 @@ impl Reassembly {
                 self.tree = Some(tree);
                 self.store_waiting()
             }
-            Err(error) => wrong(&error.to_string()),
+            Err(reason) => wrong_chunk(&reason, 0, (origin, payload.len())),
         }
     }
     /// Verifies and stores what is complete, as far as the hash list is here and the reader keeps up.
@@ -373,7 +474,7 @@ impl Reassembly {
                     *origins.entry(origin).or_default() += u64::from(bytes);
                 }
                 let (reason, chunks) = (alloc::format!("sent wrong bytes in chunk {unit}"), self.chunks_of(unit));
-                return Taken::Wrong(Wrong { reason, origins, chunks });
+                return Taken::Wrong(Wrong { reason, origins, chunks, unit: Some(unit) });
             }
             let bytes = state.filled();
             let answer = match self.store.begin(StoreTask::Chunk(ChunkIndex(unit), state.bytes)) {
@@ -424,7 +525,7 @@ fn parts(bytes: Range<u64>, unit_bytes: u32) -> impl Iterator<Item = (u32, u32, 
 
 fn wrong_chunk(reason: &str, number: u32, (origin, bytes): (Origin, usize)) -> Taken {
     let origins = BTreeMap::from([(origin, bytes as u64)]);
-    Taken::Wrong(Wrong { reason: reason.into(), origins, chunks: number..=number })
+    Taken::Wrong(Wrong { reason: reason.into(), origins, chunks: number..=number, unit: None })
 }
 
 /// The manifest in a chunk 0 that nobody asked for.

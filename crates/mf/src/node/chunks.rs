@@ -1,6 +1,9 @@
 //! What becomes of chunks: passing, for this node, to be stored.
 use super::*;
-use crate::{sender::Cached, wire::DataTag};
+use crate::{
+    sender::{Cached, PUSHED},
+    wire::DataTag,
+};
 
 impl MfNode {
     // Chunks.
@@ -23,6 +26,7 @@ impl MfNode {
                     proxy.on_change();
                 }
             }
+            Output::Undeliverable(slot, reason) => self.on_undeliverable(now, slot, reason),
             Output::Lost(header, reason) => {
                 if let Some(proxy) = &mut self.proxy {
                     match header.key() {
@@ -168,6 +172,31 @@ impl MfNode {
             }
             _ => false,
         }
+    }
+    /// What somebody says to the source of what it fetches cannot be brought there: it is told so in the source's name, to
+    /// ask another one, unless copies here answer for the source.
+    fn on_undeliverable(&mut self, now: Time, slot: Slot, reason: &'static str) {
+        let Some(header) = self.router.buffer.chunk(slot).and_then(|chunk| chunk.header.clone()) else { return };
+        let message = TransportMessage::decode(&self.router.buffer.payload(slot).to_bytes());
+        self.router.drop_chunk(slot, reason);
+        let flow = crate::ids::Flow { source: header.destination, destination: header.source };
+        if self.proxy.as_ref().is_some_and(|proxy| proxy.answers_for(&flow)) {
+            return;
+        }
+        let (transfer, object) = match message {
+            Ok(
+                TransportMessage::Request { transfer, object, .. }
+                | TransportMessage::Status { transfer, object, .. }
+                | TransportMessage::Ack { transfer, object, complete: false, .. },
+            ) if transfer & PUSHED == 0 => (transfer, object),
+            _ => return,
+        };
+        let mut payload = Vec::new();
+        TransportMessage::Unavailable { transfer, object }.encode(&mut payload);
+        let kind = ChunkKind::Transport(header.token().unwrap_or_default());
+        let mut answer = ChunkHeader::new(kind, header.destination, header.source, header.source_address);
+        answer.source_address = self.config.address;
+        self.router.originate(now, answer, &payload.into(), Origin::Local);
     }
     pub(super) fn on_store(&mut self, now: Time, slot: Slot, reason: StoreReason) {
         let (Some(proxy), Some(chunk)) = (&mut self.proxy, self.router.buffer.chunk(slot)) else {

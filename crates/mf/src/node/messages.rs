@@ -26,7 +26,13 @@ impl MfNode {
                 if self.sender.is_forged(header, message) {
                     return self.on_dropped(FaceId::default(), "about a transfer, without its token", 0);
                 }
+                let flows = self.sender.flows();
                 self.sender.handle_message(now, header, message);
+                if let TransportMessage::Ack { transfer, complete: true, .. } = message
+                    && self.sender.flows() < flows
+                {
+                    self.router.withdraw(&header.source, *transfer);
+                }
             }
         }
     }

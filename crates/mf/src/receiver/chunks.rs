@@ -29,14 +29,32 @@ impl Receiver {
         if !reassembly.is_open() {
             return self.keep_early(now, (header.source, tag.transfer), header, payload);
         }
-        let first = fetch.sender.is_none_or(|(known, _)| known != header.source);
-        fetch.sender = Some((header.source, header.source_address));
-        fetch.proxies = header.proxies_left;
-        if first {
-            fetch.windows.clear();
-            (fetch.highest_window, fetch.granted, fetch.nacks) = (None, None, 0);
+        let number = fetch.number_of(&header.source).filter(|_| tag.transfer & PUSHED == 0);
+        let hears = fetch.hears_of_the_end();
+        if let Some((number, source)) =
+            number.and_then(|number| Some((number, fetch.sources.get_mut(usize::from(number))?)))
+        {
+            if source.lied {
+                fetch.duplicate_bytes += bytes;
+                return self.say_over(header, tag, true);
+            }
+            if source.doubt.is_some() {
+                return self.on_doubted(id, number, (header, tag, payload));
+            }
+            source.serves = hears.then_some(header.source_address);
         }
-        fetch.lonely_since = now;
+        // What others than the one that was asked, and serves, had on its way is no answer to what is said to that one.
+        let is_stray = fetch.sender.is_some_and(|(known, _)| known != header.source && fetch.asked == Some(known));
+        if !is_stray {
+            let first = fetch.sender.is_none_or(|(known, _)| known != header.source);
+            fetch.sender = Some((header.source, header.source_address));
+            fetch.proxies = header.proxies_left;
+            if first {
+                fetch.windows.clear();
+                (fetch.highest_window, fetch.granted, fetch.nacks) = (None, None, 0);
+            }
+        }
+        (fetch.lonely_since, fetch.calls) = (now, 0);
         if tag.transfer & PUSHED != 0 {
             // Somebody on the way may have changed what was said of it first.
             fetch.reliability = fetch.reliability.max(tag.reliability);
@@ -61,7 +79,9 @@ impl Receiver {
             Taken::Kept => {
                 fetch.nacks = 0;
                 fetch.on_useful(now, header, bytes);
-                fetch.on_window(tag);
+                if !is_stray {
+                    fetch.on_window(tag);
+                }
             }
             Taken::Duplicate => fetch.duplicate_bytes += bytes,
             Taken::Wrong(wrong) => return self.distrust(now, id, wrong),
@@ -196,8 +216,8 @@ impl Receiver {
             self.handle_data(now, &header, &payload.into());
         }
     }
-    /// Who sent wrong bytes is asked for them again, and no more if they stay wrong; if it may have been a cache or storage,
-    /// these are passed by. If several sent what is wrong, sources stay: it comes again, and then from one of them.
+    /// Who sent wrong bytes is asked for them again, and no more if they stay wrong, while others serve if there are any; if
+    /// it may have been a cache or storage, these are passed by. If several sent what is wrong, sources stay: it comes again, and then from one of them.
     pub(super) fn distrust(&mut self, now: Time, id: TransferId, wrong: Wrong) {
         for (origin, bytes) in &wrong.origins {
             self.wrong.count(*origin, *bytes);
@@ -207,24 +227,22 @@ impl Receiver {
             return self.ask_past_copies(now, id, wrong);
         }
         let only = wrong.origins.keys().next().filter(|_| wrong.origins.len() == 1).copied();
-        if let Some(Origin::Source(number)) = only
-            && fetch.sources.get(usize::from(number)).is_some_and(|source| source.wrongs < WRONG_ASKS)
-        {
-            return self.ask_again(now, id, Some(number), wrong.chunks);
+        if let Some(Origin::Source(number)) = only {
+            if fetch.has_others(number) {
+                return self.doubt(now, id, number, wrong);
+            }
+            if fetch.sources.get(usize::from(number)).is_some_and(|source| source.wrongs < WRONG_ASKS) {
+                return self.ask_again(now, id, Some(number), wrong.chunks);
+            }
         }
         let Wrong { reason, origins, .. } = wrong;
         if let Some(reassembly) = &mut fetch.reassembly {
             reassembly.restart();
         }
-        (fetch.sender, fetch.highest_window, fetch.granted) = (None, None, None);
-        fetch.windows.clear();
-        fetch.wrong.clear();
-        if let Some(Origin::Source(number)) = only
-            && let Some(source) = fetch.sources.get_mut(usize::from(number))
-        {
-            (source.distrusted, source.lied) = (Some(reason.clone()), true);
-            let (source, label) = (SourceId(number), source.label.clone());
-            self.events.push_back((id, TransferEvent::SourceDistrusted { source, label, reason: reason.clone() }));
+        fetch.leave_sender();
+        if let Some(Origin::Source(number)) = only {
+            self.blame(id, number, reason.clone());
+            let Some(fetch) = self.fetches.get(&id) else { return };
             if !fetch.has_trusted_source() {
                 let reason = format!("no source of '{}' can be trusted: {reason}", fetch.name);
                 return self.fail(now, id, reason);
@@ -264,7 +282,7 @@ impl Receiver {
         self.ask_again(now, id, None, wrong.chunks);
     }
     /// Asks the sender, past copies, for chunks that came wrong, in the name of a source if it is known of which.
-    fn ask_again(&mut self, now: Time, id: TransferId, source: Option<u16>, chunks: RangeInclusive<u32>) {
+    pub(super) fn ask_again(&mut self, now: Time, id: TransferId, source: Option<u16>, chunks: RangeInclusive<u32>) {
         let Some(fetch) = self.fetches.get_mut(&id) else { return };
         let timeout = fetch.options.nack_timeout(&self.config);
         let before = fetch.wrongs;
@@ -284,13 +302,26 @@ impl Receiver {
             fetch.object == Some(*object) && Some(fetch.token) == token && fetch.ended.is_none()
         };
         if let Some(fetch) = self.fetches.get_mut(&id).filter(asked) {
-            let is_known = fetch.sources.iter().any(|source| source.guid == from);
-            if is_known || fetch.sender.is_some_and(|(sender, _)| sender == from) {
-                (fetch.nacks, fetch.sender) = (fetch.nacks + 1, None);
-                fetch.avoid_caches |= !is_known;
-                // Not at once: it may be the only one, and about to come back.
-                fetch.set_nack(now, fetch.options.nack_timeout(&self.config) / 4);
+            let timeout = fetch.options.nack_timeout(&self.config);
+            let known = fetch.number_of(&from);
+            if let Some(source) = known.and_then(|number| fetch.sources.get_mut(usize::from(number))) {
+                source.away_until = now + timeout * AWAY_TIMEOUTS;
+                source.serves = None;
             }
+            let sends = fetch.sender.is_some_and(|(sender, _)| sender == from);
+            let was_asked = fetch.sender.is_none() && known.is_some() && fetch.asked.is_none_or(|asked| asked == from);
+            if !sends && !was_asked {
+                return;
+            }
+            let others = fetch.sources.iter().any(|source| source.is_there(now));
+            if others && known.is_some() {
+                fetch.leave_sender();
+                return self.request(now, id);
+            }
+            (fetch.nacks, fetch.sender) = (fetch.nacks + 1, None);
+            fetch.avoid_caches |= known.is_none();
+            // Not at once: it may be the only one, and about to come back.
+            fetch.set_nack(now, timeout / 4);
         }
     }
 }

@@ -37,6 +37,7 @@ impl Receiver {
                 self.request(now, id);
             }
             self.say_due(now, id);
+            self.ask_doubted(now, id);
             let limit_ready = self.limit.ready_at();
             let Some(fetch) = self.fetches.get_mut(&id).filter(|fetch| fetch.ended.is_none()) else { continue };
             let ready = fetch.limit.ready_at().max(limit_ready);
@@ -63,6 +64,10 @@ impl Receiver {
                 let reason = fetch.lonely_reason(patience);
                 self.fail(now, id, reason);
                 continue;
+            }
+            let call_at = fetch.call_at(self.active_at, self.config.nack_timeout).filter(|_| self.attached);
+            if call_at.is_some_and(|at| at <= now) {
+                self.outbox.extend(fetch.call());
             }
             if fetch.nack_at <= now && self.attached && fetch.object.is_some() {
                 // On a slow link a chunk may take longer than the timeout: while one comes, it is not missing.
@@ -94,6 +99,11 @@ impl Receiver {
         }
         let nothing_yet = fetch.sender.is_none() || fetch.nacks > 1;
         if nothing_yet && fetch.transfer & PUSHED == 0 {
+            let silent = fetch.sender.map(|(sender, _)| sender).or(fetch.asked);
+            let number = silent.and_then(|guid| fetch.number_of(&guid));
+            if let Some(source) = number.and_then(|number| fetch.sources.get_mut(usize::from(number))) {
+                source.away_until = now + self.config.nack_timeout * AWAY_TIMEOUTS;
+            }
             fetch.sender = None;
             self.request(now, id);
         } else {
@@ -197,7 +207,7 @@ impl Receiver {
         let size = reassembly.manifest().size;
         fetch.kept = (size, size);
         fetch.reassembly = None;
-        self.outbox.extend(fetch.over());
+        self.outbox.extend(fetch.overs());
         self.done.push_back(fetch.name.clone());
         self.events.push_back((id, TransferEvent::Completed));
     }
@@ -208,8 +218,8 @@ impl Receiver {
         fetch.kept = fetch.sizes();
         fetch.reassembly = None;
         if fetch.transfer & PUSHED == 0 {
-            // Its sender has nothing more to do for it.
-            self.outbox.extend(fetch.over());
+            // Who sends has nothing more to do for it.
+            self.outbox.extend(fetch.overs());
         }
         self.done.push_back(fetch.name.clone());
         self.events.push_back((id, TransferEvent::Failed { reason }));
@@ -242,7 +252,9 @@ impl Receiver {
             let patience = fetch.patience.map(|patience| fetch.lonely_since + patience).filter(|_| self.attached);
             let reader = fetch.reassembly.as_ref().is_some_and(Reassembly::awaits_reader);
             let reader = reader.then(|| fetch.looked_at + LOOK_AGAIN);
-            [nack, patience, status, request, reader]
+            let call = fetch.call_at(self.active_at, self.config.nack_timeout).filter(|_| self.attached);
+            let doubted = fetch.sources.iter().filter_map(Source::ask_at).min().filter(|_| self.attached);
+            [nack, patience, status, request, reader, call, doubted]
         });
         due.flatten().min()
     }

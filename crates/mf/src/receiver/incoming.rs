@@ -26,7 +26,7 @@ pub(super) struct Incoming {
     pub(super) object: Option<ObjectId>,
     pub(super) content: Guid,
     pub(super) sources: Vec<Source>,
-    /// The one that is asked; `None` leaves the choice to the network (anycast).
+    /// The one that was asked last; `None` left the choice to the network (anycast).
     pub(super) asked: Option<Guid>,
     /// Who sends.
     pub(super) sender: Option<(Guid, NetworkAddress)>,
@@ -59,6 +59,8 @@ pub(super) struct Incoming {
     pub(super) suspicion: Option<Suspicion>,
     pub(super) gaps: Option<Gaps>,
     pub(super) lonely_since: Time,
+    /// How often the sender was asked since then whether it is still there.
+    pub(super) calls: u32,
     pub(super) cached_bytes: u64,
     pub(super) repeated_bytes: u64,
     pub(super) duplicate_bytes: u64,
@@ -78,6 +80,20 @@ pub(super) struct Source {
     pub(super) wrongs: u32,
     /// It sent wrong bytes: nothing that it announces makes up for that.
     pub(super) lied: bool,
+    /// Wrong bytes came in its name, and it is not known yet whether it lies.
+    pub(super) doubt: Option<Doubt>,
+    /// It did not answer, or was said to be gone: until then others are asked first.
+    pub(super) away_until: Time,
+    /// It may be sending, and is there, as far as known.
+    pub(super) serves: Option<NetworkAddress>,
+}
+
+/// Who is asked for what is missing.
+pub(super) enum Asked {
+    /// Whom the network finds nearest (anycast).
+    Nearest,
+    /// This one.
+    Source(Guid),
 }
 
 /// An access router has lost what it had in memory.
@@ -181,6 +197,7 @@ impl Incoming {
             suspicion: None,
             gaps: None,
             lonely_since: now,
+            calls: 0,
             cached_bytes: 0,
             repeated_bytes: 0,
             duplicate_bytes: 0,
@@ -268,8 +285,35 @@ impl Incoming {
         let ((to, address), object) = self.sender.zip(self.object)?;
         let chunks = ChunkRanges::default();
         let message = TransportMessage::Ack { transfer: self.transfer, object, complete: true, chunks };
-        let wants_it = self.reliability != Reliability::DontCare;
-        wants_it.then(|| Outgoing { proxies: self.proxies, ..Outgoing::new(to, address, self.token, message) })
+        self.hears_of_the_end()
+            .then(|| Outgoing { proxies: self.proxies, ..Outgoing::new(to, address, self.token, message) })
+    }
+    /// Whether who sends goes on until it hears that nothing more is wanted.
+    pub(super) fn hears_of_the_end(&self) -> bool {
+        self.reliability != Reliability::DontCare
+    }
+    /// What tells all that may be sending that nothing more is wanted of them.
+    pub(super) fn overs(&mut self) -> Vec<Outgoing> {
+        let sender = self.over();
+        let Some(object) = self.object else { return Vec::new() };
+        let others = self.sources.iter_mut().filter(|source| sender.as_ref().is_none_or(|over| over.to != source.guid));
+        let overs = others.filter_map(|source| source.over(self.transfer, self.token, object));
+        overs.chain(sender.clone()).collect()
+    }
+    /// One source is asked for all that is missing: gives what tells the others that nothing more is wanted of them.
+    pub(super) fn on_asked(&mut self, guid: Guid) -> Vec<Outgoing> {
+        let Some(object) = self.object else { return Vec::new() };
+        let hears = self.hears_of_the_end();
+        let (transfer, token) = (self.transfer, self.token);
+        let tell = |source: &mut Source| match source.guid == guid {
+            true => {
+                source.serves = source.serves.or(hears.then_some(NetworkAddress::NONE));
+                None
+            }
+            false if source.doubt.is_some() => None,
+            false => source.over(transfer, token, object),
+        };
+        self.sources.iter_mut().filter_map(tell).collect()
     }
     pub(super) fn on_useful(&mut self, now: Time, header: &ChunkHeader, bytes: u64) {
         if let Some(source) = self.origin(header).source().and_then(|number| self.sources.get_mut(usize::from(number)))
@@ -286,8 +330,7 @@ impl Incoming {
     }
     /// Who sent a chunk.
     pub(super) fn origin(&self, header: &ChunkHeader) -> Origin {
-        let number = self.sources.iter().position(|source| source.guid == header.source);
-        match number.and_then(|number| u16::try_from(number).ok()) {
+        match self.number_of(&header.source) {
             Some(_) if header.flags.contains(Flags::CACHED) => Origin::Cache,
             Some(number) if header.flags.contains(Flags::STORED) => Origin::Storage(number),
             Some(number) => Origin::Source(number),
@@ -402,6 +445,10 @@ impl Incoming {
         let sends = self.sender.is_some_and(|(sender, _)| sender == source.guid);
         let (state, reason) = match (&source.distrusted, self.ended, sends) {
             (Some(reason), ..) => (PathState::Closed, reason.clone()),
+            (None, None, _) if let Some(doubt) = &source.doubt => {
+                (PathState::Idle, format!("{}; others are asked until it is known who lied", doubt.reason))
+            }
+            (None, None, false) if source.away_until > now => (PathState::Silent, "did not answer, or is gone".into()),
             (None, Some(_), _) => (PathState::Idle, "the transfer has ended".into()),
             (None, None, true) if self.nacks > 0 => (PathState::Silent, "nothing comes; asked again".into()),
             (None, None, true) => (PathState::Active, "sends".into()),
@@ -446,7 +493,18 @@ impl Source {
         Source { label, ..Source::new(device.guid) }
     }
     pub(super) fn new(guid: Guid) -> Source {
-        Source { guid, label: guid.to_string(), bytes: 0, hops: 0, distrusted: None, wrongs: 0, lied: false }
+        Source {
+            guid,
+            label: guid.to_string(),
+            bytes: 0,
+            hops: 0,
+            distrusted: None,
+            wrongs: 0,
+            lied: false,
+            doubt: None,
+            away_until: Time::ZERO,
+            serves: None,
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! The receiving end (paper §3.1, §3.2.2, §3.4.2): asks for objects, says once per window how much may come and what is
 //! missing, and takes what is pushed.
 mod chunks;
+mod doubt;
 mod driving;
 mod incoming;
 
@@ -20,13 +21,14 @@ use tributary_core::{
 };
 use tributary_transport::{Fetch, limit::TokenBucket, transfer::STOOD_STILL};
 
-use incoming::{Gaps, Incoming, Opened, Source, Suspicion};
+use doubt::Doubt;
+use incoming::{Asked, Gaps, Incoming, Opened, Source, Suspicion};
 
 use crate::{
     config::EndConfig,
     ids::{Guid, NetworkAddress, Token},
     payload::Payload,
-    reassembly::{Origin, Reassembly, Stored, Taken, Wrong, manifest_of},
+    reassembly::{Check, Origin, Reassembly, Stored, Taken, Wrong, manifest_of},
     sender::{PUSHED, ProxyUse},
     wire::{ChunkHeader, ChunkRanges, DataTag, Flags, Reliability, TransportMessage, chunk::HOPS_MAX},
 };
@@ -57,6 +59,12 @@ const WRONG_PAUSE: Duration = Duration::from_millis(100);
 /// How often a source is asked again, past copies, for what came wrong in its name, and nothing of it right, until it is
 /// called a liar: somebody on the way may have changed it.
 const WRONG_ASKS: u32 = 6;
+/// For so many NACK timeouts who did not answer, or was said to be gone, is asked only if nobody else can be.
+const AWAY_TIMEOUTS: u32 = 4;
+/// After this part of a NACK timeout, one in so many, a sender that is silent is asked whether it is still there, if others
+/// could go on for it; the wait doubles, and so often it is asked.
+const CALL_PART: u32 = 8;
+const CALLS_MAX: u32 = 3;
 /// For how long something that is pushed may come wrong, and nothing of it right, until it is given up.
 const WRONG_LIFETIME: Duration = Duration::from_secs(600);
 /// How often a sender that was stopped, or a reader that is slow, is looked at again.
@@ -318,18 +326,17 @@ impl Receiver {
             return;
         }
         fetch.request_since = None;
-        let (Some(reassembly), Some(object)) = (&fetch.reassembly, fetch.object) else { return };
-        let trusted: Vec<Guid> =
-            fetch.sources.iter().filter(|source| source.distrusted.is_none()).map(|source| source.guid).collect();
-        let any_lied = trusted.len() < fetch.sources.len();
-        fetch.asked = match trusted.len() {
-            0 => return,
-            count if any_lied || fetch.nacks > 0 => {
-                let last = trusted.iter().position(|guid| Some(*guid) == fetch.asked);
-                Some(trusted[last.map_or(0, |last| (last + 1) % count)])
-            }
-            _ => None,
+        if fetch.reassembly.is_none() {
+            return;
+        }
+        let asked = match fetch.choose(now) {
+            None => return,
+            Some(Asked::Nearest) => None,
+            Some(Asked::Source(guid)) => Some(guid),
         };
+        fetch.asked = asked;
+        self.outbox.extend(asked.into_iter().flat_map(|guid| fetch.on_asked(guid)));
+        let (Some(reassembly), Some(object)) = (&fetch.reassembly, fetch.object) else { return };
         let rate = fetch.limit.rate().into_iter().chain(self.limit.rate()).min();
         let size = reassembly.manifest().size;
         let limited = rate.map_or(u64::MAX, |rate| rate.bytes_in(LIMITED_CHUNK).max(1_024));
@@ -392,7 +399,7 @@ impl Receiver {
     pub fn set_attached(&mut self, now: Time, attached: bool) {
         if attached && !self.attached {
             for fetch in self.fetches.values_mut() {
-                fetch.lonely_since = now;
+                (fetch.lonely_since, fetch.calls) = (now, 0);
                 fetch.set_nack(now, fetch.options.nack_timeout(&self.config));
             }
         }

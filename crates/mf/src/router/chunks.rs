@@ -87,6 +87,22 @@ impl Router {
     pub fn room_for_own(&self) -> bool {
         self.buffer.used() == 0
     }
+    /// Takes chunks of this node out of line that are of no use any more: those of a transfer to a destination. What is
+    /// being sent goes on.
+    pub fn withdraw(&mut self, destination: &Guid, transfer: u32) {
+        let is_of = |chunk: &Chunk| {
+            let tag = chunk.header.as_ref().and_then(ChunkHeader::tag);
+            let is_own = chunk.origin == Origin::Local && chunk.destination().as_ref() == Some(destination);
+            is_own && tag.is_some_and(|tag| tag.transfer == transfer)
+        };
+        let queued = self.hops.iter().flat_map(|(face, hop)| hop.queue.iter().map(|(_, slot)| (*face, *slot)));
+        let useless: Vec<(FaceId, Slot)> =
+            queued.filter(|(_, slot)| self.buffer.chunk(*slot).is_some_and(is_of)).collect();
+        for (face, slot) in useless {
+            self.take_queued(face, slot);
+            self.consume(slot);
+        }
+    }
     /// Whether chunks of a transfer of this node are still here.
     pub fn holds_own(&self, transfer: u32) -> bool {
         let own = |chunk: &Chunk| {
@@ -187,7 +203,11 @@ impl Router {
                 self.outputs.push_back(Output::Resolve(header.destination));
             }
             Way::Store(reason) if header.is_control() || header.flags.contains(Flags::NO_PROXY) => {
-                self.drop_chunk(slot, if reason == StoreReason::NoRoute { "no route" } else { "destination away" });
+                let reason = if reason == StoreReason::NoRoute { "no route" } else { "destination away" };
+                match header.kind {
+                    ChunkKind::Transport(_) => self.outputs.push_back(Output::Undeliverable(slot, reason)),
+                    ChunkKind::Data(_) | ChunkKind::Names | ChunkKind::LinkState => self.drop_chunk(slot, reason),
+                }
             }
             Way::Store(reason) => self.outputs.push_back(Output::Store(slot, reason)),
             Way::Wait => self.waiting.push(slot),

@@ -133,6 +133,8 @@ pub enum Output {
     Resolve(Guid),
     /// The neighbour has taken over a chunk that came out of the store, or that may be there because it was sent again.
     Delivered(ChunkKey, Token),
+    /// What one end says to the other can be brought nowhere, and why: look at it, then [`Router::drop_chunk`] it.
+    Undeliverable(Slot, &'static str),
     /// A chunk of data is lost for good, and why.
     Lost(ChunkHeader, &'static str),
     /// Bytes that made no sense.

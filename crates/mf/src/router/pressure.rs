@@ -142,7 +142,7 @@ impl Router {
         self.config.relief == HolRelief::Windows && self.config.stores
     }
     /// Takes a chunk out of the line of a face.
-    fn take_queued(&mut self, face: FaceId, slot: Slot) {
+    pub(super) fn take_queued(&mut self, face: FaceId, slot: Slot) {
         let count = self.buffer.chunk(slot).map_or(0, Chunk::count);
         if let Some(hop) = self.hops.get_mut(&face) {
             hop.queue.retain(|(_, queued)| *queued != slot);

@@ -180,7 +180,7 @@ pub enum TransportMessage {
         /// Which chunks.
         chunks: ChunkRanges,
     },
-    /// The sender cannot serve a request.
+    /// The sender cannot serve a request, or, in its name, a router cannot bring it there.
     Unavailable {
         /// The transfer.
         transfer: u32,
