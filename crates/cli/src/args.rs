@@ -42,6 +42,11 @@ pub(crate) enum Command {
     /// Publish a file or folder under a name
     Put(Put),
     /// Fetch a name, verify it, and write it to a file, a folder or a pipe
+    ///
+    /// Each path is shown with its round-trip time and loss. In the families psi and ndn they are those of the packets that
+    /// are asked for over it. In mf nobody asks for packets: the round-trip time is that from the last request until the
+    /// first packet of its answer, and the loss is the share of packets that came after later ones of their chunk, because
+    /// they were lost on the last hop, or on one before it whose router sends chunks on while they come.
     Get(Get),
     /// List what the network offers under a name (families psi and mf)
     Ls(Ls),

@@ -3,7 +3,7 @@ use alloc::{collections::BTreeMap, vec, vec::Vec};
 use core::iter::{once, repeat};
 
 use bytes::Bytes;
-use tributary_core::FaceId;
+use tributary_core::{FaceId, Time};
 
 use crate::{
     ids::{Guid, HopId},
@@ -35,6 +35,15 @@ pub enum Origin {
     Store,
 }
 
+/// How a chunk came over its last hop.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Arrival {
+    /// When its first packet came.
+    pub begun: Time,
+    /// Packets that came after later ones of it: they were lost on the way, and sent again.
+    pub late: u16,
+}
+
 /// A chunk, or as much of it as has arrived.
 #[derive(Clone, Debug)]
 pub struct Chunk {
@@ -56,6 +65,8 @@ pub struct Chunk {
     left: u32,
     /// The chunks whose bytes it shares.
     copies: Option<Copies>,
+    /// How it came from a neighbour, once it is complete.
+    pub arrival: Option<Arrival>,
 }
 
 /// Chunks of one payload for several destinations: its bytes are here once, and count once.
@@ -252,6 +263,7 @@ impl Buffer {
             packets: u32::from(count),
             left: u32::from(count),
             copies: None,
+            arrival: None,
         }))
     }
     /// Takes a whole chunk of this node. Control chunks are always taken; for data the caller asks [`Buffer::free`]
@@ -285,6 +297,7 @@ impl Buffer {
             packets: u32::from(count),
             left: u32::from(count),
             copies,
+            arrival: None,
         })
     }
     fn insert(&mut self, chunk: Chunk) -> Slot {
@@ -402,6 +415,12 @@ impl Buffer {
     /// The header of a chunk, to change; its destination stays.
     pub fn header_mut(&mut self, slot: Slot) -> Option<&mut ChunkHeader> {
         self.chunks.get_mut(&slot)?.header.as_mut()
+    }
+    /// All of a chunk has come.
+    pub(super) fn set_arrival(&mut self, slot: Slot, arrival: Arrival) {
+        if let Some(chunk) = self.chunks.get_mut(&slot) {
+            chunk.arrival = Some(arrival);
+        }
     }
     /// The header of a chunk has come.
     pub(super) fn set_header(&mut self, slot: Slot, header: ChunkHeader) {

@@ -6,7 +6,7 @@ use alloc::{
 
 use tributary_core::{Datagram, Duration, FaceId, Time};
 
-use super::buffer::{Buffer, Chunk, Origin, Slot};
+use super::buffer::{Arrival, Buffer, Chunk, Origin, Slot};
 use crate::{
     ids::{Guid, HopId},
     wire::{Cack, CackState, ChunkHeader, Class, Csyn, DataHeader, WireError},
@@ -68,6 +68,9 @@ struct Arriving {
     /// Packets that say that the chunk has another number of packets.
     contradictions: u16,
     duplicates: u16,
+    /// The highest packet so far.
+    highest: u16,
+    arrival: Arrival,
     heard: Time,
     /// The neighbour has been away and has not gone on with it yet.
     awaits: bool,
@@ -151,6 +154,8 @@ impl Incoming {
                     slot,
                     count: header.count,
                     duplicates: 0,
+                    highest: 0,
+                    arrival: Arrival { begun: now, late: 0 },
                     heard: now,
                     awaits: false,
                     destination: None,
@@ -165,6 +170,11 @@ impl Incoming {
             return Ok(Arrived::Nothing);
         };
         let is_complete = chunk.is_complete();
+        match header.index < arriving.highest {
+            true => arriving.arrival.late += 1,
+            false => arriving.highest = header.index,
+        }
+        let arrival = arriving.arrival;
         if let Some(chunk_header) = chunk_header {
             arriving.destination = Some(chunk_header.destination);
             buffer.set_header(slot, chunk_header);
@@ -173,6 +183,7 @@ impl Incoming {
             return Ok(Arrived::Fragment(slot, header.index));
         }
         if buffer.chunk(slot).is_some_and(Chunk::adds_up) {
+            buffer.set_arrival(slot, arrival);
             return Ok(Arrived::Complete(slot));
         }
         self.on_spoilt(header.hop);

@@ -11,7 +11,7 @@ pub mod incoming;
 pub mod outgoing;
 mod windows;
 
-pub use buffer::{Buffer, Chunk, Origin, Slot};
+pub use buffer::{Arrival, Buffer, Chunk, Origin, Slot};
 pub use incoming::{Arrived, Incoming};
 pub use outgoing::{Outgoing, OutgoingStats, Sent};
 pub use windows::Room;

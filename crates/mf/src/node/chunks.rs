@@ -247,12 +247,15 @@ impl MfNode {
     }
     pub(super) fn on_local(&mut self, now: Time, slot: Slot) {
         let Some(chunk) = self.router.consume(slot) else { return };
-        let payload = chunk.payload();
+        let (payload, packets) = (chunk.payload(), chunk.count());
         let from = if let Origin::Face(face, _) = chunk.origin { face } else { FaceId::default() };
         let Some(header) = chunk.header else { return };
         match header.kind {
             ChunkKind::Data(_) => {
                 self.on_repair(now, &header, &payload);
+                if let Some(arrival) = chunk.arrival {
+                    self.receiver.on_arrival(&header, packets, &arrival);
+                }
                 self.receiver.handle_data(now, &header, &payload);
             }
             ChunkKind::LinkState => {

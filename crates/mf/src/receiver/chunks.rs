@@ -2,8 +2,26 @@
 use core::ops::RangeInclusive;
 
 use super::*;
+use crate::link::Arrival;
 
 impl Receiver {
+    /// A chunk for this node, of so many packets, has come over its last hop: goes before [`Receiver::handle_data`].
+    pub fn on_arrival(&mut self, header: &ChunkHeader, packets: u16, arrival: &Arrival) {
+        let Some(tag) = header.tag().filter(|tag| tag.transfer & PUSHED == 0) else { return };
+        let is_of = |fetch: &&mut Incoming| fetch.object == Some(tag.object) && fetch.token == tag.token;
+        let Some(fetch) = self.fetches.get_mut(&TransferId(tag.transfer)).filter(is_of) else { return };
+        let origin = fetch.origin(header);
+        let Some(source) = origin.source().and_then(|number| fetch.sources.get_mut(usize::from(number))) else {
+            return;
+        };
+        source.packets += u64::from(packets);
+        source.late_packets += u64::from(arrival.late);
+        let asked_at = source.asked_at.take().filter(|at| matches!(origin, Origin::Source(_)) && *at <= arrival.begun);
+        if let Some(asked_at) = asked_at {
+            let rtt = arrival.begun.since(asked_at);
+            source.rtt = Some((rtt, source.rtt.map_or(rtt, |(_, least)| least.min(rtt))));
+        }
+    }
     /// Takes a chunk of an object for this node.
     pub fn handle_data(&mut self, now: Time, header: &ChunkHeader, payload: &Payload) {
         let Some(tag) = header.tag() else { return };

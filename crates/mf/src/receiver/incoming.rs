@@ -84,6 +84,13 @@ pub(super) struct Source {
     pub(super) doubt: Option<Doubt>,
     /// It did not answer, or was said to be gone: until then others are asked first.
     pub(super) away_until: Time,
+    /// When it was asked for something while it sent nothing, or the network was for whoever has it.
+    pub(super) asked_at: Option<Time>,
+    /// From that until the first packet of its answer, last and least.
+    pub(super) rtt: Option<(Duration, Duration)>,
+    /// Packets of its chunks that came here, and those of them that were lost on the way before.
+    pub(super) packets: u64,
+    pub(super) late_packets: u64,
     /// It may be sending, and is there, as far as known.
     pub(super) serves: Option<NetworkAddress>,
 }
@@ -315,9 +322,18 @@ impl Incoming {
         };
         self.sources.iter_mut().filter_map(tell).collect()
     }
+    /// Something is asked for: the first that comes of who sends nothing yet is the answer.
+    pub(super) fn on_request(&mut self, now: Time) {
+        let asked = self.asked;
+        for source in &mut self.sources {
+            let is_asked = source.serves.is_none() && asked.is_none_or(|guid| guid == source.guid);
+            source.asked_at = is_asked.then_some(now);
+        }
+    }
     pub(super) fn on_useful(&mut self, now: Time, header: &ChunkHeader, bytes: u64) {
-        if let Some(source) = self.origin(header).source().and_then(|number| self.sources.get_mut(usize::from(number)))
-        {
+        // Where it was stored the count begins anew.
+        let direct = self.origin(header).source().filter(|_| !header.flags.contains(Flags::STORED));
+        if let Some(source) = direct.and_then(|number| self.sources.get_mut(usize::from(number))) {
             source.hops = u32::from(HOPS_MAX - header.hops_left) + 1;
         }
         if header.flags.contains(Flags::REPEATED) {
@@ -466,8 +482,8 @@ impl Incoming {
             reason,
             bytes: source.bytes,
             cached_bytes: 0,
-            requested_packets: 0,
-            lost_packets: 0,
+            requested_packets: source.packets + source.late_packets,
+            lost_packets: source.late_packets,
             in_flight_bytes: 0,
             window_bytes: self
                 .reassembly
@@ -475,8 +491,8 @@ impl Incoming {
                 .and_then(Reassembly::cut)
                 .map_or(0, |(chunk_bytes, _)| u64::from(chunk_bytes) * u64::from(self.window_chunks)),
             rate: Rate::over(recent, since).filter(|_| sends).unwrap_or_default(),
-            rtt: None,
-            rtt_min: None,
+            rtt: source.rtt.map(|(last, _)| last),
+            rtt_min: source.rtt.map(|(_, least)| least),
         }
     }
 }
@@ -503,6 +519,10 @@ impl Source {
             lied: false,
             doubt: None,
             away_until: Time::ZERO,
+            asked_at: None,
+            rtt: None,
+            packets: 0,
+            late_packets: 0,
             serves: None,
         }
     }

@@ -335,6 +335,7 @@ impl Receiver {
             Some(Asked::Source(guid)) => Some(guid),
         };
         fetch.asked = asked;
+        fetch.on_request(now);
         self.outbox.extend(asked.into_iter().flat_map(|guid| fetch.on_asked(guid)));
         let (Some(reassembly), Some(object)) = (&fetch.reassembly, fetch.object) else { return };
         let rate = fetch.limit.rate().into_iter().chain(self.limit.rate()).min();

@@ -457,6 +457,34 @@ fn a_source_that_lies_costs_little_and_sends_nothing_more_when_it_is_named() {
     }
 }
 
+#[test]
+fn a_path_tells_its_round_trip_its_loss_and_its_links() {
+    for (loss, away) in [(0.0, false), (0.02, false), (0.0, true)] {
+        let mut domain = figure_7(12, ms(50), loss, |_| {});
+        let bytes = random_bytes(6_000_000, 1);
+        domain.publish("n1", object("/lab/file", bytes));
+        domain.run(Duration::from_secs(2));
+        let (id, _) = domain.fetch("n4", "/lab/file");
+        domain.run(ms(1_000));
+        let path = |domain: &Domain| domain.report("n4", id).paths[0].clone();
+        let running = path(&domain);
+        if away {
+            domain.cut("n3", "n4");
+            domain.run(Duration::from_secs(3));
+            domain.mend("n3", "n4");
+        }
+        domain.finish("n4", id, 30);
+        let ended = path(&domain);
+        println!("{loss}, away {away}: {ended:?}");
+        // 52.1 ms on the way, and the names are looked up.
+        assert!(ended.rtt.is_some_and(|rtt| (ms(52)..ms(200)).contains(&rtt)), "{ended:?}");
+        assert_eq!((running.hops, ended.hops), (3, 3), "{ended:?}");
+        let lost = ended.lost_packets as f64 / ended.requested_packets as f64;
+        assert!((lost - loss).abs() <= loss / 4.0, "{loss}, away {away}: {lost}");
+        assert!(ended.requested_packets > 4_000, "{ended:?}");
+    }
+}
+
 /// Serves flipped bytes under a true manifest: always, or in every other chunk, by a seed.
 struct Liar {
     object: MemoryObject,
