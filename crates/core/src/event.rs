@@ -307,9 +307,10 @@ pub struct PathReport {
     pub bytes: u64,
     /// Of these, bytes that caches on it delivered.
     pub cached_bytes: u64,
-    /// Packets asked for.
+    /// Packets asked for; in MobilityFirst, where nobody asks for packets, those that were sent for the chunks that came.
     pub requested_packets: u64,
-    /// Packets taken for lost.
+    /// Packets taken for lost; in MobilityFirst those that came after later ones of their chunk, because they were lost on
+    /// the last hop, or on one before it whose router sent the chunk on while it came.
     pub lost_packets: u64,
     /// Bytes under way.
     pub in_flight_bytes: u64,
@@ -317,7 +318,8 @@ pub struct PathReport {
     pub window_bytes: u64,
     /// The current delivery rate, smoothed.
     pub rate: Rate,
-    /// Smoothed round-trip time; `None` before the first sample.
+    /// Smoothed round-trip time; `None` before the first sample. In MobilityFirst the time from the last request to a source
+    /// that sent nothing until the first packet of its answer.
     pub rtt: Option<Duration>,
     /// Smallest round-trip time seen.
     pub rtt_min: Option<Duration>,
