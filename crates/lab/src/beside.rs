@@ -1,5 +1,8 @@
 //! Rivals on the links of a scenario: what they take for the download that one of ours takes there.
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+};
 use tributary::simulation::{Direction, Fault, Scenario};
 use tributary_core::{
     Duration, Time,
@@ -32,8 +35,8 @@ pub fn seconds(
     Beside::new(rival, scenario, sources, receiver, bytes, start).seconds(scenario.limit)
 }
 
-/// Seconds in which a browser at `receiver` loads `page` from `server` over a rival, from `start` on; `None` if it does
-/// not end in time.
+/// Seconds in which a browser at `receiver` loads `page` from `server` over a rival, from `start` on, `None` if it does not
+/// end in time; and packets of all links of which nobody knows where they are.
 pub fn page_seconds(
     rival: Rival,
     scenario: &Scenario,
@@ -41,7 +44,7 @@ pub fn page_seconds(
     receiver: &str,
     page: &Arc<Page>,
     start: Time,
-) -> Option<f64> {
+) -> (Option<f64>, u64) {
     let content = content_of(page, scenario.seed);
     let mut plan = Plan::new();
     let from = plan.server(rival, content);
@@ -52,7 +55,44 @@ pub fn page_seconds(
         RivalNode::Server(_) | RivalNode::Client(_) | RivalNode::Router(_) => None,
     };
     net.run_while(scenario.limit, |net| ended(net).is_none());
-    ended(&net).map(|end| end.since(start).as_secs_f64())
+    (ended(&net).map(|end| end.since(start).as_secs_f64()), unaccounted(&net))
+}
+fn unaccounted(net: &Network<RivalNode>) -> u64 {
+    net.links().map(|(.., link)| link.stats().unaccounted_packets(link.in_flight())).sum()
+}
+/// One connection from `start` on, with a receive window made to measure if it is TCP.
+fn measured(rival: Rival, scenario: &Scenario, source: &str, receiver: &str, start: Time) -> DownloadConfig {
+    let mut config = DownloadConfig { start, ..DownloadConfig::single() };
+    if let (Rival::TcpReno | Rival::TcpCubic, Some(window)) = (rival, window_of(scenario, source, receiver)) {
+        config.window_bytes = window;
+    }
+    config
+}
+/// A receive window that fills the path from `source` to `receiver`, the one with the fewest links, and half of the queue
+/// before its narrowest link: with a larger one smoltcp, which recovers one loss a round trip, loses a queue's worth of
+/// packets at the end of each slow start, and stays at a third of a long path for minutes; Linux, which knows what arrived,
+/// does not. It is what somebody who knows the path would set. `None` if no path has a limit.
+fn window_of(scenario: &Scenario, source: &str, receiver: &str) -> Option<usize> {
+    let mut reached = BTreeMap::from([(source, Vec::new())]);
+    let mut queue = VecDeque::from([source]);
+    while let Some(at) = queue.pop_front() {
+        for link in &scenario.links {
+            let [a, b] = [&link.ends[0], &link.ends[1]].map(String::as_str);
+            for (from, to, config) in [(a, b, (&link.forward, &link.backward)), (b, a, (&link.backward, &link.forward))]
+            {
+                if from == at && !reached.contains_key(to) {
+                    let path = reached[at].iter().copied().chain([config]).collect();
+                    reached.insert(to, path);
+                    queue.push_back(to);
+                }
+            }
+        }
+    }
+    let path = reached.get(receiver)?;
+    let round_trip = path.iter().fold(Duration::ZERO, |sum, (there, back)| sum + there.delay + back.delay);
+    let (rate, narrowest) =
+        path.iter().filter_map(|(there, _)| Some((there.rate?, there))).min_by_key(|(rate, _)| *rate)?;
+    Some((rate.bytes_in(round_trip) + narrowest.queue_bytes / 2) as usize)
 }
 
 /// The links of a scenario between hosts that are placed, and routers everywhere else.
@@ -88,13 +128,45 @@ impl Beside {
     /// # Panics
     /// If a name in the scenario means nothing, or it has a fault that would compare nothing: a killed router.
     pub fn new(rival: Rival, scenario: &Scenario, sources: &[&str], receiver: &str, bytes: u64, start: Time) -> Beside {
+        let config = if sources.len() == 1 { DownloadConfig::single() } else { DownloadConfig::default() };
+        Self::configured(rival, scenario, sources, receiver, bytes, DownloadConfig { start, ..config })
+    }
+    /// The same from one source; TCP has a receive window made to measure for the path.
+    ///
+    /// # Panics
+    /// As [`Beside::new`].
+    pub fn measured(
+        rival: Rival,
+        scenario: &Scenario,
+        source: &str,
+        receiver: &str,
+        bytes: u64,
+        start: Time,
+    ) -> Beside {
+        Self::configured(
+            rival,
+            scenario,
+            &[source],
+            receiver,
+            bytes,
+            measured(rival, scenario, source, receiver, start),
+        )
+    }
+    fn configured(
+        rival: Rival,
+        scenario: &Scenario,
+        sources: &[&str],
+        receiver: &str,
+        bytes: u64,
+        config: DownloadConfig,
+    ) -> Beside {
+        let start = config.start;
         let content = Content { seed: scenario.seed, bytes };
         let mut plan = Plan::new();
         let mut nodes = BTreeMap::new();
         let servers: Vec<_> = sources.iter().map(|_| plan.server(rival, content)).collect();
         nodes.extend(sources.iter().copied().zip(servers.iter().copied()));
-        let config = if sources.len() == 1 { DownloadConfig::single() } else { DownloadConfig::default() };
-        let client = plan.client(rival, content, &servers, DownloadConfig { start, ..config });
+        let client = plan.client(rival, content, &servers, config);
         nodes.insert(receiver, client);
         let (mut net, connections) = network(scenario, plan, nodes);
         for planned in &scenario.faults {
@@ -144,6 +216,76 @@ impl Beside {
     /// Packets of all links of which nobody knows where they are; see
     /// [`LinkOutcome::unaccounted_packets`](tributary::simulation::LinkOutcome::unaccounted_packets).
     pub fn unaccounted_packets(&self) -> u64 {
-        self.net.links().map(|(.., link)| link.stats().unaccounted_packets(link.in_flight())).sum()
+        unaccounted(&self.net)
+    }
+}
+
+/// One of several downloads at a time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Download<'a> {
+    /// Who has the file.
+    pub source: &'a str,
+    /// Who fetches it; each receiver has one download.
+    pub receiver: &'a str,
+    /// Its length; the same for all downloads from one source.
+    pub bytes: u64,
+    /// When it begins.
+    pub start: Time,
+}
+
+/// Several downloads of a rival on the links of a scenario, each over one connection, TCP's with a receive window made to
+/// measure. Faults of the scenario do not happen.
+pub struct Together {
+    net: Network<RivalNode>,
+    /// Client, server and bytes of each.
+    downloads: Vec<(NodeIndex, NodeIndex, u64)>,
+}
+
+impl Together {
+    /// Puts clients and servers at their places; the other nodes are routers.
+    ///
+    /// # Panics
+    /// If a name means nothing.
+    pub fn new(rival: Rival, scenario: &Scenario, downloads: &[Download<'_>]) -> Together {
+        let (mut plan, mut nodes) = (Plan::new(), BTreeMap::new());
+        let mut placed = Vec::new();
+        for Download { source, receiver, bytes, start } in downloads {
+            let content = Content { seed: scenario.seed, bytes: *bytes };
+            let server = *nodes.entry(*source).or_insert_with(|| plan.server(rival, content));
+            let client = plan.client(rival, content, &[server], measured(rival, scenario, source, receiver, *start));
+            nodes.insert(receiver, client);
+            placed.push((client, server, *bytes));
+        }
+        let (net, _) = network(scenario, plan, nodes);
+        Together { net, downloads: placed }
+    }
+    /// Runs until the download of that number has ended, at most until `limit`; seconds from its start to its last byte.
+    pub fn seconds(&mut self, number: usize, limit: Time) -> Option<f64> {
+        let (client, server, bytes) = self.downloads[number];
+        run_download(&mut self.net, client, limit);
+        let outcome = outcome(&self.net, client, &[server]);
+        outcome.seconds.filter(|_| outcome.bytes == bytes && outcome.wrong_bytes == 0)
+    }
+    /// Runs until `time`.
+    pub fn run_until(&mut self, time: Time) {
+        self.net.run_until(time);
+    }
+    /// Bytes that have come of each.
+    pub fn received(&self) -> Vec<u64> {
+        let of = |client: NodeIndex| self.net.node(client).download().map_or(0, |download| download.received_bytes());
+        self.downloads.iter().map(|(client, ..)| of(*client)).collect()
+    }
+    /// Bytes that the server of that download has sent, IP headers included.
+    pub fn sent_bytes(&self, number: usize) -> u64 {
+        let (client, server, _) = self.downloads[number];
+        outcome(&self.net, client, &[server]).sent_bytes
+    }
+    /// The time.
+    pub fn now(&self) -> Time {
+        self.net.now()
+    }
+    /// Packets of all links of which nobody knows where they are.
+    pub fn unaccounted_packets(&self) -> u64 {
+        unaccounted(&self.net)
     }
 }

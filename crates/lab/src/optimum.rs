@@ -2,8 +2,9 @@
 //!
 //! One receiver: maximum flow from everybody who has the object (dinics). Several transfers at a time: a linear program
 //! over one flow per transfer that maximises their sum, or the smallest of them (the fair bound). Both are told in
-//! payload: of each full packet of 1,500 bytes, 1,448 are payload, what TCP gets out of an Ethernet. The yardstick is the
-//! same for every transport that is compared, so our own headers count against us.
+//! payload: of each full packet of 1,500 bytes, 1,448 are payload, what TCP with timestamps gets out of an Ethernet. The
+//! yardstick is the same for every transport that is compared. Who has shorter headers can exceed it, so MFTP's experiments
+//! bound each transport by its [own share](MFTP_PAYLOAD_SHARE).
 use petgraph::{algo::maximum_flow::dinics, graph::DiGraph};
 use std::collections::{BTreeMap, BTreeSet};
 use tributary::simulation::{Direction, Fault, LinkSpec, PlannedFault, Scenario};
@@ -14,6 +15,9 @@ use tributary_core::{
 
 /// Share of a link that payload can use.
 pub const PAYLOAD_SHARE: f64 = 1_448.0 / 1_500.0;
+/// Share of a link that MFTP's payload can use: of 1,500 bytes 28 are IP's and UDP's, and 10 the packet's number and chunk.
+/// No rival's is larger ([`Rival::payload_share`](crate::rivals::Rival::payload_share)), so what it bounds is bounded for all.
+pub const MFTP_PAYLOAD_SHARE: f64 = 1_462.0 / 1_500.0;
 
 /// What the links can carry at one time: bit/s by link, forward and backward.
 #[derive(Clone, PartialEq, Debug)]
@@ -52,14 +56,29 @@ impl Share for tributary_core::link::Loss {
 
 /// Mbit/s of payload from `sources` together to `receiver`, as the links are at the start of the scenario.
 pub fn mbps(scenario: &Scenario, sources: &[&str], receiver: &str) -> f64 {
+    mbps_of(PAYLOAD_SHARE, scenario, sources, receiver)
+}
+/// The same, where payload can use that share of a link.
+pub fn mbps_of(payload_share: f64, scenario: &Scenario, sources: &[&str], receiver: &str) -> f64 {
     let sources: BTreeSet<&str> = sources.iter().copied().collect();
     let capacities = Capacities::new(&scenario.links);
-    flow(scenario, &capacities, &sources, receiver, &BTreeSet::new()) * PAYLOAD_SHARE / 1e6
+    flow(scenario, &capacities, &sources, receiver, &BTreeSet::new()) * payload_share / 1e6
 }
 
 /// The least time in which `bytes` can come from `sources` to `receiver` from `start` on, while links change and
 /// publishers fall silent as the scenario plans it. `None` if they never arrive.
 pub fn seconds(scenario: &Scenario, sources: &[&str], receiver: &str, bytes: u64, start: Time) -> Option<f64> {
+    seconds_of(PAYLOAD_SHARE, scenario, sources, receiver, bytes, start)
+}
+/// The same, where payload can use that share of a link.
+pub fn seconds_of(
+    payload_share: f64,
+    scenario: &Scenario,
+    sources: &[&str],
+    receiver: &str,
+    bytes: u64,
+    start: Time,
+) -> Option<f64> {
     let mut capacities = Capacities::new(&scenario.links);
     let full = capacities.clone();
     let (mut silent, mut down): (BTreeSet<&str>, BTreeSet<usize>) = (BTreeSet::new(), BTreeSet::new());
@@ -78,7 +97,7 @@ pub fn seconds(scenario: &Scenario, sources: &[&str], receiver: &str, bytes: u64
             *capacity = if down.contains(&index) { [0, 0] } else { capacities.0[index] };
         }
         let able: BTreeSet<&str> = sources.iter().copied().filter(|source| !silent.contains(source)).collect();
-        let rate = flow(scenario, &current, &able, receiver, &silent) * PAYLOAD_SHARE;
+        let rate = flow(scenario, &current, &able, receiver, &silent) * payload_share;
         let until = faults.peek().map(|planned| planned.at);
         let possible = until.map_or(f64::INFINITY, |until| rate * until.since(now).as_secs_f64());
         if rate > 0.0 && possible >= left {

@@ -7,7 +7,7 @@ use tributary::{
 };
 use tributary_content::MemoryObject;
 use tributary_core::{
-    Duration, Rate, Time,
+    Duration, Random, Rate, Time,
     link::{DeliveryTrace, LinkChange, LinkConfig, LinkState, Script},
 };
 use tributary_sim::recordings::{
@@ -16,14 +16,14 @@ use tributary_sim::recordings::{
 };
 
 use super::{
-    network::{START, gigabit, last_hop, tell_conservation, unaccounted},
+    network::{LABELS, RIVALS, START, Unaccounted, about, gigabit, last_hop, payload_share, unaccounted},
     outage::distribution,
 };
 use crate::{
     Experiment, Results, Settings, Table,
     beside::Beside,
     figures::{Bar, BarGroup, Chart, Figure, bars, lines},
-    optimum,
+    optimum::{self, MFTP_PAYLOAD_SHARE},
     rivals::Rival,
     runs::run as run_scenario,
     stats::{confidence, mean, quantile},
@@ -41,24 +41,43 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
 
 /// Seconds between one access router and the next.
 const GAPS: [u64; 3] = [0, 1, 5];
-/// How long it stays at each.
+/// How long it stays at each, a tenth less or more.
 const STAY: Duration = Duration::from_secs(4);
 /// One-way delay from the core to each access router.
 const DELAYS_MS: [u64; 3] = [5, 15, 30];
-const RIVALS: [Rival; 2] = [Rival::TcpCubic, Rival::QuicBbr];
 /// Two minutes of six rides; see `data/SOURCE.md`.
 const STARLINK: &str = include_str!("../../../data/starlink.csv");
 
 struct Item {
     seed: u64,
-    gap: Duration,
+    stays: Vec<Stay>,
     object: MemoryObject,
 }
 
-/// When the stays begin, counted from [`START`], and where they are.
-fn stays(gap: Duration) -> impl Iterator<Item = (Duration, usize)> {
-    (0..).map(move |stay: u32| ((STAY + gap) * stay, stay as usize % DELAYS_MS.len()))
+/// A time at one access router, counted from [`START`].
+#[derive(Clone, Copy)]
+struct Stay {
+    from: Duration,
+    until: Duration,
+    at: usize,
 }
+
+/// A journey as it is drawn; what goes before the request of the first stay is drawn as well.
+fn stays(seed: u64, gap: Duration) -> Vec<Stay> {
+    let mut random = Random::new(seed, STAY_STREAM);
+    let (mut from, mut until) = (Duration::ZERO, STAY.mul_f64(0.5 + 0.5 * random.unit()));
+    let mut stays = Vec::new();
+    for at in (0..DELAYS_MS.len()).cycle() {
+        stays.push(Stay { from, until, at });
+        from = until + about(gap, &mut random);
+        until = from + about(STAY, &mut random);
+        if until > JOURNEY {
+            break;
+        }
+    }
+    stays
+}
+const STAY_STREAM: u64 = 0x57a9;
 /// The end of the longest journey.
 const JOURNEY: Duration = Duration::from_secs(240);
 
@@ -82,12 +101,12 @@ fn scenario(item: &Item) -> Scenario {
             scenario.change_link(Time::ZERO, &format!("{access}-mobile"), LinkChange::State(LinkState::Down));
         }
     }
-    for (from, at) in stays(item.gap).take_while(|(from, _)| *from < JOURNEY) {
+    for Stay { from, until, at } in &item.stays {
         let link = format!("a{at}-mobile");
         if !from.is_zero() {
-            scenario.change_link(START + from, &link, LinkChange::State(LinkState::Up));
+            scenario.change_link(START + *from, &link, LinkChange::State(LinkState::Up));
         }
-        scenario.change_link(START + from + STAY, &link, LinkChange::State(LinkState::Down));
+        scenario.change_link(START + *until, &link, LinkChange::State(LinkState::Down));
     }
     scenario.publish("server", Time::ZERO, item.object.clone());
     scenario.fetch("mobile", START, file_name());
@@ -96,26 +115,27 @@ fn scenario(item: &Item) -> Scenario {
 }
 
 /// Seconds of a download manager that asks for the rest of the file over a new connection the moment that it is attached
-/// somewhere: better than any real one, which has to notice first.
-fn rival(rival: Rival, item: &Item) -> Option<f64> {
-    let mut left = item.object.bytes().len() as u64;
-    for (from, at) in stays(item.gap).take_while(|(from, _)| *from < JOURNEY) {
+/// somewhere: better than any real one, which has to notice first. And packets that nobody can account for.
+fn rival(rival: Rival, item: &Item) -> (Option<f64>, u64) {
+    let (mut left, mut lost) = (item.object.bytes().len() as u64, 0);
+    for Stay { from, until, at } in &item.stays {
         let mut scenario = Scenario::new("stay", item.seed.wrapping_add(from.as_secs()));
         for label in ["server", "core", "access", "mobile"] {
             scenario.add_bare_node(label);
         }
         scenario.add_link("server", "core", gigabit(Duration::from_millis(5)));
-        scenario.add_link("core", "access", gigabit(Duration::from_millis(DELAYS_MS[at])));
+        scenario.add_link("core", "access", gigabit(Duration::from_millis(DELAYS_MS[*at])));
         scenario.add_link("access", "mobile", last_hop(0.0));
-        scenario.limit = Time::ZERO + STAY;
-        let mut beside = Beside::new(rival, &scenario, &["server"], "mobile", left, Time::ZERO);
+        scenario.limit = Time::ZERO + (*until - *from);
+        let mut beside = Beside::measured(rival, &scenario, "server", "mobile", left, Time::ZERO);
         let (seconds, progress) = beside.seconds_and_progress(scenario.limit, Duration::from_millis(100));
+        lost += beside.unaccounted_packets();
         if let Some(seconds) = seconds {
-            return Some(from.as_secs_f64() + seconds);
+            return (Some(from.as_secs_f64() + seconds), lost);
         }
         left -= progress.last().map_or(0, |(_, bytes)| *bytes);
     }
-    None
+    (None, lost)
 }
 
 fn run(settings: &Settings) -> Results {
@@ -124,56 +144,68 @@ fn run(settings: &Settings) -> Results {
     let mut table = Table::new("times", &["variant", "setting", "run", "seconds"]);
     let object = file(bytes);
     let mut groups = Vec::new();
-    let mut lost_packets = 0;
+    let mut lost_packets = Unaccounted::default();
     for gap in GAPS {
         let setting = format!("gap{gap}");
         let items: Vec<Item> = (0..settings.runs)
-            .map(|run| Item {
-                seed: settings.seed_of(gap + 1, run),
-                gap: Duration::from_secs(gap),
-                object: object.clone(),
+            .map(|run| {
+                let seed = settings.seed_of(gap + 1, run);
+                Item { seed, stays: stays(seed, Duration::from_secs(gap)), object: object.clone() }
             })
             .collect();
-        let bound = optimum::seconds(&scenario(&items[0]), &["server"], "mobile", bytes as u64, START).unwrap_or(0.0);
-        results.metric(format!("optimum.seconds_mean@{setting}"), bound, "seconds");
+        let bounds = |share| -> Vec<f64> {
+            let bound = |item| optimum::seconds_of(share, &scenario(item), &["server"], "mobile", bytes as u64, START);
+            items.iter().map(|item| bound(item).unwrap_or(f64::INFINITY)).collect()
+        };
+        let optimum = bounds(MFTP_PAYLOAD_SHARE);
+        results.metric(format!("optimum.seconds_mean@{setting}"), mean(&optimum), "seconds");
         let ours = parallel::map(&items, |item| {
             let outcome = run_scenario(&scenario(item));
             let transfer = &outcome.transfers[0];
             (transfer.seconds().filter(|_| transfer.is_complete()), unaccounted(&outcome))
         });
-        lost_packets += ours.iter().map(|(_, lost)| lost).sum::<u64>();
-        let mut all = vec![("mftp", ours.into_iter().map(|(seconds, _)| seconds).collect::<Vec<_>>())];
-        all.extend(RIVALS.map(|of| (of.name(), parallel::map(&items, |item| rival(of, item)))));
+        let mut all = vec![("mftp", ours)];
+        all.extend(RIVALS.map(|(of, _)| (of.name(), parallel::map(&items, |item| rival(of, item)))));
         let mut bars = Vec::new();
-        for (variant, seconds) in all {
+        for (variant, rows) in all {
+            lost_packets.add(variant, rows.iter().map(|(_, lost)| lost).sum());
+            let seconds: Vec<Option<f64>> = rows.into_iter().map(|(seconds, _)| seconds).collect();
             let done: Vec<f64> = seconds.iter().flatten().copied().collect();
+            let own = bounds(payload_share(variant));
+            let used = |(seconds, bound): (&Option<f64>, &f64)| Some(bound / (*seconds)?);
+            let beyond: Vec<f64> =
+                seconds.iter().zip(&optimum).filter_map(|(seconds, bound)| Some((*seconds)? - bound)).collect();
+            let used: Vec<f64> = seconds.iter().zip(&own).filter_map(used).collect();
             results.metric(format!("{variant}.seconds_mean@{setting}"), mean(&done), "seconds");
-            results.metric(format!("{variant}.utilisation@{setting}"), bound / mean(&done).max(1e-9), "share");
+            results.metric(format!("{variant}.beyond_seconds_mean@{setting}"), mean(&beyond), "seconds");
+            results.metric(format!("{variant}.beyond_seconds_confidence@{setting}"), confidence(&beyond), "seconds");
+            results.metric(format!("{variant}.utilisation@{setting}"), mean(&used), "share");
             results.metric(format!("{variant}.failed@{setting}"), (seconds.len() - done.len()) as f64, "count");
             for (run, seconds) in (1..).zip(&done) {
                 table.push(vec![variant.into(), setting.clone(), format!("{run}"), format!("{seconds:.4}")]);
             }
             bars.push(Bar::with_spread(mean(&done), confidence(&done)));
         }
-        bars.push(Bar::new(bound));
+        bars.push(Bar::new(mean(&optimum)));
         groups.push(BarGroup { label: format!("{gap} s between"), bars });
     }
     let chart = Chart::new("A file on the move over three access routers", "time without connection", "seconds");
     results.figures.push(Figure {
         name: "moves".into(),
         caption: format!(
-            "{} MB; four seconds at each access router. The rivals start a new connection for the rest at once.",
+            "{} MB; about four seconds at each access router. The rivals start a new connection for the rest at once.",
             bytes / 1_000_000
         ),
-        svg: bars(&chart, &["MFTP", "TCP Cubic, resumed", "QUIC BBR, resumed", "optimum"], &groups),
+        svg: bars(&chart, &LABELS.into_iter().chain(["optimum"]).collect::<Vec<_>>(), &groups),
     });
     for (named, links) in [
         (("satellite", "A file over Starlink on a motorway"), rides(settings)),
+        (("synthetic", "A file over made-up cellular links"), synthetic(settings)),
         (("cellular", "A file over cellular links"), cellular(settings)),
     ] {
-        lost_packets += over_recorded(&mut results, &mut table, settings, named, links);
+        over_recorded(&mut results, &mut table, settings, named, links, &mut lost_packets);
     }
-    tell_conservation(&mut results, "mftp", lost_packets);
+    lost_packets.tell(&mut results);
     results.tables.push(table);
     describe(&mut results, bytes);
     results
@@ -246,6 +278,42 @@ fn cellular(settings: &Settings) -> Vec<Recorded> {
         Vec::new()
     }
 }
+/// Links like those, made up: a rate that walks about 12 Mbit/s down and 4 up and stands still now and then for up to four
+/// seconds.
+fn synthetic(settings: &Settings) -> Vec<Recorded> {
+    (0..settings.choose(settings.runs, 1)).map(|run| radio(settings.seed_of(9, run), 12_000)).collect()
+}
+/// A radio link whose rate walks about `kbps` over two minutes, and stands still now and then for up to four seconds.
+fn radio(seed: u64, kbps: u64) -> Recorded {
+    let mut random = Random::new(seed, 0);
+    let mut pauses = Vec::new();
+    let mut at = random.below(8_000);
+    while at < 120_000 {
+        let length = random.below(200).pow(2) / 10;
+        pauses.push(at..at + length);
+        at += length + 2_000 + random.below(12_000);
+    }
+    let mut direction = |kbps: u64| {
+        let (mut level, mut bits, mut leave) = (100, 0, Vec::new());
+        for ms in 0..120_000u64 {
+            if ms % 50 == 0 {
+                let steps = random.below(41) as i64 - 20 + (100 - level) / 20;
+                level = (level + steps).clamp(10, 300);
+            }
+            if pauses.iter().any(|pause| pause.contains(&ms)) {
+                continue;
+            }
+            bits += kbps * level as u64 / 100;
+            while bits >= 12_000 {
+                bits -= 12_000;
+                leave.push(Duration::from_millis(ms));
+            }
+        }
+        DeliveryTrace::new(leave, Duration::from_secs(120), DeliveryTrace::BYTES_EACH)
+    };
+    let (down, up) = (direction(kbps), direction(kbps / 3));
+    varying(format!("{seed}"), down, up)
+}
 /// A last hop whose rates are those of a recording, and a file of what it can carry in [`CELLULAR_SECONDS`].
 fn varying(label: String, down: DeliveryTrace, up: DeliveryTrace) -> Recorded {
     let leave: Vec<u64> = down.offsets().map(|offset| offset.as_millis() as u64).collect();
@@ -256,7 +324,7 @@ fn varying(label: String, down: DeliveryTrace, up: DeliveryTrace) -> Recorded {
         let rate = Rate::from_bits_per_second(bits(bin * BIN_MS, (bin + 1) * BIN_MS) * 1_000 / BIN_MS);
         (Duration::from_millis(bin * BIN_MS), LinkChange::Rate(Some(rate)))
     });
-    let (rates, bytes) = (Script::new(bins, None), bits(begin, until) as f64 / 8.0 * optimum::PAYLOAD_SHARE);
+    let (rates, bytes) = (Script::new(bins, None), bits(begin, until) as f64 / 8.0 * MFTP_PAYLOAD_SHARE);
     let [down, up] = [down, up].map(|trace| {
         let mut link = LinkConfig::new(trace.rate_mean(), Duration::from_millis(20));
         (link.delivery, link.queue_bytes, link.overhead_bytes) = (Some(trace), 512 << 10, 28);
@@ -281,14 +349,15 @@ fn recorded_scenario(seed: u64, last_hop: &Recorded, object: &MemoryObject) -> S
     scenario
 }
 
-/// A file over each of the recorded links, called `setting` together; packets that nobody can account for.
+/// A file over each of the recorded links, called `setting` together.
 fn over_recorded(
     results: &mut Results,
     table: &mut Table,
     settings: &Settings,
     (setting, title): (&str, &str),
     links: Vec<Recorded>,
-) -> u64 {
+    lost_packets: &mut Unaccounted,
+) {
     let links: Vec<(u64, Recorded, MemoryObject)> = (1..)
         .zip(links)
         .map(|(number, link)| {
@@ -297,43 +366,49 @@ fn over_recorded(
         })
         .collect();
     if links.is_empty() {
-        return 0;
+        return;
     }
     let build = |(number, link, object): &(u64, Recorded, MemoryObject)| {
         recorded_scenario(settings.seed.wrapping_add(*number), link, object)
     };
-    let bounds: Vec<f64> = links
-        .iter()
-        .map(|item| {
+    let bounds = |share| -> Vec<f64> {
+        let bound = |item: &(u64, Recorded, MemoryObject)| {
             let mut bound = build(item);
             let last_hop = bound.links.last_mut().expect("it has three");
             (last_hop.forward.delivery, last_hop.forward.script) = (None, Some(item.1.rates.clone()));
-            optimum::seconds(&bound, &["server"], "car", item.1.bytes as u64, START).unwrap_or(0.0)
-        })
-        .collect();
-    results.metric(format!("optimum.seconds_mean@{setting}"), mean(&bounds), "seconds");
+            optimum::seconds_of(share, &bound, &["server"], "car", item.1.bytes as u64, START).unwrap_or(f64::INFINITY)
+        };
+        links.iter().map(bound).collect()
+    };
+    let optimum = bounds(MFTP_PAYLOAD_SHARE);
+    results.metric(format!("optimum.seconds_mean@{setting}"), mean(&optimum), "seconds");
     let ours = parallel::map(&links, |item| {
         let outcome = run_scenario(&build(item));
         let transfer = &outcome.transfers[0];
         (transfer.seconds().filter(|_| transfer.is_complete()), unaccounted(&outcome))
     });
-    let unaccounted = ours.iter().map(|(_, lost)| lost).sum();
-    let mut all = vec![("mftp", "MFTP", ours.into_iter().map(|(seconds, _)| seconds).collect::<Vec<_>>())];
-    for (of, label) in RIVALS.into_iter().zip(["TCP Cubic", "QUIC BBR"]) {
-        let seconds = parallel::map(&links, |item| {
+    let mut all = vec![("mftp", LABELS[0], ours)];
+    for (of, label) in RIVALS {
+        let rows = parallel::map(&links, |item| {
             let scenario = build(item);
-            Beside::new(of, &scenario, &["server"], "car", item.1.bytes as u64, START).seconds(scenario.limit)
+            let mut beside = Beside::measured(of, &scenario, "server", "car", item.1.bytes as u64, START);
+            (beside.seconds(scenario.limit), beside.unaccounted_packets())
         });
-        all.push((of.name(), label, seconds));
+        all.push((of.name(), label, rows));
     }
     let mut series = Vec::new();
-    for (variant, label, seconds) in all {
+    for (variant, label, rows) in all {
+        lost_packets.add(variant, rows.iter().map(|(_, lost)| lost).sum());
+        let seconds: Vec<Option<f64>> = rows.into_iter().map(|(seconds, _)| seconds).collect();
+        let own = bounds(payload_share(variant));
+        let used: Vec<f64> =
+            seconds.iter().zip(&own).filter_map(|(seconds, bound)| Some((*seconds)? / bound)).collect();
         let done: Vec<f64> = seconds.iter().flatten().copied().collect();
-        let ratios = seconds.iter().zip(&bounds).filter_map(|(seconds, bound)| Some((*seconds)? / bound));
+        let ratios = seconds.iter().zip(&optimum).filter_map(|(seconds, bound)| Some((*seconds)? / bound));
         series.push(distribution(label, ratios.clone()));
         let ratios: Vec<f64> = ratios.collect();
         results.metric(format!("{variant}.seconds_mean@{setting}"), mean(&done), "seconds");
-        results.metric(format!("{variant}.utilisation@{setting}"), 1.0 / mean(&ratios).max(1e-9), "share");
+        results.metric(format!("{variant}.utilisation@{setting}"), 1.0 / mean(&used).max(1e-9), "share");
         results.metric(format!("{variant}.ratio_mean@{setting}"), mean(&ratios), "times");
         results.metric(format!("{variant}.ratio_confidence@{setting}"), confidence(&ratios), "times");
         results.metric(format!("{variant}.ratio_max@{setting}"), quantile(&ratios, 1.0), "times");
@@ -350,12 +425,14 @@ fn over_recorded(
         caption: format!("A file over each of {} recorded links, outages included.", links.len()),
         svg: lines(&chart, &series),
     });
-    unaccounted
 }
 
 fn describe(results: &mut Results, bytes: usize) {
     results.parameter("moves: object", format!("{bytes} bytes"));
-    results.parameter("moves: access", "25 Mbit/s, 1 ms; core to access routers 5, 15, 30 ms one way; 4 s at each");
+    results.parameter(
+        "moves: access",
+        "25 Mbit/s, 1 ms; core to access routers 5, 15, 30 ms one way; 4 s at each, a tenth less or more",
+    );
     results.parameter("satellite", "rates of Starlink on a motorway, a value a second; 20 ms one way, 2.5 MB of queue");
     results.note(
         "The receiver is known by its name. When it attaches elsewhere its access router announces the new address; chunks \
@@ -365,6 +442,10 @@ fn describe(results: &mut Results, bytes: usize) {
     results.note(
         "Rates of the satellite link: D. Laniewski, E. Lanfer, N. Aschenbruck, Measuring Mobile Starlink Performance, IEEE \
          OJCOMS 2025 (CC BY-SA 4.0). A second without a byte is taken for an outage.",
+    );
+    results.note(
+        "Made-up cellular links: a rate that walks about 12 Mbit/s down and 4 Mbit/s up in steps of 50 ms and stands still for \
+         up to four seconds every few seconds, drawn anew for each run; 20 ms one way, 512 KiB of queue.",
     );
     results.note(
         "Cellular links: recorded moments at which packets could leave, both ways, of mahimahi (Winstein and others, NSDI \
@@ -377,39 +458,6 @@ fn describe(results: &mut Results, bytes: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tributary_core::Random;
-
-    /// A radio link whose rate walks about `kbps` over two minutes, and stands still now and then for up to four seconds.
-    fn radio(seed: u64, kbps: u64) -> Recorded {
-        let mut random = Random::new(seed, 0);
-        let mut pauses = Vec::new();
-        let mut at = random.below(8_000);
-        while at < 120_000 {
-            let length = random.below(200).pow(2) / 10;
-            pauses.push(at..at + length);
-            at += length + 2_000 + random.below(12_000);
-        }
-        let mut direction = |kbps: u64| {
-            let (mut level, mut bits, mut leave) = (100, 0, Vec::new());
-            for ms in 0..120_000u64 {
-                if ms % 50 == 0 {
-                    let steps = random.below(41) as i64 - 20 + (100 - level) / 20;
-                    level = (level + steps).clamp(10, 300);
-                }
-                if pauses.iter().any(|pause| pause.contains(&ms)) {
-                    continue;
-                }
-                bits += kbps * level as u64 / 100;
-                while bits >= 12_000 {
-                    bits -= 12_000;
-                    leave.push(Duration::from_millis(ms));
-                }
-            }
-            DeliveryTrace::new(leave, Duration::from_secs(120), DeliveryTrace::BYTES_EACH)
-        };
-        let (down, up) = (direction(kbps), direction(kbps / 3));
-        varying(format!("{seed}"), down, up)
-    }
 
     /// Its share of what the link carries until the last byte has come, and the part of the packets that went again.
     fn used(link: &Recorded) -> f64 {

@@ -5,16 +5,28 @@ use tributary::{
     simulation::{Outcome, Scenario},
 };
 use tributary_core::{
-    Duration, Rate, Time,
+    Duration, Random, Rate, Time,
     link::{LinkConfig, Loss},
 };
 use tributary_mf::Config;
 
-use crate::{Results, rivals::Rival};
+use crate::{Results, optimum::MFTP_PAYLOAD_SHARE, rivals::Rival};
 
-/// Those that stand beside MFTP: what the paper compares with, the same law with modern loss recovery, and the one that
-/// loss does not fool.
-pub(super) const RIVALS: [Rival; 3] = [Rival::TcpCubic, Rival::QuicCubic, Rival::QuicBbr];
+/// Those that stand beside MFTP, with labels: what the paper compares with, the same law with modern loss recovery, and the
+/// one that loss does not fool.
+pub(super) const RIVALS: [(Rival, &str); 3] =
+    [(Rival::TcpCubic, "TCP Cubic"), (Rival::QuicCubic, "QUIC Cubic"), (Rival::QuicBbr, "QUIC BBR")];
+/// Everybody's labels, MFTP's first.
+pub(super) const LABELS: [&str; 4] = ["MFTP", RIVALS[0].1, RIVALS[1].1, RIVALS[2].1];
+
+/// What of a link's bytes a variant's payload can be, by the variant's name.
+pub(super) fn payload_share(variant: &str) -> f64 {
+    Rival::by_name(variant).map_or(MFTP_PAYLOAD_SHARE, Rival::payload_share)
+}
+/// A length drawn evenly from a tenth less to a tenth more than usual.
+pub(super) fn about(usual: Duration, random: &mut Random) -> Duration {
+    usual.mul_f64(0.9 + 0.2 * random.unit())
+}
 
 /// Rate of the last hop. The paper's 802.11g at 54 Mbit/s carries 20 to 25 Mbit/s of IP packets.
 pub(super) const LAST_HOP_KBPS: u64 = 25_000;
@@ -75,8 +87,9 @@ pub(super) fn describe(results: &mut Results) {
     );
     results.note(
         "Rivals run on the same links: TCP Cubic is smoltcp's, QUIC Cubic and BBR are quinn's, one connection each, whose \
-         handshake counts. smoltcp recovers one loss a round trip and waits a second for many a further one, so its \
-         Cubic stands below a kernel's at 1 % loss; quinn's Cubic is the fairer witness of the law.",
+         handshake counts. smoltcp recovers one loss a round trip, so it has a receive window that fills the path and half \
+         of the last hop's queue, and loses nothing of its own making. At 1 % loss its Cubic stands below a kernel's; \
+         quinn's Cubic is the fairer witness of the law.",
     );
 }
 
@@ -87,4 +100,26 @@ pub(super) fn tell_conservation(results: &mut Results, variant: &str, packets: u
 /// Packets of all links that nobody can account for.
 pub(super) fn unaccounted(outcome: &Outcome) -> u64 {
     outcome.links.iter().map(tributary::simulation::LinkOutcome::unaccounted_packets).sum()
+}
+
+/// Packets that nobody can account for, of MFTP's runs and of all rivals' together.
+#[derive(Default)]
+pub(super) struct Unaccounted {
+    ours: u64,
+    rivals: u64,
+}
+
+impl Unaccounted {
+    /// Adds those of a variant, by its name.
+    pub(super) fn add(&mut self, variant: &str, packets: u64) {
+        match Rival::by_name(variant) {
+            None => self.ours += packets,
+            Some(_) => self.rivals += packets,
+        }
+    }
+    /// Tells both sums.
+    pub(super) fn tell(&self, results: &mut Results) {
+        tell_conservation(results, "mftp", self.ours);
+        tell_conservation(results, "rivals", self.rivals);
+    }
 }

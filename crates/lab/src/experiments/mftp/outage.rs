@@ -1,4 +1,6 @@
-//! A request at a random moment of ten seconds in which the receiver is connected; then it is away for a while.
+//! A request at a random moment of ten seconds in which the receiver is connected; then it is away for a while. When it
+//! goes, within a second, and how long it is away, within a tenth, are drawn as well: neighbours' hellos, storage timers and
+//! retransmission timeouts stand at another place each time.
 use tributary::simulation::{Scenario, parallel};
 use tributary_content::MemoryObject;
 use tributary_core::{
@@ -7,12 +9,12 @@ use tributary_core::{
 };
 use tributary_mf::Config;
 
-use super::network::{LAST_HOP, START, figure_7, unaccounted};
+use super::network::{LAST_HOP, START, about, figure_7, unaccounted};
 use crate::{
     Results, Settings, Table,
     beside::Beside,
     figures::Series,
-    optimum,
+    optimum::{self, MFTP_PAYLOAD_SHARE},
     rivals::Rival,
     runs::run,
     stats::{mean, quantile},
@@ -29,6 +31,7 @@ const RTT: Duration = Duration::from_millis(50);
 pub(super) struct Item {
     seed: u64,
     request: Time,
+    down: Time,
     outage: Duration,
     object: MemoryObject,
 }
@@ -37,11 +40,15 @@ pub(super) struct Item {
 pub(super) fn items(settings: &Settings, outage: Duration, object: &MemoryObject) -> Vec<Item> {
     let item = |run| {
         let seed = settings.seed_of(1, run);
-        let after = CONNECTED.mul_f64(Random::new(seed, REQUEST_STREAM).unit());
-        Item { seed, request: START + after, outage, object: object.clone() }
+        let mut random = Random::new(seed, REQUEST_STREAM);
+        let down = START + CONNECTED + PHASE_MAX.mul_f64(random.unit());
+        let before = CONNECTED.mul_f64(random.unit());
+        Item { seed, request: down - before, down, outage: about(outage, &mut random), object: object.clone() }
     };
     (0..settings.runs).map(item).collect()
 }
+/// By how much an outage begins later than usual at most.
+const PHASE_MAX: Duration = Duration::from_secs(1);
 const REQUEST_STREAM: u64 = 0x0a7a9e;
 
 impl Item {
@@ -51,9 +58,8 @@ impl Item {
         scenario.publish("n1", Time::ZERO, self.object.clone());
         scenario.fetch("n4", self.request, file_name());
         if is_disturbed {
-            let down = START + CONNECTED;
-            scenario.change_link(down, LAST_HOP, LinkChange::State(LinkState::Down));
-            scenario.change_link(down + self.outage, LAST_HOP, LinkChange::State(LinkState::Up));
+            scenario.change_link(self.down, LAST_HOP, LinkChange::State(LinkState::Down));
+            scenario.change_link(self.down + self.outage, LAST_HOP, LinkChange::State(LinkState::Up));
         }
         scenario.limit = self.request + Duration::from_secs(600);
         scenario
@@ -65,11 +71,11 @@ impl Item {
     /// The least time in which the links could have carried it.
     pub(super) fn optimum(&self) -> f64 {
         let scenario = self.scenario(true, &|_| {});
-        optimum::seconds(&scenario, &["n1"], "n4", self.bytes(), self.request).unwrap_or(0.0)
+        optimum::seconds_of(MFTP_PAYLOAD_SHARE, &scenario, &["n1"], "n4", self.bytes(), self.request).unwrap_or(0.0)
     }
     /// What came of the two: with the outage, and without.
     fn row(&self, disturbed: Option<f64>, undisturbed: Option<f64>, unaccounted: u64) -> Row {
-        let connected = (START + CONNECTED).since(self.request).as_secs_f64();
+        let connected = self.down.since(self.request).as_secs_f64();
         let lost = disturbed.zip(undisturbed).and_then(|(with, without)| {
             // Without the outage it would have been done in time: nothing to lose.
             (without > connected).then_some(with - without - self.outage.as_secs_f64())
@@ -107,7 +113,7 @@ pub(super) fn rivals(rival: Rival, items: &[Item]) -> Vec<Row> {
         let mut lost = 0;
         let mut seconds = |is_disturbed| {
             let scenario = item.scenario(is_disturbed, &|_| {});
-            let mut beside = Beside::new(rival, &scenario, &["n1"], "n4", item.bytes(), item.request);
+            let mut beside = Beside::measured(rival, &scenario, "n1", "n4", item.bytes(), item.request);
             let seconds = beside.seconds(scenario.limit);
             lost += beside.unaccounted_packets();
             seconds

@@ -8,13 +8,13 @@ use tributary_core::{
 };
 
 use super::{
-    network::{LAST_HOP_KBPS, START, describe, figure_7, tell_conservation},
+    network::{LABELS, LAST_HOP_KBPS, RIVALS, START, describe, figure_7, tell_conservation},
     nodes::Nodes,
 };
 use crate::{
     Experiment, Results, Settings, Table, beside,
     figures::{Chart, Figure, Series, Style, lines},
-    optimum::PAYLOAD_SHARE,
+    optimum::MFTP_PAYLOAD_SHARE,
     page::{Page, PageLoad, pages},
     rivals::Rival,
     stats::{mean, median, quantile},
@@ -33,8 +33,6 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
 /// (paper §3.1: negotiated). What is not verified yet is not parsed; records of TLS are as long at most.
 const CHUNK_BYTES: u32 = 16 << 10;
 const RTT: Duration = Duration::from_millis(50);
-const RIVALS: [Rival; 3] = [Rival::TcpCubic, Rival::QuicCubic, Rival::QuicBbr];
-const LABELS: [&str; 4] = ["MFTP", "TCP Cubic", "QUIC Cubic", "QUIC BBR"];
 
 /// A page, and its objects as they are published.
 struct Site {
@@ -110,32 +108,32 @@ fn run(settings: &Settings) -> Results {
         "pages",
         &["variant", "loss", "page", "objects", "bytes", "seconds_min", "seconds_mean", "seconds_max", "bound_seconds"],
     );
-    let bytes_per_second = LAST_HOP_KBPS as f64 * 1000.0 / 8.0 * PAYLOAD_SHARE;
+    let bytes_per_second = LAST_HOP_KBPS as f64 * 1000.0 / 8.0 * MFTP_PAYLOAD_SHARE;
     // There and back: both wired links, and the last hop.
     let round_trip = RTT + Duration::from_micros(200) + Duration::from_millis(2);
     let bounds: Vec<f64> =
         sites.iter().map(|site| site.page.bound(round_trip, bytes_per_second).as_secs_f64()).collect();
-    let mut unaccounted = 0;
+    let mut unaccounted = [0; 4];
     for loss in [0.0, 0.01] {
         let setting = format!("loss{}", (loss * 100.0) as u32);
         let items: Vec<(usize, u32)> =
             (0..sites.len()).flat_map(|site| (0..settings.runs).map(move |run| (site, run))).collect();
         let mut all: Vec<Vec<Vec<f64>>> = Vec::new();
         let mut failed = [0; 4];
-        for (variant, failed) in failed.iter_mut().enumerate() {
+        for (variant, (failed, unaccounted)) in failed.iter_mut().zip(&mut unaccounted).enumerate() {
             let seconds = parallel::map(&items, |(site, run)| {
                 let scenario = scenario(settings.seed_of(*site as u64 + 1, *run), loss);
                 match variant.checked_sub(1) {
                     None => ours(*site, &sites[*site], &scenario),
                     Some(rival) => {
                         let page = &sites[*site].page;
-                        (beside::page_seconds(RIVALS[rival], &scenario, "n1", "n4", page, START), 0)
+                        beside::page_seconds(RIVALS[rival].0, &scenario, "n1", "n4", page, START)
                     }
                 }
             });
             let mut of_pages = vec![Vec::new(); sites.len()];
             for ((site, _), (seconds, lost)) in items.iter().zip(seconds) {
-                unaccounted += lost;
+                *unaccounted += lost;
                 match seconds {
                     Some(seconds) => of_pages[*site].push(seconds),
                     None => *failed += 1,
@@ -144,7 +142,7 @@ fn run(settings: &Settings) -> Results {
             all.push(of_pages);
         }
         for (variant, of_pages) in all.iter().enumerate() {
-            let name = variant.checked_sub(1).map_or("mftp", |rival| RIVALS[rival].name());
+            let name = variant.checked_sub(1).map_or("mftp", |rival| RIVALS[rival].0.name());
             tell(&mut results, name, &setting, of_pages, failed[variant]);
             for ((site, seconds), bound) in sites.iter().zip(of_pages).zip(&bounds) {
                 let mut row = vec![name.to_string(), format!("{loss}"), site.page.name.clone()];
@@ -158,7 +156,8 @@ fn run(settings: &Settings) -> Results {
         results.metric(format!("optimum.plt_seconds_median@{setting}"), median(&bounds), "seconds");
         figure(&mut results, loss, &all, &bounds);
     }
-    tell_conservation(&mut results, "mftp", unaccounted);
+    tell_conservation(&mut results, "mftp", unaccounted[0]);
+    tell_conservation(&mut results, "rivals", unaccounted[1..].iter().sum());
     results.tables.push(table);
     notes(&mut results, &sites);
     results
@@ -185,7 +184,7 @@ fn tell(results: &mut Results, variant: &str, setting: &str, of_pages: &[Vec<f64
 
 /// How much longer pages take with each rival, page by page.
 fn compare(results: &mut Results, setting: &str, all: &[Vec<Vec<f64>>]) {
-    for (rival, of_pages) in RIVALS.iter().zip(&all[1..]) {
+    for ((rival, _), of_pages) in RIVALS.iter().zip(&all[1..]) {
         let pairs = all[0].iter().zip(of_pages);
         let ratios: Vec<f64> = pairs.map(|(ours, theirs)| mean(theirs) / mean(ours).max(1e-9)).collect();
         let faster = ratios.iter().filter(|ratio| **ratio > 1.0).count() as f64 / ratios.len().max(1) as f64;
@@ -207,12 +206,12 @@ fn figure(results: &mut Results, loss: f64, all: &[Vec<Vec<f64>>], bounds: &[f64
     let mut order: Vec<usize> = (0..bounds.len()).collect();
     order.sort_by(|a, b| bounds[*a].total_cmp(&bounds[*b]));
     let place = |index: usize| index as f64 + 1.0;
-    for (index, label) in [(0, LABELS[0]), (1, LABELS[1]), (3, LABELS[3])] {
+    for (index, label) in LABELS.into_iter().enumerate() {
         let of = |page: usize| &all[index][page];
         let points = order.iter().enumerate().map(|(at, page)| (place(at), mean(of(*page)))).collect();
         let ranges = order.iter().enumerate().map(|(at, page)| {
             // Side by side, so that no range hides another.
-            (place(at), quantile(of(*page), 0.0), quantile(of(*page), 1.0))
+            (place(at) + (index as f64 - 1.5) * 0.15, quantile(of(*page), 0.0), quantile(of(*page), 1.0))
         });
         series.push(Series::new(label, points).styled(Style::Marked).with_ranges(ranges.collect()));
     }
