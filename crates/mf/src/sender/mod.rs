@@ -528,6 +528,11 @@ impl Sender {
                 && flow.group.as_ref().is_none_or(Group::is_idle)
         })
     }
+    /// Chunks of something sent unasked, by number, that storage on the way has promised to keep.
+    pub fn promised(&self, transfer: u32) -> BTreeSet<u32> {
+        let running = self.flows.iter().find(|((_, number), _)| *number == transfer);
+        running.map(|(_, flow)| flow.stored.keys().copied().collect()).unwrap_or_default()
+    }
     /// The account of something sent unasked.
     pub fn report(&self, transfer: u32) -> Option<SendReport> {
         let running = self.flows.iter().find(|((_, number), _)| *number == transfer);

@@ -1,36 +1,89 @@
-//! A disk in memory that forgets what was not committed when its node is killed.
+//! A disk in memory that forgets what was not committed when its node is killed, and takes its time to commit.
 use bytes::Bytes;
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 use tributary_content::StoreError;
+use tributary_core::{Duration, Rate, Time};
 use tributary_mf::{payload::Payload, router::proxy::ChunkRepository};
 
 /// Chunks by number: head and payload. Clones are the same disk.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub(super) struct Disk(Arc<Mutex<State>>);
+
+/// The time as disks see it: that of the last step of their network. Clones are the same clock.
+#[derive(Clone, Default)]
+pub(super) struct DiskClock(Arc<AtomicU64>);
+
+impl DiskClock {
+    pub(super) fn set(&self, now: Time) {
+        self.0.store(now.as_nanos(), Ordering::Relaxed);
+    }
+    fn now(&self) -> Time {
+        Time::from_nanos(self.0.load(Ordering::Relaxed))
+    }
+}
+
+/// How fast a disk is.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) struct Speed {
+    /// What it writes.
+    pub(super) rate: Rate,
+    /// What each commit takes besides.
+    pub(super) each: Duration,
+}
+
+type Chunks = BTreeMap<u64, (Vec<u8>, Bytes)>;
 
 #[derive(Default)]
 struct State {
-    durable: BTreeMap<u64, (Vec<u8>, Bytes)>,
-    current: BTreeMap<u64, (Vec<u8>, Bytes)>,
+    clock: DiskClock,
+    /// `None` for one that commits at once.
+    speed: Option<Speed>,
+    durable: Chunks,
+    current: Chunks,
+    /// Put since the last commit began.
+    unwritten_bytes: u64,
+    /// What the commit that runs makes durable, and when it is done.
+    writing: Option<(Chunks, Time)>,
+}
+
+impl State {
+    fn finish(&mut self) {
+        let now = self.clock.now();
+        if let Some((chunks, _)) = self.writing.take_if(|(_, done)| *done <= now) {
+            self.durable = chunks;
+        }
+    }
 }
 
 impl Disk {
+    /// One of that speed.
+    pub(super) fn new(speed: Option<Speed>, clock: &DiskClock) -> Disk {
+        Disk(Arc::new(Mutex::new(State { speed, clock: clock.clone(), ..State::default() })))
+    }
     fn state(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
     /// Power is gone: what was not committed is lost.
     pub(super) fn crash(&self) {
         let mut state = self.state();
+        state.finish();
+        state.writing = None;
+        state.unwritten_bytes = 0;
         state.current = state.durable.clone();
     }
 }
 
 impl ChunkRepository for Disk {
     fn put(&mut self, id: u64, head: &[u8], payload: &Payload) -> Result<(), StoreError> {
-        self.state().current.insert(id, (head.into(), payload.to_bytes()));
+        let (mut state, bytes) = (self.state(), payload.to_bytes());
+        state.unwritten_bytes += bytes.len() as u64;
+        state.current.insert(id, (head.into(), bytes));
         Ok(())
     }
     fn remove(&mut self, id: u64) -> Result<(), StoreError> {
@@ -39,8 +92,17 @@ impl ChunkRepository for Disk {
     }
     fn commit(&mut self) -> Result<(), StoreError> {
         let mut state = self.state();
-        state.durable = state.current.clone();
+        let takes = state.speed.map_or(Duration::ZERO, |Speed { rate, each }| {
+            each + Duration::from_secs_f64(state.unwritten_bytes as f64 * 8.0 / rate.bits_per_second() as f64)
+        });
+        state.unwritten_bytes = 0;
+        state.writing = Some((state.current.clone(), state.clock.now() + takes));
         Ok(())
+    }
+    fn is_committed(&mut self) -> Result<bool, StoreError> {
+        let mut state = self.state();
+        state.finish();
+        Ok(state.writing.is_none())
     }
     fn read(&mut self, id: u64) -> Result<Bytes, StoreError> {
         self.state().current.get(&id).map(|(_, payload)| payload.clone()).ok_or_else(|| StoreError::Io {

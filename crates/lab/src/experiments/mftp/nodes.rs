@@ -7,7 +7,7 @@ use tributary_mf::{Config, MfNode};
 use tributary_sim::{Connection, Network, NodeIndex};
 use tributary_transport::{Endpoint, FaceOptions, Fetch, PathMetric};
 
-use super::disk::Disk;
+use super::disk::{Disk, DiskClock, Speed};
 
 /// What nodes have told, with who and when.
 type Events = Rc<RefCell<Vec<(Time, NodeIndex, Event)>>>;
@@ -20,12 +20,18 @@ pub(super) struct Nodes {
     faces: BTreeMap<String, Vec<(FaceId, FaceOptions)>>,
     links: BTreeMap<String, Connection>,
     disks: BTreeMap<String, Disk>,
+    clock: DiskClock,
     events: Events,
 }
 
 impl Nodes {
-    /// Builds it. Every node has a [`Disk`] of its own.
+    /// Builds it. Every node has a [`Disk`] of its own, which commits at once.
     pub(super) fn new(scenario: &Scenario) -> Nodes {
+        Nodes::with_disks(scenario, None)
+    }
+    /// The same with disks of that speed.
+    pub(super) fn with_disks(scenario: &Scenario, speed: Option<Speed>) -> Nodes {
+        let clock = DiskClock::default();
         let events = Events::default();
         let mut net = Network::new(scenario.seed);
         let log = Rc::clone(&events);
@@ -38,7 +44,7 @@ impl Nodes {
         for (number, node) in (0u64..).zip(&scenario.nodes) {
             let Host::Endpoint(config) = &node.host else { continue };
             let config = Config { seed: scenario.seed.wrapping_mul(1_000).wrapping_add(number), ..config.mf.clone() };
-            let disk = Disk::default();
+            let disk = Disk::new(speed, &clock);
             let made = MfNode::with_repository(Time::ZERO, config.clone(), Box::new(disk.clone()));
             places.insert(node.label.clone(), net.add_node(made));
             configs.insert(node.label.clone(), config);
@@ -57,7 +63,7 @@ impl Nodes {
             let connection = net.connect(ends[0], ends[1], link.forward.clone(), link.backward.clone());
             links.insert(link.name.clone(), connection);
         }
-        let mut nodes = Nodes { net, places, configs, faces, links, disks, events };
+        let mut nodes = Nodes { net, places, configs, faces, links, disks, clock, events };
         let labels: Vec<String> = nodes.places.keys().cloned().collect();
         for label in labels {
             for (face, options) in nodes.faces.get(&label).cloned().unwrap_or_default() {
@@ -117,10 +123,22 @@ impl Nodes {
         };
         (self.with(label, |node, now| node.fetch(now, fetch)), content)
     }
+    /// Runs until `end`; disks know the time.
+    pub(super) fn run_until(&mut self, end: Time) {
+        let clock = self.clock.clone();
+        self.net.run_while(end, |net| {
+            clock.set(net.now());
+            true
+        });
+    }
     /// Runs until a transfer tells something, at most until `limit`; gives what was told.
     pub(super) fn run_to_event(&mut self, limit: Time) -> Vec<(Time, NodeIndex, Event)> {
         let events = Rc::clone(&self.events);
-        self.net.run_while(limit, |_| events.borrow().is_empty());
+        let clock = self.clock.clone();
+        self.net.run_while(limit, |net| {
+            clock.set(net.now());
+            events.borrow().is_empty()
+        });
         self.events.take()
     }
     /// Packets that nobody can account for.

@@ -1,17 +1,21 @@
 //! MFTP §3.3: storage that is short, and a router that is killed while it stores.
+use std::collections::BTreeSet;
 use tributary::simulation::{Scenario, object, parallel};
-use tributary_content::{MemoryContent, MemoryObject, MemoryOpener, ObjectId, ObjectReader};
-use tributary_core::{ByteCount, Duration, Time};
-use tributary_mf::{Config, sender::SendOptions};
+use tributary_content::{MemoryContent, MemoryObject, MemoryOpener, ObjectReader};
+use tributary_core::{ByteCount, Duration, Random, Rate, Time};
+use tributary_mf::{Config, router::proxy::Holding, sender::SendOptions};
 
 use super::{
-    network::{LAST_HOP, START, describe, figure_7, gigabit, tell_conservation},
+    disk::Speed,
+    network::{LAST_HOP, LAST_HOP_KBPS, RIVALS, START, Unaccounted, about, describe, figure_7, gigabit},
     nodes::Nodes,
 };
 use crate::{
     Experiment, Results, Settings, Table,
+    beside::{Beside, Download, Together},
     figures::{Bar, BarGroup, Chart, Figure, Series, Style, bars, lines},
-    optimum::PAYLOAD_SHARE,
+    optimum::MFTP_PAYLOAD_SHARE,
+    rivals::Rival,
     stats::{confidence, mean, quantile},
 };
 
@@ -28,31 +32,37 @@ const RTT: Duration = Duration::from_millis(20);
 
 fn run(settings: &Settings) -> Results {
     let mut results = Results::new(EXPERIMENT.name, settings);
-    let unaccounted = pressure(&mut results, settings) + kills(&mut results, settings);
-    tell_conservation(&mut results, "mftp", unaccounted);
+    let mut unaccounted = Unaccounted::default();
+    pressure(&mut results, settings, &mut unaccounted);
+    kills(&mut results, settings, &mut unaccounted);
+    unaccounted.tell(&mut results);
     describe(&mut results);
     results.note(
-        "Pressure: the receiver is away for ten seconds. A modest source has sent it 4 MB, a greedy one sends 60 MB. The \
-         proxy holds 40 MB in all and so much for each flow as the setting says. Told is what of each is held when the \
-         receiver comes back, and when each is complete.",
+        "Pressure: the receiver is away for about ten seconds. A modest source has sent it 4 MB, a greedy one sends 60 MB, at \
+         moments that are drawn. The proxy holds 40 MB in all and so much for each flow as the setting says. Told is what of \
+         each is held when the receiver comes back, and when each is complete.",
     );
     results.note(
-        "Kill: the receiver is away while an object is stored at its access router. The router is killed, loses its memory \
-         and what its disk had not committed, and starts again two seconds later. What it had acknowledged must not be sent \
-         by the source again; what stood in its buffers and was not acknowledged may be.",
+        "Kill: the receiver is away while an object is being stored at its access router, whose disk writes 160 Mbit/s. The \
+         router is killed when a drawn tenth to nine tenths of the chunks are durable; it loses its memory and what its disk \
+         had not committed, and starts again two seconds later. Lost are the numbers of chunks that were durable or promised \
+         to the source and are not there then; what was in memory only may be sent again.",
+    );
+    results.note(
+        "TCP and QUIC have no storage in the network. Their counterpart is the end-to-end transfer that the receiver begins \
+         again when it is back, from sources that must be there then.",
     );
     results
 }
 
-/// Sends an object to n4 without being asked.
-fn push(nodes: &mut Nodes, from: &str, object: MemoryObject) -> ObjectId {
+/// Sends an object to n4 without being asked; gives the transfer's number.
+fn push(nodes: &mut Nodes, from: &str, object: MemoryObject) -> u32 {
     let (to, id) = (nodes.at("n4").guid(), object.manifest().object_id());
     nodes.with(from, |node, now| {
         node.offer(Box::new(object));
         let options = SendOptions::new(&node.config().transfer);
-        node.send(now, id, to, options);
-    });
-    id
+        node.send(now, id, to, options).expect("it was offered")
+    })
 }
 fn accept(nodes: &mut Nodes) -> MemoryContent {
     let opener = MemoryOpener::new();
@@ -87,6 +97,26 @@ const GREEDY_BYTES: usize = 60_000_000;
 /// Bytes of each flow that a proxy holds, in MB: all of its storage, and a quarter.
 const CAPS_MB: [u64; 2] = [40, 10];
 
+/// How fast the disk of each router writes, and what a commit takes besides: a small flash card.
+const DISK: Speed = Speed { rate: Rate::from_mbps(160), each: Duration::from_millis(5) };
+
+/// Who sends what when, and when the receiver is back.
+struct Pressure {
+    seed: u64,
+    pushed: [Time; 2],
+    back: Time,
+}
+
+impl Pressure {
+    fn new(seed: u64) -> Pressure {
+        let mut random = Random::new(seed, MOMENT_STREAM);
+        let later = |seconds: u64, random: &mut Random| START + Duration::from_secs_f64(seconds as f64 + random.unit());
+        let pushed = [later(1, &mut random), later(3, &mut random)];
+        Pressure { seed, pushed, back: START + about(Duration::from_secs(11), &mut random) }
+    }
+}
+const MOMENT_STREAM: u64 = 0x57b0;
+
 struct Held {
     modest: f64,
     greedy: f64,
@@ -103,148 +133,247 @@ fn with_source(seed: u64, set: &dyn Fn(&mut Config)) -> Scenario {
     scenario
 }
 
-fn hold(seed: u64, cap_mb: u64, objects: &[MemoryObject; 2]) -> Held {
+fn hold(plan: &Pressure, cap_mb: u64, objects: &[MemoryObject; 2]) -> Held {
     let set = |config: &mut Config| {
         config.proxy.capacity = ByteCount(40_000_000);
         config.proxy.flow_capacity = ByteCount(cap_mb * 1_000_000);
     };
-    let mut nodes = Nodes::new(&with_source(seed, &set));
-    nodes.net.run_until(START - Duration::from_secs(1));
+    let mut nodes = Nodes::new(&with_source(plan.seed, &set));
+    nodes.run_until(START - Duration::from_secs(1));
     let content = accept(&mut nodes);
-    let back = START + Duration::from_secs(10);
-    outage(&mut nodes, START - Duration::from_millis(500), back);
-    nodes.net.run_until(START + Duration::from_secs(1));
-    push(&mut nodes, "n1", objects[0].clone());
-    nodes.net.run_until(START + Duration::from_secs(3));
-    push(&mut nodes, "greedy", objects[1].clone());
-    nodes.net.run_until(back - Duration::from_millis(1));
+    outage(&mut nodes, START - Duration::from_millis(500), plan.back);
+    for ((at, from), object) in plan.pushed.iter().zip(["n1", "greedy"]).zip(objects) {
+        nodes.run_until(*at);
+        push(&mut nodes, from, object.clone());
+    }
+    nodes.run_until(plan.back - Duration::from_millis(1));
     let held = nodes.at("n3").holdings();
     let of = |nodes: &Nodes, label: &str| {
         let guid = nodes.at(label).guid();
         held.iter().filter(|held| held.key.flow.source == guid).map(|held| held.bytes.0).sum::<u64>() as f64
     };
     let (modest, greedy) = (of(&nodes, "n1"), of(&nodes, "greedy"));
-    let done = wait(&mut nodes, &content, &["/lab/modest", "/lab/greedy"], back, back + Duration::from_secs(120));
+    let limit = plan.back + PATIENCE;
+    let done = wait(&mut nodes, &content, &["/lab/modest", "/lab/greedy"], plan.back, limit);
     Held { modest, greedy, modest_seconds: done[0], greedy_seconds: done[1], unaccounted: nodes.unaccounted_packets() }
 }
+/// How long what was sent may take after the receiver's return.
+const PATIENCE: Duration = Duration::from_secs(300);
 
-fn pressure(results: &mut Results, settings: &Settings) -> u64 {
+/// The end-to-end counterpart: nothing is stored, and the receiver asks both sources when it is back.
+fn asked_for(rival: Rival, plan: &Pressure, objects: &[MemoryObject; 2]) -> Held {
+    let mut scenario = with_source(plan.seed, &|_| {});
+    for device in ["modest-client", "greedy-client"] {
+        scenario.add_bare_node(device);
+        scenario.add_link("n4", device, gigabit(Duration::ZERO));
+    }
+    let [modest, greedy] = [0, 1].map(|number| objects[number].bytes().len() as u64);
+    let downloads = [("n1", "modest-client", modest), ("greedy", "greedy-client", greedy)];
+    let downloads = downloads.map(|(source, receiver, bytes)| Download { source, receiver, bytes, start: plan.back });
+    let mut net = Together::new(rival, &scenario, &downloads);
+    let [modest_seconds, greedy_seconds] = [0, 1].map(|number| net.seconds(number, plan.back + PATIENCE));
+    Held { modest: 0.0, greedy: 0.0, modest_seconds, greedy_seconds, unaccounted: net.unaccounted_packets() }
+}
+
+fn pressure(results: &mut Results, settings: &Settings, unaccounted: &mut Unaccounted) {
     let greedy = settings.choose(GREEDY_BYTES, 20_000_000);
     let objects = [object("/lab/modest", MODEST_BYTES, 1), object("/lab/greedy", greedy, 2)];
-    let mut table = Table::new("pressure", &["flow_cap_mb", "run", "modest_mb", "greedy_mb", "modest_s", "greedy_s"]);
+    let mut table = Table::new("pressure", &["setting", "run", "modest_mb", "greedy_mb", "modest_s", "greedy_s"]);
     let mut groups = Vec::new();
-    let mut unaccounted = 0;
+    let plans: Vec<Pressure> = (0..settings.runs).map(|run| Pressure::new(settings.seed_of(1, run))).collect();
+    let mut all = Vec::new();
     for cap in CAPS_MB {
-        let seeds: Vec<u64> = (0..settings.runs).map(|run| settings.seed_of(cap, run)).collect();
-        let rows = parallel::map(&seeds, |seed| hold(*seed, cap, &objects));
+        let rows = parallel::map(&plans, |plan| hold(plan, cap, &objects));
+        all.push((format!("cap{cap}mb"), format!("{cap} MB a flow"), rows));
+    }
+    for (rival, label) in RIVALS {
+        let rows = parallel::map(&plans, |plan| asked_for(rival, plan, &objects));
+        all.push((rival.name().to_string(), label.to_string(), rows));
+    }
+    for (setting, label, rows) in all {
         let of = |value: &dyn Fn(&Held) -> f64| rows.iter().map(value).collect::<Vec<_>>();
         let modest = of(&|row| row.modest / MODEST_BYTES as f64);
-        let (late, later) =
-            (of(&|row| row.modest_seconds.unwrap_or(-1.0)), of(&|row| row.greedy_seconds.unwrap_or(-1.0)));
-        let setting = format!("cap{cap}mb");
+        let done = |value: fn(&Held) -> Option<f64>| rows.iter().filter_map(value).collect::<Vec<_>>();
+        let (late, later) = (done(|row| row.modest_seconds), done(|row| row.greedy_seconds));
         let mut put = |name: &str, value: f64, unit: &str| results.metric(format!("{name}@{setting}"), value, unit);
         put("modest.held_share", mean(&modest), "share");
         put("modest.held_share_min", quantile(&modest, 0.0), "share");
         put("greedy.held_mb", mean(&of(&|row| row.greedy / 1e6)), "megabytes");
         put("modest.seconds_after_return", mean(&late), "seconds");
+        put("modest.seconds_confidence", confidence(&late), "seconds");
         put("greedy.seconds_after_return", mean(&later), "seconds");
-        unaccounted += rows.iter().map(|row| row.unaccounted).sum::<u64>();
+        put("greedy.seconds_confidence", confidence(&later), "seconds");
+        put("pressure.failed", (2 * rows.len() - late.len() - later.len()) as f64, "count");
+        unaccounted.add(&setting, rows.iter().map(|row| row.unaccounted).sum());
         for (run, row) in (1..).zip(&rows) {
             let seconds = [row.modest_seconds, row.greedy_seconds];
             let seconds = seconds.map(|value| value.map(|value| format!("{value:.4}")).unwrap_or_default());
             let held = [row.modest, row.greedy].map(|bytes| format!("{:.4}", bytes / 1e6));
-            table.push([format!("{cap}"), format!("{run}")].into_iter().chain(held).chain(seconds).collect());
+            table.push([setting.clone(), format!("{run}")].into_iter().chain(held).chain(seconds).collect());
         }
         let bars =
             vec![Bar::with_spread(mean(&late), confidence(&late)), Bar::with_spread(mean(&later), confidence(&later))];
-        groups.push(BarGroup { label: format!("{cap} MB a flow"), bars });
+        groups.push(BarGroup { label, bars });
     }
-    let total = (MODEST_BYTES + greedy) as f64;
-    results.metric("optimum.seconds_after_return@all", total * 8e-6 / (25.0 * PAYLOAD_SHARE), "seconds");
+    results.metric("optimum.seconds_after_return@all", least_seconds(MODEST_BYTES + greedy), "seconds");
+    results.metric("optimum.seconds_after_return@modest", least_seconds(MODEST_BYTES), "seconds");
     results.tables.push(table);
-    let chart = Chart::new("When the two are complete after the receiver's return", "limit for each flow", "seconds");
+    let chart =
+        Chart::new("When the two are complete after the receiver's return", "limit for each flow, or rival", "seconds");
     results.figures.push(Figure {
         name: "pressure".into(),
-        caption: "4 MB of a modest source and 60 MB of a greedy one wait in 40 MB of storage.".into(),
+        caption: "4 MB of a modest source and 60 MB of a greedy one wait in 40 MB of storage, or are asked for then."
+            .into(),
         svg: bars(&chart, &["modest", "greedy"], &groups),
     });
-    unaccounted
+}
+/// What `bytes` take over the last hop at least.
+fn least_seconds(bytes: usize) -> f64 {
+    bytes as f64 * 8e-3 / (LAST_HOP_KBPS as f64 * MFTP_PAYLOAD_SHARE)
 }
 
-// ---- a router that is killed
+// ---- a router that is killed while it stores
 
 struct Killed {
+    /// Chunks in the store when it was killed, and those that its disk had.
     held: usize,
-    restored: u64,
+    durable: usize,
+    /// Chunks of which the source had been told that they are kept.
+    told: usize,
+    /// Of all these the ones, by their numbers, that are not there after the kill.
+    lost: usize,
+    restored: usize,
+    /// Chunks that the source sent again afterwards.
     again: u64,
-    lost: Option<f64>,
+    /// Of the acknowledged ones those that were not there just before the receiver's return.
+    gone_later: usize,
+    seconds: Option<f64>,
     unaccounted: u64,
 }
 
-/// `bytes` are stored at n3 when it is killed.
-fn kill(seed: u64, bytes: usize, object: &MemoryObject) -> Killed {
+/// An object is being stored at n3 when it is killed.
+fn kill(seed: u64, object: &MemoryObject) -> Killed {
     // As much as there is may be under way without a word from the receiver, which is away.
     let set = |config: &mut Config| config.transfer.window_chunks = 128;
-    let mut nodes = Nodes::new(&figure_7(seed, RTT, 0.0, &set));
-    nodes.net.run_until(START - Duration::from_secs(1));
+    let mut random = Random::new(seed, MOMENT_STREAM);
+    let share = 0.1 + 0.8 * random.unit();
+    let mut nodes = Nodes::with_disks(&figure_7(seed, RTT, 0.0, &set), Some(DISK));
+    nodes.run_until(START - Duration::from_secs(1));
     let content = accept(&mut nodes);
     let away = START + Duration::from_secs(30);
     outage(&mut nodes, START - Duration::from_millis(500), away);
-    nodes.net.run_until(START);
-    push(&mut nodes, "n1", object.clone());
-    nodes.net.run_until(START + Duration::from_secs(15));
-    let held = nodes.at("n3").holdings().len();
+    nodes.run_until(START + Duration::from_secs_f64(random.unit()));
+    let transfer = push(&mut nodes, "n1", object.clone());
+    let numbers = |nodes: &Nodes, is_counted: fn(&Holding) -> bool| -> BTreeSet<u32> {
+        nodes.at("n3").holdings().iter().filter(|held| is_counted(held)).map(|held| held.key.number).collect()
+    };
+    let chunks = nodes.at("n1").sender().report(transfer).map_or(0, |report| report.chunks);
+    let enough = (f64::from(chunks) * share).max(1.0) as usize;
+    while numbers(&nodes, |held| held.durable).len() < enough && nodes.net.now() < START + Duration::from_secs(15) {
+        let next = nodes.net.now() + Duration::from_micros(200 + random.below(800));
+        nodes.run_until(next);
+    }
+    let held = numbers(&nodes, |_| true);
+    let durable = numbers(&nodes, |held| held.durable);
+    let told = nodes.at("n1").sender().promised(transfer);
     let before = nodes.at("n1").sender().chunks.1;
     nodes.kill("n3");
-    nodes.net.run_until(START + Duration::from_secs(17));
+    let revived = nodes.net.now() + Duration::from_secs(2);
+    nodes.run_until(revived);
     nodes.restart("n3");
-    let restored = nodes.at("n3").proxy().map_or(0, |proxy| proxy.stats.restored);
-    nodes.net.run_until(away);
-    let done = wait(&mut nodes, &content, &["/lab/stored"], away, away + Duration::from_secs(120));
-    let ideal = bytes as f64 * 8e-6 / (25.0 * PAYLOAD_SHARE);
+    let restored = numbers(&nodes, |_| true);
+    let acknowledged: BTreeSet<u32> = durable.union(&told).copied().collect();
+    nodes.run_until(away - Duration::from_millis(1));
+    let kept = numbers(&nodes, |_| true);
+    let done = wait(&mut nodes, &content, &["/lab/stored"], away, away + PATIENCE);
     Killed {
-        held,
-        restored,
+        held: held.len(),
+        durable: durable.len(),
+        told: told.len(),
+        lost: acknowledged.difference(&restored).count(),
+        restored: restored.len(),
         again: nodes.at("n1").sender().chunks.1 - before,
-        lost: done[0].map(|seconds| seconds - ideal),
+        gone_later: acknowledged.difference(&kept).count(),
+        seconds: done[0],
         unaccounted: nodes.unaccounted_packets(),
     }
 }
 
-fn kills(results: &mut Results, settings: &Settings) -> u64 {
+/// The end-to-end counterpart: it begins when the receiver is back; no router keeps anything, and none that is killed before
+/// is missed.
+fn begun_later(rival: Rival, seed: u64, bytes: usize) -> (Option<f64>, u64) {
+    let scenario = figure_7(seed, RTT, 0.0, &|_| {});
+    let mut beside = Beside::measured(rival, &scenario, "n1", "n4", bytes as u64, START);
+    (beside.seconds(scenario.limit), beside.unaccounted_packets())
+}
+
+fn kills(results: &mut Results, settings: &Settings, unaccounted: &mut Unaccounted) {
     let sizes: &[usize] = settings.choose(&[5, 20, 50, 100], &[5]);
-    let mut table =
-        Table::new("kills", &["stored_mb", "run", "chunks_held", "restored", "sent_again", "seconds_beyond_ideal"]);
-    let mut points = Vec::new();
-    let mut unaccounted = 0;
+    let columns = [
+        "stored_mb",
+        "run",
+        "chunks_held",
+        "durable",
+        "told",
+        "restored",
+        "lost",
+        "sent_again",
+        "seconds_beyond_optimum",
+    ];
+    let mut table = Table::new("kills", &columns);
+    let mut series: Vec<(&str, Vec<(f64, f64)>)> = vec![("MFTP, killed while storing", Vec::new())];
+    series.extend(RIVALS.map(|(_, label)| (label, Vec::new())));
     for megabytes in sizes {
         let bytes = megabytes * 1_000_000;
         let stored = object("/lab/stored", bytes, 3);
         let seeds: Vec<u64> = (0..settings.runs).map(|run| settings.seed_of(1_000 + *megabytes as u64, run)).collect();
-        let rows = parallel::map(&seeds, |seed| kill(*seed, bytes, &stored));
-        let sum = |value: fn(&Killed) -> u64| rows.iter().map(value).sum::<u64>() as f64;
-        let lost: Vec<f64> = rows.iter().filter_map(|row| row.lost).collect();
+        let rows = parallel::map(&seeds, |seed| kill(*seed, &stored));
+        let ideal = least_seconds(bytes);
+        let average = |value: fn(&Killed) -> f64| mean(&rows.iter().map(value).collect::<Vec<_>>());
+        let beyond: Vec<f64> = rows.iter().filter_map(|row| Some(row.seconds? - ideal)).collect();
         let setting = format!("{megabytes}mb");
         let mut put = |name: &str, value: f64, unit: &str| results.metric(format!("{name}@{setting}"), value, unit);
-        put("kill.chunks_held", sum(|row| row.held as u64) / rows.len() as f64, "count");
-        put("kill.chunks_lost", sum(|row| (row.held as u64).saturating_sub(row.restored)), "count");
-        put("kill.chunks_sent_again", sum(|row| row.again) / rows.len() as f64, "count");
-        put("kill.lost_seconds_mean", mean(&lost), "seconds");
-        put("kill.failed", (rows.len() - lost.len()) as f64, "count");
-        unaccounted += rows.iter().map(|row| row.unaccounted).sum::<u64>();
-        points.push((*megabytes as f64, mean(&lost)));
+        put("kill.chunks_held", average(|row| row.held as f64), "count");
+        put("kill.chunks_durable", average(|row| row.durable as f64), "count");
+        put("kill.chunks_told", average(|row| row.told as f64), "count");
+        put("kill.chunks_lost", rows.iter().map(|row| row.lost).sum::<usize>() as f64, "count");
+        put("kill.chunks_gone_later", rows.iter().map(|row| row.gone_later).sum::<usize>() as f64, "count");
+        put("kill.chunks_sent_again", average(|row| row.again as f64), "count");
+        put("kill.beyond_seconds_mean", mean(&beyond), "seconds");
+        put("kill.beyond_seconds_confidence", confidence(&beyond), "seconds");
+        put("kill.failed", (rows.len() - beyond.len()) as f64, "count");
+        put("optimum.seconds_after_return", ideal, "seconds");
+        unaccounted.add("mftp", rows.iter().map(|row| row.unaccounted).sum());
+        series[0].1.push((*megabytes as f64, mean(&beyond)));
+        for (number, (rival, _)) in (1..).zip(RIVALS) {
+            let rows = parallel::map(&seeds, |seed| begun_later(rival, *seed, bytes));
+            unaccounted.add(rival.name(), rows.iter().map(|(_, lost)| lost).sum());
+            let beyond: Vec<f64> = rows.iter().filter_map(|(seconds, _)| Some((*seconds)? - ideal)).collect();
+            let name = rival.name();
+            results.metric(format!("{name}.beyond_seconds_mean@{setting}"), mean(&beyond), "seconds");
+            series[number].1.push((*megabytes as f64, mean(&beyond)));
+        }
         for (run, row) in (1..).zip(&rows) {
-            let lost = row.lost.map(|lost| format!("{lost:.4}")).unwrap_or_default();
-            let counts = [row.held as u64, row.restored, row.again].map(|count| format!("{count}"));
-            table.push([setting.clone(), format!("{run}")].into_iter().chain(counts).chain([lost]).collect());
+            let beyond = row.seconds.map(|seconds| format!("{:.4}", seconds - ideal)).unwrap_or_default();
+            let counts = [row.held, row.durable, row.told, row.restored, row.lost].map(|count| format!("{count}"));
+            let cells = counts.into_iter().chain([format!("{}", row.again), beyond]);
+            table.push([setting.clone(), format!("{run}")].into_iter().chain(cells).collect());
         }
     }
     results.tables.push(table);
-    let chart = Chart::new("After the kill of a router that stores", "stored (MB)", "seconds beyond the ideal");
+    let chart = Chart::new("After the kill of a router that stores", "object (MB)", "seconds beyond the optimum");
     results.figures.push(Figure {
         name: "kills".into(),
-        caption: "Time beyond bytes ÷ capacity from the receiver's return to the last verified byte.".into(),
-        svg: lines(&chart, &[Series::new("MFTP", points).styled(Style::Marked)]),
+        caption:
+            "Time beyond bytes ÷ capacity from the receiver's return to the last verified byte. Rivals begin then."
+                .into(),
+        svg: lines(
+            &chart,
+            &series
+                .into_iter()
+                .map(|(label, points)| Series::new(label, points).styled(Style::Marked))
+                .collect::<Vec<_>>(),
+        ),
     });
-    unaccounted
+    results.parameter("disk of the router that is killed", "160 Mbit/s, and 5 ms for each commit");
 }
