@@ -15,7 +15,7 @@ use tributary_mf::{
 };
 
 use super::{
-    network::{START, gigabit, tell_conservation},
+    network::{RIVALS, START, Unaccounted, gigabit},
     nodes::Nodes,
     outage::distribution,
 };
@@ -23,14 +23,15 @@ use crate::{
     Experiment, Results, Settings, Table,
     beside::Beside,
     figures::{Chart, Figure, lines},
+    optimum::MFTP_PAYLOAD_SHARE,
     rivals::Rival,
-    stats::{mean, quantile},
+    stats::{confidence, mean, quantile},
 };
 
 /// The entry of the table.
 pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "mftp-m2m",
-    title: "Sleepy sensors and a sink that is away half of the time: delegation, storage, or neither",
+    title: "Sleepy sensors, a sink that is away half of the time, and a router that forgets: delegation, storage, or neither",
     paper: "motivated in MFTP §2 and §3.3, not evaluated there",
     runs: 3,
     run,
@@ -38,12 +39,110 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
 
 /// A sensor sleeps for nearly all of this.
 const PERIOD: Duration = Duration::from_secs(10);
-/// How long it is awake in each period.
-const AWAKE: Duration = Duration::from_millis(500);
-const READING_BYTES: usize = 2_000;
 /// The sink is connected for the first part of each of its periods.
 const SINK_PERIOD: Duration = Duration::from_secs(30);
 const SINK_CONNECTED: Duration = Duration::from_secs(15);
+/// How long a core that forgets is down: as long as it takes to start again. Its neighbours do not see it go, and hand over
+/// the rest when it is back.
+const FORGETS_FOR: Duration = Duration::from_millis(100);
+
+/// Who measures what, and what is in between.
+#[derive(Clone, Copy)]
+struct Field {
+    /// What follows the `@` of its metrics.
+    setting: &'static str,
+    title: &'static str,
+    sensors: usize,
+    periods: u32,
+    reading_bytes: usize,
+    /// How long a sensor is awake in each period.
+    awake: Duration,
+    radio_kbps: u64,
+    /// Between core and gate.
+    backhaul_kbps: u64,
+    /// Whether the sink is away now and then.
+    sink: Sink,
+    /// Whether the core is killed, once in each of its periods.
+    core: Core,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Sink {
+    AlwaysThere,
+    AwayHalf,
+}
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Core {
+    Lasting,
+    Forgetful,
+}
+
+/// Small readings for a sink that is away half of the time, over a good network.
+fn away(settings: &Settings) -> Field {
+    let (sensors, periods) = settings.choose((20, 12), (3, 3));
+    Field {
+        setting: "away",
+        title: "Readings of sleepy sensors, the sink away half of the time",
+        sensors,
+        periods,
+        reading_bytes: 2_000,
+        awake: Duration::from_millis(500),
+        radio_kbps: 250,
+        backhaul_kbps: 1_000_000,
+        sink: Sink::AwayHalf,
+        core: Core::Lasting,
+    }
+}
+/// Pictures for a sink that is always there, over a narrow link behind a router that loses its memory now and then: sensors
+/// sleep before what they said is far from their access router.
+fn patchy(settings: &Settings) -> Field {
+    let (sensors, periods) = settings.choose((10, 24), (8, 6));
+    Field {
+        setting: "patchy",
+        title: "Pictures of sleepy sensors over a router that forgets",
+        sensors,
+        periods,
+        reading_bytes: 64_000,
+        awake: Duration::from_secs(1),
+        radio_kbps: 2_000,
+        backhaul_kbps: 1_000,
+        sink: Sink::AlwaysThere,
+        core: Core::Forgetful,
+    }
+}
+
+impl Field {
+    /// When the core is killed: once in each period, at a drawn moment.
+    fn kills(&self, seed: u64) -> Vec<Time> {
+        let mut random = Random::new(seed, KILL_STREAM);
+        let draw = |period| START + PERIOD * period + PERIOD.mul_f64(0.9 * random.unit());
+        match self.core {
+            Core::Lasting => Vec::new(),
+            Core::Forgetful => (0..self.periods).map(draw).collect(),
+        }
+    }
+    /// When the sink is connected again, at or after `time`.
+    fn sink_back(&self, time: Time) -> Time {
+        let since = time.since(START).as_nanos();
+        let (period, connected) = (SINK_PERIOD.as_nanos(), SINK_CONNECTED.as_nanos());
+        let is_there = self.sink == Sink::AlwaysThere || since % period < connected;
+        if is_there { time } else { START + Duration::from_nanos(((since / period + 1) * period) as u64) }
+    }
+    /// What a reading takes at least beyond the sink's absence: from the gate if the sink was away, else over all links.
+    fn least_delay(&self, at: Time) -> f64 {
+        let bits = self.reading_bytes as f64 * 8.0 / MFTP_PAYLOAD_SHARE;
+        let (kbps, delay) = if self.sink_back(at) == at {
+            (self.radio_kbps.min(self.backhaul_kbps).min(SINK_KBPS), RADIO_DELAY * 2 + WIRE_DELAY * 2)
+        } else {
+            (SINK_KBPS, RADIO_DELAY)
+        };
+        bits / (kbps as f64 * 1e3) + delay.as_secs_f64()
+    }
+}
+const KILL_STREAM: u64 = 0x5e46;
+const SINK_KBPS: u64 = 5_000;
+const RADIO_DELAY: Duration = Duration::from_millis(5);
+const WIRE_DELAY: Duration = Duration::from_millis(10);
 
 /// How readings are sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -52,53 +151,53 @@ enum Way {
     Delegated,
     /// Proxies may store; the sensor answers for itself.
     Stored,
+    /// No storage; the sensor answers for itself.
+    Unstored,
     /// Fire and forget, no storage: what the network layer alone gives.
     Forgotten,
 }
 
-const WAYS: [(&str, &str, Way); 3] = [
+const WAYS: [(&str, &str, Way); 4] = [
     ("delegated", "MFTP, delegated", Way::Delegated),
     ("stored", "MFTP, stored on the way", Way::Stored),
+    ("unstored", "MFTP, no storage", Way::Unstored),
     ("forgotten", "MFTP, no storage, don't care", Way::Forgotten),
 ];
 
 /// Readings: sensor and when it wakes up to send.
-fn readings(sensors: usize, periods: u32, seed: u64) -> Vec<(usize, Time)> {
+fn readings(field: &Field, seed: u64) -> Vec<(usize, Time)> {
     let mut random = Random::new(seed, 0x5e45);
     let mut readings = Vec::new();
-    for sensor in 0..sensors {
+    for sensor in 0..field.sensors {
         let phase = PERIOD.mul_f64(random.unit());
-        readings.extend((0..periods).map(|period| (sensor, START + phase + PERIOD * period)));
+        readings.extend((0..field.periods).map(|period| (sensor, START + phase + PERIOD * period)));
     }
     readings.sort_by_key(|(sensor, at)| (*at, *sensor));
     readings
 }
-/// When the sink is connected again, at or after `time`.
-fn sink_back(time: Time) -> Time {
-    let since = time.since(START).as_nanos();
-    let (period, connected) = (SINK_PERIOD.as_nanos(), SINK_CONNECTED.as_nanos());
-    if since % period < connected { time } else { START + Duration::from_nanos(((since / period + 1) * period) as u64) }
-}
 
-fn scenario(seed: u64, sensors: usize) -> Scenario {
+fn scenario(seed: u64, field: &Field, sensors: usize) -> Scenario {
     let mut scenario = Scenario::new("m2m", seed);
     for label in ["field", "core", "gate"] {
-        scenario.add_node(label, Family::Mf, &[Role::Router, Role::Resolver]);
+        scenario.add_node(label, Family::Mf, &[Role::Router, Role::Resolver]).mf.transfer.chunk_bytes = CHUNK_BYTES;
     }
-    scenario.add_node("sink", Family::Mf, &[Role::Receiver]);
-    scenario.add_link("field", "core", gigabit(Duration::from_millis(10)));
-    scenario.add_link("core", "gate", gigabit(Duration::from_millis(10)));
-    scenario.add_link("gate", "sink", radio(5_000));
+    scenario.add_node("sink", Family::Mf, &[Role::Receiver]).mf.transfer.chunk_bytes = CHUNK_BYTES;
+    scenario.add_link("field", "core", gigabit(WIRE_DELAY));
+    let rate = Rate::from_bits_per_second(field.backhaul_kbps * 1000);
+    scenario.add_link("core", "gate", LinkConfig { rate: Some(rate), ..gigabit(WIRE_DELAY) });
+    scenario.add_link("gate", "sink", radio(SINK_KBPS));
     for sensor in 0..sensors {
-        scenario.add_node(&format!("s{sensor}"), Family::Mf, &[Role::Sender]);
-        scenario.add_link(&format!("s{sensor}"), "field", radio(250));
+        scenario.add_node(&format!("s{sensor}"), Family::Mf, &[Role::Sender]).mf.transfer.chunk_bytes = CHUNK_BYTES;
+        scenario.add_link(&format!("s{sensor}"), "field", radio(field.radio_kbps));
     }
     scenario
 }
+/// The smallest chunks: of a picture some are lost with a router, and not all or none.
+const CHUNK_BYTES: u32 = 16 << 10;
 /// A lossy radio link.
 fn radio(kbps: u64) -> LinkConfig {
     let rate = Rate::from_bits_per_second(kbps * 1000);
-    let link = LinkConfig { queue_bytes: 32 << 10, ..LinkConfig::new(rate, Duration::from_millis(5)) };
+    let link = LinkConfig { queue_bytes: 32 << 10, ..LinkConfig::new(rate, RADIO_DELAY) };
     LinkConfig { loss: Loss::Bernoulli(0.05), ..link }
 }
 
@@ -113,32 +212,47 @@ struct Row {
     unaccounted: u64,
 }
 
-fn ours(way: Way, seed: u64, sensors: usize, periods: u32) -> Row {
-    let all = readings(sensors, periods, seed);
-    let mut nodes = Nodes::new(&scenario(seed, sensors));
-    nodes.net.run_until(START - Duration::from_millis(500));
+/// What happens when, beside what the links do by themselves.
+#[derive(Clone, Copy)]
+enum Step {
+    Measure(usize),
+    Kill,
+    Restart,
+}
+
+fn steps(field: &Field, seed: u64, all: &[(usize, Time)]) -> Vec<(Time, Step)> {
+    let mut steps: Vec<_> = all.iter().enumerate().map(|(number, (_, at))| (*at, Step::Measure(number))).collect();
+    let kills = field.kills(seed);
+    steps.extend(kills.iter().flat_map(|at| [(*at, Step::Kill), (*at + FORGETS_FOR, Step::Restart)]));
+    steps.sort_by_key(|(at, _)| *at);
+    steps
+}
+
+fn ours(way: Way, field: &Field, seed: u64) -> Row {
+    let all = readings(field, seed);
+    let mut nodes = Nodes::new(&scenario(seed, field, field.sensors));
+    nodes.run_until(START - Duration::from_millis(500));
     let opener = MemoryOpener::new();
     let content = opener.content();
     nodes.with("sink", |node, _| node.accept(Box::new(opener)));
     let sink = nodes.at("sink").guid();
     let state = |up: bool| LinkChange::State(if up { LinkState::Up } else { LinkState::Down });
-    let end = START + PERIOD * periods + SINK_PERIOD * 2;
+    let end = START + PERIOD * field.periods + SINK_PERIOD * 2;
     let mut at = START;
-    while at < end {
+    while at < end && field.sink == Sink::AwayHalf {
         let gate = nodes.link("gate-sink");
         nodes.net.change_at(at, gate, state(true));
         nodes.net.change_at(at + SINK_CONNECTED, gate, state(false));
         at += SINK_PERIOD;
     }
-    for sensor in 0..sensors {
+    for sensor in 0..field.sensors {
         let link = nodes.link(&format!("s{sensor}-field"));
         nodes.net.change(link, state(false));
     }
     for (sensor, at) in &all {
         let link = nodes.link(&format!("s{sensor}-field"));
-        // It wakes a little earlier, so that it is attached when it has measured.
         nodes.net.change_at(*at, link, state(true));
-        nodes.net.change_at(*at + AWAKE, link, state(false));
+        nodes.net.change_at(*at + field.awake, link, state(false));
     }
     let mut waiting = Vec::new();
     let mut row = Row { readings: all.len(), ..Row::default() };
@@ -151,20 +265,32 @@ fn ours(way: Way, seed: u64, sensors: usize, periods: u32) -> Row {
             !is_here
         });
     };
-    for (number, (sensor, at)) in all.iter().enumerate() {
-        while nodes.net.now() < *at {
-            nodes.run_to_event(*at);
+    for (at, step) in steps(field, seed, &all) {
+        while nodes.net.now() < at {
+            nodes.run_to_event(at);
             collect(&nodes, &mut waiting);
         }
-        let reading = object(&format!("/sensor/{number}"), READING_BYTES, number as u64);
+        let number = match step {
+            Step::Measure(number) => number,
+            Step::Kill => {
+                nodes.kill("core");
+                continue;
+            }
+            Step::Restart => {
+                nodes.restart("core");
+                continue;
+            }
+        };
+        let reading = object(&format!("/sensor/{number}"), field.reading_bytes, number as u64);
         let id = reading.manifest().object_id();
-        waiting.push((reading.manifest().name.clone(), sink_back(*at)));
-        nodes.with(&format!("s{sensor}"), |node, now| {
+        waiting.push((reading.manifest().name.clone(), field.sink_back(at)));
+        nodes.with(&format!("s{}", all[number].0), |node, now| {
             node.offer(Box::new(reading));
             let mut options = SendOptions::new(&node.config().transfer);
             (options.proxy, options.reliability) = match way {
                 Way::Delegated => (ProxyUse::Delegate, Reliability::Nack),
                 Way::Stored => (ProxyUse::Allowed, Reliability::Nack),
+                Way::Unstored => (ProxyUse::Forbidden, Reliability::Nack),
                 Way::Forgotten => (ProxyUse::Forbidden, Reliability::DontCare),
             };
             node.send(now, id, sink, options);
@@ -175,24 +301,30 @@ fn ours(way: Way, seed: u64, sensors: usize, periods: u32) -> Row {
         collect(&nodes, &mut waiting);
     }
     row.unaccounted = nodes.unaccounted_packets();
-    for sensor in 0..sensors {
+    for sensor in 0..field.sensors {
         let link = nodes.link(&format!("s{sensor}-field"));
         row.sent_bytes += nodes.net.link_stats(link.a_to_b).out_bytes;
     }
     row
 }
 
-/// TCP: the sink asks the sensor the moment it wakes, if it is connected; nobody in between can keep anything.
-fn tcp(seed: u64, sensors: usize, periods: u32) -> Row {
-    let all = readings(sensors, periods, seed);
+/// TCP or QUIC: the sink asks the sensor the moment it wakes, if it is connected; nobody in between can keep anything.
+fn rival(rival: Rival, field: &Field, seed: u64) -> Row {
+    let (all, kills) = (readings(field, seed), field.kills(seed));
     let mut row = Row { readings: all.len(), ..Row::default() };
     for (number, (_, at)) in all.iter().enumerate() {
-        if sink_back(*at) != *at {
+        if field.sink_back(*at) != *at {
             continue;
         }
-        let mut scenario = scenario(seed.wrapping_add(number as u64), 1);
-        scenario.limit = Time::ZERO + AWAKE;
-        let mut beside = Beside::new(Rival::TcpCubic, &scenario, &["s0"], "sink", READING_BYTES as u64, Time::ZERO);
+        let mut scenario = scenario(seed.wrapping_add(number as u64), field, 1);
+        scenario.limit = Time::ZERO + field.awake;
+        for killed in kills.iter().filter(|killed| **killed < *at + field.awake && **killed + FORGETS_FOR > *at) {
+            let down = Time::ZERO + killed.since(*at);
+            scenario.change_link(down, "field-core", LinkChange::State(LinkState::Down));
+            let up = Time::ZERO + (*killed + FORGETS_FOR).since(*at);
+            scenario.change_link(up, "field-core", LinkChange::State(LinkState::Up));
+        }
+        let mut beside = Beside::measured(rival, &scenario, "s0", "sink", field.reading_bytes as u64, Time::ZERO);
         row.delays.extend(beside.seconds(scenario.limit));
         row.unaccounted += beside.unaccounted_packets();
     }
@@ -200,32 +332,74 @@ fn tcp(seed: u64, sensors: usize, periods: u32) -> Row {
 }
 
 fn run(settings: &Settings) -> Results {
-    let (sensors, periods) = settings.choose((20, 12), (3, 3));
     let mut results = Results::new(EXPERIMENT.name, settings);
-    let mut table = Table::new("runs", &["variant", "run", "readings", "delivered", "delay_mean_s", "sent_bytes"]);
+    let mut unaccounted = Unaccounted::default();
+    let mut table = Table::new(
+        "runs",
+        &["setting", "variant", "run", "readings", "delivered", "delay_mean_s", "delay_max_s", "sent_bytes"],
+    );
+    for field in [away(settings), patchy(settings)] {
+        over(&mut results, &mut table, &mut unaccounted, settings, &field);
+    }
+    unaccounted.tell(&mut results);
+    results.tables.push(table);
+    results.parameter("radio", "5 ms, 5 % loss both ways; 5 Mbit/s to the sink");
+    results.note(
+        "A sensor has its time awake in which to attach and to hand over its reading; then its radio is off. Delegation and \
+         storage take it over hop by hop and hold it until the sink is back. TCP and QUIC need both ends at a time: here the \
+         sink asks the sensor the very moment at which it wakes, which nobody could know; readings while the sink is away \
+         are lost.",
+    );
+    results.note(
+        "Patchy: the core is killed once in each period, is back after 0.1 s and has forgotten then what it was passing on: \
+         what the access router had handed to it. Where a producer delegates, its access router has kept a copy to answer the \
+         sink with; where it does not, the sink can only ask the sensor, when it is awake. The last period's sensors never \
+         are again.",
+    );
+    results
+}
+
+fn over(results: &mut Results, table: &mut Table, unaccounted: &mut Unaccounted, settings: &Settings, field: &Field) {
+    let setting = field.setting;
     let seeds: Vec<u64> = (0..settings.runs).map(|run| settings.seed_of(1, run)).collect();
     let mut all = Vec::new();
     for (variant, label, way) in WAYS {
-        all.push((variant, label, parallel::map(&seeds, |seed| ours(way, *seed, sensors, periods))));
+        all.push((variant, label.to_string(), parallel::map(&seeds, |seed| ours(way, field, *seed))));
     }
-    all.push(("tcp-cubic", "TCP, sink asks", parallel::map(&seeds, |seed| tcp(*seed, sensors, periods))));
-    results.metric("optimum.delivered", 1.0, "share");
+    for (of, label) in RIVALS {
+        let rows = parallel::map(&seeds, |seed| rival(of, field, *seed));
+        all.push((of.name(), format!("{label}, sink asks"), rows));
+    }
+    results.metric(format!("optimum.delivered@{setting}"), 1.0, "share");
+    let least: Vec<f64> =
+        seeds.iter().flat_map(|seed| readings(field, *seed)).map(|(_, at)| field.least_delay(at)).collect();
+    results.metric(format!("optimum.delay_seconds_median@{setting}"), quantile(&least, 0.5), "seconds");
+    results.metric(format!("optimum.delay_seconds_95@{setting}"), quantile(&least, 0.95), "seconds");
     let mut series = Vec::new();
     for (variant, label, rows) in &all {
         let share: Vec<f64> = rows.iter().map(|row| row.delays.len() as f64 / row.readings.max(1) as f64).collect();
         let delays: Vec<f64> = rows.iter().flat_map(|row| row.delays.iter().copied()).collect();
         let bytes: Vec<f64> = rows.iter().map(|row| row.sent_bytes as f64 / row.readings.max(1) as f64).collect();
-        results.metric(format!("{variant}.delivered"), mean(&share), "share");
-        results.metric(format!("{variant}.delay_seconds_median"), quantile(&delays, 0.5), "seconds");
-        results.metric(format!("{variant}.delay_seconds_95"), quantile(&delays, 0.95), "seconds");
-        if *variant != "tcp-cubic" {
-            results.metric(format!("{variant}.sent_bytes_per_reading"), mean(&bytes), "bytes");
+        let in_period = delays.iter().filter(|delay| **delay <= PERIOD.as_secs_f64()).count() as f64;
+        let readings: usize = rows.iter().map(|row| row.readings).sum();
+        let mut put = |quantity: &str, value: f64, unit: &str| {
+            results.metric(format!("{variant}.{quantity}@{setting}"), value, unit);
+        };
+        put("delivered", mean(&share), "share");
+        put("delivered_confidence", confidence(&share), "share");
+        put("delivered_within_period", in_period / readings.max(1) as f64, "share");
+        put("delay_seconds_median", quantile(&delays, 0.5), "seconds");
+        put("delay_seconds_95", quantile(&delays, 0.95), "seconds");
+        put("delay_seconds_max", quantile(&delays, 1.0), "seconds");
+        if Rival::by_name(variant).is_none() {
+            put("sent_bytes_per_reading", mean(&bytes), "bytes");
         }
-        tell_conservation(&mut results, variant, rows.iter().map(|row| row.unaccounted).sum());
+        unaccounted.add(variant, rows.iter().map(|row| row.unaccounted).sum());
         for (run, row) in (1..).zip(rows) {
             let counts = [row.readings, row.delays.len()].map(|count| format!("{count}"));
-            let rest = [format!("{:.4}", mean(&row.delays)), format!("{}", row.sent_bytes)];
-            table.push([variant.to_string(), format!("{run}")].into_iter().chain(counts).chain(rest).collect());
+            let delays = [mean(&row.delays), quantile(&row.delays, 1.0)].map(|delay| format!("{delay:.4}"));
+            let head = [setting.to_string(), variant.to_string(), format!("{run}")];
+            table.push(head.into_iter().chain(counts).chain(delays).chain([format!("{}", row.sent_bytes)]).collect());
         }
         // Those that never came make the curve end below one.
         let missing = rows.iter().map(|row| row.readings - row.delays.len()).sum::<usize>();
@@ -233,25 +407,28 @@ fn run(settings: &Settings) -> Results {
         let points = whole.points.iter().copied().filter(|(delay, _)| *delay < f64::MAX);
         series.push(crate::figures::Series::new(label, points.collect()));
     }
-    results.tables.push(table);
-    let mut chart =
-        Chart::new("Readings of sleepy sensors", "delay beyond the sink's own absence (s)", "share of readings");
-    (chart.y_to, chart.x_range) = (1.0, Some((0.0, 3.0)));
+    series.push(distribution("optimum", least.into_iter()).dashed().coloured(6));
+    let mut chart = Chart::new(field.title, "delay beyond the sink's own absence (s)", "share of readings");
+    let last = if field.core == Core::Forgetful { 30.0 } else { 3.0 };
+    (chart.y_to, chart.x_range, chart.size.1) = (1.0, Some((0.0, last)), 440);
     results.figures.push(Figure {
-        name: "delays".into(),
+        name: format!("delays-{setting}"),
         caption: "Of all readings, the share that came within a time after the first moment at which the sink was \
                   connected. A curve that ends below one lost the rest."
             .into(),
         svg: lines(&chart, &series),
     });
-    results.parameter("sensors", format!("{sensors}, awake for 0.5 s in each of {periods} periods of 10 s"));
-    results.parameter("reading", format!("{READING_BYTES} bytes, signed"));
-    results.parameter("radio", "250 kbit/s to sensors, 5 Mbit/s to the sink, 5 ms, 5 % loss both ways");
-    results.parameter("sink", "connected for 15 s of each 30 s");
-    results.note(
-        "A sensor has 0.5 s in which to attach and to hand over its reading; then its radio is off. Delegation and storage \
-         take it over hop by hop and hold it until the sink is back. TCP needs both ends at a time: here the sink asks the \
-         sensor the very moment at which it wakes, which nobody could know; readings while the sink is away are lost.",
+    let Field { sensors, periods, reading_bytes, .. } = field;
+    results.parameter(
+        &format!("{setting}: sensors"),
+        format!("{sensors}, awake for {} s in each of {periods} periods of 10 s", field.awake.as_secs_f64()),
     );
-    results
+    results.parameter(
+        &format!("{setting}: reading, radio, backhaul"),
+        format!("{reading_bytes} bytes, signed; {} and {} kbit/s", field.radio_kbps, field.backhaul_kbps),
+    );
+    results.parameter(
+        &format!("{setting}: sink"),
+        if field.sink == Sink::AwayHalf { "connected for 15 s of each 30 s" } else { "always connected" },
+    );
 }
