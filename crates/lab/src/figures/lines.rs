@@ -6,8 +6,8 @@ use plotters::{
         ranged1d::{AsRangedCoord, Ranged, ValueFormatter},
     },
     prelude::{
-        Circle, Cross, DashedLineSeries, DrawingArea, IntoLogRange, LineSeries, PathElement, RGBColor, Rectangle,
-        SVGBackend,
+        BindKeyPoints, Circle, Cross, DashedLineSeries, DrawingArea, IntoLogRange, LineSeries, PathElement, RGBColor,
+        Rectangle, SVGBackend,
     },
     style::{Color, ShapeStyle},
 };
@@ -102,7 +102,10 @@ pub fn lines(chart: &Chart, series: &[Series]) -> String {
     let bottom = chart.y_from.unwrap_or(0.0);
     let top = headroom(highest.max(chart.y_to)).max(bottom + f64::MIN_POSITIVE);
     framed(chart, &legend, |area| {
-        if chart.is_x_logarithmic {
+        if chart.is_x_logarithmic && !chart.x_ticks.is_empty() {
+            let x = (from..to).log_scale().with_key_points(chart.x_ticks.clone());
+            plot(area, chart, series, x, bottom..top, colour_of);
+        } else if chart.is_x_logarithmic {
             plot(area, chart, series, (from..to).log_scale(), bottom..top, colour_of);
         } else {
             plot(area, chart, series, from..to, bottom..top, colour_of);
@@ -125,7 +128,8 @@ fn plot<X>(
     // A logarithmic axis has the ends of its decades twice.
     let shown = RefCell::new(String::new());
     let x_label = |value: f64| {
-        let label = if chart.is_x_logarithmic && !is_round(value) { String::new() } else { short(value) };
+        let is_labelled = !chart.is_x_logarithmic || !chart.x_ticks.is_empty() || is_round(value);
+        let label = if is_labelled { short(value) } else { String::new() };
         let before = shown.replace(label.clone());
         if before == label { String::new() } else { label }
     };

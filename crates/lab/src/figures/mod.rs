@@ -47,6 +47,8 @@ pub struct Chart {
     pub spans: Vec<(f64, f64, String)>,
     /// Whether the horizontal axis is logarithmic.
     pub is_x_logarithmic: bool,
+    /// The values of a logarithmic axis that are labelled; 1, 2 and 5 times the powers of ten if there are none.
+    pub x_ticks: Vec<f64>,
 }
 
 impl Chart {
@@ -62,6 +64,7 @@ impl Chart {
             x_range: None,
             spans: Vec::new(),
             is_x_logarithmic: false,
+            x_ticks: Vec::new(),
         }
     }
 }

@@ -7,7 +7,7 @@ use tributary::{
 };
 use tributary_content::{MemoryContent, MemoryObject, MemoryOpener, Name};
 use tributary_core::{
-    Duration, Rate,
+    Duration, Random, Rate,
     event::{Event, TransferEvent},
     link::{LinkConfig, Loss},
 };
@@ -17,14 +17,15 @@ use tributary_transport::{
 };
 
 use super::{
-    network::{START, tell_conservation},
+    network::{RIVALS, START, Unaccounted},
     nodes::Nodes,
 };
 use crate::{
     Experiment, Results, Settings, Table,
+    beside::{Download, Together},
     figures::{Chart, Figure, Series, Style, lines},
-    optimum::PAYLOAD_SHARE,
-    rivals::{Content, DownloadConfig, Plan, Rival, outcome, run_download},
+    optimum::MFTP_PAYLOAD_SHARE,
+    rivals::Rival,
     stats::mean,
 };
 
@@ -47,14 +48,20 @@ const FILE: &str = "/lab/film";
 const LIMIT: Duration = Duration::from_secs(600);
 const SCALES: [(&str, &str, Spread); 2] =
     [("small", "MFTP, small scale", Spread::All), ("large", "MFTP, large scale", Spread::AllByProxies(3))];
-const RIVALS: [(Rival, &str); 2] = [(Rival::QuicBbr, "QUIC BBR to each"), (Rival::QuicCubic, "QUIC Cubic to each")];
 
 #[derive(Clone, Copy)]
 struct Item {
     seed: u64,
     receivers: usize,
     loss: f64,
+    /// When an access router is killed, since the start; it starts again [`FORGETS_FOR`] later.
+    forgets: Option<Duration>,
 }
+
+/// How long a router is down that forgets.
+const FORGETS_FOR: Duration = Duration::from_millis(300);
+/// The router that forgets: the one to which the first receivers are attached.
+const FORGETFUL: &str = "a0";
 
 /// What one run gives.
 struct Row {
@@ -62,6 +69,9 @@ struct Row {
     seconds: Option<f64>,
     /// Bytes that left the source for each byte of the file.
     copies: f64,
+    /// What receivers and routers said to the source meanwhile, and chunks that it sent again.
+    said_to_source: u64,
+    sent_again: u64,
     unaccounted: u64,
 }
 
@@ -106,6 +116,9 @@ fn scenario(item: &Item) -> Scenario {
 fn name(text: &str) -> Name {
     text.parse().expect("names of the lab are right")
 }
+fn said_to_source(nodes: &Nodes) -> u64 {
+    nodes.at("source").router().stats.arrived
+}
 fn source_bytes(nodes: &Nodes) -> u64 {
     nodes.at("source").status(nodes.net.now()).faces.iter().map(|face| face.sent.1.0).sum()
 }
@@ -124,13 +137,19 @@ fn ours(item: &Item, spread: Spread, object: &MemoryObject) -> Row {
         waiting.insert(nodes.place(&label));
     }
     nodes.net.run_until(START);
-    let before = source_bytes(&nodes);
+    let (before, said_before) = (source_bytes(&nodes), said_to_source(&nodes));
     let options = SendOptions { spread, ..SendOptions::default() };
     let to = Destination::Name(name(GROUP));
     let object = object.clone();
     let bytes = object.bytes().clone();
     let sent = nodes.with("source", |node, now| Messaging::send(node, now, Box::new(object), &to, &options).is_ok());
     let mut last = None;
+    if let Some(after) = item.forgets {
+        nodes.run_until(START + after);
+        nodes.kill(FORGETFUL);
+        nodes.run_until(START + after + FORGETS_FOR);
+        nodes.restart(FORGETFUL);
+    }
     while sent && !waiting.is_empty() && nodes.net.now() < START + LIMIT {
         for (time, place, event) in nodes.run_to_event(START + LIMIT) {
             if let Event::Transfer(_, TransferEvent::Completed) = event
@@ -143,37 +162,25 @@ fn ours(item: &Item, spread: Spread, object: &MemoryObject) -> Row {
     let right = inboxes.iter().all(|inbox| inbox.finished(&name(FILE)).is_some_and(|got| got[..] == bytes[..]));
     let copies = (source_bytes(&nodes) - before) as f64 / bytes.len() as f64;
     let seconds = last.filter(|_| right && waiting.is_empty());
-    Row { seconds, copies, unaccounted: nodes.unaccounted_packets() }
+    let said_to_source = said_to_source(&nodes) - said_before;
+    let sent_again = nodes.at("source").sender().chunks.1;
+    Row { seconds, copies, said_to_source, sent_again, unaccounted: nodes.unaccounted_packets() }
 }
 
 /// A connection to each, all at once.
 fn rival(rival: Rival, item: &Item, bytes: u64) -> Row {
-    let mut plan = Plan::new();
-    let content = Content { seed: item.seed, bytes };
-    let server = plan.server(rival, content);
-    let core = plan.router();
-    plan.connect(server, core, core_link(2), core_link(2));
-    let (mut access, mut clients) = (core, Vec::new());
-    for receiver in 0..item.receivers {
-        if receiver % BEHIND_ONE == 0 {
-            access = plan.router();
-            plan.connect(core, access, core_link(5), core_link(5));
-        }
-        let config = DownloadConfig { start: START, ..DownloadConfig::single() };
-        let client = plan.client(rival, content, &[server], config);
-        plan.connect(access, client, last_link(item.loss), last_link(item.loss));
-        clients.push(client);
-    }
-    let (mut net, _) = plan.build(item.seed);
-    for client in &clients {
-        run_download(&mut net, *client, START + LIMIT);
-    }
-    let outcomes: Vec<_> = clients.iter().map(|client| outcome(&net, *client, &[server])).collect();
-    let seconds: Option<Vec<f64>> = outcomes.iter().map(|outcome| outcome.seconds).collect();
+    let scenario = scenario(item);
+    let receivers: Vec<String> = (0..item.receivers).map(|receiver| format!("d{receiver}")).collect();
+    let download = |receiver| Download { source: "source", receiver, bytes, start: START };
+    let downloads: Vec<Download<'_>> = receivers.iter().map(|receiver| download(receiver)).collect();
+    let mut net = Together::new(rival, &scenario, &downloads);
+    let seconds: Vec<Option<f64>> = (0..item.receivers).map(|receiver| net.seconds(receiver, START + LIMIT)).collect();
     Row {
-        seconds: seconds.map(|seconds| seconds.into_iter().fold(0.0, f64::max)),
-        copies: outcomes[0].sent_bytes as f64 / bytes as f64,
-        unaccounted: net.links().map(|(.., link)| link.stats().unaccounted_packets(link.in_flight())).sum(),
+        seconds: seconds.into_iter().try_fold(0.0, |last: f64, seconds| Some(last.max(seconds?))),
+        copies: net.sent_bytes(0) as f64 / bytes as f64,
+        said_to_source: 0,
+        sent_again: 0,
+        unaccounted: net.unaccounted_packets(),
     }
 }
 
@@ -183,7 +190,7 @@ fn run(settings: &Settings) -> Results {
     let mut results = Results::new(EXPERIMENT.name, settings);
     let mut table = Table::new("times", &["variant", "receivers", "loss", "run", "seconds", "copies_from_source"]);
     let file = object(FILE, bytes, settings.seed);
-    let (mut unaccounted, mut rivals_unaccounted) = (0, 0);
+    let mut unaccounted = Unaccounted::default();
     for loss in [0.0, 0.01] {
         let percent = (loss * 100.0) as u64;
         let mut lines_of: Vec<(String, Vec<(f64, f64)>)> = Vec::new();
@@ -194,25 +201,25 @@ fn run(settings: &Settings) -> Results {
                     seed: settings.seed_of(*receivers as u64 * 10 + percent, run),
                     receivers: *receivers,
                     loss,
+                    forgets: None,
                 })
                 .collect();
             let last = LAST_MBPS as f64 * (1.0 - loss);
-            let seconds = |mbps: f64| bytes as f64 * 8e-6 / (mbps * PAYLOAD_SHARE);
+            let seconds = |mbps: f64| bytes as f64 * 8e-6 / (mbps * MFTP_PAYLOAD_SHARE);
             let each = (CORE_MBPS as f64 / *receivers as f64).min(last);
             results.metric(format!("optimum.seconds_mean@{setting}"), seconds(last), "seconds");
             results.metric(format!("optimum-unicast.seconds_mean@{setting}"), seconds(each), "seconds");
             let mut all = Vec::new();
             for (variant, label, spread) in SCALES {
                 let rows = parallel::map(&items, |item| ours(item, spread, &file));
-                unaccounted += rows.iter().map(|row| row.unaccounted).sum::<u64>();
                 all.push((variant, label, rows));
             }
             for (of, label) in RIVALS {
                 let rows = parallel::map(&items, |item| rival(of, item, bytes as u64));
-                rivals_unaccounted += rows.iter().map(|row| row.unaccounted).sum::<u64>();
                 all.push((of.name(), label, rows));
             }
             for (number, (variant, label, rows)) in all.iter().enumerate() {
+                unaccounted.add(variant, rows.iter().map(|row| row.unaccounted).sum());
                 let done: Vec<f64> = rows.iter().filter_map(|row| row.seconds).collect();
                 let copies: Vec<f64> = rows.iter().map(|row| row.copies).collect();
                 results.metric(format!("{variant}.seconds_mean@{setting}"), mean(&done), "seconds");
@@ -230,7 +237,7 @@ fn run(settings: &Settings) -> Results {
             }
         }
         let mut chart = Chart::new("Until the last receiver has the file", "receivers", "seconds");
-        chart.is_x_logarithmic = true;
+        (chart.is_x_logarithmic, chart.x_ticks) = (true, counts.iter().map(|count| *count as f64).collect());
         let series: Vec<Series> =
             lines_of.into_iter().map(|(label, points)| Series::new(&label, points).styled(Style::Marked)).collect();
         results.figures.push(Figure {
@@ -239,8 +246,8 @@ fn run(settings: &Settings) -> Results {
             svg: lines(&chart, &series),
         });
     }
-    tell_conservation(&mut results, "mftp", unaccounted);
-    tell_conservation(&mut results, "rivals", rivals_unaccounted);
+    forgetful(&mut results, settings, &file, &mut unaccounted);
+    unaccounted.tell(&mut results);
     results.tables.push(table);
     results.parameter("object", format!("{bytes} bytes"));
     results.parameter("source – core – access routers", format!("{CORE_MBPS} Mbit/s, 2 and 5 ms one way"));
@@ -252,5 +259,49 @@ fn run(settings: &Settings) -> Results {
          one last hop filled to capacity × (1 − loss); that of unicast shares the source's link among all. Rivals open a \
          connection to each receiver at the same moment.",
     );
+    results.note(
+        "Without losses beyond those that each hop repairs nobody misses anything, and the scales do not differ. In the table \
+         'forgetful' the access router of the first receivers is killed at a drawn moment and starts again 0.3 s later without \
+         its memory: told is what reaches the source then (requests and reports), and what it sends again.",
+    );
     results
 }
+
+/// An access router is killed while it passes the file on: who answers its receivers?
+fn forgetful(results: &mut Results, settings: &Settings, file: &MemoryObject, unaccounted: &mut Unaccounted) {
+    let columns = ["variant", "receivers", "run", "seconds", "said_to_source", "sent_again"];
+    let mut table = Table::new("forgetful", &columns);
+    for receivers in settings.choose(&[8, 32][..], &[4]) {
+        let items: Vec<Item> = (0..settings.runs)
+            .map(|run| {
+                let seed = settings.seed_of(*receivers as u64 * 10 + 5, run);
+                let whole = file.bytes().len() as f64 * 8e-6 / LAST_MBPS as f64;
+                let after = Duration::from_secs_f64(whole * (0.2 + 0.6 * Random::new(seed, MOMENT_STREAM).unit()));
+                Item { seed, receivers: *receivers, loss: 0.0, forgets: Some(after) }
+            })
+            .collect();
+        let setting = format!("n{receivers}-forgetful");
+        for (variant, _, spread) in SCALES {
+            let rows = parallel::map(&items, |item| ours(item, spread, file));
+            unaccounted.add(variant, rows.iter().map(|row| row.unaccounted).sum());
+            let done: Vec<f64> = rows.iter().filter_map(|row| row.seconds).collect();
+            let average = |value: fn(&Row) -> u64| mean(&rows.iter().map(|row| value(row) as f64).collect::<Vec<_>>());
+            results.metric(format!("{variant}.seconds_mean@{setting}"), mean(&done), "seconds");
+            results.metric(
+                format!("{variant}.said_to_source_mean@{setting}"),
+                average(|row| row.said_to_source),
+                "count",
+            );
+            results.metric(format!("{variant}.sent_again_mean@{setting}"), average(|row| row.sent_again), "count");
+            results.metric(format!("{variant}.failed@{setting}"), (rows.len() - done.len()) as f64, "count");
+            for (run, row) in (1..).zip(&rows) {
+                let seconds = row.seconds.map(|seconds| format!("{seconds:.4}")).unwrap_or_default();
+                let counts = [row.said_to_source, row.sent_again].map(|count| format!("{count}"));
+                let head = [variant.to_string(), format!("{receivers}"), format!("{run}"), seconds];
+                table.push(head.into_iter().chain(counts).collect());
+            }
+        }
+    }
+    results.tables.push(table);
+}
+const MOMENT_STREAM: u64 = 0x57b1;
