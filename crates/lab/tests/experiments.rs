@@ -5,6 +5,27 @@ fn run(name: &str, seed: u64, runs: u32) -> Results {
     let experiment = experiments::find(name).unwrap_or_else(|| panic!("there is no experiment {name}"));
     (experiment.run)(&Settings { seed, runs, scale: Scale::Small, ..Settings::default() })
 }
+/// No packet is lost sight of, of rivals either, and nobody is faster than the links.
+fn conserves_and_keeps_within_the_optimum(results: &Results) {
+    for variant in ["mftp", "rivals"] {
+        assert!(value(results, &format!("{variant}.unaccounted_packets")) < 0.5, "{variant}");
+    }
+    for (name, metric) in results.metrics.iter().filter(|(name, _)| name.contains("utilisation")) {
+        assert!(metric.value <= 1.0, "{name}: {}", metric.value);
+    }
+    for (name, metric) in results.metrics.iter().filter(|(name, _)| name.contains("beyond_seconds_mean")) {
+        assert!(metric.value >= 0.0, "{name}: {}", metric.value);
+    }
+}
+/// The rows of a table, by the first column.
+fn rows<'a>(results: &'a Results, table: &str, variant: &str) -> Vec<&'a Vec<String>> {
+    let table = results.tables.iter().find(|of| of.name == table).expect("the table is there");
+    table.rows.iter().filter(|row| row[0] == variant).collect()
+}
+/// Whether no two of some runs gave the same in a column.
+fn differ(rows: &[&Vec<String>], column: usize) -> bool {
+    rows.iter().enumerate().all(|(at, row)| rows[..at].iter().all(|other| other[column] != row[column]))
+}
 fn value(results: &Results, name: &str) -> f64 {
     let metric = results.metrics.get(name);
     metric.unwrap_or_else(|| panic!("no metric {name}: {:?}", results.metrics.keys())).value
@@ -101,9 +122,13 @@ fn losses_on_the_last_hop_cost_mftp_no_more_than_three_percent() {
     for rtt in [10, 50, 100] {
         let of = |name: &str| value(&results, &format!("{name}@rtt{rtt}-loss1"));
         assert!(of("mftp.goodput_mbps") > of("quic-cubic.goodput_mbps"), "{rtt} ms");
-        assert!(value(&results, &format!("mftp.kept@rtt{rtt}")) > 0.9, "{rtt} ms; the object is small here");
+        let kept = value(&results, &format!("mftp.kept@rtt{rtt}"));
+        assert!(kept >= 0.97, "{rtt} ms: {kept}");
+        // Without loss smoltcp's Cubic is not crippled by its loss recovery, because its window is made to measure.
+        let clean = value(&results, &format!("tcp-cubic.utilisation@rtt{rtt}-loss0"));
+        assert!(clean > 0.5, "{rtt} ms: {clean}; the object is small, and most of the time slow start");
     }
-    assert!(value(&results, "mftp.unaccounted_packets") + value(&results, "rivals.unaccounted_packets") < 0.5);
+    conserves_and_keeps_within_the_optimum(&results);
 }
 
 #[test]
@@ -120,24 +145,75 @@ fn next_to_nothing_is_lost_beyond_an_outage_and_the_network_is_ahead_of_the_rece
 }
 
 #[test]
-fn pages_load_faster_than_over_tcp() {
-    let results = run("mftp-web", 1, 1);
+fn pages_load_faster_than_over_tcp_and_quic() {
+    let results = run("mftp-web", 1, 2);
     for loss in ["loss0", "loss1"] {
-        let median = |variant: &str| value(&results, &format!("{variant}.plt_seconds_median@{loss}"));
-        assert!(median("mftp") < median("tcp-cubic"), "{loss}");
-        assert!(median("mftp") >= value(&results, &format!("optimum.plt_seconds_median@{loss}")) * 0.999);
+        for quantity in ["plt_seconds_median", "plt_seconds_max"] {
+            let of = |variant: &str| value(&results, &format!("{variant}.{quantity}@{loss}"));
+            for rival in ["tcp-cubic", "quic-cubic", "quic-bbr"] {
+                assert!(of("mftp") < of(rival), "{quantity}, {loss}: {} against {rival}'s {}", of("mftp"), of(rival));
+            }
+        }
+        let median = value(&results, &format!("mftp.plt_seconds_median@{loss}"));
+        assert!(median >= value(&results, &format!("optimum.plt_seconds_median@{loss}")));
     }
+    conserves_and_keeps_within_the_optimum(&results);
+}
+
+#[test]
+fn a_slow_destination_does_not_hold_up_a_fast_one_and_equal_ones_get_equal_parts() {
+    let results = run("mftp-hol", 1, 2);
+    let of = |name: &str| value(&results, name);
+    assert!(of("blocked.fast_mbps") < 0.5 * of("relieved.fast_mbps"), "{}", of("blocked.fast_mbps"));
+    assert!(of("relieved.fast_utilisation") > 0.9, "{}", of("relieved.fast_utilisation"));
+    assert!(of("relieved.jain@alike") > 0.98 && of("relieved.jain@alike") > of("blocked.jain@alike"));
+    assert!(of("relieved.unaccounted_packets@alike") + of("quic-cubic.unaccounted_packets@alike") < 0.5);
+    assert!(results.metrics.iter().all(|(name, metric)| !name.contains("utilisation") || metric.value <= 1.0));
+    assert!(differ(&rows(&results, "rates", "relieved"), 3), "each run begins at moments of its own");
+}
+
+#[test]
+fn a_receiver_that_moves_loses_little_and_each_journey_is_another() {
+    let results = run("mftp-mobility", 1, 2);
+    for gap in ["gap0", "gap1", "gap5"] {
+        let beyond = value(&results, &format!("mftp.beyond_seconds_mean@{gap}"));
+        assert!(beyond < 2.0, "{gap}: {beyond}");
+        assert!(value(&results, &format!("mftp.failed@{gap}")) < 0.5);
+    }
+    assert!(value(&results, "mftp.utilisation@synthetic") > 0.9);
+    conserves_and_keeps_within_the_optimum(&results);
+    let (runs, times) = (rows(&results, "times", "mftp"), 3);
+    let of = |gap: &str| runs.iter().copied().filter(|row| row[1] == gap).collect::<Vec<_>>();
+    assert!(["gap0", "gap1", "gap5"].iter().all(|gap| of(gap).len() == 2 && differ(&of(gap), times)));
+}
+
+#[test]
+fn devices_that_meet_a_gateway_use_their_meetings() {
+    let results = run("mftp-contacts", 1, 1);
+    assert!(value(&results, "mftp.complete@synthetic") >= value(&results, "optimum.complete@synthetic"));
+    for rival in ["tcp-cubic", "quic-cubic", "quic-bbr"] {
+        let beyond = |variant: &str| value(&results, &format!("{variant}.beyond_seconds_mean@synthetic"));
+        assert!(beyond("mftp") < beyond(rival), "{rival}: {} against {}", beyond("mftp"), beyond(rival));
+    }
+    conserves_and_keeps_within_the_optimum(&results);
 }
 
 #[test]
 fn a_killed_router_loses_nothing_of_its_store_and_sensors_need_not_stay_awake() {
-    let results = run("mftp-store", 1, 1);
-    assert!(value(&results, "kill.chunks_held@5mb") >= 1.0);
-    assert!(value(&results, "kill.chunks_lost@5mb") + value(&results, "kill.chunks_sent_again@5mb") < 0.5);
+    let results = run("mftp-store", 1, 3);
+    assert!(value(&results, "kill.chunks_durable@5mb") >= 1.0);
+    assert!(value(&results, "kill.chunks_durable@5mb") < 6.0, "it is killed while it stores, not afterwards");
+    assert!(value(&results, "kill.chunks_lost@5mb") + value(&results, "kill.chunks_gone_later@5mb") < 0.5);
+    assert!(value(&results, "kill.failed@5mb") < 0.5);
     assert!(value(&results, "modest.held_share_min@cap10mb") > 0.99);
+    conserves_and_keeps_within_the_optimum(&results);
+    assert!(differ(&rows(&results, "kills", "5mb"), 8) && differ(&rows(&results, "pressure", "cap10mb"), 5));
     let results = run("mftp-m2m", 1, 1);
-    assert!(value(&results, "stored.delivered") > 0.9);
-    assert!(value(&results, "forgotten.delivered") < value(&results, "stored.delivered"));
+    let of = |name: &str| value(&results, name);
+    assert!(of("stored.delivered@away") > 0.9);
+    assert!(of("unstored.delivered@away") < of("stored.delivered@away"));
+    assert!(of("forgotten.delivered@away") < of("stored.delivered@away"));
+    conserves_and_keeps_within_the_optimum(&results);
 }
 
 #[test]
@@ -149,10 +225,14 @@ fn a_file_to_many_leaves_its_source_once_and_is_there_before_a_connection_to_eac
             assert!(of(&format!("{scale}.failed")) < 0.5, "{scale} {setting}");
             assert!(of(&format!("{scale}.copies_mean")) < 2.0, "{scale} {setting}");
             assert!(of(&format!("{scale}.seconds_mean")) < of("quic-bbr.seconds_mean"), "{scale} {setting}");
-            assert!(of(&format!("{scale}.seconds_mean")) > of("optimum.seconds_mean") * 0.98, "{scale} {setting}");
+            assert!(of(&format!("{scale}.seconds_mean")) > of("optimum.seconds_mean"), "{scale} {setting}");
         }
     }
-    assert!(value(&results, "mftp.unaccounted_packets") + value(&results, "rivals.unaccounted_packets") < 0.5);
+    // A router that forgets leaves its receivers without a part; routers answer them, where they may.
+    let again = |scale: &str| value(&results, &format!("{scale}.sent_again_mean@n4-forgetful"));
+    assert!(again("large") <= again("small"), "{} against {}", again("large"), again("small"));
+    assert!(value(&results, "large.failed@n4-forgetful") + value(&results, "small.failed@n4-forgetful") < 0.5);
+    conserves_and_keeps_within_the_optimum(&results);
 }
 
 #[test]
