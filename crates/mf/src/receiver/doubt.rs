@@ -35,10 +35,10 @@ impl Receiver {
     }
     /// Asks sources that are in doubt for what came wrong, if that is due.
     pub(super) fn ask_doubted(&mut self, now: Time, id: TransferId) {
-        let timeout = self.config.nack_timeout;
         let Some(fetch) = self.fetches.get_mut(&id).filter(|fetch| fetch.ended.is_none() && self.attached) else {
             return;
         };
+        let timeout = fetch.options.nack_timeout(&self.config);
         let (Some(object), transfer, token) = (fetch.object, fetch.transfer, fetch.token) else { return };
         let (hears, mut bytes) = (fetch.hears_of_the_end(), 0);
         for source in &mut fetch.sources {

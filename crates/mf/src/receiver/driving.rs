@@ -65,7 +65,8 @@ impl Receiver {
                 self.fail(now, id, reason);
                 continue;
             }
-            let call_at = fetch.call_at(self.active_at, self.config.nack_timeout).filter(|_| self.attached);
+            let call_at =
+                fetch.call_at(self.active_at, fetch.options.nack_timeout(&self.config)).filter(|_| self.attached);
             if call_at.is_some_and(|at| at <= now) {
                 self.outbox.extend(fetch.call());
             }
@@ -88,6 +89,7 @@ impl Receiver {
     /// Nothing has come for a long time: says what is missing, again and again (paper: NACK timeout).
     pub(super) fn nack(&mut self, now: Time, id: TransferId) {
         let Some(fetch) = self.fetches.get_mut(&id) else { return };
+        let timeout = fetch.options.nack_timeout(&self.config);
         fetch.tells_missing = true;
         fetch.suspicion = fetch.suspicion_at(now);
         match &mut fetch.suspicion {
@@ -102,7 +104,7 @@ impl Receiver {
             let silent = fetch.sender.map(|(sender, _)| sender).or(fetch.asked);
             let number = silent.and_then(|guid| fetch.number_of(&guid));
             if let Some(source) = number.and_then(|number| fetch.sources.get_mut(usize::from(number))) {
-                source.away_until = now + self.config.nack_timeout * AWAY_TIMEOUTS;
+                source.away_until = now + timeout * AWAY_TIMEOUTS;
             }
             fetch.sender = None;
             self.request(now, id);
@@ -252,7 +254,8 @@ impl Receiver {
             let patience = fetch.patience.map(|patience| fetch.lonely_since + patience).filter(|_| self.attached);
             let reader = fetch.reassembly.as_ref().is_some_and(Reassembly::awaits_reader);
             let reader = reader.then(|| fetch.looked_at + LOOK_AGAIN);
-            let call = fetch.call_at(self.active_at, self.config.nack_timeout).filter(|_| self.attached);
+            let call =
+                fetch.call_at(self.active_at, fetch.options.nack_timeout(&self.config)).filter(|_| self.attached);
             let doubted = fetch.sources.iter().filter_map(Source::ask_at).min().filter(|_| self.attached);
             [nack, patience, status, request, reader, call, doubted]
         });
