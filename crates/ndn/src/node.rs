@@ -181,6 +181,10 @@ impl NdnNode {
             self.router.add_route(&route.prefix, face, route.cost);
         }
         self.registrations.on_face_up(now, face);
+        // A stream tells by itself when its neighbour starts anew. It is asked once, which tells it what this node is.
+        if self.registrations.registers_at(face) && self.router.mtu(face).is_none() {
+            self.router.ask_run(face, 0);
+        }
     }
 
     /// Moves packets between the parts until none is left.

@@ -101,6 +101,10 @@ impl Registrations {
     pub(crate) fn is_used(&self) -> bool {
         !self.registrars.is_empty()
     }
+    /// Whether the neighbour at a face is one to register at.
+    pub(crate) fn registers_at(&self, face: FaceId) -> bool {
+        self.registrars.iter().any(|registrar| registrar.face == face)
+    }
     /// Registers a prefix everywhere.
     pub(crate) fn add(&mut self, now: Time, name: &Name) {
         for registrar in &self.registrars {

@@ -1,12 +1,13 @@
 //! Echo requests: which of them this node answers. RFC 9508 §5, RFC 9507 §5.
 //!
-//! A node answers for its own name, for what its own applications serve, for what is in its content store, and, to
-//! traceroute, where the hop limit ends. Everything else goes on as any other Interest. Each face has a limited number of
-//! answers a second.
+//! A node answers for its own name, for what its own applications serve, for what programs have registered that are
+//! attached to it on this machine and answer no echo requests themselves (RFC 9508 §5.3), for what is in its content store,
+//! and, to traceroute, where the hop limit ends. Everything else goes on as any other Interest. Each face has a limited
+//! number of answers a second.
 use tributary_content::Name;
 use tributary_core::{Duration, FaceId, Time};
 
-use super::{INTERNAL_FACES_FIRST, Router, interest::Passing, reason};
+use super::{INTERNAL_FACES_FIRST, Router, face::Face, interest::Passing, reason};
 use crate::wire::{
     Data, Interest, KeyLocator, LpPacket, NameView, SignKey, SignatureInfo, SignatureType,
     echo::{EchoReply, EchoRequest, Purpose, ReplyCode},
@@ -72,11 +73,20 @@ impl Router {
         let ends = request.purpose == Purpose::Traceroute && interest.hop_limit == Some(0);
         ends.then_some(ReplyCode::HopLimit)
     }
-    /// Whether an application in this node serves a name.
+    /// Whether an application in this node serves a name, or a program that is attached to it.
     fn is_served_here(&self, name: NameView<'_>) -> bool {
         let Some(prefixes) = self.hasher.prefixes(name) else { return false };
         let entry = self.fib.longest_match(&prefixes, name.as_tlv()).map(|index| self.fib.entry(index));
-        entry.is_some_and(|entry| entry.next_hops.iter().any(|hop| hop.face.0 >= INTERNAL_FACES_FIRST))
+        entry.is_some_and(|entry| {
+            let mut faces = entry.next_hops.iter().map(|hop| hop.face);
+            faces.any(|face| face.0 >= INTERNAL_FACES_FIRST || self.is_registered_by_program(&entry.prefix, face))
+        })
+    }
+    /// Whether a program on this machine has registered a prefix by this face and answers no echo requests for it. What the
+    /// configuration or a tool has told leads on: to another forwarder, for example.
+    fn is_registered_by_program(&self, prefix: &Name, face: FaceId) -> bool {
+        let is_silent = |face: &Face| face.is_local() && face.up && !face.answers_echoes;
+        self.faces.get(&face).is_some_and(is_silent) && self.rib.is_registered(prefix, face)
     }
     fn may_answer(&mut self, now: Time, face: FaceId) -> bool {
         let per_second = self.config.echoes_per_second;

@@ -155,6 +155,8 @@ pub(crate) struct Face {
     run: u64,
     /// The neighbour's answer to a question for its run: the question's number and the run.
     pub(crate) run_answer: Option<(u32, u64)>,
+    /// Whether the neighbour has asked which run this is, as nodes of this program do: it answers echo requests itself.
+    pub(crate) answers_echoes: bool,
     /// There if lost packets are sent again, or if the neighbour sent numbers, which are acknowledged in any case.
     reliability: Option<Reliability>,
     marker: Marker,
@@ -175,6 +177,7 @@ impl Face {
             path_mtu: mtu.map(|mtu| PathMtu::new(mtu, number)),
             run,
             run_answer: None,
+            answers_echoes: false,
             id,
             up: true,
             counters: PacketCounters::default(),
@@ -274,6 +277,7 @@ impl Face {
     }
     fn on_run(&mut self, packet: &LpPacket<'_>) {
         self.run_answer = packet.run_answer.or(self.run_answer);
+        self.answers_echoes |= packet.run_probe.is_some();
         if let Some(number) = packet.run_probe
             && self.queue.len() < self.limits.queue_packets_max
         {

@@ -156,6 +156,12 @@ impl Rib {
         }
         hops.into_iter().map(|(face, cost)| NextHop { face, cost }).collect()
     }
+    /// Whether an application or a neighbour has registered a prefix, or one above, by a face.
+    pub fn is_registered(&self, prefix: &Name, face: FaceId) -> bool {
+        let mut prefixes = core::iter::successors(Some(prefix.clone()), Name::parent);
+        let by_face = |route: &Route| route.face == face && is_shared(route);
+        prefixes.any(|prefix| self.entries.get(&prefix).is_some_and(|routes| routes.iter().any(by_face)))
+    }
     /// All prefixes with their routes, in order of name.
     pub fn iter(&self) -> impl Iterator<Item = (&Name, &[Route])> {
         self.entries.iter().map(|(prefix, routes)| (prefix, &routes[..]))

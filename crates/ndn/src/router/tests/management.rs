@@ -2,7 +2,11 @@
 use super::*;
 use crate::router::management::REQUESTS_MAX;
 use crate::wire::{
-    ControlParameters, ControlResponse, SignatureInfo, SignatureType, interest::with_parameters, tlv, tlv::Writer,
+    ControlParameters, ControlResponse, SignatureInfo, SignatureType,
+    echo::{EchoReply, EchoRequest, Purpose, ReplyCode},
+    interest::with_parameters,
+    tlv,
+    tlv::Writer,
 };
 use tributary_core::FaceRefusal;
 
@@ -76,6 +80,34 @@ fn an_application_registers_a_prefix_and_is_asked_for_it() {
     run(&mut bench, "rib/register", &expiring, 3);
     expect(&bench.at(49).recv(2, &interest("/app/z", 1)), &[(3, "interest /app/z")]);
     expect(&bench.at(50).recv(2, &interest("/app/zz", 1)), &[(2, "nack 150 /app/zz")]);
+}
+
+/// Programs of others answer no echo requests; nodes of this program do, and say so by asking which run this is.
+#[test]
+fn what_a_program_of_this_machine_has_registered_counts_as_served_unless_it_answers_echo_requests_itself() {
+    let mut bench = bench(|config| config.label = "router".into());
+    bench.router.add_face(FaceId(4), FaceProfile { scope: FaceScope::Local, ..profile(u32::MAX) });
+    bench.routes(&[("/onward", 4)]);
+    let register = |bench: &mut Bench, prefix: &str, face, nonce| {
+        let parameters =
+            ControlParameters { name: Some(name(prefix)), face_id: Some(face), ..ControlParameters::default() };
+        assert_eq!(run(bench, "rib/register", &parameters, nonce).code, 200);
+    };
+    register(&mut bench, "/app", 1, 1);
+    register(&mut bench, "/far", 3, 2);
+    let ping = |bench: &mut Bench, target: &str, nonce: u64| -> (u32, Option<ReplyCode>) {
+        let target = EchoRequest::name(&name(target), nonce.to_be_bytes(), Purpose::Ping).unwrap();
+        let asked = Interest { nonce: Some(Nonce::from(nonce)), ..Interest::new(NameView::from(&target)) };
+        let sent = bench.recv(2, &asked.encode().into());
+        let packet = sent[0].packet();
+        let reply = Data::decode(&packet).ok().map(|data| EchoReply::decode(data.content.unwrap()).unwrap().code);
+        (sent[0].face, reply)
+    };
+    assert_eq!(ping(&mut bench, "/app/file", 1), (2, Some(ReplyCode::Application)));
+    assert_eq!(ping(&mut bench, "/far/file", 2), (3, None), "it is on another machine");
+    assert_eq!(ping(&mut bench, "/onward/file", 3), (4, None), "that may be a forwarder");
+    bench.recv(1, &LpPacket { run_probe: Some(7), ..LpPacket::default() }.encode().into());
+    assert_eq!(ping(&mut bench, "/app/file", 4), (1, None), "it answers itself");
 }
 
 #[test]
