@@ -180,7 +180,10 @@ impl Source {
 mod tests {
     use tributary_content::{MemoryObject, MemoryOpener, ObjectKind, ObjectReader, SigningKey};
 
-    use super::{super::tests::fetch_of, *};
+    use super::{
+        super::{FetchOptions, tests::fetch_of},
+        *,
+    };
     use crate::{router::cache::ContentCache, sender::Sender, wire::ChunkKind};
 
     const UNIT: u32 = 4_096;
@@ -201,7 +204,7 @@ mod tests {
             sender
         });
         let mut now = Time::from_millis(1);
-        let id = receiver.fetch(now, fetch_of(&name, MemoryOpener::new()));
+        let id = receiver.fetch(now, fetch_of(&name, MemoryOpener::new()), FetchOptions::default());
         receiver.set_attached(now, true);
         let device = |guid| (Announcer { guid, label: String::new() }, object.manifest().clone());
         receiver.handle_announcements(now, &name, &guids.map(device));
