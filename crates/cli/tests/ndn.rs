@@ -31,7 +31,12 @@ fn the_examples_publish_and_fetch_through_a_forwarder_over_every_kind_of_face() 
     let (udp, tcp, websocket) = (port(), port(), port());
     let example = |name: &str| example(folder, name, udp, tcp, websocket);
     let original = file(folder);
-    let router = Daemon::start(folder, &example("ndn-router.toml"));
+    // Both ends of the link between the forwarder and the receiver over UDP send again what is lost there.
+    let config = example("ndn-router.toml");
+    let text = fs::read_to_string(&config).unwrap();
+    fs::write(&config, format!("{text}\n[ndn.faces]\nrate = \"1Gbps\"\nreliability = \"on\"\nmarking = \"codel\"\n"))
+        .unwrap();
+    let router = Daemon::start(folder, &config);
     let publisher = Daemon::start(folder, &example("ndn-publisher.toml"));
     let control = folder.join("ndn-publisher/control.sock");
     let put = ["put", original.to_str().unwrap(), "/lab/big", "--control", control.to_str().unwrap(), "--json"];
@@ -40,6 +45,7 @@ fn the_examples_publish_and_fetch_through_a_forwarder_over_every_kind_of_face() 
     assert_eq!(lines(&put.stdout)[0]["confirmed"], true, "the forwarder has confirmed the route: {put:?}");
 
     let receiver = fs::read_to_string(example("ndn-receiver.toml")).unwrap();
+    let receiver = receiver.replace("routes = [\"/\"]", "RELIABILITYroutes = [\"/\"]");
     let over_udp = format!("127.0.0.1:{udp}");
     let addresses = [
         over_udp.clone(),
@@ -49,7 +55,9 @@ fn the_examples_publish_and_fetch_through_a_forwarder_over_every_kind_of_face() 
     ];
     for (number, address) in addresses.iter().enumerate() {
         let config = folder.join(format!("receiver-{number}.toml"));
+        let reliability = if number == 0 { "reliability = \"on\"\n" } else { "" };
         let changed = receiver
+            .replace("RELIABILITY", reliability)
             .replace(&format!("peer = \"{over_udp}\""), &format!("peer = \"{address}\""))
             .replace("state_dir = \"ndn-receiver\"", &format!("state_dir = \"receiver-{number}\""));
         fs::write(&config, changed).unwrap();
@@ -77,6 +85,10 @@ fn the_examples_publish_and_fetch_through_a_forwarder_over_every_kind_of_face() 
     assert!(talk(&ls).contains("NDN has no listing of names"), "{}", talk(&ls));
     let status = run(folder, &["status", "--control", folder.join("ndn-router/control.sock").to_str().unwrap()]);
     assert!(String::from_utf8_lossy(&status.stdout).contains("/lab/big"), "{status:?}");
+    let control = folder.join("ndn-router/control.sock");
+    let status = run(folder, &["status", "--control", control.to_str().unwrap(), "--json"]);
+    let acknowledged = &lines(&status.stdout)[0]["counters"]["packets acknowledged on links"];
+    assert!(acknowledged.as_u64() > Some(100), "{acknowledged} of the packets to the receiver over UDP");
 
     assert_eq!(publisher.stop(), Some(0));
     assert_eq!(router.stop(), Some(0));
