@@ -1,5 +1,5 @@
 //! Nodes of the NDN family for fault runs.
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use tributary_content::Name;
 use tributary_core::{ByteCount, Duration, FaceId, Random};
@@ -9,12 +9,12 @@ use tributary_ndn::{
     ids::Nonce,
     receiver::selection::SELECTIONS,
     router::{
-        INTERNAL_FACES_FIRST, InvalidPath, RemoteRegistration, Transit, cs, labels::LabelScheme, rib::ORIGIN_APP,
-        strategy::STRATEGIES,
+        INTERNAL_FACES_FIRST, InvalidPath, LinkService, RemoteRegistration, Transit, cs, labels::LabelScheme,
+        marking::MarkingRule, rib::ORIGIN_APP, shaping::ShapingConfig, strategy::STRATEGIES,
     },
     wire::{
         ControlParameters, Data, Interest, LpPacket, NameView, SignKey, SignatureInfo, SignatureType,
-        interest::with_parameters, signature, types,
+        interest::with_parameters, reliability::ReliabilityConfig, signature, types,
     },
 };
 
@@ -37,6 +37,8 @@ pub struct Settings {
     change_interval: Duration,
     interest_lifetime: Duration,
     fab_flows: usize,
+    /// Whether some faces send again what is lost on their links, mark, or let Interests wait for their turn.
+    link_services: bool,
     /// Whether the last link to a publisher is no route of the configuration: who publishes registers at its neighbours.
     registers: bool,
 }
@@ -65,6 +67,8 @@ impl Family for Ndn {
             interest_lifetime: Duration::from_millis(500 + 500 * one_of(8) as u64),
             fab_flows: [1, 16, 4_096][one_of(3)],
             registers: one_of(4) == 0,
+            // Drawn last, so that seeds from before it have the settings that they had.
+            link_services: one_of(3) == 0,
         }
     }
     fn node(plan: &Plan<Settings>, index: usize, seed: u64) -> NdnNode {
@@ -84,6 +88,9 @@ impl Family for Ndn {
         config.cache_bytes = if spec.router { spec.cache_bytes } else { ByteCount(0) };
         config.cache_policy = cs::POLICIES[spec.cache_policy % cs::POLICIES.len()].0.into();
         config.routes = routes(plan, index);
+        if settings.link_services {
+            config.link_services = link_services(plan, index);
+        }
         if settings.registers {
             config.remote_registration = RemoteRegistration::Neighbours;
             let faces = plan.topology.links_of(index).map(|(link, end)| plan.topology.links[link].ends[end].1);
@@ -185,8 +192,29 @@ impl Family for Ndn {
     /// anew, and who waits for a version that nobody publishes any more asks over each of its paths now and then.
     fn idle_packets_max(settings: &Settings) -> f64 {
         let registrars = if settings.registers { 3.0 } else { 0.0 };
-        2.0 + registrars + 0.5 * settings.in_use_max as f64
+        let asked = 2.0 + registrars + 0.5 * settings.in_use_max as f64;
+        // Each packet on a reliable link has an acknowledgement, which travels alone where nothing else does.
+        if settings.link_services { 2.0 * asked } else { asked }
     }
+}
+
+/// The stream of what faces do about their links; their numbers follow.
+const LINK_SERVICES: u64 = 1 << 40;
+
+/// What the faces of a node do about their links. One end of a link knows nothing of the other.
+fn link_services(plan: &Plan<Settings>, index: usize) -> BTreeMap<FaceId, LinkService> {
+    let faces = plan.topology.links_of(index).map(|(link, end)| plan.topology.links[link].ends[end].1);
+    let drawn = faces.map(|face| {
+        let mut random = Random::new(plan.seed, LINK_SERVICES + ((index as u64) << 32) + u64::from(face.0));
+        let service = LinkService {
+            rate: None,
+            reliability: random.chance(0.5).then(ReliabilityConfig::default),
+            marking: [MarkingRule::Off, MarkingRule::CODEL, MarkingRule::LINEAR][random.below(3) as usize],
+            shaping: random.chance(0.3).then_some(ShapingConfig::DEFAULT),
+        };
+        (face, service)
+    });
+    drawn.collect()
 }
 
 /// Routes of a node: towards everybody who may publish an object, by each neighbour that has fewer links to go.
