@@ -10,14 +10,13 @@ impl Receiver {
         let Some(tag) = header.tag().filter(|tag| tag.transfer & PUSHED == 0) else { return };
         let is_of = |fetch: &&mut Incoming| fetch.object == Some(tag.object) && fetch.token == tag.token;
         let Some(fetch) = self.fetches.get_mut(&TransferId(tag.transfer)).filter(is_of) else { return };
-        let origin = fetch.origin(header);
+        let (origin, asked_at) = (fetch.origin(header), fetch.take_answered(&header.source));
         let Some(source) = origin.source().and_then(|number| fetch.sources.get_mut(usize::from(number))) else {
             return;
         };
         source.packets += u64::from(packets);
         source.late_packets += u64::from(arrival.late);
-        let asked_at = source.asked_at.take().filter(|at| matches!(origin, Origin::Source(_)) && *at <= arrival.begun);
-        if let Some(asked_at) = asked_at {
+        if let Some(asked_at) = asked_at.filter(|at| matches!(origin, Origin::Source(_)) && *at <= arrival.begun) {
             let rtt = arrival.begun.since(asked_at);
             source.rtt = Some((rtt, source.rtt.map_or(rtt, |(_, least)| least.min(rtt))));
         }
@@ -334,6 +333,7 @@ impl Receiver {
             let others = fetch.sources.iter().any(|source| source.is_there(now));
             if others && known.is_some() {
                 fetch.leave_sender();
+                fetch.asked_at = None;
                 return self.request(now, id);
             }
             (fetch.nacks, fetch.sender) = (fetch.nacks + 1, None);
@@ -481,6 +481,29 @@ mod tests {
         };
         assert_eq!(again, [1, 3, 4]);
         assert!(receiver.report(now, id).is_some_and(|report| report.ended.is_some() && report.failure.is_none()));
+    }
+
+    #[test]
+    fn the_answer_to_a_request_that_was_repeated_tells_no_round_trip() {
+        for repeats in [0, 1] {
+            let (mut receiver, mut sender, id, mut asked) = fetch();
+            let mut now = NOW;
+            for _ in 0..repeats {
+                now += EndConfig::default().nack_timeout;
+                receiver.handle_timeout(now);
+                asked.extend(core::iter::from_fn(|| receiver.poll_message()));
+            }
+            assert_eq!(asked.len(), repeats + 1);
+            let from = header_of(&asked[0], Guid([1; 20]), asked[0].token);
+            sender.handle_request(now, &from, &asked[0].message, None);
+            let no_cache = ContentCache::new(tributary_core::ByteCount(0));
+            let (header, _) = sender.poll_chunk(now, &no_cache, |_, _| true).expect("it was asked for");
+            let arrival = Arrival { begun: now + Duration::from_millis(40), late: 1 };
+            receiver.on_arrival(&header, 9, &arrival);
+            let path = receiver.report(now, id).expect("it is known").paths.remove(0);
+            assert_eq!(path.rtt, (repeats == 0).then_some(Duration::from_millis(40)));
+            assert_eq!((path.requested_packets, path.lost_packets), (10, 1));
+        }
     }
 
     #[test]

@@ -170,6 +170,10 @@ impl Source {
         let message = TransportMessage::Ack { transfer, object, complete: true, chunks: ChunkRanges::default() };
         Some(Outgoing::new(self.guid, address, token, message))
     }
+    /// Whether something has come of it that is not over.
+    pub(super) fn sends(&self) -> bool {
+        self.serves.is_some_and(|address| !address.is_none())
+    }
     /// When it is asked again for what came wrong.
     pub(super) fn ask_at(&self) -> Option<Time> {
         self.doubt.as_ref().map(|doubt| doubt.ask_at).filter(|at| *at < Time::MAX)

@@ -28,6 +28,8 @@ pub(super) struct Incoming {
     pub(super) sources: Vec<Source>,
     /// The one that was asked last; `None` left the choice to the network (anycast).
     pub(super) asked: Option<Guid>,
+    /// When that was, until it is answered, and how often it was asked in vain.
+    pub(super) asked_at: Option<(Time, u32)>,
     /// Who sends.
     pub(super) sender: Option<(Guid, NetworkAddress)>,
     /// Proxies that may be asked for what is missing (paper §3.5).
@@ -84,8 +86,6 @@ pub(super) struct Source {
     pub(super) doubt: Option<Doubt>,
     /// It did not answer, or was said to be gone: until then others are asked first.
     pub(super) away_until: Time,
-    /// When it was asked for something while it sent nothing, or the network was for whoever has it.
-    pub(super) asked_at: Option<Time>,
     /// From that until the first packet of its answer, last and least.
     pub(super) rtt: Option<(Duration, Duration)>,
     /// Packets of its chunks that came here, and those of them that were lost on the way before.
@@ -180,6 +180,7 @@ impl Incoming {
             content: Guid::NONE,
             sources: Vec::new(),
             asked: None,
+            asked_at: None,
             sender: None,
             proxies: 0,
             transfer,
@@ -324,11 +325,19 @@ impl Incoming {
     }
     /// Something is asked for: the first that comes of who sends nothing yet is the answer.
     pub(super) fn on_request(&mut self, now: Time) {
-        let asked = self.asked;
-        for source in &mut self.sources {
-            let is_asked = source.serves.is_none() && asked.is_none_or(|guid| guid == source.guid);
-            source.asked_at = is_asked.then_some(now);
+        let asked = self.asked.and_then(|guid| self.number_of(&guid));
+        let sends = asked.is_some_and(|number| self.sources[usize::from(number)].sends());
+        self.asked_at = (!sends).then(|| (now, self.asked_at.map_or(0, |(_, times)| times + 1)));
+    }
+    /// A chunk has come; gives when it was asked for, if it is the answer to a request that was not repeated: of one that
+    /// was it is not known which one is answered (Karn).
+    pub(super) fn take_answered(&mut self, from: &Guid) -> Option<Time> {
+        let sends = self.number_of(from).is_some_and(|number| self.sources[usize::from(number)].sends());
+        if sends || self.asked.is_some_and(|asked| asked != *from) {
+            return None;
         }
+        let (at, times) = self.asked_at.take()?;
+        (times == 0).then_some(at)
     }
     pub(super) fn on_useful(&mut self, now: Time, header: &ChunkHeader, bytes: u64) {
         // Where it was stored the count begins anew.
@@ -519,7 +528,6 @@ impl Source {
             lied: false,
             doubt: None,
             away_until: Time::ZERO,
-            asked_at: None,
             rtt: None,
             packets: 0,
             late_packets: 0,

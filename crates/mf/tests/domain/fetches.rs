@@ -149,6 +149,8 @@ fn the_nearest_of_several_sources_serves_and_when_it_dies_another_one() {
     domain.kill("near");
     let time = domain.finish("reader", id, 120);
     println!("after the death of the source: {time:?}");
+    let report = domain.report("reader", id);
+    assert!(report.paths.iter().all(|path| path.rtt >= Some(ms(13))), "each was asked once: {report:?}");
     assert!(time < ms(4_900), "{time:?}: 3.4 s for the bytes, and 1.5 s until another one sends");
     assert_eq!(content.finished(&name("/lab/file")).unwrap(), bytes);
     assert!(domain.at("far").sender().chunks.0 > 0);
