@@ -222,6 +222,18 @@ pub(crate) struct Get {
     /// How long to go without any source before giving up [default: the node's patience, 10s]
     #[arg(long, value_name = "TIME", value_parser = units::parse_duration)]
     pub(crate) timeout: Option<Duration>,
+    /// Bytes of a chunk to ask for, such as 64KiB (family mf) [default: the node's chunk_size]
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) chunk_size: Option<ByteCount>,
+    /// How sure it has to be, end to end (family mf) [default: the node's]
+    #[arg(long, value_name = "HOW")]
+    pub(crate) reliability: Option<Reliability>,
+    /// How long nothing may come before it is said what is missing (family mf) [default: the node's, 3s]
+    #[arg(long, value_name = "TIME", value_parser = units::parse_duration)]
+    pub(crate) nack_timeout: Option<Duration>,
+    /// What the network may keep of what cannot be delivered now (family mf) [default: the publisher's]
+    #[arg(long, value_name = "WHAT")]
+    pub(crate) in_network: Option<Keep>,
     #[command(flatten)]
     pub(crate) worker: Worker,
 }

@@ -208,6 +208,147 @@ fn what_nobody_can_take_waits_in_the_router_and_is_told_there() {
 }
 
 #[test]
+fn what_is_delegated_to_the_router_of_its_receiver_comes_though_that_router_was_killed() {
+    let (mut world, [phone, source]) = World::new(["phone", "source"]);
+    let id = world.passer_by(&phone);
+    sleep(Duration::from_millis(1_500));
+    let film = world.original.clone();
+    let told = world.told(0, &["send", &film, "/film", "--to", &id, "--in-network", "delegate", "--config", &source]);
+    let sent = told.last().unwrap();
+    assert_eq!(
+        (&sent["event"], &sent["stored_chunks"]),
+        (&"sent".into(), &sent["chunks"]),
+        "the source may sleep: {sent}"
+    );
+    let held = world.held();
+    assert_eq!(
+        (&held[0]["reason"], &held[0]["chunks"]),
+        (&"the destination is away".into(), &sent["chunks"]),
+        "{held:?}"
+    );
+    // As a power cut would end it.
+    drop(world.router);
+    world.router = Daemon::start(world.folder.path(), &world.folder.path().join("tower.toml"));
+    assert_eq!(world.held_chunks(), sent["chunks"].as_u64().unwrap());
+    world.receive_film(&phone);
+    sleep(Duration::from_secs(1));
+    assert_eq!(world.held_chunks(), 0, "what has arrived is not kept");
+    assert_eq!(world.router.stop(), Some(0));
+}
+
+#[test]
+fn whatever_is_chosen_for_a_message_it_arrives_and_its_sender_is_told_so() {
+    let (world, [near, far, source, careless]) = World::new(["near", "far", "source", "careless"]);
+    let text = fs::read_to_string(&careless).unwrap();
+    fs::write(&careless, format!("{text}\nreliability = \"dont-care\"\n")).unwrap();
+    let receivers = [(&near, "in-near"), (&far, "in-far")].map(|(config, inbox)| {
+        let take = ["recv", "--config", config, "--attach", "/home/all", "--nack-timeout", "500ms", "-o"];
+        world.begin(&[&take[..], &[&world.path(inbox)]].concat())
+    });
+    let id = receivers[0].1["id"].as_str().unwrap().to_string();
+    sleep(Duration::from_secs(1));
+    let film = &world.original;
+    let arrives = |inbox: &str, name: &str| {
+        let path = world.path(&format!("{inbox}{name}"));
+        let is_there = (0..100).any(|_| {
+            let is_there = Path::new(&path).exists();
+            if !is_there {
+                sleep(Duration::from_millis(50));
+            }
+            is_there
+        });
+        assert!(is_there && world.is_original(&format!("{inbox}{name}")), "{inbox}{name}");
+    };
+    for (number, (to, options)) in [
+        ("/home/all", &["--reliability", "dont-care"][..]),
+        ("/home/all", &["--reliability", "nack"]),
+        ("/home/all", &["--reliability", "ack"]),
+        ("/home/all", &["--in-network", "store"]),
+        ("/home/all", &["--in-network", "delegate"]),
+        ("/home/all", &["--in-network", "nothing"]),
+        ("/home/all", &["--proxies", "3", "--priority", "7"]),
+        (&id, &["--reliability", "dont-care"]),
+        (&id, &["--reliability", "nack", "--chunk-size", "64KiB"]),
+        (&id, &["--reliability", "ack", "--in-network", "nothing"]),
+        (&id, &["--in-network", "delegate"]),
+        (&id, &["--in-network", "delegate", "--reliability", "dont-care"]),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        for config in [&source, &careless] {
+            let name = format!("/{}/{number}", if config == &source { "sure" } else { "careless" });
+            let send = ["send", film, &name, "--to", to, "--config", config, "--timeout", "20s"];
+            let told = world.told(0, &[&send[..], options].concat());
+            let sent = told.last().unwrap();
+            assert_eq!(
+                (&sent["event"], &sent["sent_chunks"]),
+                (&"sent".into(), &sent["chunks"]),
+                "{options:?}: {sent}"
+            );
+            if options.contains(&"64KiB") {
+                assert_eq!(sent["chunks"], 1 + SIZE.div_ceil(65_536), "{sent}");
+            }
+            arrives("in-near", &name);
+            if to != id {
+                arrives("in-far", &name);
+            }
+        }
+    }
+    let send = ["send", film, "/nearest", "--to", "/home/all", "--nearest", "--config", &source, "--timeout", "20s"];
+    let told = world.told(0, &send);
+    assert_eq!(told.last().unwrap()["delivered"].as_array().unwrap().len(), 1, "{told:?}");
+    let has = |inbox: &str| Path::new(&world.path(&format!("{inbox}/nearest"))).exists();
+    sleep(Duration::from_millis(500));
+    assert!(has("in-near") != has("in-far"), "one of them");
+    assert_eq!(world.held_chunks(), 0, "nothing of what all have is kept");
+}
+
+#[test]
+fn what_is_not_to_be_kept_for_one_that_is_away_is_told_at_once() {
+    let (world, [phone, source]) = World::new(["phone", "source"]);
+    let id = world.passer_by(&phone);
+    sleep(Duration::from_millis(1_500));
+    let to = ["send", &world.original, "/film", "--to", &id, "--config", &source];
+    let begun = std::time::Instant::now();
+    let send = world.run(&[&to[..], &["--in-network", "nothing", "--timeout", "60s", "--json"]].concat());
+    assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
+    assert_eq!(send.status.code(), Some(1), "{}", talk(&send));
+    assert!(
+        talk(&send).contains("dropped on the way") && talk(&send).contains("--in-network store"),
+        "{}",
+        talk(&send)
+    );
+    assert_eq!(world.held_chunks(), 0);
+    // The more important one is told so where it waits.
+    world.told(1, &[&to[..], &["--priority", "9", "--chunk-size", "100KiB", "--timeout", "4s"]].concat());
+    let held = world.held();
+    assert_eq!((&held[0]["priority"], held[0]["chunks"].as_u64().unwrap() > 10), (&9.into(), true), "{held:?}");
+}
+
+#[test]
+fn who_fetches_chooses_chunks_certainty_patience_and_what_is_kept_on_the_way() {
+    let (world, [phone, source]) = World::new(["phone", "source"]);
+    let _sender = world.start(&source);
+    world.ask("source", &["put", &world.original, "/film"]);
+    let get = ["get", "/film", "-o", &world.path("film"), "--config", &phone];
+    let options = ["--chunk-size", "64KiB", "--reliability", "ack", "--nack-timeout", "500ms"];
+    world.told(0, &[&get[..], &options, &["--in-network", "delegate"]].concat());
+    assert!(world.is_original("film"));
+    let sent = &world.ask("source", &["status"])["counters"]["object chunks sent"];
+    assert_eq!(*sent, 1 + SIZE.div_ceil(65_536));
+    let kept = &world.ask("tower", &["status"])["counters"]["chunks stored"];
+    assert_eq!(kept, sent, "the router was to answer for the publisher");
+    let wrong = world.refused(2, &[&get[..], &["--chunk-size", "1KB"]].concat());
+    assert!(wrong.contains("from 1 KiB"), "{wrong}");
+    let (folder, of_psi) = (world.folder.path(), port());
+    let other = common::config(folder, "other", r#""router", "rendezvous", "receiver""#, of_psi, "");
+    let get = ["get", "/film", "-o", &world.path("none"), "--config", other.to_str().unwrap()];
+    let refused = world.refused(2, &[&get[..], &["--reliability", "ack"]].concat());
+    assert!(refused.contains("the publisher cuts chunks") && refused.contains("family = \"mf\""), "{refused}");
+}
+
+#[test]
 fn what_a_full_disk_has_acknowledged_outlives_a_kill_and_the_rest_stays_with_the_source() {
     let Some((mut world, [phone, source])) = World::with_disk("tower/store", "2m", ["phone", "source"]) else { return };
     let id = world.passer_by(&phone);

@@ -1,6 +1,6 @@
 //! Valid inputs to start from, one or more for each target, made by the code that they will test.
 use tributary::{
-    Get, Output, Request as ApiRequest, Told,
+    Get, GetOptions, Output, Request as ApiRequest, Told,
     error::{ApiError, ErrorKind},
 };
 use tributary_content::{Hash, Manifest, MemoryObject, Name, ObjectId, ObjectKind, ObjectReader, chunk_hash};
@@ -254,6 +254,7 @@ impl Seeds {
             publisher: Some(key().public().to_string()),
             limit_bits_per_second: Some(1_000_000),
             patience_ms: Some(5_000),
+            options: GetOptions { chunk_bytes: Some(65_536), ..GetOptions::default() },
         };
         let text = |text: &str| String::from(text);
         let requests = [

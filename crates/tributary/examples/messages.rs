@@ -9,7 +9,7 @@ use tributary::{
     mailbox::{Mailbox, MailboxOptions},
 };
 use tributary_core::Duration;
-use tributary_transport::messaging::{Delivery, Destination, InNetwork, SendOptions};
+use tributary_transport::messaging::{Delivery, Destination, GetOptions, InNetwork, SendOptions};
 
 fn node(
     folder: &Path,
@@ -32,7 +32,7 @@ fn port() -> std::io::Result<u16> {
 }
 
 #[expect(clippy::print_stdout, reason = "an example shows what it does")]
-fn main() -> Result<(), Box<dyn Error>> {
+pub(crate) fn main() -> Result<(), Box<dyn Error>> {
     let folder = tempfile::tempdir()?;
     let at = port()?;
     let _router = node(folder.path(), "router", "\"router\", \"resolver\"", at, None)?;
@@ -63,6 +63,16 @@ fn main() -> Result<(), Box<dyn Error>> {
     let report = outbox.report(transfer)?.unwrap_or_default();
     println!("the alarm is with {} of {}", report.delivered.len(), report.destinations);
 
+    // attach and detach: also while messages are taken.
+    inbox.attach(&"/home/alarms".parse()?)?;
+    std::thread::sleep(Duration::from_millis(300));
+    let alarms = Destination::Name("/home/alarms".parse()?);
+    outbox.send("/home/sensor/smoke".parse()?, "none", &alarms, &sure)?;
+    if let Some(message) = inbox.next(Duration::from_secs(2)) {
+        println!("{}: {}", message.name, String::from_utf8_lossy(&message.bytes));
+    }
+    inbox.detach(&"/home/alarms".parse()?)?;
+
     // get: what is published is fetched by name, by any family.
     let file = folder.path().join("plan.txt");
     std::fs::write(&file, "heat from six to nine")?;
@@ -75,6 +85,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         publisher: None,
         limit_bits_per_second: None,
         patience_ms: None,
+        options: tributary::GetOptions::default(),
     };
     sensor.ask(Request::Get(get), None, &mut |told| {
         if let Told::Done(done) = told {
@@ -83,5 +94,15 @@ fn main() -> Result<(), Box<dyn Error>> {
         Flow::Continue
     })?;
     println!("{}", std::fs::read_to_string(copy)?);
+
+    // The same in memory, in small chunks, and asked for again as soon as half a second brings nothing.
+    let options = GetOptions {
+        chunk_bytes: Some(16 << 10),
+        delivery: Some(Delivery::Ack),
+        nack_timeout: Some(Duration::from_millis(500)),
+        in_network: Some(InNetwork::Store),
+    };
+    let plan = outbox.get(&"/home/plan".parse()?, &options, Duration::from_secs(10))?;
+    println!("in memory: {}", String::from_utf8_lossy(&plan.bytes));
     Ok(())
 }

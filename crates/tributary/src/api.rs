@@ -8,7 +8,7 @@ use std::{io::Write, path::PathBuf};
 use crate::{
     echo::{Ping, Traceroute},
     error::ApiError,
-    messages::{Recv, Send},
+    messages::{GetOptions, Recv, Send},
     told::Told,
 };
 
@@ -183,6 +183,9 @@ pub struct Get {
     /// How long to go without any source before giving up, in milliseconds; `None` takes the node's config.
     #[serde(default)]
     pub patience_ms: Option<u64>,
+    /// What only some families leave to who fetches; others refuse it.
+    #[serde(default)]
+    pub options: GetOptions,
 }
 
 /// Where a fetched object goes.

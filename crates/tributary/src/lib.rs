@@ -24,7 +24,7 @@
 //!
 //! # Example
 //! ```no_run
-//! use tributary::{Api, Flow, LocalApi, NodeConfig, Request, api::{Get, Output}};
+//! use tributary::{Api, Flow, GetOptions, LocalApi, NodeConfig, Request, api::{Get, Output}};
 //! let api = LocalApi::start(NodeConfig::load("receiver.toml".as_ref())?)?;
 //! let get = Get {
 //!     name: "/lab/big".into(),
@@ -32,6 +32,7 @@
 //!     publisher: None,
 //!     limit_bits_per_second: None,
 //!     patience_ms: None,
+//!     options: GetOptions::default(),
 //! };
 //! api.ask(Request::Get(get), None, &mut |told| {
 //!     let line = told.to_line(); // {"event":"progress", …}, and {"event":"done", …} at last
@@ -74,7 +75,7 @@ pub use control::ControlSocket;
 pub use daemon::Daemon;
 pub use error::{ApiError, ErrorKind};
 pub use local::LocalApi;
-pub use messages::{Recv, Send};
+pub use messages::{GetOptions, Recv, Send};
 pub use registry::Family;
 pub use socket::SocketApi;
 pub use told::Told;

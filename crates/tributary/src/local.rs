@@ -25,7 +25,7 @@ use crate::{
     fault::CorruptObject,
     files::{Files, Sink, Trouble},
     hub::{Heard, Listener, Resolution},
-    messages::Change,
+    messages::{Change, GetOptions},
     occupied::Occupied,
     publications::{Publication, Publications},
     registry::{self, BoxedNode, Family},
@@ -228,6 +228,17 @@ impl LocalApi {
     ) -> Result<(), ApiError> {
         self.must_play(Role::Receiver, "fetch")?;
         let name = parse_name(&get.name)?;
+        let (options, has_options) = (get.options.wanted(), get.options != GetOptions::default());
+        if has_options && !self.running.call(|node, _| node.messaging().is_some())? {
+            let family = self.config.family;
+            let message = format!(
+                "cannot fetch '{name}' so: with family {family} the publisher cuts chunks, and the node alone sees to losses"
+            );
+            return Err(ApiError::new(ErrorKind::Usage, message).with_hint(
+                "leave out chunk size, reliability, NACK timeout and what the network may keep, or take a node with \
+                 family = \"mf\"",
+            ));
+        }
         let publisher = match &get.publisher {
             Some(text) => Some(text.parse::<PublicKey>().map_err(|error| {
                 let message = format!("'{text}' is not a publisher's key: {error}");
@@ -263,7 +274,10 @@ impl LocalApi {
             patience: Some(get.patience_ms.map_or(self.config.fetch.patience, Duration::from_millis)),
         };
         let listener = self.running.hub().listen();
-        let transfer = self.running.call(move |node, now| node.fetch(now, fetch))?;
+        let transfer = self.running.call(move |node, now| match node.messaging().filter(|_| has_options) {
+            Some(messaging) => messaging.get(now, fetch, &options),
+            None => node.fetch(now, fetch),
+        })?;
         let name = name.to_string();
         let report = self.follow(transfer, &name, &listener, tell)?;
         match report {

@@ -1,4 +1,4 @@
-//! Messages for programs: send, take what is sent, attach, all in memory (paper MFTP §4).
+//! Messages for programs: send, take what is sent, get, attach and detach, all in memory (paper MFTP §4).
 //!
 //! ```no_run
 //! use tributary::{LocalApi, NodeConfig, mailbox::{Mailbox, MailboxOptions}};
@@ -16,9 +16,10 @@
 //! ```
 use bytes::Bytes;
 use std::{
+    collections::BTreeSet,
     fmt,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
         mpsc::{Receiver, Sender, channel},
     },
@@ -26,8 +27,12 @@ use std::{
 use tributary_content::{
     ChunkStore, Manifest, MemoryObject, MemoryOpener, Name, ObjectKind, PublicKey, StoreError, StoreOpener,
 };
-use tributary_core::{Duration, TransferId};
-use tributary_transport::messaging::{AcceptOptions, Destination, SendOptions, SendReport};
+use tributary_core::{Duration, Time, TransferId};
+use tributary_net::Clock;
+use tributary_transport::{
+    Fetch,
+    messaging::{AcceptOptions, Destination, GetOptions, SendOptions, SendReport},
+};
 
 use crate::{
     error::{ApiError, ErrorKind},
@@ -35,6 +40,8 @@ use crate::{
     whole::TellsWhole,
 };
 
+/// How often it is looked how far a fetch is.
+const LOOK: Duration = Duration::from_millis(20);
 /// Bytes of a chunk of a message's object.
 const CHUNK_BYTES: u32 = 1 << 16;
 
@@ -51,7 +58,7 @@ pub struct Message {
     pub bytes: Bytes,
 }
 
-/// What a mailbox takes.
+/// What a mailbox takes, sent or fetched.
 #[derive(Clone, Debug)]
 pub struct MailboxOptions {
     /// The only publisher's key to believe; `None` believes anybody for what only he says.
@@ -71,7 +78,8 @@ impl Default for MailboxOptions {
 pub struct Mailbox {
     api: Arc<LocalApi>,
     id: String,
-    names: Vec<Name>,
+    options: MailboxOptions,
+    names: Mutex<BTreeSet<Name>>,
     arrived: Mutex<Receiver<Message>>,
     versions: AtomicU64,
 }
@@ -93,7 +101,7 @@ impl Mailbox {
         }
         let (sender, arrived) = channel();
         let accept = AcceptOptions { nack_timeout: options.nack_timeout };
-        let acceptor = Acceptor { options, sender };
+        let acceptor = Acceptor { options: options.clone(), sender };
         let attach = names.to_vec();
         let done = api.with_messaging(move |messaging, now| {
             messaging.accept(now, Some(Box::new(acceptor)), &accept);
@@ -104,7 +112,64 @@ impl Mailbox {
         let id = id.resolver.into_iter().find(|(subject, _)| subject == "guid").map(|(_, guid)| guid);
         let versions = AtomicU64::new(1);
         let id = id.unwrap_or_default();
-        Ok(Mailbox { api, id, names: names.to_vec(), arrived: Mutex::new(arrived), versions })
+        let names = Mutex::new(names.iter().cloned().collect());
+        Ok(Mailbox { api, id, options, names, arrived: Mutex::new(arrived), versions })
+    }
+    /// From now on what is sent to `name` comes here too, until [`Mailbox::detach`] or the end of the mailbox.
+    ///
+    /// # Errors
+    /// [`ApiError`] if the node is gone.
+    pub fn attach(&self, name: &Name) -> Result<(), ApiError> {
+        self.names().insert(name.clone());
+        let name = name.clone();
+        self.api.with_messaging(move |messaging, now| messaging.attach(now, &name))
+    }
+    /// Ends that.
+    ///
+    /// # Errors
+    /// [`ApiError`] if the node is gone.
+    pub fn detach(&self, name: &Name) -> Result<(), ApiError> {
+        self.names().remove(name);
+        let name = name.clone();
+        self.api.with_messaging(move |messaging, now| messaging.detach(now, &name))
+    }
+    /// Fetches what is published under `name`, by the rules of the mailbox: it is verified, of a publisher who is believed,
+    /// and not too long.
+    ///
+    /// # Errors
+    /// [`ApiError`] if it does not come within `patience`, or is not to be taken.
+    pub fn get(&self, name: &Name, options: &GetOptions, patience: Duration) -> Result<Message, ApiError> {
+        let (sender, arrived) = channel();
+        let config = &self.api.config().fetch;
+        let fetch = Fetch {
+            name: name.clone(),
+            opener: Box::new(Acceptor { options: self.options.clone(), sender }),
+            rate_limit: None,
+            paths_per_source: config.paths_per_source,
+            metric: config.metric,
+            patience: Some(patience),
+        };
+        let options = options.clone();
+        let transfer = self.api.with_messaging(move |messaging, now| messaging.get(now, fetch, &options))?;
+        let clock = Clock::new();
+        let failed =
+            |reason: String| Err(ApiError::new(ErrorKind::Incomplete, format!("cannot fetch '{name}': {reason}")));
+        loop {
+            if let Ok(message) = arrived.recv_timeout(LOOK) {
+                return Ok(message);
+            }
+            let report = self.api.running().call(move |node, now| node.report(now, transfer))?;
+            if let Some(reason) = report.and_then(|report| report.failure) {
+                return failed(reason);
+            }
+            if clock.now().since(Time::ZERO) >= patience {
+                self.api.running().call(move |node, now| node.cancel(now, transfer))?;
+                return failed(format!("it is not whole after {patience:?}"));
+            }
+        }
+    }
+    fn names(&self) -> MutexGuard<'_, BTreeSet<Name>> {
+        self.names.lock().unwrap_or_else(PoisonError::into_inner)
     }
     /// The identifier that others may send to.
     pub fn id(&self) -> &str {
@@ -165,7 +230,7 @@ impl Mailbox {
 }
 impl Drop for Mailbox {
     fn drop(&mut self) {
-        let names = std::mem::take(&mut self.names);
+        let names = std::mem::take(&mut *self.names());
         // A node that is gone takes no messages either.
         let _ = self.api.with_messaging(move |messaging, now| {
             messaging.accept(now, None, &AcceptOptions::default());

@@ -16,7 +16,9 @@ use tributary_core::{
 use tributary_net::{Clock, disk::Questions};
 use tributary_transport::{
     Messaging,
-    messaging::{AcceptOptions, Delivery, Destination, InNetwork, SendOptions, Spread},
+    messaging::{
+        AcceptOptions, Delivery, Destination, GetOptions as Wanted, InNetwork, SendOptions, SendReport, Spread,
+    },
 };
 
 use crate::{
@@ -104,6 +106,53 @@ pub enum Keep {
     Nothing,
 }
 
+impl From<Reliability> for Delivery {
+    fn from(reliability: Reliability) -> Self {
+        match reliability {
+            Reliability::DontCare => Delivery::DontCare,
+            Reliability::Nack => Delivery::Nack,
+            Reliability::Ack => Delivery::Ack,
+        }
+    }
+}
+impl From<Keep> for InNetwork {
+    fn from(keep: Keep) -> Self {
+        match keep {
+            Keep::Store => InNetwork::Store,
+            Keep::Delegate => InNetwork::Delegate,
+            Keep::Nothing => InNetwork::Forbid,
+        }
+    }
+}
+
+/// How an object is fetched, by families that have the choice. `None` leaves it to the node's config.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GetOptions {
+    /// Bytes of a chunk that is asked for.
+    #[serde(default)]
+    pub chunk_bytes: Option<u32>,
+    /// How sure it has to be, end to end.
+    #[serde(default)]
+    pub reliability: Option<Reliability>,
+    /// How long nothing may come before it is said what is missing, in milliseconds.
+    #[serde(default)]
+    pub nack_timeout_ms: Option<u64>,
+    /// What the network may keep of it while it cannot be delivered.
+    #[serde(default)]
+    pub in_network: Option<Keep>,
+}
+impl GetOptions {
+    pub(crate) fn wanted(&self) -> Wanted {
+        Wanted {
+            chunk_bytes: self.chunk_bytes,
+            delivery: self.reliability.map(Delivery::from),
+            nack_timeout: self.nack_timeout_ms.map(Duration::from_millis),
+            in_network: self.in_network.map(InNetwork::from),
+        }
+    }
+}
+
 /// Takes what is sent to this node.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -161,15 +210,26 @@ impl LocalApi {
             let report = report.ok_or_else(|| cannot("the node has forgotten it".into()))?;
             let mut view = SentView::new(transfer, send, bytes, &report);
             view.seconds = clock.now().since(Time::ZERO).as_secs_f64();
-            if is_done(send, &view) {
+            if is_done(&report) {
                 tell(Told::Sent(view));
                 return Ok(());
             }
-            if report.is_over {
+            // What nobody cares about is over with its last chunk, which may still wait here for its first hop.
+            if report.is_over && (report.delivery != Delivery::DontCare || report.sent_chunks < report.chunks) {
                 return Err(ApiError::new(
                     ErrorKind::Incomplete,
                     format!("'{name}' could not be sent: it was given up"),
                 ));
+            }
+            if is_dropped(&report) {
+                self.with_messaging(move |messaging, now| messaging.cancel_send(now, transfer))?;
+                let message = format!(
+                    "'{name}' was not delivered: {} of {} chunks have left and were dropped on the way, as the network was to \
+                     keep nothing of it",
+                    report.sent_chunks, report.chunks
+                );
+                return Err(ApiError::new(ErrorKind::Incomplete, message)
+                    .with_hint("with `--in-network store` routers keep it until the receiver is there"));
             }
             let short = SentView { seconds: 0.0, ..view.clone() };
             if last.as_ref() != Some(&short) {
@@ -394,16 +454,8 @@ fn options(send: &Send, to: &Destination) -> SendOptions {
     let by_name = matches!(to, Destination::Name(_));
     SendOptions {
         chunk_bytes: send.chunk_bytes,
-        delivery: send.reliability.map(|reliability| match reliability {
-            Reliability::DontCare => Delivery::DontCare,
-            Reliability::Nack => Delivery::Nack,
-            Reliability::Ack => Delivery::Ack,
-        }),
-        in_network: send.in_network.map(|keep| match keep {
-            Keep::Store => InNetwork::Store,
-            Keep::Delegate => InNetwork::Delegate,
-            Keep::Nothing => InNetwork::Forbid,
-        }),
+        delivery: send.reliability.map(Delivery::from),
+        in_network: send.in_network.map(InNetwork::from),
         priority: send.priority,
         lifetime: send.lifetime_ms.map(Duration::from_millis),
         spread: match (send.nearest && by_name, send.proxies) {
@@ -415,14 +467,20 @@ fn options(send: &Send, to: &Destination) -> SendOptions {
 }
 
 /// Whether there is nothing more to wait for.
-fn is_done(send: &Send, view: &SentView) -> bool {
-    let everybody = view.destinations > 0 && view.delivered.len() >= view.destinations as usize;
-    match (send.reliability, send.in_network) {
-        (Some(Reliability::DontCare), _) => view.has_left || everybody,
+fn is_done(report: &SendReport) -> bool {
+    let everybody = report.destinations > 0 && report.delivered.len() >= report.destinations as usize;
+    match (report.delivery, report.in_network) {
+        (Delivery::DontCare, _) => report.has_left || everybody,
         // The copy at the first router is told of like any chunk that is stored.
-        (_, Some(Keep::Delegate)) => everybody || (view.has_left && view.stored_chunks >= view.chunks),
+        (_, InNetwork::Delegate) => everybody || (report.has_left && report.stored_chunks >= report.chunks),
         _ => everybody,
     }
+}
+/// Whether all that has left was dropped, as nobody was there and nothing was to be stored.
+fn is_dropped(report: &SendReport) -> bool {
+    let copies = u64::from(report.sent_chunks) * u64::from(report.destinations.max(1));
+    let is_lost = copies > 0 && report.dropped_chunks >= copies && report.delivered.is_empty();
+    is_lost && report.in_network == InNetwork::Forbid && report.delivery != Delivery::DontCare
 }
 
 /// What is being received. Versions of one name may come at once.

@@ -160,6 +160,7 @@ mod tests {
             publisher: None,
             limit_bits_per_second: None,
             patience_ms: None,
+            options: crate::GetOptions { in_network: Some(crate::messages::Keep::Delegate), ..Default::default() },
         });
         let explain = Request::Explain { id: "path-1".into() };
         for request in [Request::Status, explain, put(b"/na\xffme"), put(b"/name"), get] {

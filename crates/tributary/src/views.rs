@@ -201,6 +201,9 @@ pub struct SentView {
     pub repeated_chunks: u64,
     /// Chunks that storage on the way has promised to keep.
     pub stored_chunks: u32,
+    /// How often a chunk was dropped on the way, as far as that was told.
+    #[serde(default)]
+    pub dropped_chunks: u64,
     /// Receivers that are known.
     pub destinations: u32,
     /// Receivers that have everything, verified.
@@ -221,6 +224,7 @@ impl SentView {
             sent_chunks: report.sent_chunks,
             repeated_chunks: report.repeated_chunks,
             stored_chunks: report.stored_chunks,
+            dropped_chunks: report.dropped_chunks,
             destinations: report.destinations,
             delivered: report.delivered.clone(),
             has_left: report.has_left,

@@ -3,10 +3,10 @@ use std::{
     io::Write,
     path::{Path, PathBuf},
 };
-use tributary::{Api, ApiError, ErrorKind, Flow, Get, Output, Request, Told};
+use tributary::{Api, ApiError, ErrorKind, Flow, Get, GetOptions, Output, Request, Told};
 use tributary_content::Name;
 
-use super::{connect, milliseconds, start};
+use super::{connect, message, milliseconds, start};
 use crate::{args, progress::Display, signals::Wish};
 
 /// Fetches by a daemon, or by a node in this process.
@@ -34,6 +34,12 @@ pub(crate) fn run(get: &args::Get, json: bool) -> Result<(), ApiError> {
         publisher: get.publisher.map(|key| key.to_string()),
         limit_bits_per_second: get.limit.map(|rate| rate.bits_per_second()),
         patience_ms: get.timeout.map(milliseconds),
+        options: GetOptions {
+            chunk_bytes: get.chunk_size.map(message::chunk_bytes).transpose()?,
+            reliability: get.reliability.map(message::reliability),
+            nack_timeout_ms: get.nack_timeout.map(milliseconds),
+            in_network: get.in_network.map(message::keep),
+        },
     });
     let mut display = Display::new(json);
     let result = api.ask(request, stream, &mut |told| {

@@ -32,16 +32,8 @@ pub(crate) fn send(send: &args::Send, json: bool) -> Result<(), ApiError> {
         to: send.to.clone(),
         version: send.version,
         chunk_bytes: send.chunk_size.map(chunk_bytes).transpose()?,
-        reliability: send.reliability.map(|reliability| match reliability {
-            args::Reliability::DontCare => Reliability::DontCare,
-            args::Reliability::Nack => Reliability::Nack,
-            args::Reliability::Ack => Reliability::Ack,
-        }),
-        in_network: send.in_network.map(|keep| match keep {
-            args::Keep::Store => Keep::Store,
-            args::Keep::Delegate => Keep::Delegate,
-            args::Keep::Nothing => Keep::Nothing,
-        }),
+        reliability: send.reliability.map(reliability),
+        in_network: send.in_network.map(keep),
         priority: send.priority,
         lifetime_ms: send.lifetime.map(milliseconds),
         nearest: send.nearest,
@@ -104,7 +96,21 @@ fn stdin_as_file(wish: &Wish) -> Result<tempfile::TempDir, ApiError> {
     std::fs::write(&path, bytes).map_err(|error| ApiError::io("write", path.display(), &error))?;
     Ok(folder)
 }
-fn chunk_bytes(size: ByteCount) -> Result<u32, ApiError> {
+pub(super) fn reliability(reliability: args::Reliability) -> Reliability {
+    match reliability {
+        args::Reliability::DontCare => Reliability::DontCare,
+        args::Reliability::Nack => Reliability::Nack,
+        args::Reliability::Ack => Reliability::Ack,
+    }
+}
+pub(super) fn keep(keep: args::Keep) -> Keep {
+    match keep {
+        args::Keep::Store => Keep::Store,
+        args::Keep::Delegate => Keep::Delegate,
+        args::Keep::Nothing => Keep::Nothing,
+    }
+}
+pub(super) fn chunk_bytes(size: ByteCount) -> Result<u32, ApiError> {
     let range = 1_024..=8 << 20;
     match u32::try_from(size.0).ok().filter(|bytes| range.contains(bytes)) {
         Some(bytes) => Ok(bytes),

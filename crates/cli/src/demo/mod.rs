@@ -20,7 +20,7 @@ use std::{
     path::{Path, PathBuf},
 };
 use tributary::{
-    Api, ApiError, ErrorKind, Family, Flow, Get, Output, Request, Told,
+    Api, ApiError, ErrorKind, Family, Flow, Get, GetOptions, Output, Request, Told,
     files::{check_room, load_key},
     views::{DoneView, ProgressView, StatusView},
 };
@@ -152,6 +152,7 @@ impl Run<'_> {
                 publisher: Some(self.publisher.to_string()),
                 limit_bits_per_second: None,
                 patience_ms: None,
+                options: GetOptions::default(),
             });
             let api = self.network.api(RECEIVER)?;
             let mut latest = ProgressView::default();

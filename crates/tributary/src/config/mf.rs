@@ -4,8 +4,9 @@ use tributary_content::Name;
 use tributary_core::{ByteCount, Duration};
 use tributary_mf::{
     Config,
-    config::{GroupConfig, HolRelief, Rebinding},
+    config::{GroupConfig, HolRelief, ProxyConfig, Rebinding},
     ids::Guid,
+    link::Forwarding,
     wire::{
         Reliability,
         names::{MEMBERS_MAX, OWN_LABEL_BYTES_MAX, READERS_MAX},
@@ -108,14 +109,31 @@ pub(super) fn settings(section: &Section<'_>, mf: &mut Config) {
     if let Some(bytes) = size(section, "cache_size", 0, 1 << 40) {
         mf.cache_bytes = ByteCount(bytes);
     }
+    let forwardings = [("cut-through", Forwarding::CutThrough), ("store-and-forward", Forwarding::StoreAndForward)];
+    mf.hop.forwarding = section.choice("forwarding", &forwardings).unwrap_or(mf.hop.forwarding);
+    if let Some(packets) = section.integer("csyn_packets", 1..=u64::from(u16::MAX)) {
+        mf.hop.csyn_packets = packets as u16;
+    }
+    mf.store_ratio = section.number("store_ratio", 1.0..=1_000.0).unwrap_or(mf.store_ratio);
     if let Some(bytes) = size(section, "store_size", 0, 1 << 44) {
-        mf.proxy.enabled = bytes > 0;
-        mf.proxy.capacity = ByteCount(bytes);
-        mf.proxy.flow_capacity = mf.proxy.flow_capacity.min(mf.proxy.capacity);
+        mf.proxy = ProxyConfig::with_capacity(ByteCount(bytes));
     }
     if let Some(bytes) = size(section, "store_flow_size", 0, 1 << 44) {
         mf.proxy.flow_capacity = ByteCount(bytes);
+        // Who lets one flow have more than half lets its source.
+        mf.proxy.source_capacity = mf.proxy.source_capacity.max(mf.proxy.flow_capacity);
     }
+    if let Some(bytes) = size(section, "store_source_size", 0, 1 << 44) {
+        mf.proxy.source_capacity = ByteCount(bytes);
+        if mf.proxy.source_capacity > mf.proxy.capacity {
+            let hint = "it must be at most store_size".to_string();
+            section.problem(section.span_of("store_source_size"), "'store_source_size' is out of range".into(), hint);
+        }
+    }
+    if let Some(percent) = section.integer("depleted_percent", 0..=100) {
+        mf.proxy.depleted_percent = percent as u8;
+    }
+    set(duration(section, "report_delay", millisecond, Duration::from_secs(60)), &mut mf.proxy.report_delay);
     set(duration(section, "store_lifetime", Duration::from_secs(1), day * 365), &mut mf.proxy.lifetime);
     set(duration(section, "storage_timer", millisecond * 10, day), &mut mf.proxy.timer);
     let ways = [("watch", Rebinding::Watch), ("timer", Rebinding::Timer), ("never", Rebinding::Never)];
@@ -126,6 +144,15 @@ pub(super) fn settings(section: &Section<'_>, mf: &mut Config) {
     let kinds = [("nack", Reliability::Nack), ("ack", Reliability::Ack), ("dont-care", Reliability::DontCare)];
     mf.transfer.reliability = section.choice("reliability", &kinds).unwrap_or(mf.transfer.reliability);
     set(duration(section, "nack_timeout", millisecond * 50, day), &mut mf.transfer.nack_timeout);
+    if let Some(chunks) = section.integer("window_chunks", 1..=u64::from(mf.transfer.window_chunks_max)) {
+        mf.transfer.window_chunks = chunks as u16;
+    }
+    if let Some(bytes) = size(section, "receive_buffer_size", 1 << 20, 1 << 40) {
+        mf.transfer.buffer_bytes = ByteCount(bytes);
+    }
+    if let Some(members) = section.integer("multicast_threshold", 0..=u64::from(u16::MAX)) {
+        mf.transfer.multicast_threshold = members as u16;
+    }
     let delegations = [("access-router", true), ("off", false)];
     mf.transfer.delegate = section.choice("delegation", &delegations).unwrap_or(mf.transfer.delegate);
     // The relations between fields; each field by itself is in range here.

@@ -4,6 +4,7 @@ use std::path::Path;
 use tributary::{NodeConfig, config::Drawing};
 use tributary_content::Name;
 use tributary_core::{ByteCount, Duration, FaceId, Rate, link::Loss};
+use tributary_mf::link::Forwarding;
 use tributary_ndn::{
     config::RegistrationScope,
     router::{LinkService, ManagementTrust, marking::MarkingRule},
@@ -411,6 +412,51 @@ fn weights_and_readers_of_mobilityfirst_are_read_and_mistakes_in_them_are_named(
     assert!(wrong(group.replace(&format!("[\"{guid}\"]"), "[\"0011\"]")).contains("'0011' is no GUID"));
     assert!(parse(&format!("{HEAD}{group}")).expect_err("of psi").contains("has no [[group]]"));
     assert!(parse(&format!("{HEAD}{}", face("64"))).expect_err("of psi").contains("unknown key 'weight'"));
+}
+
+#[test]
+fn what_a_mobilityfirst_node_does_with_its_links_its_store_and_its_windows_can_be_chosen() {
+    let head = HEAD.replace("roles", "family = \"mf\"\nroles");
+    let mf = |text: &str| parse(&format!("{head}[mf]\n{text}")).map(|config| config.mf);
+    let chosen =
+        mf("forwarding = \"store-and-forward\"\ncsyn_packets = 65535\nstore_ratio = 2.5\nmulticast_threshold = 7\n\
+         window_chunks = 32\nreceive_buffer_size = \"16MiB\"\ndepleted_percent = 40\nreport_delay = \"20ms\"\n");
+    let chosen = chosen.unwrap();
+    assert_eq!((chosen.hop.forwarding, chosen.hop.csyn_packets), (Forwarding::StoreAndForward, 65_535));
+    assert_eq!((chosen.store_ratio, chosen.transfer.multicast_threshold, chosen.transfer.window_chunks), (2.5, 7, 32));
+    assert_eq!((chosen.transfer.buffer_bytes.0, chosen.proxy.depleted_percent), (16 << 20, 40));
+    assert_eq!(chosen.proxy.report_delay, Duration::from_millis(20));
+    for (wrong, words) in [
+        ("forwarding = \"fast\"", "store-and-forward"),
+        ("csyn_packets = 0", "from 1 to 65535"),
+        ("store_ratio = 0.5", "'store_ratio'"),
+        ("window_chunks = 257", "from 1 to 256"),
+        ("receive_buffer_size = \"10KiB\"", "from 1 MiB"),
+        ("depleted_percent = 101", "from 0 to 100"),
+        ("report_delay = \"2h\"", "'report_delay'"),
+        ("depleted_percents = 4", "depleted_percent"),
+        ("store_size = \"1GiB\"\nstore_source_size = \"2GiB\"", "at most store_size"),
+        ("store_size = \"1GiB\"\nstore_flow_size = \"2GiB\"", "at most store_size"),
+    ] {
+        let told = mf(wrong).expect_err(wrong);
+        assert!(told.contains(words), "{wrong}: {told}");
+    }
+}
+
+#[test]
+fn nobody_has_a_small_store_for_itself_unless_that_is_chosen() {
+    let head = HEAD.replace("roles", "family = \"mf\"\nroles");
+    let mib = |text: &str| {
+        let proxy = parse(&format!("{head}[mf]\n{text}")).unwrap().mf.proxy;
+        [proxy.capacity, proxy.flow_capacity, proxy.source_capacity].map(|bytes| bytes.0 >> 20)
+    };
+    assert_eq!(mib(""), [1_024, 100, 512]);
+    assert_eq!(mib("store_size = \"40MiB\"\n"), [40, 10, 20]);
+    assert_eq!(mib("store_size = \"20MiB\"\n"), [20, 5, 10]);
+    assert_eq!(mib("store_size = \"2MiB\"\n"), [2, 2, 2], "fewer than four chunks have no shares");
+    assert_eq!(mib("store_size = \"8GiB\"\n"), [8_192, 100, 4_096]);
+    assert_eq!(mib("store_size = \"20MiB\"\nstore_flow_size = \"20MiB\"\n"), [20, 20, 20]);
+    assert_eq!(mib("store_size = \"20MiB\"\nstore_source_size = \"6MiB\"\n"), [20, 5, 6]);
 }
 
 #[test]

@@ -6,9 +6,12 @@ use tributary::{
     views::StoreView,
 };
 use tributary_core::Duration;
-use tributary_transport::messaging::{Delivery, Destination, SendOptions, SendReport, Spread};
+use tributary_transport::messaging::{Delivery, Destination, GetOptions, InNetwork, SendOptions, SendReport, Spread};
 
 use super::nodes::{ENDS, ROUTER, node, port};
+
+#[path = "../../examples/messages.rs"]
+mod example;
 
 fn wait(mailbox: &Mailbox, transfer: tributary_core::TransferId) -> SendReport {
     let clock = tributary::Clock::new();
@@ -24,6 +27,12 @@ fn store(api: &LocalApi) -> StoreView {
     let told = api.answers(Request::Store).unwrap().remove(0);
     let Told::Store(view) = told else { panic!("{told:?}") };
     view
+}
+
+fn count(api: &LocalApi, of: &str) -> u64 {
+    let told = api.answers(Request::Status).unwrap().remove(0);
+    let Told::Status(status) = told else { panic!("{told:?}") };
+    status.counters[of]
 }
 
 #[test]
@@ -50,6 +59,59 @@ fn one_message_reaches_all_that_are_attached_and_each_has_verified_it() {
         for member in &members {
             assert!(member.next(Duration::from_secs(1)).unwrap().bytes == bytes);
         }
+    }
+}
+
+#[test]
+fn the_example_of_the_library_works() {
+    example::main().unwrap();
+}
+
+#[test]
+fn a_mailbox_gets_what_is_published_and_follows_its_names() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = port();
+    let router = node(folder.path(), "router", ROUTER, at, None);
+    let open = |label: &str, options: MailboxOptions| {
+        Mailbox::open(node(folder.path(), label, ENDS, port(), Some(at)), &[], options).unwrap()
+    };
+    let hub = open("hub", MailboxOptions::default());
+    let narrow = open("narrow", MailboxOptions { message_bytes_max: 1_000, ..MailboxOptions::default() });
+    let bytes: Vec<u8> = (0..300_000u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 11) as u8).collect();
+    let path = folder.path().join("plan");
+    std::fs::write(&path, &bytes).unwrap();
+    let put = Request::Put { path, name: "/lab/plan".into(), version: None, patience_ms: 5_000 };
+    let reader = open("reader", MailboxOptions::default());
+    hub.api().answers(put).unwrap();
+    let name = "/lab/plan".parse().unwrap();
+    let patience = Duration::from_secs(10);
+    let options = GetOptions {
+        chunk_bytes: Some(10_000),
+        delivery: Some(Delivery::Ack),
+        nack_timeout: Some(Duration::from_millis(200)),
+        in_network: Some(InNetwork::Delegate),
+    };
+    assert!(reader.get(&name, &options, patience).unwrap().bytes == bytes);
+    assert_eq!(count(hub.api(), "object chunks sent"), 31, "30 of 10,000 bytes, and the description");
+    assert_eq!(count(&router, "chunks stored"), 31, "to answer for the hub");
+    let refused = narrow.get(&name, &GetOptions::default(), Duration::from_secs(3)).unwrap_err();
+    assert!(refused.to_string().contains("cannot fetch '/lab/plan'"), "{refused}");
+    let nobody = reader.get(&"/lab/none".parse().unwrap(), &options, Duration::from_millis(300)).unwrap_err();
+    assert!(nobody.to_string().contains("cannot fetch '/lab/none'"), "{nobody}");
+    // What is sent to a name comes from attach until detach.
+    let (group, to) = ("/lab/all".parse().unwrap(), Destination::Name("/lab/all".parse().unwrap()));
+    for (attached, text) in [(true, "first"), (false, "second")] {
+        if attached {
+            reader.attach(&group).unwrap()
+        } else {
+            reader.detach(&group).unwrap()
+        }
+        std::thread::sleep(Duration::from_millis(500));
+        let sent = hub.send(format!("/lab/{text}").parse().unwrap(), text, &to, &SendOptions::default()).unwrap();
+        let message = reader.next(Duration::from_secs(if attached { 10 } else { 1 }));
+        assert_eq!(message.map(|message| message.bytes), attached.then(|| text.into()));
+        let report = hub.report(sent).unwrap().unwrap();
+        assert_eq!((report.delivery, report.in_network), (Delivery::Nack, InNetwork::Store), "the node's");
     }
 }
 

@@ -6,7 +6,8 @@ use std::{
 };
 use tempfile::TempDir;
 use tributary::{
-    Api, ApiError, Daemon, ErrorKind, Flow, Get, LocalApi, Output, Request, SocketApi, Told, api::PATIENCE_MS_DEFAULT,
+    Api, ApiError, Daemon, ErrorKind, Flow, Get, GetOptions, LocalApi, Output, Request, SocketApi, Told,
+    api::PATIENCE_MS_DEFAULT,
 };
 
 use super::fake::{FakeNode, Network, Resolver, config};
@@ -25,7 +26,11 @@ fn put(api: &dyn Api, path: &Path, name: &str) -> Result<Vec<Told>, ApiError> {
     api.answers(Request::Put { path: path.into(), name: name.into(), version: None, patience_ms: PATIENCE_MS_DEFAULT })
 }
 fn get(name: &str, output: Output) -> Request {
-    Request::Get(Get { name: name.into(), output, publisher: None, limit_bits_per_second: None, patience_ms: Some(30) })
+    get_with(name, output, GetOptions::default())
+}
+fn get_with(name: &str, output: Output, options: GetOptions) -> Request {
+    let (publisher, limit_bits_per_second) = (None, None);
+    Request::Get(Get { name: name.into(), output, publisher, limit_bits_per_second, patience_ms: Some(30), options })
 }
 fn file(folder: &Path) -> PathBuf {
     let path = folder.join("big");
@@ -77,6 +82,18 @@ fn what_is_put_is_listed_and_fetched_and_the_last_word_is_done() {
         assert!(matches!(told[0], Told::Fetching { .. }));
     });
     daemon.stop().unwrap();
+}
+
+#[test]
+fn who_fetches_cannot_choose_what_the_family_leaves_to_others() {
+    let (folder, _, daemon) = publishing();
+    let options = GetOptions { chunk_bytes: Some(65_536), ..GetOptions::default() };
+    both(&daemon, |api| {
+        let target = folder.path().join("copy");
+        let error = api.answers(get_with("/lab/big", Output::Path(target.clone()), options.clone())).unwrap_err();
+        assert_eq!((error.kind, target.exists()), (ErrorKind::Usage, false), "{error}");
+        assert!(error.to_string().contains("the publisher cuts chunks"), "{error}");
+    });
 }
 
 #[test]
