@@ -366,7 +366,7 @@ impl Receiver {
         let bytes = fetch.take_grant(2 * u64::from(fetch.window_chunks), chunk_bytes);
         fetch.limit.on_pass(now, bytes);
         self.limit.on_pass(now, bytes);
-        fetch.set_nack(now, fetch.options.nack_timeout(&config));
+        fetch.set_nack(now, fetch.options.nack_timeout(config));
     }
     /// Ends a fetch; what is verified stays.
     pub fn cancel(&mut self, now: Time, id: TransferId) {

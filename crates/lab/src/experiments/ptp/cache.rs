@@ -148,8 +148,9 @@ fn tell(results: &mut Results, table: &mut Table, runs: &Runs<Measured>) {
     let paper = |value: f64| name.starts_with("ptp").then_some(value);
     runs.tell(results, "with_cache_mbps", &runs.of(|run| run.with_cache), "mbps", paper(1.9));
     runs.tell(results, "without_cache_mbps", &runs.of(|run| run.without_cache), "mbps", paper(1.0));
-    let waits: [(&str, fn(&Measured) -> &Wait); 2] = [("rise", |run| &run.rise), ("fall", |run| &run.fall)];
-    for (which, of) in waits {
+    type Which = fn(&Measured) -> &Wait;
+    let (rise, fall): (Which, Which) = (|run| &run.rise, |run| &run.fall);
+    for (which, of) in [("rise", rise), ("fall", fall)] {
         runs.tell(results, &format!("{which}_seconds"), &runs.of(|run| of(run).seconds), "seconds", None);
         let reached = runs.of(|run| f64::from(u8::from(of(run).end == End::Reached)));
         results.metric(format!("{name}.{which}_reached{}", runs.variant.setting), mean(&reached), "share");
