@@ -301,6 +301,7 @@ fn whatever_is_chosen_for_a_message_it_arrives_and_its_sender_is_told_so() {
     let has = |inbox: &str| Path::new(&world.path(&format!("{inbox}/nearest"))).exists();
     sleep(Duration::from_millis(500));
     assert!(has("in-near") != has("in-far"), "one of them");
+    assert_eq!(world.held_chunks(), 0, "nothing of what all have is kept");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 use super::*;
 use crate::{
     sender::{Cached, PUSHED},
-    wire::DataTag,
+    wire::{DataTag, Reliability},
 };
 
 impl MfNode {
@@ -106,6 +106,10 @@ impl MfNode {
     }
     /// Keeps a copy for a producer that may be gone when something is missing (paper §3.3, producer delegation).
     pub(super) fn delegate(&mut self, now: Time, slot: Slot, header: &ChunkHeader) {
+        // Nobody asks again for what nobody cares about, nor says that it has come: the copy would stay for its lifetime.
+        if header.tag().is_some_and(|tag| tag.reliability == Reliability::DontCare) {
+            return;
+        }
         let (Some(proxy), Some(chunk)) = (&mut self.proxy, self.router.buffer.chunk(slot)) else { return };
         let mut copy = header.clone();
         copy.flags = copy.flags.without(Flags::DELEGATE);
