@@ -1,17 +1,15 @@
 //! Sending, taking what is sent, and what is stored here: the paper's send, recv, attach and detach (§4).
 use tributary_core::Duration;
 use tributary_transport::messaging::{
-    AcceptOptions, Delivery, Destination, GetOptions, Group, Held, InNetwork, Messaging, SendOptions as Wanted,
-    SendReport, Spread, StoreStatus,
+    AcceptOptions, Destination, GetOptions, Group, Held, Messaging, SendOptions as Wanted, SendReport, Spread,
+    StoreStatus,
 };
 
 use super::*;
 use crate::{
     config::GroupConfig,
     receiver::{FetchOptions, NACK_TIMEOUT_MIN},
-    sender::ProxyUse,
     wire::{
-        Reliability,
         chunk::CHUNK_BYTES_MAX,
         names::{MEMBERS_MAX, OWN_LABEL_BYTES_MAX, READERS_MAX},
     },
@@ -22,8 +20,8 @@ impl MfNode {
     fn send_options(&self, wanted: &Wanted, to: &Destination) -> SendOptions {
         let mut options = SendOptions::new(&self.config.transfer);
         options.chunk_bytes = wanted.chunk_bytes.unwrap_or(options.chunk_bytes);
-        options.reliability = wanted.delivery.map_or(options.reliability, reliability);
-        options.proxy = wanted.in_network.map_or(options.proxy, proxy_use);
+        options.reliability = wanted.delivery.map_or(options.reliability, Into::into);
+        options.proxy = wanted.in_network.map_or(options.proxy, Into::into);
         (options.priority, options.lifetime) = (wanted.priority, wanted.lifetime);
         (options.service, options.proxies) = match (to, wanted.spread) {
             (_, Spread::AllByProxies(depth)) => (ServiceId::Multicast, depth.max(1)),
@@ -41,21 +39,6 @@ impl MfNode {
         self.resolver.watch(now, place);
         self.settle(now);
         id
-    }
-}
-
-fn reliability(delivery: Delivery) -> Reliability {
-    match delivery {
-        Delivery::DontCare => Reliability::DontCare,
-        Delivery::Nack => Reliability::Nack,
-        Delivery::Ack => Reliability::Ack,
-    }
-}
-fn proxy_use(keep: InNetwork) -> ProxyUse {
-    match keep {
-        InNetwork::Store => ProxyUse::Allowed,
-        InNetwork::Delegate => ProxyUse::Delegate,
-        InNetwork::Forbid => ProxyUse::Forbidden,
     }
 }
 
@@ -83,9 +66,9 @@ impl Messaging for MfNode {
     fn get(&mut self, now: Time, fetch: Fetch, options: &GetOptions) -> TransferId {
         let options = FetchOptions {
             chunk_bytes: options.chunk_bytes.map(|bytes| bytes.clamp(1_024, CHUNK_BYTES_MAX)),
-            reliability: options.delivery.map(reliability),
+            reliability: options.delivery.map(Into::into),
             nack_timeout: options.nack_timeout.map(|timeout| timeout.max(NACK_TIMEOUT_MIN)),
-            proxy: options.in_network.map(proxy_use),
+            proxy: options.in_network.map(Into::into),
         };
         self.fetch_with(now, fetch, options)
     }

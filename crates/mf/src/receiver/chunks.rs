@@ -234,7 +234,8 @@ impl Receiver {
         }
     }
     /// Who sent wrong bytes is asked for them again, and no more if they stay wrong, while others serve if there are any; if
-    /// it may have been a cache or storage, these are passed by. If several sent what is wrong, sources stay: it comes again, and then from one of them.
+    /// it may have been a cache or storage, these are passed by. If several sent what is wrong, sources stay: it comes
+    /// again, and then from one of them.
     pub(super) fn distrust(&mut self, now: Time, id: TransferId, wrong: Wrong) {
         for (origin, bytes) in &wrong.origins {
             self.wrong.count(*origin, *bytes);

@@ -1,6 +1,5 @@
 //! One object on its way to one receiver.
 use super::*;
-use tributary_transport::messaging::{Delivery, InNetwork};
 
 pub(super) struct Outflow {
     pub(super) object: ObjectId,
@@ -234,16 +233,8 @@ impl Outflow {
             repeated_chunks: self.repeated,
             stored_chunks: self.group.as_ref().map_or(self.stored.len(), Group::stored) as u32,
             dropped_chunks: self.lost,
-            delivery: match self.options.reliability {
-                Reliability::DontCare => Delivery::DontCare,
-                Reliability::Nack => Delivery::Nack,
-                Reliability::Ack => Delivery::Ack,
-            },
-            in_network: match self.options.proxy {
-                ProxyUse::Allowed => InNetwork::Store,
-                ProxyUse::Delegate => InNetwork::Delegate,
-                ProxyUse::Forbidden => InNetwork::Forbid,
-            },
+            delivery: self.options.reliability.into(),
+            in_network: self.options.proxy.into(),
             destinations: self.group.as_ref().map_or(1, Group::len) as u32,
             delivered: delivered.iter().map(ToString::to_string).collect(),
             has_left: self.next >= self.count

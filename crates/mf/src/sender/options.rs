@@ -1,4 +1,6 @@
 //! How something is sent without having been asked for.
+use tributary_transport::messaging::{Delivery, InNetwork};
+
 use super::*;
 
 /// How something is sent without having been asked for.
@@ -60,5 +62,44 @@ impl ProxyUse {
     /// What a request wishes for, if it is marked.
     pub(super) fn of(flags: Flags) -> Option<ProxyUse> {
         [ProxyUse::Forbidden, ProxyUse::Delegate].into_iter().find(|wish| flags.contains(wish.flags()))
+    }
+}
+
+// What all families call these choices.
+
+impl From<Delivery> for Reliability {
+    fn from(delivery: Delivery) -> Self {
+        match delivery {
+            Delivery::DontCare => Reliability::DontCare,
+            Delivery::Nack => Reliability::Nack,
+            Delivery::Ack => Reliability::Ack,
+        }
+    }
+}
+impl From<Reliability> for Delivery {
+    fn from(reliability: Reliability) -> Self {
+        match reliability {
+            Reliability::DontCare => Delivery::DontCare,
+            Reliability::Nack => Delivery::Nack,
+            Reliability::Ack => Delivery::Ack,
+        }
+    }
+}
+impl From<InNetwork> for ProxyUse {
+    fn from(keep: InNetwork) -> Self {
+        match keep {
+            InNetwork::Store => ProxyUse::Allowed,
+            InNetwork::Delegate => ProxyUse::Delegate,
+            InNetwork::Forbid => ProxyUse::Forbidden,
+        }
+    }
+}
+impl From<ProxyUse> for InNetwork {
+    fn from(proxy: ProxyUse) -> Self {
+        match proxy {
+            ProxyUse::Allowed => InNetwork::Store,
+            ProxyUse::Delegate => InNetwork::Delegate,
+            ProxyUse::Forbidden => InNetwork::Forbid,
+        }
     }
 }

@@ -125,8 +125,8 @@ fn of_two_links_between_routers_one_is_enough() {
     assert_eq!(content.finished(&name("/lab/file")).unwrap(), bytes);
 }
 
-#[test]
-fn the_nearest_of_several_sources_serves_and_when_it_dies_another_one() {
+/// Three routers in a row; a reader at the first, hosts near and far at the others.
+fn near_and_far() -> Domain {
     let mut domain = Domain::new(5);
     for label in ["r1", "r2", "r3"] {
         domain.router(label);
@@ -137,6 +137,12 @@ fn the_nearest_of_several_sources_serves_and_when_it_dies_another_one() {
         domain.node(label, |_| {});
         domain.link(label, router, 20, ms(1));
     }
+    domain
+}
+
+#[test]
+fn the_nearest_of_several_sources_serves_and_when_it_dies_another_one() {
+    let mut domain = near_and_far();
     let bytes = random_bytes(8_000_000, 1);
     for label in ["far", "near"] {
         domain.publish(label, object("/lab/file", bytes.clone()));
@@ -160,16 +166,7 @@ fn the_nearest_of_several_sources_serves_and_when_it_dies_another_one() {
 #[test]
 fn whoever_asks_when_the_nearest_source_is_dead_is_served_by_another_one_at_once() {
     for (dead, bytes) in [(ms(100), 300_000), (ms(2_000), 300_000), (ms(20_000), 300_000), (ms(2_000), 20)] {
-        let mut domain = Domain::new(5);
-        for label in ["r1", "r2", "r3"] {
-            domain.router(label);
-        }
-        domain.link("r1", "r2", 100, ms(5));
-        domain.link("r2", "r3", 100, ms(20));
-        for (label, router) in [("near", "r2"), ("far", "r3"), ("reader", "r1")] {
-            domain.node(label, |_| {});
-            domain.link(label, router, 20, ms(1));
-        }
+        let mut domain = near_and_far();
         for label in ["near", "far"] {
             domain.publish(label, object("/lab/file", random_bytes(bytes, 1)));
         }

@@ -209,20 +209,25 @@ fn create(bench: &mut Bench, asked: &ControlParameters, profile: FaceProfile, no
     response(&bench.sent())
 }
 
-#[test]
-fn a_face_is_made_as_asked_for_or_not_at_all() {
-    let mut bench = bench(|_| {});
-    let rate = Some(Rate::from_mbps(8));
-    let asked = ControlParameters { uri: Some("udp4://192.0.2.1:6363".into()), ..ControlParameters::default() };
-    let all = ControlParameters {
+/// All that can be asked for of a face.
+fn all_of_a_face(base: ControlParameters) -> ControlParameters {
+    ControlParameters {
         persistency: Some(2),
         mtu: Some(1200),
         flags: Some(6),
         mask: Some(6),
         mark_interval: Some(50_000_000),
         mark_threshold: Some(20_000),
-        ..asked.clone()
-    };
+        ..base
+    }
+}
+
+#[test]
+fn a_face_is_made_as_asked_for_or_not_at_all() {
+    let mut bench = bench(|_| {});
+    let rate = Some(Rate::from_mbps(8));
+    let asked = ControlParameters { uri: Some("udp4://192.0.2.1:6363".into()), ..ControlParameters::default() };
+    let all = all_of_a_face(asked.clone());
     let answer = create(&mut bench, &all, FaceProfile { rate, ..profile(1472) }, 1);
     let told = answer.body.unwrap();
     assert_eq!((answer.code, told.face_id, told.persistency, told.mtu), (200, Some(9), Some(0), Some(1200)));
@@ -268,15 +273,7 @@ fn a_face_is_changed_as_a_whole_or_not_at_all() {
     let rate = Some(Rate::from_mbps(8));
     bench.router.add_face(FaceId(9), FaceProfile { rate, is_persistent: false, ..profile(1400) });
     let of = |face_id: u64| ControlParameters { face_id: Some(face_id), ..ControlParameters::default() };
-    let all = ControlParameters {
-        persistency: Some(2),
-        mtu: Some(1200),
-        flags: Some(6),
-        mask: Some(6),
-        mark_interval: Some(50_000_000),
-        mark_threshold: Some(20_000),
-        ..of(9)
-    };
+    let all = all_of_a_face(of(9));
     let answer = run(&mut bench, "faces/update", &all, 1);
     let told = answer.body.unwrap();
     assert_eq!((answer.code, told.face_id, told.persistency, told.mtu), (200, Some(9), Some(0), Some(1200)));
