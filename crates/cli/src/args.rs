@@ -60,7 +60,7 @@ pub(crate) enum Command {
     Explain(Explain),
     /// Say whether a name can be reached, by which path, and how long that takes (family ndn)
     Ping(Ping),
-    /// Show the nodes on the way to a name (family ndn)
+    /// Show the nodes on the way to a name, up to five silent ones in a row (family ndn)
     Traceroute(Traceroute),
     /// Show what is in a node's packet cache
     Cache(Ask),

@@ -1,28 +1,9 @@
 //! Nodes of the NDN family as people use them: the examples, on ports of their own.
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod common;
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
+use std::fs;
 
-use common::{Daemon, SIZE, file, lines, port, run, talk, trib};
-
-/// An example with other ports and a socket of its own, and a state folder in `folder`.
-fn example(folder: &Path, name: &str, udp: u16, tcp: u16, websocket: u16) -> PathBuf {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples").join(name);
-    let text = fs::read_to_string(path).unwrap();
-    let text = text
-        .replace("tcp://127.0.0.1:6363", &format!("tcp://127.0.0.1:{tcp}"))
-        .replace("127.0.0.1:6363", &format!("127.0.0.1:{udp}"))
-        .replace("ws://127.0.0.1:9696", &format!("ws://127.0.0.1:{websocket}"))
-        .replace("/tmp/tributary-ndn.sock", &folder.join("ndn.sock").display().to_string())
-        .replace("[node]\n", &format!("[node]\nstate_dir = \"{}\"\n", name.trim_end_matches(".toml")));
-    let path = folder.join(name);
-    fs::write(&path, text).unwrap();
-    path
-}
+use common::{Daemon, SIZE, example, file, lines, port, run, talk, trib};
 
 #[test]
 fn the_examples_publish_and_fetch_through_a_forwarder_over_every_kind_of_face() {
@@ -176,6 +157,17 @@ fn ping_and_traceroute_tell_who_answers_by_which_path_and_what_cannot_be_reached
         let (code, told) = ask(&["ping", "/lab/big", "--path", path, "--count", "1"]);
         assert_eq!((code, &told[0]["kind"]), (Some(2), &"usage".into()), "another node named it: {told:?}");
     }
+
+    // Nobody is at the other end.
+    let silent =
+        fs::read_to_string(&receiver).unwrap().replace(&format!("127.0.0.1:{udp}"), &format!("127.0.0.1:{}", port()));
+    fs::write(folder.join("silent.toml"), silent.replace("state_dir = \"ndn-receiver\"", "state_dir = \"silent\""))
+        .unwrap();
+    let trace = ["traceroute", "/lab/big", "--config", "silent.toml", "--count", "1", "--timeout", "100ms"];
+    let trace = trib(folder).args(trace).current_dir(folder).output().unwrap();
+    assert_eq!(trace.status.code(), Some(1));
+    let said = talk(&trace);
+    assert!(said.contains("to any of 5 requests") && said.contains("neighbours 1 to 5 kept silent"), "{said}");
 
     let psi = common::config(folder, "psi-node", "\"receiver\"", port(), "");
     let refused = run(folder, &["ping", "/lab/big", "--config", psi.to_str().unwrap()]);

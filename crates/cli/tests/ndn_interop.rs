@@ -15,7 +15,7 @@ use std::{
     time::Duration,
 };
 
-use common::{Daemon, SIZE, file, lines, port, run, talk, trib};
+use common::{Daemon, SIZE, example, file, lines, port, run, talk, trib};
 
 /// How often something that must come true is looked at, and how many times.
 const LOOK: Duration = Duration::from_millis(20);
@@ -150,10 +150,14 @@ impl Bench {
     }
     /// A producer of python-ndn at the forwarder behind a socket, with the file as `/lab/theirs`; see [`PRODUCER`].
     fn python_producer(&self, python: &str, socket: &str, signature: [&str; 2]) -> Other {
+        self.python_producer_of(python, socket, signature, ["5", "1000"])
+    }
+    /// The same of a version, with so many milliseconds for which caches may answer by what they keep of it.
+    fn python_producer_of(&self, python: &str, socket: &str, signature: [&str; 2], version: [&str; 2]) -> Other {
         let log = self.path(&format!("producer-{socket}.log"));
         let mut producer = Command::new(python);
         producer.args(["-u", "-c", PRODUCER]).arg(self.path(socket)).arg(&self.original);
-        let producer = Other::start(producer.arg("/lab/theirs").args(signature), &log);
+        let producer = Other::start(producer.arg("/lab/theirs").args(signature).args(version), &log);
         until("a producer to register", || fs::read_to_string(&log).is_ok_and(|log| log.contains("ready")));
         producer
     }
@@ -192,6 +196,42 @@ fn ndnd_fetches_what_we_publish_and_we_fetch_what_ndnd_publishes_through_our_for
     assert!(done["paths"].as_array().is_some_and(|paths| !paths.is_empty()), "{done}");
     let done = bench.get("ours.sock", "/lab/ours", &[]);
     assert_eq!(done["sources"][0]["id"], "publisher");
+}
+
+/// `README.md` has these lines.
+#[test]
+fn what_ndnd_publishes_is_fetched_pinged_and_traced_as_the_readme_says() {
+    if !ndnd("ping and traceroute of what ndnd publishes") {
+        return;
+    }
+    let bench = Bench::new();
+    let folder = bench.folder.path();
+    let (udp, tcp, websocket) = (port(), port(), port());
+    let _router = Daemon::start(folder, &example(folder, "ndn-router.toml", udp, tcp, websocket));
+    let receiver = example(folder, "ndn-receiver.toml", udp, tcp, websocket);
+    let _theirs = bench.ndnd_put("ndn.sock", "/demo/theirs");
+    let readme = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../README.md")).unwrap();
+    let run_line = |begin: &str| {
+        let line = readme.lines().find(|line| line.starts_with(begin)).unwrap();
+        let line = line.split('#').next().unwrap().replace("examples/ndn-receiver.toml", receiver.to_str().unwrap());
+        let arguments: Vec<&str> = line.split_whitespace().skip(1).chain(["--json"]).collect();
+        let output = trib(folder).args(arguments).current_dir(folder).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{line}: {}", talk(&output));
+        lines(&output.stdout)
+    };
+    for is_cached in [false, true] {
+        // Its router answers in the place of a program that answers none.
+        let told = run_line("trib ping /demo/theirs");
+        let pinged = told.last().unwrap();
+        assert_eq!((&pinged["sent"], &pinged["answered"]), (&pinged["answered"], &pinged["sent"]), "{told:?}");
+        assert_eq!((&told[0]["outcome"], &told[0]["responder"]), (&"application".into(), &"ndn-router".into()));
+        let told = run_line("trib traceroute /demo/theirs");
+        assert_eq!((told.len(), &told[1]["hops"]), (2, &1.into()), "{told:?}");
+        if !is_cached {
+            run_line("trib get /demo/theirs");
+            assert!(fs::read(bench.path("copy")).unwrap() == fs::read(&bench.original).unwrap());
+        }
+    }
 }
 
 #[test]
@@ -374,9 +414,9 @@ from ndn.app_support.security_v2 import self_sign
 from ndn.encoding import Component, MetaInfo, Name, make_data
 from ndn.security import (DigestSha256Signer, Ed25519Signer, HmacSha256Signer, KeychainDigest, Sha256WithEcdsaSigner)
 from ndn.transport.stream_face import UnixFace
-socket, path, text, scheme, seed = sys.argv[1:]
+socket, path, text, scheme, seed, number, freshness = sys.argv[1:]
 content, prefix, size = open(path, "rb").read(), Name.from_str(text), 5000
-version, last = prefix + [Component.from_version(5)], Component.from_segment((len(content) - 1) // size)
+version, last = prefix + [Component.from_version(int(number))], Component.from_segment((len(content) - 1) // size)
 seed, key_name, certificate = bytes([int(seed)] * 32), Name.from_str("/lab/KEY/%01"), None
 if scheme in ("ed25519", "ecdsa"):
     edwards = scheme == "ed25519"
@@ -387,7 +427,7 @@ if scheme in ("ed25519", "ecdsa"):
 else:
     signer = HmacSha256Signer(key_name, seed) if scheme == "hmac" else DigestSha256Signer()
 def packet(name, content, last):
-    return make_data(name, MetaInfo(freshness_period=1000, final_block_id=last), content, signer)
+    return make_data(name, MetaInfo(freshness_period=int(freshness), final_block_id=last), content, signer)
 first = Component.from_segment(0)
 about = prefix + [Component.from_str("32=metadata"), Component.from_version(1), first]
 about = packet(about, b"\x07" + bytes([len(b"".join(version))]) + b"".join(version), first)
@@ -609,6 +649,23 @@ fn two_paths_of_three_forwarders_each_are_used_together_though_ours_stands_betwe
     let shares = done["paths"].as_array().unwrap().iter().map(|path| path["bytes"].as_u64().unwrap());
     let great = shares.filter(|bytes| bytes * 8 > SIZE as u64).count();
     assert_eq!((great, &done["verified"]), (2, &true.into()), "both bring an eighth at least: {done}");
+}
+
+/// A producer of version 5 whose metadata the forwarder keeps for an hour is replaced by one of version 6.
+#[test]
+fn metadata_of_a_producer_that_is_gone_is_asked_for_again_past_the_forwarder_s_cache() {
+    let Some(python) = python_ndn("a producer of python-ndn in the place of another") else { return };
+    let bench = Bench::new();
+    let _router = bench.router(port());
+    let producer =
+        |version: &str| bench.python_producer_of(&python, "ours.sock", ["digest", "0"], [version, "3600000"]);
+    let before = producer("5");
+    // This leaves metadata and segments in the forwarder's cache.
+    bench.get("ours.sock", "/lab/theirs", &[]);
+    drop(before);
+    let _after = producer("6");
+    let done = bench.get("ours.sock", "/lab/theirs", &["--timeout", "15s"]);
+    assert!(done["seconds"].as_f64().is_some_and(|seconds| seconds < 10.0), "{done}");
 }
 
 #[test]

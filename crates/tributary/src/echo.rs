@@ -25,6 +25,8 @@ pub const INTERVAL_MS_MIN: u64 = 10;
 pub const TIMEOUT_MS_MAX: u64 = 60_000;
 /// Neighbours that a `traceroute` asks at most.
 pub const HOPS_MAX: u8 = 64;
+/// Neighbours in a row that keep silent after which a `traceroute` ends.
+pub const SILENT_HOPS_MAX: u8 = 5;
 /// Unanswered requests in a row after which a path that the network chose is chosen anew.
 const LOST_IN_A_ROW: u32 = 3;
 /// What the node may be late with a report.
@@ -255,13 +257,14 @@ impl LocalApi {
         let patience = patience(trace.timeout_ms)?;
         let (clock, listener) = (Clock::new(), self.running().hub().listen());
         let mut path = given(&trace.path);
-        let (mut sent, mut refusal) = (0, None);
+        let (mut sent, mut refusal, mut silent_hops) = (0, None, 0);
         if trace.path == EchoPath::Same {
             // One request all the way: the answer names the path that the others take.
             let echo = Echo { target: target.clone(), path: None, hop: None, patience };
             path = self.echo(&clock, &listener, echo)?.path;
         }
         for hop in 1..=trace.hops_max {
+            silent_hops += 1;
             for _ in 0..trace.tries {
                 sent += 1;
                 let echo = Echo { target: target.clone(), path: path.clone(), hop: Some(hop), patience };
@@ -277,7 +280,10 @@ impl LocalApi {
                         tell(Told::Traced { name: trace.name.clone(), responder, hops });
                         return Ok(());
                     }
-                    EchoOutcome::HopLimit(_) => break,
+                    EchoOutcome::HopLimit(_) => {
+                        silent_hops = 0;
+                        break;
+                    }
                     EchoOutcome::Unreachable(reason) => {
                         refusal = Some(reason);
                         break;
@@ -287,6 +293,14 @@ impl LocalApi {
             }
             if refusal.is_some() {
                 break;
+            }
+            if silent_hops >= SILENT_HOPS_MAX && hop < trace.hops_max {
+                let mut error = unreached(&trace.name, sent, patience, None);
+                error.message.push_str(&format!(
+                    "; neighbours {} to {hop} kept silent, the others were not asked",
+                    hop + 1 - silent_hops
+                ));
+                return Err(error);
             }
         }
         Err(unreached(&trace.name, sent, patience, refusal))

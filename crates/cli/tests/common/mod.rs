@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test program uses its part")]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 use std::{
+    fs,
     io::{BufRead, BufReader, Read},
     net::UdpSocket,
     path::{Path, PathBuf},
@@ -28,13 +29,27 @@ pub(crate) fn talk(output: &Output) -> String {
 pub(crate) fn port() -> u16 {
     UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
+/// An NDN example with other ports and a socket of its own, and a state folder in `folder`.
+pub(crate) fn example(folder: &Path, name: &str, udp: u16, tcp: u16, websocket: u16) -> PathBuf {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples").join(name);
+    let text = fs::read_to_string(path).unwrap();
+    let text = text
+        .replace("tcp://127.0.0.1:6363", &format!("tcp://127.0.0.1:{tcp}"))
+        .replace("127.0.0.1:6363", &format!("127.0.0.1:{udp}"))
+        .replace("ws://127.0.0.1:9696", &format!("ws://127.0.0.1:{websocket}"))
+        .replace("/tmp/tributary-ndn.sock", &folder.join("ndn.sock").display().to_string())
+        .replace("[node]\n", &format!("[node]\nstate_dir = \"{}\"\n", name.trim_end_matches(".toml")));
+    let path = folder.join(name);
+    fs::write(&path, text).unwrap();
+    path
+}
 /// Writes a config and gives its path.
 pub(crate) fn config(folder: &Path, label: &str, roles: &str, listen: u16, more: &str) -> PathBuf {
     let path = folder.join(format!("{label}.toml"));
     let text = format!(
         "[node]\nlabel = \"{label}\"\nroles = [{roles}]\nstate_dir = \"{label}\"\nlisten = [\"127.0.0.1:{listen}\"]\n{more}"
     );
-    std::fs::write(&path, text).unwrap();
+    fs::write(&path, text).unwrap();
     path
 }
 pub(crate) fn file(folder: &Path) -> PathBuf {
@@ -46,7 +61,7 @@ pub(crate) fn file(folder: &Path) -> PathBuf {
     })
     .take(SIZE)
     .collect();
-    std::fs::write(&path, bytes).unwrap();
+    fs::write(&path, bytes).unwrap();
     path
 }
 
