@@ -152,7 +152,7 @@ impl Router {
                     _ => self.nearly_full(),
                 };
                 Some(
-                    hop.waiting_for(&self.buffer, destination) < QUEUE_KEPT
+                    hop.takes_from_store(&self.buffer, destination)
                         && (self.buffer.used() == 0 || room >= packets && free >= kept + packets),
                 )
             }

@@ -190,6 +190,18 @@ impl Hop {
         let of = |slot: Slot| buffer.chunk(slot).and_then(Chunk::destination);
         self.queue.iter().filter(|(_, slot)| of(*slot).as_ref() == Some(destination)).count()
     }
+    /// Whether it is the store's turn to put a chunk for a destination into line: nearly none wait, or what passes by has
+    /// taken more than half of the places there. A store that waited for the line to become short would wait for the end
+    /// of everything that comes for its destination.
+    fn takes_from_store(&self, buffer: &Buffer, destination: &Guid) -> bool {
+        let chunks = self.queue.iter().filter_map(|(_, slot)| buffer.chunk(*slot));
+        let (mut waiting, mut stored) = (0, 0);
+        for chunk in chunks.filter(|chunk| chunk.destination().as_ref() == Some(destination)) {
+            waiting += 1;
+            stored += usize::from(chunk.origin == Origin::Store);
+        }
+        waiting < QUEUE_KEPT || 2 * stored < waiting
+    }
 }
 
 /// The forwarding part of a node; see the [module](self).

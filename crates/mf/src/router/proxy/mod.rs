@@ -188,14 +188,41 @@ struct SourceState {
 type Waiting = (ObjectId, u32, u32, u64);
 
 struct Destination {
-    /// Waiting chunks in the order in which they are to leave.
+    /// Waiting chunks; those of a transfer leave in this order, and transfers take turns.
     waiting: BTreeSet<Waiting>,
+    turn: Turn,
     /// Whether it is worth trying.
     ready: bool,
     /// Chunks that are here for it.
     chunks: u32,
     watched: bool,
     timer: Time,
+}
+
+/// Which of the transfers that wait for a destination is served, until it has had [`TURN_BYTES`]: deficit round robin
+/// (Shreedhar and Varghese, 1996), so that what waited behind a large object does not wait for all of it.
+#[derive(Default)]
+struct Turn {
+    transfer: Option<(ObjectId, u32)>,
+    left: u64,
+}
+
+impl Turn {
+    /// Where the search for the next chunk begins; before that it comes last.
+    fn begin(&self) -> Waiting {
+        match self.transfer {
+            Some((object, transfer)) if self.left > 0 => (object, transfer, 0, 0),
+            Some((object, transfer)) => (object, transfer, u32::MAX, u64::MAX),
+            None => (ObjectId([0; 16]), 0, 0, 0),
+        }
+    }
+    fn on_release(&mut self, chunk: &Waiting, bytes: u64) {
+        let transfer = Some((chunk.0, chunk.1));
+        if self.transfer != transfer || self.left == 0 {
+            *self = Turn { transfer, left: TURN_BYTES };
+        }
+        self.left = self.left.saturating_sub(bytes);
+    }
 }
 
 /// The proxy of a router; see the [module](self).
@@ -613,6 +640,7 @@ impl Proxy {
         let timer = now + self.config.timer;
         let destination = self.destinations.entry(key.flow.destination).or_insert_with(|| Destination {
             waiting: BTreeSet::new(),
+            turn: Turn::default(),
             ready: false,
             chunks: 0,
             watched: false,
@@ -765,5 +793,7 @@ pub enum Kept {
 
 /// What a chunk takes beyond its payload: header and index entries.
 pub const CHUNK_OVERHEAD_BYTES: u64 = 512;
+/// What a transfer is sent of what waits before it is another one's turn: the largest usual chunk.
+const TURN_BYTES: u64 = 1 << 20;
 const HEAD_STORED: u8 = 0;
 const HEAD_DELEGATED: u8 = 1;

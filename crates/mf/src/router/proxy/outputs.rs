@@ -41,6 +41,7 @@ impl Proxy {
                     match self.repository.read(first.3) {
                         Ok(payload) => {
                             let stored = self.chunks.get_mut(&first.3)?;
+                            destination.turn.on_release(&first, stored.bytes);
                             stored.released = true;
                             let mut header = stored.header.clone();
                             // The address that it came with may be the one that does not hold any more.
@@ -62,18 +63,21 @@ impl Proxy {
     /// The first chunk for a destination that is not there for the chunk's source alone.
     fn first_to_leave(&self, guid: &Guid, may: &impl Fn(&ChunkHeader) -> Release) -> (Option<Waiting>, Release) {
         let mut hidden = BTreeSet::new();
-        let mut from = Bound::Unbounded;
         let Some(destination) = self.destinations.get(guid) else { return (None, Release::Away) };
-        while let Some(first) = destination.waiting.range((from, Bound::Unbounded)).next() {
-            let Some(stored) = self.chunks.get(&first.3) else { return (None, Release::Away) };
-            let source = stored.key.flow.source;
-            if !hidden.contains(&source) {
-                match may(&stored.header) {
-                    Release::Hidden => drop(hidden.insert(source)),
-                    verdict => return (Some(*first), verdict),
+        let begin = destination.turn.begin();
+        for (mut from, until) in [(Bound::Included(begin), None), (Bound::Unbounded, Some(begin))] {
+            let is_in = |entry: &&Waiting| until.is_none_or(|until| **entry < until);
+            while let Some(first) = destination.waiting.range((from, Bound::Unbounded)).next().filter(is_in) {
+                let Some(stored) = self.chunks.get(&first.3) else { return (None, Release::Away) };
+                let source = stored.key.flow.source;
+                if !hidden.contains(&source) {
+                    match may(&stored.header) {
+                        Release::Hidden => drop(hidden.insert(source)),
+                        verdict => return (Some(*first), verdict),
+                    }
                 }
+                from = Bound::Excluded((first.0, u32::MAX, u32::MAX, u64::MAX));
             }
-            from = Bound::Excluded((first.0, u32::MAX, u32::MAX, u64::MAX));
         }
         (None, Release::Hidden)
     }

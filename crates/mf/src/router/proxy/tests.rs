@@ -45,6 +45,30 @@ fn none_begun(_: &ChunkHeader) -> Vec<ChunkKey> {
 const AWAY: Kept = Kept::For(StoreReason::Away);
 const CHUNK: u64 = 1_000 + CHUNK_OVERHEAD_BYTES;
 
+/// The same of another object.
+fn of_object(object: u8, header: ChunkHeader) -> ChunkHeader {
+    let tag = DataTag { object: ObjectId([object; 16]), ..*header.tag().expect("data") };
+    ChunkHeader { kind: ChunkKind::Data(tag), ..header }
+}
+
+#[test]
+fn transfers_that_wait_for_one_destination_take_turns_by_bytes() {
+    let mut proxy = proxy(64 << 20, 64 << 20);
+    let large = TURN_BYTES as usize;
+    let small = large / 4;
+    for (object, source, chunks, bytes) in [(1, 1, 6, large), (5, 3, 5, small), (9, 4, 2, large)] {
+        for number in 0..chunks {
+            let header = of_object(object, header(source, 2, number, 0));
+            assert_eq!(proxy.put(Time::ZERO, &header, &vec![object; bytes].into(), AWAY), Ok(()));
+        }
+    }
+    proxy.on_reachable(&guid(2));
+    let left: Vec<u8> = core::iter::from_fn(|| proxy.poll_release(|_| Release::Now, none_begun))
+        .map(|(_, payload)| payload[0])
+        .collect();
+    assert_eq!(left, [1, 5, 5, 5, 5, 9, 1, 5, 9, 1, 1, 1, 1], "none waits for all of another one");
+}
+
 #[test]
 fn chunks_leave_in_order_when_their_destination_is_back_and_go_when_the_next_hop_has_them() {
     let mut proxy = proxy(1 << 20, 1 << 20);
