@@ -40,6 +40,7 @@ impl MfNode {
                 ("stored chunks expired", proxy.expired),
                 ("chunks refused by the store", proxy.refused),
                 ("chunks restored", proxy.restored),
+                ("reminders for producers", proxy.reminded),
             ]);
         }
         NodeStatus {

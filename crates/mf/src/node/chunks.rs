@@ -66,7 +66,7 @@ impl MfNode {
                 }
             }
             ChunkKind::Transport(_) if self.router.is_attached(&header.destination) || self.proxy.is_some() => {
-                if self.answer_for_producer(slot, &header) {
+                if self.answer_for_producer(now, slot, &header) {
                     return;
                 }
             }
@@ -153,7 +153,7 @@ impl MfNode {
         sent.chain(stored).filter(is_of).map(|tag| tag.number).collect()
     }
     /// Sends copies of what is missing for a producer that delegated; true if the producer need not see the message.
-    pub(super) fn answer_for_producer(&mut self, slot: Slot, header: &ChunkHeader) -> bool {
+    pub(super) fn answer_for_producer(&mut self, now: Time, slot: Slot, header: &ChunkHeader) -> bool {
         let flow = crate::ids::Flow { source: header.destination, destination: header.source };
         let Some(proxy) = self.proxy.as_mut().filter(|proxy| proxy.answers_for(&flow)) else { return false };
         let token = header.token().unwrap_or_default();
@@ -163,7 +163,7 @@ impl MfNode {
             Ok(TransportMessage::Status { transfer, object, missing, .. })
                 if !missing.is_empty() && !asks_past_copies =>
             {
-                let left = proxy.handle_push(token, &flow, transfer, object, &missing);
+                let left = proxy.handle_push(now, token, &flow, transfer, object, &missing);
                 let done = left.is_empty() || !self.router.is_attached(&header.destination);
                 if done {
                     self.router.consume(slot);

@@ -199,7 +199,32 @@ impl MfNode {
             let _ = proxy.put(now, &copy, payload, Kept::Delegated);
         }
         copy.flags |= Flags::STORED;
-        self.router.originate_copies(now, waiting.into_iter().map(|guid| to_device(&copy, guid)), payload);
+        let copies = self.repairs(now, &copy, waiting);
+        self.router.originate_copies(now, copies, payload);
+    }
+    /// Copies of a chunk of a group for those who have asked for it: one for each link, to the routers behind which more than
+    /// `multicast_threshold` of them are, and one for each of the others. One for each of all would go over the same link
+    /// one behind the other.
+    fn repairs(&mut self, now: Time, header: &ChunkHeader, who: Vec<Guid>) -> Vec<ChunkHeader> {
+        let members = self.groups.resolve(now, self.guid, header.source, header.destination).unwrap_or_default();
+        let mut at: BTreeMap<Option<NetworkAddress>, Vec<Guid>> = BTreeMap::new();
+        for guid in who {
+            let first = members.devices.get(&guid).and_then(|addresses| addresses.first());
+            let place = first.map(|(place, _)| *place);
+            let place = place.filter(|place| *place != self.config.address && self.can_reach(*place));
+            at.entry(place).or_default().push(guid);
+        }
+        let threshold = usize::from(self.config.transfer.multicast_threshold);
+        let (mut copies, mut shared) = (Vec::new(), Vec::new());
+        for (place, who) in at {
+            match place {
+                Some(place) if who.len() > threshold => shared.push(place),
+                _ => copies.extend(who.into_iter().map(|guid| to_device(header, guid))),
+            }
+        }
+        let header = ChunkHeader { service: ServiceId::Multicast, ..header.clone() };
+        self.along_links(&header, shared, &mut copies);
+        copies
     }
     pub(super) fn settle_groups(&mut self, now: Time) -> bool {
         let mut moved = false;
@@ -239,11 +264,8 @@ impl MfNode {
                 header.source_address = self.config.address;
                 header.flags |= Flags::REPEATED | Flags::STORED;
                 *self.counters.entry("repairs out of copies").or_default() += who.len() as u64;
-                self.router.originate_copies(
-                    now,
-                    who.into_iter().map(|guid| to_device(&header, guid)),
-                    &payload.into(),
-                );
+                let copies = self.repairs(now, &header, who);
+                self.router.originate_copies(now, copies, &payload.into());
             }
             Task::Ask(Asking { source, transfer, object, token, upstream, sequence, missing, proxies_left }) => {
                 *self.counters.entry("requests sent upstream").or_default() += 1;

@@ -14,7 +14,7 @@ impl MfNode {
                 if let (Some(proxy), Some(token)) =
                     (self.proxy.as_mut().filter(|_| flow.source == header.source), header.token())
                 {
-                    proxy.handle_push(token, flow, *transfer, *object, chunks);
+                    proxy.handle_push(now, token, flow, *transfer, *object, chunks);
                 }
             }
             TransportMessage::Unavailable { .. } => self.receiver.handle_message(now, header, message),

@@ -42,7 +42,7 @@ const DROP_PAUSE_MAX: Duration = Duration::from_secs(16);
 const ACK_PATIENCE: Duration = Duration::from_secs(2);
 /// How rarely who is silent is reminded at most. A single receiver is given four NACK timeouts first, in which it says
 /// twice what is missing if it has anything.
-const REMIND_MAX: Duration = Duration::from_secs(48);
+pub(crate) const REMIND_MAX: Duration = Duration::from_secs(48);
 /// A request that comes again so soon is the same request.
 const REQUEST_AGAIN: Duration = Duration::from_secs(2);
 /// Accounts of what is over that are kept.

@@ -634,6 +634,33 @@ fn the_copy_at_the_access_router_answers_for_a_producer_that_sleeps() {
 }
 
 #[test]
+fn who_heard_nothing_of_what_was_delegated_is_sent_it_though_its_producer_sleeps() {
+    let mut domain = figure_7(12, ms(20), 0.0, |_| {});
+    domain.run(Duration::from_secs(1));
+    let content = accept(&mut domain, "n4");
+    domain.cut("n3", "n4");
+    domain.run(Duration::from_secs(2));
+    push(&mut domain, "n1", "n4", "/sensor/reading", 200_000, |options| options.proxy = ProxyUse::Delegate);
+    domain.run(Duration::from_secs(1));
+    domain.kill("n1");
+    // All of it has left for the router of its receiver, which loses it with its disk.
+    assert!(domain.at("n2").holdings().iter().all(|held| held.delegated && !held.owed));
+    domain.kill("n3");
+    domain.repositories.insert("n3".into(), Disk::default());
+    domain.restart("n3");
+    domain.mend("n3", "n4");
+    // It is reminded after 12 s, and says what is missing 3 s later.
+    domain.run(Duration::from_secs(18));
+    let got = content.finished(&name("/sensor/reading"));
+    assert!(got == Some(random_bytes(200_000, 200_000)), "{:?}", domain.at("n2").holdings());
+    assert_eq!(domain.at("n2").holdings().len(), 0, "no copy of what has arrived is kept");
+    let reminded = |domain: &Domain| domain.at("n2").proxy().unwrap().stats.reminded;
+    assert_eq!(reminded(&domain), 1);
+    domain.run(Duration::from_secs(60));
+    assert_eq!(reminded(&domain), 1, "nobody is reminded of what has arrived");
+}
+
+#[test]
 fn a_router_that_is_killed_in_the_midst_of_a_chunk_does_not_block_the_next_one() {
     let mut domain = Domain::new(1);
     domain.node("n1", |_| {});

@@ -7,7 +7,8 @@
 //! ```
 //! A chunk stays in the store until the next hop has taken it over, so a router that is killed at any moment loses
 //! nothing that it has acknowledged. A copy that is kept to answer for its producer waits like any other if the chunk
-//! itself can go no further; it stays when the next hop has it.
+//! itself can go no further; it stays when the next hop has it. A receiver that has heard nothing of what was delegated
+//! cannot say that it is missing: it is sent the description again from here, as its source would if it were awake.
 mod outputs;
 mod store;
 #[cfg(test)]
@@ -30,6 +31,7 @@ use crate::{
     config::{ProxyConfig, Rebinding},
     ids::{ChunkKey, Flow, Guid, NetworkAddress, ServiceId, Token},
     payload::Payload,
+    sender::{PUSHED, REMIND_MAX},
     wire::{ChunkHeader, ChunkRanges, DataTag, Flags},
 };
 
@@ -109,6 +111,8 @@ pub struct ProxyStats {
     pub refused: u64,
     /// Chunks found in the store at the start.
     pub restored: u64,
+    /// Descriptions that were sent again to receivers who had said nothing.
+    pub reminded: u64,
 }
 
 struct Stored {
@@ -124,6 +128,9 @@ struct Stored {
     released: bool,
     /// Whether a commit has made it so.
     durable: bool,
+    /// When it goes to its receiver again, which may know nothing of it and then cannot ask, and after how long the next
+    /// time.
+    remind: Option<(Time, Duration)>,
 }
 
 impl Stored {
@@ -240,6 +247,8 @@ pub struct Proxy {
     largest: BTreeSet<(u64, core::cmp::Reverse<u64>, Guid)>,
     destinations: BTreeMap<Guid, Destination>,
     deadlines: BTreeSet<(Time, u64)>,
+    /// Copies of descriptions by when their receivers are reminded.
+    reminders: BTreeSet<(Time, u64)>,
     used: u64,
     /// Bytes of the last chunk that there was no room for.
     needed: u64,
@@ -284,6 +293,7 @@ impl Proxy {
             sources: BTreeMap::new(),
             largest: BTreeSet::new(),
             deadlines: BTreeSet::new(),
+            reminders: BTreeSet::new(),
             used: 0,
             needed: 0,
             next_id: 1,
@@ -489,6 +499,7 @@ impl Proxy {
     /// numbers that are not here, or have another token than is shown.
     pub fn handle_push(
         &mut self,
+        now: Time,
         token: Token,
         flow: &Flow,
         transfer: u32,
@@ -496,6 +507,11 @@ impl Proxy {
         chunks: &ChunkRanges,
     ) -> Vec<u32> {
         let mut unknown = Vec::new();
+        let description = self.keys.get(&ChunkKey { flow: *flow, object, transfer, number: 0 }).copied();
+        if let Some(id) = description.filter(|id| self.chunks.get(id).is_some_and(|stored| stored.has(token))) {
+            // Its receiver knows of it, and asks again if it has to.
+            self.remind_after(now, id, REMIND);
+        }
         for number in chunks.iter() {
             let key = ChunkKey { flow: *flow, object, transfer, number };
             let held = self.keys.get(&key).and_then(|id| Some((*id, self.chunks.get(id)?)));
@@ -530,6 +546,17 @@ impl Proxy {
         while let Some((_, id)) = self.deadlines.first().copied().filter(|(until, _)| *until <= now) {
             self.stats.expired += 1;
             self.drop_stored(now, id);
+        }
+        while let Some((_, id)) = self.reminders.first().copied().filter(|(at, _)| *at <= now) {
+            let Some(stored) = self.chunks.get(&id) else { break };
+            let (to, is_idle) = (stored.key.flow.destination, !stored.owed && !stored.released);
+            let after = stored.remind.map_or(REMIND, |(_, after)| after);
+            self.remind_after(now, id, (after * 2).min(REMIND_MAX));
+            if is_idle {
+                self.stats.reminded += 1;
+                self.take_back(id, StoreReason::Away);
+                self.destinations.entry(to).and_modify(|destination| destination.ready = true);
+            }
         }
         for (guid, destination) in &mut self.destinations {
             if destination.timer <= now {
@@ -648,11 +675,25 @@ impl Proxy {
         });
         destination.chunks += 1;
         let (released, durable, owed) = (false, false, false);
-        let stored = Stored { header, key, bytes, since: now, until, reason, delegated, owed, released, durable };
+        let is_pushed_to_one =
+            key.transfer & PUSHED != 0 && !matches!(header.service, ServiceId::Multicast | ServiceId::Anycast);
+        let remind = None;
+        let stored =
+            Stored { header, key, bytes, since: now, until, reason, delegated, owed, released, durable, remind };
         self.chunks.insert(id, stored);
         if !delegated {
             self.take_back(id, reason);
+        } else if key.number == 0 && is_pushed_to_one {
+            self.remind_after(now, id, REMIND);
         }
+    }
+    /// Puts off when the receiver of a description is sent it again from here.
+    fn remind_after(&mut self, now: Time, id: u64, after: Duration) {
+        let Some(stored) = self.chunks.get_mut(&id).filter(|stored| stored.delegated) else { return };
+        if let Some((at, _)) = stored.remind.replace((now + after, after)) {
+            self.reminders.remove(&(at, id));
+        }
+        self.reminders.insert((now + after, id));
     }
     /// The next hop is to get a chunk from here: it waits.
     fn take_back(&mut self, id: u64, reason: StoreReason) {
@@ -728,6 +769,9 @@ impl Proxy {
         self.keys.remove(&key);
         self.used -= stored.bytes;
         self.deadlines.remove(&(stored.until, id));
+        if let Some((at, _)) = stored.remind {
+            self.reminders.remove(&(at, id));
+        }
         self.change_flow(key.flow, |flow| {
             flow.bytes -= stored.bytes;
             flow.delegated -= u32::from(stored.delegated);
@@ -795,5 +839,8 @@ pub enum Kept {
 pub const CHUNK_OVERHEAD_BYTES: u64 = 512;
 /// What a transfer is sent of what waits before it is another one's turn: the largest usual chunk.
 const TURN_BYTES: u64 = 1 << 20;
+/// After how long a receiver that has said nothing is sent the description of what was delegated again, as by a source
+/// that is awake; doubles up to [`REMIND_MAX`].
+const REMIND: Duration = Duration::from_secs(12);
 const HEAD_STORED: u8 = 0;
 const HEAD_DELEGATED: u8 = 1;

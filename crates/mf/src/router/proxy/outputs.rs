@@ -137,6 +137,7 @@ impl Proxy {
     pub fn poll_timeout(&self) -> Option<Time> {
         let lifetime = self.deadlines.first().map(|(until, _)| *until);
         let timers = self.destinations.values().filter(|to| !to.waiting.is_empty()).map(|to| to.timer);
-        timers.chain(lifetime).chain(self.report_at).min()
+        let reminder = self.reminders.first().map(|(at, _)| *at);
+        timers.chain(lifetime).chain(reminder).chain(self.report_at).min()
     }
 }

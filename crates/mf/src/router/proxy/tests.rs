@@ -306,10 +306,10 @@ fn a_push_releases_what_waits_and_says_what_is_not_here() {
     assert_eq!(proxy.put(Time::ZERO, &header(1, 2, 5, 0), &vec![0; 10].into(), Kept::Delegated), Ok(()));
     let flow = Flow { source: guid(1), destination: guid(2) };
     let wanted = ChunkRanges::from_ascending([3, 4, 5]);
-    let unknown = proxy.handle_push(Token(8), &flow, 1, ObjectId([9; 16]), &wanted);
+    let unknown = proxy.handle_push(Time::ZERO, Token(8), &flow, 1, ObjectId([9; 16]), &wanted);
     assert_eq!(unknown, [3, 4, 5], "with another token");
     assert!(proxy.poll_release(|_| Release::Now, none_begun).is_none());
-    let unknown = proxy.handle_push(TOKEN, &flow, 1, ObjectId([9; 16]), &wanted);
+    let unknown = proxy.handle_push(Time::ZERO, TOKEN, &flow, 1, ObjectId([9; 16]), &wanted);
     assert_eq!(unknown, [3]);
     assert!(proxy.answers_for(&flow));
     let numbers: Vec<_> = core::iter::from_fn(|| proxy.poll_release(|_| Release::Now, none_begun))
