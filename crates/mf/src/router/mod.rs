@@ -186,20 +186,20 @@ impl Hop {
         DataHeader::BYTES + bytes <= self.datagram_bytes as usize
     }
     /// Chunks for a destination that wait for this face.
+    fn in_line<'a>(&'a self, buffer: &'a Buffer, destination: &'a Guid) -> impl Iterator<Item = &'a Chunk> {
+        let chunks = self.queue.iter().filter_map(|(_, slot)| buffer.chunk(*slot));
+        chunks.filter(move |chunk| chunk.destination().as_ref() == Some(destination))
+    }
+    /// How many they are.
     fn waiting_for(&self, buffer: &Buffer, destination: &Guid) -> usize {
-        let of = |slot: Slot| buffer.chunk(slot).and_then(Chunk::destination);
-        self.queue.iter().filter(|(_, slot)| of(*slot).as_ref() == Some(destination)).count()
+        self.in_line(buffer, destination).count()
     }
     /// Whether it is the store's turn to put a chunk for a destination into line: nearly none wait, or what passes by has
     /// taken more than half of the places there. A store that waited for the line to become short would wait for the end
     /// of everything that comes for its destination.
     fn takes_from_store(&self, buffer: &Buffer, destination: &Guid) -> bool {
-        let chunks = self.queue.iter().filter_map(|(_, slot)| buffer.chunk(*slot));
-        let (mut waiting, mut stored) = (0, 0);
-        for chunk in chunks.filter(|chunk| chunk.destination().as_ref() == Some(destination)) {
-            waiting += 1;
-            stored += usize::from(chunk.origin == Origin::Store);
-        }
+        let waiting = self.waiting_for(buffer, destination);
+        let stored = self.in_line(buffer, destination).filter(|chunk| chunk.origin == Origin::Store).count();
         waiting < QUEUE_KEPT || 2 * stored < waiting
     }
 }

@@ -272,14 +272,20 @@ fn accept(domain: &mut Domain, label: &str) -> MemoryContent {
     content
 }
 
-#[test]
-fn a_sensor_may_sleep_once_its_access_router_has_its_data() {
-    let mut domain = figure_7(6, ms(20), 0.0, |_| {});
+/// n1 has just delegated a reading to n4, whose link is cut.
+fn delegated_while_cut(seed: u64) -> (Domain, MemoryContent) {
+    let mut domain = figure_7(seed, ms(20), 0.0, |_| {});
     domain.run(Duration::from_secs(1));
     let content = accept(&mut domain, "n4");
     domain.cut("n3", "n4");
     domain.run(Duration::from_secs(2));
     push(&mut domain, "n1", "n4", "/sensor/reading", 200_000, |options| options.proxy = ProxyUse::Delegate);
+    (domain, content)
+}
+
+#[test]
+fn a_sensor_may_sleep_once_its_access_router_has_its_data() {
+    let (mut domain, content) = delegated_while_cut(6);
     domain.run(ms(500));
     domain.kill("n1");
     domain.run(Duration::from_secs(5));
@@ -635,12 +641,7 @@ fn the_copy_at_the_access_router_answers_for_a_producer_that_sleeps() {
 
 #[test]
 fn who_heard_nothing_of_what_was_delegated_is_sent_it_though_its_producer_sleeps() {
-    let mut domain = figure_7(12, ms(20), 0.0, |_| {});
-    domain.run(Duration::from_secs(1));
-    let content = accept(&mut domain, "n4");
-    domain.cut("n3", "n4");
-    domain.run(Duration::from_secs(2));
-    push(&mut domain, "n1", "n4", "/sensor/reading", 200_000, |options| options.proxy = ProxyUse::Delegate);
+    let (mut domain, content) = delegated_while_cut(12);
     domain.run(Duration::from_secs(1));
     domain.kill("n1");
     // All of it has left for the router of its receiver, which loses it with its disk.
