@@ -13,6 +13,7 @@
 //! | the control channel and the neighbour protocol | [`control`] |
 //! | a whole node in any mix of roles | [`node`] |
 //! | packets of the NDN family, and a whole node of it | [`ndn`] |
+//! | answers to a fetch of what programs of others publish | [`ndn_others`] |
 //! | config files and lines of the control socket | [`text`] |
 //! | valid inputs to start from | [`seeds`] |
 //!
@@ -26,6 +27,7 @@ pub mod input;
 pub mod mf;
 mod mf_seeds;
 pub mod ndn;
+pub mod ndn_others;
 pub mod node;
 pub mod router;
 pub mod seeds;
@@ -74,6 +76,9 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("ndn_tags", ndn::ndn_tags),
     ("ndn_control", ndn::ndn_control),
     ("ndn_fragments", ndn::ndn_fragments),
+    ("ndn_reliability", ndn::ndn_reliability),
+    ("ndn_stream", ndn::ndn_stream),
+    ("ndn_others", ndn_others::ndn_others),
     ("ndn_node", ndn::ndn_node),
     ("http_exchange", http::http_exchange),
     ("node_config", text::node_config),

@@ -163,7 +163,7 @@ pub(crate) fn all() -> Vec<Seed> {
     for (label, body) in bodies {
         for readers in [Readers::All, Readers::Only([guid(4), guid(5)].into())] {
             let (key, body) = (key(), body.clone());
-            let label_of = if readers == Readers::All { label.to_string() } else { format!("{label} for some") };
+            let label_of = if readers == Readers::All { label.to_string() } else { format!("{label}-for-some") };
             let (version, lifetime_ms) = (5, 30_000);
             let statement = Statement { key: key.public(), version, lifetime_ms, label: "x".into(), body, readers };
             let record = NameRecord::sign(statement, &key).expect("a legal record").encode();

@@ -1,21 +1,27 @@
 //! The packets of the NDN family, and a whole node of it.
+use std::collections::{BTreeMap, VecDeque};
+
 use bytes::Bytes;
+use tributary::Family;
 use tributary_content::{MemoryObject, MemoryOpener, Name};
-use tributary_core::{Datagram, Duration, FaceId, Node, Time, TransmitBuf};
+use tributary_core::{Datagram, Duration, FaceId, Node, Rate, Time, TransmitBuf};
 use tributary_ndn::{
     Config, NdnNode,
     config::{Registrar, RegistrationScope, StaticRoute},
     naming,
-    router::RemoteRegistration,
+    router::{FaceProfile, FaceScope, InvalidPath, RemoteRegistration, labels::LabelScheme, shaping::ShapingConfig},
     wire::{
         ControlParameters, ControlResponse, Data, Interest, LpPacket, NackReason, NameView, PACKET_BYTES_MAX, PathTag,
-        SignKey, WireError,
+        SignKey, SignatureInfo, SignatureType, WireError,
         dataset::{FaceEntry, FaceFilter},
         echo::{EchoReply, EchoRequest, ReplyCode},
-        fragment::{Reassembler, ReassemblyLimits},
+        fragment::{Piece, Reassembler, ReassemblyLimits},
         huffman::BitTag,
+        interest::with_parameters,
+        reliability::{Reliability, ReliabilityConfig},
     },
 };
+use tributary_net::PacketLength;
 use tributary_testkit::{Checked, Limits};
 use tributary_transport::{Endpoint, FaceOptions, Fetch, PathMetric};
 
@@ -177,6 +183,99 @@ pub fn ndn_fragments(data: &[u8]) {
     }
 }
 
+/// How long link reliability remembers what arrived.
+const SEEN_FOR: Duration = Duration::from_secs(5);
+
+/// Link reliability: a packet that was here lately is known, none is sent again too often, and each ends acknowledged or given up,
+/// whatever is lost and whatever numbers come.
+pub fn ndn_reliability(data: &[u8]) {
+    let mut input = Input::new(data);
+    let config = ReliabilityConfig { unacknowledged_max: 64, acks_max: 32, ..ReliabilityConfig::default() };
+    let first = input.u64();
+    let (mut near, mut far) = (Reliability::new(config, first), Reliability::new(config, input.u64()));
+    let (mut now, mut sequence, mut sent) = (Time::ZERO, 0_u64, 0_u64);
+    let mut link: VecDeque<(u64, u64)> = VecDeque::new();
+    let mut arrived = BTreeMap::new();
+    let mut is_new = |now: Time, sequence| arrived.insert(sequence, now).is_none_or(|before| before + SEEN_FOR <= now);
+    let mut send = |near: &mut Reliability, now, sequence: u64, retries| {
+        let fragment = Bytes::copy_from_slice(&sequence.to_be_bytes());
+        let number = near.on_send(now, &Piece::new(&LpPacket::default(), fragment), retries);
+        sent += u64::from(number.is_some());
+        number.map(|number| (sequence, number))
+    };
+    let resent = |near: &mut Reliability| {
+        let (piece, retries) = near.poll_resend()?;
+        assert!((1..=config.retries_max).contains(&retries), "sent again {retries} times");
+        let sequence = <[u8; 8]>::try_from(&piece.fragment[..]).expect("what was sent comes back");
+        Some((u64::from_be_bytes(sequence), retries))
+    };
+    while let Some(step) = input.step() {
+        now += Duration::from_millis(u64::from(step >> 3));
+        match step & 7 {
+            0 | 1 => {
+                sequence += 1;
+                link.extend(send(&mut near, now, sequence, 0));
+            }
+            2 => drop(link.pop_front()),
+            3 => {
+                let (number, sequence) = (input.u64(), input.u64());
+                assert_eq!(far.on_arrival(now, number, Some(sequence)), is_new(now, sequence));
+            }
+            4 => {
+                let acks = far.take_acks(usize::from(input.u8()));
+                acks.into_iter().for_each(|number| near.on_ack(now, number));
+            }
+            5 => near.on_ack(now, first.wrapping_add(u64::from(input.u8()))),
+            6 => near.handle_timeout(now),
+            _ => {
+                if let Some((sequence, number)) = link.pop_front() {
+                    assert_eq!(far.on_arrival(now, number, Some(sequence)), is_new(now, sequence));
+                }
+            }
+        }
+        while let Some((sequence, retries)) = resent(&mut near) {
+            link.extend(send(&mut near, now, sequence, retries));
+        }
+    }
+    let mut rounds = 0;
+    while let Some(due) = near.poll_timeout() {
+        rounds += 1;
+        assert!(rounds < 1_000, "left alone, it babbles");
+        now = now.max(due);
+        near.handle_timeout(now);
+        while let Some((sequence, retries)) = resent(&mut near) {
+            send(&mut near, now, sequence, retries);
+        }
+    }
+    let stats = near.stats;
+    assert_eq!(stats.acknowledged + stats.exhausted + stats.retransmitted, sent, "the fate of each is told");
+}
+
+/// Packets are found in a stream where they end, however the stream is cut: a beginning of a packet tells the same length as
+/// the whole, or nothing yet.
+pub fn ndn_stream(data: &[u8]) {
+    let framing = Family::Ndn.framing().expect("NDN has streams");
+    let mut rest = data;
+    while !rest.is_empty() {
+        let whole = framing.packet_length(rest);
+        for have in 1..rest.len().min(16) {
+            let told = framing.packet_length(&rest[..have]);
+            assert!(told == PacketLength::Unknown || told == whole, "{told:?} of {have} bytes, {whole:?} of all");
+        }
+        let PacketLength::Known(length) = whole else {
+            assert!(whole == PacketLength::Invalid || rest.len() < 16, "enough bytes always tell");
+            return;
+        };
+        assert!((2..=PACKET_BYTES_MAX + (8 << 10)).contains(&length), "{length} bytes");
+        let Some((packet, behind)) = rest.split_at_checked(length) else { return };
+        for error in [LpPacket::decode(packet).err(), Interest::decode(packet).err(), Data::decode(packet).err()] {
+            assert!(!matches!(error, Some(WireError::Trailing { .. })), "it ends where the packet ends");
+            error.iter().for_each(told);
+        }
+        rest = behind;
+    }
+}
+
 const OBJECT: &str = "/lab/x";
 const FACES: u32 = 3;
 
@@ -184,10 +283,25 @@ const FACES: u32 = 3;
 /// its faces; left alone, it comes to rest.
 pub fn ndn_node(data: &[u8]) {
     let mut input = Input::new(data);
-    let mut node = Checked::with_limits(NdnNode::new(config(input.u8())), Limits { mtu: 1_472, ..Limits::default() });
+    let (bits, more) = (input.u8(), input.u8());
+    let mut node = Checked::with_limits(NdnNode::new(config(bits, more)), Limits { mtu: 1_472, ..Limits::default() });
     let mut now = Time::ZERO;
     for face in 1..=FACES {
-        node.command(now, |node, now| node.add_face(now, FaceId(face), FaceOptions { mtu: 1_472, rate: None }));
+        let options = FaceOptions { mtu: 1_472, rate: Some(Rate::from_mbps(8)) };
+        node.command(now, |node, now| node.add_face(now, FaceId(face), options));
+        drain(&mut node, now);
+    }
+    // One that shapes Interests, one on which what is lost is sent again, one of this machine.
+    let options = FaceOptions { mtu: 1_472, rate: Some(Rate::from_mbps(1)) };
+    let shaping = (more & 4 != 0).then_some(ShapingConfig { interests_max: 4, ..ShapingConfig::DEFAULT });
+    let reliability = (more & 8 != 0).then(ReliabilityConfig::default);
+    let profiles = [
+        (1, FaceProfile { reliability, ..FaceProfile::from(options) }),
+        (2, FaceProfile { shaping, reliability, ..FaceProfile::from(options) }),
+        (3, FaceProfile { scope: FaceScope::Local, ..FaceProfile::from(options) }),
+    ];
+    for (face, profile) in profiles {
+        node.command(now, |node, _| node.add_face_with(FaceId(face), profile));
         drain(&mut node, now);
     }
     let object = MemoryObject::new(name(OBJECT), vec![7; 9_000], key()).expect("a small object");
@@ -217,9 +331,11 @@ pub fn ndn_node(data: &[u8]) {
     }
     assert!(node.inner().router().pit().len() <= 64, "left alone, it forgets what was pending");
 }
-fn config(bits: u8) -> Config {
+fn config(bits: u8, more: u8) -> Config {
     let face = FaceId(1);
     Config {
+        labels: [LabelScheme::Random, LabelScheme::Huffman][usize::from(more & 1)],
+        invalid_path: [InvalidPath::ByName, InvalidPath::Nack][usize::from(more >> 1 & 1)],
         path_tags: bits & 1 == 0,
         tell_rates: bits & 32 == 0,
         cache_policy: ["lru", "fifo", "priority"][usize::from(bits >> 1 & 3) % 3].into(),
@@ -275,12 +391,101 @@ fn packet(input: &mut Input<'_>) -> Vec<u8> {
             let tag = PathTag::parse(tag).ok().filter(|tag| !tag.is_empty());
             LpPacket { tag, pit_token: Some(&nonce.0), ..LpPacket::around(&interest) }.encode()
         }
-        _ => {
-            let mut bytes = interest;
-            let at = usize::from(input.u8()) % bytes.len();
-            bytes[at] ^= 1 << (kind >> 5);
-            bytes
-        }
+        _ => match input.u8() % 8 {
+            0 | 1 => command(input),
+            2 => {
+                let tag_bits = BitTag::parse(input.blob()).ok();
+                LpPacket { tag_bits, probe: kind & 8 != 0, ..LpPacket::around(&interest) }.encode()
+            }
+            3 => {
+                let (acks, tx_sequence) = (vec![u64::from(input.u8()), input.u64()], Some(u64::from(input.u8())));
+                let sequence = Some(u64::from(input.u8()));
+                LpPacket { acks, tx_sequence, sequence, ..LpPacket::around(&interest) }.encode()
+            }
+            4 => {
+                let (run_probe, run_answer) = (Some(input.u32()), Some((input.u32(), input.u64())));
+                LpPacket { run_probe, run_answer, mtu_answer: Some(input.u32()), ..LpPacket::default() }.encode()
+            }
+            5 => {
+                let next_hop_face = Some(u64::from(input.u8()));
+                LpPacket { next_hop_face, probe: kind & 8 != 0, ..LpPacket::around(&interest) }.encode()
+            }
+            6 => {
+                let data = Data::new(NameView::from(&name), input.blob()).sign(&SignKey::Digest);
+                let tag = PathTag::parse(&[1, 2, 3, 4]).ok();
+                LpPacket { tag, pit_token: Some(&nonce.0), ..LpPacket::around(&data) }.encode()
+            }
+            _ => {
+                let mut bytes = interest;
+                let at = usize::from(input.u8()) % bytes.len();
+                bytes[at] ^= 1 << (kind >> 5);
+                bytes
+            }
+        },
+    }
+}
+/// A command or a question of the management protocol, signed as applications sign it.
+fn command(input: &mut Input<'_>) -> Vec<u8> {
+    let verbs = [
+        "rib/register",
+        "rib/unregister",
+        "fib/add-nexthop",
+        "fib/remove-nexthop",
+        "faces/create",
+        "faces/update",
+        "faces/destroy",
+        "strategy-choice/set",
+        "strategy-choice/unset",
+        "cs/config",
+        "cs/erase",
+        "faces/query",
+        "faces/events",
+        "status/general",
+        "faces/list",
+        "fib/list",
+        "rib/list",
+        "strategy-choice/list",
+        "cs/info",
+    ];
+    let (which, wanted) = (input.u8(), input.u16());
+    let has = |bit: u16, value: u64| (wanted & 1 << bit != 0).then_some(value);
+    let number = u64::from(input.u8());
+    let parameters = ControlParameters {
+        name: has(0, 0).map(|_| name(["/lab", "/other/y"][usize::from(number % 2 == 1)])),
+        face_id: has(1, number % 6),
+        uri: has(2, 0).map(|_| ["udp4://192.0.2.1:6363", "unix:///x", "dev://"][number as usize % 3].into()),
+        origin: has(3, number),
+        cost: has(4, number),
+        capacity: has(5, number << (number % 57)),
+        flags: has(6, number % 8),
+        mask: has(7, number >> 3),
+        strategy: has(8, 0).map(|_| {
+            name(["/localhost/nfd/strategy/multicast/v=1", "/localhost/nfd/strategy/rfa"][usize::from(number % 2 == 1)])
+        }),
+        expiration_millis: has(9, number << (number % 57)),
+        persistency: has(10, number % 4),
+        mark_interval: has(11, number << (number % 57)),
+        mark_threshold: has(12, number << (number % 57)),
+        mtu: has(13, 64 + 5 * number),
+        count: has(14, number),
+        ..ControlParameters::default()
+    };
+    let verb = verbs[usize::from(which) % verbs.len()];
+    let scope = if which & 0x80 == 0 { "localhost" } else { "localhop" };
+    let parameters = if wanted >> 15 == 0 { parameters.encode() } else { input.blob().to_vec() };
+    let asked = name(&format!("/{scope}/nfd/{verb}")).child(&parameters).expect("parameters are short");
+    let nonce = input.u32().to_be_bytes();
+    let signature = SignatureInfo {
+        nonce: Some(&nonce),
+        time: Some(u64::from(number)),
+        ..SignatureInfo::new(SignatureType::DigestSha256)
+    };
+    let nonce = Some(tributary_ndn::ids::Nonce(nonce));
+    let asked = NameView::from(&asked);
+    let command = Interest { nonce, signature: Some(signature), ..Interest::new(asked) };
+    match which & 0x40 {
+        0 => with_parameters(&command, Some(&SignKey::Digest)),
+        _ => Interest { signature: None, can_be_prefix: true, must_be_fresh: true, ..command }.encode(),
     }
 }
 fn drain(node: &mut Checked<NdnNode>, now: Time) {
@@ -305,7 +510,7 @@ pub fn seeds() -> Vec<crate::seeds::Seed> {
         hop_limit: Some(9),
         ..Interest::new(NameView::from(&plain))
     };
-    let signed = tributary_ndn::wire::interest::with_parameters(&interest, Some(&SignKey::Digest));
+    let signed = with_parameters(&interest, Some(&SignKey::Digest));
     let data = Data::new(NameView::from(&versioned), b"content").sign(&SignKey::Digest);
     let manifest = naming::encode_manifest(1_200, b"manifest");
     let by_key = Data::new(NameView::from(&versioned), &manifest);
@@ -332,7 +537,7 @@ pub fn seeds() -> Vec<crate::seeds::Seed> {
     let script = |steps: &[&[u8]]| steps.concat();
     let pieces = script(&[&[1, 0, 3, 1, 2, 3, 5, 0, 2], &[1, 0, 2, 4, 5, 6, 1, 2]]);
     let walk = script(&[
-        &[0, 8, 2, 0, 0, 0, 1],
+        &[0, 0, 8, 2, 0, 0, 0, 1],
         &[9, 10, 0, 0, 0, 2],
         &[17, 0x52, 0, 0, 0, 3],
         &[40, 3, 0, 0, 0, 4, 0, 2, 9, 9],
@@ -340,7 +545,23 @@ pub fn seeds() -> Vec<crate::seeds::Seed> {
     let echo = name("/lab/x/12345678/32=ping");
     let echo = Data::new(NameView::from(&echo), &EchoReply { code: ReplyCode::Object, responder: "north" }.encode())
         .sign(&SignKey::Digest);
-    let seeds: [(&str, &str, Vec<u8>); 19] = [
+    // A Huffman label, a Nack for a path that is none, shaping and reliability; then each kind of packet that is made right.
+    let managed = script(&[
+        &[0, 15],
+        &[3, 7, 0, 0, 0, 1, 0, 0, 0, 3, 0, 0, 0, 0, 9],
+        &[3, 7, 0, 0, 0, 2, 0, 14, 0, 0, 0, 0, 0, 0, 8],
+        &[2, 7, 0, 0, 0, 3, 2, 0, 2, 0x80, 1],
+        &[2, 7, 0, 0, 0, 4, 3, 1, 0, 0, 0, 0, 0, 0, 0, 1, 7, 7],
+        &[1, 7, 0, 0, 0, 5, 4, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 9, 0, 0, 0, 1],
+        &[3, 7, 0, 0, 0, 6, 5, 2],
+        &[1, 39, 0, 0, 0, 7, 6, 0, 2, 9, 9],
+    ]);
+    let link_script = script(&[&[8, 8, 8, 15, 2, 7], &[4, 60], &[3], &[9; 16], &[5], &[0; 8], &[255, 254]]);
+    let stream = [&data[..], &interest, &nack.encode()].concat();
+    let seeds: [(&str, &str, Vec<u8>); 22] = [
+        ("ndn_node", "managed", managed),
+        ("ndn_reliability", "lost-and-forged", link_script),
+        ("ndn_stream", "three", stream),
         ("ndn_data", "echo", echo),
         ("ndn_interest", "full", interest.clone()),
         ("ndn_interest", "signed", signed),
@@ -363,7 +584,7 @@ pub fn seeds() -> Vec<crate::seeds::Seed> {
         ),
         ("ndn_fragments", "two", pieces),
         ("ndn_node", "walk", walk),
-        ("ndn_node", "raw", [&[0, 8, 0, 0, 0, 0, 0, 0, interest.len() as u8][..], &interest].concat()),
+        ("ndn_node", "raw", [&[0, 0, 8, 0, 0, 0, 0, 0, 0, interest.len() as u8][..], &interest].concat()),
     ];
     seeds.into_iter().map(|(target, label, bytes)| (target, format!("seed-{label}"), bytes)).collect()
 }

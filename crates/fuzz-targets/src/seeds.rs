@@ -34,6 +34,7 @@ pub fn all() -> Vec<Seed> {
     seeds.text();
     seeds.0.extend(crate::mf_seeds::all());
     seeds.0.extend(crate::ndn::seeds());
+    seeds.0.extend(crate::ndn_others::seeds());
     seeds.0.extend(crate::http::seeds());
     seeds.0
 }
