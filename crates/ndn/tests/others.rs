@@ -3,14 +3,15 @@
 use std::collections::VecDeque;
 
 use bytes::Bytes;
-use tributary_content::{MemoryOpener, Name, PublicKey, SigningKey};
+use tributary_content::{MemoryObject, MemoryOpener, Name, ObjectReader, PublicKey, SigningKey};
 use tributary_core::{
     Datagram, Duration, FaceId, Node, Rate, Time, TimerId, Transmit, TransmitBuf,
     event::{Event, TransferReport},
     link::LinkConfig,
 };
 use tributary_ndn::{
-    Config, NdnNode, naming,
+    Config, NdnNode,
+    naming::{self, Asked},
     wire::{
         ContentType, Data, Interest, KeyLocator, LpPacket, MetaInfo, NameView, SignKey, SignatureInfo, tlv::Writer,
         types,
@@ -33,6 +34,8 @@ struct Program {
     key: SignKey,
     /// Whose key its certificate tells.
     certified: PublicKey,
+    /// A manifest that it shows, and nothing else.
+    claim: Option<Vec<u8>>,
     outgoing: VecDeque<Bytes>,
 }
 
@@ -55,7 +58,7 @@ impl Program {
     fn publishing(version: u64, size: usize) -> Program {
         let bytes = (0..size).map(|at| (at / 7 + version as usize) as u8).collect();
         let key = SignKey::ed25519(&[1; 32]);
-        Program { version, bytes, key, certified: public(1), outgoing: VecDeque::new() }
+        Program { version, bytes, key, certified: public(1), claim: None, outgoing: VecDeque::new() }
     }
     fn versioned(&self) -> Name {
         name(OBJECT).typed_child(types::VERSION, &naming::number(self.version)).unwrap()
@@ -66,7 +69,17 @@ impl Program {
     fn segment(&self, number: u64) -> Name {
         self.versioned().typed_child(types::SEGMENT, &naming::number(number)).unwrap()
     }
+    /// One that shows a manifest of its own under the name that others publish at, and has nothing else.
+    fn claiming(secret: u8) -> Program {
+        let object = MemoryObject::new(name(OBJECT), vec![7; 20_000], &SigningKey::from_secret(&[secret; 32])).unwrap();
+        Program { claim: Some(object.manifest().encode()), ..Program::publishing(1, 20_000) }
+    }
     fn answer(&self, asked: &Name) -> Option<Bytes> {
+        if let Some(manifest) = &self.claim {
+            let content = naming::encode_manifest(SEGMENT_BYTES as u16, manifest);
+            let is_asked = naming::asked(NameView::from(&name(OBJECT)), NameView::from(asked)) == Some(Asked::Manifest);
+            return is_asked.then(|| signed(asked, &content, 0, &self.key, None));
+        }
         let metadata = name(OBJECT).typed_child(types::KEYWORD, naming::METADATA).unwrap();
         if *asked == name(OBJECT) || *asked == metadata {
             let mut content = Vec::new();
@@ -96,6 +109,9 @@ enum Attached {
 }
 
 impl Attached {
+    fn node(label: &str, seed: u64) -> Attached {
+        Attached::Ours(Box::new(NdnNode::new(Config::new(label, seed))))
+    }
     fn ours(&mut self) -> &mut NdnNode {
         let Attached::Ours(node) = self else { panic!("it is a program of others") };
         node
@@ -153,20 +169,24 @@ impl Node for Attached {
 struct World {
     net: Network<Attached>,
     consumer: NodeIndex,
+    router: NodeIndex,
     producer: NodeIndex,
     asker: NodeIndex,
 }
 
 impl World {
     fn new(producer: Program) -> World {
+        Self::with_asker(Attached::Other(producer.clone()), producer, Duration::from_millis(5))
+    }
+    fn with_asker(producer: Attached, asker: Program, delay: Duration) -> World {
         let mut net = Network::new(1);
-        let ours = |label: &str, seed| Attached::Ours(Box::new(NdnNode::new(Config::new(label, seed))));
-        let consumer = net.add_node(ours("consumer", 1));
-        let router = net.add_node(ours("router", 2));
-        let asker = net.add_node(Attached::Other(producer.clone()));
-        let producer = net.add_node(Attached::Other(producer));
-        let wire = LinkConfig::new(Rate::from_mbps(20), Duration::from_millis(5));
-        for (face, far) in [(1, consumer), (2, producer), (3, asker)] {
+        let consumer = net.add_node(Attached::node("consumer", 1));
+        let router = net.add_node(Attached::node("router", 2));
+        let asker = net.add_node(Attached::Other(asker));
+        let producer = net.add_node(producer);
+        let ms = Duration::from_millis;
+        for (face, far, delay) in [(1, consumer, ms(5)), (2, producer, ms(5)), (3, asker, delay)] {
+            let wire = LinkConfig::new(Rate::from_mbps(20), delay);
             net.connect((router, FaceId(face)), (far, FaceId(1)), wire.clone(), wire.clone());
         }
         for (node, faces, next) in [(consumer, 1..=1, 1), (router, 1..=3, 2)] {
@@ -176,7 +196,7 @@ impl World {
                 assert!(node.ours().router_mut().add_route(&Name::root(), FaceId(next), 0));
             });
         }
-        World { net, consumer, producer, asker }
+        World { net, consumer, router, producer, asker }
     }
     /// Somebody asks for these, which the router keeps.
     fn keep(&mut self, names: &[Name]) {
@@ -187,6 +207,10 @@ impl World {
     /// Replaces the producer and fetches from the new one; how long it took.
     fn fetch_from(&mut self, producer: &Program, opener: MemoryOpener) -> (Duration, TransferReport) {
         self.net.with(self.producer, |node, _| node.other().clone_from(producer));
+        self.fetch(&producer.bytes, opener)
+    }
+    /// Fetches what should be `expected`; how long it took.
+    fn fetch(&mut self, expected: &[u8], opener: MemoryOpener) -> (Duration, TransferReport) {
         let content = opener.content();
         let fetch = Fetch {
             name: name(OBJECT),
@@ -208,7 +232,7 @@ impl World {
             }
         };
         if ended.failure.is_none() {
-            assert!(content.finished(&name(OBJECT)).is_some_and(|bytes| bytes == producer.bytes), "{ended:?}");
+            assert!(content.finished(&name(OBJECT)).is_some_and(|bytes| bytes == expected), "{ended:?}");
         }
         (ended.ended.unwrap().since(ended.started), ended)
     }
@@ -253,4 +277,41 @@ fn a_fetch_that_fails_names_what_could_not_be_used_last() {
     let expected = "'/lab/file' could not be fetched from those who answered within 25s: its first segment is not \
                     signed by '/alice/KEY/1'";
     assert_eq!((took.as_secs(), report.failure.as_deref()), (25, Some(expected)));
+}
+
+#[test]
+fn whoever_shows_a_manifest_that_is_not_trusted_does_not_keep_a_fetch_from_what_others_publish() {
+    let honest = Program::publishing(6, 50_000);
+    for delay in [1, 20, 60, 150].map(Duration::from_millis) {
+        let mut world = World::with_asker(Attached::Other(honest.clone()), Program::claiming(2), delay);
+        world.net.with(world.router, |router, _| {
+            assert!(router.ours().router_mut().add_route(&Name::root(), FaceId(3), 1));
+        });
+        let (took, report) = world.fetch_from(&honest, MemoryOpener::pinned(public(1)));
+        assert_eq!(report.failure, None, "{delay:?}");
+        assert!(took < Duration::from_secs(3), "{delay:?}: {took:?}");
+    }
+}
+
+#[test]
+fn whoever_shows_another_manifest_under_the_name_of_a_producer_takes_nothing_away_from_it() {
+    let (key, bytes) = (SigningKey::from_secret(&[1; 32]), vec![5; 500_000]);
+    for opener in [MemoryOpener::new, || MemoryOpener::pinned(public(1))] {
+        for delay in [20, 60].map(Duration::from_millis) {
+            let mut world = World::with_asker(Attached::node("alice", 3), Program::claiming(2), delay);
+            world.net.with(world.producer, |node, now| {
+                node.ours().add_face(now, FaceId(1), FaceOptions { mtu: 1472, rate: None });
+                let object = MemoryObject::new(name(OBJECT), bytes.clone(), &key).unwrap();
+                node.ours().publish(now, Box::new(object));
+            });
+            world.net.with(world.router, |router, _| {
+                assert!(router.ours().router_mut().add_route(&Name::root(), FaceId(3), 1));
+            });
+            let (took, report) = world.fetch(&bytes, opener());
+            assert_eq!(report.failure, None, "{delay:?}");
+            assert!(took < Duration::from_secs(2), "{delay:?}: {took:?}");
+            let liar = report.sources.iter().find(|source| source.label.starts_with("alice (ed25519:"));
+            assert!(liar.is_some_and(|source| source.distrusted.is_some()), "{report:?}");
+        }
+    }
 }

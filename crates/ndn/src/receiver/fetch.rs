@@ -40,6 +40,8 @@ const PROBES_SLOW_BY: u32 = 20;
 const REFUSALS_TOLD_MAX: u32 = 16;
 /// Probes under way at one time: of those for paths that are not known yet, and of those over silent ones.
 const PROBES_MAX: usize = 64;
+/// Sources of a fetch that are not trusted, at most: they are named, and not asked.
+const UNTRUSTED_MAX: usize = 8;
 /// Paths whose producers cannot be told apart share what is left of a link between them: all are one group (PTP eq. 2
 /// sums over all paths in use).
 const GROUP_OF_ALL: u16 = 0;
@@ -281,7 +283,7 @@ impl Fetching {
     fn on_source(&mut self, now: Time, tag: Tag, rates: &[Option<Rate>], rtt: Duration, random: &mut Random) {
         let Some(known) = self.others.known() else { return };
         let (label, segment_bytes) = (known.producer.clone(), known.segment_bytes);
-        let node = node_of_label(&label);
+        let Some((node, label)) = self.source_of(label, &[], true) else { return };
         let is_new = !self.sources.contains_key(&node);
         self.others.confirm();
         self.sources.insert(node, Source { node, label, manifest: Vec::new(), segment_bytes });
@@ -290,6 +292,23 @@ impl Fetching {
         if self.paths.on_probe(now, Way { tag, rates: rates.to_vec(), source: node, rtt }, random) || is_new {
             self.offer(now, random);
         }
+    }
+    /// The source that calls itself `label`. Anybody may: who shows an object of another publisher under the name of one
+    /// that is known is another source. `None` for one too many of those that are not trusted.
+    fn source_of(&self, label: String, manifest: &[u8], trusted: bool) -> Option<(NodeId, String)> {
+        let publisher = |manifest: &[u8]| Manifest::decode(manifest).ok().map(|manifest| manifest.publisher);
+        let (node, shown) = (node_of_label(&label), publisher(manifest));
+        let (node, label) = match self.sources.get(&node) {
+            Some(known) if publisher(&known.manifest) != shown => {
+                let key = shown.map_or_else(|| "another".into(), |key| key.to_string());
+                let label = format!("{label} ({key})");
+                (node_of_label(&label), label)
+            }
+            _ => (node, label),
+        };
+        let is_one_more = !trusted && !self.sources.contains_key(&node);
+        let untrusted = || self.sources.values().filter(|source| !self.transfer.trusts(&source.manifest)).count();
+        (!is_one_more || untrusted() < UNTRUSTED_MAX).then_some((node, label))
     }
     /// Takes a probing Interest that came back; whether it was one.
     fn on_probe_returned(&mut self, now: Time, local: &LocalPacket, name: NameView<'_>) -> bool {
@@ -330,14 +349,16 @@ impl Fetching {
         {
             self.transfer.handle_probe(now, asked.path, asked.number, asked.packet);
         }
-        let label = producer_of(data);
-        let node = node_of_label(&label);
+        let trusted = self.transfer.trusts(manifest);
+        let Some((node, label)) = self.source_of(producer_of(data), manifest, trusted) else { return true };
         let cut = |source: &Source| (source.manifest == manifest).then_some(source.segment_bytes);
         if self.sources.values().filter_map(cut).any(|known| known != segment_bytes) {
             // Another cut of the same object has other packets under the same names.
             return true;
         }
-        self.others.end();
+        if trusted {
+            self.others.end();
+        }
         let is_new = self.sources.get(&node).is_none_or(|source| source.manifest != manifest);
         if is_new {
             self.paths.forgive(node);
@@ -351,11 +372,14 @@ impl Fetching {
             false => self.slow_probes(),
         }
         let heard_at = *self.heard_at.get_or_insert(now);
-        if self.version.is_none() && now.since(heard_at) < self.config.interest_lifetime {
-            // Sources are found one by one: that the first is not trusted does not say that none will be.
-            if !self.sources.values().any(|source| self.transfer.trusts(&source.manifest)) {
-                return true;
-            }
+        // Sources are found one by one, and what others publish step by step: that the first is not trusted does not say
+        // that none will be.
+        let is_early = now.since(heard_at) < self.config.interest_lifetime || self.others.is_found();
+        if self.version.is_none()
+            && is_early
+            && !self.sources.values().any(|source| self.transfer.trusts(&source.manifest))
+        {
+            return true;
         }
         if changed || is_new || self.version.is_none() {
             self.offer(now, random);

@@ -180,6 +180,10 @@ impl Others {
     pub(super) fn is_confirmed(&self) -> bool {
         self.is_confirmed
     }
+    /// Whether somebody tells of an object of others: it may be fetched yet.
+    pub(super) fn is_found(&self) -> bool {
+        !self.is_at_start() && !matches!(self.stage, Stage::Ours | Stage::Over)
+    }
     /// Why what was found last could not be fetched.
     pub(super) fn obstacle(&self) -> Option<&str> {
         self.obstacle.as_deref()
