@@ -198,6 +198,7 @@ fn what_nobody_can_take_waits_in_the_router_and_is_told_there() {
     assert_eq!(last["stored_chunks"], last["chunks"], "{last}");
     let held = world.held();
     assert_eq!((held[0]["destination"].as_str(), &held[0]["chunks"]), (Some(&id[..]), &last["chunks"]), "{held:?}");
+    assert_eq!((&held[0]["numbers"], &last["stored_numbers"][0][0]), (&last["stored_numbers"], &0.into()), "{last}");
     let left = held[0]["left_seconds"].as_f64().unwrap();
     assert!((500.0..=600.0).contains(&left), "{left}");
     let table = world.run(&["store", "--control", &world.control("tower")]);

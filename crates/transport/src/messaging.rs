@@ -167,8 +167,10 @@ pub struct SendReport {
     pub sent_chunks: u32,
     /// Chunks sent again.
     pub repeated_chunks: u64,
-    /// Chunks that storage on the way has promised to keep.
+    /// Chunks that storage on the way has promised to keep; of a group, for each of its members.
     pub stored_chunks: u32,
+    /// Their numbers; of a group, of those that are kept for any.
+    pub stored: ChunkRuns,
     /// How often a chunk was dropped on the way, as far as that was told. Each goes again unless nobody cares.
     pub dropped_chunks: u64,
     /// How sure it has to be, as was chosen for it or by the node's settings.
@@ -185,6 +187,36 @@ pub struct SendReport {
     pub is_over: bool,
 }
 
+/// A set of chunk numbers as ascending runs that neither touch nor overlap: the first number, and how many there are.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct ChunkRuns(Vec<(u32, u32)>);
+
+impl FromIterator<u32> for ChunkRuns {
+    fn from_iter<I: IntoIterator<Item = u32>>(numbers: I) -> ChunkRuns {
+        let mut numbers: Vec<u32> = numbers.into_iter().collect();
+        numbers.sort_unstable();
+        numbers.dedup();
+        let mut runs: Vec<(u32, u32)> = Vec::new();
+        for number in numbers {
+            match runs.last_mut() {
+                Some((first, count)) if first.checked_add(*count) == Some(number) => *count += 1,
+                _ => runs.push((number, 1)),
+            }
+        }
+        ChunkRuns(runs)
+    }
+}
+impl ChunkRuns {
+    /// The runs.
+    pub fn runs(&self) -> &[(u32, u32)] {
+        &self.0
+    }
+    /// How many numbers there are.
+    pub fn count(&self) -> u64 {
+        self.0.iter().map(|(_, count)| u64::from(*count)).sum()
+    }
+}
+
 /// What a node stores.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct StoreStatus {
@@ -192,11 +224,11 @@ pub struct StoreStatus {
     pub used: ByteCount,
     /// Bytes allowed; zero if the node does not store for others.
     pub capacity: ByteCount,
-    /// What is stored, by flow and object.
+    /// What is stored, by transfer and by why it is here.
     pub held: Vec<Held>,
 }
 
-/// Chunks of one object from one sender to one destination.
+/// Chunks of one object that one sender sent once to one destination.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Held {
     /// Who sent it.
@@ -205,9 +237,9 @@ pub struct Held {
     pub destination: String,
     /// The object.
     pub object: String,
-    /// Chunks that are here, and their bytes.
-    pub chunks: u64,
-    /// See there.
+    /// Chunks that are here.
+    pub chunks: ChunkRuns,
+    /// Their bytes.
     pub bytes: ByteCount,
     /// Their priority.
     pub priority: u8,
@@ -217,4 +249,17 @@ pub struct Held {
     pub left: Duration,
     /// Why they are here.
     pub reason: &'static str,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chunk_numbers_are_told_in_as_few_runs_as_there_are_whatever_their_order() {
+        let of = |numbers: &[u32]| numbers.iter().copied().collect::<ChunkRuns>();
+        assert_eq!(of(&[]).runs(), []);
+        let some = of(&[7, 2, 1, 9, 2, u32::MAX, 3]);
+        assert_eq!((some.runs(), some.count()), (&[(1, 3), (7, 1), (9, 1), (u32::MAX, 1)][..], 6));
+    }
 }

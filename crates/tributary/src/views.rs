@@ -1,6 +1,9 @@
 //! What a person sees of a node: plain records in units that people use, the same in JSON, in bars and in tables.
 use serde::{Deserialize, Serialize};
-use std::{collections::BTreeMap, path::Path};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+};
 use tributary_content::Manifest;
 use tributary_core::{
     Duration, Rate, SourceId, Time, TransferId,
@@ -199,8 +202,11 @@ pub struct SentView {
     pub sent_chunks: u32,
     /// Chunks sent again.
     pub repeated_chunks: u64,
-    /// Chunks that storage on the way has promised to keep.
+    /// Chunks that storage on the way has promised to keep; of a group, for each of its members.
     pub stored_chunks: u32,
+    /// Their numbers in runs: the first, and how many.
+    #[serde(default)]
+    pub stored_numbers: Vec<(u32, u32)>,
     /// How often a chunk was dropped on the way, as far as that was told.
     #[serde(default)]
     pub dropped_chunks: u64,
@@ -224,6 +230,7 @@ impl SentView {
             sent_chunks: report.sent_chunks,
             repeated_chunks: report.repeated_chunks,
             stored_chunks: report.stored_chunks,
+            stored_numbers: report.stored.runs().to_vec(),
             dropped_chunks: report.dropped_chunks,
             destinations: report.destinations,
             delivered: report.delivered.clone(),
@@ -308,6 +315,9 @@ pub struct HeldView {
     pub object: String,
     /// Chunks held.
     pub chunks: u64,
+    /// Their numbers in runs: the first, and how many.
+    #[serde(default)]
+    pub numbers: Vec<(u32, u32)>,
     /// Bytes held.
     pub bytes: u64,
     /// Their priority.
@@ -325,7 +335,8 @@ impl StoreView {
             source: held.source.clone(),
             destination: held.destination.clone(),
             object: held.object.clone(),
-            chunks: held.chunks,
+            chunks: held.chunks.count(),
+            numbers: held.chunks.runs().to_vec(),
             bytes: held.bytes.0,
             priority: held.priority,
             age_seconds: round(held.age.as_secs_f64(), 3),
@@ -333,6 +344,22 @@ impl StoreView {
             reason: held.reason.into(),
         });
         StoreView { used_bytes: store.used.0, capacity_bytes: store.capacity.0, held: held.collect() }
+    }
+    /// Chunks that are held.
+    pub fn chunks(&self) -> u64 {
+        self.held.iter().map(|held| held.chunks).sum()
+    }
+    /// Chunks that are held here and not in `after`: by their numbers, whatever came in between.
+    pub fn lost_in(&self, after: &StoreView) -> u64 {
+        self.keys().difference(&after.keys()).count() as u64
+    }
+    fn keys<'a>(&'a self) -> BTreeSet<(&'a str, &'a str, &'a str, u32)> {
+        let runs = self.held.iter().flat_map(|held| held.numbers.iter().map(move |run| (held, run)));
+        let key = |held: &'a HeldView, number| (&held.source[..], &held.destination[..], &held.object[..], number);
+        runs.flat_map(|(held, (first, count))| {
+            (*first..first.saturating_add(*count)).map(move |number| key(held, number))
+        })
+        .collect()
     }
 }
 
@@ -570,4 +597,24 @@ fn round(value: f64, digits: i32) -> f64 {
     let scale = 10f64.powi(digits);
     // A sum of nothing is minus zero; adding zero takes the sign away.
     (value * scale).round() / scale + 0.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_store_lost_is_told_by_the_numbers_of_chunks_and_not_by_their_count() {
+        let held = |object: &str, numbers: &[(u32, u32)]| HeldView {
+            object: object.into(),
+            chunks: numbers.iter().map(|(_, count)| u64::from(*count)).sum(),
+            numbers: numbers.to_vec(),
+            ..HeldView::default()
+        };
+        let store = |held: Vec<HeldView>| StoreView { held, ..StoreView::default() };
+        let before = store(vec![held("a", &[(0, 3), (7, 1)]), held("b", &[(5, 2)])]);
+        assert_eq!((before.chunks(), before.lost_in(&before)), (6, 0));
+        let as_many_others = store(vec![held("a", &[(0, 2), (8, 2)]), held("b", &[(4, 2)])]);
+        assert_eq!((as_many_others.chunks(), before.lost_in(&as_many_others)), (6, 3));
+    }
 }

@@ -96,11 +96,11 @@ impl Away {
                     self.peak = held.clone();
                 }
                 if self.kills_router {
-                    if chunks(&held) >= HELD_CHUNKS_MIN {
+                    if held.chunks() >= HELD_CHUNKS_MIN {
                         self.kill(stage, held)?;
                         self.state = State::Revived(since);
                     } else if self.clock.now().since(since) > AWAY * 3 {
-                        let message = format!("{ACCESS} stored {} chunks in {:?}", chunks(&held), AWAY * 3);
+                        let message = format!("{ACCESS} stored {} chunks in {:?}", held.chunks(), AWAY * 3);
                         return Err(ApiError::new(ErrorKind::Incomplete, message).with_hint("take a larger --size"));
                     }
                 } else {
@@ -115,7 +115,7 @@ impl Away {
     /// Ends the access router as a power cut would, and starts it again.
     fn kill(&mut self, stage: &mut Stage<'_>, held: StoreView) -> Result<(), ApiError> {
         let Stage { topology, network, display, .. } = stage;
-        display.say(&format!("{ACCESS} keeps {} chunks for the receiver and is killed", chunks(&held)));
+        display.say(&format!("{ACCESS} keeps {} chunks for the receiver and is killed", held.chunks()));
         network.kill(ACCESS)?;
         network.revive(ACCESS)?;
         let deadline = self.clock.now() + REVIVAL_PATIENCE;
@@ -129,7 +129,7 @@ impl Away {
         // The link is as dead as before; a new process does not know.
         link(topology, network, LAST_HOP, false)?;
         let restored = store(network)?;
-        display.say(&format!("{ACCESS} is back and found {} chunks in its store", chunks(&restored)));
+        display.say(&format!("{ACCESS} is back and found {} chunks in its store", restored.chunks()));
         (self.held, self.restored) = (Some(held), Some(restored));
         Ok(())
     }
@@ -154,15 +154,17 @@ impl Away {
         let mut add = |key: &str, value: u64| done.more.insert(key.into(), value.into());
         add("away_seconds", AWAY.as_secs());
         let peak = self.held.as_ref().filter(|held| held.used_bytes > self.peak.used_bytes).unwrap_or(&self.peak);
-        add("stored_chunks", chunks(peak));
+        add("stored_chunks", peak.chunks());
         add("stored_bytes", peak.used_bytes);
-        if chunks(peak) == 0 {
+        if peak.chunks() == 0 {
             missed.push(format!("{ACCESS} stored nothing while the receiver was away"));
         }
         if let (Some(held), Some(restored)) = (&self.held, &self.restored) {
-            add("restored_chunks", chunks(restored));
-            if chunks(restored) < chunks(held) {
-                let (lost, held) = (chunks(held) - chunks(restored), chunks(held));
+            add("restored_chunks", restored.chunks());
+            let lost = held.lost_in(restored);
+            add("lost_chunks", lost);
+            if lost > 0 {
+                let held = held.chunks();
                 missed.push(format!("{ACCESS} lost {lost} of {held} chunks that it had promised to keep"));
             }
         }
@@ -196,9 +198,6 @@ fn store(network: &Network) -> Result<StoreView, ApiError> {
         _ => None,
     });
     view.ok_or_else(|| ApiError::new(ErrorKind::Protocol, format!("{ACCESS} said nothing of its store")))
-}
-fn chunks(store: &StoreView) -> u64 {
-    store.held.iter().map(|held| held.chunks).sum()
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use tributary_transport::messaging::{
 use super::*;
 use crate::{
     config::GroupConfig,
+    ids::ChunkKey,
     receiver::{FetchOptions, NACK_TIMEOUT_MIN},
     wire::{
         chunk::CHUNK_BYTES_MAX,
@@ -131,16 +132,16 @@ impl Messaging for MfNode {
     fn holdings(&self, now: Time) -> StoreStatus {
         let Some(proxy) = &self.proxy else { return StoreStatus::default() };
         let (used, capacity) = proxy.usage();
-        let mut by_flow: BTreeMap<_, Vec<Holding>> = BTreeMap::new();
+        let mut by_transfer: BTreeMap<_, Vec<Holding>> = BTreeMap::new();
         // What is being written is not promised yet.
         for held in proxy.holdings().filter(|held| held.durable) {
-            by_flow.entry((held.key.flow, held.key.object, held.owed)).or_default().push(held);
+            by_transfer.entry((ChunkKey { number: 0, ..held.key }, held.owed)).or_default().push(held);
         }
-        let summary = |((flow, object, owed), chunks): ((crate::ids::Flow, ObjectId, bool), Vec<Holding>)| Held {
-            source: flow.source.to_string(),
-            destination: flow.destination.to_string(),
-            object: object.to_string(),
-            chunks: chunks.len() as u64,
+        let summary = |((key, owed), chunks): ((ChunkKey, bool), Vec<Holding>)| Held {
+            source: key.flow.source.to_string(),
+            destination: key.flow.destination.to_string(),
+            object: key.object.to_string(),
+            chunks: chunks.iter().map(|held| held.key.number).collect(),
             bytes: tributary_core::ByteCount(chunks.iter().map(|held| held.bytes.0).sum()),
             priority: chunks.iter().map(|held| held.priority).max().unwrap_or(0),
             age: chunks.iter().map(|held| now.since(held.since)).max().unwrap_or(Duration::ZERO),
@@ -150,7 +151,7 @@ impl Messaging for MfNode {
                 false => "a copy to answer from",
             },
         };
-        StoreStatus { used, capacity, held: by_flow.into_iter().map(summary).collect() }
+        StoreStatus { used, capacity, held: by_transfer.into_iter().map(summary).collect() }
     }
 }
 

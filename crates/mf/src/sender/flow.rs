@@ -225,13 +225,16 @@ impl Outflow {
             Some(group) => group.delivered().collect(),
             None => self.delivered.then_some(destination).into_iter().collect(),
         };
+        let of_members = self.group.iter().flat_map(Group::stored);
+        let stored: Vec<u32> = self.stored.keys().copied().chain(of_members).collect();
         let bytes = u64::from(self.count.saturating_sub(1)) * u64::from(self.chunk_bytes);
         SendReport {
             bytes,
             chunks: self.count,
             sent_chunks: self.next,
             repeated_chunks: self.repeated,
-            stored_chunks: self.group.as_ref().map_or(self.stored.len(), Group::stored) as u32,
+            stored_chunks: stored.len() as u32,
+            stored: stored.into_iter().collect(),
             dropped_chunks: self.lost,
             delivery: self.options.reliability.into(),
             in_network: self.options.proxy.into(),

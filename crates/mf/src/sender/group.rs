@@ -163,8 +163,9 @@ impl Group {
     pub(super) fn len(&self) -> usize {
         if self.is_known { self.members.len() } else { 0 }
     }
-    pub(super) fn stored(&self) -> usize {
-        self.members.values().map(|member| member.stored.len()).sum()
+    /// The chunks that are kept for each member.
+    pub(super) fn stored(&self) -> impl Iterator<Item = u32> {
+        self.members.values().flat_map(|member| member.stored.keys().copied())
     }
     pub(super) fn delivered(&self) -> impl Iterator<Item = Guid> {
         self.members.iter().filter(|(_, member)| member.is_complete).map(|(guid, _)| *guid)

@@ -2,6 +2,7 @@
 //! left of it when the router is killed.
 use std::{
     cell::Cell,
+    collections::BTreeSet,
     fs::File,
     io,
     time::{Duration, Instant},
@@ -23,7 +24,7 @@ use crate::{
         process::Process,
         rounds::{Contender, Sample, take_turns},
         stage::{Stage, hash_of},
-        trib::{Daemon, Face, NodeSpec, Trib},
+        trib::{Daemon, Face, NodeSpec, Trib, chunk_numbers},
     },
     note,
 };
@@ -49,7 +50,7 @@ pub(super) fn run_speed(context: &mut Context<'_>) -> Outcome<Findings> {
         let start = Instant::now();
         let send = world.send()?;
         // What is acknowledged was durable before.
-        follow(&send, |view| view.stored >= view.chunks)?;
+        follow(&send, Sending::is_stored)?;
         let seconds = start.elapsed().as_secs_f64();
         let after = world.cpu_seconds()?;
         Ok(Sample {
@@ -98,7 +99,8 @@ pub(super) fn run_speed(context: &mut Context<'_>) -> Outcome<Findings> {
     Ok(findings)
 }
 
-/// SIGKILL while a router stores; what it had acknowledged is there afterwards, and reaches the receiver.
+/// SIGKILL while a router stores; what it had acknowledged is there afterwards, chunk by chunk, and reaches the receiver.
+/// In the last round the router had acknowledged everything, and the sender is killed with it.
 pub(super) fn run_kill(context: &mut Context<'_>) -> Outcome<Findings> {
     let source = Source::make(&mut context.stage, KILL_BYTES)?;
     let (stage, trib, rounds) = (&context.stage, &context.trib, context.arguments.rounds());
@@ -106,24 +108,36 @@ pub(super) fn run_kill(context: &mut Context<'_>) -> Outcome<Findings> {
     let mut random = Random::new(SEED, 0);
     let (mut acknowledged, mut lost, mut wrong) = (Vec::new(), Vec::new(), Vec::new());
     for round in 0..rounds {
-        let share = (round as f64 + random.unit()) / rounds as f64;
+        let is_last = round + 1 == rounds;
+        let share = if is_last { 1.0 } else { (round as f64 + random.unit()) / rounds as f64 };
         let mut world = World::start(trib, stage, &source)?;
         let send = world.send()?;
-        let seen = follow(&send, |view| f64::from(view.stored) >= share * f64::from(view.chunks))?;
+        follow(&send, |view| view.stored.len() as f64 >= share * f64::from(view.chunks))?;
         world.router.process.kill()?;
+        // What was acknowledged until then.
+        let mut lines = 0;
+        let seen = follow(&send, |_| {
+            lines += 1;
+            lines == LINES_AFTER_KILL
+        })?;
+        if is_last {
+            world.sender.process.kill()?;
+        }
         let restored = world.revive(trib, stage)?;
-        let missing = u64::from(seen.stored).saturating_sub(restored);
+        let missing = seen.stored.difference(&restored).count();
         let whole = world.receive(trib, stage, &source)?;
         note(&format!(
-            "  round {}/{rounds}: killed at {:.0} %, {} of {} chunks acknowledged, {restored} restored, {missing} lost; the \
+            "  round {}/{rounds}: killed at {:.0} %{}, {} of {} chunks acknowledged, {} restored, {missing} lost; the \
              receiver {}",
             round + 1,
             share * 100.0,
-            seen.stored,
+            if is_last { " with the sender" } else { "" },
+            seen.stored.len(),
             seen.chunks,
+            restored.len(),
             if whole { "has the file" } else { "has NOT got the file" },
         ));
-        acknowledged.push(f64::from(seen.stored));
+        acknowledged.push(seen.stored.len() as f64);
         lost.push(missing as f64);
         wrong.push(f64::from(u8::from(!whole)));
     }
@@ -132,11 +146,14 @@ pub(super) fn run_kill(context: &mut Context<'_>) -> Outcome<Findings> {
     figures.push(Figure::new("of these lost, in all rounds", "chunks", vec![lost.iter().sum()]));
     figures.push(Figure::new("files that the receiver did not get, in all rounds", "files", vec![wrong.iter().sum()]));
     findings.notes.push(format!(
-        "{} MiB to a device that is away; SIGKILL at a moment of each {rounds}th of the transfer drawn from seed {SEED}",
+        "{} MiB to a device that is away; SIGKILL at a moment of each {rounds}th of the transfer drawn from seed {SEED}, \
+         in the last round once everything is acknowledged, of the sender too; chunks are compared by their numbers",
         KILL_BYTES >> 20
     ));
     Ok(findings)
 }
+/// Lines of progress of a sender after the kill that tell what it knows from before: they come ten times a second.
+const LINES_AFTER_KILL: u32 = 3;
 /// Draws the moments.
 const SEED: u64 = 5;
 
@@ -154,10 +171,15 @@ struct World<'a> {
 }
 
 /// What a sender knows.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 struct Sending {
     chunks: u32,
-    stored: u32,
+    stored: BTreeSet<u32>,
+}
+impl Sending {
+    fn is_stored(&self) -> bool {
+        self.stored.len() >= self.chunks as usize
+    }
 }
 
 impl<'a> World<'a> {
@@ -200,8 +222,8 @@ impl<'a> World<'a> {
         self.sends.set(self.sends.get() + 1);
         self.trib.send_by(self.stage, &self.sender, &self.source.path, NAME, &self.receiver_id, TRANSFER_PATIENCE)
     }
-    /// Starts the router again; gives the chunks that it found in its store.
-    fn revive(&mut self, trib: &Trib, stage: &Stage) -> Outcome<u64> {
+    /// Starts the router again; gives the numbers of the chunks that it found in its store.
+    fn revive(&mut self, trib: &Trib, stage: &Stage) -> Outcome<BTreeSet<u32>> {
         self.router = trib.node_again(stage, &self.router_spec)?;
         self.router.held_chunks()
     }
@@ -220,14 +242,14 @@ impl<'a> World<'a> {
 }
 
 /// Reads what `trib send` tells until it is enough.
-fn follow(send: &Process, enough: impl Fn(Sending) -> bool) -> Outcome<Sending> {
+fn follow(send: &Process, mut enough: impl FnMut(&Sending) -> bool) -> Outcome<Sending> {
     loop {
         let line = send.line(TRANSFER_PATIENCE)?;
         let told: Value = serde_json::from_str(&line)?;
-        let number = |key: &str| told[key].as_u64().and_then(|number| u32::try_from(number).ok());
-        if let (Some(chunks), Some(stored)) = (number("chunks"), number("stored_chunks")) {
-            let view = Sending { chunks, stored };
-            if enough(view) {
+        let chunks = told["chunks"].as_u64().and_then(|chunks| u32::try_from(chunks).ok());
+        if let Some(chunks) = chunks.filter(|_| told["stored_numbers"].is_array()) {
+            let view = Sending { chunks, stored: chunk_numbers(&told["stored_numbers"])? };
+            if enough(&view) {
                 return Ok(view);
             }
         }

@@ -1,5 +1,6 @@
 //! `trib` as people run it: daemons from config files, and fetches.
 use std::{
+    collections::BTreeSet,
     fmt::Write as _,
     fs,
     io::{BufRead, BufReader, Write as _},
@@ -320,14 +321,14 @@ impl Daemon {
             faces.iter().filter(|face| face["up"] == true).count() >= count
         })
     }
-    /// Chunks in its store.
+    /// The numbers of the chunks in its store.
     ///
     /// # Errors
     /// Those of [`Daemon::ask`].
-    pub(crate) fn held_chunks(&self) -> Outcome<u64> {
+    pub(crate) fn held_chunks(&self) -> Outcome<BTreeSet<u32>> {
         let told = self.ask(&serde_json::json!({ "op": "store" }))?.pop().unwrap_or_default();
         let held = told["held"].as_array().ok_or_else(|| format!("{} says nothing of its store", self.label))?;
-        Ok(held.iter().filter_map(|held| held["chunks"].as_u64()).sum())
+        held.iter().try_fold(BTreeSet::new(), |all, held| Ok(&all | &chunk_numbers(&held["numbers"])?))
     }
     /// Cuts or mends the emulated link of its face with this number, counted from 1 in the order of its config.
     ///
@@ -385,4 +386,13 @@ mod tests {
         assert!(Done::read(&[r#"{"event":"error"}"#.into()]).is_err());
         assert!(Done::read(&[]).is_err());
     }
+}
+
+/// Chunk numbers that are told in runs: the first, and how many.
+///
+/// # Errors
+/// If these are none.
+pub(crate) fn chunk_numbers(runs: &Value) -> Outcome<BTreeSet<u32>> {
+    let runs: Vec<(u32, u32)> = serde_json::from_value(runs.clone())?;
+    Ok(runs.into_iter().flat_map(|(first, count)| first..first.saturating_add(count)).collect())
 }
