@@ -213,6 +213,13 @@ fn a_killed_router_loses_nothing_of_its_store_and_sensors_need_not_stay_awake() 
     assert!(of("stored.delivered@away") > 0.9);
     assert!(of("unstored.delivered@away") < of("stored.delivered@away"));
     assert!(of("forgotten.delivered@away") < of("stored.delivered@away"));
+    for setting in ["away", "patchy", "patient"] {
+        for way in ["delegated", "stored"] {
+            assert!(of(&format!("{way}.promised_and_lost@{setting}")) < 0.5, "{way}@{setting}");
+        }
+    }
+    let awake = |way: &str| of(&format!("{way}.awake_seconds_per_reading@patient"));
+    assert!(awake("delegated") < awake("stored") / 2.0, "{} against {}", awake("delegated"), awake("stored"));
     conserves_and_keeps_within_the_optimum(&results);
 }
 

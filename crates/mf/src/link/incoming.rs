@@ -95,6 +95,10 @@ impl Incoming {
             data_at: Time::ZERO,
         }
     }
+    /// The chunks that are arriving, and when a packet of each came last.
+    pub fn slots(&self) -> impl Iterator<Item = (Slot, Time)> {
+        self.arriving.values().map(|arriving| (arriving.slot, arriving.heard))
+    }
     /// Takes a data packet: its header, and the packet without it.
     ///
     /// Packets are known by their hop id alone, so that one of another chunk, repeated by somebody, may pass for one of

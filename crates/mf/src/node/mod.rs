@@ -513,7 +513,7 @@ impl Node for MfNode {
                 Wake::Receiver => {
                     // Of a router's packets most are for others.
                     if !self.config.router {
-                        self.receiver.on_activity(self.router.active_at());
+                        self.receiver.on_activity(self.router.active_at(), self.router.arriving());
                     }
                     self.receiver.handle_timeout(now);
                 }

@@ -100,7 +100,17 @@ impl Receiver {
                     fetch.on_window(tag);
                 }
             }
-            Taken::Duplicate => fetch.duplicate_bytes += bytes,
+            Taken::Duplicate => {
+                fetch.duplicate_bytes += bytes;
+                // Whoever sends the beginning once more has sent everything, and asks what became of it.
+                let is_reminder =
+                    number == 0 && tag.transfer & PUSHED != 0 && fetch.reliability != Reliability::DontCare;
+                let timeout = fetch.options.nack_timeout(&self.config);
+                let heard = self.arriving.get(&(fetch.object, fetch.transfer)).copied();
+                if is_reminder && now >= heard.unwrap_or_default().max(fetch.useful_at) + timeout {
+                    return self.nack(now, id);
+                }
+            }
             Taken::Wrong(wrong) => return self.distrust(now, id, wrong),
             Taken::Failed(reason) => return self.fail(now, id, reason),
         }

@@ -75,10 +75,12 @@ impl Receiver {
                 let suspicion = fetch.suspicion_at(now);
                 let silence =
                     suspicion.map_or(fetch.options.nack_timeout(&self.config), |suspicion| suspicion.patience);
-                let quiet_at = self.active_at + silence;
-                if now < quiet_at
-                    && now.since(fetch.lonely_since) < fetch.options.nack_timeout(&self.config) * POSTPONED_MAX
-                {
+                let heard = self.arriving.get(&(fetch.object, fetch.transfer)).filter(|heard| now < **heard + silence);
+                let (heard, postponed_max) =
+                    heard.map_or((self.active_at, POSTPONED_BY_OTHERS_MAX), |heard| (*heard, POSTPONED_MAX));
+                let latest = fetch.lonely_since + fetch.options.nack_timeout(&self.config) * postponed_max;
+                let quiet_at = latest.min(heard + silence);
+                if now < quiet_at {
                     fetch.nack_at = quiet_at;
                 } else {
                     self.nack(now, id);

@@ -61,6 +61,8 @@ pub(super) struct Incoming {
     pub(super) suspicion: Option<Suspicion>,
     pub(super) gaps: Option<Gaps>,
     pub(super) lonely_since: Time,
+    /// When a chunk last came that was not here.
+    pub(super) useful_at: Time,
     /// How often the sender was asked since then whether it is still there.
     pub(super) calls: u32,
     pub(super) cached_bytes: u64,
@@ -205,6 +207,7 @@ impl Incoming {
             suspicion: None,
             gaps: None,
             lonely_since: now,
+            useful_at: now,
             calls: 0,
             cached_bytes: 0,
             repeated_bytes: 0,
@@ -348,6 +351,7 @@ impl Incoming {
         if header.flags.contains(Flags::REPEATED) {
             self.repeated_bytes += bytes;
         }
+        self.useful_at = now;
         self.recent.push_back((now, bytes));
         while self.recent.front().is_some_and(|(at, _)| now.since(*at) > Duration::from_secs(2)) {
             self.recent.pop_front();

@@ -26,7 +26,7 @@ use incoming::{Asked, Gaps, Incoming, Opened, Source, Suspicion};
 
 use crate::{
     config::EndConfig,
-    ids::{Guid, NetworkAddress, Token},
+    ids::{ChunkKey, Guid, NetworkAddress, Token},
     payload::Payload,
     reassembly::{Check, Origin, Reassembly, Stored, Taken, Wrong, manifest_of},
     sender::{PUSHED, ProxyUse},
@@ -40,8 +40,11 @@ const ENDED_KEPT: usize = 256;
 /// How long a router that has started anew has to find its neighbours and routes before it is said by way of it what is
 /// missing. What is still upstream of it is asked for too; routers that have a chunk take no other copy of it.
 const RESTART_PATIENCE: Duration = Duration::from_millis(150);
-/// For so many NACK timeouts at most packets that come put a NACK off: they may be of another object.
+/// For so many NACK timeouts at most a chunk of the object that is coming puts a NACK off.
 const POSTPONED_MAX: u32 = 16;
+/// The same of packets of whatever else is coming: those of the object may be in line behind it. If they are, it costs
+/// little to ask for them: routers that have a chunk take no other copy of it.
+const POSTPONED_BY_OTHERS_MAX: u32 = 2;
 /// How much a request's wait grows at most.
 const BACKOFF_MAX: u32 = 2;
 /// What may pass at once under a limit.
@@ -141,6 +144,8 @@ pub struct Receiver {
     attached: bool,
     /// When packets of chunks for this node last came.
     active_at: Time,
+    /// Objects, by the numbers of their transfers, of which a chunk is coming, and when a packet of it came last.
+    arriving: BTreeMap<(Option<ObjectId>, u32), Time>,
     outbox: VecDeque<Outgoing>,
     events: VecDeque<(TransferId, TransferEvent)>,
     /// Names whose announcements are not needed any more.
@@ -194,6 +199,7 @@ impl Receiver {
             limit: TokenBucket::new(None, LIMIT_BURST),
             attached: false,
             active_at: Time::ZERO,
+            arriving: BTreeMap::new(),
             outbox: VecDeque::new(),
             events: VecDeque::new(),
             done: VecDeque::new(),
@@ -208,8 +214,14 @@ impl Receiver {
     }
 
     /// Packets of chunks for this node, whole or not yet, last came at `at`.
-    pub fn on_activity(&mut self, at: Time) {
+    /// What is `arriving` now are these.
+    pub fn on_activity(&mut self, at: Time, arriving: impl Iterator<Item = (ChunkKey, Time)>) {
         self.active_at = at;
+        self.arriving.clear();
+        for (key, at) in arriving {
+            let heard = self.arriving.entry((Some(key.object), key.transfer)).or_insert(at);
+            *heard = at.max(*heard);
+        }
     }
     /// How long nothing may come before it is said what is missing.
     pub fn set_nack_timeout(&mut self, timeout: Duration) {

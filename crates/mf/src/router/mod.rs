@@ -401,6 +401,11 @@ impl Router {
     pub fn active_at(&self) -> Time {
         self.hops.values().map(|hop| hop.incoming.data_at).max().unwrap_or(Time::ZERO)
     }
+    /// The chunks of objects that are arriving, as far as it is known what they are, and when a packet of each came last.
+    pub fn arriving(&self) -> impl Iterator<Item = (ChunkKey, Time)> {
+        let arriving = self.hops.values().flat_map(|hop| hop.incoming.slots());
+        arriving.filter_map(|(slot, heard)| Some((self.buffer.chunk(slot)?.header.as_ref()?.key()?, heard)))
+    }
     /// Whether the holder of a GUID is attached here.
     pub fn is_attached(&self, guid: &Guid) -> bool {
         self.attached.contains_key(guid)

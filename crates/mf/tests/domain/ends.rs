@@ -8,7 +8,7 @@ use tributary_content::{Bitmap, ChunkIndex, ChunkStore, HashTree, Manifest, Obje
 use tributary_core::ByteCount;
 use tributary_mf::{
     config::EndConfig,
-    ids::{Guid, NetworkAddress, Token},
+    ids::{ChunkKey, Flow, Guid, NetworkAddress, Token},
     receiver::{Announcer, FetchOptions, Receiver},
     router::cache::ContentCache,
     sender::{SendOptions, Sender},
@@ -46,6 +46,8 @@ struct Ends {
     /// How many chunks the reader of what comes has room for.
     read: Arc<AtomicU32>,
     content: MemoryContent,
+    /// A chunk that is coming slowly.
+    arriving: Option<ChunkKey>,
 }
 
 impl Ends {
@@ -62,6 +64,7 @@ impl Ends {
             token: Token::default(),
             read: Arc::new(AtomicU32::new(u32::MAX)),
             content: MemoryContent::default(),
+            arriving: None,
         }
     }
     /// Publishes an object of so many chunks beside its description.
@@ -126,7 +129,7 @@ impl Ends {
         for carried in arrived(&mut self.ways[0]) {
             match carried {
                 Carried::Chunk(header, payload) => {
-                    self.receiver.on_activity(now);
+                    self.receiver.on_activity(now, self.arriving.map(|key| (key, now)).into_iter());
                     self.receiver.handle_data(now, &header, &payload);
                 }
                 Carried::Message(message) => {
@@ -470,6 +473,60 @@ fn who_got_nothing_at_all_is_reminded_and_asks_for_it() {
         ends.run(Duration::from_secs(5));
         assert!(ends.is_done(), "{chunks}: {:?}", ends.status());
     }
+}
+
+/// How long it takes until six chunks are there of which the last is lost once, while a packet comes every tenth of a second:
+/// of other objects, or of that chunk.
+fn with_a_loss_amid_others(of_the_lost: bool) -> Duration {
+    let config = small_chunks();
+    let mut ends = Ends::new(config.clone());
+    let mut lost = false;
+    ends.loses = Box::new(move |carried| {
+        let is_lost = matches!(carried, Carried::Chunk(header, _) if header.tag().unwrap().number == 6) && !lost;
+        lost |= is_lost;
+        is_lost
+    });
+    ends.push(6, Reliability::Nack, &config);
+    let begun = ends.now;
+    while !ends.is_done() && ends.now.since(begun) < Duration::from_secs(90) {
+        ends.run(ms(100));
+        let tag = ends.chunks[0].0;
+        let flow = Flow { source: SOURCE, destination: DEVICE };
+        let key = ChunkKey { flow, object: tag.object, transfer: tag.transfer, number: 6 };
+        ends.arriving = of_the_lost.then_some(key);
+        ends.receiver.on_activity(ends.now, ends.arriving.map(|key| (key, ends.now)).into_iter());
+    }
+    ends.now.since(begun)
+}
+
+#[test]
+fn what_comes_of_other_objects_puts_a_nack_off_for_a_while_and_a_chunk_that_is_coming_for_longer() {
+    let [others, itself] = [false, true].map(with_a_loss_amid_others);
+    // A timeout of 3 s; twice as long for others, sixteen times for what comes slowly.
+    assert!(others > ms(6_000) && others < ms(6_300), "{others:?}");
+    assert!(itself > ms(45_000), "{itself:?}");
+}
+
+#[test]
+fn a_reminder_is_answered_at_once_by_what_is_missing() {
+    let config = small_chunks();
+    let mut ends = Ends::new(config.clone());
+    let (mut lost, mut said) = (false, 0);
+    // Chunk 6 is lost, and so is the first that is said of it, after 3 and 9 s; it would be said again after 21.
+    ends.loses = Box::new(move |carried| match carried {
+        Carried::Chunk(header, _) if header.tag().unwrap().number == 6 => !core::mem::replace(&mut lost, true),
+        Carried::Chunk(..) => false,
+        Carried::Message(message) => {
+            let is_nack = matches!(message, TransportMessage::Status { missing, .. } if !missing.is_empty());
+            said += u32::from(is_nack);
+            is_nack && said <= 2
+        }
+    });
+    ends.push(6, Reliability::Nack, &config);
+    ends.run(ms(11_900));
+    assert!(!ends.is_done());
+    ends.run(ms(300));
+    assert!(ends.is_done(), "{:?}", ends.status());
 }
 
 #[test]

@@ -1,4 +1,6 @@
 //! MFTP §2, §3.3: sensors that wake up for a moment, for a sink that is often away.
+use std::collections::BTreeSet;
+
 use tributary::{
     Family,
     config::Role,
@@ -6,13 +8,15 @@ use tributary::{
 };
 use tributary_content::{MemoryOpener, ObjectReader};
 use tributary_core::{
-    Duration, Random, Rate, Time,
+    Duration, Random, Rate, Time, TransferId,
     link::{LinkChange, LinkConfig, LinkState, Loss},
 };
 use tributary_mf::{
+    MfNode,
     sender::{ProxyUse, SendOptions},
     wire::Reliability,
 };
+use tributary_transport::Messaging;
 
 use super::{
     network::{RIVALS, START, Unaccounted, gigabit},
@@ -55,7 +59,7 @@ struct Field {
     sensors: usize,
     periods: u32,
     reading_bytes: usize,
-    /// How long a sensor is awake in each period.
+    /// How long a sensor is awake in each period at most. It sleeps as soon as it knows that its readings are safe.
     awake: Duration,
     radio_kbps: u64,
     /// Between core and gate.
@@ -108,6 +112,16 @@ fn patchy(settings: &Settings) -> Field {
         backhaul_kbps: 1_000,
         sink: Sink::AlwaysThere,
         core: Core::Forgetful,
+    }
+}
+/// The same with sensors that stay awake for nearly all of a period if they have to: what it costs them to know that a
+/// picture is safe.
+fn patient(settings: &Settings) -> Field {
+    Field {
+        setting: "patient",
+        title: "The same, and sensors sleep only when they know that their pictures are safe",
+        awake: PERIOD.mul_f64(0.95),
+        ..patchy(settings)
     }
 }
 
@@ -209,6 +223,11 @@ struct Row {
     readings: usize,
     /// Bytes of sensors that arrived: what they say to a radio that is off is no cost of the transport.
     sent_bytes: u64,
+    /// Seconds for which sensors were awake.
+    awake_seconds: f64,
+    /// Readings of which their sensors knew that they were safe, and those of these that never arrived.
+    promised: usize,
+    broken: usize,
     unaccounted: u64,
 }
 
@@ -228,6 +247,33 @@ fn steps(field: &Field, seed: u64, all: &[(usize, Time)]) -> Vec<(Time, Step)> {
     steps
 }
 
+/// A sensor, and what it does not know to be safe yet.
+#[derive(Default)]
+struct Sensor {
+    awake_since: Option<Time>,
+    open: Vec<(usize, TransferId)>,
+}
+
+impl Sensor {
+    /// Forgets what is safe now, and gives the numbers of these readings: what has arrived, and what storage has promised to
+    /// keep, or the network has if nobody says more.
+    fn take_safe(&mut self, way: Way, node: &MfNode, now: Time) -> Vec<usize> {
+        let is_safe = |id: TransferId| {
+            let Some(report) = node.send_report(now, id) else { return false };
+            let is_kept = match way {
+                Way::Delegated | Way::Stored => report.stored_chunks >= report.chunks,
+                Way::Unstored => false,
+                Way::Forgotten => report.has_left,
+            };
+            is_kept || !report.delivered.is_empty()
+        };
+        self.open.extract_if(.., |(_, id)| is_safe(*id)).map(|(number, _)| number).collect()
+    }
+}
+
+/// How often it is looked at what sensors know.
+const LOOK: Duration = Duration::from_millis(10);
+
 fn ours(way: Way, field: &Field, seed: u64) -> Row {
     let all = readings(field, seed);
     let mut nodes = Nodes::new(&scenario(seed, field, field.sensors));
@@ -245,31 +291,41 @@ fn ours(way: Way, field: &Field, seed: u64) -> Row {
         nodes.net.change_at(at + SINK_CONNECTED, gate, state(false));
         at += SINK_PERIOD;
     }
-    for sensor in 0..field.sensors {
-        let link = nodes.link(&format!("s{sensor}-field"));
-        nodes.net.change(link, state(false));
-    }
-    for (sensor, at) in &all {
-        let link = nodes.link(&format!("s{sensor}-field"));
-        nodes.net.change_at(*at, link, state(true));
-        nodes.net.change_at(*at + field.awake, link, state(false));
-    }
-    let mut waiting = Vec::new();
+    let links: Vec<_> = (0..field.sensors).map(|sensor| nodes.link(&format!("s{sensor}-field"))).collect();
+    links.iter().for_each(|link| nodes.net.change(*link, state(false)));
+    let mut sensors: Vec<Sensor> = (0..field.sensors).map(|_| Sensor::default()).collect();
+    let mut waiting: Vec<(usize, tributary_content::Name, Time)> = Vec::new();
+    let mut promised = BTreeSet::new();
     let mut row = Row { readings: all.len(), ..Row::default() };
-    let mut collect = |nodes: &Nodes, waiting: &mut Vec<(tributary_content::Name, Time)>| {
-        waiting.retain(|(name, due)| {
-            let is_here = content.finished(name).is_some();
-            if is_here {
-                row.delays.push(nodes.net.now().max(*due).since(*due).as_secs_f64());
+    let mut run_until = |until: Time,
+                         nodes: &mut Nodes,
+                         sensors: &mut [Sensor],
+                         waiting: &mut Vec<(usize, tributary_content::Name, Time)>| {
+        while nodes.net.now() < until {
+            let is_any_awake = sensors.iter().any(|sensor| sensor.awake_since.is_some());
+            nodes.run_to_event(if is_any_awake { until.min(nodes.net.now() + LOOK) } else { until });
+            let now = nodes.net.now();
+            waiting.retain(|(_, name, due)| {
+                let is_here = content.finished(name).is_some();
+                if is_here {
+                    row.delays.push(now.max(*due).since(*due).as_secs_f64());
+                }
+                !is_here
+            });
+            for (number, sensor) in sensors.iter_mut().enumerate() {
+                let Some(since) = sensor.awake_since else { continue };
+                promised.extend(sensor.take_safe(way, nodes.at(&format!("s{number}")), now));
+                let awake = now.since(since);
+                if sensor.open.is_empty() || awake >= field.awake {
+                    nodes.net.change(links[number], state(false));
+                    sensor.awake_since = None;
+                    row.awake_seconds += awake.as_secs_f64();
+                }
             }
-            !is_here
-        });
+        }
     };
     for (at, step) in steps(field, seed, &all) {
-        while nodes.net.now() < at {
-            nodes.run_to_event(at);
-            collect(&nodes, &mut waiting);
-        }
+        run_until(at, &mut nodes, &mut sensors, &mut waiting);
         let number = match step {
             Step::Measure(number) => number,
             Step::Kill => {
@@ -283,8 +339,11 @@ fn ours(way: Way, field: &Field, seed: u64) -> Row {
         };
         let reading = object(&format!("/sensor/{number}"), field.reading_bytes, number as u64);
         let id = reading.manifest().object_id();
-        waiting.push((reading.manifest().name.clone(), field.sink_back(at)));
-        nodes.with(&format!("s{}", all[number].0), |node, now| {
+        waiting.push((number, reading.manifest().name.clone(), field.sink_back(at)));
+        let sensor = all[number].0;
+        nodes.net.change(links[sensor], state(true));
+        sensors[sensor].awake_since = Some(at);
+        let sent = nodes.with(&format!("s{sensor}"), |node, now| {
             node.offer(Box::new(reading));
             let mut options = SendOptions::new(&node.config().transfer);
             (options.proxy, options.reliability) = match way {
@@ -293,18 +352,15 @@ fn ours(way: Way, field: &Field, seed: u64) -> Row {
                 Way::Unstored => (ProxyUse::Forbidden, Reliability::Nack),
                 Way::Forgotten => (ProxyUse::Forbidden, Reliability::DontCare),
             };
-            node.send(now, id, sink, options);
+            node.send(now, id, sink, options)
         });
+        sensors[sensor].open.extend(sent.map(|transfer| (number, TransferId(transfer))));
     }
-    while nodes.net.now() < end {
-        nodes.run_to_event(end);
-        collect(&nodes, &mut waiting);
-    }
+    run_until(end, &mut nodes, &mut sensors, &mut waiting);
+    row.promised = promised.len();
+    row.broken = waiting.iter().filter(|(number, ..)| promised.contains(number)).count();
     row.unaccounted = nodes.unaccounted_packets();
-    for sensor in 0..field.sensors {
-        let link = nodes.link(&format!("s{sensor}-field"));
-        row.sent_bytes += nodes.net.link_stats(link.a_to_b).out_bytes;
-    }
+    row.sent_bytes = links.iter().map(|link| nodes.net.link_stats(link.a_to_b).out_bytes).sum();
     row
 }
 
@@ -314,6 +370,7 @@ fn rival(rival: Rival, field: &Field, seed: u64) -> Row {
     let mut row = Row { readings: all.len(), ..Row::default() };
     for (number, (_, at)) in all.iter().enumerate() {
         if field.sink_back(*at) != *at {
+            row.awake_seconds += field.awake.as_secs_f64();
             continue;
         }
         let mut scenario = scenario(seed.wrapping_add(number as u64), field, 1);
@@ -325,7 +382,9 @@ fn rival(rival: Rival, field: &Field, seed: u64) -> Row {
             scenario.change_link(up, "field-core", LinkChange::State(LinkState::Up));
         }
         let mut beside = Beside::measured(rival, &scenario, "s0", "sink", field.reading_bytes as u64, Time::ZERO);
-        row.delays.extend(beside.seconds(scenario.limit));
+        let seconds = beside.seconds(scenario.limit);
+        row.awake_seconds += seconds.unwrap_or(field.awake.as_secs_f64());
+        row.delays.extend(seconds);
         row.unaccounted += beside.unaccounted_packets();
     }
     row
@@ -338,15 +397,16 @@ fn run(settings: &Settings) -> Results {
         "runs",
         &["setting", "variant", "run", "readings", "delivered", "delay_mean_s", "delay_max_s", "sent_bytes"],
     );
-    for field in [away(settings), patchy(settings)] {
+    for field in [away(settings), patchy(settings), patient(settings)] {
         over(&mut results, &mut table, &mut unaccounted, settings, &field);
     }
     unaccounted.tell(&mut results);
     results.tables.push(table);
     results.parameter("radio", "5 ms, 5 % loss both ways; 5 Mbit/s to the sink");
     results.note(
-        "A sensor has its time awake in which to attach and to hand over its reading; then its radio is off. Delegation and \
-         storage take it over hop by hop and hold it until the sink is back. TCP and QUIC need both ends at a time: here the \
+        "A sensor has its time awake in which to attach and to hand over its reading; then its radio is off. It is off earlier \
+         if the sensor knows that its readings have arrived, or that storage keeps them, or, where nobody cares, that they have \
+         left. Delegation and storage take it over hop by hop and hold it until the sink is back. TCP and QUIC need both ends at a time: here the \
          sink asks the sensor the very moment at which it wakes, which nobody could know; readings while the sink is away \
          are lost.",
     );
@@ -354,7 +414,8 @@ fn run(settings: &Settings) -> Results {
         "Patchy: the core is killed once in each period, is back after 0.1 s and has forgotten then what it was passing on: \
          what the access router had handed to it. Where a producer delegates, its access router has kept a copy to answer the \
          sink with; where it does not, the sink can only ask the sensor, when it is awake. The last period's sensors never \
-         are again.",
+         are again. Patient is the same with sensors that may stay awake for nearly all of a period, so that what it costs \
+         them to know that a picture is safe is seen: where it is not delegated, only its arrival tells that.",
     );
     results
 }
@@ -391,7 +452,15 @@ fn over(results: &mut Results, table: &mut Table, unaccounted: &mut Unaccounted,
         put("delay_seconds_median", quantile(&delays, 0.5), "seconds");
         put("delay_seconds_95", quantile(&delays, 0.95), "seconds");
         put("delay_seconds_max", quantile(&delays, 1.0), "seconds");
+        put(
+            "awake_seconds_per_reading",
+            rows.iter().map(|row| row.awake_seconds).sum::<f64>() / readings.max(1) as f64,
+            "seconds",
+        );
         if Rival::by_name(variant).is_none() {
+            let promised = rows.iter().map(|row| row.promised).sum::<usize>() as f64;
+            put("promised", promised / readings.max(1) as f64, "share");
+            put("promised_and_lost", rows.iter().map(|row| row.broken).sum::<usize>() as f64, "count");
             put("sent_bytes_per_reading", mean(&bytes), "bytes");
         }
         unaccounted.add(variant, rows.iter().map(|row| row.unaccounted).sum());
@@ -421,7 +490,7 @@ fn over(results: &mut Results, table: &mut Table, unaccounted: &mut Unaccounted,
     let Field { sensors, periods, reading_bytes, .. } = field;
     results.parameter(
         &format!("{setting}: sensors"),
-        format!("{sensors}, awake for {} s in each of {periods} periods of 10 s", field.awake.as_secs_f64()),
+        format!("{sensors}, awake for at most {} s in each of {periods} periods of 10 s", field.awake.as_secs_f64()),
     );
     results.parameter(
         &format!("{setting}: reading, radio, backhaul"),
