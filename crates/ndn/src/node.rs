@@ -69,7 +69,7 @@ pub struct NdnNode {
     pub(crate) router: Router,
     pub(crate) sender: Sender,
     pub(crate) receiver: Receiver,
-    registrations: Registrations,
+    pub(crate) registrations: Registrations,
     random: Random,
     /// Faces that only packets told of, and when something last came by each.
     pub(crate) strangers: BTreeMap<FaceId, Time>,
@@ -123,14 +123,14 @@ impl NdnNode {
         // An Interest names one packet, so a request names few: it is no gain to collect more.
         let transfer =
             TransferConfig { run_packets_max: config.transfer.run_packets_max.min(8), ..config.transfer.clone() };
-        let mut sender = Sender::new(&config.label, config.segment_bytes.clamp(64, 8000), key, config.epoch);
+        let mut sender = Sender::new(&config.label, config.segment_bytes.clamp(64, 8000), key.clone(), config.epoch);
         sender.share(config.shared_keys.clone());
         let mut receiver = Receiver::new(&config.label, transfer, config.paths.clone(), Random::new(config.seed, 7));
         receiver.trust(config.shared_keys.clone(), config.epoch);
         NdnNode {
             sender,
             receiver,
-            registrations: Registrations::new(config.registrars.clone(), config.epoch),
+            registrations: Registrations::new(config.registrars.clone(), key, config.epoch),
             random: Random::new(config.seed, 9),
             router,
             strangers: BTreeMap::new(),

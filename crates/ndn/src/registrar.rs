@@ -23,7 +23,7 @@ use crate::{
     ids::Nonce,
     router::{LocalPacket, rib::CHILD_INHERIT},
     wire::{
-        ControlParameters, ControlResponse, Data, Interest, LpPacket, NameView, SignKey, SignatureInfo, SignatureType,
+        ControlParameters, ControlResponse, Data, Interest, LpPacket, NameView, SignKey, SignatureInfo, VerifyKey,
         interest::with_parameters,
     },
 };
@@ -50,6 +50,8 @@ pub(crate) enum Registered {
 /// The registrations of a node.
 pub(crate) struct Registrations {
     registrars: Vec<Registrar>,
+    /// Signs the commands.
+    key: SignKey,
     epoch: Duration,
     states: BTreeMap<(Name, FaceId), State>,
     neighbours: BTreeMap<FaceId, Neighbour>,
@@ -93,9 +95,13 @@ impl Command {
 }
 
 impl Registrations {
-    pub(crate) fn new(registrars: Vec<Registrar>, epoch: Duration) -> Registrations {
+    pub(crate) fn new(registrars: Vec<Registrar>, key: SignKey, epoch: Duration) -> Registrations {
         let neighbours = registrars.iter().map(|registrar| (registrar.face, Neighbour::default())).collect();
-        Registrations { registrars, epoch, states: BTreeMap::new(), neighbours, asked: BTreeMap::new() }
+        Registrations { registrars, key, epoch, states: BTreeMap::new(), neighbours, asked: BTreeMap::new() }
+    }
+    /// The key that verifies its commands.
+    pub(crate) fn key(&self) -> VerifyKey {
+        self.key.verify_key()
     }
     /// Whether there is any neighbour to register at.
     pub(crate) fn is_used(&self) -> bool {
@@ -240,11 +246,11 @@ impl Registrations {
             signature: Some(SignatureInfo {
                 nonce: Some(&nonce),
                 time: Some((self.epoch + now.since(Time::ZERO)).as_millis() as u64),
-                ..SignatureInfo::new(SignatureType::DigestSha256)
+                ..SignatureInfo::new(self.key.kind())
             }),
             ..Interest::new(NameView::from(&base))
         };
-        Some(Command { interest: with_parameters(&interest, Some(&SignKey::Digest)).into(), face })
+        Some(Command { interest: with_parameters(&interest, Some(&self.key)).into(), face })
     }
 }
 
@@ -254,7 +260,7 @@ mod tests {
 
     fn registrations(scope: RegistrationScope) -> (Registrations, Random) {
         let registrar = Registrar { face: FaceId(3), scope };
-        (Registrations::new([registrar].into(), Duration::from_secs(1_000)), Random::new(1, 1))
+        (Registrations::new([registrar].into(), SignKey::Digest, Duration::from_secs(1_000)), Random::new(1, 1))
     }
     fn answer(command: &Command, code: u64, text: &str) -> LocalPacket {
         let interest = Interest::decode(&command.interest).unwrap();

@@ -5,10 +5,11 @@ use alloc::{
     vec::Vec,
 };
 
+use tributary_content::PublicKey;
 use tributary_core::{ByteCount, Time};
 use tributary_transport::{CacheStatus, FaceStatus, NodeStatus};
 
-use crate::{node::NdnNode, router::INTERNAL_FACES_FIRST};
+use crate::{node::NdnNode, router::INTERNAL_FACES_FIRST, wire::VerifyKey};
 
 /// Routes shown at most.
 const ROUTES_SHOWN_MAX: usize = 256;
@@ -89,6 +90,11 @@ impl NdnNode {
         });
         let strategies =
             self.router.strategies().map(|(prefix, strategy)| ("strategy".into(), format!("{prefix}: {strategy}")));
-        routes.take(ROUTES_SHOWN_MAX).chain(strategies).collect()
+        let key = match self.registrations.key() {
+            VerifyKey::Ed25519(key) if self.registrations.is_used() => Some(PublicKey(key.to_bytes())),
+            _ => None,
+        };
+        let key = key.map(|key| ("key of its commands".into(), key.to_string()));
+        key.into_iter().chain(routes.take(ROUTES_SHOWN_MAX)).chain(strategies).collect()
     }
 }

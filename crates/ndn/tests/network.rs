@@ -12,7 +12,7 @@ use tributary_core::{
 };
 use tributary_ndn::{
     Config, NdnNode,
-    config::{Registrar, RegistrationScope, RouterLimits},
+    config::{DataSignature, Registrar, RegistrationScope, RouterLimits},
     router::{
         FaceProfile, LinkService, ManagementTrust, RemoteRegistration, labels::LabelScheme, marking::MarkingRule,
         pit::PitLimits, shaping::ShapingConfig,
@@ -617,6 +617,37 @@ fn a_node_obeys_whom_its_settings_say() {
     {
         let found = [&SignKey::Digest, &operator, &other].map(|key| code(&management, key));
         assert_eq!(found, codes, "{management:?}");
+    }
+}
+
+#[test]
+fn a_host_registers_at_a_router_that_obeys_its_key_only() {
+    let host = DataSignature::Ed25519([3; 32]);
+    let obeyed = host.key().verify_key();
+    for (signature, is_obeyed) in
+        [(host, true), (DataSignature::Ed25519([4; 32]), false), (DataSignature::Digest, false)]
+    {
+        let mut world = World::new(3, |at, config| match at {
+            2 => {
+                config.remote_registration = RemoteRegistration::Neighbours;
+                config.management = ManagementTrust::Keys(vec![obeyed.clone()]);
+            }
+            3 => {
+                config.registrars = vec![Registrar { face: FaceId(1), scope: RegistrationScope::Localhop }];
+                config.signature = signature.clone();
+            }
+            _ => {}
+        });
+        world.link(1, 2, &link(20, 10));
+        // Nobody tells node 2 a route.
+        world.link(3, 2, &link(20, 10));
+        let sent = world.publish([3], 100_000);
+        if is_obeyed {
+            world.fetch_all(1, &sent);
+        }
+        world.net.run_until(world.net.now() + Duration::from_secs(1));
+        let is_registered = world.net.node(world.node(2)).router().rib().iter().any(|(prefix, _)| *prefix == object());
+        assert_eq!(is_registered, is_obeyed, "{signature:?}");
     }
 }
 

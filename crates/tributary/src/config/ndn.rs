@@ -2,7 +2,7 @@
 use std::{ops::RangeInclusive, path::Path};
 
 use base64ct::{Base64, Encoding};
-use tributary_content::Name;
+use tributary_content::{KeyError, Name, PublicKey};
 use tributary_core::{ByteCount, Duration, FaceId, PeerPlace};
 use tributary_ndn::{
     Config,
@@ -265,7 +265,8 @@ fn management(section: &Section<'_>, folder: &Path) -> Option<ManagementTrust> {
         }
         (Some(Who::Keys), Some(texts)) => {
             let keys = texts.iter().filter_map(|text| {
-                certified_key(&folder.join(&text.value))
+                public_key(&text.value)
+                    .unwrap_or_else(|| certified_key(&folder.join(&text.value)))
                     .map_err(|message| section.problem(text.span.clone(), message, CERTIFICATE_HINT.into()))
                     .ok()
             });
@@ -293,6 +294,15 @@ enum Who {
 const CERTIFICATE_HINT: &str = "`ndnsec cert-dump -i NAME` or `ndnd sec keygen` writes one";
 /// Bytes of a certificate's file at most.
 const CERTIFICATE_BYTES_MAX: u64 = 64 << 10;
+
+/// The key that is written there itself, as `trib status` of a node shows the one that it signs commands with; `None` if
+/// it is the name of a file.
+fn public_key(text: &str) -> Option<Result<VerifyKey, String>> {
+    text.starts_with("ed25519:").then(|| {
+        let key: PublicKey = text.parse().map_err(|error: KeyError| error.to_string())?;
+        VerifyKey::ed25519(&key.0).ok_or_else(|| format!("'{text}' is no key"))
+    })
+}
 
 /// The key in a file that holds an NDN certificate: the packet itself, or as text in base64, also with a frame of PEM.
 fn certified_key(file: &Path) -> Result<VerifyKey, String> {

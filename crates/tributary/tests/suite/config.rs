@@ -2,7 +2,7 @@
 use base64ct::{Base64, Encoding};
 use std::path::Path;
 use tributary::{NodeConfig, config::Drawing};
-use tributary_content::Name;
+use tributary_content::{Name, PublicKey};
 use tributary_core::{ByteCount, Duration, FaceId, Rate, link::Loss};
 use tributary_mf::link::Forwarding;
 use tributary_ndn::{
@@ -315,12 +315,17 @@ fn what_tables_hold_and_who_commands_a_forwarder_are_keys() {
     let trusted =
         read("management = \"keys\"\nmanagement_keys = [\"raw\", \"text\", \"framed\"]").unwrap().ndn.management;
     assert_eq!(trusted, ManagementTrust::Keys(vec![key.verify_key(); 3]));
+    let SignKey::Ed25519(ed25519) = SignKey::ed25519(&[6; 32]) else { panic!("another key") };
+    let shown = PublicKey(ed25519.verifying_key().to_bytes());
+    let trusted = read(&format!("management = \"keys\"\nmanagement_keys = [\"{shown}\"]")).unwrap().ndn.management;
+    assert_eq!(trusted, ManagementTrust::Keys(vec![SignKey::Ed25519(ed25519).verify_key()]));
     assert_eq!(read("management = \"off\"").unwrap().ndn.management, ManagementTrust::Nobody);
     assert_eq!(read("").unwrap().ndn.management, ManagementTrust::AnyLocal);
     for (more, expected) in [
         ("management = \"keys\"", "a.toml:7:14: whose keys is not said"),
         ("management_keys = [\"raw\"]", "a.toml:7:19: nobody asks for these keys"),
         ("management = \"keys\"\nmanagement_keys = [\"none\"]", "cannot read"),
+        ("management = \"keys\"\nmanagement_keys = [\"ed25519:12\"]", "hex digits"),
         ("management = \"keys\"\nmanagement_keys = [\"no\"]", "certifies no key of Ed25519"),
     ] {
         let found = read(more).unwrap_err();

@@ -404,10 +404,11 @@ fn run(settings: &Settings) -> Results {
     results.tables.push(table);
     results.parameter("radio", "5 ms, 5 % loss both ways; 5 Mbit/s to the sink");
     results.note(
-        "A sensor has its time awake in which to attach and to hand over its reading; then its radio is off. It is off earlier \
-         if the sensor knows that its readings have arrived, or that storage keeps them, or, where nobody cares, that they have \
-         left. Delegation and storage take it over hop by hop and hold it until the sink is back. TCP and QUIC need both ends at a time: here the \
-         sink asks the sensor the very moment at which it wakes, which nobody could know; readings while the sink is away \
+        "A sensor has its time awake in which to attach and to hand over its reading; then its radio is off. It is off \
+         earlier if the sensor knows that its readings have arrived, or that storage keeps them, or, where nobody cares, \
+         that they have left. Delegation and storage take it over hop by hop and hold it until the sink is back. TCP and \
+         QUIC need both ends at a time: here the sink asks the sensor the very moment at which it wakes, which nobody \
+         could know; each reading has the network for itself, and readings while the sink is away \
          are lost.",
     );
     results.note(
