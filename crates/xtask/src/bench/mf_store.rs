@@ -112,14 +112,10 @@ pub(super) fn run_kill(context: &mut Context<'_>) -> Outcome<Findings> {
         let share = if is_last { 1.0 } else { (round as f64 + random.unit()) / rounds as f64 };
         let mut world = World::start(trib, stage, &source)?;
         let send = world.send()?;
-        follow(&send, |view| view.stored.len() as f64 >= share * f64::from(view.chunks))?;
+        let seen = follow(&send, |view| view.stored.len() as f64 >= share * f64::from(view.chunks))?;
         world.router.process.kill()?;
         // What was acknowledged until then.
-        let mut lines = 0;
-        let seen = follow(&send, |_| {
-            lines += 1;
-            lines == LINES_AFTER_KILL
-        })?;
+        let seen = last_of(&send, seen)?;
         if is_last {
             world.sender.process.kill()?;
         }
@@ -152,8 +148,8 @@ pub(super) fn run_kill(context: &mut Context<'_>) -> Outcome<Findings> {
     ));
     Ok(findings)
 }
-/// Lines of progress of a sender after the kill that tell what it knows from before: they come ten times a second.
-const LINES_AFTER_KILL: u32 = 3;
+/// How long a sender whose router is dead may tell what it knows from before.
+const QUIET: Duration = Duration::from_millis(500);
 /// Draws the moments.
 const SEED: u64 = 5;
 
@@ -177,6 +173,13 @@ struct Sending {
     stored: BTreeSet<u32>,
 }
 impl Sending {
+    /// From a line of `trib send`; `None` if it tells something else.
+    fn read(line: &str) -> Outcome<Option<Sending>> {
+        let told: Value = serde_json::from_str(line)?;
+        let chunks = told["chunks"].as_u64().and_then(|chunks| u32::try_from(chunks).ok());
+        let Some(chunks) = chunks.filter(|_| told["stored_numbers"].is_array()) else { return Ok(None) };
+        Ok(Some(Sending { chunks, stored: chunk_numbers(&told["stored_numbers"])? }))
+    }
     fn is_stored(&self) -> bool {
         self.stored.len() >= self.chunks as usize
     }
@@ -242,18 +245,21 @@ impl<'a> World<'a> {
 }
 
 /// Reads what `trib send` tells until it is enough.
-fn follow(send: &Process, mut enough: impl FnMut(&Sending) -> bool) -> Outcome<Sending> {
+fn follow(send: &Process, enough: impl Fn(&Sending) -> bool) -> Outcome<Sending> {
     loop {
-        let line = send.line(TRANSFER_PATIENCE)?;
-        let told: Value = serde_json::from_str(&line)?;
-        let chunks = told["chunks"].as_u64().and_then(|chunks| u32::try_from(chunks).ok());
-        if let Some(chunks) = chunks.filter(|_| told["stored_numbers"].is_array()) {
-            let view = Sending { chunks, stored: chunk_numbers(&told["stored_numbers"])? };
-            if enough(&view) {
-                return Ok(view);
-            }
+        if let Some(view) = Sending::read(&send.line(TRANSFER_PATIENCE)?)?
+            && enough(&view)
+        {
+            return Ok(view);
         }
     }
+}
+/// What `trib send` told last, after `view`, once it tells nothing new any more.
+fn last_of(send: &Process, mut view: Sending) -> Outcome<Sending> {
+    while let Ok(line) = send.line(QUIET) {
+        view = Sending::read(&line)?.unwrap_or(view);
+    }
+    Ok(view)
 }
 fn id_of(daemon: &Daemon) -> Outcome<String> {
     let status = daemon.status()?;
