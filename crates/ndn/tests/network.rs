@@ -620,6 +620,22 @@ fn a_node_obeys_whom_its_settings_say() {
     }
 }
 
+/// The link on which fetches of `ndnd cat` do not complete: `cargo xtask bench ndn-congested`.
+#[test]
+fn a_narrow_link_with_a_short_queue_between_two_forwarders_is_filled() {
+    for queue_bytes in [32 << 10, 64 << 10] {
+        let mut world = World::new(4, |_, _| {});
+        world.link(1, 2, &link(1_000, 1));
+        world.link(2, 3, &LinkConfig { queue_bytes, ..link(25, 10) });
+        world.link(3, 4, &link(1_000, 1));
+        let sent = world.publish([4], 25_000_000);
+        let (took, _) = world.fetch_all(1, &sent);
+        let carried = world.net.link_stats(world.links[1].b_to_a);
+        let used = carried.out_bytes as f64 * 8.0 / 25e6 / took.as_secs_f64();
+        assert!(used >= 0.95 && carried.dropped_packets > 0, "{queue_bytes}: {used:.3} of it, {carried:?}");
+    }
+}
+
 #[test]
 fn a_host_registers_at_a_router_that_obeys_its_key_only() {
     let host = DataSignature::Ed25519([3; 32]);
