@@ -12,6 +12,7 @@
 //! | a forwarder | [`router`] |
 //! | the control channel and the neighbour protocol | [`control`] |
 //! | a whole node in any mix of roles | [`node`] |
+//! | a folder of MobilityFirst's store | [`mf_store`] |
 //! | packets of the NDN family, and a whole node of it | [`ndn`] |
 //! | answers to a fetch of what programs of others publish | [`ndn_others`] |
 //! | config files and lines of the control socket | [`text`] |
@@ -26,6 +27,7 @@ pub mod http;
 pub mod input;
 pub mod mf;
 mod mf_seeds;
+pub mod mf_store;
 pub mod ndn;
 pub mod ndn_others;
 pub mod node;
@@ -70,6 +72,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("mf_names", mf::mf_names),
     ("mf_link_state", mf::mf_link_state),
     ("mf_node", mf::mf_node),
+    ("mf_store", mf_store::mf_store),
     ("ndn_interest", ndn::ndn_interest),
     ("ndn_data", ndn::ndn_data),
     ("ndn_link", ndn::ndn_link),

@@ -33,6 +33,7 @@ pub fn all() -> Vec<Seed> {
     seeds.scripts();
     seeds.text();
     seeds.0.extend(crate::mf_seeds::all());
+    seeds.0.extend(crate::mf_store::seeds());
     seeds.0.extend(crate::ndn::seeds());
     seeds.0.extend(crate::ndn_others::seeds());
     seeds.0.extend(crate::http::seeds());
