@@ -144,7 +144,10 @@ impl Writer {
                 }
                 if let Some(Where::Segment(older)) = places.get(&one.id).copied() {
                     if segment::read(&self.folder, &one.place).is_err() {
-                        // Its number is damaged.
+                        // Its number is damaged. If it stayed, it would come back when the other one is removed.
+                        segment::mark_removed(&file, &one.place)?;
+                        segment.bytes -= hole_bytes(&one.place);
+                        self.removed.push(one.place);
                         continue;
                     }
                     // It was being moved.
