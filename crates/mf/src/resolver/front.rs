@@ -25,6 +25,8 @@ const TRIES: u32 = 3;
 const OPEN_MAX: usize = 16_384;
 /// Lease of the watches that a front holds at replicas.
 const LEASE: Duration = Duration::from_secs(30);
+/// How long what a replica has shown counts at least: it is asked again each third of a lease.
+const TOLD_MIN: Duration = Duration::from_secs(15);
 /// Places that are watched at most.
 const WATCHED_MAX: usize = 65_536;
 
@@ -78,8 +80,8 @@ struct Watched {
 #[derive(Debug)]
 struct Told {
     version: u64,
-    /// Empty if it was deleted.
     record: Vec<u8>,
+    is_deleted: bool,
     /// When it is forgotten unless a replica has it.
     until: Time,
 }
@@ -87,7 +89,7 @@ struct Told {
 impl Watched {
     /// The records that one who asks may know.
     fn live(&self, reader: Reader) -> impl Iterator<Item = (&RecordKey, &Told)> {
-        self.told.iter().filter(move |(_, told)| !told.record.is_empty() && reader.may_know(&told.record))
+        self.told.iter().filter(move |(_, told)| !told.is_deleted && reader.may_know(&told.record))
     }
     fn digest(&self, reader: Reader) -> u64 {
         digest(self.live(reader).map(|(key, told)| (*key, told.version)))
@@ -292,7 +294,7 @@ impl Front {
             | NameMessage::Stale { request, .. }
             | NameMessage::Refused { request, .. }
             | NameMessage::Found { request, .. } => *request,
-            NameMessage::Notify { place, record } => return self.on_notify(now, *place, record),
+            NameMessage::Notify { place, record } => return drop(self.on_notify(now, *place, record)),
             NameMessage::Put { .. } | NameMessage::Lookup { .. } | NameMessage::Watch { .. } => return,
         };
         let Some(question) = self.open.get_mut(&number).filter(|question| question.asked.contains(&from)) else {
@@ -306,8 +308,14 @@ impl Front {
         match message {
             NameMessage::Found { place, records, .. } => {
                 if matches!(question.message, NameMessage::Watch { .. }) {
-                    // What changed between the end of an old lease and the new one is told now.
-                    records.iter().for_each(|record| self.on_notify(now, place, record));
+                    // What changed between the end of an old lease and the new one is told now. A replica that knows
+                    // less, because it has started anew, is told what is known here; its author hears of it with the
+                    // next renewal, if it has something newer to say.
+                    let newer: Vec<_> =
+                        records.iter().filter_map(|record| self.on_notify(now, place, record)).collect();
+                    for record in newer {
+                        self.ask(now, None, 0, NameMessage::Put { request: 0, place, record });
+                    }
                 } else {
                     // What the asker may not know is not there for it: an empty answer takes as long either way.
                     let (asker, request, node) = (question.asker, question.request, self.node);
@@ -345,7 +353,15 @@ impl Front {
             (NameMessage::Watch { place, .. }, ..) if !question.answered.is_empty() => {
                 if let Some(watched) = self.watched.get_mut(place) {
                     watched.is_known = true;
-                    watched.told.retain(|_, told| told.until > now);
+                    let is_over = |told: &Told| told.until <= now;
+                    // That something was deleted has been told.
+                    let have_ended = watched.told.values().any(|told| is_over(told) && !told.is_deleted);
+                    watched.told.retain(|_, told| !is_over(told));
+                    watched.watchers.retain(|_, until| *until > now);
+                    for asker in watched.watchers.keys().filter(|_| have_ended) {
+                        let found = watched.found(*place, Reader::of(*asker, self.node));
+                        self.answers.push_back((*asker, found));
+                    }
                 }
                 return;
             }
@@ -359,25 +375,23 @@ impl Front {
         }
     }
     /// Passes news on to all who watch and may know them, each once. Who may not, but knew what was said before, is told
-    /// what is left.
-    fn on_notify(&mut self, now: Time, place: Guid, bytes: &[u8]) {
-        let Some(watched) = self.watched.get_mut(&place) else { return };
-        let Ok(record) = NameRecord::decode(bytes) else { return };
-        if !record.places().contains(&place) {
-            return;
-        }
-        let lifetime = lifetime_of(&record).max(LEASE);
+    /// what is left. If what is known here is newer, gives that.
+    fn on_notify(&mut self, now: Time, place: Guid, bytes: &[u8]) -> Option<Vec<u8>> {
+        let watched = self.watched.get_mut(&place)?;
+        let record = NameRecord::decode(bytes).ok().filter(|record| record.places().contains(&place))?;
+        let lifetime = lifetime_of(&record).max(TOLD_MIN);
         let (key, version, until) = (record.key(), record.statement().version, now + lifetime);
         if let Some(told) = watched.told.get_mut(&key).filter(|told| told.version >= version) {
             if told.version == version {
                 told.until = until;
             }
-            return;
+            return (told.version > version).then(|| told.record.clone());
         }
-        let kept = if record.is_deletion() { Vec::new() } else { bytes.into() };
-        let before = watched.told.insert(key, Told { version, record: kept, until });
+        let told = Told { version, record: bytes.into(), is_deleted: record.is_deletion(), until };
+        let before = watched.told.insert(key, told);
         watched.watchers.retain(|_, until| *until > now);
-        let knew = |reader: Reader| before.as_ref().is_some_and(|told| reader.may_know(&told.record));
+        let knew =
+            |reader: Reader| before.as_ref().is_some_and(|told| !told.is_deleted && reader.may_know(&told.record));
         for asker in watched.watchers.keys() {
             let reader = Reader::of(*asker, self.node);
             if reader.may_know(bytes) {
@@ -386,6 +400,7 @@ impl Front {
                 self.answers.push_back((*asker, watched.found(place, reader)));
             }
         }
+        None
     }
     /// Does what is due.
     pub fn handle_timeout(&mut self, now: Time) {

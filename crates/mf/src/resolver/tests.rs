@@ -119,6 +119,18 @@ impl Service {
         let now = self.now;
         self.clients[client].1.watch(now, place);
     }
+    /// The addresses of the first client, as a client that watches it knows them.
+    fn watched_addresses(&mut self, client: usize) -> Vec<u32> {
+        self.deaf = Some(client);
+        self.watch(client, device(1));
+        let told = self.answers(client);
+        let found = told.iter().find_map(|answer| match answer {
+            Answer::Found(_, records) => Some(addresses(records)),
+            _ => None,
+        });
+        self.deaf = None;
+        found.unwrap_or_else(|| panic!("no answer among {told:?}"))
+    }
     fn lookup(&mut self, client: usize, place: Guid) -> Vec<u32> {
         let now = self.now;
         self.clients[client].1.lookup(now, place);
@@ -278,6 +290,36 @@ fn who_was_out_of_reach_is_told_later_what_has_changed() {
     service.run(Duration::from_secs(1));
     service.deaf = None;
     service.run(LIFE / 2);
+    assert_eq!(service.answers(1), [Answer::Found(device(1), vec![])]);
+}
+
+#[test]
+fn what_is_said_anew_after_author_and_replicas_have_forgotten_that_it_was_deleted_is_told() {
+    let mut service = Service::watched();
+    let now = service.now;
+    service.clients[0].1.delete(now, device(1));
+    service.run(Duration::from_secs(1));
+    service.answers(1);
+    // All but the front start anew: the author with low versions, which replicas take.
+    service.replicas.values_mut().for_each(|replica| *replica = Replica::default());
+    service.clients[0].1 = GnrsClient::new(key(1), "host", LIFE, 0);
+    service.clients[0].1.on_reachable(now);
+    service.put(0, 9);
+    service.run(LIFE);
+    assert_eq!(service.lookup(1, device(1)), [9]);
+    let told = service.watched_addresses(1);
+    assert_eq!(told, [9]);
+}
+
+#[test]
+fn who_watches_is_told_soon_that_what_nobody_renews_has_ended() {
+    let mut service = Service::watched();
+    // Its author is gone without a word.
+    service.clients[0].1 = GnrsClient::new(key(1), "host", LIFE, 0);
+    service.run(LIFE - Duration::from_secs(2));
+    assert_eq!(service.answers(1), []);
+    // Its own life, that of what was shown last, and the interval at which replicas are asked.
+    service.run(LIFE + Duration::from_secs(12));
     assert_eq!(service.answers(1), [Answer::Found(device(1), vec![])]);
 }
 
