@@ -155,9 +155,14 @@ impl Group {
     pub(super) fn is_idle(&self) -> bool {
         self.single.is_empty() && self.requests.is_empty()
     }
-    /// Whether it is known who the members are, and all have everything.
+    /// Whether it is known who the members are, and all have everything; where one is enough, whether one has. Storage on
+    /// the way may speak of the group itself, whom it has not found a member for yet.
     pub(super) fn is_complete(&self) -> bool {
-        self.is_known && !self.members.is_empty() && self.members.values().all(|member| member.is_complete)
+        let mut members = self.members.values();
+        match self.wanted {
+            Wanted::One => members.any(|member| member.is_complete),
+            Wanted::All => self.is_known && !self.members.is_empty() && members.all(|member| member.is_complete),
+        }
     }
     /// Members; none before it is known who they are.
     pub(super) fn len(&self) -> usize {
@@ -222,6 +227,20 @@ mod tests {
         assert!(reminded.contains(&(guid(2), 0)) && !reminded.contains(&(guid(1), 0)), "{reminded:?}");
         assert!(!group.is_complete());
         group.on_complete(guid(2));
+        assert!(group.is_complete());
+    }
+
+    #[test]
+    fn one_is_enough_where_one_is_wanted_whatever_storage_says_of_the_group() {
+        let mut group = Group::new(Wanted::One);
+        assert!(!group.is_complete());
+        // Before a member was found chunks were stored for the group itself; part of the rest went to another member.
+        group.on_stored(guid(5), (guid(7), NetworkAddress(7)), [1].into_iter());
+        let none = BTreeSet::new();
+        let from = (guid(2), NetworkAddress(2));
+        group.on_missing(Time::from_millis(1_000), from, 1, [3].into_iter(), &none);
+        assert!(!group.is_complete());
+        group.on_complete(guid(1));
         assert!(group.is_complete());
     }
 
