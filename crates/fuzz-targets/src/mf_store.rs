@@ -57,8 +57,10 @@ pub fn mf_store(data: &[u8]) {
     assert!(after.keys().all(|id| known.contains(id)), "{:?} beside {known:?}", after.keys());
 }
 
-/// Heads and payloads of all chunks; `None` of what is listed and cannot be read.
-fn chunks(repository: &mut FileRepository) -> BTreeMap<u64, Option<(Vec<u8>, Vec<u8>)>> {
+/// Head and payload of a chunk; `None` if it is listed and cannot be read.
+type Chunk = Option<(Vec<u8>, Vec<u8>)>;
+
+fn chunks(repository: &mut FileRepository) -> BTreeMap<u64, Chunk> {
     let listed = repository.list().expect("a folder that can be read");
     assert!(listed.windows(2).all(|pair| pair[0].0 < pair[1].0), "numbers ascend");
     let read = |(id, head, bytes): (u64, Vec<u8>, u64)| {

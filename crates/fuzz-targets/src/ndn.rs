@@ -475,11 +475,8 @@ fn command(input: &mut Input<'_>) -> Vec<u8> {
     let parameters = if wanted >> 15 == 0 { parameters.encode() } else { input.blob().to_vec() };
     let asked = name(&format!("/{scope}/nfd/{verb}")).child(&parameters).expect("parameters are short");
     let nonce = input.u32().to_be_bytes();
-    let signature = SignatureInfo {
-        nonce: Some(&nonce),
-        time: Some(u64::from(number)),
-        ..SignatureInfo::new(SignatureType::DigestSha256)
-    };
+    let signature =
+        SignatureInfo { nonce: Some(&nonce), time: Some(number), ..SignatureInfo::new(SignatureType::DigestSha256) };
     let nonce = Some(tributary_ndn::ids::Nonce(nonce));
     let asked = NameView::from(&asked);
     let command = Interest { nonce, signature: Some(signature), ..Interest::new(asked) };

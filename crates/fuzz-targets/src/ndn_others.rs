@@ -51,7 +51,7 @@ impl Fetching {
             for datagram in batch.drain() {
                 let bytes = datagram.to_vec();
                 let packet = LpPacket::decode(&bytes).ok().and_then(|packet| packet.fragment);
-                if let Some(interest) = Interest::decode(packet.unwrap_or(&bytes)).ok() {
+                if let Ok(interest) = Interest::decode(packet.unwrap_or(&bytes)) {
                     self.interests += 1;
                     self.asked.push_back(interest.encode());
                     if self.asked.len() > ASKED_MAX {

@@ -371,6 +371,15 @@ impl Done {
     }
 }
 
+/// Chunk numbers that are told in runs: the first, and how many.
+///
+/// # Errors
+/// If these are none.
+pub(crate) fn chunk_numbers(runs: &Value) -> Outcome<BTreeSet<u32>> {
+    let runs: Vec<(u32, u32)> = serde_json::from_value(runs.clone())?;
+    Ok(runs.into_iter().flat_map(|(first, count)| first..first.saturating_add(count)).collect())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -386,13 +395,4 @@ mod tests {
         assert!(Done::read(&[r#"{"event":"error"}"#.into()]).is_err());
         assert!(Done::read(&[]).is_err());
     }
-}
-
-/// Chunk numbers that are told in runs: the first, and how many.
-///
-/// # Errors
-/// If these are none.
-pub(crate) fn chunk_numbers(runs: &Value) -> Outcome<BTreeSet<u32>> {
-    let runs: Vec<(u32, u32)> = serde_json::from_value(runs.clone())?;
-    Ok(runs.into_iter().flat_map(|(first, count)| first..first.saturating_add(count)).collect())
 }
