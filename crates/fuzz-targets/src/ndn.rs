@@ -186,8 +186,8 @@ pub fn ndn_fragments(data: &[u8]) {
 /// How long link reliability remembers what arrived.
 const SEEN_FOR: Duration = Duration::from_secs(5);
 
-/// Link reliability: a packet that was here lately is known, none is sent again too often, and each ends acknowledged or given up,
-/// whatever is lost and whatever numbers come.
+/// Link reliability: a packet that was here lately is known, none is sent again too often, and each ends acknowledged or
+/// given up, whatever is lost and whatever numbers come.
 pub fn ndn_reliability(data: &[u8]) {
     let mut input = Input::new(data);
     let config = ReliabilityConfig { unacknowledged_max: 64, acks_max: 32, ..ReliabilityConfig::default() };
@@ -355,7 +355,7 @@ fn fetch() -> Fetch {
         patience: Some(Duration::from_secs(10)),
     }
 }
-fn name(text: &str) -> Name {
+pub(crate) fn name(text: &str) -> Name {
     text.parse().expect("a name")
 }
 /// A raw datagram, or one that is made right: nobody guesses names.

@@ -10,13 +10,13 @@ use tributary_ndn::{
     naming,
     wire::{
         ContentType, Data, Interest, KeyLocator, LpPacket, MetaInfo, NackReason, NameView, SignKey, SignatureInfo,
-        ValidityPeriod, lp::Origin, tlv::Writer, types,
+        ValidityPeriod, lp::Origin, signature::ED25519_INFO, tlv::Writer, types,
     },
 };
 use tributary_testkit::{Checked, Limits};
 use tributary_transport::{Endpoint, FaceOptions, Fetch, PathMetric};
 
-use crate::{content, input::Input};
+use crate::{content, input::Input, ndn::name};
 
 const OBJECT: &str = "/other/y";
 const MTU: u32 = 1_472;
@@ -24,8 +24,6 @@ const FACE: FaceId = FaceId(1);
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Interests remembered, the last ones.
 const ASKED_MAX: usize = 8;
-/// The Ed25519 SubjectPublicKeyInfo up to the key. RFC 8410.
-const ED25519_INFO: &[u8] = &[0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];
 
 /// The node, its time, and what it asked for.
 struct Fetching {
@@ -116,9 +114,6 @@ pub fn ndn_others(data: &[u8]) {
     }
 }
 
-fn name(text: &str) -> Name {
-    text.parse().expect("a name")
-}
 fn number(of: &Name, kind: u16, value: u64) -> Name {
     of.typed_child(kind, &naming::number(value)).expect("names are short")
 }

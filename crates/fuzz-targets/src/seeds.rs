@@ -3,7 +3,7 @@ use tributary::{
     Get, GetOptions, Output, Request as ApiRequest, Told,
     error::{ApiError, ErrorKind},
 };
-use tributary_content::{Hash, Manifest, MemoryObject, Name, ObjectId, ObjectKind, ObjectReader, chunk_hash};
+use tributary_content::{Hash, Manifest, MemoryObject, ObjectId, ObjectKind, ObjectReader, chunk_hash};
 use tributary_core::{Duration, FaceId, NodeId};
 use tributary_net::disk::index::{DirectoryIndex, EntryKind, FileMode, IndexEntry};
 use tributary_psi::{
@@ -19,7 +19,7 @@ use tributary_psi::{
 };
 use tributary_transport::PathMetric;
 
-use crate::content::key;
+use crate::{content::key, ndn::name};
 
 /// A valid input: the target, a name for the file, the bytes.
 pub type Seed = (&'static str, String, Vec<u8>);
@@ -299,9 +299,6 @@ fn blob(out: &mut Vec<u8>, encode: impl FnOnce(&mut Vec<u8>)) {
     out.extend_from_slice(&bytes);
 }
 
-fn name(text: &str) -> Name {
-    text.parse().expect("a name")
-}
 pub(crate) fn object(text: &str, size: usize) -> MemoryObject {
     let bytes: Vec<u8> = (0..size).map(|at| at as u8).collect();
     let chunk_size = Manifest::CHUNK_SIZE_MIN;

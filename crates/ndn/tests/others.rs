@@ -13,8 +13,8 @@ use tributary_ndn::{
     Config, NdnNode,
     naming::{self, Asked},
     wire::{
-        ContentType, Data, Interest, KeyLocator, LpPacket, MetaInfo, NameView, SignKey, SignatureInfo, tlv::Writer,
-        types,
+        ContentType, Data, Interest, KeyLocator, LpPacket, MetaInfo, NameView, SignKey, SignatureInfo,
+        signature::ED25519_INFO, tlv::Writer, types,
     },
 };
 use tributary_sim::{Network, NodeIndex};
@@ -23,8 +23,6 @@ use tributary_transport::{Endpoint, FaceOptions, Fetch, PathMetric};
 const OBJECT: &str = "/lab/file";
 const KEY: &str = "/alice/KEY/1";
 const SEGMENT_BYTES: usize = 1000;
-/// The Ed25519 SubjectPublicKeyInfo up to the key. RFC 8410.
-const ED25519_INFO: &[u8] = &[0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];
 
 /// A program of others: publishes an object without a manifest, and asks for what it is told to. It knows no tags.
 #[derive(Clone)]
@@ -198,6 +196,14 @@ impl World {
         }
         World { net, consumer, router, producer, asker }
     }
+    /// Beside `producer` somebody shows another manifest, so far away.
+    fn with_imposter(producer: Attached, delay: Duration) -> World {
+        let mut world = Self::with_asker(producer, Program::claiming(2), delay);
+        world.net.with(world.router, |router, _| {
+            assert!(router.ours().router_mut().add_route(&Name::root(), FaceId(3), 1));
+        });
+        world
+    }
     /// Somebody asks for these, which the router keeps.
     fn keep(&mut self, names: &[Name]) {
         self.net.with(self.asker, |asker, _| names.iter().for_each(|name| asker.other().ask(name)));
@@ -283,10 +289,7 @@ fn a_fetch_that_fails_names_what_could_not_be_used_last() {
 fn whoever_shows_a_manifest_that_is_not_trusted_does_not_keep_a_fetch_from_what_others_publish() {
     let honest = Program::publishing(6, 50_000);
     for delay in [1, 20, 60, 150].map(Duration::from_millis) {
-        let mut world = World::with_asker(Attached::Other(honest.clone()), Program::claiming(2), delay);
-        world.net.with(world.router, |router, _| {
-            assert!(router.ours().router_mut().add_route(&Name::root(), FaceId(3), 1));
-        });
+        let mut world = World::with_imposter(Attached::Other(honest.clone()), delay);
         let (took, report) = world.fetch_from(&honest, MemoryOpener::pinned(public(1)));
         assert_eq!(report.failure, None, "{delay:?}");
         assert!(took < Duration::from_secs(3), "{delay:?}: {took:?}");
@@ -298,14 +301,11 @@ fn whoever_shows_another_manifest_under_the_name_of_a_producer_takes_nothing_awa
     let (key, bytes) = (SigningKey::from_secret(&[1; 32]), vec![5; 500_000]);
     for opener in [MemoryOpener::new, || MemoryOpener::pinned(public(1))] {
         for delay in [20, 60].map(Duration::from_millis) {
-            let mut world = World::with_asker(Attached::node("alice", 3), Program::claiming(2), delay);
+            let mut world = World::with_imposter(Attached::node("alice", 3), delay);
             world.net.with(world.producer, |node, now| {
                 node.ours().add_face(now, FaceId(1), FaceOptions { mtu: 1472, rate: None });
                 let object = MemoryObject::new(name(OBJECT), bytes.clone(), &key).unwrap();
                 node.ours().publish(now, Box::new(object));
-            });
-            world.net.with(world.router, |router, _| {
-                assert!(router.ours().router_mut().add_route(&Name::root(), FaceId(3), 1));
             });
             let (took, report) = world.fetch(&bytes, opener());
             assert_eq!(report.failure, None, "{delay:?}");

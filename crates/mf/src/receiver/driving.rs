@@ -72,13 +72,12 @@ impl Receiver {
             }
             if fetch.nack_at <= now && self.attached && fetch.object.is_some() {
                 // On a slow link a chunk may take longer than the timeout: while one comes, it is not missing.
-                let suspicion = fetch.suspicion_at(now);
-                let silence =
-                    suspicion.map_or(fetch.options.nack_timeout(&self.config), |suspicion| suspicion.patience);
+                let timeout = fetch.options.nack_timeout(&self.config);
+                let silence = fetch.suspicion_at(now).map_or(timeout, |suspicion| suspicion.patience);
                 let heard = self.arriving.get(&(fetch.object, fetch.transfer)).filter(|heard| now < **heard + silence);
                 let (heard, postponed_max) =
                     heard.map_or((self.active_at, POSTPONED_BY_OTHERS_MAX), |heard| (*heard, POSTPONED_MAX));
-                let latest = fetch.lonely_since + fetch.options.nack_timeout(&self.config) * postponed_max;
+                let latest = fetch.lonely_since + timeout * postponed_max;
                 let quiet_at = latest.min(heard + silence);
                 if now < quiet_at {
                     fetch.nack_at = quiet_at;

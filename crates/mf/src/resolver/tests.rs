@@ -123,18 +123,17 @@ impl Service {
     fn watched_addresses(&mut self, client: usize) -> Vec<u32> {
         self.deaf = Some(client);
         self.watch(client, device(1));
-        let told = self.answers(client);
-        let found = told.iter().find_map(|answer| match answer {
-            Answer::Found(_, records) => Some(addresses(records)),
-            _ => None,
-        });
         self.deaf = None;
-        found.unwrap_or_else(|| panic!("no answer among {told:?}"))
+        self.found(client, device(1))
     }
     fn lookup(&mut self, client: usize, place: Guid) -> Vec<u32> {
         let now = self.now;
         self.clients[client].1.lookup(now, place);
         self.run(Duration::from_secs(8));
+        self.found(client, place)
+    }
+    /// The addresses in the first answer about a place.
+    fn found(&mut self, client: usize, place: Guid) -> Vec<u32> {
         let answers = self.answers(client);
         let found = answers.iter().find_map(|answer| match answer {
             Answer::Found(at, records) if *at == place => Some(addresses(records)),
@@ -314,12 +313,18 @@ fn what_is_said_anew_after_author_and_replicas_have_forgotten_that_it_was_delete
 #[test]
 fn who_watches_is_told_soon_that_what_nobody_renews_has_ended() {
     let mut service = Service::watched();
-    // Its author is gone without a word.
+    let now = service.now;
+    // It said the same again for a shorter time, and is gone without a word.
+    service.clients[0].1 = GnrsClient::new(key(1), "host", LIFE / 5, 1);
+    service.clients[0].1.on_reachable(now);
+    service.put(0, 8);
+    service.run(Duration::from_secs(1));
+    assert!(matches!(&service.answers(1)[..], [Answer::Changed(..)]));
     service.clients[0].1 = GnrsClient::new(key(1), "host", LIFE, 0);
-    service.run(LIFE - Duration::from_secs(2));
+    service.run(LIFE / 5 - Duration::from_secs(2));
     assert_eq!(service.answers(1), []);
-    // Its own life, that of what was shown last, and the interval at which replicas are asked.
-    service.run(LIFE + Duration::from_secs(12));
+    // Its own life, that of what was shown last, and the interval at which replicas are asked: 6, 15 and 10 s.
+    service.run(Duration::from_secs(27));
     assert_eq!(service.answers(1), [Answer::Found(device(1), vec![])]);
 }
 

@@ -349,7 +349,7 @@ impl Fetching {
         {
             self.transfer.handle_probe(now, asked.path, asked.number, asked.packet);
         }
-        let trusted = self.transfer.trusts(manifest);
+        let trusted = self.transfer.manifest().is_some_and(shows_object) || self.transfer.trusts(manifest);
         let Some((node, label)) = self.source_of(producer_of(data), manifest, trusted) else { return true };
         let cut = |source: &Source| (source.manifest == manifest).then_some(source.segment_bytes);
         if self.sources.values().filter_map(cut).any(|known| known != segment_bytes) {

@@ -136,20 +136,23 @@ impl Writer {
             file.sync_data()?;
             let mut segment = Segment { bytes: contents.end, ..Segment::default() };
             for one in contents.found {
-                if !one.is_live {
+                let older = match places.get(&one.id) {
+                    Some(Where::Segment(older)) if one.is_live => Some(*older),
+                    _ => None,
+                };
+                // Where two have a number, that of one may be damaged. If it stayed, it would come back when the other one
+                // is removed.
+                let is_damaged = older.is_some() && segment::read(&self.folder, &one.place).is_err();
+                if is_damaged {
+                    segment::mark_removed(&file, &one.place)?;
+                }
+                if is_damaged || !one.is_live {
                     // The earlier life may have ended before it gave that back.
                     segment.bytes -= hole_bytes(&one.place);
                     self.removed.push(one.place);
                     continue;
                 }
-                if let Some(Where::Segment(older)) = places.get(&one.id).copied() {
-                    if segment::read(&self.folder, &one.place).is_err() {
-                        // Its number is damaged. If it stayed, it would come back when the other one is removed.
-                        segment::mark_removed(&file, &one.place)?;
-                        segment.bytes -= hole_bytes(&one.place);
-                        self.removed.push(one.place);
-                        continue;
-                    }
+                if let Some(older) = older {
                     // It was being moved.
                     self.mark(one.id, older)?;
                     segment.live_bytes -= if older.segment == number { older.bytes() } else { 0 };
