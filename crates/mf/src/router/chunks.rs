@@ -27,12 +27,12 @@ impl Router {
         self.stats.originated += 1;
         self.buffer.put_copy(header, fragments, origin, copies)
     }
-    /// Bytes of the first fragment of a chunk of this node, and of the others.
+    /// Bytes of the first fragment of a chunk of this node, and of the others: the same wherever it begins and whatever
+    /// addresses it has, so that one router goes on with what another one had begun.
     fn fragment_bytes(&self, header: &ChunkHeader) -> (usize, usize) {
         let rest = self.datagram_bytes() as usize - DataHeader::BYTES;
-        // The header may grow by addresses on the way.
-        let addresses = if header.service == ServiceId::Multicast { ADDRESSES_MAX } else { 2 };
-        (rest - header.len() - 4 * addresses, rest)
+        let addresses_left = ADDRESSES_MAX - header.addresses.len();
+        (rest - header.len() - 4 * addresses_left, rest)
     }
     /// Packets that a chunk makes when it comes out of the store.
     pub(super) fn packets_of(&self, header: &ChunkHeader) -> u32 {

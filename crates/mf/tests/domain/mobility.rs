@@ -77,3 +77,38 @@ fn what_waits_for_a_receiver_comes_as_soon_as_it_is_back() {
         assert!(moves >= 3 && lost < 0.4, "{lost} s");
     }
 }
+
+#[test]
+fn another_router_sends_only_the_rest_of_the_chunk_that_was_under_way() {
+    let pause = Duration::from_secs(1);
+    let fetch = |gone_after: Option<u64>| {
+        let mut domain = Domain::new(1);
+        domain.node("server", |_| {});
+        domain.router("core");
+        domain.node("mobile", |_| {});
+        domain.link("server", "core", 1_000, ms(5));
+        for (label, delay) in [("a0", 5), ("a1", 15)] {
+            domain.router(label);
+            domain.link("core", label, 1_000, ms(delay));
+            domain.link(label, "mobile", 25, ms(1));
+        }
+        domain.cut("a1", "mobile");
+        domain.publish("server", object("/lab/film", random_bytes(8_000_000, 1)));
+        domain.run(ms(13_061));
+        let (id, _content) = domain.fetch("mobile", "/lab/film");
+        if let Some(after) = gone_after {
+            domain.run(ms(after));
+            domain.cut("a0", "mobile");
+            domain.run(pause);
+            domain.mend("a1", "mobile");
+        }
+        domain.finish("mobile", id, 60)
+    };
+    let still = fetch(None);
+    // A chunk takes 0.34 s on the last hop: wherever in it the receiver goes away.
+    for after in (1_400..1_800).step_by(50) {
+        let lost = fetch(Some(after)).saturating_sub(still + pause);
+        println!("gone after {after} ms: {lost:?} lost");
+        assert!(lost < ms(280), "gone after {after} ms: {lost:?} lost");
+    }
+}
