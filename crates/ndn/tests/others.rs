@@ -196,13 +196,20 @@ impl World {
         }
         World { net, consumer, router, producer, asker }
     }
-    /// Beside `producer` somebody shows another manifest, so far away.
-    fn with_imposter(producer: Attached, delay: Duration) -> World {
-        let mut world = Self::with_asker(producer, Program::claiming(2), delay);
+    /// Beside `producer` somebody shows a manifest, so far away.
+    fn with_imposter(producer: Attached, imposter: Program, delay: Duration) -> World {
+        let mut world = Self::with_asker(producer, imposter, delay);
         world.net.with(world.router, |router, _| {
             assert!(router.ours().router_mut().add_route(&Name::root(), FaceId(3), 1));
         });
         world
+    }
+    /// The producer, which is ours, publishes this.
+    fn publish(&mut self, object: MemoryObject) {
+        self.net.with(self.producer, |node, now| {
+            node.ours().add_face(now, FaceId(1), FaceOptions { mtu: 1472, rate: None });
+            node.ours().publish(now, Box::new(object));
+        });
     }
     /// Somebody asks for these, which the router keeps.
     fn keep(&mut self, names: &[Name]) {
@@ -289,7 +296,7 @@ fn a_fetch_that_fails_names_what_could_not_be_used_last() {
 fn whoever_shows_a_manifest_that_is_not_trusted_does_not_keep_a_fetch_from_what_others_publish() {
     let honest = Program::publishing(6, 50_000);
     for delay in [1, 20, 60, 150].map(Duration::from_millis) {
-        let mut world = World::with_imposter(Attached::Other(honest.clone()), delay);
+        let mut world = World::with_imposter(Attached::Other(honest.clone()), Program::claiming(2), delay);
         let (took, report) = world.fetch_from(&honest, MemoryOpener::pinned(public(1)));
         assert_eq!(report.failure, None, "{delay:?}");
         assert!(took < Duration::from_secs(3), "{delay:?}: {took:?}");
@@ -301,17 +308,27 @@ fn whoever_shows_another_manifest_under_the_name_of_a_producer_takes_nothing_awa
     let (key, bytes) = (SigningKey::from_secret(&[1; 32]), vec![5; 500_000]);
     for opener in [MemoryOpener::new, || MemoryOpener::pinned(public(1))] {
         for delay in [20, 60].map(Duration::from_millis) {
-            let mut world = World::with_imposter(Attached::node("alice", 3), delay);
-            world.net.with(world.producer, |node, now| {
-                node.ours().add_face(now, FaceId(1), FaceOptions { mtu: 1472, rate: None });
-                let object = MemoryObject::new(name(OBJECT), bytes.clone(), &key).unwrap();
-                node.ours().publish(now, Box::new(object));
-            });
+            let mut world = World::with_imposter(Attached::node("alice", 3), Program::claiming(2), delay);
+            world.publish(MemoryObject::new(name(OBJECT), bytes.clone(), &key).unwrap());
             let (took, report) = world.fetch(&bytes, opener());
             assert_eq!(report.failure, None, "{delay:?}");
             assert!(took < Duration::from_secs(2), "{delay:?}: {took:?}");
             let liar = report.sources.iter().find(|source| source.label.starts_with("alice (ed25519:"));
             assert!(liar.is_some_and(|source| source.distrusted.is_some()), "{report:?}");
         }
+    }
+}
+
+#[test]
+fn whoever_shows_the_manifest_of_another_and_tells_of_packets_of_another_size_keeps_nobody_out_for_long() {
+    let bytes = vec![5; 500_000];
+    let object = || MemoryObject::new(name(OBJECT), bytes.clone(), &SigningKey::from_secret(&[1; 32])).unwrap();
+    for delay in [1, 20].map(Duration::from_millis) {
+        let replayed = Program { claim: Some(object().manifest().encode()), ..Program::publishing(1, 20_000) };
+        let mut world = World::with_imposter(Attached::node("alice", 3), replayed, delay);
+        world.publish(object());
+        let (took, report) = world.fetch(&bytes, MemoryOpener::pinned(public(1)));
+        assert_eq!(report.failure, None, "{delay:?}");
+        assert!(took < Duration::from_secs(4), "{delay:?}: {took:?}");
     }
 }

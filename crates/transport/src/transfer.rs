@@ -386,6 +386,20 @@ impl Transfer {
     pub fn trusts(&self, manifest: &[u8]) -> bool {
         self.check_manifest(manifest).is_ok()
     }
+    /// Closes all paths, and lets those that are offered next decide how the object is cut, if nothing has come right so far:
+    /// their source may have told the wrong size of its packets. Whether it has not.
+    pub fn cut_anew(&mut self) -> bool {
+        if self.paths.values().any(|path| path.verified_bytes > 0) {
+            return false;
+        }
+        let paths: Vec<PathId> = self.paths.keys().copied().collect();
+        paths
+            .into_iter()
+            .for_each(|id| self.close_path(id, "what its source tells of its packets may be wrong".into()));
+        self.opening.iter_mut().for_each(|opening| opening.is_cut_by_guess = true);
+        self.running.iter_mut().for_each(|running| running.is_cut_by_guess = true);
+        true
+    }
     /// Whether anything may be asked for over a path that was offered.
     pub fn uses(&self, path: PathId) -> bool {
         self.paths.get(&path).is_some_and(|path| path.closed.is_none())

@@ -42,6 +42,8 @@ const REFUSALS_TOLD_MAX: u32 = 16;
 const PROBES_MAX: usize = 64;
 /// Sources of a fetch that are not trusted, at most: they are named, and not asked.
 const UNTRUSTED_MAX: usize = 8;
+/// How long sources may show a manifest with another size of the packets than others without anything that comes right.
+const CUT_PATIENCE: Duration = Duration::from_secs(1);
 /// Paths whose producers cannot be told apart share what is left of a link between them: all are one group (PTP eq. 2
 /// sums over all paths in use).
 const GROUP_OF_ALL: u16 = 0;
@@ -85,6 +87,8 @@ pub(super) struct Fetching {
     started: Time,
     /// When a source was first heard of.
     heard_at: Option<Time>,
+    /// Since when two sources contradict each other about the size of the packets, and how long the first one is believed.
+    cut_since: Option<(Time, Duration)>,
     probe_interval: Duration,
     probes_at_once: u32,
     /// How often in a row probes came back (Nack), each time of those sent since the time before, and when last.
@@ -129,6 +133,7 @@ impl Fetching {
             probe_at: now,
             started: now,
             heard_at: None,
+            cut_since: None,
             refusals: 0,
             refused_at: now,
             asked: BTreeMap::new(),
@@ -351,9 +356,9 @@ impl Fetching {
         }
         let trusted = self.transfer.manifest().is_some_and(shows_object) || self.transfer.trusts(manifest);
         let Some((node, label)) = self.source_of(producer_of(data), manifest, trusted) else { return true };
-        let cut = |source: &Source| (source.manifest == manifest).then_some(source.segment_bytes);
-        if self.sources.values().filter_map(cut).any(|known| known != segment_bytes) {
-            // Another cut of the same object has other packets under the same names.
+        // Another cut of the same object has other packets under the same names.
+        let is_cut_otherwise = |of: &Source| of.manifest == manifest && of.segment_bytes != segment_bytes;
+        if self.sources.values().any(is_cut_otherwise) && !(trusted && self.give_up_cut(now, manifest, random)) {
             return true;
         }
         if trusted {
@@ -384,6 +389,21 @@ impl Fetching {
         if changed || is_new || self.version.is_none() {
             self.offer(now, random);
         }
+        true
+    }
+    /// Gives up the sources that showed a manifest first, if for a while nothing has come right of them: anybody may show an
+    /// honest manifest, and tell of packets of another size than there are. Whether they are given up.
+    fn give_up_cut(&mut self, now: Time, manifest: &[u8], random: &mut Random) -> bool {
+        let (since, patience) = *self.cut_since.get_or_insert((now, CUT_PATIENCE));
+        if now.since(since) < patience || !self.transfer.cut_anew() {
+            return false;
+        }
+        // Whoever is honest has longer the next time.
+        self.cut_since = Some((now, patience * 2));
+        let given_up: Vec<NodeId> =
+            self.sources.values().filter(|source| source.manifest == manifest).map(|source| source.node).collect();
+        self.sources.retain(|node, _| !given_up.contains(node));
+        self.paths.refuse_sources(&given_up, random);
         true
     }
     /// Tells the transfer which paths are in use now; those that it refuses give way to others.

@@ -222,6 +222,12 @@ impl Paths {
         }
         self.fill(random) || changed
     }
+    /// The same for all paths to these sources.
+    pub(super) fn refuse_sources(&mut self, sources: &[NodeId], random: &mut Random) {
+        let paths = self.known.iter().filter(|(_, path)| sources.contains(&path.source));
+        let paths: Vec<PathId> = paths.map(|(id, _)| *id).collect();
+        self.refuse(&paths, random);
+    }
     /// A source offers something new: its paths may be of use again.
     pub(super) fn forgive(&mut self, source: NodeId) {
         self.known.values_mut().filter(|path| path.source == source).for_each(|path| path.refused = false);
