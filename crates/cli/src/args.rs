@@ -305,6 +305,9 @@ pub(crate) enum HttpProxy {
         /// The web server, such as http://127.0.0.1:80
         #[arg(long, value_name = "URL")]
         origin: String,
+        /// Where tunnels lead, for https: a host and its port, such as 127.0.0.1:443; without it none is opened
+        #[arg(long, value_name = "HOST:PORT")]
+        tunnel: Option<String>,
         /// The name to attach to, such as /http/www.example.org; several times if wanted
         #[arg(long, value_name = "NAME", required = true)]
         name: Vec<Name>,

@@ -21,7 +21,10 @@ use std::{
 };
 use tokio::{
     net::TcpListener,
-    sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
+    sync::{
+        mpsc::{UnboundedSender, unbounded_channel},
+        watch,
+    },
 };
 use tributary::{ApiError, mailbox::Mailbox};
 use tributary_content::Name;
@@ -30,20 +33,18 @@ use tributary_transport::messaging::{Delivery, Destination, SendOptions, Spread}
 
 use crate::{
     exchange::{
-        CreditHead, REQUEST_BYTES_MAX, RequestHead, ResponseHead, SegmentHead, WINDOW_SEGMENTS, name_of_host,
-        name_of_message, pack, unpack,
+        CreditHead, REQUEST_BYTES_MAX, RequestHead, ResponseHead, SegmentHead, name_of_host, name_of_message, pack,
+        unpack,
     },
     passed_on,
+    segments::{Credit, Receiver, Segment, Sender, Taken},
+    tunnel,
 };
 
 /// Connections of browsers at the same time at most.
 const CONNECTIONS_MAX: usize = 1_024;
 /// Requests without an answer at the same time at most.
 const REQUESTS_MAX: usize = 4_096;
-/// Segments of one response that came before their turn at most.
-const EARLY_MAX: usize = 2 * WINDOW_SEGMENTS as usize;
-/// After so many segments that the browser has taken, the web server's side is told.
-const CREDIT_SEGMENTS: u32 = WINDOW_SEGMENTS / 4;
 /// How often the end is looked for.
 const LOOK: Duration = Duration::from_millis(200);
 /// How long a browser may take to send its headers.
@@ -52,7 +53,6 @@ const HEADERS_PATIENCE: Duration = Duration::from_secs(30);
 const BODY_PATIENCE: Duration = Duration::from_secs(30);
 
 type Body = BoxBody<Bytes, std::io::Error>;
-type Segment = (SegmentHead, Bytes);
 
 /// Settings of the browser's side.
 #[derive(Clone, Debug)]
@@ -75,11 +75,18 @@ pub struct BrowserProxy {
 }
 
 struct Shared {
-    mailbox: Mailbox,
+    mailbox: Arc<Mailbox>,
     config: BrowserConfig,
     next: AtomicU64,
-    open: Mutex<BTreeMap<u64, UnboundedSender<Segment>>>,
+    open: Mutex<BTreeMap<u64, Waiting>>,
     connections: AtomicUsize,
+}
+
+/// Where what comes for a request goes.
+struct Waiting {
+    segments: UnboundedSender<Segment>,
+    /// What the web server's side has taken of a tunnel.
+    taken: watch::Sender<Taken>,
 }
 
 impl BrowserProxy {
@@ -97,7 +104,7 @@ impl BrowserProxy {
         // Answers to an earlier life must not be taken for those to this one.
         let first = mailbox.random();
         let shared = Arc::new(Shared {
-            mailbox,
+            mailbox: Arc::new(mailbox),
             config,
             next: AtomicU64::new(first),
             open: Mutex::default(),
@@ -133,13 +140,18 @@ impl Drop for BrowserProxy {
 fn read_answers(shared: &Shared, ended: &AtomicBool) {
     while !ended.load(Ordering::SeqCst) {
         let Some(message) = shared.mailbox.next(LOOK) else { continue };
+        if let Some((credit, _)) = unpack::<CreditHead>(&message.bytes) {
+            let open = shared.open();
+            open.get(&credit.id).into_iter().for_each(|of| of.taken.send_modify(|known| known.on_credit(&credit)));
+            continue;
+        }
         let Some((head, body)) = unpack::<SegmentHead>(&message.bytes) else {
             tracing::debug!("'{}' is no part of a response", message.name);
             continue;
         };
         if let Some(waiting) = shared.open().get(&head.id) {
             // Nobody waits any more if the browser has gone.
-            let _ = waiting.send((head, body));
+            let _ = waiting.segments.send((head, body));
         }
     }
 }
@@ -161,7 +173,8 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>) {
             let connection = http1::Builder::new()
                 .timer(TokioTimer::new())
                 .header_read_timeout(HEADERS_PATIENCE)
-                .serve_connection(TokioIo::new(stream), service);
+                .serve_connection(TokioIo::new(stream), service)
+                .with_upgrades();
             if let Err(error) = connection.await {
                 tracing::debug!("a browser's connection ended: {error}");
             }
@@ -186,58 +199,102 @@ fn failure(status: StatusCode, reason: &str) -> Response<Body> {
 
 type Failure = (StatusCode, String);
 
-/// Sends a request and waits for the first part of its answer.
 async fn exchange(request: Request<Incoming>, shared: &Arc<Shared>) -> Result<Response<Body>, Failure> {
     if request.method() == Method::CONNECT {
-        let reason = "this proxy reads HTTP to move its objects; it does not tunnel (https)";
-        return Err((StatusCode::NOT_IMPLEMENTED, reason.into()));
+        return open_tunnel(request, shared).await;
     }
     let host = host(&request)?;
     let to = match &shared.config.to {
         Some(name) => name.clone(),
-        None => host.as_deref().and_then(name_of_host).ok_or_else(no_host)?,
+        None => host.as_deref().and_then(|host| name_of_host(host, 80)).ok_or_else(no_host)?,
     };
     let (mut parts, body) = request.into_parts();
     if let Some(Ok(host)) = host.map(header::HeaderValue::try_from) {
         parts.headers.insert(header::HOST, host);
     }
     let body = whole(body).await?;
-    let id = shared.next.fetch_add(1, Ordering::Relaxed);
-    let (sender, mut segments) = unbounded_channel();
-    let open = Open::new(shared, id, sender)?;
-    let head = RequestHead {
-        id,
-        reply_to: shared.mailbox.id().into(),
-        method: parts.method.to_string(),
-        target: parts.uri.path_and_query().map_or("/", |target| target.as_str()).into(),
-        headers: passed_on(&parts.headers),
+    let target = parts.uri.path_and_query().map_or("/", |target| target.as_str());
+    let asked = ask(shared, to, (&parts.method, target, passed_on(&parts.headers)), body).await?;
+    let Asked { response, first, rest, .. } = asked;
+    build(&response, first, rest)
+}
+/// Opens a tunnel to the port of a host that the request names.
+async fn open_tunnel(request: Request<Incoming>, shared: &Arc<Shared>) -> Result<Response<Body>, Failure> {
+    let target = request.uri().authority().map(Authority::to_string).filter(|target| names_a_port(target));
+    let target = target.ok_or_else(|| refused("CONNECT names a host and a port"))?;
+    let to = match &shared.config.to {
+        Some(name) => name.clone(),
+        None => name_of_host(&target, 443).ok_or_else(no_host)?,
     };
+    let asked = ask(shared, to, (request.method(), &target, Vec::new()), Bytes::new()).await?;
+    let Asked { response, rest, id, taken, .. } = asked;
+    let not_open = || (StatusCode::BAD_GATEWAY, "the web server's side has opened no tunnel".to_string());
+    let Some((Rest { mut receiver, open, credit: Some(credit) }, true)) =
+        rest.map(|rest| (rest, response.status == 200))
+    else {
+        return Err(not_open());
+    };
+    receiver.patience = tunnel::PATIENCE;
+    let sender = Sender::new(&shared.mailbox, ("upstream", tunnel::DELIVERY), credit.to().into(), id, taken);
+    tokio::spawn(async move {
+        let _open = open;
+        let result = match hyper::upgrade::on(request).await {
+            Ok(connection) => tunnel::carry(TokioIo::new(connection), sender, receiver, credit).await,
+            Err(error) => Err(error.to_string()),
+        };
+        if let Err(reason) = result {
+            tracing::debug!("a tunnel to {target} ended: {reason}");
+        }
+    });
+    build(&response, Bytes::new(), None)
+}
+
+/// The first part of an answer.
+struct Asked {
+    id: u64,
+    response: ResponseHead,
+    first: Bytes,
+    rest: Option<Rest>,
+    taken: watch::Receiver<Taken>,
+}
+
+/// Sends a request and waits for the first part of its answer.
+async fn ask(
+    shared: &Arc<Shared>,
+    to: Name,
+    (method, target, headers): (&Method, &str, Vec<(String, Vec<u8>)>),
+    body: Bytes,
+) -> Result<Asked, Failure> {
+    let id = shared.next.fetch_add(1, Ordering::Relaxed);
+    let (segments, of_answer) = unbounded_channel();
+    let (credits, taken) = watch::channel(Taken::default());
+    let open = Open::new(shared, id, Waiting { segments, taken: credits })?;
+    let reply_to = shared.mailbox.id().into();
+    let head = RequestHead { id, reply_to, method: method.to_string(), target: target.into(), headers };
     let message = pack(&head, &body);
-    let of_sending = Arc::clone(shared);
+    let mailbox = Arc::clone(&shared.mailbox);
     let sent = tokio::task::spawn_blocking(move || {
-        let name = name_of_message("request", of_sending.mailbox.id(), id, 0)?;
+        let name = name_of_message("request", mailbox.id(), id, 0)?;
         let options = SendOptions { delivery: Some(Delivery::Ack), spread: Spread::Nearest, ..SendOptions::default() };
-        Some(of_sending.mailbox.send(name, message, &Destination::Name(to), &options))
+        Some(mailbox.send(name, message, &Destination::Name(to), &options))
     });
     match sent.await {
         Ok(Some(Ok(_))) => {}
         Ok(Some(Err(error))) => return Err((StatusCode::BAD_GATEWAY, error.to_string())),
         Ok(None) | Err(_) => return Err((StatusCode::BAD_GATEWAY, "the request could not be sent".into())),
     }
-    let patience = shared.config.patience;
-    let mut in_order = InOrder::default();
-    let Some((head, body)) = in_order.next(&mut segments, patience).await else {
-        let reason = format!("no web server has answered through the network within {patience:?}");
+    let mut receiver = Receiver::new(of_answer, shared.config.patience);
+    let Some((head, first)) = receiver.next().await else {
+        let reason = format!("no web server has answered through the network within {:?}", receiver.patience);
         return Err((StatusCode::GATEWAY_TIMEOUT, reason));
     };
     let Some(response) = head.response else {
         let reason = head.failure.unwrap_or_else(|| "the answer has no head".into());
         return Err((StatusCode::BAD_GATEWAY, reason));
     };
-    let credit =
-        head.reply_to.map(|to| Credit { shared: Arc::clone(shared), id, to, taken: 0, told: 0, is_over: false });
-    let rest = (!head.is_last).then_some(Rest { segments, in_order, patience, open, credit });
-    build(&response, body, rest)
+    let credit = head.reply_to.map(|to| Credit::new(&shared.mailbox, id, to));
+    let rest = (!head.is_last).then_some(Rest { receiver, open, credit });
+    Ok(Asked { id, response, first, rest, taken })
 }
 
 fn refused(reason: &str) -> Failure {
@@ -300,50 +357,9 @@ async fn whole(body: Incoming) -> Result<Bytes, Failure> {
 
 /// What is still to come of a response.
 struct Rest {
-    segments: UnboundedReceiver<Segment>,
-    in_order: InOrder,
-    patience: Duration,
+    receiver: Receiver,
     open: Open,
     credit: Option<Credit>,
-}
-
-/// Tells the web server's side what the browser has taken; dropped too early, that it has gone.
-struct Credit {
-    shared: Arc<Shared>,
-    id: u64,
-    to: String,
-    taken: u32,
-    told: u32,
-    is_over: bool,
-}
-impl Credit {
-    /// The browser has taken a segment.
-    fn take(&mut self) {
-        self.taken += 1;
-        if self.taken >= self.told + CREDIT_SEGMENTS {
-            self.told = self.taken;
-            self.tell(false);
-        }
-    }
-    fn tell(&self, gone: bool) {
-        let (shared, to, id, taken) = (Arc::clone(&self.shared), self.to.clone(), self.id, self.taken);
-        // A program that ends has no runtime any more, and tells nobody.
-        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
-        // It waits for the node's thread, which threads of the runtime must not.
-        runtime.spawn_blocking(move || {
-            let name = name_of_message("credit", shared.mailbox.id(), id, taken)?;
-            let message = pack(&CreditHead { id, taken, gone }, &[]);
-            let options = SendOptions { delivery: Some(Delivery::Ack), ..SendOptions::default() };
-            shared.mailbox.send(name, message, &Destination::Id(to), &options).ok()
-        });
-    }
-}
-impl Drop for Credit {
-    fn drop(&mut self) {
-        if !self.is_over {
-            self.tell(true);
-        }
-    }
 }
 
 fn build(head: &ResponseHead, first: Bytes, rest: Option<Rest>) -> Result<Response<Body>, Failure> {
@@ -362,7 +378,7 @@ fn build(head: &ResponseHead, first: Bytes, rest: Option<Rest>) -> Result<Respon
 fn stream(first: Bytes, rest: Rest) -> Body {
     let (sender, receiver) = tokio::sync::mpsc::channel::<Result<Frame<Bytes>, std::io::Error>>(2);
     tokio::spawn(async move {
-        let Rest { mut segments, mut in_order, patience, open, mut credit } = rest;
+        let Rest { mut receiver, open, mut credit } = rest;
         let _open = open;
         if sender.send(Ok(Frame::data(first))).await.is_err() {
             return;
@@ -370,12 +386,12 @@ fn stream(first: Bytes, rest: Rest) -> Body {
         loop {
             credit.iter_mut().for_each(Credit::take);
             let error = |reason: String| std::io::Error::other(reason);
-            let (part, is_last) = match in_order.next(&mut segments, patience).await {
+            let (part, is_last) = match receiver.next().await {
                 Some((SegmentHead { failure: Some(reason), .. }, _)) => (Err(error(reason)), true),
                 Some((head, body)) => (Ok(Frame::data(body)), head.is_last),
-                None => (Err(error(format!("nothing more has come within {patience:?}"))), true),
+                None => (Err(error(format!("nothing more has come within {:?}", receiver.patience))), true),
             };
-            credit.iter_mut().for_each(|credit| credit.is_over = is_last);
+            credit.iter_mut().filter(|_| is_last).for_each(Credit::end);
             if sender.send(part).await.is_err() || is_last {
                 return;
             }
@@ -398,39 +414,18 @@ impl futures_core::Stream for Parts {
     }
 }
 
-/// Puts the segments of one response into their order.
-#[derive(Default)]
-struct InOrder {
-    next: u32,
-    early: BTreeMap<u32, Segment>,
-}
-impl InOrder {
-    async fn next(&mut self, segments: &mut UnboundedReceiver<Segment>, patience: Duration) -> Option<Segment> {
-        loop {
-            if let Some(segment) = self.early.remove(&self.next) {
-                self.next += 1;
-                return Some(segment);
-            }
-            let (head, body) = tokio::time::timeout(patience, segments.recv()).await.ok()??;
-            if head.number >= self.next && self.early.len() < EARLY_MAX {
-                self.early.insert(head.number, (head, body));
-            }
-        }
-    }
-}
-
 /// A request that waits for its answer; forgotten when dropped.
 struct Open {
     shared: Arc<Shared>,
     id: u64,
 }
 impl Open {
-    fn new(shared: &Arc<Shared>, id: u64, sender: UnboundedSender<Segment>) -> Result<Open, Failure> {
+    fn new(shared: &Arc<Shared>, id: u64, waiting: Waiting) -> Result<Open, Failure> {
         let mut open = shared.open();
         if open.len() >= REQUESTS_MAX {
             return Err((StatusCode::SERVICE_UNAVAILABLE, format!("{REQUESTS_MAX} requests wait already")));
         }
-        open.insert(id, sender);
+        open.insert(id, waiting);
         Ok(Open { shared: Arc::clone(shared), id })
     }
 }
@@ -440,7 +435,7 @@ impl Drop for Open {
     }
 }
 impl Shared {
-    fn open(&self) -> MutexGuard<'_, BTreeMap<u64, UnboundedSender<Segment>>> {
+    fn open(&self) -> MutexGuard<'_, BTreeMap<u64, Waiting>> {
         // The map is whole between any two statements, so a panic elsewhere does not spoil it.
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -453,9 +448,27 @@ pub fn origin_of(text: &str) -> Option<Uri> {
     (uri.scheme_str() == Some("http") && uri.authority().is_some() && is_whole).then_some(uri)
 }
 
+/// Whether a text is a host and a port, as `CONNECT` names them.
+pub fn names_a_port(text: &str) -> bool {
+    Authority::try_from(text).is_ok_and(|to| to.port_u16().is_some() && !to.host().is_empty() && !text.contains('@'))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn where_a_tunnel_leads_is_a_host_and_a_port() {
+        for (text, is_one) in [
+            ("127.0.0.1:443", true),
+            ("[::1]:443", true),
+            ("a.example:1", true),
+            ("a.example", false),
+            ("a@b:1", false),
+        ] {
+            assert_eq!(names_a_port(text), is_one, "{text}");
+        }
+    }
 
     #[test]
     fn an_origin_is_a_scheme_and_an_authority_and_nothing_else() {

@@ -1,10 +1,11 @@
-//! What goes through the network: a request with its body, and a response in segments.
+//! What goes through the network: a request with its body, a response in segments, and what a tunnel carries.
 //!
 //! ```text
 //! length of the head 4 | head, JSON | body, or a part of it
 //! ```
 //! At most [`WINDOW_SEGMENTS`] segments are on their way to a browser that does not take them: its side tells the web
-//! server's side what the browser has taken, and when it has gone.
+//! server's side what the browser has taken, and when it has gone. A tunnel (`CONNECT`, RFC 9110 §9.3.6) is a response that
+//! goes on until the connection ends, and segments of the same form the other way.
 use bytes::Bytes;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use tributary_content::Name;
@@ -33,7 +34,7 @@ pub struct RequestHead {
     pub headers: Vec<(String, Vec<u8>)>,
 }
 
-/// The head of a segment of a response.
+/// The head of a segment of a response, or of what a browser sends through a tunnel.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct SegmentHead {
     /// As in the request.
@@ -62,14 +63,14 @@ pub struct ResponseHead {
     pub headers: Vec<(String, Vec<u8>)>,
 }
 
-/// What a browser has taken of a response; goes to the web server's side.
+/// What one side has taken of what the other one sends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct CreditHead {
     /// As in the request.
     pub id: u64,
-    /// Segments that the browser has taken.
+    /// Segments that it has taken.
     pub taken: u32,
-    /// Whether it has gone and wants no more.
+    /// Whether it wants no more.
     pub gone: bool,
 }
 
@@ -96,11 +97,11 @@ pub fn unpack<H: DeserializeOwned>(bytes: &Bytes) -> Option<(H, Bytes)> {
     Some((serde_json::from_slice(head).ok()?, bytes.slice(4 + length..)))
 }
 
-/// The name that the web server of a host is attached to: `/http/HOST`, the port left out if it is 80.
+/// The name that the web server of a host is attached to: `/http/HOST`, the port left out if it is the usual one.
 ///
 /// `None` if the host cannot be a part of a name.
-pub fn name_of_host(authority: &str) -> Option<Name> {
-    let host = authority.strip_suffix(":80").unwrap_or(authority).to_ascii_lowercase();
+pub fn name_of_host(authority: &str, usual_port: u16) -> Option<Name> {
+    let host = authority.strip_suffix(&format!(":{usual_port}")).unwrap_or(authority).to_ascii_lowercase();
     let root: Name = "/http".parse().ok()?;
     (!host.is_empty()).then(|| root.child(host.as_bytes()).ok()).flatten()
 }
@@ -126,9 +127,10 @@ mod tests {
 
     #[test]
     fn a_host_has_one_name_whatever_its_case_and_usual_port() {
-        let name = |host| name_of_host(host).map(|name| name.to_string());
+        let name = |host| name_of_host(host, 80).map(|name| name.to_string());
         assert_eq!(name("Example.org:80"), Some("/http/example.org".into()));
         assert_eq!(name("example.org:8080"), Some("/http/example.org%3A8080".into()));
         assert_eq!(name(""), None);
+        assert_eq!(name_of_host("example.org:443", 443), name_of_host("example.org", 80));
     }
 }

@@ -13,9 +13,13 @@
 //! | what goes through the network | [`exchange`] |
 //! | the browser's side | [`browser`] |
 //! | the web server's side | [`origin`] |
+//! | segments of both sides: window, order, credit | `segments` |
+//! | what `CONNECT` opens, for https | `tunnel` |
 pub mod browser;
 pub mod exchange;
 pub mod origin;
+mod segments;
+mod tunnel;
 
 pub use browser::BrowserProxy;
 pub use origin::OriginProxy;

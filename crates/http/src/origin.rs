@@ -13,27 +13,31 @@ use std::{
         atomic::{AtomicBool, Ordering},
     },
 };
-use tokio::sync::{Semaphore, watch};
-use tributary::{ApiError, ErrorKind, mailbox::Mailbox};
-use tributary_core::{Duration, TransferId};
-use tributary_transport::messaging::{Delivery, Destination, SendOptions};
+use tokio::{
+    net::TcpStream,
+    sync::{
+        Semaphore,
+        mpsc::{UnboundedSender, unbounded_channel},
+        watch,
+    },
+};
+use tributary::{ApiError, mailbox::Mailbox};
+use tributary_core::Duration;
+use tributary_transport::messaging::Delivery;
 
 use crate::{
-    exchange::{
-        CreditHead, RequestHead, ResponseHead, SEGMENT_BYTES, SegmentHead, WINDOW_SEGMENTS, name_of_message, pack,
-        unpack,
-    },
+    exchange::{CreditHead, RequestHead, ResponseHead, SEGMENT_BYTES, SegmentHead, unpack},
     passed_on,
+    segments::{Credit, Receiver, Segment, Sender, Taken},
+    tunnel,
 };
 
 /// Requests that are carried out at the same time at most; others wait.
 const REQUESTS_MAX: usize = 256;
-/// Segments of one response under way at the same time at most.
-const SEGMENTS_MAX: usize = 8;
-/// How often it is looked whether one has arrived.
-const LOOK: Duration = Duration::from_millis(5);
-/// How long a browser may take nothing of an answer before it counts as gone.
-const CREDIT_PATIENCE: Duration = Duration::from_secs(600);
+/// Tunnels at the same time at most; more are refused.
+const TUNNELS_MAX: usize = 1_024;
+/// How often the end is looked for.
+const LOOK: Duration = Duration::from_millis(100);
 /// How long a part of a body waits for more before it goes alone.
 const GATHER: Duration = Duration::from_millis(50);
 
@@ -42,6 +46,8 @@ const GATHER: Duration = Duration::from_millis(50);
 pub struct OriginConfig {
     /// The web server, such as `http://127.0.0.1:80`.
     pub origin: Uri,
+    /// Where tunnels lead (`CONNECT`, for https), as host and port; `None` refuses them.
+    pub tunnel: Option<String>,
     /// How long it may take to answer.
     pub patience: Duration,
 }
@@ -54,24 +60,28 @@ pub struct OriginProxy {
 }
 
 struct Shared {
-    mailbox: Mailbox,
+    mailbox: Arc<Mailbox>,
     config: OriginConfig,
     client: Client<HttpConnector, Full<Bytes>>,
-    /// What browsers have taken, by request.
-    credits: Mutex<BTreeMap<u64, watch::Sender<Taken>>>,
-}
-impl Shared {
-    fn credits(&self) -> MutexGuard<'_, BTreeMap<u64, watch::Sender<Taken>>> {
-        // The map is whole between any two statements, so a panic elsewhere does not spoil it.
-        self.credits.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+    /// Requests that are carried out.
+    open: Mutex<BTreeMap<u64, Waiting>>,
+    /// Places of requests and of tunnels.
+    places: Semaphore,
+    tunnels: Semaphore,
 }
 
-/// What a browser has taken of an answer.
-#[derive(Clone, Copy, Default)]
-struct Taken {
-    segments: u32,
-    gone: bool,
+/// Where what the browser's side says of a request goes.
+struct Waiting {
+    /// What the browser has taken.
+    taken: watch::Sender<Taken>,
+    /// What it sends through a tunnel.
+    segments: Option<UnboundedSender<Segment>>,
+}
+impl Shared {
+    fn open(&self) -> MutexGuard<'_, BTreeMap<u64, Waiting>> {
+        // The map is whole between any two statements, so a panic elsewhere does not spoil it.
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl OriginProxy {
@@ -87,28 +97,38 @@ impl OriginProxy {
         let end = Arc::clone(&ended);
         let thread = std::thread::Builder::new().name("http requests".into()).spawn(move || {
             let client = Client::builder(TokioExecutor::new()).build_http();
-            let shared = Arc::new(Shared { mailbox, config, client, credits: Mutex::default() });
-            let places = Arc::new(Semaphore::new(REQUESTS_MAX));
+            let shared = Arc::new(Shared {
+                mailbox: Arc::new(mailbox),
+                config,
+                client,
+                open: Mutex::default(),
+                places: Semaphore::new(REQUESTS_MAX),
+                tunnels: Semaphore::new(TUNNELS_MAX),
+            });
             while !end.load(Ordering::SeqCst) {
-                let Some(message) = shared.mailbox.next(LOOK * 20) else { continue };
-                if let Some((CreditHead { id, taken, gone }, _)) = unpack::<CreditHead>(&message.bytes) {
-                    if let Some(credit) = shared.credits().get(&id) {
-                        credit.send_modify(|known| {
-                            known.segments = known.segments.max(taken);
-                            known.gone |= gone;
-                        });
+                let Some(message) = shared.mailbox.next(LOOK) else { continue };
+                if let Some((credit, _)) = unpack::<CreditHead>(&message.bytes) {
+                    let open = shared.open();
+                    open.get(&credit.id)
+                        .into_iter()
+                        .for_each(|of| of.taken.send_modify(|known| known.on_credit(&credit)));
+                } else if let Some((head, body)) = unpack::<SegmentHead>(&message.bytes) {
+                    if let Some(segments) = shared.open().get(&head.id).and_then(|open| open.segments.as_ref()) {
+                        // Nobody takes it any more if the tunnel has ended.
+                        let _ = segments.send((head, body));
                     }
-                    continue;
-                }
-                let Some((head, body)) = unpack::<RequestHead>(&message.bytes) else {
+                } else if let Some((head, body)) = unpack::<RequestHead>(&message.bytes) {
+                    let of_task = Arc::clone(&shared);
+                    match head.method.as_str() {
+                        "CONNECT" => runtime.spawn(async move { carry_tunnel(&of_task, head).await }),
+                        _ => runtime.spawn(async move {
+                            let _place = of_task.places.acquire().await;
+                            carry_out(&of_task, head, body).await;
+                        }),
+                    };
+                } else {
                     tracing::debug!("'{}' is no request", message.name);
-                    continue;
-                };
-                let (of_task, places) = (Arc::clone(&shared), Arc::clone(&places));
-                runtime.spawn(async move {
-                    let _place = places.acquire().await;
-                    carry_out(&of_task, head, body).await;
-                });
+                }
             }
             runtime.shutdown_background();
         });
@@ -125,21 +145,61 @@ impl Drop for OriginProxy {
 }
 
 async fn carry_out(shared: &Arc<Shared>, head: RequestHead, body: Bytes) {
-    let (credit, taken) = watch::channel(Taken::default());
-    shared.credits().insert(head.id, credit);
-    let mut answer = Answer { shared, to: head.reply_to.clone(), id: head.id, number: 0, under_way: Vec::new(), taken };
+    let (credits, taken) = watch::channel(Taken::default());
+    shared.open().insert(head.id, Waiting { taken: credits, segments: None });
+    let mut sender = Sender::new(&shared.mailbox, ("response", Delivery::Nack), head.reply_to.clone(), head.id, taken);
     let result = match ask(shared, &head, body).await {
-        Ok(response) => answer.send_all(response).await,
+        Ok(response) => send_all(&mut sender, response, shared.config.patience).await,
         Err(reason) => Err(reason),
     };
-    if answer.taken.borrow().gone {
+    end(shared, &head, sender, result).await;
+}
+/// Opens a tunnel, and carries what goes through it until it ends.
+async fn carry_tunnel(shared: &Arc<Shared>, head: RequestHead) {
+    let ((credits, taken), (segments, of_browser)) = (watch::channel(Taken::default()), unbounded_channel());
+    let mut sender =
+        Sender::new(&shared.mailbox, ("response", tunnel::DELIVERY), head.reply_to.clone(), head.id, taken);
+    let Ok(_place) = shared.tunnels.try_acquire() else {
+        return end(shared, &head, sender, Err(format!("{TUNNELS_MAX} tunnels are open already"))).await;
+    };
+    shared.open().insert(head.id, Waiting { taken: credits, segments: Some(segments) });
+    let connection = match connect(shared).await {
+        Ok(connection) => connection,
+        Err(reason) => return end(shared, &head, sender, Err(reason)).await,
+    };
+    let opened = ResponseHead { status: 200, headers: Vec::new() };
+    if sender.send(false, Some(opened), None, Bytes::new()).await.is_ok() {
+        let credit = Credit::new(&shared.mailbox, head.id, head.reply_to.clone());
+        let result = tunnel::carry(connection, sender, Receiver::new(of_browser, tunnel::PATIENCE), credit).await;
+        // Whoever is left of both sides is told by the credit that is given up.
+        result.unwrap_or_else(|reason| tracing::debug!("a tunnel for {} ended: {reason}", head.target));
+    }
+    shared.open().remove(&head.id);
+}
+/// Connects to where tunnels lead.
+async fn connect(shared: &Shared) -> Result<TcpStream, String> {
+    let config = &shared.config;
+    let to = config.tunnel.as_deref().ok_or("this web server's side carries no tunnels (https)")?;
+    match tokio::time::timeout(config.patience, TcpStream::connect(to)).await {
+        Ok(Ok(connection)) => {
+            // It carries what came together as it came: nothing is to be gathered again.
+            let _ = connection.set_nodelay(true);
+            Ok(connection)
+        }
+        Ok(Err(error)) => Err(format!("cannot connect to {to}: {error}")),
+        Err(_) => Err(format!("{to} has not answered within {:?}", config.patience)),
+    }
+}
+/// Ends a request; tells the browser's side what went wrong.
+async fn end(shared: &Shared, head: &RequestHead, mut sender: Sender, result: Result<(), String>) {
+    if sender.taken.borrow().gone {
         tracing::debug!("{} {}: nobody wants the answer any more", head.method, head.target);
     } else if let Err(reason) = result {
         tracing::debug!("{} {}: {reason}", head.method, head.target);
         // If this does not arrive either, the browser's side waits no longer than its patience.
-        let _ = answer.send(true, None, Some(reason), Bytes::new()).await;
+        let _ = sender.send(true, None, Some(reason), Bytes::new()).await;
     }
-    shared.credits().remove(&head.id);
+    shared.open().remove(&head.id);
 }
 /// Asks the web server.
 async fn ask(shared: &Shared, head: &RequestHead, body: Bytes) -> Result<Response<Incoming>, String> {
@@ -167,76 +227,28 @@ fn source_of(error: &dyn std::error::Error) -> String {
     deepest.to_string()
 }
 
-/// A response on its way.
-struct Answer<'a> {
-    shared: &'a Arc<Shared>,
-    to: String,
-    id: u64,
-    number: u32,
-    under_way: Vec<TransferId>,
-    taken: watch::Receiver<Taken>,
-}
-
-impl Answer<'_> {
-    async fn send_all(&mut self, response: Response<Incoming>) -> Result<(), String> {
-        let head = ResponseHead { status: response.status().as_u16(), headers: passed_on(response.headers()) };
-        let mut head = Some(head);
-        let mut body = response.into_body();
-        let mut gathered = BytesMut::new();
-        loop {
-            let patience = if gathered.is_empty() { self.shared.config.patience } else { GATHER };
-            match tokio::time::timeout(patience, body.frame()).await {
-                Ok(Some(Ok(frame))) => {
-                    if let Ok(data) = frame.into_data() {
-                        gathered.extend_from_slice(&data);
-                    }
+/// Sends a response, in segments.
+async fn send_all(sender: &mut Sender, response: Response<Incoming>, patience: Duration) -> Result<(), String> {
+    let head = ResponseHead { status: response.status().as_u16(), headers: passed_on(response.headers()) };
+    let mut head = Some(head);
+    let mut body = response.into_body();
+    let mut gathered = BytesMut::new();
+    loop {
+        let patience = if gathered.is_empty() { patience } else { GATHER };
+        match tokio::time::timeout(patience, body.frame()).await {
+            Ok(Some(Ok(frame))) => {
+                if let Ok(data) = frame.into_data() {
+                    gathered.extend_from_slice(&data);
                 }
-                Ok(Some(Err(error))) => return Err(format!("the web server's answer broke off: {error}")),
-                Ok(None) => return self.send(true, head.take(), None, gathered.freeze()).await,
-                Err(_) if gathered.is_empty() => return Err("the web server's answer stands still".into()),
-                Err(_) => self.send(false, head.take(), None, gathered.split().freeze()).await?,
             }
-            while gathered.len() >= SEGMENT_BYTES {
-                let part = gathered.split_to(SEGMENT_BYTES).freeze();
-                self.send(false, head.take(), None, part).await?;
-            }
+            Ok(Some(Err(error))) => return Err(format!("the web server's answer broke off: {error}")),
+            Ok(None) => return sender.send(true, head.take(), None, gathered.freeze()).await,
+            Err(_) if gathered.is_empty() => return Err("the web server's answer stands still".into()),
+            Err(_) => sender.send(false, head.take(), None, gathered.split().freeze()).await?,
         }
-    }
-    /// Sends one segment, when there is room for it.
-    async fn send(
-        &mut self,
-        is_last: bool,
-        response: Option<ResponseHead>,
-        failure: Option<String>,
-        body: Bytes,
-    ) -> Result<(), String> {
-        while self.under_way.len() >= SEGMENTS_MAX {
-            let (shared, under_way) = (Arc::clone(self.shared), self.under_way.clone());
-            let still = tokio::task::spawn_blocking(move || shared.mailbox.under_way(&under_way)).await;
-            self.under_way = still.map_err(|error| error.to_string())?.map_err(|error| error.to_string())?;
-            if self.under_way.len() >= SEGMENTS_MAX {
-                tokio::time::sleep(LOOK).await;
-            }
+        while gathered.len() >= SEGMENT_BYTES {
+            let part = gathered.split_to(SEGMENT_BYTES).freeze();
+            sender.send(false, head.take(), None, part).await?;
         }
-        let number = self.number;
-        let room = |taken: &Taken| taken.gone || number < taken.segments.saturating_add(WINDOW_SEGMENTS);
-        match tokio::time::timeout(CREDIT_PATIENCE, self.taken.wait_for(room)).await {
-            Ok(Ok(taken)) if !taken.gone => {}
-            _ => return Err("the browser takes nothing more".into()),
-        }
-        let reply_to = (number == 0 && !is_last).then(|| self.shared.mailbox.id().to_string());
-        let head = SegmentHead { id: self.id, number, is_last, reply_to, response, failure };
-        let message = pack(&head, &body);
-        let (shared, to, id, number) = (Arc::clone(self.shared), self.to.clone(), self.id, self.number);
-        self.number += 1;
-        let sent = tokio::task::spawn_blocking(move || {
-            let refused = || ApiError::new(ErrorKind::Protocol, "the request's sender has no GUID");
-            let name = name_of_message("response", &to, id, number).ok_or_else(refused)?;
-            let options = SendOptions { delivery: Some(Delivery::Nack), ..SendOptions::default() };
-            shared.mailbox.send(name, message, &Destination::Id(to), &options)
-        });
-        let transfer = sent.await.map_err(|error| error.to_string())?.map_err(|error| error.to_string())?;
-        self.under_way.push(transfer);
-        Ok(())
     }
 }

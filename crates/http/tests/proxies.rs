@@ -151,6 +151,9 @@ struct World {
     _folder: tempfile::TempDir,
 }
 fn world(patience: Duration) -> World {
+    world_with(patience, None)
+}
+fn world_with(patience: Duration, tunnel: Option<SocketAddr>) -> World {
     let folder = tempfile::tempdir().unwrap();
     let at = port();
     let router = node(folder.path(), "router", ROUTER, at, None);
@@ -159,8 +162,9 @@ fn world(patience: Duration) -> World {
     let server = Server::start();
     let site = "/http/site.example".parse().unwrap();
     let origin = format!("http://{}", server.address).parse().unwrap();
+    let config = OriginConfig { origin, tunnel: tunnel.map(|to| to.to_string()), patience: Duration::from_secs(2) };
     let mailbox = Mailbox::open(far, &[site], MailboxOptions::default()).unwrap();
-    let origin = OriginProxy::start(mailbox, OriginConfig { origin, patience: Duration::from_secs(2) }).unwrap();
+    let origin = OriginProxy::start(mailbox, config).unwrap();
     let mailbox = Mailbox::open(near, &[], MailboxOptions::default()).unwrap();
     let listen = "127.0.0.1:0".parse().unwrap();
     let browser = BrowserProxy::start(mailbox, BrowserConfig { listen, to: None, patience }).unwrap();
@@ -240,9 +244,10 @@ fn what_goes_wrong_is_told_with_the_right_status() {
     };
     let (line, body) = status("/slow");
     assert!(line.starts_with("HTTP/1.1 502") && body.contains("has not answered within 2s"), "{line} {body}");
-    let (line, ..) =
-        world.ask(&world.connect(), "CONNECT site.example:443 HTTP/1.1\r\nHost: site.example\r\n\r\n", &[]);
-    assert!(line.starts_with("HTTP/1.1 501"), "{line}");
+    let connect = "CONNECT site.example:443 HTTP/1.1\r\nHost: site.example\r\n\r\n";
+    let (line, _, body) = world.ask(&world.connect(), connect, &[]);
+    let body = String::from_utf8(body).unwrap();
+    assert!(line.starts_with("HTTP/1.1 502") && body.contains("carries no tunnels"), "{line} {body}");
     let elsewhere = "GET http://other.example/ HTTP/1.1\r\nHost: other.example\r\n\r\n";
     let (line, ..) = world.ask(&world.connect(), elsewhere, &[]);
     assert!(line.starts_with("HTTP/1.1 504"), "{line}");
@@ -275,7 +280,8 @@ fn broken_requests_are_told_with_their_status_and_none_is_smuggled_behind_anothe
         (400, with("GE(T /object/1 HTTP/1.1", host, "")),
         (400, with("GET /object/1 HTTP/3.7", host, "")),
         (501, with("GET https://site.example/object/1 HTTP/1.1", host, "")),
-        (501, with("CONNECT site.example:443 HTTP/1.1", host, "")),
+        (400, with("CONNECT site.example HTTP/1.1", host, "")),
+        (502, with("CONNECT site.example:443 HTTP/1.1", host, "")),
         (200, post("Transfer-Encoding: chunked\r\n", "5\r\nhello\r\n0\r\n\r\n")),
         (400, post("Transfer-Encoding: chunked\r\n", "zz\r\nhello\r\n0\r\n\r\n")),
         (400, post("Transfer-Encoding: chunked\r\n", "5\r\nhello!!\r\n0\r\n\r\n")),
@@ -332,4 +338,102 @@ fn an_answer_that_nobody_takes_is_not_fetched_and_ends_when_the_browser_goes() {
         assert!(clock.now().since(gone) < Duration::from_secs(30), "the web server goes on though nobody listens");
         thread::sleep(Duration::from_millis(20));
     }
+}
+
+/// A server that sends back each byte turned round, and a last word; it breaks off after `most` bytes.
+fn mirror(most: usize) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            thread::spawn(move || {
+                let (mut bytes, mut done) = ([0; 5_000], 0);
+                while done < most {
+                    let read = stream.read(&mut bytes).unwrap_or(0);
+                    if read == 0 {
+                        let _ = stream.write_all(b"the end");
+                        return;
+                    }
+                    bytes[..read].iter_mut().for_each(|byte| *byte = !*byte);
+                    if stream.write_all(&bytes[..read]).is_err() {
+                        return;
+                    }
+                    done += read;
+                }
+            });
+        }
+    });
+    address
+}
+fn tunnel(world: &World) -> TcpStream {
+    let stream = world.connect();
+    let (line, ..) = world.ask(&stream, "CONNECT site.example:443 HTTP/1.1\r\nHost: site.example:443\r\n\r\n", &[]);
+    assert_eq!(line, "HTTP/1.1 200 OK");
+    stream
+}
+
+#[test]
+fn a_tunnel_carries_bytes_both_ways_until_both_have_ended() {
+    let world = world_with(Duration::from_secs(20), Some(mirror(usize::MAX)));
+    thread::scope(|scope| {
+        for number in 0..4usize {
+            let world = &world;
+            scope.spawn(move || {
+                let stream = tunnel(world);
+                // A question and its answer at a time, as TLS begins.
+                for at in 0..20 {
+                    (&stream).write_all(&[at]).unwrap();
+                    let mut answer = [0];
+                    (&stream).read_exact(&mut answer).unwrap();
+                    assert_eq!(answer[0], !at);
+                }
+                let sent: Vec<u8> = (0..2_000_000).map(|at| byte(at + number)).collect();
+                thread::scope(|scope| {
+                    scope.spawn(|| {
+                        (&stream).write_all(&sent).unwrap();
+                        stream.shutdown(std::net::Shutdown::Write).unwrap();
+                    });
+                    let mut back = Vec::new();
+                    (&stream).read_to_end(&mut back).unwrap();
+                    let (mirrored, end) = back.split_at(sent.len());
+                    assert!(mirrored.iter().zip(&sent).all(|(back, sent)| *back == !*sent));
+                    assert_eq!(end, b"the end");
+                });
+            });
+        }
+    });
+}
+
+#[test]
+fn a_tunnel_ends_when_one_side_breaks_off() {
+    let world = world_with(Duration::from_secs(20), Some(mirror(100_000)));
+    // The web server: the browser's connection ends soon after.
+    let stream = tunnel(&world);
+    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    let mut writing = stream.try_clone().unwrap();
+    thread::spawn(move || while writing.write_all(&[7; 10_000]).is_ok() {});
+    let mut bytes = vec![0; 10_000];
+    let ended = loop {
+        match (&stream).read(&mut bytes) {
+            Ok(0) => break true,
+            Ok(_) => {}
+            Err(error) => break error.kind() != std::io::ErrorKind::WouldBlock,
+        }
+    };
+    assert!(ended, "it stays open though the web server is gone");
+    // Others go on.
+    let stream = tunnel(&world);
+    (&stream).write_all(&[1]).unwrap();
+    (&stream).read_exact(&mut bytes[..1]).unwrap();
+    assert_eq!(bytes[0], !1);
+}
+
+#[test]
+fn a_tunnel_to_nowhere_is_refused() {
+    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let world = world_with(Duration::from_secs(20), Some(free));
+    let connect = "CONNECT site.example:443 HTTP/1.1\r\nHost: site.example\r\n\r\n";
+    let (line, _, body) = world.ask(&world.connect(), connect, &[]);
+    let body = String::from_utf8(body).unwrap();
+    assert!(line.starts_with("HTTP/1.1 502") && body.contains("cannot connect to"), "{line} {body}");
 }

@@ -7,7 +7,7 @@ use tributary::{
 use tributary_core::Duration;
 use tributary_http::{
     BrowserProxy, OriginProxy,
-    browser::{BrowserConfig, origin_of},
+    browser::{BrowserConfig, names_a_port, origin_of},
     origin::OriginConfig,
 };
 
@@ -28,13 +28,18 @@ pub(crate) fn run(proxy: &HttpProxy, json: bool) -> Result<(), ApiError> {
             ready(json, "browser", &proxy.address().to_string());
             wait(&wish);
         }
-        HttpProxy::Server { config, origin, name, timeout } => {
+        HttpProxy::Server { config, origin, tunnel, name, timeout } => {
             let origin = origin_of(origin).ok_or_else(|| {
                 let message = format!("'{origin}' is no web server that can be asked");
                 ApiError::new(ErrorKind::Usage, message).with_hint("write it like http://127.0.0.1:80")
             })?;
+            if let Some(tunnel) = tunnel.as_deref().filter(|tunnel| !names_a_port(tunnel)) {
+                let message = format!("'{tunnel}' is no host with a port that tunnels could lead to");
+                return Err(ApiError::new(ErrorKind::Usage, message).with_hint("write it like 127.0.0.1:443"));
+            }
             let mailbox = mailbox(config, name, &wish)?;
-            let _proxy = OriginProxy::start(mailbox, OriginConfig { origin: origin.clone(), patience: *timeout })?;
+            let settings = OriginConfig { origin: origin.clone(), tunnel: tunnel.clone(), patience: *timeout };
+            let _proxy = OriginProxy::start(mailbox, settings)?;
             ready(json, "server", &origin.to_string());
             wait(&wish);
         }
