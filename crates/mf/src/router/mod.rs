@@ -164,8 +164,9 @@ pub struct RouterStats {
 
 struct Hop {
     peer: Option<Peer>,
-    /// The neighbour's nonce when it was last there.
+    /// The neighbour's nonce and GUID when it was last there.
     nonce: u64,
+    guid: Guid,
     datagram_bytes: u32,
     incoming: Incoming,
     outgoing: Outgoing,
@@ -276,6 +277,7 @@ impl Router {
         let hop = self.hops.entry(face).or_insert_with(|| Hop {
             peer: None,
             nonce: peer.nonce,
+            guid: peer.guid,
             datagram_bytes: peer.datagram_bytes,
             incoming: Incoming::new(face),
             outgoing: Outgoing::new(config, peer.datagram_bytes, first_hop),
@@ -294,7 +296,7 @@ impl Router {
             self.give_up(given_up);
         }
         let Some(hop) = self.hops.get_mut(&face) else { return };
-        hop.datagram_bytes = peer.datagram_bytes;
+        (hop.guid, hop.datagram_bytes) = (peer.guid, peer.datagram_bytes);
         hop.outgoing.set_datagram_bytes(peer.datagram_bytes);
         hop.outgoing.set_first_window(peer.window);
         self.attached.insert(peer.guid, face);

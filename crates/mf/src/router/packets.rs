@@ -99,7 +99,6 @@ impl Router {
         let gone = |hop: &&mut Hop| hop.peer.is_none() || self.suspects.contains(&face);
         let Some(hop) = self.hops.get_mut(&face).filter(gone) else { return false };
         hop.incoming.forget(id);
-        self.cut.remove(&old);
         self.buffer.adopt(slot, old);
         self.buffer.chunk(slot).is_some_and(Chunk::is_complete)
     }
@@ -200,8 +199,18 @@ impl Router {
     /// Takes chunks that the neighbour has taken over out of the buffer, and begins others.
     pub(super) fn on_sent(&mut self, now: Time, face: FaceId) {
         let Some(hop) = self.hops.get_mut(&face) else { return };
+        let mut done = Vec::new();
         while let Some(Sent::Done(slot)) = hop.outgoing.poll_done() {
+            done.push(slot);
+        }
+        for slot in done {
             self.stats.sent += 1;
+            if self.cut.remove(&slot).is_some() {
+                // The neighbour had what is still to come here from somebody else: nobody waits for it any more.
+                let origin = self.buffer.chunk(slot).map(|chunk| chunk.origin);
+                self.stats.arrived += u64::from(matches!(origin, Some(Origin::Face(..))));
+                self.taken(slot);
+            }
             let chunk = self.buffer.remove(slot);
             if let Some((destination, chunk)) = chunk.as_ref().and_then(|chunk| Some((chunk.destination()?, chunk)))
                 && chunk.class == Class::Bulk
@@ -219,9 +228,14 @@ impl Router {
     }
     /// Begins to send what waits, as far as the neighbour has room.
     pub(super) fn advance(&mut self, now: Time, face: FaceId) {
-        let Some(hop) = self.hops.get_mut(&face).filter(|hop| hop.peer.is_some()) else { return };
+        for slot in self.begin_waiting(now, face) {
+            self.send_missing_first(face, slot);
+        }
+    }
+    fn begin_waiting(&mut self, now: Time, face: FaceId) -> Vec<Slot> {
         // Destinations for which the neighbour has no room are passed over; within one the order stays.
-        let (mut at, mut full) = (0, Vec::new());
+        let (mut at, mut full, mut begun) = (0, Vec::new(), Vec::new());
+        let Some(hop) = self.hops.get_mut(&face).filter(|hop| hop.peer.is_some()) else { return begun };
         while let Some((tag, slot)) = hop.queue.get(at).copied() {
             let chunk = self.buffer.chunk(slot).and_then(|chunk| Some((chunk.count(), chunk.destination()?)));
             let Some((count, destination)) = chunk else {
@@ -234,7 +248,7 @@ impl Router {
             }
             match hop.outgoing.can_begin(now, &destination, count) {
                 Room::Open => {}
-                Room::LinkFull => return,
+                Room::LinkFull => return begun,
                 Room::DestinationFull => {
                     full.push(destination);
                     continue;
@@ -247,8 +261,24 @@ impl Router {
             }
             hop.queued = hop.queued.saturating_sub(u32::from(count));
             hop.outgoing.begin(now, slot, &mut self.buffer);
+            begun.push(slot);
         }
         hop.outgoing.on_idle();
+        begun
+    }
+    /// A chunk of which its destination got a part over another face, until it went away there: what it does not have
+    /// goes before what it has.
+    fn send_missing_first(&mut self, face: FaceId, slot: Slot) {
+        let Some(chunk) = self.buffer.chunk(slot) else { return };
+        let Some(key) = chunk.header.as_ref().and_then(ChunkHeader::key) else { return };
+        let had = |(other, hop): (&FaceId, &Hop)| {
+            let is_other = *other != face && hop.guid == key.flow.destination;
+            is_other.then(|| hop.outgoing.missing_of(&key, chunk)).flatten()
+        };
+        let missing = self.hops.iter().find_map(had);
+        if let (Some(missing), Some(hop)) = (missing, self.hops.get_mut(&face)) {
+            hop.outgoing.send_first(slot, &missing);
+        }
     }
 }
 

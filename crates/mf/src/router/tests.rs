@@ -4,7 +4,7 @@ use alloc::string::String;
 use super::*;
 use crate::{
     ids::Guid,
-    wire::{DataTag, Reliability},
+    wire::{CackState, DataTag, Reliability},
 };
 
 fn router(number: u8) -> Router {
@@ -236,6 +236,31 @@ fn a_chunk_whose_header_grows_by_the_address_chosen_here_is_not_cut_through_into
     let longest = leaving.iter().map(Bytes::len).max();
     assert!(longest <= Some(relay.hops[&FaceId(2)].datagram_bytes as usize), "{longest:?}");
     assert!(leaving.len() >= 3, "all of it leaves");
+}
+
+#[test]
+fn what_the_next_hop_has_from_somebody_else_is_not_waited_for() {
+    let now = Time::ZERO;
+    let (mut source, mut relay) = (router(1), router(2));
+    meet(&mut source, now, 1, 3);
+    meet(&mut relay, now, 1, 1);
+    meet(&mut relay, now, 2, 3);
+    let mut packets = send_bytes(&mut source, now, 3, 7, 20_000);
+    let lost = packets.remove(5);
+    let left = pass_on(&mut relay, now, packets);
+    assert!(left.len() > 5 && relay.buffer.len() == 1, "it is cut through");
+    let hop = DataHeader::decode(&left[0]).expect("a packet of data").hop;
+    let (state, bitmap, mut answer) = (CackState::Complete, Vec::new(), Vec::new());
+    Cack { state, hop, number: 0, window: 999, destination_window: 999, duplicates: 0, first_missing: 0, bitmap }
+        .encode(&mut answer);
+    relay.handle_packet(now, FaceId(2), PacketType::Cack, Bytes::from(answer).into());
+    assert_eq!(relay.buffer.len(), 0, "the next hop has it");
+    let mut out = TransmitBuf::default();
+    assert_eq!(relay.poll_transmit(now, &mut out), Some(Transmit { face: FaceId(1) }));
+    let told: Vec<Cack> = out.drain().filter_map(|datagram| Cack::decode(&datagram.to_vec()).ok()).collect();
+    assert!(told.iter().any(|cack| cack.state == CackState::Complete), "{told:?}");
+    assert_eq!(pass_on(&mut relay, now, [lost].into()).len(), 0, "it does not begin anew");
+    assert_eq!(relay.buffer.len(), 0);
 }
 
 #[test]

@@ -291,6 +291,20 @@ impl Outgoing {
         buffer.set_left(slot, sending.left);
         self.sending.push(sending);
     }
+    /// The packets that the neighbour did not have of a chunk when it went away, if that is cut as it was; `None` if it had
+    /// nothing of it.
+    pub fn missing_of(&self, key: &ChunkKey, chunk: &Chunk) -> Option<Vec<u16>> {
+        let (_, progress) = self.suspended.iter().find(|(known, _)| known == key)?;
+        let missing = (0..).zip(&progress.order).filter(|(_, order)| **order != ACKNOWLEDGED).map(|(index, _)| index);
+        let missing: Vec<u16> = missing.collect();
+        (missing.len() < progress.order.len() && progress.lengths == chunk.lengths()).then_some(missing)
+    }
+    /// Of a chunk that has just been begun these packets leave first, behind the one with its header.
+    pub fn send_first(&mut self, slot: Slot, packets: &[u16]) {
+        if let Some(sending) = self.sending.iter_mut().find(|sending| sending.slot == slot && !sending.resumed) {
+            sending.again.extend(core::iter::once(&0).chain(packets));
+        }
+    }
     /// A fragment of a chunk that was begun before it was complete has arrived (cut-through).
     pub fn on_fragment(&mut self, slot: Slot, index: u16) {
         if let Some(sending) = self.sending.iter_mut().find(|sending| sending.slot == slot)
