@@ -493,12 +493,13 @@ impl Router {
         None
     }
     /// W_ad for a neighbour: the free room is shared among those that send, and is never less than a chunk if there is
-    /// room for one.
+    /// room for one. How large the neighbour's chunks are is not known before one came: an empty buffer takes any.
     fn window_for(&self, now: Time, face: FaceId) -> u32 {
         let sends = |(id, hop): &(&FaceId, &Hop)| **id != face && now.since(hop.incoming.active_at) < ACTIVE;
         let others = self.hops.iter().filter(sends).count() as u32;
         let free = self.hops.get(&face).map_or(0, |hop| hop.incoming.room(&self.buffer));
-        (free / (others + 1)).max(free.min(WINDOW_LOW))
+        let shared = if self.buffer.used() == 0 { free } else { free / (others + 1) };
+        shared.max(free.min(WINDOW_LOW.max(self.buffer.largest())))
     }
     /// Packets and bytes sent and received on a face, and packets that wait for it.
     pub fn face_stats(&self, face: FaceId) -> Option<FaceStats> {

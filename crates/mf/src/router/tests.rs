@@ -8,11 +8,14 @@ use crate::{
 };
 
 fn router(number: u8) -> Router {
+    router_with(number, 1_000)
+}
+fn router_with(number: u8, buffer_packets: u32) -> Router {
     let config = RouterConfig {
         guid: Guid([number; 20]),
         address: Some(NetworkAddress(u32::from(number))),
         hop: HopConfig::default(),
-        buffer_packets: 1_000,
+        buffer_packets,
         relief: HolRelief::Off,
         store_ratio: 2.0,
         stores: false,
@@ -236,6 +239,33 @@ fn a_chunk_whose_header_grows_by_the_address_chosen_here_is_not_cut_through_into
     let longest = leaving.iter().map(Bytes::len).max();
     assert!(longest <= Some(relay.hops[&FaceId(2)].datagram_bytes as usize), "{longest:?}");
     assert!(leaving.len() >= 3, "all of it leaves");
+}
+
+#[test]
+fn an_empty_buffer_takes_the_largest_chunk_however_many_neighbours_send() {
+    let (now, mut relay) = (Time::from_millis(10), router_with(2, 6_000));
+    (1..=8).for_each(|number| meet(&mut relay, now, u32::from(number), number));
+    for number in 3..=8 {
+        let mut source = router(number);
+        meet(&mut source, now, 1, 2);
+        for packet in send(&mut source, now, 2, number) {
+            relay.handle_packet(now, FaceId(u32::from(number)), PacketType::Data, packet.into());
+        }
+    }
+    while let Some(output) = relay.poll_output(now) {
+        if let Output::Arrived(slot) = output {
+            relay.consume(slot);
+        }
+    }
+    let mut question = Vec::new();
+    Csyn { count: 1, hop: crate::ids::HopId(9), number: 1 }.encode(&mut question);
+    relay.handle_packet(now, FaceId(1), PacketType::Csyn, Bytes::from(question).into());
+    let (mut out, mut windows) = (TransmitBuf::default(), Vec::new());
+    while let Some(Transmit { face }) = relay.poll_transmit(now, &mut out) {
+        let cacks = out.drain().filter_map(|datagram| Cack::decode(&datagram.to_vec()).ok());
+        windows.extend(cacks.filter(|_| face == FaceId(1)).map(|cack| cack.window));
+    }
+    assert!(!windows.is_empty() && windows.iter().all(|window| *window == 6_000), "{windows:?}");
 }
 
 #[test]
