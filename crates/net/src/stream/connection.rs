@@ -2,7 +2,7 @@
 use std::{
     collections::VecDeque,
     fmt,
-    io::{self, ErrorKind, Read, Write},
+    io::{self, ErrorKind, IoSlice, Read},
     os::fd::{AsFd, BorrowedFd},
     time::Duration,
 };
@@ -25,10 +25,8 @@ use super::{Framing, PacketLength, StreamAddress};
 /// A connected stream, or one that is being connected.
 pub(super) struct Connection {
     state: State,
-    /// Bytes that have arrived and are no whole packet yet.
-    inbox: BytesMut,
-    /// Bytes that wait for the kernel.
-    outbox: BytesMut,
+    inbox: Inbox,
+    outbox: Outbox,
     /// On a WebSocket: messages that wait for it.
     messages: VecDeque<Bytes>,
     waiting_bytes: usize,
@@ -64,8 +62,14 @@ pub(super) enum Progress {
 /// After how long without an acknowledgement a TCP connection counts as broken (RFC 5482). Whoever loses its power or its
 /// address closes nothing, and by itself TCP goes on for a quarter of an hour, or for ever where nothing is sent.
 const SILENCE_MAX: Duration = Duration::from_secs(15);
-/// Read by one call.
+/// Read by one call at most.
 const READ_BYTES: usize = 65_536;
+/// The same at least: the longest packet has room.
+const READ_BYTES_MIN: usize = 9_216;
+/// From this length on packets go to the kernel from where they lie.
+const GATHERED_BYTES_MIN: usize = 2_048;
+/// Pieces that one call takes.
+const PIECES_MAX: usize = 64;
 /// Read at one look, so that one busy stream does not starve others.
 const LOOK_BYTES: usize = 4 * READ_BYTES;
 
@@ -96,8 +100,8 @@ impl Connection {
     fn new(state: State, waiting_bytes_max: usize) -> Self {
         Connection {
             state,
-            inbox: BytesMut::new(),
-            outbox: BytesMut::new(),
+            inbox: Inbox::default(),
+            outbox: Outbox::default(),
             messages: VecDeque::new(),
             waiting_bytes: 0,
             waiting_bytes_max,
@@ -124,8 +128,7 @@ impl Connection {
             let message = if head.is_empty() { body.clone() } else { [head, body].concat().into() };
             self.messages.push_back(message);
         } else {
-            self.outbox.extend_from_slice(head);
-            self.outbox.extend_from_slice(body);
+            self.outbox.push(head, body);
         }
     }
     /// Gives the kernel what it takes. An error shows itself at the next look.
@@ -133,13 +136,10 @@ impl Connection {
         match &mut self.state {
             State::Plain(socket) => {
                 while !self.outbox.is_empty() {
-                    match socket.write(&self.outbox) {
-                        Ok(count) => {
-                            self.outbox.advance(count);
-                            self.waiting_bytes -= count;
-                        }
+                    match self.outbox.write(socket) {
+                        Ok(count) => self.waiting_bytes -= count,
                         Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                        Err(_) => return,
+                        Err(_) => return self.outbox.keep(),
                     }
                 }
             }
@@ -225,37 +225,120 @@ fn from_client(end: ClientEnd) -> Result<State, String> {
         Err(HandshakeError::Failure(error)) => Err(text(error)),
     }
 }
-fn read_packets(socket: &mut Socket, inbox: &mut BytesMut, framing: &dyn Framing) -> Result<Vec<Bytes>, String> {
+fn read_packets(socket: &mut Socket, inbox: &mut Inbox, framing: &dyn Framing) -> Result<Vec<Bytes>, String> {
     let mut packets = Vec::new();
     let mut read = 0;
     let end = loop {
-        if read >= LOOK_BYTES {
-            break Ok(());
-        }
-        let filled = inbox.len();
-        inbox.resize(filled + READ_BYTES, 0);
-        let result = socket.read(&mut inbox[filled..]);
-        inbox.truncate(filled + *result.as_ref().unwrap_or(&0));
+        let room = inbox.room();
+        let asked = room.len();
+        let result = socket.read(room);
         match result {
             Ok(0) => break Err("the peer closed it".to_string()),
-            Ok(count) => read += count,
+            Ok(count) => {
+                inbox.filled += count;
+                read += count;
+            }
             Err(error) if error.kind() == ErrorKind::WouldBlock => break Ok(()),
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
             Err(error) => break Err(text(error)),
         }
-        while !inbox.is_empty() {
-            match framing.packet_length(inbox) {
-                PacketLength::Known(length) if length <= inbox.len() && length > 0 => {
-                    packets.push(inbox.split_to(length).freeze());
-                }
+        while inbox.filled > 0 {
+            match framing.packet_length(inbox.bytes()) {
+                PacketLength::Known(length) if length <= inbox.filled && length > 0 => packets.push(inbox.take(length)),
                 PacketLength::Known(0) | PacketLength::Invalid => return Err("what arrived is no packet".into()),
                 PacketLength::Known(_) | PacketLength::Unknown => break,
             }
+        }
+        // A short read has taken all there was.
+        if read >= LOOK_BYTES || result.is_ok_and(|count| count < asked) {
+            break Ok(());
         }
     };
     // What came before the end still counts; the end shows itself again.
     if packets.is_empty() { end.map(|()| packets) } else { Ok(packets) }
 }
+
+/// Bytes that have arrived and are no whole packet yet.
+#[derive(Default)]
+struct Inbox {
+    /// They, and room behind them that need not be cleared again.
+    buffer: BytesMut,
+    filled: usize,
+}
+impl Inbox {
+    fn bytes(&self) -> &[u8] {
+        &self.buffer[..self.filled]
+    }
+    /// Where the next bytes go.
+    fn room(&mut self) -> &mut [u8] {
+        if self.buffer.len() - self.filled < READ_BYTES_MIN {
+            self.buffer.truncate(self.filled);
+            self.buffer.resize(self.filled + READ_BYTES, 0);
+        }
+        &mut self.buffer[self.filled..]
+    }
+    fn take(&mut self, length: usize) -> Bytes {
+        self.filled -= length;
+        self.buffer.split_to(length).freeze()
+    }
+}
+
+/// Bytes that wait for the kernel.
+#[derive(Default)]
+struct Outbox {
+    pieces: VecDeque<Bytes>,
+    /// What follows them: heads and short packets.
+    rest: BytesMut,
+    /// Whether the kernel has not taken all of it.
+    is_blocked: bool,
+}
+impl Outbox {
+    fn is_empty(&self) -> bool {
+        self.pieces.is_empty() && self.rest.is_empty()
+    }
+    fn push(&mut self, head: &[u8], body: &Bytes) {
+        self.rest.extend_from_slice(head);
+        if self.is_blocked || body.len() < GATHERED_BYTES_MIN {
+            return self.rest.extend_from_slice(body);
+        }
+        if !self.rest.is_empty() {
+            self.pieces.push_back(self.rest.split().freeze());
+        }
+        self.pieces.push_back(body.clone());
+    }
+    /// Gives the kernel as many as it takes by one call.
+    fn write(&mut self, socket: &Socket) -> io::Result<usize> {
+        let pieces = self.pieces.iter().map(|piece| &piece[..]).chain([&self.rest[..]]);
+        let pieces: Vec<IoSlice<'_>> =
+            pieces.filter(|piece| !piece.is_empty()).take(PIECES_MAX).map(IoSlice::new).collect();
+        let count = socket.send_vectored(&pieces)?;
+        let mut left = count;
+        while left > 0 {
+            match self.pieces.front_mut() {
+                Some(piece) if piece.len() <= left => {
+                    left -= piece.len();
+                    self.pieces.pop_front();
+                }
+                Some(piece) => piece.advance(std::mem::take(&mut left)),
+                None => self.rest.advance(std::mem::take(&mut left)),
+            }
+        }
+        self.is_blocked &= !self.rest.is_empty();
+        Ok(count)
+    }
+    /// What the kernel does not take now may wait for long, and must not keep the buffers that it came in.
+    fn keep(&mut self) {
+        if std::mem::replace(&mut self.is_blocked, true) {
+            return;
+        }
+        let length = self.pieces.iter().map(Bytes::len).sum::<usize>() + self.rest.len();
+        let mut all = BytesMut::with_capacity(length);
+        self.pieces.drain(..).for_each(|piece| all.extend_from_slice(&piece));
+        all.extend_from_slice(&self.rest);
+        self.rest = all;
+    }
+}
+
 fn read_messages(web: &mut WebSocket<Socket>) -> Result<Vec<Bytes>, String> {
     let mut packets = Vec::new();
     let mut read = 0;
@@ -306,5 +389,46 @@ impl AsFd for Connection {
             State::ServerHandshake(handshake) => handshake.get_ref().get_ref().as_fd(),
             State::Broken => unreachable!("a closed connection is forgotten at once"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_waits_leaves_in_its_order_however_little_the_kernel_takes() {
+        let (here, mut there) = Socket::pair(Domain::UNIX, Type::STREAM, None).expect("a pair of sockets");
+        here.set_nonblocking(true).expect("a socket");
+        there.set_nonblocking(true).expect("a socket");
+        here.set_send_buffer_size(20_000).expect("a socket");
+        let (mut outbox, mut sent, mut came, mut random) = (Outbox::default(), Vec::new(), Vec::new(), 7u32);
+        let mut below = |most: u32| {
+            random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (random >> 8) % most
+        };
+        let mut take = |most: usize, came: &mut Vec<u8>| {
+            let mut some = vec![0; most];
+            let count = there.read(&mut some).unwrap_or(0);
+            came.extend_from_slice(&some[..count]);
+        };
+        for round in 0..3_000 {
+            let (head, body) = (vec![1; below(30) as usize], Bytes::from(vec![round as u8; below(9_000) as usize]));
+            outbox.push(&head, &body);
+            sent.extend_from_slice(&head);
+            sent.extend_from_slice(&body);
+            while !outbox.is_empty() {
+                if outbox.write(&here).is_err() {
+                    outbox.keep();
+                    break;
+                }
+            }
+            take(below(20_000) as usize, &mut came);
+        }
+        while came.len() < sent.len() {
+            take(50_000, &mut came);
+            let _ = outbox.write(&here);
+        }
+        assert!(came == sent && !outbox.is_blocked);
     }
 }
