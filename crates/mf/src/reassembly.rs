@@ -295,6 +295,14 @@ impl Reassembly {
         let mut parts = parts(start..end, self.manifest.chunk_size);
         start < end && parts.all(|(unit, first, until)| self.is_here(unit, first, until))
     }
+    /// Whether all of a chunk of some cut is verified.
+    pub fn holds(&self, number: u32, chunk_bytes: u32, count: u32, len: usize) -> bool {
+        match self.range(number, chunk_bytes, count, len) {
+            Ok(_) if number == 0 => self.tree.is_some(),
+            Ok(range) => parts(range, self.manifest.chunk_size).all(|(unit, ..)| self.is_verified(unit)),
+            Err(_) => false,
+        }
+    }
     /// Chunks of the last cut that are missing; all of them before the first has come.
     pub fn missing(&self) -> impl Iterator<Item = u32> {
         let (_, count) = self.cut.unwrap_or((u32::MAX, 1));

@@ -15,7 +15,7 @@ impl MfNode {
                 self.keep_in_cache(slot);
                 self.keep_out_of_its_way(slot);
             }
-            Output::Begun(slot) => self.begin_spread(now, slot),
+            Output::Begun(slot) => self.on_begun(now, slot),
             Output::Copied(slot, rest) => self.end_spread(now, slot, rest),
             Output::Local(slot) => self.on_local(now, slot),
             Output::Store(slot, reason) => self.on_store(now, slot, reason),
@@ -40,6 +40,15 @@ impl MfNode {
                 self.on_dropped(FaceId::default(), reason, header.payload_bytes as usize);
             }
             Output::Dropped(face, reason, bytes) => self.on_dropped(face, reason, bytes),
+        }
+    }
+    /// The first packet of a chunk has come.
+    fn on_begun(&mut self, now: Time, slot: Slot) {
+        let header = self.router.buffer.chunk(slot).and_then(|chunk| chunk.header.as_ref());
+        match header.filter(|header| header.destination == self.guid) {
+            None => self.begin_spread(now, slot),
+            Some(header) if self.receiver.has_already(now, header) => self.router.end_early(slot),
+            Some(_) => {}
         }
     }
     /// A chunk has come from a neighbour.

@@ -21,6 +21,28 @@ impl Receiver {
             source.rtt = Some((rtt, source.rtt.map_or(rtt, |(_, least)| least.min(rtt))));
         }
     }
+    /// Whether a chunk that begins to arrive is here already, verified, and nobody waits to hear so: its last router may not
+    /// know that it was taken, if the receiver went away at that moment.
+    pub fn has_already(&mut self, now: Time, header: &ChunkHeader) -> bool {
+        let Some(tag) = header.tag().filter(|tag| tag.reliability != Reliability::Ack) else { return false };
+        let id = match tag.transfer & PUSHED {
+            0 => Some(TransferId(tag.transfer)),
+            _ => self.pushed.get(&(header.source, tag.transfer)).copied(),
+        };
+        let is_of = |fetch: &&mut Incoming| {
+            fetch.object == Some(tag.object) && fetch.token == tag.token && fetch.ended.is_none()
+        };
+        let Some(fetch) = id.and_then(|id| self.fetches.get_mut(&id)).filter(is_of) else { return false };
+        let holds =
+            |held: &Reassembly| held.holds(tag.number, tag.chunk_bytes, tag.count, header.payload_bytes as usize);
+        let source = fetch.number_of(&header.source).and_then(|number| fetch.sources.get(usize::from(number)));
+        let is_trusted = source.is_none_or(|source| !source.lied && source.doubt.is_none());
+        if !is_trusted || header.flags.contains(Flags::NO_CACHE) || !fetch.reassembly.as_ref().is_some_and(holds) {
+            return false;
+        }
+        fetch.lonely_since = now;
+        true
+    }
     /// Takes a chunk of an object for this node.
     pub fn handle_data(&mut self, now: Time, header: &ChunkHeader, payload: &Payload) {
         let Some(tag) = header.tag() else { return };

@@ -120,7 +120,8 @@ pub enum Output {
     Arrived(Slot),
     /// A whole chunk has come that was sent on while it arrived: look at it, nothing else is to be done.
     Passed(Slot),
-    /// A chunk for a group begins to arrive: [`Router::begin_copies`] may send it on.
+    /// A chunk for a group begins to arrive, and [`Router::begin_copies`] may send it on; or one for this node, and
+    /// [`Router::end_early`] may say that it is here.
     Begun(Slot),
     /// A whole chunk has come of which copies were sent while it arrived: [`Router::copy`] it for these headers, then
     /// [`Router::consume`] it.

@@ -57,6 +57,9 @@ impl Router {
                 self.outputs.push_back(Output::Dropped(face, "chunk with a packet of another one", bytes));
                 self.give_up(Vec::from([slot]));
             }
+            Arrived::Fragment(slot, 0) if self.buffer.chunk(slot).is_some_and(|chunk| self.is_for_me(chunk)) => {
+                self.outputs.push_back(Output::Begun(slot));
+            }
             Arrived::Fragment(slot, index) => {
                 if self.cut.contains_key(&slot) {
                     self.send_packet_on(slot, index);
@@ -82,6 +85,16 @@ impl Router {
                     }
                 }
             }
+        }
+    }
+    fn is_for_me(&self, chunk: &Chunk) -> bool {
+        chunk.class == Class::Bulk && chunk.destination() == Some(self.config.guid)
+    }
+    /// Nothing more is wanted of a chunk that is arriving: the neighbour need not send the rest.
+    pub fn end_early(&mut self, slot: Slot) {
+        if self.buffer.chunk(slot).is_some_and(|chunk| !chunk.is_complete()) {
+            self.stats.arrived += 1;
+            self.consume(slot);
         }
     }
     /// Hosts send in their own names, which their hellos prove; gives where a chunk came from that does not keep to that.
