@@ -211,7 +211,7 @@ impl MfNode {
         };
         let addresses = &binding.addresses;
         let elsewhere = addresses.iter().any(|(address, _)| Some(*address) != self.router_address());
-        self.sender.handle_binding(&guid, addresses.iter().map(|(address, _)| *address));
+        self.sender.handle_binding(now, &guid, addresses.iter().map(|(address, _)| *address));
         self.anycasts.handle_device(guid, addresses);
         match news {
             News::Yes if !addresses.is_empty() => self.router.handle_move(now, guid, binding),

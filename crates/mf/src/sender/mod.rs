@@ -330,11 +330,19 @@ impl Sender {
         let wanted = wanted.min(self.config.chunk_bytes).max(1_024);
         Some(if wanted > unit { wanted / unit * unit } else { wanted })
     }
-    /// A destination has moved.
-    pub fn handle_binding(&mut self, destination: &Guid, addresses: impl Iterator<Item = NetworkAddress> + Clone) {
+    /// A destination has moved. What was dropped because it was away, and waits, is sent as soon as it is anywhere.
+    pub fn handle_binding(
+        &mut self,
+        now: Time,
+        destination: &Guid,
+        addresses: impl Iterator<Item = NetworkAddress> + Clone,
+    ) {
         let range = (*destination, 0)..=(*destination, u32::MAX);
         for (_, flow) in self.flows.range_mut(range) {
             flow.addresses = addresses.clone().collect();
+            if !flow.addresses.is_empty() && flow.resume_at.is_some() {
+                (flow.resume_at, flow.pause) = (Some(now), DROP_PAUSE);
+            }
         }
     }
     /// Destinations of flows that last long enough to be followed.
