@@ -151,8 +151,11 @@ impl Router {
                     (true, false) => self.buffer.largest(),
                     _ => self.nearly_full(),
                 };
+                // What has just made room would go in at once for what comes out, and so on.
+                let is_pressed = now == self.relieved_at && self.buffer.used() > 0;
                 Some(
-                    hop.takes_from_store(&self.buffer, destination)
+                    !is_pressed
+                        && hop.takes_from_store(&self.buffer, destination)
                         && (self.buffer.used() == 0 || room >= packets && free >= kept + packets),
                 )
             }

@@ -228,6 +228,8 @@ pub struct Router {
     diverted: BTreeMap<Guid, Time>,
     suspects: BTreeSet<FaceId>,
     relief_after: Time,
+    /// When a chunk was last pushed to the proxy because it was in the way.
+    relieved_at: Time,
     /// Until when room that was made for neighbours is not given to what is stored here.
     loose_until: Time,
     /// Hop ids that were used at faces that are gone: one that comes back goes on behind them, as its neighbour knows them.
@@ -260,6 +262,7 @@ impl Router {
             diverted: BTreeMap::new(),
             suspects: BTreeSet::new(),
             relief_after: Time::ZERO,
+            relieved_at: Time::ZERO,
             loose_until: Time::ZERO,
             retired_hops: 0,
             outputs: VecDeque::new(),

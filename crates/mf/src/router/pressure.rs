@@ -104,7 +104,7 @@ impl Router {
             && let Some((face, slot, count)) = line.pop()
         {
             used = used.saturating_sub(count);
-            self.push_aside(face, slot);
+            self.push_aside(now, face, slot);
         }
     }
     /// Where every line has been held up for [`STUCK`], the neighbours may wait for room here as well: makes room for a
@@ -121,13 +121,14 @@ impl Router {
             && let Some((face, slot)) = self.hops.iter().find_map(|(face, hop)| Some((*face, hop.queue.back()?.1)))
         {
             room += self.buffer.chunk(slot).map_or(0, |chunk| u32::from(chunk.count()));
-            self.push_aside(face, slot);
+            self.push_aside(now, face, slot);
         }
         true
     }
-    fn push_aside(&mut self, face: FaceId, slot: Slot) {
+    fn push_aside(&mut self, now: Time, face: FaceId, slot: Slot) {
         self.take_queued(face, slot);
         self.stats.relieved += 1;
+        self.relieved_at = now;
         self.outputs.push_back(Output::Store(slot, StoreReason::Relief));
     }
     /// With less free room than this the buffer is nearly full.
