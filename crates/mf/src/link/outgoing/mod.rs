@@ -69,6 +69,7 @@ pub struct Outgoing {
     /// Counts packets, so that a CSYN knows what was sent before it.
     order: u64,
     csyns: BTreeMap<u32, Asked>,
+    control_asked: packets::Repeated,
     windows: Windows,
     transfer: TransferConfig,
     controller: Box<dyn Controller>,
@@ -160,6 +161,7 @@ impl Outgoing {
             next_csyn: first_csyn,
             order: 0,
             csyns: BTreeMap::new(),
+            control_asked: packets::Repeated::default(),
             windows: Windows::default(),
             reorder: 0,
             in_flight: 0,

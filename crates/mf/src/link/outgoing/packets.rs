@@ -1,7 +1,7 @@
 //! The packets that leave: fragments within window and pace, and CSYNs.
 use alloc::vec::Vec;
 
-use tributary_core::{Rate, Time, TransmitBuf};
+use tributary_core::{Duration, Rate, Time, TransmitBuf};
 
 use super::{Asked, CSYNS_MAX, OVERHEAD_BYTES, Outgoing, PROBE_INTERVAL_MIN};
 use crate::{
@@ -9,6 +9,9 @@ use crate::{
     link::buffer::{Buffer, Chunk},
     wire::{Class, Csyn, DataHeader},
 };
+
+/// Control chunks that are asked about once more in one timeout of the hop, at most.
+const REPEATED_MAX: u32 = 32;
 
 /// What the controller allows, which does not change while packets are sent.
 struct Allowance {
@@ -62,6 +65,11 @@ impl Outgoing {
         for at in 0..self.sending.len() {
             let sending = &mut self.sending[at];
             if sending.ask_at > now || is_full(out) {
+                continue;
+            }
+            if sending.class == Class::Control && sending.asked && !self.control_asked.may_ask(now, self.rtt.rto()) {
+                // Its turn comes: many questions at a time would crowd out their answers.
+                sending.ask_at = now + self.rtt.rto();
                 continue;
             }
             if sending.asked && now.since(self.heard_at) >= self.rtt.rto() {
@@ -174,6 +182,22 @@ impl Outgoing {
             sending.ask_at = now + patience.min(self.config.rto_max.max(self.rtt.rto()));
         }
         number
+    }
+}
+
+/// Questions about control chunks that were asked before: so many in each timeout of the hop.
+#[derive(Default)]
+pub(super) struct Repeated {
+    since: Time,
+    asked: u32,
+}
+impl Repeated {
+    fn may_ask(&mut self, now: Time, rto: Duration) -> bool {
+        if now.since(self.since) >= rto {
+            (self.since, self.asked) = (now, 0);
+        }
+        self.asked += 1;
+        self.asked <= REPEATED_MAX
     }
 }
 
