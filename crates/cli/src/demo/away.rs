@@ -60,6 +60,11 @@ pub(super) struct Stage<'a> {
     pub(super) now: f64,
 }
 
+/// Whether one view of a store has more than another: what is not durable yet takes room and is no chunk of it.
+fn is_more(one: &StoreView, other: &StoreView) -> bool {
+    (one.chunks(), one.used_bytes) > (other.chunks(), other.used_bytes)
+}
+
 impl Away {
     /// What the arguments ask for: without any failure both the absence and the kill.
     pub(super) fn new(fails: &[Fail]) -> Option<Away> {
@@ -92,7 +97,7 @@ impl Away {
             }
             State::Away(since) => {
                 let held = store(stage.network)?;
-                if held.used_bytes > self.peak.used_bytes {
+                if is_more(&held, &self.peak) {
                     self.peak = held.clone();
                 }
                 if self.kills_router {
@@ -153,7 +158,7 @@ impl Away {
         }
         let mut add = |key: &str, value: u64| done.more.insert(key.into(), value.into());
         add("away_seconds", AWAY.as_secs());
-        let peak = self.held.as_ref().filter(|held| held.used_bytes > self.peak.used_bytes).unwrap_or(&self.peak);
+        let peak = self.held.as_ref().filter(|held| is_more(held, &self.peak)).unwrap_or(&self.peak);
         add("stored_chunks", peak.chunks());
         add("stored_bytes", peak.used_bytes);
         if peak.chunks() == 0 {
