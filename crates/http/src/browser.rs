@@ -11,20 +11,16 @@ use hyper::{
 };
 use hyper_util::rt::{TokioIo, TokioTimer};
 use std::{
-    collections::BTreeMap,
     convert::Infallible,
     net::SocketAddr,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
 };
 use tokio::{
     net::TcpListener,
-    sync::{
-        mpsc::{UnboundedSender, unbounded_channel},
-        watch,
-    },
+    sync::{mpsc::unbounded_channel, watch},
 };
 use tributary::{ApiError, mailbox::Mailbox};
 use tributary_content::Name;
@@ -32,12 +28,9 @@ use tributary_core::Duration;
 use tributary_transport::messaging::{Delivery, Destination, SendOptions, Spread};
 
 use crate::{
-    exchange::{
-        CreditHead, REQUEST_BYTES_MAX, RequestHead, ResponseHead, SegmentHead, name_of_host, name_of_message, pack,
-        unpack,
-    },
+    exchange::{REQUEST_BYTES_MAX, RequestHead, ResponseHead, SegmentHead, name_of_host, name_of_message, pack},
     passed_on,
-    segments::{Credit, Receiver, Segment, Sender, Taken},
+    segments::{Credit, Exchanges, Receiver, Sender, Taken, Waiting},
     tunnel,
 };
 
@@ -78,15 +71,8 @@ struct Shared {
     mailbox: Arc<Mailbox>,
     config: BrowserConfig,
     next: AtomicU64,
-    open: Mutex<BTreeMap<u64, Waiting>>,
+    open: Exchanges,
     connections: AtomicUsize,
-}
-
-/// Where what comes for a request goes.
-struct Waiting {
-    segments: UnboundedSender<Segment>,
-    /// What the web server's side has taken of a tunnel.
-    taken: watch::Sender<Taken>,
 }
 
 impl BrowserProxy {
@@ -107,7 +93,7 @@ impl BrowserProxy {
             mailbox: Arc::new(mailbox),
             config,
             next: AtomicU64::new(first),
-            open: Mutex::default(),
+            open: Exchanges::default(),
             connections: AtomicUsize::new(0),
         });
         let ended = Arc::new(AtomicBool::new(false));
@@ -140,18 +126,8 @@ impl Drop for BrowserProxy {
 fn read_answers(shared: &Shared, ended: &AtomicBool) {
     while !ended.load(Ordering::SeqCst) {
         let Some(message) = shared.mailbox.next(LOOK) else { continue };
-        if let Some((credit, _)) = unpack::<CreditHead>(&message.bytes) {
-            let open = shared.open();
-            open.get(&credit.id).into_iter().for_each(|of| of.taken.send_modify(|known| known.on_credit(&credit)));
-            continue;
-        }
-        let Some((head, body)) = unpack::<SegmentHead>(&message.bytes) else {
+        if !shared.open.handle(&message.bytes) {
             tracing::debug!("'{}' is no part of a response", message.name);
-            continue;
-        };
-        if let Some(waiting) = shared.open().get(&head.id) {
-            // Nobody waits any more if the browser has gone.
-            let _ = waiting.segments.send((head, body));
         }
     }
 }
@@ -228,11 +204,10 @@ async fn open_tunnel(request: Request<Incoming>, shared: &Arc<Shared>) -> Result
     };
     let asked = ask(shared, to, (request.method(), &target, Vec::new()), Bytes::new()).await?;
     let Asked { response, rest, id, taken, .. } = asked;
-    let not_open = || (StatusCode::BAD_GATEWAY, "the web server's side has opened no tunnel".to_string());
     let Some((Rest { mut receiver, open, credit: Some(credit) }, true)) =
         rest.map(|rest| (rest, response.status == 200))
     else {
-        return Err(not_open());
+        return Err((StatusCode::BAD_GATEWAY, "the web server's side has opened no tunnel".into()));
     };
     receiver.patience = tunnel::PATIENCE;
     let sender = Sender::new(&shared.mailbox, ("upstream", tunnel::DELIVERY), credit.to().into(), id, taken);
@@ -268,7 +243,7 @@ async fn ask(
     let id = shared.next.fetch_add(1, Ordering::Relaxed);
     let (segments, of_answer) = unbounded_channel();
     let (credits, taken) = watch::channel(Taken::default());
-    let open = Open::new(shared, id, Waiting { segments, taken: credits })?;
+    let open = Open::new(shared, id, Waiting { segments: Some(segments), taken: credits })?;
     let reply_to = shared.mailbox.id().into();
     let head = RequestHead { id, reply_to, method: method.to_string(), target: target.into(), headers };
     let message = pack(&head, &body);
@@ -421,7 +396,7 @@ struct Open {
 }
 impl Open {
     fn new(shared: &Arc<Shared>, id: u64, waiting: Waiting) -> Result<Open, Failure> {
-        let mut open = shared.open();
+        let mut open = shared.open.lock();
         if open.len() >= REQUESTS_MAX {
             return Err((StatusCode::SERVICE_UNAVAILABLE, format!("{REQUESTS_MAX} requests wait already")));
         }
@@ -431,16 +406,9 @@ impl Open {
 }
 impl Drop for Open {
     fn drop(&mut self) {
-        self.shared.open().remove(&self.id);
+        self.shared.open.lock().remove(&self.id);
     }
 }
-impl Shared {
-    fn open(&self) -> MutexGuard<'_, BTreeMap<u64, Waiting>> {
-        // The map is whole between any two statements, so a panic elsewhere does not spoil it.
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 /// The origin that a URI names, if it names one and nothing else.
 pub fn origin_of(text: &str) -> Option<Uri> {
     let uri: Uri = text.parse().ok()?;

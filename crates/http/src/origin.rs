@@ -6,29 +6,22 @@ use hyper_util::{
     client::legacy::{Client, connect::HttpConnector},
     rt::TokioExecutor,
 };
-use std::{
-    collections::BTreeMap,
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, Ordering},
-    },
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
 };
 use tokio::{
     net::TcpStream,
-    sync::{
-        Semaphore,
-        mpsc::{UnboundedSender, unbounded_channel},
-        watch,
-    },
+    sync::{Semaphore, mpsc::unbounded_channel, watch},
 };
 use tributary::{ApiError, mailbox::Mailbox};
 use tributary_core::Duration;
 use tributary_transport::messaging::Delivery;
 
 use crate::{
-    exchange::{CreditHead, RequestHead, ResponseHead, SEGMENT_BYTES, SegmentHead, unpack},
+    exchange::{RequestHead, ResponseHead, SEGMENT_BYTES, unpack},
     passed_on,
-    segments::{Credit, Receiver, Segment, Sender, Taken},
+    segments::{Credit, Exchanges, Receiver, Sender, Taken, Waiting},
     tunnel,
 };
 
@@ -64,24 +57,10 @@ struct Shared {
     config: OriginConfig,
     client: Client<HttpConnector, Full<Bytes>>,
     /// Requests that are carried out.
-    open: Mutex<BTreeMap<u64, Waiting>>,
+    open: Exchanges,
     /// Places of requests and of tunnels.
     places: Semaphore,
     tunnels: Semaphore,
-}
-
-/// Where what the browser's side says of a request goes.
-struct Waiting {
-    /// What the browser has taken.
-    taken: watch::Sender<Taken>,
-    /// What it sends through a tunnel.
-    segments: Option<UnboundedSender<Segment>>,
-}
-impl Shared {
-    fn open(&self) -> MutexGuard<'_, BTreeMap<u64, Waiting>> {
-        // The map is whole between any two statements, so a panic elsewhere does not spoil it.
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl OriginProxy {
@@ -101,23 +80,16 @@ impl OriginProxy {
                 mailbox: Arc::new(mailbox),
                 config,
                 client,
-                open: Mutex::default(),
+                open: Exchanges::default(),
                 places: Semaphore::new(REQUESTS_MAX),
                 tunnels: Semaphore::new(TUNNELS_MAX),
             });
             while !end.load(Ordering::SeqCst) {
                 let Some(message) = shared.mailbox.next(LOOK) else { continue };
-                if let Some((credit, _)) = unpack::<CreditHead>(&message.bytes) {
-                    let open = shared.open();
-                    open.get(&credit.id)
-                        .into_iter()
-                        .for_each(|of| of.taken.send_modify(|known| known.on_credit(&credit)));
-                } else if let Some((head, body)) = unpack::<SegmentHead>(&message.bytes) {
-                    if let Some(segments) = shared.open().get(&head.id).and_then(|open| open.segments.as_ref()) {
-                        // Nobody takes it any more if the tunnel has ended.
-                        let _ = segments.send((head, body));
-                    }
-                } else if let Some((head, body)) = unpack::<RequestHead>(&message.bytes) {
+                if shared.open.handle(&message.bytes) {
+                    continue;
+                }
+                if let Some((head, body)) = unpack::<RequestHead>(&message.bytes) {
                     let of_task = Arc::clone(&shared);
                     match head.method.as_str() {
                         "CONNECT" => runtime.spawn(async move { carry_tunnel(&of_task, head).await }),
@@ -146,7 +118,7 @@ impl Drop for OriginProxy {
 
 async fn carry_out(shared: &Arc<Shared>, head: RequestHead, body: Bytes) {
     let (credits, taken) = watch::channel(Taken::default());
-    shared.open().insert(head.id, Waiting { taken: credits, segments: None });
+    shared.open.lock().insert(head.id, Waiting { taken: credits, segments: None });
     let mut sender = Sender::new(&shared.mailbox, ("response", Delivery::Nack), head.reply_to.clone(), head.id, taken);
     let result = match ask(shared, &head, body).await {
         Ok(response) => send_all(&mut sender, response, shared.config.patience).await,
@@ -162,7 +134,7 @@ async fn carry_tunnel(shared: &Arc<Shared>, head: RequestHead) {
     let Ok(_place) = shared.tunnels.try_acquire() else {
         return end(shared, &head, sender, Err(format!("{TUNNELS_MAX} tunnels are open already"))).await;
     };
-    shared.open().insert(head.id, Waiting { taken: credits, segments: Some(segments) });
+    shared.open.lock().insert(head.id, Waiting { taken: credits, segments: Some(segments) });
     let connection = match connect(shared).await {
         Ok(connection) => connection,
         Err(reason) => return end(shared, &head, sender, Err(reason)).await,
@@ -174,7 +146,7 @@ async fn carry_tunnel(shared: &Arc<Shared>, head: RequestHead) {
         // Whoever is left of both sides is told by the credit that is given up.
         result.unwrap_or_else(|reason| tracing::debug!("a tunnel for {} ended: {reason}", head.target));
     }
-    shared.open().remove(&head.id);
+    shared.open.lock().remove(&head.id);
 }
 /// Connects to where tunnels lead.
 async fn connect(shared: &Shared) -> Result<TcpStream, String> {
@@ -199,7 +171,7 @@ async fn end(shared: &Shared, head: &RequestHead, mut sender: Sender, result: Re
         // If this does not arrive either, the browser's side waits no longer than its patience.
         let _ = sender.send(true, None, Some(reason), Bytes::new()).await;
     }
-    shared.open().remove(&head.id);
+    shared.open.lock().remove(&head.id);
 }
 /// Asks the web server.
 async fn ask(shared: &Shared, head: &RequestHead, body: Bytes) -> Result<Response<Incoming>, String> {

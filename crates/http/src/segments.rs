@@ -1,12 +1,18 @@
 //! Bytes in an order, as messages that have none: sent as long as the other side takes them, put in order, and credited.
 use bytes::Bytes;
-use std::{collections::BTreeMap, sync::Arc};
-use tokio::sync::{mpsc::UnboundedReceiver, watch};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+use tokio::sync::{
+    mpsc::{UnboundedReceiver, UnboundedSender},
+    watch,
+};
 use tributary::{ApiError, ErrorKind, mailbox::Mailbox};
 use tributary_core::{Duration, TransferId};
 use tributary_transport::messaging::{Delivery, Destination, SendOptions};
 
-use crate::exchange::{CreditHead, ResponseHead, SegmentHead, WINDOW_SEGMENTS, name_of_message, pack};
+use crate::exchange::{CreditHead, ResponseHead, SegmentHead, WINDOW_SEGMENTS, name_of_message, pack, unpack};
 
 /// Segments under way at the same time at most.
 const UNDER_WAY_MAX: usize = 8;
@@ -22,6 +28,38 @@ const CREDIT_SEGMENTS: u32 = WINDOW_SEGMENTS / 4;
 /// A segment as it comes.
 pub(crate) type Segment = (SegmentHead, Bytes);
 
+/// Where what the other side says of an exchange goes.
+pub(crate) struct Waiting {
+    pub(crate) taken: watch::Sender<Taken>,
+    /// `None` if nothing is to come.
+    pub(crate) segments: Option<UnboundedSender<Segment>>,
+}
+/// Exchanges that go on, by their numbers.
+#[derive(Default)]
+pub(crate) struct Exchanges(Mutex<BTreeMap<u64, Waiting>>);
+impl Exchanges {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Waiting>> {
+        // The map is whole between any two statements, so a panic elsewhere does not spoil it.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+    /// Takes a credit or a segment; whether the message is one.
+    pub(crate) fn handle(&self, message: &Bytes) -> bool {
+        if let Some((credit, _)) = unpack::<CreditHead>(message) {
+            if let Some(waiting) = self.lock().get(&credit.id) {
+                waiting.taken.send_modify(|known| known.on_credit(&credit));
+            }
+        } else if let Some((head, body)) = unpack::<SegmentHead>(message) {
+            if let Some(segments) = self.lock().get(&head.id).and_then(|waiting| waiting.segments.as_ref()) {
+                // Nobody takes it any more if the connection has ended.
+                let _ = segments.send((head, body));
+            }
+        } else {
+            return false;
+        }
+        true
+    }
+}
+
 /// What the other side has taken.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Taken {
@@ -30,7 +68,7 @@ pub(crate) struct Taken {
     pub(crate) gone: bool,
 }
 impl Taken {
-    pub(crate) fn on_credit(&mut self, credit: &CreditHead) {
+    fn on_credit(&mut self, credit: &CreditHead) {
         self.segments = self.segments.max(credit.taken);
         self.gone |= credit.gone;
     }
@@ -38,13 +76,13 @@ impl Taken {
 
 /// Sends segments.
 pub(crate) struct Sender {
-    pub(crate) mailbox: Arc<Mailbox>,
+    mailbox: Arc<Mailbox>,
     /// What its messages are called.
-    pub(crate) kind: &'static str,
-    pub(crate) delivery: Delivery,
+    kind: &'static str,
+    delivery: Delivery,
     /// The GUID that they go to.
-    pub(crate) to: String,
-    pub(crate) id: u64,
+    to: String,
+    id: u64,
     pub(crate) taken: watch::Receiver<Taken>,
     number: u32,
     under_way: Vec<TransferId>,
