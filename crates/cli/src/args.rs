@@ -566,7 +566,7 @@ pub(crate) struct Demo {
     /// Size of the file
     #[arg(long, default_value = "48MB")]
     pub(crate) size: ByteCount,
-    /// Seed of the file's bytes and of every node
+    /// Seed of the file's bytes and of the network's keys
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
     /// Keep configs, logs and files in this folder

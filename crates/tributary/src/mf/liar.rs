@@ -1,5 +1,5 @@
 //! A content cache that answers with flipped bytes.
-use tributary_core::{Datagram, Random};
+use tributary_core::Datagram;
 use tributary_mf::{
     ids::Guid,
     wire::{ChunkHeader, DataHeader, Flags},
@@ -7,13 +7,21 @@ use tributary_mf::{
 
 use crate::fault::Lie;
 
-/// Flips a byte in a share of the chunks that a router's own cache answers with. The header of a chunk, which tells that, is
-/// in its first packet.
+/// Flips a byte in a share of the chunks that a router's own cache answers with: in the first one and, evenly, in others, so
+/// that no small object comes out whole by luck, and in the same ones when they are sent again. The header of a chunk, which
+/// tells that, is in its first packet.
 pub(super) struct LyingCache {
     /// What the router's chunks call their source.
     pub(super) own: Guid,
     pub(super) share: f64,
-    pub(super) random: Random,
+}
+
+impl LyingCache {
+    fn lies_about(&self, number: u32) -> bool {
+        let lies_until = |number: u32| (f64::from(number) * self.share).ceil();
+        // The first chunk says what the object is; the true one is told of that.
+        number > 0 && lies_until(number) > lies_until(number - 1)
+    }
 }
 
 impl Lie for LyingCache {
@@ -22,11 +30,10 @@ impl Lie for LyingCache {
         let first = DataHeader::decode(&bytes).ok().filter(|packet| packet.index == 0);
         let header = first.and_then(|_| ChunkHeader::decode(bytes.get(DataHeader::BYTES..)?).ok());
         let Some((header, header_bytes)) = header else { return datagram };
-        // The first chunk says what the object is; the true one is told of that.
-        let is_object = header.tag().is_some_and(|tag| tag.number > 0);
+        let is_lie = header.tag().is_some_and(|tag| self.lies_about(tag.number));
         let is_own = header.source == self.own && header.flags.contains(Flags::CACHED);
         let payload = DataHeader::BYTES + header_bytes;
-        if !is_object || !is_own || bytes.len() <= payload || !self.random.chance(self.share) {
+        if !is_lie || !is_own || bytes.len() <= payload {
             return datagram;
         }
         let mut altered = bytes;
@@ -78,7 +85,7 @@ mod tests {
     #[test]
     fn only_what_its_own_cache_answers_is_altered() {
         let is_altered = |own: u8, bytes: Vec<u8>| {
-            let mut liar = LyingCache { own: Guid([own; 20]), share: 1.0, random: Random::new(1, 1) };
+            let mut liar = LyingCache { own: Guid([own; 20]), share: 1.0 };
             liar.tell(bytes.clone().into()).to_vec() != bytes
         };
         assert!(is_altered(7, packet(0, 1, Flags::CACHED)));
@@ -87,6 +94,18 @@ mod tests {
         assert!(!is_altered(7, packet(0, 0, Flags::CACHED)), "what the object is");
         assert!(!is_altered(7, packet(1, 1, Flags::CACHED)));
         assert!(!is_altered(7, b"no packet".to_vec()));
+    }
+
+    #[test]
+    fn a_share_of_the_chunks_is_altered_and_the_first_among_them() {
+        let lies = |share: f64, count: u32| -> Vec<u32> {
+            let liar = LyingCache { own: Guid([7; 20]), share };
+            (0..=count).filter(|number| liar.lies_about(*number)).collect()
+        };
+        assert_eq!(lies(0.5, 9), [1, 3, 5, 7, 9]);
+        assert_eq!(lies(0.25, 9), [1, 5, 9]);
+        assert_eq!(lies(1.0, 3), [1, 2, 3]);
+        assert_eq!(lies(0.01, 1), [1]);
     }
 
     /// What a second receiver is given by the server and by the cache of its access router, a share of whose answers are

@@ -6,14 +6,14 @@ mod repository;
 mod said;
 
 use tributary_content::SigningKey;
-use tributary_core::{Random, Time};
+use tributary_core::Time;
 use tributary_mf::{Config, MfNode};
 
 use self::liar::LyingCache;
 use crate::{
     config::NodeConfig,
     error::ApiError,
-    fault::{LYING_STREAM, Liar},
+    fault::Liar,
     registry::BoxedNode,
 };
 
@@ -24,7 +24,7 @@ pub(crate) fn build(config: &NodeConfig, seed: u64) -> BoxedNode {
     let inner = node(config, seed);
     let share = config.faults.corrupt_cache;
     if share > 0.0 {
-        let lie = LyingCache { own: inner.guid(), share, random: Random::new(seed, LYING_STREAM) };
+        let lie = LyingCache { own: inner.guid(), share };
         return Box::new(Liar { inner, lie });
     }
     Box::new(inner)
