@@ -215,7 +215,8 @@ impl Sender {
             content_type: None,
         };
         let name = naming::packet_name(object, version, packet).ok()?;
-        Some(self.sign(NameView::from(&name), meta, &content))
+        // Who comes upon an object by a segment comes upon its first; the others leave their room to content.
+        Some(self.sign_as(packet == 0, NameView::from(&name), meta, &content))
     }
     /// Begins to read a chunk, and keeps what was asked for until it is here.
     fn wait_for(&mut self, object: &Name, index: ChunkIndex, asked: (Name, u64, u32)) {
@@ -231,16 +232,19 @@ impl Sender {
         }
     }
     fn sign(&self, name: NameView<'_>, meta: MetaInfo<'_>, content: &[u8]) -> Bytes {
-        let signature = SignatureInfo {
-            key_locator: Some(KeyLocator::Name(NameView::from(&self.locator))),
-            ..SignatureInfo::new(self.key.kind())
+        self.sign_as(true, name, meta, content)
+    }
+    /// Signs with the key of the name. A digest is nobody's, so that a locator behind it only tells whose the packet is.
+    fn sign_as(&self, tells_whose: bool, name: NameView<'_>, meta: MetaInfo<'_>, content: &[u8]) -> Bytes {
+        let shared = match self.shared_keys.is_empty() {
+            true => None,
+            false => name.to_name().ok().and_then(|name| SharedKey::of(&self.shared_keys, &name).cloned()),
         };
-        let data = Data { meta: Some(meta), signature, ..Data::new(name, content) };
-        if self.shared_keys.is_empty() {
-            return data.sign(&self.key).into();
-        }
-        let shared = name.to_name().ok().and_then(|name| SharedKey::of(&self.shared_keys, &name).cloned());
-        data.sign(&shared.map_or_else(|| self.key.clone(), |shared| SignKey::Hmac(shared.secret))).into()
+        let key = shared.map_or_else(|| self.key.clone(), |shared| SignKey::Hmac(shared.secret));
+        let locator = KeyLocator::Name(NameView::from(&self.locator));
+        let key_locator = (tells_whose || !matches!(key, SignKey::Digest)).then_some(locator);
+        let signature = SignatureInfo { key_locator, ..SignatureInfo::new(key.kind()) };
+        Data { meta: Some(meta), signature, ..Data::new(name, content) }.sign(&key).into()
     }
     /// An object that could not be read, and why; each failure once.
     pub fn poll_failure(&mut self) -> Option<(Name, StoreError)> {
@@ -293,10 +297,13 @@ mod tests {
         sender.handle_interest(Time::from_millis(77), &interest)
     }
     fn sender(size: usize) -> (Sender, Vec<u8>) {
+        sender_with(SignKey::ed25519(&[2; 32]), size)
+    }
+    fn sender_with(sign: SignKey, size: usize) -> (Sender, Vec<u8>) {
         let bytes: Vec<u8> = (0..size).map(|at| (at / 7) as u8).collect();
         let key = SigningKey::from_secret(&[1; 32]);
         let object = MemoryObject::new("/lab/file".parse().unwrap(), bytes.clone(), &key).unwrap();
-        let mut sender = Sender::new("producer", 1000, SignKey::ed25519(&[2; 32]), Duration::ZERO);
+        let mut sender = Sender::new("producer", 1000, sign, Duration::ZERO);
         assert!(sender.publish(Box::new(object)));
         (sender, bytes)
     }
@@ -330,6 +337,18 @@ mod tests {
                 assert_eq!(got, bytes);
                 assert!(ask(&mut sender, &format!("{versioned}/seg={}", segment + 1), false).is_none());
             }
+        }
+    }
+
+    #[test]
+    fn behind_a_digest_only_the_first_segment_and_what_leads_to_it_tells_whose_it_is() {
+        for (sign, of_later) in [(SignKey::Digest, false), (SignKey::ed25519(&[2; 32]), true)] {
+            let (mut sender, _) = sender_with(sign, 5000);
+            let mut tells = |name: &str, can_be_prefix: bool| {
+                naming::has_manifest(&Data::decode(&ask(&mut sender, name, can_be_prefix).unwrap()).unwrap())
+            };
+            assert!(tells("/lab/file", true) && tells("/lab/file/v=1/seg=0", false) && tells("/lab/file/v=1", true));
+            assert_eq!(tells("/lab/file/v=1/seg=1", false), of_later);
         }
     }
 

@@ -53,7 +53,7 @@ const END_PATIENCE: Duration = Duration::from_secs(2);
 /// How often a state is looked at.
 pub(crate) const LOOK: Duration = Duration::from_millis(20);
 /// Content of an NDN segment of the demo: with the demo's name, its signature and headers it just fits a datagram.
-const SEGMENT_BYTES: u16 = 1_340;
+const SEGMENT_BYTES: u16 = 1_366;
 /// The smallest queue of a link: room for one batch of datagrams.
 const QUEUE_BYTES_MIN: u64 = 64 << 10;
 
