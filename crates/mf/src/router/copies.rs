@@ -80,9 +80,10 @@ impl Router {
         self.outputs.push_back(Output::Copied(slot, rest));
         true
     }
-    /// The copies of a chunk that will not be complete.
+    /// The copies of a chunk that will not be complete, but for those of which the next hop had the rest from somebody else.
     pub(super) fn take_copies(&mut self, slot: Slot) -> Vec<Slot> {
-        let copies = self.copying.remove(&slot).map(|copying| copying.copies).unwrap_or_default();
+        let mut copies = self.copying.remove(&slot).map(|copying| copying.copies).unwrap_or_default();
+        copies.retain(|copy| self.buffer.chunk(*copy).is_some());
         self.stats.originated -= copies.len() as u64;
         copies
     }

@@ -270,6 +270,15 @@ fn an_empty_buffer_takes_the_largest_chunk_however_many_neighbours_send() {
     assert!(!windows.is_empty() && windows.iter().all(|window| *window == 6_000), "{windows:?}");
 }
 
+/// The neighbour at a face says that it has all of the chunk of which it was sent a packet.
+fn has_all(router: &mut Router, now: Time, face: FaceId, packet: &[u8]) {
+    let hop = DataHeader::decode(packet).expect("a packet of data").hop;
+    let (state, bitmap, mut answer) = (CackState::Complete, Vec::new(), Vec::new());
+    Cack { state, hop, number: 0, window: 999, destination_window: 999, duplicates: 0, first_missing: 0, bitmap }
+        .encode(&mut answer);
+    router.handle_packet(now, face, PacketType::Cack, Bytes::from(answer).into());
+}
+
 #[test]
 fn what_the_next_hop_has_from_somebody_else_is_not_waited_for() {
     let now = Time::ZERO;
@@ -281,11 +290,7 @@ fn what_the_next_hop_has_from_somebody_else_is_not_waited_for() {
     let lost = packets.remove(5);
     let left = pass_on(&mut relay, now, packets);
     assert!(left.len() > 5 && relay.buffer.len() == 1, "it is cut through");
-    let hop = DataHeader::decode(&left[0]).expect("a packet of data").hop;
-    let (state, bitmap, mut answer) = (CackState::Complete, Vec::new(), Vec::new());
-    Cack { state, hop, number: 0, window: 999, destination_window: 999, duplicates: 0, first_missing: 0, bitmap }
-        .encode(&mut answer);
-    relay.handle_packet(now, FaceId(2), PacketType::Cack, Bytes::from(answer).into());
+    has_all(&mut relay, now, FaceId(2), &left[0]);
     assert_eq!(relay.buffer.len(), 0, "the next hop has it");
     let mut out = TransmitBuf::default();
     assert_eq!(relay.poll_transmit(now, &mut out), Some(Transmit { face: FaceId(1) }));
@@ -348,6 +353,19 @@ fn copies_of_a_chunk_that_does_not_end_are_given_up_with_it() {
     assert_eq!((relay.buffer.len(), relay.buffer.used(), relay.stats.originated), (0, 0, 0));
     let counts: Vec<usize> = relay_group(&mut relay, now, &packets).iter().map(Vec::len).collect();
     assert_eq!(counts, [2, 2, 2], "it comes again");
+}
+
+#[test]
+fn a_copy_that_its_member_had_already_is_not_given_up_once_more() {
+    let now = Time::from_millis(1_000);
+    let (mut relay, packets) = group_of_two(now);
+    let leaving = relay_group(&mut relay, now, &packets[..2]).concat();
+    let (face, packet) = leaving.iter().find(|(face, _)| *face == FaceId(2)).expect("a copy leaves there");
+    has_all(&mut relay, now, *face, packet);
+    let source = Peer { nonce: 99, ..relay.peers().next().expect("it is there").1.clone() };
+    relay.on_up(now, FaceId(1), source);
+    let stats = relay.stats;
+    assert_eq!((relay.buffer.len(), stats.originated, stats.sent), (0, 1, 1), "{stats:?}");
 }
 
 #[test]
