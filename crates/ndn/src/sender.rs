@@ -215,8 +215,8 @@ impl Sender {
             content_type: None,
         };
         let name = naming::packet_name(object, version, packet).ok()?;
-        // Who comes upon an object by a segment comes upon its first; the others leave their room to content.
-        Some(self.sign_as(packet == 0, NameView::from(&name), meta, &content))
+        // Who comes upon an object by a segment asks for its first; the others leave their room to content.
+        Some(self.sign_as(packet == 0 || in_tree, NameView::from(&name), meta, &content))
     }
     /// Begins to read a chunk, and keeps what was asked for until it is here.
     fn wait_for(&mut self, object: &Name, index: ChunkIndex, asked: (Name, u64, u32)) {
@@ -343,11 +343,12 @@ mod tests {
     #[test]
     fn behind_a_digest_only_the_first_segment_and_what_leads_to_it_tells_whose_it_is() {
         for (sign, of_later) in [(SignKey::Digest, false), (SignKey::ed25519(&[2; 32]), true)] {
-            let (mut sender, _) = sender_with(sign, 5000);
+            let (mut sender, _) = sender_with(sign, 300_000);
             let mut tells = |name: &str, can_be_prefix: bool| {
                 naming::has_manifest(&Data::decode(&ask(&mut sender, name, can_be_prefix).unwrap()).unwrap())
             };
             assert!(tells("/lab/file", true) && tells("/lab/file/v=1/seg=0", false) && tells("/lab/file/v=1", true));
+            assert!(tells("/lab/file/v=1/32=tree/seg=0", false), "it is no object of its own");
             assert_eq!(tells("/lab/file/v=1/seg=1", false), of_later);
         }
     }
