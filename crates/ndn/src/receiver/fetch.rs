@@ -178,7 +178,7 @@ impl Fetching {
         }
         match (asked, data) {
             (Some(Asked::Manifest), Some(data)) => self.on_probe_answer(now, local, &data, random),
-            (Some(Asked::Manifest), None) => self.on_probe_returned(now, local, name),
+            (Some(Asked::Manifest), None) => self.on_probe_returned(now, local, name, random),
             (Some(Asked::Packet { version, packet }), data) if self.version == Some(version) => {
                 self.on_packet(now, local, packet, data.as_ref(), random)
             }
@@ -316,14 +316,22 @@ impl Fetching {
         (!is_one_more || untrusted() < UNTRUSTED_MAX).then_some((node, label))
     }
     /// Takes a probing Interest that came back; whether it was one.
-    fn on_probe_returned(&mut self, now: Time, local: &LocalPacket, name: NameView<'_>) -> bool {
+    fn on_probe_returned(
+        &mut self,
+        now: Time,
+        local: &LocalPacket,
+        name: NameView<'_>,
+        random: &mut Random,
+    ) -> bool {
         let nonce = name.last().and_then(|last| <[u8; 4]>::try_from(last.value).ok());
         let Some((nonce, probe)) = nonce.and_then(|nonce| Some((nonce, self.probes.remove(&nonce)?))) else {
             return false;
         };
-        // Over a silent path the engine sets the pace.
-        if self.path_probes.remove(&nonce).is_none() {
-            self.on_refused_probe(now, local, probe);
+        match self.path_probes.remove(&nonce) {
+            None => self.on_refused_probe(now, local, probe),
+            // Over a silent path the engine sets the pace.
+            Some(asked) if local.path_failed && self.paths.on_failed(now, asked.path, random) => self.offer(now, random),
+            Some(_) => {}
         }
         true
     }
@@ -341,6 +349,11 @@ impl Fetching {
             return false;
         };
         let asked = self.path_probes.remove(&nonce);
+        if let Some(asked) = asked.as_ref().filter(|_| local.path_failed)
+            && self.paths.on_failed(now, asked.path, random)
+        {
+            self.offer(now, random);
+        }
         self.refusals = 0;
         let Ok((segment_bytes, manifest)) = naming::decode_manifest(data.content.unwrap_or(&[])) else { return true };
         if self.shared.as_ref().is_some_and(|key| !data.is_signed_by(key)) {

@@ -8,8 +8,11 @@ use crate::{config::PathConfig, router::labels::LABEL_BYTES};
 
 /// Paths known at one time; beyond that the ones not in use for longest go.
 const PATHS_MAX: usize = 256;
-/// How long a path that failed is left alone, unless a probe brings its tag again.
+/// How long a path that failed is left alone, unless a probe brings its tag again; as long again each time that its tag
+/// cannot be followed.
 const FAILED_PAUSE: Duration = Duration::from_secs(10);
+/// Times that double the pause, at most.
+const DOUBLINGS_MAX: u32 = 6;
 /// How long a path in use is silent before it gives way to another one. It is silent already when an answer takes longer than
 /// a timeout, as when another path begins and fills the queue of a link that both have: full queues take seconds on slow links.
 /// While nothing comes over any path in use, one gives way as soon as its answers can be late no more.
@@ -62,6 +65,8 @@ pub(super) struct KnownPath {
     /// That nothing comes over it any more, as far as the transfer knows.
     silent: Option<Silent>,
     failed: Option<Time>,
+    /// Times that its tag could not be followed since a probe brought it.
+    dead_ends: u32,
     /// Bytes that it had brought when measuring began, and what it brought in the last change interval since then.
     bytes_before: u64,
     rate: Option<Rate>,
@@ -129,7 +134,7 @@ impl Paths {
             path.rtt = (path.rtt * 7 + rtt) / 8;
             path.rates = rates;
             path.seen = now;
-            path.failed = None;
+            (path.failed, path.dead_ends) = (None, 0);
             return self.fill(random) | self.relieve(now, random);
         }
         if self.known.len() >= PATHS_MAX {
@@ -149,6 +154,7 @@ impl Paths {
             refused: false,
             silent: None,
             failed: None,
+            dead_ends: 0,
             bytes_before: 0,
             rate: None,
         };
@@ -204,11 +210,12 @@ impl Paths {
         self.relief_at = self.dues().filter(|due| *due > now).min();
         changed
     }
-    /// A path failed: its tag could not be followed, or nothing came by it. Another takes its place at once. Whether the
+    /// A path failed: its tag could not be followed. Another takes its place at once. Whether the
     /// paths in use changed.
     pub(super) fn on_failed(&mut self, now: Time, id: PathId, random: &mut Random) -> bool {
         let Some(path) = self.known.get_mut(&id) else { return false };
         path.failed = Some(now);
+        path.dead_ends += 1;
         let was = core::mem::replace(&mut path.in_use, false);
         self.fill(random) || was
     }
@@ -346,7 +353,8 @@ impl KnownPath {
         })
     }
     fn works(&self, now: Time) -> bool {
-        !self.refused && self.failed.is_none_or(|failed| failed + FAILED_PAUSE <= now)
+        let pause = FAILED_PAUSE * (1 << self.dead_ends.saturating_sub(1).min(DOUBLINGS_MAX));
+        !self.refused && self.failed.is_none_or(|failed| failed + pause <= now)
     }
     fn links(&self, nodes: &Nodes, hops: &Hops) -> Vec<Link> {
         let labels = self.tag.labels();
@@ -490,6 +498,22 @@ mod tests {
         assert_eq!(in_use(&paths), [3]);
         assert!(probe(&mut paths, &mut random, 2), "a probe shows that it works again");
         assert_eq!(in_use(&paths), [2, 3]);
+    }
+
+    #[test]
+    fn a_path_whose_tag_leads_nowhere_is_tried_again_ever_more_rarely_until_a_probe_brings_it() {
+        let (mut paths, mut random) = paths(2);
+        probe(&mut paths, &mut random, 1);
+        let works = |paths: &Paths, now: Time| paths.candidates(now, |_| true).len() == 1;
+        let mut now = Time::ZERO;
+        for pause in [10, 20, 40] {
+            paths.on_failed(now, PathId(1), &mut random);
+            now += Duration::from_secs(pause);
+            assert!(!works(&paths, now - Duration::from_millis(1)) && works(&paths, now), "after {pause} s");
+        }
+        assert!(probe(&mut paths, &mut random, 1));
+        paths.on_failed(now, PathId(1), &mut random);
+        assert!(works(&paths, now + FAILED_PAUSE), "it begins anew");
     }
 
     #[test]
