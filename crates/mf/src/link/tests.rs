@@ -530,6 +530,31 @@ fn control_chunks_pass_data_and_a_closed_window() {
     assert!(hop.run(&mut queue, limit, |hop| hop.waiting.len() == 1));
 }
 
+#[test]
+fn control_chunks_wait_for_answers_too_and_all_arrive_over_a_narrow_link() {
+    let config = LinkConfig::new(Rate::from_bits_per_second(500_000), Duration::from_millis(20));
+    let mut hop = Hop::new(config, HopConfig::default(), 6_000, 5);
+    for number in 0..900 {
+        let mut header = ChunkHeader::new(
+            ChunkKind::Transport(crate::ids::Token(number)),
+            Guid([1; 20]),
+            Guid([2; 20]),
+            NetworkAddress(1),
+        );
+        header.payload_bytes = 200;
+        let slot = hop.out_buffer.put(header, vec![vec![7; 200].into()], Origin::Local);
+        hop.out.begin(hop.now, slot, &mut hop.out_buffer);
+    }
+    hop.takes = false;
+    hop.pump_sender(&mut Vec::new());
+    let at_once = hop.out.stats.packets;
+    assert!(at_once < 600, "{at_once} packets before any answer");
+    let limit = hop.now + Duration::from_secs(30);
+    assert!(hop.run(&mut Vec::new(), limit, |hop| hop.waiting.len() == 900), "{:?}", hop.out.stats);
+    let stats = hop.out.stats;
+    assert!(stats.repeated < 200, "{stats:?}");
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
     #[test]

@@ -316,13 +316,7 @@ impl Fetching {
         (!is_one_more || untrusted() < UNTRUSTED_MAX).then_some((node, label))
     }
     /// Takes a probing Interest that came back; whether it was one.
-    fn on_probe_returned(
-        &mut self,
-        now: Time,
-        local: &LocalPacket,
-        name: NameView<'_>,
-        random: &mut Random,
-    ) -> bool {
+    fn on_probe_returned(&mut self, now: Time, local: &LocalPacket, name: NameView<'_>, random: &mut Random) -> bool {
         let nonce = name.last().and_then(|last| <[u8; 4]>::try_from(last.value).ok());
         let Some((nonce, probe)) = nonce.and_then(|nonce| Some((nonce, self.probes.remove(&nonce)?))) else {
             return false;
@@ -330,7 +324,9 @@ impl Fetching {
         match self.path_probes.remove(&nonce) {
             None => self.on_refused_probe(now, local, probe),
             // Over a silent path the engine sets the pace.
-            Some(asked) if local.path_failed && self.paths.on_failed(now, asked.path, random) => self.offer(now, random),
+            Some(asked) if local.path_failed && self.paths.on_failed(now, asked.path, random) => {
+                self.offer(now, random)
+            }
             Some(_) => {}
         }
         true

@@ -10,12 +10,7 @@ use tributary_core::Time;
 use tributary_mf::{Config, MfNode};
 
 use self::liar::LyingCache;
-use crate::{
-    config::NodeConfig,
-    error::ApiError,
-    fault::Liar,
-    registry::BoxedNode,
-};
+use crate::{config::NodeConfig, error::ApiError, fault::Liar, registry::BoxedNode};
 
 pub use repository::FileRepository;
 

@@ -13,6 +13,9 @@ use crate::{
 /// Control chunks that are asked about once more in one timeout of the hop, at most.
 const REPEATED_MAX: u32 = 32;
 
+/// Bytes that may be under way beyond the window for the sake of control chunks, which do not wait behind data.
+const CONTROL_BYTES: u64 = 64 << 10;
+
 /// What the controller allows, which does not change while packets are sent.
 struct Allowance {
     /// Bytes under way.
@@ -36,8 +39,9 @@ impl Outgoing {
                 else {
                     continue;
                 };
-                let may_send = |hop: &Outgoing| {
-                    class == Class::Control || (hop.in_flight < allowance.window && hop.pace_at <= quantum_end)
+                let may_send = |hop: &Outgoing| match class {
+                    Class::Control => hop.in_flight < allowance.window + CONTROL_BYTES,
+                    Class::Bulk => hop.in_flight < allowance.window && hop.pace_at <= quantum_end,
                 };
                 while !is_full(out) && may_send(self) && self.send_next(now, at, chunk, &allowance, out) {}
             }
