@@ -54,7 +54,9 @@ impl Receiver {
                 None => return self.on_pushed(now, header, tag, payload),
             }
         };
-        let is_of = |fetch: &&mut Incoming| fetch.object == Some(tag.object) && fetch.token == tag.token;
+        let is_of = |fetch: &&mut Incoming| {
+            fetch.object == Some(tag.object) && (fetch.token == tag.token || fetch.takes_another_token())
+        };
         let Some(fetch) = self.fetches.get_mut(&id).filter(is_of) else {
             self.strays += 1;
             return self.say_over(header, tag, false);
@@ -93,7 +95,7 @@ impl Receiver {
                 (fetch.highest_window, fetch.granted, fetch.nacks) = (None, None, 0);
             }
         }
-        (fetch.lonely_since, fetch.calls) = (now, 0);
+        (fetch.lonely_since, fetch.calls, fetch.token) = (now, 0, tag.token);
         if tag.transfer & PUSHED != 0 {
             // Somebody on the way may have changed what was said of it first.
             fetch.reliability = fetch.reliability.max(tag.reliability);
@@ -412,6 +414,38 @@ mod tests {
         assert_eq!(receiver.pushed.len(), PUSHED_KEPT);
     }
 
+    #[test]
+    fn a_token_that_was_damaged_on_its_way_is_replaced_by_what_comes_after_nacks_in_vain() {
+        let (source, key) = (Guid([2; 20]), SigningKey::from_secret(&[7; 32]));
+        let mut receiver = Receiver::new(EndConfig::default(), 1, &[1; 32]);
+        receiver.accept(Some(Box::new(MemoryOpener::new())));
+        receiver.set_attached(Time::ZERO, true);
+        let object = MemoryObject::new("/lab/reading".parse().expect("a name"), Bytes::from_static(b"21.5"), &key);
+        let object = object.expect("fits");
+        let id = object.manifest().object_id();
+        let mut sender = Sender::new(source, EndConfig::default(), 1, &[2; 32]);
+        sender.lend(Box::new(object));
+        sender.push(Time::ZERO, id, Guid([1; 20]), Vec::new(), SendOptions::new(&EndConfig::default()));
+        let no_cache = ContentCache::new(tributary_core::ByteCount(0));
+        let (header, payload) = sender.poll_chunk(Time::ZERO, &no_cache, |_, _| true).expect("the first chunk");
+        let token = header.token().expect("it has one");
+        let mut damaged = header.clone();
+        if let crate::wire::ChunkKind::Data(tag) = &mut damaged.kind {
+            tag.token.0 ^= 1 << 38;
+        }
+        receiver.handle_data(Time::ZERO, &damaged, &payload);
+        let (mut now, mut right) = (Time::ZERO, Vec::new());
+        while now < Time::from_millis(60_000) {
+            now += Duration::from_millis(100);
+            receiver.handle_timeout(now);
+            right.extend(core::iter::from_fn(|| receiver.poll_message()).map(|message| message.token == token));
+            // Whoever sends hears nothing, and reminds it.
+            receiver.handle_data(now, &header, &payload);
+        }
+        assert_eq!(right[..3], [false, false, true], "the second one in vain shows it: {right:?}");
+        assert!(right[2..].iter().all(|is_right| *is_right));
+    }
+
     /// Chunks from a cache, one of them wrong, wait for the hash list that a source sends.
     #[test]
     fn who_sends_the_hash_list_is_not_blamed_for_wrong_bytes_that_a_cache_sent_before() {
@@ -557,7 +591,11 @@ mod tests {
             receiver.handle_data(NOW, &forged, &wrong);
             receiver.handle_data(NOW, &forged, payload);
         }
-        assert_eq!((stored(&receiver), receiver.strays), (0, 2 * sent.len() as u64));
+        assert_eq!(
+            (stored(&receiver), receiver.strays),
+            (0, 2 * sent.len() as u64),
+            "asked for, it is known by its own"
+        );
         sent.iter().for_each(|(header, payload)| receiver.handle_data(NOW, header, payload));
         assert_eq!(stored(&receiver), 4_000);
         let events: Vec<_> = core::iter::from_fn(|| receiver.poll_event()).map(|(_, event)| event).collect();

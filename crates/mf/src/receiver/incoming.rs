@@ -97,6 +97,9 @@ pub(super) struct Source {
     pub(super) serves: Option<NetworkAddress>,
 }
 
+/// NACKs in vain after which the token of something pushed is taken from what comes.
+const VAIN_NACKS: u32 = 2;
+
 /// Who is asked for what is missing.
 pub(super) enum Asked {
     /// Whom the network finds nearest (anycast).
@@ -155,6 +158,11 @@ impl Incoming {
     /// Whether it is being pushed to this node.
     pub(super) fn is_pushed_here(&self) -> bool {
         self.transfer & PUSHED != 0 && self.ended.is_none()
+    }
+    /// Whether what comes with another token is of it: of what is pushed the first chunk tells the token, and may have been
+    /// damaged on its way, so that whoever sends hears none of what is asked for by it.
+    pub(super) fn takes_another_token(&self) -> bool {
+        self.is_pushed_here() && self.nacks >= VAIN_NACKS
     }
     pub(super) fn new(
         now: Time,

@@ -254,6 +254,10 @@ fn draw_kind(
             FaultKind::Replay => What::Replay(node, 1 + random.below(100) as u32),
             FaultKind::DiskFull => What::DiskFull(pick(&with(|node| node.receiver), random), random.below(20)),
         };
+        // A node alone has no links.
+        if links == 0 && matches!(kind, FaultKind::Flap | FaultKind::Shift | FaultKind::Mtu) {
+            continue;
+        }
         let from = Time::ZERO + from;
         faults.push(Fault { kind, from, until: from + Duration::from_secs_f64(lasts.max(0.0)), what });
     }
