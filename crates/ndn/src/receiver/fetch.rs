@@ -262,10 +262,14 @@ impl Fetching {
                 false => self.transfer.handle_once(now, &data, answers, asked.earlier()),
             }
         }
+        self.note_failure(now, local, path, random);
+        true
+    }
+    /// What came back, or its answer, may say that the tag of the path that it was to follow leads nowhere.
+    fn note_failure(&mut self, now: Time, local: &LocalPacket, path: PathId, random: &mut Random) {
         if local.path_failed && self.paths.on_failed(now, path, random) {
             self.offer(now, random);
         }
-        true
     }
     /// Too many Interests wait on the way: the one that was sent last is dropped there, if it is that one which comes back.
     fn on_refusal(&mut self, now: Time, local: &LocalPacket, packet: u32) {
@@ -324,10 +328,7 @@ impl Fetching {
         match self.path_probes.remove(&nonce) {
             None => self.on_refused_probe(now, local, probe),
             // Over a silent path the engine sets the pace.
-            Some(asked) if local.path_failed && self.paths.on_failed(now, asked.path, random) => {
-                self.offer(now, random)
-            }
-            Some(_) => {}
+            Some(asked) => self.note_failure(now, local, asked.path, random),
         }
         true
     }
@@ -345,10 +346,8 @@ impl Fetching {
             return false;
         };
         let asked = self.path_probes.remove(&nonce);
-        if let Some(asked) = asked.as_ref().filter(|_| local.path_failed)
-            && self.paths.on_failed(now, asked.path, random)
-        {
-            self.offer(now, random);
+        if let Some(asked) = &asked {
+            self.note_failure(now, local, asked.path, random);
         }
         self.refusals = 0;
         let Ok((segment_bytes, manifest)) = naming::decode_manifest(data.content.unwrap_or(&[])) else { return true };
