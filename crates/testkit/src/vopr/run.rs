@@ -40,8 +40,11 @@ pub struct RunReport {
     pub trace_hash: u64,
 }
 
-/// How long the network is left alone before it is looked at, and then looked at.
+/// How long the network is looked at while nobody does anything.
 const QUIET: Duration = Duration::from_secs(10);
+/// How long nobody does anything before that: fetches of what nobody has any more go through the paths that the
+/// faults left them, and run out of patience.
+const CALM: Duration = Duration::from_secs(60);
 /// How often reports are compared and nodes looked at.
 const SLICE: Duration = Duration::from_millis(100);
 /// How often people ask again for what was refused.
@@ -259,7 +262,7 @@ impl<F: Family> Run<'_, F> {
     /// Nobody does anything: little is sent, and nothing is left over.
     fn quiet_phase(&mut self) {
         let sent = |run: &Self| -> u64 { run.world.ledger.borrow().sent.iter().flatten().sum() };
-        self.pass(QUIET);
+        self.pass(CALM);
         let (before, brought) = (sent(self), self.bytes_so_far());
         let steps = self.world.net.stats().steps;
         self.pass(QUIET);
