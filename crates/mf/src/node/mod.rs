@@ -203,21 +203,11 @@ impl MfNode {
         } else {
             None
         };
-        let mut resolver = GnrsClient::new(key.clone(), &config.label, config.binding_lifetime, 0);
-        let mut rules = BTreeMap::new();
-        for (name, said) in &config.readers {
-            // Groups among them admit their members when these are known.
-            let readers = Readers::Only(said.clone());
-            resolver.set_readers(now, name.as_ref().map_or(guid, Guid::of_name), readers.clone());
-            rules.insert(name.clone(), Rule { said: said.clone(), readers });
-        }
-        if config.router {
-            resolver.put(now, RecordBody::Device(Vec::from([(address, WEIGHT_MAX)])));
-        }
-        for (label, group) in &config.groups {
-            resolver.put(now, group.record(label));
-        }
-        MfNode {
+        let resolver = GnrsClient::new(key.clone(), &config.label, config.binding_lifetime, 0);
+        // Groups among them admit their members when these are known.
+        let rule = |said: &BTreeSet<Guid>| Rule { said: said.clone(), readers: Readers::Only(said.clone()) };
+        let rules = config.readers.iter().map(|(name, said)| (name.clone(), rule(said))).collect();
+        let mut node = MfNode {
             guid,
             key,
             roles,
@@ -258,11 +248,27 @@ impl MfNode {
             events,
             counters: BTreeMap::new(),
             config,
+        };
+        node.introduce(now);
+        node
+    }
+    /// Says by the resolver what the settings say of this node.
+    fn introduce(&mut self, now: Time) {
+        for (name, rule) in &self.rules {
+            self.resolver.set_readers(now, name.as_ref().map_or(self.guid, Guid::of_name), rule.readers.clone());
+        }
+        if self.config.router {
+            self.resolver.put(now, RecordBody::Device(Vec::from([(self.config.address, WEIGHT_MAX)])));
+        }
+        for (label, group) in &self.config.groups {
+            self.resolver.put(now, group.record(label));
         }
     }
-    /// Resolves names with another service than the embedded one.
-    pub fn set_resolver(&mut self, resolver: Box<dyn NameResolver>) {
+    /// Resolves names with another service than the embedded one, which is told what the settings say of this node; to be
+    /// called before the node publishes or attaches to anything.
+    pub fn set_resolver(&mut self, now: Time, resolver: Box<dyn NameResolver>) {
         self.resolver = resolver;
+        self.introduce(now);
     }
     /// Keeps the records of names that this node holds for others in `repository`, and takes over those of an earlier
     /// life.
