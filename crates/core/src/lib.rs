@@ -23,6 +23,7 @@
 //! | places on the Earth | [`location`] |
 //! | what a node tells | [`event`] |
 //! | seeded random streams | [`random`] |
+//! | fields of packets | [`wire`] |
 //!
 //! # Example
 //! A node that echoes what it gets:
@@ -66,6 +67,7 @@ pub mod pump;
 pub mod random;
 pub mod timer;
 pub mod units;
+pub mod wire;
 
 pub use datagram::{Datagram, DatagramRun, HEAD_BYTES_MAX, Transmit, TransmitBuf};
 pub use ids::{EchoId, FaceId, NodeId, PathId, SourceId, TimerId, TransferId};

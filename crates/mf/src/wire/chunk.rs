@@ -4,10 +4,7 @@ use core::ops::{BitOr, BitOrAssign};
 
 use tributary_content::ObjectId;
 
-use super::{
-    WireError,
-    reader::{Reader, Writer},
-};
+use super::{Fields, Reader, WireError, Writer};
 use crate::ids::{ChunkKey, Flow, Guid, NetworkAddress, ServiceId, Token};
 
 /// Addresses that a destination has at most.
@@ -263,7 +260,7 @@ impl ChunkHeader {
             destination,
             addresses,
         };
-        Ok((header, bytes.len() - reader.left()))
+        Ok((header, bytes.len() - reader.rest().len()))
     }
     /// Appends the header to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {

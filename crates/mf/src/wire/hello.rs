@@ -4,10 +4,7 @@ use core::ops::BitOr;
 
 use tributary_content::{PublicKey, Signature, SigningKey};
 
-use super::{
-    LABEL_BYTES_MAX, PacketType, WireError,
-    reader::{Reader, Writer},
-};
+use super::{Fields, LABEL_BYTES_MAX, PacketType, Reader, WireError, Writer};
 use crate::ids::{Guid, NetworkAddress};
 
 /// What a node does for others.
@@ -123,7 +120,7 @@ impl Hello {
             window: reader.u32("window")?,
             key: PublicKey(reader.array("key")?),
             label: reader.text("label", LABEL_BYTES_MAX)?,
-            signature: match reader.left() {
+            signature: match reader.rest().len() {
                 0 => None,
                 _ => {
                     let signature = Signature(reader.array("signature")?);

@@ -2,10 +2,7 @@
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use super::{
-    PacketType, WireError,
-    reader::{Reader, Writer},
-};
+use super::{PacketType, Reader, WireError, Writer};
 use crate::ids::HopId;
 
 /// Packets of a chunk at most: with packets of 1,400 bytes, chunks of up to 11 MB; the bitmap of a CACK fits any link.

@@ -15,6 +15,7 @@
 //! is: data of an object, a [transport message](transport), a [message about names](names), or [link state](routing).
 //! So all of these have the reliability of the hop link, and none needs another.
 pub mod chunk;
+mod fields;
 #[cfg(test)]
 mod golden;
 pub mod hello;
@@ -22,11 +23,11 @@ pub mod hop;
 mod mac;
 pub mod mtu;
 pub mod names;
-mod reader;
 pub mod routing;
 pub mod transport;
 
 pub use chunk::{ADDRESSES_MAX, CHUNK_HEADER_BYTES_MAX, ChunkHeader, ChunkKind, DataTag, Flags, Reliability};
+use fields::Fields;
 pub use hello::{Hello, Probe, Roles};
 pub use hop::{CHUNK_PACKETS_MAX, Cack, CackState, Class, Csyn, DataHeader};
 pub use mac::{MAC_BYTES, seal, unseal};
@@ -34,6 +35,8 @@ pub use mtu::MtuMessage;
 pub use names::{NameMessage, NameRecord, Readers, RecordBody, RecordKey, Refusal, SealedHead, Statement};
 pub use routing::{Adjacency, LinkState};
 pub use transport::{ChunkRanges, TransportMessage};
+pub use tributary_core::wire::WireError;
+use tributary_core::wire::{Reader, Writer};
 
 /// The version of the wire format.
 pub const VERSION: u8 = 2;
@@ -78,68 +81,11 @@ impl PacketType {
     pub fn first_byte(self) -> u8 {
         VERSION << 4 | self as u8
     }
-    fn expect(self, reader: &mut reader::Reader<'_>) -> Result<(), WireError> {
+    fn expect(self, reader: &mut Reader<'_>) -> Result<(), WireError> {
         let first = reader.u8("packet type")?;
         match PacketType::of(first)? {
             found if found == self => Ok(()),
             found => Err(WireError::Value { field: "packet type", found: found as u64 }),
-        }
-    }
-}
-
-/// Why bytes are not a packet.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum WireError {
-    /// The packet ends too early.
-    #[error("packet ends inside {field}: needs {needs} bytes, has {has}")]
-    Short {
-        /// Which field.
-        field: &'static str,
-        /// Bytes that it needs.
-        needs: usize,
-        /// Bytes that are there.
-        has: usize,
-    },
-    /// The packet goes on after its end.
-    #[error("{extra} bytes after the end of the packet")]
-    Trailing {
-        /// How many.
-        extra: usize,
-    },
-    /// A field has a value that is not legal.
-    #[error("{field} cannot be {found}")]
-    Value {
-        /// Which field.
-        field: &'static str,
-        /// Its value.
-        found: u64,
-    },
-    /// Another version of the format.
-    #[error("wire format version {found}, this program speaks {known}")]
-    Version {
-        /// The packet's.
-        found: u8,
-        /// Ours.
-        known: u8,
-    },
-    /// A signature or an authentication code that does not hold.
-    #[error("{field} is not authentic")]
-    Forged {
-        /// What it is on.
-        field: &'static str,
-    },
-}
-
-impl WireError {
-    /// A fixed phrase per kind of error, for counters.
-    pub fn reason(self) -> &'static str {
-        match self {
-            WireError::Short { .. } => "malformed: too short",
-            WireError::Trailing { .. } => "malformed: trailing bytes",
-            WireError::Value { .. } => "malformed: illegal value",
-            WireError::Version { .. } => "other wire version",
-            WireError::Forged { .. } => "forged",
         }
     }
 }

@@ -3,10 +3,7 @@ use alloc::vec::Vec;
 
 use tributary_transport::MtuProbe;
 
-use super::{
-    PacketType, WireError,
-    reader::{Reader, Writer},
-};
+use super::{PacketType, Reader, WireError, Writer};
 
 /// `type 1 | 0: a probe, 1: its answer 1 | number 4`; a probe goes on with zeros up to the size that it asks about.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -3,11 +3,7 @@ use alloc::{collections::BTreeSet, string::String, vec::Vec};
 
 use tributary_content::{Manifest, Name, PublicKey, Signature, SigningKey};
 
-use super::{
-    WireError,
-    chunk::ADDRESSES_MAX,
-    reader::{Reader, Writer},
-};
+use super::{Fields, Reader, WireError, Writer, chunk::ADDRESSES_MAX};
 use crate::ids::{Guid, NetworkAddress, Weighted};
 
 /// Members of a group in one record at most; larger groups are made of groups (paper §3.5).

@@ -1,10 +1,7 @@
 //! Link state (reference/mobilityfirst, routing): what each router tells all others of its links and its storage.
 use alloc::{string::String, vec::Vec};
 
-use super::{
-    LABEL_BYTES_MAX, Roles, WireError,
-    reader::{Reader, Writer},
-};
+use super::{Fields, LABEL_BYTES_MAX, Reader, Roles, WireError, Writer};
 use crate::ids::{Guid, NetworkAddress};
 
 /// Links that a router tells of at most.

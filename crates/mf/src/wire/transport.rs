@@ -4,9 +4,8 @@ use alloc::vec::Vec;
 use tributary_content::ObjectId;
 
 use super::{
-    WireError,
+    Fields, Reader, WireError, Writer,
     chunk::{CHUNK_BYTES_MAX, Reliability},
-    reader::{Reader, Writer},
 };
 use crate::ids::{Flow, Guid, NetworkAddress};
 

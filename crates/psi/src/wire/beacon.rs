@@ -3,7 +3,7 @@ use alloc::{string::String, vec::Vec};
 
 use tributary_core::NodeId;
 
-use super::{FID_BYTES_MAX, Fid, FidKind, LABEL_BYTES_MAX, Reader, WireError, Writer};
+use super::{FID_BYTES_MAX, Fid, FidKind, Fields, LABEL_BYTES_MAX, Reader, WireError, Writer};
 
 /// Labels in one route of a beacon at most: as many as an FID of kind list holds when it shortens them.
 pub const BEACON_LABELS_MAX: usize = FID_BYTES_MAX / 2;

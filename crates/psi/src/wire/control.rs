@@ -3,7 +3,7 @@ use alloc::vec::Vec;
 
 use tributary_core::NodeId;
 
-use super::{Fid, MAC_BYTES, Reader, WireError, Writer};
+use super::{Fid, Fields, MAC_BYTES, Reader, WireError, Writer};
 
 /// How many fragments a message has at most.
 pub const FRAGMENTS_MAX: usize = 128;
@@ -74,7 +74,7 @@ impl<'a> ControlPacket<'a> {
                 if index > last {
                     return Err(WireError::Value { field: "fragment index", found: index.into() });
                 }
-                let reply = fid(&mut reader, "reply FID")?;
+                let reply = reader.fid("reply FID")?;
                 ControlBody::Fragment { index, count: last + 1, reply, payload: reader.rest() }
             }
             1 => {
@@ -104,13 +104,6 @@ impl<'a> ControlPacket<'a> {
             }
         }
     }
-}
-
-/// Reads an FID and leaves `reader` behind it.
-pub(crate) fn fid(reader: &mut Reader<'_>, field: &'static str) -> Result<Fid, WireError> {
-    let fid = Fid::decode(reader.rest())?;
-    reader.bytes(field, fid.encoded_len())?;
-    Ok(fid)
 }
 
 /// Reads the id of a node, which is never zero.

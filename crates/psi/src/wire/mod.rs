@@ -15,12 +15,12 @@ mod beacon;
 mod control;
 mod data;
 mod fid;
+mod fields;
 #[cfg(test)]
 pub(crate) mod golden;
 mod hello;
 mod mac;
 pub(crate) mod message;
-mod reader;
 mod records;
 mod rendezvous;
 mod request;
@@ -31,10 +31,11 @@ pub use beacon::{BEACON_LABELS_MAX, Beacon, ListLabel, ManagerState, SHORT_LABEL
 pub use control::{ControlBody, ControlPacket, FRAGMENTS_MAX};
 pub use data::{DataHeader, StreamKey};
 pub use fid::{FID_BYTES_MAX, Fid, FidKind};
+use fields::Fields;
+pub use fields::{TERM_END, successions, term_after};
 pub use hello::{Heard, Hello};
 pub use mac::{MAC_BYTES, seal, unseal};
 pub use message::{MESSAGE_BYTES_MAX, Message};
-pub use reader::{Reader, TERM_END, Writer, successions, term_after};
 pub use records::{
     DIGEST_RECORDS_MAX, Digest, DigestKind, Entry, EntryKey, EntryValue, Forward, RecordUpdate, Relay, Replicate,
 };
@@ -49,6 +50,7 @@ pub use topology::{
     PATH_LABEL_BYTES_MAX, PATHS_MAX, PUBLISHERS_MAX, PathOffer, PathRequest, Publisher, RESOLVERS_MAX, ResolverRoute,
     Routes, SHARED_LINKS_MAX, SharedLink,
 };
+pub use tributary_core::wire::{Reader, WireError, Writer};
 
 /// The version of the wire format: one more with each change that a node without it misreads. 2 has the runs of
 /// rendezvous nodes in [`Routes`].
@@ -132,55 +134,5 @@ impl Header {
     #[expect(clippy::len_without_is_empty, reason = "a header is never empty")]
     pub fn len(&self) -> usize {
         3 + self.fid.encoded_len()
-    }
-}
-
-/// Why bytes are not a packet.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum WireError {
-    /// The packet ends too early.
-    #[error("packet ends inside {field}: needs {needs} bytes, has {has}")]
-    Short {
-        /// Which field.
-        field: &'static str,
-        /// Bytes that it needs.
-        needs: usize,
-        /// Bytes that are there.
-        has: usize,
-    },
-    /// The packet goes on after its end.
-    #[error("{extra} bytes after the end of the packet")]
-    Trailing {
-        /// How many.
-        extra: usize,
-    },
-    /// A field has a value that is not legal.
-    #[error("{field} cannot be {found}")]
-    Value {
-        /// Which field.
-        field: &'static str,
-        /// Its value.
-        found: u64,
-    },
-    /// Another version of the format.
-    #[error("wire format version {found}, this program speaks {known}")]
-    Version {
-        /// The packet's.
-        found: u8,
-        /// Ours.
-        known: u8,
-    },
-}
-
-impl WireError {
-    /// A fixed phrase per kind of error, for counters.
-    pub fn reason(self) -> &'static str {
-        match self {
-            WireError::Short { .. } => "malformed: too short",
-            WireError::Trailing { .. } => "malformed: trailing bytes",
-            WireError::Value { .. } => "malformed: illegal value",
-            WireError::Version { .. } => "other wire version",
-        }
     }
 }

@@ -6,7 +6,7 @@ use tributary_core::{Duration, NodeId};
 use tributary_transport::PathMetric;
 
 use super::{
-    LABEL_BYTES_MAX, MANIFEST_BYTES_MAX, Reader, WireError, Writer,
+    Fields, LABEL_BYTES_MAX, MANIFEST_BYTES_MAX, Reader, WireError, Writer,
     control::node_id,
     rendezvous::{
         ChildState, ClientRequest, ScopeNotice, choice, component, known_revision, lease, name, paths_per_source,

@@ -7,7 +7,7 @@ use tributary_content::Name;
 use tributary_core::Duration;
 use tributary_transport::PathMetric;
 
-use super::{LABEL_BYTES_MAX, MANIFEST_BYTES_MAX, PATHS_MAX, Reader, WireError, Writer};
+use super::{Fields, LABEL_BYTES_MAX, MANIFEST_BYTES_MAX, PATHS_MAX, Reader, WireError, Writer};
 
 /// What a host asks of a rendezvous node; also what rendezvous nodes pass on to the responsible one.
 ///

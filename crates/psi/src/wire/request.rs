@@ -3,7 +3,7 @@ use alloc::vec::Vec;
 
 use tributary_content::ObjectId;
 
-use super::{Fid, Reader, WireError, Writer};
+use super::{Fid, Fields, Reader, WireError, Writer};
 
 /// How many packets one request names at most, over all its runs. This is also the limit of amplification:
 /// a request is answered with at most this many packets.
@@ -50,8 +50,7 @@ impl Request {
             return Err(WireError::Value { field: "packet size", found: 0 });
         }
         let capability = reader.array("capability")?;
-        let forward = Fid::decode(reader.rest())?;
-        reader.bytes("forward FID", forward.encoded_len())?;
+        let forward = reader.fid("forward FID")?;
         let count = reader.u8("number of runs")?;
         if count == 0 || usize::from(count) > REQUEST_RUNS_MAX {
             return Err(WireError::Value { field: "number of runs", found: u64::from(count) });

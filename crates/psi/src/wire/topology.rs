@@ -4,7 +4,7 @@ use alloc::{string::String, vec::Vec};
 use tributary_core::{FaceId, Location, NodeId};
 use tributary_transport::PathMetric;
 
-use super::{Fid, Reader, WireError, Writer};
+use super::{Fid, Fields, Reader, WireError, Writer, fields::put_location};
 use crate::{
     capability::{CapabilityKey, KEYS_MAX},
     ids::{ItemId, Roles},
@@ -119,7 +119,7 @@ impl LinkState {
         out.put_u8(self.roles.bits());
         out.put_blob(self.label.as_bytes());
         out.extend_from_slice(&self.secret);
-        out.put_location(self.location);
+        put_location(out, self.location);
         out.put_u16(self.adjacencies.len() as u16);
         for adjacency in &self.adjacencies {
             out.put_u32(adjacency.face.0);
@@ -206,8 +206,8 @@ impl Routes {
                 node: NodeId(reader.u64("resolver")?),
                 run: reader.u32("run of the resolver")?,
                 label: reader.text("label", LABEL_BYTES_MAX)?,
-                to: fid(&mut reader)?,
-                back: fid(&mut reader)?,
+                to: reader.fid("FID")?,
+                back: reader.fid("FID")?,
             });
         }
         let epoch = reader.u8("bitmap epoch")?;
@@ -484,8 +484,8 @@ impl PathOffer {
     fn decode(reader: &mut Reader<'_>) -> Result<PathOffer, WireError> {
         Ok(PathOffer {
             id: reader.u16("path id")?,
-            reverse: fid(reader)?,
-            forward: fid(reader)?,
+            reverse: reader.fid("FID")?,
+            forward: reader.fid("FID")?,
             capability: reader.array("capability")?,
             hops: reader.u8("hops")?,
             mtu: reader.u32("mtu")?,
@@ -524,12 +524,6 @@ fn shared_links(reader: &mut Reader<'_>) -> Result<Vec<SharedLink>, WireError> {
         Ok(SharedLink { number: reader.u16("shared link")?, residual_kbps: reader.u32("residual of the shared link")? })
     };
     (0..count).map(link).collect()
-}
-
-fn fid(reader: &mut Reader<'_>) -> Result<Fid, WireError> {
-    let fid = Fid::decode(reader.rest())?;
-    reader.bytes("FID", fid.encoded_len())?;
-    Ok(fid)
 }
 
 #[cfg(test)]

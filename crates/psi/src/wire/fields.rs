@@ -1,0 +1,75 @@
+//! The fields that several packets of this family have: terms, metrics, places, FIDs.
+use alloc::vec::Vec;
+
+use tributary_core::{
+    Location,
+    wire::{Reader, WireError, Writer},
+};
+use tributary_transport::PathMetric;
+
+use super::Fid;
+
+/// No term of a topology manager reaches this: a succession a minute would take a year. Whoever sends one wants the
+/// terms to run out.
+pub const TERM_END: u32 = 1 << 31;
+/// How a node that does not say where it is does so.
+const NOWHERE: (i32, i32) = (i32::MIN, i32::MIN);
+/// Bits of a term that tell the run of a manager; those above count successions.
+const TERM_RUN_BITS: u32 = 12;
+
+/// The term of a manager that rules after all that it knows of terms up to `seen`, in its run `incarnation`.
+///
+/// Like the ballots of Paxos (Lamport, *The Part-Time Parliament*, 1998, §2.3) no two managers and no two runs of one
+/// have the same term, although they may not have heard of each other: so all that managers tell is in one order, and
+/// what a former one said is never taken for newer because it came late.
+pub fn term_after(seen: u32, incarnation: u64) -> u32 {
+    let count = (successions(seen) + 1).min(successions(TERM_END - 1));
+    let run = (incarnation ^ (incarnation >> 32)) as u32 & ((1 << TERM_RUN_BITS) - 1);
+    count << TERM_RUN_BITS | run
+}
+/// How many managers ruled one after the other up to `term`.
+pub fn successions(term: u32) -> u32 {
+    term >> TERM_RUN_BITS
+}
+
+/// The fields that several packets of this family have.
+pub(crate) trait Fields {
+    /// The term of a topology manager, below [`TERM_END`]: beyond it no succession of managers can have led.
+    fn term(&mut self) -> Result<u32, WireError>;
+    /// What paths are ordered by.
+    fn metric(&mut self) -> Result<PathMetric, WireError>;
+    /// Where a node is, in two numbers of four bytes: millionths of a degree, both the smallest number if it does not say.
+    fn location(&mut self) -> Result<Option<Location>, WireError>;
+    fn fid(&mut self, field: &'static str) -> Result<Fid, WireError>;
+}
+impl Fields for Reader<'_> {
+    fn term(&mut self) -> Result<u32, WireError> {
+        let term = self.u32("term")?;
+        if term < TERM_END { Ok(term) } else { Err(WireError::Value { field: "term", found: term.into() }) }
+    }
+    fn metric(&mut self) -> Result<PathMetric, WireError> {
+        self.choice("metric", PathMetric::of_number)
+    }
+    fn location(&mut self) -> Result<Option<Location>, WireError> {
+        let mut degrees = |field| self.u32(field).map(u32::cast_signed);
+        let (latitude, longitude) = (degrees("latitude")?, degrees("longitude")?);
+        match Location::from_microdegrees(latitude, longitude) {
+            None if (latitude, longitude) != NOWHERE => {
+                Err(WireError::Value { field: "location", found: latitude.cast_unsigned().into() })
+            }
+            location => Ok(location),
+        }
+    }
+    fn fid(&mut self, field: &'static str) -> Result<Fid, WireError> {
+        let fid = Fid::decode(self.rest())?;
+        self.bytes(field, fid.encoded_len())?;
+        Ok(fid)
+    }
+}
+
+/// Appends what [`Fields::location`] reads.
+pub(crate) fn put_location(out: &mut Vec<u8>, location: Option<Location>) {
+    let (latitude, longitude) = location.map_or(NOWHERE, Location::microdegrees);
+    out.put_u32(latitude.cast_unsigned());
+    out.put_u32(longitude.cast_unsigned());
+}
