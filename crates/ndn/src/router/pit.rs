@@ -39,6 +39,8 @@ impl Default for PitLimits {
     }
 }
 
+/// Entries that expire within so long go together: what lies between two Interests of a flood is microseconds.
+const EXPIRY_TICK: Duration = Duration::from_millis(1);
 /// Past caches first: whoever is told of the way that a Data came is told first.
 pub const CACHE_USES: [CacheUse; 2] = [CacheUse::Bypassed, CacheUse::Allowed];
 
@@ -338,9 +340,10 @@ impl Pit {
         let (expires, slot) = self.by_expiry.first().copied()?;
         if expires > now { None } else { self.remove(PitIndex(slot)) }
     }
-    /// When the next entry is to be forgotten.
+    /// When the next entries are to be forgotten.
     pub fn poll_timeout(&self) -> Option<Time> {
-        self.by_expiry.first().map(|(expires, _)| *expires)
+        let (expires, _) = self.by_expiry.first()?;
+        Some(Time::from_nanos(expires.as_nanos().checked_next_multiple_of(EXPIRY_TICK.as_nanos() as u64)?))
     }
     /// An entry.
     pub fn entry(&mut self, index: PitIndex) -> Option<&mut PitEntry> {
@@ -483,6 +486,22 @@ mod tests {
         assert!(pit.add_in_record(entries[2], record(1, 10)));
         let more = (4..100).filter(|n| wait(&mut pit, hasher, &alloc::format!("/{n}"), (false, false)).is_some());
         assert_eq!(more.count(), 4, "then the table is full");
+    }
+
+    #[test]
+    fn entries_that_expire_one_after_the_other_go_together() {
+        let (mut pit, hasher) = pit(4_000, 2_000);
+        for number in 0..1_500 {
+            let entry = wait(&mut pit, hasher, &alloc::format!("/{number}"), (false, false)).unwrap();
+            let expires = Time::from_millis(10) + Duration::from_micros(number);
+            pit.add_in_record(entry, InRecord { expires, ..record(1, 10) });
+        }
+        let mut wakes = Vec::new();
+        while let Some(due) = pit.poll_timeout() {
+            let gone = core::iter::from_fn(|| pit.pop_expired(due)).count();
+            wakes.push((due, gone));
+        }
+        assert_eq!(wakes, [(10, 1), (11, 1_000), (12, 499)].map(|(at, gone)| (Time::from_millis(at), gone)));
     }
 
     #[test]
