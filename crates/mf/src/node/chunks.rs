@@ -1,7 +1,7 @@
 //! What becomes of chunks: passing, for this node, to be stored.
 use super::*;
 use crate::{
-    sender::{Cached, PUSHED},
+    sender::{Cached, is_pushed},
     wire::{DataTag, Reliability},
 };
 
@@ -201,7 +201,7 @@ impl MfNode {
                 TransportMessage::Request { transfer, object, .. }
                 | TransportMessage::Status { transfer, object, .. }
                 | TransportMessage::Ack { transfer, object, complete: false, .. },
-            ) if transfer & PUSHED == 0 => (transfer, object),
+            ) if !is_pushed(transfer) => (transfer, object),
             _ => return,
         };
         let mut payload = Vec::new();

@@ -7,7 +7,7 @@ use crate::link::Arrival;
 impl Receiver {
     /// A chunk for this node, of so many packets, has come over its last hop: goes before [`Receiver::handle_data`].
     pub fn on_arrival(&mut self, header: &ChunkHeader, packets: u16, arrival: &Arrival) {
-        let Some(tag) = header.tag().filter(|tag| tag.transfer & PUSHED == 0) else { return };
+        let Some(tag) = header.tag().filter(|tag| !is_pushed(tag.transfer)) else { return };
         let is_of = |fetch: &&mut Incoming| fetch.object == Some(tag.object) && fetch.token == tag.token;
         let Some(fetch) = self.fetches.get_mut(&TransferId(tag.transfer)).filter(is_of) else { return };
         let (origin, asked_at) = (fetch.origin(header), fetch.take_answered(&header.source));
@@ -25,10 +25,7 @@ impl Receiver {
     /// know that it was taken, if the receiver went away at that moment.
     pub fn has_already(&mut self, now: Time, header: &ChunkHeader) -> bool {
         let Some(tag) = header.tag().filter(|tag| tag.reliability != Reliability::Ack) else { return false };
-        let id = match tag.transfer & PUSHED {
-            0 => Some(TransferId(tag.transfer)),
-            _ => self.pushed.get(&(header.source, tag.transfer)).copied(),
-        };
+        let id = self.id_of(header, tag);
         let is_of = |fetch: &&mut Incoming| {
             fetch.object == Some(tag.object) && fetch.token == tag.token && fetch.ended.is_none()
         };
@@ -43,17 +40,17 @@ impl Receiver {
         fetch.lonely_since = now;
         true
     }
+    /// What a chunk is for; `None` for the first one of something that nobody here asked for.
+    fn id_of(&self, header: &ChunkHeader, tag: &DataTag) -> Option<TransferId> {
+        match is_pushed(tag.transfer) {
+            true => self.pushed.get(&(header.source, tag.transfer)).copied(),
+            false => Some(TransferId(tag.transfer)),
+        }
+    }
     /// Takes a chunk of an object for this node.
     pub fn handle_data(&mut self, now: Time, header: &ChunkHeader, payload: &Payload) {
         let Some(tag) = header.tag() else { return };
-        let id = if tag.transfer & PUSHED == 0 {
-            TransferId(tag.transfer)
-        } else {
-            match self.pushed.get(&(header.source, tag.transfer)) {
-                Some(id) => *id,
-                None => return self.on_pushed(now, header, tag, payload),
-            }
-        };
+        let Some(id) = self.id_of(header, tag) else { return self.on_pushed(now, header, tag, payload) };
         let is_of = |fetch: &&mut Incoming| {
             fetch.object == Some(tag.object) && (fetch.token == tag.token || fetch.takes_another_token())
         };
@@ -70,7 +67,7 @@ impl Receiver {
         if !reassembly.is_open() {
             return self.keep_early(now, (header.source, tag.transfer), header, payload);
         }
-        let number = fetch.number_of(&header.source).filter(|_| tag.transfer & PUSHED == 0);
+        let number = fetch.number_of(&header.source).filter(|_| !is_pushed(tag.transfer));
         let hears = fetch.hears_of_the_end();
         if let Some((number, source)) =
             number.and_then(|number| Some((number, fetch.sources.get_mut(usize::from(number))?)))
@@ -96,7 +93,7 @@ impl Receiver {
             }
         }
         (fetch.lonely_since, fetch.calls, fetch.token) = (now, 0, tag.token);
-        if tag.transfer & PUSHED != 0 {
+        if is_pushed(tag.transfer) {
             // Somebody on the way may have changed what was said of it first.
             fetch.reliability = fetch.reliability.max(tag.reliability);
         }
@@ -108,7 +105,7 @@ impl Receiver {
         let Some(reassembly) = &mut fetch.reassembly else { return };
         let is_first = reassembly.cut().is_none();
         let taken = reassembly.take(number, chunk_bytes, count, payload, origin);
-        if is_first && chunk_bytes > fetch.asked_bytes && tag.transfer & PUSHED == 0 {
+        if is_first && chunk_bytes > fetch.asked_bytes && !is_pushed(tag.transfer) {
             // A cache has it in larger chunks.
             let more = fetch.take_grant(2 * u64::from(fetch.window_chunks), chunk_bytes - fetch.asked_bytes);
             fetch.limit.on_pass(now, more);
@@ -127,8 +124,7 @@ impl Receiver {
             Taken::Duplicate => {
                 fetch.duplicate_bytes += bytes;
                 // Whoever sends the beginning once more has sent everything, and asks what became of it.
-                let is_reminder =
-                    number == 0 && tag.transfer & PUSHED != 0 && fetch.reliability != Reliability::DontCare;
+                let is_reminder = number == 0 && is_pushed(tag.transfer) && fetch.reliability != Reliability::DontCare;
                 let timeout = fetch.options.nack_timeout(&self.config);
                 let heard = self.arriving.get(&(fetch.object, fetch.transfer)).copied();
                 if is_reminder && now >= heard.unwrap_or_default().max(fetch.useful_at) + timeout {
@@ -163,7 +159,7 @@ impl Receiver {
     /// node: without an answer it would repeat for ever what is not acknowledged. Of what was sent unasked it is only
     /// said that it is complete if it is.
     fn say_over(&mut self, header: &ChunkHeader, tag: &DataTag, has_all: bool) {
-        if tag.reliability != Reliability::DontCare && (has_all || tag.transfer & PUSHED == 0) {
+        if tag.reliability != Reliability::DontCare && (has_all || !is_pushed(tag.transfer)) {
             let message = TransportMessage::Ack {
                 transfer: tag.transfer,
                 object: tag.object,
@@ -275,7 +271,7 @@ impl Receiver {
             self.wrong.count(*origin, *bytes);
         }
         let Some(fetch) = self.fetches.get_mut(&id) else { return };
-        if fetch.transfer & PUSHED != 0 {
+        if is_pushed(fetch.transfer) {
             return self.ask_past_copies(now, id, wrong);
         }
         let only = wrong.origins.keys().next().filter(|_| wrong.origins.len() == 1).copied();

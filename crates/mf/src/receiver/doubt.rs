@@ -141,7 +141,7 @@ impl Incoming {
     pub(super) fn call_at(&self, active_at: Time, timeout: Duration) -> Option<Time> {
         let (sender, _) = self.sender?;
         let number = self.number_of(&sender).unwrap_or(u16::MAX);
-        let waits = !self.stopped && self.transfer & PUSHED == 0 && self.calls < CALLS_MAX && self.has_others(number);
+        let waits = !self.stopped && !is_pushed(self.transfer) && self.calls < CALLS_MAX && self.has_others(number);
         waits.then(|| self.lonely_since.max(active_at) + timeout / CALL_PART * 2u32.pow(self.calls))
     }
     /// The question whether the sender is still there: it says nothing, and a router that cannot bring it to a host that is

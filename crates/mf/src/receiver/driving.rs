@@ -97,11 +97,11 @@ impl Receiver {
             Some(suspicion) => suspicion.patience *= 2,
             None => fetch.nacks += 1,
         }
-        if fetch.reliability == Reliability::DontCare && fetch.transfer & PUSHED != 0 {
+        if fetch.reliability == Reliability::DontCare && is_pushed(fetch.transfer) {
             return self.fail(now, id, "chunks are missing, and the sender does not care".into());
         }
         let nothing_yet = fetch.sender.is_none() || fetch.nacks > 1;
-        if nothing_yet && fetch.transfer & PUSHED == 0 {
+        if nothing_yet && !is_pushed(fetch.transfer) {
             let silent = fetch.sender.map(|(sender, _)| sender).or(fetch.asked);
             let number = silent.and_then(|guid| fetch.number_of(&guid));
             if let Some(source) = number.and_then(|number| fetch.sources.get_mut(usize::from(number))) {
@@ -220,7 +220,7 @@ impl Receiver {
         fetch.failure = Some(reason.clone());
         fetch.kept = fetch.sizes();
         fetch.reassembly = None;
-        if fetch.transfer & PUSHED == 0 {
+        if !is_pushed(fetch.transfer) {
             // Who sends has nothing more to do for it.
             self.outbox.extend(fetch.overs());
         }

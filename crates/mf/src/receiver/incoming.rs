@@ -157,7 +157,7 @@ pub(super) enum Opened {
 impl Incoming {
     /// Whether it is being pushed to this node.
     pub(super) fn is_pushed_here(&self) -> bool {
-        self.transfer & PUSHED != 0 && self.ended.is_none()
+        is_pushed(self.transfer) && self.ended.is_none()
     }
     /// Whether what comes with another token is of it: of what is pushed the first chunk tells the token, and may have been
     /// damaged on its way, so that whoever sends hears none of what is asked for by it.

@@ -29,7 +29,7 @@ use crate::{
     ids::{ChunkKey, Guid, NetworkAddress, Token},
     payload::Payload,
     reassembly::{Check, Origin, Reassembly, Stored, Taken, Wrong, manifest_of},
-    sender::{PUSHED, ProxyUse},
+    sender::{PUSHED, ProxyUse, is_pushed},
     wire::{ChunkHeader, ChunkRanges, DataTag, Flags, Reliability, TransportMessage, chunk::HOPS_MAX},
 };
 
@@ -293,7 +293,7 @@ impl Receiver {
         fetch.resumed = reassembly.stored_bytes();
         let (bytes, resumed_bytes) = (reassembly.manifest().size, fetch.resumed);
         self.events.push_back((id, TransferEvent::Started { bytes, resumed_bytes }));
-        if fetch.transfer & PUSHED == 0 {
+        if !is_pushed(fetch.transfer) {
             self.request(now, id);
         } else if let Some(source) = fetch.sources.first() {
             let key = (source.guid, fetch.transfer);

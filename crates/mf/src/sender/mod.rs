@@ -49,6 +49,10 @@ const REQUEST_AGAIN: Duration = Duration::from_secs(2);
 const ENDED_KEPT: usize = 256;
 /// Transfers numbered by a sender have this bit, those numbered by a receiver have not.
 pub const PUSHED: u32 = 1 << 31;
+/// Whether a transfer of this number was begun by its source, and not asked for.
+pub fn is_pushed(transfer: u32) -> bool {
+    transfer & PUSHED != 0
+}
 
 /// All that a node sends.
 pub struct Sender {

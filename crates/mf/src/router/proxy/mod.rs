@@ -31,7 +31,7 @@ use crate::{
     config::{ProxyConfig, Rebinding},
     ids::{ChunkKey, Flow, Guid, NetworkAddress, ServiceId, Token},
     payload::Payload,
-    sender::{PUSHED, REMIND_MAX},
+    sender::{REMIND_MAX, is_pushed},
     wire::{ChunkHeader, ChunkRanges, DataTag, Flags},
 };
 
@@ -676,7 +676,7 @@ impl Proxy {
         destination.chunks += 1;
         let (released, durable, owed) = (false, false, false);
         let is_pushed_to_one =
-            key.transfer & PUSHED != 0 && !matches!(header.service, ServiceId::Multicast | ServiceId::Anycast);
+            is_pushed(key.transfer) && !matches!(header.service, ServiceId::Multicast | ServiceId::Anycast);
         let remind = None;
         let stored =
             Stored { header, key, bytes, since: now, until, reason, delegated, owed, released, durable, remind };
