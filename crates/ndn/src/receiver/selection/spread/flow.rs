@@ -64,7 +64,7 @@ impl<'a> Fair<'a> {
         Fair { weights, limits, of_path }
     }
     /// What each of `used` brings.
-    fn rates(&self, used: &[usize]) -> Vec<f64> {
+    pub(super) fn rates(&self, used: &[usize]) -> Vec<f64> {
         let mut left: Vec<f64> = self.limits.iter().map(|limit| limit.most).collect();
         let mut counts = vec![0.0; left.len()];
         used.iter().flat_map(|path| &self.of_path[*path]).for_each(|(limit, times)| counts[*limit] += times);

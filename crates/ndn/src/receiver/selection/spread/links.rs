@@ -92,6 +92,10 @@ impl Observations {
             age: 0,
         });
     }
+    /// At how many changes these paths were in use.
+    pub(super) fn times(&self, set: &Set) -> u32 {
+        self.0.iter().find(|seen| seen.set == *set).map_or(0, |seen| seen.times)
+    }
     /// What these paths brought when they were tried; what they brought at one change alone counts for the next `once`.
     pub(super) fn total(&self, set: &Set, once: u32) -> Option<f64> {
         let counts = |seen: &&Observation| seen.set == *set && (seen.times > 1 || seen.age < once);

@@ -40,12 +40,19 @@ const LOAD_MAX: f64 = 2.0;
 /// Others are tried if so many times as much is expected of them, and stay if they bring so many times as much.
 const GAIN_EXPECTED: f64 = 1.03;
 const GAIN: f64 = 1.01;
+/// A path that brings less than this part of what its links have room for has a window that hardly grows: another path over
+/// the same links may bring more.
+const LAGGING: f64 = 0.25;
 /// Fewer paths are as good if they bring this part.
 const LEANER: f64 = 0.99;
 /// Where all links are told, a set that brought less than these carry is tried once more after so many changes: windows that
 /// grow slowly may not have been full. In the mesh of PTP §6 F one run had the paths of the optimum in use for ten seconds
 /// early on, when they brought 0.86 of what other paths did later, and used 0.89 of it for ever.
 const TRIED_ONCE_CHANGES: u32 = 4;
+/// Where not all are told, a set on trial is judged by what it brings at its second change, unless it brought less than this
+/// part of the best at the first: new paths over long queues begin slowly, and what they brought then is taken for what
+/// their links carry.
+const HOPELESS: f64 = 0.85;
 /// What the flow over a path counts for if it is one of the best (where all of its links are told there is less to doubt),
 /// and if it was tried in vain.
 const BEST_WEIGHT: f64 = 1.15;
@@ -71,6 +78,11 @@ fn common(known: &[Candidate]) -> impl Fn(&Label) -> bool {
     move |link| all > 1 && counts.on(link) >= all as f64
 }
 
+/// Whether routers tell what all links of a path carry.
+fn is_told(path: &Candidate) -> bool {
+    path.links.iter().all(|link| link.rate.is_some())
+}
+
 /// Mbit/s of the links whose rates routers tell.
 fn told(known: &[Candidate]) -> BTreeMap<Label, f64> {
     let links = known.iter().flat_map(|path| &path.links);
@@ -78,6 +90,13 @@ fn told(known: &[Candidate]) -> BTreeMap<Label, f64> {
 }
 
 impl Spread {
+    /// Whether the paths in use, which brought `total`, are on trial and may bring more at the next change.
+    fn may_bring_more(&self, in_use: &Set, total: f64) -> bool {
+        let is_open = |(best, most): &(Set, f64)| {
+            best != in_use && (most * HOPELESS..most * GAIN).contains(&total) && self.observations.times(in_use) == 1
+        };
+        *in_use == self.chosen && self.best.as_ref().is_some_and(is_open)
+    }
     /// Decides whether the paths in use, which brought `total`, are the best.
     fn judge(&mut self, known: &[Candidate], in_use: Set, total: f64) {
         let works = |id: &PathId| known.iter().any(|path| path.path == *id);
@@ -126,17 +145,24 @@ impl Spread {
         let shared = counts.links().filter(|link| !is_common(link) || told.contains_key(*link));
         let of_links = shared.map(|link| Limit { of: with(link), most: limits.get(link).copied().unwrap_or(each) });
         // What a path brings of which not all is told is as much as the best one brought.
-        let unknown = (0..known.len()).filter(|path| known[*path].links.iter().any(|link| link.rate.is_none()));
+        let unknown = (0..known.len()).filter(|path| !is_told(&known[*path]));
         let of_paths = unknown.map(|path| Limit { of: [(path, 1.0)].into(), most: each });
         let limits: Vec<Limit> = of_links.chain(of_paths).collect();
-        let is_told = |path: &Candidate| path.links.iter().all(|link| link.rate.is_some());
         let weight = |path: &Candidate| {
             let favour = if is_told(path) { BEST_WEIGHT_TOLD } else { BEST_WEIGHT };
             let best = if best.contains(&path.path) { favour } else { 1.0 };
             let vain = if self.vain.contains_key(&path.path) { VAIN_WEIGHT } else { 1.0 };
             best * vain - HOP_WEIGHT * path.hops as f64
         };
-        let weights: Vec<f64> = known.iter().map(weight).collect();
+        let mut weights: Vec<f64> = known.iter().map(weight).collect();
+        let used: Vec<usize> = (0..known.len()).filter(|path| best.contains(&known[*path].path)).collect();
+        let rates = Fair::new(&weights, &limits).rates(&used);
+        for (path, rate) in used.into_iter().zip(rates) {
+            let brings = known[path].rate_known.map_or(0.0, |rate| rate.mbps());
+            if !is_told(&known[path]) && brings < rate * LAGGING {
+                weights[path] = VAIN_WEIGHT - HOP_WEIGHT * known[path].hops as f64;
+            }
+        }
         // No set of paths brings more than this.
         let flows = flow::greatest(&weights, &limits);
         let bound: f64 = flows.iter().sum();
@@ -194,6 +220,9 @@ impl PathSelection for Spread {
             *changes -= 1;
             *changes > 0
         });
+        if !known.iter().all(is_told) && self.may_bring_more(&in_use, total) {
+            return in_use.into_iter().collect();
+        }
         self.judge(known, in_use, total);
         let is_pausing = self.pause > 0;
         self.pause = self.pause.saturating_sub(1);

@@ -17,6 +17,11 @@ struct World {
     told: Vec<Option<f64>>,
     /// Bytes of Interests for each byte of Data.
     asking: f64,
+    /// At how many changes in a row each path was in use, and the part of its rate that it brings until the first.
+    changes: Vec<u32>,
+    slow: f64,
+    /// A path that brings a tenth of its rate, whatever there is room for.
+    stuck: Option<usize>,
 }
 
 impl World {
@@ -25,11 +30,14 @@ impl World {
         World {
             capacities: capacities.to_vec(),
             in_use: vec![false; paths.len()],
+            changes: vec![0; paths.len()],
             reverse: vec![None; capacities.len()],
             paths,
             in_use_max,
             told: vec![None; capacities.len()],
             asking: 0.0,
+            slow: 1.0,
+            stuck: None,
         }
     }
     /// All paths without circles from node 1 to one of `ends` over links between two nodes, each way with its own capacity.
@@ -98,7 +106,9 @@ impl World {
     fn known(&self, count: usize) -> Vec<Candidate> {
         let rates = self.rates(&self.in_use);
         let candidate = |index: usize| {
-            let rate = Rate::from_bits_per_second((rates[index] * 1e6) as u64);
+            let part = if self.changes[index] == 0 { self.slow } else { 1.0 };
+            let part = if self.stuck == Some(index) { 0.1 } else { part };
+            let rate = Rate::from_bits_per_second((rates[index] * part * 1e6) as u64);
             Candidate {
                 path: PathId(index as u16),
                 in_use: self.in_use[index],
@@ -130,7 +140,11 @@ impl World {
         for change in 0..changes {
             before(self, change);
             let chosen = spread.change(&self.known(self.paths.len()), self.asking, self.in_use_max, &mut random);
+            let before = self.in_use.clone();
             self.in_use = (0..self.paths.len()).map(|path| chosen.contains(&PathId(path as u16))).collect();
+            for (path, changes) in self.changes.iter_mut().enumerate() {
+                *changes = if before[path] && self.in_use[path] { *changes + 1 } else { 0 };
+            }
             assert!(chosen.len() <= self.in_use_max);
             totals.push(self.total(&self.in_use));
         }
@@ -217,6 +231,28 @@ fn paths_that_brought_little_at_first_are_tried_once_more_and_not_for_ever() {
     // It does not carry more, whenever it is tried.
     let totals = world().run(60);
     assert_eq!(totals.iter().filter(|total| **total < 2.0).count(), 1, "{totals:?}");
+}
+
+#[test]
+fn windows_that_grow_slowly_are_waited_for_where_rates_are_not_told() {
+    // The last path brings twice as much as the one before it, but not at once.
+    let mut world = World { slow: 0.5, ..World::new(&[2.0, 2.0, 1.0, 2.0], &[&[0], &[1, 2], &[1, 3]], 2) };
+    (world.in_use, world.changes) = (vec![true, true, false], vec![1, 1, 0]);
+    let totals = world.run(12);
+    assert!(totals[1..].iter().all(|total| *total == 4.0), "{totals:?}");
+}
+
+#[test]
+fn a_path_whose_window_does_not_grow_any_more_gives_way_to_another_over_the_same_links() {
+    let mut world = World::new(&[2.0; 3], &[&[0], &[1], &[1, 2]], 2);
+    world.in_use = vec![true, true, false];
+    let totals = world.run_with(50, |world, change| match change {
+        // What the link of the second carries is known from the third too.
+        1 => world.in_use = vec![true, false, true],
+        4.. => world.stuck = Some(1),
+        _ => {}
+    });
+    assert_eq!(world.in_use, [true, false, true], "{totals:?}");
 }
 
 #[test]
