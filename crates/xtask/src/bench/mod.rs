@@ -204,6 +204,9 @@ pub(crate) fn run(arguments: &BenchArguments) -> Outcome {
                 if priority.as_ref().is_some_and(|priority| !priority.is_raised()) {
                     findings.notes.push("the priority could not be raised; other processes disturb".into());
                 }
+                if interrupt::check().is_err() {
+                    findings.notes.push("interrupted: the rounds that were complete by then count".into());
+                }
                 let report = Report {
                     bench: bench.name,
                     about: bench.about.into(),
@@ -225,6 +228,7 @@ pub(crate) fn run(arguments: &BenchArguments) -> Outcome {
             }
         }
     }
+    interrupt::check()?;
     if failures.is_empty() { Ok(()) } else { Err(format!("no figures of {}", failures.join(", ")).into()) }
 }
 

@@ -1,4 +1,5 @@
 //! Paired rounds: A B C, A B C, so that what disturbs the machine disturbs all alike.
+use super::interrupt;
 use crate::{Outcome, note};
 
 /// What one transfer cost.
@@ -75,12 +76,18 @@ impl<'a> Contender<'a> {
 }
 
 /// Lets all contenders run `rounds` times, taking turns, `before` before each. One that fails twice in a round is left
-/// out from then on.
+/// out from then on. Once somebody has asked to end, the rounds that all have ended count.
 pub(crate) fn take_turns(rounds: usize, contenders: &mut [Contender<'_>], before: impl Fn() -> Outcome) {
     for round in 1..=rounds {
         for contender in contenders.iter_mut().filter(|contender| contender.failure.is_none()) {
             let mut run = || before().and_then(|()| (contender.run)());
-            let outcome = run().or_else(|error| {
+            let outcome = run();
+            if interrupt::check().is_err() {
+                note(&format!("  interrupted: of {rounds} rounds {} count", round - 1));
+                contenders.iter_mut().for_each(|contender| contender.samples.truncate(round - 1));
+                return;
+            }
+            let outcome = outcome.or_else(|error| {
                 note(&format!("  round {round}/{rounds} {}: {error}; again", contender.name));
                 run()
             });
