@@ -63,7 +63,7 @@ impl<'a> Fair<'a> {
         }
         Fair { weights, limits, of_path }
     }
-    /// What each of `used` brings.
+    /// What each of `used` brings; those that fall under no limit as much as the last of the others.
     pub(super) fn rates(&self, used: &[usize]) -> Vec<f64> {
         let mut left: Vec<f64> = self.limits.iter().map(|limit| limit.most).collect();
         let mut counts = vec![0.0; left.len()];
@@ -74,6 +74,9 @@ impl<'a> Fair<'a> {
             let reached =
                 (0..left.len()).filter(|limit| counts[*limit] > ZERO).map(|limit| left[limit] / counts[limit]);
             let step = reached.fold(f64::INFINITY, f64::min);
+            if step.is_infinite() {
+                break;
+            }
             grown += step;
             left.iter_mut().zip(&counts).for_each(|(left, count)| *left -= step * count);
             for (path, rate) in used.iter().zip(&mut rates).filter(|(_, rate)| rate.is_none()) {
@@ -84,7 +87,7 @@ impl<'a> Fair<'a> {
                 }
             }
         }
-        rates.into_iter().flatten().collect()
+        rates.into_iter().map(|rate| rate.unwrap_or(grown)).collect()
     }
     /// What they bring together.
     pub(super) fn total(&self, used: &[usize]) -> f64 {
@@ -153,6 +156,8 @@ mod tests {
         assert_eq!(fair.rates(&[0, 1, 2, 3]), [2.0, 2.0, 2.0, 1.0]);
         assert_eq!(fair.rates(&[1, 3]), [4.0, 1.0]);
         assert_eq!((fair.total(&[0, 2, 3]), fair.total(&[])), (9.0, 0.0));
+        let without_links = Fair::new(&[1.0; 5], &limits);
+        assert_eq!(without_links.rates(&[0, 4, 3]), [4.0, 4.0, 1.0], "it ends though nothing limits one of them");
         let mut improved = fair.improve(vec![0, 1, 2], 4);
         improved.sort_unstable();
         assert_eq!(improved, [0, 2, 3]);
