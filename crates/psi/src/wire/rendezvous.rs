@@ -308,8 +308,7 @@ pub(super) fn component(reader: &mut Reader<'_>) -> Result<Vec<u8>, WireError> {
     }
 }
 pub(super) fn choice<T: Copy>(reader: &mut Reader<'_>, field: &'static str, values: &[T]) -> Result<T, WireError> {
-    let found = reader.u8(field)?;
-    values.get(usize::from(found)).copied().ok_or(WireError::Value { field, found: found.into() })
+    reader.choice(field, |found| values.get(usize::from(found)).copied())
 }
 pub(super) fn paths_per_source(reader: &mut Reader<'_>) -> Result<u8, WireError> {
     match reader.u8("paths per source")? {

@@ -49,19 +49,18 @@ pub(super) fn greatest(weights: &[f64], limits: &[Limit]) -> Vec<f64> {
 
 /// Paths that grow alike until one of their limits is reached, as windows do that share links (max-min fairness).
 pub(super) struct Fair<'a> {
-    weights: &'a [f64],
     limits: &'a [Limit],
     /// The limits that each path falls under, and how many times.
     of_path: Vec<Vec<(usize, f64)>>,
 }
 
 impl<'a> Fair<'a> {
-    pub(super) fn new(weights: &'a [f64], limits: &'a [Limit]) -> Fair<'a> {
-        let mut of_path = vec![Vec::new(); weights.len()];
+    pub(super) fn new(paths: usize, limits: &'a [Limit]) -> Fair<'a> {
+        let mut of_path = vec![Vec::new(); paths];
         for (index, limit) in limits.iter().enumerate() {
             limit.of.iter().for_each(|(path, times)| of_path[*path].push((index, *times)));
         }
-        Fair { weights, limits, of_path }
+        Fair { limits, of_path }
     }
     /// What each of `used` brings; those that fall under no limit as much as the last of the others.
     pub(super) fn rates(&self, used: &[usize]) -> Vec<f64> {
@@ -93,24 +92,24 @@ impl<'a> Fair<'a> {
     pub(super) fn total(&self, used: &[usize]) -> f64 {
         self.rates(used).iter().sum()
     }
-    fn worth(&self, used: &[usize]) -> f64 {
-        self.rates(used).iter().zip(used).map(|(rate, path)| rate * self.weights[*path]).sum()
+    fn worth(&self, used: &[usize], weights: &[f64]) -> f64 {
+        self.rates(used).iter().zip(used).map(|(rate, path)| rate * weights[*path]).sum()
     }
-    /// From `used` on to the best set that has a path less, a path more or another path, `most` at most, as long as that
-    /// is better.
-    pub(super) fn improve(&self, mut used: Vec<usize>, most: usize) -> Vec<usize> {
-        let mut bar = self.worth(&used);
+    /// From `used` on to the best set by `weights` times rates that has a path less, a path more or another path, `most` at
+    /// most, as long as that is better.
+    pub(super) fn improve(&self, weights: &[f64], mut used: Vec<usize>, most: usize) -> Vec<usize> {
+        let mut bar = self.worth(&used, weights);
         for _ in 0..IMPROVEMENTS_MAX {
             let mut best: Option<(f64, Vec<usize>)> = None;
             for out in (0..=used.len()).map(|out| used.get(out).copied()) {
                 let rest: Vec<usize> = used.iter().copied().filter(|path| Some(*path) != out).collect();
-                let others = (0..self.weights.len()).filter(|path| !used.contains(path)).map(Some);
+                let others = (0..weights.len()).filter(|path| !used.contains(path)).map(Some);
                 for comes in others.chain([None]) {
                     let set: Vec<usize> = rest.iter().copied().chain(comes).collect();
                     if set.len() > most || set.is_empty() {
                         continue;
                     }
-                    let worth = self.worth(&set);
+                    let worth = self.worth(&set, weights);
                     let is_better = worth > bar * IMPROVED || set.len() < used.len() && worth * IMPROVED >= bar;
                     if is_better && best.as_ref().is_none_or(|(most, _)| worth > *most) {
                         best = Some((worth, set));
@@ -152,18 +151,17 @@ mod tests {
         let limit = |of: &[usize], most| Limit { of: once(of), most };
         // The second goes over both links, the last over none of them.
         let limits = [limit(&[0, 1], 4.0), limit(&[1, 2], 4.0), limit(&[3], 1.0)];
-        let fair = Fair::new(&[1.0; 4], &limits);
+        let fair = Fair::new(4, &limits);
         assert_eq!(fair.rates(&[0, 1, 2, 3]), [2.0, 2.0, 2.0, 1.0]);
         assert_eq!(fair.rates(&[1, 3]), [4.0, 1.0]);
         assert_eq!((fair.total(&[0, 2, 3]), fair.total(&[])), (9.0, 0.0));
-        let without_links = Fair::new(&[1.0; 5], &limits);
+        let without_links = Fair::new(5, &limits);
         assert_eq!(without_links.rates(&[0, 4, 3]), [4.0, 4.0, 1.0], "it ends though nothing limits one of them");
-        let mut improved = fair.improve(vec![0, 1, 2], 4);
+        let mut improved = fair.improve(&[1.0; 4], vec![0, 1, 2], 4);
         improved.sort_unstable();
         assert_eq!(improved, [0, 2, 3]);
-        assert_eq!(fair.improve(vec![1], 1), [1], "nothing else is better by itself");
-        let fair = Fair::new(&[1.0, 1.3, 1.0, 1.0], &limits);
-        assert_eq!(fair.improve(vec![3], 1), [1], "what is worth more");
+        assert_eq!(fair.improve(&[1.0; 4], vec![1], 1), [1], "nothing else is better by itself");
+        assert_eq!(fair.improve(&[1.0, 1.3, 1.0, 1.0], vec![3], 1), [1], "what is worth more");
     }
 
     #[test]

@@ -148,21 +148,22 @@ impl Spread {
         let unknown = (0..known.len()).filter(|path| !is_told(&known[*path]));
         let of_paths = unknown.map(|path| Limit { of: [(path, 1.0)].into(), most: each });
         let limits: Vec<Limit> = of_links.chain(of_paths).collect();
+        let fair = Fair::new(known.len(), &limits);
+        let used: Vec<usize> = (0..known.len()).filter(|path| best.contains(&known[*path].path)).collect();
+        let rooms = fair.rates(&used);
+        let lags = |(path, room): (&Candidate, f64)| {
+            !is_told(path) && path.rate_known.map_or(0.0, |rate| rate.mbps()) < room * LAGGING
+        };
+        let of_best = used.iter().map(|path| &known[*path]).zip(rooms);
+        let lagging: Set = of_best.filter(|of| lags(*of)).map(|(path, _)| path.path).collect();
         let weight = |path: &Candidate| {
             let favour = if is_told(path) { BEST_WEIGHT_TOLD } else { BEST_WEIGHT };
-            let best = if best.contains(&path.path) { favour } else { 1.0 };
-            let vain = if self.vain.contains_key(&path.path) { VAIN_WEIGHT } else { 1.0 };
+            let is_lagging = lagging.contains(&path.path);
+            let best = if best.contains(&path.path) && !is_lagging { favour } else { 1.0 };
+            let vain = if is_lagging || self.vain.contains_key(&path.path) { VAIN_WEIGHT } else { 1.0 };
             best * vain - HOP_WEIGHT * path.hops as f64
         };
-        let mut weights: Vec<f64> = known.iter().map(weight).collect();
-        let used: Vec<usize> = (0..known.len()).filter(|path| best.contains(&known[*path].path)).collect();
-        let rates = Fair::new(&weights, &limits).rates(&used);
-        for (path, rate) in used.into_iter().zip(rates) {
-            let brings = known[path].rate_known.map_or(0.0, |rate| rate.mbps());
-            if !is_told(&known[path]) && brings < rate * LAGGING {
-                weights[path] = VAIN_WEIGHT - HOP_WEIGHT * known[path].hops as f64;
-            }
-        }
+        let weights: Vec<f64> = known.iter().map(weight).collect();
         // No set of paths brings more than this.
         let flows = flow::greatest(&weights, &limits);
         let bound: f64 = flows.iter().sum();
@@ -172,8 +173,7 @@ impl Spread {
         let mut order: Vec<usize> = (0..known.len()).filter(|path| flows[*path] > each * FLOW_MIN).collect();
         order.sort_by(|a, b| flows[*b].total_cmp(&flows[*a]));
         order.truncate(in_use_max);
-        let fair = Fair::new(&weights, &limits);
-        let paths = fair.improve(order, in_use_max);
+        let paths = fair.improve(&weights, order, in_use_max);
         let chosen: Set = paths.iter().map(|path| known[*path].path).collect();
         let once = if known.iter().all(is_told) { TRIED_ONCE_CHANGES } else { AGE_MAX };
         let expected = self.observations.total(&chosen, once).unwrap_or_else(|| fair.total(&paths));
