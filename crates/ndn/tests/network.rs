@@ -13,6 +13,7 @@ use tributary_core::{
 use tributary_ndn::{
     Config, NdnNode,
     config::{DataSignature, Registrar, RegistrationScope, RouterLimits},
+    receiver::selection::SELECTIONS,
     router::{
         FaceProfile, LinkService, ManagementTrust, RemoteRegistration, labels::LabelScheme, marking::MarkingRule,
         pit::PitLimits, shaping::ShapingConfig,
@@ -169,6 +170,26 @@ fn a_file_comes_from_four_producers_over_all_paths_near_the_sum_of_their_rates()
         assert!(took < ideal.mul_f64(1.35), "{took:?} {report:?}");
         let share = |source: &str| report.sources.iter().find(|s| s.label == source).unwrap().bytes as f64 / 9e6;
         assert!((0.08..0.16).contains(&share("node-5")) && (0.35..0.55).contains(&share("node-8")), "{report:?}");
+    }
+}
+
+#[test]
+fn every_selection_carries_a_fetch_to_its_end_whatever_tags_tell_of_links() {
+    for (selection, _) in SELECTIONS {
+        for (labels, tell_rates) in
+            [(LabelScheme::Random, true), (LabelScheme::Random, false), (LabelScheme::Huffman, false)]
+        {
+            let mut world = tree(|_, config| {
+                (config.labels, config.tell_rates) = (labels, tell_rates);
+                config.paths.selection = selection.into();
+                // Two of the four at a time, and several changes.
+                (config.paths.in_use_max, config.paths.change_interval) = (2, Duration::from_millis(300));
+            });
+            let sent = world.publish(5..=8, 3_000_000);
+            let (took, report) = world.fetch_all(1, &sent);
+            // The slowest two of them carry 12 Mbit/s.
+            assert!(took < Duration::from_secs(2).mul_f64(1.5), "{selection} {labels:?}: {took:?} {report:?}");
+        }
     }
 }
 
