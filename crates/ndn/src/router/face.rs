@@ -11,6 +11,7 @@ use tributary_transport::{FaceOptions, MtuProbe, PathMtu};
 
 use super::{
     echo::EchoAllowance,
+    link_rate::{Arriving, LinkRate},
     marking::{Marker, MarkingRule},
     shaping::{Shaper, ShapingConfig},
 };
@@ -160,6 +161,9 @@ pub(crate) struct Face {
     /// There if lost packets are sent again, or if the neighbour sent numbers, which are acknowledged in any case.
     reliability: Option<Reliability>,
     marker: Marker,
+    /// What its link carries, if nobody has said it, and what the neighbour asks about its own direction.
+    link_rate: LinkRate,
+    arriving: Arriving,
     /// Interests that came by it and wait for their turn.
     pub(crate) shaper: Option<Shaper<Arrived>>,
     pub(crate) echoes: EchoAllowance,
@@ -187,6 +191,8 @@ impl Face {
             reassembler: Reassembler::new(limits.reassembly),
             reliability: profile.reliability.map(|config| Reliability::new(config, first)),
             marker: Marker::new(profile.marking, profile.rate),
+            link_rate: LinkRate::new(number),
+            arriving: Arriving::default(),
             shaper: profile.shaping.zip(profile.rate).map(|(config, rate)| Shaper::new(config, rate)),
             echoes: EchoAllowance::default(),
             queue: VecDeque::new(),
@@ -211,6 +217,7 @@ impl Face {
             return Err(super::reason::TOO_LONG);
         }
         if datagram.header_bytes().first() != Some(&(crate::wire::types::LP_PACKET as u8)) {
+            self.arriving.on_packet(now, None);
             let packet = datagram.into_bytes();
             return Ok(Some(Arrived { headers: Bytes::new(), behind: 0, packet }));
         }
@@ -233,6 +240,7 @@ impl Face {
         bytes: Bytes,
         fragment: Option<Bytes>,
     ) -> Result<Option<Arrived>, &'static str> {
+        self.on_train(now, packet);
         if packet.tx_sequence.is_some() && self.reliability.is_none() {
             self.reliability = Some(Reliability::new(ReliabilityConfig::default(), self.next_sequence));
         }
@@ -274,6 +282,32 @@ impl Face {
         {
             self.push(LpPacket { mtu_answer: Some(number), ..LpPacket::default() }.encode(), Bytes::new());
         }
+    }
+    fn on_train(&mut self, now: Time, packet: &LpPacket<'_>) {
+        if let Some((number, took)) = packet.rate_answer {
+            self.link_rate.on_answer(now, number, took);
+        }
+        if let Some(answer) = self.arriving.on_packet(now, packet.rate_probe.as_ref())
+            && self.queue.len() < self.limits.queue_packets_max
+        {
+            self.push(LpPacket { rate_answer: Some(answer), ..LpPacket::default() }.encode(), Bytes::new());
+        }
+    }
+    /// What its link carries, for somebody who wants to know: as it was said, or as it was measured; if it was not, that
+    /// begins now. Streams are not measured, and what applications of this machine use is no link.
+    pub(crate) fn ask_rate(&mut self, now: Time) -> Option<Rate> {
+        if let (None, FaceScope::NonLocal, Some(mtu)) = (self.profile.rate, self.profile.scope, self.mtu()) {
+            let has_room = self.queue.len() < self.limits.queue_packets_max;
+            self.link_rate
+                .train(now, mtu)
+                .filter(|_| has_room)
+                .for_each(|packet| self.push(packet.encode(), Bytes::new()));
+        }
+        self.rate()
+    }
+    /// What its link carries, as it was said or measured.
+    pub(crate) fn rate(&self) -> Option<Rate> {
+        self.profile.rate.or(self.link_rate.rate())
     }
     fn on_run(&mut self, packet: &LpPacket<'_>) {
         self.run_answer = packet.run_answer.or(self.run_answer);

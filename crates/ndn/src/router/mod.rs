@@ -19,6 +19,7 @@ pub mod fib;
 pub mod hash;
 mod interest;
 pub mod labels;
+mod link_rate;
 mod management;
 pub mod marking;
 mod mpfp;

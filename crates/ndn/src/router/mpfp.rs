@@ -159,7 +159,7 @@ impl Router {
         }
     }
     /// The rates for one who waits: what the Data brought, and the rate of the link by which it leaves in front.
-    pub(super) fn record_rate(&self, headers: &LpPacket<'_>, record: &InRecord) -> Option<Vec<u8>> {
+    pub(super) fn record_rate(&mut self, now: Time, headers: &LpPacket<'_>, record: &InRecord) -> Option<Vec<u8>> {
         if !record.probe || !self.config.path_tags || self.config.labels != LabelScheme::Random {
             return None;
         }
@@ -168,8 +168,8 @@ impl Router {
         if record.face.0 >= INTERNAL_FACES_FIRST {
             return Some(rates.as_bytes().to_vec());
         }
-        let face = self.faces.get(&record.face).filter(|_| self.config.tell_rates);
-        rates.pushed(face.and_then(|face| face.profile.rate))
+        let face = self.faces.get_mut(&record.face).filter(|_| self.config.tell_rates);
+        rates.pushed(face.and_then(|face| face.ask_rate(now)))
     }
     /// A face went down: those whose Interests are on their way by it are told at once (PTP §4 C 2), unless they also
     /// went another way.

@@ -5,6 +5,8 @@
 //! ascending order of type, which is the only order that NFD reads.
 use alloc::vec::Vec;
 
+use tributary_core::Duration;
+
 use super::{
     PathRates, PathTag, WireError,
     huffman::BitTag,
@@ -73,6 +75,19 @@ pub enum Origin {
     Aggregation,
 }
 
+/// A packet of a train that measures the rate of the link.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RateProbe {
+    /// The train's number, to be sent back.
+    pub number: u32,
+    /// The place of this packet in it, from 0 on.
+    pub place: u8,
+    /// The place of the last one.
+    pub last: u8,
+    /// How many zeros follow.
+    pub zeros: usize,
+}
+
 /// A link packet, as a view over its bytes or to be encoded.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct LpPacket<'a> {
@@ -122,6 +137,10 @@ pub struct LpPacket<'a> {
     pub run_probe: Option<u32>,
     /// The number of such a probe, and what differs from start to start.
     pub run_answer: Option<(u32, u64)>,
+    /// A packet of a train that measures the rate of the link.
+    pub rate_probe: Option<RateProbe>,
+    /// The number of such a train, and how long it took to arrive.
+    pub rate_answer: Option<(u32, Duration)>,
     /// The packet or a piece of it; `None` for a packet of headers only, or if it lies behind the bytes read.
     pub fragment: Option<&'a [u8]>,
     /// Whether the fragment lies behind the bytes that were read; see [`LpPacket::decode_head`].
@@ -266,10 +285,7 @@ impl<'a> LpPacket<'a> {
             types::LP_PATH_FAILED => set(&mut self.path_failed, "PathFailed", value, kind),
             types::LP_MTU_PROBE => {
                 let (number, zeros) = probe_number("MtuProbe", value)?;
-                if let Some(found) = zeros.iter().find(|byte| **byte != 0) {
-                    return Err(WireError::Value { field: "MtuProbe", found: u64::from(*found) });
-                }
-                once(&mut self.mtu_probe, (number, zeros.len()), kind)
+                once(&mut self.mtu_probe, (number, zeros_only("MtuProbe", zeros)?), kind)
             }
             types::LP_MTU_ANSWER => match probe_number("MtuAnswer", value)? {
                 (number, []) => once(&mut self.mtu_answer, number, kind),
@@ -285,6 +301,20 @@ impl<'a> LpPacket<'a> {
                 once(&mut self.run_answer, (number, u64::from_be_bytes(run)), kind)
             }
             types::LP_PATH_RATES => once(&mut self.rates, PathRates::parse(value)?, kind),
+            types::LP_RATE_PROBE => {
+                let (number, rest) = probe_number("RateProbe", value)?;
+                let [place, last, zeros @ ..] = rest else {
+                    return Err(WireError::Length { field: "RateProbe", bytes: value.len() });
+                };
+                let zeros = zeros_only("RateProbe", zeros)?;
+                once(&mut self.rate_probe, RateProbe { number, place: *place, last: *last, zeros }, kind)
+            }
+            types::LP_RATE_ANSWER => {
+                let (number, took) = probe_number("RateAnswer", value)?;
+                let took =
+                    took.try_into().map_err(|_| WireError::Length { field: "RateAnswer", bytes: value.len() })?;
+                once(&mut self.rate_answer, (number, Duration::from_nanos(u64::from_be_bytes(took))), kind)
+            }
             800..=959 if kind.is_multiple_of(4) => {
                 self.is_canonical = false;
                 Ok(())
@@ -409,6 +439,17 @@ impl<'a> LpPacket<'a> {
         if let Some(rates) = &self.rates {
             out.put_element(types::LP_PATH_RATES, rates.as_bytes());
         }
+        if let Some(RateProbe { number, place, last, zeros }) = self.rate_probe {
+            out.put_head(types::LP_RATE_PROBE, 6 + zeros);
+            out.extend_from_slice(&number.to_be_bytes());
+            out.extend_from_slice(&[place, last]);
+            out.resize(out.len() + zeros, 0);
+        }
+        if let Some((number, took)) = self.rate_answer {
+            out.put_head(types::LP_RATE_ANSWER, 12);
+            out.extend_from_slice(&number.to_be_bytes());
+            out.extend_from_slice(&u64::try_from(took.as_nanos()).unwrap_or(u64::MAX).to_be_bytes());
+        }
     }
 }
 
@@ -432,6 +473,13 @@ pub(crate) fn wrap(start: usize, fragment_len: Option<usize>, out: &mut Vec<u8>)
     out.splice(start..start, head);
 }
 
+/// How many bytes there are, all of them zeros.
+fn zeros_only(field: &'static str, bytes: &[u8]) -> Result<usize, WireError> {
+    match bytes.iter().find(|byte| **byte != 0) {
+        None => Ok(bytes.len()),
+        Some(found) => Err(WireError::Value { field, found: u64::from(*found) }),
+    }
+}
 /// The number at the start of `value`, and what follows it.
 fn probe_number<'a>(field: &'static str, value: &'a [u8]) -> Result<(u32, &'a [u8]), WireError> {
     let (number, rest) = value.split_first_chunk().ok_or(WireError::Length { field, bytes: value.len() })?;

@@ -34,7 +34,7 @@ pub mod tlv;
 pub use control::{ControlParameters, ControlResponse};
 pub use data::{ContentType, Data, MetaInfo};
 pub use interest::Interest;
-pub use lp::{LpPacket, NackReason};
+pub use lp::{LpPacket, NackReason, RateProbe};
 pub use name::{Component, NameView};
 pub use signature::{KeyLocator, SignKey, SignatureInfo, SignatureType, ValidityPeriod, VerifyKey};
 pub use tag::{PathRates, PathTag};
@@ -263,6 +263,11 @@ pub mod types {
     pub const LP_RUN_ANSWER: u32 = 0x03a0;
     /// LP, PTP, on a Data that answers a probe: the rates of the links of its tag; see [`super::tag::PathRates`].
     pub const LP_PATH_RATES: u32 = 0x03a4;
+    /// LP: a packet of a train that measures the rate of the link: the train's number of 4 bytes, the packet's place in it
+    /// and the last place, a byte each, then zeros.
+    pub const LP_RATE_PROBE: u32 = 0x03a8;
+    /// LP: the number of the train, then the time from the arrival of its first packet to that of its last, 8 bytes, in ns.
+    pub const LP_RATE_ANSWER: u32 = 0x03ac;
 }
 
 /// The type of the packet that `bytes` start with, if they start with one at all.

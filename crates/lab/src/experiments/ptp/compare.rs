@@ -4,7 +4,7 @@ use tributary_transport::{ControllerKind, Coupling};
 use super::{
     fairness, mesh,
     scenarios::{diamond_1, diamond_2, tree_1, tree_2},
-    schemes::{Form, Scheme, ptp},
+    schemes::{Form, Rates, Scheme, ptp},
     throughput,
     variants::Variant,
 };
@@ -31,16 +31,17 @@ pub(in crate::experiments) const CONTROL: Experiment = Experiment {
     run: control,
 };
 
-/// Names in results, selections, and whether routers tell the rates of their links.
-pub(super) const SELECTIONS: [(&str, &str, bool); 8] = [
-    ("bandwidth", "bandwidth", false),
-    ("random", "random", false),
-    ("hops", "hops", false),
-    ("latency", "latency", false),
-    ("variance", "variance", false),
-    ("hybrid", "hybrid", false),
-    ("spread-untold", "spread", false),
-    ("spread", "spread", true),
+/// Names in results, selections, and what routers tell of the rates of their links.
+pub(super) const SELECTIONS: [(&str, &str, Rates); 9] = [
+    ("bandwidth", "bandwidth", Rates::Untold),
+    ("random", "random", Rates::Untold),
+    ("hops", "hops", Rates::Untold),
+    ("latency", "latency", Rates::Untold),
+    ("variance", "variance", Rates::Untold),
+    ("hybrid", "hybrid", Rates::Untold),
+    ("spread-untold", "spread", Rates::Untold),
+    ("spread-measured", "spread", Rates::Measured),
+    ("spread", "spread", Rates::Told),
 ];
 
 fn scheme(form: Form) -> Scheme {
@@ -58,10 +59,10 @@ fn selection(settings: &Settings) -> Results {
     let mut results = Results::new(SELECTION.name, settings);
     let spec = mesh::spec();
     let mut groups = Vec::new();
-    for (label, selection, tell_rates) in SELECTIONS.into_iter().filter(|(label, ..)| settings.takes(label)) {
+    for (label, selection, rates) in SELECTIONS.into_iter().filter(|(label, ..)| settings.takes(label)) {
         let mut bars = Vec::new();
         for (prefix, form) in [("", Form::PAPER), ("default-", Form::DEFAULT)] {
-            let runs = throughput::runs(&spec, settings, &scheme(Form { selection, tell_rates, ..form }));
+            let runs = throughput::runs(&spec, settings, &scheme(Form { selection, rates, ..form }));
             let name = format!("{prefix}{label}");
             bars.push(told(&mut results, &format!("{name}.utilisation"), "", &runs.of(|run| run.utilisation)));
             told(&mut results, &format!("{name}.goodput_share"), "", &runs.of(|run| run.goodput));
@@ -83,7 +84,8 @@ fn selection(settings: &Settings) -> Results {
     results.parameter("network", "the mesh of ptp-mesh: 57 paths, at most 10 in use, changed every 10 s");
     results.note(
         "Bandwidth is the paper's own (§4 C 1); random, hops, latency, variance and hybrid are those of its appendix. Spread \
-         is ours: the labels in the tags say which links paths share, and routers tell what these carry; untold: they do not.",
+         is ours: the labels in the tags say which links paths share, and routers tell what these carry; measured: they \
+         measure it; untold: they do not tell.",
     );
     results
 }
@@ -112,7 +114,7 @@ fn control(settings: &Settings) -> Results {
     let mut groups = Vec::new();
     for (law, controller, coupling) in LAWS.into_iter().filter(|(law, ..)| settings.takes(law)) {
         let base = if controller == ControllerKind::ModelBased { Form::DEFAULT } else { Form::PAPER };
-        let scheme = scheme(Form { controller, coupling, selection: "spread", tell_rates: true, ..base });
+        let scheme = scheme(Form { controller, coupling, selection: "spread", rates: Rates::Told, ..base });
         let mut bars = Vec::new();
         for (place, spec) in &specs {
             let shares = throughput::runs(spec, settings, &scheme).of(|run| run.utilisation);

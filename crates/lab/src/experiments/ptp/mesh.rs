@@ -194,7 +194,8 @@ mod tests {
         let (first, last) = seeds.split_once('-').unwrap_or(("1", &seeds));
         let [first, last] =
             [first, last].map(|seed| seed.parse::<u64>().expect("MESH_SEEDS is a number, or two with `-`"));
-        let ours = MAIN.iter().chain(ALTERNATIVES.iter().filter(|scheme| scheme.label == "untold"));
+        let ours =
+            MAIN.iter().chain(ALTERNATIVES.iter().filter(|scheme| ["measured", "untold"].contains(&scheme.label)));
         for scheme in ours.filter(|scheme| scheme.name == "ptp" || scheme.name == "ptp-default") {
             let share = |seed| {
                 let record = run(&spec, scheme, 50, 300, seed);

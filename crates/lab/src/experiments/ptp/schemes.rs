@@ -42,12 +42,23 @@ pub(super) struct Form {
     pub(super) reorder_packets: u32,
     /// Which paths are used.
     pub(super) selection: &'static str,
-    /// Whether routers tell who probes the rates of their links.
-    pub(super) tell_rates: bool,
+    /// What routers tell who probes of the rates of their links.
+    pub(super) rates: Rates,
     /// Whether probes go on at the paper's ten a second.
     pub(super) probing: Probing,
     /// How routers write labels (§4 A has the codes of Huffman for a later time).
     pub(super) labels: LabelScheme,
+}
+
+/// What routers tell of the rates of their links.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Rates {
+    /// Nothing.
+    Untold,
+    /// What their operators wrote.
+    Told,
+    /// What they measure, as nobody wrote anything.
+    Measured,
 }
 
 /// How often paths are probed.
@@ -59,6 +70,13 @@ pub(super) enum Probing {
     Default,
 }
 
+impl Receiver {
+    /// Whether operators wrote what links carry.
+    pub(super) fn knows_rates(&self) -> bool {
+        !matches!(self, Receiver::Ptp(Form { rates: Rates::Measured, .. }))
+    }
+}
+
 impl Form {
     /// The paper's.
     pub(super) const PAPER: Form = Form {
@@ -66,7 +84,7 @@ impl Form {
         coupling: Coupling::LinkedIncrease,
         reorder_packets: 1,
         selection: "bandwidth",
-        tell_rates: false,
+        rates: Rates::Untold,
         probing: Probing::Constant,
         labels: LabelScheme::Random,
     };
@@ -75,7 +93,7 @@ impl Form {
     pub(super) const BEST: Form = Form {
         coupling: Coupling::Olia,
         selection: "spread",
-        tell_rates: true,
+        rates: Rates::Told,
         probing: Probing::Default,
         ..Form::PAPER
     };
@@ -93,7 +111,7 @@ impl Form {
         config.transfer.reorder_packets = self.reorder_packets;
         config.transfer.run_packets_max = 1;
         config.paths.selection = self.selection.into();
-        config.tell_rates = self.tell_rates;
+        config.tell_rates = self.rates != Rates::Untold;
         config.labels = self.labels;
         // Fifty packets wait for two seconds on the slowest link.
         config.transfer.rto_initial = Duration::from_secs(1);
@@ -145,9 +163,11 @@ pub(super) const MAIN: [Scheme; 7] = [
 ];
 
 /// The same with other parameters that can be found: name and setting.
-pub(super) const ALTERNATIVES: [Scheme; 12] = [
-    ptp("ptp", "untold", Form { tell_rates: false, ..Form::BEST }),
-    ptp("ptp-default", "untold", Form { tell_rates: false, ..Form::DEFAULT }),
+pub(super) const ALTERNATIVES: [Scheme; 14] = [
+    ptp("ptp", "measured", Form { rates: Rates::Measured, ..Form::BEST }),
+    ptp("ptp-default", "measured", Form { rates: Rates::Measured, ..Form::DEFAULT }),
+    ptp("ptp", "untold", Form { rates: Rates::Untold, ..Form::BEST }),
+    ptp("ptp-default", "untold", Form { rates: Rates::Untold, ..Form::DEFAULT }),
     ptp("ptp-paper", "compensated", Form { coupling: Coupling::LinkedIncreaseCompensated, ..Form::PAPER }),
     ptp("ptp-paper", "reorder2", Form { reorder_packets: 2, ..Form::PAPER }),
     ptp("ptp", "huffman", Form { labels: LabelScheme::Huffman, ..Form::BEST }),

@@ -283,10 +283,11 @@ impl<'a> World<'a> {
             self.links.push(self.net.connect(near, far, config.clone(), config));
             for (number, face) in both {
                 let scheme = self.plan.scheme;
+                let known = Some(rate).filter(|_| scheme.receiver.knows_rates());
                 let profile = FaceProfile {
                     marking: scheme.marking,
                     shaping: scheme.shaping,
-                    ..FaceProfile::from(FaceOptions { mtu: 8_900, rate: Some(rate) })
+                    ..FaceProfile::from(FaceOptions { mtu: 8_900, rate: known })
                 };
                 let far_end = if number == link.near { link.far } else { link.near };
                 let label = self.net.with(self.nodes[&number], |node, _| {

@@ -1,0 +1,239 @@
+//! What the link behind a face carries, where nobody has said it: measured by trains of packets that leave one right behind
+//! the other and arrive as far apart as the link needs for each (packet pair, Keshav 1991). Packets from elsewhere cannot
+//! come in between on a link, as they do on the way through a network.
+//!
+//! ```text
+//!  this node   ─► first, padded 1, … padded n ─►   neighbour: time from the first to the last
+//!              ◄───────── that time ◄──────────
+//! ```
+//! A train is sent when somebody wants to know, as [`LinkRate::train`] says; it takes a thousandth of the link at most.
+use alloc::{collections::VecDeque, vec::Vec};
+
+use tributary_core::{Duration, Rate, Time};
+
+use crate::wire::{LpPacket, RateProbe};
+
+/// Bytes of a padded packet at most, with its headers.
+const PACKET_BYTES: usize = 1_200;
+/// Types, lengths and numbers of a padded packet, 3 bytes each but for the outer type.
+const AROUND_BYTES: usize = 16;
+/// Packets of a train arrive over this time at least; if they did in less, the next one is twice as long, up to
+/// [`PADDED_MAX`]. What is faster than that is not known.
+const TOOK_MIN: Duration = Duration::from_millis(1);
+const PADDED_MAX: u8 = 16;
+/// The median of so many trains counts. Until then they follow each other after [`PAUSE_MIN`], later after [`PAUSE`] and
+/// a thousand times what one takes, or [`PAUSE_FAST`] where the link is too fast.
+const SAMPLES: usize = 3;
+const PAUSE_MIN: Duration = Duration::from_secs(1);
+const PAUSE: Duration = Duration::from_secs(10);
+const SHARE: u32 = 1_000;
+const PAUSE_FAST: Duration = Duration::from_secs(60);
+/// Doublings of the pause while nobody answers, as neighbours of other programs do.
+const DOUBLINGS_MAX: u32 = 6;
+
+/// Measures one link.
+#[derive(Clone, Debug)]
+pub(crate) struct LinkRate {
+    samples: VecDeque<Rate>,
+    /// The train that is not answered yet, and the bytes of its padded packets.
+    under_way: Option<(u32, usize)>,
+    next_number: u32,
+    padded: u8,
+    next_at: Time,
+    unanswered: u32,
+}
+
+impl LinkRate {
+    /// Nothing is known; `number` is random, so that nobody else's answer counts.
+    pub(crate) fn new(number: u32) -> LinkRate {
+        let samples = VecDeque::with_capacity(SAMPLES);
+        LinkRate { samples, under_way: None, next_number: number, padded: 1, next_at: Time::ZERO, unanswered: 0 }
+    }
+    /// What the link carries, as far as is known.
+    pub(crate) fn rate(&self) -> Option<Rate> {
+        let mut sorted: Vec<Rate> = self.samples.iter().copied().collect();
+        sorted.sort_unstable();
+        sorted.get(sorted.len() / 2).copied()
+    }
+    /// The packets of the next train, no longer than `mtu`; none before it is due.
+    pub(crate) fn train(&mut self, now: Time, mtu: usize) -> impl Iterator<Item = LpPacket<'static>> + use<> {
+        let is_due = now >= self.next_at;
+        if is_due {
+            self.unanswered = if self.under_way.is_some() { (self.unanswered + 1).min(DOUBLINGS_MAX) } else { 0 };
+            let pause = if self.samples.len() < SAMPLES { PAUSE_MIN } else { PAUSE };
+            self.next_at = now + pause * (1 << self.unanswered);
+            self.next_number = self.next_number.wrapping_add(1);
+        }
+        let zeros = mtu.min(PACKET_BYTES).saturating_sub(AROUND_BYTES);
+        let (number, last) = (self.next_number, if is_due { self.padded } else { 0 });
+        let packet = move |place| {
+            let probe = RateProbe { number, place, last, zeros: if place == 0 { 0 } else { zeros } };
+            LpPacket { rate_probe: Some(probe), ..LpPacket::default() }
+        };
+        if is_due {
+            self.under_way = Some((number, usize::from(last) * packet(last).encode().len()));
+        }
+        (0..=last).filter(move |_| is_due).map(packet)
+    }
+    /// The neighbour tells how long the packets of a train took.
+    pub(crate) fn on_answer(&mut self, now: Time, number: u32, took: Duration) {
+        let Some((_, bytes)) = self.under_way.take_if(|(sent, _)| *sent == number) else { return };
+        self.unanswered = 0;
+        if took < TOOK_MIN && self.padded < PADDED_MAX {
+            self.padded *= 2;
+            self.next_at = now;
+            return;
+        }
+        if took < TOOK_MIN {
+            self.samples.clear();
+            self.next_at = now + PAUSE_FAST;
+            return;
+        }
+        if self.samples.len() == SAMPLES {
+            self.samples.pop_front();
+        }
+        self.samples.extend(Rate::over(bytes as u64, took));
+        let pause = if self.samples.len() < SAMPLES { PAUSE_MIN } else { PAUSE.max(took * SHARE) };
+        self.next_at = now + pause;
+    }
+}
+
+/// A neighbour's train as it comes in.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Arriving(Option<Train>);
+
+#[derive(Clone, Debug)]
+struct Train {
+    number: u32,
+    /// The place of the packet that comes next.
+    next: u8,
+    first_at: Time,
+}
+
+impl Arriving {
+    /// Takes the next packet on the link, `None` for one of no train; the answer if a train is complete that nothing came
+    /// in between of.
+    pub(crate) fn on_packet(&mut self, now: Time, probe: Option<&RateProbe>) -> Option<(u32, Duration)> {
+        let before = self.0.take();
+        let probe = probe?;
+        if probe.place == 0 {
+            self.0 = Some(Train { number: probe.number, next: 1, first_at: now });
+            return None;
+        }
+        let train = before.filter(|train| (train.number, train.next) == (probe.number, probe.place))?;
+        if probe.place >= probe.last {
+            return Some((probe.number, now.since(train.first_at)));
+        }
+        self.0 = Some(Train { next: train.next + 1, ..train });
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Sends the trains that are due at `now` over a link of `rate`, on which each packet arrives `late` later than it
+    /// should; how many packets they had.
+    fn over(link: &mut LinkRate, now: Time, rate: Rate, mut late: impl FnMut(u8) -> Duration) -> Vec<usize> {
+        let (mut far, mut sent) = (Arriving::default(), Vec::new());
+        loop {
+            let train: Vec<LpPacket<'_>> = link.train(now, 1_472).collect();
+            if train.is_empty() {
+                return sent;
+            }
+            sent.push(train.len());
+            let (mut at, mut answer) = (now, None);
+            for packet in &train {
+                let bytes = packet.encode().len();
+                assert!(bytes <= PACKET_BYTES);
+                let probe = packet.rate_probe.as_ref().unwrap();
+                at += rate.time_for(bytes as u64);
+                answer = far.on_packet(at + late(probe.place), Some(probe));
+            }
+            let (number, took) = answer.expect("the last one is answered");
+            link.on_answer(now, number, took);
+        }
+    }
+    fn sent_at(seconds: u64) -> Time {
+        Time::from_millis(seconds * 1_000)
+    }
+
+    #[test]
+    fn trains_are_as_long_as_it_takes_to_tell_the_rate_of_their_link() {
+        for (kbps, packets) in
+            [(10, 2), (200, 2), (9_000, 2), (10_000, 4), (18_000, 4), (100_000, 28), (140_000, 28), (1_000_000, 28)]
+        {
+            let rate = Rate::from_bits_per_second(kbps * 1_000);
+            let mut link = LinkRate::new(7);
+            let sent: usize = over(&mut link, sent_at(0), rate, |_| Duration::ZERO).iter().sum();
+            let is_known = kbps < 150_000;
+            assert!(sent >= packets && sent <= 2 * packets + 8, "{kbps} kbit/s: {sent} packets");
+            let error = |found: Rate| found.bits_per_second() as f64 / rate.bits_per_second() as f64 - 1.0;
+            assert_eq!(link.rate().is_some(), is_known, "{kbps} kbit/s");
+            assert!(link.rate().is_none_or(|found| error(found).abs() < 0.001), "{kbps} kbit/s: {:?}", link.rate());
+        }
+    }
+
+    #[test]
+    fn they_take_a_thousandth_of_the_link_and_the_median_counts() {
+        let rate = Rate::from_bits_per_second(200_000);
+        let mut link = LinkRate::new(u32::MAX);
+        let mut sent = Vec::new();
+        for second in 0..300 {
+            // One train in three meets a receiver that was asleep when it came.
+            let is_late = sent.len() % 3 == 1;
+            let late = |place| if is_late && place == 1 { Duration::from_millis(80) } else { Duration::ZERO };
+            if !over(&mut link, sent_at(second), rate, late).is_empty() {
+                sent.push(second);
+            }
+        }
+        assert_eq!(sent[..3], [0, 1, 2]);
+        assert!(sent[3..].windows(2).all(|pair| pair[1] - pair[0] >= 48), "{sent:?}");
+        assert!(sent.len() > 6, "{sent:?}");
+        assert!((199_000..=201_000).contains(&link.rate().unwrap().bits_per_second()));
+    }
+
+    #[test]
+    fn a_neighbour_that_does_not_answer_is_asked_ever_more_rarely() {
+        let mut link = LinkRate::new(1);
+        let sent: Vec<u64> = (0..400).filter(|second| link.train(sent_at(*second), 1_472).count() > 0).collect();
+        assert_eq!(sent, [0, 1, 3, 7, 15, 31, 63, 127, 191, 255, 319, 383]);
+        assert_eq!(link.rate(), None);
+        // An answer that was waited for no more, and one to nothing.
+        link.on_answer(sent_at(400), 2, Duration::from_millis(5));
+        link.on_answer(sent_at(400), 99, Duration::from_millis(5));
+        assert_eq!(link.rate(), None);
+        link.on_answer(sent_at(400), 13, Duration::from_millis(5));
+        assert!(link.rate().is_some());
+        assert!(link.train(sent_at(401), 1_472).count() > 0, "the pause is short again");
+    }
+
+    #[test]
+    fn a_train_that_something_came_in_between_of_is_not_answered() {
+        let train: Vec<RateProbe> = (0..=2).map(|place| RateProbe { number: 5, place, last: 2, zeros: 9 }).collect();
+        let answers = |order: &[Option<usize>]| {
+            let mut far = Arriving::default();
+            let at = |index: usize| Time::from_millis(3 * index as u64);
+            let taken = order
+                .iter()
+                .enumerate()
+                .filter_map(|(index, packet)| far.on_packet(at(index), packet.map(|place| &train[place])));
+            taken.collect::<Vec<_>>()
+        };
+        let complete = (5, Duration::from_millis(6));
+        assert_eq!(answers(&[Some(0), Some(1), Some(2)]), [complete]);
+        assert_eq!(answers(&[Some(1), Some(0), Some(1), Some(2), Some(2)]), [complete]);
+        for order in [
+            &[Some(0), Some(1), None, Some(2)][..],
+            &[Some(0), Some(2)],
+            &[Some(1), Some(2)],
+            &[Some(0), Some(1), Some(1), Some(2)],
+            &[Some(2), Some(1), Some(0)],
+        ] {
+            assert_eq!(answers(order), []);
+        }
+        let alone = RateProbe { number: 6, place: 255, last: 255, zeros: 0 };
+        assert_eq!(Arriving::default().on_packet(Time::ZERO, Some(&alone)), None);
+    }
+}
