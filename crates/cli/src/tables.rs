@@ -143,7 +143,7 @@ fn status(status: &StatusView) -> Vec<String> {
     )];
     if !status.faces.is_empty() {
         lines.push("faces:".into());
-        let mut rows = vec![row(["face", "neighbour", "state", "rtt", "mtu", "sent", "received", "dropped"])];
+        let mut rows = vec![row(["face", "neighbour", "state", "rtt", "mtu", "rate", "sent", "received", "dropped"])];
         rows.extend(status.faces.iter().map(|face| {
             vec![
                 face.id.clone(),
@@ -151,6 +151,7 @@ fn status(status: &StatusView) -> Vec<String> {
                 if face.up { "up" } else { "silent" }.into(),
                 milliseconds(face.rtt_ms),
                 face.mtu.to_string(),
+                face.rate_mbps.map_or("–".into(), rate),
                 ByteCount(face.sent_bytes).to_string(),
                 ByteCount(face.received_bytes).to_string(),
                 face.dropped_packets.to_string(),

@@ -12,7 +12,7 @@ use tributary_ndn::{
     router::{FaceProfile, FaceScope, InvalidPath, RemoteRegistration, labels::LabelScheme, shaping::ShapingConfig},
     wire::{
         ControlParameters, ControlResponse, Data, Interest, LpPacket, NackReason, NameView, PACKET_BYTES_MAX, PathTag,
-        SignKey, SignatureInfo, SignatureType, WireError,
+        RateProbe, SignKey, SignatureInfo, SignatureType, WireError,
         dataset::{FaceEntry, FaceFilter},
         echo::{EchoReply, EchoRequest, ReplyCode},
         fragment::{Piece, Reassembler, ReassemblyLimits},
@@ -404,7 +404,11 @@ fn packet(input: &mut Input<'_>) -> Vec<u8> {
             }
             4 => {
                 let (run_probe, run_answer) = (Some(input.u32()), Some((input.u32(), input.u64())));
-                LpPacket { run_probe, run_answer, mtu_answer: Some(input.u32()), ..LpPacket::default() }.encode()
+                let (number, took) = (input.u32(), Duration::from_nanos(input.u64()));
+                let rate_probe = RateProbe { number, place: kind >> 3 & 3, last: kind >> 5, zeros: 0 };
+                let (rate_probe, rate_answer) = (Some(rate_probe), Some((number, took)));
+                let probes = LpPacket { run_probe, run_answer, rate_probe, rate_answer, ..LpPacket::default() };
+                LpPacket { mtu_answer: Some(input.u32()), ..probes }.encode()
             }
             5 => {
                 let next_hop_face = Some(u64::from(input.u8()));

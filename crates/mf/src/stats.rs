@@ -71,6 +71,7 @@ impl MfNode {
                 up: peer.is_some(),
                 rtt: self.neighbour.rtt(face),
                 mtu: peer.map_or(0, |peer| peer.datagram_bytes),
+                rate: self.faces.get(&face).and_then(|options| options.rate),
                 sent: (stats.sent.0, ByteCount(stats.sent.1)),
                 received: (stats.received.0, ByteCount(stats.received.1)),
                 dropped: 0,

@@ -67,6 +67,7 @@ impl NdnNode {
                 up,
                 rtt: None,
                 mtu: self.router.mtu(face).unwrap_or(u32::MAX),
+                rate: self.router.rate(face),
                 sent: (counters.interests.1 + counters.data.1 + counters.nacks.1, ByteCount(counters.bytes.1)),
                 received: (counters.interests.0 + counters.data.0 + counters.nacks.0, ByteCount(counters.bytes.0)),
                 dropped: 0,

@@ -62,6 +62,7 @@ impl PsiNode {
                 up: info.up,
                 rtt: info.rtt,
                 mtu: info.mtu,
+                rate: self.faces.get(&info.face).and_then(|options| options.rate),
                 sent: (stats.sent_packets, ByteCount(stats.sent_bytes)),
                 received: (stats.received_packets, ByteCount(stats.received_bytes)),
                 dropped: stats.dropped_packets,

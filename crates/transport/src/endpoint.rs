@@ -144,6 +144,8 @@ pub struct FaceStatus {
     pub rtt: Option<Duration>,
     /// Datagram bytes proven to get through.
     pub mtu: u32,
+    /// What its link carries, as it was said or measured.
+    pub rate: Option<Rate>,
     /// Packets and bytes sent.
     pub sent: (u64, ByteCount),
     /// Packets and bytes received.

@@ -405,6 +405,8 @@ pub struct FaceView {
     pub rtt_ms: Option<f64>,
     /// Datagram bytes proven to get through.
     pub mtu: u32,
+    /// What its link carries, as it was said or, in the family `ndn`, measured.
+    pub rate_mbps: Option<f64>,
     /// Packets sent.
     pub sent_packets: u64,
     /// Bytes sent.
@@ -502,6 +504,7 @@ impl FaceView {
             up: face.up,
             rtt_ms: face.rtt.map(milliseconds),
             mtu: face.mtu,
+            rate_mbps: face.rate.map(|rate| round(rate.mbps(), 3)),
             sent_packets: face.sent.0,
             sent_bytes: face.sent.1.0,
             received_packets: face.received.0,

@@ -112,7 +112,7 @@ impl Router {
                 told.push((record.face, record.token));
             }
             let (tag, tag_bits) = self.record_label(face, headers, record);
-            let rates = self.record_rate(now, headers, record);
+            let rates = self.record_rate(headers, record);
             let own = (exact != Some(record.nonce) && !record.probe).then_some(Origin::Aggregation);
             let answer = LpPacket {
                 pit_token: record.token.as_bytes(),
@@ -125,6 +125,7 @@ impl Router {
                 ..LpPacket::default()
             };
             self.send(now, record.face, &answer, packet);
+            self.measure_rate(now, record);
         }
     }
     pub(super) fn on_nack(

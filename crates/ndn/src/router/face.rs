@@ -293,17 +293,15 @@ impl Face {
             self.push(LpPacket { rate_answer: Some(answer), ..LpPacket::default() }.encode(), Bytes::new());
         }
     }
-    /// What its link carries, for somebody who wants to know: as it was said, or as it was measured; if it was not, that
-    /// begins now. Streams are not measured, and what applications of this machine use is no link.
-    pub(crate) fn ask_rate(&mut self, now: Time) -> Option<Rate> {
-        if let (None, FaceScope::NonLocal, Some(mtu)) = (self.profile.rate, self.profile.scope, self.mtu()) {
-            let has_room = self.queue.len() < self.limits.queue_packets_max;
-            self.link_rate
-                .train(now, mtu)
-                .filter(|_| has_room)
-                .for_each(|packet| self.push(packet.encode(), Bytes::new()));
+    /// Measures what its link carries, if nobody has said it and it is time again. Streams are not measured, and what
+    /// applications of this machine use is no link.
+    pub(crate) fn measure_rate(&mut self, now: Time) {
+        let has_room = self.queue.len() < self.limits.queue_packets_max;
+        if let (None, FaceScope::NonLocal, Some(mtu)) =
+            (self.profile.rate, self.profile.scope, self.mtu().filter(|_| has_room))
+        {
+            self.link_rate.train(now, mtu).for_each(|packet| self.push(packet.encode(), Bytes::new()));
         }
-        self.rate()
     }
     /// What its link carries, as it was said or measured.
     pub(crate) fn rate(&self) -> Option<Rate> {

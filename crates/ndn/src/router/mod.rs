@@ -450,6 +450,10 @@ impl Router {
         self.faces.get(&face).and_then(Face::mtu).and_then(|mtu| u32::try_from(mtu).ok())
     }
 
+    /// What the link of a face carries, as it was said or measured.
+    pub fn rate(&self, face: FaceId) -> Option<Rate> {
+        self.faces.get(&face).and_then(Face::rate)
+    }
     /// Asks the neighbour at a face whether it has started anew; [`Router::poll_run_answer`] tells what it says.
     pub fn ask_run(&mut self, face: FaceId, number: u32) {
         if let Some(face) = self.faces.get_mut(&face).filter(|face| face.up) {

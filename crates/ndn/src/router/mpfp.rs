@@ -14,6 +14,7 @@ use tributary_core::{FaceId, Time};
 
 use super::{
     INTERNAL_FACES_FIRST, InvalidPath, Router,
+    face::Face,
     fib::FibIndex,
     interest::Passing,
     labels::LabelScheme,
@@ -159,7 +160,7 @@ impl Router {
         }
     }
     /// The rates for one who waits: what the Data brought, and the rate of the link by which it leaves in front.
-    pub(super) fn record_rate(&mut self, now: Time, headers: &LpPacket<'_>, record: &InRecord) -> Option<Vec<u8>> {
+    pub(super) fn record_rate(&self, headers: &LpPacket<'_>, record: &InRecord) -> Option<Vec<u8>> {
         if !record.probe || !self.config.path_tags || self.config.labels != LabelScheme::Random {
             return None;
         }
@@ -168,8 +169,15 @@ impl Router {
         if record.face.0 >= INTERNAL_FACES_FIRST {
             return Some(rates.as_bytes().to_vec());
         }
-        let face = self.faces.get_mut(&record.face).filter(|_| self.config.tell_rates);
-        rates.pushed(face.and_then(|face| face.ask_rate(now)))
+        let face = self.faces.get(&record.face).filter(|_| self.config.tell_rates);
+        rates.pushed(face.and_then(Face::rate))
+    }
+    /// Measures what the link carries by which the answer to a probe left, if nobody has said it; who probes again is told.
+    pub(super) fn measure_rate(&mut self, now: Time, record: &InRecord) {
+        let is_told = record.probe && self.config.path_tags && self.config.labels == LabelScheme::Random;
+        if let Some(face) = self.faces.get_mut(&record.face).filter(|_| is_told && self.config.tell_rates) {
+            face.measure_rate(now);
+        }
     }
     /// A face went down: those whose Interests are on their way by it are told at once (PTP §4 C 2), unless they also
     /// went another way.

@@ -558,6 +558,21 @@ mod tests {
     }
 
     #[test]
+    fn probes_of_the_rate_hold_a_number_and_places_and_answers_a_number_and_a_time() {
+        let header = |kind, value: &[u8]| {
+            let out = with_header(kind, value);
+            LpPacket::decode(&out).map(|packet| (packet.rate_probe, packet.rate_answer, packet.encode() == out))
+        };
+        let probe = RateProbe { number: 258, place: 3, last: 16, zeros: 2 };
+        assert_eq!(header(0x03a8, &[0, 0, 1, 2, 3, 16, 0, 0]), Ok((Some(probe), None, true)));
+        assert_eq!(header(0x03a8, &[0, 0, 1, 2, 3]), Err(WireError::Length { field: "RateProbe", bytes: 5 }));
+        assert_eq!(header(0x03a8, &[0, 0, 1, 2, 3, 16, 0, 9]), Err(WireError::Value { field: "RateProbe", found: 9 }));
+        let answer = Some((258, Duration::from_nanos(3 << 8)));
+        assert_eq!(header(0x03ac, &[0, 0, 1, 2, 0, 0, 0, 0, 0, 0, 3, 0]), Ok((None, answer, true)));
+        assert_eq!(header(0x03ac, &[0, 0, 1, 2, 9]), Err(WireError::Length { field: "RateAnswer", bytes: 5 }));
+    }
+
+    #[test]
     fn a_header_twice_or_after_the_fragment_is_refused_and_acks_may_repeat() {
         let packet = |parts: &[&[u8]]| {
             let mut out = Vec::new();
@@ -584,12 +599,15 @@ mod tests {
             proptest::option::of(proptest::collection::vec(any::<u8>(), 0..40)),
             (proptest::option::of((any::<u32>(), 0usize..600)), proptest::option::of(any::<u32>())),
             (any::<(Option<u32>, Option<(u32, u64)>)>(), proptest::option::of(any::<[[u8; 2]; 3]>())),
+            (any::<Option<(u32, [u8; 2])>>(), 0usize..600, any::<Option<(u32, u64)>>()),
             proptest::collection::vec(any::<u8>(), 1..400),
         )
-            .prop_map(|(numbers, token, (nack, acks, flags), tag, mtu, (run, rates), fragment)| {
-                (LpParts { numbers, token, nack, acks, flags, tag, mtu, run, rates }, fragment)
+            .prop_map(|(numbers, token, (nack, acks, flags), tag, mtu, (run, rates), train, fragment)| {
+                (LpParts { numbers, token, nack, acks, flags, tag, mtu, run, rates, train }, fragment)
             })
     }
+    /// Number and places, zeros, and the answer.
+    type RateParts = (Option<(u32, [u8; 2])>, usize, Option<(u32, u64)>);
     #[derive(Debug, Clone)]
     struct LpParts {
         numbers: [Option<u64>; 6],
@@ -601,6 +619,7 @@ mod tests {
         mtu: (Option<(u32, usize)>, Option<u32>),
         run: (Option<u32>, Option<(u32, u64)>),
         rates: Option<[[u8; 2]; 3]>,
+        train: RateParts,
     }
     impl LpParts {
         fn packet<'a>(&'a self, fragment: &'a [u8]) -> LpPacket<'a> {
@@ -624,6 +643,13 @@ mod tests {
                 run_probe: self.run.0,
                 run_answer: self.run.1,
                 rates: self.rates.as_ref().map(|rates| PathRates::parse(rates.as_flattened()).unwrap()),
+                rate_probe: self.train.0.map(|(number, [place, last])| RateProbe {
+                    number,
+                    place,
+                    last,
+                    zeros: self.train.1,
+                }),
+                rate_answer: self.train.2.map(|(number, nanos)| (number, Duration::from_nanos(nanos))),
                 fragment: Some(fragment),
                 is_canonical: true,
                 ..LpPacket::default()

@@ -103,6 +103,41 @@ fn what_a_neighbour_sends_that_has_started_anew_is_no_duplicate() {
 }
 
 #[test]
+fn who_probes_is_told_what_was_measured_where_nobody_said_it() {
+    let told = |tell_rates: bool, options: FaceOptions| {
+        let (mut a, mut b) = (Bench::with_routes(&[("/", 4)]), Bench::new(2, |config| config.tell_rates = tell_rates));
+        b.routes(&[("/", 4)]);
+        b.router.add_face(FaceId(1), FaceProfile::from(options));
+        let (probe, mut idle) = (LpPacket { probe: true, ..LpPacket::default() }, 0);
+        for second in 0..4 {
+            a.at(second * 1_000);
+            b.at(second * 1_000);
+            let asked = a.recv_with(2, &probe, &interest(&alloc::format!("/{second}"), second));
+            carry(&asked, &mut b, || false);
+            for crossing in b.recv(4, &data(&alloc::format!("/{second}"))) {
+                a.now += Rate::from_mbps(3).time_for(crossing.bytes.len() as u64);
+                idle += u32::from(crossing.what() == "idle");
+                for sent in a.recv(4, &crossing.bytes) {
+                    if sent.face == 4 {
+                        b.recv(1, &sent.bytes);
+                    } else if second == 3 {
+                        let rates = sent.headers().rates.unwrap();
+                        return (idle, rates.rates().nth(1).unwrap().map(|rate| rate.bits_per_second() / 1_000));
+                    }
+                }
+            }
+        }
+        unreachable!("each probe is answered");
+    };
+    let unknown = FaceOptions { mtu: 1_472, rate: None };
+    // Three trains of two packets; the next one is not due before long.
+    assert_eq!(told(true, unknown), (6, Some(3_000)));
+    assert_eq!(told(false, unknown), (0, None), "what is not told is not measured");
+    assert_eq!(told(true, FaceOptions { rate: Some(Rate::from_mbps(7)), ..unknown }), (0, Some(7_000)));
+    assert_eq!(told(true, FaceOptions { mtu: u32::MAX, ..unknown }), (0, None), "nor is a stream");
+}
+
+#[test]
 fn a_face_whose_queue_is_long_marks_what_it_sends() {
     let rule = marking::MarkingRule::Codel { target: Duration::from_millis(5), interval: Duration::from_millis(100) };
     let slow = FaceProfile { rate: Some(Rate::from_mbps(1)), marking: rule, ..profile(9000) };

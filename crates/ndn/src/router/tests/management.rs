@@ -272,6 +272,7 @@ fn a_face_is_changed_as_a_whole_or_not_at_all() {
     let mut bench = bench(|_| {});
     let rate = Some(Rate::from_mbps(8));
     bench.router.add_face(FaceId(9), FaceProfile { rate, is_persistent: false, ..profile(1400) });
+    bench.router.add_face(FaceId(2), profile(1400));
     let of = |face_id: u64| ControlParameters { face_id: Some(face_id), ..ControlParameters::default() };
     let all = all_of_a_face(of(9));
     let answer = run(&mut bench, "faces/update", &all, 1);
