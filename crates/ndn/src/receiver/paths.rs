@@ -306,9 +306,22 @@ impl Paths {
         }
         changed
     }
+    /// The rates of links, as the newest probe told them that brought their label.
+    fn rates(&self) -> BTreeMap<Label, Rate> {
+        let mut newest: BTreeMap<Label, (Time, Rate)> = BTreeMap::new();
+        for path in self.known.values() {
+            for (label, rate) in path.tag.labels().iter().zip(&path.rates) {
+                let Some(rate) = *rate else { continue };
+                let known = newest.entry(*label).or_insert((path.seen, rate));
+                *known = if path.seen > known.0 { (path.seen, rate) } else { *known };
+            }
+        }
+        newest.into_iter().map(|(label, (_, rate))| (label, rate)).collect()
+    }
     fn candidates(&self, now: Time, which: impl Fn(&KnownPath) -> bool) -> Vec<Candidate> {
         let nodes = self.nodes();
         let hops = Hops::of(&nodes, self.known.values().map(|path| &path.tag));
+        let rates = self.rates();
         let working = self.known.iter().filter(|(_, path)| path.works(now) && which(path));
         working
             .map(|(id, path)| Candidate {
@@ -319,7 +332,7 @@ impl Paths {
                 hops: path.hops(),
                 rtt: path.rtt,
                 rtt_deviation: path.deviation,
-                links: path.links(&nodes, &hops),
+                links: path.links(&nodes, &hops, &rates),
             })
             .collect()
     }
@@ -356,7 +369,8 @@ impl KnownPath {
         let pause = FAILED_PAUSE * (1 << self.dead_ends.saturating_sub(1).min(DOUBLINGS_MAX));
         !self.refused && self.failed.is_none_or(|failed| failed + pause <= now)
     }
-    fn links(&self, nodes: &Nodes, hops: &Hops) -> Vec<Link> {
+    /// Its links; where its own probes told no rate, that of `rates`.
+    fn links(&self, nodes: &Nodes, hops: &Hops, rates: &BTreeMap<Label, Rate>) -> Vec<Link> {
         let labels = self.tag.labels();
         let mut from = None;
         let link = |(index, label): (usize, &Label)| {
@@ -364,7 +378,7 @@ impl KnownPath {
             let before = from.replace(to);
             Link {
                 label: *label,
-                rate: self.rates.get(index).copied().flatten(),
+                rate: self.rates.get(index).copied().flatten().or_else(|| rates.get(label).copied()),
                 reverse: before.and_then(|from| hops.label(to, from)),
             }
         };
@@ -626,9 +640,14 @@ mod tests {
             .map(|path| path.links.iter().map(|link| (link.rate, link.reverse)).collect())
             .collect();
         assert_eq!(links[0], [(rate(1), None), (rate(2), None)]);
-        assert_eq!(links[1], [(rate(1), None), (None, Some(from_5)), (None, None)]);
-        assert_eq!(links[2], [(None, None), (None, Some(from_7)), (None, None)]);
+        assert_eq!(links[1], [(rate(1), None), (None, Some(from_5)), (rate(9), None)], "what another path was told");
+        assert_eq!(links[2], [(rate(9), None), (None, Some(from_7)), (rate(2), None)]);
         assert_eq!(links[3], [(rate(9), None), (rate(9), None)], "there are no more rates than links");
+        // What a path was told itself counts for it; for the others what was told last.
+        let again = Way { rates: alloc::vec![rate(3)], ..found(Tag::Labels([to_5, end_2].concat())) };
+        paths.on_probe(Time::from_millis(2), again, &mut random);
+        let known = paths.candidates(Time::from_millis(2), |_| true);
+        assert_eq!([&known[2], &known[3], &known[0]].map(|path| path.links[0].rate), [rate(3), rate(3), rate(1)]);
     }
 
     #[test]

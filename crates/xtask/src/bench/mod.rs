@@ -11,6 +11,7 @@ mod ndn_congested;
 mod ndn_hop;
 mod ndn_legacy;
 mod ndn_lookup;
+mod ndn_rates;
 mod ndnd;
 mod ours;
 mod paths;
@@ -77,6 +78,11 @@ const BENCHES: &[Bench] = &[
         name: "ndn-legacy",
         about: "NDN: the same link between ndnd's forwarders, kernel interfaces; ours beside ndnd's; root, linkemu",
         run: ndn_legacy::run,
+    },
+    Bench {
+        name: "ndn-rates",
+        about: "NDN: what a forwarder measures of a link whose rate it was not told, 0.2 to 400 Mbit/s; root, linkemu",
+        run: ndn_rates::run,
     },
     Bench {
         name: "ndn-lookup",

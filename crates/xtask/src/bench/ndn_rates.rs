@@ -1,0 +1,88 @@
+//! NDN: what a forwarder measures of a link whose rate nobody told it, beside what the link carries.
+//!
+//! ```text
+//!  producer and forwarder ── a link of 0.2 to 200 Mbit/s, 10 ms ── consumer
+//! ```
+//! Each link is measured while a fetch fills it, over the kernel's UDP; each fetch has a link and nodes of its own.
+use std::time::Duration;
+
+use super::{Context, Findings, clear, ours::NAME, rivals::Source};
+use crate::{
+    Outcome,
+    harness::{
+        emulator::{Emulator, Link},
+        figure::Figure,
+        stage::{Stage, hash_of},
+        trib::{Face, NodeSpec, Trib},
+    },
+    note,
+};
+
+/// Rates of links in Mbit/s. What carries 16 packets in less than a millisecond is not known.
+const RATES_MBPS: [f64; 6] = [0.2, 1.0, 5.0, 25.0, 100.0, 400.0];
+/// How long a fetch keeps a link busy: more than three trains.
+const SECONDS: f64 = 6.0;
+const PATIENCE: Duration = Duration::from_secs(30);
+const DELAY_MS: f64 = 10.0;
+/// Bytes of a packet of a train, and of the headers of UDP and IP that the link carries beside it.
+const PACKET_BYTES: f64 = 1_200.0;
+const HEADER_BYTES: f64 = 28.0;
+const PRODUCER: usize = 0;
+const CONSUMER: usize = 1;
+/// The only link.
+const LINK: usize = 0;
+
+/// Runs it.
+pub(super) fn run(context: &mut Context<'_>) -> Outcome<Findings> {
+    let mut findings = Findings::default();
+    for mbps in RATES_MBPS {
+        let source = Source::make(&mut context.stage, (mbps * 1e6 / 8.0 * SECONDS) as u64)?;
+        let (stage, trib, rounds) = (&context.stage, &context.trib, context.arguments.rounds());
+        let mut measured = Vec::new();
+        for round in 1..=rounds {
+            let found = measure(trib, stage, &source, mbps)?;
+            note(&format!("  {mbps} Mbit/s, round {round}: {found:?} Mbit/s of UDP payload"));
+            measured.extend(found.map(|found| found / (mbps * PACKET_BYTES / (PACKET_BYTES + HEADER_BYTES))));
+        }
+        if measured.is_empty() {
+            findings.notes.push(format!("{mbps} Mbit/s: too fast to be measured, {rounds} rounds"));
+        } else {
+            findings.figures.push(Figure::new(format!("measured ÷ rate of the link, {mbps} Mbit/s"), "", measured));
+        }
+    }
+    findings.notes.push(format!(
+        "the rate of the link as {PACKET_BYTES} bytes of UDP payload can use it beside {HEADER_BYTES} of headers"
+    ));
+    Ok(findings)
+}
+
+/// The rate that a producer's forwarder tells of the link to a consumer after a fetch over it.
+fn measure(trib: &Trib, stage: &Stage, source: &Source, mbps: f64) -> Outcome<Option<f64>> {
+    let link = Link { ends: [PRODUCER, CONSUMER], mbps, delay_ms: DELAY_MS, loss: 0.0, queue_kib: 64 };
+    let emulator = Emulator::start(stage, 2, &[link], &[])?;
+    let node = |label: &str, host: usize, roles: &'static [&'static str]| NodeSpec {
+        label: label.into(),
+        family: Some("ndn"),
+        roles,
+        namespace: Some(emulator.host(host).into()),
+        listen: Some((emulator.address(LINK, host), 6363).into()),
+        sections: "[ndn]\ncache_size = \"0B\"\n".into(),
+        ..NodeSpec::default()
+    };
+    let producer = NodeSpec {
+        publish: Some((NAME.into(), source.path.clone())),
+        ..node("producer", PRODUCER, &["sender", "router"])
+    };
+    let producer = trib.node(stage, &producer)?;
+    producer.wait_until_published()?;
+    let face = Face { more: "routes = [\"/\"]".into(), ..Face::to(producer.address) };
+    let consumer = NodeSpec { faces: vec![face], ..node("consumer", CONSUMER, &["receiver"]) };
+    let output = stage.path("rates-output");
+    clear(&output)?;
+    trib.get_here(stage, &consumer, NAME, &output)?.finish(PATIENCE)?;
+    if hash_of(&output)? != source.hash {
+        return Err("what arrived differs from what was published".into());
+    }
+    clear(&output)?;
+    Ok(producer.status()?["faces"][0]["rate_mbps"].as_f64())
+}
