@@ -38,7 +38,8 @@ pub struct Config {
     pub fab_flows: usize,
     /// Whether tags are recorded and followed. Default: yes.
     pub path_tags: bool,
-    /// Whether those who probe are told the rates of this node's links, as far as its faces know them. Default: yes.
+    /// Whether those who probe are told the rates of this node's links, which are measured where faces do not know them.
+    /// Default: yes.
     pub tell_rates: bool,
     /// How labels are written. Default: at random.
     pub labels: LabelScheme,

@@ -58,7 +58,8 @@ pub struct FaceProfile {
 /// What a face's link is like and what is done about it, as an operator says it.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct LinkService {
-    /// What the link carries; `None` if nobody knows. Marking and shaping need it, and consumers that probe are told it.
+    /// What the link carries; `None` if nobody knows. Marking and shaping need it, and consumers that probe are told it, or
+    /// what is measured.
     pub rate: Option<Rate>,
     /// Whether lost packets are sent again on the link; never on a stream. Default: no.
     pub reliability: Option<ReliabilityConfig>,

@@ -162,7 +162,8 @@ pub struct RouterConfig {
     pub labels: LabelScheme,
     /// PTP: whether tags are recorded and followed at all; a router that does not is a legacy forwarder. Default: yes.
     pub path_tags: bool,
-    /// PTP: whether those who probe are told the rates of links, as far as faces know them. Default: yes.
+    /// PTP: whether those who probe are told the rates of links, which are measured where faces do not know them. Default:
+    /// yes.
     pub tell_rates: bool,
     /// PTP: what becomes of tags that cannot be followed. Default: by name.
     pub invalid_path: InvalidPath,
