@@ -256,3 +256,22 @@ fn json_and_a_stream_do_not_share_stdout() {
     assert_eq!(code(&output), 2);
     assert!(stderr(&output).contains("would mix lines and bytes"), "{}", stderr(&output));
 }
+
+#[test]
+fn what_the_disk_refuses_is_said_before_any_neighbour_is_waited_for() {
+    let home = home();
+    let config = |name: &str| examples().join(name).to_str().unwrap().to_string();
+    let missing = home.path().join("missing");
+    let (file, inside) = (missing.to_str().unwrap(), missing.join("copy"));
+    let (publisher, receiver, mobile) = (config("publisher.toml"), config("receiver.toml"), config("mobile-host.toml"));
+    for arguments in [
+        &["put", file, "/demo/big", "--config", &publisher][..],
+        &["get", "/demo/big", "--config", &receiver, "-o", inside.to_str().unwrap()],
+        &["send", file, "/demo/big", "--to", "/demo/them", "--config", &mobile],
+    ] {
+        let output = trib(home.path(), arguments);
+        assert_eq!(code(&output), 2, "{arguments:?}: {}", stderr(&output));
+        assert!(stderr(&output).contains("No such file or directory"), "{}", stderr(&output));
+        assert!(!stderr(&output).contains("neighbour"), "{}", stderr(&output));
+    }
+}

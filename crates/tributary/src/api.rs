@@ -8,6 +8,7 @@ use std::{io::Write, path::PathBuf};
 use crate::{
     echo::{Ping, Traceroute},
     error::ApiError,
+    files,
     messages::{GetOptions, Recv, Send},
     told::Told,
 };
@@ -164,6 +165,21 @@ pub enum Request {
         /// Whether packets pass.
         up: bool,
     },
+}
+
+impl Request {
+    /// Finds out before any node is asked that what is to be read is not there, or that nothing can be written where it is
+    /// to go.
+    ///
+    /// # Errors
+    /// [`ApiError`] of the disk.
+    pub fn check_disk(&self) -> Result<(), ApiError> {
+        match self {
+            Request::Put { path, .. } | Request::Send(Send { path, .. }) => files::must_be_there(path),
+            Request::Get(Get { output: Output::Path(path), .. }) => files::must_be_writable(path),
+            _ => Ok(()),
+        }
+    }
 }
 
 /// A fetch to carry out.

@@ -145,8 +145,12 @@ fn must_be_known(questions: Questions) -> Result<Questions, ApiError> {
     Ok(questions)
 }
 
+/// Finds out before the network is asked that there is nothing to read.
+pub(crate) fn must_be_there(path: &Path) -> Result<(), ApiError> {
+    fs::metadata(path).map(drop).map_err(|error| ApiError::io("read", path.display(), &error))
+}
 /// Finds out before the network is asked that a target cannot be written.
-fn must_be_writable(path: &Path) -> Result<(), ApiError> {
+pub(crate) fn must_be_writable(path: &Path) -> Result<(), ApiError> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     match fs::metadata(folder) {
         Ok(metadata) if !metadata.is_dir() => {

@@ -20,13 +20,6 @@ pub(crate) fn run(get: &args::Get, json: bool) -> Result<(), ApiError> {
         let message = "--json and -o - would mix lines and bytes on standard output";
         return Err(ApiError::new(ErrorKind::Usage, message).with_hint("write to a file, or leave --json out"));
     }
-    // From here on a signal ends the fetch in order: what was verified is kept.
-    let wish = Wish::listen()?;
-    let api: Box<dyn Api> = match &get.worker.config {
-        Some(path) => Box::new(start(path, &wish)?),
-        None => Box::new(connect(&get.worker.control)?),
-    };
-    check_family(get, &*api)?;
     let stream = (output == Output::Stream).then(|| Box::new(std::io::stdout()) as Box<dyn Write + Send>);
     let request = Request::Get(Get {
         name: get.name.to_string(),
@@ -41,6 +34,16 @@ pub(crate) fn run(get: &args::Get, json: bool) -> Result<(), ApiError> {
             in_network: get.in_network.map(message::keep),
         },
     });
+    // From here on a signal ends the fetch in order: what was verified is kept.
+    let wish = Wish::listen()?;
+    let api: Box<dyn Api> = match &get.worker.config {
+        Some(path) => {
+            request.check_disk()?;
+            Box::new(start(path, &wish)?)
+        }
+        None => Box::new(connect(&get.worker.control)?),
+    };
+    check_family(get, &*api)?;
     let mut display = Display::new(json);
     let result = api.ask(request, stream, &mut |told| {
         display.show(&told);

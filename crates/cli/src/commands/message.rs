@@ -41,7 +41,10 @@ pub(crate) fn send(send: &args::Send, json: bool) -> Result<(), ApiError> {
         patience_ms: milliseconds(send.timeout),
     });
     let api: Box<dyn Api> = match &send.worker.config {
-        Some(path) => Box::new(start(path, &wish)?),
+        Some(path) => {
+            request.check_disk()?;
+            Box::new(start(path, &wish)?)
+        }
         None => Box::new(connect(&send.worker.control)?),
     };
     follow(&*api, request, &wish, json)

@@ -15,6 +15,7 @@ pub(crate) fn run(put: &args::Put, json: bool) -> Result<(), ApiError> {
         answers.iter().for_each(|told| print(told, json));
         return confirmed(&answers, put);
     };
+    request.check_disk()?;
     let wish = Wish::listen()?;
     let api = Arc::new(start(config, &wish)?);
     let control = ControlSocket::open(&api.config().control, Arc::clone(&api))?;
