@@ -306,17 +306,16 @@ impl Paths {
         }
         changed
     }
-    /// The rates of links, as the newest probe told them that brought their label.
+    /// The rates of links, as the newest probe told them that brought their label, by whichever path.
     fn rates(&self) -> BTreeMap<Label, Rate> {
-        let mut newest: BTreeMap<Label, (Time, Rate)> = BTreeMap::new();
+        let mut newest: BTreeMap<Label, (Time, Option<Rate>)> = BTreeMap::new();
         for path in self.known.values() {
             for (label, rate) in path.tag.labels().iter().zip(&path.rates) {
-                let Some(rate) = *rate else { continue };
-                let known = newest.entry(*label).or_insert((path.seen, rate));
-                *known = if path.seen > known.0 { (path.seen, rate) } else { *known };
+                let told = newest.entry(*label).or_insert((path.seen, *rate));
+                *told = if path.seen >= told.0 { (path.seen, *rate) } else { *told };
             }
         }
-        newest.into_iter().map(|(label, (_, rate))| (label, rate)).collect()
+        newest.into_iter().filter_map(|(label, (_, rate))| Some((label, rate?))).collect()
     }
     fn candidates(&self, now: Time, which: impl Fn(&KnownPath) -> bool) -> Vec<Candidate> {
         let nodes = self.nodes();
@@ -369,20 +368,20 @@ impl KnownPath {
         let pause = FAILED_PAUSE * (1 << self.dead_ends.saturating_sub(1).min(DOUBLINGS_MAX));
         !self.refused && self.failed.is_none_or(|failed| failed + pause <= now)
     }
-    /// Its links; where its own probes told no rate, that of `rates`.
+    /// Its links, which carry what `rates` says.
     fn links(&self, nodes: &Nodes, hops: &Hops, rates: &BTreeMap<Label, Rate>) -> Vec<Link> {
         let labels = self.tag.labels();
         let mut from = None;
-        let link = |(index, label): (usize, &Label)| {
+        let link = |label: &Label| {
             let to = nodes.behind(*label);
             let before = from.replace(to);
             Link {
                 label: *label,
-                rate: self.rates.get(index).copied().flatten().or_else(|| rates.get(label).copied()),
+                rate: rates.get(label).copied(),
                 reverse: before.and_then(|from| hops.label(to, from)),
             }
         };
-        labels.iter().enumerate().map(link).collect()
+        labels.iter().map(link).collect()
     }
     /// Routers on it, as far as its tag tells.
     pub(super) fn hops(&self) -> usize {
@@ -643,11 +642,14 @@ mod tests {
         assert_eq!(links[1], [(rate(1), None), (None, Some(from_5)), (rate(9), None)], "what another path was told");
         assert_eq!(links[2], [(rate(9), None), (None, Some(from_7)), (rate(2), None)]);
         assert_eq!(links[3], [(rate(9), None), (rate(9), None)], "there are no more rates than links");
-        // What a path was told itself counts for it; for the others what was told last.
-        let again = Way { rates: alloc::vec![rate(3)], ..found(Tag::Labels([to_5, end_2].concat())) };
-        paths.on_probe(Time::from_millis(2), again, &mut random);
-        let known = paths.candidates(Time::from_millis(2), |_| true);
-        assert_eq!([&known[2], &known[3], &known[0]].map(|path| path.links[0].rate), [rate(3), rate(3), rate(1)]);
+        // What was told last counts, by whichever path; also that nobody knows any more.
+        for (millis, labels, told) in [(2, [to_5, end_2], rate(3)), (3, [to_7, end_1], None)] {
+            let again = Way { rates: alloc::vec![told], ..found(Tag::Labels(labels.concat())) };
+            paths.on_probe(Time::from_millis(millis), again, &mut random);
+        }
+        let known = paths.candidates(Time::from_millis(3), |_| true);
+        let first: Vec<Option<Rate>> = known.iter().map(|path| path.links[0].rate).collect();
+        assert_eq!(first, [None, None, rate(3), rate(3)]);
     }
 
     #[test]

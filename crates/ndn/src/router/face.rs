@@ -192,7 +192,7 @@ impl Face {
             reassembler: Reassembler::new(limits.reassembly),
             reliability: profile.reliability.map(|config| Reliability::new(config, first)),
             marker: Marker::new(profile.marking, profile.rate),
-            link_rate: LinkRate::new(number),
+            link_rate: LinkRate::new(number ^ run as u32),
             arriving: Arriving::default(),
             shaper: profile.shaping.zip(profile.rate).map(|(config, rate)| Shaper::new(config, rate)),
             echoes: EchoAllowance::default(),
@@ -294,12 +294,15 @@ impl Face {
             self.push(LpPacket { rate_answer: Some(answer), ..LpPacket::default() }.encode(), Bytes::new());
         }
     }
-    /// Measures what its link carries, if nobody has said it and it is time again. Streams are not measured, and what
-    /// applications of this machine use is no link.
+    /// Measures what its link carries, if nobody has said it, it is time again, and there is room. Streams are not measured,
+    /// and what applications of this machine use is no link.
     pub(crate) fn measure_rate(&mut self, now: Time) {
-        let has_room = self.queue.len() < self.limits.queue_packets_max;
-        if let (None, FaceScope::NonLocal, Some(mtu)) =
-            (self.profile.rate, self.profile.scope, self.mtu().filter(|_| has_room))
+        let (packets, bytes) = LinkRate::TRAIN_MAX;
+        let has_room = self.queue.len() + packets <= self.limits.queue_packets_max
+            && self.queue_bytes + bytes <= self.limits.queue_bytes_max;
+        if self.up
+            && has_room
+            && let (None, FaceScope::NonLocal, Some(mtu)) = (self.profile.rate, self.profile.scope, self.mtu())
         {
             self.link_rate.train(now, mtu).for_each(|packet| self.push(packet.encode(), Bytes::new()));
         }
@@ -465,6 +468,9 @@ impl Face {
         self.queue.clear();
         self.shaper.iter_mut().for_each(Shaper::clear);
         self.queue_bytes = 0;
+        // It may be another link when it is up again.
+        self.link_rate.forget();
+        self.arriving = Arriving::default();
     }
     pub(crate) fn has_queue(&self) -> bool {
         !self.queue.is_empty()

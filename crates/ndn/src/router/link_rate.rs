@@ -1,12 +1,13 @@
 //! What the link behind a face carries, where nobody has said it: measured by trains of packets that leave one right behind
-//! the other and arrive as far apart as the link needs for each (packet pair, Keshav 1991). Packets from elsewhere cannot
-//! come in between on a link, as they do on the way through a network.
+//! the other and arrive as far apart as the link needs for each (packet pair, Keshav 1991). On a link of its own no packet
+//! from elsewhere comes in between, as packets do on the way through a network.
 //!
 //! ```text
 //!  this node   ─► first, padded 1, … padded n ─►   neighbour: time from the first to the last
 //!              ◄───────── that time ◄──────────
 //! ```
-//! A train is sent when somebody wants to know, as [`LinkRate::train`] says; it takes a thousandth of the link at most.
+//! A train is sent when somebody wants to know, as [`LinkRate::train`] says. Once the rate is known they take a thousandth of
+//! a link of 20 kbit/s or more. What a token bucket lets through at once counts as the link's: its rate must be said.
 use alloc::{collections::VecDeque, vec::Vec};
 
 use tributary_core::{Duration, Rate, Time};
@@ -21,15 +22,19 @@ const AROUND_BYTES: usize = 16;
 /// less, the next one is twice as long, up to [`PADDED_MAX`]. What is faster than that (154 Mbit/s) is not known.
 const TOOK_MIN: Duration = Duration::from_millis(2);
 const PADDED_MAX: u8 = 32;
+/// A train that took longer met a process that slept.
+const TOOK_MAX: Duration = Duration::from_secs(10);
 /// The median of so many trains counts. Until then they follow each other after [`PAUSE_MIN`], later after [`PAUSE`] and
-/// a thousand times what one takes, or [`PAUSE_FAST`] where the link is too fast.
+/// [`SHARE`] times what one takes, or [`PAUSE_FAST`] where the link is too fast.
 const SAMPLES: usize = 3;
 const PAUSE_MIN: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_secs(10);
 const SHARE: u32 = 1_000;
 const PAUSE_FAST: Duration = Duration::from_secs(60);
-/// Doublings of the pause while nobody answers, as neighbours of other programs do.
-const DOUBLINGS_MAX: u32 = 6;
+/// The pause doubles while nobody answers, as neighbours of other programs do not, up to this.
+const PAUSE_MAX: Duration = Duration::from_mins(10);
+/// Trains in a row without an answer after which nothing is known any more.
+const UNANSWERED_MAX: u32 = 3;
 
 /// Measures one link.
 #[derive(Clone, Debug)]
@@ -39,15 +44,31 @@ pub(crate) struct LinkRate {
     under_way: Option<(u32, usize)>,
     next_number: u32,
     padded: u8,
+    /// How long the last one took that told a rate.
+    took: Duration,
     next_at: Time,
     unanswered: u32,
 }
 
 impl LinkRate {
+    /// Packets of a train at most, and their bytes.
+    pub(crate) const TRAIN_MAX: (usize, usize) = (1 + PADDED_MAX as usize, (1 + PADDED_MAX as usize) * PACKET_BYTES);
+
     /// Nothing is known; `number` is random, so that nobody else's answer counts.
     pub(crate) fn new(number: u32) -> LinkRate {
-        let samples = VecDeque::with_capacity(SAMPLES);
-        LinkRate { samples, under_way: None, next_number: number, padded: 1, next_at: Time::ZERO, unanswered: 0 }
+        LinkRate {
+            samples: VecDeque::with_capacity(SAMPLES),
+            under_way: None,
+            next_number: number,
+            padded: 1,
+            took: Duration::ZERO,
+            next_at: Time::ZERO,
+            unanswered: 0,
+        }
+    }
+    /// Nothing is known any more; what is still answered counts for nothing.
+    pub(crate) fn forget(&mut self) {
+        *self = LinkRate::new(self.next_number);
     }
     /// What the link carries, as far as is known.
     pub(crate) fn rate(&self) -> Option<Rate> {
@@ -58,10 +79,16 @@ impl LinkRate {
     /// The packets of the next train, no longer than `mtu`; none before it is due.
     pub(crate) fn train(&mut self, now: Time, mtu: usize) -> impl Iterator<Item = LpPacket<'static>> + use<> {
         let is_due = now >= self.next_at;
+        if is_due && self.under_way.is_some() {
+            self.unanswered += 1;
+            // Long ones are lost more easily.
+            self.padded = (self.padded / 2).max(1);
+            if self.unanswered >= UNANSWERED_MAX {
+                self.samples.clear();
+            }
+        }
         if is_due {
-            self.unanswered = if self.under_way.is_some() { (self.unanswered + 1).min(DOUBLINGS_MAX) } else { 0 };
-            let pause = if self.samples.len() < SAMPLES { PAUSE_MIN } else { PAUSE };
-            self.next_at = now + pause * (1 << self.unanswered);
+            self.next_at = now + self.pause();
             self.next_number = self.next_number.wrapping_add(1);
         }
         let zeros = mtu.min(PACKET_BYTES).saturating_sub(AROUND_BYTES);
@@ -75,29 +102,37 @@ impl LinkRate {
         }
         (0..=last).filter(move |_| is_due).map(packet)
     }
+    fn pause(&self) -> Duration {
+        let pause = if self.samples.len() < SAMPLES { PAUSE_MIN } else { PAUSE.max(self.took * SHARE) };
+        pause.saturating_mul(1 << self.unanswered.min(10)).min(PAUSE_MAX)
+    }
     /// The neighbour tells how long the packets of a train took.
     pub(crate) fn on_answer(&mut self, now: Time, number: u32, took: Duration) {
+        if took > TOOK_MAX {
+            return;
+        }
         let Some((_, bytes)) = self.under_way.take_if(|(sent, _)| *sent == number) else { return };
         self.unanswered = 0;
         if took < TOOK_MIN && self.padded < PADDED_MAX {
-            self.padded *= 2;
+            self.padded = (self.padded * 2).min(PADDED_MAX);
             self.next_at = now;
             return;
         }
         if took < TOOK_MIN {
-            self.samples.clear();
+            // Too fast, or read all at once.
+            self.samples.pop_front();
             self.next_at = now + PAUSE_FAST;
             return;
         }
         // The link may have become slower.
         let enough = (TOOK_MIN * 2 * u32::from(self.padded)).as_nanos() / took.as_nanos().max(1);
         self.padded = u8::try_from(enough).unwrap_or(self.padded).clamp(1, self.padded);
+        self.took = took;
         if self.samples.len() == SAMPLES {
             self.samples.pop_front();
         }
         self.samples.extend(Rate::over(bytes as u64, took));
-        let pause = if self.samples.len() < SAMPLES { PAUSE_MIN } else { PAUSE.max(took * SHARE) };
-        self.next_at = now + pause;
+        self.next_at = now + self.pause();
     }
 }
 
@@ -205,16 +240,45 @@ mod tests {
     #[test]
     fn a_neighbour_that_does_not_answer_is_asked_ever_more_rarely() {
         let mut link = LinkRate::new(1);
-        let sent: Vec<u64> = (0..400).filter(|second| link.train(sent_at(*second), 1_472).count() > 0).collect();
-        assert_eq!(sent, [0, 1, 3, 7, 15, 31, 63, 127, 191, 255, 319, 383]);
+        let sent: Vec<u64> = (0..2_300).filter(|second| link.train(sent_at(*second), 1_472).count() > 0).collect();
+        assert_eq!(sent, [0, 1, 3, 7, 15, 31, 63, 127, 255, 511, 1_023, 1_623, 2_223]);
         assert_eq!(link.rate(), None);
         // An answer that was waited for no more, and one to nothing.
-        link.on_answer(sent_at(400), 2, Duration::from_millis(5));
-        link.on_answer(sent_at(400), 99, Duration::from_millis(5));
+        link.on_answer(sent_at(2_300), 2, Duration::from_millis(5));
+        link.on_answer(sent_at(2_300), 99, Duration::from_millis(5));
         assert_eq!(link.rate(), None);
-        link.on_answer(sent_at(400), 13, Duration::from_millis(5));
+        link.on_answer(sent_at(2_300), 14, Duration::from_millis(5));
         assert!(link.rate().is_some());
-        assert!(link.train(sent_at(401), 1_472).count() > 0, "the pause is short again");
+        assert!(link.train(sent_at(2_301), 1_472).count() > 0, "the pause is short again");
+    }
+
+    #[test]
+    fn what_is_not_confirmed_any_more_is_forgotten_and_long_trains_that_are_lost_become_short() {
+        let fast = Rate::from_mbps(140);
+        let measured = || {
+            let mut link = LinkRate::new(3);
+            (0..3).for_each(|second| drop(over(&mut link, sent_at(second), fast, |_| Duration::ZERO)));
+            link
+        };
+        let mut link = measured();
+        assert_eq!((link.samples.len(), link.padded), (3, 32));
+        let lengths: Vec<usize> = (0..600).map(|second| link.train(sent_at(100 + second), 1_472).count()).collect();
+        let sent: Vec<usize> = lengths.into_iter().filter(|packets| *packets > 0).collect();
+        assert_eq!((&sent[..6], link.rate()), (&[33, 17, 9, 5, 3, 2][..], None));
+        // One train that was read all at once costs one sample; no train is longer than the longest.
+        let mut link = measured();
+        let late = |place| if place == 0 { Duration::from_millis(2) } else { Duration::ZERO };
+        assert_eq!(over(&mut link, sent_at(100), fast, late), [33]);
+        assert!(link.rate().is_some());
+        link.padded = 31;
+        assert_eq!(over(&mut link, sent_at(200), Rate::from_mbps(500), |_| Duration::ZERO), [32, 33]);
+        // Who slept, or lies, does not end it.
+        let mut link = measured();
+        let number = link.train(sent_at(100), 1_472).last().unwrap().rate_probe.unwrap().number;
+        link.on_answer(sent_at(101), number, Duration::from_nanos(u64::MAX));
+        assert!(link.train(sent_at(111), 1_472).count() > 0);
+        link.forget();
+        assert_eq!((link.rate(), link.train(sent_at(111), 1_472).count()), (None, 2));
     }
 
     #[test]
