@@ -443,6 +443,26 @@ fn caches_and_producers_on_one_path_are_told_apart_by_the_papers_own_windows() {
     assert!((500_000..1_500_000).contains(&report.cached_bytes), "{report:?}");
 }
 
+/// Nobody says what the links carry, which lose packets besides.
+#[test]
+fn forwarders_find_out_what_their_links_carry_while_a_fetch_fills_them() {
+    for mbps in [1, 7, 80] {
+        let mut world = World::new(3, |_, _| {});
+        world.link(1, 2, &lossy(0.01, link(mbps, 10)));
+        world.link(2, 3, &lossy(0.01, link(2 * mbps, 10)));
+        let sent = world.publish([3], mbps as usize * 625_000);
+        world.fetch_all(1, &sent);
+        for (at, carries) in [(2, mbps), (3, 2 * mbps)] {
+            let node = world.net.node(world.node(at));
+            let known = node.status(world.net.now()).faces[0].rate.map(Rate::mbps);
+            // What UDP and IP add is not in it.
+            let expected = carries as f64 * 1_200.0 / 1_228.0;
+            let is_right = known.map_or(carries > 150, |known| (known / expected - 1.0).abs() < 0.01);
+            assert!(is_right, "{carries} Mbit/s: {known:?} Mbit/s at node {at}");
+        }
+    }
+}
+
 /// Serves what it has with one byte of each chunk changed.
 struct Liar(MemoryObject);
 

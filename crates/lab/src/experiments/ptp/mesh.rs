@@ -184,14 +184,14 @@ mod tests {
         assert!(mean(&shares) > 0.99 && shares.iter().all(|share| *share > 0.97), "{shares:.4?}");
     }
 
-    /// Nobody wrote what the links carry.
+    /// Nobody wrote what the links carry. Without any rates `ptp` has 0.966 in these runs.
     #[test]
     fn where_routers_measure_their_links_the_mesh_is_filled_as_well() {
         let settings = Settings { runs: 8, ..Settings::default() };
         for scheme in ALTERNATIVES.iter().filter(|scheme| scheme.label == "measured") {
             let shares = throughput::runs(&spec(), &settings, scheme).of(|run| run.utilisation);
             println!("{} {:.4} {shares:.4?}", scheme.name, mean(&shares));
-            assert!(mean(&shares) > 0.98 && shares.iter().all(|share| *share > 0.9), "{}: {shares:.4?}", scheme.name);
+            assert!(mean(&shares) > 0.985, "{}: {shares:.4?}", scheme.name);
         }
     }
 

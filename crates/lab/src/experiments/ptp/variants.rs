@@ -180,7 +180,7 @@ mod tests {
         let small = Variant::all(&Settings { scale: Scale::Small, ..settings });
         assert_eq!(small.len(), MAIN.len() + QUEUES_SWEPT.len() + 2, "of each change one");
         let only = Variant::all(&Settings { only: Some("ptp-default"), ..settings });
-        assert_eq!(only.len(), 6, "plain, two lengths of queues, rates not told, other tags, short links");
+        assert_eq!(only.len(), 7, "plain, two lengths of queues, rates measured, not told, other tags, short links");
         assert!(only.iter().all(|variant| variant.scheme.name == "ptp-default"));
         for runs in &all {
             assert_eq!(runs.values.len(), 2);
