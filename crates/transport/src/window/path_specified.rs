@@ -123,7 +123,9 @@ impl Controller for PathSpecified {
         }
     }
     fn on_silence(&mut self, _: Time) {
-        self.threshold = (self.window / 2.0).max(WINDOW_MIN);
+        // Before the first loss there is none to halve.
+        let threshold = if self.threshold.is_finite() { self.threshold } else { self.window };
+        self.threshold = (threshold / 2.0).max(WINDOW_MIN);
         self.window = WINDOW_MIN;
         self.state = State::SlowStart;
     }
@@ -241,6 +243,18 @@ mod tests {
         assert_eq!(state(&window), ("slow start", 11));
         arrive(&mut window, 1); // III: 24 / 2
         assert_eq!(state(&window), ("congestion avoidance", 12));
+        // It is the threshold that is halved, whatever the window is.
+        for threshold in [6, 3] {
+            window.on_silence(Time::from_millis(900));
+            arrive(&mut window, threshold - 3);
+            assert_eq!(window.phase(), "slow start");
+            arrive(&mut window, 1);
+            assert_eq!(state(&window), ("congestion avoidance", u64::from(threshold)));
+        }
+        let mut window = controller();
+        window.on_silence(Time::from_millis(500));
+        arrive(&mut window, 6); // Half of the first window.
+        assert_eq!(state(&window), ("congestion avoidance", 8));
     }
 
     #[test]
