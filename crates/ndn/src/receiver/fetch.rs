@@ -645,8 +645,8 @@ impl Fetching {
         let others = self.others.poll_timeout(self.probe_pause());
         self.transfer.poll_timeout().into_iter().chain(probe).chain(oldest).chain(change).chain(others).min()
     }
-    /// The next thing worth telling. A path that stays silent is exchanged if there is another: the twin of the Nack, for
-    /// forwarders that send none (PTP §4 C 2).
+    /// The next thing worth telling. A path that stays silent is exchanged if there is another, as forwarders of others send
+    /// no Nack for it (PTP §4 C 2).
     pub(super) fn poll_event(&mut self, now: Time, random: &mut Random) -> Option<TransferEvent> {
         while let Some(event) = self.transfer.poll_event() {
             let changed = match &event {
