@@ -325,6 +325,37 @@ fn where_interests_are_shaped_a_full_queue_of_them_is_a_loss_and_no_failed_path(
     assert!(took < Duration::from_secs(3), "{took:?} {report:?}");
 }
 
+/// A narrow link with a queue of a second in front of it, whose forwarder marks what waits there for long.
+#[test]
+fn marks_keep_the_queues_of_others_short_and_the_link_full() {
+    let fetch = |controller: ControllerKind, marking: MarkingRule| {
+        let mut world = World::new(3, |_, config| config.transfer.controller = controller);
+        world.link(1, 2, &link(100, 5));
+        world.link(2, 3, &LinkConfig { queue_bytes: 1_250_000, ..link(10, 20) });
+        let options = FaceOptions { mtu: 1472, rate: Some(Rate::from_mbps(10)) };
+        let profile = FaceProfile { marking, ..FaceProfile::from(options) };
+        world.net.with(world.node(3), |node, _| node.add_face_with(FaceId(1), profile));
+        let sent = world.publish([3], 10_000_000);
+        let fetching = world.fetch(1);
+        world.net.run_until(Time::from_millis(7_000));
+        let rtt = world.net.node(world.node(1)).report(world.net.now(), fetching.id).unwrap().paths[0].rtt;
+        let (took, report) = world.receive(&fetching, &sent);
+        (took, rtt.unwrap(), report.paths[0].lost_packets)
+    };
+    let codel = MarkingRule::Codel { target: Duration::from_millis(5), interval: Duration::from_millis(100) };
+    for controller in [ControllerKind::PathSpecified, ControllerKind::ModelBased] {
+        let [without, with] = [MarkingRule::Off, codel].map(|marking| fetch(controller, marking));
+        // 8 s of payload, and a tenth more for names, signatures and headers.
+        assert!(without.0.max(with.0) < Duration::from_millis(9_000), "{controller:?} {without:?} {with:?}");
+        let (_, rtt, lost) = with;
+        assert!(rtt < Duration::from_millis(100) && lost == 0, "{controller:?} {rtt:?} {lost}");
+        // The model needs no marks for that.
+        let (_, rtt, lost) = without;
+        let fills = controller == ControllerKind::PathSpecified;
+        assert_eq!((rtt > Duration::from_millis(500), lost > 100), (fills, fills), "{controller:?} {rtt:?} {lost}");
+    }
+}
+
 /// A narrow link with a short queue, between forwarders that know no tags and hold copies back for 400 ms, as ndnd's do.
 #[test]
 fn what_is_lost_is_not_waited_for_where_copies_are_held_back() {

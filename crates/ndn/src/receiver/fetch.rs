@@ -261,6 +261,10 @@ impl Fetching {
                 true => self.transfer.handle_data(now, &data),
                 false => self.transfer.handle_once(now, &data, answers, asked.earlier()),
             }
+            // Of what may have come by another path it is not known where the queue is.
+            if local.marked && answers == Answers::This {
+                self.transfer.handle_marks(now, path, number, payload.len() as u64);
+            }
         }
         self.note_failure(now, local, path, random);
         true
