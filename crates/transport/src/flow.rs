@@ -103,25 +103,15 @@ pub(crate) enum Came {
     /// From a cache on the path.
     FromCache,
     /// By this path, perhaps in answer to a request before, or before its turn: it tells nothing of order and round-trip time.
-    Repeated {
-        /// From a cache.
-        cached: bool,
-    },
+    Repeated,
     /// By this path or by another one that was asked for it too: it tells nothing of either.
-    ByAnyPath {
-        /// From a cache.
-        cached: bool,
-    },
+    ByAnyPath,
 }
 
 impl Came {
     /// For a packet of which it is known which request it answers.
     pub(crate) fn of(data: &PacketData<'_>) -> Came {
         if data.cache.is_some() { Came::FromCache } else { Came::FromSource }
-    }
-    /// Whether it is known that it came by this path.
-    fn is_by_this_path(self) -> bool {
-        !matches!(self, Came::ByAnyPath { .. })
     }
     /// Whether it is known which request it answers.
     pub(crate) fn is_exact(self) -> bool {
@@ -324,7 +314,7 @@ impl Flow {
     /// Takes one packet in answer to request `number`. [`Flow::on_run_end`] follows after the last one that arrived with it.
     pub(crate) fn on_data(&mut self, now: Time, number: u16, packet: u32, bytes: u64, came: Came) -> Answer {
         let answer = self.on_answer(now, number, packet, bytes, came);
-        if answer != Answer::Stray && came.is_by_this_path() {
+        if answer != Answer::Stray && came != Came::ByAnyPath {
             self.unproven = None;
         }
         answer
@@ -377,7 +367,7 @@ impl Flow {
         self.delivered_at = now;
         let first_of_request = !core::mem::replace(&mut request.sampled, true);
         let mut was_silent = false;
-        if came.is_by_this_path() {
+        if came != Came::ByAnyPath {
             self.last_arrival = now;
             self.ever_answered = true;
             was_silent = self.silent.take().is_some();
@@ -423,7 +413,7 @@ impl Flow {
         let Some(request) = self.requests.get(index) else { return };
         let interval = now.since(request.delivered_at).max(request.sent_at.since(request.first_sent_at));
         let long_enough =
-            came.is_by_this_path() && self.rtt.minimum().is_some_and(|minimum| interval >= minimum.mul_f32(0.9));
+            came != Came::ByAnyPath && self.rtt.minimum().is_some_and(|minimum| interval >= minimum.mul_f32(0.9));
         let arrival = Arrival {
             bytes,
             in_flight: self.in_flight,
@@ -435,10 +425,8 @@ impl Flow {
             requested_at: request.sent_at,
         };
         match came {
-            Came::FromCache | Came::Repeated { cached: true } | Came::ByAnyPath { cached: true } => {
-                self.controller.on_cached_data(now, &arrival);
-            }
-            Came::FromSource | Came::Repeated { .. } | Came::ByAnyPath { .. } => self.controller.on_data(now, &arrival),
+            Came::FromCache => self.controller.on_cached_data(now, &arrival),
+            Came::FromSource | Came::Repeated | Came::ByAnyPath => self.controller.on_data(now, &arrival),
         }
     }
     /// Tells the window of `bytes` bytes that came marked in answer to request `number`.
@@ -885,7 +873,6 @@ impl RateMeter {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ControllerKind;
 
     const PACKET: u64 = 1200;
 
@@ -905,28 +892,6 @@ mod tests {
         let mut lost = Vec::new();
         flow.detect_losses(at, &mut lost);
         lost.into_iter().map(|lost| lost.packet).collect()
-    }
-
-    #[test]
-    fn what_caches_answer_does_not_double_the_window_though_it_was_asked_for_twice() {
-        let grown = |came: Came| {
-            let config = TransferConfig { controller: ControllerKind::PathSpecified, ..TransferConfig::default() };
-            let mut flow = Flow::new(Time::ZERO, &config, PACKET, None, None);
-            let before = flow.window();
-            for packet in 0..16 {
-                let number = ask(&mut flow, ms(packet), packet);
-                flow.on_data(ms(packet + 40), number, packet, PACKET, came);
-                flow.on_run_end(ms(packet + 40));
-            }
-            (flow.window() - before) / PACKET
-        };
-        for [cached, not] in [
-            [Came::FromCache, Came::FromSource],
-            [true, false].map(|cached| Came::Repeated { cached }),
-            [true, false].map(|cached| Came::ByAnyPath { cached }),
-        ] {
-            assert_eq!((grown(cached), grown(not)), (0, 16), "{cached:?}");
-        }
     }
 
     /// Asks for a packet every 10 ms for four seconds, of which every `answered_of`-th is answered 40 ms later.

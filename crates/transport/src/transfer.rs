@@ -430,12 +430,11 @@ impl Transfer {
         let earlier = earlier.filter(|number| flow.is_some_and(|flow| flow.took_for_lost(*number, data.packet)));
         let number = earlier.filter(|_| is_too_soon && answers == Answers::This).unwrap_or(data.number);
         let data = &PacketData { number, ..*data };
-        let cached = data.cache.is_some();
         let came = match answers {
-            Answers::This if is_too_soon && earlier.is_none() => Came::Repeated { cached },
+            Answers::This if is_too_soon && earlier.is_none() => Came::Repeated,
             Answers::This => Came::of(data),
-            Answers::OneOfSeveral => Came::Repeated { cached },
-            Answers::Any => Came::ByAnyPath { cached },
+            Answers::OneOfSeveral => Came::Repeated,
+            Answers::Any => Came::ByAnyPath,
         };
         self.take(now, data, came);
         for path in self.paths.values_mut() {
