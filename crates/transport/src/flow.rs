@@ -389,10 +389,8 @@ impl Flow {
         }
         if first_of_request && answer == Answer::Expected && is_exact {
             if !from_cache && self.rtt_from_caches {
-                // The first answer from behind the caches: what was learned from them is of another path.
-                self.rtt_from_caches = false;
-                self.controller = controller(&self.config, self.packet_bytes, now);
-                self.rtt = RttEstimator::new(self.config.rto_initial, self.config.rto_min, self.config.rto_max);
+                // The first answer from behind the caches.
+                self.forget_caches(now);
             }
             if !from_cache || self.rtt_from_caches || self.rtt.smoothed().is_none() {
                 self.rtt_from_caches = from_cache;
@@ -404,6 +402,13 @@ impl Flow {
         arrived.bytes += bytes;
         arrived.rtt = arrived.rtt.or(rtt);
         answer
+    }
+    /// What was learned from caches alone is of another path than the one behind them.
+    pub(crate) fn forget_caches(&mut self, now: Time) {
+        if core::mem::replace(&mut self.rtt_from_caches, false) {
+            self.controller = controller(&self.config, self.packet_bytes, now);
+            self.rtt = RttEstimator::new(self.config.rto_initial, self.config.rto_min, self.config.rto_max);
+        }
     }
     /// Tells the window what has arrived since the last call, in answer to one request.
     pub(crate) fn on_run_end(&mut self, now: Time) {
@@ -892,6 +897,22 @@ mod tests {
         let mut lost = Vec::new();
         flow.detect_losses(at, &mut lost);
         lost.into_iter().map(|lost| lost.packet).collect()
+    }
+
+    #[test]
+    fn what_caches_filled_is_forgotten_when_they_are_passed_by_and_what_the_source_did_is_not() {
+        for (came, is_kept) in [(Came::FromCache, false), (Came::FromSource, true)] {
+            let mut flow = flow();
+            let first = flow.window();
+            for packet in 0..64 {
+                let number = ask(&mut flow, ms(packet), packet);
+                flow.on_data(ms(packet + 1), number, packet, PACKET, came);
+                flow.on_run_end(ms(packet + 1));
+            }
+            assert!(flow.window() > first && flow.rtt().smoothed().is_some());
+            flow.forget_caches(ms(70));
+            assert_eq!((flow.window() > first, flow.rtt().smoothed().is_some()), (is_kept, is_kept), "{came:?}");
+        }
     }
 
     /// Asks for a packet every 10 ms for four seconds, of which every `answered_of`-th is answered 40 ms later.

@@ -140,6 +140,8 @@ impl Transfer {
             return;
         }
         path.caches = CacheUse::Bypassed;
+        // A window that the cache of this very node has filled would leave at once.
+        path.flow.iter_mut().for_each(|flow| flow.forget_caches(now));
         let reason = format!("{what} (on path {}, bypassed from now on)", path.offer.label);
         self.events.push_back(TransferEvent::CacheDistrusted { node: NodeId(u64::from(cache)), reason });
         if let Some(running) = &mut self.running {
