@@ -388,8 +388,7 @@ impl Flow {
             self.rtt.on_sample(sample);
         }
         if first_of_request && answer == Answer::Expected && is_exact {
-            if !from_cache && self.rtt_from_caches {
-                // The first answer from behind the caches.
+            if !from_cache {
                 self.forget_caches(now);
             }
             if !from_cache || self.rtt_from_caches || self.rtt.smoothed().is_none() {

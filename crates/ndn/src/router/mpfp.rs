@@ -161,7 +161,7 @@ impl Router {
     }
     /// The rates for one who waits: what the Data brought, and the rate of the link by which it leaves in front.
     pub(super) fn record_rate(&self, headers: &LpPacket<'_>, record: &InRecord) -> Option<Vec<u8>> {
-        if !record.probe || !self.config.path_tags || self.config.labels != LabelScheme::Random {
+        if !self.may_hear_rates(record) {
             return None;
         }
         let rates = headers.rates.unwrap_or_default();
@@ -174,10 +174,16 @@ impl Router {
     }
     /// Measures what the link carries by which the answer to a probe left, if nobody has said it; who probes again is told.
     pub(super) fn measure_rate(&mut self, now: Time, record: &InRecord) {
-        let is_told = record.probe && self.config.path_tags && self.config.labels == LabelScheme::Random;
-        if let Some(face) = self.faces.get_mut(&record.face).filter(|_| is_told && self.config.tell_rates) {
+        if self.config.tell_rates
+            && self.may_hear_rates(record)
+            && let Some(face) = self.faces.get_mut(&record.face)
+        {
             face.measure_rate(now);
         }
+    }
+    /// Whether one who waits is told rates: who probes, where there are labels beside which they stand.
+    fn may_hear_rates(&self, record: &InRecord) -> bool {
+        record.probe && self.config.path_tags && self.config.labels == LabelScheme::Random
     }
     /// A face went down: those whose Interests are on their way by it are told at once (PTP §4 C 2), unless they also
     /// went another way.

@@ -295,11 +295,7 @@ impl<'a> LpPacket<'a> {
                 (number, []) => once(&mut self.run_probe, number, kind),
                 _ => Err(WireError::Length { field: "RunProbe", bytes: value.len() }),
             },
-            types::LP_RUN_ANSWER => {
-                let (number, run) = probe_number("RunAnswer", value)?;
-                let run = run.try_into().map_err(|_| WireError::Length { field: "RunAnswer", bytes: value.len() })?;
-                once(&mut self.run_answer, (number, u64::from_be_bytes(run)), kind)
-            }
+            types::LP_RUN_ANSWER => once(&mut self.run_answer, answer_number("RunAnswer", value)?, kind),
             types::LP_PATH_RATES => once(&mut self.rates, PathRates::parse(value)?, kind),
             types::LP_RATE_PROBE => {
                 let (number, rest) = probe_number("RateProbe", value)?;
@@ -310,10 +306,8 @@ impl<'a> LpPacket<'a> {
                 once(&mut self.rate_probe, RateProbe { number, place: *place, last: *last, zeros }, kind)
             }
             types::LP_RATE_ANSWER => {
-                let (number, took) = probe_number("RateAnswer", value)?;
-                let took =
-                    took.try_into().map_err(|_| WireError::Length { field: "RateAnswer", bytes: value.len() })?;
-                once(&mut self.rate_answer, (number, Duration::from_nanos(u64::from_be_bytes(took))), kind)
+                let (number, nanos) = answer_number("RateAnswer", value)?;
+                once(&mut self.rate_answer, (number, Duration::from_nanos(nanos)), kind)
             }
             800..=959 if kind.is_multiple_of(4) => {
                 self.is_canonical = false;
@@ -484,6 +478,12 @@ fn zeros_only(field: &'static str, bytes: &[u8]) -> Result<usize, WireError> {
 fn probe_number<'a>(field: &'static str, value: &'a [u8]) -> Result<(u32, &'a [u8]), WireError> {
     let (number, rest) = value.split_first_chunk().ok_or(WireError::Length { field, bytes: value.len() })?;
     Ok((u32::from_be_bytes(*number), rest))
+}
+/// The number at the start of `value`, and the one of 8 bytes that is all that follows.
+fn answer_number(field: &'static str, value: &[u8]) -> Result<(u32, u64), WireError> {
+    let (number, rest) = probe_number(field, value)?;
+    let rest = rest.try_into().map_err(|_| WireError::Length { field, bytes: value.len() })?;
+    Ok((number, u64::from_be_bytes(rest)))
 }
 fn once<T>(slot: &mut Option<T>, value: T, kind: u32) -> Result<(), WireError> {
     match slot.replace(value) {
