@@ -5,7 +5,7 @@ use tributary::{
 };
 
 use super::{milliseconds, print, worker};
-use crate::args;
+use crate::{args, signals::Wish};
 
 /// `trib ping`.
 pub(crate) fn ping(ping: &args::Ping, json: bool) -> Result<(), ApiError> {
@@ -32,7 +32,7 @@ pub(crate) fn traceroute(trace: &args::Traceroute, json: bool) -> Result<(), Api
 }
 
 fn ask(of: &args::Worker, request: Request, json: bool) -> Result<(), ApiError> {
-    worker(of)?.ask(request, None, &mut |told| {
+    worker(of, &request, &Wish::default())?.ask(request, None, &mut |told| {
         print(&told, json);
         Flow::Continue
     })

@@ -6,7 +6,7 @@ use std::{
 use tributary::{Api, ApiError, ErrorKind, Flow, Get, GetOptions, Output, Request, Told};
 use tributary_content::Name;
 
-use super::{message, milliseconds, worker_for};
+use super::{message, milliseconds, worker};
 use crate::{args, progress::Display, signals::Wish};
 
 /// Fetches by a daemon, or by a node in this process.
@@ -36,7 +36,7 @@ pub(crate) fn run(get: &args::Get, json: bool) -> Result<(), ApiError> {
     });
     // From here on a signal ends the fetch in order: what was verified is kept.
     let wish = Wish::listen()?;
-    let api = worker_for(&get.worker, &request, &wish)?;
+    let api = worker(&get.worker, &request, &wish)?;
     check_family(get, &*api)?;
     let mut display = Display::new(json);
     let result = api.ask(request, stream, &mut |told| {

@@ -9,7 +9,7 @@ use tributary::{
 };
 use tributary_core::ByteCount;
 
-use super::{aside, connect, load, milliseconds, print, worker_for};
+use super::{aside, connect, load, milliseconds, print, worker};
 use crate::{args, signals::Wish};
 
 /// Standard input is read up to here; larger things are files.
@@ -40,7 +40,7 @@ pub(crate) fn send(send: &args::Send, json: bool) -> Result<(), ApiError> {
         proxies: send.proxies,
         patience_ms: milliseconds(send.timeout),
     });
-    let api = worker_for(&send.worker, &request, &wish)?;
+    let api = worker(&send.worker, &request, &wish)?;
     follow(&*api, request, &wish, json)
 }
 /// Takes what is sent, until it is enough or somebody ends it.

@@ -90,21 +90,14 @@ fn print(told: &Told, json: bool) {
         out::data(&line);
     }
 }
-/// The same for a request that reads or writes files: what the disk refuses is said before a neighbour is waited for.
-fn worker_for(worker: &Worker, request: &Request, wish: &Wish) -> Result<Box<dyn Api>, ApiError> {
+/// The node that a request is for: one in this process, or a daemon. What the disk refuses is said before a neighbour is
+/// waited for. A command that listens for no signals has the default wish: one ends it at once.
+fn worker(worker: &Worker, request: &Request, wish: &Wish) -> Result<Box<dyn Api>, ApiError> {
     Ok(match &worker.config {
         Some(path) => {
             request.check_disk()?;
             Box::new(start(path, wish)?)
         }
-        None => Box::new(connect(&worker.control)?),
-    })
-}
-/// The node that a command works with: one in this process, or a daemon.
-fn worker(worker: &Worker) -> Result<Box<dyn Api>, ApiError> {
-    Ok(match &worker.config {
-        // These commands listen for no signals: one ends them at once.
-        Some(path) => Box::new(start(path, &Wish::default())?),
         None => Box::new(connect(&worker.control)?),
     })
 }

@@ -6,12 +6,13 @@ use super::{load, milliseconds, print, worker};
 use crate::{
     args::{Config, Key, Ls, declared},
     out,
+    signals::Wish,
 };
 
 /// `trib ls`.
 pub(crate) fn ls(ls: &Ls, json: bool) -> Result<(), ApiError> {
     let request = Request::List { scope: ls.name.to_string(), patience_ms: milliseconds(ls.timeout) };
-    worker(&ls.worker)?.ask(request, None, &mut |told| {
+    worker(&ls.worker, &request, &Wish::default())?.ask(request, None, &mut |told| {
         print(&told, json);
         Flow::Continue
     })
