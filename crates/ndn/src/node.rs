@@ -277,11 +277,18 @@ impl NdnNode {
     }
 }
 
+/// Whether a datagram is an Interest or a link packet: nothing else makes a face.
+fn is_packet(datagram: &Datagram) -> bool {
+    let bytes = datagram.to_vec();
+    Interest::decode(&bytes).is_ok() || LpPacket::decode(&bytes).is_ok()
+}
+
 impl Node for NdnNode {
     fn handle_datagram(&mut self, now: Time, face: FaceId, datagram: Datagram) {
         if let Some(heard) = self.strangers.get_mut(&face) {
             *heard = now;
         } else if !self.router.has_face(face)
+            && is_packet(&datagram)
             && self.router.add_face(face, FaceProfile { is_persistent: false, ..self.described(face, FACE_DEFAULT) })
         {
             self.strangers.insert(face, now);

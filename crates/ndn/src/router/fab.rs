@@ -17,7 +17,11 @@ use alloc::{boxed::Box, vec::Vec};
 
 use hashbrown::HashTable;
 
-use super::fib::FibIndex;
+use super::{
+    fib::{Fib, FibIndex},
+    hash::Prefixes,
+};
+use crate::wire::NameView;
 
 /// The acceleration base.
 #[derive(Clone, Debug)]
@@ -58,6 +62,22 @@ impl Fab {
             generation: 0,
             hits_and_misses: (0, 0),
         }
+    }
+    /// The FIB entry of a name with these prefixes, by the base if it knows the flow: all that a router looks up.
+    pub fn longest_match(&mut self, fib: &Fib, name: NameView<'_>, prefixes: &Prefixes) -> Option<FibIndex> {
+        let depth = prefixes.depth().saturating_sub(1);
+        let (hash, end) = prefixes.at(depth);
+        let flow = &name.as_tlv()[..end];
+        // A prefix as long as the whole name is not the flow's: it is looked for by itself.
+        if let Some(whole) = fib.match_at(prefixes, name.as_tlv(), prefixes.depth()) {
+            return Some(whole);
+        }
+        if let Some(known) = self.lookup(hash, flow, fib.generation()) {
+            return known;
+        }
+        let found = fib.longest_match_from(prefixes, name.as_tlv(), depth);
+        self.insert(hash, flow, found);
+        found
     }
     /// The FIB entry of a flow, or that there is none (`Some(None)`); `None` if the flow is not known. `generation` is
     /// that of the FIB; when it has changed, all that was known is forgotten.

@@ -258,7 +258,7 @@ impl Face {
         self.on_run(packet);
         let Some(fragment) = fragment else { return Ok(None) };
         let behind = if packet.fragment_is_behind { fragment.len() } else { 0 };
-        if packet.frag_count.unwrap_or(1) <= 1 && packet.frag_index.unwrap_or(0) == 0 {
+        if packet.frag_count.unwrap_or(1) == 1 && packet.frag_index.unwrap_or(0) == 0 {
             return Ok(Some(Arrived { headers: bytes, behind, packet: fragment }));
         }
         // The first piece is kept for its headers; without its fragment, which is kept by itself.

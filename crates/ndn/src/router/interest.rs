@@ -36,6 +36,13 @@ pub(super) struct Passing<'a> {
     pub(super) arrived: FaceId,
 }
 
+impl<'a> Passing<'a> {
+    /// Headers that it is passed on with: a congestion mark goes on, a probe stays one.
+    pub(super) fn onward(&self, probe: bool) -> LpPacket<'a> {
+        LpPacket { probe, congestion_mark: self.headers.congestion_mark, ..LpPacket::default() }
+    }
+}
+
 impl Router {
     pub(super) fn on_interest(
         &mut self,
@@ -55,14 +62,17 @@ impl Router {
             return Err(reason::SCOPE);
         }
         // What is passed on has one hop less, and a nonce.
-        let (packet, nonce) = self.prepare(&packet, &first)?;
-        let interest = Interest::decode(&packet).map_err(error)?;
-        let passing = Passing { nonce, packet: &packet, interest: &interest, headers, arrived: face };
+        let (changed, nonce) = self.prepare(&packet, &first)?;
+        let (packet, interest) = match &changed {
+            Some(changed) => (changed, Interest::decode(changed).map_err(error)?),
+            None => (&packet, first),
+        };
+        let passing = Passing { nonce, packet, interest: &interest, headers, arrived: face };
         let mark = self.hasher.join(prefixes.whole(), &nonce.0);
         let caches = if headers.probe && self.config.path_tags { CacheUse::Bypassed } else { CacheUse::Allowed };
         let known = self.pit.find(prefixes.whole(), &interest, caches);
         if self.dead.contains(mark) || self.is_loop(prefixes.whole(), &interest, face, nonce) {
-            self.nack(now, face, headers.pit_token, &packet, NackReason::Duplicate, false);
+            self.nack(now, face, headers.pit_token, packet, NackReason::Duplicate, false);
             return Err(reason::LOOP);
         }
         if let Some(done) = self.on_echo(now, &passing) {
@@ -80,10 +90,10 @@ impl Router {
             self.send(now, face, &answer, &data);
             return Ok(());
         }
-        let index = match known.or_else(|| self.pit.insert(prefixes.whole(), &interest, caches, &packet)) {
+        let index = match known.or_else(|| self.pit.insert(prefixes.whole(), &interest, caches, packet)) {
             Some(index) => index,
             None => {
-                self.nack(now, face, headers.pit_token, &packet, NackReason::Congestion, false);
+                self.nack(now, face, headers.pit_token, packet, NackReason::Congestion, false);
                 return Err(reason::PIT_FULL);
             }
         };
@@ -91,30 +101,29 @@ impl Router {
             if known.is_none() {
                 self.pit.remove(index);
             }
-            self.nack(now, face, headers.pit_token, &packet, NackReason::Congestion, false);
+            self.nack(now, face, headers.pit_token, packet, NackReason::Congestion, false);
             return Err(reason::PIT_SHARE);
         }
         self.pass_on(now, index, &prefixes, &passing)
     }
-    /// The bytes to pass on: hop limit counted down, nonce added if there was none.
-    fn prepare(&mut self, packet: &Bytes, interest: &Interest<'_>) -> Result<(Bytes, Nonce), &'static str> {
-        if interest.hop_limit == Some(0) {
-            return Err(reason::HOP_LIMIT);
-        }
-        let hops = interest.hop_limit.map(|hops| hops - 1);
+    /// The bytes to pass on if they are others, hop limit counted down or nonce added, and the nonce.
+    fn prepare(&mut self, packet: &Bytes, interest: &Interest<'_>) -> Result<(Option<Bytes>, Nonce), &'static str> {
+        let hops = match interest.hop_limit {
+            Some(0) => return Err(reason::HOP_LIMIT),
+            hops => hops.map(|hops| hops - 1),
+        };
         match (interest.nonce, hops) {
-            (Some(nonce), None) => Ok((packet.clone(), nonce)),
+            (Some(nonce), None) => Ok((None, nonce)),
             (Some(nonce), Some(hops)) => {
                 let mut bytes = packet.to_vec();
                 if let Some(at) = interest.hop_limit_at() {
                     bytes[at] = hops;
                 }
-                Ok((bytes.into(), nonce))
+                Ok((Some(bytes.into()), nonce))
             }
-            (None, _) => {
+            (None, hops) => {
                 let nonce = Nonce::from(self.random.bits());
-                let interest = Interest { nonce: Some(nonce), hop_limit: hops, ..interest.clone() };
-                Ok((interest.encode().into(), nonce))
+                Ok((Some(interest.with_nonce(packet, nonce, hops).into()), nonce))
             }
         }
     }
@@ -159,8 +168,7 @@ impl Router {
         {
             let next = FaceId(u32::try_from(next).unwrap_or(u32::MAX - 1));
             let probe = passing.headers.probe && self.config.path_tags;
-            let headers = LpPacket { probe, ..LpPacket::default() };
-            return self.pass_to(now, index, passing, &headers, &[next], true);
+            return self.pass_to(now, index, passing, &passing.onward(probe), &[next], true);
         }
         let fib = self.route(passing.interest, prefixes);
         if self.config.path_tags
@@ -186,23 +194,7 @@ impl Router {
             let root = self.hasher.prefixes(NameView::ROOT)?;
             return self.fib.longest_match(&root, &[]);
         }
-        self.look_up(interest.name, prefixes)
-    }
-    /// The FIB entry for a name, by the acceleration base if it knows the flow (PTP §4 B).
-    fn look_up(&mut self, name: NameView<'_>, prefixes: &Prefixes) -> Option<FibIndex> {
-        let depth = prefixes.depth().saturating_sub(1);
-        let (hash, end) = prefixes.at(depth);
-        let flow = &name.as_tlv()[..end];
-        // A prefix as long as the whole name is not the flow's: it is looked for by itself.
-        if let Some(whole) = self.fib.match_at(prefixes, name.as_tlv(), prefixes.depth()) {
-            return Some(whole);
-        }
-        if let Some(known) = self.fab.lookup(hash, flow, self.fib.generation()) {
-            return known;
-        }
-        let found = self.fib.longest_match_from(prefixes, name.as_tlv(), depth);
-        self.fab.insert(hash, flow, found);
-        found
+        self.fab.longest_match(&self.fib, interest.name, prefixes)
     }
     fn no_route(&mut self, now: Time, index: PitIndex, passing: &Passing<'_>) -> Result<(), &'static str> {
         let Some(entry) = self.pit.entry(index) else { return Ok(()) };
@@ -263,7 +255,7 @@ impl Router {
         let mut faces = Vec::new();
         self.strategies[chosen].choose(&Question { now, prefix, hops }, &mut self.random, &mut faces);
         let probe = passing.headers.probe && self.config.path_tags;
-        self.pass_to(now, index, passing, &LpPacket { probe, ..LpPacket::default() }, &faces, false)
+        self.pass_to(now, index, passing, &passing.onward(probe), &faces, false)
     }
     /// Passes an Interest that came back from wherever it went on by a face that it has not left by yet; whether there is
     /// one. Who named a path decides itself what to ask for next, and where too much waits others shall not get more. A probe

@@ -133,8 +133,7 @@ impl Router {
                 Rest::Bits(_) => BitTag::parse(&value).ok(),
                 Rest::Labels(_) => None,
             },
-            probe: passing.headers.probe,
-            ..LpPacket::default()
+            ..passing.onward(passing.headers.probe)
         };
         self.pass_to(now, index, passing, &headers, &[face], true)
     }
@@ -188,7 +187,10 @@ impl Router {
     /// A face went down: those whose Interests are on their way by it are told at once (PTP §4 C 2), unless they also
     /// went another way.
     pub(super) fn on_face_down(&mut self, now: Time, face: FaceId) {
-        for index in self.pit.waiting_for(face) {
+        // Both look through the whole table, and forged addresses come and go by the thousand.
+        let was_asked = self.faces.get(&face).is_none_or(|face| face.counters.interests.1 > 0);
+        let asked_of = if was_asked { self.pit.waiting_for(face) } else { Vec::new() };
+        for index in asked_of {
             let Some(record) = self.pit.entry(index).and_then(|entry| entry.out_record(face)) else { continue };
             if record.nacked.is_none() {
                 record.nacked = Some(NackReason::NoRoute);

@@ -22,6 +22,8 @@ pub struct PitLimits {
     /// as much as each of them has is left for others (dynamic thresholds, Choudhury and Hahne 1998). Default: a quarter
     /// of the entries.
     pub entries_per_face_max: usize,
+    /// Bytes of Interests that are kept at most; of one face a quarter, and never more than is free. Default: 32 MiB.
+    pub bytes_max: usize,
     /// Faces that wait for one name at most. Default: 256.
     pub in_records_max: usize,
     /// The longest lifetime of an Interest that is honoured. Default: 60 s.
@@ -33,6 +35,7 @@ impl Default for PitLimits {
         PitLimits {
             entries_max: 65_536,
             entries_per_face_max: 16_384,
+            bytes_max: 32 << 20,
             in_records_max: 256,
             lifetime_max: Duration::from_secs(60),
         }
@@ -114,8 +117,9 @@ pub struct OutRecord {
 #[derive(Clone, Debug)]
 pub struct PitEntry {
     hash: u64,
-    /// The name's bytes.
-    pub name: Bytes,
+    /// The first Interest, and its name's bytes in it.
+    interest: Bytes,
+    name: Bytes,
     /// Whether a longer name may answer.
     pub can_be_prefix: bool,
     /// Whether only fresh Data may.
@@ -181,7 +185,15 @@ pub struct Pit {
     digests: u32,
     /// Entries that no cache may answer.
     past_caches: u32,
-    per_face: HashMap<FaceId, usize, FxBuildHasher>,
+    bytes: usize,
+    per_face: HashMap<FaceId, Share, FxBuildHasher>,
+}
+
+/// What one face has of the table.
+#[derive(Clone, Copy, Debug, Default)]
+struct Share {
+    entries: usize,
+    bytes: usize,
 }
 
 impl Pit {
@@ -197,6 +209,7 @@ impl Pit {
             prefix_depths: [0; COMPONENTS_MAX + 1],
             digests: 0,
             past_caches: 0,
+            bytes: 0,
             per_face: HashMap::with_hasher(FxBuildHasher),
         }
     }
@@ -206,6 +219,9 @@ impl Pit {
         self.find_variant(hash, tlv, (interest.can_be_prefix, interest.must_be_fresh), caches)
     }
     fn find_variant(&self, hash: u64, tlv: &[u8], selectors: (bool, bool), caches: CacheUse) -> Option<PitIndex> {
+        if caches == CacheUse::Bypassed && self.past_caches == 0 {
+            return None;
+        }
         let is = |slot: &u32| {
             self.entries[*slot as usize].as_ref().is_some_and(|entry| {
                 let same = (entry.can_be_prefix, entry.must_be_fresh) == selectors && entry.caches == caches;
@@ -222,9 +238,13 @@ impl Pit {
         }
         let depth = interest.name.len().min(COMPONENTS_MAX) as u8;
         let digest = interest.name.last().is_some_and(|last| last.kind == types::IMPLICIT_DIGEST);
+        let tlv = interest.name.as_tlv();
+        let start = tlv.as_ptr() as usize - packet.as_ptr() as usize;
+        let interest_kept = Bytes::copy_from_slice(packet);
         let entry = PitEntry {
             hash,
-            name: packet.slice_ref(interest.name.as_tlv()),
+            name: interest_kept.slice(start..start + tlv.len()),
+            interest: interest_kept,
             can_be_prefix: interest.can_be_prefix,
             must_be_fresh: interest.must_be_fresh,
             caches,
@@ -255,22 +275,31 @@ impl Pit {
         self.table.insert_unique(hash, slot, |slot| entries[*slot as usize].as_ref().map_or(0, |e| e.hash));
         Some(PitIndex(slot))
     }
-    /// Notes that a face waits; a record of the same face is replaced. False if there is no room for the face here.
-    pub fn add_in_record(&mut self, index: PitIndex, record: InRecord) -> bool {
-        let count = self.per_face.get(&record.face).copied().unwrap_or(0);
+    /// Notes that a face waits; a record of the same face is replaced. False if there is no room for the face here. The
+    /// Interest is copied: a slice of what was received would keep all of that.
+    pub fn add_in_record(&mut self, index: PitIndex, mut record: InRecord) -> bool {
+        let share = self.per_face.get(&record.face).copied().unwrap_or_default();
         let free = self.limits.entries_max.saturating_sub(self.len());
-        let is_greedy = count >= self.limits.entries_per_face_max || count > free;
+        let bytes_free = self.limits.bytes_max.saturating_sub(self.bytes);
         let Some(entry) = &mut self.entries[index.0 as usize] else { return false };
+        let known = entry.in_records.iter().position(|known| known.face == record.face);
+        let before = known.map_or(0, |known| entry.in_records[known].interest.len());
+        let bytes = share.bytes - before + record.interest.len();
+        let is_new = known.is_none();
+        if bytes > share.bytes && bytes > bytes_free.min(self.limits.bytes_max / 4)
+            || is_new && entry.in_records.len() >= self.limits.in_records_max
+            || is_new && (share.entries >= self.limits.entries_per_face_max || share.entries > free)
+        {
+            return false;
+        }
+        let is_first = entry.interest == record.interest;
+        record.interest = if is_first { entry.interest.clone() } else { Bytes::copy_from_slice(&record.interest) };
+        self.bytes = self.bytes - share.bytes + bytes;
+        self.per_face.insert(record.face, Share { entries: share.entries + usize::from(is_new), bytes });
         let expires = record.expires;
-        match entry.in_records.iter_mut().find(|known| known.face == record.face) {
-            Some(known) => *known = record,
-            None => {
-                if entry.in_records.len() >= self.limits.in_records_max || is_greedy {
-                    return false;
-                }
-                *self.per_face.entry(record.face).or_default() += 1;
-                entry.in_records.push(record);
-            }
+        match known {
+            Some(known) => entry.in_records[known] = record,
+            None => entry.in_records.push(record),
         }
         if expires > entry.expires {
             self.by_expiry.remove(&(entry.expires, index.0));
@@ -283,8 +312,10 @@ impl Pit {
     pub fn remove_in_record(&mut self, index: PitIndex, face: FaceId) -> bool {
         let Some(entry) = &mut self.entries[index.0 as usize] else { return false };
         if let Some(at) = entry.in_records.iter().position(|record| record.face == face) {
-            entry.in_records.remove(at);
-            forget(&mut self.per_face, face);
+            let record = entry.in_records.remove(at);
+            let nobody = entry.in_records.is_empty();
+            self.forget(&record);
+            return nobody;
         }
         entry.in_records.is_empty()
     }
@@ -330,7 +361,7 @@ impl Pit {
         self.digests -= u32::from(entry.digest);
         self.past_caches -= u32::from(entry.caches == CacheUse::Bypassed);
         for record in &entry.in_records {
-            forget(&mut self.per_face, record.face);
+            self.forget(record);
         }
         self.free.push(index.0);
         Some(entry)
@@ -357,6 +388,9 @@ impl Pit {
     }
     /// The entries in which `face` waits.
     pub fn waited_for_by(&self, face: FaceId) -> Vec<PitIndex> {
+        if !self.per_face.contains_key(&face) {
+            return Vec::new();
+        }
         let waits = |entry: &PitEntry| entry.in_records.iter().any(|record| record.face == face);
         let numbered = self.entries.iter().enumerate();
         numbered.filter(|(_, e)| e.as_ref().is_some_and(waits)).map(|(slot, _)| PitIndex(slot as u32)).collect()
@@ -373,13 +407,14 @@ impl Pit {
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
-}
-
-fn forget(per_face: &mut HashMap<FaceId, usize, FxBuildHasher>, face: FaceId) {
-    if let Some(count) = per_face.get_mut(&face) {
-        *count -= 1;
-        if *count == 0 {
-            per_face.remove(&face);
+    fn forget(&mut self, record: &InRecord) {
+        self.bytes -= record.interest.len();
+        if let Some(share) = self.per_face.get_mut(&record.face) {
+            share.entries -= 1;
+            share.bytes -= record.interest.len();
+            if share.entries == 0 {
+                self.per_face.remove(&record.face);
+            }
         }
     }
 }

@@ -134,7 +134,11 @@ struct Partial {
     bytes: usize,
     /// The first piece as it came, for its headers.
     first: Option<Bytes>,
-    pieces: BTreeMap<u64, Bytes>,
+    /// What the first pieces hold, and how many they are.
+    whole: Vec<u8>,
+    joined: u64,
+    /// Pieces that came before one in front of them. All are copies: a slice of what was received keeps all of that.
+    later: BTreeMap<u64, Vec<u8>>,
 }
 
 /// A piece that cannot be part of a packet: the reason it was dropped.
@@ -178,12 +182,14 @@ impl Reassembler {
             count,
             bytes: 0,
             first: None,
-            pieces: BTreeMap::new(),
+            whole: Vec::with_capacity((count as usize * fragment.len()).min(PACKET_BYTES_MAX)),
+            joined: 0,
+            later: BTreeMap::new(),
         });
         if partial.count != count {
             return Err(reason::INCONSISTENT);
         }
-        if partial.pieces.contains_key(&index) {
+        if index < partial.joined || partial.later.contains_key(&index) {
             return Ok(None);
         }
         if partial.bytes + fragment.len() > PACKET_BYTES_MAX {
@@ -191,17 +197,24 @@ impl Reassembler {
             return Err(reason::TOO_LONG);
         }
         partial.bytes += fragment.len();
-        partial.pieces.insert(index, fragment.clone());
         if index == 0 {
-            partial.first = Some(piece.clone());
+            partial.first = Some(Bytes::copy_from_slice(piece));
         }
-        if partial.pieces.len() as u64 != count {
+        if index > partial.joined {
+            partial.later.insert(index, fragment.to_vec());
+            return Ok(None);
+        }
+        partial.whole.extend_from_slice(fragment);
+        partial.joined += 1;
+        while let Some(next) = partial.later.remove(&partial.joined) {
+            partial.whole.extend_from_slice(&next);
+            partial.joined += 1;
+        }
+        if partial.joined != count {
             return Ok(None);
         }
         let Some(partial) = self.packets.remove(&key) else { return Ok(None) };
-        let mut whole = Vec::with_capacity(partial.bytes);
-        partial.pieces.values().for_each(|piece| whole.extend_from_slice(piece));
-        Ok(partial.first.map(|first| (first, whole.into())))
+        Ok(partial.first.map(|first| (first, partial.whole.into())))
     }
     /// Gives up packets that lack a piece for too long.
     pub fn handle_timeout(&mut self, now: Time) {

@@ -58,6 +58,8 @@ pub struct InterestSource<'a> {
     signed: &'a [u8],
     digested: &'a [u8],
     nonce_at: Option<usize>,
+    /// Where a nonce belongs that is not there yet, in the value.
+    nonce_gap: usize,
     hop_limit_at: Option<usize>,
     is_canonical: bool,
 }
@@ -113,12 +115,20 @@ impl<'a> Interest<'a> {
             match element.kind {
                 types::NAME if element.start > 0 => return Err(super::tlv::before_name()),
                 types::NAME => {
+                    interest.source.nonce_gap = element.end;
                     interest.name = NameView::parse(element.value)?;
                     has_name = true;
                 }
-                types::CAN_BE_PREFIX => interest.can_be_prefix = empty("CanBePrefix")?,
-                types::MUST_BE_FRESH => interest.must_be_fresh = empty("MustBeFresh")?,
+                types::CAN_BE_PREFIX => {
+                    interest.source.nonce_gap = element.end;
+                    interest.can_be_prefix = empty("CanBePrefix")?;
+                }
+                types::MUST_BE_FRESH => {
+                    interest.source.nonce_gap = element.end;
+                    interest.must_be_fresh = empty("MustBeFresh")?;
+                }
                 types::FORWARDING_HINT => {
+                    interest.source.nonce_gap = element.end;
                     check_hint(element.value)?;
                     interest.forwarding_hint = Some(element.value);
                 }
@@ -229,6 +239,23 @@ impl<'a> Interest<'a> {
     /// Where the byte of the hop limit is in the packet, to count it down in place.
     pub fn hop_limit_at(&self) -> Option<usize> {
         self.source.hop_limit_at
+    }
+    /// The `packet` that it was read from, which has no nonce, with one, and with `hops` left if it says how many. Everything
+    /// else stays as it is, also what this program does not know: a parameters digest stays right.
+    pub fn with_nonce(&self, packet: &[u8], nonce: Nonce, hops: Option<u8>) -> Vec<u8> {
+        let mut packet = packet.to_vec();
+        if let (Some(at), Some(hops)) = (self.source.hop_limit_at, hops) {
+            packet[at] = hops;
+        }
+        let value = super::tlv::only("Interest", &packet, types::INTEREST).unwrap_or(&[]);
+        let (before, behind) = value.split_at(self.source.nonce_gap.min(value.len()));
+        let mut out = Vec::with_capacity(packet.len() + 8);
+        out.put_nested(types::INTEREST, |out| {
+            out.extend_from_slice(before);
+            out.put_element(types::NONCE, &nonce.0);
+            out.extend_from_slice(behind);
+        });
+        out
     }
     /// Where the nonce is in the packet.
     pub fn nonce_at(&self) -> Option<usize> {

@@ -234,6 +234,9 @@ fn limits(section: &Section<'_>, limits: &mut RouterLimits) {
     }
     integer("pit_entries_per_face_max", 4..=1 << 24, &mut limits.pit.entries_per_face_max);
     integer("pit_faces_per_entry_max", 1..=1 << 16, &mut limits.pit.in_records_max);
+    if let Some(bytes) = size(section, "pit_bytes_max", 1 << 20, 1 << 36) {
+        limits.pit.bytes_max = bytes as usize;
+    }
     integer("dead_nonces_max", 0..=1 << 26, &mut limits.dead_nonces_max);
     integer("queue_packets_max", 16..=1 << 20, &mut limits.face.queue_packets_max);
     if let Some(bytes) = size(section, "queue_bytes_max", 16 << 10, 1 << 32) {

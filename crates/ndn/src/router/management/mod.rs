@@ -71,10 +71,14 @@ pub enum FaceRequest {
 pub(super) const REQUESTS_MAX: usize = 64;
 /// How long the driver may take.
 const REQUEST_PATIENCE: Duration = Duration::from_secs(4);
-/// Commands remembered, so that none is obeyed twice, and for how long.
-const COMMANDS_SEEN: (usize, Duration) = (4096, Duration::from_secs(120));
-/// Segments of datasets kept for those who fetch them one by one.
-const SEGMENTS_KEPT: usize = 256;
+/// How far the clock of who signs a command with a key may be from this one, as with NFD.
+const CLOCK_GRACE: Duration = Duration::from_secs(120);
+/// Commands remembered, so that none is obeyed twice, and for how long: what is older is too old by its own word.
+const COMMANDS_SEEN: (usize, Duration) = (16_384, Duration::from_secs(2 * CLOCK_GRACE.as_secs() + 1));
+/// Bytes of datasets kept for those who fetch them segment by segment, and how many. The newest is kept whatever it has.
+const DATASETS_KEPT: (usize, usize) = (16 << 20, 64);
+/// How long a dataset is kept for which nobody asks.
+const DATASET_PATIENCE: Duration = Duration::from_secs(10);
 /// Content bytes of one segment.
 const SEGMENT_BYTES: usize = 7_000;
 /// Milliseconds for which a dataset counts as fresh.
@@ -90,9 +94,34 @@ pub(super) struct Management {
     to_driver: VecDeque<FaceRequest>,
     next_request: u64,
     seen: DeadNonces,
-    segments: VecDeque<(Bytes, Bytes)>,
+    datasets: VecDeque<Dataset>,
     version: u64,
     events: events::FaceEvents,
+}
+
+/// A dataset as it was when it was asked for.
+#[derive(Debug)]
+struct Dataset {
+    versioned: Name,
+    content: Vec<u8>,
+    asked_at: Time,
+}
+
+impl Dataset {
+    /// The Data with a segment; `None` if it has none of that number.
+    fn segment(&self, number: usize) -> Option<Bytes> {
+        let last = self.content.len().div_ceil(SEGMENT_BYTES).max(1) - 1;
+        let start = number.checked_mul(SEGMENT_BYTES).filter(|_| number <= last)?;
+        let part = &self.content[start..self.content.len().min(start + SEGMENT_BYTES)];
+        let name = self.versioned.typed_child(types::SEGMENT, &to_number(number as u64)).ok()?;
+        let last = Name::root().typed_child(types::SEGMENT, &to_number(last as u64)).ok()?;
+        let meta = MetaInfo {
+            freshness_millis: Some(FRESHNESS_MILLIS),
+            final_block_id: Some(last.as_tlv()),
+            content_type: None,
+        };
+        Some(Data { meta: Some(meta), ..Data::new(NameView::from(&name), part) }.sign(&SignKey::Digest).into())
+    }
 }
 
 /// A command that waits for the driver.
@@ -113,7 +142,7 @@ impl Default for Management {
             to_driver: VecDeque::new(),
             next_request: 0,
             seen: DeadNonces::new(COMMANDS_SEEN.1, COMMANDS_SEEN.0),
-            segments: VecDeque::new(),
+            datasets: VecDeque::new(),
             version: 0,
             events: events::FaceEvents::default(),
         }
@@ -178,9 +207,7 @@ impl Router {
         }
     }
     fn on_request(&mut self, now: Time, came_by: Option<FaceId>, packet: &Bytes, interest: &Interest<'_>) {
-        let kept = self.management.segments.iter().find(|(name, _)| name == interest.name.as_tlv());
-        if let Some((_, data)) = kept {
-            let data = data.clone();
+        if let Some(data) = self.kept_segment(now, interest.name) {
             return self.publish(now, data);
         }
         let components: Vec<Component<'_>> = interest.name.components().skip(2).take(3).collect();
@@ -188,7 +215,7 @@ impl Router {
         let (module, verb) = (module.value, verb.value);
         let is_remote = NameView::from(&self.management.remote_prefix).is_prefix_of(interest.name);
         if !is_remote && let Some(content) = self.dataset(now, module, verb) {
-            return self.publish_dataset(now, interest.name.prefix(4), &content);
+            return self.publish_dataset(now, interest.name.prefix(4), content);
         }
         if !is_remote && module == b"faces" && verb == b"events" {
             return self.answer_from_face_events(now, interest);
@@ -197,7 +224,7 @@ impl Router {
         if !is_remote && module == b"faces" && verb == b"query" {
             if let Ok(filter) = FaceFilter::decode(parameters.value) {
                 let content = self.faces_that_fit(&filter);
-                self.publish_dataset(now, interest.name.prefix(5), &content);
+                self.publish_dataset(now, interest.name.prefix(5), content);
             }
             return;
         }
@@ -227,14 +254,29 @@ impl Router {
         if self.management.seen.contains(id) {
             return Err("this command was here before");
         }
-        let signed = match interest.signature {
-            Some(info) => self.is_obeyed(info, |key| interest.is_signed_by(key)),
+        let (signed, time) = match interest.signature {
+            Some(info) => (self.is_obeyed(info, |key| interest.is_signed_by(key)), info.time),
             None => self.is_obeyed_legacy(interest.name),
         };
         if !signed {
             return Err("not signed by anybody who is obeyed");
         }
+        if let ManagementTrust::Keys(_) = self.config.management {
+            self.check_time(now, time)?;
+        }
         self.management.seen.insert(now, id);
+        Ok(())
+    }
+    /// Whether a command was signed now, and not before this forwarder started: it remembers what was here since.
+    fn check_time(&self, now: Time, millis: Option<u64>) -> Result<(), &'static str> {
+        let signed_at = Duration::from_millis(millis.ok_or("it does not say when it was signed")?);
+        let clock = self.config.epoch + now.since(Time::ZERO);
+        if signed_at.abs_diff(clock) > CLOCK_GRACE {
+            return Err("signed long ago, or one of the two clocks is wrong");
+        }
+        if signed_at.as_millis() < self.config.epoch.as_millis() {
+            return Err("signed before this forwarder started, or by a clock that is slow");
+        }
         Ok(())
     }
     fn is_obeyed(&self, info: SignatureInfo<'_>, is_signed_by: impl Fn(&VerifyKey) -> bool) -> bool {
@@ -245,20 +287,21 @@ impl Router {
             ManagementTrust::Keys(keys) => keys.iter().any(is_signed_by),
         }
     }
-    /// Command Interests of format 0.2: parameters, timestamp, nonce, signature info and value are name components.
-    fn is_obeyed_legacy(&self, name: NameView<'_>) -> bool {
+    /// Command Interests of format 0.2: parameters, timestamp, nonce, signature info and value are name components. Whether
+    /// it is obeyed, and its timestamp in milliseconds.
+    fn is_obeyed_legacy(&self, name: NameView<'_>) -> (bool, Option<u64>) {
         let components: Vec<Component<'_>> = name.components().collect();
-        let [.., info, value] = &components[..] else { return false };
+        let [.., time, _, info, value] = &components[..] else { return (false, None) };
         if components.len() < 9 {
-            return false;
+            return (false, None);
         }
         let info = tlv::only("SignatureInfo", info.value, types::SIGNATURE_INFO)
             .and_then(SignatureInfo::decode)
             .map(|(info, _)| info);
         let value = tlv::only("SignatureValue", value.value, types::SIGNATURE_VALUE);
-        let (Ok(info), Ok(value)) = (info, value) else { return false };
+        let (Ok(info), Ok(value)) = (info, value) else { return (false, None) };
         let signed = name.parent();
-        self.is_obeyed(info, |key| key.verify(info.kind, &[signed.as_tlv()], value))
+        (self.is_obeyed(info, |key| key.verify(info.kind, &[signed.as_tlv()], value)), time.number())
     }
 
     fn respond(&mut self, now: Time, interest: &Bytes, response: &ControlResponse) {
@@ -272,36 +315,38 @@ impl Router {
         let _ = self.on_data(now, FACE_MANAGEMENT, &LpPacket::default(), data);
     }
     /// Answers with a dataset in segments below a new version of the name `asked`.
-    fn publish_dataset(&mut self, now: Time, asked: NameView<'_>, content: &[u8]) {
+    fn publish_dataset(&mut self, now: Time, asked: NameView<'_>, content: Vec<u8>) {
         let Ok(base) = asked.to_name() else { return };
         self.management.version =
             self.management.version.max((self.config.epoch + now.since(Time::ZERO)).as_micros() as u64) + 1;
-        let Ok(versioned) = base.typed_child(types::VERSION, &number(self.management.version)) else { return };
-        let count = content.len().div_ceil(SEGMENT_BYTES).max(1);
-        let Ok(last) = Name::root().typed_child(types::SEGMENT, &number(count as u64 - 1)) else { return };
-        for index in (0..count).rev() {
-            let Ok(name) = versioned.typed_child(types::SEGMENT, &number(index as u64)) else { return };
-            let part = &content[index * SEGMENT_BYTES..((index + 1) * SEGMENT_BYTES).min(content.len())];
-            let meta = MetaInfo {
-                freshness_millis: Some(FRESHNESS_MILLIS),
-                final_block_id: Some(last.as_tlv()),
-                content_type: None,
-            };
-            let data = Data { meta: Some(meta), ..Data::new(NameView::from(&name), part) };
-            let data = Bytes::from(data.sign(&SignKey::Digest));
-            // Also a single one: ndnd's tools ask by its version for the segment that they have.
-            self.management.segments.push_back((name.as_tlv().clone(), data.clone()));
-            if self.management.segments.len() > SEGMENTS_KEPT {
-                self.management.segments.pop_front();
-            }
-            if index == 0 {
-                self.publish(now, data);
-            }
+        let Ok(versioned) = base.typed_child(types::VERSION, &to_number(self.management.version)) else { return };
+        let dataset = Dataset { versioned, content, asked_at: now };
+        if let Some(first) = dataset.segment(0) {
+            self.publish(now, first);
         }
+        // Also one of a single segment: ndnd's tools ask by its version for the segment that they have.
+        let kept = &mut self.management.datasets;
+        kept.retain(|old| now.since(old.asked_at) < DATASET_PATIENCE);
+        kept.push_back(dataset);
+        let is_too_much = |kept: &VecDeque<Dataset>| {
+            kept.len() > 1 && kept.iter().map(|kept| kept.content.len()).sum::<usize>() > DATASETS_KEPT.0
+        };
+        while kept.len() > DATASETS_KEPT.1 || is_too_much(kept) {
+            kept.pop_front();
+        }
+    }
+    /// The segment of a dataset that is kept.
+    fn kept_segment(&mut self, now: Time, name: NameView<'_>) -> Option<Bytes> {
+        let number = name.last().filter(|last| last.kind == types::SEGMENT)?.number()?;
+        let versioned = name.parent();
+        let kept = self.management.datasets.iter_mut();
+        let dataset = kept.rev().find(|dataset| NameView::from(&dataset.versioned) == versioned)?;
+        dataset.asked_at = now;
+        dataset.segment(usize::try_from(number).ok()?)
     }
 }
 
 /// The value of a name component that is a number.
-fn number(value: u64) -> Vec<u8> {
+fn to_number(value: u64) -> Vec<u8> {
     value.to_be_bytes()[8 - tlv::integer_bytes(value)..].to_vec()
 }

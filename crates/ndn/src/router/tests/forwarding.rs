@@ -1,5 +1,6 @@
 //! What NDN asks of a forwarder.
 use super::*;
+use crate::wire::{signature::digest, tlv::Writer};
 use strategy::STRATEGIES;
 
 #[test]
@@ -145,6 +146,22 @@ fn hops_are_counted_and_a_missing_nonce_is_added() {
     let without = Interest::new(NameView::from(&name("/n"))).encode();
     let sent = bench.recv(1, &without.into());
     assert!(Interest::decode(&sent[0].packet()).unwrap().nonce.is_some());
+    // What this program does not know stays in its place, and the digest of the parameters right.
+    let mut tail = Vec::new();
+    tail.put_element(types::APPLICATION_PARAMETERS, b"parameters");
+    tail.put_element(0x7e00, b"unknown");
+    let asked = name("/d").typed_child(types::PARAMETERS_DIGEST, &digest(&[&tail])).unwrap();
+    let mut strange = Vec::new();
+    strange.put_nested(types::INTEREST, |out| {
+        out.put_element(types::NAME, asked.as_tlv());
+        out.put_element(types::MUST_BE_FRESH, &[]);
+        out.put_element(types::HOP_LIMIT, &[9]);
+        out.extend_from_slice(&tail);
+    });
+    let packet = bench.recv(1, &strange.clone().into())[0].packet();
+    let passed = Interest::decode(&packet).unwrap();
+    assert!(passed.digest_is_right() && passed.must_be_fresh && packet.ends_with(&tail));
+    assert_eq!((passed.hop_limit, packet.len()), (Some(8), strange.len() + 6));
 }
 
 #[test]
@@ -344,6 +361,10 @@ fn congestion_marks_travel_on() {
     let marked = LpPacket { congestion_mark: Some(1), ..LpPacket::default() };
     let back = bench.recv_with(4, &marked, &data("/a"));
     assert_eq!(back[0].headers().congestion_mark, Some(1));
+    let onward = bench.recv_with(1, &marked, &interest("/b", 1));
+    assert_eq!((onward[0].face, onward[0].headers().congestion_mark), (4, Some(1)));
+    let probe = LpPacket { probe: true, ..marked };
+    assert_eq!(bench.recv_with(1, &probe, &interest("/c", 1))[0].headers().congestion_mark, Some(1));
 }
 
 #[test]

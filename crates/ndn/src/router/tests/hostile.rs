@@ -1,5 +1,6 @@
 //! Floods, forgeries and nonsense.
 use super::*;
+use crate::wire::fragment::{Numbering, cut};
 
 #[test]
 fn a_flood_of_interests_on_one_face_leaves_room_for_the_others() {
@@ -32,6 +33,47 @@ fn a_flood_of_interests_on_one_face_leaves_room_for_the_others() {
         bench.recv(1, &interest(&alloc::format!("/flood/{n}"), n));
     }
     assert_eq!(bench.router.pit().len(), 30);
+}
+
+#[test]
+fn long_interests_and_what_they_came_in_take_no_more_memory_than_they_may() {
+    let limits = PitLimits { bytes_max: 1 << 20, ..PitLimits::default() };
+    let mut bench = Bench::new(1, |config| config.limits.pit = limits);
+    bench.routes(&[("/", 4)]);
+    let long = |of: &str, n: u64| {
+        let parameters = [7; 8_000];
+        let name = name(&alloc::format!("/{of}/{n}"));
+        let interest = Interest { parameters: Some(&parameters), ..Interest::new(NameView::from(&name)) };
+        Bytes::from(crate::wire::interest::with_parameters(&interest, None))
+    };
+    let face = |n: u64| 1 + (n % 2) as u32;
+    bench.router.add_face(FaceId(1), profile(u32::MAX));
+    bench.router.add_face(FaceId(2), profile(u32::MAX));
+    for n in 0..1_000 {
+        bench.recv(face(n), &long("flood", n));
+    }
+    // Each of two has a quarter, and there is room for others.
+    let kept = bench.router.pit().len() * 8_000;
+    assert!((450 << 10..=512 << 10).contains(&kept), "{kept} bytes");
+    assert_eq!(bench.dropped(reason::PIT_SHARE) as usize, 1_000 - bench.router.pit().len());
+    expect(&bench.recv(3, &interest("/honest", 1)), &[(4, "interest /honest")]);
+    // A short one, alone in a large piece of memory, and one in pieces.
+    let room = Bytes::from([&interest("/alone", 2)[..], &[0; 65_000]].concat());
+    bench.recv(3, &room.slice(..interest("/alone", 2).len()));
+    let packet = long("pieces", 1);
+    let mut sequence = 0;
+    let pieces = cut(&LpPacket::default(), &packet, 1_400, 400, Numbering::WhenCut, &mut sequence).unwrap();
+    let rooms: Vec<Bytes> = pieces[1..]
+        .iter()
+        .map(|piece| Bytes::from([piece.head(&[], None), piece.fragment.to_vec(), alloc::vec![0; 65_000]].concat()))
+        .collect();
+    for (piece, room) in pieces[1..].iter().zip(&rooms) {
+        bench.recv(3, &room.slice(..piece.head(&[], None).len() + piece.fragment.len()));
+    }
+    assert!(rooms.iter().chain([&room]).all(Bytes::is_unique), "what came is kept, and not what it came in");
+    let before = bench.router.pit().len();
+    bench.recv(3, &[&pieces[0].head(&[], None)[..], &pieces[0].fragment].concat().into());
+    assert_eq!(bench.router.pit().len(), before + 1);
 }
 
 #[test]

@@ -39,6 +39,11 @@ fn response(sent: &[Sent]) -> ControlResponse {
 fn run(bench: &mut Bench, verb: &str, parameters: &ControlParameters, nonce: u8) -> ControlResponse {
     response(&bench.recv(1, &command(verb, parameters, &SignKey::Digest, nonce)))
 }
+/// A number in as few bytes as NDN allows.
+fn shortest(number: u64) -> Vec<u8> {
+    let bytes = number.to_be_bytes();
+    bytes[8 - tlv::integer_bytes(number)..].to_vec()
+}
 fn dataset(bench: &mut Bench, which: &str) -> Vec<u8> {
     dataset_of(bench, &name(&alloc::format!("/localhost/nfd/{which}")))
 }
@@ -50,7 +55,7 @@ fn dataset_of(bench: &mut Bench, asked: &Name) -> Vec<u8> {
     let mut content = data.content.unwrap().to_vec();
     let last = data.final_block().unwrap().number().unwrap();
     for segment in 0..=last {
-        let next = data.name.parent().to_name().unwrap().typed_child(types::SEGMENT, &[segment as u8]).unwrap();
+        let next = data.name.parent().to_name().unwrap().typed_child(types::SEGMENT, &shortest(segment)).unwrap();
         let sent = bench.recv(1, &Interest::new(NameView::from(&next)).encode().into());
         let packet = sent[0].packet();
         let part = Data::decode(&packet).unwrap().content.unwrap();
@@ -126,6 +131,40 @@ fn commands_are_obeyed_once_from_here_and_if_signed_by_whom_is_trusted() {
     assert_eq!((code(&good), code(&again.into())), (200, 403));
     expect(&bench.recv(2, &command("rib/register", &parameters, &key, 4)), &[]);
     assert_eq!(bench.dropped(reason::SCOPE), 1);
+}
+
+#[test]
+fn a_command_that_somebody_kept_is_obeyed_neither_later_nor_after_a_restart() {
+    let parameters = ControlParameters { name: Some(name("/app")), ..ControlParameters::default() };
+    let key = SignKey::ed25519(&[4; 32]);
+    let start = |epoch: u64| {
+        let trusted = key.verify_key();
+        bench(|config| {
+            config.management = ManagementTrust::Keys(alloc::vec![trusted]);
+            config.epoch = Duration::from_millis(epoch);
+        })
+    };
+    // It was signed at the second second.
+    let kept = command("rib/register", &parameters, &key, 1);
+    let mut copies = 0;
+    let mut code = |bench: &mut Bench| {
+        // No signature covers the nonce of an Interest.
+        copies += 1;
+        let mut copy = kept.to_vec();
+        copy[Interest::decode(&kept).unwrap().nonce_at().unwrap()] = copies;
+        response(&bench.recv(1, &copy.into())).code
+    };
+    let mut first = start(500);
+    let codes = [0, 1, 119_000, 121_000, 240_000, 1_000_000].map(|at| code(first.at(at)));
+    assert_eq!(codes, [200, 403, 403, 403, 403, 403]);
+    assert_eq!((code(&mut start(1_000)), code(&mut start(1_001))), (200, 403), "it has started since");
+    assert_eq!(code(start(0).at(121_001)), 403, "nobody has seen it, and it is old");
+    let mut unsaid = Interest::decode(&kept).unwrap();
+    let base = unsaid.name.parent().to_name().unwrap();
+    unsaid.name = NameView::from(&base);
+    unsaid.signature = unsaid.signature.map(|info| SignatureInfo { time: None, ..info });
+    let unsaid = with_parameters(&Interest { source: Default::default(), ..unsaid }, Some(&key));
+    assert_eq!(response(&start(0).recv(1, &unsaid.into())).code, 403, "it does not say when");
 }
 
 #[test]
@@ -385,6 +424,20 @@ fn datasets_tell_what_there_is_in_as_many_segments_as_it_takes() {
     assert_eq!(kinds(&dataset(&mut bench, "strategy-choice/list")), [128]);
     assert_eq!(kinds(&dataset(&mut bench, "cs/info")), [128]);
     assert_eq!(kinds(&dataset(&mut bench, "status/general"))[..3], [128, 129, 130]);
+    // Of any size, and while others are asked for.
+    for n in 0..100_000 {
+        bench.router.add_route(&name(&alloc::format!("/a/longer/prefix/{n}")), FaceId(2), n);
+    }
+    let asked = name("/localhost/nfd/rib/list");
+    let first = Interest { can_be_prefix: true, ..Interest::new(NameView::from(&asked)) };
+    let first = bench.recv(1, &first.encode().into())[0].packet();
+    let versioned = Data::decode(&first).unwrap().name.parent().to_name().unwrap();
+    let large = dataset(&mut bench, "fib/list");
+    assert!(large.len() > 3_900_000 && kinds(&large).len() == 100_401, "{} bytes", large.len());
+    let last = Data::decode(&first).unwrap().final_block().unwrap().number().unwrap();
+    let last = versioned.typed_child(types::SEGMENT, &shortest(last)).unwrap();
+    let sent = bench.recv(1, &Interest::new(NameView::from(&last)).encode().into());
+    assert_eq!(Bench::what(&sent), [(1, alloc::format!("data {last}"))]);
 }
 
 #[test]

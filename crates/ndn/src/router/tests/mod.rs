@@ -71,7 +71,9 @@ fn data_of(text: &str, content: &[u8]) -> Bytes {
 
 impl Bench {
     fn new(secret: u8, set: impl FnOnce(&mut RouterConfig)) -> Bench {
-        let mut config = RouterConfig::new([secret; 16]);
+        // Of one byte repeated, hashes would be poor ones.
+        let mut random = Random::new(u64::from(secret), 0);
+        let mut config = RouterConfig::new(core::array::from_fn(|_| random.bits() as u8));
         set(&mut config);
         let mut router = Router::new(config);
         let known = FaceProfile { rate: Some(Rate::from_mbps(10_000)), ..profile(1472) };
