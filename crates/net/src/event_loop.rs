@@ -1,6 +1,7 @@
 //! The loop of one driver thread.
 use std::{
     io::IoSliceMut,
+    net::SocketAddr,
     os::fd::AsFd,
     sync::{Arc, mpsc},
 };
@@ -221,9 +222,13 @@ impl<N: Node, E: FnMut(Time, Event)> EventLoop<N, E> {
         self.world.send_dirty();
     }
     fn forget_idle(&mut self, now: Time) {
-        for (face, peer) in self.world.faces.forget_idle(now) {
-            (self.world.on_event)(now, Event::Note(format!("{face} to {peer} was idle and is forgotten")));
-            self.node.handle_face(now, face, FaceChange::Closed);
+        let gone = self.world.faces.forget_idle(now);
+        self.note_gone(now, &gone, "was idle and is forgotten");
+    }
+    fn note_gone(&mut self, now: Time, gone: &[(FaceId, SocketAddr)], why: &str) {
+        for (face, peer) in gone {
+            (self.world.on_event)(now, Event::Note(format!("{face} to {peer} {why}")));
+            self.node.handle_face(now, *face, FaceChange::Closed);
             self.pump();
         }
     }
@@ -285,8 +290,9 @@ impl<N: Node, E: FnMut(Time, Event)> EventLoop<N, E> {
         world.stats.in_bytes += meta.len as u64;
         let place = match world.faces.arrival(port, meta.addr, now) {
             Arrival::Known(place) => place,
-            Arrival::New(place) => {
+            Arrival::New(place, gone) => {
                 world.note_new_face(place, now);
+                self.note_gone(now, &gone, "made room for others");
                 place
             }
             Arrival::Unknown => {
@@ -294,6 +300,7 @@ impl<N: Node, E: FnMut(Time, Event)> EventLoop<N, E> {
                 return;
             }
         };
+        let world = &mut self.world;
         let Some((face, _)) = world.faces.face_mut(place) else { return };
         face.count_in(now, datagrams, meta.len);
         let id = face.id;

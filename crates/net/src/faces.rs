@@ -29,6 +29,7 @@ pub(crate) struct Face {
     pub(crate) run: Run,
     /// Whether `run` is on the list of those to send.
     pub(crate) is_dirty: bool,
+    since: Time,
     pub(crate) last_heard: Time,
     in_datagrams: u64,
     in_bytes: u64,
@@ -36,7 +37,18 @@ pub(crate) struct Face {
     out_bytes: u64,
 }
 
+/// Who has been heard again so long after the first time is no forged address, or one that costs its forger something.
+const ESTABLISHED_AFTER: Duration = Duration::from_millis(200);
+/// How long who is established may be silent before others may have its place.
+const ESTABLISHED_PATIENCE: Duration = Duration::from_secs(10);
+/// Of the dynamic faces there may be, the part that goes at once when there is no room for another: looking for them takes
+/// longer than making a face.
+const EVICTED_PART: usize = 64;
+
 impl Face {
+    fn is_established(&self) -> bool {
+        self.last_heard.since(self.since) >= ESTABLISHED_AFTER
+    }
     pub(crate) fn count_in(&mut self, now: Time, datagrams: usize, bytes: usize) {
         self.last_heard = now;
         self.in_datagrams += datagrams as u64;
@@ -54,8 +66,9 @@ pub(crate) struct Faces {
     ports_by_key: HashMap<(SocketAddr, Option<String>), usize>,
     /// For each port how it treats unknown peers.
     listeners: Vec<Option<ListenConfig>>,
-    /// Free places are `None`.
+    /// Free places are `None`, and on the list.
     slots: Vec<Option<Face>>,
+    free: Vec<usize>,
     by_id: HashMap<FaceId, usize, FxBuildHasher>,
     by_peer: HashMap<(usize, SocketAddr), usize, FxBuildHasher>,
     dynamic_faces: usize,
@@ -69,8 +82,8 @@ pub(crate) struct Faces {
 pub(crate) enum Arrival {
     /// The face in this place.
     Known(usize),
-    /// The new face in this place.
-    New(usize),
+    /// The new face in this place, and those that had to go.
+    New(usize, Vec<(FaceId, SocketAddr)>),
     /// Nobody that may.
     Unknown,
 }
@@ -84,6 +97,7 @@ impl Faces {
             ports_by_key: HashMap::new(),
             listeners: Vec::new(),
             slots: Vec::new(),
+            free: Vec::new(),
             by_id: HashMap::default(),
             by_peer: HashMap::default(),
             dynamic_faces: 0,
@@ -148,10 +162,10 @@ impl Faces {
         ingress_loss: Option<(LossProcess, Random)>,
         now: Time,
     ) -> usize {
-        let place = self.slots.iter().position(Option::is_none).unwrap_or(self.slots.len());
-        if place == self.slots.len() {
+        let place = self.free.pop().unwrap_or_else(|| {
             self.slots.push(None);
-        }
+            self.slots.len() - 1
+        });
         if link.is_some() {
             self.shaped.push(place);
         }
@@ -165,6 +179,7 @@ impl Faces {
             ingress_loss,
             run: Run::default(),
             is_dirty: false,
+            since: now,
             last_heard: now,
             in_datagrams: 0,
             in_bytes: 0,
@@ -183,6 +198,7 @@ impl Faces {
     }
     fn remove_place(&mut self, place: usize) {
         let Some(face) = self.slots[place].take() else { return };
+        self.free.push(place);
         self.by_id.remove(&face.id);
         self.by_peer.remove(&(face.port, face.peer));
         self.shaped.retain(|shaped| *shaped != place);
@@ -193,10 +209,17 @@ impl Faces {
         if let Some(place) = self.by_peer.get(&(port, peer)) {
             return Arrival::Known(*place);
         }
-        let Some(listener) = &self.listeners[port] else { return Arrival::Unknown };
-        if self.dynamic_faces >= self.config.faces_max {
+        if self.listeners[port].is_none() {
             return Arrival::Unknown;
         }
+        let mut gone = Vec::new();
+        if self.dynamic_faces >= self.config.faces_max {
+            gone = self.evict(now);
+            if gone.is_empty() {
+                return Arrival::Unknown;
+            }
+        }
+        let Some(listener) = &self.listeners[port] else { return Arrival::Unknown };
         let id = FaceId(self.dynamic_next);
         let link =
             listener.link.clone().map(|link| Link::new(link, Random::new(self.config.seed, u64::from(id.0) << 1)));
@@ -206,18 +229,39 @@ impl Faces {
         while self.by_id.contains_key(&FaceId(self.dynamic_next)) {
             self.dynamic_next = self.dynamic_next.checked_add(1).unwrap_or(self.config.dynamic_face_first);
         }
-        Arrival::New(self.insert(id, port, peer, mtu, link, None, now))
+        Arrival::New(self.insert(id, port, peer, mtu, link, None, now), gone)
+    }
+    /// Makes room for new dynamic faces: those go that were heard for a moment only, as forged addresses are, the longest
+    /// silent first; then those that have been silent for long. However many addresses somebody forges, a neighbour that
+    /// speaks keeps its face, and a new one gets one.
+    fn evict(&mut self, now: Time) -> Vec<(FaceId, SocketAddr)> {
+        let first = self.config.dynamic_face_first;
+        let may_go = |face: &&Face| {
+            face.id.0 >= first && (!face.is_established() || now.since(face.last_heard) >= ESTABLISHED_PATIENCE)
+        };
+        let mut found: Vec<_> = self
+            .iter()
+            .filter(may_go)
+            .map(|face| (face.is_established(), face.last_heard, face.id, face.peer))
+            .collect();
+        found.sort_unstable_by_key(|(is_established, heard, ..)| (*is_established, *heard));
+        found.truncate(self.config.faces_max.div_ceil(EVICTED_PART));
+        let gone: Vec<_> = found.into_iter().map(|(_, _, id, peer)| (id, peer)).collect();
+        self.forget(&gone);
+        gone
     }
     /// Forgets dynamic faces that were not heard for long; gives which.
     pub(crate) fn forget_idle(&mut self, now: Time) -> Vec<(FaceId, SocketAddr)> {
         let (first, idle) = (self.config.dynamic_face_first, self.config.face_idle);
         let is_idle = |face: &&Face| face.id.0 >= first && now.since(face.last_heard) >= idle;
         let gone: Vec<_> = self.iter().filter(is_idle).map(|face| (face.id, face.peer)).collect();
-        for (id, _) in &gone {
-            // It was found a line above.
-            let _ = self.remove(*id);
-        }
+        self.forget(&gone);
         gone
+    }
+    fn forget(&mut self, faces: &[(FaceId, SocketAddr)]) {
+        for place in faces.iter().filter_map(|(id, _)| self.place(*id)).collect::<Vec<_>>() {
+            self.remove_place(place);
+        }
     }
     /// How often idle faces are looked for.
     pub(crate) fn idle_sweep(&self) -> Duration {
