@@ -1,6 +1,6 @@
 //! What the network offers to a transfer: by which metric, from whom, for how long, and to how many at a time.
 use super::*;
-use tributary_core::{Location, event::PathState, link::LinkChange};
+use tributary_core::{Location, NodeId, event::PathState, link::LinkChange};
 
 /// The routers, then a rendezvous node and a topology manager on the first of them.
 fn domain_of(seed: u64, routers: &[&str]) -> Domain {
@@ -310,4 +310,37 @@ fn what_is_lost_between_a_cache_and_the_receiver_costs_hardly_more_than_the_loss
     let fluid = 12e6 * 8.0 / (40e6 * PAYLOAD_SHARE * 0.98);
     println!("{seconds:.3} s from the cache, bound {fluid:.3}: {:#?}", report.paths);
     assert!(seconds < fluid * 1.15, "{seconds} s against {fluid} s");
+}
+
+/// Both paths to the one source go over both access links. What is sent at first is what the narrower one carries,
+/// wherever it is and however the nodes are numbered, so that its queue does not overflow.
+#[test]
+fn first_windows_fit_the_narrowest_of_the_links_that_all_paths_share() {
+    for (source_mbps, receiver_mbps) in [(20, 100), (100, 20)] {
+        for (source, receiver_router) in [(2, 3), (3, 2)] {
+            let mut domain = domain_of(49, &["fn-1", "fn-2", "fn-3"]);
+            domain.node("fn-4", |config| (config.router, config.node) = (true, NodeId(receiver_router)));
+            domain.node("pub-1", |config| config.node = NodeId(source));
+            domain.node("receiver", |_| {});
+            for (a, b, mbps) in [
+                ("pub-1", "fn-1", source_mbps),
+                ("fn-1", "fn-2", 100),
+                ("fn-1", "fn-3", 100),
+                ("fn-2", "fn-4", 100),
+                ("fn-3", "fn-4", 100),
+                ("fn-4", "receiver", receiver_mbps),
+            ] {
+                domain.link(a, b, mbps, 20);
+            }
+            domain.publish("pub-1", object("/lab/file", random_bytes(8_000_000, 49)));
+            domain.run(5.0);
+            let (id, _) = domain.fetch("receiver", "/lab/file");
+            // The first answers come after 180 ms, those of the second windows after 340.
+            domain.run(0.5);
+            let report = domain.with("receiver", |node, now| node.report(now, id)).unwrap();
+            assert_eq!(report.paths.iter().filter(|path| path.bytes > 0).count(), 2, "{:#?}", report.paths);
+            let dropped: u64 = domain.net.links().map(|(.., link)| link.stats().dropped_packets).sum();
+            assert_eq!(dropped, 0, "{source_mbps} and {receiver_mbps} Mbit/s, nodes {source} and {receiver_router}");
+        }
+    }
 }

@@ -104,9 +104,9 @@ fn candidates_of(
     candidates
 }
 
-/// For each path, the links (in the direction of data) that it shares with another one, one representative for all
-/// links that the same set of paths shares.
-pub fn shared_links(paths: &[&[LinkIndex]]) -> Vec<Vec<LinkIndex>> {
+/// For each path, the links (in the direction of data) that it shares with another one. All links that the same set of
+/// paths shares have one representative: the one with the least `rate`, if any of them is known, or the first of those.
+pub fn shared_links(paths: &[&[LinkIndex]], rate: impl Fn(LinkIndex) -> Option<u32>) -> Vec<Vec<LinkIndex>> {
     let mut users: BTreeMap<LinkIndex, Vec<usize>> = BTreeMap::new();
     for (i, links) in paths.iter().enumerate() {
         links.iter().for_each(|link| users.entry(*link).or_default().push(i));
@@ -114,7 +114,11 @@ pub fn shared_links(paths: &[&[LinkIndex]]) -> Vec<Vec<LinkIndex>> {
     let mut representatives: BTreeMap<Vec<usize>, LinkIndex> = BTreeMap::new();
     for (link, users) in users {
         if users.len() > 1 {
-            representatives.entry(users).or_insert(link);
+            let narrowest = representatives.entry(users).or_insert(link);
+            // What is not known counts as wide.
+            if rate(link).unwrap_or(u32::MAX) < rate(*narrowest).unwrap_or(u32::MAX) {
+                *narrowest = link;
+            }
         }
     }
     let mut shared = alloc::vec![Vec::new(); paths.len()];
@@ -183,7 +187,13 @@ mod tests {
     #[test]
     fn links_shared_by_the_same_paths_are_one_group() {
         let [a, b, c, d, e] = [0, 1, 2, 3, 4].map(LinkIndex);
-        let shared = shared_links(&[&[a, b, c], &[a, b, d], &[e, d]]);
-        assert_eq!(shared, [[a].to_vec(), [a, d].to_vec(), [d].to_vec()]);
+        let paths: [&[LinkIndex]; 3] = [&[a, b, c], &[a, b, d], &[e, d]];
+        let shared = |rate: fn(LinkIndex) -> Option<u32>| shared_links(&paths, rate);
+        let first = [[a].to_vec(), [a, d].to_vec(), [d].to_vec()];
+        assert_eq!(shared(|_| None), first);
+        assert_eq!(shared(|_| Some(5)), first);
+        assert_eq!(shared(|link| (link.0 == 1).then_some(5)), [[b].to_vec(), [b, d].to_vec(), [d].to_vec()]);
+        assert_eq!(shared(|link| Some(9 - link.0)), [[b].to_vec(), [b, d].to_vec(), [d].to_vec()]);
+        assert_eq!(shared(|link| Some(link.0)), first);
     }
 }

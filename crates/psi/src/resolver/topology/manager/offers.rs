@@ -188,7 +188,11 @@ impl TopologyManager {
     }
     fn set_shared_links(&self, offered: &mut [OfferedSource], all_links: &[Vec<LinkIndex>]) {
         let slices: Vec<&[LinkIndex]> = all_links.iter().map(Vec::as_slice).collect();
-        let shared = shared_links(&slices);
+        let rate = |link: LinkIndex| {
+            let adjacency = &self.graph.link(link).adjacency;
+            (adjacency.capacity_kbps > 0).then(|| residual_kbps(adjacency))
+        };
+        let shared = shared_links(&slices, rate);
         // Numbers by name of the link, so that they are the same on every manager.
         let mut taken: BTreeMap<LinkKey, u16> = BTreeMap::new();
         let names: BTreeSet<LinkKey> = shared.iter().flatten().map(|link| self.graph.key_of(*link)).collect();
@@ -201,8 +205,7 @@ impl TopologyManager {
             let known = core::mem::take(&mut path.offer.shared_links);
             let shared = |link: &LinkIndex| {
                 let number = *taken.get(&self.graph.key_of(*link))?;
-                let adjacency = &self.graph.link(*link).adjacency;
-                let now = if adjacency.capacity_kbps > 0 { residual_kbps(adjacency) } else { 0 };
+                let now = rate(*link).unwrap_or(0);
                 let before = known.iter().find(|before| before.number == number);
                 Some(SharedLink { number, residual_kbps: before.map_or(now, |before| before.residual_kbps) })
             };
