@@ -1,6 +1,7 @@
 //! The receiving side of mmFTP (paper: subscriber): fetches of this node, their sub-flows and routes.
 use alloc::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    format,
     vec::Vec,
 };
 
@@ -27,6 +28,8 @@ const OFFER_PATIENCE: Duration = Duration::from_millis(250);
 const FIRST_OFFER_PATIENCE: Duration = Duration::from_secs(2);
 /// Packets leave room for an FID of this length, so that a path that appears later and needs a longer one fits too.
 const FID_BYTES_BUDGET: usize = 16;
+/// How long a flow number rests before it stands for another path: answers to the former one may be under way.
+const FLOW_REST: Duration = Duration::from_secs(10);
 /// Ended fetches whose reports are kept.
 const ENDED_KEPT: usize = 64;
 
@@ -36,6 +39,8 @@ pub struct Receiver {
     transfers: BTreeMap<TransferId, Entry>,
     /// Which path of which transfer each flow number stands for; the number is in every request's tag.
     flows: Vec<Option<(TransferId, PathId)>>,
+    /// Flow numbers that are given back, and when they may be used again.
+    resting: VecDeque<(Time, u16)>,
     next_transfer: u32,
     /// The fetch that asked last: they take turns, so that a common limit is shared.
     last_polled: TransferId,
@@ -54,6 +59,8 @@ struct Entry {
     pending: Option<Pending>,
     stream: Option<(ObjectId, u16, StreamKey)>,
     ended_told: bool,
+    /// Whether it was told that a path is not used for want of a flow number.
+    scarcity_told: bool,
 }
 
 struct Route {
@@ -79,6 +86,7 @@ impl Receiver {
             config,
             transfers: BTreeMap::new(),
             flows: Vec::new(),
+            resting: VecDeque::new(),
             next_transfer: (random.below(1 << 20) as u32 + 1) << 8,
             last_polled: TransferId(0),
             limit: TokenBucket::new(None, Duration::from_millis(20)),
@@ -94,8 +102,15 @@ impl Receiver {
         let id = TransferId(self.next_transfer);
         let transfer =
             Transfer::new(now, fetch.name, self.config.clone(), fetch.opener, fetch.rate_limit, fetch.patience);
-        let entry =
-            Entry { transfer, routes: BTreeMap::new(), applied: None, pending: None, stream: None, ended_told: false };
+        let entry = Entry {
+            transfer,
+            routes: BTreeMap::new(),
+            applied: None,
+            pending: None,
+            stream: None,
+            ended_told: false,
+            scarcity_told: false,
+        };
         self.transfers.insert(id, entry);
         let ended: Vec<TransferId> =
             self.transfers.iter().filter(|(_, entry)| entry.ended_told).map(|(id, _)| *id).collect();
@@ -249,12 +264,13 @@ impl Receiver {
         self.events.pop_front()
     }
     /// A fetch that has just ended, to unsubscribe from; each once.
-    pub fn poll_ended(&mut self) -> Option<(TransferId, Name)> {
+    pub fn poll_ended(&mut self, now: Time) -> Option<(TransferId, Name)> {
         self.news = false;
         let (id, entry) = self.transfers.iter_mut().find(|(_, e)| e.transfer.is_ended() && !e.ended_told)?;
         entry.ended_told = true;
         for route in core::mem::take(&mut entry.routes).values() {
             self.flows[usize::from(route.flow)] = None;
+            self.resting.push_back((now + FLOW_REST, route.flow));
         }
         Some((*id, entry.transfer.name().clone()))
     }
@@ -278,18 +294,28 @@ impl Receiver {
         if pending.offers.len() >= usize::from(pending.count) {
             entry.applied = Some(pending.version);
         }
-        let mut sources = Vec::new();
+        let (mut sources, mut offered) = (Vec::new(), BTreeSet::new());
         let offers: Vec<Offer> = pending.offers.values().cloned().collect();
         for offer in offers {
             let mut paths = Vec::new();
             let rate = |kbps: u32| (kbps > 0).then(|| Rate::from_bits_per_second(u64::from(kbps) * 1000));
             for path in &offer.paths {
                 let path_id = PathId(path.id);
+                offered.insert(path_id);
                 let flow = match entry.routes.get(&path_id) {
                     Some(route) => route.flow,
-                    None => match free_flow(&mut self.flows, (id, path_id)) {
+                    None => match free_flow(&mut self.flows, &mut self.resting, now, (id, path_id)) {
                         Some(flow) => flow,
-                        None => continue,
+                        None => {
+                            if !core::mem::replace(&mut entry.scarcity_told, true) {
+                                let text = format!(
+                                    "'{}' has paths that are not used: all numbers of flows are in use",
+                                    entry.transfer.name()
+                                );
+                                self.events.push_back((id, TransferEvent::Advice { text }));
+                            }
+                            continue;
+                        }
                     },
                 };
                 let (reverse, forward, capability) = (path.reverse, path.forward, path.capability);
@@ -315,6 +341,13 @@ impl Receiver {
         }
         if pending.offers.len() >= usize::from(pending.count) || entry.applied.is_none() {
             entry.transfer.handle_offer(now, sources);
+        }
+        if pending.offers.len() >= usize::from(pending.count) {
+            let is_over = |path: &PathId| !offered.contains(path) && !entry.transfer.uses(*path);
+            let over: Vec<PathId> = entry.routes.keys().filter(|path| is_over(path)).copied().collect();
+            for route in over.iter().filter_map(|path| entry.routes.remove(path)) {
+                self.resting.push_back((now + FLOW_REST, route.flow));
+            }
         }
         if pending.offers.len() < usize::from(pending.count) {
             // The rest is still waited for; what is there is in use meanwhile.
@@ -357,13 +390,95 @@ impl Entry {
     }
 }
 
-fn free_flow(flows: &mut Vec<Option<(TransferId, PathId)>>, owner: (TransferId, PathId)) -> Option<u16> {
-    let free = flows.iter().position(Option::is_none).unwrap_or(flows.len());
-    let flow = u16::try_from(free).ok()?;
-    if free == flows.len() {
-        flows.push(Some(owner));
-    } else {
-        flows[free] = Some(owner);
+/// Gives a flow number to a path, one that has rested before a new one.
+fn free_flow(
+    flows: &mut Vec<Option<(TransferId, PathId)>>,
+    resting: &mut VecDeque<(Time, u16)>,
+    now: Time,
+    owner: (TransferId, PathId),
+) -> Option<u16> {
+    if let Some((_, flow)) = resting.front().copied().filter(|(until, _)| *until <= now) {
+        resting.pop_front();
+        flows[usize::from(flow)] = Some(owner);
+        return Some(flow);
     }
+    let flow = u16::try_from(flows.len()).ok()?;
+    flows.push(Some(owner));
     Some(flow)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::PathOffer as WirePath;
+    use tributary_content::{MemoryObject, MemoryOpener, ObjectReader, SigningKey};
+
+    /// The only source, with one path of this number.
+    fn offer(transfer: TransferId, sequence: u32, path: u16) -> Offer {
+        let name: Name = "/x".parse().unwrap();
+        let object = MemoryObject::new(name, alloc::vec![1; 100_000], &SigningKey::from_secret(&[1; 32])).unwrap();
+        let path = WirePath {
+            id: path,
+            reverse: Fid::NONE,
+            forward: Fid::NONE,
+            capability: [0; 8],
+            hops: 2,
+            mtu: 1_472,
+            latency_us: 1_000,
+            capacity_kbps: 0,
+            residual_kbps: 0,
+            shared_links: Vec::new(),
+            label: "r>s".into(),
+        };
+        Offer {
+            transfer: transfer.0,
+            version: OfferVersion { term: 1, sequence },
+            index: 0,
+            count: 1,
+            source: NodeId(5),
+            source_label: "s".into(),
+            manifest: object.manifest().encode(),
+            paths: [path].into(),
+        }
+    }
+    fn receiver() -> (Receiver, TransferId) {
+        let mut receiver = Receiver::new(TransferConfig::default(), &mut Random::new(1, 1));
+        let fetch = Fetch {
+            name: "/x".parse().unwrap(),
+            opener: alloc::boxed::Box::new(MemoryOpener::new()),
+            rate_limit: None,
+            paths_per_source: 1,
+            metric: tributary_transport::PathMetric::Hops,
+            patience: None,
+        };
+        let id = receiver.fetch(Time::ZERO, fetch);
+        (receiver, id)
+    }
+    fn used(receiver: &mut Receiver, now: Time) -> Option<u32> {
+        receiver.poll_request(now).map(|(.., request)| request.tag >> 16)
+    }
+
+    #[test]
+    fn flow_numbers_of_paths_that_are_withdrawn_are_used_again_after_a_rest() {
+        let (mut receiver, id) = receiver();
+        for round in 0..1_000u16 {
+            let now = Time::from_millis(u64::from(round) * 100);
+            receiver.handle_offer(now, offer(id, u32::from(round) + 1, round));
+            assert_eq!(receiver.transfers[&id].routes.len(), 1, "one path is offered, the others are withdrawn");
+            assert!(used(&mut receiver, now).is_some(), "round {round}");
+        }
+        assert!(receiver.flows.len() <= 101, "{} numbers in ten seconds", receiver.flows.len());
+    }
+
+    #[test]
+    fn a_path_without_a_flow_number_is_told_once() {
+        let (mut receiver, id) = receiver();
+        receiver.flows.resize(1 << 16, Some((TransferId(0), PathId(0))));
+        for sequence in 1..4 {
+            receiver.handle_offer(Time::ZERO, offer(id, sequence, 7));
+        }
+        let scarce = |event: &(TransferId, TransferEvent)| matches!(&event.1, TransferEvent::Advice { text } if text.contains("numbers of flows"));
+        let told = core::iter::from_fn(|| receiver.poll_event()).filter(scarce).count();
+        assert_eq!((told, used(&mut receiver, Time::ZERO)), (1, None));
+    }
 }

@@ -224,7 +224,7 @@ impl PsiNode {
     }
     fn settle_resolvers(&mut self, now: Time) -> bool {
         let mut moved = false;
-        while let Some((id, name)) = self.receiver.poll_ended() {
+        while let Some((id, name)) = self.receiver.poll_ended(now) {
             moved = true;
             self.pubsub.unsubscribe(now, &name, id.0);
         }
