@@ -15,8 +15,8 @@ use alloc::{
 use tributary_core::{Duration, NodeId, Time, TimerTable};
 
 use crate::wire::{
-    ControlBody, ControlPacket, FID_BYTES_MAX, Fid, MAC_BYTES, MESSAGE_BYTES_MAX, Message, MessageKey, SECRECY_BYTES,
-    Secrecy, seal, unseal,
+    ControlBody, ControlPacket, DATAGRAM_BYTES_MIN, FID_BYTES_MAX, Fid, MAC_BYTES, MESSAGE_BYTES_MAX, Message,
+    MessageKey, SECRECY_BYTES, Secrecy, seal, unseal,
 };
 
 /// Settings of a [`ControlChannel`].
@@ -60,7 +60,7 @@ impl Default for ControlConfig {
     fn default() -> Self {
         ControlConfig {
             network_key: [0; 32],
-            packet_bytes: 1_200,
+            packet_bytes: DATAGRAM_BYTES_MIN as usize,
             rto_initial: Duration::from_millis(200),
             rto_min: Duration::from_millis(50),
             rto_max: Duration::from_secs(3),

@@ -57,6 +57,8 @@ pub use tributary_core::wire::{Reader, WireError, Writer};
 pub const VERSION: u8 = 2;
 /// Bytes of the common header before the FID.
 pub const FIXED_BYTES: usize = 5;
+/// Bytes of a datagram that every link carries: control packets are made for it.
+pub const DATAGRAM_BYTES_MIN: u32 = 1_200;
 /// The largest number of hops a packet may take; a packet that claims more is dropped.
 pub const TTL_MAX: u8 = 64;
 

@@ -51,6 +51,8 @@ pub mod reason {
     pub const LINKS: &str = "too many links in the domain";
     /// Two links on one face, or the "no node" id.
     pub const ILLEGAL: &str = "link state makes no sense";
+    /// A link that does not carry the packets which every link carries.
+    pub const MTU: &str = "a link carries less than 1,200 bytes";
 }
 
 impl LinkStates {
@@ -111,6 +113,10 @@ impl LinkStates {
     /// The highest term that any node saw.
     pub fn term(&self) -> u32 {
         self.term
+    }
+    /// What a node told last.
+    pub fn get(&self, node: NodeId) -> Option<&LinkState> {
+        self.records.get(&node).map(|record| &record.state)
     }
     /// The domain as it is now.
     pub fn graph(&self) -> Graph {

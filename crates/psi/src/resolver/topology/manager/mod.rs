@@ -29,9 +29,9 @@ use crate::{
     config::Config,
     ids::Roles,
     wire::{
-        Beacon, Fid, FidKind, LinkState, ManagerState, Message, Offer, OfferVersion, PATH_LABEL_BYTES_MAX, PATHS_MAX,
-        PathOffer, PathRequest, RESOLVERS_MAX, ResolverRoute, Routes, SHARED_LINKS_MAX, SharedLink, successions,
-        term_after,
+        Beacon, DATAGRAM_BYTES_MIN, Fid, FidKind, LinkState, ManagerState, Message, Offer, OfferVersion,
+        PATH_LABEL_BYTES_MAX, PATHS_MAX, PathOffer, PathRequest, RESOLVERS_MAX, ResolverRoute, Routes,
+        SHARED_LINKS_MAX, SharedLink, successions, term_after,
     },
 };
 
@@ -141,10 +141,16 @@ impl TopologyManager {
         }
     }
     /// Takes a node's link state.
-    pub fn handle_link_state(&mut self, now: Time, state: LinkState) {
+    pub fn handle_link_state(&mut self, now: Time, mut state: LinkState) {
         let node = state.node;
         match self.domain.handle(now, state) {
             Err(reason) => self.refuse(reason),
+        let told = state.adjacencies.len();
+        // A link that is said to carry less would make the packets of all paths of a transfer as small.
+        state.adjacencies.retain(|link| link.mtu >= DATAGRAM_BYTES_MIN);
+        if state.adjacencies.len() < told {
+            self.refuse(super::graph::reason::MTU);
+        }
             Ok(Change::None) => {}
             Ok(change) => {
                 self.change = self.change.max(change);
@@ -292,6 +298,14 @@ impl TopologyManager {
     }
     /// The transfers that it keeps.
     pub fn transfers(&self) -> Vec<TransferInfo> {
+    /// What a node told last.
+    pub fn link_state(&self, node: NodeId) -> Option<&LinkState> {
+        self.domain.get(node)
+    }
+    /// Whether a node says that it has a role, as soon as it says so.
+    pub fn has_role(&self, node: NodeId, role: Roles) -> bool {
+        self.link_state(node).is_some_and(|state| state.roles.contains(role))
+    }
         let info = |((subscriber, number), transfer): (&(NodeId, u32), &Transfer)| {
             let told = transfer.told.as_deref().unwrap_or_default();
             TransferInfo {
