@@ -63,6 +63,16 @@ impl CapabilityKeys {
         self.0.clear();
         self.0.extend_from_slice(&keys[..keys.len().min(KEYS_MAX)]);
     }
+    /// The keys to hold once a topology manager tells `told`: these, and the current one of those held so far if none
+    /// of them is told any more, as by a manager that started anew. So what was handed out before stays valid until the
+    /// next change, as it does when keys rotate.
+    pub fn followed_by(&self, told: &[CapabilityKey]) -> Vec<CapabilityKey> {
+        if self.0.starts_with(told) {
+            return self.0.clone();
+        }
+        let current = self.0.get(1).or(self.0.first()).filter(|_| !told.iter().any(|key| self.0.contains(key)));
+        told.iter().take(KEYS_MAX - 1).chain(current).copied().collect()
+    }
     /// Whether there is no key.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -95,5 +105,22 @@ mod tests {
         assert!(!keys.verify(&a, &b, &CapabilityKey::derive(&[8; 32], 8).sign(&a, &b)));
         keys.replace(&[new]);
         assert!(!keys.verify(&a, &b, &old.sign(&a, &b)));
+    }
+
+    #[test]
+    fn of_a_manager_that_started_anew_one_former_key_stays_until_the_next_change() {
+        let epochs = |first: u32| [0, 1, 2].map(|at| CapabilityKey::derive(&[9; 32], first + at));
+        let mut keys = CapabilityKeys::new();
+        let mut told = |told: &[CapabilityKey]| {
+            keys.replace(&keys.followed_by(told));
+            keys.0.iter().map(|key| key.epoch).collect::<Vec<_>>()
+        };
+        assert_eq!(told(&epochs(7)), [7, 8, 9]);
+        assert_eq!(told(&epochs(8)), [8, 9, 10], "they rotate");
+        assert_eq!(told(&epochs(50)), [50, 51, 52, 9]);
+        assert_eq!(told(&epochs(50)), [50, 51, 52, 9], "the same again");
+        assert_eq!(told(&epochs(90)), [90, 91, 92, 51]);
+        assert_eq!(told(&epochs(91)), [91, 92, 93]);
+        assert_eq!(told(&epochs(7)), [7, 8, 9, 92]);
     }
 }

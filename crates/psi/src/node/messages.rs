@@ -182,7 +182,8 @@ impl PsiNode {
         if !self.neighbour.handle_routes(routes) {
             return;
         }
-        self.router.handle_routes(routes);
+        let keys = self.router.keys().followed_by(&routes.keys);
+        self.router.handle_routes(&Routes { keys, ..routes.clone() });
         self.resolvers = routes.resolvers.iter().map(|route| (route.node, (route.to, route.back))).collect();
         for (node, (to, back)) in &self.resolvers {
             self.control.reroute(*node, *to, *back);

@@ -457,6 +457,10 @@ impl Router {
             }
         }
     }
+    /// The capability keys that it holds.
+    pub fn keys(&self) -> &CapabilityKeys {
+        &self.keys
+    }
     /// Always inlined: what is moved into a call is copied, and this is on the way of every packet.
     #[inline(always)]
     fn dispatch(&mut self, passage: Passage, view: View, ports: Ports, mut datagram: Datagram) -> Verdict {

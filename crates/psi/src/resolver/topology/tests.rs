@@ -20,8 +20,8 @@ use crate::{
         neighbour::{Neighbour, NeighbourConfig},
     },
     wire::{
-        Fid, Header, ManagerState, Message, Offer, OfferVersion, PacketType, PathRequest, Publisher, Routes, TTL_MAX,
-        successions,
+        DATAGRAM_BYTES_MIN, Fid, Header, ManagerState, Message, Offer, OfferVersion, PacketType, PathRequest,
+        Publisher, Routes, TTL_MAX, successions,
     },
 };
 
@@ -601,6 +601,53 @@ fn keys_rotate_and_offers_are_renewed_while_old_ones_stay_valid() {
         let valid = |capability| keys.iter().any(|key| key.sign(&old.reverse, &old.forward) == capability);
         assert!(valid(old.capability) && valid(new.capability));
     }
+}
+
+#[test]
+fn what_a_manager_handed_out_ends_with_the_second_run_after_it() {
+    let mut demo = demo();
+    demo.world.kill(demo.managers[1]);
+    demo.world.run(1500);
+    let request = demo.world.path_request(demo.receiver, &demo.publishers, 2);
+    demo.world.ask(&request);
+    demo.world.run(10);
+    let mut handed_out = Vec::new();
+    for _ in 0..3 {
+        let path = demo.world.offered().1[0].paths[0].clone();
+        handed_out.push((path.reverse, path.forward, path.capability));
+        demo.world.kill(demo.managers[0]);
+        demo.world.run(300);
+        demo.world.restart(demo.managers[0]);
+        demo.world.run(3000);
+        demo.world.ask(&request);
+        demo.world.run(100);
+        let keys = &demo.world.hosts[demo.routers[0]].neighbour.routes().unwrap().keys;
+        let valid = handed_out
+            .iter()
+            .filter(|(reverse, forward, capability)| keys.iter().any(|key| key.sign(reverse, forward) == *capability));
+        assert_eq!(valid.count(), 0, "of {} former runs", handed_out.len());
+    }
+    demo.world.check_paths(demo.receiver);
+}
+
+#[test]
+fn a_link_that_is_said_to_carry_next_to_nothing_is_no_link() {
+    let mut demo = offered_demo(2);
+    let shown = |demo: &Demo| demo.world.offered().1.iter().flat_map(|offer| offer.paths.clone()).collect::<Vec<_>>();
+    assert!(shown(&demo).iter().any(|path| path.label.contains("fn-1>fn-2")));
+    for (sequence, mtu) in [(1_000, 0), (1_001, 60), (1_002, DATAGRAM_BYTES_MIN - 1)] {
+        let (now, node) = (demo.world.now, demo.world.id(demo.routers[1]));
+        let manager = demo.world.hosts[demo.managers[0]].manager.as_mut().unwrap();
+        let mut state = manager.link_state(node).unwrap().clone();
+        state.sequence = sequence;
+        state.adjacencies.iter_mut().for_each(|link| link.mtu = mtu);
+        manager.handle_link_state(now, state);
+        assert_eq!(manager.refused().len(), 1);
+        demo.world.run(100);
+        let paths = shown(&demo);
+        assert!(paths.iter().all(|path| path.mtu == 1472 && !path.label.contains("fn-2")), "{mtu}: {paths:#?}");
+    }
+    assert!(!demo.world.labels().is_empty());
 }
 
 #[test]

@@ -130,7 +130,9 @@ impl TopologyManager {
             routes_sequence: 0,
             offers_sequence: 0,
             retries: BTreeMap::new(),
-            capability_epoch: 1,
+            // Others learn it from beacons. Who starts anew begins elsewhere, or what was handed out long ago, and ran out,
+            // would be valid again.
+            capability_epoch: config.incarnation as u32,
             rotation_due: Time::MAX,
             messages: VecDeque::new(),
             beacons: VecDeque::new(),
@@ -143,14 +145,14 @@ impl TopologyManager {
     /// Takes a node's link state.
     pub fn handle_link_state(&mut self, now: Time, mut state: LinkState) {
         let node = state.node;
-        match self.domain.handle(now, state) {
-            Err(reason) => self.refuse(reason),
         let told = state.adjacencies.len();
         // A link that is said to carry less would make the packets of all paths of a transfer as small.
         state.adjacencies.retain(|link| link.mtu >= DATAGRAM_BYTES_MIN);
         if state.adjacencies.len() < told {
             self.refuse(super::graph::reason::MTU);
         }
+        match self.domain.handle(now, state) {
+            Err(reason) => self.refuse(reason),
             Ok(Change::None) => {}
             Ok(change) => {
                 self.change = self.change.max(change);
@@ -296,8 +298,6 @@ impl TopologyManager {
     pub fn graph(&self) -> &Graph {
         &self.graph
     }
-    /// The transfers that it keeps.
-    pub fn transfers(&self) -> Vec<TransferInfo> {
     /// What a node told last.
     pub fn link_state(&self, node: NodeId) -> Option<&LinkState> {
         self.domain.get(node)
@@ -306,6 +306,8 @@ impl TopologyManager {
     pub fn has_role(&self, node: NodeId, role: Roles) -> bool {
         self.link_state(node).is_some_and(|state| state.roles.contains(role))
     }
+    /// The transfers that it keeps.
+    pub fn transfers(&self) -> Vec<TransferInfo> {
         let info = |((subscriber, number), transfer): (&(NodeId, u32), &Transfer)| {
             let told = transfer.told.as_deref().unwrap_or_default();
             TransferInfo {
