@@ -30,7 +30,7 @@ use tributary_transport::{Endpoint, FaceOptions, Fetch, NodeStatus};
 use crate::{
     config::Config,
     control::{ControlChannel, ControlConfig, MessageNumber},
-    ids::Roles,
+    ids::{RecordKey, Roles},
     pubsub::{PubSub, PubSubConfig},
     receiver::Receiver,
     resolver::{
@@ -110,6 +110,8 @@ pub(crate) enum Waiting {
     LinkState,
     PubSub,
     Rendezvous,
+    /// The rendezvous function: a request for paths, by the record of the item, the subscriber and its transfer.
+    PathRequest(RecordKey, NodeId, u32),
     Manager,
 }
 

@@ -136,12 +136,10 @@ impl PsiNode {
                 }
             }
             Message::PathRequest(request) => {
-                let is_resolver = |manager: &TopologyManager| {
-                    let node = manager.graph().node(from);
-                    node.is_some_and(|node| manager.graph().node_info(node).roles.contains(Roles::RESOLVER))
-                };
-                if let Some(manager) = self.manager.as_mut().filter(|manager| is_resolver(manager)) {
-                    manager.handle_path_request(now, request);
+                let is_resolver = |manager: &&mut TopologyManager| manager.has_role(from, Roles::RESOLVER);
+                match self.manager.as_mut().filter(is_resolver) {
+                    Some(manager) => manager.handle_path_request(now, request),
+                    None => *self.counters.entry("path request of a node that is no rendezvous node").or_default() += 1,
                 }
             }
             Message::Routes(_) | Message::Offer(_) if self.is_manager(from) => {
@@ -210,6 +208,12 @@ impl PsiNode {
                 *self.counters.entry("link state not acknowledged").or_default() += 1;
             }
             Waiting::LinkState => {}
+            Waiting::PathRequest(..) if outcome.result == SendResult::Delivered => {}
+            Waiting::PathRequest(key, subscriber, transfer) => {
+                if let Some(rendezvous) = &mut self.rendezvous {
+                    rendezvous.handle_unasked(now, key, subscriber, transfer);
+                }
+            }
             Waiting::Manager => {
                 if let Some(manager) = self.manager.as_mut().filter(|_| outcome.result != SendResult::Delivered) {
                     manager.handle_undelivered(now, outcome.to);
@@ -249,9 +253,15 @@ impl PsiNode {
                     self.control.send(now, node, route, back, &message);
                 }
                 Target::TopologyManagers => {
+                    let waiting = match &message {
+                        Message::PathRequest(request) => {
+                            Waiting::PathRequest(request.item.key(), request.subscriber, request.transfer)
+                        }
+                        _ => Waiting::Rendezvous,
+                    };
                     let all: Vec<NodeId> = self.managers.keys().copied().collect();
                     for node in all {
-                        self.send_to_manager(now, node, &message, Waiting::LinkState);
+                        self.send_to_manager(now, node, &message, waiting);
                     }
                 }
             }

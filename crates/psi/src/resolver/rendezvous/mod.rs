@@ -192,6 +192,8 @@ pub struct Rendezvous {
     clients: BTreeMap<NodeId, (Fid, Time)>,
     compare_with: NodeId,
     compare_from: RecordKey,
+    /// Requests for paths that did not reach a topology manager.
+    unasked: BTreeSet<(RecordKey, NodeId, u32)>,
     timers: TimerTable<Timer>,
     messages: VecDeque<(Target, Message)>,
     events: VecDeque<Event>,
@@ -207,6 +209,7 @@ enum Timer {
     Pull(NodeId),
     Forgive,
     Compare,
+    Ask,
 }
 
 impl Rendezvous {
@@ -234,6 +237,7 @@ impl Rendezvous {
             clients: BTreeMap::new(),
             compare_with: NodeId::NONE,
             compare_from: RecordKey([0; 16]),
+            unasked: BTreeSet::new(),
             timers: TimerTable::new(),
             messages: VecDeque::new(),
             events: VecDeque::new(),
@@ -337,6 +341,14 @@ impl Rendezvous {
         self.settle(now);
     }
 
+    /// A request for the paths of a transfer did not reach a topology manager: it is told again soon, as it is then.
+    pub fn handle_unasked(&mut self, now: Time, key: RecordKey, subscriber: NodeId, transfer: u32) {
+        if self.unasked.is_empty() {
+            self.timers.set(Timer::Ask, now + self.config.retry_interval);
+        }
+        self.unasked.insert((key, subscriber, transfer));
+    }
+
     /// Does what is due at `now`.
     pub fn handle_timeout(&mut self, now: Time) {
         while let Some(timer) = self.timers.pop_due(now) {
@@ -353,6 +365,14 @@ impl Rendezvous {
                     self.arm_forgiving();
                 }
                 Timer::Compare => self.compare(now),
+                Timer::Ask => {
+                    for (key, subscriber, transfer) in core::mem::take(&mut self.unasked) {
+                        if let Some(record) = self.records.get_mut(&key) {
+                            record.matches.insert((subscriber, transfer));
+                            self.touched.insert(key);
+                        }
+                    }
+                }
             }
         }
         self.settle(now);
