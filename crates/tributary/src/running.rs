@@ -142,6 +142,7 @@ fn driver_config(config: &NodeConfig, seed: u64) -> DriverConfig {
         faces: faces.collect(),
         stream_faces: streams.collect(),
         stream_listen: config.listen_streams.clone(),
+        web_origins: config.web_origins.clone(),
         framing: config.family.framing(),
         listen: config.listen.iter().map(|address| ListenConfig::new(*address)).collect(),
         thread_name: config.label.chars().take(15).collect(),

@@ -4,6 +4,7 @@ use std::{
     fmt,
     io::{self, ErrorKind, IoSlice, Read},
     os::fd::{AsFd, BorrowedFd},
+    sync::Arc,
     time::Duration,
 };
 
@@ -15,8 +16,9 @@ use tungstenite::{
     handshake::{
         MidHandshake,
         client::ClientHandshake,
-        server::{NoCallback, ServerHandshake},
+        server::{Callback, ErrorResponse, Request, Response, ServerHandshake},
     },
+    http::{HeaderValue, StatusCode, header},
     protocol::WebSocketConfig,
 };
 
@@ -41,7 +43,7 @@ enum State {
         address: StreamAddress,
     },
     ClientHandshake(MidHandshake<ClientHandshake<Socket>>),
-    ServerHandshake(MidHandshake<ServerHandshake<Socket, NoCallback>>),
+    ServerHandshake(MidHandshake<ServerHandshake<Socket, WebOrigins>>),
     Plain(Socket),
     Web(Box<WebSocket<Socket>>),
     /// Only between two other states.
@@ -86,13 +88,19 @@ impl Connection {
         }
         Ok(Connection::new(State::Connecting { socket, address: address.clone() }, waiting_bytes_max))
     }
-    /// Takes over a socket that a listener at `address` has accepted.
-    pub(super) fn accepted(socket: Socket, address: &StreamAddress, waiting_bytes_max: usize) -> io::Result<Self> {
+    /// Takes over a socket that a listener at `address` has accepted. Web pages of `origins` may be there.
+    pub(super) fn accepted(
+        socket: Socket,
+        address: &StreamAddress,
+        origins: &WebOrigins,
+        waiting_bytes_max: usize,
+    ) -> io::Result<Self> {
         prepare(&socket)?;
         let state = match address {
             StreamAddress::Tcp(_) | StreamAddress::Unix(_) => State::Plain(socket),
             StreamAddress::WebSocket(_) => {
-                State::ServerHandshake(ServerHandshake::start(socket, NoCallback, Some(web_config(waiting_bytes_max))))
+                let config = Some(web_config(waiting_bytes_max));
+                State::ServerHandshake(ServerHandshake::start(socket, origins.clone(), config))
             }
         };
         Ok(Connection::new(state, waiting_bytes_max))
@@ -212,6 +220,28 @@ impl Connection {
             open => open,
         };
         Ok(self.is_open())
+    }
+}
+
+/// The origins of web pages that may open a WebSocket. Pages of others get 403; who says no origin is no page.
+///
+/// A browser lets any page connect to this machine, and there it would count as one of its programs (RFC 6455 §10.2).
+#[derive(Clone, Debug, Default)]
+pub(super) struct WebOrigins(pub(super) Arc<[String]>);
+
+impl Callback for WebOrigins {
+    fn on_request(self, request: &Request, response: Response) -> Result<Response, ErrorResponse> {
+        let is_known = |origin: &HeaderValue| self.0.iter().any(|known| known.as_bytes() == origin.as_bytes());
+        let said = request.headers().get_all(header::ORIGIN);
+        match said.iter().find(|origin| !is_known(origin)) {
+            None => Ok(response),
+            Some(origin) => {
+                tracing::debug!(?origin, "a web page may not connect; web_origins has others");
+                let mut refusal = ErrorResponse::new(None);
+                *refusal.status_mut() = StatusCode::FORBIDDEN;
+                Err(refusal)
+            }
+        }
     }
 }
 

@@ -16,7 +16,7 @@ use tributary_core::{Duration, FaceId, PeerPlace, Time};
 
 use super::{
     Framing, StreamAddress, StreamFaceConfig,
-    connection::{Connection, Progress},
+    connection::{Connection, Progress, WebOrigins},
 };
 use crate::{
     config::DriverConfig,
@@ -29,6 +29,7 @@ use crate::{
 pub(crate) struct Streams {
     framing: Option<Arc<dyn Framing>>,
     listeners: Vec<Listener>,
+    web_origins: WebOrigins,
     dialers: Vec<Dialer>,
     /// By face, so that polling and events have an order.
     faces: BTreeMap<FaceId, Slot>,
@@ -94,6 +95,7 @@ impl Streams {
     pub(crate) fn open(config: &DriverConfig) -> Result<(Self, Vec<StreamAddress>), DriverError> {
         let mut streams = Streams {
             framing: config.framing.clone(),
+            web_origins: WebOrigins(config.web_origins.clone().into()),
             accepted_next: ACCEPTED_FACE_FIRST,
             accepted_faces_max: config.faces_max,
             waiting_bytes_max: config.backlog_bytes_max,
@@ -240,9 +242,8 @@ impl Streams {
                 }
                 (address, _) => (format!("{address} client"), address.place()),
             };
-            let Ok(connection) = Connection::accepted(socket, &listener.address, self.waiting_bytes_max) else {
-                continue;
-            };
+            let connection = Connection::accepted(socket, &listener.address, &self.web_origins, self.waiting_bytes_max);
+            let Ok(connection) = connection else { continue };
             let face = FaceId(self.accepted_next);
             self.accepted_next = self.accepted_next.checked_add(1).unwrap_or(ACCEPTED_FACE_FIRST);
             self.accepted_faces += 1;

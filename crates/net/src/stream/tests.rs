@@ -14,7 +14,11 @@ use tributary_core::{
     Datagram, Duration, FaceChange, FaceId, Node, Time, TimerId, Transmit, TransmitBuf, event::Event,
 };
 
-use super::{Framing, PacketLength, StreamAddress, StreamFaceConfig, connection::Connection, table::Streams};
+use super::{
+    Framing, PacketLength, StreamAddress, StreamFaceConfig,
+    connection::{Connection, WebOrigins},
+    table::Streams,
+};
 use crate::{Driver, DriverConfig, DriverError, DriverHandle, DriverStats};
 
 /// Packets that begin with their length in two bytes, themselves included.
@@ -220,11 +224,60 @@ fn who_connects_and_says_nothing_holds_its_place_for_some_seconds_only() {
     assert!(matches!(silent.read(&mut [0; 8]), Ok(0) | Err(_)), "it is told");
 }
 #[test]
+fn a_web_page_opens_a_websocket_only_if_its_origin_is_known() {
+    let known = ["https://example.org", "http://localhost:8080"];
+    let listen = vec!["ws://127.0.0.1:0".parse().expect("an address")];
+    let config = |web_origins| DriverConfig { stream_listen: listen.clone(), web_origins, ..DriverConfig::default() };
+    let (closed, closed_seen) = driver(false, config(Vec::new()));
+    let (open, open_seen) = driver(false, config(known.map(String::from).to_vec()));
+    for (origins, status_closed, status_open) in [
+        ("", "101", "101"),
+        ("Origin: https://example.org\r\n", "403", "101"),
+        ("origin: http://localhost:8080\r\n", "403", "101"),
+        ("Origin: https://example.net\r\n", "403", "403"),
+        ("Origin: http://example.org\r\n", "403", "403"),
+        ("Origin: https://example.org:8443\r\n", "403", "403"),
+        ("Origin: https://example.org.example.net\r\n", "403", "403"),
+        ("Origin: null\r\n", "403", "403"),
+        ("Origin:\r\n", "403", "403"),
+        ("Origin: https://example.org\r\nOrigin: https://example.net\r\n", "403", "403"),
+    ] {
+        for (server, seen, expected) in [(&closed, &closed_seen, status_closed), (&open, &open_seen, status_open)] {
+            let StreamAddress::WebSocket(address) = server.stream_addrs()[0] else { panic!("WebSocket") };
+            let mut peer = TcpStream::connect(address).expect("it listens");
+            peer.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+            let request = format!(
+                "GET / HTTP/1.1\r\nHost: {address}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n{origins}\
+                 Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+            );
+            peer.write_all(request.as_bytes()).expect("it is open");
+            let mut answer = Vec::new();
+            while !answer.ends_with(b"\r\n\r\n") {
+                let mut byte = [0];
+                peer.read_exact(&mut byte).expect("it answers");
+                answer.extend(byte);
+            }
+            let answer = String::from_utf8_lossy(&answer);
+            assert!(answer.starts_with(&format!("HTTP/1.1 {expected} ")), "{origins}{answer}");
+            if expected == "101" {
+                let face = opened(seen);
+                drop(peer);
+                assert_eq!(seen.recv_timeout(PATIENCE), Ok(Seen::Face(face, FaceChange::Closed)));
+            } else {
+                assert!(matches!(peer.read(&mut [0; 8]), Ok(0)), "{origins}: it stays open");
+                assert_eq!(server.stats().expect("it runs").streams, [], "{origins}");
+                assert!(seen.try_recv().is_err(), "{origins}: the node has seen it");
+            }
+        }
+    }
+}
+#[test]
 fn a_connection_is_watched_by_the_kernel_as_long_as_it_lasts() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let peer = StreamAddress::Tcp(listener.local_addr().expect("it is bound"));
     let dialled = Connection::dial(&peer, 1_000).expect("it dials");
-    let accepted = Connection::accepted(listener.accept().expect("it comes").0.into(), &peer, 1_000).expect("it is");
+    let accepted = listener.accept().expect("it comes").0.into();
+    let accepted = Connection::accepted(accepted, &peer, &WebOrigins::default(), 1_000).expect("it is");
     for connection in [dialled, accepted] {
         let (fd, limit) = (connection.as_fd(), Wait::from_secs(15));
         let socket = SockRef::from(&fd);

@@ -60,6 +60,8 @@ pub struct NodeConfig {
     pub listen: Vec<SocketAddr>,
     /// Where it accepts streams; together with `listen` never empty.
     pub listen_streams: Vec<StreamAddress>,
+    /// Origins of web pages that may reach it by WebSocket.
+    pub web_origins: Vec<String>,
     /// Its neighbours.
     pub faces: Vec<FaceConfig>,
     /// What it publishes from the start.

@@ -17,6 +17,8 @@ use super::{
 use crate::{registry::Family, running::face_id};
 
 const ADDRESS_HINT: &str = "write an address and a port, such as \"127.0.0.1:7001\" or \"[::1]:7001\"";
+const ORIGIN_HINT: &str =
+    "write scheme, host and port if it is not the scheme's, as browsers do: \"https://example.org\"";
 pub(crate) const DURATION_HINT: &str = "write a time with its unit, such as \"20ms\" or \"1.5s\"";
 const LOCATION_HINT: &str = "write latitude and longitude in degrees, such as \"37.98, 23.73\"";
 pub(crate) const RATE_HINT: &str = "write a rate with its unit, such as \"800kbps\" or \"20Mbps\"";
@@ -125,6 +127,7 @@ fn whole(root: &Section<'_>, folder: &Path) -> Option<NodeConfig> {
         seed: head.seed,
         listen: head.listen,
         listen_streams: head.listen_streams,
+        web_origins: head.web_origins,
         faces,
         publish,
         psi,
@@ -211,6 +214,7 @@ struct Head {
     seed: Option<u64>,
     listen: Vec<SocketAddr>,
     listen_streams: Vec<StreamAddress>,
+    web_origins: Vec<String>,
 }
 
 fn head(section: Section<'_>, folder: &Path) -> Option<Head> {
@@ -241,6 +245,7 @@ fn head(section: Section<'_>, folder: &Path) -> Option<Head> {
     let key = section.path("key", folder);
     let seed = section.integer("seed", 0..=i64::MAX as u64);
     let (listen, listen_streams) = listen(&section, family);
+    let web_origins = web_origins(&section, &listen_streams);
     section.finish();
     let label = label?.value;
     let state_dir = state_dir.unwrap_or_else(|| crate::places::state_dir(&label));
@@ -253,6 +258,7 @@ fn head(section: Section<'_>, folder: &Path) -> Option<Head> {
         seed,
         listen,
         listen_streams,
+        web_origins,
         label,
     })
 }
@@ -289,6 +295,25 @@ fn listen(section: &Section<'_>, family: Family) -> (Vec<SocketAddr>, Vec<Stream
     }
     let datagrams = known.iter().filter_map(PeerAddress::datagrams).collect();
     (datagrams, known.iter().filter_map(|address| address.stream().cloned()).collect())
+}
+fn web_origins(section: &Section<'_>, listen: &[StreamAddress]) -> Vec<String> {
+    let texts = section.texts("web_origins").unwrap_or_default();
+    for text in texts.iter().filter(|text| !is_origin(&text.value)) {
+        let message = format!("'{}' is no origin of web pages", text.value);
+        section.problem(text.span.clone(), message, ORIGIN_HINT.into());
+    }
+    if !texts.is_empty() && !listen.iter().any(|address| matches!(address, StreamAddress::WebSocket(_))) {
+        let hint = "remove it, or add a WebSocket such as \"ws://127.0.0.1:9696\" there".to_string();
+        let message = "'web_origins' is for WebSockets, and 'listen' has none".to_string();
+        section.problem(section.span_of("web_origins"), message, hint);
+    }
+    texts.into_iter().map(|text| text.value).collect()
+}
+/// Whether a browser could say this of a page (RFC 6454 §6.2).
+fn is_origin(text: &str) -> bool {
+    let host = text.split_once("://").map_or("", |(_, host)| host);
+    let is_legal = |byte: u8| byte.is_ascii_graphic() && !byte.is_ascii_uppercase();
+    !host.is_empty() && !host.contains(['/', '*']) && text.bytes().all(is_legal)
 }
 /// Whether a family can use an address; a problem if not.
 fn may_stream(section: &Section<'_>, span: std::ops::Range<usize>, address: &PeerAddress, family: Family) -> bool {

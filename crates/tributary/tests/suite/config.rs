@@ -188,6 +188,7 @@ fn an_ndn_node_has_streams_routes_and_registrations() {
         family = "ndn"
         roles = ["sender"]
         listen = ["127.0.0.1:6363", "unix:///tmp/ndn.sock", "ws://127.0.0.1:9696"]
+        web_origins = ["https://example.org", "http://localhost:8080"]
         [[face]]
         peer = "unix:///run/nfd.sock"
         [[face]]
@@ -208,6 +209,7 @@ fn an_ndn_node_has_streams_routes_and_registrations() {
     "#;
     let config = parse(text).unwrap();
     assert_eq!((config.listen.len(), config.listen_streams.len()), (1, 2));
+    assert_eq!(config.web_origins, ["https://example.org", "http://localhost:8080"]);
     let routes: Vec<_> = config.ndn.routes.iter().map(|of| (of.face.0, of.prefix.to_string(), of.cost)).collect();
     assert_eq!(routes, [(2, "/lab".to_string(), 5), (2, "/".to_string(), 5)]);
     let registrars: Vec<_> = config.ndn.registrars.iter().map(|of| (of.face.0, of.scope)).collect();
@@ -224,6 +226,13 @@ fn an_ndn_node_has_streams_routes_and_registrations() {
     );
     assert!(wrong("family = \"ndn\"", "family = \"mf\"").contains("unknown key 'routes'"));
     assert!(wrong("\"/lab\", ", "\"lab\", ").contains("'routes': a name starts with '/'"));
+    for no_origin in
+        ["example.org", "https://example.org/", "https://Example.org", "https://", "*", "null", "https://*.org"]
+    {
+        let error = wrong("https://example.org", no_origin);
+        assert!(error.contains(&format!("'{no_origin}' is no origin of web pages")), "{error}");
+    }
+    assert!(wrong("ws://", "tcp://").contains("a.toml:7:23: 'web_origins' is for WebSockets, and 'listen' has none"));
 }
 
 #[test]
@@ -277,12 +286,13 @@ fn what_tables_hold_and_who_commands_a_forwarder_are_keys() {
     let keys = "cache_packets_max = 9\nfaces_max = 10\nfib_entries_max = 11\nroutes_max = 12\npit_entries_max = 400\n\
                 pit_faces_per_entry_max = 13\npit_lifetime_max = \"9s\"\ndead_nonces_max = 14\n\
                 dead_nonce_lifetime = \"7s\"\nqueue_packets_max = 16\nqueue_bytes_max = \"1MiB\"\n\
-                reassembly_packets_max = 17\nreassembly_patience = \"1s\"\n";
+                pit_bytes_max = \"2MiB\"\nreassembly_packets_max = 17\nreassembly_patience = \"1s\"\n";
     let ndn = parse(&format!("{head}[ndn]\n{keys}")).unwrap().ndn;
     let limits = ndn.limits;
     assert_eq!((ndn.cache_packets_max, limits.faces_max, limits.fib_entries_max), (Some(9), 10, 11));
     assert_eq!((limits.routes_max, limits.pit.entries_max, limits.pit.entries_per_face_max), (12, 400, 100));
     assert_eq!((limits.pit.in_records_max, limits.pit.lifetime_max), (13, Duration::from_secs(9)));
+    assert_eq!(limits.pit.bytes_max, 2 << 20);
     assert_eq!((limits.dead_nonces_max, limits.dead_nonce_lifetime), (14, Duration::from_secs(7)));
     assert_eq!((limits.face.queue_packets_max, limits.face.queue_bytes_max), (16, 1 << 20));
     let reassembly = limits.face.reassembly;
