@@ -598,6 +598,8 @@ fn a_face_that_only_packets_told_of_goes_after_a_minute_unless_somebody_says_tha
     let mut node = NdnNode::new(Config::new("node", 1));
     let faces = [FaceId(5), FaceId(6)];
     faces.iter().for_each(|face| node.handle_datagram(Time::ZERO, *face, Datagram::from(vec![0; 20])));
+    assert!(faces.iter().all(|face| !node.router().has_face(*face)), "that was no packet");
+    faces.iter().for_each(|face| node.handle_datagram(Time::ZERO, *face, Datagram::from(LpPacket::default().encode())));
     let profile = node.router().faces().find(|(id, ..)| *id == faces[1]).unwrap().2.clone();
     assert!(!profile.is_persistent);
     node.router_mut().add_face(faces[1], FaceProfile { is_persistent: true, ..profile });
@@ -622,7 +624,7 @@ fn faces_are_what_the_settings_say_whoever_tells_of_them() {
     let mut node = NdnNode::new(config);
     let profile = |node: &NdnNode, face| node.router().faces().find(|(id, ..)| *id == face).unwrap().2.clone();
     // One that a packet tells of, one that is listed, and one whose link says what it carries.
-    node.handle_datagram(Time::ZERO, default, Datagram::from(vec![0; 20]));
+    node.handle_datagram(Time::ZERO, default, Datagram::from(LpPacket::default().encode()));
     node.add_face(Time::ZERO, single, FaceOptions { mtu: 1_472, rate: None });
     node.add_face(Time::ZERO, FaceId(7), FaceOptions { mtu: 1_472, rate: Some(Rate::from_mbps(1)) });
     let found = profile(&node, default);
@@ -673,7 +675,7 @@ fn a_node_obeys_whom_its_settings_say() {
         let base: Name = "/localhost/nfd/rib/register".parse().unwrap();
         let base = base.child(&parameters.encode()).unwrap();
         let interest = Interest {
-            signature: Some(SignatureInfo { nonce: Some(&[1; 8]), ..SignatureInfo::new(key.kind()) }),
+            signature: Some(SignatureInfo { nonce: Some(&[1; 8]), time: Some(0), ..SignatureInfo::new(key.kind()) }),
             ..Interest::new((&base).into())
         };
         node.handle_datagram(Time::ZERO, FaceId(1), Datagram::from(with_parameters(&interest, Some(key))));

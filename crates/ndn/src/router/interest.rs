@@ -57,7 +57,10 @@ impl Router {
         if !first.digest_is_right() {
             return Err(reason::DIGEST);
         }
-        let prefixes = self.hasher.prefixes(first.name).ok_or(reason::NAME_TOO_LONG)?;
+        let mut prefixes = Prefixes::default();
+        if !self.hasher.fill(&mut prefixes, first.name) {
+            return Err(reason::NAME_TOO_LONG);
+        }
         if first.name.as_tlv().starts_with(LOCALHOST) && !self.is_local(face) {
             return Err(reason::SCOPE);
         }

@@ -7,7 +7,7 @@ use rustc_hash::FxBuildHasher;
 use tributary_core::{Duration, FaceId, Time};
 use tributary_transport::transfer::CacheUse;
 
-use super::hash::{COMPONENTS_MAX, NameHasher};
+use super::hash::{COMPONENTS_MAX, NameHasher, Prefixes};
 use crate::{
     ids::Nonce,
     wire::{Data, Interest, NackReason, NameView, lp::Origin, types},
@@ -321,7 +321,10 @@ impl Pit {
     }
     /// The entries that a Data answers which comes from `origin`; none for a name too long to wait for.
     pub fn answered_by(&self, data: &Data<'_>, origin: Option<Origin>) -> Vec<PitIndex> {
-        let Some(prefixes) = self.hasher.prefixes(data.name) else { return Vec::new() };
+        let mut prefixes = Prefixes::default();
+        if !self.hasher.fill(&mut prefixes, data.name) {
+            return Vec::new();
+        }
         let tlv = data.name.as_tlv();
         let mut found = Vec::new();
         let is_for_all = self.past_caches > 0 && origin != Some(Origin::Cache);

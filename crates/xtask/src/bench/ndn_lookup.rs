@@ -1,6 +1,12 @@
-//! The forwarding decision of an NDN forwarder, in this process: the acceleration base, longest prefix match by hash, and
-//! a trie of components, at 10, 10³ and 10⁶ prefixes; and what reading and writing a packet costs.
-use std::{collections::HashMap, hint::black_box, time::Instant};
+//! The forwarding decision of an NDN forwarder, in this process: as the router makes it, as the acceleration base could
+//! make it at best, by hash and by a trie of components, at 10, 10³ and 10⁶ prefixes; and what reading and writing a
+//! packet costs.
+use std::{
+    collections::HashMap,
+    hash::{BuildHasher, Hasher},
+    hint::black_box,
+    time::Instant,
+};
 
 use tributary_content::Name;
 use tributary_core::{FaceId, Random};
@@ -8,8 +14,8 @@ use tributary_ndn::{
     ids::Nonce,
     router::{
         fab::Fab,
-        fib::{Fib, NextHop},
-        hash::NameHasher,
+        fib::{Fib, FibIndex, NextHop},
+        hash::{NameHasher, Prefixes},
     },
     wire::{Data, Interest, LpPacket, NameView, PathTag, SignKey},
 };
@@ -19,32 +25,35 @@ use crate::{Outcome, harness::figure::Figure};
 
 /// Look-ups, or packets, that are timed at once.
 const BATCH: usize = 100_000;
-/// Flows that take turns.
-const FLOWS: usize = 64;
+/// Flows that take turns: few, more, almost as many as the acceleration base holds, and so many that it never hits.
+const FLOWS: [usize; 4] = [64, 1_000, 4_000, BATCH];
+/// Flows that take turns where prefixes are as long as names.
+const FLOWS_OF_LONG: usize = 1_000;
 /// Flows that the acceleration base holds: the default of a node.
 const BASE_FLOWS: usize = 4_096;
 
 /// Runs it.
 pub(super) fn run(context: &mut Context<'_>) -> Outcome<Findings> {
     let mut findings = Findings::default();
+    let rounds = context.arguments.rounds();
     for count in [10u64, 1_000, 1_000_000] {
-        let table = Table::new(count)?;
-        for flows in [FLOWS, BATCH] {
+        let mut table = Table::new(count)?;
+        for flows in FLOWS {
             let names = table.names(flows)?;
-            let rounds = 0..context.arguments.rounds();
-            let (mut base, mut hash, mut trie) = (Vec::new(), Vec::new(), Vec::new());
-            for _ in rounds {
-                base.push(table.by_base(&names));
-                hash.push(table.by_hash(&names));
-                trie.push(table.by_trie(&names));
+            findings.figures.extend(compared(
+                table.ways(),
+                rounds,
+                &names,
+                &format!("{count} prefixes, {flows} flows"),
+            )?);
+            if flows == FLOWS[0] && count == 1_000 {
+                findings.figures.extend(compared(table.hashes(), rounds, &names, "no table")?);
             }
-            let figure =
-                |what: &str, values| Figure::new(format!("{what}, {count} prefixes, {flows} flows"), "ns", values);
-            findings
-                .figures
-                .push(figure("acceleration base", base.clone()).beside("longest prefix match by hash", hash.clone()));
-            findings.figures.push(figure("acceleration base", base).beside("trie of components", trie));
         }
+        table.add_long()?;
+        let names = table.names(FLOWS_OF_LONG)?;
+        let what = format!("{count} prefixes and three as long as names, {FLOWS_OF_LONG} flows");
+        findings.figures.extend(compared(table.ways(), rounds, &names, &what)?);
     }
     for (what, run) in [
         ("reading an Interest", read_interest as fn() -> f64),
@@ -55,14 +64,56 @@ pub(super) fn run(context: &mut Context<'_>) -> Outcome<Findings> {
         ("reading a link packet with a tag", read_link),
         ("writing the head of a link packet with a tag", write_link),
     ] {
-        let values = (0..context.arguments.rounds()).map(|_| run()).collect();
+        let values = (0..rounds).map(|_| run()).collect();
         findings.figures.push(Figure::new(what, "ns/packet", values));
     }
     findings.notes.push(format!(
-        "look-ups include hashing the name's prefixes, which the forwarder needs anyway; batches of {BATCH}; the base holds \
+        "a look-up goes from the name to the first next hop; the router's, the hash's and those that say so include the \
+         hash of the whole name, which the PIT needs; the two other ways of the base look for no prefix as long as the \
+         name; batches of {BATCH} names, looked up once before; the base holds \
          {BASE_FLOWS} flows, so with {BATCH} flows in turn it never hits",
     ));
     Ok(findings)
+}
+
+/// A way to look names up, or to hash them, and what it is called.
+type Way<'a, T> = (&'static str, Box<dyn FnMut(NameView<'_>) -> T + 'a>);
+
+fn way<'a, T>(title: &'static str, way: impl FnMut(NameView<'_>) -> T + 'a) -> Way<'a, T> {
+    (title, Box::new(way))
+}
+
+/// Times the ways in turn, and shows the first beside each of the others.
+fn compared<T: PartialEq>(
+    mut ways: Vec<Way<'_, T>>,
+    rounds: usize,
+    names: &[Name],
+    what: &str,
+) -> Outcome<Vec<Figure>> {
+    let known: Vec<T> = names.iter().map(|name| ways[0].1(name.into())).collect();
+    for (title, way) in &mut ways[1..] {
+        if names.iter().zip(&known).any(|(name, known)| way(name.into()) != *known) {
+            return Err(format!("{title} gives something else, {what}").into());
+        }
+    }
+    let mut values = vec![Vec::new(); ways.len()];
+    for _ in 0..rounds {
+        for ((_, way), values) in ways.iter_mut().zip(&mut values) {
+            values.push(nanoseconds(|| {
+                for name in names {
+                    black_box(way(name.into()));
+                }
+            }));
+        }
+    }
+    let ours = &values[0];
+    let beside = ways.iter().zip(&values).skip(1);
+    let first = ways[0].0;
+    Ok(beside
+        .map(|((title, _), values)| {
+            Figure::new(format!("{first}, {what}"), "ns", ours.clone()).beside(*title, values.clone())
+        })
+        .collect())
 }
 
 struct Table {
@@ -73,25 +124,56 @@ struct Table {
 }
 
 /// A trie of components, as the textbook has it.
-#[derive(Default)]
 struct Trie {
-    children: HashMap<Box<[u8]>, Trie>,
+    children: HashMap<Box<[u8]>, Trie, ComponentHasher>,
     face: Option<FaceId>,
 }
 
+/// Hashes components as names are hashed.
+#[derive(Clone, Copy)]
+struct ComponentHasher {
+    hasher: NameHasher,
+    hash: u64,
+}
+
+impl BuildHasher for ComponentHasher {
+    type Hasher = ComponentHasher;
+
+    fn build_hasher(&self) -> ComponentHasher {
+        *self
+    }
+}
+
+impl Hasher for ComponentHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        self.hash = self.hasher.join(self.hash, bytes);
+    }
+    /// Nothing: a component holds its length, and its hash has it.
+    fn write_usize(&mut self, _: usize) {}
+    fn finish(&self) -> u64 {
+        self.hash
+    }
+}
+
 impl Trie {
+    fn new(hasher: NameHasher) -> Trie {
+        Trie { children: HashMap::with_hasher(ComponentHasher { hasher, hash: 0 }), face: None }
+    }
     fn insert(&mut self, prefix: &Name, face: FaceId) {
-        let mut at = self;
-        for component in prefix.components() {
-            at = at.children.entry(component.into()).or_default();
+        let (mut at, mut start) = (self, 0);
+        for component in NameView::from(prefix).components() {
+            let hasher = at.children.hasher().hasher;
+            let key = &prefix.as_tlv()[start..component.end];
+            start = component.end;
+            at = at.children.entry(key.into()).or_insert_with(|| Trie::new(hasher));
         }
         at.face = Some(face);
     }
     fn look_up(&self, name: NameView<'_>) -> Option<FaceId> {
-        let (mut at, mut found) = (self, self.face);
+        let (mut at, mut found, mut start) = (self, self.face, 0);
         for component in name.components() {
-            let Some(next) = at.children.get(component.value) else { break };
-            at = next;
+            let Some(next) = at.children.get(&name.as_tlv()[start..component.end]) else { break };
+            (at, start) = (next, component.end);
             found = at.face.or(found);
         }
         found
@@ -99,22 +181,31 @@ impl Trie {
 }
 
 impl Table {
-    /// Prefixes of two to five components, as sites, groups and collections have them.
+    /// Prefixes of three to five components, as sites, groups and collections have them.
     fn new(count: u64) -> Outcome<Table> {
         let mut random = Random::new(1, count);
         let hasher = NameHasher::new([random.bits(), random.bits()]);
-        let mut table = Table { hasher, fib: Fib::new(hasher, 1 << 21), trie: Trie::default(), prefixes: Vec::new() };
+        let mut table = Table { hasher, fib: Fib::new(hasher, 1 << 21), trie: Trie::new(hasher), prefixes: Vec::new() };
         for number in 0..count {
             let mut prefix: Name = format!("/net/site-{}/group-{number}", number % 1009).parse()?;
             for _ in 0..random.below(3) {
                 prefix = prefix.child(format!("part-{}", random.below(50)).as_bytes())?;
             }
-            let face = FaceId(number as u32);
-            table.fib.set(&prefix, &[NextHop { face, cost: 0 }], 0);
-            table.trie.insert(&prefix, face);
+            table.add(&prefix, FaceId(number as u32));
             table.prefixes.push(prefix);
         }
         Ok(table)
+    }
+    /// Prefixes with as many components as names have, so that any name may be one.
+    fn add_long(&mut self) -> Outcome {
+        for prefix in ["/net/long/1/2/3/4", "/net/long/1/2/3/4/5", "/net/long/1/2/3/4/5/6"] {
+            self.add(&prefix.parse()?, FaceId(7));
+        }
+        Ok(())
+    }
+    fn add(&mut self, prefix: &Name, face: FaceId) {
+        self.fib.set(prefix, &[NextHop { face, cost: 0 }], 0);
+        self.trie.insert(prefix, face);
     }
     /// Names of segments of `flows` objects in turn.
     fn names(&self, flows: usize) -> Outcome<Vec<Name>> {
@@ -126,38 +217,93 @@ impl Table {
         };
         (0..BATCH).map(name).collect()
     }
-    fn by_base(&self, names: &[Name]) -> f64 {
-        let mut base = Fab::new(BASE_FLOWS);
-        nanoseconds(|| {
-            for name in names {
-                let view = NameView::from(name);
-                let Some(hashes) = self.hasher.prefixes(view) else { continue };
-                let depth = hashes.depth() - 1;
-                let (hash, end) = hashes.at(depth);
-                let flow = &name.as_tlv()[..end];
-                let found = base.lookup(hash, flow, 1).unwrap_or_else(|| {
-                    let found = self.fib.longest_match_from(&hashes, name.as_tlv(), depth);
-                    base.insert(hash, flow, found);
-                    found
-                });
-                black_box(found);
-            }
-        })
+    fn face(&self, found: Option<FibIndex>) -> Option<FaceId> {
+        Some(self.fib.entry(found?).next_hops[0].face)
     }
-    fn by_hash(&self, names: &[Name]) -> f64 {
-        nanoseconds(|| {
-            for name in names {
-                let Some(hashes) = self.hasher.prefixes(NameView::from(name)) else { continue };
-                black_box(self.fib.longest_match(&hashes, name.as_tlv()));
-            }
-        })
+    /// What a base that does not know a flow asks.
+    fn flow_is_unknown(&self, name: NameView<'_>) -> Option<FibIndex> {
+        let prefixes = self.hasher.prefixes(name)?;
+        self.fib.longest_match_from(&prefixes, name.as_tlv(), prefixes.depth() - 1)
     }
-    fn by_trie(&self, names: &[Name]) -> f64 {
-        nanoseconds(|| {
-            for name in names {
-                black_box(self.trie.look_up(NameView::from(name)));
-            }
-        })
+    /// The hash and the length of the name's flow, and the hash of the whole name, in one pass that keeps no others.
+    fn flow_and_whole(&self, name: NameView<'_>) -> (u64, usize, u64) {
+        let (mut whole, mut flow, mut end, mut start) = (0, 0, 0, 0);
+        for component in name.components() {
+            (flow, end) = (whole, start);
+            whole = self.hasher.join(whole, &name.as_tlv()[start..component.end]);
+            start = component.end;
+        }
+        (flow, end, whole)
+    }
+    /// The ways to look up; the first is the router's.
+    fn ways(&self) -> Vec<Way<'_, Option<FaceId>>> {
+        let bases = || Fab::new(BASE_FLOWS);
+        let (mut router, mut saving, mut best) = (bases(), bases(), bases());
+        let generation = self.fib.generation();
+        let known = move |base: &mut Fab, name: NameView<'_>, hash: u64, flow: &[u8]| {
+            self.face(base.lookup(hash, flow, generation).unwrap_or_else(|| {
+                let found = self.flow_is_unknown(name);
+                base.insert(hash, flow, found);
+                found
+            }))
+        };
+        vec![
+            way("router", move |name| {
+                let mut prefixes = Prefixes::default();
+                self.hasher.fill(&mut prefixes, name);
+                self.face(router.longest_match(&self.fib, name, &prefixes))
+            }),
+            way("base, hash of flow and whole", move |name| {
+                let (hash, end, whole) = self.flow_and_whole(name);
+                black_box(whole);
+                known(&mut saving, name, hash, &name.as_tlv()[..end])
+            }),
+            way("base at best, hash of flow only", move |name| {
+                let flow = name.parent().as_tlv();
+                known(&mut best, name, self.hasher.join(0, flow), flow)
+            }),
+            way("hash", move |name| {
+                let mut prefixes = Prefixes::default();
+                self.hasher.fill(&mut prefixes, name);
+                self.face(self.fib.longest_match(&prefixes, name.as_tlv()))
+            }),
+            way("trie, hash of whole", move |name| {
+                black_box(self.hasher.name(name));
+                self.trie.look_up(name)
+            }),
+            way("trie", move |name| self.trie.look_up(name)),
+        ]
+    }
+    /// The ways to hash.
+    fn hashes(&self) -> Vec<Way<'_, ()>> {
+        let mut room = Vec::new();
+        vec![
+            way("hashes of all prefixes", move |name| {
+                black_box(self.hasher.prefixes(name));
+            }),
+            way("the same, into room that is kept", move |name| {
+                room.clear();
+                let (mut hash, mut start) = (0, 0);
+                for component in name.components() {
+                    hash = self.hasher.join(hash, &name.as_tlv()[start..component.end]);
+                    start = component.end;
+                    room.push((hash, start as u16));
+                }
+                black_box(&room);
+            }),
+            way("of flow and whole", move |name| {
+                black_box(self.flow_and_whole(name));
+            }),
+            way("of whole", move |name| {
+                black_box(self.hasher.name(name));
+            }),
+            way("of flow, at once", move |name| {
+                black_box(self.hasher.join(0, name.parent().as_tlv()));
+            }),
+            way("of nothing, components read", move |name| {
+                black_box(name.parent());
+            }),
+        ]
     }
 }
 
