@@ -13,7 +13,7 @@ mod messages;
 
 use alloc::{
     boxed::Box,
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     format,
     vec::Vec,
 };
@@ -92,6 +92,8 @@ pub struct PsiNode {
     pub(crate) faces: BTreeMap<FaceId, FaceOptions>,
     /// Faces that only packets told of, and when their neighbour last answered.
     pub(crate) strangers: BTreeMap<FaceId, Time>,
+    /// Those of them whose neighbour has never answered; the router does not know them.
+    pub(crate) unproven: BTreeSet<FaceId>,
     pub(crate) link_state: Option<LinkState>,
     pub(crate) used: BTreeMap<FaceId, (Time, u64)>,
     pub(crate) used_due: Time,
@@ -108,10 +110,10 @@ pub struct PsiNode {
 pub(crate) enum Waiting {
     /// The neighbour protocol: a link state that a topology manager must know.
     LinkState,
-    PubSub,
-    Rendezvous,
     /// The rendezvous function: a request for paths, by the record of the item, the subscriber and its transfer.
     PathRequest(RecordKey, NodeId, u32),
+    PubSub,
+    Rendezvous,
     Manager,
 }
 
@@ -119,6 +121,9 @@ pub(crate) enum Waiting {
 const FACE_DEFAULT: FaceOptions = FaceOptions { mtu: 1_472, rate: None };
 /// How long a face that only packets told of is kept while its neighbour does not answer hellos.
 const STRANGER_PATIENCE: Duration = Duration::from_secs(10);
+/// Faces at most that only packets told of and whose neighbour has never answered, so that senders of forged addresses
+/// leave room for neighbours.
+const STRANGERS_MAX: usize = 128;
 /// Requests made in one go if none of them leaves the node, because it fetches what it publishes itself.
 const REQUESTS_PER_POLL: usize = 64;
 /// The pause after that many.
@@ -147,6 +152,7 @@ impl PsiNode {
             roles = roles | Roles::TOPOLOGY_MANAGER;
         }
         let router = RouterConfig {
+            neighbours_only: config.network_key != [0; 32],
             cache_bytes: if config.router { config.cache_bytes } else { ByteCount(0) },
             cache_policy: config.cache_policy.clone(),
             cache_memory: config.cache_memory,
@@ -180,6 +186,7 @@ impl PsiNode {
             waiting: BTreeMap::new(),
             faces: BTreeMap::new(),
             strangers: BTreeMap::new(),
+            unproven: BTreeSet::new(),
             link_state: None,
             used: BTreeMap::new(),
             used_due: Time::ZERO,
@@ -276,6 +283,32 @@ impl PsiNode {
         }
         self.control_due = self.next_control_deadline();
     }
+    /// Takes note of a face that only a packet told of. Returns whether there was room for it.
+    fn meet(&mut self, now: Time, face: FaceId) -> bool {
+        if self.unproven.len() >= STRANGERS_MAX {
+            // Who has said something authentic is about to answer; of the others the oldest has had the most time.
+            let oldest =
+                self.unproven.iter().min_by_key(|face| (self.neighbour.hears(**face), self.strangers.get(*face)));
+            if let Some(oldest) = oldest.copied() {
+                self.detach(now, oldest);
+            }
+        }
+        if !self.neighbour.add_stranger(now, face, FACE_DEFAULT) {
+            return false;
+        }
+        self.faces.insert(face, FACE_DEFAULT);
+        self.strangers.insert(face, now);
+        self.unproven.insert(face);
+        self.control_due = self.next_control_deadline();
+        true
+    }
+    /// Takes over that a neighbour answers, or does not any more.
+    fn on_face(&mut self, face: FaceId, up: bool) {
+        if up && self.unproven.remove(&face) {
+            self.router.add_face(face, FACE_DEFAULT);
+        }
+        self.router.set_face_up(face, up);
+    }
     fn on_dropped(&mut self, face: FaceId, reason: &'static str, bytes: usize) {
         *self.counters.entry(reason).or_default() += 1;
         self.push_event(Event::Dropped { face, reason, bytes: bytes as u32 });
@@ -315,6 +348,7 @@ impl PsiNode {
     fn detach(&mut self, now: Time, face: FaceId) {
         self.faces.remove(&face);
         self.strangers.remove(&face);
+        self.unproven.remove(&face);
         self.used.remove(&face);
         self.neighbour.remove_face(now, face);
         self.router.remove_face(face);
@@ -351,12 +385,8 @@ impl AnswerSink for RouterSink<'_> {
 
 impl Node for PsiNode {
     fn handle_datagram(&mut self, now: Time, face: FaceId, datagram: Datagram) {
-        if !self.faces.contains_key(&face) {
-            self.attach(now, face, FACE_DEFAULT);
-            if !self.faces.contains_key(&face) {
-                return self.on_dropped(face, "too many faces", datagram.len());
-            }
-            self.strangers.insert(face, now);
+        if !self.faces.contains_key(&face) && !self.meet(now, face) {
+            return self.on_dropped(face, "too many faces", datagram.len());
         }
         match datagram.header_bytes().first().map(|byte| (byte >> 4, byte & 0x0f)) {
             Some((VERSION, packet_type)) if packet_type <= PacketType::Beacon as u8 => {
@@ -381,6 +411,9 @@ impl Node for PsiNode {
                 self.on_dropped(face, "other wire version", datagram.len());
             }
             None => self.on_dropped(face, "empty datagram", 0),
+        }
+        if !self.unproven.is_empty() {
+            self.neighbour.greet_stranger(now, face);
         }
     }
     fn handle_run(&mut self, now: Time, face: FaceId, run: DatagramRun) {
@@ -494,6 +527,7 @@ impl Endpoint for PsiNode {
     fn add_face(&mut self, now: Time, face: FaceId, options: FaceOptions) {
         self.attach(now, face, options);
         self.strangers.remove(&face);
+        self.unproven.remove(&face);
         self.settle(now);
     }
     fn remove_face(&mut self, now: Time, face: FaceId) {
@@ -547,3 +581,6 @@ impl Endpoint for PsiNode {
         self.status_at(now)
     }
 }
+
+#[cfg(test)]
+mod tests;

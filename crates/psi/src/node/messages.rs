@@ -41,7 +41,7 @@ impl PsiNode {
         let mut moved = false;
         while let Some((face, up)) = self.neighbour.poll_face() {
             moved = true;
-            self.router.set_face_up(face, up);
+            self.on_face(face, up);
         }
         while let Some(event) = self.neighbour.poll_event() {
             self.push_event(event);

@@ -11,6 +11,8 @@ use crate::wire::FLAG_MARKED;
 pub(super) struct Face {
     pub(super) id: FaceId,
     pub(super) options: FaceOptions,
+    /// Whether its neighbour has answered before.
+    pub(super) is_proven: bool,
     /// Full batches, of [`TransmitBuf::DATAGRAMS_MAX`] packets each, to be handed out as they are.
     full: VecDeque<Batch>,
     /// The batch behind them.
@@ -27,7 +29,7 @@ pub(super) struct Batch {
 impl Face {
     pub(super) fn new(id: FaceId, options: FaceOptions) -> Face {
         let stats = RouterFaceStats::default();
-        Face { id, options, full: VecDeque::new(), open: Batch::default(), stats }
+        Face { id, options, is_proven: false, full: VecDeque::new(), open: Batch::default(), stats }
     }
     pub(super) fn clear(&mut self) {
         self.full.clear();

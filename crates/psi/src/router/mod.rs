@@ -46,6 +46,9 @@ pub struct RouterConfig {
     pub node: NodeId,
     /// The secret of its link labels, random for each start.
     pub secret: [u8; 16],
+    /// Whether packets are taken only from faces whose neighbour has answered before, as is due where hellos are
+    /// authenticated. Default: false.
+    pub neighbours_only: bool,
     /// Bits of a link label in a Bloom filter, 1 to 8; the same in the whole domain. Default: 5. LIPSIN §4.
     pub label_bits: u8,
     /// Share of set bits beyond which a Bloom FID is dropped. Default: 0.6. LIPSIN §4.
@@ -76,6 +79,7 @@ impl RouterConfig {
         RouterConfig {
             node,
             secret,
+            neighbours_only: false,
             label_bits: 5,
             fill_max: 0.6,
             copies_max: 32,
@@ -207,6 +211,8 @@ pub mod reason {
     pub const NO_KEYS: &str = "no key to verify the capability";
     /// No room in a face's queue.
     pub const QUEUE: &str = "egress queue full";
+    /// Of a face whose neighbour has never answered.
+    pub const STRANGER: &str = "packet of a stranger";
     /// Longer than the face's MTU.
     pub const MTU: &str = "longer than the mtu";
 }
@@ -272,6 +278,7 @@ impl Router {
         let Some(index) = self.face_index.get(&face).copied() else { return };
         let state = &mut self.faces[index];
         state.stats.up = up;
+        state.is_proven |= up;
         if !up {
             self.queued -= state.stats.queue_packets;
             state.stats.dropped_packets += state.stats.queue_packets as u64;
@@ -302,7 +309,8 @@ impl Router {
     /// [`Router::originate`] for those.
     ///
     /// Requests whose capability does not verify are dropped if this node holds keys; what
-    /// [`Verdict::local`] has is verified always, so a node without keys gets no requests.
+    /// [`Verdict::local`] has is verified always, so a node without keys gets no requests. Whatever comes from a face
+    /// whose neighbour has never answered is dropped if [`RouterConfig::neighbours_only`] says so.
     #[inline]
     pub fn forward(&mut self, _now: Time, arrived: Option<FaceId>, datagram: Datagram) -> Verdict {
         self.stats.arrived += 1;
@@ -311,6 +319,9 @@ impl Router {
             let stats = &mut self.faces[index].stats;
             stats.received_packets += 1;
             stats.received_bytes += datagram.len() as u64;
+        }
+        if arrived.is_some() && !self.may_send(arrived_index) {
+            return self.drop(reason::STRANGER);
         }
         let view = match View::parse(datagram.header_bytes()) {
             Ok(view) => view,
@@ -340,7 +351,11 @@ impl Router {
             stats.received_packets += all.len() as u64;
             stats.received_bytes += all.clone().map(|index| run.bytes(index).len() as u64).sum::<u64>();
         }
-        let ports = match self.decide(view.fid(bytes), arrived_index) {
+        let ports = match self.may_send(arrived_index) {
+            true => self.decide(view.fid(bytes), arrived_index),
+            false => Err(reason::STRANGER),
+        };
+        let ports = match ports {
             Ok(ports) => ports,
             Err(reason) => {
                 verdict.dropped = Some((self.count_drops(reason, all.len()), all.len()));
@@ -442,6 +457,10 @@ impl Router {
     pub fn cache(&self) -> Option<&PacketCache> {
         self.cache.as_ref()
     }
+    /// The capability keys that it holds.
+    pub fn keys(&self) -> &CapabilityKeys {
+        &self.keys
+    }
     /// The key of this node's labels.
     pub fn label_key(&self) -> &LabelKey {
         self.tables.key()
@@ -457,9 +476,10 @@ impl Router {
             }
         }
     }
-    /// The capability keys that it holds.
-    pub fn keys(&self) -> &CapabilityKeys {
-        &self.keys
+    /// Whether packets of a face are taken.
+    #[inline]
+    fn may_send(&self, face: Option<usize>) -> bool {
+        !self.config.neighbours_only || face.is_some_and(|index| self.faces[index].is_proven)
     }
     /// Always inlined: what is moved into a call is copied, and this is on the way of every packet.
     #[inline(always)]

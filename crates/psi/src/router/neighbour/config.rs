@@ -57,7 +57,7 @@ impl NeighbourConfig {
             network_key: [0; 32],
             hello_interval: Duration::from_millis(200),
             hello_misses: 5,
-            mtu_ladder: [1200, 1472, 8972, 32_768, 65_507].into(),
+            mtu_ladder: [DATAGRAM_BYTES_MIN, 1472, 8972, 32_768, 65_507].into(),
             mtu_probes: 3,
             mtu_probe_interval: Duration::from_secs(30),
             link_state_debounce: Duration::from_millis(20),

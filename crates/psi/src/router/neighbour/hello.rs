@@ -11,6 +11,10 @@ const EAGER_HELLOS: u32 = 4;
 /// What is known of one face.
 pub(super) struct Face {
     pub(super) options: FaceOptions,
+    /// Whether only packets told of it, and nobody named it.
+    pub(super) is_stranger: bool,
+    /// Whether its neighbour has answered before.
+    is_proven: bool,
     pub(super) hello_due: Time,
     /// After the neighbour fell silent: until when it is greeted more often, so that it is soon known to be back.
     eager_until: Time,
@@ -35,6 +39,8 @@ impl Face {
         Face {
             mtu: options.mtu.min(first),
             options,
+            is_stranger: false,
+            is_proven: false,
             hello_due: now,
             eager_until: Time::ZERO,
             peer: None,
@@ -49,6 +55,10 @@ impl Face {
             used_kbps: 0,
             told: None,
         }
+    }
+    /// Whether hellos go over it by themselves: a stranger is to say an authentic one first.
+    pub(super) fn is_greeted(&self) -> bool {
+        !self.is_stranger || self.is_proven || self.peer.is_some()
     }
 }
 
@@ -87,7 +97,7 @@ impl Neighbour {
             state.received_turn = now;
             state.received_max = [0, state.received_max[0]];
         }
-        if state.hello_due <= now {
+        if state.hello_due <= now && state.is_greeted() {
             self.send_hello(now, face, None);
         }
         if self.faces[&face].probe_due.is_some_and(|due| due <= now) {
@@ -159,6 +169,7 @@ impl Neighbour {
                     peer.rtt = Some(peer.rtt.map_or(sample, |rtt| (rtt * 7 + sample) / 8));
                 }
                 let was_up = core::mem::replace(&mut state.up, true);
+                state.is_proven = true;
                 if !was_up {
                     self.on_up(now, face);
                 }
@@ -183,7 +194,7 @@ impl Neighbour {
         Ok(())
     }
     fn on_up(&mut self, now: Time, face: FaceId) {
-        let first = self.config.mtu_ladder.first().copied().unwrap_or(1200);
+        let first = self.config.mtu_ladder.first().copied().unwrap_or(DATAGRAM_BYTES_MIN);
         let state = self.faces.get_mut(&face).expect("the caller has it");
         let node = state.peer.as_ref().map_or(NodeId::NONE, |peer| peer.node);
         state.mtu = first.min(state.options.mtu);

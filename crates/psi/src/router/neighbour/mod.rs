@@ -24,8 +24,9 @@ use super::labels::{LabelKey, Port};
 use crate::{
     ids::Roles,
     wire::{
-        ADJACENCIES_MAX, Adjacency, BEACON_LABELS_MAX, Beacon, Fid, Header, Heard, Hello, LinkState, ListLabel,
-        MAC_BYTES, ManagerState, PacketType, Routes, WireError, list_fid, seal, successions, unseal,
+        ADJACENCIES_MAX, Adjacency, BEACON_LABELS_MAX, Beacon, DATAGRAM_BYTES_MIN, Fid, Header, Heard, Hello,
+        LinkState, ListLabel, MAC_BYTES, ManagerState, PacketType, Routes, WireError, list_fid, seal, successions,
+        unseal,
     },
 };
 
@@ -143,14 +144,37 @@ impl Neighbour {
     pub fn add_face(&mut self, now: Time, face: FaceId, options: FaceOptions) -> bool {
         if let Some(state) = self.faces.get_mut(&face) {
             state.options = options;
+            state.is_stranger = false;
             return true;
         }
+        let is_new = self.insert_face(now, face, options);
+        if is_new {
+            self.send_hello(now, face, None);
+        }
+        is_new
+    }
+    /// Adds a face that nobody named and that only a packet told of. Nothing is said over it, but for
+    /// [`Neighbour::greet_stranger`], before its neighbour has said an authentic hello. Returns whether there was room.
+    pub fn add_stranger(&mut self, now: Time, face: FaceId, options: FaceOptions) -> bool {
+        let is_new = !self.faces.contains_key(&face) && self.insert_face(now, face, options);
+        if is_new && let Some(state) = self.faces.get_mut(&face) {
+            state.is_stranger = true;
+        }
+        is_new
+    }
+    /// Greets who has sent something and has not said an authentic hello: one hello for a datagram, and not more often
+    /// than neighbours are greeted, or anybody could aim a stream of hellos at somebody else.
+    pub fn greet_stranger(&mut self, now: Time, face: FaceId) {
+        if self.faces.get(&face).is_some_and(|state| !state.is_greeted() && state.hello_due <= now) {
+            self.send_hello(now, face, None);
+        }
+    }
+    fn insert_face(&mut self, now: Time, face: FaceId, options: FaceOptions) -> bool {
         if self.faces.len() >= self.config.faces_max {
             return false;
         }
-        let first = self.config.mtu_ladder.first().copied().unwrap_or(1200);
+        let first = self.config.mtu_ladder.first().copied().unwrap_or(DATAGRAM_BYTES_MIN);
         self.faces.insert(face, Face::new(now, options, first));
-        self.send_hello(now, face, None);
         true
     }
     /// Removes a face.
@@ -226,7 +250,7 @@ impl Neighbour {
         let down_after = self.down_after();
         let faces = self.faces.values().flat_map(|state| {
             let down = state.peer.as_ref().map(|peer| peer.heard + down_after);
-            [Some(state.hello_due), down, state.probe_due].into_iter().flatten()
+            [state.is_greeted().then_some(state.hello_due), down, state.probe_due].into_iter().flatten()
         });
         let managers = self.managers.iter().filter(|(node, _)| **node != self.config.node);
         let managers = managers.map(|(_, manager)| manager.heard + self.config.manager_timeout);
@@ -285,6 +309,11 @@ impl Neighbour {
     /// Whether the neighbour on a face answers.
     pub fn is_up(&self, face: FaceId) -> bool {
         self.faces.get(&face).is_some_and(|state| state.up)
+    }
+
+    /// Whether the neighbour on a face has said an authentic hello lately.
+    pub fn hears(&self, face: FaceId) -> bool {
+        self.faces.get(&face).is_some_and(|state| state.peer.is_some())
     }
 
     fn on_packet(&mut self, now: Time, face: FaceId, bytes: &[u8]) -> Result<(), &'static str> {

@@ -1,0 +1,237 @@
+//! Nodes on wires of 1 ms whose packets a test can see, forge and drop.
+use tributary_content::{MemoryObject, MemoryOpener, ObjectId, SigningKey};
+use tributary_transport::PathMetric;
+
+use super::*;
+use crate::{
+    router::{labels::Port, reason},
+    wire::{StreamKey, list_fid},
+};
+
+const OPTIONS: FaceOptions = FaceOptions { mtu: 1_472, rate: None };
+
+/// The first node is in the middle: its faces are the numbers of the others, whose face 0 leads to it.
+struct Star {
+    now: Time,
+    nodes: Vec<PsiNode>,
+    flying: Vec<(Time, usize, FaceId, Vec<u8>)>,
+    /// Whether a packet from one node to another is lost.
+    is_lost: fn(usize, &[u8]) -> bool,
+    /// What the first node sent to faces that lead nowhere.
+    astray: Vec<(FaceId, Vec<u8>)>,
+    dropped: Vec<&'static str>,
+}
+
+impl Star {
+    /// Nodes that know each other's addresses; `set` gives them their roles.
+    fn new(labels: &[&str], set: impl Fn(&mut Config)) -> Star {
+        let nodes = labels.iter().enumerate().map(|(seed, label)| {
+            let mut config = Config::new(label, seed as u64 + 1);
+            set(&mut config);
+            PsiNode::new(config)
+        });
+        let mut star = Star {
+            now: Time::from_millis(1_000),
+            nodes: nodes.collect(),
+            flying: Vec::new(),
+            is_lost: |_, _| false,
+            astray: Vec::new(),
+            dropped: Vec::new(),
+        };
+        for other in 1..star.nodes.len() {
+            star.nodes[0].add_face(star.now, FaceId(other as u32), OPTIONS);
+            star.nodes[other].add_face(star.now, FaceId(0), OPTIONS);
+        }
+        star
+    }
+    fn drain(&mut self) {
+        for from in 0..self.nodes.len() {
+            let mut out = TransmitBuf::new();
+            while let Some(transmit) = self.nodes[from].poll_transmit(self.now, &mut out) {
+                for packet in out.drain().map(|datagram| datagram.to_vec()) {
+                    let (to, face) = match from {
+                        0 => (transmit.face.0 as usize, FaceId(0)),
+                        _ => (0, FaceId(from as u32)),
+                    };
+                    if to >= self.nodes.len() {
+                        self.astray.push((transmit.face, packet));
+                    } else if !(self.is_lost)(from, &packet) {
+                        self.flying.push((self.now + Duration::from_millis(1), to, face, packet));
+                    }
+                }
+            }
+            while let Some(event) = self.nodes[from].poll_event() {
+                if let Event::Dropped { reason, .. } = event {
+                    self.dropped.push(reason);
+                }
+            }
+        }
+    }
+    fn run(&mut self, millis: u64) {
+        let end = self.now + Duration::from_millis(millis);
+        loop {
+            self.drain();
+            let timers = self.nodes.iter().filter_map(|node| node.poll_timeout().map(|(due, _)| due));
+            let Some(next) = timers.chain(self.flying.iter().map(|packet| packet.0)).min() else { break };
+            if next > end {
+                break;
+            }
+            self.now = self.now.max(next);
+            let (due, later) = core::mem::take(&mut self.flying).into_iter().partition(|packet| packet.0 <= self.now);
+            self.flying = later;
+            for (_, to, face, packet) in due {
+                self.nodes[to].handle_datagram(self.now, face, packet.into());
+            }
+            self.nodes.iter_mut().for_each(|node| node.handle_timeout(self.now));
+        }
+        self.now = end;
+    }
+    /// A Data packet that leaves the first node by this face.
+    fn data(&self, face: u32) -> Vec<u8> {
+        let fid = list_fid(&[self.nodes[0].router.label_key().list(Port::Face(FaceId(face)))]);
+        let mut bytes = Vec::new();
+        Header { packet_type: PacketType::Data, flags: 0, ttl: 9, fid }.encode(&mut bytes);
+        let stream = StreamKey::new(&ObjectId([4; 16]), 1_000);
+        DataHeader { tag: 1, packet: 0, stream, origin: 7 }.encode(&mut bytes);
+        bytes.extend_from_slice(b"poison");
+        bytes
+    }
+    /// Lets the first node have this over a face; how many packets it has cached and passed on by it.
+    fn passed_on(&mut self, face: u32, packet: &[u8]) -> (usize, u64) {
+        self.run(5);
+        let queued = self.nodes[0].router.stats().queued;
+        self.nodes[0].handle_datagram(self.now, FaceId(face), packet.to_vec().into());
+        let run = [packet, packet].concat();
+        self.nodes[0].handle_run(self.now, FaceId(face), DatagramRun::new(run.into(), packet.len()));
+        let queued = self.nodes[0].router.stats().queued - queued;
+        self.run(5);
+        (self.nodes[0].router.cache().map_or(0, |cache| cache.entries().count()), queued)
+    }
+}
+
+#[test]
+fn what_strangers_send_is_taken_only_where_anybody_may_be_a_neighbour() {
+    for is_open in [true, false] {
+        let mut star = Star::new(&["hub", "a", "b"], |config| {
+            config.router = config.label == "hub";
+            config.network_key = [if is_open { 0 } else { 3 }; 32];
+        });
+        star.run(100);
+        let packet = star.data(2);
+        if is_open {
+            assert_eq!(star.passed_on(99, &packet), (1, 3));
+            continue;
+        }
+        assert_eq!(star.passed_on(99, &packet), (0, 0));
+        let strange = star.dropped.iter().filter(|other| **other == reason::STRANGER);
+        assert_eq!(strange.count(), 3, "{:?}", star.dropped);
+        assert_eq!(star.nodes[0].status(star.now).counters[reason::STRANGER], 3);
+        assert_eq!(star.passed_on(1, &packet), (1, 3), "neighbours are heard");
+        // Who falls silent for a while is known still.
+        star.is_lost = |from, _| from == 1;
+        star.run(3_000);
+        assert!(!star.nodes[0].neighbour.is_up(FaceId(1)));
+        assert_eq!(star.passed_on(1, &packet).1, 3);
+    }
+}
+
+#[test]
+fn a_stranger_that_greets_is_a_neighbour_and_heard_at_once() {
+    let mut star = Star::new(&["hub", "a", "b"], |config| {
+        config.router = config.label == "hub";
+        config.network_key = [3; 32];
+    });
+    star.run(100);
+    star.nodes[0].remove_face(star.now, FaceId(1));
+    star.run(3_000);
+    assert!(star.nodes[0].neighbour.is_up(FaceId(1)) && star.nodes[0].strangers.contains_key(&FaceId(1)));
+    assert!(star.nodes[0].unproven.is_empty());
+    let packet = star.data(2);
+    assert_eq!(star.passed_on(1, &packet), (1, 3));
+    // And forgotten once it is gone.
+    star.is_lost = |from, _| from == 1;
+    star.run(15_000);
+    assert!(!star.nodes[0].faces.contains_key(&FaceId(1)));
+}
+
+#[test]
+fn a_forged_address_draws_one_hello_for_a_datagram_and_changes_nothing_in_the_router() {
+    let mut star = Star::new(&["hub", "a"], |config| {
+        config.router = config.label == "hub";
+        config.network_key = [3; 32];
+    });
+    star.run(100);
+    for forged in [&[0u8; 40][..], &[0x91; 40], &[]] {
+        star.astray.clear();
+        star.nodes[0].handle_datagram(star.now, FaceId(50), forged.to_vec().into());
+        star.run(20_000);
+        assert_eq!(star.astray.len(), 1, "for {forged:?}");
+        assert!(!star.nodes[0].faces.contains_key(&FaceId(50)), "it is forgotten");
+    }
+    star.astray.clear();
+    for _ in 0..1_000 {
+        star.nodes[0].handle_datagram(star.now, FaceId(50), [0; 40].to_vec().into());
+        star.run(1);
+    }
+    assert!((4..=6).contains(&star.astray.len()), "{} hellos in a second", star.astray.len());
+    assert_eq!(star.nodes[0].router.faces().collect::<Vec<_>>(), [FaceId(1)]);
+}
+
+#[test]
+fn forged_addresses_leave_room_for_neighbours() {
+    let mut star = Star::new(&["hub", "a", "b"], |config| {
+        config.router = config.label == "hub";
+        config.network_key = [3; 32];
+    });
+    star.run(100);
+    star.nodes[0].remove_face(star.now, FaceId(2));
+    for flood in 0..2_000u32 {
+        star.nodes[0].handle_datagram(star.now, FaceId(1_000 + flood), [0; 40].to_vec().into());
+        if flood % 10 == 0 {
+            star.run(1);
+        }
+        assert!(star.nodes[0].faces.len() <= STRANGERS_MAX + 2);
+    }
+    assert!(star.nodes[0].neighbour.is_up(FaceId(2)), "it greeted in between");
+    assert_eq!(star.nodes[0].router.faces().count(), 2);
+    assert!(star.nodes[0].faces.contains_key(&FaceId(2_999)) && !star.nodes[0].faces.contains_key(&FaceId(1_000)));
+    // A neighbour that somebody names is no stranger.
+    star.nodes[0].add_face(star.now, FaceId(2_999), OPTIONS);
+    star.astray.clear();
+    star.run(1_000);
+    let hellos = star.astray.iter().filter(|(face, _)| *face == FaceId(2_999)).count();
+    assert!((4..=6).contains(&hellos), "{hellos}");
+}
+
+#[test]
+fn a_request_for_paths_that_is_lost_is_repeated() {
+    let mut star = Star::new(&["rn-1", "tm-1"], |config| {
+        config.resolver = config.label == "rn-1";
+        config.topology_manager = (config.label == "tm-1").then_some(1);
+        config.lease = Duration::from_secs(100_000);
+    });
+    star.run(3_000);
+    let name: Name = "/lab/file".parse().unwrap();
+    let object = MemoryObject::new(name.clone(), alloc::vec![7; 1_000], &SigningKey::from_secret(&[1; 32])).unwrap();
+    star.nodes[1].publish(star.now, Box::new(object));
+    star.run(1_000);
+    // Hellos and beacons go on, so the manager does not seem to be gone.
+    star.is_lost = |from, bytes| from == 0 && bytes[0] & 0x0f == PacketType::Control as u8;
+    let fetch = Fetch {
+        name,
+        opener: Box::new(MemoryOpener::new()),
+        rate_limit: None,
+        paths_per_source: 1,
+        metric: PathMetric::Hops,
+        patience: None,
+    };
+    let (now, node) = (star.now, &mut star.nodes[0]);
+    let id = node.fetch(now, fetch);
+    // It is given up after nine seconds; the manager forgets a node that is silent for sixteen.
+    star.run(10_000);
+    assert!(star.nodes[0].control.stats().timed_out > 0);
+    star.is_lost = |_, _| false;
+    star.run(5_000);
+    let report = star.nodes[0].report(star.now, id).unwrap();
+    assert!(report.ended.is_some(), "{report:#?}");
+}
