@@ -6,7 +6,11 @@ use tributary_core::{ByteCount, Datagram, NodeId};
 use tributary_psi::{
     ids::Roles,
     resolver::topology::manager::{ManagerConfig, TopologyManager},
-    wire::{DataHeader, Fid, FidKind, Header, LinkState, PacketType, REQUEST_PACKETS_MAX, Request, StreamKey, TTL_MAX},
+    router::neighbour::{Neighbour, NeighbourConfig},
+    wire::{
+        DataHeader, Fid, FidKind, Header, LinkState, Message, PacketType, REQUEST_PACKETS_MAX, Request, StreamKey,
+        TERM_END, TTL_MAX, successions,
+    },
 };
 
 /// A publisher behind a router, a receiver that has fetched from it, and one of its requests as it came to the
@@ -187,11 +191,11 @@ fn a_packet_for_everywhere_does_not_multiply_without_end() {
     }
 }
 
-fn link_state(term: u32) -> LinkState {
+fn link_state(node: NodeId, sequence: u32, term: u32) -> LinkState {
     LinkState {
-        node: NodeId(9),
+        node,
         incarnation: 1,
-        sequence: 1,
+        sequence,
         term,
         roles: Roles::ROUTER,
         label: "fn-9".into(),
@@ -205,9 +209,35 @@ fn link_state(term: u32) -> LinkState {
 fn the_highest_term_does_not_stop_a_manager() {
     let config = Config::new("tm-1", 1);
     let mut manager = TopologyManager::new(ManagerConfig::new(&config, 1, 1));
+    let mut node = Neighbour::new(NeighbourConfig::new(config.node, "tm-1", Roles::NONE, 1, [1; 16]));
+    // Nobody but the manager's own node, which takes the routes that it is told.
+    let mut taken = |manager: &mut TopologyManager| {
+        let told = std::iter::from_fn(|| manager.poll_message()).filter_map(|(_, message)| match message {
+            Message::Routes(routes) => Some(routes),
+            _ => None,
+        });
+        told.filter(|routes| node.handle_routes(routes)).map(|routes| routes.term).collect::<Vec<_>>()
+    };
     manager.handle_timeout(Time::ZERO);
+    manager.handle_link_state(Time::ZERO, link_state(config.node, 1, 0));
     manager.handle_timeout(Time::from_millis(2000));
     assert!(manager.is_active());
-    manager.handle_link_state(Time::from_millis(2100), link_state(u32::MAX));
-    assert!(manager.term() > 0);
+    assert_eq!(taken(&mut manager), [manager.term()]);
+    for (sequence, term) in [(2, 7 << 12), (3, TERM_END - 1), (4, TERM_END - 1), (5, u32::MAX)] {
+        let (now, before) = (Time::from_millis(2000 + u64::from(sequence) * 100), manager.term());
+        manager.handle_link_state(now, link_state(NodeId(9), sequence, term));
+        manager.handle_timeout(now);
+        assert!(manager.is_active() && manager.term() >= before && manager.term() < TERM_END, "{}", manager.term());
+        if sequence <= 3 {
+            assert_eq!(successions(manager.term()), (successions(term) + 1).min(successions(TERM_END - 1)));
+            assert_eq!(taken(&mut manager), [manager.term()]);
+        }
+    }
+    // There is no higher term; what changes then is told all the same, and taken.
+    manager.handle_link_state(
+        Time::from_millis(3000),
+        LinkState { roles: Roles::RESOLVER, ..link_state(config.node, 2, 0) },
+    );
+    manager.handle_timeout(Time::from_millis(3100));
+    assert_eq!(taken(&mut manager), [manager.term()]);
 }
