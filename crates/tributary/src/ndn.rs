@@ -120,9 +120,7 @@ impl Framing for TlvFraming {
         let unknown = if bytes.len() < HEAD_BYTES_MAX { PacketLength::Unknown } else { PacketLength::Invalid };
         let Some((length, length_bytes)) = tlv::read_number(behind) else { return unknown };
         match usize::try_from(length) {
-            Ok(length) if length <= PACKET_BYTES_MAX + LINK_BYTES_MAX => {
-                PacketLength::Known(1 + length_bytes + length)
-            }
+            Ok(length) if length <= PACKET_BYTES_MAX + LINK_BYTES_MAX => PacketLength::Known(1 + length_bytes + length),
             Ok(_) | Err(_) => PacketLength::Invalid,
         }
     }
