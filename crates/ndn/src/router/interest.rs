@@ -115,20 +115,19 @@ impl Router {
             Some(0) => return Err(reason::HOP_LIMIT),
             hops => hops.map(|hops| hops - 1),
         };
-        match (interest.nonce, hops) {
-            (Some(nonce), None) => Ok((None, nonce)),
-            (Some(nonce), Some(hops)) => {
-                let mut bytes = packet.to_vec();
-                if let Some(at) = interest.hop_limit_at() {
-                    bytes[at] = hops;
-                }
-                Ok((Some(bytes.into()), nonce))
-            }
-            (None, hops) => {
-                let nonce = Nonce::from(self.random.bits());
-                Ok((Some(interest.with_nonce(packet, nonce, hops).into()), nonce))
-            }
+        if let (Some(nonce), None) = (interest.nonce, hops) {
+            return Ok((None, nonce));
         }
+        let mut bytes = packet.to_vec();
+        if let (Some(at), Some(hops)) = (interest.hop_limit_at(), hops) {
+            bytes[at] = hops;
+        }
+        let nonce = interest.nonce.unwrap_or_else(|| {
+            let nonce = Nonce::from(self.random.bits());
+            bytes = interest.with_nonce(&bytes, nonce);
+            nonce
+        });
+        Ok((Some(bytes.into()), nonce))
     }
     /// Whether an Interest was here before. Forwarders that know no tags do not pass on whether caches may answer it.
     fn is_loop(&mut self, hash: u64, interest: &Interest<'_>, face: FaceId, nonce: Nonce) -> bool {

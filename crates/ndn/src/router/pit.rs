@@ -311,13 +311,10 @@ impl Pit {
     /// Drops the record of one face; whether nobody waits any more.
     pub fn remove_in_record(&mut self, index: PitIndex, face: FaceId) -> bool {
         let Some(entry) = &mut self.entries[index.0 as usize] else { return false };
-        if let Some(at) = entry.in_records.iter().position(|record| record.face == face) {
-            let record = entry.in_records.remove(at);
-            let nobody = entry.in_records.is_empty();
-            self.forget(&record);
-            return nobody;
-        }
-        entry.in_records.is_empty()
+        let gone = entry.in_records.extract_if(.., |record| record.face == face).next();
+        let nobody = entry.in_records.is_empty();
+        gone.iter().for_each(|record| self.forget(record));
+        nobody
     }
     /// The entries that a Data answers which comes from `origin`; none for a name too long to wait for.
     pub fn answered_by(&self, data: &Data<'_>, origin: Option<Origin>) -> Vec<PitIndex> {

@@ -77,6 +77,9 @@ const ORDER: &[u32] = &[
     types::INTEREST_SIGNATURE_VALUE,
 ];
 
+/// What stands in front of a nonce.
+const BEFORE_NONCE: &[u32] = ORDER.split_at(4).0;
+
 impl<'a> Interest<'a> {
     /// An Interest for exactly `name`, with nothing else said.
     pub fn new(name: NameView<'a>) -> Self {
@@ -112,23 +115,18 @@ impl<'a> Interest<'a> {
                 0 => Ok(true),
                 bytes => Err(WireError::Length { field, bytes }),
             };
+            if BEFORE_NONCE.contains(&element.kind) {
+                interest.source.nonce_gap = element.end;
+            }
             match element.kind {
                 types::NAME if element.start > 0 => return Err(super::tlv::before_name()),
                 types::NAME => {
-                    interest.source.nonce_gap = element.end;
                     interest.name = NameView::parse(element.value)?;
                     has_name = true;
                 }
-                types::CAN_BE_PREFIX => {
-                    interest.source.nonce_gap = element.end;
-                    interest.can_be_prefix = empty("CanBePrefix")?;
-                }
-                types::MUST_BE_FRESH => {
-                    interest.source.nonce_gap = element.end;
-                    interest.must_be_fresh = empty("MustBeFresh")?;
-                }
+                types::CAN_BE_PREFIX => interest.can_be_prefix = empty("CanBePrefix")?,
+                types::MUST_BE_FRESH => interest.must_be_fresh = empty("MustBeFresh")?,
                 types::FORWARDING_HINT => {
-                    interest.source.nonce_gap = element.end;
                     check_hint(element.value)?;
                     interest.forwarding_hint = Some(element.value);
                 }
@@ -240,14 +238,10 @@ impl<'a> Interest<'a> {
     pub fn hop_limit_at(&self) -> Option<usize> {
         self.source.hop_limit_at
     }
-    /// The `packet` that it was read from, which has no nonce, with one, and with `hops` left if it says how many. Everything
-    /// else stays as it is, also what this program does not know: a parameters digest stays right.
-    pub fn with_nonce(&self, packet: &[u8], nonce: Nonce, hops: Option<u8>) -> Vec<u8> {
-        let mut packet = packet.to_vec();
-        if let (Some(at), Some(hops)) = (self.source.hop_limit_at, hops) {
-            packet[at] = hops;
-        }
-        let value = super::tlv::only("Interest", &packet, types::INTEREST).unwrap_or(&[]);
+    /// The `packet` that it was read from, which has no nonce, with one. Everything else stays as it is, also what this
+    /// program does not know: a parameters digest stays right.
+    pub fn with_nonce(&self, packet: &[u8], nonce: Nonce) -> Vec<u8> {
+        let value = super::tlv::only("Interest", packet, types::INTEREST).unwrap_or(&[]);
         let (before, behind) = value.split_at(self.source.nonce_gap.min(value.len()));
         let mut out = Vec::with_capacity(packet.len() + 8);
         out.put_nested(types::INTEREST, |out| {

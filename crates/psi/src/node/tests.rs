@@ -44,6 +44,15 @@ impl Star {
         }
         star
     }
+    /// The first of them is a router; all have this network key, and know each other.
+    fn around_router(labels: &[&str], key: u8) -> Star {
+        let mut star = Star::new(labels, |config| {
+            config.router = config.label == labels[0];
+            config.network_key = [key; 32];
+        });
+        star.run(100);
+        star
+    }
     fn drain(&mut self) {
         for from in 0..self.nodes.len() {
             let mut out = TransmitBuf::new();
@@ -112,11 +121,7 @@ impl Star {
 #[test]
 fn what_strangers_send_is_taken_only_where_anybody_may_be_a_neighbour() {
     for is_open in [true, false] {
-        let mut star = Star::new(&["hub", "a", "b"], |config| {
-            config.router = config.label == "hub";
-            config.network_key = [if is_open { 0 } else { 3 }; 32];
-        });
-        star.run(100);
+        let mut star = Star::around_router(&["hub", "a", "b"], if is_open { 0 } else { 3 });
         let packet = star.data(2);
         if is_open {
             assert_eq!(star.passed_on(99, &packet), (1, 3));
@@ -137,11 +142,7 @@ fn what_strangers_send_is_taken_only_where_anybody_may_be_a_neighbour() {
 
 #[test]
 fn a_stranger_that_greets_is_a_neighbour_and_heard_at_once() {
-    let mut star = Star::new(&["hub", "a", "b"], |config| {
-        config.router = config.label == "hub";
-        config.network_key = [3; 32];
-    });
-    star.run(100);
+    let mut star = Star::around_router(&["hub", "a", "b"], 3);
     star.nodes[0].remove_face(star.now, FaceId(1));
     star.run(3_000);
     assert!(star.nodes[0].neighbour.is_up(FaceId(1)) && star.nodes[0].strangers.contains_key(&FaceId(1)));
@@ -156,11 +157,7 @@ fn a_stranger_that_greets_is_a_neighbour_and_heard_at_once() {
 
 #[test]
 fn a_forged_address_draws_one_hello_for_a_datagram_and_changes_nothing_in_the_router() {
-    let mut star = Star::new(&["hub", "a"], |config| {
-        config.router = config.label == "hub";
-        config.network_key = [3; 32];
-    });
-    star.run(100);
+    let mut star = Star::around_router(&["hub", "a"], 3);
     for forged in [&[0u8; 40][..], &[0x91; 40], &[]] {
         star.astray.clear();
         star.nodes[0].handle_datagram(star.now, FaceId(50), forged.to_vec().into());
@@ -179,11 +176,7 @@ fn a_forged_address_draws_one_hello_for_a_datagram_and_changes_nothing_in_the_ro
 
 #[test]
 fn forged_addresses_leave_room_for_neighbours() {
-    let mut star = Star::new(&["hub", "a", "b"], |config| {
-        config.router = config.label == "hub";
-        config.network_key = [3; 32];
-    });
-    star.run(100);
+    let mut star = Star::around_router(&["hub", "a", "b"], 3);
     star.nodes[0].remove_face(star.now, FaceId(2));
     for flood in 0..2_000u32 {
         star.nodes[0].handle_datagram(star.now, FaceId(1_000 + flood), [0; 40].to_vec().into());

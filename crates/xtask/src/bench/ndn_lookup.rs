@@ -276,19 +276,13 @@ impl Table {
     }
     /// The ways to hash.
     fn hashes(&self) -> Vec<Way<'_, ()>> {
-        let mut room = Vec::new();
+        let mut room = Prefixes::default();
         vec![
             way("hashes of all prefixes", move |name| {
                 black_box(self.hasher.prefixes(name));
             }),
             way("the same, into room that is kept", move |name| {
-                room.clear();
-                let (mut hash, mut start) = (0, 0);
-                for component in name.components() {
-                    hash = self.hasher.join(hash, &name.as_tlv()[start..component.end]);
-                    start = component.end;
-                    room.push((hash, start as u16));
-                }
+                self.hasher.fill(&mut room, name);
                 black_box(&room);
             }),
             way("of flow and whole", move |name| {

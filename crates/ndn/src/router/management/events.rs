@@ -6,8 +6,9 @@ use bytes::Bytes;
 use tributary_content::Name;
 use tributary_core::{Duration, FaceId, Time};
 
-use super::{FRESHNESS_MILLIS, datasets::entry_of, to_number};
+use super::{FRESHNESS_MILLIS, datasets::entry_of};
 use crate::{
+    naming::number,
     router::Router,
     wire::{Data, Interest, MetaInfo, NameView, SignKey, dataset::FaceEvent, types},
 };
@@ -35,7 +36,7 @@ impl Router {
         let Some(face) = self.faces.get(&face) else { return };
         let content = entry_of(face).notification(event);
         let events = &mut self.management.events;
-        let Ok(name) = events.stream.typed_child(types::SEQUENCE, &to_number(events.next)) else { return };
+        let Ok(name) = events.stream.typed_child(types::SEQUENCE, &number(events.next)) else { return };
         events.next += 1;
         let meta = MetaInfo { freshness_millis: Some(FRESHNESS_MILLIS), final_block_id: None, content_type: None };
         let data = Data { meta: Some(meta), ..Data::new(NameView::from(&name), &content) };

@@ -26,9 +26,12 @@ use tributary_content::Name;
 use tributary_core::{Duration, FaceId, FaceRefusal, Time};
 
 use super::{FACE_MANAGEMENT, RemoteRegistration, Router, dead_nonces::DeadNonces, fib::NextHop};
-use crate::wire::{
-    Component, ControlParameters, ControlResponse, Data, Interest, LpPacket, MetaInfo, NameView, SignKey,
-    SignatureInfo, VerifyKey, dataset::FaceFilter, tlv, types,
+use crate::{
+    naming::number,
+    wire::{
+        Component, ControlParameters, ControlResponse, Data, Interest, LpPacket, MetaInfo, NameView, SignKey,
+        SignatureInfo, VerifyKey, dataset::FaceFilter, tlv, types,
+    },
 };
 
 /// Whose commands are obeyed.
@@ -109,12 +112,12 @@ struct Dataset {
 
 impl Dataset {
     /// The Data with a segment; `None` if it has none of that number.
-    fn segment(&self, number: usize) -> Option<Bytes> {
+    fn segment(&self, segment: usize) -> Option<Bytes> {
         let last = self.content.len().div_ceil(SEGMENT_BYTES).max(1) - 1;
-        let start = number.checked_mul(SEGMENT_BYTES).filter(|_| number <= last)?;
+        let start = segment.checked_mul(SEGMENT_BYTES).filter(|_| segment <= last)?;
         let part = &self.content[start..self.content.len().min(start + SEGMENT_BYTES)];
-        let name = self.versioned.typed_child(types::SEGMENT, &to_number(number as u64)).ok()?;
-        let last = Name::root().typed_child(types::SEGMENT, &to_number(last as u64)).ok()?;
+        let name = self.versioned.typed_child(types::SEGMENT, &number(segment as u64)).ok()?;
+        let last = Name::root().typed_child(types::SEGMENT, &number(last as u64)).ok()?;
         let meta = MetaInfo {
             freshness_millis: Some(FRESHNESS_MILLIS),
             final_block_id: Some(last.as_tlv()),
@@ -319,7 +322,7 @@ impl Router {
         let Ok(base) = asked.to_name() else { return };
         self.management.version =
             self.management.version.max((self.config.epoch + now.since(Time::ZERO)).as_micros() as u64) + 1;
-        let Ok(versioned) = base.typed_child(types::VERSION, &to_number(self.management.version)) else { return };
+        let Ok(versioned) = base.typed_child(types::VERSION, &number(self.management.version)) else { return };
         let dataset = Dataset { versioned, content, asked_at: now };
         if let Some(first) = dataset.segment(0) {
             self.publish(now, first);
@@ -337,16 +340,11 @@ impl Router {
     }
     /// The segment of a dataset that is kept.
     fn kept_segment(&mut self, now: Time, name: NameView<'_>) -> Option<Bytes> {
-        let number = name.last().filter(|last| last.kind == types::SEGMENT)?.number()?;
+        let segment = name.last().filter(|last| last.kind == types::SEGMENT)?.number()?;
         let versioned = name.parent();
         let kept = self.management.datasets.iter_mut();
         let dataset = kept.rev().find(|dataset| NameView::from(&dataset.versioned) == versioned)?;
         dataset.asked_at = now;
-        dataset.segment(usize::try_from(number).ok()?)
+        dataset.segment(usize::try_from(segment).ok()?)
     }
-}
-
-/// The value of a name component that is a number.
-fn to_number(value: u64) -> Vec<u8> {
-    value.to_be_bytes()[8 - tlv::integer_bytes(value)..].to_vec()
 }

@@ -1,5 +1,6 @@
 //! Commands and datasets.
 use super::*;
+use crate::naming::number;
 use crate::router::management::REQUESTS_MAX;
 use crate::wire::{
     ControlParameters, ControlResponse, SignatureInfo, SignatureType,
@@ -39,11 +40,6 @@ fn response(sent: &[Sent]) -> ControlResponse {
 fn run(bench: &mut Bench, verb: &str, parameters: &ControlParameters, nonce: u8) -> ControlResponse {
     response(&bench.recv(1, &command(verb, parameters, &SignKey::Digest, nonce)))
 }
-/// A number in as few bytes as NDN allows.
-fn shortest(number: u64) -> Vec<u8> {
-    let bytes = number.to_be_bytes();
-    bytes[8 - tlv::integer_bytes(number)..].to_vec()
-}
 fn dataset(bench: &mut Bench, which: &str) -> Vec<u8> {
     dataset_of(bench, &name(&alloc::format!("/localhost/nfd/{which}")))
 }
@@ -55,7 +51,7 @@ fn dataset_of(bench: &mut Bench, asked: &Name) -> Vec<u8> {
     let mut content = data.content.unwrap().to_vec();
     let last = data.final_block().unwrap().number().unwrap();
     for segment in 0..=last {
-        let next = data.name.parent().to_name().unwrap().typed_child(types::SEGMENT, &shortest(segment)).unwrap();
+        let next = data.name.parent().to_name().unwrap().typed_child(types::SEGMENT, &number(segment)).unwrap();
         let sent = bench.recv(1, &Interest::new(NameView::from(&next)).encode().into());
         let packet = sent[0].packet();
         let part = Data::decode(&packet).unwrap().content.unwrap();
@@ -435,7 +431,7 @@ fn datasets_tell_what_there_is_in_as_many_segments_as_it_takes() {
     let large = dataset(&mut bench, "fib/list");
     assert!(large.len() > 3_900_000 && kinds(&large).len() == 100_401, "{} bytes", large.len());
     let last = Data::decode(&first).unwrap().final_block().unwrap().number().unwrap();
-    let last = versioned.typed_child(types::SEGMENT, &shortest(last)).unwrap();
+    let last = versioned.typed_child(types::SEGMENT, &number(last)).unwrap();
     let sent = bench.recv(1, &Interest::new(NameView::from(&last)).encode().into());
     assert_eq!(Bench::what(&sent), [(1, alloc::format!("data {last}"))]);
 }

@@ -367,6 +367,27 @@ fn offered_demo(paths: u8) -> Demo {
     demo.world.run(50);
     demo
 }
+/// Without a standby, and the request for two paths per publisher that is answered.
+fn demo_of_one_manager() -> (Demo, PathRequest) {
+    let mut demo = demo();
+    demo.world.kill(demo.managers[1]);
+    demo.world.run(1500);
+    let request = demo.world.path_request(demo.receiver, &demo.publishers, 2);
+    demo.world.ask(&request);
+    demo.world.run(10);
+    (demo, request)
+}
+impl Demo {
+    /// The first manager is killed and starts anew; the same is asked of it then.
+    fn restart_manager(&mut self, request: &PathRequest) {
+        self.world.kill(self.managers[0]);
+        self.world.run(300);
+        self.world.restart(self.managers[0]);
+        self.world.run(3000);
+        self.world.ask(request);
+        self.world.run(100);
+    }
+}
 
 #[test]
 fn from_cold_start_to_offers_that_work() {
@@ -529,20 +550,10 @@ fn an_active_manager_that_was_cut_off_steps_down_when_it_meets_its_successor() {
 
 #[test]
 fn a_lone_manager_that_restarts_goes_on_above_its_old_term() {
-    let mut demo = demo();
-    demo.world.kill(demo.managers[1]);
-    demo.world.run(1500);
-    let request = demo.world.path_request(demo.receiver, &demo.publishers, 2);
-    demo.world.ask(&request);
-    demo.world.run(10);
+    let (mut demo, request) = demo_of_one_manager();
     let old = demo.world.offered().0;
     for _ in 0..3 {
-        demo.world.kill(demo.managers[0]);
-        demo.world.run(300);
-        demo.world.restart(demo.managers[0]);
-        demo.world.run(3000);
-        demo.world.ask(&request);
-        demo.world.run(100);
+        demo.restart_manager(&request);
     }
     let new = demo.world.offered().0;
     assert!(successions(new.term) > successions(old.term) + 1, "{new:?}");
@@ -605,22 +616,12 @@ fn keys_rotate_and_offers_are_renewed_while_old_ones_stay_valid() {
 
 #[test]
 fn what_a_manager_handed_out_ends_with_the_second_run_after_it() {
-    let mut demo = demo();
-    demo.world.kill(demo.managers[1]);
-    demo.world.run(1500);
-    let request = demo.world.path_request(demo.receiver, &demo.publishers, 2);
-    demo.world.ask(&request);
-    demo.world.run(10);
+    let (mut demo, request) = demo_of_one_manager();
     let mut handed_out = Vec::new();
     for _ in 0..3 {
         let path = demo.world.offered().1[0].paths[0].clone();
         handed_out.push((path.reverse, path.forward, path.capability));
-        demo.world.kill(demo.managers[0]);
-        demo.world.run(300);
-        demo.world.restart(demo.managers[0]);
-        demo.world.run(3000);
-        demo.world.ask(&request);
-        demo.world.run(100);
+        demo.restart_manager(&request);
         let keys = &demo.world.hosts[demo.routers[0]].neighbour.routes().unwrap().keys;
         let valid = handed_out
             .iter()
