@@ -220,7 +220,7 @@ impl Outputs {
 fn peer_key(face: FaceId) -> SigningKey {
     SigningKey::from_secret(&[100 + face.0 as u8; 32])
 }
-fn peer_guid(face: FaceId) -> Guid {
+pub(crate) fn peer_guid(face: FaceId) -> Guid {
     Guid::of(&peer_key(face).public(), &[])
 }
 

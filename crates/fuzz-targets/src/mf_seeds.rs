@@ -150,6 +150,8 @@ pub(crate) fn all() -> Vec<Seed> {
         add("mf_transport", name, encoded(|out| message.encode(out)));
     }
 
+    add("mf_transport", "push-of-all", push_of_all(flow.source));
+
     let name: tributary_content::Name = "/lab/all".parse().expect("a name");
     let bodies = [
         ("device", RecordBody::Device(vec![(NetworkAddress(7), 128), (NetworkAddress(8), 1)])),
@@ -206,6 +208,16 @@ pub(crate) fn all() -> Vec<Seed> {
     seeds
 }
 
+/// What a source says to have all chunks sent that there may be: who went through them one by one would stand still.
+fn push_of_all(source: Guid) -> Vec<u8> {
+    let (flow, chunks) = (Flow { source, destination: guid(2) }, ChunkRanges::from_ascending([0]));
+    let mut bytes =
+        encoded(|out| TransportMessage::Push { flow, transfer: 6, object: OBJECT, chunks: chunks.clone() }.encode(out));
+    let count = bytes.len() - 4;
+    bytes[count..].fill(0xff);
+    bytes
+}
+
 /// A script that sends every kind of message once, and lets time pass between.
 fn script(
     setup: u8,
@@ -227,6 +239,7 @@ fn script(
     for (number, (_, message)) in messages.iter().enumerate() {
         chunk(4, [number as u8, if number == 0 { 4 } else { 0 }, 64], encoded(|out| message.encode(out)));
     }
+    chunk(4, [0, 0, 64], push_of_all(crate::mf::peer_guid(tributary_core::FaceId(0))));
     for (number, (_, message)) in about_names.iter().enumerate() {
         chunk(5, [number as u8 % 2, 0, setup], encoded(|out| message.encode(out)));
     }

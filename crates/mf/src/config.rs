@@ -227,10 +227,10 @@ impl Config {
             (self.proxy.flow_capacity <= self.proxy.capacity, "flow_capacity", "at most capacity"),
             (self.proxy.timer >= Duration::from_millis(10), "storage_timer", "at least 10 ms"),
             (
-                (1_024..=CHUNK_BYTES_MAX.min(u32::from(CHUNK_PACKETS_MAX) * 1_000))
+                (1_024..=CHUNK_BYTES_MAX.min(u32::from(CHUNK_PACKETS_MAX) * PACKET_BYTES_MIN))
                     .contains(&self.transfer.chunk_bytes),
                 "chunk_bytes",
-                "from 1 KiB to 8 MB",
+                "from 1 KiB to 4.5 MB, which are 8,192 packets over the narrowest links",
             ),
             (self.transfer.window_chunks >= 1, "window_chunks", "at least 1"),
             (
@@ -263,6 +263,10 @@ impl ProxyConfig {
         }
     }
 }
+
+/// What a packet of a chunk carries at least, behind its header: links take datagrams of 576 bytes or more, and the first
+/// packet of a chunk has the chunk's header too.
+const PACKET_BYTES_MIN: u32 = 550;
 
 /// What a flow may store at most, and at least, where its share of the store is not chosen.
 const FLOW_CAPACITY_MAX: u64 = 100 << 20;
@@ -309,5 +313,13 @@ mod tests {
         assert_eq!(config.check(), Ok(()));
         config.buffer_packets = 2_000;
         assert_eq!(config.check().map_err(|error| error.field), Err("buffer_packets"));
+        (config.buffer_packets, config.transfer.chunk_bytes) = (60_000, 4_500_000);
+        assert_eq!(config.check(), Ok(()));
+        config.transfer.chunk_bytes = 4_600_000;
+        assert_eq!(
+            config.check().map_err(|error| error.field),
+            Err("chunk_bytes"),
+            "more packets than a chunk may have"
+        );
     }
 }

@@ -19,6 +19,8 @@ pub enum Taken {
     Kept,
     /// It was here already.
     Duplicate,
+    /// There is no room for it: it has to come again.
+    Refused,
     /// It is not what the manifest says.
     Wrong(Wrong),
     /// The store refused.
@@ -323,6 +325,18 @@ impl Reassembly {
         self.units.clear();
         self.waiting.clear();
     }
+    /// Drops about so many bytes of what is not verified, from the end; gives how many they were.
+    pub fn shed(&mut self, bytes: u64) -> u64 {
+        let mut shed = 0;
+        while shed < bytes
+            && let Some((number, unit)) = self.units.pop_last()
+        {
+            self.waiting.remove(&number);
+            shed += u64::from(unit.filled());
+        }
+        self.buffered = self.buffered.saturating_sub(shed);
+        shed
+    }
     /// Drops what is not verified of units of which a source has sent a part.
     pub fn forget(&mut self, source: u16) {
         let is_of = |unit: &Unit| unit.parts.iter().any(|(origin, _)| origin.source() == Some(source));
@@ -391,8 +405,16 @@ impl Reassembly {
             _ => Verdict::Open,
         }
     }
-    /// Takes a chunk.
-    pub fn take(&mut self, number: u32, chunk_bytes: u32, count: u32, payload: &Payload, origin: Origin) -> Taken {
+    /// Takes a chunk if there is `room` for its bytes, or if it brings on the first unit that is not verified: all that is
+    /// read in order waits for that one.
+    pub fn take(
+        &mut self,
+        number: u32,
+        (chunk_bytes, count): (u32, u32),
+        payload: &Payload,
+        origin: Origin,
+        room: u64,
+    ) -> Taken {
         let range = match self.range(number, chunk_bytes, count, payload.len()) {
             Ok(range) => range,
             Err(reason) => return wrong_chunk(reason, number, (origin, payload.len())),
@@ -403,6 +425,12 @@ impl Reassembly {
         }
         if number == 0 {
             return self.take_head(&payload.to_bytes(), origin);
+        }
+        if payload.len() as u64 > room {
+            let first = self.first_unverified();
+            if !parts(range.clone(), self.manifest.chunk_size).any(|(unit, ..)| Some(unit) == first) {
+                return Taken::Refused;
+            }
         }
         let mut at = 0;
         let mut full = Vec::new();
@@ -509,13 +537,18 @@ impl Reassembly {
     pub fn awaits_reader(&self) -> bool {
         self.tree.is_some() && !self.waiting.is_empty()
     }
-    /// Whether the reader of an in-order stream alone holds things up: all that it has room for is here.
-    pub fn is_reader_behind(&self) -> bool {
+    /// The first unit that is neither stored nor about to be.
+    fn first_unverified(&self) -> Option<u32> {
         let held = self.store.held();
         let mut next = held.first_unset();
         while let Some(unit) = next.filter(|unit| self.storing.contains_key(unit)) {
             next = held.next_unset(unit + 1);
         }
+        next
+    }
+    /// Whether the reader of an in-order stream alone holds things up: all that it has room for is here.
+    pub fn is_reader_behind(&self) -> bool {
+        let next = self.first_unverified();
         let until = self.store.in_order_until();
         self.awaits_reader() && next.is_some_and(|next| until.is_some_and(|until| next >= until.0))
     }
@@ -550,6 +583,31 @@ mod tests {
     use super::*;
 
     #[test]
+    fn what_there_is_no_room_for_is_refused_unless_all_waits_for_it() {
+        let bytes: Bytes = (0..100_000u32).map(|number| (number / 7) as u8).collect();
+        let (name, key) = ("/lab/file".parse().expect("a name"), SigningKey::from_secret(&[7; 32]));
+        let object = MemoryObject::with_options(name, bytes.clone(), &key, 1, ObjectKind::File, 10_000).expect("fits");
+        let mut reassembly = Reassembly::new(object.manifest().clone(), &mut MemoryOpener::new()).expect("it opens");
+        let room = 12_000;
+        let take = |reassembly: &mut Reassembly, number: u32| {
+            let first = (number as usize - 1) * 5_000;
+            let left = room - reassembly.buffered_bytes().min(room);
+            let payload = bytes.slice(first..first + 5_000).into();
+            reassembly.take(number, (5_000, 21), &payload, Origin::Source(0), left)
+        };
+        let taken = [20, 18, 16, 14].map(|number| take(&mut reassembly, number));
+        assert_eq!(taken, [Taken::Kept, Taken::Kept, Taken::Refused, Taken::Refused]);
+        assert_eq!([2, 1, 3].map(|number| take(&mut reassembly, number)), [Taken::Kept, Taken::Kept, Taken::Refused]);
+        assert_eq!((reassembly.buffered_bytes(), take(&mut reassembly, 20)), (20_000, Taken::Duplicate));
+        assert_eq!(
+            (reassembly.shed(7_000), reassembly.buffered_bytes()),
+            (10_000, 10_000),
+            "what came for the end goes"
+        );
+        assert!(reassembly.is_missing(20) && reassembly.is_missing(18) && !reassembly.is_missing(1));
+    }
+
+    #[test]
     fn chunks_of_different_cuts_make_one_object() {
         let bytes: Bytes = (0..10_000u32).map(|number| (number / 7) as u8).collect();
         let (name, key) = ("/lab/file".parse().expect("a name"), SigningKey::from_secret(&[7; 32]));
@@ -566,13 +624,13 @@ mod tests {
             let first = (number as usize - 1) * chunk_bytes as usize;
             let payload = bytes.slice(first..bytes.len().min(first + chunk_bytes as usize)).into();
             let count = chunk_count(10_000, chunk_bytes);
-            let taken = reassembly.take(number, chunk_bytes, count, &payload, Origin::Source(source));
+            let taken = reassembly.take(number, (chunk_bytes, count), &payload, Origin::Source(source), u64::MAX);
             assert_eq!(taken, Taken::Kept, "{number} of {chunk_bytes}");
             assert!(!reassembly.is_missing(number));
         }
         assert_eq!(reassembly.missing().collect::<Vec<_>>(), [0]);
         assert_eq!(reassembly.buffered_bytes(), 10_000);
-        assert_eq!(reassembly.take(0, 4_096, 4, &head.into(), Origin::Source(1)), Taken::Kept);
+        assert_eq!(reassembly.take(0, (4_096, 4), &head.into(), Origin::Source(1), 0), Taken::Kept);
         assert!(reassembly.is_complete() && reassembly.finish().expect("it is kept"));
         assert_eq!(content.finished(&manifest.name).expect("it is whole"), bytes);
         let stored: Vec<Stored> = core::iter::from_fn(|| reassembly.poll_stored()).collect();

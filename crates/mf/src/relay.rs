@@ -18,6 +18,8 @@ use crate::{
 const COLLECT: Duration = Duration::from_millis(50);
 /// Transfers that are relayed at the same time at most.
 const RELAYS_MAX: usize = 4_096;
+/// Chunks of a transfer that are asked for at the same time at most; for others their members ask again.
+const ASKED_MAX: usize = 65_536;
 /// Members of a transfer that are remembered at most.
 const MEMBERS_MAX: usize = 4_096;
 /// A transfer of which nothing is heard for so long is forgotten.
@@ -31,6 +33,8 @@ pub(crate) struct Relays(BTreeMap<(Guid, u32), Relay>);
 struct Relay {
     object: ObjectId,
     token: Token,
+    /// Chunks that it is cut into.
+    count: u32,
     /// The group that copies are kept for.
     group: Guid,
     /// Where the next proxy on the way to the source is, or the source.
@@ -117,6 +121,7 @@ impl Relays {
         let relay = self.0.entry(id).or_insert_with(|| Relay {
             object: tag.object,
             token: tag.token,
+            count: tag.count,
             group: header.destination,
             upstream: header.source_address,
             requests: BTreeMap::new(),
@@ -160,7 +165,8 @@ impl Relays {
         relay.used_at = now;
         // The most patient of the requests decides how far they go together.
         relay.proxies_left = relay.proxies_left.max(proxies_left);
-        for number in missing {
+        let (count, asked) = (relay.count, relay.requests.len() + relay.awaited.len());
+        for number in missing.take_while(|number| *number < count).take(ASKED_MAX.saturating_sub(asked)) {
             relay.requests.entry(number).or_default().insert(from);
             relay.due.get_or_insert(now + COLLECT);
         }
@@ -307,6 +313,27 @@ mod tests {
         assert_eq!(asked(&tasks), [(vec![2], 2)]);
         assert_eq!(relays.on_repair(SOURCE, 7, 2).len(), 20);
         assert!(relays.on_repair(SOURCE, 7, 2).is_empty(), "each is served once");
+    }
+
+    #[test]
+    fn chunks_that_there_are_not_are_not_asked_for() {
+        let (now, member) = (Time::from_millis(5), |member| Guid([member; 20]));
+        let mut relays = Relays::default();
+        spread(&mut relays, now);
+        relays.on_missing(now, SOURCE, 7, (member(10), 1, 3), 7..u32::MAX);
+        assert_eq!(asked(&relays.poll_tasks(now + COLLECT, |_| false)), [(vec![7, 8], 2)]);
+        // A source that says it has as many as there may be.
+        let mut header = header();
+        if let ChunkKind::Data(tag) = &mut header.kind {
+            (tag.transfer, tag.count) = (8, u32::MAX);
+        }
+        relays.on_spread(now, &header, None);
+        for (number, first) in [(11, 0), (12, 1 << 20), (13, 1 << 30)] {
+            relays.on_missing(now, SOURCE, 8, (member(number), 1, 3), first..u32::MAX);
+            relays.poll_tasks(now + COLLECT, |_| false);
+        }
+        let relay = &relays.0[&(SOURCE, 8)];
+        assert_eq!(relay.requests.len() + relay.awaited.len(), ASKED_MAX);
     }
 
     #[test]

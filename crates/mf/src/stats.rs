@@ -28,6 +28,7 @@ impl MfNode {
             ("object chunks sent again", self.sender.chunks.1),
             ("requests for unknown objects", self.sender.unknown),
             ("chunks of no transfer", self.receiver.strays),
+            ("chunks without room in the receive buffer", self.receiver.refused),
             ("wrong bytes of sources", self.receiver.wrong.sources),
             ("wrong bytes out of storage", self.receiver.wrong.storage),
             ("wrong bytes out of caches", self.receiver.wrong.caches),
@@ -41,6 +42,7 @@ impl MfNode {
                 ("chunks refused by the store", proxy.refused),
                 ("chunks restored", proxy.restored),
                 ("reminders for producers", proxy.reminded),
+                ("drops that were not told", proxy.untold),
             ]);
         }
         NodeStatus {

@@ -22,7 +22,7 @@ use tributary_core::Duration;
 #[derive(Clone, PartialEq, Debug)]
 pub struct HopConfig {
     /// After so many data packets a CSYN asks what has arrived so far, beside the one after the chunk; `u16::MAX` is the
-    /// paper's form, in which rate and loss are known once per chunk only. Default: 16.
+    /// paper's form, in which rate and loss are known once per chunk only, or per window if that is smaller. Default: 16.
     pub csyn_packets: u16,
     /// When a chunk is sent on. The paper waits until it is complete (§3.2.1); so does a chunk here whose next hop has
     /// something else to send. Default: [`Forwarding::CutThrough`], by which a move to another access router costs 0.28

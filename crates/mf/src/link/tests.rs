@@ -30,6 +30,8 @@ struct Hop {
     received: BTreeMap<u32, Vec<Bytes>>,
     takes: bool,
     waiting: Vec<Slot>,
+    /// CSYNs that came, by themselves or in data packets.
+    csyns: u32,
 }
 
 impl Hop {
@@ -47,6 +49,7 @@ impl Hop {
             received: BTreeMap::new(),
             takes: true,
             waiting: Vec::new(),
+            csyns: 0,
         }
     }
     /// So many chunks of so many bytes.
@@ -73,7 +76,7 @@ impl Hop {
         loop {
             if let Some(slot) = queue.first().copied() {
                 let count = self.out_buffer.chunk(slot).expect("it waits in the buffer").count();
-                if self.out.can_begin(self.now, &Guid([2; 20]), count) == Room::Open {
+                if self.out.can_begin(self.now, &Guid([2; 20]), count.into()) == Room::Open {
                     queue.remove(0);
                     self.out.begin(self.now, slot, &mut self.out_buffer);
                 }
@@ -98,6 +101,7 @@ impl Hop {
         match PacketType::of(bytes[0]) {
             Ok(PacketType::Data) => {
                 let header = DataHeader::decode(&bytes).expect("it was made here");
+                self.csyns += u32::from(header.csyn.is_some());
                 let rest = Datagram::from(bytes).strip(DataHeader::BYTES);
                 let buffer = &mut self.in_buffer;
                 match self.incoming.handle_data(self.now, &header, rest, buffer) {
@@ -108,6 +112,7 @@ impl Hop {
                 }
             }
             Ok(PacketType::Csyn) => {
+                self.csyns += 1;
                 self.incoming.handle_csyn(self.now, &Csyn::decode(&bytes).expect("it was made here"))
             }
             other => panic!("{other:?}"),
@@ -506,12 +511,23 @@ fn a_damaged_answer_that_says_that_all_is_there_holds_up_nothing() {
 
 #[test]
 fn the_papers_form_asks_once_per_chunk() {
-    let config = LinkConfig::new(Rate::from_mbps(25), Duration::from_millis(25));
-    let paper = HopConfig { csyn_packets: u16::MAX, ..HopConfig::default() };
-    let mut hop = Hop::new(config, paper, 6_000, 5);
-    let mut queue = hop.put_all(10, 100_000);
-    let limit = hop.now + Duration::from_secs(60);
-    assert!(hop.run(&mut queue, limit, |hop| hop.received.len() == 10));
+    // CSYNs for ten chunks of 72 packets, one behind the other.
+    let csyns = |csyn_packets, window_initial_packets| {
+        let config = LinkConfig::new(Rate::from_mbps(25), Duration::from_millis(25));
+        let hop = HopConfig { csyn_packets, window_initial_packets, ..HopConfig::default() };
+        let mut hop = Hop::new(config, hop, 6_000, 5);
+        for number in 0..10 {
+            let mut queue = vec![hop.put(number, vec![7; 100_000].into())];
+            let limit = hop.now + Duration::from_secs(60);
+            assert!(
+                hop.run(&mut queue, limit, |hop| hop.received.len() as u32 == number + 1 && hop.out.sending() == 0)
+            );
+        }
+        hop.csyns
+    };
+    assert_eq!(csyns(u16::MAX, 2_000), 10);
+    assert!(csyns(u16::MAX, 32) > 10, "a window that is full is asked about too");
+    assert!(csyns(16, 2_000) >= 50, "the default");
 }
 
 #[test]

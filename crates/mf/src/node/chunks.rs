@@ -1,6 +1,7 @@
 //! What becomes of chunks: passing, for this node, to be stored.
 use super::*;
 use crate::{
+    router::TOO_LARGE,
     sender::{Cached, is_pushed},
     wire::{DataTag, Reliability},
 };
@@ -22,7 +23,7 @@ impl MfNode {
             Output::Resolve(guid) => self.resolver.lookup(now, guid),
             Output::Delivered(key, token) => {
                 if let Some(proxy) = &mut self.proxy {
-                    proxy.on_delivered(&key, token);
+                    proxy.on_delivered(now, &key, token);
                     proxy.on_change();
                 }
             }
@@ -30,12 +31,17 @@ impl MfNode {
             Output::Lost(header, reason) => {
                 if let Some(proxy) = &mut self.proxy {
                     match header.key() {
+                        Some(key) if reason == TOO_LARGE => proxy.on_stuck(now, &key),
                         Some(key) if proxy.holds_for(&header.destination) => {
                             proxy.on_lost(&key);
                         }
                         _ => {}
                     }
                     proxy.report_dropped(now, &header);
+                }
+                if let Some(tag) = header.tag().filter(|_| reason == TOO_LARGE && header.source == self.guid) {
+                    // Sent again it would be as large.
+                    self.sender.fail((header.destination, tag.transfer), reason);
                 }
                 self.on_dropped(FaceId::default(), reason, header.payload_bytes as usize);
             }
@@ -98,9 +104,11 @@ impl MfNode {
             && let Some(header) = &chunk.header
             && let Some(tag) = header.tag()
             && header.service == ServiceId::ContentResponse
-            && !header.flags.contains(Flags::NO_CACHE)
         {
-            self.cache.insert(tag, || chunk.payload().to_bytes(), u64::from(header.payload_bytes));
+            match header.flags.contains(Flags::NO_CACHE) {
+                true => self.cache.replace(tag, || chunk.payload().to_bytes()),
+                false => self.cache.insert(tag, || chunk.payload().to_bytes(), u64::from(header.payload_bytes)),
+            }
         }
     }
     /// What is sent again may be here already, and would come twice.
@@ -132,8 +140,15 @@ impl MfNode {
     /// Answers a request out of the cache, or sends it to the nearest that has the content; true if that is done.
     pub(super) fn answer_or_bind(&mut self, now: Time, slot: Slot, header: &ChunkHeader) -> bool {
         let payload = self.router.buffer.payload(slot).to_bytes();
-        if let Ok(message @ TransportMessage::Request { object, .. }) = TransportMessage::decode(&payload)
-            && !header.flags.contains(Flags::NO_CACHE)
+        let request = TransportMessage::decode(&payload);
+        let passes = header.flags.contains(Flags::NO_CACHE);
+        if let Ok(TransportMessage::Request { object, chunk_bytes, held, .. }) = &request
+            && passes
+        {
+            self.cache.keep_only(object, held, *chunk_bytes);
+        }
+        if let Ok(message @ TransportMessage::Request { object, .. }) = request
+            && !passes
             && let Some(cut) = self.cache.look(&object)
         {
             self.router.consume(slot);

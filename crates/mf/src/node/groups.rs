@@ -168,7 +168,7 @@ impl MfNode {
                 if self.relays.knows(&source, transfer, header.token()) =>
             {
                 let from = (header.source, sequence, header.proxies_left);
-                self.relays.on_missing(now, source, transfer, from, missing.iter().take(65_536));
+                self.relays.on_missing(now, source, transfer, from, missing.iter());
             }
             Ok(TransportMessage::Ack { transfer, complete, .. })
                 if self.relays.knows(&source, transfer, header.token()) =>
@@ -258,7 +258,7 @@ impl MfNode {
     fn on_task(&mut self, now: Time, task: Task) {
         match task {
             Task::Repair(key, who) => {
-                let Some((mut header, payload)) = self.proxy.as_mut().and_then(|proxy| proxy.copy(&key)) else {
+                let Some((mut header, payload)) = self.proxy.as_mut().and_then(|proxy| proxy.copy(now, &key)) else {
                     return;
                 };
                 header.source_address = self.config.address;

@@ -14,7 +14,13 @@ impl MfNode {
                 if let (Some(proxy), Some(token)) =
                     (self.proxy.as_mut().filter(|_| flow.source == header.source), header.token())
                 {
-                    proxy.handle_push(now, token, flow, *transfer, *object, chunks);
+                    let chunks = proxy.handle_push(now, token, flow, *transfer, *object, chunks);
+                    if !chunks.is_empty() {
+                        // It was promised, and is not here: its source has to send it itself.
+                        let (flow, transfer, object, proxy) = (*flow, *transfer, *object, self.guid);
+                        let dropped = TransportMessage::Dropped { flow, transfer, object, proxy, chunks };
+                        self.tell_source(now, (flow.source, header.source_address), token, &dropped);
+                    }
                 }
             }
             TransportMessage::Unavailable { .. } => self.receiver.handle_message(now, header, message),
@@ -34,6 +40,22 @@ impl MfNode {
                     self.router.withdraw(&header.source, *transfer);
                 }
             }
+        }
+    }
+    /// Tells a source, which may be this node itself, what became of its chunks in storage.
+    pub(super) fn tell_source(
+        &mut self,
+        now: Time,
+        (to, address): (Guid, NetworkAddress),
+        token: Token,
+        message: &TransportMessage,
+    ) {
+        if to == self.guid {
+            let mut header = ChunkHeader::new(ChunkKind::Transport(token), to, to, address);
+            header.source_address = self.config.address;
+            self.sender.handle_message(now, &header, message);
+        } else {
+            self.send_message(now, (to, address), token, message, (Flags::NONE, 0));
         }
     }
     pub(super) fn originate(&mut self, now: Time, mut header: ChunkHeader, payload: &Payload, origin: Origin) {

@@ -188,6 +188,10 @@ impl MfNode {
         while let Some((object, reason)) = self.sender.poll_failure() {
             self.push_event(Event::Note(format!("cannot serve '{object}': {reason}")));
         }
+        while let Some((to, transfer)) = self.sender.poll_expired() {
+            moved = true;
+            self.router.withdraw(&to, transfer);
+        }
         while self.router.room_for_local() || self.config.router && self.router.room_for_own() {
             let router = &mut self.router;
             let has_room = |to: &Guid, bytes: u32| router.room_for_destination(now, to, bytes);
@@ -226,7 +230,7 @@ impl MfNode {
             let router = &self.router;
             let may = |header: &ChunkHeader| router.may_release(now, header);
             let begun = |header: &ChunkHeader| router.interrupted(now, header);
-            let Some((header, payload)) = proxy.poll_release(may, begun) else { break };
+            let Some((header, payload)) = proxy.poll_release(now, may, begun) else { break };
             moved = true;
             self.router.originate(now, header, &payload.into(), Origin::Store);
         }
@@ -247,13 +251,7 @@ impl MfNode {
             let report = self.proxy.as_mut().and_then(|proxy| proxy.poll_report(now, has_way));
             let Some((to, address, token, message)) = report else { break };
             moved = true;
-            if to == self.guid {
-                let mut header = ChunkHeader::new(ChunkKind::Transport(token), to, to, address);
-                header.source_address = self.config.address;
-                self.sender.handle_message(now, &header, &message);
-            } else {
-                self.send_message(now, (to, address), token, &message, (Flags::NONE, 0));
-            }
+            self.tell_source(now, (to, address), token, &message);
         }
         while let Some(error) = self.proxy.as_mut().and_then(Proxy::poll_failure) {
             self.push_event(Event::Note(format!("the store of chunks failed: {error}")));

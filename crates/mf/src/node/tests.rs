@@ -4,7 +4,7 @@ use alloc::{vec, vec::Vec};
 use super::*;
 use crate::{
     ids::{ChunkKey, Token},
-    wire::ChunkRanges,
+    wire::{ChunkRanges, DataTag},
 };
 
 /// Nodes that hear each other at once.
@@ -198,7 +198,8 @@ fn a_push_of_another_or_without_the_token_sends_nothing_and_whoever_stores_says_
     // The receiver is known to be away; a push makes the store look whether it may send.
     let (now, chunks) = (world.now, ChunkRanges::from_ascending([0, 1]));
     let push = TransportMessage::Push { flow: key.flow, transfer: key.transfer, object: key.object, chunks };
-    let token = world.nodes[0].proxy.as_mut().unwrap().copy(&key).and_then(|(header, _)| header.token()).unwrap();
+    let token =
+        world.nodes[0].proxy.as_mut().unwrap().copy(world.now, &key).and_then(|(header, _)| header.token()).unwrap();
     // The receiver knows the token as well, from the chunks that it got, and may not say when others go.
     let (source, receiver) = (key.flow.source, key.flow.destination);
     for (from, token, wakes) in [(source, Token(token.0 ^ 1), false), (receiver, token, false), (source, token, true)] {
@@ -210,8 +211,117 @@ fn a_push_of_another_or_without_the_token_sends_nothing_and_whoever_stores_says_
             tried.set(true);
             Release::Away
         };
-        let none = proxy.poll_release(may, |_| Vec::new());
+        let none = proxy.poll_release(now, may, |_| Vec::new());
         assert_eq!((none.is_none(), tried.get()), (true, wakes));
+    }
+}
+
+/// A message about chunk 0 of something, made to name all chunks that there may be.
+fn about_all(message: &TransportMessage) -> TransportMessage {
+    let mut bytes = Vec::new();
+    message.encode(&mut bytes);
+    let count = bytes.len() - 4;
+    bytes[count..].fill(0xff);
+    TransportMessage::decode(&bytes).unwrap()
+}
+
+#[test]
+fn a_push_and_a_nack_of_all_numbers_there_are_stop_no_router() {
+    let (mut world, key) = stored_for_one_that_is_away();
+    let (now, first) = (world.now, ChunkRanges::from_ascending([0]));
+    let kept = world.nodes[0].proxy.as_mut().unwrap();
+    let (header, payload) = kept.copy(now, &key).unwrap();
+    // The router answers for the producer of another copy as well.
+    let tag = DataTag { number: 5, ..*header.tag().unwrap() };
+    let delegated = ChunkHeader { kind: ChunkKind::Data(tag), ..header.clone() };
+    kept.put(now, &delegated, &payload.into(), Kept::Delegated).unwrap();
+    let (source, receiver, kind) = (key.flow.source, key.flow.destination, ChunkKind::Transport(tag.token));
+    let ChunkKey { flow, transfer, object, .. } = key;
+    let push = TransportMessage::Push { flow, transfer, object, chunks: first.clone() };
+    let said = ChunkHeader::new(kind, source, world.guid(0), NetworkAddress::NONE);
+    let before = world.nodes[1].sender.report(transfer).unwrap();
+    world.nodes[0].on_transport(now, &said, &about_all(&push));
+    world.run(1_000);
+    let after = world.nodes[1].sender.report(transfer).unwrap();
+    assert_eq!((before.dropped_chunks, after.dropped_chunks), (0, 0), "all that it has sent is there");
+    let nack = TransportMessage::Status { transfer, object, window: 0, advice_chunks: 1, sequence: 1, missing: first };
+    let mut bytes = Vec::new();
+    about_all(&nack).encode(&mut bytes);
+    let said = ChunkHeader::new(kind, receiver, source, NetworkAddress::NONE);
+    let slot = world.nodes[0].router.put_own(said.clone(), &bytes.into());
+    world.nodes[0].answer_for_producer(now, slot, &said);
+    world.run(1_000);
+    assert_eq!(world.nodes[0].holdings().len(), 3);
+}
+
+#[test]
+fn a_source_is_told_what_it_pushes_in_vain_and_sends_it_itself() {
+    let (mut world, key) = stored_for_one_that_is_away();
+    let token =
+        world.nodes[0].proxy.as_mut().unwrap().copy(world.now, &key).and_then(|(header, _)| header.token()).unwrap();
+    // The router has lost it without having said so.
+    let (now, ChunkKey { flow, transfer, object, .. }) = (world.now, key);
+    world.nodes[0].proxy.as_mut().unwrap().on_complete(token, &flow, transfer, object);
+    let chunks = ChunkRanges::from_ascending([0, 1]);
+    let push = TransportMessage::Push { flow, transfer, object, chunks };
+    let said = ChunkHeader::new(ChunkKind::Transport(token), flow.source, world.guid(0), NetworkAddress::NONE);
+    world.nodes[0].on_transport(now, &said, &push);
+    world.run(3_000);
+    assert_eq!(world.nodes[1].sender.report(transfer).unwrap().dropped_chunks, 2);
+    assert_eq!(world.nodes[0].holdings().len(), 2, "it is stored anew");
+}
+
+#[test]
+fn who_asks_past_a_cache_that_is_wrong_sets_it_right_for_the_next() {
+    use tributary_content::{MemoryObject, MemoryOpener, ObjectReader};
+    let mut world = World::new(["source", "first", "second"]);
+    let key = SigningKey::from_secret(&[7; 32]);
+    let (name, bytes): (Name, Vec<u8>) = ("/lab/file".parse().unwrap(), (0..100_000).map(|i| i as u8).collect());
+    let object = MemoryObject::new(name.clone(), Bytes::from(bytes.clone()), &key).unwrap();
+    let (id, size) = (object.manifest().object_id(), object.manifest().size);
+    let mut head = (object.manifest().encode().len() as u16).to_be_bytes().to_vec();
+    head.extend(object.manifest().encode());
+    head.extend(object.tree());
+    let now = world.now;
+    world.nodes[1].publish(now, Box::new(object));
+    // The router has the whole object, with a byte changed.
+    let chunk_bytes = 20_000;
+    let count = crate::sender::chunk_count(size, chunk_bytes);
+    for number in 0..count {
+        let tag = DataTag {
+            object: id,
+            transfer: 1,
+            token: Token(1),
+            number,
+            count,
+            chunk_bytes,
+            reliability: crate::wire::Reliability::Nack,
+            window: u16::MAX,
+            window_chunks: 0,
+        };
+        let part = number.checked_sub(1).map(|at| bytes.chunks(chunk_bytes as usize).nth(at as usize).unwrap());
+        let mut payload = part.map_or_else(|| head.clone(), <[u8]>::to_vec);
+        payload[77] ^= u8::from(number == 2);
+        let len = payload.len() as u64;
+        world.nodes[0].cache.insert(&tag, || payload.into(), len);
+    }
+    world.run(1_000);
+    for (node, wrong) in [(2, true), (3, false)] {
+        let (opener, sent) = (MemoryOpener::new(), world.nodes[1].sender.chunks.0);
+        let (content, now) = (opener.content(), world.now);
+        let fetch = Fetch {
+            name: name.clone(),
+            opener: Box::new(opener),
+            rate_limit: None,
+            paths_per_source: 1,
+            metric: tributary_transport::PathMetric::Hops,
+            patience: None,
+        };
+        world.nodes[node].fetch(now, fetch);
+        world.run(10_000);
+        assert!(content.finished(&name).is_some_and(|got| got == bytes), "{node}");
+        assert_eq!(world.nodes[node].receiver.wrong.caches > 0, wrong, "{node}");
+        assert_eq!(world.nodes[1].sender.chunks.0 > sent, wrong, "{node}: the cache answers what is right");
     }
 }
 
@@ -224,7 +334,8 @@ fn an_acknowledgement_without_the_token_ends_nothing() {
         complete: true,
         chunks: ChunkRanges::default(),
     };
-    let token = world.nodes[0].proxy.as_mut().unwrap().copy(&key).and_then(|(header, _)| header.token()).unwrap();
+    let token =
+        world.nodes[0].proxy.as_mut().unwrap().copy(world.now, &key).and_then(|(header, _)| header.token()).unwrap();
     let now = world.now;
     for (token, is_over) in [(Token(token.0 ^ 1), false), (token, true)] {
         let kind = ChunkKind::Transport(token);

@@ -99,12 +99,14 @@ impl Receiver {
         }
         let (number, chunk_bytes, count) = (tag.number, tag.chunk_bytes, tag.count);
         let origin = fetch.origin(header);
+        let room = self.make_room(id, bytes);
+        let Some(fetch) = self.fetches.get_mut(&id) else { return };
         if header.flags.contains(Flags::CACHED) {
             fetch.cached_by = Some(header.source);
         }
         let Some(reassembly) = &mut fetch.reassembly else { return };
         let is_first = reassembly.cut().is_none();
-        let taken = reassembly.take(number, chunk_bytes, count, payload, origin);
+        let taken = reassembly.take(number, (chunk_bytes, count), payload, origin, room);
         if is_first && chunk_bytes > fetch.asked_bytes && !is_pushed(tag.transfer) {
             // A cache has it in larger chunks.
             let more = fetch.take_grant(2 * u64::from(fetch.window_chunks), chunk_bytes - fetch.asked_bytes);
@@ -130,6 +132,12 @@ impl Receiver {
                 if is_reminder && now >= heard.unwrap_or_default().max(fetch.useful_at) + timeout {
                     return self.nack(now, id);
                 }
+            }
+            Taken::Refused => {
+                // Its sender sends more than it was told, or others have filled the buffer meanwhile.
+                self.refused += 1;
+                fetch.set_nack(now, fetch.options.nack_timeout(&self.config));
+                return self.say_due(now, id);
             }
             Taken::Wrong(wrong) => return self.distrust(now, id, wrong),
             Taken::Failed(reason) => return self.fail(now, id, reason),
@@ -174,8 +182,7 @@ impl Receiver {
         let key = (header.source, tag.transfer);
         let running = self.fetches.values().filter(|fetch| fetch.is_pushed_here());
         let is_known = self.early.contains_key(&key);
-        if !is_known && running.count() + self.early.len() >= PUSHED_MAX {
-            self.forget_early(now);
+        if !is_known && running.count() + self.early.len() >= PUSHED_MAX && !self.forget_early(now, key) {
             self.strays += 1;
             return;
         }
@@ -231,10 +238,11 @@ impl Receiver {
     fn keep_early(&mut self, now: Time, key: (Guid, u32), header: &ChunkHeader, payload: &Payload) {
         let bytes = |early: &Early| early.chunks.iter().map(|(_, payload)| payload.len() as u64).sum::<u64>();
         let most = self.config.buffer_bytes.0;
-        if self.early.values().map(bytes).sum::<u64>() + payload.len() as u64 > most {
-            self.forget_early(now);
-            self.strays += 1;
-            return;
+        while self.early.values().map(bytes).sum::<u64>() + payload.len() as u64 > most {
+            if !self.forget_early(now, key) {
+                self.strays += 1;
+                return;
+            }
         }
         let early = self.early.entry(key).or_insert_with(|| Early { chunks: Vec::new(), heard_at: now });
         early.heard_at = now;
@@ -245,12 +253,16 @@ impl Receiver {
             early.chunks.push((header.clone(), payload.to_bytes()));
         }
     }
-    fn forget_early(&mut self, now: Time) {
-        self.early.retain(|_, early| now.since(early.heard_at) < EARLY_LIFETIME);
+    /// Of what nobody has taken yet the one of which nothing was heard for longest makes room for another one; false if more
+    /// of each may be about to come.
+    fn forget_early(&mut self, now: Time, other: (Guid, u32)) -> bool {
+        let idle =
+            |(key, early): &(&(Guid, u32), &Early)| **key != other && now.since(early.heard_at) >= EARLY_PATIENCE;
+        let oldest = self.early.iter().filter(idle).min_by_key(|(_, early)| early.heard_at).map(|(key, _)| *key);
+        oldest.and_then(|key| self.early.remove(&key)).is_some()
     }
     /// Somebody takes what is pushed: begins with what came before.
     pub fn take_early(&mut self, now: Time) {
-        self.forget_early(now);
         if self.acceptor.is_none() {
             return;
         }
@@ -383,7 +395,122 @@ mod tests {
     use crate::{
         router::cache::ContentCache,
         sender::{SendOptions, Sender},
+        wire::ChunkKind,
     };
+
+    /// Chunks of an object of so many, all but its description: the bytes of unit `number - 1` of 10,000 each.
+    fn chunks_of(source: u8, count: u32) -> (ChunkHeader, Vec<(ChunkHeader, Payload)>, Payload) {
+        let key = SigningKey::from_secret(&[7; 32]);
+        let name = alloc::format!("/lab/{source}").parse().expect("a name");
+        let bytes: Bytes = (0..10_000 * count).map(|number| (number / 9) as u8).collect();
+        let kind = tributary_content::ObjectKind::File;
+        let object = MemoryObject::with_options(name, bytes.clone(), &key, 1, kind, 10_000).expect("fits");
+        let encoded = object.manifest().encode();
+        let head = [&(encoded.len() as u16).to_be_bytes()[..], &encoded, &object.tree()].concat();
+        let header = |number| {
+            let tag = DataTag {
+                object: object.manifest().object_id(),
+                transfer: PUSHED | 1,
+                token: Token(7),
+                number,
+                count: count + 1,
+                chunk_bytes: 10_000,
+                reliability: Reliability::Nack,
+                window: u16::MAX,
+                window_chunks: 0,
+            };
+            ChunkHeader::new(ChunkKind::Data(tag), Guid([source; 20]), Guid([9; 20]), NetworkAddress(1))
+        };
+        let data = (1..=count).map(|number| {
+            (header(number), bytes.slice((number as usize - 1) * 10_000..number as usize * 10_000).into())
+        });
+        (header(0), data.collect(), head.into())
+    }
+
+    #[test]
+    fn all_transfers_together_keep_to_the_buffer_and_none_is_starved() {
+        use tributary_content::{Bitmap, ChunkStore, HashTree, Manifest, StoreError};
+        /// Its reader reads nothing.
+        struct Stopped(Box<dyn ChunkStore>);
+        impl ChunkStore for Stopped {
+            fn held(&self) -> &Bitmap {
+                self.0.held()
+            }
+            fn tree(&self) -> Option<&HashTree> {
+                self.0.tree()
+            }
+            fn put_tree(&mut self, tree: &HashTree) -> Result<(), StoreError> {
+                self.0.put_tree(tree)
+            }
+            fn put_chunk(&mut self, index: tributary_content::ChunkIndex, bytes: &[u8]) -> Result<(), StoreError> {
+                self.0.put_chunk(index, bytes)
+            }
+            fn finish(&mut self) -> Result<(), StoreError> {
+                self.0.finish()
+            }
+            fn in_order_until(&self) -> Option<tributary_content::ChunkIndex> {
+                Some(tributary_content::ChunkIndex(0))
+            }
+        }
+        struct Opener(MemoryOpener);
+        impl StoreOpener for Opener {
+            fn trusts(&self, manifest: &Manifest) -> Result<(), StoreError> {
+                self.0.trusts(manifest)
+            }
+            fn resumes(&self, manifest: &Manifest) -> bool {
+                self.0.resumes(manifest)
+            }
+            fn open(&mut self, manifest: &Manifest) -> Result<Box<dyn ChunkStore>, StoreError> {
+                Ok(Box::new(Stopped(self.0.open(manifest)?)))
+            }
+        }
+        let most = 1_000_000;
+        let config = EndConfig { buffer_bytes: tributary_core::ByteCount(most), ..EndConfig::default() };
+        let mut receiver = Receiver::new(config, 1, &[1; 32]);
+        receiver.accept(Some(Box::new(Opener(MemoryOpener::new()))));
+        let now = Time::from_millis(1_000);
+        for source in 1..=4 {
+            let (first, data, head) = chunks_of(source, 400);
+            receiver.handle_data(now, &first, &head);
+            // From behind: nothing of it can be read.
+            for (header, payload) in data.iter().rev() {
+                receiver.handle_data(now, header, payload);
+                assert!(receiver.buffered_bytes() <= most + u64::from(source) * 10_000);
+            }
+            let refused = receiver.refused;
+            assert!(refused >= 250 * u64::from(source), "{refused}");
+            let held = receiver.fetches.keys().map(|id| receiver.buffered_of(*id)).collect::<Vec<_>>();
+            let part = most / u64::from(source);
+            assert!(held.iter().all(|held| *held >= part / 2), "each has its part: {held:?}");
+        }
+    }
+
+    #[test]
+    fn what_nobody_has_taken_is_forgotten_for_want_of_room_alone() {
+        let config = EndConfig { buffer_bytes: tributary_core::ByteCount(65_000), ..EndConfig::default() };
+        let mut receiver = Receiver::new(config, 1, &[1; 32]);
+        let mut now = Time::from_millis(1_000);
+        let bring = |receiver: &mut Receiver, now, source| {
+            let (first, data, head) = chunks_of(source, 2);
+            receiver.handle_data(now, &first, &head);
+            data.iter().for_each(|(header, payload)| receiver.handle_data(now, header, payload));
+        };
+        let held = |receiver: &Receiver| {
+            receiver.early.iter().map(|((from, _), early)| (from.0[0], early.chunks.len())).collect::<Vec<_>>()
+        };
+        (1..=3).for_each(|source| bring(&mut receiver, now + Duration::from_millis(u64::from(source)), source));
+        assert_eq!(held(&receiver), [(1, 3), (2, 3), (3, 3)]);
+        bring(&mut receiver, now, 4);
+        assert_eq!(held(&receiver), [(1, 3), (2, 3), (3, 3), (4, 1)], "the rest of the others may be on its way");
+        now += Duration::from_secs(86_400);
+        assert_eq!(held(&receiver).len(), 4, "a day later");
+        bring(&mut receiver, now, 4);
+        assert_eq!(held(&receiver), [(2, 3), (3, 3), (4, 3)], "the oldest makes room");
+        receiver.accept(Some(Box::new(MemoryOpener::new())));
+        receiver.take_early(now);
+        assert!(receiver.fetches.values().all(|fetch| fetch.ended.is_some() && fetch.failure.is_none()));
+        assert_eq!(receiver.fetches.len(), 3);
+    }
 
     #[test]
     fn copies_of_what_was_pushed_are_known_and_memory_of_them_is_bounded() {
@@ -426,7 +553,7 @@ mod tests {
         let (header, payload) = sender.poll_chunk(Time::ZERO, &no_cache, |_, _| true).expect("the first chunk");
         let token = header.token().expect("it has one");
         let mut damaged = header.clone();
-        if let crate::wire::ChunkKind::Data(tag) = &mut damaged.kind {
+        if let ChunkKind::Data(tag) = &mut damaged.kind {
             tag.token.0 ^= 1 << 38;
         }
         receiver.handle_data(Time::ZERO, &damaged, &payload);
@@ -464,7 +591,7 @@ mod tests {
             now += Duration::from_millis(500);
             receiver.handle_timeout(now);
             for message in core::iter::from_fn(|| receiver.poll_message()) {
-                let kind = crate::wire::ChunkKind::Transport(message.token);
+                let kind = ChunkKind::Transport(message.token);
                 let from = ChunkHeader::new(kind, own, source, NetworkAddress(1));
                 sender.handle_request(now, &from, &message.message, None);
                 sender.handle_message(now, &from, &message.message);
@@ -511,7 +638,7 @@ mod tests {
         (receiver, sender, id, asked)
     }
     fn header_of(message: &Outgoing, from: Guid, token: Token) -> ChunkHeader {
-        ChunkHeader::new(crate::wire::ChunkKind::Transport(token), from, message.to, NetworkAddress(1))
+        ChunkHeader::new(ChunkKind::Transport(token), from, message.to, NetworkAddress(1))
     }
 
     /// Of a unit of four chunks one has come when the source has to be asked anew.
@@ -579,7 +706,7 @@ mod tests {
         let stored = |receiver: &Receiver| receiver.report(NOW, id).expect("it is known").stored_bytes;
         for (header, payload) in &sent {
             let mut forged = header.clone();
-            if let crate::wire::ChunkKind::Data(tag) = &mut forged.kind {
+            if let ChunkKind::Data(tag) = &mut forged.kind {
                 tag.token.0 ^= 1;
             }
             // With wrong bytes somebody would be blamed for them.

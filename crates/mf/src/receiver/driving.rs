@@ -29,7 +29,7 @@ impl Receiver {
                         continue;
                     }
                     Taken::Wrong(wrong) => self.distrust(now, id, wrong),
-                    Taken::Kept | Taken::Duplicate => {}
+                    Taken::Kept | Taken::Duplicate | Taken::Refused => {}
                 }
                 self.finish_if_complete(now, id);
             }
@@ -120,7 +120,7 @@ impl Receiver {
     }
     /// The one message per window, if it is due.
     pub(super) fn say_due(&mut self, now: Time, id: TransferId) {
-        let (config, limit_ready) = (self.config.clone(), self.limit.ready_at());
+        let (config, limit_ready, buffer) = (self.config.clone(), self.limit.ready_at(), self.buffer_of(id));
         let Some(fetch) = self.fetches.get_mut(&id).filter(|fetch| fetch.ended.is_none()) else { return };
         let Some((_, window)) = fetch.status_at.filter(|(at, _)| *at <= now) else { return };
         let ready = fetch.limit.ready_at().max(limit_ready);
@@ -135,12 +135,12 @@ impl Receiver {
             fetch.status_at = None;
             return;
         };
-        let share = reassembly.buffered_bytes() * 100 / config.buffer_bytes.0.max(1);
+        let share = reassembly.buffered_bytes() * 100 / buffer.max(1);
         // Window notice (reference/mobilityfirst): below 50 % increase, 50 to 80 % decrease, above 80 % stop.
         let chunk_bytes = reassembly.cut().map_or(config.chunk_bytes, |(chunk_bytes, _)| chunk_bytes);
-        let most = (config.buffer_bytes.0 / u64::from(chunk_bytes.max(1)) / 4).clamp(1, u64::from(u16::MAX)) as u16;
+        let most = (buffer / u64::from(chunk_bytes.max(1)) / 4).clamp(1, u64::from(u16::MAX)) as u16;
         let most = most.min(config.window_chunks_max);
-        let room = config.buffer_bytes.0.saturating_sub(reassembly.buffered_bytes()) / u64::from(chunk_bytes.max(1));
+        let room = buffer.saturating_sub(reassembly.buffered_bytes()) / u64::from(chunk_bytes.max(1));
         let rate = fetch.limit.rate().into_iter().chain(self.limit.rate()).min();
         let advice = match (share, rate) {
             _ if waits => 0,
@@ -177,11 +177,12 @@ impl Receiver {
         }
         let told = if waits { fetch.granted.unwrap_or(0) } else { window };
         fetch.sequence += 1;
-        let missing = fetch.take_missing();
+        // What there is no room for would come in vain.
+        let missing = fetch.take_missing(if share < 50 { usize::MAX } else { room.max(1) as usize });
         let message = TransportMessage::Status {
             transfer: fetch.transfer,
             object,
-            window: told,
+            window: on_wire(told),
             advice_chunks: advice,
             sequence: fetch.sequence,
             missing,

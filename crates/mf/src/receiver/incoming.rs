@@ -13,7 +13,7 @@ pub(super) struct Incoming {
     /// Bytes that are missing and that no sender was let send.
     pub(super) ungranted: u64,
     /// The last window that was told of: the sender may begin two more.
-    pub(super) granted: Option<u16>,
+    pub(super) granted: Option<u32>,
     /// The chunk size that was asked for.
     pub(super) asked_bytes: u32,
     /// It is to be asked for as soon as the limit lets it, since then.
@@ -46,9 +46,9 @@ pub(super) struct Incoming {
     pub(super) wrong: BTreeSet<u32>,
     pub(super) wrongs: u32,
     pub(super) wrong_since: Option<Time>,
-    pub(super) windows: BTreeMap<u16, (u16, BTreeSet<u32>)>,
-    pub(super) highest_window: Option<u16>,
-    pub(super) status_at: Option<(Time, u16)>,
+    pub(super) windows: BTreeMap<u32, (u16, BTreeSet<u32>)>,
+    pub(super) highest_window: Option<u32>,
+    pub(super) status_at: Option<(Time, u32)>,
     pub(super) window_chunks: u16,
     pub(super) stopped: bool,
     /// When it was last looked at whether a slow reader has gone on.
@@ -288,14 +288,14 @@ impl Incoming {
     pub(super) fn says_missing(&self) -> bool {
         self.tells_missing || !self.wrong.is_empty() || self.gaps.as_ref().is_some_and(|gaps| !gaps.missing.is_empty())
     }
-    /// What is to be said of what is missing; nothing if what is not here may be on its way.
-    pub(super) fn take_missing(&mut self) -> ChunkRanges {
+    /// What is to be said of what is missing, at most so many chunks; nothing if what is not here may be on its way.
+    pub(super) fn take_missing(&mut self, most: usize) -> ChunkRanges {
         let all = core::mem::take(&mut self.tells_missing) || self.nacks > 0;
         let mut some = self.gaps.as_mut().map(|gaps| core::mem::take(&mut gaps.missing)).unwrap_or_default();
         some.append(&mut self.wrong);
         let Some(reassembly) = &self.reassembly else { return ChunkRanges::default() };
         match all {
-            true => ChunkRanges::from_ascending(reassembly.missing()),
+            true => ChunkRanges::from_ascending(reassembly.missing().take(most)),
             false => ChunkRanges::from_ascending(some.into_iter().filter(|number| reassembly.is_missing(*number))),
         }
     }
@@ -408,7 +408,7 @@ impl Incoming {
         told
     }
     /// Whether to tell of this window lets the sender send more.
-    pub(super) fn grants(&self, window: u16) -> bool {
+    pub(super) fn grants(&self, window: u32) -> bool {
         self.ungranted > 0 && self.granted.is_none_or(|granted| granted < window)
     }
     /// What the sender is to be let send, and since when, if only the limit may hold it up.
@@ -429,13 +429,15 @@ impl Incoming {
     }
     pub(super) fn on_window(&mut self, tag: &DataTag) {
         if tag.window_chunks > 0 {
-            let window = self.windows.entry(tag.window).or_insert((tag.window_chunks, BTreeSet::new()));
+            // Of a sender that was on its way already the windows are counted from the first one that comes.
+            let number = nearest_window(tag.window, self.highest_window.unwrap_or(0));
+            let window = self.windows.entry(number).or_insert((tag.window_chunks, BTreeSet::new()));
             window.1.insert(tag.number);
-            self.highest_window = Some(self.highest_window.map_or(tag.window, |highest| highest.max(tag.window)));
+            self.highest_window = self.highest_window.max(Some(number));
         }
     }
     /// A window of which all chunks are here; each once, the highest if there are several.
-    pub(super) fn complete_window(&mut self) -> Option<u16> {
+    pub(super) fn complete_window(&mut self) -> Option<u32> {
         let full = self.windows.iter().filter(|(_, (chunks, here))| here.len() >= usize::from(*chunks));
         let window = full.map(|(window, _)| *window).max()?;
         self.windows.retain(|number, (chunks, here)| *number > window || here.len() < usize::from(*chunks));

@@ -29,7 +29,7 @@ use crate::{
     ids::{ChunkKey, Guid, NetworkAddress, Token},
     payload::Payload,
     reassembly::{Check, Origin, Reassembly, Stored, Taken, Wrong, manifest_of},
-    sender::{PUSHED, ProxyUse, is_pushed},
+    sender::{PUSHED, ProxyUse, is_pushed, nearest_window, on_wire},
     wire::{ChunkHeader, ChunkRanges, DataTag, Flags, Reliability, TransportMessage, chunk::HOPS_MAX},
 };
 
@@ -54,7 +54,7 @@ const LIMIT_BURST: Duration = Duration::from_millis(20);
 const LIMITED_CHUNK: Duration = Duration::from_millis(50);
 const LIMITED_WINDOW: Duration = Duration::from_millis(100);
 const LIMITED_WINDOW_MAX: Duration = Duration::from_millis(400);
-/// Windows of an object at most under a limit: they are numbered with 16 bits.
+/// Windows of an object at most under a limit: its source remembers where each begins.
 const LIMITED_WINDOWS: u64 = 50_000;
 /// How long it is waited until what was wrong twice is asked for again; doubles up to four NACK timeouts. The first time
 /// it is asked for at once.
@@ -78,8 +78,8 @@ const PUSHED_MAX: usize = 256;
 const PUSHED_KEPT: usize = 4_096;
 /// Chunks of a pushed object that are kept before its description has come, or somebody takes what is pushed.
 const EARLY_MAX: usize = 64;
-/// How long they are kept after the last one.
-const EARLY_LIFETIME: Duration = Duration::from_secs(60);
+/// An object of which nothing has come for so long makes room for others, if there is none.
+const EARLY_PATIENCE: Duration = Duration::from_secs(60);
 
 /// What to send to whom.
 #[derive(Clone, PartialEq, Debug)]
@@ -152,6 +152,8 @@ pub struct Receiver {
     done: VecDeque<Name>,
     /// Chunks that belong to no transfer of ours.
     pub strays: u64,
+    /// Chunks for which there was no room.
+    pub refused: u64,
     /// Bytes that came and were not what their manifest says.
     pub wrong: WrongBytes,
 }
@@ -204,6 +206,7 @@ impl Receiver {
             events: VecDeque::new(),
             done: VecDeque::new(),
             strays: 0,
+            refused: 0,
             wrong: WrongBytes::default(),
         }
     }
@@ -331,6 +334,7 @@ impl Receiver {
     }
     /// Asks for what is missing: the network chooses the nearest source, unless one has to be avoided.
     fn request(&mut self, now: Time, id: TransferId) {
+        let buffer = self.buffer_of(id);
         let config = &self.config;
         let Some(fetch) = self.fetches.get_mut(&id).filter(|fetch| fetch.ended.is_none()) else { return };
         if fetch.limit.ready_at().max(self.limit.ready_at()) > now {
@@ -359,6 +363,8 @@ impl Receiver {
         if let Some(rate) = rate {
             fetch.window_chunks = fetch.window_chunks.min(limited_window(rate, LIMITED_WINDOW, chunk_bytes, size));
         }
+        let room = u16::try_from(buffer / u64::from(chunk_bytes.max(1))).unwrap_or(u16::MAX).max(1);
+        fetch.window_chunks = fetch.window_chunks.min(room);
         let message = TransportMessage::Request {
             transfer: fetch.transfer,
             object,
@@ -417,6 +423,42 @@ impl Receiver {
             }
         }
         self.attached = attached;
+    }
+
+    // Room for what is not stored yet: it is there for all transfers together.
+
+    fn buffered_bytes(&self) -> u64 {
+        let running = self.fetches.values().filter_map(|fetch| fetch.reassembly.as_ref());
+        running.map(Reassembly::buffered_bytes).sum()
+    }
+    fn buffered_of(&self, id: TransferId) -> u64 {
+        let reassembly = self.fetches.get(&id).and_then(|fetch| fetch.reassembly.as_ref());
+        reassembly.map_or(0, Reassembly::buffered_bytes)
+    }
+    /// What a transfer may buffer: all that others do not, and its part in any case.
+    fn buffer_of(&self, id: TransferId) -> u64 {
+        let most = self.config.buffer_bytes.0;
+        let running = self.fetches.values().filter(|fetch| fetch.reassembly.is_some()).count().max(1) as u64;
+        let others = self.buffered_bytes() - self.buffered_of(id);
+        most.saturating_sub(others).max(most / running)
+    }
+    /// Bytes that there is room for of a transfer. Where others have filled the buffer, those give back what came last that
+    /// have more than this one would have.
+    fn make_room(&mut self, id: TransferId, bytes: u64) -> u64 {
+        let own = self.buffered_of(id);
+        let mut free = self.config.buffer_bytes.0.saturating_sub(self.buffered_bytes());
+        while free < bytes {
+            let others = self.fetches.iter_mut().filter(|(other, _)| **other != id);
+            let others = others.filter_map(|(_, fetch)| fetch.reassembly.as_mut());
+            let largest = others.max_by_key(|other| other.buffered_bytes());
+            let Some(largest) = largest.filter(|other| other.buffered_bytes() > own + bytes) else { break };
+            let shed = largest.shed(bytes - free);
+            if shed == 0 {
+                break;
+            }
+            free += shed;
+        }
+        free
     }
 
     // Questions.

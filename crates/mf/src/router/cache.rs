@@ -9,7 +9,7 @@ use bytes::Bytes;
 use tributary_content::ObjectId;
 use tributary_core::ByteCount;
 
-use crate::wire::DataTag;
+use crate::wire::{ChunkRanges, DataTag};
 
 /// What a chunk takes beyond its payload.
 const CHUNK_OVERHEAD_BYTES: u64 = 128;
@@ -41,6 +41,23 @@ impl ContentCache {
     pub fn new(capacity: ByteCount) -> ContentCache {
         ContentCache { capacity: capacity.0, used: 0, clock: 0, objects: BTreeMap::new(), hits: 0, misses: 0 }
     }
+    /// Keeps a chunk that passes by past copies, in place of the one that is here: that may have been wrong. Nothing is begun
+    /// with it.
+    pub fn replace(&mut self, tag: &DataTag, payload: impl FnOnce() -> Bytes) {
+        let cut = (tag.chunk_bytes, tag.count);
+        let Some(known) = self.objects.get_mut(&tag.object).filter(|known| (known.chunk_bytes, known.count) == cut)
+        else {
+            return;
+        };
+        let Some(chunk) = known.chunks.get_mut(&tag.number) else { return };
+        let right = payload();
+        if right.len() == chunk.len() {
+            *chunk = Bytes::copy_from_slice(&right);
+        } else {
+            // What was here was not even as long.
+            self.remove(&tag.object);
+        }
+    }
     /// Keeps a chunk that passes by.
     pub fn insert(&mut self, tag: &DataTag, payload: impl FnOnce() -> Bytes, bytes: u64) {
         let bytes = bytes + CHUNK_OVERHEAD_BYTES;
@@ -49,8 +66,10 @@ impl ContentCache {
         }
         self.clock += 1;
         let fits = |known: &Cached| (known.chunk_bytes, known.count) == (tag.chunk_bytes, tag.count);
-        if self.objects.get(&tag.object).is_some_and(|known| !fits(known)) {
-            // Cut another way: the newer cut wins.
+        let mut description = None;
+        if let Some(known) = self.objects.get(&tag.object).filter(|known| !fits(known)) {
+            // Cut another way: the newer cut wins. The description is the same, and does not come again to who has it.
+            description = known.chunks.get(&0).cloned().filter(|_| tag.number != 0);
             self.remove(&tag.object);
         }
         let object = self.objects.entry(tag.object).or_insert_with(|| Cached {
@@ -61,6 +80,12 @@ impl ContentCache {
             used_at: 0,
         });
         object.used_at = self.clock;
+        if let Some(description) = description {
+            let bytes = description.len() as u64 + CHUNK_OVERHEAD_BYTES;
+            object.chunks.insert(0, description);
+            object.bytes += bytes;
+            self.used += bytes;
+        }
         if object.chunks.contains_key(&tag.number) {
             return;
         }
@@ -73,6 +98,23 @@ impl ContentCache {
                 break;
             };
             self.remove(&oldest);
+        }
+    }
+    /// Somebody asks for an object past copies, as what is here may be wrong, and has these chunks, cut by `chunk_bytes`, as
+    /// they should be: the others go, and what answers takes their place.
+    pub fn keep_only(&mut self, object: &ObjectId, held: &ChunkRanges, chunk_bytes: u32) {
+        let Some(known) = self.objects.get_mut(object) else { return };
+        let held = held.recut(chunk_bytes, (known.chunk_bytes, known.count));
+        let mut gone = 0;
+        known.chunks.retain(|number, chunk| {
+            let stays = held.contains(*number);
+            gone += if stays { 0 } else { chunk.len() as u64 + CHUNK_OVERHEAD_BYTES };
+            stays
+        });
+        known.bytes -= gone;
+        self.used -= gone;
+        if known.chunks.is_empty() {
+            self.objects.remove(object);
         }
     }
     /// Forgets an object.
@@ -149,5 +191,28 @@ mod tests {
         assert_eq!(cache.usage().0, ByteCount(628), "another cut of the same object replaces it");
         assert!(cache.chunk(&ObjectId([2; 16]), (500, 3), 0).is_some());
         assert_eq!(cache.chunk(&ObjectId([2; 16]), (1_000, 3), 0), None, "who began with the old one gets none of it");
+    }
+
+    #[test]
+    fn what_comes_past_copies_takes_the_place_of_what_is_here_and_begins_nothing() {
+        let mut cache = ContentCache::new(ByteCount(5_000));
+        let (id, cut) = (ObjectId([1; 16]), (1_000, 3));
+        cache.replace(&tag(1, 0), || vec![2; 1_000].into());
+        assert_eq!(cache.usage().0, ByteCount(0));
+        (0..3).for_each(|number| cache.insert(&tag(1, number), || vec![1; 1_000].into(), 1_000));
+        cache.replace(&tag(1, 1), || vec![2; 1_000].into());
+        let first = |cache: &ContentCache, number| cache.chunk(&id, cut, number).map(|chunk| chunk[0]);
+        assert_eq!([0, 1, 2].map(|number| first(&cache, number)), [Some(1), Some(2), Some(1)]);
+        cache.replace(&tag(1, 2), || vec![2; 900].into());
+        assert_eq!((cache.look(&id), cache.usage().0), (None, ByteCount(0)), "it was of another length");
+        (0..3).for_each(|number| cache.insert(&tag(1, number), || vec![1; 1_000].into(), 1_000));
+        cache.keep_only(&id, &ChunkRanges::from_ascending([1]), 1_000);
+        assert_eq!(
+            (cache.look(&id), cache.usage().0),
+            (None, ByteCount(1_128)),
+            "nobody knows whether the others are right"
+        );
+        cache.keep_only(&id, &ChunkRanges::default(), 1_000);
+        assert_eq!(cache.objects().count(), 0);
     }
 }

@@ -234,6 +234,9 @@ impl Router {
         let (Some(hop), Some(chunk)) = (self.hops.get_mut(&face), self.buffer.chunk(slot)) else { return };
         match chunk.class {
             Class::Control => hop.outgoing.begin(now, slot, &mut self.buffer),
+            Class::Bulk if !hop.outgoing.can_ever_take(hop.outgoing.packets_of(chunk)) => {
+                self.drop_chunk(slot, TOO_LARGE);
+            }
             Class::Bulk => {
                 hop.used_at = Some(now);
                 hop.queued += u32::from(chunk.count());

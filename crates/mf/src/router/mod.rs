@@ -77,6 +77,9 @@ const STUCK: Duration = Duration::from_secs(1);
 /// How long nothing is pushed to a proxy that had no room.
 const RELIEF_PAUSE: Duration = Duration::from_millis(200);
 
+/// Why a chunk is lost for which the next hop can never have room, or which has more packets there than a chunk may have.
+pub(crate) const TOO_LARGE: &str = "larger than what the next hop takes";
+
 /// Settings of the forwarding part of a node.
 #[derive(Clone, Debug)]
 pub struct RouterConfig {

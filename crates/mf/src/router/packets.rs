@@ -175,7 +175,8 @@ impl Router {
         // Too long for the next link, or its header grows by the address that is chosen here: whole, it is cut anew.
         let fits = DataHeader::BYTES + bound.len() + first <= hop.datagram_bytes as usize;
         let is_idle = fits && hop.queue.is_empty();
-        (is_idle && hop.outgoing.can_begin(now, &header.destination, count) == Room::Open).then_some((face, address))
+        (is_idle && hop.outgoing.can_begin(now, &header.destination, count.into()) == Room::Open)
+            .then_some((face, address))
     }
     pub(super) fn send_while_arriving(&mut self, now: Time, slot: Slot, face: FaceId) {
         let Some(hop) = self.hops.get_mut(&face) else { return };
@@ -259,7 +260,19 @@ impl Router {
                 at += 1;
                 continue;
             }
-            match hop.outgoing.can_begin(now, &destination, count) {
+            let room = match hop.outgoing.can_begin(now, &destination, count.into()) {
+                Room::Open => {
+                    // Over this link it may have to be cut into more packets.
+                    let packets = self.buffer.chunk(slot).map_or(0, |chunk| hop.outgoing.packets_of(chunk));
+                    if packets > u32::from(count) {
+                        hop.outgoing.can_begin(now, &destination, packets)
+                    } else {
+                        Room::Open
+                    }
+                }
+                room => room,
+            };
+            match room {
                 Room::Open => {}
                 Room::LinkFull => return begun,
                 Room::DestinationFull => {

@@ -4,6 +4,7 @@ use alloc::string::String;
 use super::*;
 use crate::{
     ids::Guid,
+    link::buffer::cut,
     wire::{CackState, DataTag, Reliability},
 };
 
@@ -298,6 +299,38 @@ fn what_the_next_hop_has_from_somebody_else_is_not_waited_for() {
     assert!(told.iter().any(|cack| cack.state == CackState::Complete), "{told:?}");
     assert_eq!(pass_on(&mut relay, now, [lost].into()).len(), 0, "it does not begin anew");
     assert_eq!(relay.buffer.len(), 0);
+}
+
+#[test]
+fn what_the_next_hop_can_never_take_is_dropped_and_keeps_nobody_waiting() {
+    let now = Time::from_millis(1_000);
+    // A buffer of 40 packets, and a link over which a chunk of 8 MB would have more packets than there are numbers for.
+    for (window, datagram_bytes, bytes, left) in
+        [(20, 1_472, 70_000, 20_000), (20, 576, 30_000, 20_000), (100_000, 576, 6_000_000, 4_400_000)]
+    {
+        let mut relay = router(1);
+        relay.on_up(now, FaceId(3), Peer { window, datagram_bytes, ..peer(3) });
+        let slots: Vec<Slot> = [bytes, left]
+            .into_iter()
+            .zip(1..)
+            .map(|(bytes, number)| {
+                // As links further back have cut it.
+                let fragments = cut(&alloc::vec![1; bytes].into(), 1_300, 1_400);
+                let header = ChunkHeader { payload_bytes: bytes as u32, ..header_to(3, number) };
+                let origin = Origin::Face(FaceId(1), crate::ids::HopId(u32::from(number)));
+                let slot = relay.buffer.put(header, fragments, origin);
+                relay.forward(now, slot);
+                slot
+            })
+            .collect();
+        let Some(Output::Lost(header, TOO_LARGE)) = relay.poll_output(now) else { panic!("it is lost") };
+        assert_eq!((header.payload_bytes as usize, relay.stats.dropped), (bytes, 1));
+        assert!(relay.poll_output(now).is_none() && relay.buffer.chunk(slots[1]).is_some());
+        // What is larger than the window is as its neighbour gets room.
+        relay.hops.get_mut(&FaceId(3)).unwrap().outgoing.set_first_window(40.max(window));
+        relay.advance(now, FaceId(3));
+        assert_eq!(relay.hops[&FaceId(3)].outgoing.sending(), 1, "the other one is on its way");
+    }
 }
 
 #[test]

@@ -24,6 +24,10 @@ pub(super) struct Outflow {
     pub(super) reports: Reports,
     pub(super) heard_at: Time,
     pub(super) sent_at: Time,
+    /// When a chunk was sent that had not been sent before.
+    pub(super) begun_at: Time,
+    /// When its lifetime is over, if it has one.
+    pub(super) ends_at: Option<Time>,
     pub(super) pause: Duration,
     pub(super) resume_at: Option<Time>,
     pub(super) ack_at: Option<Time>,
@@ -100,19 +104,23 @@ impl Windows {
     pub(super) fn of(&self, number: u32) -> (u16, u16) {
         let at = self.begun.partition_point(|(first, ..)| *first <= number);
         match at.checked_sub(1).map(|at| (at, self.begun[at])) {
-            Some((at, (.., chunks))) => (at as u16, chunks),
+            Some((at, (.., chunks))) => (on_wire(at as u32), chunks),
             None => (u16::MAX, 0),
         }
     }
 }
 
 impl Outflow {
-    /// When there was a sign of life. What is repeated until it is acknowledged is none.
+    /// When there was a sign of life. What is repeated until it is acknowledged, or as storage has dropped it, is none.
     pub(super) fn alive_at(&self) -> Time {
         match self.options.reliability {
             Reliability::Ack => self.heard_at,
-            Reliability::Nack | Reliability::DontCare => self.heard_at.max(self.sent_at),
+            Reliability::Nack | Reliability::DontCare => self.heard_at.max(self.begun_at),
         }
+    }
+    /// When it is given up: at the end of its lifetime, or when there was no sign of life for long.
+    pub(super) fn over_at(&self) -> Time {
+        self.ends_at.unwrap_or(self.alive_at() + FLOW_LIFETIME)
     }
     /// Whether it carries that object and has that token: who says something about it has to show both.
     pub(super) fn is_of(&self, object: ObjectId, token: Token) -> bool {
@@ -176,7 +184,13 @@ impl Outflow {
         }
         Some(Next { number: self.next - 1, repeated: false, only: None })
     }
-    pub(super) fn header(&self, own: Guid, (destination, transfer): (Guid, u32), next: &Next) -> ChunkHeader {
+    pub(super) fn header(
+        &self,
+        now: Time,
+        own: Guid,
+        (destination, transfer): (Guid, u32),
+        next: &Next,
+    ) -> ChunkHeader {
         let Next { number, repeated, only } = *next;
         let (window, window_chunks) = self.window.of(number);
         let tag = DataTag {
@@ -216,8 +230,7 @@ impl Outflow {
             header.addresses.extend(Some(address).filter(|address| !address.is_none()));
         }
         header.priority = self.options.priority;
-        header.lifetime_ms =
-            self.options.lifetime.map_or(0, |lifetime| u32::try_from(lifetime.as_millis()).unwrap_or(u32::MAX));
+        header.lifetime_ms = self.ends_at.map_or(0, |at| lifetime_ms(at.since(now)));
         header
     }
     pub(super) fn report(&self, destination: Guid) -> SendReport {
@@ -250,6 +263,23 @@ impl Outflow {
 
 pub(super) fn header_addresses(header: &ChunkHeader) -> Vec<NetworkAddress> {
     if header.source_address.is_none() { Vec::new() } else { Vec::from([header.source_address]) }
+}
+
+/// Windows are numbered from 0 again after so many on the wire; `u16::MAX` stands for no flow control.
+const WINDOW_NUMBERS: u32 = u16::MAX as u32;
+
+/// How a window is numbered on the wire.
+pub(crate) fn on_wire(window: u32) -> u16 {
+    (window % WINDOW_NUMBERS) as u16
+}
+/// The window that has this number on the wire, of all those the one that is nearest to a known one (serial number
+/// arithmetic, as in RFC 1982).
+pub(crate) fn nearest_window(number: u16, known: u32) -> u32 {
+    let ahead = (u32::from(number) % WINDOW_NUMBERS + WINDOW_NUMBERS - known % WINDOW_NUMBERS) % WINDOW_NUMBERS;
+    match known.checked_sub(WINDOW_NUMBERS - ahead) {
+        Some(before) if ahead > WINDOW_NUMBERS / 2 => before,
+        _ => known.saturating_add(ahead),
+    }
 }
 
 /// Chunks of an object of `size` bytes, its description included.

@@ -32,7 +32,9 @@ impl Sender {
                 if !address.is_none() && flow.addresses.len() <= 1 {
                     flow.addresses = Vec::from([address]);
                 }
-                flow.window.confirmed = flow.window.confirmed.max(usize::from(*window).saturating_add(1));
+                let (confirmed, begun) = (flow.window.confirmed, flow.window.begun.len());
+                let said = nearest_window(*window, confirmed as u32) as usize + 1;
+                flow.window.confirmed = confirmed.max(said.min(begun));
                 flow.window.advice = *advice_chunks;
                 if !missing.is_empty() {
                     // What goes again now is not taken for lost while it is on its way.
@@ -87,16 +89,19 @@ impl Sender {
                 }
             }
             TransportMessage::Stored { flow, transfer, object, proxy, address, chunks } => {
+                let of = |count: u32| chunks.iter().take_while(move |number| *number < count);
                 if let Some((_, state)) = self.group_flow(token, *transfer, *object) {
+                    let count = state.count;
                     if let Some(group) = state.group.as_mut().filter(|_| flow.source == own) {
-                        group.on_stored(flow.destination, (*proxy, *address), chunks.iter().take(65_536));
+                        group.on_stored(flow.destination, (*proxy, *address), of(count));
                     }
                     return;
                 }
                 if let Some(state) = self.own_flow(token, flow, *transfer, *object) {
-                    state.stored.extend(chunks.iter().take(65_536).map(|number| (number, (*proxy, *address))));
+                    let count = state.count;
+                    state.stored.extend(of(count).map(|number| (number, (*proxy, *address))));
                     state.pause = DROP_PAUSE;
-                    for number in chunks.iter().take(65_536) {
+                    for number in of(count) {
                         state.dropped.remove(&number);
                         // Said to be missing before this was known: it comes from there.
                         state.again.remove(&number);

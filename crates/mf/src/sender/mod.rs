@@ -19,6 +19,7 @@ use tributary_transport::{messaging::SendReport, served::Served};
 
 pub use flow::chunk_count;
 use flow::{Next, Outflow, Waiting, Windows, header_addresses};
+pub(crate) use flow::{nearest_window, on_wire};
 use group::{Group, Wanted};
 pub use options::{ProxyUse, SendOptions};
 
@@ -28,11 +29,16 @@ use crate::{
     payload::Payload,
     reports::Reports,
     router::cache::ContentCache,
-    wire::{ChunkHeader, ChunkKind, ChunkRanges, DataTag, Flags, Reliability, TransportMessage},
+    wire::{ChunkHeader, ChunkKind, ChunkRanges, DataTag, Flags, Reliability, TransportMessage, chunk::lifetime_ms},
 };
 
 /// Flows of a node at most.
 const FLOWS_MAX: usize = 4_096;
+/// Flows that one device has asked for at most.
+const FLOWS_OF_ONE_MAX: usize = 256;
+/// A flow that was asked for makes room for another one after being silent for so long: receivers that are there say
+/// something more often.
+const SILENT: Duration = Duration::from_secs(15);
 /// A flow of which nothing is heard for so long is forgotten.
 const FLOW_LIFETIME: Duration = Duration::from_secs(3_600);
 /// How long a sender waits before it repeats what a proxy has dropped; doubles up to [`DROP_PAUSE_MAX`].
@@ -72,6 +78,8 @@ pub struct Sender {
     /// Whether chunks of any object are being read.
     is_reading: bool,
     failures: VecDeque<(String, String)>,
+    /// What was given up as its lifetime was over: to whom, and the transfer.
+    expired: VecDeque<(Guid, u32)>,
     /// The accounts of what was sent unasked and is over.
     ended: BTreeMap<u32, SendReport>,
     /// Chunks sent, and of these sent again.
@@ -113,6 +121,7 @@ impl Sender {
             messages: VecDeque::new(),
             is_reading: false,
             failures: VecDeque::new(),
+            expired: VecDeque::new(),
             ended: BTreeMap::new(),
             chunks: (0, 0),
             unknown: 0,
@@ -196,7 +205,7 @@ impl Sender {
         let count = chunk_count(size, chunk_bytes);
         let mut flow = self.flow(now, object, addresses, options, chunk_bytes, count);
         flow.token = Token::of(&self.secret, &destination, transfer);
-        self.start((destination, transfer), flow).then_some(transfer)
+        self.start(now, (destination, transfer), flow).then_some(transfer)
     }
     /// Takes a request. What is cached is sent from the cache, else from the objects published here.
     pub fn handle_request(
@@ -262,7 +271,11 @@ impl Sender {
         flow.window.advice = flow.window.advice.min(*buffer_chunks).max(1);
         // The receiver may take less at a time than this end would send unasked.
         flow.window.controlled = count > u32::from(flow.window.advice) && *reliability != Reliability::DontCare;
-        self.start(id, flow);
+        if !self.start(now, id, flow) {
+            // There may be another source that has room.
+            let unavailable = TransportMessage::Unavailable { transfer: *transfer, object: *object };
+            self.messages.push_back((header.source, header.source_address, token, unavailable));
+        }
     }
     fn flow(
         &self,
@@ -303,6 +316,8 @@ impl Sender {
             reports: Reports::default(),
             heard_at: now,
             sent_at: now,
+            begun_at: now,
+            ends_at: options.lifetime.map(|lifetime| now + lifetime),
             pause: DROP_PAUSE,
             resume_at: None,
             ack_at: None,
@@ -320,12 +335,23 @@ impl Sender {
             },
         }
     }
-    fn start(&mut self, id: (Guid, u32), flow: Outflow) -> bool {
-        let room = self.flows.len() < FLOWS_MAX;
-        if room {
-            self.flows.insert(id, flow);
+    /// Begins a flow if there is room: in all, and for whoever asks. The one of which nothing was heard for longest makes
+    /// room, if somebody asked for it and it is silent.
+    fn start(&mut self, now: Time, id: (Guid, u32), flow: Outflow) -> bool {
+        let requested = |(_, flow): &(&(Guid, u32), &Outflow)| flow.requested;
+        let of_one = self.flows.range((id.0, 0)..=(id.0, u32::MAX)).filter(requested);
+        let is_greedy = flow.requested && of_one.clone().count() >= FLOWS_OF_ONE_MAX;
+        if is_greedy || self.flows.len() >= FLOWS_MAX {
+            let silent = |(_, flow): &(&(Guid, u32), &Outflow)| now.since(flow.alive_at()) >= SILENT;
+            let longest = match is_greedy {
+                true => of_one.filter(silent).min_by_key(|(_, flow)| flow.alive_at()),
+                false => self.flows.iter().filter(requested).filter(silent).min_by_key(|(_, flow)| flow.alive_at()),
+            };
+            let Some(victim) = longest.map(|(id, _)| *id) else { return false };
+            self.end(victim);
         }
-        room
+        self.flows.insert(id, flow);
+        true
     }
     /// The chunk size for an object: what is asked for, at most the configured one; whole chunks of the object if it is
     /// larger than these.
@@ -371,9 +397,17 @@ impl Sender {
                 flow.again.extend(flow.unacknowledged.iter().copied());
             }
         }
-        let over = self.flows.iter().filter(|(_, flow)| now.since(flow.alive_at()) >= FLOW_LIFETIME);
-        let over: Vec<(Guid, u32)> = over.map(|(id, _)| *id).collect();
-        over.into_iter().for_each(|id| self.end(id));
+        let over = self.flows.iter().filter(|(_, flow)| flow.over_at() <= now);
+        let over: Vec<((Guid, u32), ObjectId, bool)> =
+            over.map(|(id, flow)| (*id, flow.object, flow.ends_at.is_some())).collect();
+        for (id, object, has_lifetime) in over {
+            if has_lifetime {
+                let reason = "its lifetime was over before all had it".to_string();
+                self.failures.push_back((object.to_string(), reason));
+                self.expired.push_back(id);
+            }
+            self.end(id);
+        }
     }
     /// How long a single receiver may be silent before it is reminded first.
     fn remind_first(&self) -> Duration {
@@ -384,7 +418,7 @@ impl Sender {
         let flows = self.flows.values().flat_map(|flow| {
             let ack = flow.ack_at.filter(|_| !flow.unacknowledged.is_empty());
             let group = flow.group.as_ref().and_then(Group::poll_timeout);
-            [flow.resume_at, ack, group, flow.remind_at, Some(flow.alive_at() + FLOW_LIFETIME)]
+            [flow.resume_at, ack, group, flow.remind_at, Some(flow.over_at())]
         });
         flows.flatten().min()
     }
@@ -416,7 +450,7 @@ impl Sender {
             let Next { number, repeated, only } = next;
             self.last = id;
             let flow = self.flows.get(&id)?;
-            let (object, token, chunk_bytes, count) = (flow.object, flow.token, flow.chunk_bytes, flow.count);
+            let (object, chunk_bytes, count) = (flow.object, flow.chunk_bytes, flow.count);
             let payload = match flow.from_cache {
                 true => cache
                     .chunk(&object, (chunk_bytes, count), number)
@@ -432,10 +466,7 @@ impl Sender {
                     continue;
                 }
                 Err(reason) => {
-                    self.failures.push_back((object.to_string(), reason));
-                    self.end(id);
-                    let unavailable = TransportMessage::Unavailable { transfer: id.1, object };
-                    self.messages.push_back((id.0, NetworkAddress::NONE, token, unavailable));
+                    self.fail(id, &reason);
                     continue;
                 }
             };
@@ -443,6 +474,9 @@ impl Sender {
             // Who is reminded need not be there.
             if !repeated || number != 0 {
                 flow.sent_at = now;
+            }
+            if !repeated {
+                flow.begun_at = now;
             }
             if flow.has_to_remind() {
                 flow.remind_at = Some(now + flow.remind_after);
@@ -454,7 +488,7 @@ impl Sender {
                 flow.ack_at.get_or_insert(now + ACK_PATIENCE);
             }
             flow.repeated += u64::from(repeated);
-            let header = flow.header(self.own, id, &next);
+            let header = flow.header(now, self.own, id, &next);
             if flow.options.reliability == Reliability::DontCare && flow.next >= flow.count && flow.again.is_empty() {
                 self.end(id);
             }
@@ -531,6 +565,10 @@ impl Sender {
     pub fn poll_failure(&mut self) -> Option<(String, String)> {
         self.failures.pop_front()
     }
+    /// What was given up as its lifetime was over: to whom it went, and the transfer.
+    pub fn poll_expired(&mut self) -> Option<(Guid, u32)> {
+        self.expired.pop_front()
+    }
     /// Whether there is anything to send as soon as there is room.
     pub fn is_idle(&self) -> bool {
         self.flows.values().all(|flow| {
@@ -571,6 +609,15 @@ impl Sender {
     pub fn cancel(&mut self, transfer: u32) {
         let id = self.flows.keys().find(|(_, number)| *number == transfer).copied();
         id.into_iter().for_each(|id| self.end(id));
+    }
+    /// Gives a flow up, and tells its receiver.
+    pub fn fail(&mut self, id: (Guid, u32), reason: &str) {
+        let Some(flow) = self.flows.get(&id) else { return };
+        let (object, token) = (flow.object, flow.token);
+        self.failures.push_back((object.to_string(), reason.to_string()));
+        self.end(id);
+        let unavailable = TransportMessage::Unavailable { transfer: id.1, object };
+        self.messages.push_back((id.0, NetworkAddress::NONE, token, unavailable));
     }
     /// Takes a flow out and keeps its account if nobody asked for it.
     fn end(&mut self, id: (Guid, u32)) {
@@ -919,6 +966,179 @@ mod tests {
             assert_eq!(all.len(), sent);
             assert!(all.iter().all(|(header, _)| header.token() == Some(Token(7))));
             now += REQUEST_AGAIN * 2;
+        }
+    }
+
+    /// One message may name as many chunks as there are numbers.
+    fn of_all(chunks: fn(ChunkRanges) -> TransportMessage) -> TransportMessage {
+        let mut bytes = Vec::new();
+        chunks(ChunkRanges::from_ascending([0])).encode(&mut bytes);
+        let count = bytes.len() - 4;
+        bytes[count..].fill(0xff);
+        TransportMessage::decode(&bytes).expect("it is legal")
+    }
+
+    #[test]
+    fn storage_has_no_chunks_that_there_are_not() {
+        let all = of_all(|chunks| TransportMessage::Stored {
+            flow: Flow { source: Guid::NONE, destination: Guid::NONE },
+            transfer: 0,
+            object: ObjectId([0; 16]),
+            proxy: Guid([3; 20]),
+            address: NetworkAddress(3),
+            chunks,
+        });
+        let TransportMessage::Stored { proxy, address, chunks, .. } = all else { panic!("{all:?}") };
+        let of_one = comes_of(
+            |transfer, object, flow| TransportMessage::Stored {
+                flow,
+                transfer,
+                object,
+                proxy,
+                address,
+                chunks: chunks.clone(),
+            },
+            false,
+        );
+        assert_eq!(of_one, (Vec::new(), 3, false));
+        let mut group = ToGroup::new(1);
+        let (transfer, object, token) = (group.transfer, group.object, group.token);
+        let flow = Flow { source: Guid([9; 20]), destination: Guid([2; 20]) };
+        let stored = TransportMessage::Stored { flow, transfer, object, proxy, address, chunks };
+        assert_eq!(group.hear(proxy, token, &stored), (0, 0, 3, 0));
+    }
+
+    #[test]
+    fn one_who_asks_for_very_much_takes_nothing_from_others() {
+        let cache = ContentCache::new(ByteCount(0));
+        let own = Guid([9; 20]);
+        let mut sender = Sender::new(own, EndConfig::default(), 0, &[0; 32]);
+        let file = object("/file");
+        let id = file.manifest().object_id();
+        sender.publish(file);
+        let ask = |sender: &mut Sender, now, from: Guid, transfer| {
+            let request = TransportMessage::Request {
+                transfer,
+                object: id,
+                chunk_bytes: 1 << 10,
+                reliability: Reliability::Nack,
+                buffer_chunks: 3,
+                held: ChunkRanges::default(),
+            };
+            let header = ChunkHeader::new(ChunkKind::Transport(Token(7)), from, own, NetworkAddress(1));
+            sender.handle_request(now, &header, &request, None);
+            while sender.poll_chunk(now, &cache, |_, _| true).is_some() {}
+            let answer = sender.poll_message().map(|(to, .., message)| (to, message));
+            match answer {
+                None => true,
+                Some((to, TransportMessage::Unavailable { transfer: told, .. })) => {
+                    assert_eq!((to, told), (from, transfer));
+                    false
+                }
+                other => panic!("{other:?}"),
+            }
+        };
+        let mut now = Time::from_millis(1_000);
+        let taken = (0..5_000).filter(|transfer| ask(&mut sender, now, Guid([1; 20]), *transfer)).count();
+        assert_eq!((taken, sender.flows()), (FLOWS_OF_ONE_MAX, FLOWS_OF_ONE_MAX));
+        assert!(ask(&mut sender, now, Guid([2; 20]), 1), "another one is served");
+        // Names cost nothing: as many that ask once fill what is left.
+        let guid = |number: u32| Guid([&number.to_be_bytes()[..], &[3; 16]].concat().try_into().expect("20 bytes"));
+        (0..FLOWS_MAX as u32).for_each(|number| _ = ask(&mut sender, now, guid(number), 1));
+        assert_eq!(sender.flows(), FLOWS_MAX);
+        assert!(!ask(&mut sender, now, Guid([4; 20]), 1), "all may be about to say something");
+        now += SILENT;
+        assert!(ask(&mut sender, now, Guid([4; 20]), 1), "who is silent makes room");
+        assert!(ask(&mut sender, now, Guid([1; 20]), 9_999));
+        let options = SendOptions::new(&EndConfig::default());
+        assert!(sender.push(now, id, Guid([5; 20]), Vec::new(), options).is_some());
+        assert_eq!(sender.flows(), FLOWS_MAX);
+    }
+
+    #[test]
+    fn windows_beyond_those_that_have_numbers_of_their_own_are_known_by_the_last_one() {
+        assert_eq!([0, 65_534, 65_535, 65_536, 131_070].map(on_wire), [0, 65_534, 0, 1, 0]);
+        for window in [0, 1, 40_000, 65_534, 65_535, 65_600, 131_069, 131_070, 4_000_000] {
+            for known in [window, window + 2, window + 30_000, u32::max(window, 30_000) - 30_000] {
+                assert_eq!(nearest_window(on_wire(window), known), window, "beside {known}");
+            }
+        }
+        assert_eq!(nearest_window(u16::MAX, 5), 0, "no window has that number");
+    }
+
+    #[test]
+    fn a_transfer_of_very_many_windows_goes_on_as_fast_as_it_began() {
+        let cache = ContentCache::new(ByteCount(0));
+        let config = EndConfig { window_chunks: 1, chunk_bytes: 1_024, ..EndConfig::default() };
+        let (own, receiver) = (Guid([9; 20]), Guid([1; 20]));
+        let mut sender = Sender::new(own, config.clone(), 0, &[0; 32]);
+        let (key, name) = (SigningKey::from_secret(&[7; 32]), "/file".parse().expect("a name"));
+        let count = u32::from(u16::MAX) + 1_000;
+        let bytes = Bytes::from(alloc::vec![1; (count as usize - 1) * 1_024]);
+        let object = MemoryObject::new(name, bytes, &key).expect("fits");
+        let id = object.manifest().object_id();
+        sender.lend(Box::new(object));
+        let mut now = Time::from_millis(1);
+        let transfer = sender.push(now, id, receiver, Vec::new(), SendOptions::new(&config)).expect("room");
+        let (mut sent, mut silent, mut sequence) = (0, 0, 0);
+        while sent < count && silent < 2 {
+            now += Duration::from_millis(1);
+            let chunks: Vec<_> = core::iter::from_fn(|| sender.poll_chunk(now, &cache, |_, _| true)).collect();
+            silent = if chunks.is_empty() { silent + 1 } else { 0 };
+            for (header, _) in chunks {
+                let tag = header.tag().expect("data");
+                (sent, sequence) = (sent + 1, sequence + 1);
+                let status = TransportMessage::Status {
+                    transfer,
+                    object: id,
+                    window: tag.window,
+                    advice_chunks: 1,
+                    sequence,
+                    missing: ChunkRanges::default(),
+                };
+                let kind = ChunkKind::Transport(tag.token);
+                sender.handle_message(now, &ChunkHeader::new(kind, receiver, own, NetworkAddress(1)), &status);
+            }
+        }
+        assert_eq!(sent, count, "it stands still after that many chunks");
+    }
+
+    #[test]
+    fn what_has_a_lifetime_is_given_up_at_its_end_however_often_it_is_dropped() {
+        let cache = ContentCache::new(ByteCount(0));
+        let (own, receiver, begin) = (Guid([9; 20]), Guid([1; 20]), Time::from_millis(1));
+        for lifetime in [Some(Duration::from_secs(100)), None] {
+            let mut sender = Sender::new(own, EndConfig::default(), 0, &[0; 32]);
+            let file = object("/file");
+            let id = file.manifest().object_id();
+            sender.lend(file);
+            let options = SendOptions { lifetime, ..SendOptions::new(&EndConfig::default()) };
+            let transfer = sender.push(begin, id, receiver, Vec::new(), options).expect("room");
+            let (mut now, mut sent) = (begin, Vec::new());
+            while sender.flows() > 0 && now < begin + FLOW_LIFETIME * 3 {
+                while let Some((header, _)) = sender.poll_chunk(now, &cache, |_, _| true) {
+                    sent.push((now, header.lifetime_ms));
+                    let flow = Flow { source: own, destination: receiver };
+                    let chunks = ChunkRanges::from_ascending([header.tag().expect("data").number]);
+                    let proxy = Guid([3; 20]);
+                    let dropped = TransportMessage::Dropped { flow, transfer, object: id, proxy, chunks };
+                    let kind = ChunkKind::Transport(header.token().expect("data"));
+                    sender.handle_message(now, &ChunkHeader::new(kind, proxy, own, NetworkAddress(1)), &dropped);
+                }
+                now = sender.poll_timeout().unwrap_or(now).max(now + Duration::from_millis(1));
+                sender.handle_timeout(now);
+            }
+            let lasted = now.since(begin);
+            assert_eq!(lasted, lifetime.unwrap_or(FLOW_LIFETIME), "what is sent again is no sign of life");
+            assert!(sent.len() > 6, "it is sent again until then");
+            let report = sender.report(transfer).expect("it is known");
+            assert!(report.is_over && report.delivered.is_empty());
+            assert_eq!(sender.poll_expired().is_some(), lifetime.is_some());
+            assert_eq!(sender.poll_failure().is_some(), lifetime.is_some(), "why is told");
+            for (at, lifetime_ms) in sent {
+                let left = lifetime.map_or(0, |lifetime| (begin + lifetime).since(at).as_millis() as u32);
+                assert_eq!(lifetime_ms, left, "each says what is left of it");
+            }
         }
     }
 

@@ -161,6 +161,11 @@ impl ChunkKind {
     }
 }
 
+/// A rest of a lifetime as [`ChunkHeader::lifetime_ms`]: at least 1, since 0 leaves it to proxies.
+pub(crate) fn lifetime_ms(left: core::time::Duration) -> u32 {
+    u32::try_from(left.as_millis()).unwrap_or(u32::MAX).max(1)
+}
+
 /// Whose a chunk is and what is to be done with it.
 ///
 /// ```text
@@ -183,7 +188,7 @@ pub struct ChunkHeader {
     pub priority: u8,
     /// For a request for chunks of a multicast: proxies that it may still ask (paper §3.5).
     pub proxies_left: u8,
-    /// How long it may be stored, in milliseconds; 0 for what the proxy thinks right.
+    /// How long it may still be stored, in milliseconds; 0 for what the proxy thinks right.
     pub lifetime_ms: u32,
     /// Bytes of the payload, up to [`CHUNK_BYTES_MAX`].
     pub payload_bytes: u32,

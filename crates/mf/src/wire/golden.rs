@@ -262,6 +262,12 @@ fn golden_transport_messages() {
     ] {
         check(&hex(&bytes), &message, M::decode, M::encode);
     }
+    // All numbers that there may be: nobody may go through them one by one.
+    let all = hex(&alloc::format!("06 {id} {a} {b} 01 00000000 ffffffff"));
+    let Ok(M::Push { chunks, .. }) = M::decode(&all) else { panic!("it is legal") };
+    assert_eq!(chunks.runs(), [(0, u32::MAX)]);
+    assert_eq!(chunks.without([0, 7, 8, u32::MAX - 1]).runs(), [(1, 6), (9, u32::MAX - 10)]);
+    assert_eq!(ChunkRanges::from_ascending([3, 4, 9]).without([1, 3, 5, 9, 11]).runs(), [(4, 1)]);
     for (runs, field) in [
         ("02 00000001 00000002 00000003 00000001", "first chunk"),
         ("02 00000005 00000001 00000001 00000001", "first chunk"),

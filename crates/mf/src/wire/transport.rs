@@ -49,6 +49,26 @@ impl ChunkRanges {
     pub fn contains(&self, number: u32) -> bool {
         self.0.iter().any(|(first, count)| (*first..first + count).contains(&number))
     }
+    /// The same without some numbers, which must ascend; at most [`RANGES_MAX`] runs. Costs what there are of both, not what
+    /// a run is long: peers choose that.
+    pub fn without(&self, numbers: impl IntoIterator<Item = u32>) -> ChunkRanges {
+        let mut numbers = numbers.into_iter().peekable();
+        let mut left = Vec::new();
+        for (first, count) in &self.0 {
+            let (mut first, end) = (*first, first + count);
+            while let Some(number) = numbers.next_if(|number| *number < end) {
+                if number > first {
+                    left.push((first, number - first));
+                }
+                first = first.max(number + 1);
+            }
+            if first < end {
+                left.push((first, end - first));
+            }
+        }
+        left.truncate(RANGES_MAX);
+        ChunkRanges(left)
+    }
     /// The same part of an object that is cut into `count` chunks of `to_bytes`: the chunks that are wholly in it. Chunk 0
     /// is the description, whatever the cut.
     pub fn recut(&self, from_bytes: u32, (to_bytes, count): (u32, u32)) -> ChunkRanges {

@@ -376,6 +376,33 @@ fn what_was_stored_for_a_device_is_not_lost_if_it_comes_before_anybody_takes_it(
 }
 
 #[test]
+fn what_nobody_comes_for_is_given_up_after_its_lifetime_and_stored_no_longer() {
+    let mut domain = figure_7(8, ms(20), 0.0, |config| config.proxy.lifetime = Duration::from_secs(20));
+    domain.run(Duration::from_secs(1));
+    domain.cut("n3", "n4");
+    domain.run(Duration::from_secs(2));
+    let lifetime = Duration::from_secs(60);
+    push(&mut domain, "n1", "n4", "/lab/news", 300_000, |options| options.lifetime = Some(Duration::from_secs(60)));
+    let (begin, mut stored) = (domain.net.now(), 0);
+    while domain.net.now().since(begin) < lifetime - ms(600) {
+        domain.run(ms(500));
+        // Where its name is bound to nothing any more, the first router keeps it.
+        stored += usize::from(["n2", "n3"].iter().any(|router| !domain.at(router).holdings().is_empty()));
+        assert_eq!(domain.at("n1").sender().flows(), 1);
+    }
+    assert!(stored > 100, "the router keeps it 20 s at a time, and its source sends it again: {stored}");
+    domain.run(ms(1_600));
+    let kept = |domain: &Domain| ["n2", "n3"].map(|router| domain.at(router).holdings().len());
+    assert_eq!((domain.at("n1").sender().flows(), kept(&domain)), (0, [0, 0]));
+    let is_told = |event: &Event| matches!(event, Event::Note(note) if note.contains("its lifetime was over"));
+    assert_eq!(domain.events.borrow().iter().filter(|(.., event)| is_told(event)).count(), 1);
+    domain.mend("n3", "n4");
+    let content = accept(&mut domain, "n4");
+    domain.run(Duration::from_secs(30));
+    assert_eq!((content.finished(&name("/lab/news")), kept(&domain)), (None, [0, 0]), "nothing of it is anywhere");
+}
+
+#[test]
 fn a_file_of_many_windows_is_stored_as_a_whole_for_a_receiver_that_is_away() {
     let mut domain = figure_7(9, ms(20), 0.0, |_| {});
     domain.run(Duration::from_secs(1));

@@ -51,6 +51,76 @@ fn a_second_fetch_is_answered_by_the_cache_on_the_way() {
     assert!(domain.report("n5", id).cached_bytes >= 2_000_000 && time < ms(400), "{time:?}");
 }
 
+/// A chunk is larger than all of the buffer of a router on its way.
+#[test]
+fn what_a_router_on_the_way_can_never_take_is_told_to_its_source_and_holds_up_nobody() {
+    let mut domain = Domain::new(5);
+    for label in ["large", "small"] {
+        domain.node(label, |config| config.transfer.chunk_bytes = if label == "large" { 1 << 20 } else { 16 << 10 });
+    }
+    domain.router("r1");
+    domain.node("r2", |config| {
+        (config.router, config.resolver, config.buffer_packets) = (true, true, 200);
+        config.transfer.chunk_bytes = 16 << 10;
+    });
+    domain.node("reader", |config| config.transfer.chunk_bytes = 1 << 20);
+    for (a, b) in [("large", "r1"), ("small", "r1"), ("r1", "r2"), ("r2", "reader")] {
+        domain.link(a, b, 100, ms(2));
+    }
+    let bytes = random_bytes(3_000_000, 1);
+    domain.publish("large", object("/lab/large", random_bytes(3_000_000, 2)));
+    domain.publish("small", object("/lab/small", bytes.clone()));
+    domain.run(Duration::from_secs(2));
+    let (blocked, _) = domain.fetch("reader", "/lab/large");
+    domain.run(ms(500));
+    let (id, content) = domain.fetch("reader", "/lab/small");
+    let time = domain.finish("reader", id, 20);
+    assert_eq!(content.finished(&name("/lab/small")).unwrap(), bytes);
+    assert!(time < ms(700), "{time:?}: the other one is in its way");
+    assert!(domain.report("reader", blocked).stored_bytes == 0);
+    let dropped = domain.at("r1").router().stats.dropped;
+    assert!((1..200).contains(&dropped), "{dropped}");
+    assert!(domain.at("large").sender().chunks.1 > 0, "its source was told, and tries again now and then");
+    domain.assert_conservation();
+}
+
+/// Gives wrong bytes of its fourth chunk once.
+struct Slip(MemoryObject, bool);
+
+impl tributary_content::ObjectReader for Slip {
+    fn manifest(&self) -> &tributary_content::Manifest {
+        tributary_content::ObjectReader::manifest(&self.0)
+    }
+    fn tree(&self) -> Bytes {
+        tributary_content::ObjectReader::tree(&self.0)
+    }
+    fn read_chunk(&mut self, index: tributary_content::ChunkIndex) -> Result<Bytes, StoreError> {
+        let mut chunk = self.0.read_chunk(index)?.to_vec();
+        chunk[7] ^= u8::from(index.0 == 3 && !core::mem::replace(&mut self.1, true));
+        Ok(chunk.into())
+    }
+}
+
+#[test]
+fn a_cache_that_took_what_is_wrong_has_what_is_right_as_soon_as_that_passes() {
+    let mut domain = figure_7(3, ms(50), 0.0, |_| {});
+    domain.node("n5", |_| {});
+    domain.link("n3", "n5", 100, ms(1));
+    let bytes = random_bytes(2_000_000, 1);
+    let slip = Slip(object("/lab/file", bytes.clone()), false);
+    domain.with("n1", |node, now| node.publish(now, Box::new(slip)));
+    domain.run(Duration::from_secs(2));
+    for label in ["n4", "n5"] {
+        let (id, content) = domain.fetch(label, "/lab/file");
+        domain.finish(label, id, 30);
+        assert_eq!(content.finished(&name("/lab/file")).unwrap(), bytes);
+        let is_wrong = |event: &Event| matches!(event, Event::Transfer(_, TransferEvent::CacheDistrusted { .. }));
+        assert!(!domain.events.borrow().iter().any(|(.., event)| is_wrong(event)), "{label}: the cache was wrong");
+    }
+    assert!(domain.at("n1").sender().chunks.1 > 0, "it was asked again");
+    assert!(domain.report("n5", domain.at("n5").transfers()[0].0).cached_bytes >= 2_000_000);
+}
+
 /// A chunk takes longer over the last hop than anybody waits for one: the request is repeated, past caches that have all.
 #[test]
 fn what_is_on_its_way_does_not_come_again_out_of_a_cache() {

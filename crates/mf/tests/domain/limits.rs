@@ -29,6 +29,81 @@ fn run_all(domain: &mut Domain, ids: &[TransferId]) -> (f64, u64) {
     (domain.net.now().since(start).as_secs_f64(), most)
 }
 
+/// Neither storage nor relief: nothing but the buffers of the hops holds what does not go on (paper §3.4.1).
+#[test]
+fn a_hop_that_does_not_go_on_blocks_all_before_it_up_to_the_source_and_nothing_is_lost() {
+    use tributary_core::link::LinkChange;
+    use tributary_mf::{config::HolRelief, sender::SendOptions, wire::Reliability};
+    let (chunk_bytes, packets) = (16 << 10, 300);
+    let mut domain = Domain::new(93);
+    let set = |config: &mut Config| {
+        (config.relief, config.proxy.enabled, config.buffer_packets) = (HolRelief::Off, false, packets);
+        // What a hop sends before it knows the link must not look like a neighbour that is gone.
+        (config.transfer.chunk_bytes, config.hop.window_initial_packets) = (chunk_bytes, 8);
+        // The ends hold nothing back, nor ask for anything again.
+        (config.transfer.window_chunks, config.transfer.window_chunks_max) = (u16::MAX, u16::MAX);
+        config.transfer.nack_timeout = Duration::from_secs(100);
+    };
+    domain.node("source", set);
+    for label in ["r1", "r2"] {
+        domain.node(label, |config| {
+            set(config);
+            (config.router, config.resolver) = (true, true);
+        });
+    }
+    domain.node("reader", set);
+    for (a, b) in [("source", "r1"), ("r1", "r2")] {
+        domain.link(a, b, 100, ms(2));
+    }
+    // As good as closed beside the others.
+    let slow = Rate::from_mbps(1);
+    domain.link_with("r2", "reader", LinkConfig::new(slow, ms(2)));
+    domain.run(Duration::from_secs(2));
+    let opener = MemoryOpener::new();
+    let content = opener.content();
+    domain.with("reader", |node, _| node.accept(Box::new(opener)));
+    let (bytes, to) = (random_bytes(8_000_000, 1), domain.at("reader").guid());
+    let file = object("/lab/file", bytes.clone());
+    let transfer = domain.with("source", |node, now| {
+        let options = SendOptions { reliability: Reliability::Nack, ..SendOptions::new(&node.config().transfer) };
+        let id = tributary_content::ObjectReader::manifest(&file).object_id();
+        node.offer(Box::new(file));
+        node.send(now, id, to, options).unwrap()
+    });
+    let sent = |domain: &Domain| domain.at("source").sender().chunks.0;
+    let held = |domain: &Domain, label: &str| domain.at(label).router().buffer.used();
+    domain.run(Duration::from_secs(5));
+    let (before, begun) = (sent(&domain), domain.net.now());
+    for _ in 0..200 {
+        domain.run(ms(100));
+        for label in ["source", "r1", "r2"] {
+            assert!(held(&domain, label) <= packets, "{label}: {} packets", held(&domain, label));
+        }
+    }
+    let more = sent(&domain) - before;
+    let passed = slow.bytes_in(Duration::from_secs(20)) / u64::from(chunk_bytes) + 1;
+    println!(
+        "{more} chunks in {:?}, {:?} packets",
+        domain.net.now().since(begun),
+        ["source", "r1", "r2"].map(|label| held(&domain, label))
+    );
+    assert!(more <= passed, "{more} chunks leave, and {passed} go over the last hop");
+    for label in ["r1", "r2"] {
+        assert!(held(&domain, label) > packets / 2, "{label} is full: {}", held(&domain, label));
+    }
+    let last = domain.connection("r2", "reader");
+    domain.net.change(last, LinkChange::Rate(Some(Rate::from_mbps(100))));
+    domain.run(Duration::from_secs(20));
+    assert_eq!(content.finished(&name("/lab/file")).map(|got| got == bytes), Some(true), "it goes on");
+    let report = domain.at("source").sender().report(transfer).unwrap();
+    assert_eq!((report.repeated_chunks, report.dropped_chunks, report.stored_chunks), (0, 0, 0));
+    for label in ["source", "r1", "r2"] {
+        let router = domain.at(label).router();
+        assert!(router.stats.dropped == 0 && router.buffer.peak <= packets, "{label}: {:?}", router.stats);
+    }
+    domain.assert_conservation();
+}
+
 #[test]
 fn a_limit_holds_and_what_it_holds_back_waits_at_the_source() {
     for (delay, kbps) in [(1, 8_000), (1, 800), (100, 8_000), (20, 40_000)] {

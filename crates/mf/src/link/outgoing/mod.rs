@@ -27,7 +27,7 @@ use super::{
 };
 use crate::{
     ids::{ChunkKey, Guid, HopId},
-    wire::{Cack, CackState, ChunkHeader, Class, DataHeader},
+    wire::{CHUNK_PACKETS_MAX, Cack, CackState, ChunkHeader, Class, DataHeader},
 };
 
 /// Bytes that datagrams take on a wire beside themselves, so that the pace is that of the link.
@@ -71,6 +71,8 @@ pub struct Outgoing {
     csyns: BTreeMap<u32, Asked>,
     control_asked: packets::Repeated,
     windows: Windows,
+    /// Packets that the neighbour's buffer takes at most, as far as it has told.
+    capacity: u32,
     transfer: TransferConfig,
     controller: Box<dyn Controller>,
     /// The last samples of the delivery rate.
@@ -163,6 +165,7 @@ impl Outgoing {
             csyns: BTreeMap::new(),
             control_asked: packets::Repeated::default(),
             windows: Windows::default(),
+            capacity: u32::MAX,
             reorder: 0,
             in_flight: 0,
             delivered: 0,
@@ -185,6 +188,26 @@ impl Outgoing {
     /// What the neighbour's hello says it has room for; used until the first CACK.
     pub fn set_first_window(&mut self, packets: u32) {
         self.windows.set_first(packets);
+        // It is half of the neighbour's buffer.
+        self.capacity = if packets > 0 { packets.saturating_mul(2).saturating_add(1) } else { u32::MAX };
+    }
+    /// Packets that a chunk makes on this link, if it has to be cut anew for that.
+    pub fn packets_of(&self, chunk: &Chunk) -> u32 {
+        let Some(header) = chunk.header.as_ref().filter(|_| chunk.is_complete()) else {
+            return u32::from(chunk.count());
+        };
+        let rest = self.datagram_bytes.saturating_sub(DataHeader::BYTES).max(1);
+        let first = rest.saturating_sub(header.len()).max(1);
+        let fits = (0..).zip(chunk.lengths()).all(|(index, len)| len as usize <= if index == 0 { first } else { rest });
+        match fits {
+            true => u32::from(chunk.count()),
+            false => 1 + header.payload_bytes.saturating_sub(first as u32).div_ceil(rest as u32),
+        }
+    }
+    /// Whether the neighbour can ever have room for a chunk of so many packets: one for which it cannot would keep all
+    /// that is behind it waiting for good.
+    pub fn can_ever_take(&self, packets: u32) -> bool {
+        packets <= self.capacity && packets <= u32::from(CHUNK_PACKETS_MAX)
     }
     /// Datagrams of the link have at most this many bytes from now on; chunks that have begun keep their cut.
     pub fn set_datagram_bytes(&mut self, bytes: u32) {
@@ -192,7 +215,7 @@ impl Outgoing {
     }
     /// Whether a chunk of data of `count` packets may begin now: the ones before it are all on their way, and the
     /// neighbour has room for it and for its destination.
-    pub fn can_begin(&mut self, now: Time, destination: &Guid, count: u16) -> Room {
+    pub fn can_begin(&mut self, now: Time, destination: &Guid, count: u32) -> Room {
         let busy = |sending: &Sending| sending.class == Class::Bulk && !sending.parked && sending.has_unsent();
         if self.sending.len() >= SENDING_MAX || self.sending.iter().any(busy) {
             return Room::LinkFull;
@@ -205,7 +228,7 @@ impl Outgoing {
         };
         let room = match self.sending.iter().any(|sending| sending.parked && first(sending)) {
             true => Room::LinkFull,
-            false => windows.room(destination, u32::from(count)),
+            false => windows.room(destination, count),
         };
         match room {
             Room::Open => self.blocked_since = None,
@@ -341,6 +364,7 @@ impl Outgoing {
             return;
         }
         self.heard_at = now;
+        self.capacity = self.capacity.max(cack.window);
         self.windows.on_cack(cack);
         let asked = self.csyns.remove(&cack.number);
         // Answers come in the order of the questions: what was asked before this one was lost.

@@ -39,6 +39,10 @@ use crate::{
 const REPORT_CHUNKS: usize = 1_024;
 /// Reports that wait at most.
 const REPORTS_MAX: usize = 4_096;
+/// Chunks of which it is remembered that the next hop has just taken them, and for how long: who says that they are missing
+/// may not have had them yet.
+const LATELY_MAX: usize = 4_096;
+const LATELY: Duration = Duration::from_secs(3);
 /// For how many storage timers at most it is not tried again to tell a source that could not be reached.
 const REPORT_BACKOFF_MAX: u32 = 64;
 
@@ -113,6 +117,8 @@ pub struct ProxyStats {
     pub restored: u64,
     /// Descriptions that were sent again to receivers who had said nothing.
     pub reminded: u64,
+    /// Reports of dropped chunks that were not made, as there were too many: their receivers say what is missing.
+    pub untold: u64,
 }
 
 struct Stored {
@@ -260,6 +266,11 @@ pub struct Proxy {
     committing: Option<Vec<ChunkKey>>,
     reports: BTreeMap<(Flow, u32, ObjectId, bool), Report>,
     report_at: Option<Time>,
+    /// Durable chunks whose sources are told when there is room for more reports, and which of them comes next.
+    untold: BTreeSet<u64>,
+    untold_from: u64,
+    /// Chunks that the next hop has taken lately, the first one first.
+    lately: VecDeque<(Time, ChunkKey)>,
     /// After how many storage timers sources that could not be reached are tried again.
     report_backoff: u32,
     watches: VecDeque<(Guid, bool)>,
@@ -303,6 +314,9 @@ impl Proxy {
             committing: None,
             reports: BTreeMap::new(),
             report_at: None,
+            untold: BTreeSet::new(),
+            untold_from: 0,
+            lately: VecDeque::new(),
             report_backoff: 1,
             watches: VecDeque::new(),
             lookups: VecDeque::new(),
@@ -467,8 +481,13 @@ impl Proxy {
         }
     }
     /// The next hop has taken a released chunk over.
-    pub fn on_delivered(&mut self, key: &ChunkKey, token: Token) {
+    pub fn on_delivered(&mut self, now: Time, key: &ChunkKey, token: Token) {
         let Some(id) = self.keys.get(key).copied() else { return };
+        let is_old = |(at, _): &(Time, ChunkKey)| now.since(*at) >= LATELY;
+        while self.lately.len() >= LATELY_MAX || self.lately.front().is_some_and(is_old) {
+            self.lately.pop_front();
+        }
+        self.lately.push_back((now, *key));
         match self.chunks.get_mut(&id).filter(|stored| stored.has(token)) {
             // A copy for the producer stays until its lifetime is over.
             Some(stored) if stored.delegated => (stored.released, stored.owed) = (false, false),
@@ -495,8 +514,14 @@ impl Proxy {
             self.take_back(id, StoreReason::Away);
         }
     }
-    /// The source says that chunks are to be sent now (paper: Push), or the receiver that they are missing. Gives the
-    /// numbers that are not here, or have another token than is shown.
+    /// A chunk can never go on from here: it is dropped.
+    pub fn on_stuck(&mut self, now: Time, key: &ChunkKey) {
+        if let Some(id) = self.keys.get(key).copied() {
+            self.drop_stored(now, id);
+        }
+    }
+    /// The source says that chunks are to be sent now (paper: Push), or the receiver that they are missing. Gives those that
+    /// are not here, nor were until a moment ago, or have another token than is shown.
     pub fn handle_push(
         &mut self,
         now: Time,
@@ -505,29 +530,28 @@ impl Proxy {
         transfer: u32,
         object: ObjectId,
         chunks: &ChunkRanges,
-    ) -> Vec<u32> {
-        let mut unknown = Vec::new();
+    ) -> ChunkRanges {
         let description = self.keys.get(&ChunkKey { flow: *flow, object, transfer, number: 0 }).copied();
         if let Some(id) = description.filter(|id| self.chunks.get(id).is_some_and(|stored| stored.has(token))) {
             // Its receiver knows of it, and asks again if it has to.
             self.remind_after(now, id, REMIND);
         }
-        for number in chunks.iter() {
-            let key = ChunkKey { flow: *flow, object, transfer, number };
-            let held = self.keys.get(&key).and_then(|id| Some((*id, self.chunks.get(id)?)));
-            match held.filter(|(_, stored)| stored.has(token)) {
-                Some((id, stored)) if !stored.released => {
-                    let reason = stored.reason;
-                    self.take_back(id, reason);
-                    if let Some(destination) = self.destinations.get_mut(&flow.destination) {
-                        destination.ready = true;
-                    }
-                }
-                Some(_) => {}
-                None => unknown.push(number),
+        let key = |number| ChunkKey { flow: *flow, object, transfer, number };
+        let named = chunks.runs().iter().flat_map(|(first, count)| self.keys.range(key(*first)..key(first + count)));
+        let is_meant = |id: &u64| self.chunks.get(id).is_some_and(|stored| stored.has(token));
+        let here: Vec<(u32, u64)> = named.filter(|(_, id)| is_meant(id)).map(|(key, id)| (key.number, *id)).collect();
+        for (_, id) in &here {
+            let Some(stored) = self.chunks.get(id).filter(|stored| !stored.released) else { continue };
+            let reason = stored.reason;
+            self.take_back(*id, reason);
+            if let Some(destination) = self.destinations.get_mut(&flow.destination) {
+                destination.ready = true;
             }
         }
-        unknown
+        let is_late = |(at, known): &&(Time, ChunkKey)| now.since(*at) < LATELY && key(known.number) == *known;
+        let lately = self.lately.iter().filter(is_late).map(|(_, known)| known.number);
+        let numbers: BTreeSet<u32> = here.into_iter().map(|(number, _)| number).chain(lately).collect();
+        chunks.without(numbers)
     }
     /// Everything of a transfer has arrived, as somebody says who knows its token: copies of it are of no use any more.
     pub fn on_complete(&mut self, token: Token, flow: &Flow, transfer: u32, object: ObjectId) {
@@ -591,14 +615,14 @@ impl Proxy {
         self.keys.contains_key(key)
     }
     /// A chunk that is here and stays.
-    pub fn copy(&mut self, key: &ChunkKey) -> Option<(ChunkHeader, Bytes)> {
+    pub fn copy(&mut self, now: Time, key: &ChunkKey) -> Option<(ChunkHeader, Bytes)> {
         let id = *self.keys.get(key)?;
         let header = self.chunks.get(&id)?.header.clone();
         match self.repository.read(id) {
             Ok(payload) => Some((header, payload)),
             Err(error) => {
                 self.failure = Some(error);
-                self.remove(id);
+                self.drop_stored(now, id);
                 None
             }
         }
@@ -768,6 +792,7 @@ impl Proxy {
         let key = stored.key;
         self.keys.remove(&key);
         self.used -= stored.bytes;
+        self.untold.remove(&id);
         self.deadlines.remove(&(stored.until, id));
         if let Some((at, _)) = stored.remind {
             self.reminders.remove(&(at, id));
@@ -807,6 +832,18 @@ impl Proxy {
                 self.reports.remove(&of(!stored));
             }
         }
+        if self.reports.len() >= REPORTS_MAX && !self.reports.contains_key(&of(stored)) {
+            if stored {
+                // It is here: its source is told when others have been.
+                self.untold.extend(self.keys.get(&key));
+                return;
+            }
+            self.hold_back(1);
+            if self.reports.len() >= REPORTS_MAX {
+                self.stats.untold += 1;
+                return;
+            }
+        }
         let report = self.reports.entry(of(stored)).or_default();
         (report.address, report.token) = (source.address, source.token);
         report.enough = match source.window_chunks {
@@ -814,8 +851,28 @@ impl Proxy {
             _ => REPORT_CHUNKS,
         };
         report.chunks.insert(key.number);
-        if self.reports.len() > REPORTS_MAX {
-            self.reports.pop_first();
+    }
+    /// Takes back so many reports of what is here, to make them later.
+    fn hold_back(&mut self, count: usize) {
+        let held = self.reports.keys().filter(|(.., stored)| *stored).take(count).copied();
+        for id in held.collect::<Vec<_>>() {
+            let (flow, transfer, object, _) = id;
+            let numbers = self.reports.remove(&id).map(|report| report.chunks).unwrap_or_default();
+            let keys = numbers.into_iter().map(|number| ChunkKey { flow, object, transfer, number });
+            self.untold.extend(keys.filter_map(|key| self.keys.get(&key)));
+        }
+    }
+    /// Makes reports of what is here and was held back, as far as there is room.
+    fn tell_more(&mut self, now: Time) {
+        while self.reports.len() < REPORTS_MAX {
+            let next = self.untold.range(self.untold_from..).next().or_else(|| self.untold.first()).copied();
+            let Some(id) = next else { return };
+            self.untold.remove(&id);
+            self.untold_from = id + 1;
+            if let Some(stored) = self.chunks.get(&id) {
+                let (key, source) = (stored.key, Source::of(&stored.header));
+                self.report(now, key, source, true);
+            }
         }
     }
     /// Tells a source of a chunk that was dropped here without ever having been stored.

@@ -6,10 +6,10 @@ use bytes::Bytes;
 use tributary_content::StoreError;
 use tributary_core::Time;
 
-use super::{Proxy, REPORT_BACKOFF_MAX, Release, Report, Waiting};
+use super::{Proxy, REPORT_BACKOFF_MAX, REPORTS_MAX, Release, Report, Waiting};
 use crate::{
     ids::{ChunkKey, Guid, NetworkAddress, Token},
-    wire::{ChunkHeader, ChunkRanges, Flags, TransportMessage},
+    wire::{ChunkHeader, ChunkRanges, Flags, TransportMessage, chunk::lifetime_ms},
 };
 
 impl Proxy {
@@ -17,6 +17,7 @@ impl Proxy {
     /// to already: `begun` knows, by the header of another one for the same destination.
     pub fn poll_release(
         &mut self,
+        now: Time,
         may: impl Fn(&ChunkHeader) -> Release,
         begun: impl Fn(&ChunkHeader) -> Vec<ChunkKey>,
     ) -> Option<(ChunkHeader, Bytes)> {
@@ -48,11 +49,15 @@ impl Proxy {
                             header.addresses.clear();
                             header.flags |= Flags::STORED;
                             header.hops_left = crate::wire::chunk::HOPS_MAX;
+                            if header.lifetime_ms > 0 {
+                                // The next store keeps it for what is left.
+                                header.lifetime_ms = lifetime_ms(stored.until.since(now));
+                            }
                             return Some((header, payload));
                         }
                         Err(error) => {
                             self.failure = Some(error);
-                            self.remove(first.3);
+                            self.drop_stored(now, first.3);
                         }
                     }
                 }
@@ -88,6 +93,7 @@ impl Proxy {
         now: Time,
         has_way: impl Fn(&Guid, NetworkAddress) -> bool,
     ) -> Option<(Guid, NetworkAddress, Token, TransportMessage)> {
+        self.tell_more(now);
         let is_due = self.report_at.is_some_and(|at| at <= now);
         let is_full = |report: &Report| report.chunks.len() >= report.enough;
         let ready = self
@@ -102,6 +108,11 @@ impl Proxy {
             self.report_backoff = (self.report_backoff * 2).min(REPORT_BACKOFF_MAX);
             let sources: BTreeSet<Guid> = self.reports.keys().map(|(flow, ..)| flow.source).collect();
             self.lookups.extend(sources);
+            if !self.untold.is_empty() {
+                // None of these can be reached: others are tried the next time.
+                self.hold_back(REPORTS_MAX);
+                self.tell_more(now);
+            }
             return None;
         };
         self.report_backoff = 1;

@@ -63,7 +63,7 @@ fn transfers_that_wait_for_one_destination_take_turns_by_bytes() {
         }
     }
     proxy.on_reachable(&guid(2));
-    let left: Vec<u8> = core::iter::from_fn(|| proxy.poll_release(|_| Release::Now, none_begun))
+    let left: Vec<u8> = core::iter::from_fn(|| proxy.poll_release(Time::ZERO, |_| Release::Now, none_begun))
         .map(|(_, payload)| payload[0])
         .collect();
     assert_eq!(left, [1, 5, 5, 5, 5, 9, 1, 5, 9, 1, 1, 1, 1], "none waits for all of another one");
@@ -76,21 +76,21 @@ fn chunks_leave_in_order_when_their_destination_is_back_and_go_when_the_next_hop
         assert_eq!(proxy.put(Time::ZERO, &header(1, 2, number, 0), &vec![number as u8; 1_000].into(), AWAY), Ok(()));
     }
     assert_eq!(proxy.poll_watch(), Some((guid(2), true)));
-    assert!(proxy.poll_release(|_| Release::Now, none_begun).is_none(), "nobody is back");
+    assert!(proxy.poll_release(Time::ZERO, |_| Release::Now, none_begun).is_none(), "nobody is back");
     proxy.on_reachable(&guid(2));
-    assert!(proxy.poll_release(|_| Release::Later, none_begun).is_none());
+    assert!(proxy.poll_release(Time::ZERO, |_| Release::Later, none_begun).is_none());
     for number in 0..3u8 {
-        let (header, payload) = proxy.poll_release(|_| Release::Now, none_begun).expect("one more");
+        let (header, payload) = proxy.poll_release(Time::ZERO, |_| Release::Now, none_begun).expect("one more");
         assert_eq!((header.tag().map(|tag| tag.number), &payload[..]), (Some(u32::from(number)), &[number; 1_000][..]));
         assert!(header.addresses.is_empty(), "it is bound anew");
     }
-    assert!(proxy.poll_release(|_| Release::Now, none_begun).is_none());
+    assert!(proxy.poll_release(Time::ZERO, |_| Release::Now, none_begun).is_none());
     assert_eq!(proxy.usage().0, ByteCount(3 * CHUNK), "until the next hop has them");
     proxy.on_lost(&header(1, 2, 1, 0).key().expect("data"));
     proxy.on_reachable(&guid(2));
-    assert!(proxy.poll_release(|_| Release::Now, none_begun).is_some(), "lost on its way, it waits again");
+    assert!(proxy.poll_release(Time::ZERO, |_| Release::Now, none_begun).is_some(), "lost on its way, it waits again");
     for number in 0..3 {
-        proxy.on_delivered(&header(1, 2, number, 0).key().expect("data"), TOKEN);
+        proxy.on_delivered(Time::ZERO, &header(1, 2, number, 0).key().expect("data"), TOKEN);
     }
     assert_eq!((proxy.usage().0, proxy.poll_watch()), (ByteCount(0), Some((guid(2), false))));
 }
@@ -104,7 +104,7 @@ fn what_was_interrupted_leaves_before_what_was_not_begun() {
     proxy.on_reachable(&guid(2));
     // The first is not here any more.
     let begun = |_: &ChunkHeader| [9, 2].iter().filter_map(|number| header(1, 2, *number, 0).key()).collect();
-    let released = core::iter::from_fn(|| proxy.poll_release(|_| Release::Now, begun));
+    let released = core::iter::from_fn(|| proxy.poll_release(Time::ZERO, |_| Release::Now, begun));
     let numbers: Vec<_> = released.filter_map(|(header, _)| Some(header.tag()?.number)).collect();
     assert_eq!(numbers, [2, 0, 1, 3]);
 }
@@ -115,19 +115,19 @@ fn what_its_source_sends_again_does_not_leave_from_here_too_unless_it_is_lost() 
     let key = header(1, 2, 0, 0).key().expect("data");
     assert_eq!(proxy.put(Time::ZERO, &header(1, 2, 0, 0), &vec![0; 1_000].into(), AWAY), Ok(()));
     proxy.on_reachable(&guid(2));
-    proxy.on_delivered(&key, Token(8));
+    proxy.on_delivered(Time::ZERO, &key, Token(8));
     assert!(proxy.has(&key), "it was another one's");
     proxy.on_passing(&key, Token(8));
-    assert!(proxy.poll_release(|_| Release::Now, none_begun).is_some(), "another one's goes by");
+    assert!(proxy.poll_release(Time::ZERO, |_| Release::Now, none_begun).is_some(), "another one's goes by");
     proxy.on_lost(&key);
     proxy.on_reachable(&guid(2));
     proxy.on_passing(&key, TOKEN);
-    assert!(proxy.poll_release(|_| Release::Now, none_begun).is_none(), "it is on its way");
+    assert!(proxy.poll_release(Time::ZERO, |_| Release::Now, none_begun).is_none(), "it is on its way");
     proxy.on_lost(&key);
     proxy.on_reachable(&guid(2));
-    assert!(proxy.poll_release(|_| Release::Now, none_begun).is_some(), "this one is left");
+    assert!(proxy.poll_release(Time::ZERO, |_| Release::Now, none_begun).is_some(), "this one is left");
     proxy.on_passing(&key, TOKEN);
-    proxy.on_delivered(&key, TOKEN);
+    proxy.on_delivered(Time::ZERO, &key, TOKEN);
     assert!(!proxy.has(&key) && proxy.usage().0 == ByteCount(0), "the other one is at the next hop");
 }
 
@@ -150,6 +150,28 @@ fn a_flow_has_its_share_and_the_longest_idle_flow_of_no_higher_priority_goes_fir
     let dropped: Vec<_> = dropped.map(|(to, ..)| *to).collect();
     assert_eq!(dropped, [guid(1)]);
     assert_eq!(told.len(), 3, "one message for each flow, and none for what was stored and dropped: {told:?}");
+}
+
+/// By the paper the oldest flow would go, and with it what was promised.
+#[test]
+fn what_a_source_has_in_store_does_not_go_for_its_own_that_is_as_important() {
+    let mut proxy = proxy(4 * CHUNK, 2 * CHUNK);
+    let put = |proxy: &mut Proxy, destination, number, priority| {
+        let header = header(1, destination, number, priority);
+        proxy.put(Time::ZERO, &header, &vec![0; 1_000].into(), AWAY)
+    };
+    let held = |proxy: &Proxy| -> Vec<(u8, u32)> {
+        let of = |holding: Holding| (holding.key.flow.destination.0[0], holding.key.number);
+        proxy.holdings().map(of).collect()
+    };
+    // The second flow begins first, and is used last.
+    for (destination, number) in [(51, 0), (50, 0), (50, 1), (51, 1)] {
+        assert_eq!(put(&mut proxy, destination, number, 3), Ok(()));
+    }
+    assert_eq!(put(&mut proxy, 52, 0, 3), Err(Refused::Full));
+    assert_eq!(held(&proxy), [(51, 0), (50, 0), (50, 1), (51, 1)]);
+    assert_eq!(put(&mut proxy, 52, 0, 4), Ok(()), "it is more important");
+    assert_eq!(held(&proxy), [(51, 0), (50, 0), (51, 1), (52, 0)], "of those alike the longest idle flow makes room");
 }
 
 /// Looked for one by one, those who make room would be looked at ten thousand million times here.
@@ -307,16 +329,16 @@ fn a_push_releases_what_waits_and_says_what_is_not_here() {
     let flow = Flow { source: guid(1), destination: guid(2) };
     let wanted = ChunkRanges::from_ascending([3, 4, 5]);
     let unknown = proxy.handle_push(Time::ZERO, Token(8), &flow, 1, ObjectId([9; 16]), &wanted);
-    assert_eq!(unknown, [3, 4, 5], "with another token");
-    assert!(proxy.poll_release(|_| Release::Now, none_begun).is_none());
+    assert_eq!(unknown, wanted, "with another token");
+    assert!(proxy.poll_release(Time::ZERO, |_| Release::Now, none_begun).is_none());
     let unknown = proxy.handle_push(Time::ZERO, TOKEN, &flow, 1, ObjectId([9; 16]), &wanted);
-    assert_eq!(unknown, [3]);
+    assert_eq!(unknown, ChunkRanges::from_ascending([3]));
     assert!(proxy.answers_for(&flow));
-    let numbers: Vec<_> = core::iter::from_fn(|| proxy.poll_release(|_| Release::Now, none_begun))
+    let numbers: Vec<_> = core::iter::from_fn(|| proxy.poll_release(Time::ZERO, |_| Release::Now, none_begun))
         .filter_map(|(header, _)| header.tag().map(|tag| tag.number))
         .collect();
     assert_eq!(numbers, [4, 5]);
-    proxy.on_delivered(&header(1, 2, 5, 0).key().expect("data"), TOKEN);
+    proxy.on_delivered(Time::ZERO, &header(1, 2, 5, 0).key().expect("data"), TOKEN);
     assert!(proxy.answers_for(&flow), "the copy for the producer stays");
     let used = proxy.usage().0;
     proxy.on_complete(Token(8), &flow, 1, ObjectId([9; 16]));
@@ -325,11 +347,124 @@ fn a_push_releases_what_waits_and_says_what_is_not_here() {
     assert_eq!(proxy.usage().0, ByteCount(0));
 }
 
+/// All chunks that there may be, as nobody but somebody who means harm names them.
+fn all_numbers() -> ChunkRanges {
+    let flow = Flow { source: guid(1), destination: guid(2) };
+    let (mut bytes, chunks) = (Vec::new(), ChunkRanges::from_ascending([0]));
+    TransportMessage::Push { flow, transfer: 1, object: ObjectId([9; 16]), chunks }.encode(&mut bytes);
+    let count = bytes.len() - 4;
+    bytes[count..].fill(0xff);
+    match TransportMessage::decode(&bytes) {
+        Ok(TransportMessage::Push { chunks, .. }) => chunks,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Looked at one by one, four thousand million numbers would stop the node, and take all its memory.
+#[test]
+fn a_push_of_all_numbers_there_are_costs_no_more_than_what_is_here() {
+    let mut proxy = proxy(1 << 20, 1 << 20);
+    for number in [1, 4] {
+        assert_eq!(proxy.put(Time::ZERO, &header(1, 2, number, 0), &vec![0; 10].into(), AWAY), Ok(()));
+    }
+    let flow = Flow { source: guid(1), destination: guid(2) };
+    let left = proxy.handle_push(Time::ZERO, TOKEN, &flow, 1, ObjectId([9; 16]), &all_numbers());
+    assert_eq!(left.runs(), [(0, 1), (2, 2), (5, u32::MAX - 5)]);
+    let released = core::iter::from_fn(|| proxy.poll_release(Time::ZERO, |_| Release::Now, none_begun)).count();
+    assert_eq!(released, 2);
+}
+
+#[test]
+fn what_the_next_hop_has_just_taken_is_not_said_to_be_gone() {
+    let mut proxy = proxy(1 << 20, 1 << 20);
+    let (flow, key) = (Flow { source: guid(1), destination: guid(2) }, header(1, 2, 4, 0).key().expect("data"));
+    assert_eq!(proxy.put(Time::ZERO, &header(1, 2, 4, 0), &vec![0; 10].into(), AWAY), Ok(()));
+    proxy.on_delivered(Time::ZERO, &key, TOKEN);
+    let wanted = ChunkRanges::from_ascending([4, 5]);
+    let mut left = |now| proxy.handle_push(now, TOKEN, &flow, 1, ObjectId([9; 16]), &wanted);
+    assert_eq!(left(Time::ZERO).runs(), [(5, 1)], "its receiver may not have had it yet");
+    assert_eq!(left(Time::ZERO + LATELY), wanted, "it must have been lost further on");
+}
+
+#[test]
+fn what_cannot_be_read_any_more_is_said_to_be_dropped() {
+    for is_copied in [false, true] {
+        let disk = Disk { is_torn: true, ..Disk::default() };
+        let own = (guid(99), NetworkAddress(7));
+        let mut proxy = Proxy::new(Time::ZERO, ProxyConfig::default(), own, Box::new(disk)).expect("empty");
+        assert_eq!(proxy.put(Time::ZERO, &header(1, 2, 4, 0), &vec![0; 10].into(), AWAY), Ok(()));
+        commit(&mut proxy);
+        let told = |proxy: &mut Proxy, now| match proxy.poll_report(now, |_, _| true) {
+            Some((.., TransportMessage::Stored { .. })) => "stored",
+            Some((.., TransportMessage::Dropped { .. })) => "dropped",
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(told(&mut proxy, Time::from_millis(100)), "stored");
+        proxy.on_reachable(&guid(2));
+        let now = Time::from_millis(200);
+        if is_copied {
+            assert!(proxy.copy(now, &header(1, 2, 4, 0).key().expect("data")).is_none());
+        } else {
+            assert!(proxy.poll_release(now, |_| Release::Now, none_begun).is_none());
+        }
+        assert!(proxy.poll_failure().is_some() && proxy.usage().0 == ByteCount(0));
+        assert_eq!(told(&mut proxy, Time::from_millis(300)), "dropped");
+    }
+}
+
+#[test]
+fn a_proxy_that_starts_again_with_very_many_transfers_tells_each_source() {
+    let (count, own) = (3 * REPORTS_MAX as u64, (guid(99), NetworkAddress(7)));
+    let of = |transfer: u64| {
+        let mut header = header(1, 2, 0, 0);
+        if let ChunkKind::Data(tag) = &mut header.kind {
+            tag.transfer = transfer as u32;
+        }
+        header.source = Guid([(transfer / u64::from(REPORTS_MAX as u32)) as u8; 20]);
+        header
+    };
+    let mut repository = MemoryRepository::default();
+    for id in 0..count {
+        let mut head = vec![HEAD_STORED];
+        of(id).encode(&mut head);
+        repository.put(id, &head, &vec![0; 10].into()).expect("room");
+    }
+    let mut proxy = Proxy::new(Time::ZERO, ProxyConfig::default(), own, Box::new(repository)).expect("it can be read");
+    assert_eq!(proxy.reports.len(), REPORTS_MAX);
+    let (mut now, mut told) = (Time::ZERO, BTreeSet::new());
+    // The source of the first ones cannot be reached.
+    while told.len() < 2 * REPORTS_MAX && now < Time::from_millis(600_000) {
+        now = proxy.report_at.expect("not all are told").max(now + Duration::from_millis(1));
+        while let Some((to, _, _, message)) = proxy.poll_report(now, |to, _| to.0[0] != 0) {
+            assert!(matches!(message, TransportMessage::Stored { .. }) && to.0[0] != 0);
+            assert!(told.insert(message.about().0), "once is enough");
+        }
+        assert!(proxy.reports.len() <= REPORTS_MAX);
+    }
+    assert_eq!(told.len(), 2 * REPORTS_MAX);
+    now = proxy.report_at.expect("not all are told");
+    while proxy.poll_report(now, |_, _| true).is_some_and(|(.., message)| told.insert(message.about().0)) {}
+    assert_eq!((told.len() as u64, proxy.stats.untold), (count, 0));
+}
+
+#[test]
+fn what_goes_on_to_the_next_store_is_kept_there_for_what_is_left_of_its_lifetime() {
+    let mut proxy = proxy(1 << 20, 1 << 20);
+    for (number, lifetime_ms) in [(0, 5_000), (1, 0)] {
+        let header = ChunkHeader { lifetime_ms, ..header(1, 2, number, 0) };
+        assert_eq!(proxy.put(Time::ZERO, &header, &vec![0; 10].into(), AWAY), Ok(()));
+    }
+    proxy.on_reachable(&guid(2));
+    let now = Time::from_millis(2_000);
+    let left = core::iter::from_fn(|| proxy.poll_release(now, |_| Release::Now, none_begun));
+    assert_eq!(left.map(|(header, _)| header.lifetime_ms).collect::<Vec<_>>(), [3_000, 0]);
+}
+
 #[test]
 fn a_copy_for_a_producer_waits_if_its_chunk_goes_no_further_and_stays_when_it_has() {
     let mut proxy = proxy(1 << 20, 1 << 20);
     let (kept, key) = (header(1, 2, 0, 0), header(1, 2, 0, 0).key().expect("data"));
-    let released = |proxy: &mut Proxy| proxy.poll_release(|_| Release::Now, none_begun).is_some();
+    let released = |proxy: &mut Proxy| proxy.poll_release(Time::ZERO, |_| Release::Now, none_begun).is_some();
     assert_eq!(proxy.put(Time::ZERO, &kept, &vec![0; 10].into(), Kept::Delegated), Ok(()));
     proxy.on_reachable(&guid(2));
     assert!(!released(&mut proxy), "the chunk itself is on its way");
@@ -338,7 +473,7 @@ fn a_copy_for_a_producer_waits_if_its_chunk_goes_no_further_and_stays_when_it_ha
     assert!(proxy.holdings().all(|held| held.owed && held.delegated));
     proxy.on_reachable(&guid(2));
     assert!(released(&mut proxy));
-    proxy.on_delivered(&key, TOKEN);
+    proxy.on_delivered(Time::ZERO, &key, TOKEN);
     assert!(proxy.has(&key) && proxy.holdings().all(|held| !held.owed), "it answers for the producer from now on");
     proxy.on_reachable(&guid(2));
     assert!(!released(&mut proxy), "once is enough");
@@ -357,8 +492,8 @@ fn a_copy_for_a_producer_leaves_after_a_start_and_one_for_a_group_does_not() {
     let own = (guid(99), NetworkAddress(7));
     let mut proxy = Proxy::new(Time::ZERO, ProxyConfig::default(), own, Box::new(repository)).expect("it can be read");
     [2, 3].iter().for_each(|destination| proxy.on_reachable(&guid(*destination)));
-    let to =
-        core::iter::from_fn(|| proxy.poll_release(|_| Release::Now, none_begun)).map(|(header, _)| header.destination);
+    let to = core::iter::from_fn(|| proxy.poll_release(Time::ZERO, |_| Release::Now, none_begun))
+        .map(|(header, _)| header.destination);
     assert_eq!(to.collect::<Vec<_>>(), [guid(2)]);
     assert!(proxy.holdings().all(|held| held.delegated));
 }
@@ -377,10 +512,10 @@ proptest! {
             let key = header.key().expect("data");
             match action {
                 0..=2 => drop(proxy.put(now, &header, &vec![0; bytes].into(), AWAY)),
-                3 => proxy.on_delivered(&key, TOKEN),
+                3 => proxy.on_delivered(Time::ZERO, &key, TOKEN),
                 4 => {
                     proxy.on_reachable(&guid(destination));
-                    proxy.poll_release(|_| Release::Now, none_begun);
+                    proxy.poll_release(Time::ZERO, |_| Release::Now, none_begun);
                 }
                 _ => proxy.handle_timeout(now),
             }
@@ -412,11 +547,13 @@ proptest! {
     }
 }
 
-/// A disk that can be full.
+/// A disk that can be full, or give nothing back.
+#[derive(Default)]
 struct Disk {
     inner: MemoryRepository,
     full: alloc::sync::Arc<core::sync::atomic::AtomicBool>,
     puts: Vec<u64>,
+    is_torn: bool,
 }
 impl ChunkRepository for Disk {
     fn put(&mut self, id: u64, head: &[u8], payload: &Payload) -> Result<(), StoreError> {
@@ -438,7 +575,7 @@ impl ChunkRepository for Disk {
         Ok(true)
     }
     fn read(&mut self, id: u64) -> Result<Bytes, StoreError> {
-        self.inner.read(id)
+        self.inner.read(if self.is_torn { u64::MAX } else { id })
     }
     fn list(&mut self) -> Result<Vec<(u64, Vec<u8>, u64)>, StoreError> {
         self.inner.list()
@@ -448,7 +585,7 @@ impl ChunkRepository for Disk {
 #[test]
 fn what_a_full_disk_did_not_take_is_not_here_and_is_never_acknowledged() {
     let full = alloc::sync::Arc::<core::sync::atomic::AtomicBool>::default();
-    let disk = Disk { inner: MemoryRepository::default(), full: alloc::sync::Arc::clone(&full), puts: Vec::new() };
+    let disk = Disk { inner: MemoryRepository::default(), full: alloc::sync::Arc::clone(&full), ..Disk::default() };
     let own = (guid(99), NetworkAddress(7));
     let mut proxy = Proxy::new(Time::ZERO, ProxyConfig::default(), own, Box::new(disk)).expect("empty");
     let put = |proxy: &mut Proxy, number| proxy.put(Time::ZERO, &header(1, 2, number, 0), &vec![1; 1_000].into(), AWAY);
@@ -486,12 +623,12 @@ fn what_goes_past_copies_takes_their_place_and_what_leaves_says_that_it_was_stor
     let right = ChunkHeader { flags: Flags::REPEATED | Flags::NO_CACHE, ..first.clone() };
     for (header, byte) in [(&first, 1), (&first, 2), (&right, 3)] {
         assert_eq!(proxy.put(Time::ZERO, header, &vec![byte; 1_000].into(), AWAY), Ok(()));
-        let kept = proxy.copy(&first.key().expect("data")).map(|(_, payload)| payload[0]);
+        let kept = proxy.copy(Time::ZERO, &first.key().expect("data")).map(|(_, payload)| payload[0]);
         assert_eq!(kept, Some(if byte == 3 { 3 } else { 1 }));
     }
     assert_eq!(proxy.usage().0, ByteCount(CHUNK));
     proxy.on_reachable(&guid(2));
-    let (header, payload) = proxy.poll_release(|_| Release::Now, none_begun).expect("it is here");
+    let (header, payload) = proxy.poll_release(Time::ZERO, |_| Release::Now, none_begun).expect("it is here");
     assert_eq!((header.flags.contains(Flags::STORED), payload[0]), (true, 3));
     assert_eq!(proxy.put(Time::ZERO, &right, &vec![4; 1_000].into(), AWAY), Ok(()), "it is on its way already");
     assert_eq!(proxy.stats.duplicates, 2);
