@@ -42,8 +42,10 @@ fn ptp_fills_what_rivals_leave_and_nobody_gets_more_than_there_is() {
         let results = run(name, 1, 1);
         let utilisation = |scheme: &str| value(&results, &format!("{scheme}.utilisation"));
         assert!(utilisation("ptp") > 0.98, "{name}: {}", utilisation("ptp"));
+        // Behind PTP, and not because routers cripple them: the least of ten runs of the experiment is 0.31.
         for rival in RIVALS {
-            assert!(utilisation(rival) < utilisation("ptp"), "{name}: {rival} {}", utilisation(rival));
+            let used = utilisation(rival);
+            assert!(used < utilisation("ptp") && used > 0.25, "{name}: {rival} {used}");
         }
         for (metric, found) in results.metrics.iter().filter(|(metric, _)| metric.contains("utilisation")) {
             // Packets that waited when the count began come in addition.
@@ -62,6 +64,11 @@ fn ptp_fills_what_rivals_leave_and_nobody_gets_more_than_there_is() {
 fn the_mesh_stands_beside_table_1_and_most_of_its_57_paths_are_found() {
     let results = run("ptp-mesh", 1, 1);
     assert!(value(&results, "ptp.utilisation") > 0.78, "{}", value(&results, "ptp.utilisation"));
+    // Routers that passed rivals' Interests back and forth let them use a thousandth of it.
+    for rival in RIVALS {
+        let used = value(&results, &format!("{rival}.utilisation"));
+        assert!(used > 0.1, "{rival}: {used}");
+    }
     assert_drawn(&results);
     let table = results.tables.iter().find(|table| table.name == "table-1").expect("Table I");
     assert_eq!((table.rows.len(), table.rows[0][0].as_str(), table.rows[0][1].as_str()), (16, "2 ⇒ 1", "1350"));

@@ -42,9 +42,9 @@ impl Topology {
         let link = |&(near, far, kbps, delay_ms)| LinkSpec { near, far, kbps, delay_us: delay_ms * 1_000, ways };
         Topology { links: links.iter().map(link).collect() }
     }
-    /// The same with a tenth of the delays.
-    pub(super) fn shorter(&self) -> Self {
-        let links = self.links.iter().map(|link| LinkSpec { delay_us: link.delay_us / 10, ..*link });
+    /// The same with shorter delays.
+    pub(super) fn with_delays_divided(&self, by: u64) -> Self {
+        let links = self.links.iter().map(|link| LinkSpec { delay_us: link.delay_us / by, ..*link });
         Topology { links: links.collect() }
     }
     /// All nodes, in order.

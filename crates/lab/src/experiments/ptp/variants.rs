@@ -17,6 +17,8 @@ use crate::{
 pub(super) const QUEUE_PACKETS: u64 = 50;
 /// The other lengths of the sweep.
 pub(super) const QUEUES_SWEPT: [u64; 2] = [20, 200];
+/// Shorter links: the part of the reconstruction's delays, by what they are divided, and the phase of the seeds.
+const DELAYS_SWEPT: [(&str, u64, u64); 3] = [("tenth", 10, 4), ("half", 2, 5), ("fifth", 5, 6)];
 
 /// One way to run a scenario.
 #[derive(Clone, Debug)]
@@ -25,18 +27,10 @@ pub(super) struct Variant {
     pub(super) setting: String,
     pub(super) scheme: Scheme,
     pub(super) queue_packets: u64,
-    delays: Delays,
+    /// By what the delays of the reconstruction are divided: what is lost of the paper's network.
+    delays_by: u64,
     /// Whose random streams it has, see [`Settings::seed_of`].
     phase: u64,
-}
-
-/// How long the links are.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Delays {
-    /// As in the reconstruction.
-    Full,
-    /// A tenth of that.
-    Short,
 }
 
 /// What the runs of a variant gave.
@@ -57,13 +51,7 @@ pub(super) struct Run {
 impl Variant {
     /// A scheme with nothing else changed.
     pub(super) fn plain(scheme: &Scheme) -> Self {
-        Variant {
-            setting: String::new(),
-            scheme: scheme.clone(),
-            queue_packets: QUEUE_PACKETS,
-            delays: Delays::Full,
-            phase: 0,
-        }
+        Variant { setting: String::new(), scheme: scheme.clone(), queue_packets: QUEUE_PACKETS, delays_by: 1, phase: 0 }
     }
     /// Every variant, those with nothing changed first; at small scale what is changed is so for the first scheme only. Of one
     /// scheme if the settings name it.
@@ -83,9 +71,10 @@ impl Variant {
             phase: 3,
             ..Variant::plain(scheme)
         });
-        let short =
-            plain().map(|plain| Variant { setting: "@delays-tenth".into(), delays: Delays::Short, phase: 4, ..plain });
-        let all = MAIN.iter().map(Variant::plain).chain(queues).chain(alternatives).chain(short);
+        let shorter = DELAYS_SWEPT.into_iter().flat_map(|(part, delays_by, phase)| {
+            plain().map(move |plain| Variant { setting: format!("@delays-{part}"), delays_by, phase, ..plain })
+        });
+        let all = MAIN.iter().map(Variant::plain).chain(queues).chain(alternatives).chain(shorter);
         all.filter(|variant| settings.takes(variant.scheme.name)).collect()
     }
     pub(super) fn is_plain(&self) -> bool {
@@ -100,10 +89,7 @@ impl Variant {
     }
     /// The network with the delays of this variant.
     pub(super) fn topology(&self, topology: &Topology) -> Topology {
-        match self.delays {
-            Delays::Full => topology.clone(),
-            Delays::Short => topology.shorter(),
-        }
+        topology.with_delays_divided(self.delays_by)
     }
 }
 
