@@ -1,4 +1,4 @@
-//! Every flag, declared once: help, manual pages, completions and environment variables come from here.
+//! Every flag, declared once: help, manual pages and completions come from here.
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 use tributary::Family;
@@ -106,8 +106,8 @@ pub(crate) enum Command {
 /// Which daemon to ask.
 #[derive(Args, Debug)]
 pub(crate) struct Control {
-    /// Control socket of the daemon to ask; by default the only one that runs under your name
-    #[arg(long, value_name = "SOCKET", env = "TRIB_CONTROL")]
+    /// Label of the daemon to ask, or its control socket [default: $TRIB_CONTROL, else the only one that runs here as you]
+    #[arg(long, value_name = "LABEL|SOCKET")]
     pub(crate) control: Option<PathBuf>,
 }
 

@@ -72,6 +72,40 @@ fn what_is_put_by_a_daemon_is_fetched_by_a_node_in_the_foreground() {
 }
 
 #[test]
+fn a_daemon_is_named_by_its_label_and_an_option_comes_before_the_environment() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let homes = folder.join("home/tributary");
+    std::fs::create_dir_all(&homes).unwrap();
+    let original = file(folder);
+    let hub = port();
+    let roles = r#""router", "resolver", "topology-manager", "sender""#;
+    let to_hub = format!("[[face]]\npeer = \"127.0.0.1:{hub}\"\n");
+    let _hub = Daemon::start(folder, &config(&homes, "hub", roles, hub, ""));
+    let _receiver = Daemon::start(folder, &config(&homes, "receiver", r#""receiver""#, 0, &to_hub));
+
+    let which = run(folder, &["status"]);
+    assert_eq!(which.status.code(), Some(2));
+    assert!(talk(&which).contains("2 daemons run here: hub, receiver; which one?"), "{}", talk(&which));
+    let ask = |variable: &str, words: &[&str]| {
+        let asked = trib(folder).env("TRIB_CONTROL", variable).args(words).output().unwrap();
+        assert_eq!(asked.status.code(), Some(0), "{words:?}: {}", talk(&asked));
+        String::from_utf8(asked.stdout).unwrap()
+    };
+    assert!(ask("hub", &["status"]).starts_with("node 'hub'"));
+    assert!(ask("hub", &["status", "--control", "receiver"]).starts_with("node 'receiver'"));
+    ask("hub", &["put", original.to_str().unwrap(), "/lab/big"]);
+    let (copy, other) = (folder.join("copy"), folder.join("other"));
+    ask("hub", &["get", "/lab/big", "--control", "receiver", "-o", copy.to_str().unwrap()]);
+    // What was fetched is told of as long as the daemon runs.
+    assert!(ask("receiver", &["paths", "/lab/big"]).contains("fetches '/lab/big' over 1 path:"));
+    assert!(ask("receiver", &["explain", "/lab/big"]).contains("fetched '/lab/big'"));
+    let own = config(folder, "own", r#""receiver""#, 0, &to_hub);
+    ask("hub", &["get", "/lab/big", "--config", own.to_str().unwrap(), "-o", other.to_str().unwrap()]);
+    assert!(std::fs::read(other).unwrap() == std::fs::read(original).unwrap());
+}
+
+#[test]
 fn a_listing_of_thousands_of_names_is_whole_and_a_full_node_takes_new_versions() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();

@@ -157,6 +157,27 @@ fn what_a_node_could_not_do_is_told_by_its_config_with_the_line() {
 }
 
 #[test]
+fn without_a_home_no_key_is_made_and_it_is_said_what_to_do() {
+    let home = home();
+    let example = std::fs::read_to_string(examples().join("receiver.toml")).unwrap();
+    let file = home.path().join("receiver.toml");
+    let check = |text: &str| {
+        std::fs::write(&file, text).unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_trib"));
+        command.args(["config", "check"]).arg(&file).env_remove("XDG_STATE_HOME").env_remove("HOME").output().unwrap()
+    };
+    let refused = check(&example);
+    assert_eq!(code(&refused), 2, "{}", stdout(&refused));
+    let told = "there is no home folder for its state\n  hint: write state_dir = \"…\", or set HOME";
+    assert!(stderr(&refused).contains(told), "{}", stderr(&refused));
+    let taken = check(&example.replace("[node]\n", "[node]\nstate_dir = \"state\"\n"));
+    assert_eq!(code(&taken), 0, "{}", stderr(&taken));
+    let asked = Command::new(env!("CARGO_BIN_EXE_trib")).arg("status").env_clear().output().unwrap();
+    assert_eq!(code(&asked), 2);
+    assert!(stderr(&asked).contains("without a home folder none is found"), "{}", stderr(&asked));
+}
+
+#[test]
 fn usage_errors_exit_with_2_and_help_with_0() {
     let home = home();
     for wrong in [

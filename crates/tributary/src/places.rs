@@ -1,24 +1,43 @@
 //! Where files live when nobody says.
-use std::{os::unix::net::UnixStream, path::PathBuf};
+use std::{
+    os::unix::net::UnixStream,
+    path::{Path, PathBuf},
+};
 
 use crate::error::{ApiError, ErrorKind};
 
 /// The folder for the state of the node called `label`: `$XDG_STATE_HOME/tributary/LABEL`, else
-/// `~/.local/state/tributary/LABEL`, else `tributary/LABEL` in the folder for temporary files.
-pub fn state_dir(label: &str) -> PathBuf {
+/// `~/.local/state/tributary/LABEL`. `None` if there is no home: keys are not kept where everybody may write.
+pub fn state_dir(label: &str) -> Option<PathBuf> {
     // A label may hold any character; in a path it must stay one component.
     let folder: String = label.chars().map(|c| if c.is_alphanumeric() || "-_".contains(c) { c } else { '_' }).collect();
-    state_home().join(folder)
+    Some(state_home()?.join(folder))
 }
-/// The control socket of the only daemon that runs under this user's name.
+/// The control socket in a node's state folder.
+pub(crate) fn control_in(state_dir: &Path) -> PathBuf {
+    state_dir.join("control.sock")
+}
+/// The control socket of the daemon that is meant: `named` by its path or by the label of its node, else `$TRIB_CONTROL`
+/// likewise, else that of the only one that runs under this user's name.
 ///
 /// # Errors
-/// [`ApiError`] if none runs, or several, whose sockets are listed then.
-pub fn find_control() -> Result<PathBuf, ApiError> {
-    let home = state_home();
+/// [`ApiError`] if none is named and none runs, or several, which are listed then.
+pub fn find_control(named: Option<&Path>) -> Result<PathBuf, ApiError> {
+    let variable = || std::env::var_os("TRIB_CONTROL").filter(|text| !text.is_empty()).map(PathBuf::from);
+    if let Some(named) = named.map(PathBuf::from).or_else(variable) {
+        // What has no folder and is no file here is a label.
+        let label = named.to_str().filter(|text| !text.contains('/') && !named.exists());
+        let folder = label.and_then(state_dir);
+        return Ok(folder.map_or(named, |folder| control_in(&folder)));
+    }
+    let home = state_home().ok_or_else(|| {
+        let message = "no daemon is named, and without a home folder none is found";
+        ApiError::new(ErrorKind::Usage, message)
+            .with_hint("name its socket with --control or $TRIB_CONTROL, or set HOME")
+    })?;
     let folders = std::fs::read_dir(&home).map(|entries| entries.flatten().collect::<Vec<_>>()).unwrap_or_default();
-    let sockets = folders.into_iter().map(|folder| folder.path().join("control.sock"));
-    let mut alive: Vec<_> = sockets.filter(|socket| UnixStream::connect(socket).is_ok()).collect();
+    let folders = folders.into_iter().map(|folder| folder.path());
+    let mut alive: Vec<_> = folders.filter(|folder| UnixStream::connect(control_in(folder)).is_ok()).collect();
     alive.sort();
     match &alive[..] {
         [] => {
@@ -26,21 +45,20 @@ pub fn find_control() -> Result<PathBuf, ApiError> {
             let hint = "start one with `trib node --config FILE`, or name its socket with --control or $TRIB_CONTROL";
             Err(ApiError::new(ErrorKind::Io, message).with_hint(hint))
         }
-        [only] => Ok(only.clone()),
+        [only] => Ok(control_in(only)),
         several => {
-            let list: Vec<_> = several.iter().map(|socket| socket.display().to_string()).collect();
-            let message = format!("{} daemons run here; which one?", several.len());
-            let hint = format!("name one with --control or $TRIB_CONTROL: {}", list.join(", "));
+            let labels = several.iter().filter_map(|folder| folder.file_name());
+            let labels: Vec<_> = labels.map(|label| label.to_string_lossy()).collect();
+            let message = format!("{} daemons run here: {}; which one?", several.len(), labels.join(", "));
+            let hint = format!("name one: --control {}", labels[0]);
             Err(ApiError::new(ErrorKind::Usage, message).with_hint(hint))
         }
     }
 }
 
-fn state_home() -> PathBuf {
+/// `None` if neither variable is an absolute path.
+fn state_home() -> Option<PathBuf> {
     let absolute = |variable| std::env::var_os(variable).map(PathBuf::from).filter(|path| path.is_absolute());
-    match (absolute("XDG_STATE_HOME"), absolute("HOME")) {
-        (Some(state), _) => state.join("tributary"),
-        (None, Some(home)) => home.join(".local/state/tributary"),
-        (None, None) => std::env::temp_dir().join("tributary"),
-    }
+    let state = absolute("XDG_STATE_HOME").or_else(|| Some(absolute("HOME")?.join(".local/state")));
+    state.map(|state| state.join("tributary"))
 }

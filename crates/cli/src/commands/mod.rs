@@ -103,10 +103,7 @@ fn worker(worker: &Worker, request: &Request, wish: &Wish) -> Result<Box<dyn Api
 }
 /// The daemon that the arguments name, or the only one that runs.
 fn connect(control: &Control) -> Result<SocketApi, ApiError> {
-    match &control.control {
-        Some(path) => SocketApi::open(path),
-        None => SocketApi::open(&places::find_control()?),
-    }
+    SocketApi::open(&places::find_control(control.control.as_deref())?)
 }
 /// Reads a config; mistakes are drawn with the lines that they are in.
 fn load(path: &Path) -> Result<NodeConfig, ApiError> {

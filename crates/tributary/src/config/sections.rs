@@ -14,7 +14,11 @@ use super::{
     mf, ndn,
     reader::{Problems, Section},
 };
-use crate::{registry::Family, running::face_id};
+use crate::{
+    places::{control_in, state_dir as usual_state_dir},
+    registry::Family,
+    running::face_id,
+};
 
 const ADDRESS_HINT: &str = "write an address and a port, such as \"127.0.0.1:7001\" or \"[::1]:7001\"";
 const ORIGIN_HINT: &str =
@@ -246,13 +250,17 @@ fn head(section: Section<'_>, folder: &Path) -> Option<Head> {
     let seed = section.integer("seed", 0..=i64::MAX as u64);
     let (listen, listen_streams) = listen(&section, family);
     let web_origins = web_origins(&section, &listen_streams);
+    let state_dir = state_dir.or_else(|| usual_state_dir(&label.as_ref()?.value));
+    if state_dir.is_none() && label.is_some() {
+        let hint = "write state_dir = \"…\", or set HOME: what it keeps, such as its key, is its owner's alone";
+        section.problem(section.span_of("label"), "there is no home folder for its state".into(), hint.into());
+    }
     section.finish();
-    let label = label?.value;
-    let state_dir = state_dir.unwrap_or_else(|| crate::places::state_dir(&label));
+    let (label, state_dir) = (label?.value, state_dir?);
     Some(Head {
         family,
         roles,
-        control: control.unwrap_or_else(|| state_dir.join("control.sock")),
+        control: control.unwrap_or_else(|| control_in(&state_dir)),
         key: key.unwrap_or_else(|| state_dir.join("key")),
         state_dir,
         seed,
