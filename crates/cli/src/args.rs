@@ -6,7 +6,8 @@ use tributary_content::{Name, PublicKey};
 use tributary_core::{ByteCount, Duration, Rate, units};
 
 /// Shown at the end of every help.
-const EXIT_CODES: &str = "Exit codes: 0 done · 1 not found or incomplete · 2 usage or I/O error · 130 interrupted";
+const EXIT_CODES: &str = "Exit codes: 0 done · 1 not found or incomplete · 2 usage or I/O error · 130 interrupted (of what \
+    serves until then, node, put and http-proxy: 0)";
 
 /// Fetches named, verified files from every source that has them, over every path that leads there.
 #[derive(Parser, Debug)]

@@ -9,7 +9,7 @@ use std::{
     sync::Arc,
 };
 
-use common::{Begun, Daemon, SIZE, config, file, lines, port, run, talk, trib};
+use common::{Begun, Daemon, SIZE, begin, config, file, lines, port, run, talk, trib};
 
 /// A router with all roles that a network needs, and a publisher beside it.
 fn network(folder: &Path) -> (Daemon, Daemon, u16) {
@@ -360,6 +360,45 @@ fn what_is_not_there_is_told_alike_in_every_family_with_what_to_try_there() {
         assert!(listed["event"] == "error" && message.contains(told), "{family}: {listed}");
         assert_eq!(node.stop(), Some(0), "{family}");
     }
+}
+
+#[test]
+fn the_wait_for_a_neighbour_is_part_of_the_timeout() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    // It takes what comes and never answers.
+    let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let small = folder.join("small");
+    std::fs::write(&small, "small").unwrap();
+    let small = small.to_str().unwrap();
+    for (family, words) in [
+        ("psi", &["get", "/lab/none", "-o", "-"][..]),
+        ("psi", &["ls", "/lab"]),
+        ("mf", &["send", small, "/lab/small", "--to", "/lab/all"]),
+    ] {
+        let more = format!("family = \"{family}\"\n[[face]]\npeer = \"{}\"\n", silent.local_addr().unwrap());
+        let config = config(folder, family, r#""sender", "receiver""#, 0, &more);
+        let asked = run(folder, &[words, &["--timeout", "300ms", "--config", config.to_str().unwrap()]].concat());
+        assert_eq!(asked.status.code(), Some(1), "{words:?}: {}", talk(&asked));
+        assert!(talk(&asked).contains("no neighbour has answered within 300ms (tried 127.0.0.1:"), "{}", talk(&asked));
+        assert!(talk(&asked).contains("error: nobody could be asked"), "{}", talk(&asked));
+    }
+}
+
+#[test]
+fn a_publisher_in_the_foreground_that_is_interrupted_has_done_what_it_should() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let original = file(folder);
+    let (_router, publisher, hub) = network(folder);
+    assert_eq!(publisher.stop(), Some(0));
+    let to_hub = format!("[[face]]\npeer = \"127.0.0.1:{hub}\"\n");
+    let config = config(folder, "publisher", r#""sender""#, 0, &to_hub);
+    let words = ["put", original.to_str().unwrap(), "/lab/big", "--config", config.to_str().unwrap(), "--json"];
+    let (put, told, _stdout) = begin(folder, &words);
+    assert_eq!((&told["event"], &told["confirmed"]), (&"published".into(), &true.into()));
+    put.signal("INT");
+    assert_eq!(put.wait(), Some(0));
 }
 
 #[test]
