@@ -18,7 +18,7 @@ mod signals;
 mod tables;
 
 use std::process::ExitCode;
-use tributary::{ApiError, Told};
+use tributary::{ApiError, ErrorKind, Told};
 
 fn main() -> ExitCode {
     let cli = match args::parse() {
@@ -26,6 +26,9 @@ fn main() -> ExitCode {
         Err(error) => {
             // Help and version are no errors: clap prints them to stdout and gives 0; the rest is usage, 2.
             let code = u8::try_from(error.exit_code()).unwrap_or(2);
+            if code != 0 && std::env::args_os().take_while(|word| word != "--").any(|word| word == "--json") {
+                out::data(&Told::from(&wrong_usage(&error)).to_line());
+            }
             let code = if error.print().is_ok() { code } else { 2 };
             return ExitCode::from(code);
         }
@@ -39,6 +42,17 @@ fn main() -> ExitCode {
             ExitCode::from(error.kind.exit_code())
         }
     }
+}
+
+/// What is wrong with the arguments, without the usage that is drawn below it.
+fn wrong_usage(error: &clap::Error) -> ApiError {
+    let text = error.to_string();
+    let what = match error.kind() {
+        clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => "there is no command",
+        _ => text.split("\n\n").next().unwrap_or_default().trim_start_matches("error: "),
+    };
+    let what = what.split_whitespace().collect::<Vec<_>>().join(" ");
+    ApiError::new(ErrorKind::Usage, what).with_hint("`trib --help` and `trib COMMAND --help` tell what there is")
 }
 
 /// Tells a failure: on stderr for a person, and as the last JSON line for a program.
