@@ -4,7 +4,7 @@ use tributary::{
     Told,
     config::Drawing,
     echo::{EchoView, PingedPathView, PingedView, RttView},
-    views::{CacheView, DoneView, GroupView, PathView, ProgressView, SentView, StatusView, StoreView},
+    views::{CacheView, DoneView, GroupView, PathView, ProgressView, SentView, StatusView, StoreView, counted},
 };
 use tributary_core::ByteCount;
 
@@ -25,7 +25,7 @@ fn words(told: &Told) -> Vec<String> {
     match told {
         Told::Status(status) => self::status(status),
         Told::Paths { transfer, name, paths } => {
-            let mut lines = vec![format!("{transfer} fetches '{name}' over {} paths:", paths.len())];
+            let mut lines = vec![format!("{transfer} fetches '{name}' over {}:", counted(paths.len(), "path"))];
             lines.extend(self::paths(paths));
             lines
         }
@@ -44,8 +44,7 @@ fn words(told: &Told) -> Vec<String> {
         Told::Unpublished { name } => vec![format!("'{name}' is withdrawn")],
         Told::Entry { name, kind, .. } if kind == "scope" => vec![format!("{name}/")],
         Told::Entry { name, publishers, bytes, .. } => {
-            let sources = if *publishers == 1 { "source" } else { "sources" };
-            vec![format!("{name}  {}  {publishers} {sources}", ByteCount(*bytes))]
+            vec![format!("{name}  {}  {}", ByteCount(*bytes), counted(*publishers, "source"))]
         }
         Told::Sending(sent) => vec![sending(sent)],
         Told::Sent(sent) => self::sent(sent),
@@ -62,7 +61,7 @@ fn words(told: &Told) -> Vec<String> {
         Told::Echo(echo) => vec![self::echo(echo)],
         Told::Pinged(pinged) => self::pinged(pinged),
         Told::Traced { name, responder: Some(responder), hops } => {
-            vec![format!("'{name}' is reached at {responder}, {hops} hops away")]
+            vec![format!("'{name}' is reached at {responder}, {} away", counted(*hops, "hop"))]
         }
         Told::Attached { name, attached: true } => vec![format!("attached to '{name}'")],
         Told::Attached { name, attached: false } => vec![format!("not attached to '{name}' any more")],
@@ -85,7 +84,8 @@ fn words(told: &Told) -> Vec<String> {
             }]
         }
         Told::Config { file, label, family, roles, faces } => {
-            vec![format!("'{file}' is right: node '{label}' ({family}: {}), {faces} faces", roles.join(", "))]
+            let faces = counted(*faces, "face");
+            vec![format!("'{file}' is right: node '{label}' ({family}: {}), {faces}", roles.join(", "))]
         }
         Told::Key { public, .. } => vec![public.clone()],
         Told::Note { text } => vec![text.clone()],
@@ -120,7 +120,8 @@ fn pinged(pinged: &PingedView) -> Vec<String> {
     }
     if pinged.paths.len() > 1 {
         let path = |path: &PingedPathView| {
-            format!("  {} to {}: {} answers, {}", path.path, path.responder, path.answered, times(&path.rtt_ms))
+            let answers = counted(path.answered, "answer");
+            format!("  {} to {}: {answers}, {}", path.path, path.responder, times(&path.rtt_ms))
         };
         lines.extend(pinged.paths.iter().map(path));
     }
@@ -217,14 +218,14 @@ fn sent(sent: &SentView) -> Vec<String> {
     };
     let mut lines = vec![format!("sent '{}' to {}: {bytes} in {seconds:.2} s; {end}", sent.name, sent.to)];
     if sent.repeated_chunks > 0 {
-        lines.push(format!("  {} chunks were sent again", sent.repeated_chunks));
+        lines.push(format!("  sent again: {}", counted(sent.repeated_chunks, "chunk")));
     }
     lines
 }
 fn group(group: &GroupView) -> Vec<String> {
     let GroupView { label, guid, members, proxy } = group;
     let proxy = proxy.as_ref().map_or(String::new(), |proxy| format!(", spread by {proxy}"));
-    let mut lines = vec![format!("{label}: {guid}, {} members{proxy}", members.len())];
+    let mut lines = vec![format!("{label}: {guid}, {}{proxy}", counted(members.len(), "member"))];
     lines.extend(members.iter().map(|member| format!("  {member}")));
     lines
 }

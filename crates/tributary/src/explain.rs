@@ -7,7 +7,7 @@ use tributary_core::{
 use crate::{
     error::{ApiError, ErrorKind},
     registry::Family,
-    views::{StatusView, source_name},
+    views::{StatusView, counted, source_name},
 };
 
 /// A transfer that the node knows.
@@ -205,15 +205,11 @@ fn path_line(known: &Known, path: &PathReport) -> String {
         PathState::Idle | PathState::Silent | PathState::Closed => String::new(),
     };
     let rtt = path.rtt.map(|rtt| format!(", round trip {}", show(rtt))).unwrap_or_default();
-    let hops = counted(path.hops as usize, "link");
+    let hops = counted(path.hops, "link");
     let bytes = ByteCount(path.bytes);
     format!("{} to {source} over {hops} is {}{why}{rate}: {bytes} so far{rtt}.", path.path, path.state)
 }
 
-/// So many of something.
-fn counted(count: usize, what: &str) -> String {
-    if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
-}
 fn progress(report: &TransferReport) -> String {
     format!("{} of {} verified", ByteCount(report.stored_bytes), ByteCount(report.bytes))
 }

@@ -29,7 +29,7 @@ use crate::{
     hub::Heard,
     local::{LocalApi, parse_name},
     told::Told,
-    views::{GroupView, ReceivedView, SentView, StoreView},
+    views::{GroupView, ReceivedView, SentView, StoreView, counted},
     whole::TellsWhole,
 };
 
@@ -330,7 +330,7 @@ impl LocalApi {
                 Heard::Event(_) | Heard::Silence => None,
             };
             if deadline.is_some_and(|deadline| clock.until(deadline).is_zero()) {
-                let message = format!("nothing more has come; {count} objects were received");
+                let message = format!("nothing more has come; received: {}", counted(count, "object"));
                 return Err(ApiError::new(ErrorKind::Incomplete, message));
             }
             let told = match ended {

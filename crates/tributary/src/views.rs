@@ -2,6 +2,7 @@
 use serde::{Deserialize, Serialize};
 use std::{
     collections::{BTreeMap, BTreeSet},
+    fmt,
     path::Path,
 };
 use tributary_content::Manifest;
@@ -535,6 +536,11 @@ impl CacheView {
     }
 }
 
+/// So many of something, such as `1 path` and `2 paths`.
+pub fn counted<C: fmt::Display + PartialEq + From<u8>>(count: C, what: &str) -> String {
+    let plural = if count == C::from(1) { "" } else { "s" };
+    format!("{count} {what}{plural}")
+}
 fn sources(report: &TransferReport, mbps: impl Fn(SourceId) -> f64) -> Vec<SourceView> {
     report
         .sources

@@ -1,6 +1,6 @@
 //! `trib lab`: the papers' experiments, theirs beside ours.
 use std::path::Path;
-use tributary::{ApiError, ErrorKind};
+use tributary::{ApiError, ErrorKind, views::counted};
 use tributary_lab::{Experiment, Metric, Results, Scale, Settings, experiments, report};
 
 use crate::{args::Lab, out};
@@ -23,7 +23,7 @@ pub(crate) fn run(lab: &Lab, json: bool) -> Result<(), ApiError> {
             } else {
                 show(&results);
             }
-            out::talk(&format!("wrote {} files to '{}'", files.len(), out.join(experiment.name).display()));
+            out::talk(&format!("wrote {} to '{}'", counted(files.len(), "file"), out.join(experiment.name).display()));
             Ok(())
         }
         Lab::Report { out, seed, runs } => whole_report(out, *seed, *runs, json),
@@ -37,13 +37,9 @@ fn list(json: bool) {
             let line = serde_json::json!({"experiment": name, "title": title, "paper": paper, "runs": runs});
             out::data(&line.to_string());
         } else {
-            out::data(&format!("{name:<20} {title} ({paper}; {})", of_runs(*runs)));
+            out::data(&format!("{name:<20} {title} ({paper}; {})", counted(*runs, "run")));
         }
     }
-}
-
-fn of_runs(runs: u32) -> String {
-    if runs == 1 { "1 run".into() } else { format!("{runs} runs") }
 }
 
 fn find(name: &str) -> Result<&'static Experiment, ApiError> {
@@ -66,7 +62,7 @@ fn find_scheme(experiment: &Experiment, name: &str) -> Result<&'static str, ApiE
 
 fn carry_out(experiment: &Experiment, only: Option<&'static str>, seed: u64, runs: Option<u32>) -> Results {
     let runs = runs.unwrap_or(experiment.runs);
-    out::talk(&format!("{}: {} of each variant, seed {seed}", experiment.name, of_runs(runs)));
+    out::talk(&format!("{}: {} of each variant, seed {seed}", experiment.name, counted(runs, "run")));
     (experiment.run)(&Settings { seed, runs, scale: Scale::Full, only })
 }
 
