@@ -197,7 +197,7 @@ pub(crate) struct Put {
     #[arg(long = "object-version", value_name = "N")]
     pub(crate) version: Option<u64>,
     /// How long to wait for the network to confirm
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = units::parse_duration)]
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_timeout)]
     pub(crate) timeout: Duration,
     #[command(flatten)]
     pub(crate) worker: Worker,
@@ -221,7 +221,7 @@ pub(crate) struct Get {
     #[arg(long, value_name = "RATE")]
     pub(crate) limit: Option<Rate>,
     /// How long to go without any source before giving up [default: the node's patience, 10s]
-    #[arg(long, value_name = "TIME", value_parser = units::parse_duration)]
+    #[arg(long, value_name = "TIME", value_parser = parse_timeout)]
     pub(crate) timeout: Option<Duration>,
     /// Bytes of a chunk to ask for, such as 64KiB (family mf) [default: the node's chunk_size]
     #[arg(long, value_name = "SIZE")]
@@ -274,7 +274,7 @@ pub(crate) struct Send {
     #[arg(long = "object-version", value_name = "N")]
     pub(crate) version: Option<u64>,
     /// How long to wait for the end
-    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = units::parse_duration)]
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = parse_timeout)]
     pub(crate) timeout: Duration,
     #[command(flatten)]
     pub(crate) worker: Worker,
@@ -295,7 +295,7 @@ pub(crate) enum HttpProxy {
         #[arg(long, value_name = "NAME")]
         to: Option<Name>,
         /// How long an answer, or the next part of one, is waited for
-        #[arg(long, value_name = "TIME", default_value = "60s", value_parser = units::parse_duration)]
+        #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_timeout)]
         timeout: Duration,
     },
     /// The web server's end: takes requests for a name and asks an ordinary web server
@@ -313,7 +313,7 @@ pub(crate) enum HttpProxy {
         #[arg(long, value_name = "NAME", required = true)]
         name: Vec<Name>,
         /// How long the web server may take to answer
-        #[arg(long, value_name = "TIME", default_value = "30s", value_parser = units::parse_duration)]
+        #[arg(long, value_name = "TIME", default_value = "30s", value_parser = parse_timeout)]
         timeout: Duration,
     },
 }
@@ -359,7 +359,7 @@ pub(crate) struct Recv {
     #[arg(long, value_name = "TIME", value_parser = units::parse_duration)]
     pub(crate) nack_timeout: Option<Duration>,
     /// End after so long without an object [default: never]
-    #[arg(long, value_name = "TIME", value_parser = units::parse_duration)]
+    #[arg(long, value_name = "TIME", value_parser = parse_timeout)]
     pub(crate) timeout: Option<Duration>,
     #[command(flatten)]
     pub(crate) worker: Worker,
@@ -372,7 +372,7 @@ pub(crate) struct Ls {
     #[arg(default_value = "/")]
     pub(crate) name: Name,
     /// How long to wait for the network
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = units::parse_duration)]
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_timeout)]
     pub(crate) timeout: Duration,
     #[command(flatten)]
     pub(crate) worker: Worker,
@@ -391,7 +391,7 @@ pub(crate) struct Ping {
     #[arg(short, long, value_name = "TIME", default_value = "1s", value_parser = units::parse_duration)]
     pub(crate) interval: Duration,
     /// How long an answer may take
-    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = units::parse_duration)]
+    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = parse_timeout)]
     pub(crate) timeout: Duration,
     /// Which way they take: `same` (that of the first answer), `any` (each its own), or a path as an answer to the same daemon
     /// named it
@@ -414,7 +414,7 @@ pub(crate) struct Traceroute {
     #[arg(short, long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=16))]
     pub(crate) count: u8,
     /// How long an answer may take
-    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = units::parse_duration)]
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_timeout)]
     pub(crate) timeout: Duration,
     /// Which way they take: `same` (that of a first ping), `any` (each its own), or a path as an answer to the same daemon
     /// named it
@@ -643,6 +643,15 @@ impl std::str::FromStr for Fail {
             Some(_) => return Err("the moment is a percentage from 1 to 99, such as source@30".into()),
         };
         Ok(Fail { kind, percent })
+    }
+}
+
+/// From a millisecond on, as requests count them.
+fn parse_timeout(text: &str) -> Result<Duration, String> {
+    match units::parse_duration(text) {
+        Ok(time) if time >= Duration::from_millis(1) => Ok(time),
+        Ok(_) => Err("nothing can come in less than 1ms".into()),
+        Err(error) => Err(error.to_string()),
     }
 }
 

@@ -192,16 +192,17 @@ fn usage_errors_exit_with_2_and_help_with_0() {
         vec!["demo", "--fail", "sauce"],
         vec!["demo", "--loss", "200%"],
         vec!["limit", "0bps"],
+        vec!["get", "/a", "--timeout", "0s"],
     ] {
         let output = trib(home.path(), &wrong);
         assert_eq!((code(&output), stdout(&output).as_str()), (2, ""), "{wrong:?}");
-    }
         let output = trib(home.path(), &[&["--json"], &wrong[..]].concat());
         let line: serde_json::Value = serde_json::from_str(&stdout(&output)).unwrap();
         assert_eq!((code(&output), &line["event"], &line["kind"]), (2, &"error".into(), &"usage".into()), "{wrong:?}");
         let message = line["message"].as_str().unwrap();
         assert!(!message.is_empty() && !message.contains(['\n', '\u{1b}']), "{message}");
         assert!(!message.starts_with("error") && !message.contains("Usage:"), "{message}");
+    }
     for help in [vec!["--help"], vec!["get", "--help"], vec!["--version"]] {
         let output = trib(home.path(), &help);
         assert_eq!((code(&output), stderr(&output).as_str()), (0, ""), "{help:?}");

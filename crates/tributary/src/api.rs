@@ -4,6 +4,7 @@
 //! requests out, [`SocketApi`](crate::SocketApi) sends them to a daemon, and a front cannot tell which it has.
 use serde::{Deserialize, Serialize};
 use std::{io::Write, path::PathBuf};
+use tributary_core::Duration;
 
 use crate::{
     echo::{Ping, Traceroute},
@@ -178,6 +179,20 @@ impl Request {
             Request::Put { path, .. } | Request::Send(Send { path, .. }) => files::must_be_there(path),
             Request::Get(Get { output: Output::Path(path), .. }) => files::must_be_writable(path),
             _ => Ok(()),
+        }
+    }
+    /// How long it waits for the network, in milliseconds, so that who waited before can take that away; `of_fetches` for a
+    /// fetch that leaves it to the node's config. `None` if it waits as long as it takes, or for each of its answers.
+    pub fn patience_ms(&mut self, of_fetches: Duration) -> Option<&mut u64> {
+        match self {
+            Request::Put { patience_ms, .. }
+            | Request::List { patience_ms, .. }
+            | Request::Send(Send { patience_ms, .. }) => Some(patience_ms),
+            Request::Get(Get { patience_ms, .. }) => {
+                let of_fetches = || u64::try_from(of_fetches.as_millis()).unwrap_or(u64::MAX);
+                Some(patience_ms.get_or_insert_with(of_fetches))
+            }
+            _ => None,
         }
     }
 }

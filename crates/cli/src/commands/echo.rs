@@ -31,8 +31,8 @@ pub(crate) fn traceroute(trace: &args::Traceroute, json: bool) -> Result<(), Api
     ask(&trace.worker, request, json)
 }
 
-fn ask(of: &args::Worker, request: Request, json: bool) -> Result<(), ApiError> {
-    worker(of, &request, &Wish::default())?.ask(request, None, &mut |told| {
+fn ask(of: &args::Worker, mut request: Request, json: bool) -> Result<(), ApiError> {
+    worker(of, &mut request, &Wish::default())?.ask(request, None, &mut |told| {
         print(&told, json);
         Flow::Continue
     })

@@ -21,7 +21,7 @@ pub(crate) fn run(get: &args::Get, json: bool) -> Result<(), ApiError> {
         return Err(ApiError::new(ErrorKind::Usage, message).with_hint("write to a file, or leave --json out"));
     }
     let stream = (output == Output::Stream).then(|| Box::new(std::io::stdout()) as Box<dyn Write + Send>);
-    let request = Request::Get(Get {
+    let mut request = Request::Get(Get {
         name: get.name.to_string(),
         output,
         publisher: get.publisher.map(|key| key.to_string()),
@@ -36,7 +36,7 @@ pub(crate) fn run(get: &args::Get, json: bool) -> Result<(), ApiError> {
     });
     // From here on a signal ends the fetch in order: what was verified is kept.
     let wish = Wish::listen()?;
-    let api = worker(&get.worker, &request, &wish)?;
+    let api = worker(&get.worker, &mut request, &wish)?;
     check_family(get, &*api)?;
     let mut display = Display::new(json);
     let result = api.ask(request, stream, &mut |told| {

@@ -47,7 +47,7 @@ pub(crate) fn run(proxy: &HttpProxy, json: bool) -> Result<(), ApiError> {
     Ok(())
 }
 fn mailbox(config: &Path, names: &[tributary_content::Name], wish: &Wish) -> Result<Mailbox, ApiError> {
-    Mailbox::open(Arc::new(start(config, wish)?), names, MailboxOptions::default())
+    Mailbox::open(Arc::new(start(config, None, wish)?), names, MailboxOptions::default())
 }
 fn ready(json: bool, side: &str, address: &str) {
     if json {

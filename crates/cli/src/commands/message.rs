@@ -26,7 +26,7 @@ pub(crate) fn send(send: &args::Send, json: bool) -> Result<(), ApiError> {
         true => stdin.insert(stdin_as_file(&wish)?).path().join(STDIN_FILE),
         false => std::path::absolute(&send.path).map_err(|error| ApiError::io("find", send.path.display(), &error))?,
     };
-    let request = Request::Send(messages::Send {
+    let mut request = Request::Send(messages::Send {
         path,
         name: send.name.to_string(),
         to: send.to.clone(),
@@ -40,7 +40,7 @@ pub(crate) fn send(send: &args::Send, json: bool) -> Result<(), ApiError> {
         proxies: send.proxies,
         patience_ms: milliseconds(send.timeout),
     });
-    let api = worker(&send.worker, &request, &wish)?;
+    let api = worker(&send.worker, &mut request, &wish)?;
     follow(&*api, request, &wish, json)
 }
 /// Takes what is sent, until it is enough or somebody ends it.

@@ -91,15 +91,18 @@ fn print(told: &Told, json: bool) {
     }
 }
 /// The node that a request is for: one in this process, or a daemon. What the disk refuses is said before a neighbour is
-/// waited for. A command that listens for no signals has the default wish: one ends it at once.
-fn worker(worker: &Worker, request: &Request, wish: &Wish) -> Result<Box<dyn Api>, ApiError> {
-    Ok(match &worker.config {
-        Some(path) => {
-            request.check_disk()?;
-            Box::new(start(path, wish)?)
-        }
-        None => Box::new(connect(&worker.control)?),
-    })
+/// waited for, and that wait is part of the request's patience. A command that listens for no signals has the default wish:
+/// one ends it at once.
+fn worker(worker: &Worker, request: &mut Request, wish: &Wish) -> Result<Box<dyn Api>, ApiError> {
+    let Some(path) = &worker.config else { return Ok(Box::new(connect(&worker.control)?)) };
+    request.check_disk()?;
+    let api = start(path, Some(request), wish)?;
+    if request.patience_ms(Duration::ZERO).is_some_and(|left| *left == 0) {
+        let message = "nobody could be asked: the time was up before a neighbour answered";
+        let hint = "is the node running that [[face]] names in the config? `trib status` there shows its neighbours";
+        return Err(ApiError::new(ErrorKind::Incomplete, message).with_hint(hint));
+    }
+    Ok(Box::new(api))
 }
 /// The daemon that the arguments name, or the only one that runs.
 fn connect(control: &Control) -> Result<SocketApi, ApiError> {
@@ -125,22 +128,24 @@ const NEIGHBOUR_PATIENCE: Duration = Duration::from_secs(5);
 /// How often it is looked whether the program is to end while something else is waited for.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Starts a node in this process and waits until it reaches somebody, or until the program is to end.
-fn start(path: &Path, wish: &Wish) -> Result<tributary::LocalApi, ApiError> {
+/// Starts a node in this process and waits until it reaches somebody, until the patience of `request` is over, or until the
+/// program is to end. What was waited is taken from that patience.
+fn start(path: &Path, request: Option<&mut Request>, wish: &Wish) -> Result<tributary::LocalApi, ApiError> {
     let api = tributary::LocalApi::start(load(path)?)?;
+    let mut unlimited = u64::MAX;
+    let left = request.and_then(|request| request.patience_ms(api.config().fetch.patience)).unwrap_or(&mut unlimited);
+    let most = NEIGHBOUR_PATIENCE.min(Duration::from_millis(*left));
     let mut waited = Duration::ZERO;
-    while !api.wait_for_neighbour(LOOK)? {
+    while !api.wait_for_neighbour(LOOK.min(most - waited))? {
         wish.check()?;
-        waited += LOOK;
-        if waited >= NEIGHBOUR_PATIENCE {
+        waited = most.min(waited + LOOK);
+        if waited == most {
             let peers: Vec<_> = api.config().faces.iter().map(|face| face.peer.to_string()).collect();
-            out::talk(&format!(
-                "no neighbour has answered within {NEIGHBOUR_PATIENCE:?} (tried {}); going on all the same",
-                peers.join(", ")
-            ));
+            out::talk(&format!("no neighbour has answered within {most:?} (tried {})", peers.join(", ")));
             break;
         }
     }
+    *left -= milliseconds(waited);
     Ok(api)
 }
 /// Does `work` on a thread called `name`, so that a signal need not wait for its end. What the thread began goes on until

@@ -8,7 +8,7 @@ use crate::{args, out, signals::Wish};
 /// Publishes by a daemon, or stays in the foreground as a publisher that answers on its control socket as a daemon does.
 pub(crate) fn run(put: &args::Put, json: bool) -> Result<(), ApiError> {
     let path = std::path::absolute(&put.path).map_err(|error| ApiError::io("find", put.path.display(), &error))?;
-    let request =
+    let mut request =
         Request::Put { path, name: put.name.to_string(), version: put.version, patience_ms: milliseconds(put.timeout) };
     let Some(config) = &put.worker.config else {
         let answers = connect(&put.worker.control)?.answers(request)?;
@@ -17,7 +17,7 @@ pub(crate) fn run(put: &args::Put, json: bool) -> Result<(), ApiError> {
     };
     request.check_disk()?;
     let wish = Wish::listen()?;
-    let api = Arc::new(start(config, &wish)?);
+    let api = Arc::new(start(config, Some(&mut request), &wish)?);
     let control = ControlSocket::open(&api.config().control, Arc::clone(&api))?;
     // A large file takes long to hash, and whoever is to confirm it may be away.
     let asked = Arc::clone(&api);

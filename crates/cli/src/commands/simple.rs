@@ -11,8 +11,8 @@ use crate::{
 
 /// `trib ls`.
 pub(crate) fn ls(ls: &Ls, json: bool) -> Result<(), ApiError> {
-    let request = Request::List { scope: ls.name.to_string(), patience_ms: milliseconds(ls.timeout) };
-    worker(&ls.worker, &request, &Wish::default())?.ask(request, None, &mut |told| {
+    let mut request = Request::List { scope: ls.name.to_string(), patience_ms: milliseconds(ls.timeout) };
+    worker(&ls.worker, &mut request, &Wish::default())?.ask(request, None, &mut |told| {
         print(&told, json);
         Flow::Continue
     })
