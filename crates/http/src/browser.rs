@@ -24,8 +24,8 @@ use tokio::{
 };
 use tributary::{ApiError, mailbox::Mailbox};
 use tributary_content::Name;
-use tributary_core::Duration;
-use tributary_transport::messaging::{Delivery, Destination, SendOptions, Spread};
+use tributary_core::{Duration, TransferId};
+use tributary_transport::messaging::{Delivery, Destination, InNetwork, SendOptions, Spread};
 
 use crate::{
     exchange::{REQUEST_BYTES_MAX, RequestHead, ResponseHead, SegmentHead, name_of_host, name_of_message, pack},
@@ -42,6 +42,9 @@ const REQUESTS_MAX: usize = 4_096;
 const LOOK: Duration = Duration::from_millis(200);
 /// How long a browser may take to send its headers.
 const HEADERS_PATIENCE: Duration = Duration::from_secs(30);
+/// How long a request is sent again that the network could not deliver, as nobody is attached to its name: whoever serves it
+/// may be on the move.
+const NOBODY_PATIENCE: Duration = Duration::from_secs(2);
 /// How long the next part of its body.
 const BODY_PATIENCE: Duration = Duration::from_secs(30);
 
@@ -247,19 +250,32 @@ async fn ask(
     let reply_to = shared.mailbox.id().into();
     let head = RequestHead { id, reply_to, method: method.to_string(), target: target.into(), headers };
     let message = pack(&head, &body);
-    let mailbox = Arc::clone(&shared.mailbox);
+    let (mailbox, destination) = (Arc::clone(&shared.mailbox), Destination::Name(to.clone()));
+    let options = SendOptions {
+        delivery: Some(Delivery::Ack),
+        // What nobody takes is told of, and nobody waits for its answer later.
+        in_network: Some(InNetwork::Forbid),
+        lifetime: Some(shared.config.patience),
+        spread: Spread::Nearest,
+        ..SendOptions::default()
+    };
     let sent = tokio::task::spawn_blocking(move || {
         let name = name_of_message("request", mailbox.id(), id, 0)?;
-        let options = SendOptions { delivery: Some(Delivery::Ack), spread: Spread::Nearest, ..SendOptions::default() };
-        Some(mailbox.send(name, message, &Destination::Name(to), &options))
+        Some(mailbox.send(name, message, &destination, &options))
     });
-    match sent.await {
-        Ok(Some(Ok(_))) => {}
+    let request = match sent.await {
+        Ok(Some(Ok(transfer))) => transfer,
         Ok(Some(Err(error))) => return Err((StatusCode::BAD_GATEWAY, error.to_string())),
         Ok(None) | Err(_) => return Err((StatusCode::BAD_GATEWAY, "the request could not be sent".into())),
-    }
+    };
     let mut receiver = Receiver::new(of_answer, shared.config.patience);
-    let Some((head, first)) = receiver.next().await else {
+    let answer = tokio::select! {
+        answer = receiver.next() => answer,
+        () = nobody(&shared.mailbox, request) => {
+            return Err((StatusCode::BAD_GATEWAY, format!("nobody is attached to '{to}' in the network")));
+        }
+    };
+    let Some((head, first)) = answer else {
         let reason = format!("no web server has answered through the network within {:?}", receiver.patience);
         return Err((StatusCode::GATEWAY_TIMEOUT, reason));
     };
@@ -270,6 +286,18 @@ async fn ask(
     let credit = head.reply_to.map(|to| Credit::new(&shared.mailbox, id, to));
     let rest = (!head.is_last).then_some(Rest { receiver, open, credit });
     Ok(Asked { id, response, first, rest, taken })
+}
+
+/// Waits until it is known that nobody takes a request; for ever if somebody does.
+async fn nobody(mailbox: &Arc<Mailbox>, request: TransferId) {
+    loop {
+        tokio::time::sleep(NOBODY_PATIENCE).await;
+        let mailbox = Arc::clone(mailbox);
+        let asked = tokio::task::spawn_blocking(move || mailbox.is_dropped(request));
+        if matches!(asked.await, Ok(Ok(true))) {
+            return;
+        }
+    }
 }
 
 fn refused(reason: &str) -> Failure {

@@ -249,8 +249,9 @@ fn what_goes_wrong_is_told_with_the_right_status() {
     let body = String::from_utf8(body).unwrap();
     assert!(line.starts_with("HTTP/1.1 502") && body.contains("carries no tunnels"), "{line} {body}");
     let elsewhere = "GET http://other.example/ HTTP/1.1\r\nHost: other.example\r\n\r\n";
-    let (line, ..) = world.ask(&world.connect(), elsewhere, &[]);
-    assert!(line.starts_with("HTTP/1.1 504"), "{line}");
+    let (line, _, body) = world.ask(&world.connect(), elsewhere, &[]);
+    let body = String::from_utf8(body).unwrap();
+    assert!(line.starts_with("HTTP/1.1 502") && body.contains("nobody is attached to '/http/other.example'"), "{line}");
 }
 
 #[test]

@@ -37,6 +37,7 @@ use tributary_transport::{
 use crate::{
     error::{ApiError, ErrorKind},
     local::LocalApi,
+    messages::is_dropped,
     whole::TellsWhole,
 };
 
@@ -210,6 +211,13 @@ impl Mailbox {
     /// [`ApiError`] if the node is gone.
     pub fn report(&self, transfer: TransferId) -> Result<Option<SendReport>, ApiError> {
         self.api.with_messaging(move |messaging, now| messaging.send_report(now, transfer))
+    }
+    /// Whether nobody was there for a message that the network was to keep nothing of.
+    ///
+    /// # Errors
+    /// [`ApiError`] if the node is gone.
+    pub fn is_dropped(&self, transfer: TransferId) -> Result<bool, ApiError> {
+        Ok(self.report(transfer)?.is_some_and(|report| is_dropped(&report)))
     }
     /// Those of several messages that are not where they should be.
     ///

@@ -477,7 +477,7 @@ fn is_done(report: &SendReport) -> bool {
     }
 }
 /// Whether all that has left was dropped, as nobody was there and nothing was to be stored.
-fn is_dropped(report: &SendReport) -> bool {
+pub(crate) fn is_dropped(report: &SendReport) -> bool {
     let copies = u64::from(report.sent_chunks) * u64::from(report.destinations.max(1));
     let is_lost = copies > 0 && report.dropped_chunks >= copies && report.delivered.is_empty();
     is_lost && report.in_network == InNetwork::Forbid && report.delivery != Delivery::DontCare
