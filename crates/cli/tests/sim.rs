@@ -81,6 +81,8 @@ fn a_scenario_of_ten_lines_ends_with_a_line_for_programs_and_one_for_people() {
     assert_eq!((&last["event"], &last["complete"]), (&"done".into(), &true.into()));
     assert!(last["transfers"][0]["mbps_mean"].as_f64().unwrap() > 40.0, "{last}");
     let words = stdout(&sim("mahimahi.toml", &["--runs", "2"]));
+    let took: Vec<_> = words.lines().filter(|line| line.contains("tower 100 %")).collect();
+    assert!(took.len() == 2 && took[0] != took[1], "the seed says where in the recording it begins: {words}");
     assert!(words.contains("complete") && words.contains("2 runs together"), "{words}");
 }
 

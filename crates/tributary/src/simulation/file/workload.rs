@@ -21,8 +21,9 @@ pub(super) fn read(root: &Section<'_>, places: &mut Places<'_>, scenario: &mut S
     for section in root.sections("publish") {
         publish(section, places, scenario, &mut objects);
     }
+    let mut random = Random::new(scenario.seed, FETCH_STREAM);
     for section in root.sections("fetch") {
-        fetch(section, places, scenario, &objects);
+        fetch(section, places, scenario, &objects, &mut random);
     }
     if let Some(section) = root.section("random") {
         transfers(&section, places, scenario, &mut objects);
@@ -43,6 +44,8 @@ const OBJECT_BYTES_MAX: u64 = 8 << 30;
 /// Before this a network has hardly found itself.
 const FETCH_START: Time = Time::from_millis(2_000);
 const NAME_HINT: &str = "write a name such as \"/lab/file\"";
+/// The random stream of the moments at which fetches begin.
+const FETCH_STREAM: u64 = 0x6665_7463;
 /// The random stream of the workload.
 const WORKLOAD_STREAM: u64 = 0x776f_726b;
 
@@ -85,7 +88,13 @@ fn name(section: &Section<'_>) -> Option<Name> {
     Some(name)
 }
 
-fn fetch(section: Section<'_>, places: &mut Places<'_>, scenario: &mut Scenario, objects: &Objects) {
+fn fetch(
+    section: Section<'_>,
+    places: &mut Places<'_>,
+    scenario: &mut Scenario,
+    objects: &Objects,
+    random: &mut Random,
+) {
     let node = required(&section, "node", "name the node that fetches").filter(|node| places.check(&section, node));
     let name_of = name(&section);
     if let (Some(name), Some(text)) = (&name_of, section.text("name"))
@@ -93,7 +102,7 @@ fn fetch(section: Section<'_>, places: &mut Places<'_>, scenario: &mut Scenario,
     {
         unknown(&section, "publication", &text, objects.names());
     }
-    let at = moment(&section, "start").unwrap_or(FETCH_START);
+    let at = beginning(&section)(random);
     let paths = section.integer("paths_per_source", 1..=16);
     let metric = section.choice("metric", &PathMetric::ALL);
     let patience = duration(&section, "patience", Duration::from_millis(100), TIME_MAX);
@@ -109,6 +118,14 @@ fn fetch(section: Section<'_>, places: &mut Places<'_>, scenario: &mut Scenario,
     section.finish();
 }
 
+/// When things begin that have a `start` and a `spread`: each at a random moment of that span.
+fn beginning(section: &Section<'_>) -> impl Fn(&mut Random) -> Time + use<> {
+    let start = moment(section, "start").unwrap_or(FETCH_START);
+    let spread = duration(section, "spread", Duration::ZERO, TIME_MAX).unwrap_or_default();
+    let nanos = u64::try_from(spread.as_nanos()).unwrap_or(u64::MAX);
+    move |random| start + Duration::from_nanos(random.below(nanos.saturating_add(1)))
+}
+
 /// Transfers between random nodes: each with an object of its own, offered by one or more others.
 fn transfers(section: &Section<'_>, places: &mut Places<'_>, scenario: &mut Scenario, objects: &mut Objects) {
     let count = section.integer("transfers", 1..=100_000);
@@ -117,8 +134,7 @@ fn transfers(section: &Section<'_>, places: &mut Places<'_>, scenario: &mut Scen
     }
     let bytes = size(section, "size", 1, OBJECT_BYTES_MAX).unwrap_or(1_000_000);
     let sources = section.integer("sources", 1..=64).unwrap_or(1) as usize;
-    let start = moment(section, "start").unwrap_or(FETCH_START);
-    let spread = duration(section, "spread", Duration::ZERO, TIME_MAX).unwrap_or_default();
+    let begin = beginning(section);
     let Some(count) = count else { return };
     let labels = places.attachments();
     if labels.len() <= sources {
@@ -132,7 +148,6 @@ fn transfers(section: &Section<'_>, places: &mut Places<'_>, scenario: &mut Scen
         return;
     }
     let mut random = Random::new(scenario.seed, WORKLOAD_STREAM);
-    let spread_nanos = u64::try_from(spread.as_nanos()).unwrap_or(u64::MAX);
     for number in 1..=count {
         let mut free = labels.clone();
         let mut draw = || free.swap_remove(random.below(free.len() as u64) as usize);
@@ -145,7 +160,7 @@ fn transfers(section: &Section<'_>, places: &mut Places<'_>, scenario: &mut Scen
             scenario.publish(&publisher, Time::ZERO, object.clone());
         }
         places.add_role(&receiver, Role::Receiver);
-        let at = start + Duration::from_nanos(random.below(spread_nanos.saturating_add(1)));
+        let at = begin(&mut random);
         scenario.fetch(&receiver, at, text.parse().expect("digits make a name"));
     }
 }
