@@ -402,6 +402,28 @@ fn a_publisher_in_the_foreground_that_is_interrupted_has_done_what_it_should() {
 }
 
 #[test]
+fn a_neighbour_is_told_by_its_address_before_it_is_known_and_by_its_id_when_it_falls_silent() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let hub = port();
+    let to_hub = format!("[[face]]\npeer = \"127.0.0.1:{hub}\"\n");
+    let _host = Daemon::start(folder, &config(folder, "host", r#""receiver""#, 0, &to_hub));
+    let control = folder.join("host/control.sock");
+    let status = || lines(&run(folder, &["status", "--json", "--control", control.to_str().unwrap()]).stdout).remove(0);
+    assert_eq!(status()["faces"][0]["neighbour"], format!("127.0.0.1:{hub}"));
+    let router = r#""router", "resolver", "topology-manager""#;
+    let router = Daemon::start(folder, &config(folder, "router", router, hub, ""));
+    until("the neighbour", || status()["faces"][0]["neighbour"] == "router");
+    drop(router);
+    let is_told = |told: &serde_json::Value, words: &str| {
+        let notes = told["notes"].as_array().unwrap();
+        notes.iter().any(|note| note.as_str().is_some_and(|note| note.contains(words)))
+    };
+    until("its silence", || is_told(&status(), " does not answer any more"));
+    assert!(!is_told(&status(), "neighbour 0000000000000000"), "{}", status()["notes"]);
+}
+
+#[test]
 fn a_busy_port_is_told_with_what_to_do() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();

@@ -29,7 +29,7 @@ use crate::{
     occupied::Occupied,
     publications::{Publication, Publications},
     registry::{self, BoxedNode, Family},
-    running::Running,
+    running::{Running, face_id},
     told::{PROGRESS_INTERVAL, Told},
     views::{CacheView, DoneView, ProgressView, StatusView, TransferView},
 };
@@ -427,6 +427,11 @@ impl LocalApi {
         view.listen = self.listen();
         // What a node is able to do is more than what it may.
         view.roles = self.config.roles.iter().map(ToString::to_string).collect();
+        for (index, face) in self.config.faces.iter().enumerate() {
+            let id = face_id(index).to_string();
+            let silent = view.faces.iter_mut().filter(|view| view.id == id && view.neighbour.is_empty());
+            silent.for_each(|view| view.neighbour = face.peer.to_string());
+        }
         for published in &mut view.published {
             published.confirmed = hub.resolution(&published.name) == Some(Resolution::Confirmed);
         }

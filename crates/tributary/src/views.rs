@@ -398,7 +398,7 @@ pub struct StatusView {
 pub struct FaceView {
     /// Its number, such as `face-1`.
     pub id: String,
-    /// The neighbour's name; empty while nobody answers.
+    /// The neighbour's name; while it is not known, the address that the config gives, or nothing.
     pub neighbour: String,
     /// Whether the neighbour answers.
     pub up: bool,

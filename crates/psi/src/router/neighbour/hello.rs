@@ -88,11 +88,12 @@ impl Neighbour {
     pub(super) fn handle_face_timeout(&mut self, now: Time, face: FaceId) {
         let down_after = self.down_after();
         let state = self.faces.get_mut(&face).expect("the key was just listed");
-        if state.peer.as_ref().is_some_and(|peer| peer.heard + down_after <= now) {
-            state.peer = None;
+        let is_gone = state.peer.as_ref().is_some_and(|peer| peer.heard + down_after <= now);
+        if is_gone {
             self.on_down(now, face, "hellos missed");
         }
         let state = self.faces.get_mut(&face).expect("a face that goes down stays");
+        state.peer.take_if(|_| is_gone);
         if state.received_turn + self.config.mtu_probe_interval * 2 <= now {
             state.received_turn = now;
             state.received_max = [0, state.received_max[0]];
