@@ -302,4 +302,10 @@ fn what_the_disk_refuses_is_said_before_any_neighbour_is_waited_for() {
         assert!(stderr(&output).contains("No such file or directory"), "{}", stderr(&output));
         assert!(!stderr(&output).contains("neighbour"), "{}", stderr(&output));
     }
+    let long = format!("/demo/{}", "n".repeat(245));
+    let output = trib(home.path(), &["get", &long, "--config", &receiver]);
+    let told =
+        "the last part has 245 bytes\n  hint: choose another target with -o, whose last part has at most 244 bytes";
+    assert!(code(&output) == 2 && stderr(&output).contains(told), "{}", stderr(&output));
+    assert!(!stderr(&output).contains("neighbour"), "{}", stderr(&output));
 }

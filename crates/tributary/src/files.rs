@@ -11,7 +11,7 @@ use tributary_content::{
 };
 use tributary_net::disk::{
     self, BackgroundOpener, Destination, DiskOpener, DiskOptions, KeyFileError, PartOptions, PublishError,
-    PublishOptions, Questions, Storage, TrustStore, load_or_create_key, publish,
+    PublishOptions, Questions, Storage, TrustStore, load_or_create_key, part::TARGET_NAME_BYTES_MAX, publish,
 };
 
 use crate::error::{ApiError, ErrorKind};
@@ -151,6 +151,12 @@ pub(crate) fn must_be_there(path: &Path) -> Result<(), ApiError> {
 }
 /// Finds out before the network is asked that a target cannot be written.
 pub(crate) fn must_be_writable(path: &Path) -> Result<(), ApiError> {
+    let name_bytes = path.file_name().map_or(0, |name| name.len());
+    if name_bytes > TARGET_NAME_BYTES_MAX {
+        let message = format!("cannot write '{}': the last part has {name_bytes} bytes", path.display());
+        let hint = format!("choose another target with -o, whose last part has at most {TARGET_NAME_BYTES_MAX} bytes");
+        return Err(ApiError::new(ErrorKind::Io, message).with_hint(hint));
+    }
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     match fs::metadata(folder) {
         Ok(metadata) if !metadata.is_dir() => {

@@ -402,6 +402,8 @@ fn remove(path: &Path) -> Result<(), StoreError> {
 
 const PART_SUFFIX: &str = ".part";
 const STATE_SUFFIX: &str = ".part.state";
+/// Bytes that the name of a target may have, so that those of its part and state are names too: Linux takes 255.
+pub const TARGET_NAME_BYTES_MAX: usize = 255 - STATE_SUFFIX.len();
 /// Behind that of the part.
 const DIRECTORY_SUFFIX: &str = "-dir";
 
