@@ -424,6 +424,30 @@ fn a_neighbour_is_told_by_its_address_before_it_is_known_and_by_its_id_when_it_f
 }
 
 #[test]
+fn a_level_that_is_fetched_is_told_with_what_is_below_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let small = folder.join("small");
+    std::fs::write(&small, "small").unwrap();
+    for (family, roles) in [
+        ("psi", r#""router", "resolver", "topology-manager", "sender", "receiver""#),
+        ("mf", r#""router", "resolver", "sender", "receiver""#),
+    ] {
+        let _node = Daemon::start(folder, &config(folder, family, roles, 0, &format!("family = \"{family}\"\n")));
+        let control = folder.join(family).join("control.sock");
+        let ask = |words: &[&str]| run(folder, &[words, &["--control", control.to_str().unwrap()]].concat());
+        let put = ask(&["put", small.to_str().unwrap(), "/demo/small"]);
+        assert_eq!(put.status.code(), Some(0), "{family}: {}", talk(&put));
+        // It is not waited for to its end.
+        let got = ask(&["get", "/demo", "-o", "-", "--timeout", "1h"]);
+        assert_eq!(got.status.code(), Some(1), "{family}: {}", talk(&got));
+        let told =
+            "cannot fetch '/demo': it is a level above other names, such as /demo/small\n  hint: `trib ls /demo` lists";
+        assert!(talk(&got).contains(told), "{family}: {}", talk(&got));
+    }
+}
+
+#[test]
 fn a_busy_port_is_told_with_what_to_do() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();

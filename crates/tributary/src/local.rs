@@ -285,6 +285,11 @@ impl LocalApi {
                 tell(Told::Done(DoneView::new(&name, self.config.family.word(), &report, output)));
                 Ok(())
             }
+            Ended::Level(below) => {
+                self.running.call(move |node, now| node.cancel(now, transfer))?;
+                let message = format!("cannot fetch '{name}': it is a level above other names, such as {}", below[0]);
+                Err(ApiError::new(ErrorKind::NotFound, message).with_hint(format!("`trib ls {name}` lists them")))
+            }
             Ended::Failed(report, reason) => Err(failure(&name, &reason, &report, &trouble, self.config.family)),
             Ended::Stopped => {
                 self.running.call(move |node, now| node.cancel(now, transfer))?;
@@ -303,6 +308,7 @@ impl LocalApi {
     ) -> Result<Ended, ApiError> {
         let clock = Clock::new();
         let mut next = Time::ZERO;
+        let mut may_be_level = self.config.family.lists();
         let mut flow = tell(Told::Fetching { transfer: transfer.to_string(), name: name.into() });
         while flow == Flow::Continue {
             let mut ending = None;
@@ -330,6 +336,13 @@ impl LocalApi {
             if flow == Flow::Continue {
                 flow = tell(Told::Progress(ProgressView::new(transfer, name, &report, now)));
             }
+            if clock.now() >= LEVEL_LOOK && ending.is_none() && std::mem::take(&mut may_be_level) {
+                let is_found = report.bytes > 0 || !report.sources.is_empty() || report.ended.is_some();
+                let below = if is_found { Vec::new() } else { self.below(name) };
+                if !below.is_empty() {
+                    return Ok(Ended::Level(below));
+                }
+            }
             match ending {
                 Some(None) => return Ok(Ended::Completed(report)),
                 Some(Some(reason)) => return Ok(Ended::Failed(report, reason)),
@@ -346,6 +359,19 @@ impl LocalApi {
         Ok(Ended::Stopped)
     }
 
+    /// The names right below one, as far as they are known soon.
+    fn below(&self, name: &str) -> Vec<String> {
+        let mut below = Vec::new();
+        let listed = self.list(name, LEVEL_PATIENCE, &mut |told| {
+            if let Told::Entry { name, .. } = told {
+                below.push(name);
+            }
+            Flow::Continue
+        });
+        // What cannot be listed is no level, as far as anybody knows.
+        tracing::debug!("whether '{name}' is a level: {listed:?}");
+        below
+    }
     fn list(&self, scope: &str, patience: Duration, tell: &mut dyn FnMut(Told) -> Flow) -> Result<(), ApiError> {
         let scope = parse_name(scope)?;
         let uri = scope.to_string();
@@ -642,7 +668,14 @@ enum Ended {
     Completed(TransferReport),
     Failed(TransferReport, String),
     Stopped,
+    /// Nobody offers it, but there are these names below it.
+    Level(Vec<String>),
 }
+
+/// A fetch that knows no source after so long may be one of a level: then it is looked what is below it.
+const LEVEL_LOOK: Time = Time::from_millis(500);
+/// How long that may take.
+const LEVEL_PATIENCE: Duration = Duration::from_millis(500);
 
 /// One of a limited number of places; given back when dropped.
 struct Place<'a>(&'a AtomicUsize);
