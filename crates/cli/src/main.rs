@@ -33,7 +33,7 @@ fn main() -> ExitCode {
             return ExitCode::from(code);
         }
     };
-    start_log(cli.debug);
+    start_log(&cli);
     let json = cli.json;
     match commands::run(cli) {
         Ok(()) => ExitCode::SUCCESS,
@@ -63,13 +63,17 @@ fn report(error: &ApiError, json: bool) {
     format!("error: {error}").lines().for_each(|line| out::talk(&tables::plain(line)));
 }
 
-/// Logs of the daemons go to stderr; `--debug` adds what was decided and why.
-fn start_log(debug: bool) {
-    let level = if debug { tracing::Level::DEBUG } else { tracing::Level::INFO };
+/// The log goes to stderr: what changes, of a node that stays, else what is wrong. `--debug` adds what was decided and why.
+fn start_log(cli: &args::Cli) {
+    let level = match (cli.debug, &cli.command) {
+        (true, _) => tracing::Level::DEBUG,
+        (false, args::Command::Node(_)) => tracing::Level::INFO,
+        (false, _) => tracing::Level::WARN,
+    };
     let is_terminal = std::io::IsTerminal::is_terminal(&std::io::stderr());
     tracing_subscriber::fmt()
         .with_max_level(level)
-        .with_writer(std::io::stderr)
+        .with_writer(|| out::Log)
         .with_ansi(is_terminal)
         .with_target(false)
         .init();

@@ -1,5 +1,13 @@
 //! The only writers to stdout and stderr: data on the one, talk on the other.
-use std::io::{self, ErrorKind, Write};
+use indicatif::{MultiProgress, ProgressDrawTarget};
+use std::{
+    io::{self, ErrorKind, Write},
+    sync::LazyLock,
+};
+
+/// The bars of what runs, at the bottom of a terminal; what else goes to stderr stands above them.
+pub(crate) static BARS: LazyLock<MultiProgress> =
+    LazyLock::new(|| MultiProgress::with_draw_target(ProgressDrawTarget::stderr()));
 
 /// Writes one line of data to stdout. A reader that has gone ends the program quietly, as it does other filters.
 pub(crate) fn data(line: &str) {
@@ -19,7 +27,18 @@ pub(crate) fn bytes(bytes: &[u8]) {
 }
 /// Writes one line of talk to stderr. If nobody listens there is nobody to tell.
 pub(crate) fn talk(line: &str) {
-    let _ = writeln!(io::stderr().lock(), "{line}");
+    let _ = BARS.suspend(|| writeln!(io::stderr().lock(), "{line}"));
+}
+
+/// Where the log writes its lines, each at once.
+pub(crate) struct Log;
+impl Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        BARS.suspend(|| io::stderr().lock().write(bytes))
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        io::stderr().lock().flush()
+    }
 }
 
 fn ended(error: &io::Error) {

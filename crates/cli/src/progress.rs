@@ -1,5 +1,5 @@
 //! How a fetch is shown while it runs: bars on a terminal, plain lines in a pipe, JSON lines for a program.
-use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{ProgressBar, ProgressStyle};
 use std::{collections::BTreeMap, io::IsTerminal};
 use tributary::{Told, views::ProgressView};
 
@@ -35,8 +35,7 @@ impl Display {
     pub(crate) fn say(&mut self, text: &str) {
         match &mut self.0 {
             Kind::Json => {}
-            Kind::Lines(_) => out::talk(text),
-            Kind::Bars(bars) => bars.say(text),
+            Kind::Lines(_) | Kind::Bars(_) => out::talk(text),
         }
     }
     /// Leaves the terminal as it was.
@@ -89,16 +88,14 @@ impl Lines {
 
 /// A bar for the total, for each source and for each path.
 struct Bars {
-    all: MultiProgress,
     total: ProgressBar,
     sources: BTreeMap<String, ProgressBar>,
     paths: BTreeMap<String, ProgressBar>,
 }
 impl Bars {
     fn new() -> Self {
-        let all = MultiProgress::with_draw_target(ProgressDrawTarget::stderr());
-        let total = all.add(bar("{bar:32} {msg}"));
-        Bars { all, total, sources: BTreeMap::new(), paths: BTreeMap::new() }
+        let total = bar("{bar:32} {msg}");
+        Bars { total, sources: BTreeMap::new(), paths: BTreeMap::new() }
     }
     fn show(&mut self, told: &Told) {
         match told {
@@ -107,12 +104,8 @@ impl Bars {
                 self.end();
                 tables::answer(told).iter().for_each(|line| out::talk(line));
             }
-            told => sentence(told).iter().for_each(|text| self.say(text)),
+            told => sentence(told).iter().for_each(|text| out::talk(text)),
         }
-    }
-    fn say(&mut self, text: &str) {
-        // It fails only if the terminal is gone.
-        let _ = self.all.println(text);
     }
     fn progress(&mut self, progress: &ProgressView) {
         use tributary_core::ByteCount;
@@ -132,8 +125,7 @@ impl Bars {
         // Shares are of the largest, so that bars compare.
         let most = progress.sources.iter().map(|source| source.bytes).max().unwrap_or(0).max(1);
         for source in &progress.sources {
-            let all = &self.all;
-            let bar = self.sources.entry(source.id.clone()).or_insert_with(|| all.add(bar("  {bar:30} {msg}")));
+            let bar = self.sources.entry(source.id.clone()).or_insert_with(|| bar("  {bar:30} {msg}"));
             bar.set_length(most);
             bar.set_position(source.bytes);
             let state = source.distrusted.as_ref().or(source.closed.as_ref());
@@ -143,8 +135,7 @@ impl Bars {
         }
         let most = progress.paths.iter().map(|path| path.bytes).max().unwrap_or(0).max(1);
         for path in &progress.paths {
-            let all = &self.all;
-            let bar = self.paths.entry(path.id.clone()).or_insert_with(|| all.add(bar("    {bar:28} {msg}")));
+            let bar = self.paths.entry(path.id.clone()).or_insert_with(|| bar("    {bar:28} {msg}"));
             bar.set_length(most);
             bar.set_position(path.bytes);
             let why = if path.reason.is_empty() { String::new() } else { format!(" ({})", path.reason) };
@@ -160,5 +151,5 @@ impl Bars {
 
 fn bar(template: &str) -> ProgressBar {
     let style = ProgressStyle::with_template(template).expect("the templates above are legal");
-    ProgressBar::new(1).with_style(style.progress_chars("━╸ "))
+    out::BARS.add(ProgressBar::new(1).with_style(style.progress_chars("━╸ ")))
 }

@@ -51,6 +51,7 @@ fn what_is_put_by_a_daemon_is_fetched_by_a_node_in_the_foreground() {
     assert_eq!(stream.status.code(), Some(0), "{}", talk(&stream));
     assert!(stream.stdout == std::fs::read(&original).unwrap());
     assert!(!talk(&stream).contains('\u{1b}'), "{}", talk(&stream));
+    assert!(!talk(&stream).contains(" INFO "), "what changes in its node is in nobody's way: {}", talk(&stream));
 
     let ls = run(folder, &["ls", "/lab", "--config", receiver, "--json"]);
     assert_eq!(ls.status.code(), Some(0), "{}", talk(&ls));
