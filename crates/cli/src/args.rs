@@ -33,6 +33,11 @@ pub(crate) fn parse() -> Result<Cli, clap::Error> {
     declared().try_get_matches().and_then(|matches| Cli::from_arg_matches(&matches))
 }
 
+/// Whether JSON is asked for, by arguments that need not be right.
+pub(crate) fn wants_json() -> bool {
+    std::env::args_os().take_while(|word| word != "--").any(|word| word == "--json")
+}
+
 /// The commands.
 #[derive(Subcommand, Debug)]
 pub(crate) enum Command {

@@ -26,7 +26,7 @@ fn main() -> ExitCode {
         Err(error) => {
             // Help and version are no errors: clap prints them to stdout and gives 0; the rest is usage, 2.
             let code = u8::try_from(error.exit_code()).unwrap_or(2);
-            if code != 0 && std::env::args_os().take_while(|word| word != "--").any(|word| word == "--json") {
+            if code != 0 && args::wants_json() {
                 out::data(&Told::from(&wrong_usage(&error)).to_line());
             }
             let code = if error.print().is_ok() { code } else { 2 };

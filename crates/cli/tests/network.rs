@@ -354,7 +354,11 @@ fn what_is_not_there_is_told_alike_in_every_family_with_what_to_try_there() {
         };
         let got = ask(&["get", "/lab/none", "-o", "/dev/null", "--timeout", "300ms"]);
         let (message, hint) = (got["message"].as_str().unwrap(), got["hint"].as_str().unwrap());
-        assert!(message.contains("'/lab/none' answered within 300ms") && hint.contains(try_this), "{family}: {got}");
+        assert!(
+            message.contains("'/lab/none': no publisher answered within 300ms") && hint.contains(try_this),
+            "{family}: {got}"
+        );
+        assert_eq!(message.matches("/lab/none").count(), 1, "{family}: {message}");
         let listed = ask(&["ls", "/lab/none", "--timeout", "300ms"]);
         let message = listed["message"].as_str().unwrap();
         let told = if family == "ndn" { "NDN has no listing of names" } else { "nothing is known below it" };

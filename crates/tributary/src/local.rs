@@ -694,7 +694,8 @@ impl Drop for Place<'_> {
 
 /// What to tell a person about a fetch that failed.
 fn failure(name: &str, reason: &str, report: &TransferReport, trouble: &Trouble, family: Family) -> ApiError {
-    let message = format!("cannot fetch '{name}': {reason}");
+    // Where it was given up its name is told as well.
+    let message = format!("cannot fetch '{name}': {}", reason.replace(&format!(" of '{name}'"), ""));
     let kept = report.stored_bytes;
     match trouble.take() {
         Some(error) => ApiError::new(ErrorKind::Io, format!("cannot fetch '{name}': {error}")),

@@ -13,11 +13,14 @@ use std::{
     path::Path,
     sync::mpsc::{RecvTimeoutError, channel},
 };
-use tributary::{Api, ApiError, ErrorKind, NodeConfig, Request, SocketApi, Told, config::LoadError, places};
+use tributary::{
+    Api, ApiError, ConfigErrors, ErrorKind, NodeConfig, Request, SocketApi, Told, config::LoadError, places,
+    views::counted,
+};
 use tributary_core::Duration;
 
 use crate::{
-    args::{Cli, Command, Control, Group, Worker},
+    args::{self, Cli, Command, Control, Group, Worker},
     demo, out,
     signals::Wish,
     tables,
@@ -108,19 +111,21 @@ fn worker(worker: &Worker, request: &mut Request, wish: &Wish) -> Result<Box<dyn
 fn connect(control: &Control) -> Result<SocketApi, ApiError> {
     SocketApi::open(&places::find_control(control.control.as_deref())?)
 }
-/// Reads a config; mistakes are drawn with the lines that they are in.
+/// Reads a config.
 fn load(path: &Path) -> Result<NodeConfig, ApiError> {
     NodeConfig::load(path).map_err(|error| match error {
-        LoadError::Wrong(errors) => {
-            let drawing = tables::drawing();
-            out::talk(errors.render(drawing, 100).trim_end());
-            let count = errors.problems().len();
-            let mistakes = if count == 1 { "one mistake".to_string() } else { format!("{count} mistakes") };
-            let message = format!("'{}' has {mistakes}: {errors}", path.display());
-            ApiError::new(ErrorKind::Usage, message)
-        }
+        LoadError::Wrong(errors) => mistakes(path, &errors),
         error => error.into(),
     })
+}
+/// What is wrong in a file: for a person drawn with the lines, for a program in words.
+fn mistakes(path: &Path, errors: &ConfigErrors) -> ApiError {
+    if args::wants_json() {
+        return ApiError::new(ErrorKind::Usage, errors.to_string());
+    }
+    out::talk(errors.render(tables::drawing(), 100).trim_end());
+    let message = format!("'{}' has {}", path.display(), counted(errors.problems().len(), "mistake"));
+    ApiError::new(ErrorKind::Usage, message)
 }
 /// How long a node in this process looks for a neighbour before it is used.
 const NEIGHBOUR_PATIENCE: Duration = Duration::from_secs(5);

@@ -17,9 +17,10 @@ use tributary::{
 };
 use tributary_lab::{rivals::guest, run_report};
 
+use super::mistakes;
 use crate::{
     args, out,
-    tables::{self, row, table},
+    tables::{row, table},
 };
 
 /// Runs a scenario with each seed, tells what came of it, and writes files if asked to.
@@ -125,15 +126,10 @@ fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }
 
-/// Reads the scenario; mistakes are drawn with the lines that they are in.
+/// Reads the scenario.
 fn load(path: &Path, seed: Option<u64>) -> Result<ScenarioFile, ApiError> {
     let mut file = ScenarioFile::load(path, seed).map_err(|error| match error {
-        FileError::Wrong(errors) => {
-            out::talk(errors.render(tables::drawing(), 100).trim_end());
-            let count = errors.problems().len();
-            let mistakes = if count == 1 { "one mistake".to_string() } else { format!("{count} mistakes") };
-            ApiError::new(ErrorKind::Usage, format!("'{}' has {mistakes}: {errors}", path.display()))
-        }
+        FileError::Wrong(errors) => mistakes(path, &errors),
         error => ApiError::from(error),
     })?;
     for rival in &file.rivals {
