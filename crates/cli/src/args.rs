@@ -45,7 +45,7 @@ pub(crate) enum Command {
     Demo(Demo),
     /// Run one daemon until SIGTERM, SIGHUP or Ctrl-C
     Node(Node),
-    /// Publish a file or folder under a name
+    /// Publish a file or folder under a name: by a daemon from now on, or with --config until Ctrl-C
     Put(Put),
     /// Fetch a name, verify it, and write it to a file, a folder or a pipe
     ///
@@ -60,7 +60,7 @@ pub(crate) enum Command {
     Rm(Named),
     /// Show what a node is doing
     Status(Ask),
-    /// Show the paths of the fetches of a name
+    /// Show the paths over which a node fetches or has fetched a name
     Paths(Named),
     /// Say why a transfer, a path, a source or a name is as it is
     Explain(Explain),
@@ -120,7 +120,7 @@ pub(crate) struct Control {
 /// Which node does the work.
 #[derive(Args, Debug)]
 pub(crate) struct Worker {
-    /// Run a node of this config in this process instead of asking a daemon
+    /// Run a node of this config in this process, as long as this command runs, instead of asking a daemon
     #[arg(long, value_name = "FILE", conflicts_with = "control")]
     pub(crate) config: Option<PathBuf>,
     #[command(flatten)]
@@ -216,7 +216,7 @@ pub(crate) struct Get {
     /// Where to write it; `-` is standard output, in order [default: the last part of the name]
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
-    /// The architecture to fetch with [default: the node's]
+    /// Fetch only if the node speaks this one: psi, ndn or mf [default: whatever it speaks]
     #[arg(long)]
     pub(crate) family: Option<Family>,
     /// The only publisher's key to believe [default: the first one ever seen for the name]
@@ -566,7 +566,7 @@ pub(crate) struct Man {
 /// Runs the demo.
 #[derive(Args, Debug)]
 pub(crate) struct Demo {
-    /// The architecture to show
+    /// The architecture to show: psi, ndn or mf
     #[arg(long, default_value = "psi")]
     pub(crate) family: Family,
     /// Size of the file
