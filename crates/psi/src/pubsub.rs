@@ -181,18 +181,23 @@ impl PubSub {
         }
     }
 
-    /// Announces an item: its encoded manifest, and its size for listings. The same again is refused with
-    /// [`Rejection::AlreadyPublished`]; another manifest replaces the one before.
+    /// Announces an item: its encoded manifest, and its size for listings. The same again changes nothing and is answered
+    /// as the first time; another manifest replaces the one before.
     pub fn publish(&mut self, now: Time, name: &Name, manifest: Vec<u8>, object_bytes: u64, scopes: MissingScopes) {
         if manifest.len() > MANIFEST_BYTES_MAX {
             return self.reject(name, "publish", Rejection::LimitReached(Limit::ManifestBytes));
         }
         let aim = Aim::Publish { manifest, object_bytes, scopes };
         let key = Key::Item(name.clone());
-        if self.wishes.get(&key).is_some_and(|wish| wish.aim == aim) {
-            return self.reject(name, "publish", Rejection::AlreadyPublished);
+        match self.wishes.get_mut(&key).filter(|wish| wish.aim == aim) {
+            Some(wish) if wish.granted => self.events.push_back(granted_event(&key, false)),
+            Some(wish) => wish.announce = true,
+            None => self.wish(now, key, aim),
         }
-        self.wish(now, key, aim);
+    }
+    /// Whether an item of this host is announced, or is to be.
+    pub fn publishes(&self, name: &Name) -> bool {
+        self.wishes.get(&Key::Item(name.clone())).is_some_and(|wish| wish.aim != Aim::Withdraw)
     }
     /// Withdraws an item of this host.
     pub fn unpublish(&mut self, now: Time, name: &Name) {

@@ -4,7 +4,10 @@ use alloc::{
     vec::Vec,
 };
 
-use tributary_core::{NodeId, Time, event::Event};
+use tributary_core::{
+    NodeId, Time,
+    event::{Event, ResolverEvent},
+};
 
 use super::{EARLY_MAX, PsiNode, Waiting};
 use crate::{
@@ -33,6 +36,13 @@ impl PsiNode {
             self.push_event(Event::Transfer(id, event));
         }
         while let Some(event) = self.pubsub.poll_event() {
+            // What was refused for good is not offered any more.
+            if let ResolverEvent::Rejected { name, operation: "publish", .. } = &event
+                && let Ok(name) = name.parse()
+                && !self.pubsub.publishes(&name)
+            {
+                self.sender.unpublish(&name);
+            }
             self.push_event(Event::Resolver(event));
         }
         self.control_due = self.next_control_deadline();

@@ -81,6 +81,21 @@ fn what_is_granted_is_renewed_at_a_third_of_the_lease_with_a_newer_version() {
 }
 
 #[test]
+fn what_is_published_again_is_answered_as_the_first_time_and_asks_nobody() {
+    let mut client = connected();
+    put(&mut client, ms(0), "/a");
+    let request = requests(&mut client)[0].1.request;
+    put(&mut client, ms(1), "/a");
+    assert_eq!(events(&mut client), []);
+    answer(&mut client, ms(10), request, DONE);
+    let published = [ResolverEvent::Published { name: "/a".into() }];
+    assert_eq!(events(&mut client), published);
+    put(&mut client, ms(20), "/a");
+    assert_eq!(events(&mut client), published);
+    assert_eq!(requests(&mut client), []);
+}
+
+#[test]
 fn without_an_answer_the_next_resolver_is_asked_for_the_same_version() {
     let mut client = connected();
     put(&mut client, ms(0), "/a");

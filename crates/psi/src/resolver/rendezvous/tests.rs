@@ -539,9 +539,6 @@ fn every_rejection_reaches_the_application() {
         seen.insert(rejection.code());
     };
     let put = |text: &'static str, scopes| move |c: &mut PubSub, t: Time| c.publish(t, &name(text), vec![1], 1, scopes);
-    expect(&mut world, 1, Rejection::AlreadyPublished, &|c, t| {
-        c.publish(t, &name("/s/i"), manifest(1, "/s/i"), 1_000, CREATE);
-    });
     expect(&mut world, 2, Rejection::NoSuchScope, &put("/none/i", REFUSE));
     expect(&mut world, 2, Rejection::NotPublished, &|c, t| c.unpublish(t, &name("/s/i")));
     expect(&mut world, 2, Rejection::NotPublished, &|c, t| c.unpublish_scope(t, &name("/s")));
@@ -575,6 +572,7 @@ fn every_rejection_reaches_the_application() {
     let now = world.now();
     world.client(2).publish_scope(now, &name("/s"), CREATE);
     expect(&mut world, 2, Rejection::ScopeNotEmpty, &|c, t| c.unpublish_scope(t, &name("/s")));
+    expect(&mut world, 2, Rejection::AlreadyPublished, &|c, t| c.publish_scope(t, &name("/own"), CREATE));
     expect(&mut world, 2, Rejection::NotAuthorised, &|c, t| c.unpublish_scope(t, &name("/own")));
     expect(&mut world, 2, Rejection::LimitReached(Limit::Records), &|c, t| {
         for transfer in 0..1 {
