@@ -1,5 +1,5 @@
 //! The only place that reads a clock.
-use std::time::Instant;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use tributary_core::{Duration, Time};
 
@@ -24,6 +24,12 @@ impl Clock {
         due.since(self.now())
     }
 }
+/// The time since the start of 1970 as the system has it; it may be set back and forth. Zero if it is set before.
+#[expect(clippy::disallowed_methods, reason = "what is written down for a later life of the node needs it")]
+pub fn wall_clock() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+}
+
 impl Default for Clock {
     fn default() -> Self {
         Clock::new()

@@ -72,7 +72,7 @@ pub mod stats;
 pub mod stream;
 
 pub use bell::Bell;
-pub use clock::Clock;
+pub use clock::{Clock, wall_clock};
 pub use config::{DriverConfig, FaceConfig, ListenConfig};
 pub use driver::{Driver, DriverHandle};
 pub use error::DriverError;

@@ -325,14 +325,16 @@ impl Proxy {
         };
         for (id, head, bytes) in found {
             proxy.next_id = proxy.next_id.max(id + 1);
-            let header = head.split_first().and_then(|(kind, rest)| Some((*kind, ChunkHeader::decode(rest).ok()?.0)));
-            let Some((kind, header)) = header else { continue };
+            let Some((delegated, ends_at, header)) = decode_head(&head) else { continue };
             if let Some(key) = header.key() {
+                // If the clock was set back it is kept no longer than if it had just come.
+                let left = ends_at.map_or(Duration::MAX, |at| at.saturating_sub(proxy.repository.clock()));
+                let until = now + proxy.lifetime(&header).min(left);
                 let source = Source::of(&header);
                 // Whether the next hop has taken a copy's chunk over is not known any more. A copy for a group is there to
                 // answer from, and nobody's way.
                 let is_for_group = matches!(header.service, ServiceId::Multicast | ServiceId::Anycast);
-                proxy.add(now, id, header, key, bytes, StoreReason::Away, kind == HEAD_DELEGATED);
+                proxy.add((now, until), id, header, key, bytes, StoreReason::Away, delegated);
                 proxy.chunks.entry(id).and_modify(|stored| stored.durable = true);
                 if !is_for_group {
                     proxy.take_back(id, StoreReason::Away);
@@ -392,9 +394,8 @@ impl Proxy {
             Kept::Delegated => (StoreReason::Away, true),
         };
         let id = self.next_id;
-        let mut head = Vec::with_capacity(header.len() + 1);
-        head.push(if delegated { HEAD_DELEGATED } else { HEAD_STORED });
-        header.encode(&mut head);
+        let lifetime = self.lifetime(header);
+        let head = encode_head(delegated, self.repository.clock().saturating_add(lifetime), header);
         if let Err(error) = self.repository.put(id, &head, payload) {
             self.failure = Some(error);
             return Err(Refused::Broken);
@@ -402,7 +403,8 @@ impl Proxy {
         self.next_id += 1;
         self.dirty = true;
         self.stats.stored += 1;
-        self.add(now, id, header.clone(), key, bytes - CHUNK_OVERHEAD_BYTES, reason, delegated);
+        let span = (now, now + lifetime);
+        self.add(span, id, header.clone(), key, bytes - CHUNK_OVERHEAD_BYTES, reason, delegated);
         self.uncommitted.push(key);
         Ok(())
     }
@@ -656,10 +658,17 @@ impl Proxy {
 
     // Private.
 
+    /// How long a chunk is kept that has just come.
+    fn lifetime(&self, header: &ChunkHeader) -> Duration {
+        match header.lifetime_ms {
+            0 => self.config.lifetime,
+            wanted => Duration::from_millis(u64::from(wanted)).min(self.config.lifetime),
+        }
+    }
     #[expect(clippy::too_many_arguments, reason = "the fields of one entry")]
     fn add(
         &mut self,
-        now: Time,
+        (now, until): (Time, Time),
         id: u64,
         header: ChunkHeader,
         key: ChunkKey,
@@ -668,11 +677,6 @@ impl Proxy {
         delegated: bool,
     ) {
         let bytes = payload_bytes + CHUNK_OVERHEAD_BYTES;
-        let lifetime = match header.lifetime_ms {
-            0 => self.config.lifetime,
-            wanted => Duration::from_millis(u64::from(wanted)).min(self.config.lifetime),
-        };
-        let until = now + lifetime;
         self.clock += 1;
         let used_at = self.clock;
         self.change_flow(key.flow, |flow| {
@@ -899,5 +903,26 @@ const TURN_BYTES: u64 = 1 << 20;
 /// After how long a receiver that has said nothing is sent the description of what was delegated again, as by a source
 /// that is awake; doubles up to [`REMIND_MAX`].
 const REMIND: Duration = Duration::from_secs(12);
-const HEAD_STORED: u8 = 0;
+/// The first byte of what the repository keeps beside a payload: a flag for a copy, and one for heads that tell when their
+/// lifetime ends, which earlier versions did not write.
 const HEAD_DELEGATED: u8 = 1;
+const HEAD_ENDS: u8 = 2;
+
+/// What the repository keeps beside a payload: flags, when it ends in milliseconds of the repository's clock, the header.
+fn encode_head(delegated: bool, ends_at: Duration, header: &ChunkHeader) -> Vec<u8> {
+    let mut head = Vec::with_capacity(header.len() + 9);
+    head.push(HEAD_ENDS | if delegated { HEAD_DELEGATED } else { 0 });
+    head.extend_from_slice(&u64::try_from(ends_at.as_millis()).unwrap_or(u64::MAX).to_be_bytes());
+    header.encode(&mut head);
+    head
+}
+/// Whether it is a copy, when it ends if that is told, and the header.
+fn decode_head(head: &[u8]) -> Option<(bool, Option<Duration>, ChunkHeader)> {
+    let (flags, mut rest) = head.split_first()?;
+    let mut ends_at = None;
+    if flags & HEAD_ENDS != 0 {
+        let (millis, header) = rest.split_first_chunk()?;
+        (ends_at, rest) = (Some(Duration::from_millis(u64::from_be_bytes(*millis))), header);
+    }
+    Some((flags & HEAD_DELEGATED != 0, ends_at, ChunkHeader::decode(rest).ok()?.0))
+}

@@ -3,6 +3,7 @@ use alloc::{collections::BTreeMap, string::String, vec::Vec};
 
 use bytes::Bytes;
 use tributary_content::StoreError;
+use tributary_core::Duration;
 
 use crate::payload::Payload;
 
@@ -42,6 +43,11 @@ pub trait ChunkRepository: Send {
     /// # Errors
     /// [`StoreError::Io`] if they cannot be read.
     fn list(&mut self) -> Result<Vec<(u64, Vec<u8>, u64)>, StoreError>;
+    /// The time since a moment that is the same in every life of the node, such as the start of 1970: by it a proxy knows
+    /// after a restart how long chunks are kept still. Where nothing outlives the node it may stand still.
+    fn clock(&self) -> Duration {
+        Duration::ZERO
+    }
 }
 
 /// Keeps chunks in memory, for nodes without a disk.

@@ -425,7 +425,7 @@ fn a_proxy_that_starts_again_with_very_many_transfers_tells_each_source() {
     };
     let mut repository = MemoryRepository::default();
     for id in 0..count {
-        let mut head = vec![HEAD_STORED];
+        let mut head = vec![0];
         of(id).encode(&mut head);
         repository.put(id, &head, &vec![0; 10].into()).expect("room");
     }
@@ -554,6 +554,7 @@ struct Disk {
     full: alloc::sync::Arc<core::sync::atomic::AtomicBool>,
     puts: Vec<u64>,
     is_torn: bool,
+    clock: Duration,
 }
 impl ChunkRepository for Disk {
     fn put(&mut self, id: u64, head: &[u8], payload: &Payload) -> Result<(), StoreError> {
@@ -579,6 +580,34 @@ impl ChunkRepository for Disk {
     }
     fn list(&mut self) -> Result<Vec<(u64, Vec<u8>, u64)>, StoreError> {
         self.inner.list()
+    }
+    fn clock(&self) -> Duration {
+        self.clock
+    }
+}
+
+#[test]
+fn a_lifetime_goes_on_over_a_restart_and_while_the_node_is_down() {
+    let own = (guid(99), NetworkAddress(7));
+    let (second, config) =
+        (Duration::from_secs(1), ProxyConfig { lifetime: Duration::from_secs(60), ..ProxyConfig::default() });
+    let came = Duration::from_secs(1_000_000);
+    // How long after it came the node starts again, if the clock goes right, and how long it is kept from then on.
+    for (lifetime_ms, gone, left) in [(10_000, 4, 6), (10_000, 10, 0), (10_000, 99, 0), (0, 20, 40), (0, -30, 60)] {
+        let disk = Disk { clock: came, ..Disk::default() };
+        let mut first = Proxy::new(Time::ZERO, config.clone(), own, Box::new(disk)).expect("empty");
+        let header = ChunkHeader { lifetime_ms, ..header(1, 2, 0, 0) };
+        first.put(Time::from_millis(5_000), &header, &vec![0; 10].into(), Kept::Delegated).expect("room");
+        let (_, head, bytes) = first.repository.list().expect("in memory").remove(0);
+        let mut disk =
+            Disk { clock: if gone < 0 { came - second * 30 } else { came + second * gone as u32 }, ..Disk::default() };
+        disk.put(1, &head, &vec![0; bytes as usize].into()).expect("in memory");
+        let start = Time::ZERO + second;
+        let mut again = Proxy::new(start, config.clone(), own, Box::new(disk)).expect("in memory");
+        let held = again.holdings().next().expect("nobody has taken it");
+        assert_eq!((held.until.since(start), held.delegated), (left * second, true), "{lifetime_ms} {gone}");
+        again.handle_timeout(start + left * second);
+        assert_eq!(again.stats.expired, 1);
     }
 }
 

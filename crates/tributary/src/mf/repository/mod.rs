@@ -16,7 +16,9 @@ use std::{
 
 use bytes::Bytes;
 use tributary_content::StoreError;
+use tributary_core::Duration;
 use tributary_mf::{payload::Payload, router::proxy::ChunkRepository};
+use tributary_net::wall_clock;
 
 use self::writer::{Listed, Places, Where, Writer};
 
@@ -179,6 +181,9 @@ impl ChunkRepository for FileRepository {
         self.send(Job::List)?;
         let listed = self.listed.recv().unwrap_or_else(|_| Err(ended()));
         listed.map_err(|error| refused(&self.folder, "list", &error))
+    }
+    fn clock(&self) -> Duration {
+        wall_clock()
     }
 }
 impl Drop for FileRepository {

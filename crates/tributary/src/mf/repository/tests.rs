@@ -349,3 +349,49 @@ fn chunks_of_earlier_versions_are_restored_and_removed() {
     assert_eq!(listed(&mut FileRepository::new(dir.path())), [5, 8]);
     assert_eq!(files(dir.path()), [segment::path(dir.path(), 0), file::path(dir.path(), 5)]);
 }
+
+#[test]
+fn a_store_that_is_opened_again_keeps_chunks_no_longer_than_they_were_to_be_kept() {
+    use tributary_core::Time;
+    use tributary_mf::{
+        config::ProxyConfig,
+        ids::{Guid, NetworkAddress, Token},
+        router::{
+            StoreReason,
+            proxy::{Kept, Proxy},
+        },
+        wire::{ChunkHeader, ChunkKind, DataTag, Reliability},
+    };
+    let dir = tempfile::tempdir().expect("a folder");
+    let open = || {
+        let (repository, own) = (FileRepository::new(dir.path()), (Guid([9; 20]), NetworkAddress(7)));
+        Proxy::new(Time::ZERO, ProxyConfig::default(), own, Box::new(repository)).expect("a disk")
+    };
+    let lifetime = Duration::from_secs(3_600);
+    let left = |proxy: &Proxy| proxy.holdings().next().expect("it is stored").until.since(Time::ZERO);
+    let mut proxy = open();
+    let tag = DataTag {
+        object: tributary_content::ObjectId([9; 16]),
+        transfer: 1,
+        token: Token(7),
+        number: 0,
+        count: 1,
+        chunk_bytes: 1_000,
+        reliability: Reliability::Nack,
+        window: 0,
+        window_chunks: 0,
+    };
+    let header = ChunkHeader::new(ChunkKind::Data(tag), Guid([1; 20]), Guid([2; 20]), NetworkAddress(5));
+    let header = ChunkHeader { lifetime_ms: 3_600_000, ..header };
+    proxy.put(Time::ZERO, &header, &payload(1, 10).into(), Kept::For(StoreReason::Away)).expect("room");
+    assert_eq!(left(&proxy), lifetime);
+    drop(proxy);
+    let mut before = lifetime;
+    for _ in 0..2 {
+        let left = left(&open());
+        assert!(left < before && left > Duration::ZERO, "{left:?}");
+        before = left;
+        // The disk tells milliseconds.
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
