@@ -181,6 +181,8 @@ pub struct SendReport {
     pub destinations: u32,
     /// Who has said that everything arrived and is verified.
     pub delivered: Vec<String>,
+    /// Who has said that it cannot keep it.
+    pub refused: Vec<String>,
     /// Whether nothing of it waits in this node any more.
     pub has_left: bool,
     /// Whether the sender has nothing more to do.

@@ -2,6 +2,7 @@
 use super::*;
 use crate::{
     ids::{Token, WEIGHT_MAX, Weighted},
+    sender::is_pushed,
     wire::ADDRESSES_MAX,
 };
 
@@ -23,8 +24,11 @@ impl MfNode {
                     }
                 }
             }
-            TransportMessage::Unavailable { .. } => self.receiver.handle_message(now, header, message),
-            TransportMessage::Status { .. }
+            TransportMessage::Unavailable { transfer, .. } if !is_pushed(*transfer) => {
+                self.receiver.handle_message(now, header, message);
+            }
+            TransportMessage::Unavailable { .. }
+            | TransportMessage::Status { .. }
             | TransportMessage::Ack { .. }
             | TransportMessage::Completed { .. }
             | TransportMessage::Stored { .. }
@@ -34,7 +38,8 @@ impl MfNode {
                 }
                 let flows = self.sender.flows();
                 self.sender.handle_message(now, header, message);
-                if let TransportMessage::Ack { transfer, complete: true, .. } = message
+                if let TransportMessage::Ack { transfer, complete: true, .. }
+                | TransportMessage::Unavailable { transfer, .. } = message
                     && self.sender.flows() < flows
                 {
                     self.router.withdraw(&header.source, *transfer);

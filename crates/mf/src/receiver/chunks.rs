@@ -56,7 +56,10 @@ impl Receiver {
         };
         let Some(fetch) = self.fetches.get_mut(&id).filter(is_of) else {
             self.strays += 1;
-            return self.say_over(header, tag, false);
+            if !is_pushed(tag.transfer) {
+                self.say_over(header, tag, false);
+            }
+            return;
         };
         if fetch.ended.is_some() {
             let has_all = fetch.failure.is_none();
@@ -164,18 +167,18 @@ impl Receiver {
         self.say_due(now, id);
     }
     /// A sender goes on with what is complete here, or is not wanted any more, or was asked for by an earlier life of this
-    /// node: without an answer it would repeat for ever what is not acknowledged. Of what was sent unasked it is only
-    /// said that it is complete if it is.
+    /// node: without an answer it would repeat for ever what is not acknowledged. Of what was sent unasked it is said that
+    /// it is complete if it is, else that it is refused.
     fn say_over(&mut self, header: &ChunkHeader, tag: &DataTag, has_all: bool) {
-        if tag.reliability != Reliability::DontCare && (has_all || !is_pushed(tag.transfer)) {
-            let message = TransportMessage::Ack {
-                transfer: tag.transfer,
-                object: tag.object,
-                complete: true,
-                chunks: ChunkRanges::default(),
-            };
-            self.outbox.push_back(Outgoing::answer(header, message));
+        if tag.reliability == Reliability::DontCare {
+            return;
         }
+        let (transfer, object) = (tag.transfer, tag.object);
+        let message = match has_all || !is_pushed(transfer) {
+            true => TransportMessage::Ack { transfer, object, complete: true, chunks: ChunkRanges::default() },
+            false => TransportMessage::Unavailable { transfer, object },
+        };
+        self.outbox.push_back(Outgoing::answer(header, message));
     }
     /// The first chunks of something that nobody here asked for.
     pub(super) fn on_pushed(&mut self, now: Time, header: &ChunkHeader, tag: &DataTag, payload: &Payload) {
@@ -191,26 +194,29 @@ impl Receiver {
             return self.keep_early(now, key, header, payload);
         }
         let manifest = manifest_of(&payload.to_bytes()).filter(|manifest| manifest.object_id() == tag.object);
-        let opened = manifest.and_then(|manifest| {
-            let acceptor = self.acceptor.as_mut()?;
-            acceptor.trusts(&manifest).ok()?;
-            Some((manifest.name.clone(), Reassembly::new(manifest, &mut **acceptor).ok()?))
-        });
-        let Some((name, reassembly)) = opened else {
+        let Some((manifest, acceptor)) = manifest.zip(self.acceptor.as_mut()) else {
             self.strays += 1;
             self.early.remove(&key);
             return;
         };
+        let (name, size) = (manifest.name.clone(), manifest.size);
+        let trusted = acceptor.trusts(&manifest).map_err(|error| error.to_string());
+        let opened = trusted.and_then(|()| Reassembly::new(manifest, &mut **acceptor));
         let id = self.number();
         let mut incoming =
             Incoming::new(now, name, (tag.transfer, tag.token), tag.reliability, self.config.window_chunks);
         incoming.object = Some(tag.object);
-        incoming.ungranted = reassembly.manifest().size;
-        let is_open = reassembly.is_open();
-        incoming.reassembly = Some(reassembly);
+        incoming.ungranted = size;
+        let is_open = opened.as_ref().is_ok_and(Reassembly::is_open);
+        let refused = opened.map(|reassembly| incoming.reassembly = Some(reassembly)).err();
         incoming.sources.push(Source::new(header.source));
         self.fetches.insert(id, incoming);
         self.remember_pushed(key, id);
+        if let Some(reason) = refused {
+            self.early.remove(&key);
+            self.fail(now, id, reason);
+            return self.forget_old();
+        }
         let before = self.early.remove(&key).map(|early| early.chunks).unwrap_or_default();
         let before = before.into_iter().map(|(header, payload)| (header, Payload::from(payload)));
         if is_open {

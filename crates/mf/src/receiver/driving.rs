@@ -221,9 +221,10 @@ impl Receiver {
         fetch.failure = Some(reason.clone());
         fetch.kept = fetch.sizes();
         fetch.reassembly = None;
-        if !is_pushed(fetch.transfer) {
-            // Who sends has nothing more to do for it.
-            self.outbox.extend(fetch.overs());
+        // Who sends has nothing more to do for it.
+        match is_pushed(fetch.transfer) {
+            true => self.outbox.extend(fetch.refusal()),
+            false => self.outbox.extend(fetch.overs()),
         }
         self.done.push_back(fetch.name.clone());
         self.events.push_back((id, TransferEvent::Failed { reason }));

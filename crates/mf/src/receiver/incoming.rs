@@ -311,6 +311,14 @@ impl Incoming {
     pub(super) fn hears_of_the_end(&self) -> bool {
         self.reliability != Reliability::DontCare
     }
+    /// What tells the sender of something unasked that it cannot be kept here.
+    pub(super) fn refusal(&self) -> Option<Outgoing> {
+        let source = self.sources.first().map(|source| (source.guid, NetworkAddress::NONE));
+        let ((to, address), object) = self.sender.or(source).zip(self.object)?;
+        let message = TransportMessage::Unavailable { transfer: self.transfer, object };
+        self.hears_of_the_end()
+            .then(|| Outgoing { proxies: self.proxies, ..Outgoing::new(to, address, self.token, message) })
+    }
     /// What tells all that may be sending that nothing more is wanted of them.
     pub(super) fn overs(&mut self) -> Vec<Outgoing> {
         let sender = self.over();

@@ -41,6 +41,8 @@ pub(super) struct Outflow {
     pub(super) lost: u64,
     /// The receiver has said that everything is there.
     pub(super) delivered: bool,
+    /// Its receiver cannot keep it.
+    pub(super) refused: bool,
     /// A chunk whose bytes are being read.
     pub(super) waiting: Option<Waiting>,
     /// If it goes to a group.
@@ -234,10 +236,12 @@ impl Outflow {
         header
     }
     pub(super) fn report(&self, destination: Guid) -> SendReport {
-        let delivered: Vec<Guid> = match &self.group {
-            Some(group) => group.delivered().collect(),
-            None => self.delivered.then_some(destination).into_iter().collect(),
+        let of_group = |members: fn(&Group) -> Vec<Guid>, is_so: bool| match &self.group {
+            Some(group) => members(group),
+            None => is_so.then_some(destination).into_iter().collect(),
         };
+        let delivered = of_group(|group| group.delivered().collect(), self.delivered);
+        let refused = of_group(|group| group.refused().collect(), self.refused);
         let of_members = self.group.iter().flat_map(Group::stored);
         let stored: Vec<u32> = self.stored.keys().copied().chain(of_members).collect();
         let bytes = u64::from(self.count.saturating_sub(1)) * u64::from(self.chunk_bytes);
@@ -253,6 +257,7 @@ impl Outflow {
             in_network: self.options.proxy.into(),
             destinations: self.group.as_ref().map_or(1, Group::len) as u32,
             delivered: delivered.iter().map(ToString::to_string).collect(),
+            refused: refused.iter().map(ToString::to_string).collect(),
             has_left: self.next >= self.count
                 && self.again.is_empty()
                 && self.group.as_ref().is_none_or(Group::is_idle),

@@ -37,9 +37,18 @@ pub(super) struct Group {
 struct Member {
     address: NetworkAddress,
     is_complete: bool,
+    /// It cannot keep it.
+    has_refused: bool,
     reports: Reports,
     /// Which of its chunks storage on the way has.
     stored: BTreeMap<u32, (Guid, NetworkAddress)>,
+}
+
+impl Member {
+    /// Whether nothing more is wanted of the source.
+    fn is_over(&self) -> bool {
+        self.is_complete || self.has_refused
+    }
 }
 
 impl Group {
@@ -65,7 +74,7 @@ impl Group {
             return;
         }
         self.is_known = true;
-        self.members.retain(|guid, member| members.contains(guid) || member.is_complete);
+        self.members.retain(|guid, member| members.contains(guid) || member.is_over());
         for guid in members.iter().filter(|guid| **guid != own) {
             self.member(*guid);
         }
@@ -106,6 +115,12 @@ impl Group {
         }
         self.single.retain(|(member, _)| *member != guid);
     }
+    pub(super) fn on_refused(&mut self, guid: Guid) {
+        if let Some(member) = self.member(guid) {
+            member.has_refused = true;
+        }
+        self.single.retain(|(member, _)| *member != guid);
+    }
     pub(super) fn on_stored(&mut self, guid: Guid, proxy: (Guid, NetworkAddress), chunks: impl Iterator<Item = u32>) {
         if let Some(member) = self.member(guid) {
             member.stored.extend(chunks.map(|number| (number, proxy)));
@@ -132,7 +147,7 @@ impl Group {
             // Who got nothing at all cannot know that something is missing: its description makes it say so.
             // Storage that has the description sends it, unless it has lost it meanwhile.
             let is_late = self.remind_after >= REMIND_MAX;
-            let is_told = |member: &Member| member.is_complete || !is_late && member.stored.contains_key(&0);
+            let is_told = |member: &Member| member.is_over() || !is_late && member.stored.contains_key(&0);
             let silent = self.members.iter().filter(|(_, member)| !is_told(member));
             self.single.extend(silent.map(|(guid, _)| (*guid, 0)));
             self.remind_after = (self.remind_after * 2).min(REMIND_MAX);
@@ -155,13 +170,13 @@ impl Group {
     pub(super) fn is_idle(&self) -> bool {
         self.single.is_empty() && self.requests.is_empty()
     }
-    /// Whether it is known who the members are, and all have everything; where one is enough, whether one has. Storage on
-    /// the way may speak of the group itself, whom it has not found a member for yet.
-    pub(super) fn is_complete(&self) -> bool {
+    /// Whether it is known who the members are, and all have everything or refuse it; where one is enough, whether one does.
+    /// Storage on the way may speak of the group itself, whom it has not found a member for yet.
+    pub(super) fn is_over(&self) -> bool {
         let mut members = self.members.values();
         match self.wanted {
-            Wanted::One => members.any(|member| member.is_complete),
-            Wanted::All => self.is_known && !self.members.is_empty() && members.all(|member| member.is_complete),
+            Wanted::One => members.any(Member::is_over),
+            Wanted::All => self.is_known && !self.members.is_empty() && members.all(Member::is_over),
         }
     }
     /// Members; none before it is known who they are.
@@ -171,6 +186,9 @@ impl Group {
     /// The chunks that are kept for each member.
     pub(super) fn stored(&self) -> impl Iterator<Item = u32> {
         self.members.values().flat_map(|member| member.stored.keys().copied())
+    }
+    pub(super) fn refused(&self) -> impl Iterator<Item = Guid> {
+        self.members.iter().filter(|(_, member)| member.has_refused).map(|(guid, _)| *guid)
     }
     pub(super) fn delivered(&self) -> impl Iterator<Item = Guid> {
         self.members.iter().filter(|(_, member)| member.is_complete).map(|(guid, _)| *guid)
@@ -225,23 +243,23 @@ mod tests {
         let reminded: Vec<(Guid, u32)> =
             core::iter::from_fn(|| group.take_single()).map(|(guid, _, number)| (guid, number)).collect();
         assert!(reminded.contains(&(guid(2), 0)) && !reminded.contains(&(guid(1), 0)), "{reminded:?}");
-        assert!(!group.is_complete());
+        assert!(!group.is_over());
         group.on_complete(guid(2));
-        assert!(group.is_complete());
+        assert!(group.is_over());
     }
 
     #[test]
     fn one_is_enough_where_one_is_wanted_whatever_storage_says_of_the_group() {
         let mut group = Group::new(Wanted::One);
-        assert!(!group.is_complete());
+        assert!(!group.is_over());
         // Before a member was found chunks were stored for the group itself; part of the rest went to another member.
         group.on_stored(guid(5), (guid(7), NetworkAddress(7)), [1].into_iter());
         let none = BTreeSet::new();
         let from = (guid(2), NetworkAddress(2));
         group.on_missing(Time::from_millis(1_000), from, 1, [3].into_iter(), &none);
-        assert!(!group.is_complete());
+        assert!(!group.is_over());
         group.on_complete(guid(1));
-        assert!(group.is_complete());
+        assert!(group.is_over());
     }
 
     #[test]
@@ -277,13 +295,24 @@ mod tests {
     fn the_first_who_has_everything_is_not_all_as_long_as_nobody_knows_the_others() {
         let mut group = Group::new(Wanted::All);
         group.on_complete(guid(1));
-        assert_eq!((group.is_complete(), group.len()), (false, 0));
+        assert_eq!((group.is_over(), group.len()), (false, 0));
         group.set_members(guid(9), &BTreeSet::from([guid(1), guid(2)]));
-        assert_eq!((group.is_complete(), group.len()), (false, 2));
+        assert_eq!((group.is_over(), group.len()), (false, 2));
         group.on_complete(guid(2));
-        assert!(group.is_complete());
+        assert!(group.is_over());
         let mut nearest = Group::new(Wanted::One);
         nearest.on_complete(guid(1));
-        assert!(nearest.is_complete(), "one is enough");
+        assert!(nearest.is_over(), "one is enough");
+    }
+
+    #[test]
+    fn who_cannot_keep_it_is_not_waited_for_and_not_taken_for_one_who_has_it() {
+        let mut group = Group::new(Wanted::All);
+        group.set_members(guid(9), &BTreeSet::from([guid(1), guid(2)]));
+        group.on_refused(guid(1));
+        assert!(!group.is_over());
+        group.on_complete(guid(2));
+        assert!(group.is_over());
+        assert_eq!((group.delivered().collect(), group.refused().collect()), (vec![guid(2)], vec![guid(1)]));
     }
 }

@@ -58,7 +58,7 @@ impl Sender {
                     flow.heard_at = now;
                     let Some(group) = flow.group.as_mut().filter(|_| *complete) else { return };
                     group.on_complete(from);
-                    if group.is_complete() {
+                    if group.is_over() {
                         self.end(id);
                     }
                     return;
@@ -83,7 +83,7 @@ impl Sender {
                     let speaks = flow.options.proxies > 0;
                     let Some(group) = flow.group.as_mut().filter(|_| speaks) else { return };
                     members.iter().for_each(|member| group.on_complete(*member));
-                    if group.is_complete() {
+                    if group.is_over() {
                         self.end(id);
                     }
                 }
@@ -134,8 +134,23 @@ impl Sender {
                     }
                 }
             }
-            TransportMessage::Request { .. } | TransportMessage::Push { .. } | TransportMessage::Unavailable { .. } => {
+            TransportMessage::Unavailable { transfer, object } => {
+                if let Some((id, flow)) = self.group_flow(token, *transfer, *object) {
+                    flow.heard_at = now;
+                    let Some(group) = &mut flow.group else { return };
+                    group.on_refused(from);
+                    if group.is_over() {
+                        self.end(id);
+                    }
+                    return;
+                }
+                let id = (from, *transfer);
+                let is_meant = |flow: &&mut Outflow| flow.is_of(*object, token) && !flow.requested;
+                let Some(flow) = self.flows.get_mut(&id).filter(is_meant) else { return };
+                flow.refused = true;
+                self.end(id);
             }
+            TransportMessage::Request { .. } | TransportMessage::Push { .. } => {}
         }
     }
     fn own_flow(&mut self, token: Token, flow: &Flow, transfer: u32, object: ObjectId) -> Option<&mut Outflow> {

@@ -327,6 +327,7 @@ impl Sender {
             repeated: 0,
             lost: 0,
             delivered: false,
+            refused: false,
             waiting: None,
             group: match options.service {
                 ServiceId::Multicast => Some(Group::new(Wanted::All)),
@@ -595,7 +596,7 @@ impl Sender {
         for (id, flow) in self.flows.range_mut((*group, 0)..=(*group, u32::MAX)) {
             if let Some(group) = &mut flow.group {
                 group.set_members(own, members);
-                complete.extend(group.is_complete().then_some(*id));
+                complete.extend(group.is_over().then_some(*id));
             }
         }
         // All may have had it before it was known who they are.

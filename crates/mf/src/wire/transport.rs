@@ -199,7 +199,8 @@ pub enum TransportMessage {
         /// Which chunks.
         chunks: ChunkRanges,
     },
-    /// The sender cannot serve a request, or, in its name, a router cannot bring it there.
+    /// The sender cannot serve a request, or, in its name, a router cannot bring it there; or a receiver cannot keep what it
+    /// did not ask for.
     Unavailable {
         /// The transfer.
         transfer: u32,
