@@ -165,7 +165,8 @@ fn status(status: &StatusView) -> Vec<String> {
     }
     for published in &status.published {
         let state = if published.confirmed { "confirmed" } else { "not confirmed yet" };
-        lines.push(format!("publishes '{}': {}, {state}", published.name, ByteCount(published.bytes)));
+        let changed = if published.changed { "; it was changed on the disk since: publish it again" } else { "" };
+        lines.push(format!("publishes '{}': {}, {state}{changed}", published.name, ByteCount(published.bytes)));
     }
     for transfer in &status.transfers {
         let verb = if transfer.running { "fetches" } else { "ended with" };

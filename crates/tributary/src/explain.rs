@@ -277,7 +277,7 @@ mod tests {
     #[test]
     fn says_where_a_name_stands() {
         let face = FaceView { id: "face-1".into(), ..FaceView::default() };
-        let published = PublishedView { name: "/b".into(), bytes: 5, confirmed: false };
+        let published = PublishedView { name: "/b".into(), bytes: 5, ..PublishedView::default() };
         let status = StatusView { faces: vec![face], published: vec![published], ..StatusView::default() };
         let lines = explain("/b", &[], &status).unwrap();
         assert!(lines[0].contains("no resolver has confirmed"), "{lines:?}");

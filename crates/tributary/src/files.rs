@@ -6,12 +6,12 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 use tributary_content::{
-    Bitmap, ChunkIndex, ChunkStore, HashTree, Manifest, Name, ObjectReader, PublicKey, SigningKey, StoreError,
-    StoreOpener,
+    Bitmap, ChunkIndex, ChunkStore, HashTree, Manifest, Name, PublicKey, SigningKey, StoreError, StoreOpener,
 };
 use tributary_net::disk::{
-    self, BackgroundOpener, Destination, DiskOpener, DiskOptions, KeyFileError, PartOptions, PublishError,
-    PublishOptions, Questions, Storage, TrustStore, load_or_create_key, part::TARGET_NAME_BYTES_MAX, publish,
+    self, BackgroundOpener, Destination, DiskOpener, DiskOptions, KeyFileError, PartOptions, Publication, PublishError,
+    PublishOptions, Questions, Storage, TrustStore, directory_at, load_or_create_key, part::TARGET_NAME_BYTES_MAX,
+    publish,
 };
 
 use crate::error::{ApiError, ErrorKind};
@@ -67,7 +67,7 @@ impl Files {
         name: Name,
         version: Option<u64>,
         key: &SigningKey,
-    ) -> Result<Box<dyn ObjectReader>, ApiError> {
+    ) -> Result<Publication, ApiError> {
         let options = PublishOptions { version, ..self.publish.clone() };
         publish(path, name, key, &options)
             .map_err(|error: PublishError| ApiError::new(ErrorKind::Io, error.to_string()))
@@ -94,19 +94,38 @@ impl Files {
             }
             Sink::Stream(stream) => Destination::Stream(stream),
         };
-        let options = DiskOptions { publisher, ..DiskOptions::default() };
+        let options = DiskOptions { publisher, part: self.part_options(), ..DiskOptions::default() };
         let inner = DiskOpener::new(self.trust.clone(), destination, options);
         let questions = must_be_known(inner.questions())?;
         let watched = WatchedOpener { inner, trouble: trouble.clone() };
         Ok(Box::new(BackgroundOpener::new(watched, questions, &self.storage)))
     }
-    /// The store of something that is sent here, in the file `path`, whose folder is made. Waits for the disk.
-    pub(crate) fn open_at(
+    fn part_options(&self) -> PartOptions {
+        PartOptions { state_dir: self.publish.state_dir.clone(), ..PartOptions::default() }
+    }
+    /// The store of something that is sent here, in the file `path` below `folder`; folders between are made. Waits for the
+    /// disk.
+    ///
+    /// # Errors
+    /// [`StoreError::Untrusted`] if a folder on the way is another publisher's, and those of [`DiskOpener`].
+    pub(crate) fn open_below(
         &self,
+        folder: &Path,
         path: &Path,
         publisher: Option<PublicKey>,
         manifest: &Manifest,
     ) -> Result<Box<dyn ChunkStore>, StoreError> {
+        for above in path.ancestors().skip(1).take_while(|above| *above != folder) {
+            let there = self.publish.state_dir.as_deref().and_then(|state_dir| directory_at(above, state_dir));
+            if let Some(there) = there.filter(|there| there.publisher != manifest.publisher) {
+                let reason = format!(
+                    "'{}' with a signature by {} would be written into the folder '{}' of {}; receive it into another \
+                     folder if you trust both",
+                    manifest.name, manifest.publisher, there.name, there.publisher
+                );
+                return Err(StoreError::Untrusted { reason });
+            }
+        }
         let refused = |error: std::io::Error| StoreError::Io {
             operation: "write",
             path: path.display().to_string(),
@@ -116,7 +135,7 @@ impl Files {
             fs::create_dir_all(parent).map_err(refused)?;
         }
         // Nobody chose the moment: several versions may come at once.
-        let part = PartOptions { apart: true, ..PartOptions::default() };
+        let part = PartOptions { apart: true, ..self.part_options() };
         let options = DiskOptions { publisher, part, ..DiskOptions::default() };
         DiskOpener::new(self.trust.clone(), Destination::Path(path.into()), options).open(manifest)
     }

@@ -1,6 +1,6 @@
 //! Carries out requests on a node in this process.
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     io::Write,
     path::{Path, PathBuf},
     sync::{
@@ -8,13 +8,16 @@ use std::{
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
 };
-use tributary_content::{Name, ObjectReader, PublicKey, SigningKey};
+use tributary_content::{Name, PublicKey, SigningKey};
 use tributary_core::{
     Duration, FaceId, Rate, Time, TransferId,
     event::{Event, ResolverEvent, TransferEvent, TransferReport},
     link::{LinkChange, LinkState},
 };
-use tributary_net::Clock;
+use tributary_net::{
+    Clock,
+    disk::{self, LeftOut},
+};
 use tributary_transport::Fetch;
 
 use crate::{
@@ -47,6 +50,8 @@ pub struct LocalApi {
     receiving: AtomicBool,
     /// The names that it was told to attach to, whoever receives.
     attached: Mutex<BTreeSet<Name>>,
+    /// The files and folders that are published, by the URIs of their names.
+    originals: Mutex<BTreeMap<String, disk::Original>>,
     /// Dropped last: whoever comes next finds everything written.
     _occupied: Occupied,
 }
@@ -98,16 +103,17 @@ impl LocalApi {
     pub fn publish_all(&self) -> Result<Vec<Told>, ApiError> {
         let mut told = Vec::new();
         for entry in &self.config.publish {
-            let object = self.open_object(&entry.path, entry.name.clone(), entry.version)?;
-            told.push(self.offer(object)?);
+            let (publication, left_out) = self.open_object(&entry.path, entry.name.clone(), entry.version)?;
+            told.extend(left_out);
+            told.push(self.offer(publication)?);
         }
         for publication in self.publications.list() {
             if self.config.publish.iter().any(|entry| entry.name == publication.name) {
                 continue;
             }
-            let object = self.open_object(&publication.path, publication.name.clone(), publication.version);
-            match object.and_then(|object| self.offer(object)) {
-                Ok(published) => told.push(published),
+            let opened = self.open_object(&publication.path, publication.name.clone(), publication.version);
+            match opened.and_then(|(opened, left_out)| Ok((left_out, self.offer(opened)?))) {
+                Ok((left_out, published)) => told.extend(left_out.into_iter().chain([published])),
                 Err(error) => {
                     let note = format!("'{}' is not published any more: {}", publication.name, error.message);
                     tracing::warn!("{note}");
@@ -158,6 +164,10 @@ impl LocalApi {
         self.attached.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn originals(&self) -> MutexGuard<'_, BTreeMap<String, disk::Original>> {
+        self.originals.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn with_running(
         config: NodeConfig,
         running: Running,
@@ -177,6 +187,7 @@ impl LocalApi {
             gets: AtomicUsize::new(0),
             receiving: AtomicBool::new(false),
             attached: Mutex::default(),
+            originals: Mutex::default(),
             _occupied: occupied,
         })
     }
@@ -202,14 +213,23 @@ impl LocalApi {
             let message = format!("cannot publish '{name}': this node publishes {room} objects already");
             return Err(ApiError::new(ErrorKind::Usage, message).with_hint("raise 'publications' in [limits]"));
         }
-        let object = self.open_object(&path, name.clone(), version)?;
+        let (publication, left_out) = self.open_object(&path, name.clone(), version)?;
+        if let Some(left_out) = left_out {
+            tell(left_out);
+        }
         // First what may fail: what is offered now is offered after a restart.
-        self.publications.remember(Publication { name, path, version })?;
+        self.publications.remember(Publication { name: name.clone(), path, version })?;
         self.running.hub().forget(&uri);
         let listener = self.running.hub().listen();
-        let mut told = self.offer(object)?;
+        let mut told = self.offer(publication)?;
         let outcome = wait_until(&listener, patience, || self.running.hub().resolution(&uri));
         if let Some(Resolution::Rejected(reason)) = &outcome {
+            // What the node has given up is offered no more; else it goes on trying.
+            let published = self.running.call(|node, now| node.status(now).published)?;
+            if !published.iter().any(|(of, _)| *of == uri) {
+                self.publications.forget(&name)?;
+                self.originals().remove(&uri);
+            }
             let message = format!("cannot publish '{uri}': the resolver refused: {reason}");
             return Err(ApiError::new(ErrorKind::Rejected, message));
         }
@@ -435,6 +455,7 @@ impl LocalApi {
         }
         self.running.call(move |node, now| node.unpublish(now, &name))?;
         self.running.hub().forget(&uri);
+        self.originals().remove(&uri);
         tell(Told::Unpublished { name: uri });
         Ok(())
     }
@@ -540,18 +561,29 @@ impl LocalApi {
         Err(ApiError::new(ErrorKind::Usage, message)
             .with_hint(format!("add \"{role}\" to roles in its [node] section")))
     }
+    /// A file or folder as an object, and a note of what in it is left out.
     pub(crate) fn open_object(
         &self,
         path: &Path,
         name: Name,
         version: Option<u64>,
-    ) -> Result<Box<dyn ObjectReader>, ApiError> {
-        let object = self.files.publish(path, name, version, &self.key)?;
+    ) -> Result<(disk::Publication, Option<Told>), ApiError> {
+        let mut publication = self.files.publish(path, name, version, &self.key)?;
+        let note = left_out_note(path, &publication.left_out).map(|text| {
+            tracing::warn!("{text}");
+            self.running.hub().note(&text);
+            Told::Note { text }
+        });
         let share = self.config.faults.corrupt_chunks;
-        if share > 0.0 { Ok(Box::new(CorruptObject::new(object, share, self.seed))) } else { Ok(object) }
+        if share > 0.0 {
+            publication.object = Box::new(CorruptObject::new(publication.object, share, self.seed));
+        }
+        Ok((publication, note))
     }
-    fn offer(&self, object: Box<dyn ObjectReader>) -> Result<Told, ApiError> {
+    fn offer(&self, publication: disk::Publication) -> Result<Told, ApiError> {
+        let disk::Publication { object, original, .. } = publication;
         let manifest = object.manifest();
+        self.originals().insert(manifest.name.to_string(), original);
         let told = Told::Published {
             name: manifest.name.to_string(),
             bytes: manifest.size,
@@ -594,7 +626,12 @@ impl Api for LocalApi {
             Request::Remove { name } => self.remove(&name, tell),
             Request::Paths { name } => self.paths(&name, tell),
             Request::Status => {
-                tell(Told::Status(self.status()?));
+                let mut status = self.status()?;
+                let originals = self.originals().clone();
+                for published in &mut status.published {
+                    published.changed = originals.get(&published.name).is_some_and(|original| !original.is_unchanged());
+                }
+                tell(Told::Status(status));
                 Ok(())
             }
             Request::Explain { id } => {
@@ -729,6 +766,19 @@ fn wait_until<T>(listener: &Listener, patience: Duration, done: impl Fn() -> Opt
         }
     }
 }
+
+/// What is told of what in a folder is left out; `None` if that is nothing.
+fn left_out_note(path: &Path, left_out: &[LeftOut]) -> Option<String> {
+    let of = |left_out: &LeftOut| format!("'{}' ({})", left_out.path, left_out.reason);
+    let some: Vec<String> = left_out.iter().take(LEFT_OUT_TOLD).map(of).collect();
+    let more = match left_out.len().saturating_sub(LEFT_OUT_TOLD) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    (!some.is_empty()).then(|| format!("left out of '{}': {}{more}", path.display(), some.join(", ")))
+}
+/// Of what is left out of a folder so much is told.
+const LEFT_OUT_TOLD: usize = 10;
 
 /// Whether `name` is the scope itself or below it, as URIs.
 fn is_below(scope: &str, name: &str) -> bool {

@@ -195,7 +195,10 @@ impl LocalApi {
         };
         let path =
             std::path::absolute(&send.path).map_err(|error| ApiError::io("find", send.path.display(), &error))?;
-        let object = self.object_to_send(&path, name.clone(), send.version)?;
+        let (object, left_out) = self.object_to_send(&path, name.clone(), send.version)?;
+        if let Some(left_out) = left_out {
+            tell(left_out);
+        }
         let bytes = object.manifest().size;
         let options = options(send, &to);
         let sent = self.with_messaging(move |messaging, now| messaging.send(now, object, &to, &options))?;
@@ -213,6 +216,10 @@ impl LocalApi {
             if is_done(&report) {
                 tell(Told::Sent(view));
                 return Ok(());
+            }
+            if report.is_over && !report.refused.is_empty() {
+                let message = format!("'{name}' was refused by {}, which cannot keep it", report.refused.join(", "));
+                return Err(ApiError::new(ErrorKind::Incomplete, message).with_hint("`trib recv` says why over there"));
             }
             // What nobody cares about is over with its last chunk, which may still wait here for its first hop.
             if report.is_over && (report.delivery != Delivery::DontCare || report.sent_chunks < report.chunks) {
@@ -242,6 +249,15 @@ impl LocalApi {
             let left = clock.until(deadline);
             if left.is_zero() {
                 let (delivered, stored) = (view.delivered.len(), view.stored_chunks);
+                if view.destinations == 0 {
+                    let patience = Duration::from_millis(send.patience_ms);
+                    let message = format!(
+                        "'{name}' was sent to nobody: within {patience:?} nobody was attached to '{}'",
+                        send.to
+                    );
+                    return Err(ApiError::new(ErrorKind::Incomplete, message)
+                        .with_hint(format!("`trib recv --attach {}` over there attaches a device", send.to)));
+                }
                 let message = format!(
                     "'{name}' is not with everybody after {:?}: {} of {} chunks have left, {stored} are stored on the way, \
                      {delivered} of {} receivers have everything",
@@ -259,10 +275,16 @@ impl LocalApi {
         }
     }
     /// What is to be sent: a small file is in memory from here on.
-    fn object_to_send(&self, path: &Path, name: Name, version: Option<u64>) -> Result<Box<dyn ObjectReader>, ApiError> {
+    fn object_to_send(
+        &self,
+        path: &Path,
+        name: Name,
+        version: Option<u64>,
+    ) -> Result<(Box<dyn ObjectReader>, Option<Told>), ApiError> {
         let metadata = fs::metadata(path).map_err(|error| ApiError::io("read", path.display(), &error))?;
         if !metadata.is_file() || metadata.len() > READ_AT_ONCE_BYTES {
-            return self.open_object(path, name, version);
+            let (publication, left_out) = self.open_object(path, name, version)?;
+            return Ok((publication.object, left_out));
         }
         let bytes = fs::read(path).map_err(|error| ApiError::io("read", path.display(), &error))?;
         let version = version.unwrap_or_else(|| {
@@ -272,7 +294,7 @@ impl LocalApi {
         let chunk_size = Manifest::CHUNK_SIZE_MAX.min(1 << 16);
         let object = MemoryObject::with_options(name, bytes, self.key(), version, ObjectKind::File, chunk_size);
         let object = object.map_err(|error| ApiError::new(ErrorKind::Usage, error.to_string()))?;
-        Ok(Box::new(object))
+        Ok((Box::new(object), None))
     }
     /// Carries out [`Recv`].
     pub(crate) fn recv(&self, recv: &Recv, tell: &mut dyn FnMut(Told) -> Flow) -> Result<(), ApiError> {
@@ -552,7 +574,12 @@ impl StoreOpener for Inbox {
             let reason = "its name cannot be a file's name".into();
             return Err(StoreError::Io { operation: "write", path: manifest.name.to_string(), reason });
         }
-        self.questions.trusts(manifest)
+        let trusted = self.questions.trusts(manifest);
+        if trusted.is_err() {
+            // It fails, and that is told.
+            self.arrived.begin(manifest);
+        }
+        trusted
     }
     fn resumes(&self, _: &Manifest) -> bool {
         false
@@ -561,10 +588,11 @@ impl StoreOpener for Inbox {
         self.trusts(manifest)?;
         let path = self.path(&manifest.name).unwrap_or_else(|| self.folder.clone());
         self.arrived.begin(manifest);
-        let (files, publisher, arrived) = (self.files.clone(), self.publisher, self.arrived.clone());
+        let (files, folder) = (self.files.clone(), self.folder.clone());
+        let (publisher, arrived) = (self.publisher, self.arrived.clone());
         let wanted = manifest.clone();
         let open = move || {
-            let inner = files.open_at(&path, publisher, &wanted)?;
+            let inner = files.open_below(&folder, &path, publisher, &wanted)?;
             let (manifest, path, arrived) = (wanted.clone(), path.clone(), arrived.clone());
             let tell = move || arrived.finish(&manifest, &path);
             Ok(Box::new(TellsWhole { inner, tell }) as Box<dyn ChunkStore>)

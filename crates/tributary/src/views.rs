@@ -215,6 +215,9 @@ pub struct SentView {
     pub destinations: u32,
     /// Receivers that have everything, verified.
     pub delivered: Vec<String>,
+    /// Receivers that cannot keep it.
+    #[serde(default)]
+    pub refused: Vec<String>,
     /// Whether nothing of it waits in the node any more.
     pub has_left: bool,
     /// Since the beginning.
@@ -234,6 +237,7 @@ impl SentView {
             stored_numbers: report.stored.runs().to_vec(),
             dropped_chunks: report.dropped_chunks,
             destinations: report.destinations,
+            refused: report.refused.clone(),
             delivered: report.delivered.clone(),
             has_left: report.has_left,
             seconds: 0.0,
@@ -459,6 +463,9 @@ pub struct PublishedView {
     pub bytes: u64,
     /// Whether the resolver has confirmed it.
     pub confirmed: bool,
+    /// Whether its file or folder was changed or removed since it was published.
+    #[serde(default)]
+    pub changed: bool,
 }
 
 /// One transfer in a status.
@@ -489,7 +496,7 @@ impl StatusView {
             published: status
                 .published
                 .iter()
-                .map(|(name, bytes)| PublishedView { name: name.clone(), bytes: bytes.0, confirmed: false })
+                .map(|(name, bytes)| PublishedView { name: name.clone(), bytes: bytes.0, ..PublishedView::default() })
                 .collect(),
             resolver: status.resolver.clone(),
             counters: status.counters.iter().map(|(name, count)| (name.to_string(), *count)).collect(),

@@ -1,5 +1,5 @@
 //! `trib put`.
-use std::sync::Arc;
+use std::{path::Path, sync::Arc};
 use tributary::{Api, ApiError, ControlSocket, ErrorKind, Request, Told};
 
 use super::{LOOK, aside, connect, milliseconds, print, start};
@@ -7,6 +7,12 @@ use crate::{args, out, signals::Wish};
 
 /// Publishes by a daemon, or stays in the foreground as a publisher that answers on its control socket as a daemon does.
 pub(crate) fn run(put: &args::Put, json: bool) -> Result<(), ApiError> {
+    if put.path == Path::new("-") {
+        let message =
+            "cannot publish standard input: what is published is read where it is for as long as it is published";
+        return Err(ApiError::new(ErrorKind::Usage, message)
+            .with_hint("write it to a file and publish that; `trib send -` sends standard input once (family mf)"));
+    }
     let path = std::path::absolute(&put.path).map_err(|error| ApiError::io("find", put.path.display(), &error))?;
     let mut request =
         Request::Put { path, name: put.name.to_string(), version: put.version, patience_ms: milliseconds(put.timeout) };

@@ -454,7 +454,7 @@ mod tests {
         let options =
             PublishOptions { chunk_size: Some(CHUNK), storage: Some(storage.clone()), ..PublishOptions::default() };
         let name = "/x".parse().expect("a name");
-        let mut object = publish(&path, name, &key(), &options).expect("publishable");
+        let mut object = publish(&path, name, &key(), &options).expect("publishable").object;
         // All readers are busy, as with a disk that stands still.
         let (go, gate) = sync_channel::<()>(0);
         let gate = Arc::new(Mutex::new(gate));

@@ -13,7 +13,7 @@ use tributary_content::{Hash, ObjectKind, StoreError};
 
 use super::{
     PublishError,
-    index::{DirectoryIndex, EntryKind, FileMode, IndexEntry},
+    index::{DirectoryIndex, EntryKind, FileMode, IndexEntry, check_target},
     io_error,
     publish::{Published, Source, identify, modified_micros},
 };
@@ -27,6 +27,20 @@ impl DirectoryObject {
     pub fn index(&self) -> Arc<DirectoryIndex> {
         self.look(|source| Arc::clone(&source.index))
     }
+    /// What in it cannot be sent and is not part of the object: the path below the directory, and why.
+    pub fn left_out(&self) -> Vec<LeftOut> {
+        self.look(|source| source.left_out.clone())
+    }
+}
+
+/// Something in a directory that is left out when that is published: a link that leads out of it, or what is neither a
+/// file nor a directory nor a link.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LeftOut {
+    /// The path below the directory.
+    pub path: String,
+    /// Why it cannot be sent.
+    pub reason: &'static str,
 }
 
 /// A directory that is published.
@@ -35,6 +49,7 @@ pub struct DirectorySource {
     path: PathBuf,
     index: Arc<DirectoryIndex>,
     encoded: Vec<u8>,
+    left_out: Vec<LeftOut>,
     /// Where each file that is not empty starts in the object, and its number in the index.
     starts: Vec<(u64, usize)>,
     size: u64,
@@ -48,7 +63,8 @@ impl Source for DirectorySource {
     const KIND: ObjectKind = ObjectKind::Directory;
 
     fn open(path: &Path) -> Result<Self, PublishError> {
-        let mut walk = Walk { root: path, entries: Vec::new(), modified: 0, identities: Vec::new() };
+        let mut walk =
+            Walk { root: path, entries: Vec::new(), modified: 0, identities: Vec::new(), left_out: Vec::new() };
         walk.visit(path, 0)?;
         let mut hasher = blake3::Hasher::new();
         walk.identities.sort();
@@ -59,7 +75,7 @@ impl Source for DirectorySource {
             path: path.display().to_string(),
             reason: error.to_string(),
         };
-        let modified = walk.modified;
+        let (modified, left_out) = (walk.modified, walk.left_out);
         let index = DirectoryIndex::new(walk.entries).map_err(unsuitable)?;
         let encoded = index.encode();
         let (mut at, mut starts) = (encoded.len() as u64, Vec::new());
@@ -69,7 +85,8 @@ impl Source for DirectorySource {
         }
         let fingerprint = Hash(*hasher.finalize().as_bytes());
         let index = Arc::new(index);
-        Ok(DirectorySource { path: path.into(), index, encoded, starts, size: at, modified, fingerprint, open: None })
+        let (path, size) = (path.into(), at);
+        Ok(DirectorySource { path, index, encoded, left_out, starts, size, modified, fingerprint, open: None })
     }
     fn size(&self) -> u64 {
         self.size
@@ -112,9 +129,17 @@ impl Source for DirectorySource {
     }
 }
 
+impl DirectorySource {
+    /// Whether all that is in the directory is in the object.
+    pub(super) fn is_whole(&self) -> bool {
+        self.left_out.is_empty()
+    }
+}
+
 struct Walk<'a> {
     root: &'a Path,
     entries: Vec<IndexEntry>,
+    left_out: Vec<LeftOut>,
     modified: u64,
     identities: Vec<(Vec<u8>, Hash)>,
 }
@@ -132,6 +157,10 @@ impl Walk<'_> {
             let path = entry.map_err(|error| io_error("read", directory, &error))?.path();
             let metadata = fs::symlink_metadata(&path).map_err(|error| io_error("read", &path, &error))?;
             let relative = path.strip_prefix(self.root).expect("it was found below").as_os_str().as_bytes().to_vec();
+            let mut leave_out = |reason| {
+                let path = String::from_utf8_lossy(&relative).into_owned();
+                self.left_out.push(LeftOut { path, reason });
+            };
             let kind = if metadata.is_file() {
                 let executable = metadata.permissions().mode() & 0o100 != 0;
                 let mode = if executable { FileMode::Executable } else { FileMode::Plain };
@@ -140,9 +169,15 @@ impl Walk<'_> {
                 EntryKind::Directory
             } else if metadata.is_symlink() {
                 let target = fs::read_link(&path).map_err(|error| io_error("read", &path, &error))?;
-                EntryKind::Link { target: target.into_os_string().into_vec() }
+                let target = target.into_os_string().into_vec();
+                if let Err(reason) = check_target(&relative, &target) {
+                    leave_out(reason);
+                    continue;
+                }
+                EntryKind::Link { target }
             } else {
-                return Err(unsuitable(&path, "it is neither a file nor a directory nor a link"));
+                leave_out("it is neither a file nor a directory nor a link");
+                continue;
             };
             if self.entries.len() == DirectoryIndex::ENTRIES_MAX {
                 return Err(unsuitable(self.root, "it has more than 100,000 entries"));
@@ -244,17 +279,24 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_sent_is_refused_with_its_path() {
-        let outside = |root: &Path| std::os::unix::fs::symlink("/etc", root.join("odd"));
-        let pipe = |root: &Path| {
-            nix::unistd::mkfifo(&root.join("odd"), nix::sys::stat::Mode::S_IRWXU).map_err(std::io::Error::from)
-        };
-        for make in [&outside as &dyn Fn(&Path) -> std::io::Result<()>, &pipe] {
-            let directory = directory();
-            make(directory.path()).expect("it can be made");
-            let refused = DirectoryObject::publish(directory.path(), name(), &key(), &options()).expect_err("odd");
-            assert!(refused.to_string().contains("odd'"), "{refused}");
-        }
+    fn what_cannot_be_sent_is_left_out_and_told_and_the_rest_is_published() {
+        let (directory, target) = (directory(), directory());
+        let (source, target) = (directory.path(), target.path().join("target"));
+        fs::create_dir(source.join("sub")).expect("writable");
+        fs::write(source.join("sub/file"), b"stays").expect("writable");
+        std::os::unix::fs::symlink("file", source.join("sub/inside")).expect("links can be made");
+        std::os::unix::fs::symlink("/etc", source.join("sub/absolute")).expect("links can be made");
+        std::os::unix::fs::symlink("../../etc", source.join("sub/climbs")).expect("links can be made");
+        nix::unistd::mkfifo(&source.join("pipe"), nix::sys::stat::Mode::S_IRWXU).expect("pipes can be made");
+        let mut published = DirectoryObject::publish(source, name(), &key(), &options()).expect("publishable");
+        let mut left_out: Vec<_> = published.left_out().into_iter().map(|left_out| left_out.path).collect();
+        left_out.sort();
+        assert_eq!(left_out, ["pipe", "sub/absolute", "sub/climbs"]);
+        fetch(&mut published, &target).expect("it can be stored");
+        assert_eq!(
+            (names(&target), names(&target.join("sub"))),
+            (vec!["sub".into()], vec!["file".into(), "inside".into()])
+        );
     }
 
     #[test]

@@ -274,7 +274,7 @@ fn check_path(path: &[u8]) -> Result<(), &'static str> {
 /// A link may climb with `..` at its start only, and not above the directory that is unpacked; after that it only
 /// descends. Links passed on that descent obey the same rule, so no chain of them leads out. A `..` after a component
 /// is refused because that component may be a link, and then `..` leads elsewhere than it seems.
-fn check_target(path: &[u8], target: &[u8]) -> Result<(), &'static str> {
+pub(super) fn check_target(path: &[u8], target: &[u8]) -> Result<(), &'static str> {
     if target.len() > DirectoryIndex::PATH_BYTES_MAX {
         return Err("the target of the link has more than 4,096 bytes");
     }

@@ -32,12 +32,12 @@ pub mod trust;
 mod unpack;
 
 pub use background::{BackgroundStore, Storage};
-pub use directory::DirectoryObject;
+pub use directory::{DirectoryObject, LeftOut};
 pub use file::FileObject;
 pub use key::{KeyFileError, load_or_create_key};
 pub use opener::{BackgroundOpener, Destination, DiskOpener, DiskOptions, Questions};
-pub use part::{Durability, Existing, PartFile, PartOptions, Resume};
-pub use publish::{ChunkCache, PublishError, PublishOptions, publish};
+pub use part::{Durability, Existing, PartFile, PartOptions, Resume, directory_at};
+pub use publish::{ChunkCache, Original, Publication, PublishError, PublishOptions, publish};
 pub use stream::StreamStore;
 pub use trust::TrustStore;
 
@@ -142,11 +142,11 @@ mod fixtures {
     pub(super) fn object(length: usize) -> MemoryObject {
         object_of(&pattern(length), "/x", 1, &key())
     }
-    pub(super) fn put(store: &mut dyn ChunkStore, object: &mut MemoryObject, index: u32) {
+    pub(super) fn put(store: &mut dyn ChunkStore, object: &mut dyn ObjectReader, index: u32) {
         let chunk = object.read_chunk(ChunkIndex(index)).expect("the object has it");
         store.put_chunk(ChunkIndex(index), &chunk).expect("the store takes it");
     }
-    pub(super) fn put_missing(store: &mut dyn ChunkStore, object: &mut MemoryObject) {
+    pub(super) fn put_missing(store: &mut dyn ChunkStore, object: &mut dyn ObjectReader) {
         while let Some(index) = store.held().first_unset() {
             put(store, object, index);
         }

@@ -1,16 +1,21 @@
 //! A download that survives being killed at any moment.
+use rustix::fs::{CWD, RenameFlags, renameat_with};
 use std::{
     fmt,
-    fs::{self, File},
+    fs::{self, File, OpenOptions},
     io,
-    os::unix::fs::FileExt,
+    os::unix::fs::{FileExt, MetadataExt},
     path::{Path, PathBuf},
     time::Duration,
 };
 use tributary_content::{Bitmap, ChunkIndex, ChunkStore, HashTree, Manifest, ObjectKind, StoreError, chunk_hash};
 
 use super::{
-    check_room, io_error, parent, refusal,
+    check_room,
+    directory::DirectorySource,
+    io_error, parent,
+    publish::{Record, Source},
+    refusal,
     state::{Create, StateTable, Stored, journal, open, read_header},
     unpack::unpack,
     with_suffix,
@@ -31,6 +36,8 @@ pub struct PartOptions {
     /// If another object is just being fetched to the same place, a part of its own, `OUT.ID.part`, where ID is the start
     /// of the object's id, rather than waiting. Both get the name `OUT` in the end, each when it is complete.
     pub apart: bool,
+    /// Where it is remembered which directories were fetched; without it none is ever replaced.
+    pub state_dir: Option<PathBuf>,
 }
 impl Default for PartOptions {
     fn default() -> Self {
@@ -40,6 +47,7 @@ impl Default for PartOptions {
             existing: Existing::default(),
             lock_patience: Duration::from_secs(1),
             apart: false,
+            state_dir: None,
         }
     }
 }
@@ -69,7 +77,8 @@ pub enum Durability {
 /// What to do with a file that has the final name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Existing {
-    /// Keep it until the download is complete, then replace it in one step. Directories are never replaced.
+    /// Keep it until the download is complete, then replace it in one step. A directory is replaced only by what has the
+    /// same name and publisher as what it was fetched as, and only if nobody has changed anything in it since.
     #[default]
     Replace,
     /// Do not start.
@@ -81,7 +90,8 @@ pub enum Existing {
 /// ```text
 ///   put_chunk:  bytes ──► OUT.part at the chunk's place, then its slot ──► OUT.part.state
 ///   finish:     file       rename OUT.part to OUT, remove the state
-///               directory  unpack to OUT.part-dir, rename it to OUT, remove the part and the state
+///               directory  unpack to OUT.part-dir, exchange it with OUT or rename it to OUT, remove the part, the state,
+///                          and what OUT was before
 /// ```
 /// The slot is written after the bytes, so whenever the process is killed, the state names only chunks whose bytes
 /// were written. Nothing else of an earlier run is believed, and by default not even that: see [`Resume`]. Each chunk
@@ -120,7 +130,7 @@ impl PartFile {
     /// it, or the disk has no room.
     pub fn open(target: &Path, manifest: &Manifest, options: &PartOptions) -> Result<Self, StoreError> {
         let target = resolve(target)?;
-        check_target(&target, manifest, options.existing)?;
+        check_target(&target, manifest, options)?;
         let patience = if options.apart { Duration::ZERO } else { options.lock_patience };
         let claimed = match claim(&target, manifest, patience) {
             Err(_) if options.apart => {
@@ -227,27 +237,72 @@ impl PartFile {
         }
         Ok(())
     }
+    /// Sees that the part has its name. If somebody has removed it, what is held is still here, and is written anew.
+    fn keep_name(&mut self) -> Result<(), StoreError> {
+        let read = |error| io_error("read", &self.part_path, &error);
+        let own = self.part.metadata().map_err(read)?;
+        if own.nlink() > 0 {
+            let is_own = |named: fs::Metadata| (named.dev(), named.ino()) == (own.dev(), own.ino());
+            return match fs::symlink_metadata(&self.part_path).is_ok_and(is_own) {
+                true => Ok(()),
+                false => Err(refusal("write", &self.part_path, "it was moved away, or something else is in its place")),
+            };
+        }
+        tracing::warn!("'{}' was removed; what is verified is written anew", self.part_path.display());
+        let write = |error| io_error("write", &self.part_path, &error);
+        let part = OpenOptions::new().read(true).write(true).create_new(true).open(&self.part_path).map_err(write)?;
+        part.set_len(self.manifest.size).map_err(write)?;
+        let mut buffer = Vec::new();
+        for index in self.held.iter_set().map(ChunkIndex) {
+            let offset = self.manifest.chunk_offset(index);
+            buffer.resize(self.manifest.chunk_len(index) as usize, 0);
+            self.part.read_exact_at(&mut buffer, offset).map_err(read)?;
+            part.write_all_at(&buffer, offset).map_err(write)?;
+        }
+        self.part = part;
+        Ok(())
+    }
     fn finish_file(&mut self) -> Result<(), StoreError> {
+        self.keep_name()?;
         if self.options.durability == Durability::Power {
             self.part.sync_all().map_err(|error| io_error("write to disk", &self.part_path, &error))?;
         }
-        check_target(&self.target, &self.manifest, self.options.existing)?;
+        check_target(&self.target, &self.manifest, &self.options)?;
         fs::rename(&self.part_path, &self.target).map_err(|error| io_error("rename to", &self.target, &error))
     }
     fn finish_directory(&mut self) -> Result<(), StoreError> {
+        let into = self.unpack()?;
+        let new = self.exchange(&into)?;
+        let state_dir = self.options.state_dir.as_deref();
+        new.save(state_dir, &self.target);
+        Record::forget(state_dir, &into);
+        remove_all(&into)?;
+        remove(&self.part_path)
+    }
+    /// Makes the directory beside its final place; gives where.
+    fn unpack(&mut self) -> Result<PathBuf, StoreError> {
         let into = with_suffix(&self.part_path, DIRECTORY_SUFFIX);
-        match fs::remove_dir_all(&into) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(io_error("empty", &into, &error)),
-            _ => {}
-        }
+        remove_all(&into)?;
         unpack(&mut self.part, &self.part_path, self.manifest.size, &into)?;
         if self.options.durability == Durability::Power {
             // One call for thousands of files; there is no other that covers them and their names.
             nix::unistd::sync();
         }
-        check_target(&self.target, &self.manifest, self.options.existing)?;
-        fs::rename(&into, &self.target).map_err(|error| io_error("rename to", &self.target, &error))?;
-        remove(&self.part_path)
+        Ok(into)
+    }
+    /// Gives the directory `into` the final name, and what had that name the other one; gives what is to be remembered of it.
+    fn exchange(&self, into: &Path) -> Result<Record, StoreError> {
+        check_target(&self.target, &self.manifest, &self.options)?;
+        let source = DirectorySource::open(into).map_err(|error| refusal("read", into, error.to_string()))?;
+        let leaves = self.state.slots(self.manifest.chunk_count()).into_iter().flatten().collect();
+        let (fingerprint, tree) = (source.fingerprint(), HashTree::from_leaves(leaves));
+        let new = Record { fingerprint, manifest: self.manifest.clone(), tree };
+        // Before it has the final name: a process may be killed between these two.
+        new.save(self.options.state_dir.as_deref(), into);
+        let flags = if exists(&self.target) { RenameFlags::EXCHANGE } else { RenameFlags::NOREPLACE };
+        renameat_with(CWD, into, CWD, &self.target, flags)
+            .map_err(|error| io_error("rename to", &self.target, &error.into()))?;
+        Ok(new)
     }
 }
 
@@ -284,6 +339,7 @@ impl ChunkStore for PartFile {
         if self.held.get(index) {
             return Ok(());
         }
+        self.keep_name()?;
         let offset = self.manifest.chunk_offset(index);
         journal::write(journal::File::Part, offset, bytes)
             .and_then(|()| self.part.write_all_at(bytes, offset))
@@ -359,28 +415,52 @@ fn claim(beside: &Path, manifest: &Manifest, patience: Duration) -> Result<(Path
 fn exists(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok()
 }
-fn check_target(target: &Path, manifest: &Manifest, existing: Existing) -> Result<(), StoreError> {
+fn check_target(target: &Path, manifest: &Manifest, options: &PartOptions) -> Result<(), StoreError> {
     let there = match fs::symlink_metadata(target) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return check_parent(target),
         Err(error) => return Err(io_error("write", target, &error)),
         Ok(there) => there,
     };
-    let reason = if there.is_dir() {
+    let reason = if there.is_dir() && manifest.kind != ObjectKind::Directory {
         "it is a directory; give the name of a file in it"
+    } else if options.existing == Existing::Refuse && (there.is_dir() || there.is_file()) {
+        "it exists"
+    } else if there.is_dir() && is_unchanged(target, manifest, options.state_dir.as_deref()) {
+        return Ok(());
+    } else if there.is_dir() {
+        "it exists, and is not as it was when it was fetched under this name from this publisher; move it away, or \
+         choose another place"
     } else if !there.is_file() {
         "it is not a regular file; to write to a pipe or a device, fetch to '-' and redirect"
     } else if manifest.kind == ObjectKind::Directory {
         "the object is a directory, and there is a file of that name"
-    } else if existing == Existing::Refuse {
-        "it exists"
     } else {
         return Ok(());
     };
-    Err(refusal(
-        "write",
-        target,
-        if there.is_dir() && manifest.kind == ObjectKind::Directory { "it exists" } else { reason },
-    ))
+    Err(refusal("write", target, reason))
+}
+/// Whether the directory at `target` was fetched under the same name from the same publisher, and nobody has changed
+/// anything in it since. What a killed process had exchanged is remembered at the place where it was unpacked.
+fn is_unchanged(target: &Path, manifest: &Manifest, state_dir: Option<&Path>) -> bool {
+    let unpacked = with_suffix(target, &[PART_SUFFIX, DIRECTORY_SUFFIX].concat());
+    let records = [target, &unpacked].into_iter().filter_map(|path| Record::load(state_dir, path));
+    let mut ours = records
+        .filter(|record| record.manifest.name == manifest.name && record.manifest.publisher == manifest.publisher)
+        .peekable();
+    // Who is not remembered costs no look into the directory.
+    ours.peek().is_some()
+        && DirectorySource::open(target)
+            .is_ok_and(|mut source| source.is_whole() && ours.any(|record| record.holds(target, &mut source)))
+}
+/// What the directory at `path` was fetched or published as, if that is remembered in `state_dir`. Where there is no
+/// directory any more it is forgotten.
+pub fn directory_at(path: &Path, state_dir: &Path) -> Option<Manifest> {
+    if !path.is_dir() {
+        Record::forget(Some(state_dir), path);
+        return None;
+    }
+    let manifest = Record::load(Some(state_dir), path)?.manifest;
+    (manifest.kind == ObjectKind::Directory).then_some(manifest)
 }
 fn check_parent(target: &Path) -> Result<(), StoreError> {
     let parent = parent(target);
@@ -391,6 +471,13 @@ fn check_parent(target: &Path) -> Result<(), StoreError> {
             Err(refusal("write", target, format!("the directory '{}' does not exist", parent.display())))
         }
         Err(error) => Err(io_error("write", target, &error)),
+    }
+}
+/// Removes a directory, if there is one, with all that is in it.
+fn remove_all(path: &Path) -> Result<(), StoreError> {
+    match fs::remove_dir_all(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(io_error("remove", path, &error)),
+        _ => Ok(()),
     }
 }
 fn remove(path: &Path) -> Result<(), StoreError> {

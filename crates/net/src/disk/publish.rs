@@ -12,7 +12,10 @@ use tributary_content::{
     SigningKey, StoreError, chunk_hash, chunk_size_for,
 };
 
-use super::{DirectoryObject, FileObject, Storage, background::lock, io_error, replace_file};
+use super::{
+    DirectoryObject, FileObject, LeftOut, Storage, background::lock, directory::DirectorySource, file::FileSource,
+    io_error, replace_file,
+};
 
 /// How to publish. Objects published with clones of the same options share one cache of chunks.
 #[derive(Clone, Debug, Default)]
@@ -31,6 +34,43 @@ pub struct PublishOptions {
     pub storage: Option<Storage>,
 }
 
+/// What is published of a path, and what is to be known of that.
+pub struct Publication {
+    /// The object.
+    pub object: Box<dyn ObjectReader>,
+    /// What in a directory is not part of it.
+    pub left_out: Vec<LeftOut>,
+    /// The path as it is now.
+    pub original: Original,
+}
+
+impl Publication {
+    fn new<S: Source + 'static>(published: Published<S>, left_out: Vec<LeftOut>) -> Self {
+        let (path, fingerprint) = (published.path().into(), published.look(S::fingerprint));
+        let original = Original { path, kind: S::KIND, fingerprint };
+        Publication { object: Box::new(published), left_out, original }
+    }
+}
+
+/// A path as it was when it was published.
+#[derive(Clone, Debug)]
+pub struct Original {
+    path: PathBuf,
+    kind: ObjectKind,
+    fingerprint: Hash,
+}
+
+impl Original {
+    /// Whether the system says that nobody has changed it since, by sizes, times and inodes; no bytes are read.
+    pub fn is_unchanged(&self) -> bool {
+        let now = match self.kind {
+            ObjectKind::File => FileSource::open(&self.path).map(|source| source.fingerprint()),
+            ObjectKind::Directory => DirectorySource::open(&self.path).map(|source| source.fingerprint()),
+        };
+        now.is_ok_and(|now| now == self.fingerprint)
+    }
+}
+
 /// Publishes the file or directory at `path` under `name`, signed with `key`.
 ///
 /// # Errors
@@ -40,12 +80,14 @@ pub fn publish(
     name: Name,
     key: &SigningKey,
     options: &PublishOptions,
-) -> Result<Box<dyn ObjectReader>, PublishError> {
+) -> Result<Publication, PublishError> {
     let metadata = fs::metadata(path).map_err(|error| io_error("read", path, &error))?;
     if metadata.is_dir() {
-        Ok(Box::new(DirectoryObject::publish(path, name, key, options)?))
+        let directory = DirectoryObject::publish(path, name, key, options)?;
+        let left_out = directory.left_out();
+        Ok(Publication::new(directory, left_out))
     } else {
-        Ok(Box::new(FileObject::publish(path, name, key, options)?))
+        Ok(Publication::new(FileObject::publish(path, name, key, options)?, Vec::new()))
     }
 }
 
@@ -231,11 +273,7 @@ impl<S: Source> Published<S> {
         }
         let record = Record::load(options.state_dir.as_deref(), &path);
         let fingerprint = source.fingerprint();
-        let unchanged = record.as_ref().filter(|record| {
-            record.fingerprint == fingerprint
-                && record.manifest.chunk_size == chunk_size
-                && record.manifest.size == source.size()
-        });
+        let unchanged = record.as_ref().filter(|record| record.is_of(&source, chunk_size));
         let tree = match unchanged {
             Some(record) => record.tree.clone(),
             None => hash(&path, &mut source, chunk_size)?,
@@ -273,12 +311,7 @@ impl<S: Source> Published<S> {
         }
         let fingerprint = source.fingerprint();
         let record = Record::load(options.state_dir.as_deref(), &path);
-        let record = record.filter(|record| {
-            record.fingerprint == fingerprint
-                && record.manifest.chunk_size == manifest.chunk_size
-                && record.manifest.size == manifest.size
-        });
-        let tree = match record {
+        let tree = match record.filter(|record| record.is_of(&source, manifest.chunk_size)) {
             Some(record) => record.tree,
             None => hash(&path, &mut source, manifest.chunk_size)?,
         };
@@ -398,18 +431,32 @@ fn hash<S: Source>(path: &Path, source: &mut S, chunk_size: u32) -> Result<HashT
     Ok(HashTree::from_leaves(leaves))
 }
 
-/// What is remembered about a published path: `STATE_DIR/published/HASH_OF_PATH`.
+/// What is remembered about a path that is published, or a directory that was fetched to:
+/// `STATE_DIR/published/HASH_OF_PATH`.
 /// ```text
 ///   magic "TrR\x01" | fingerprint, 32 | bytes of the manifest, u32 | manifest | tree | BLAKE3 of all before, 32
 /// ```
-struct Record {
-    fingerprint: Hash,
-    manifest: Manifest,
-    tree: HashTree,
+pub(super) struct Record {
+    pub(super) fingerprint: Hash,
+    pub(super) manifest: Manifest,
+    pub(super) tree: HashTree,
 }
 
 impl Record {
-    fn load(state_dir: Option<&Path>, path: &Path) -> Option<Record> {
+    /// Whether the system says that nobody has changed a source since.
+    fn is_of<S: Source>(&self, source: &S, chunk_size: u32) -> bool {
+        self.fingerprint == source.fingerprint()
+            && self.manifest.chunk_size == chunk_size
+            && self.manifest.size == source.size()
+    }
+    /// Whether a source is what is remembered: as the system says, else by its bytes.
+    pub(super) fn holds<S: Source>(&self, path: &Path, source: &mut S) -> bool {
+        let chunk_size = self.manifest.chunk_size;
+        self.is_of(source, chunk_size)
+            || source.size() == self.manifest.size
+                && hash(path, source, chunk_size).is_ok_and(|tree| tree.root() == self.manifest.root)
+    }
+    pub(super) fn load(state_dir: Option<&Path>, path: &Path) -> Option<Record> {
         let file = Record::path(state_dir?, path);
         let longest = RECORD_FIXED_BYTES + Manifest::BYTES_MAX + Manifest::CHUNKS_MAX as usize * Hash::BYTES;
         if fs::metadata(&file).ok()?.len() > longest as u64 {
@@ -429,7 +476,7 @@ impl Record {
         (magic == RECORD_MAGIC).then_some(Record { fingerprint: Hash(*fingerprint), manifest, tree })
     }
     /// A record that cannot be written costs time after the next restart and nothing else, so it is no error.
-    fn save(&self, state_dir: Option<&Path>, path: &Path) {
+    pub(super) fn save(&self, state_dir: Option<&Path>, path: &Path) {
         let Some(state_dir) = state_dir else { return };
         let file = Record::path(state_dir, path);
         let manifest = self.manifest.encode();
@@ -445,8 +492,12 @@ impl Record {
         let saved = fs::create_dir_all(state_dir.join("published"))
             .and_then(|()| replace_file(&file, &[a, b, c, d, e, checksum.as_bytes()]));
         if let Err(error) = saved {
-            tracing::warn!("cannot remember what was published: {}", io_error("write", &file, &error));
+            tracing::warn!("cannot remember what '{}' is: {}", path.display(), io_error("write", &file, &error));
         }
+    }
+    /// Forgets what is remembered about a path, as far as that can be done.
+    pub(super) fn forget(state_dir: Option<&Path>, path: &Path) {
+        drop(state_dir.map(|state_dir| fs::remove_file(Record::path(state_dir, path))));
     }
     fn path(state_dir: &Path, path: &Path) -> PathBuf {
         let hash = blake3::hash(path.as_os_str().as_encoded_bytes());
@@ -503,6 +554,23 @@ mod tests {
             LOOKS.fetch_add(1, Relaxed);
             buffer.fill(1);
             Ok(())
+        }
+    }
+
+    #[test]
+    fn it_is_seen_that_what_is_published_was_changed_or_is_gone() {
+        let directory = directory();
+        let (file, folder) = (directory.path().join("file"), directory.path().join("folder"));
+        fs::create_dir(&folder).expect("writable");
+        for (path, inner) in [(&file, &file), (&folder, &folder.join("inner"))] {
+            fs::write(inner, b"first").expect("writable");
+            let name = "/x".parse().expect("a name");
+            let published = publish(path, name, &key(), &PublishOptions::default()).expect("publishable");
+            assert!(published.original.is_unchanged());
+            fs::write(inner, b"longer").expect("writable");
+            assert!(!published.original.is_unchanged());
+            fs::remove_file(inner).expect("it is there");
+            assert!(!published.original.is_unchanged());
         }
     }
 

@@ -203,11 +203,14 @@ impl Endpoint for FakeNode {
         let uri = name.to_string();
         match self.resolver {
             Resolver::Confirms => self.events.push_back(Event::Resolver(ResolverEvent::Published { name: uri })),
-            Resolver::Refuses => self.events.push_back(Event::Resolver(ResolverEvent::Rejected {
-                name: uri,
-                operation: "publish",
-                reason: "its scope is closed".into(),
-            })),
+            Resolver::Refuses => {
+                let (operation, reason) = ("publish", "its scope is closed".into());
+                return self.events.push_back(Event::Resolver(ResolverEvent::Rejected {
+                    name: uri,
+                    operation,
+                    reason,
+                }));
+            }
             Resolver::Silent => {}
         }
         self.published.push((name.clone(), size));

@@ -191,6 +191,7 @@ fn a_refused_publication_is_told_with_its_reason_and_an_unanswered_one_is_not_co
     drop(api);
     let node = FakeNode::with_resolver(&network, Resolver::Silent);
     let api = LocalApi::start_node(config(folder.path(), ""), Box::new(node)).unwrap();
+    assert_eq!(api.publish_all().unwrap(), [], "what was refused is not offered again");
     let request = Request::Put { path: source, name: "/lab/big".into(), version: None, patience_ms: 20 };
     assert!(matches!(&api.answers(request).unwrap()[..], [Told::Published { confirmed: false, .. }]));
     let error = api.answers(Request::List { scope: "/lab".into(), patience_ms: 20 }).unwrap_err();
@@ -213,6 +214,21 @@ fn publications_survive_a_restart_until_they_are_removed() {
     assert_eq!(error.kind, ErrorKind::NotFound);
     second.stop().unwrap();
     assert_eq!(daemon(folder.path(), &Network::default()).published(), []);
+}
+
+#[test]
+fn a_published_file_that_was_changed_since_is_told_until_it_is_published_again() {
+    let (_folder, source, daemon) = publishing();
+    let changed = || {
+        let status = daemon.api().answers(Request::Status).unwrap();
+        let [Told::Status(status)] = &status[..] else { panic!("{status:?}") };
+        status.published.iter().map(|published| published.changed).collect::<Vec<_>>()
+    };
+    assert_eq!(changed(), [false]);
+    std::fs::write(&source, b"other bytes").unwrap();
+    assert_eq!(changed(), [true]);
+    put(daemon.api(), &source, "/lab/big").unwrap();
+    assert_eq!(changed(), [false]);
 }
 
 #[test]

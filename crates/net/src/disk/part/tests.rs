@@ -1,6 +1,7 @@
 use super::*;
 use crate::disk::{
-    fixtures::{CHUNK, directory, key, names, object, object_of, pattern, put, put_missing},
+    ChunkCache, DirectoryObject, PublishOptions,
+    fixtures::{CHUNK, directory, key, names, object, object_of, pattern, put, put_missing, read_all},
     state::journal::{self, Step},
 };
 use proptest::prelude::*;
@@ -89,7 +90,7 @@ fn a_chunk_altered_on_disk_is_dropped_when_the_download_resumes() {
     put_missing(&mut store, &mut published);
     let (part_path, first) = (store.part_path.clone(), published.bytes()[0]);
     drop(store);
-    let part = fs::OpenOptions::new().write(true).open(&part_path).expect("it is there");
+    let part = OpenOptions::new().write(true).open(&part_path).expect("it is there");
     part.write_all_at(&[first ^ 1], 0).expect("it is writable");
     part.set_len(4500).expect("it is writable");
     let trusting = PartOptions { resume: Resume::Trust, ..PartOptions::default() };
@@ -358,7 +359,7 @@ fn a_state_cut_or_damaged_anywhere_claims_only_what_is_there() {
 
 /// Applies the first `steps` steps whole and `bytes` bytes of the next one, as a kill at that moment leaves them.
 fn replay(journal: &[Step], steps: usize, bytes: usize, part: &Path, state: &Path) {
-    let make = |path: &Path| fs::OpenOptions::new().create(true).truncate(false).write(true).open(path);
+    let make = |path: &Path| OpenOptions::new().create(true).truncate(false).write(true).open(path);
     for (number, step) in journal.iter().enumerate().take(steps + 1) {
         let path = |file: &journal::File| if *file == journal::File::Part { part } else { state };
         match step {
@@ -463,4 +464,97 @@ fn a_process_killed_while_it_writes_loses_nothing_that_it_had_put() {
     put_missing(&mut store, &mut published);
     store.finish().expect("all is there");
     assert!(fs::read(&target).expect("it has its name") == *published.bytes());
+}
+
+#[test]
+fn a_part_that_is_removed_meanwhile_costs_nothing_and_one_that_is_replaced_ends_the_fetch() {
+    let (directory, mut published) = (directory(), object(5000));
+    let target = directory.path().join("out");
+    let mut store = open_default(&target, published.manifest()).expect("nothing speaks against it");
+    put(&mut store, &mut published, 1);
+    fs::remove_file(directory.path().join("out.part")).expect("it is there");
+    put(&mut store, &mut published, 3);
+    assert_claims_hold(&store, &published);
+    put_missing(&mut store, &mut published);
+    fs::remove_file(directory.path().join("out.part")).expect("it is there");
+    store.finish().expect("all is there");
+    assert!(fs::read(&target).expect("it has its name") == *published.bytes());
+
+    let other = directory.path().join("other");
+    let mut store = open_default(&other, published.manifest()).expect("nothing speaks against it");
+    put_missing(&mut store, &mut published);
+    fs::remove_file(directory.path().join("other.part")).expect("it is there");
+    fs::write(directory.path().join("foreign"), [0; 5000]).expect("writable");
+    fs::rename(directory.path().join("foreign"), directory.path().join("other.part")).expect("renamable");
+    let refused = store.finish().expect_err("it is another file").to_string();
+    assert!(!other.exists() && refused.contains("other.part"), "{refused}");
+}
+
+/// A directory with one file of these bytes.
+fn version(number: u64, bytes: &[u8], publisher: &SigningKey) -> DirectoryObject {
+    let directory = directory();
+    fs::write(directory.path().join("file"), bytes).expect("writable");
+    let options = PublishOptions {
+        version: Some(number),
+        cache: ChunkCache::default(),
+        chunk_size: Some(CHUNK),
+        ..PublishOptions::default()
+    };
+    let mut published =
+        DirectoryObject::publish(directory.path(), "/tree".parse().expect("a name"), publisher, &options)
+            .expect("publishable");
+    // All of it is in the cache from here on.
+    read_all(&mut published);
+    published
+}
+
+#[test]
+fn a_directory_is_replaced_by_its_publishers_next_version_unless_somebody_has_changed_it() {
+    let (directory, state) = (directory(), directory());
+    let target = directory.path().join("out");
+    let options = PartOptions { state_dir: Some(state.path().into()), ..PartOptions::default() };
+    let get = |published: &mut DirectoryObject| {
+        let mut store = PartFile::open(&target, published.manifest(), &options)?;
+        put_missing(&mut store, published);
+        store.finish()
+    };
+    let held = || fs::read(target.join("file")).expect("it is there");
+    let (mut first, mut second) = (version(1, b"first", &key()), version(2, b"second", &key()));
+    get(&mut first).expect("nothing is there");
+    for (is_first, bytes) in [(true, b"first".as_slice()), (false, b"second"), (true, b"first")] {
+        get(if is_first { &mut first } else { &mut second }).expect("it is as it was fetched");
+        assert_eq!((held(), names(directory.path())), (bytes.to_vec(), vec!["out".into()]));
+    }
+    // A copy is another file to the system, with the same bytes.
+    fs::write(target.join("copy"), b"first").expect("writable");
+    fs::rename(target.join("copy"), target.join("file")).expect("renamable");
+    get(&mut second).expect("it has the bytes that were fetched");
+    for other in [version(3, b"third", &SigningKey::from_secret(&[8; 32])), {
+        fs::write(target.join("own"), b"mine").expect("writable");
+        version(3, b"third", &key())
+    }] {
+        let mut other = other;
+        let refused = get(&mut other).expect_err("it is somebody else's").to_string();
+        assert!(refused.contains("it exists") && refused.contains("move it away"), "{refused}");
+        assert_eq!(held(), b"second");
+    }
+    assert_eq!(fs::read(target.join("own")).expect("it is there"), b"mine");
+}
+
+#[test]
+fn a_directory_that_was_exchanged_by_a_process_that_was_killed_then_is_replaced_like_any_other() {
+    let (directory, state) = (directory(), directory());
+    let target = directory.path().join("out");
+    let options = PartOptions { state_dir: Some(state.path().into()), ..PartOptions::default() };
+    for (number, bytes, is_killed) in [(1, b"first".as_slice(), false), (2, b"second", true), (3, b"third", false)] {
+        let mut published = version(number, bytes, &key());
+        let mut store = PartFile::open(&target, published.manifest(), &options).expect("it is as it was fetched");
+        put_missing(&mut store, &mut published);
+        match is_killed {
+            true => drop(store.unpack().and_then(|into| store.exchange(&into)).expect("it may be replaced")),
+            false => store.finish().expect("it may be replaced"),
+        }
+        assert_eq!(fs::read(target.join("file")).expect("it is there"), bytes);
+    }
+    assert_eq!(names(directory.path()), ["out"]);
 }
