@@ -213,6 +213,7 @@ impl Endpoint for FakeNode {
             }
             Resolver::Silent => {}
         }
+        self.published.retain(|(of, _)| *of != name);
         self.published.push((name.clone(), size));
         self.network.0.lock().unwrap().insert(name, object);
     }
