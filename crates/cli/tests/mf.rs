@@ -518,9 +518,10 @@ fn what_cannot_be_kept_is_told_and_the_next_is_taken() {
     let (_recv, _, stdout) = world.begin(&take);
     sleep(Duration::from_secs(1));
     let small = world.write("small", "fits");
-    for (path, name, code) in [(&world.original, "/film", 1), (&small, "/note", 0)] {
+    for (path, name, code, word) in [(&world.original, "/film", 1, "was refused by"), (&small, "/note", 0, "/note")] {
         let to = ["--to", "/home/all", "--config", &source, "--timeout", "4s"];
-        world.told(code, &[&["send", path, name][..], &to].concat());
+        let last = world.told(code, &[&["send", path, name][..], &to].concat()).pop().unwrap();
+        assert!(last.to_string().contains(word), "{last}");
     }
     let told = rest(stdout);
     let events: Vec<_> = told.iter().map(|line| (line["event"].as_str().unwrap(), &line["name"])).collect();

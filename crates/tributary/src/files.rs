@@ -248,3 +248,39 @@ impl ChunkStore for WatchedStore {
         self.inner.in_order_until()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_writes_into_the_folder_of_another_publisher() {
+        let home = tempfile::tempdir().expect("a folder");
+        let (inbox, source) = (home.path().join("inbox"), home.path().join("source"));
+        fs::create_dir_all(source.join("sub")).expect("writable");
+        fs::write(source.join("sub/file"), b"theirs").expect("writable");
+        let files = Files::open(&home.path().join("state")).expect("writable");
+        let keys = [1, 2].map(|byte| SigningKey::from_secret(&[byte; 32]));
+        // As it is sent by whoever has that key.
+        let arrive = |name: &str, key: &SigningKey| {
+            let path = if name == "/lab/tree" { &source } else { &source.join("sub/file") };
+            let options = PublishOptions { version: Some(1), ..PublishOptions::default() };
+            let mut object = publish(path, name.parse().expect("a name"), key, &options).expect("publishable").object;
+            let manifest = object.manifest().clone();
+            let mut store = files.open_below(&inbox, &inbox.join(&name[1..]), None, &manifest)?;
+            for index in (0..).map(ChunkIndex).take_while(|index| index.0 < manifest.chunk_count()) {
+                store.put_chunk(index, &object.read_chunk(index)?)?;
+            }
+            store.finish()
+        };
+        arrive("/lab/tree", &keys[0]).expect("nothing is there");
+        for name in ["/lab/tree/more", "/lab/tree/sub/file", "/lab/tree/new/file"] {
+            let refused = arrive(name, &keys[1]).expect_err("it is another's folder").to_string();
+            assert!(refused.contains("'/lab/tree' of") && refused.contains("another folder"), "{refused}");
+        }
+        assert_eq!(fs::read(inbox.join("lab/tree/sub/file")).expect("it is there"), b"theirs");
+        arrive("/lab/tree-2/file", &keys[1]).expect("beside it");
+        fs::remove_dir_all(inbox.join("lab/tree")).expect("it is there");
+        arrive("/lab/tree/more", &keys[1]).expect("the other folder is gone");
+    }
+}

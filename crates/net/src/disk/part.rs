@@ -455,6 +455,7 @@ fn is_unchanged(target: &Path, manifest: &Manifest, state_dir: Option<&Path>) ->
 /// What the directory at `path` was fetched or published as, if that is remembered in `state_dir`. Where there is no
 /// directory any more it is forgotten.
 pub fn directory_at(path: &Path, state_dir: &Path) -> Option<Manifest> {
+    let path = &resolve(path).ok()?;
     if !path.is_dir() {
         Record::forget(Some(state_dir), path);
         return None;
