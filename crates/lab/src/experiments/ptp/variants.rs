@@ -161,12 +161,13 @@ mod tests {
         let names: BTreeSet<String> =
             all.iter().map(|runs| format!("{}{}", runs.variant.scheme.name, runs.variant.setting)).collect();
         assert_eq!(names.len(), all.len());
-        assert_eq!(all.len(), 4 * MAIN.len() + ALTERNATIVES.len());
+        let changes = QUEUES_SWEPT.len() + DELAYS_SWEPT.len();
+        assert_eq!(all.len(), (1 + changes) * MAIN.len() + ALTERNATIVES.len());
         assert_eq!(plain(&all).len(), MAIN.len());
         let small = Variant::all(&Settings { scale: Scale::Small, ..settings });
-        assert_eq!(small.len(), MAIN.len() + QUEUES_SWEPT.len() + 2, "of each change one");
+        assert_eq!(small.len(), MAIN.len() + changes + 1, "of each change one");
         let only = Variant::all(&Settings { only: Some("ptp-default"), ..settings });
-        assert_eq!(only.len(), 7, "plain, two lengths of queues, rates measured, not told, other tags, short links");
+        assert_eq!(only.len(), 1 + changes + 3, "plain, queues and delays, rates measured and not told, other tags");
         assert!(only.iter().all(|variant| variant.scheme.name == "ptp-default"));
         for runs in &all {
             assert_eq!(runs.values.len(), 2);
