@@ -116,6 +116,7 @@ mod shared {
         pinned: Option<PublicKey>,
         refuse_chunks_after: Option<u64>,
         chunks_put: u64,
+        in_order: (Option<ChunkIndex>, Option<ChunkIndex>),
     }
     #[derive(Debug)]
     struct Object {
@@ -141,6 +142,11 @@ mod shared {
         pub fn refuse_chunks_after(&self, chunks: Option<u64>) {
             let mut content = self.lock();
             content.refuse_chunks_after = chunks.map(|chunks| content.chunks_put.saturating_add(chunks));
+        }
+        /// Makes every store that of a stream from now on: its reader has taken the chunks before `from`, and has room for
+        /// those before `until`. As [`ChunkStore::in_order_from`] and [`ChunkStore::in_order_until`] tell it.
+        pub fn read_in_order(&self, from: Option<ChunkIndex>, until: Option<ChunkIndex>) {
+            self.lock().in_order = (from, until);
         }
         fn lock(&self) -> MutexGuard<'_, Content> {
             self.0.lock().unwrap_or_else(PoisonError::into_inner)
@@ -264,6 +270,12 @@ mod shared {
                 object.finished = true;
             }
             Ok(())
+        }
+        fn in_order_from(&self) -> Option<ChunkIndex> {
+            self.content.lock().in_order.0
+        }
+        fn in_order_until(&self) -> Option<ChunkIndex> {
+            self.content.lock().in_order.1
         }
     }
 }

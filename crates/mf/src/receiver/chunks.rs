@@ -435,45 +435,13 @@ mod tests {
 
     #[test]
     fn all_transfers_together_keep_to_the_buffer_and_none_is_starved() {
-        use tributary_content::{Bitmap, ChunkStore, HashTree, Manifest, StoreError};
-        /// Its reader reads nothing.
-        struct Stopped(Box<dyn ChunkStore>);
-        impl ChunkStore for Stopped {
-            fn held(&self) -> &Bitmap {
-                self.0.held()
-            }
-            fn tree(&self) -> Option<&HashTree> {
-                self.0.tree()
-            }
-            fn put_tree(&mut self, tree: &HashTree) -> Result<(), StoreError> {
-                self.0.put_tree(tree)
-            }
-            fn put_chunk(&mut self, index: tributary_content::ChunkIndex, bytes: &[u8]) -> Result<(), StoreError> {
-                self.0.put_chunk(index, bytes)
-            }
-            fn finish(&mut self) -> Result<(), StoreError> {
-                self.0.finish()
-            }
-            fn in_order_until(&self) -> Option<tributary_content::ChunkIndex> {
-                Some(tributary_content::ChunkIndex(0))
-            }
-        }
-        struct Opener(MemoryOpener);
-        impl StoreOpener for Opener {
-            fn trusts(&self, manifest: &Manifest) -> Result<(), StoreError> {
-                self.0.trusts(manifest)
-            }
-            fn resumes(&self, manifest: &Manifest) -> bool {
-                self.0.resumes(manifest)
-            }
-            fn open(&mut self, manifest: &Manifest) -> Result<Box<dyn ChunkStore>, StoreError> {
-                Ok(Box::new(Stopped(self.0.open(manifest)?)))
-            }
-        }
         let most = 1_000_000;
         let config = EndConfig { buffer_bytes: tributary_core::ByteCount(most), ..EndConfig::default() };
         let mut receiver = Receiver::new(config, 1, &[1; 32]);
-        receiver.accept(Some(Box::new(Opener(MemoryOpener::new()))));
+        let opener = MemoryOpener::new();
+        // Its reader reads nothing.
+        opener.content().read_in_order(None, Some(tributary_content::ChunkIndex(0)));
+        receiver.accept(Some(Box::new(opener)));
         let now = Time::from_millis(1_000);
         for source in 1..=4 {
             let (first, data, head) = chunks_of(source, 400);

@@ -301,9 +301,12 @@ impl Incoming {
     }
     /// What tells the sender that nothing more is wanted of it.
     pub(super) fn over(&self) -> Option<Outgoing> {
-        let ((to, address), object) = self.sender.zip(self.object)?;
+        let (to, object) = self.sender.zip(self.object)?;
         let chunks = ChunkRanges::default();
         let message = TransportMessage::Ack { transfer: self.transfer, object, complete: true, chunks };
+        self.last_word(to, message)
+    }
+    fn last_word(&self, (to, address): (Guid, NetworkAddress), message: TransportMessage) -> Option<Outgoing> {
         self.hears_of_the_end()
             .then(|| Outgoing { proxies: self.proxies, ..Outgoing::new(to, address, self.token, message) })
     }
@@ -314,10 +317,9 @@ impl Incoming {
     /// What tells the sender of something unasked that it cannot be kept here.
     pub(super) fn refusal(&self) -> Option<Outgoing> {
         let source = self.sources.first().map(|source| (source.guid, NetworkAddress::NONE));
-        let ((to, address), object) = self.sender.or(source).zip(self.object)?;
+        let (to, object) = self.sender.or(source).zip(self.object)?;
         let message = TransportMessage::Unavailable { transfer: self.transfer, object };
-        self.hears_of_the_end()
-            .then(|| Outgoing { proxies: self.proxies, ..Outgoing::new(to, address, self.token, message) })
+        self.last_word(to, message)
     }
     /// What tells all that may be sending that nothing more is wanted of them.
     pub(super) fn overs(&mut self) -> Vec<Outgoing> {

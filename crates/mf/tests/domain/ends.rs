@@ -1,10 +1,7 @@
 //! The two ends of a transfer (paper §3.2.2, §3.4.2) with nothing but a delay between them, and what a test loses.
-use std::{
-    collections::VecDeque,
-    sync::atomic::{AtomicU32, Ordering},
-};
+use std::collections::VecDeque;
 
-use tributary_content::{Bitmap, ChunkIndex, ChunkStore, HashTree, Manifest, ObjectKind, ObjectReader, StoreOpener};
+use tributary_content::{ChunkIndex, ObjectKind, ObjectReader};
 use tributary_core::ByteCount;
 use tributary_mf::{
     config::EndConfig,
@@ -44,7 +41,7 @@ struct Ends {
     /// What whoever says something about the transfer shows.
     token: Token,
     /// How many chunks the reader of what comes has room for.
-    read: Arc<AtomicU32>,
+    read: ChunkIndex,
     content: MemoryContent,
     /// A chunk that is coming slowly.
     arriving: Option<ChunkKey>,
@@ -62,7 +59,7 @@ impl Ends {
             chunks: Vec::new(),
             messages: Vec::new(),
             token: Token::default(),
-            read: Arc::new(AtomicU32::new(u32::MAX)),
+            read: ChunkIndex(u32::MAX),
             content: MemoryContent::default(),
             arriving: None,
         }
@@ -75,10 +72,16 @@ impl Ends {
         self.receiver.set_attached(self.now, true);
         object
     }
-    fn opener(&mut self) -> Box<SlowOpener> {
+    fn opener(&mut self) -> Box<MemoryOpener> {
         let opener = MemoryOpener::new();
         self.content = opener.content();
-        Box::new(SlowOpener(opener, Arc::clone(&self.read)))
+        self.read_until(self.read.0);
+        Box::new(opener)
+    }
+    /// The reader takes chunks in order, and so many of them.
+    fn read_until(&mut self, until: u32) {
+        self.read = ChunkIndex(until);
+        self.content.read_in_order(None, Some(self.read));
     }
     /// Fetches an object of so many chunks.
     fn fetch(&mut self, chunks: u32) -> TransferId {
@@ -208,42 +211,6 @@ impl Ends {
     }
 }
 
-/// A store for a reader that takes chunks in order, and so many of them.
-struct SlowOpener(MemoryOpener, Arc<AtomicU32>);
-struct SlowStore(Box<dyn ChunkStore>, Arc<AtomicU32>);
-
-impl StoreOpener for SlowOpener {
-    fn trusts(&self, manifest: &Manifest) -> Result<(), StoreError> {
-        self.0.trusts(manifest)
-    }
-    fn resumes(&self, manifest: &Manifest) -> bool {
-        self.0.resumes(manifest)
-    }
-    fn open(&mut self, manifest: &Manifest) -> Result<Box<dyn ChunkStore>, StoreError> {
-        Ok(Box::new(SlowStore(self.0.open(manifest)?, Arc::clone(&self.1))))
-    }
-}
-impl ChunkStore for SlowStore {
-    fn held(&self) -> &Bitmap {
-        self.0.held()
-    }
-    fn tree(&self) -> Option<&HashTree> {
-        self.0.tree()
-    }
-    fn put_tree(&mut self, tree: &HashTree) -> Result<(), StoreError> {
-        self.0.put_tree(tree)
-    }
-    fn put_chunk(&mut self, index: ChunkIndex, bytes: &[u8]) -> Result<(), StoreError> {
-        self.0.put_chunk(index, bytes)
-    }
-    fn finish(&mut self) -> Result<(), StoreError> {
-        self.0.finish()
-    }
-    fn in_order_until(&self) -> Option<ChunkIndex> {
-        Some(ChunkIndex(self.1.load(Ordering::Relaxed)))
-    }
-}
-
 /// Chunks of 1 KiB, and room for 128 of them.
 fn small_chunks() -> EndConfig {
     EndConfig { chunk_bytes: CHUNK, buffer_bytes: ByteCount(128 << 10), ..EndConfig::default() }
@@ -273,7 +240,7 @@ fn a_receiver_that_stood_still_waits_for_its_sources_anew() {
 #[test]
 fn a_full_receive_buffer_holds_the_sender_and_reading_sets_it_free() {
     let mut ends = Ends::new(small_chunks());
-    ends.read.store(0, Ordering::Relaxed);
+    ends.read_until(0);
     let id = ends.fetch(1_000);
     ends.run(Duration::from_secs(10));
     let sent = ends.chunks.len();
@@ -286,7 +253,7 @@ fn a_full_receive_buffer_holds_the_sender_and_reading_sets_it_free() {
     assert_eq!(ends.chunks.len(), sent, "nothing more is sent");
     let more = ends.messages.len() - said;
     assert!(more <= 20, "{more} messages in a minute, though there is nothing to say but every NACK timeout");
-    ends.read.store(u32::MAX, Ordering::Relaxed);
+    ends.read_until(u32::MAX);
     ends.run(Duration::from_secs(5));
     assert!(ends.is_done() && ends.chunks.len() == 1_001, "all of it, once: {}", ends.chunks.len());
 }
@@ -294,7 +261,7 @@ fn a_full_receive_buffer_holds_the_sender_and_reading_sets_it_free() {
 #[test]
 fn the_window_grows_while_the_buffer_has_room_and_shrinks_as_it_fills() {
     let mut ends = Ends::new(small_chunks());
-    ends.read.store(200, Ordering::Relaxed);
+    ends.read_until(200);
     ends.fetch(1_000);
     ends.run(Duration::from_secs(10));
     let windows = ends.windows();
@@ -303,11 +270,11 @@ fn the_window_grows_while_the_buffer_has_room_and_shrinks_as_it_fills() {
     let last = *windows.last().unwrap();
     assert!(last <= 16, "{windows:?}");
     let stopped = windows.len();
-    ends.read.store(600, Ordering::Relaxed);
+    ends.read_until(600);
     ends.run(ms(300));
     let windows = ends.windows();
     assert!(windows[stopped..].contains(&32), "it grows again: {windows:?}");
-    ends.read.store(u32::MAX, Ordering::Relaxed);
+    ends.read_until(u32::MAX);
     ends.run(Duration::from_secs(5));
     assert!(ends.is_done() && ends.repeated().is_empty());
 }

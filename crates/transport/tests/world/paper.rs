@@ -1,10 +1,6 @@
 //! The paper's forms of a fetch, and what paths and readers that are not like the others do to it.
 use super::*;
-use std::sync::{
-    Arc,
-    atomic::{AtomicU32, Ordering},
-};
-use tributary_content::{Bitmap, ChunkIndex, ChunkStore, HashTree, Manifest, StoreError, StoreOpener};
+use tributary_content::ChunkIndex;
 use tributary_core::{Duration, event::PathState};
 use tributary_transport::{ControllerKind, Coupling, TREE_PACKET_FIRST};
 
@@ -188,49 +184,12 @@ fn a_path_that_comes_to_carry_less_is_closed_with_the_reason() {
     assert_eq!(world.transfer.report(world.now).paths[0].state, PathState::Closed);
 }
 
-/// A stream whose reader has read so many chunks, none at first: no more than the second number may be asked for.
-struct Paused(Box<dyn ChunkStore>, ChunkIndex, Arc<AtomicU32>);
-struct PausedOpener(MemoryOpener, ChunkIndex, Arc<AtomicU32>);
-
-impl StoreOpener for PausedOpener {
-    fn trusts(&self, manifest: &Manifest) -> Result<(), StoreError> {
-        self.0.trusts(manifest)
-    }
-    fn resumes(&self, manifest: &Manifest) -> bool {
-        self.0.resumes(manifest)
-    }
-    fn open(&mut self, manifest: &Manifest) -> Result<Box<dyn ChunkStore>, StoreError> {
-        Ok(Box::new(Paused(self.0.open(manifest)?, self.1, self.2.clone())))
-    }
-}
-impl ChunkStore for Paused {
-    fn held(&self) -> &Bitmap {
-        self.0.held()
-    }
-    fn tree(&self) -> Option<&HashTree> {
-        self.0.tree()
-    }
-    fn put_tree(&mut self, tree: &HashTree) -> Result<(), StoreError> {
-        self.0.put_tree(tree)
-    }
-    fn put_chunk(&mut self, index: ChunkIndex, bytes: &[u8]) -> Result<(), StoreError> {
-        self.0.put_chunk(index, bytes)
-    }
-    fn finish(&mut self) -> Result<(), StoreError> {
-        self.0.finish()
-    }
-    fn in_order_from(&self) -> Option<ChunkIndex> {
-        Some(ChunkIndex(self.2.load(Ordering::Relaxed)))
-    }
-    fn in_order_until(&self) -> Option<ChunkIndex> {
-        Some(self.1)
-    }
-}
-
-fn paused_reader(until: u32, read: &Arc<AtomicU32>) -> World {
+/// A fetch of a stream whose reader has read nothing and has room for so many chunks.
+fn paused_reader(until: u32) -> World {
     let mut world = one_path(8_000_000, TransferConfig::default(), 20);
-    let opener = PausedOpener(MemoryOpener::new(), ChunkIndex(until), read.clone());
-    let patience = Some(Duration::from_secs(10));
+    let (opener, patience) = (MemoryOpener::new(), Some(Duration::from_secs(10)));
+    world.content = opener.content();
+    world.content.read_in_order(Some(ChunkIndex(0)), Some(ChunkIndex(until)));
     world.transfer = Transfer::new(Time::ZERO, name(), TransferConfig::default(), Box::new(opener), None, patience);
     world.offer();
     world
@@ -238,7 +197,7 @@ fn paused_reader(until: u32, read: &Arc<AtomicU32>) -> World {
 
 #[test]
 fn nothing_is_asked_for_beyond_what_the_reader_of_a_stream_has_room_for() {
-    let mut world = paused_reader(4, &Arc::default());
+    let mut world = paused_reader(4);
     world.run_until(Time::from_millis(5000));
     let layout = Layout::new(world.object.manifest(), 1443).unwrap();
     let end = layout.packets(Unit::Chunk(4)).0;
@@ -250,19 +209,19 @@ fn nothing_is_asked_for_beyond_what_the_reader_of_a_stream_has_room_for() {
 
 #[test]
 fn a_reader_that_pauses_does_not_wear_out_the_patience_with_the_sources() {
-    let mut world = paused_reader(4, &Arc::default());
+    let mut world = paused_reader(4);
     world.run_until(Time::from_millis(30_000));
     assert!(!world.transfer.is_ended(), "{:?}", world.events.last());
 }
 
 #[test]
 fn a_fetch_ends_with_the_reader_of_its_stream_and_waits_for_it_without_stopping_the_node() {
-    let read = Arc::default();
-    let mut world = paused_reader(u32::MAX, &read);
+    let mut world = paused_reader(u32::MAX);
     world.run_until(Time::from_millis(30_000));
     let report = world.transfer.report(world.now);
     assert_eq!((report.stored_bytes, report.ended), (report.bytes, None));
-    read.store(world.object.manifest().chunk_count(), Ordering::Relaxed);
+    let all = ChunkIndex(world.object.manifest().chunk_count());
+    world.content.read_in_order(Some(all), Some(ChunkIndex(u32::MAX)));
     let report = world.run(Duration::from_secs(31));
     assert!(report.ended.is_some() && report.failure.is_none(), "{report:?}");
 }
