@@ -2,7 +2,7 @@
 use alloc::vec::Vec;
 
 use super::{
-    ClientRequest, Digest, Forward, LinkState, Offer, PathRequest, Reader, Relay, Replicate, Reply, Routes,
+    ClientRequest, Digest, Forward, LinkState, Offer, Overtaken, PathRequest, Reader, Relay, Replicate, Reply, Routes,
     ScopeNotice, WireError,
 };
 
@@ -41,6 +41,8 @@ pub enum Message {
     Digest(Digest),
     /// Rendezvous node to rendezvous node: a notice for a subscriber that talks to the latter.
     Relay(Relay),
+    /// Topology manager to rendezvous node: what of a [`Message::PathRequest`] is older than what it knows.
+    Overtaken(Overtaken),
 }
 
 impl Message {
@@ -64,6 +66,7 @@ impl Message {
             10 => Message::Sync { request: reader.u32("request")? },
             11 => Message::Digest(Digest::decode(&mut reader)?),
             12 => Message::Relay(Relay::decode(&mut reader)?),
+            13 => return Overtaken::decode(reader.rest()).map(Message::Overtaken),
             found => return Err(WireError::Value { field: "message kind", found: found.into() }),
         };
         reader.end()?;
@@ -121,6 +124,10 @@ impl Message {
             Message::Relay(inner) => {
                 inner.encode(out);
                 12
+            }
+            Message::Overtaken(inner) => {
+                inner.encode(out);
+                13
             }
         };
     }

@@ -45,7 +45,10 @@ use crate::wire::PathRequest;
 use crate::{
     control::SendResult,
     ids::RecordKey,
-    wire::{Answer, EntryKey, EntryValue, Fid, MANIFEST_BYTES_MAX, Message, PUBLISHERS_MAX, Rejection, Reply},
+    wire::{
+        Answer, EntryKey, EntryValue, Fid, MANIFEST_BYTES_MAX, MatchKey, Message, Overtaken, PUBLISHERS_MAX, Rejection,
+        Reply,
+    },
 };
 use call::{Call, Purpose};
 use handover::{Outbox, Pull};
@@ -298,6 +301,7 @@ impl Rendezvous {
                 }
                 None => self.dropped += 1,
             },
+            Message::Overtaken(overtaken) => self.on_overtaken(overtaken),
             Message::Forward(crate::wire::Forward { request, .. })
             | Message::Replicate(crate::wire::Replicate { request, .. })
             | Message::Sync { request } => {
@@ -453,6 +457,21 @@ impl Rendezvous {
             self.on_pushed(now, from, request, answer);
         } else if self.pulls.get(&from).is_some_and(|pull| pull.request == request) {
             self.on_pulled(now, from, answer);
+        }
+    }
+
+    /// A topology manager knows entries of a later version than it was told: the hosts are to number beyond it with
+    /// their next renewal, if nothing newer has come here meanwhile.
+    fn on_overtaken(&mut self, overtaken: Overtaken) {
+        let Some(record) = self.records.get_mut(&overtaken.item.key()) else { return };
+        for (key, version) in overtaken.entries {
+            let key = match key {
+                MatchKey::Publisher(node) => EntryKey::Publisher(node),
+                MatchKey::Subscription(node, transfer) => EntryKey::Subscription(node, transfer),
+            };
+            if let Some(held) = record.entries.get_mut(&key) {
+                held.floor = held.floor.max(version);
+            }
         }
     }
 

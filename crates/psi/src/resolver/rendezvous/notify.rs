@@ -9,7 +9,7 @@ use crate::{
     ids::{ItemId, RecordKey},
     wire::{
         Answer, ChildState, Entry, EntryKey, EntryValue, Message, MissingScopes, NOTHING_KNOWN, NoticeKind, PATHS_MAX,
-        PathRequest, Publisher, Rejection, Relay, ScopeNotice,
+        PathRequest, Publisher, Rejection, Relay, ScopeNotice, WITHDRAWN_MAX,
     },
 };
 
@@ -136,33 +136,41 @@ impl Rendezvous {
             .publishers()
             .filter_map(|(key, held)| match (key, &held.value) {
                 (EntryKey::Publisher(node), Some(EntryValue::Publisher { label, manifest, .. })) => {
-                    Some(Publisher { node: *node, label: label.clone(), manifest: manifest.clone() })
+                    let (label, manifest) = (label.clone(), manifest.clone());
+                    Some(Publisher { node: *node, version: held.version, label, manifest })
                 }
                 _ => None,
             })
             .take(self.config.publishers_max)
             .collect();
+        let withdrawn = record.withdrawn_publishers(WITHDRAWN_MAX);
         for (subscriber, transfer) in core::mem::take(&mut record.matches) {
             let item = item.clone();
-            let held = record.entries.get(&EntryKey::Subscription(subscriber, transfer));
-            let request = match held.and_then(|held| Some((held.expires, held.value.as_ref()?))) {
-                Some((expires, EntryValue::Subscription { k, metric })) => PathRequest {
+            // Of what is forgotten already the lease has ended at the topology managers too.
+            let Some(held) = record.entries.get(&EntryKey::Subscription(subscriber, transfer)) else { continue };
+            let version = held.version;
+            let request = match &held.value {
+                Some(EntryValue::Subscription { k, metric }) => PathRequest {
                     subscriber,
                     transfer,
+                    version,
                     item,
                     metric: *metric,
                     paths: (*k).min(PATHS_MAX as u8),
-                    lease_ms: u32::try_from(expires.since(now).as_millis()).unwrap_or(u32::MAX),
+                    lease_ms: u32::try_from(held.expires.since(now).as_millis()).unwrap_or(u32::MAX),
                     publishers: publishers.clone(),
+                    withdrawn: withdrawn.clone(),
                 },
                 _ => PathRequest {
                     subscriber,
                     transfer,
+                    version,
                     item,
                     metric: tributary_transport::PathMetric::Hops,
                     paths: 0,
                     lease_ms: 0,
                     publishers: Vec::new(),
+                    withdrawn: Vec::new(),
                 },
             };
             self.messages.push_back((Target::TopologyManagers, Message::PathRequest(request)));

@@ -287,8 +287,9 @@ impl Rendezvous {
         let key = entry_key(client, &request.operation);
         let held = record.entries.get(&key);
         if let Some(held) = held {
-            if request.version < held.version {
-                return Ok(Verdict::Answer(Answer::Stale { current: held.version }));
+            let known = held.known_version();
+            if request.version < known || request.version == known && known > held.version {
+                return Ok(Verdict::Answer(Answer::Stale { current: known }));
             }
             if request.version == held.version {
                 let wants_live = is_live(&request.operation);

@@ -15,6 +15,8 @@ use crate::wire::{ChildState, Entry, EntryKey, EntryValue, RecordUpdate, Writer}
 #[derive(Clone, Debug)]
 pub(super) struct Held {
     pub(super) version: u64,
+    /// A version that others know of it, if that is newer: its host is to number beyond it.
+    pub(super) floor: u64,
     /// When it falls: a live entry becomes a withdrawn one, and a withdrawn one is forgotten.
     pub(super) expires: Time,
     /// `None` once it was withdrawn or has expired. Kept for a while so that late duplicates do not revive it.
@@ -45,6 +47,13 @@ pub(super) struct Record {
     /// When the record goes, because this node is not responsible any more, and whether it was offered to one that is.
     pub(super) drop_at: Option<Time>,
     pub(super) offered: bool,
+}
+
+impl Held {
+    /// The newest version that is known of it.
+    pub(super) fn known_version(&self) -> u64 {
+        self.version.max(self.floor)
+    }
 }
 
 /// What a merge did.
@@ -85,7 +94,8 @@ impl Record {
         }
         let before = held.and_then(|held| held.value.clone());
         let lease = if entry.value.is_some() { entry.lease } else { tombstone };
-        let held = Held { version: entry.version, expires: now + lease, value: entry.value };
+        let floor = held.map_or(0, |held| held.floor);
+        let held = Held { version: entry.version, floor, expires: now + lease, value: entry.value };
         self.expiry = self.expiry.min(held.expires);
         self.entries.insert(entry.key, held);
         Some(Merged { before })
@@ -127,6 +137,20 @@ impl Record {
     }
     pub(super) fn publishers(&self) -> impl Iterator<Item = (&EntryKey, &Held)> {
         self.live_between(EntryKey::Publisher(NodeId::NONE), Some(EntryKey::ScopePublisher(NodeId::NONE)))
+    }
+    /// The nodes that published the item and withdrew it, and the versions of that: the newest `max` of them.
+    pub(super) fn withdrawn_publishers(&self, max: usize) -> Vec<(NodeId, u64)> {
+        let end = Bound::Excluded(EntryKey::ScopePublisher(NodeId::NONE));
+        let range = self.entries.range((Bound::Included(EntryKey::Publisher(NodeId::NONE)), end));
+        let mut withdrawn: Vec<(Time, NodeId, u64)> = range
+            .filter_map(|(key, held)| match key {
+                EntryKey::Publisher(node) if held.value.is_none() => Some((held.expires, *node, held.version)),
+                _ => None,
+            })
+            .collect();
+        withdrawn.sort_unstable_by(|a, b| b.cmp(a));
+        withdrawn.truncate(max);
+        withdrawn.into_iter().map(|(_, node, version)| (node, version)).collect()
     }
     pub(super) fn scope_publishers(&self) -> impl Iterator<Item = (&EntryKey, &Held)> {
         self.live_between(EntryKey::ScopePublisher(NodeId::NONE), Some(EntryKey::Subscription(NodeId::NONE, 0)))
