@@ -507,6 +507,7 @@ fn messages() -> Vec<(String, Message)> {
         ("forward", Message::Forward(forward)),
         ("replicate", Message::Replicate(Replicate { request: 14, records: vec![record] })),
         ("sync", Message::Sync { request: 15 }),
+        ("ready", Message::Ready { request: 15 }),
         ("digest", Message::Digest(digest)),
         ("relay", Message::Relay(Relay { client: NodeId(6), notice: notice(NoticeKind::Change) })),
     ];

@@ -41,9 +41,11 @@ impl Rendezvous {
 
     /// Does what follows from all changes since the last settling.
     pub(super) fn settle(&mut self, now: Time) {
+        self.tell_ready();
         while let Some(key) = self.touched.pop_first() {
             self.settle_record(now, key);
         }
+        self.ask_for_leaving();
     }
 
     fn settle_record(&mut self, now: Time, key: RecordKey) {
@@ -53,6 +55,15 @@ impl Rendezvous {
         if record.entries.is_empty() {
             return self.forget(key);
         }
+        if record.is_dead() {
+            self.dead.insert(key);
+        } else {
+            self.dead.remove(&key);
+        }
+        if record.asked_for && self.may_go(key) {
+            return self.forget(key);
+        }
+        let Some(record) = self.records.get_mut(&key) else { return };
         if acts && !record.acting {
             // Taking over: whatever the predecessor said last, this outdoes it.
             record.revision = next_term(record.revision, self.me);

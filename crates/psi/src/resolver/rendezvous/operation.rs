@@ -239,8 +239,7 @@ impl Rendezvous {
             return if record.name == *name { Ok(()) } else { Err(Rejection::IdTaken) };
         }
         if self.records.len() >= self.config.records_max {
-            let dead = self.records.iter().find(|(_, record)| record.is_dead()).map(|(key, _)| *key);
-            match dead {
+            match self.dead.first().copied() {
                 Some(key) => self.forget(key),
                 None => return Err(Rejection::LimitReached(Limit::Records)),
             }

@@ -44,9 +44,13 @@ pub(super) struct Record {
     pub(super) matches: BTreeSet<(NodeId, u32)>,
     pub(super) changed: BTreeSet<Vec<u8>>,
     pub(super) listings: BTreeSet<NodeId>,
-    /// When the record goes, because this node is not responsible any more, and whether it was offered to one that is.
+    /// When it is asked whether the record may go, because this node is not responsible any more; whether it was asked;
+    /// and who holds it as it was here at which fingerprint.
     pub(super) drop_at: Option<Time>,
-    pub(super) offered: bool,
+    pub(super) asked_for: bool,
+    pub(super) confirmed: BTreeMap<NodeId, u64>,
+    /// Entries that are live.
+    live: usize,
 }
 
 impl Held {
@@ -78,7 +82,9 @@ impl Record {
             changed: BTreeSet::new(),
             listings: BTreeSet::new(),
             drop_at: None,
-            offered: false,
+            asked_for: false,
+            confirmed: BTreeMap::new(),
+            live: 0,
         }
     }
 
@@ -97,6 +103,7 @@ impl Record {
         let floor = held.map_or(0, |held| held.floor);
         let held = Held { version: entry.version, floor, expires: now + lease, value: entry.value };
         self.expiry = self.expiry.min(held.expires);
+        self.live = self.live + usize::from(held.value.is_some()) - usize::from(before.is_some());
         self.entries.insert(entry.key, held);
         Some(Merged { before })
     }
@@ -117,6 +124,7 @@ impl Record {
                 Some(value) => {
                     held.expires = now + tombstone;
                     self.expiry = self.expiry.min(held.expires);
+                    self.live -= 1;
                     fallen.push((key.clone(), value));
                     true
                 }
@@ -189,7 +197,8 @@ impl Record {
     }
     /// Whether nothing in it is live.
     pub(super) fn is_dead(&self) -> bool {
-        self.entries.values().all(|held| held.value.is_none())
+        debug_assert_eq!(self.live, self.entries.values().filter(|held| held.value.is_some()).count());
+        self.live == 0
     }
 
     /// Whether there is news for the parent scope: it was told something else, or perhaps nothing yet.
