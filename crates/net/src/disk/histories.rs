@@ -11,6 +11,7 @@ use tributary_core::Random;
 use super::{
     TrustStore,
     fs::{self, Faults, FileSystem, SimulatedDisk, create_folders, histories},
+    key::{self, KeyFileError},
 };
 
 /// What may be remembered of something: one value if that was acknowledged, and the others of attempts that failed since.
@@ -144,6 +145,36 @@ fn replaced(seed: u64) {
         }
         machine.restart();
     }
+}
+
+/// A node's own key: once it was used, it is the key.
+fn own_key(seed: u64) {
+    let mut machine = Machine::new(seed);
+    let path = Path::new("/home/state/key");
+    let mut used = None;
+    for _ in 0..2 + machine.random.below(5) {
+        machine.be_rough();
+        for _ in 0..3 {
+            match key::load_or_create(&*machine.fs, path) {
+                // What was found may be on no disk as long as it cannot be synced.
+                Ok(key) if machine.disk.operations().1 == 0 && !machine.disk.is_stopped() => {
+                    let first = *used.get_or_insert(key.public());
+                    assert_eq!(key.public(), first, "there is another key");
+                }
+                Ok(_) => {}
+                Err(error) => {
+                    trace(|| error.to_string());
+                    assert!(!matches!(error, KeyFileError::Damaged { .. }), "{error}");
+                }
+            }
+        }
+        machine.restart();
+    }
+}
+
+#[test]
+fn a_key_that_was_used_outlives_kills_power_cuts_and_failing_disks() {
+    histories::run("key", 2_000, own_key);
 }
 
 #[test]

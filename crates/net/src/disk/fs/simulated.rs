@@ -600,7 +600,7 @@ impl Machine {
             Node::Folder(_) => (Kind::Folder, 0, 0),
         };
         let allocated = (pages * PAGE_BYTES) as u64;
-        Metadata { kind, length, allocated, identity: (DEVICE, number), links: inode.links }
+        Metadata { kind, length, allocated, identity: (DEVICE, number), links: inode.links, mode: 0o600 }
     }
     fn find(&mut self, path: &Path) -> io::Result<u64> {
         let mut inode = ROOT;
