@@ -2,8 +2,12 @@
 //!
 //! ```text
 //!  /name/32=metadata, else /name ─► version ─► segment 0 ─► last segment ─► size, described to the transfer
-//!                                               └─► who signs ─► the key that its locator names ─► who vouches for it
-//!                                               └─► by HMAC: the key that is shared with its publishers
+//!                              │                │  └─► not named: looked for ([`end`])
+//!                              │                └─► who signs ─► the key that its locator names ─► who vouches for it
+//!                              │                └─► by HMAC: the key that is shared with its publishers
+//!                              └─► one Data of that very name: this is all
+//!
+//!  a segment of another size than the first ─► all of them, put together in memory ([`gather`])
 //! ```
 //! Anybody may have answered, and caches keep what is stale or forged. An answer that cannot be used is asked for again past
 //! caches; after too many of them, or where a stage takes too long, discovery begins anew, by turns past caches and not.
@@ -13,11 +17,18 @@ use alloc::{
     collections::BTreeSet,
     format,
     string::{String, ToString},
+    vec::Vec,
 };
 
 use tributary_content::{Manifest, Name, PublicKey};
 use tributary_core::{Duration, Time};
 use tributary_transport::transfer::CacheUse;
+
+mod end;
+mod gather;
+
+use end::EndSearch;
+use gather::{GATHERED_BYTES_MAX, GATHERED_SEGMENTS_MAX, Gather};
 
 use crate::{
     naming,
@@ -40,6 +51,10 @@ const STAGE_TIME: Duration = Duration::from_secs(2);
 const STAGE_DOUBLINGS_MAX: u32 = 2;
 /// Rounds in which an object of somebody who is not trusted is asked for again: with and without caches.
 const UNTRUSTED_ROUNDS: u32 = 2;
+/// How often the last segment may name a later one as the last: somebody is publishing still.
+const LAST_MOVES_MAX: u32 = 8;
+/// Into packets of so many bytes an object is cut that was put together in memory.
+const GATHERED_CUT: u16 = 8000;
 /// Bytes of a chunk at least; it has as many segments as that takes.
 const CHUNK_BYTES_MIN: u32 = 256 << 10;
 
@@ -65,6 +80,16 @@ pub(super) struct Others {
     until: Option<Time>,
     /// Answers in this stage that could not be used.
     refused: u32,
+    /// Whether the version itself is asked for next in place of its segment 0: it may be one Data.
+    asks_whole: bool,
+    /// Whether anything was asked for in this stage.
+    has_asked: bool,
+    /// How often the last segment has named a later one.
+    last_moves: u32,
+    /// How many segments were together at most.
+    gathered_most: u32,
+    /// Whether its producer says that it does not exist.
+    is_absent: bool,
     /// Whether what was found has shown to be there: a segment of it came from a producer.
     is_confirmed: bool,
     /// Why what was found last could not be fetched.
@@ -82,8 +107,12 @@ enum Stage {
     Issuer { versioned: Name, issuer: Name, certificate: bytes::Bytes },
     /// How are they cut?
     First { versioned: Name },
+    /// Which one is the last?
+    End { versioned: Name, search: EndSearch },
     /// How long is the last one?
     Last { versioned: Name, last: u64 },
+    /// Segments of unequal sizes are put together.
+    Gather { versioned: Name, gather: Box<Gather> },
     /// All is known.
     Known(Box<Known>),
     /// Its producer says that it shows a manifest, which others ask for.
@@ -119,6 +148,8 @@ struct Segment {
     publisher: PublicKey,
     /// Who vouches for the key, in words.
     vouched: String,
+    /// Whether it is the whole object, under a name that ends in no segment.
+    is_single: bool,
 }
 
 /// An object of others, ready to be fetched.
@@ -128,6 +159,11 @@ pub(super) struct Known {
     pub(super) segment_bytes: u16,
     pub(super) producer: String,
     pub(super) manifest: Manifest,
+    /// The object, if it was put together in memory; its packets are cut from this.
+    pub(super) gathered: Option<Vec<u8>>,
+    /// Bytes of the last segment.
+    tail: u32,
+    is_single: bool,
     kind: SignatureType,
     key: VerifyKey,
 }
@@ -138,6 +174,8 @@ pub(super) enum Found {
     Nothing,
     /// One step further.
     Step,
+    /// More of it has come than ever before, put together in memory.
+    Progress,
     /// The object can be fetched, and what a person should know of who signs it.
     Object(String),
     /// It cannot be used; if that is news, why it cannot be fetched.
@@ -162,6 +200,11 @@ impl Others {
             rounds: 0,
             until: None,
             refused: 0,
+            asks_whole: false,
+            has_asked: false,
+            last_moves: 0,
+            gathered_most: 0,
+            is_absent: false,
             is_confirmed: false,
             obstacle: None,
             told: None,
@@ -184,6 +227,10 @@ impl Others {
     pub(super) fn is_found(&self) -> bool {
         !self.is_at_start() && !matches!(self.stage, Stage::Ours | Stage::Over)
     }
+    /// Whether the producer says that there is no such object.
+    pub(super) fn is_absent(&self) -> bool {
+        self.is_absent
+    }
     /// Why what was found last could not be fetched.
     pub(super) fn obstacle(&self) -> Option<&str> {
         self.obstacle.as_deref()
@@ -196,8 +243,19 @@ impl Others {
     }
     /// The next question, at least `pause` after the last one.
     pub(super) fn poll(&mut self, now: Time, pause: Duration) -> Option<Question> {
+        if matches!(self.stage, Stage::Gather { .. }) {
+            self.give_up_stage(now);
+        }
+        if let Stage::Gather { versioned, gather } = &mut self.stage {
+            let number = gather.poll(now)?;
+            let caches = if self.bad.contains(&number) { CacheUse::Bypassed } else { CacheUse::Allowed };
+            return Some(Question { name: segment(versioned, number.into())?, discovers: false, caches });
+        }
         if self.asked.as_ref().is_some_and(|(_, asked)| *asked + PATIENCE.max(pause) > now) {
             return None;
+        }
+        if self.asked.is_some() && self.has_asked {
+            self.on_silence();
         }
         self.give_up_issuer();
         self.give_up_stage(now);
@@ -211,15 +269,44 @@ impl Others {
                 self.issuer_asked += 1;
                 (issuer.clone(), true)
             }
+            Stage::First { versioned } if self.asks_whole => (versioned.clone(), false),
             Stage::First { versioned } => (segment(versioned, 0)?, false),
+            Stage::End { versioned, search } => (segment(versioned, search.next()?)?, false),
             Stage::Last { versioned, last } => (segment(versioned, *last)?, false),
-            Stage::Known(_) | Stage::Ours | Stage::Over => return None,
+            Stage::Gather { .. } | Stage::Known(_) | Stage::Ours | Stage::Over => return None,
         };
         self.questions += 1;
+        self.has_asked = true;
         self.asked = Some((name.clone(), now));
         let is_suspect = self.refused > 0 || !self.rounds.is_multiple_of(2);
         let caches = if is_suspect { CacheUse::Bypassed } else { CacheUse::Allowed };
         Some(Question { name, discovers, caches })
+    }
+    /// What was asked for has not come.
+    fn on_silence(&mut self) {
+        match &mut self.stage {
+            // Whose version a person has named, it may be one Data.
+            Stage::First { versioned } if *versioned == self.object => self.asks_whole = !self.asks_whole,
+            Stage::End { search, .. } => {
+                search.on_silence();
+                self.give_up_end();
+            }
+            _ => {}
+        }
+    }
+    /// Begins anew where no segment that comes says that it is the last.
+    fn give_up_end(&mut self) {
+        let Stage::End { search, .. } = &self.stage else { return };
+        if search.next().is_some() {
+            return;
+        }
+        let low = search.low();
+        self.obstacle = Some(format!(
+            "none of its segments says which one is the last (FinalBlockId): segment {low} does not, and no segment {} \
+             comes",
+            low + 1
+        ));
+        self.begin_anew();
     }
     /// Goes on without the certificate of the one who vouches for the key, if it does not come.
     fn give_up_issuer(&mut self) {
@@ -228,19 +315,28 @@ impl Others {
         }
         let Stage::Issuer { versioned, issuer, .. } = &self.stage else { return };
         let Some(first) = &mut self.first else { return };
-        let Some(last) = Data::decode(&first.packet).ok().and_then(|data| final_segment(&data)) else { return };
         first.vouched = format!(", a key whose certificate by '{issuer}' could not be checked: it does not come");
         let versioned = versioned.clone();
-        self.enter(Stage::Last { versioned, last });
+        // What comes of it with one segment is told when that is asked for again.
+        let last = final_of(first).unwrap_or(0);
+        match self.measure(versioned.clone()) {
+            Ok((stage @ (Stage::End { .. } | Stage::Last { .. }), _)) => self.enter(stage),
+            _ => self.enter(Stage::Last { versioned, last }),
+        }
     }
     /// Begins anew where a stage takes too long. While nobody has told anything, caches may answer without end.
     fn give_up_stage(&mut self, now: Time) {
-        if self.is_confirmed || matches!(self.stage, Stage::Issuer { .. } | Stage::Over) {
+        if self.is_confirmed || matches!(self.stage, Stage::Issuer { .. } | Stage::End { .. } | Stage::Over) {
             return;
         }
         let doubled = 1 << self.rounds.min(STAGE_DOUBLINGS_MAX);
         // Segments are asked for by probes, a second apart.
-        let times = if matches!(self.stage, Stage::Known(_) | Stage::Ours) { 2 * doubled } else { doubled };
+        let times = match self.stage {
+            Stage::Known(_) | Stage::Ours => 2 * doubled,
+            // Their patience grows before they are given up.
+            Stage::Gather { .. } => 8 * doubled,
+            _ => doubled,
+        };
         let until = *self.until.get_or_insert(now + STAGE_TIME * times);
         let has_begun = self.rounds > 0 || self.refused > 0 || !self.is_at_start();
         if now < until || !has_begun {
@@ -262,7 +358,10 @@ impl Others {
     fn silence(&self) -> Option<String> {
         let what = match &self.stage {
             _ if self.is_at_start() => return None,
-            Stage::Version | Stage::Issuer { .. } | Stage::Over => return None,
+            Stage::Version | Stage::Issuer { .. } | Stage::End { .. } | Stage::Over => return None,
+            Stage::Gather { versioned, gather } => {
+                format!("segment {} of '{versioned}' does not come", gather.missing())
+            }
             Stage::First { versioned } => format!("the first segment of '{versioned}' does not come"),
             Stage::Key { locator, .. } => format!("the key that signs it, '{locator}', does not come"),
             Stage::Last { versioned, last } => format!("the last segment of '{versioned}', {last}, does not come"),
@@ -274,40 +373,60 @@ impl Others {
     fn begin_anew(&mut self) {
         self.rounds = self.rounds.saturating_add(1);
         self.first = None;
+        self.last_moves = 0;
         self.bad.clear();
         self.enter(Stage::start(&self.object));
     }
     fn enter(&mut self, stage: Stage) {
         (self.stage, self.until, self.refused, self.issuer_asked) = (stage, None, 0, 0);
+        (self.asks_whole, self.has_asked) = (false, false);
     }
     pub(super) fn poll_timeout(&self, pause: Duration) -> Option<Time> {
         match self.stage {
             Stage::Over => None,
             Stage::Known(_) if self.is_confirmed => None,
+            Stage::Gather { ref gather, .. } => gather.poll_timeout().into_iter().chain(self.until).min(),
             Stage::Known(_) | Stage::Ours => Some(self.until.unwrap_or(Time::ZERO)),
             _ => Some(self.asked.as_ref().map_or(Time::ZERO, |(_, asked)| *asked + PATIENCE.max(pause))),
         }
     }
     /// Takes a Data that may answer the last question.
     pub(super) fn handle_data(&mut self, now: Time, packet: &bytes::Bytes, data: &Data<'_>) -> Found {
+        if matches!(self.stage, Stage::Gather { .. }) {
+            return self.on_gathered(now, data);
+        }
         let Some((asked, _)) = &self.asked else { return Found::Nothing };
         if !NameView::from(asked).is_prefix_of(data.name) {
             return Found::Nothing;
         }
+        let is_exact = asked.as_tlv().len() == data.name.as_tlv().len();
+        let wants_exact = matches!(self.stage, Stage::First { .. } | Stage::End { .. } | Stage::Last { .. });
+        if wants_exact && !is_exact {
+            return Found::Nothing;
+        }
+        if matches!(self.stage, Stage::Version | Stage::First { .. } | Stage::Last { .. })
+            && data.content_type() == ContentType::Nack
+            && !naming::has_manifest(data)
+        {
+            self.is_absent = true;
+            return self.refuse(format!("its producer says that '{}' does not exist", data.name));
+        }
         let next = match &self.stage {
-            Stage::Version => self.on_version(data),
+            Stage::Version => self.on_version(packet, data),
             Stage::First { versioned } => self.on_first(versioned.clone(), packet, data),
             Stage::Key { versioned, locator } => self.on_key(now, versioned.clone(), &locator.clone(), packet, data),
             Stage::Issuer { versioned, issuer, certificate } => {
                 let (versioned, issuer, certificate) = (versioned.clone(), issuer.clone(), certificate.clone());
                 self.on_issuer(now, versioned, &issuer, &certificate, data)
             }
+            Stage::End { versioned, .. } => self.on_end(versioned.clone(), data),
             Stage::Last { versioned, last } => self.on_last(versioned.clone(), *last, data),
-            Stage::Known(_) | Stage::Ours | Stage::Over => return Found::Nothing,
+            Stage::Gather { .. } | Stage::Known(_) | Stage::Ours | Stage::Over => return Found::Nothing,
         };
         match next {
             Ok((stage, advice)) => {
                 self.asked = None;
+                self.is_absent = false;
                 self.enter(stage);
                 advice.map_or(Found::Step, Found::Object)
             }
@@ -339,7 +458,7 @@ impl Others {
         }
         is_early
     }
-    fn on_version(&self, data: &Data<'_>) -> Next {
+    fn on_version(&mut self, packet: &bytes::Bytes, data: &Data<'_>) -> Next {
         // A producer of this program: its manifest is asked for already. Segments tell it too, which caches keep longer.
         if naming::has_manifest(data) {
             return Ok((Stage::Ours, None));
@@ -359,6 +478,10 @@ impl Others {
         match versioned {
             Some(versioned) if self.object.is_prefix_of(&versioned) => Ok((Stage::First { versioned }, None)),
             Some(elsewhere) => Err(format!("its metadata names another object, '{elsewhere}'")),
+            // One Data of that very name is the whole object.
+            None if data.name.as_tlv() == self.object.as_tlv().as_ref() => {
+                self.on_first(self.object.clone(), packet, data)
+            }
             None => Err("what answers for its name is neither metadata nor a segment".into()),
         }
     }
@@ -367,21 +490,24 @@ impl Others {
         if naming::has_manifest(data) {
             return Ok((Stage::Ours, None));
         }
-        if data.content_type() == ContentType::Nack {
-            return Err("its producer says that there is no such thing".into());
+        match data.content_type() {
+            ContentType::Link => {
+                let reason = "it is a Link object: it names where its content can be had, which is not followed here";
+                return Err(reason.into());
+            }
+            ContentType::Flic => return Err("it is a FLIC manifest: collections of that kind are not read here".into()),
+            _ => {}
         }
-        if final_segment(data).is_none() {
-            return Err("its first segment does not say which one is the last (FinalBlockId)".into());
-        }
+        let is_single = data.name.as_tlv() == versioned.as_tlv().as_ref();
         if let Some(shared) = self.shared.clone() {
-            return self.on_shared(versioned, packet, data, shared);
+            return self.on_shared(versioned, packet, data, shared, is_single);
         }
         if kind == SignatureType::DigestSha256 {
             if !data.is_signed_by(&VerifyKey::Digest) {
                 return Err("its first segment is damaged: it has another digest".into());
             }
             let (key, publisher) = (Some(VerifyKey::Digest), stand_in(b"nobody"));
-            self.first = Some(Segment { packet: packet.clone(), kind, key, publisher, vouched: String::new() });
+            self.first = Some(Segment { packet: packet.clone(), kind, key, publisher, vouched: String::new(), is_single });
             return self.measure(versioned);
         }
         if kind == SignatureType::Hmac {
@@ -395,18 +521,25 @@ impl Others {
             return Err(format!("its segments are signed in a way that cannot be verified here: {kind:?}"));
         };
         let (packet, publisher) = (packet.clone(), stand_in(b"nobody"));
-        self.first = Some(Segment { packet, kind, key: None, publisher, vouched: String::new() });
+        self.first = Some(Segment { packet, kind, key: None, publisher, vouched: String::new(), is_single });
         Ok((Stage::Key { versioned, locator }, None))
     }
     /// Takes the first segment of an object that must be signed with a shared key.
-    fn on_shared(&mut self, versioned: Name, packet: &bytes::Bytes, data: &Data<'_>, shared: VerifyKey) -> Next {
+    fn on_shared(
+        &mut self,
+        versioned: Name,
+        packet: &bytes::Bytes,
+        data: &Data<'_>,
+        shared: VerifyKey,
+        is_single: bool,
+    ) -> Next {
         if !data.is_signed_by(&shared) {
             return Err("it is not signed with the key that is shared for its prefix".into());
         }
         let locator = key_name(data).unwrap_or_default();
         let publisher = stand_in(&[b"shared", locator.as_bytes()].concat());
         let (packet, kind, key) = (packet.clone(), data.signature.kind, Some(shared));
-        self.first = Some(Segment { packet, kind, key, publisher, vouched: String::new() });
+        self.first = Some(Segment { packet, kind, key, publisher, vouched: String::new(), is_single });
         self.measure(versioned)
     }
     fn on_key(&mut self, now: Time, versioned: Name, locator: &Name, packet: &bytes::Bytes, data: &Data<'_>) -> Next {
@@ -463,20 +596,57 @@ impl Others {
     }
     /// How much there is: with one segment that is settled, else the last one tells.
     fn measure(&mut self, versioned: Name) -> Next {
-        let last = self.first.as_ref().and_then(|first| final_segment(&Data::decode(&first.packet).ok()?));
-        match (last, &self.first) {
-            (Some(0), Some(first)) => {
+        let Some(first) = &self.first else { return Err("its first segment was forgotten".into()) };
+        let last = if first.is_single { Some(0) } else { final_of(first) };
+        match last {
+            Some(0) => {
                 let bytes = Data::decode(&first.packet).ok().and_then(|data| data.content).map_or(0, <[u8]>::len);
                 self.describe(versioned, 0, bytes)
             }
-            (Some(last), Some(_)) => Ok((Stage::Last { versioned, last }, None)),
-            _ => Err("its first segment does not say which one is the last (FinalBlockId)".into()),
+            Some(last) => Ok((Stage::Last { versioned, last }, None)),
+            None => Ok((Stage::End { versioned, search: EndSearch::new() }, None)),
         }
     }
+    /// Whether a segment is signed like the first one.
+    fn is_signed_like_first(&self, data: &Data<'_>) -> bool {
+        self.first.as_ref().and_then(|first| first.key.as_ref()).is_some_and(|key| data.is_signed_by(key))
+    }
+    /// Takes a segment that may name the last one.
+    fn on_end(&mut self, versioned: Name, data: &Data<'_>) -> Next {
+        let is_like_first = self.is_signed_like_first(data);
+        let Stage::End { search, .. } = &mut self.stage else { return Err("it is known already".into()) };
+        let number = search.next().unwrap_or_default();
+        let mut search = core::mem::replace(search, EndSearch::new());
+        if data.content_type() == ContentType::Nack {
+            search.on_missing();
+        } else if !is_like_first {
+            self.stage = Stage::End { versioned, search };
+            return Err(format!("its segment {number} is signed by somebody else than its first one"));
+        } else {
+            match final_segment(data) {
+                Some(last) if last == number => return self.on_last(versioned, last, data),
+                Some(last) if last > number => return Ok((Stage::Last { versioned, last }, None)),
+                Some(_) | None => search.on_segment(number),
+            }
+        }
+        if search.next().is_none() {
+            self.stage = Stage::End { versioned, search };
+            self.give_up_end();
+            return Ok((Stage::start(&self.object), None));
+        }
+        Ok((Stage::End { versioned, search }, None))
+    }
     fn on_last(&mut self, versioned: Name, last: u64, data: &Data<'_>) -> Next {
-        let key = self.first.as_ref().and_then(|first| first.key.as_ref());
-        if !key.is_some_and(|key| data.is_signed_by(key)) {
+        if !self.is_signed_like_first(data) {
             return Err("its last segment is signed by somebody else than its first one".into());
+        }
+        // Who publishes still has changed its mind since the first segment.
+        if let Some(later) = final_segment(data).filter(|later| *later > last) {
+            self.last_moves += 1;
+            return match self.last_moves <= LAST_MOVES_MAX {
+                true => Ok((Stage::Last { versioned, last: later }, None)),
+                false => Err(format!("its last segment was said to be {last}, and is said to be {later} by now")),
+            };
         }
         self.describe(versioned, last, data.content.map_or(0, <[u8]>::len))
     }
@@ -484,17 +654,96 @@ impl Others {
         let Some(first) = &self.first else { return Err("its first segment was forgotten".into()) };
         let Ok(data) = Data::decode(&first.packet) else { return Err("its first segment is damaged".into()) };
         let segment_bytes = data.content.map_or(0, <[u8]>::len);
+        // Nothing stands in an empty last segment; the one before is as long as the first, or is seen not to be.
+        let (last, tail) = if tail == 0 && last > 0 { (last - 1, segment_bytes) } else { (last, tail) };
+        if tail > segment_bytes || last > 0 && segment_bytes == 0 {
+            return Self::gather(versioned, last);
+        }
         let segments = last.checked_add(1).and_then(|segments| u32::try_from(segments).ok());
         let (Ok(bytes), Some(segments)) = (u16::try_from(segment_bytes), segments) else {
             return Err(format!("its segments have {segment_bytes} bytes, and the last is number {last}"));
         };
-        if tail > segment_bytes || segments > 1 && (segment_bytes == 0 || tail == 0) {
-            return Err(format!("its segments are cut unevenly: {segment_bytes} bytes first, {tail} last"));
-        }
         let size = last * segment_bytes as u64 + tail as u64;
+        self.settle(versioned, Cut { size, segments, bytes: bytes.max(1), tail: tail as u32 }, None)
+    }
+    /// Puts the segments together in memory, as they are of unequal sizes.
+    fn gather(versioned: Name, last: u64) -> Next {
+        match Gather::new(last, PATIENCE) {
+            Some(gather) => Ok((Stage::Gather { versioned, gather: Box::new(gather) }, None)),
+            None => Err(format!(
+                "its segments have unequal sizes, and of such ones {GATHERED_SEGMENTS_MAX} are put together at most; the \
+                 last is number {last}"
+            )),
+        }
+    }
+    /// A segment of what is known has another size than it should: whether all are put together from now on.
+    pub(super) fn on_uneven(&mut self) -> bool {
+        let Stage::Known(known) = &self.stage else { return false };
+        let (versioned, last) = (known.versioned.clone(), u64::from(known.segments) - 1);
+        self.is_confirmed = false;
+        match Self::gather(versioned, last) {
+            Ok((stage, _)) => self.enter(stage),
+            Err(reason) => {
+                self.obstacle = Some(reason);
+                self.begin_anew();
+            }
+        }
+        true
+    }
+    /// Takes a segment of unequal ones.
+    fn on_gathered(&mut self, now: Time, data: &Data<'_>) -> Found {
+        let Stage::Gather { versioned, gather } = &self.stage else { return Found::Nothing };
+        let number = data.name.last().filter(|last| last.kind == types::SEGMENT).and_then(|last| last.number());
+        let Some(number) = number.and_then(|number| u32::try_from(number).ok()) else { return Found::Nothing };
+        if data.name.parent().as_tlv() != versioned.as_tlv().as_ref() || !gather.wants(number) {
+            return Found::Nothing;
+        }
+        let is_alike = self.first.as_ref().is_some_and(|first| first.kind == data.signature.kind);
+        if !is_alike || !self.is_signed_like_first(data) {
+            self.bad.insert(number);
+            return self.refuse(format!("its segment {number} is signed by somebody else than its first one"));
+        }
+        if data.content_type() == ContentType::Nack {
+            self.is_absent = true;
+            return self.refuse(format!("its producer says that its segment {number} does not exist"));
+        }
+        self.bad.remove(&number);
+        (self.until, self.refused) = (None, 0);
+        let Stage::Gather { versioned, gather } = &mut self.stage else { return Found::Nothing };
+        let versioned = versioned.clone();
+        if !gather.on_segment(now, number, data.content.unwrap_or(&[])) {
+            let reason = format!(
+                "its segments have unequal sizes, and together more than {GATHERED_BYTES_MAX} bytes: so many are put \
+                 together in memory at most"
+            );
+            self.refused = REFUSED_MAX;
+            return self.refuse(reason);
+        }
+        let missing = gather.missing();
+        let Some(whole) = gather.take_whole() else {
+            let is_more = missing > self.gathered_most;
+            self.gathered_most = self.gathered_most.max(missing);
+            return if is_more { Found::Progress } else { Found::Step };
+        };
+        let size = whole.len() as u64;
+        let (segments, tail) = (size.div_ceil(GATHERED_CUT.into()).max(1), (size % u64::from(GATHERED_CUT)) as u32);
+        let cut = Cut { size, segments: segments as u32, bytes: GATHERED_CUT, tail };
+        match self.settle(versioned, cut, Some(whole)) {
+            Ok((stage, advice)) => {
+                self.enter(stage);
+                advice.map_or(Found::Step, Found::Object)
+            }
+            Err(reason) => self.refuse(reason),
+        }
+    }
+    /// All is known.
+    fn settle(&mut self, versioned: Name, cut: Cut, gathered: Option<Vec<u8>>) -> Next {
+        let Some(first) = &self.first else { return Err("its first segment was forgotten".into()) };
+        let Ok(data) = Data::decode(&first.packet) else { return Err("its first segment is damaged".into()) };
+        let Cut { size, segments, bytes, tail } = cut;
         let version = NameView::from(&versioned).last().and_then(|part| part.number()).unwrap_or(0);
         let Some(chunk) = chunk_bytes(size, u32::from(bytes)) else {
-            return Err(format!("{size} bytes in segments of {segment_bytes} are more than can be numbered"));
+            return Err(format!("{size} bytes in segments of {bytes} are more than can be numbered"));
         };
         let manifest = match Manifest::unsigned(self.object.clone(), version, size, chunk, first.publisher) {
             Ok(manifest) => manifest,
@@ -517,9 +766,10 @@ impl Others {
             ),
         };
         let producer = super::fetch::producer_of(&data);
-        let kind = first.kind;
-        let bytes = bytes.max(1);
-        let known = Known { versioned, segments, segment_bytes: bytes, producer, manifest, kind, key };
+        let (kind, is_single) = (first.kind, first.is_single);
+        let segment_bytes = bytes;
+        let known =
+            Known { versioned, segments, segment_bytes, producer, manifest, gathered, tail, is_single, kind, key };
         Ok((Stage::Known(Box::new(known)), Some(advice)))
     }
     /// The number of the segment that a Data of the object is, if its signature holds. As long as no segment has come from a
@@ -544,13 +794,40 @@ impl Others {
     }
 }
 
+/// How an object is cut.
+struct Cut {
+    size: u64,
+    segments: u32,
+    /// Bytes of every segment but the last.
+    bytes: u16,
+    /// Bytes of the last one.
+    tail: u32,
+}
+
 impl Known {
+    /// Whether a segment has as many bytes as follows from the first and the last one.
+    pub(super) fn fits(&self, segment: u32, bytes: usize) -> bool {
+        let is_last = segment + 1 == self.segments;
+        bytes == if is_last { self.tail as usize } else { usize::from(self.segment_bytes) }
+    }
+    /// The bytes of a packet of what was put together in memory.
+    pub(super) fn gathered_packet(&self, packet: u32) -> Option<&[u8]> {
+        let whole = self.gathered.as_ref()?;
+        let start = packet as usize * usize::from(self.segment_bytes);
+        whole.get(start..whole.len().min(start + usize::from(self.segment_bytes)))
+    }
     /// The name of a segment.
     pub(super) fn name(&self, number: u32) -> Option<Name> {
+        if self.is_single {
+            return Some(self.versioned.clone());
+        }
         segment(&self.versioned, u64::from(number))
     }
     /// The segment that a name is.
     pub(super) fn segment(&self, name: NameView<'_>) -> Option<u32> {
+        if self.is_single {
+            return (name.as_tlv() == self.versioned.as_tlv().as_ref()).then_some(0);
+        }
         let last = name.last().filter(|last| last.kind == types::SEGMENT)?;
         let number = u32::try_from(last.number()?).ok().filter(|number| *number < self.segments)?;
         (name.parent().as_tlv() == self.versioned.as_tlv().as_ref()).then_some(number)
@@ -584,6 +861,10 @@ fn counts(certificate: &Data<'_>, epoch: Duration, now: Time) -> bool {
 }
 fn segment(versioned: &Name, number: u64) -> Option<Name> {
     versioned.typed_child(types::SEGMENT, &naming::number(number)).ok()
+}
+/// The number of the last segment, as the first one tells it.
+fn final_of(first: &Segment) -> Option<u64> {
+    final_segment(&Data::decode(&first.packet).ok()?)
 }
 /// The number of the last segment, as a Data tells it.
 fn final_segment(data: &Data<'_>) -> Option<u64> {

@@ -144,7 +144,7 @@ fn who_vouches_for_a_key_is_asked_once_and_must_have_signed_its_certificate() {
         match found {
             Found::Object(text) => text,
             Found::Refused(_) => others.obstacle().expect("a reason").into(),
-            Found::Step | Found::Nothing => "waits".into(),
+            Found::Step | Found::Progress | Found::Nothing => "waits".into(),
         }
     };
     let alone = certificate("/alice/KEY/1/self/v=1", 1, 1, "/alice/KEY/1", LATE);
