@@ -79,7 +79,16 @@ impl Program {
     fn publishing(version: u64, size: usize) -> Program {
         let bytes = (0..size).map(|at| (at / 7 + version as usize) as u8).collect();
         let key = SignKey::ed25519(&[1; 32]);
-        Program { version, bytes, key, certified: public(1), claim: None, cut: Cut::Even, denies: false, outgoing: VecDeque::new() }
+        Program {
+            version,
+            bytes,
+            key,
+            certified: public(1),
+            claim: None,
+            cut: Cut::Even,
+            denies: false,
+            outgoing: VecDeque::new(),
+        }
     }
     fn versioned(&self) -> Name {
         name(OBJECT).typed_child(types::VERSION, &naming::number(self.version)).unwrap()
@@ -221,10 +230,11 @@ impl World {
         let asker = net.add_node(Attached::Other(asker));
         let producer = net.add_node(producer);
         let ms = Duration::from_millis;
-        let [_, to_producer, _] = [(1, consumer, ms(5)), (2, producer, ms(5)), (3, asker, delay)].map(|(face, far, delay)| {
-            let wire = LinkConfig::new(Rate::from_mbps(20), delay);
-            net.connect((router, FaceId(face)), (far, FaceId(1)), wire.clone(), wire.clone())
-        });
+        let [_, to_producer, _] =
+            [(1, consumer, ms(5)), (2, producer, ms(5)), (3, asker, delay)].map(|(face, far, delay)| {
+                let wire = LinkConfig::new(Rate::from_mbps(20), delay);
+                net.connect((router, FaceId(face)), (far, FaceId(1)), wire.clone(), wire.clone())
+            });
         for (node, faces, next) in [(consumer, 1..=1, 1), (router, 1..=3, 2)] {
             net.with(node, |node, now| {
                 let options = FaceOptions { mtu: 1472, rate: None };
@@ -442,7 +452,7 @@ fn what_its_producer_says_does_not_exist_does_not_exist() {
     let program = Program { denies: true, ..Program::publishing(6, 6_000) };
     let (_, report) = World::new(program.clone()).fetch_from(&program, MemoryOpener::new());
     let failure = report.failure.unwrap();
-    assert!(failure.contains("its producer says that") && failure.contains("does not exist"), "{failure}");
+    assert!(failure.ends_with("its producer says that it does not exist (application Nack)"), "{failure}");
     let program = Program { cut: Cut::Single(Some(ContentType::Link)), ..Program::publishing(6, 60) };
     let (_, report) = World::new(program.clone()).fetch_from(&program, MemoryOpener::new());
     let failure = report.failure.unwrap();

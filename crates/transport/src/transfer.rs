@@ -308,6 +308,11 @@ impl Transfer {
         paths.into_iter().for_each(|id| self.close_path(id, reason.into()));
         (self.running, self.opening, self.described) = (None, None, None);
         self.account = Account::default();
+        // What came is thrown away, so it counts for nobody.
+        self.sources.values_mut().for_each(|source| source.bytes = 0);
+        for path in self.paths.values_mut() {
+            (path.bytes, path.cached_bytes, path.verified_bytes) = (0, 0, 0);
+        }
         self.lonely_since = now;
     }
     /// Somebody has answered what leads to the object: it is not sources that keep silent.

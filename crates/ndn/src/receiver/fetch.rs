@@ -205,7 +205,13 @@ impl Fetching {
                 self.segment_probes.clear();
                 if self.others.known().is_some_and(|known| known.gathered.is_some()) {
                     // All is here; the way that its last segment came is the way that it came.
-                    self.on_source(now, tag_of(local).unwrap_or(Tag::Labels(Vec::new())), &local.rates, Duration::ZERO, random);
+                    self.on_source(
+                        now,
+                        tag_of(local).unwrap_or(Tag::Labels(Vec::new())),
+                        &local.rates,
+                        Duration::ZERO,
+                        random,
+                    );
                     return true;
                 }
                 // There is nothing to know of the way yet; the first probes tell.
@@ -233,6 +239,10 @@ impl Fetching {
         data: Option<&Data<'_>>,
         random: &mut Random,
     ) -> bool {
+        if self.others.known().is_some_and(|known| known.gathered.is_some()) {
+            // Late: everything is here, and its packets are no segments.
+            return true;
+        }
         let Some(segment) = self.others.known().and_then(|known| known.segment(name)) else { return false };
         if data.is_some_and(|data| self.others.verified(data).is_none()) {
             return true;

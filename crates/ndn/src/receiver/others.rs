@@ -11,32 +11,24 @@
 //! ```
 //! Anybody may have answered, and caches keep what is stale or forged. An answer that cannot be used is asked for again past
 //! caches; after too many of them, or where a stage takes too long, discovery begins anew, by turns past caches and not.
-use alloc::{
-    borrow::ToOwned,
-    boxed::Box,
-    collections::BTreeSet,
-    format,
-    string::{String, ToString},
-    vec::Vec,
-};
+use alloc::{borrow::ToOwned, boxed::Box, collections::BTreeSet, format, string::String, vec::Vec};
 
 use tributary_content::{Manifest, Name, PublicKey};
 use tributary_core::{Duration, Time};
 use tributary_transport::transfer::CacheUse;
 
+mod cut;
 mod end;
 mod gather;
+mod signer;
 
 use end::EndSearch;
-use gather::{GATHERED_BYTES_MAX, GATHERED_SEGMENTS_MAX, Gather};
+use gather::Gather;
+use signer::stand_in;
 
 use crate::{
     naming,
-    wire::{
-        ContentType, Data, KeyLocator, NameView, SignatureType, VerifyKey,
-        signature::{ED25519_INFO, digest},
-        tlv, types,
-    },
+    wire::{ContentType, Data, KeyLocator, NameView, SignatureType, VerifyKey, tlv, types},
 };
 
 /// How long an answer may take before it is asked for again.
@@ -51,13 +43,6 @@ const STAGE_TIME: Duration = Duration::from_secs(2);
 const STAGE_DOUBLINGS_MAX: u32 = 2;
 /// Rounds in which an object of somebody who is not trusted is asked for again: with and without caches.
 const UNTRUSTED_ROUNDS: u32 = 2;
-/// How often the last segment may name a later one as the last: somebody is publishing still.
-const LAST_MOVES_MAX: u32 = 8;
-/// Into packets of so many bytes an object is cut that was put together in memory.
-const GATHERED_CUT: u16 = 8000;
-/// Bytes of a chunk at least; it has as many segments as that takes.
-const CHUNK_BYTES_MIN: u32 = 256 << 10;
-
 /// What is known of an object of which nobody has shown a manifest.
 pub(super) struct Others {
     object: Name,
@@ -272,6 +257,9 @@ impl Others {
             Stage::First { versioned } if self.asks_whole => (versioned.clone(), false),
             Stage::First { versioned } => (segment(versioned, 0)?, false),
             Stage::End { versioned, search } => (segment(versioned, search.next()?)?, false),
+            Stage::Last { versioned, .. } if self.first.as_ref().is_some_and(|first| first.is_single) => {
+                (versioned.clone(), false)
+            }
             Stage::Last { versioned, last } => (segment(versioned, *last)?, false),
             Stage::Gather { .. } | Stage::Known(_) | Stage::Ours | Stage::Over => return None,
         };
@@ -404,12 +392,15 @@ impl Others {
         if wants_exact && !is_exact {
             return Found::Nothing;
         }
-        if matches!(self.stage, Stage::Version | Stage::First { .. } | Stage::Last { .. })
-            && data.content_type() == ContentType::Nack
-            && !naming::has_manifest(data)
-        {
-            self.is_absent = true;
-            return self.refuse(format!("its producer says that '{}' does not exist", data.name));
+        if data.content_type() == ContentType::Nack && !naming::has_manifest(data) {
+            // Producers deny what they have no name for, such as the probes for a manifest of ours.
+            if !is_exact {
+                return Found::Nothing;
+            }
+            if matches!(self.stage, Stage::Version | Stage::First { .. } | Stage::Last { .. }) {
+                self.is_absent = true;
+                return self.refuse("its producer says that it does not exist (application Nack)".into());
+            }
         }
         let next = match &self.stage {
             Stage::Version => self.on_version(packet, data),
@@ -507,7 +498,8 @@ impl Others {
                 return Err("its first segment is damaged: it has another digest".into());
             }
             let (key, publisher) = (Some(VerifyKey::Digest), stand_in(b"nobody"));
-            self.first = Some(Segment { packet: packet.clone(), kind, key, publisher, vouched: String::new(), is_single });
+            self.first =
+                Some(Segment { packet: packet.clone(), kind, key, publisher, vouched: String::new(), is_single });
             return self.measure(versioned);
         }
         if kind == SignatureType::Hmac {
@@ -523,254 +515,6 @@ impl Others {
         let (packet, publisher) = (packet.clone(), stand_in(b"nobody"));
         self.first = Some(Segment { packet, kind, key: None, publisher, vouched: String::new(), is_single });
         Ok((Stage::Key { versioned, locator }, None))
-    }
-    /// Takes the first segment of an object that must be signed with a shared key.
-    fn on_shared(
-        &mut self,
-        versioned: Name,
-        packet: &bytes::Bytes,
-        data: &Data<'_>,
-        shared: VerifyKey,
-        is_single: bool,
-    ) -> Next {
-        if !data.is_signed_by(&shared) {
-            return Err("it is not signed with the key that is shared for its prefix".into());
-        }
-        let locator = key_name(data).unwrap_or_default();
-        let publisher = stand_in(&[b"shared", locator.as_bytes()].concat());
-        let (packet, kind, key) = (packet.clone(), data.signature.kind, Some(shared));
-        self.first = Some(Segment { packet, kind, key, publisher, vouched: String::new(), is_single });
-        self.measure(versioned)
-    }
-    fn on_key(&mut self, now: Time, versioned: Name, locator: &Name, packet: &bytes::Bytes, data: &Data<'_>) -> Next {
-        let Some(first) = &mut self.first else { return Err("its first segment was forgotten".into()) };
-        let Some((key, publisher)) = certified_key(data, first.kind) else {
-            return Err(format!("the key that signs it, '{locator}', is none that can be used here"));
-        };
-        if !counts(data, self.epoch, now) {
-            return Err(format!("the certificate of the key that signs it, '{locator}', does not count now"));
-        }
-        let is_right = Data::decode(&first.packet).is_ok_and(|data| data.is_signed_by(&key));
-        if !is_right {
-            return Err(format!("its first segment is not signed by '{locator}'"));
-        }
-        let issuer = match data.signature.key_locator {
-            Some(KeyLocator::Name(name)) => name.to_name().ok(),
-            Some(KeyLocator::Digest(_)) | None => None,
-        };
-        let vouches = matches!(data.signature.kind, SignatureType::Ed25519 | SignatureType::Ecdsa);
-        match issuer.filter(|_| vouches) {
-            None => first.vouched = ", a key for which nobody vouches".into(),
-            Some(issuer) if NameView::from(&issuer).is_prefix_of(data.name) => {
-                if !data.is_signed_by(&key) {
-                    return Err(format!("the certificate '{}' is not signed by its own key", data.name));
-                }
-                first.vouched = ", a key that vouches for itself".into();
-            }
-            Some(issuer) => {
-                (first.key, first.publisher) = (Some(key), publisher);
-                return Ok((Stage::Issuer { versioned, issuer, certificate: packet.clone() }, None));
-            }
-        }
-        (first.key, first.publisher) = (Some(key), publisher);
-        self.measure(versioned)
-    }
-    /// Takes the certificate of the one who vouches for the key. Who vouches for that one is not asked.
-    fn on_issuer(
-        &mut self,
-        now: Time,
-        versioned: Name,
-        issuer: &Name,
-        certificate: &bytes::Bytes,
-        data: &Data<'_>,
-    ) -> Next {
-        let Ok(certificate) = Data::decode(certificate) else { return Err("its certificate is damaged".into()) };
-        let key = certified_key(data, certificate.signature.kind).filter(|_| counts(data, self.epoch, now));
-        if !key.is_some_and(|(key, _)| certificate.is_signed_by(&key)) {
-            return Err(format!("the certificate '{}' is not signed by '{issuer}'", certificate.name));
-        }
-        if let Some(first) = &mut self.first {
-            first.vouched = format!(", a key for which '{issuer}' vouches; who vouches for that one was not asked");
-        }
-        self.measure(versioned)
-    }
-    /// How much there is: with one segment that is settled, else the last one tells.
-    fn measure(&mut self, versioned: Name) -> Next {
-        let Some(first) = &self.first else { return Err("its first segment was forgotten".into()) };
-        let last = if first.is_single { Some(0) } else { final_of(first) };
-        match last {
-            Some(0) => {
-                let bytes = Data::decode(&first.packet).ok().and_then(|data| data.content).map_or(0, <[u8]>::len);
-                self.describe(versioned, 0, bytes)
-            }
-            Some(last) => Ok((Stage::Last { versioned, last }, None)),
-            None => Ok((Stage::End { versioned, search: EndSearch::new() }, None)),
-        }
-    }
-    /// Whether a segment is signed like the first one.
-    fn is_signed_like_first(&self, data: &Data<'_>) -> bool {
-        self.first.as_ref().and_then(|first| first.key.as_ref()).is_some_and(|key| data.is_signed_by(key))
-    }
-    /// Takes a segment that may name the last one.
-    fn on_end(&mut self, versioned: Name, data: &Data<'_>) -> Next {
-        let is_like_first = self.is_signed_like_first(data);
-        let Stage::End { search, .. } = &mut self.stage else { return Err("it is known already".into()) };
-        let number = search.next().unwrap_or_default();
-        let mut search = core::mem::replace(search, EndSearch::new());
-        if data.content_type() == ContentType::Nack {
-            search.on_missing();
-        } else if !is_like_first {
-            self.stage = Stage::End { versioned, search };
-            return Err(format!("its segment {number} is signed by somebody else than its first one"));
-        } else {
-            match final_segment(data) {
-                Some(last) if last == number => return self.on_last(versioned, last, data),
-                Some(last) if last > number => return Ok((Stage::Last { versioned, last }, None)),
-                Some(_) | None => search.on_segment(number),
-            }
-        }
-        if search.next().is_none() {
-            self.stage = Stage::End { versioned, search };
-            self.give_up_end();
-            return Ok((Stage::start(&self.object), None));
-        }
-        Ok((Stage::End { versioned, search }, None))
-    }
-    fn on_last(&mut self, versioned: Name, last: u64, data: &Data<'_>) -> Next {
-        if !self.is_signed_like_first(data) {
-            return Err("its last segment is signed by somebody else than its first one".into());
-        }
-        // Who publishes still has changed its mind since the first segment.
-        if let Some(later) = final_segment(data).filter(|later| *later > last) {
-            self.last_moves += 1;
-            return match self.last_moves <= LAST_MOVES_MAX {
-                true => Ok((Stage::Last { versioned, last: later }, None)),
-                false => Err(format!("its last segment was said to be {last}, and is said to be {later} by now")),
-            };
-        }
-        self.describe(versioned, last, data.content.map_or(0, <[u8]>::len))
-    }
-    fn describe(&mut self, versioned: Name, last: u64, tail: usize) -> Next {
-        let Some(first) = &self.first else { return Err("its first segment was forgotten".into()) };
-        let Ok(data) = Data::decode(&first.packet) else { return Err("its first segment is damaged".into()) };
-        let segment_bytes = data.content.map_or(0, <[u8]>::len);
-        // Nothing stands in an empty last segment; the one before is as long as the first, or is seen not to be.
-        let (last, tail) = if tail == 0 && last > 0 { (last - 1, segment_bytes) } else { (last, tail) };
-        if tail > segment_bytes || last > 0 && segment_bytes == 0 {
-            return Self::gather(versioned, last);
-        }
-        let segments = last.checked_add(1).and_then(|segments| u32::try_from(segments).ok());
-        let (Ok(bytes), Some(segments)) = (u16::try_from(segment_bytes), segments) else {
-            return Err(format!("its segments have {segment_bytes} bytes, and the last is number {last}"));
-        };
-        let size = last * segment_bytes as u64 + tail as u64;
-        self.settle(versioned, Cut { size, segments, bytes: bytes.max(1), tail: tail as u32 }, None)
-    }
-    /// Puts the segments together in memory, as they are of unequal sizes.
-    fn gather(versioned: Name, last: u64) -> Next {
-        match Gather::new(last, PATIENCE) {
-            Some(gather) => Ok((Stage::Gather { versioned, gather: Box::new(gather) }, None)),
-            None => Err(format!(
-                "its segments have unequal sizes, and of such ones {GATHERED_SEGMENTS_MAX} are put together at most; the \
-                 last is number {last}"
-            )),
-        }
-    }
-    /// A segment of what is known has another size than it should: whether all are put together from now on.
-    pub(super) fn on_uneven(&mut self) -> bool {
-        let Stage::Known(known) = &self.stage else { return false };
-        let (versioned, last) = (known.versioned.clone(), u64::from(known.segments) - 1);
-        self.is_confirmed = false;
-        match Self::gather(versioned, last) {
-            Ok((stage, _)) => self.enter(stage),
-            Err(reason) => {
-                self.obstacle = Some(reason);
-                self.begin_anew();
-            }
-        }
-        true
-    }
-    /// Takes a segment of unequal ones.
-    fn on_gathered(&mut self, now: Time, data: &Data<'_>) -> Found {
-        let Stage::Gather { versioned, gather } = &self.stage else { return Found::Nothing };
-        let number = data.name.last().filter(|last| last.kind == types::SEGMENT).and_then(|last| last.number());
-        let Some(number) = number.and_then(|number| u32::try_from(number).ok()) else { return Found::Nothing };
-        if data.name.parent().as_tlv() != versioned.as_tlv().as_ref() || !gather.wants(number) {
-            return Found::Nothing;
-        }
-        let is_alike = self.first.as_ref().is_some_and(|first| first.kind == data.signature.kind);
-        if !is_alike || !self.is_signed_like_first(data) {
-            self.bad.insert(number);
-            return self.refuse(format!("its segment {number} is signed by somebody else than its first one"));
-        }
-        if data.content_type() == ContentType::Nack {
-            self.is_absent = true;
-            return self.refuse(format!("its producer says that its segment {number} does not exist"));
-        }
-        self.bad.remove(&number);
-        (self.until, self.refused) = (None, 0);
-        let Stage::Gather { versioned, gather } = &mut self.stage else { return Found::Nothing };
-        let versioned = versioned.clone();
-        if !gather.on_segment(now, number, data.content.unwrap_or(&[])) {
-            let reason = format!(
-                "its segments have unequal sizes, and together more than {GATHERED_BYTES_MAX} bytes: so many are put \
-                 together in memory at most"
-            );
-            self.refused = REFUSED_MAX;
-            return self.refuse(reason);
-        }
-        let missing = gather.missing();
-        let Some(whole) = gather.take_whole() else {
-            let is_more = missing > self.gathered_most;
-            self.gathered_most = self.gathered_most.max(missing);
-            return if is_more { Found::Progress } else { Found::Step };
-        };
-        let size = whole.len() as u64;
-        let (segments, tail) = (size.div_ceil(GATHERED_CUT.into()).max(1), (size % u64::from(GATHERED_CUT)) as u32);
-        let cut = Cut { size, segments: segments as u32, bytes: GATHERED_CUT, tail };
-        match self.settle(versioned, cut, Some(whole)) {
-            Ok((stage, advice)) => {
-                self.enter(stage);
-                advice.map_or(Found::Step, Found::Object)
-            }
-            Err(reason) => self.refuse(reason),
-        }
-    }
-    /// All is known.
-    fn settle(&mut self, versioned: Name, cut: Cut, gathered: Option<Vec<u8>>) -> Next {
-        let Some(first) = &self.first else { return Err("its first segment was forgotten".into()) };
-        let Ok(data) = Data::decode(&first.packet) else { return Err("its first segment is damaged".into()) };
-        let Cut { size, segments, bytes, tail } = cut;
-        let version = NameView::from(&versioned).last().and_then(|part| part.number()).unwrap_or(0);
-        let Some(chunk) = chunk_bytes(size, u32::from(bytes)) else {
-            return Err(format!("{size} bytes in segments of {bytes} are more than can be numbered"));
-        };
-        let manifest = match Manifest::unsigned(self.object.clone(), version, size, chunk, first.publisher) {
-            Ok(manifest) => manifest,
-            Err(error) => return Err(error.to_string()),
-        };
-        let Some(key) = first.key.clone() else { return Err("nobody's key is known".into()) };
-        let advice = match first.kind {
-            SignatureType::DigestSha256 => format!(
-                "'{}' carries digests instead of signatures: it is undamaged, but nothing says who made it",
-                self.object
-            ),
-            SignatureType::Hmac => {
-                format!("'{}' carries no manifest; each of its segments is signed with the shared key", self.object)
-            }
-            _ => format!(
-                "'{}' carries no manifest; each of its segments is signed by {}{}",
-                self.object,
-                key_name(&data).unwrap_or_default(),
-                first.vouched
-            ),
-        };
-        let producer = super::fetch::producer_of(&data);
-        let (kind, is_single) = (first.kind, first.is_single);
-        let segment_bytes = bytes;
-        let known =
-            Known { versioned, segments, segment_bytes, producer, manifest, gathered, tail, is_single, kind, key };
-        Ok((Stage::Known(Box::new(known)), Some(advice)))
     }
     /// The number of the segment that a Data of the object is, if its signature holds. As long as no segment has come from a
     /// producer, it may be what is known that is forged.
@@ -792,16 +536,6 @@ impl Others {
     pub(super) fn must_bypass(&self, segment: u32) -> bool {
         self.bad.contains(&segment)
     }
-}
-
-/// How an object is cut.
-struct Cut {
-    size: u64,
-    segments: u32,
-    /// Bytes of every segment but the last.
-    bytes: u16,
-    /// Bytes of the last one.
-    tail: u32,
 }
 
 impl Known {
@@ -834,31 +568,6 @@ impl Known {
     }
 }
 
-/// What trust remembers of a signer that has no Ed25519 key: a point of the curve that follows from the signer's own key
-/// and of which nobody knows the secret, so that nobody signs a manifest with it.
-fn stand_in(signer: &[u8]) -> PublicKey {
-    let candidates = (0..=u8::MAX).map(|number| digest(&[b"tributary ndn signer", &[number], signer]));
-    let is_key = |bytes: &[u8; 32]| ed25519_dalek::VerifyingKey::from_bytes(bytes).is_ok_and(|key| !key.is_weak());
-    PublicKey(candidates.into_iter().find(is_key).expect("every second number gives a point"))
-}
-
-/// The key in a certificate that makes signatures of this kind, and what trust remembers of it.
-fn certified_key(data: &Data<'_>, kind: SignatureType) -> Option<(VerifyKey, PublicKey)> {
-    let content = data.content.unwrap_or(&[]);
-    let found = match kind {
-        SignatureType::Ed25519 => {
-            let key = content.strip_prefix(ED25519_INFO).and_then(|key| <[u8; 32]>::try_from(key).ok());
-            key.and_then(|bytes| Some((VerifyKey::ed25519(&bytes)?, PublicKey(bytes))))
-        }
-        _ => VerifyKey::ecdsa(content).map(|key| (key, stand_in(content))),
-    };
-    found.filter(|_| data.content_type() == ContentType::Key)
-}
-/// Whether a certificate counts now. A bare key says nothing of times.
-fn counts(certificate: &Data<'_>, epoch: Duration, now: Time) -> bool {
-    let unix = (epoch + now.since(Time::ZERO)).as_secs();
-    certificate.signature.validity.is_none_or(|validity| validity.contains(unix))
-}
 fn segment(versioned: &Name, number: u64) -> Option<Name> {
     versioned.typed_child(types::SEGMENT, &naming::number(number)).ok()
 }
@@ -891,13 +600,5 @@ fn read_metadata(content: &[u8]) -> Option<(Name, bool)> {
     }
     versioned.map(|name| (name.to_owned(), has_manifest))
 }
-/// Bytes of a chunk: whole segments, at least [`CHUNK_BYTES_MIN`], and not too many chunks. `None` if that cannot be.
-fn chunk_bytes(size: u64, segment_bytes: u32) -> Option<u32> {
-    let segment_bytes = segment_bytes.max(1);
-    let mut least = u64::from(CHUNK_BYTES_MIN).max(size.div_ceil(u64::from(Manifest::CHUNKS_MAX)));
-    least = least.div_ceil(u64::from(segment_bytes)) * u64::from(segment_bytes);
-    u32::try_from(least).ok().filter(|chunk| *chunk <= Manifest::CHUNK_SIZE_MAX)
-}
-
 #[cfg(test)]
 mod tests;
