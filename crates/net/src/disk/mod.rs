@@ -24,6 +24,8 @@ pub mod background;
 pub mod directory;
 pub mod file;
 pub mod fs;
+#[cfg(test)]
+mod histories;
 pub mod index;
 pub mod key;
 pub mod opener;
