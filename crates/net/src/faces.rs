@@ -361,6 +361,7 @@ impl Faces {
                 peer: face.peer,
                 local: self.ports[face.port].local(),
                 source: face.route.source,
+                heard: (face.in_datagrams > 0).then_some(face.last_heard),
                 refused: face.refusal.map(|refusal| (refusal.error.desc(), refusal.at)),
                 in_datagrams: face.in_datagrams,
                 in_bytes: face.in_bytes,

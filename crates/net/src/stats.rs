@@ -80,6 +80,8 @@ pub struct FaceStats {
     pub local: SocketAddr,
     /// Our address that its datagrams come from, where the socket is bound to none; `None` leaves it to the routing table.
     pub source: Option<IpAddr>,
+    /// When a datagram last came from there; `None` if none did.
+    pub heard: Option<Time>,
     /// What the kernel said when it last refused to send there, and when that was.
     pub refused: Option<(&'static str, Time)>,
     /// Datagrams received.
