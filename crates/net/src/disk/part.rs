@@ -349,6 +349,11 @@ impl ChunkStore for PartFile {
         self.held.set(index);
         Ok(())
     }
+    fn sync(&mut self) -> Result<(), StoreError> {
+        // The state names only chunks whose bytes are on the disk: those go first.
+        self.part.sync_data().map_err(|error| io_error("write to disk", &self.part_path, &error))?;
+        self.state.sync()
+    }
     fn finish(&mut self) -> Result<(), StoreError> {
         if self.finished {
             return Ok(());
