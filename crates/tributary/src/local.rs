@@ -21,7 +21,7 @@ use tributary_net::{
 use tributary_transport::Fetch;
 
 use crate::{
-    api::{Api, Flow, Get, Output, Request},
+    api::{Api, Flow, Get, Output, Request, Term},
     config::{NodeConfig, Role},
     error::{ApiError, ErrorKind},
     explain,
@@ -198,6 +198,7 @@ impl LocalApi {
         name: &str,
         version: Option<u64>,
         patience: Duration,
+        term: Term,
         tell: &mut dyn FnMut(Told) -> Flow,
     ) -> Result<(), ApiError> {
         self.must_play(Role::Sender, "publish")?;
@@ -218,7 +219,9 @@ impl LocalApi {
             tell(left_out);
         }
         // First what may fail: what is offered now is offered after a restart.
-        self.publications.remember(Publication { name: name.clone(), path, version })?;
+        if term == Term::UntilRemoved {
+            self.publications.remember(Publication { name: name.clone(), path, version })?;
+        }
         self.running.hub().forget(&uri);
         let listener = self.running.hub().listen();
         let mut told = self.offer(publication)?;
@@ -227,7 +230,9 @@ impl LocalApi {
             // What the node has given up is offered no more; else it goes on trying.
             let published = self.running.call(|node, now| node.status(now).published)?;
             if !published.iter().any(|(of, _)| *of == uri) {
-                self.publications.forget(&name)?;
+                if term == Term::UntilRemoved {
+                    self.publications.forget(&name)?;
+                }
                 self.originals().remove(&uri);
             }
             let message = format!("cannot publish '{uri}': the resolver refused: {reason}");
@@ -481,6 +486,7 @@ impl LocalApi {
         }
         for published in &mut view.published {
             published.confirmed = hub.resolution(&published.name) == Some(Resolution::Confirmed);
+            published.unreadable = hub.unreadable(&published.name);
         }
         view.transfers = transfers
             .iter()
@@ -508,6 +514,16 @@ impl LocalApi {
         view.counters.extend(counters.map(|(name, count)| (name.to_string(), count)));
         view.notes = hub.notes();
         Ok(view)
+    }
+
+    /// The same, with what was changed on the disk since it was published.
+    fn status_with_changes(&self) -> Result<StatusView, ApiError> {
+        let mut status = self.status()?;
+        let originals = self.originals().clone();
+        for published in &mut status.published {
+            published.changed = originals.get(&published.name).is_some_and(|original| !original.is_unchanged());
+        }
+        Ok(status)
     }
 
     fn paths(&self, name: &str, tell: &mut dyn FnMut(Told) -> Flow) -> Result<(), ApiError> {
@@ -538,7 +554,7 @@ impl LocalApi {
                 transfers.push(explain::Known { transfer, name: name.to_string(), report, now });
             }
         }
-        explain::explain(id, &transfers, &self.status()?)
+        explain::explain(id, &transfers, &self.status_with_changes()?)
     }
 
     fn link(&self, face: &str, up: bool) -> Result<Told, ApiError> {
@@ -618,20 +634,15 @@ impl Api for LocalApi {
         tell: &mut dyn FnMut(Told) -> Flow,
     ) -> Result<(), ApiError> {
         match request {
-            Request::Put { path, name, version, patience_ms } => {
-                self.put(&path, &name, version, Duration::from_millis(patience_ms), tell)
+            Request::Put { path, name, version, patience_ms, term } => {
+                self.put(&path, &name, version, Duration::from_millis(patience_ms), term, tell)
             }
             Request::Get(get) => self.get(&get, stream, tell),
             Request::List { scope, patience_ms } => self.list(&scope, Duration::from_millis(patience_ms), tell),
             Request::Remove { name } => self.remove(&name, tell),
             Request::Paths { name } => self.paths(&name, tell),
             Request::Status => {
-                let mut status = self.status()?;
-                let originals = self.originals().clone();
-                for published in &mut status.published {
-                    published.changed = originals.get(&published.name).is_some_and(|original| !original.is_unchanged());
-                }
-                tell(Told::Status(status));
+                tell(Told::Status(self.status_with_changes()?));
                 Ok(())
             }
             Request::Explain { id } => {

@@ -24,6 +24,7 @@ impl MfNode {
                     }
                 }
             }
+            TransportMessage::Unreadable { .. } => self.receiver.handle_message(now, header, message),
             TransportMessage::Unavailable { transfer, .. } if !is_pushed(*transfer) => {
                 self.receiver.handle_message(now, header, message);
             }

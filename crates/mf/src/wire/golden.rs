@@ -3,7 +3,7 @@ use alloc::{vec, vec::Vec};
 use core::fmt::Debug;
 
 use proptest::prelude::*;
-use tributary_content::{Manifest, MemoryObject, ObjectId, PublicKey, SigningKey, store::ObjectReader};
+use tributary_content::{Manifest, MemoryObject, ObjectId, PublicKey, SigningKey, Unavailable, store::ObjectReader};
 
 use super::{chunk::HOPS_MAX, transport::RANGES_MAX, *};
 use crate::ids::{Flow, Guid, HopId, NetworkAddress, ServiceId, Token};
@@ -259,6 +259,7 @@ fn golden_transport_messages() {
         ),
         (alloc::format!("06 {id} {a} {b} {runs}"), M::Push { transfer, object, flow, chunks: chunks.clone() }),
         (alloc::format!("07 {id}"), M::Unavailable { transfer, object }),
+        (alloc::format!("0a {id} 02"), M::Unreadable { transfer, object, why: Unavailable::Gone }),
     ] {
         check(&hex(&bytes), &message, M::decode, M::encode);
     }
