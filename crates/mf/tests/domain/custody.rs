@@ -285,13 +285,19 @@ fn custody_costs_little_of_the_rate_of_a_chain() {
         domain.run(ms(300));
         domain.cut("r3", "phone");
         domain.run(Duration::from_secs(12));
-        let held: u64 = ["r1", "r2", "r3"].iter().map(|r| domain.at(r).holdings().iter().map(|held| held.bytes.0).sum::<u64>()).sum();
+        let held: u64 = ["r1", "r2", "r3"]
+            .iter()
+            .map(|r| domain.at(r).holdings().iter().map(|held| held.bytes.0).sum::<u64>())
+            .sum();
         domain.mend("r3", "phone");
         let (begin, had) = (domain.net.now(), domain.report("phone", id).stored_bytes);
         domain.finish("phone", id, 120);
         let seconds = domain.net.now().since(begin).as_secs_f64();
         let back = domain.net.link_stats(domain.connection("r3", "phone").b_to_a).out_bytes;
-        println!("{custody:?}: {held} bytes in store; {:.2} Mbit/s, {back} bytes back", (60_000_000 - had) as f64 * 8e-6 / seconds);
+        println!(
+            "{custody:?}: {held} bytes in store; {:.2} Mbit/s, {back} bytes back",
+            (60_000_000 - had) as f64 * 8e-6 / seconds
+        );
         (60_000_000 - had) as f64 * 8e-6 / seconds
     };
     let (disk, hop) = (rate(CustodyUntil::Disk), rate(CustodyUntil::Hop));
