@@ -40,6 +40,8 @@ pub enum StoreTask {
     Tree(HashTree),
     /// [`ChunkStore::put_chunk`].
     Chunk(ChunkIndex, Vec<u8>),
+    /// [`ChunkStore::sync`].
+    Sync,
     /// [`ChunkStore::finish`].
     Finish,
 }
@@ -53,6 +55,8 @@ pub enum StoreAnswer {
     Tree,
     /// The chunk is held. Its bytes come back as a buffer to be used again.
     Chunk(ChunkIndex, Vec<u8>),
+    /// What was held when that was asked for survives a loss of power.
+    Synced,
     /// The object has its final name.
     Finished,
 }
@@ -81,6 +85,10 @@ pub trait ChunkStore: Send {
             StoreTask::Chunk(index, bytes) => {
                 self.put_chunk(index, &bytes)?;
                 StoreAnswer::Chunk(index, bytes)
+            }
+            StoreTask::Sync => {
+                self.sync()?;
+                StoreAnswer::Synced
             }
             StoreTask::Finish => {
                 self.finish()?;
@@ -116,6 +124,14 @@ pub trait ChunkStore: Send {
     /// # Errors
     /// [`StoreError::Io`], a full disk among its causes; nothing that was kept before is lost.
     fn put_chunk(&mut self, index: ChunkIndex, bytes: &[u8]) -> Result<(), StoreError>;
+    /// Makes everything that is held survive a loss of power. A store that outlives nothing, or whose bytes leave the
+    /// machine, has nothing to do.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`] if that fails; what is held may be lost with the power then.
+    fn sync(&mut self) -> Result<(), StoreError> {
+        Ok(())
+    }
     /// Gives the object its final name; all chunks are held.
     ///
     /// # Errors

@@ -110,7 +110,8 @@ pub fn mf_transport(data: &[u8]) {
         | TransportMessage::Ack { chunks, .. }
         | TransportMessage::Stored { chunks, .. }
         | TransportMessage::Dropped { chunks, .. }
-        | TransportMessage::Push { chunks, .. } => chunks,
+        | TransportMessage::Push { chunks, .. }
+        | TransportMessage::Custody { chunks, .. } => chunks,
         TransportMessage::Unavailable { .. }
         | TransportMessage::Unreadable { .. }
         | TransportMessage::Completed { .. } => return,

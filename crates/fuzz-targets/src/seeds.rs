@@ -12,9 +12,9 @@ use tributary_psi::{
     wire::{
         Adjacency, Answer, Beacon, BitmapNumbers, ChildState, ClientRequest, ControlBody, ControlPacket, DataHeader,
         Digest, DigestKind, Entry, EntryKey, EntryValue, Fid, FidKind, Forward, Header, Heard, Hello, Limit, LinkState,
-        ManagerState, Message, MissingScopes, NOTHING_KNOWN, NoticeKind, Offer, OfferVersion, Operation, PacketType,
-        PathOffer, PathRequest, Publisher, RecordUpdate, Rejection, Relay, Replicate, Reply, Request, ResolverRoute,
-        Routes, ScopeNotice, SharedLink, StreamKey,
+        ManagerState, MatchKey, Message, MissingScopes, NOTHING_KNOWN, NoticeKind, Offer, OfferVersion, Operation,
+        Overtaken, PacketType, PathOffer, PathRequest, Publisher, RecordUpdate, Rejection, Relay, Replicate, Reply,
+        Request, ResolverRoute, Routes, ScopeNotice, SharedLink, StreamKey,
     },
 };
 use tributary_transport::PathMetric;
@@ -406,18 +406,25 @@ fn routes() -> Routes {
 fn path_request() -> PathRequest {
     let publisher = |node, text| Publisher {
         node: NodeId(node),
+        version: 1 << 32 | node,
         label: "alice".into(),
         manifest: object(text, 10).manifest().encode(),
     };
     PathRequest {
         subscriber: NodeId(8),
         transfer: 3,
+        version: 2 << 32 | 7,
         item: ItemId::new(&name("/lab/x")),
         metric: PathMetric::Latency,
         paths: 4,
         lease_ms: 30_000,
         publishers: vec![publisher(5, "/lab/x"), publisher(6, "/lab/x")],
+        withdrawn: vec![(NodeId(7), 9)],
     }
+}
+fn overtaken() -> Overtaken {
+    let entries = vec![(MatchKey::Subscription(NodeId(8), 3), 10), (MatchKey::Publisher(NodeId(5)), 11)];
+    Overtaken { item: ItemId::new(&name("/lab/x")), entries }
 }
 fn offer() -> Offer {
     let path = |id| PathOffer {
@@ -506,12 +513,14 @@ fn messages() -> Vec<(String, Message)> {
         ("link-state", Message::LinkState(link_state())),
         ("routes", Message::Routes(routes())),
         ("path-request", Message::PathRequest(path_request())),
+        ("overtaken", Message::Overtaken(overtaken())),
         ("offer", Message::Offer(offer())),
         ("listing", Message::ScopeNotice(notice(NoticeKind::Listing { part: 0, parts: 2 }))),
         ("change", Message::ScopeNotice(notice(NoticeKind::Change))),
         ("forward", Message::Forward(forward)),
         ("replicate", Message::Replicate(Replicate { request: 14, records: vec![record] })),
         ("sync", Message::Sync { request: 15 }),
+        ("ready", Message::Ready { request: 15 }),
         ("digest", Message::Digest(digest)),
         ("relay", Message::Relay(Relay { client: NodeId(6), notice: notice(NoticeKind::Change) })),
     ];

@@ -594,7 +594,7 @@ impl Transfer {
         self.lonely_since = now;
         let Some(running) = &mut self.running else { return };
         match answer {
-            StoreAnswer::Opened => {}
+            StoreAnswer::Opened | StoreAnswer::Synced => {}
             StoreAnswer::Tree => running.on_tree_kept(),
             StoreAnswer::Chunk(ChunkIndex(index), buffer) => {
                 running.storing.remove(&index);

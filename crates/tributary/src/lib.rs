@@ -52,6 +52,7 @@ mod explain;
 pub mod fault;
 pub mod files;
 mod hub;
+mod inbox;
 pub mod local;
 pub mod mailbox;
 pub mod messages;

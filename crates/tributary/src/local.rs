@@ -26,7 +26,7 @@ use crate::{
     error::{ApiError, ErrorKind},
     explain,
     fault::CorruptObject,
-    files::{Files, Sink, Trouble},
+    files::{Files, Sink, Trouble, unfinished_at},
     hub::{Heard, Listener, Resolution},
     messages::{Change, GetOptions},
     occupied::Occupied,
@@ -289,10 +289,14 @@ impl LocalApi {
             Sink::Path(path) => Some(path.display().to_string()),
             Sink::Stream(_) => None,
         };
+        let part = match &sink {
+            Sink::Path(path) => unfinished_at(path).map(|folder| folder.display().to_string()),
+            Sink::Stream(_) => None,
+        };
         let trouble = Trouble::default();
         let fetch = Fetch {
             name: name.clone(),
-            opener: self.files.opener(sink, publisher, &trouble)?,
+            opener: self.files.opener(sink, publisher, get.overwrite, &trouble)?,
             rate_limit: get.limit_bits_per_second.map(Rate::from_bits_per_second),
             paths_per_source: self.config.fetch.paths_per_source,
             metric: self.config.fetch.metric,
@@ -304,7 +308,7 @@ impl LocalApi {
             None => node.fetch(now, fetch),
         })?;
         let name = name.to_string();
-        let report = self.follow(transfer, &name, &listener, tell)?;
+        let report = self.follow(transfer, &name, part.as_deref(), &listener, tell)?;
         match report {
             Ended::Completed(report) => {
                 tell(Told::Done(DoneView::new(&name, self.config.family.word(), &report, output)));
@@ -315,10 +319,13 @@ impl LocalApi {
                 let message = format!("cannot fetch '{name}': it is a level above other names, such as {}", below[0]);
                 Err(ApiError::new(ErrorKind::NotFound, message).with_hint(format!("`trib ls {name}` lists them")))
             }
-            Ended::Failed(report, reason) => Err(failure(&name, &reason, &report, &trouble, self.config.family)),
+            Ended::Failed(report, reason) => {
+                Err(failure(&name, &reason, &report, (&trouble, part.as_deref()), self.config.family))
+            }
             Ended::Stopped => {
                 self.running.call(move |node, now| node.cancel(now, transfer))?;
-                let message = format!("the fetch of '{name}' was ended; what was verified is kept");
+                let kept = part.map(|part| format!(" in '{part}'")).unwrap_or_default();
+                let message = format!("the fetch of '{name}' was ended; what was verified is kept{kept}");
                 Err(ApiError::new(ErrorKind::Cancelled, message).with_hint("the same command goes on where it stopped"))
             }
         }
@@ -328,13 +335,15 @@ impl LocalApi {
         &self,
         transfer: TransferId,
         name: &str,
+        part: Option<&str>,
         listener: &Listener,
         tell: &mut dyn FnMut(Told) -> Flow,
     ) -> Result<Ended, ApiError> {
         let clock = Clock::new();
         let mut next = Time::ZERO;
         let mut may_be_level = self.config.family.lists();
-        let mut flow = tell(Told::Fetching { transfer: transfer.to_string(), name: name.into() });
+        let mut flow =
+            tell(Told::Fetching { transfer: transfer.to_string(), name: name.into(), part: part.map(Into::into) });
         while flow == Flow::Continue {
             let mut ending = None;
             match listener.wait(clock.until(next)) {
@@ -741,7 +750,13 @@ impl Drop for Place<'_> {
 }
 
 /// What to tell a person about a fetch that failed.
-fn failure(name: &str, reason: &str, report: &TransferReport, trouble: &Trouble, family: Family) -> ApiError {
+fn failure(
+    name: &str,
+    reason: &str,
+    report: &TransferReport,
+    (trouble, part): (&Trouble, Option<&str>),
+    family: Family,
+) -> ApiError {
     // Where it was given up its name is told as well.
     let message = format!("cannot fetch '{name}': {}", reason.replace(&format!(" of '{name}'"), ""));
     let kept = report.stored_bytes;
@@ -757,8 +772,9 @@ fn failure(name: &str, reason: &str, report: &TransferReport, trouble: &Trouble,
             false => format!("is a publisher running, and does a route lead there? `trib ping {name}` tries it"),
         }),
         None => ApiError::new(ErrorKind::Incomplete, message).with_hint(format!(
-            "{kept} of {} bytes are verified and kept; the same command goes on there",
-            report.bytes
+            "{kept} of {} bytes are verified and kept{}; the same command goes on there",
+            report.bytes,
+            part.filter(|_| kept > 0).map(|part| format!(" in '{part}'")).unwrap_or_default()
         )),
     }
 }

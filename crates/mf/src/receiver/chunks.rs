@@ -40,6 +40,10 @@ impl Receiver {
             return false;
         }
         fetch.lonely_since = now;
+        if let Some(id) = id.filter(|_| header.custodian.is_some()) {
+            fetch.keep_for(header);
+            self.settle_custody(now, id);
+        }
         true
     }
     /// What a chunk is for; `None` for the first one of something that nobody here asked for.
@@ -60,11 +64,13 @@ impl Receiver {
             self.strays += 1;
             if !is_pushed(tag.transfer) {
                 self.say_over(header, tag, false);
+                self.tell_over(header);
             }
             return;
         };
         if fetch.ended.is_some() {
             let has_all = fetch.failure.is_none();
+            self.tell_over(header);
             return self.say_over(header, tag, has_all);
         }
         let bytes = payload.len() as u64;
@@ -79,6 +85,7 @@ impl Receiver {
         {
             if source.lied {
                 fetch.duplicate_bytes += bytes;
+                self.tell_over(header);
                 return self.say_over(header, tag, true);
             }
             if source.doubt.is_some() {
@@ -120,6 +127,9 @@ impl Receiver {
         }
         let told = fetch.tell_stored();
         self.events.extend(told.into_iter().map(|event| (id, event)));
+        if matches!(taken, Taken::Kept | Taken::Duplicate) {
+            fetch.keep_for(header);
+        }
         match taken {
             Taken::Kept => {
                 fetch.nacks = 0;
@@ -135,13 +145,17 @@ impl Receiver {
                 let timeout = fetch.options.nack_timeout(&self.config);
                 let heard = self.arriving.get(&(fetch.object, fetch.transfer)).copied();
                 if is_reminder && now >= heard.unwrap_or_default().max(fetch.useful_at) + timeout {
+                    self.settle_custody(now, id);
                     return self.nack(now, id);
                 }
             }
             Taken::Refused => {
                 // Its sender sends more than it was told, or others have filled the buffer meanwhile.
-                self.refused += 1;
                 fetch.set_nack(now, fetch.options.nack_timeout(&self.config));
+                match header.custodian {
+                    Some(_) => self.refuse(header, tag),
+                    None => self.refused += 1,
+                }
                 return self.say_due(now, id);
             }
             Taken::Wrong(wrong) => return self.distrust(now, id, wrong),
@@ -166,6 +180,7 @@ impl Receiver {
             fetch.status_at = Some((now, window));
         }
         self.finish_if_complete(now, id);
+        self.settle_custody(now, id);
         self.say_due(now, id);
     }
     /// A sender goes on with what is complete here, or is not wanted any more, or was asked for by an earlier life of this
@@ -187,11 +202,15 @@ impl Receiver {
         let key = (header.source, tag.transfer);
         let running = self.fetches.values().filter(|fetch| fetch.is_pushed_here());
         let is_known = self.early.contains_key(&key);
-        if !is_known && running.count() + self.early.len() >= PUSHED_MAX && !self.forget_early(now, key) {
-            self.strays += 1;
-            return;
+        let is_full = !is_known && running.count() + self.early.len() >= PUSHED_MAX;
+        if is_full && !self.forget_early(now, key) {
+            return self.refuse(header, tag);
         }
-        // A device that has just come back is given what was stored for it before anybody takes it.
+        // A device that has just come back is given what was stored for it before anybody takes it: it is kept, and whoever
+        // is its custodian waits.
+        if self.acceptor.is_none() {
+            self.answers.extend(Answer::to(header, CustodyState::Refused));
+        }
         if tag.number != 0 || self.acceptor.is_none() {
             return self.keep_early(now, key, header, payload);
         }
@@ -199,6 +218,7 @@ impl Receiver {
         let Some((manifest, acceptor)) = manifest.zip(self.acceptor.as_mut()) else {
             self.strays += 1;
             self.early.remove(&key);
+            self.tell_over(header);
             return;
         };
         let (name, size) = (manifest.name.clone(), manifest.size);
@@ -248,7 +268,9 @@ impl Receiver {
         let most = self.config.buffer_bytes.0;
         while self.early.values().map(bytes).sum::<u64>() + payload.len() as u64 > most {
             if !self.forget_early(now, key) {
-                self.strays += 1;
+                if let Some(tag) = header.tag() {
+                    self.refuse(header, tag);
+                }
                 return;
             }
         }
@@ -259,6 +281,8 @@ impl Receiver {
         early.chunks.retain(|(known, _)| number(known) != number(header));
         if early.chunks.len() < EARLY_MAX {
             early.chunks.push((header.clone(), payload.to_bytes()));
+        } else if let Some(tag) = header.tag() {
+            self.refuse(header, tag);
         }
     }
     /// Of what nobody has taken yet the one of which nothing was heard for longest makes room for another one; false if more
@@ -274,6 +298,7 @@ impl Receiver {
         if self.acceptor.is_none() {
             return;
         }
+        self.tell_ready();
         let is_first = |(header, _): &(ChunkHeader, Bytes)| header.tag().is_some_and(|tag| tag.number == 0);
         let firsts = self.early.values_mut().filter_map(|early| {
             let at = early.chunks.iter().position(is_first)?;
@@ -735,6 +760,20 @@ mod tests {
         assert_eq!(stored(&receiver), 4_000);
         let events: Vec<_> = core::iter::from_fn(|| receiver.poll_event()).map(|(_, event)| event).collect();
         assert!(!events.iter().any(|event| matches!(event, TransferEvent::SourceDistrusted { .. })), "{events:?}");
+    }
+
+    #[test]
+    fn only_who_was_asked_says_that_it_cannot_read_it_and_that_ends_what_has_no_other_source() {
+        let (source, stranger) = (Guid([2; 20]), Guid([3; 20]));
+        for (from, flip, ends) in [(source, 1, false), (stranger, 0, false), (source, 0, true)] {
+            let (mut receiver, _, id, asked) = fetch();
+            let TransportMessage::Request { transfer, object, .. } = asked[0].message else { panic!("{asked:?}") };
+            let header = header_of(&asked[0], from, Token(asked[0].token.0 ^ flip));
+            let why = Unavailable::Changed;
+            receiver.handle_message(NOW, &header, &TransportMessage::Unreadable { transfer, object, why });
+            let report = receiver.report(NOW, id).expect("it is known");
+            assert_eq!(report.failure.is_some_and(|reason| reason.contains("changed at the source")), ends);
+        }
     }
 
     #[test]

@@ -161,6 +161,10 @@ impl StateTable {
     fn slot_offset(&self, index: ChunkIndex) -> u64 {
         self.slots_offset + u64::from(index.0) * SLOT_BYTES as u64
     }
+    /// Waits until all of it is on the disk.
+    pub(super) fn sync(&self) -> Result<(), StoreError> {
+        self.file.sync_data().map_err(|error| io_error("write to disk", &self.path, &error))
+    }
     fn write(&self, bytes: &[u8], offset: u64) -> Result<(), StoreError> {
         journal::write(journal::File::State, offset, bytes)
             .and_then(|()| self.file.write_all_at(bytes, offset))

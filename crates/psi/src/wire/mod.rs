@@ -46,15 +46,16 @@ pub use rendezvous::{
 pub use request::{REQUEST_PACKETS_MAX, REQUEST_RUNS_MAX, Request};
 pub use secrecy::{MessageKey, SECRECY_BYTES, Secrecy};
 pub use topology::{
-    ADJACENCIES_MAX, Adjacency, BitmapNumbers, LABEL_BYTES_MAX, LinkState, MANIFEST_BYTES_MAX, Offer, OfferVersion,
-    PATH_LABEL_BYTES_MAX, PATHS_MAX, PUBLISHERS_MAX, PathOffer, PathRequest, Publisher, RESOLVERS_MAX, ResolverRoute,
-    Routes, SHARED_LINKS_MAX, SharedLink,
+    ADJACENCIES_MAX, Adjacency, BitmapNumbers, LABEL_BYTES_MAX, LinkState, MANIFEST_BYTES_MAX, MatchKey, OVERTAKEN_MAX,
+    Offer, OfferVersion, Overtaken, PATH_LABEL_BYTES_MAX, PATHS_MAX, PUBLISHERS_MAX, PathOffer, PathRequest, Publisher,
+    RESOLVERS_MAX, ResolverRoute, Routes, SHARED_LINKS_MAX, SharedLink, WITHDRAWN_MAX,
 };
 pub use tributary_core::wire::{Reader, WireError, Writer};
 
 /// The version of the wire format: one more with each change that a node without it misreads. 2 has the runs of
-/// rendezvous nodes in [`Routes`].
-pub const VERSION: u8 = 2;
+/// rendezvous nodes in [`Routes`]; 3 has versions in [`PathRequest`], the values of limits in [`Rejection`], and
+/// rendezvous nodes that say when they are ready.
+pub const VERSION: u8 = 3;
 /// Bytes of the common header before the FID.
 pub const FIXED_BYTES: usize = 5;
 /// Bytes of a datagram that every link carries: control packets are made for it.
