@@ -16,7 +16,7 @@ use tributary_content::{
     Bitmap, ChunkIndex, ChunkStore, HashTree, Manifest, MemoryOpener, Name, ObjectId, ObjectKind, PublicKey,
     StoreError, StoreOpener,
 };
-use tributary_net::disk::{Existing, PartFile, Placed, Questions, is_reserved, replace_file};
+use tributary_net::disk::{Existing, PartFile, Placed, Questions, is_reserved, number_of, numbered, replace_file};
 
 use crate::{files::Files, messages::OnRepeat};
 
@@ -165,7 +165,12 @@ impl Place {
             let known = lock(&self.received.0).known(&key);
             // What was killed before it got its name goes on.
             if let Some(at) = known.filter(|_| !is_unfinished(&path, manifest)) {
-                let is_there = !is_line || Lines::holds(&path, at, manifest);
+                // What somebody has taken away since may be sent again.
+                let is_there = match (is_line, at) {
+                    (true, at) => Lines::holds(&path, at, manifest),
+                    (false, NUMBER_UNKNOWN) => true,
+                    (false, number) => fs::symlink_metadata(numbered(&path, number, manifest.kind)).is_ok(),
+                };
                 if is_there {
                     self.arrived.give_up(&manifest.name);
                     return Ok(Box::new(Kept::new(manifest)));
@@ -214,10 +219,15 @@ impl ChunkStore for Incoming {
     }
     fn finish(&mut self) -> Result<(), StoreError> {
         if self.place.on_repeat != OnRepeat::Replace {
-            lock(&self.place.received.0).add(self.key, 0)?;
+            lock(&self.place.received.0).add(self.key, NUMBER_UNKNOWN)?;
         }
         self.inner.finish()?;
         let path = self.placed.path().unwrap_or_else(|| self.path.clone());
+        if self.place.on_repeat != OnRepeat::Replace {
+            // It has its name: that this cannot be written costs nothing but a second copy of what is sent again.
+            let number = number_of(&self.path, &path, self.manifest.kind);
+            let _ = lock(&self.place.received.0).add(self.key, number.unwrap_or(NUMBER_UNKNOWN));
+        }
         self.place.arrived.finish(&self.manifest, &path);
         Ok(())
     }
@@ -536,6 +546,8 @@ const FILE_NAME_BYTES_MAX: usize = 240;
 const REFUSED_MAX: usize = 64;
 /// Bytes of the longest object that is added to a file as a line.
 const LINE_BYTES_MAX: u64 = 1 << 20;
+/// In place of the number that an object's name has got: it is just getting it.
+const NUMBER_UNKNOWN: u64 = 0;
 /// Objects whose arrival is remembered over a restart.
 const RECEIVED_MAX: usize = 1 << 18;
 const KEY_BYTES: usize = 16;
