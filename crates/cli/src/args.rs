@@ -43,7 +43,7 @@ pub(crate) fn wants_json() -> bool {
 pub(crate) enum Command {
     /// Show it all on this machine: a small network of real daemons, a real file, every source and path
     Demo(Demo),
-    /// Run one daemon until SIGTERM, SIGHUP or Ctrl-C
+    /// Run one daemon until SIGTERM or Ctrl-C; SIGHUP makes it read its config again
     Node(Node),
     /// Publish a file or folder under a name: by a daemon from now on, or with --config until Ctrl-C
     ///
@@ -59,6 +59,8 @@ pub(crate) enum Command {
     Get(Get),
     /// List what the network offers under a name (families psi and mf)
     Ls(Ls),
+    /// Follow a fetch that runs in a node, such as one begun with `trib get --detach`, until it ends
+    Follow(Follow),
     /// Withdraw a name that the node publishes
     Rm(Named),
     /// Show what a node is doing
@@ -134,7 +136,26 @@ pub(crate) struct Worker {
     #[arg(long, value_name = "FILE", conflicts_with = "control")]
     pub(crate) config: Option<PathBuf>,
     #[command(flatten)]
+    pub(crate) peer: Peer,
+    #[command(flatten)]
     pub(crate) control: Control,
+}
+
+/// Another neighbour than that of the config.
+#[derive(Args, Debug, Default)]
+pub(crate) struct Peer {
+    /// The neighbour to use in place of the one in the config, such as router.lan or 192.0.2.7:7001 [default: $TRIB_PEER,
+    /// else as the config says]
+    #[arg(long, value_name = "HOST[:PORT]", requires = "config")]
+    pub(crate) peer: Option<String>,
+}
+
+impl Peer {
+    /// What the arguments name, else the environment.
+    pub(crate) fn named(&self) -> Option<String> {
+        let variable = || std::env::var("TRIB_PEER").ok().filter(|text| !text.is_empty());
+        self.peer.clone().or_else(variable)
+    }
 }
 
 /// A command that asks a daemon one thing.
@@ -149,6 +170,15 @@ pub(crate) struct Ask {
 pub(crate) struct Named {
     /// The name, such as /lab/images/debian.iso
     pub(crate) name: Name,
+    #[command(flatten)]
+    pub(crate) control: Control,
+}
+
+/// Follows a fetch.
+#[derive(Args, Debug)]
+pub(crate) struct Follow {
+    /// The fetch: its number, such as transfer-1, or the name that it fetches
+    pub(crate) transfer: String,
     #[command(flatten)]
     pub(crate) control: Control,
 }
@@ -196,6 +226,8 @@ pub(crate) struct Node {
     /// The node's config; `trib config check` tests it
     #[arg(long, value_name = "FILE")]
     pub(crate) config: PathBuf,
+    #[command(flatten)]
+    pub(crate) peer: Peer,
     /// Stop when standard input ends, so that the node does not outlive whoever started it
     #[arg(long)]
     pub(crate) stop_with_stdin: bool,
@@ -254,6 +286,9 @@ pub(crate) struct Get {
     /// What the network may keep of what cannot be delivered now (family mf) [default: the publisher's]
     #[arg(long, value_name = "WHAT")]
     pub(crate) in_network: Option<Keep>,
+    /// Let the node go on by itself: this command ends at once, and `trib follow` shows how far the fetch is
+    #[arg(long, conflicts_with = "config")]
+    pub(crate) detach: bool,
     #[command(flatten)]
     pub(crate) worker: Worker,
 }
@@ -307,6 +342,8 @@ pub(crate) enum HttpProxy {
         /// The node's config
         #[arg(long, value_name = "FILE")]
         config: PathBuf,
+        #[command(flatten)]
+        peer: Peer,
         /// Where browsers connect to
         #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
         listen: std::net::SocketAddr,
@@ -322,6 +359,8 @@ pub(crate) enum HttpProxy {
         /// The node's config
         #[arg(long, value_name = "FILE")]
         config: PathBuf,
+        #[command(flatten)]
+        peer: Peer,
         /// The web server, such as http://127.0.0.1:80
         #[arg(long, value_name = "URL")]
         origin: String,

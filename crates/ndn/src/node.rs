@@ -21,7 +21,7 @@ use tributary_core::{
     node::FaceChange,
 };
 use tributary_transport::{
-    Endpoint, FaceOptions, Fetch, NodeStatus, TransferConfig,
+    Endpoint, FaceOptions, Fetch, NodeStatus, Obstacle, TransferConfig,
     echo::{Echo, EchoError, Echoes},
 };
 
@@ -479,6 +479,9 @@ impl Endpoint for NdnNode {
     }
     fn status(&self, now: Time) -> NodeStatus {
         self.status_at(now)
+    }
+    fn obstacle(&self, _now: Time, name: &Name) -> Option<Obstacle> {
+        self.obstacle_of(name)
     }
 }
 

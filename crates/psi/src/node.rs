@@ -25,7 +25,7 @@ use tributary_core::{
     TransferId, Transmit, TransmitBuf,
     event::{Event, TransferReport},
 };
-use tributary_transport::{Endpoint, FaceOptions, Fetch, NodeStatus};
+use tributary_transport::{Endpoint, FaceOptions, Fetch, NodeStatus, Obstacle};
 
 use crate::{
     config::Config,
@@ -579,6 +579,9 @@ impl Endpoint for PsiNode {
     }
     fn status(&self, now: Time) -> NodeStatus {
         self.status_at(now)
+    }
+    fn obstacle(&self, _now: Time, name: &Name) -> Option<Obstacle> {
+        self.obstacle_of(name)
     }
 }
 

@@ -78,6 +78,13 @@ pub enum Request {
     },
     /// Fetches an object. Told by `fetching`, `started`, `source`, …, `progress`, and `done` at last.
     Get(Get),
+    /// The same by a daemon, which goes on when whoever asked has gone. Answered by `fetching`.
+    Begin(Get),
+    /// How a fetch goes on that somebody began. Told as a `get` is.
+    Follow {
+        /// `transfer-1`, or the name that it fetches.
+        id: String,
+    },
     /// Lists what there is under a scope. Answered by `entry` for each, then `listed`.
     List {
         /// The scope.
@@ -180,7 +187,8 @@ impl Request {
     pub fn check_disk(&self) -> Result<(), ApiError> {
         match self {
             Request::Put { path, .. } | Request::Send(Send { path, .. }) => files::must_be_there(path),
-            Request::Get(Get { output: Output::Path(path), .. }) => files::must_be_writable(path),
+            Request::Get(Get { output: Output::Path(path), .. })
+            | Request::Begin(Get { output: Output::Path(path), .. }) => files::must_be_writable(path),
             _ => Ok(()),
         }
     }

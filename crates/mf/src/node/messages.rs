@@ -24,13 +24,13 @@ impl MfNode {
                     }
                 }
             }
-            TransportMessage::Unreadable { .. } => self.receiver.handle_message(now, header, message),
             TransportMessage::Custody { flow, transfer, object, state, chunks } => {
                 if let (Some(proxy), Some(token)) = (self.proxy.as_mut(), header.token()) {
                     let about = (flow, *transfer, *object);
                     proxy.on_custody(now, &header.source, token, about, *state, chunks);
                 }
             }
+            TransportMessage::Unreadable { .. } => self.receiver.handle_message(now, header, message),
             TransportMessage::Unavailable { transfer, .. } if !is_pushed(*transfer) => {
                 self.receiver.handle_message(now, header, message);
             }

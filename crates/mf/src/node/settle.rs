@@ -40,6 +40,7 @@ impl MfNode {
                 self.router.on_up(now, face, peer);
                 if let Some(proxy) = &mut self.proxy {
                     proxy.on_neighbour(now, &guid, start);
+                    proxy.forget_refusals(&guid);
                     proxy.on_reachable(&guid);
                 }
             } else {

@@ -46,6 +46,31 @@ impl Receiver {
         }
         true
     }
+    /// Whether a chunk that begins to arrive is of something for which there is no room now, or that nobody takes yet and is
+    /// kept until somebody does: its custodian, which is told so, need not send the rest.
+    pub fn turns_away(&mut self, header: &ChunkHeader) -> bool {
+        let tag = header.tag().filter(|tag| is_pushed(tag.transfer) && header.custodian.is_some());
+        let Some(tag) = tag.filter(|tag| !self.pushed.contains_key(&(header.source, tag.transfer))) else {
+            return false;
+        };
+        let is_of = |(known, _): &(ChunkHeader, Bytes)| known.tag().is_some_and(|known| known.number == tag.number);
+        match self.early.get(&(header.source, tag.transfer)) {
+            Some(early) if self.acceptor.is_none() && early.chunks.iter().any(is_of) => {
+                self.answers.extend(Answer::to(header, CustodyState::Refused));
+                true
+            }
+            Some(_) => false,
+            None if self.pushed_here() >= PUSHED_MAX => {
+                self.refuse(header, tag);
+                true
+            }
+            None => false,
+        }
+    }
+    /// Pushed objects that have begun.
+    fn pushed_here(&self) -> usize {
+        self.fetches.values().filter(|fetch| fetch.is_pushed_here()).count() + self.early.len()
+    }
     /// What a chunk is for; `None` for the first one of something that nobody here asked for.
     fn id_of(&self, header: &ChunkHeader, tag: &DataTag) -> Option<TransferId> {
         match is_pushed(tag.transfer) {
@@ -200,9 +225,8 @@ impl Receiver {
     /// The first chunks of something that nobody here asked for.
     pub(super) fn on_pushed(&mut self, now: Time, header: &ChunkHeader, tag: &DataTag, payload: &Payload) {
         let key = (header.source, tag.transfer);
-        let running = self.fetches.values().filter(|fetch| fetch.is_pushed_here());
         let is_known = self.early.contains_key(&key);
-        let is_full = !is_known && running.count() + self.early.len() >= PUSHED_MAX;
+        let is_full = !is_known && self.pushed_here() >= PUSHED_MAX;
         if is_full && !self.forget_early(now, key) {
             return self.refuse(header, tag);
         }

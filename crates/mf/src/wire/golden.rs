@@ -269,11 +269,11 @@ fn golden_transport_messages() {
         ),
         (alloc::format!("06 {id} {a} {b} {runs}"), M::Push { transfer, object, flow, chunks: chunks.clone() }),
         (alloc::format!("07 {id}"), M::Unavailable { transfer, object }),
-        (alloc::format!("0a {id} 02"), M::Unreadable { transfer, object, why: Unavailable::Gone }),
         (
             alloc::format!("09 {id} {a} {b} 01 {runs}"),
             M::Custody { transfer, object, flow, state: CustodyState::Taken, chunks: chunks.clone() },
         ),
+        (alloc::format!("0a {id} 02"), M::Unreadable { transfer, object, why: Unavailable::Gone }),
     ] {
         check(&hex(&bytes), &message, M::decode, M::encode);
     }

@@ -415,12 +415,12 @@ impl TransportMessage {
                 chunks.encode(out);
             }
             Unavailable { .. } => {}
-            Unreadable { why, .. } => out.put_u8(why.number()),
             Custody { flow, state, chunks, .. } => {
                 put_flow(out, flow);
                 out.put_u8(*state as u8);
                 chunks.encode(out);
             }
+            Unreadable { why, .. } => out.put_u8(why.number()),
             Completed { members, .. } => {
                 out.put_u8(members.len().min(MEMBERS_TOLD_MAX) as u8);
                 members.iter().take(MEMBERS_TOLD_MAX).for_each(|member| out.put(&member.0));

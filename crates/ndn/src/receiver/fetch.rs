@@ -328,6 +328,10 @@ impl Fetching {
         let untrusted = || self.sources.values().filter(|source| !self.transfer.trusts(&source.manifest)).count();
         (!is_one_more || untrusted() < UNTRUSTED_MAX).then_some((node, label))
     }
+    /// Whether the last probes came back without an answer.
+    pub(super) fn is_refused(&self) -> bool {
+        self.refusals > 0
+    }
     /// Takes a probing Interest that came back; whether it was one.
     fn on_probe_returned(&mut self, now: Time, local: &LocalPacket, name: NameView<'_>, random: &mut Random) -> bool {
         let nonce = name.last().and_then(|last| <[u8; 4]>::try_from(last.value).ok());

@@ -26,6 +26,8 @@ pub mod background;
 pub mod directory;
 pub mod file;
 pub mod fs;
+#[cfg(test)]
+mod histories;
 pub mod index;
 pub mod key;
 pub mod opener;
@@ -46,8 +48,8 @@ pub use directory::{DirectoryObject, LeftOut};
 pub use file::FileObject;
 pub use key::{KeyFileError, load_or_create_key};
 pub use opener::{BackgroundOpener, Destination, DiskOpener, DiskOptions, Questions};
-pub use place::{number_of, numbered};
 pub use part::{Durability, Existing, PartFile, PartOptions, Placed, Resume, directory_at};
+pub use place::{number_of, numbered};
 pub use publish::{ChunkCache, Original, Publication, PublishError, PublishOptions, publish};
 pub use repository::DiskRepository;
 pub use staging::is_reserved;
