@@ -53,7 +53,10 @@ fn words(told: &Told) -> Vec<String> {
         Told::Receiving { id, names } if names.is_empty() => vec![format!("takes what is sent to {id}")],
         Told::Receiving { id, names } => vec![format!("takes what is sent to {} or {id}", names.join(", "))],
         Told::Received(received) => match &received.text {
-            Some(text) => format!("{}: {text}", received.name).lines().map(String::from).collect(),
+            // No line of a text begins as if it were news of its own.
+            Some(text) => {
+                format!("{}: {}", received.name, text.replace('\n', "\n    ")).lines().map(String::from).collect()
+            }
             None => {
                 let (bytes, output) = (ByteCount(received.bytes), &received.output);
                 vec![format!("{}: {bytes}, every byte verified, written to {output}", received.name)]

@@ -787,6 +787,20 @@ mod tests {
     }
 
     #[test]
+    fn only_who_was_asked_says_that_it_cannot_read_it_and_that_ends_what_has_no_other_source() {
+        let (source, stranger) = (Guid([2; 20]), Guid([3; 20]));
+        for (from, flip, ends) in [(source, 1, false), (stranger, 0, false), (source, 0, true)] {
+            let (mut receiver, _, id, asked) = fetch();
+            let TransportMessage::Request { transfer, object, .. } = asked[0].message else { panic!("{asked:?}") };
+            let header = header_of(&asked[0], from, Token(asked[0].token.0 ^ flip));
+            let why = Unavailable::Changed;
+            receiver.handle_message(NOW, &header, &TransportMessage::Unreadable { transfer, object, why });
+            let report = receiver.report(NOW, id).expect("it is known");
+            assert_eq!(report.failure.is_some_and(|reason| reason.contains("changed at the source")), ends);
+        }
+    }
+
+    #[test]
     fn only_who_was_asked_says_that_it_does_not_have_it() {
         let (source, stranger) = (Guid([2; 20]), Guid([3; 20]));
         for (from, flip, heard) in [(source, 1, false), (stranger, 0, false), (source, 0, true)] {

@@ -49,6 +49,7 @@ pub use file::FileObject;
 pub use key::{KeyFileError, load_or_create_key};
 pub use opener::{BackgroundOpener, Destination, DiskOpener, DiskOptions, Questions};
 pub use part::{Durability, Existing, PartFile, PartOptions, Placed, Resume, directory_at};
+pub use place::{number_of, numbered};
 pub use publish::{ChunkCache, Original, Publication, PublishError, PublishOptions, publish};
 pub use repository::DiskRepository;
 pub use staging::is_reserved;
