@@ -29,8 +29,8 @@ use crate::{
 };
 
 /// How long nothing is sent after a refusal; doubles with each one, and a chunk that was lost on the way rests as long.
-const REFUSED_PAUSE: Duration = Duration::from_secs(1);
-const REFUSED_PAUSE_MAX: Duration = Duration::from_secs(60);
+const REFUSED_PAUSE: Duration = Duration::from_secs(2);
+const REFUSED_PAUSE_MAX: Duration = Duration::from_secs(120);
 /// A timeout doubles with each time that a chunk is sent in vain, so often at most.
 const BACKOFF_MAX: u32 = 6;
 /// After how long a chunk that is said to be missing counts as lost on its way.
@@ -475,8 +475,8 @@ impl Proxy {
         let resting: Vec<ChunkKey> = self.transits.resting.keys().filter(of_it).copied().collect();
         resting.iter().for_each(|transfer| self.wake(transfer));
     }
-    /// The destination is there anew: a receiver that had no room may have been another one.
-    pub(super) fn forget_refusals(&mut self, guid: &Guid) {
+    /// The destination has come: who had no room may have started anew.
+    pub fn forget_refusals(&mut self, guid: &Guid) {
         if self.destinations.get(guid).is_some_and(|destination| destination.window.hold_until.is_some()) {
             self.end_hold(guid);
         }
