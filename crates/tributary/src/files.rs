@@ -10,7 +10,7 @@ use tributary_content::{
 };
 use tributary_net::disk::{
     self, BackgroundOpener, Destination, DiskOpener, DiskOptions, KeyFileError, PartOptions, Publication, PublishError,
-    PublishOptions, Questions, Storage, TrustStore, directory_at, load_or_create_key, part::TARGET_NAME_BYTES_MAX,
+    PublishOptions, Questions, Storage, TrustStore, directory_at, load_or_create_key, part::{Durability, TARGET_NAME_BYTES_MAX},
     publish,
 };
 
@@ -132,13 +132,23 @@ impl Files {
             reason: error.to_string(),
         };
         if let Some(parent) = path.parent() {
-            fs::create_dir_all(parent).map_err(refused)?;
+            make_folders(folder, parent).map_err(refused)?;
         }
-        // Nobody chose the moment: several versions may come at once.
-        let part = PartOptions { apart: true, ..self.part_options() };
+        // Nobody chose the moment: several versions may come at once. Whoever kept it forgets it when it is here.
+        let part = PartOptions { apart: true, durability: Durability::Power, ..self.part_options() };
         let options = DiskOptions { publisher, part, ..DiskOptions::default() };
         DiskOpener::new(self.trust.clone(), Destination::Path(path.into()), options).open(manifest)
     }
+}
+
+/// Makes the folders that lead from `folder` to `below`, so that their names survive a loss of power.
+fn make_folders(folder: &Path, below: &Path) -> std::io::Result<()> {
+    let missing: Vec<&Path> = below.ancestors().take_while(|path| *path != folder && !path.is_dir()).collect();
+    fs::create_dir_all(below)?;
+    for made in missing.into_iter().filter_map(Path::parent) {
+        fs::File::open(made)?.sync_all()?;
+    }
+    Ok(())
 }
 
 /// Reads or makes the publisher's key in `path`.
@@ -194,7 +204,7 @@ impl Trouble {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
     fn watch<T>(&self, result: Result<T, StoreError>) -> Result<T, StoreError> {
-        if let Err(error @ StoreError::Io { .. }) = &result {
+        if let Err(error @ (StoreError::Io { .. } | StoreError::Later { .. })) = &result {
             self.0.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_with(|| error.clone());
         }
         result

@@ -7,7 +7,8 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::Ordering},
 };
 use tributary_content::{
-    ChunkStore, Manifest, MemoryObject, Name, ObjectKind, ObjectReader, PublicKey, StoreError, StoreOpener,
+    Bitmap, ChunkIndex, ChunkStore, HadStore, HashTree, Manifest, MemoryObject, Name, ObjectId, ObjectKind, ObjectReader,
+    PublicKey, StoreError, StoreOpener,
 };
 use tributary_core::{
     Duration, Time,
@@ -28,6 +29,7 @@ use crate::{
     files::Files,
     hub::Heard,
     local::{LocalApi, parse_name},
+    received::Received,
     told::Told,
     views::{GroupView, ReceivedView, SentView, StoreView, counted},
     whole::TellsWhole,
@@ -311,8 +313,14 @@ impl LocalApi {
             let message = "this node receives for somebody else already";
             return Err(ApiError::new(ErrorKind::Usage, message).with_hint("end the other `trib recv` first"));
         }
-        let arrived = Arrived::default();
-        let inbox = Inbox { files: self.files().clone(), folder, publisher, questions, arrived: arrived.clone() };
+        let arrived = Arrived::new(recv.count);
+        let state_dir = &self.config().state_dir;
+        let received = Received::open(state_dir).map_err(|error| {
+            ApiError::io("read what was received before, in", state_dir.display(), &error)
+        });
+        let received = received.inspect_err(|_| self.receiving().store(false, Ordering::SeqCst))?;
+        let files = self.files().clone();
+        let inbox = Inbox { files, folder, publisher, questions, arrived: arrived.clone(), received };
         let result = self.take(recv, &names, inbox, &arrived, tell);
         let kept = self.attached().clone();
         let ended = self.with_messaging(move |messaging, now| {
@@ -515,11 +523,42 @@ struct Coming {
     begun: Vec<Manifest>,
     /// What has its final name and was not told yet.
     whole: Vec<(Manifest, PathBuf)>,
+    /// How many more may begin, beside those that have; any number if that is not limited.
+    left: Option<u64>,
 }
 
 impl Arrived {
-    fn begin(&self, manifest: &Manifest) {
-        self.coming().begun.push(manifest.clone());
+    /// At most so many objects are taken.
+    fn new(most: Option<u64>) -> Arrived {
+        Arrived(Arc::new(Mutex::new(Coming { left: most, ..Coming::default() })))
+    }
+    /// Something that will fail, which is told; it takes the place of nothing that is wanted.
+    fn begin_untrusted(&self, manifest: &Manifest) {
+        let mut coming = self.coming();
+        coming.left.iter_mut().for_each(|left| *left = left.saturating_sub(1));
+        coming.begun.push(manifest.clone());
+    }
+    /// The same if one more is wanted; whoever keeps it keeps it on if not.
+    fn begin_if_wanted(&self, manifest: &Manifest) -> Result<(), StoreError> {
+        let mut coming = self.coming();
+        match &mut coming.left {
+            Some(0) => {
+                let reason = format!("'{}' is not wanted now: as many objects as were asked for have begun", manifest.name);
+                return Err(StoreError::Later { reason });
+            }
+            Some(left) => *left -= 1,
+            None => {}
+        }
+        coming.begun.push(manifest.clone());
+        Ok(())
+    }
+    /// What was begun came whole in an earlier life, or failed: another one may begin.
+    fn give_back(&self, manifest: &Manifest) {
+        let mut coming = self.coming();
+        if let Some(at) = coming.begun.iter().position(|begun| begun == manifest) {
+            coming.begun.remove(at);
+            coming.left.iter_mut().for_each(|left| *left += 1);
+        }
     }
     fn finish(&self, manifest: &Manifest, path: &Path) {
         let mut coming = self.coming();
@@ -538,7 +577,11 @@ impl Arrived {
     fn give_up(&self, name: &Name) -> bool {
         let mut coming = self.coming();
         let at = coming.begun.iter().position(|begun| begun.name == *name);
-        at.map(|at| coming.begun.remove(at)).is_some()
+        let gone = at.map(|at| coming.begun.remove(at)).is_some();
+        if gone {
+            coming.left.iter_mut().for_each(|left| *left += 1);
+        }
+        gone
     }
     fn coming(&self) -> MutexGuard<'_, Coming> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
@@ -552,6 +595,7 @@ struct Inbox {
     publisher: Option<PublicKey>,
     questions: Questions,
     arrived: Arrived,
+    received: Received,
 }
 
 impl Inbox {
@@ -577,7 +621,7 @@ impl StoreOpener for Inbox {
         let trusted = self.questions.trusts(manifest);
         if trusted.is_err() {
             // It fails, and that is told.
-            self.arrived.begin(manifest);
+            self.arrived.begin_untrusted(manifest);
         }
         trusted
     }
@@ -585,19 +629,59 @@ impl StoreOpener for Inbox {
         false
     }
     fn open(&mut self, manifest: &Manifest) -> Result<Box<dyn ChunkStore>, StoreError> {
+        self.open_sent(manifest, &[])
+    }
+    fn open_sent(&mut self, manifest: &Manifest, delivery: &[u8]) -> Result<Box<dyn ChunkStore>, StoreError> {
         self.trusts(manifest)?;
         let path = self.path(&manifest.name).unwrap_or_else(|| self.folder.clone());
-        self.arrived.begin(manifest);
+        self.arrived.begin_if_wanted(manifest)?;
         let (files, folder) = (self.files.clone(), self.folder.clone());
         let (publisher, arrived) = (self.publisher, self.arrived.clone());
+        let (received, delivery) = (self.received.clone(), delivery.to_vec());
         let wanted = manifest.clone();
         let open = move || {
+            if received.has(&delivery, &wanted, &path) {
+                arrived.give_back(&wanted);
+                return Ok(Box::new(HadStore::new(&wanted)) as Box<dyn ChunkStore>);
+            }
             let inner = files.open_below(&folder, &path, publisher, &wanted)?;
             let (manifest, path, arrived) = (wanted.clone(), path.clone(), arrived.clone());
             let tell = move || arrived.finish(&manifest, &path);
-            Ok(Box::new(TellsWhole { inner, tell }) as Box<dyn ChunkStore>)
+            let whole = Box::new(TellsWhole { inner, tell });
+            let (received, delivery, object) = (received.clone(), delivery.clone(), wanted.object_id());
+            Ok(Box::new(Remembered { inner: whole, received, delivery, object }) as Box<dyn ChunkStore>)
         };
         Ok(Box::new(self.files.storage().open_store(manifest, open)?))
+    }
+}
+
+/// Remembers that an object is whole, before it has its name and after.
+struct Remembered {
+    inner: Box<dyn ChunkStore>,
+    received: Received,
+    delivery: Vec<u8>,
+    object: ObjectId,
+}
+impl ChunkStore for Remembered {
+    fn held(&self) -> &Bitmap {
+        self.inner.held()
+    }
+    fn tree(&self) -> Option<&HashTree> {
+        self.inner.tree()
+    }
+    fn put_tree(&mut self, tree: &HashTree) -> Result<(), StoreError> {
+        self.inner.put_tree(tree)
+    }
+    fn put_chunk(&mut self, index: ChunkIndex, bytes: &[u8]) -> Result<(), StoreError> {
+        self.inner.put_chunk(index, bytes)
+    }
+    fn sync(&mut self) -> Result<(), StoreError> {
+        self.inner.sync()
+    }
+    fn finish(&mut self) -> Result<(), StoreError> {
+        self.received.begin(&self.delivery, self.object)?;
+        self.inner.finish()?;
+        self.received.end(&self.delivery, self.object)
     }
 }
 

@@ -273,6 +273,7 @@ fn golden_transport_messages() {
             alloc::format!("09 {id} {a} {b} 01 {runs}"),
             M::Custody { transfer, object, flow, state: CustodyState::Taken, chunks: chunks.clone() },
         ),
+        (alloc::format!("0a {id} {a} {b} 0036ee80"), M::KeptFor { transfer, object, flow, lifetime_ms: 3_600_000 }),
     ] {
         check(&hex(&bytes), &message, M::decode, M::encode);
     }

@@ -229,6 +229,17 @@ pub enum TransportMessage {
         /// Which chunks; none where all of the transfer is meant.
         chunks: ChunkRanges,
     },
+    /// A proxy tells the source that it keeps chunks for less time than they ask for.
+    KeptFor {
+        /// The transfer.
+        transfer: u32,
+        /// The object.
+        object: ObjectId,
+        /// From whom to whom the chunks go.
+        flow: Flow,
+        /// For so many milliseconds from now on.
+        lifetime_ms: u32,
+    },
 }
 
 /// What became of chunks, as their custodian is told.
@@ -257,7 +268,9 @@ impl CustodyState {
 impl TransportMessage {
     /// The transfer and the object that it is about.
     pub fn about(&self) -> (u32, ObjectId) {
-        use TransportMessage::{Ack, Completed, Custody, Dropped, Push, Request, Status, Stored, Unavailable};
+        use TransportMessage::{
+            Ack, Completed, Custody, Dropped, KeptFor, Push, Request, Status, Stored, Unavailable,
+        };
         match self {
             Request { transfer, object, .. }
             | Status { transfer, object, .. }
@@ -267,7 +280,8 @@ impl TransportMessage {
             | Push { transfer, object, .. }
             | Unavailable { transfer, object }
             | Completed { transfer, object, .. }
-            | Custody { transfer, object, .. } => (*transfer, *object),
+            | Custody { transfer, object, .. }
+            | KeptFor { transfer, object, .. } => (*transfer, *object),
         }
     }
     /// Reads a whole message.
@@ -341,6 +355,12 @@ impl TransportMessage {
                 state: reader.choice("custody", CustodyState::from_byte)?,
                 chunks: ChunkRanges::decode(&mut reader)?,
             },
+            10 => TransportMessage::KeptFor {
+                transfer,
+                object,
+                flow: read_flow(&mut reader)?,
+                lifetime_ms: reader.u32("lifetime")?,
+            },
             found => return Err(WireError::Value { field: "message kind", found: u64::from(found) }),
         };
         reader.end()?;
@@ -348,7 +368,9 @@ impl TransportMessage {
     }
     /// Appends the message to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        use TransportMessage::{Ack, Completed, Custody, Dropped, Push, Request, Status, Stored, Unavailable};
+        use TransportMessage::{
+            Ack, Completed, Custody, Dropped, KeptFor, Push, Request, Status, Stored, Unavailable,
+        };
         let (kind, transfer, object) = match self {
             Request { transfer, object, .. } => (1, transfer, object),
             Status { transfer, object, .. } => (2, transfer, object),
@@ -359,6 +381,7 @@ impl TransportMessage {
             Unavailable { transfer, object } => (7, transfer, object),
             Completed { transfer, object, .. } => (8, transfer, object),
             Custody { transfer, object, .. } => (9, transfer, object),
+            KeptFor { transfer, object, .. } => (10, transfer, object),
         };
         out.put_u8(kind);
         out.put_u32(*transfer);
@@ -396,6 +419,10 @@ impl TransportMessage {
                 chunks.encode(out);
             }
             Unavailable { .. } => {}
+            KeptFor { flow, lifetime_ms, .. } => {
+                put_flow(out, flow);
+                out.put_u32(*lifetime_ms);
+            }
             Custody { flow, state, chunks, .. } => {
                 put_flow(out, flow);
                 out.put_u8(*state as u8);
