@@ -46,6 +46,9 @@ pub(crate) enum Command {
     /// Run one daemon until SIGTERM or Ctrl-C; SIGHUP makes it read its config again
     Node(Node),
     /// Publish a file or folder under a name: by a daemon from now on, or with --config until Ctrl-C
+    ///
+    /// A daemon remembers what it publishes and publishes it again when it is started anew, until `trib rm`. What a put
+    /// with --config published ends with it: a node that is started with the same config later does not publish it.
     Put(Put),
     /// Fetch a name, verify it, and write it to a file, a folder or a pipe
     ///
@@ -75,6 +78,13 @@ pub(crate) enum Command {
     /// Send a file, a folder or standard input to a device, or to all that are attached to a name (family mf)
     Send(Send),
     /// Take what is sent to this node, and write it into a folder (family mf)
+    ///
+    /// An object is written to the path that its name says below the folder. Nothing that was there before is replaced, except
+    /// by --on-repeat replace; no link in the folder is followed. A character that a file's name cannot have, or that would
+    /// hide it, is written as %XX, and so are `%` and `~`: /a/.b becomes a/%2Eb. A component of another type than a generic
+    /// one has its number in front: /a/v=7 becomes a/54=%07. If a name is that of an object and also leads to others,
+    /// what comes second is written with a `~` behind that part: /sensors/roof, then /sensors/roof/temperature become
+    /// sensors/roof and sensors/roof~/temperature.
     Recv(Recv),
     /// Take what is sent to a name from now on (family mf)
     Attach(Named),
@@ -248,6 +258,10 @@ pub(crate) struct Get {
     /// Where to write it; `-` is standard output, in order [default: the last part of the name]
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
+    /// Replace whatever file or folder is there [default: only an earlier version that was fetched to it under this name from
+    /// this publisher, and that nobody has changed since]
+    #[arg(long)]
+    pub(crate) overwrite: bool,
     /// Fetch only if the node speaks this one: psi, ndn or mf [default: whatever it speaks]
     #[arg(long)]
     pub(crate) family: Option<Family>,
@@ -384,6 +398,17 @@ pub(crate) enum Keep {
     Nothing,
 }
 
+/// What becomes of several objects of one name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum OnRepeat {
+    /// Keep all: the second one of /sensors/roof is written to sensors/roof~2
+    Number,
+    /// Replace the earlier one of the same publisher, unless you have changed it
+    Replace,
+    /// Add its bytes to the file as a line; folders and what has more than 1 MiB are numbered
+    Append,
+}
+
 /// Receives.
 #[derive(Args, Debug)]
 pub(crate) struct Recv {
@@ -393,6 +418,9 @@ pub(crate) struct Recv {
     /// The folder to write into, each object under its name
     #[arg(short, long, value_name = "DIR", default_value = ".")]
     pub(crate) output: PathBuf,
+    /// What to do with an object whose name one had that was received before
+    #[arg(long, value_name = "HOW", default_value = "number")]
+    pub(crate) on_repeat: OnRepeat,
     /// The only publisher's key to believe [default: the first one ever seen for a name]
     #[arg(long, value_name = "KEY")]
     pub(crate) publisher: Option<PublicKey>,

@@ -200,7 +200,11 @@ fn status(status: &StatusView) -> Vec<String> {
     }
     for published in &status.published {
         let state = if published.confirmed { "confirmed" } else { "not confirmed yet" };
-        let changed = if published.changed { "; it was changed on the disk since: publish it again" } else { "" };
+        let changed = match &published.unreadable {
+            Some(reason) => format!("; it cannot be served: {reason}: publish it again"),
+            None if published.changed => "; it was changed on the disk since: publish it again".into(),
+            None => String::new(),
+        };
         lines.push(format!("publishes '{}': {}, {state}{changed}", published.name, ByteCount(published.bytes)));
     }
     for transfer in &status.transfers {

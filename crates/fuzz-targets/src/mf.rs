@@ -112,7 +112,9 @@ pub fn mf_transport(data: &[u8]) {
         | TransportMessage::Dropped { chunks, .. }
         | TransportMessage::Push { chunks, .. }
         | TransportMessage::Custody { chunks, .. } => chunks,
-        TransportMessage::Unavailable { .. } | TransportMessage::Completed { .. } => return,
+        TransportMessage::Unavailable { .. }
+        | TransportMessage::Unreadable { .. }
+        | TransportMessage::Completed { .. } => return,
     };
     assert!(chunks.runs().len() <= RANGES_MAX);
     for pair in chunks.runs().windows(2) {

@@ -244,7 +244,7 @@ impl PsiNode {
             self.on_local(now, FaceId::default(), answer);
         }
         while let Some((name, error)) = self.sender.poll_failure() {
-            self.push_event(Event::Note(format!("cannot serve '{name}': {error}")));
+            self.push_event(Event::Unreadable { name: format!("{name}"), reason: format!("{error}") });
         }
     }
     /// Takes Data packets for this node that arrived together and have one common header.

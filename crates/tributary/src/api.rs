@@ -72,6 +72,9 @@ pub enum Request {
         /// How long to wait for the resolver, in milliseconds.
         #[serde(default = "default_patience_ms")]
         patience_ms: u64,
+        /// How long it is published.
+        #[serde(default)]
+        term: Term,
     },
     /// Fetches an object. Told by `fetching`, `started`, `source`, …, `progress`, and `done` at last.
     Get(Get),
@@ -205,6 +208,17 @@ impl Request {
     }
 }
 
+/// How long something is published.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Term {
+    /// Until it is removed: a node that is started again publishes it again.
+    #[default]
+    UntilRemoved,
+    /// As long as this run of the node lasts. An earlier publication of the name that is remembered stays remembered.
+    ThisRun,
+}
+
 /// A fetch to carry out.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -225,6 +239,21 @@ pub struct Get {
     /// What only some families leave to who fetches; others refuse it.
     #[serde(default)]
     pub options: GetOptions,
+    /// What may be replaced at the place where it is to go.
+    #[serde(default)]
+    pub overwrite: Overwrite,
+}
+
+/// What of a person's files a fetch may replace.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Overwrite {
+    /// An earlier version that this node fetched to the same place under the same name from the same publisher, unless
+    /// somebody has changed it since.
+    #[default]
+    EarlierFetch,
+    /// Whatever is there.
+    Anything,
 }
 
 /// Where a fetched object goes.

@@ -21,7 +21,7 @@ use tributary_net::{
 use tributary_transport::{Fetch, Obstacle, ObstacleKind};
 
 use crate::{
-    api::{Api, Flow, Get, Output, Request},
+    api::{Api, Flow, Get, Output, Request, Term},
     config::{NodeConfig, Role},
     diagnosis::{self, Diagnosis},
     error::{ApiError, ErrorKind},
@@ -213,6 +213,7 @@ impl LocalApi {
         name: &str,
         version: Option<u64>,
         patience: Duration,
+        term: Term,
         tell: &mut dyn FnMut(Told) -> Flow,
     ) -> Result<(), ApiError> {
         self.must_play(Role::Sender, "publish")?;
@@ -233,7 +234,9 @@ impl LocalApi {
             tell(left_out);
         }
         // First what may fail: what is offered now is offered after a restart.
-        self.publications.remember(Publication { name: name.clone(), path, version })?;
+        if term == Term::UntilRemoved {
+            self.publications.remember(Publication { name: name.clone(), path, version })?;
+        }
         self.running.hub().forget(&uri);
         let listener = self.running.hub().listen();
         let mut told = self.offer(publication)?;
@@ -242,7 +245,9 @@ impl LocalApi {
             // What the node has given up is offered no more; else it goes on trying.
             let published = self.running.call(|node, now| node.status(now).published)?;
             if !published.iter().any(|(of, _)| *of == uri) {
-                self.publications.forget(&name)?;
+                if term == Term::UntilRemoved {
+                    self.publications.forget(&name)?;
+                }
                 self.originals().remove(&uri);
             }
             let message = format!("cannot publish '{uri}': the resolver refused: {reason}");
@@ -550,6 +555,7 @@ impl LocalApi {
         }
         for published in &mut view.published {
             published.confirmed = hub.resolution(&published.name) == Some(Resolution::Confirmed);
+            published.unreadable = hub.unreadable(&published.name);
         }
         view.transfers = transfers
             .iter()
@@ -605,6 +611,16 @@ impl LocalApi {
             Ended::Level(_) | Ended::Stopped => Ok(()),
         }
     }
+    /// The same, with what was changed on the disk since it was published.
+    fn status_with_changes(&self) -> Result<StatusView, ApiError> {
+        let mut status = self.status()?;
+        let originals = self.originals().clone();
+        for published in &mut status.published {
+            published.changed = originals.get(&published.name).is_some_and(|original| !original.is_unchanged());
+        }
+        Ok(status)
+    }
+
     fn paths(&self, name: &str, tell: &mut dyn FnMut(Told) -> Flow) -> Result<(), ApiError> {
         let name = parse_name(name)?;
         let uri = name.to_string();
@@ -633,7 +649,7 @@ impl LocalApi {
                 transfers.push(explain::Known { transfer, name: name.to_string(), report, now });
             }
         }
-        explain::explain(id, &transfers, &self.status()?)
+        explain::explain(id, &transfers, &self.status_with_changes()?)
     }
 
     fn link(&self, face: &str, up: bool) -> Result<Told, ApiError> {
@@ -713,8 +729,8 @@ impl Api for LocalApi {
         tell: &mut dyn FnMut(Told) -> Flow,
     ) -> Result<(), ApiError> {
         match request {
-            Request::Put { path, name, version, patience_ms } => {
-                self.put(&path, &name, version, Duration::from_millis(patience_ms), tell)
+            Request::Put { path, name, version, patience_ms, term } => {
+                self.put(&path, &name, version, Duration::from_millis(patience_ms), term, tell)
             }
             Request::Get(get) => self.get(&get, stream, tell),
             Request::Begin(get) => {
@@ -726,12 +742,7 @@ impl Api for LocalApi {
             Request::Remove { name } => self.remove(&name, tell),
             Request::Paths { name } => self.paths(&name, tell),
             Request::Status => {
-                let mut status = self.status()?;
-                let originals = self.originals().clone();
-                for published in &mut status.published {
-                    published.changed = originals.get(&published.name).is_some_and(|original| !original.is_unchanged());
-                }
-                tell(Told::Status(status));
+                tell(Told::Status(self.status_with_changes()?));
                 Ok(())
             }
             Request::Explain { id } => {

@@ -175,6 +175,22 @@ pub struct Recv {
     /// Ends after so long without an object, in milliseconds; `None` waits for ever.
     #[serde(default)]
     pub patience_ms: Option<u64>,
+    /// What becomes of several objects of one name.
+    #[serde(default)]
+    pub on_repeat: OnRepeat,
+}
+
+/// What becomes of an object whose name another one had that was received before.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum OnRepeat {
+    /// All are kept: the second one of `/sensors/roof` becomes `sensors/roof~2`.
+    #[default]
+    Number,
+    /// It takes the place of an earlier one from the same publisher, unless somebody has changed that since.
+    Replace,
+    /// Its bytes are added to the file as a line. Folders and what has more than 1 MiB are numbered.
+    Append,
 }
 
 /// Up to so many bytes a file to send is read at once.

@@ -475,6 +475,9 @@ pub struct PublishedView {
     /// Whether its file or folder was changed or removed since it was published.
     #[serde(default)]
     pub changed: bool,
+    /// Why it cannot be served, if somebody has asked for it in vain.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unreadable: Option<String>,
 }
 
 /// One transfer in a status.

@@ -3,7 +3,7 @@ use std::{
     io::Write,
     path::{Path, PathBuf},
 };
-use tributary::{Api, ApiError, ErrorKind, Flow, Get, GetOptions, Output, Request, Told};
+use tributary::{Api, ApiError, ErrorKind, Flow, Get, GetOptions, Output, Overwrite, Request, Told};
 use tributary_content::Name;
 
 use super::{Hand, choice, message, milliseconds, print, worker};
@@ -33,6 +33,7 @@ pub(crate) fn run(get: &args::Get, json: bool) -> Result<(), ApiError> {
             nack_timeout_ms: get.nack_timeout.map(milliseconds),
             in_network: get.in_network.map(message::keep),
         },
+        overwrite: if get.overwrite { Overwrite::Anything } else { Overwrite::EarlierFetch },
     };
     if get.detach {
         return detach(get, wanted, json);

@@ -56,6 +56,11 @@ pub(crate) fn recv(recv: &args::Recv, json: bool) -> Result<(), ApiError> {
         count: recv.count,
         nack_timeout_ms: recv.nack_timeout.map(milliseconds),
         patience_ms: recv.timeout.map(milliseconds),
+        on_repeat: match recv.on_repeat {
+            args::OnRepeat::Number => messages::OnRepeat::Number,
+            args::OnRepeat::Replace => messages::OnRepeat::Replace,
+            args::OnRepeat::Append => messages::OnRepeat::Append,
+        },
     });
     // Neighbours are not waited for: what they have stored comes as soon as they answer.
     let hand = match &recv.worker.config {

@@ -1,6 +1,6 @@
 //! `trib put`.
 use std::{path::Path, sync::Arc};
-use tributary::{Api, ApiError, ErrorKind, Request, Told};
+use tributary::{Api, ApiError, ErrorKind, Request, Term, Told};
 
 use super::{Hand, LOOK, Own, aside, choice, hand, load_with, milliseconds, print, wait_for_neighbour};
 use crate::{args, out, signals::Wish};
@@ -14,8 +14,10 @@ pub(crate) fn run(put: &args::Put, json: bool) -> Result<(), ApiError> {
             .with_hint("write it to a file and publish that; `trib send -` sends standard input once (family mf)"));
     }
     let path = std::path::absolute(&put.path).map_err(|error| ApiError::io("find", put.path.display(), &error))?;
-    let mut request =
-        Request::Put { path, name: put.name.to_string(), version: put.version, patience_ms: milliseconds(put.timeout) };
+    // What ends with this command is not to come back with the next node of the same config.
+    let term = if put.worker.config.is_some() { Term::ThisRun } else { Term::UntilRemoved };
+    let (name, patience_ms) = (put.name.to_string(), milliseconds(put.timeout));
+    let mut request = Request::Put { path, name, version: put.version, patience_ms, term };
     let Some(config) = &put.worker.config else {
         let answers = choice::connect(&put.worker.control, &request)?.answers(request)?;
         answers.iter().for_each(|told| print(told, json));

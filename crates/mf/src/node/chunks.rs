@@ -68,7 +68,9 @@ impl MfNode {
         let header = self.router.buffer.chunk(slot).and_then(|chunk| chunk.header.as_ref());
         match header.filter(|header| header.destination == self.guid) {
             None => self.begin_spread(now, slot),
-            Some(header) if self.receiver.has_already(now, header) => self.router.end_early(slot),
+            Some(header) if self.receiver.has_already(now, header) || self.receiver.turns_away(header) => {
+                self.router.end_early(slot);
+            }
             Some(_) => {}
         }
     }

@@ -40,6 +40,7 @@ impl MfNode {
                 self.router.on_up(now, face, peer);
                 if let Some(proxy) = &mut self.proxy {
                     proxy.on_neighbour(now, &guid, start);
+                    proxy.forget_refusals(&guid);
                     proxy.on_reachable(&guid);
                 }
             } else {
@@ -199,8 +200,8 @@ impl MfNode {
                 self.unwatch_unless_used(now, Guid::of_name(&name));
             }
         }
-        while let Some((object, reason)) = self.sender.poll_failure() {
-            self.push_event(Event::Note(format!("cannot serve '{object}': {reason}")));
+        while let Some((name, reason)) = self.sender.poll_failure() {
+            self.push_event(Event::Unreadable { name, reason });
         }
         while let Some((to, transfer)) = self.sender.poll_expired() {
             moved = true;

@@ -1,6 +1,8 @@
 //! Chunks that arrive: for what was asked for, and what is pushed.
 use core::ops::RangeInclusive;
 
+use tributary_content::Unavailable;
+
 use super::*;
 use crate::link::Arrival;
 
@@ -43,6 +45,31 @@ impl Receiver {
             self.settle_custody(now, id);
         }
         true
+    }
+    /// Whether a chunk that begins to arrive is of something for which there is no room now, or that nobody takes yet and is
+    /// kept until somebody does: its custodian, which is told so, need not send the rest.
+    pub fn turns_away(&mut self, header: &ChunkHeader) -> bool {
+        let tag = header.tag().filter(|tag| is_pushed(tag.transfer) && header.custodian.is_some());
+        let Some(tag) = tag.filter(|tag| !self.pushed.contains_key(&(header.source, tag.transfer))) else {
+            return false;
+        };
+        let is_of = |(known, _): &(ChunkHeader, Bytes)| known.tag().is_some_and(|known| known.number == tag.number);
+        match self.early.get(&(header.source, tag.transfer)) {
+            Some(early) if self.acceptor.is_none() && early.chunks.iter().any(is_of) => {
+                self.answers.extend(Answer::to(header, CustodyState::Refused));
+                true
+            }
+            Some(_) => false,
+            None if self.pushed_here() >= PUSHED_MAX => {
+                self.refuse(header, tag);
+                true
+            }
+            None => false,
+        }
+    }
+    /// Pushed objects that have begun.
+    fn pushed_here(&self) -> usize {
+        self.fetches.values().filter(|fetch| fetch.is_pushed_here()).count() + self.early.len()
     }
     /// What a chunk is for; `None` for the first one of something that nobody here asked for.
     fn id_of(&self, header: &ChunkHeader, tag: &DataTag) -> Option<TransferId> {
@@ -198,9 +225,8 @@ impl Receiver {
     /// The first chunks of something that nobody here asked for.
     pub(super) fn on_pushed(&mut self, now: Time, header: &ChunkHeader, tag: &DataTag, payload: &Payload) {
         let key = (header.source, tag.transfer);
-        let running = self.fetches.values().filter(|fetch| fetch.is_pushed_here());
         let is_known = self.early.contains_key(&key);
-        let is_full = !is_known && running.count() + self.early.len() >= PUSHED_MAX;
+        let is_full = !is_known && self.pushed_here() >= PUSHED_MAX;
         if is_full && !self.forget_early(now, key) {
             return self.refuse(header, tag);
         }
@@ -387,7 +413,13 @@ impl Receiver {
     }
     /// Takes a message that is for a receiver.
     pub fn handle_message(&mut self, now: Time, header: &ChunkHeader, message: &TransportMessage) {
-        let TransportMessage::Unavailable { transfer, object } = message else { return };
+        let (transfer, object) = match message {
+            TransportMessage::Unavailable { transfer, object } => (transfer, object),
+            TransportMessage::Unreadable { transfer, object, why } => {
+                return self.on_unreadable(now, header, (*transfer, *object), *why);
+            }
+            _ => return,
+        };
         let (id, from, token) = (TransferId(*transfer), header.source, header.token());
         let asked = |fetch: &&mut Incoming| {
             fetch.object == Some(*object) && Some(fetch.token) == token && fetch.ended.is_none()
@@ -415,6 +447,36 @@ impl Receiver {
             // Not at once: it may be the only one, and about to come back.
             fetch.set_nack(now, timeout / 4);
         }
+    }
+    /// A source says that it cannot read what it offers: it is asked no more, and the fetch ends if there is no other one.
+    fn on_unreadable(&mut self, now: Time, header: &ChunkHeader, about: (u32, ObjectId), why: Unavailable) {
+        let (from, token) = (header.source, header.token());
+        let is_meant = |fetch: &Incoming| {
+            fetch.transfer == about.0
+                && fetch.object == Some(about.1)
+                && Some(fetch.token) == token
+                && fetch.ended.is_none()
+                && (fetch.sender.is_some_and(|(sender, _)| sender == from)
+                    || fetch.asked.is_none_or(|asked| asked == from))
+        };
+        let Some((id, fetch)) = self.fetches.iter_mut().find(|(_, fetch)| is_meant(fetch)) else { return };
+        let (id, number) = (*id, fetch.number_of(&from));
+        let source = number.and_then(|number| fetch.sources.get_mut(usize::from(number)));
+        let label = source.as_ref().map_or_else(|| from.to_string(), |source| source.label.clone());
+        if let (Some(source), Some(number)) = (source, number) {
+            source.closed = Some(why.to_string());
+            source.serves = None;
+            let closed =
+                TransferEvent::SourceClosed { source: SourceId(number), label: label.clone(), reason: why.to_string() };
+            self.events.push_back((id, closed));
+        }
+        fetch.leave_sender();
+        fetch.asked_at = None;
+        if fetch.sources.iter().any(|source| source.distrusted.is_none() && source.closed.is_none()) {
+            return self.request(now, id);
+        }
+        let reason = format!("no source of '{}' can be used any more: '{label}': {why}", fetch.name);
+        self.fail(now, id, reason);
     }
 }
 

@@ -3,7 +3,7 @@ use alloc::{vec, vec::Vec};
 use core::fmt::Debug;
 
 use proptest::prelude::*;
-use tributary_content::{Manifest, MemoryObject, ObjectId, PublicKey, SigningKey, store::ObjectReader};
+use tributary_content::{Manifest, MemoryObject, ObjectId, PublicKey, SigningKey, Unavailable, store::ObjectReader};
 
 use super::{chunk::HOPS_MAX, transport::RANGES_MAX, *};
 use crate::ids::{Custodian, Flow, Guid, HopId, NetworkAddress, ServiceId, Token};
@@ -273,6 +273,7 @@ fn golden_transport_messages() {
             alloc::format!("09 {id} {a} {b} 01 {runs}"),
             M::Custody { transfer, object, flow, state: CustodyState::Taken, chunks: chunks.clone() },
         ),
+        (alloc::format!("0a {id} 02"), M::Unreadable { transfer, object, why: Unavailable::Gone }),
     ] {
         check(&hex(&bytes), &message, M::decode, M::encode);
     }

@@ -248,6 +248,11 @@ impl Fetching {
         if local.nack == Some(NackReason::Congestion) && !local.path_failed {
             self.on_refusal(now, local, packet);
         }
+        if let Some(NackReason::Unavailable(why)) = local.nack
+            && local.token == token_of((path, number))
+        {
+            self.transfer.handle_unavailable(now, path, number, packet, why);
+        }
         if let (Some(data), Some(asked)) = (data, self.asked.remove(&packet)) {
             let payload = data.content.unwrap_or(&[]);
             self.traffic.content += payload.len() as u64;

@@ -29,8 +29,8 @@ use crate::{
 };
 
 /// How long nothing is sent after a refusal; doubles with each one, and a chunk that was lost on the way rests as long.
-const REFUSED_PAUSE: Duration = Duration::from_secs(1);
-const REFUSED_PAUSE_MAX: Duration = Duration::from_secs(60);
+const REFUSED_PAUSE: Duration = Duration::from_secs(2);
+const REFUSED_PAUSE_MAX: Duration = Duration::from_secs(120);
 /// A timeout doubles with each time that a chunk is sent in vain, so often at most.
 const BACKOFF_MAX: u32 = 6;
 /// After how long a chunk that is said to be missing counts as lost on its way.
@@ -100,11 +100,7 @@ impl Window {
             objects: config.custody_objects,
             hold_until: None,
             pause: REFUSED_PAUSE,
-            rtt: RttEstimator::new(
-                config.custody_timeout * 3,
-                config.custody_timeout,
-                config.custody_timeout_max,
-            ),
+            rtt: RttEstimator::new(config.custody_timeout * 3, config.custody_timeout, config.custody_timeout_max),
         }
     }
     /// Which transfers may send, if not all that wait may.
@@ -305,8 +301,7 @@ impl Proxy {
             let destination = self.destinations.get(&transfer.flow.destination);
             destination.is_some_and(|destination| destination.window.hold_until.is_some())
         };
-        let resting: Vec<ChunkKey> =
-            self.transits.resting.keys().filter(|transfer| !held(transfer)).copied().collect();
+        let resting: Vec<ChunkKey> = self.transits.resting.keys().filter(|transfer| !held(transfer)).copied().collect();
         resting.iter().for_each(|transfer| self.wake(transfer));
     }
     fn rest(&mut self, transfer: ChunkKey, ids: &[u64], until: Time) {
@@ -480,8 +475,8 @@ impl Proxy {
         let resting: Vec<ChunkKey> = self.transits.resting.keys().filter(of_it).copied().collect();
         resting.iter().for_each(|transfer| self.wake(transfer));
     }
-    /// The destination is there anew: a receiver that had no room may have been another one.
-    pub(super) fn forget_refusals(&mut self, guid: &Guid) {
+    /// The destination has come: who had no room may have started anew.
+    pub fn forget_refusals(&mut self, guid: &Guid) {
         if self.destinations.get(guid).is_some_and(|destination| destination.window.hold_until.is_some()) {
             self.end_hold(guid);
         }
@@ -579,7 +574,6 @@ impl Stored {
         header.token().is_some_and(|token| self.has(token))
     }
 }
-
 
 #[cfg(test)]
 impl Transits {

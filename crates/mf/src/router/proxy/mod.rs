@@ -504,7 +504,6 @@ impl Proxy {
     }
     /// The destination is attached, or bound to an address: what waits for it may go, if that is what this proxy goes by.
     pub fn on_reachable(&mut self, guid: &Guid) {
-        self.forget_refusals(guid);
         if self.config.rebinding == Rebinding::Watch
             && let Some(destination) = self.destinations.get_mut(guid)
         {
