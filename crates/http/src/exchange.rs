@@ -424,6 +424,37 @@ mod tests {
     }
 
     #[test]
+    fn changed_bytes_are_read_or_refused_and_never_panic() {
+        let mut stream = BytesMut::new();
+        frames().iter().for_each(|frame| frame.encode(&mut stream));
+        let message = message(Kind::Segment { number: 7, is_last: false, bytes: stream.clone().freeze() }).encode();
+        let mut random = 1u64;
+        let mut next = |below: usize| {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (random >> 33) as usize % below
+        };
+        for _ in 0..20_000 {
+            let mut bytes = message.clone();
+            for _ in 0..=next(4) {
+                let at = next(bytes.len());
+                bytes[at] = next(256) as u8;
+            }
+            bytes.truncate(next(bytes.len()) + 1);
+            let _ = Message::decode(&Bytes::copy_from_slice(&bytes));
+            let (mut reader, mut out) = (Frames::default(), Vec::new());
+            let stream = bytes.get(HEADER_BYTES..).unwrap_or(&bytes);
+            let cut = next(stream.len() + 1);
+            for part in [&stream[..cut], &stream[cut..]] {
+                if reader.take(Bytes::copy_from_slice(part), &mut out).is_err() {
+                    break;
+                }
+            }
+            let read: usize = out.iter().map(|frame| if let Frame::Data(data) = frame { data.len() } else { 0 }).sum();
+            assert!(read <= stream.len());
+        }
+    }
+
+    #[test]
     fn a_host_has_one_name_whatever_its_case_usual_port_and_final_dot() {
         let name = |host| name_of_host(host, 80).map(|name| name.to_string());
         for host in ["example.org", "Example.org:80", "example.org.", "EXAMPLE.ORG.:80", "example.org:"] {

@@ -16,7 +16,7 @@ use tributary_http::{
 
 use super::start;
 use crate::{
-    args::{HttpOptions, HttpProxy, LogFormat},
+    args::{HttpOptions, HttpProxy, LogFormat, Peer},
     out,
     signals::Wish,
 };
@@ -28,16 +28,16 @@ const LOOK: Duration = Duration::from_millis(100);
 pub(crate) fn run(proxy: &HttpProxy, json: bool) -> Result<(), ApiError> {
     let wish = Wish::listen()?;
     match proxy {
-        HttpProxy::Browser { config, listen, to, publisher, timeout, head_timeout, body_timeout, options } => {
+        HttpProxy::Browser { config, peer, listen, to, publisher, timeout, head_timeout, body_timeout, options } => {
             let (limits, timeouts, log) = settings(options, *timeout)?;
             let timeouts = Timeouts { head: *head_timeout, body: *body_timeout, ..timeouts };
-            let mailbox = mailbox(config, &[], *publisher, &wish)?;
+            let mailbox = mailbox((config, peer), &[], *publisher, &wish)?;
             let settings = BrowserConfig { listen: *listen, to: to.clone(), limits, timeouts, log };
             let proxy = BrowserProxy::start(mailbox, settings)?;
             ready(json, "browser", &proxy.address().to_string());
             wait(&wish);
         }
-        HttpProxy::Server { config, origin, tunnel, name, timeout, options } => {
+        HttpProxy::Server { config, peer, origin, tunnel, name, timeout, options } => {
             let origin = origin_of(origin).ok_or_else(|| {
                 let message = format!("'{origin}' is no web server that can be asked");
                 ApiError::new(ErrorKind::Usage, message).with_hint("write it like http://127.0.0.1:80")
@@ -47,7 +47,7 @@ pub(crate) fn run(proxy: &HttpProxy, json: bool) -> Result<(), ApiError> {
                 return Err(ApiError::new(ErrorKind::Usage, message).with_hint("write it like 127.0.0.1:443"));
             }
             let (limits, timeouts, log) = settings(options, *timeout)?;
-            let mailbox = mailbox(config, name, None, &wish)?;
+            let mailbox = mailbox((config, peer), name, None, &wish)?;
             let settings = OriginConfig { origin: origin.clone(), tunnel: tunnel.clone(), limits, timeouts, log };
             let _proxy = OriginProxy::start(mailbox, settings)?;
             ready(json, "server", &origin.to_string());
@@ -69,7 +69,12 @@ fn settings(options: &HttpOptions, answer: Duration) -> Result<(Limits, Timeouts
     };
     Ok((limits, timeouts, options.access_log.as_ref().map(open).transpose()?))
 }
-fn mailbox(config: &Path, names: &[Name], publisher: Option<PublicKey>, wish: &Wish) -> Result<Mailbox, ApiError> {
+fn mailbox(
+    config: (&Path, &Peer),
+    names: &[Name],
+    publisher: Option<PublicKey>,
+    wish: &Wish,
+) -> Result<Mailbox, ApiError> {
     let options = MailboxOptions { publisher, message_bytes_max: MESSAGE_BYTES_MAX, ..MailboxOptions::default() };
     Mailbox::open(Arc::new(start(config, None, wish)?), names, options)
 }

@@ -148,12 +148,15 @@ impl PsiNode {
             Message::PathRequest(request) => {
                 let is_resolver = |manager: &&mut TopologyManager| manager.has_role(from, Roles::RESOLVER);
                 match self.manager.as_mut().filter(is_resolver) {
-                    Some(manager) => manager.handle_path_request(now, request),
+                    Some(manager) => manager.handle_path_request(now, from, request),
                     None => *self.counters.entry("path request of a node that is no rendezvous node").or_default() += 1,
                 }
             }
             Message::Routes(_) | Message::Offer(_) if self.is_manager(from) => {
                 self.on_manager_message(now, message);
+            }
+            Message::Overtaken(_) if !self.is_manager(from) => {
+                *self.counters.entry("message that only a topology manager may send").or_default() += 1;
             }
             Message::Routes(_) | Message::Offer(_) => {
                 *self.counters.entry("message that only a topology manager may send").or_default() += 1;

@@ -81,7 +81,7 @@ impl Rendezvous {
             return self.complete_call(now, id, Answer::Rejected(Rejection::NoResolverReachable));
         }
         let mut candidates = self.members.responsible(call.key);
-        candidates.sort_by_key(|node| !self.members.is_alive(*node));
+        candidates.sort_by_key(|node| (!self.members.is_alive(*node), self.members.is_learning(*node)));
         let Some(node) = candidates.into_iter().find(|node| !call.tried.contains(node)) else {
             call.tried.clear();
             call.asked = None;

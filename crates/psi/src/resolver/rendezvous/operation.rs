@@ -239,8 +239,7 @@ impl Rendezvous {
             return if record.name == *name { Ok(()) } else { Err(Rejection::IdTaken) };
         }
         if self.records.len() >= self.config.records_max {
-            let dead = self.records.iter().find(|(_, record)| record.is_dead()).map(|(key, _)| *key);
-            match dead {
+            match self.dead.first().copied() {
                 Some(key) => self.forget(key),
                 None => return Err(Rejection::LimitReached(Limit::Records)),
             }
@@ -287,8 +286,9 @@ impl Rendezvous {
         let key = entry_key(client, &request.operation);
         let held = record.entries.get(&key);
         if let Some(held) = held {
-            if request.version < held.version {
-                return Ok(Verdict::Answer(Answer::Stale { current: held.version }));
+            let known = held.known_version();
+            if request.version < known || request.version == known && known > held.version {
+                return Ok(Verdict::Answer(Answer::Stale { current: known }));
             }
             if request.version == held.version {
                 let wants_live = is_live(&request.operation);

@@ -376,6 +376,28 @@ fn a_late_duplicate_of_a_publication_does_not_revive_it() {
 }
 
 #[test]
+fn a_host_numbers_beyond_what_a_topology_manager_knows_of_an_earlier_run() {
+    let mut world = World::new(4, Faults::NONE, 3, 2);
+    world.publish(1, "/lab/a");
+    world.subscribe(2, "/lab/a", 1);
+    world.seconds(2);
+    let known = 1 << 60;
+    let item = ItemId::new(&name("/lab/a"));
+    let keys = [MatchKey::Publisher(host(1)), MatchKey::Subscription(host(2), 1), MatchKey::Publisher(NodeId(77))];
+    let overtaken = Overtaken { item, entries: keys.map(|key| (key, known)).into() };
+    let now = world.now();
+    let first = world.responsible("/lab/a")[0];
+    let resolver = world.resolvers.get_mut(&first).unwrap();
+    resolver.handle_message(now, NodeId(900), Fid::NONE, Message::Overtaken(overtaken));
+    assert!(world.matches[&(host(2), 1)].version < known);
+    world.seconds(11);
+    let request = &world.matches[&(host(2), 1)];
+    assert!(request.version > known && request.publishers.len() == 1, "{request:?}");
+    world.seconds(10);
+    assert!(world.matches[&(host(2), 1)].publishers[0].version > known);
+}
+
+#[test]
 fn a_scope_tells_what_is_in_it_then_that_it_is_listed_then_what_changes() {
     let mut world = World::new(6, Faults::NONE, 5, 3);
     world.publish(1, "/lab/images/a");

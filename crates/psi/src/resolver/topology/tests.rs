@@ -222,6 +222,7 @@ impl World {
         PathRequest {
             subscriber: self.id(subscriber),
             transfer: 1,
+            version: self.now.as_nanos(),
             item: ItemId::new(&"/a".parse().unwrap()),
             metric: PathMetric::Hops,
             paths,
@@ -230,17 +231,19 @@ impl World {
                 .iter()
                 .map(|host| Publisher {
                     node: self.id(*host),
+                    version: 1,
                     label: self.hosts[*host].config.label.clone(),
                     manifest: [7].into(),
                 })
                 .collect(),
+            withdrawn: Vec::new(),
         }
     }
     /// A rendezvous node's request, to all managers that live.
     fn ask(&mut self, request: &PathRequest) {
         let now = self.now;
         for host in self.hosts.iter_mut().filter(|host| host.alive) {
-            host.manager.iter_mut().for_each(|manager| manager.handle_path_request(now, request.clone()));
+            host.manager.iter_mut().for_each(|manager| manager.handle_path_request(now, NodeId(77), request.clone()));
         }
         self.settle();
     }
@@ -672,7 +675,7 @@ fn limits_refuse_count_and_tell_once() {
     let mut manager = TopologyManager::new(config);
     for transfer in 0..5 {
         let request = PathRequest { transfer, ..demo.world.path_request(demo.receiver, &demo.publishers, 2) };
-        manager.handle_path_request(ms(0), request);
+        manager.handle_path_request(ms(0), NodeId(77), request);
     }
     assert_eq!(manager.transfers().len(), 2);
     let states = super::graph::tests::states(3, &[]);

@@ -61,6 +61,7 @@ fn golden_replies() {
     check(&hex("06 00000003 02 0000000000000004"), &reply(Answer::Stale { current: 4 }), Message::decode, emit);
     check(&hex("06 00000003 03"), &reply(Answer::NotReady), Message::decode, emit);
     check(&hex("0a 00000003"), &Message::Sync { request: 3 }, Message::decode, emit);
+    check(&hex("0e 00000003"), &Message::Ready { request: 3 }, Message::decode, emit);
 }
 
 #[test]
@@ -231,7 +232,9 @@ fn notice() -> impl Strategy<Value = ScopeNotice> {
 pub(crate) fn message() -> impl Strategy<Value = Message> {
     let update = (name(), version(), version(), vec(entry(), 0..4))
         .prop_map(|(name, revision, registration, entries)| RecordUpdate { name, revision, registration, entries });
-    let kind = prop_oneof![Just(DigestKind::Compare), Just(DigestKind::Differs)];
+    let kind = prop::sample::select(
+        [DigestKind::Compare, DigestKind::Differs, DigestKind::Leaving, DigestKind::Held].as_slice(),
+    );
     let record = (any::<[u8; 16]>().prop_map(RecordKey), any::<u64>());
     prop_oneof![
         request().prop_map(Message::Request),

@@ -37,12 +37,14 @@ use crate::{
 
 mod config;
 mod offers;
+mod requests;
 mod routes;
 mod succession;
 
 pub use config::ManagerConfig;
 
-use offers::Transfer;
+use offers::OfferedSource;
+use requests::{Ended, Transfer};
 use succession::Rival;
 
 /// The topology manager on one node.
@@ -73,6 +75,7 @@ pub struct TopologyManager {
     pairs: BTreeMap<(NodeId, NodeId), (Vec<LinkKey>, Fid)>,
 
     transfers: BTreeMap<(NodeId, u32), Transfer>,
+    ended: Ended,
     dirty: BTreeSet<(NodeId, u32)>,
     told_routes: BTreeMap<NodeId, Routes>,
     routes_sequence: u32,
@@ -125,6 +128,7 @@ impl TopologyManager {
             trees: BTreeMap::new(),
             pairs: BTreeMap::new(),
             transfers: BTreeMap::new(),
+            ended: Ended::default(),
             dirty: BTreeSet::new(),
             told_routes: BTreeMap::new(),
             routes_sequence: 0,
@@ -170,37 +174,6 @@ impl TopologyManager {
         }
         self.handle_timeout(now);
     }
-    /// Takes a path request, its repetition, or its withdrawal.
-    pub fn handle_path_request(&mut self, now: Time, mut request: PathRequest) {
-        let key = (request.subscriber, request.transfer);
-        if request.paths == 0 {
-            self.transfers.remove(&key);
-            self.dirty.remove(&key);
-            return self.handle_timeout(now);
-        }
-        request.publishers.sort_by_key(|publisher| publisher.node);
-        request.publishers.dedup_by_key(|publisher| publisher.node);
-        let expires = now + Duration::from_millis(u64::from(request.lease_ms));
-        let full = self.transfers.len() >= self.config.transfers_max;
-        match self.transfers.get_mut(&key) {
-            Some(transfer) => {
-                transfer.expires = expires;
-                let lease_ms = request.lease_ms;
-                let same = PathRequest { lease_ms, ..transfer.request.clone() } == request;
-                transfer.request = request;
-                if same && transfer.told.is_some() {
-                    return self.handle_timeout(now);
-                }
-            }
-            None if full => return self.refuse("too many transfers in the domain"),
-            None => {
-                let transfer = Transfer { request, expires, told: None, path_ids: BTreeMap::new() };
-                self.transfers.insert(key, transfer);
-            }
-        }
-        self.dirty.insert(key);
-        self.handle_timeout(now);
-    }
     /// A message to `node` could not be delivered: it is told again later if it still can be reached.
     pub fn handle_undelivered(&mut self, now: Time, node: NodeId) {
         self.retries.insert(node, now + self.config.retry);
@@ -221,12 +194,7 @@ impl TopologyManager {
             self.changed_nodes.extend(gone);
             self.recompute_due = Some(now);
         }
-        let expired: Vec<_> =
-            self.transfers.iter().filter(|(_, transfer)| transfer.expires <= now).map(|(key, _)| *key).collect();
-        for key in expired {
-            self.transfers.remove(&key);
-            self.dirty.remove(&key);
-        }
+        self.expire_transfers(now);
         let mut routes_due = false;
         if self.state == ManagerState::Active && self.rotation_due <= now {
             self.capability_epoch = self.capability_epoch.wrapping_add(1);
@@ -332,7 +300,7 @@ impl TopologyManager {
         let single =
             [Some(self.beacon_due), self.recompute_due, offers, succession, rotation, self.domain.poll_timeout()];
         let rivals = self.rivals.values().map(|rival| rival.heard + self.config.manager_silence);
-        let transfers = self.transfers.values().map(|transfer| transfer.expires);
+        let transfers = self.transfers.values().map(|transfer| transfer.due).chain(self.ended.due());
         let retries = self.retries.values().copied();
         single.into_iter().flatten().chain(rivals).chain(transfers).chain(retries).min().unwrap_or(Time::MAX)
     }

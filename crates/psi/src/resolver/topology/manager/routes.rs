@@ -25,9 +25,9 @@ impl TopologyManager {
             let affected = match change {
                 // What is new may make a better path, or a false match of an FID, for anybody.
                 Change::Grown => true,
-                Change::Metrics => transfer.request.metric.is_measured(),
+                Change::Metrics => transfer.metric.is_measured(),
                 Change::None | Change::Properties | Change::Shrunk => {
-                    transfer.told.is_none() || transfer.request.metric.is_measured() || touched()
+                    transfer.told.is_none() || transfer.metric.is_measured() || touched()
                 }
             };
             if affected {
