@@ -12,7 +12,10 @@ use tributary_transport::{CacheStatus, FaceStatus, NodeStatus, Obstacle, Obstacl
 use crate::{
     ids::Guid,
     node::MfNode,
-    router::{neighbour::Peer, proxy::Proxy},
+    router::{
+        neighbour::Peer,
+        proxy::{Damage, Proxy},
+    },
     wire::Roles,
 };
 
@@ -49,6 +52,21 @@ impl MfNode {
                 ("chunks restored", proxy.restored),
                 ("reminders for producers", proxy.reminded),
                 ("drops that were not told", proxy.untold),
+            ]);
+        }
+        let damaged = |damage: Damage| [damage.places, damage.bytes, damage.files];
+        if let Some([places, bytes, files]) = self.proxy.as_ref().map(|proxy| damaged(proxy.damage())) {
+            counters.extend([
+                ("places in the store that are damaged", places),
+                ("damaged bytes in the store", bytes),
+                ("damaged files of the store put aside", files),
+            ]);
+        }
+        if let Some([places, bytes, files]) = self.replica.as_ref().map(|replica| damaged(replica.damage())) {
+            counters.extend([
+                ("places in the stored names that are damaged", places),
+                ("damaged bytes in the stored names", bytes),
+                ("damaged files of the stored names put aside", files),
             ]);
         }
         NodeStatus {

@@ -199,7 +199,18 @@ impl MfNode {
         let mut events = VecDeque::new();
         let proxy = if config.router && config.proxy.enabled {
             match Proxy::new(now, config.proxy.clone(), (guid, address), repository) {
-                Ok(proxy) => Some(proxy),
+                Ok(proxy) => {
+                    let damage = proxy.damage();
+                    if damage.places > 0 {
+                        events.push_back(Event::Note(format!(
+                            "stored chunks are lost: {} places of the store are damaged, {} in all; files with damage are kept in \
+                             the folder 'damaged' of the store",
+                            damage.places,
+                            tributary_core::ByteCount(damage.bytes)
+                        )));
+                    }
+                    Some(proxy)
+                }
                 Err(error) => {
                     events.push_back(Event::Note(format!("cannot read the stored chunks: {error}")));
                     None

@@ -12,7 +12,7 @@ use tributary_core::{Duration, Time};
 use super::{Asker, place_on};
 use crate::{
     ids::{Guid, NetworkAddress},
-    router::proxy::ChunkRepository,
+    router::proxy::{ChunkRepository, Damage},
     wire::{NameMessage, NameRecord, Refusal, names::RECORDS_MAX},
 };
 
@@ -344,6 +344,10 @@ impl Replica {
     /// An answer or a notification to send.
     pub fn poll_message(&mut self) -> Option<(Asker, NameMessage)> {
         self.outbox.pop_front()
+    }
+    /// What its repository has found damaged.
+    pub fn damage(&self) -> Damage {
+        self.repository.as_ref().map(|repository| repository.damage()).unwrap_or_default()
     }
     /// Places and records held.
     pub fn size(&self) -> (usize, usize) {

@@ -4,9 +4,15 @@ use std::{io, path::Path, sync::Arc};
 use bytes::Bytes;
 use tributary_content::StoreError;
 use tributary_core::Duration;
-use tributary_mf::{payload::Payload, router::proxy::ChunkRepository};
+use tributary_mf::{
+    payload::Payload,
+    router::proxy::{ChunkRepository, Damage},
+};
 use tributary_net::{
-    disk::{DiskRepository, fs::FileSystem},
+    disk::{
+        fs::FileSystem,
+        repository::{self, DiskRepository},
+    },
     wall_clock,
 };
 
@@ -56,6 +62,10 @@ impl ChunkRepository for FileRepository {
     }
     fn clock(&self) -> Duration {
         wall_clock()
+    }
+    fn damage(&self) -> Damage {
+        let repository::Damage { places, bytes, files, .. } = self.0.damage();
+        Damage { places, bytes, files }
     }
 }
 

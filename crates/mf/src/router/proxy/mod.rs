@@ -26,7 +26,7 @@ use bytes::Bytes;
 use tributary_content::{ObjectId, StoreError};
 use tributary_core::{ByteCount, Duration, Time};
 
-pub use store::{ChunkRepository, MemoryRepository};
+pub use store::{ChunkRepository, Damage, MemoryRepository};
 
 use self::custody::{Place, Transits, Window};
 use super::StoreReason;
@@ -719,6 +719,10 @@ impl Proxy {
     /// Bytes in use and bytes allowed.
     pub fn usage(&self) -> (ByteCount, ByteCount) {
         (ByteCount(self.used), self.config.capacity)
+    }
+    /// What its repository has found damaged.
+    pub fn damage(&self) -> Damage {
+        self.repository.damage()
     }
     /// How much is free, in percent; nothing while a chunk like the last that was refused would be refused again.
     pub fn free_percent(&self) -> u8 {

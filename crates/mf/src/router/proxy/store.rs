@@ -48,6 +48,21 @@ pub trait ChunkRepository: Send {
     fn clock(&self) -> Duration {
         Duration::ZERO
     }
+    /// What was found damaged since the chunks were listed.
+    fn damage(&self) -> Damage {
+        Damage::default()
+    }
+}
+
+/// What a repository has lost, and what it has kept of that for a person to look at.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Damage {
+    /// Places at which durable chunks are damaged: each is at least one chunk.
+    pub places: u64,
+    /// Bytes there.
+    pub bytes: u64,
+    /// Files that were put aside.
+    pub files: u64,
 }
 
 /// Keeps chunks in memory, for nodes without a disk.

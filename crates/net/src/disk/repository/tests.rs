@@ -239,11 +239,49 @@ fn what_is_damaged_is_never_given_out() {
     assert!(repository.read(0).is_err() && repository.read(1).is_err());
 }
 
+#[test]
+fn what_is_damaged_is_counted_and_its_file_kept_when_the_rest_has_left() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let mut repository = DiskRepository::new(dir.path());
+    assert!(listed(&mut repository).is_empty());
+    for id in 0..3 {
+        put(&mut repository, id, 1_000);
+        commit(&mut repository);
+    }
+    drop(repository);
+    let path = segment::path(dir.path(), 0);
+    let file = OpenOptions::new().write(true).open(&path).expect("a file");
+    // The fronts of the second and the third: without the seal nobody could tell that the third was ever whole.
+    file.write_all_at(&[0xee; 64], 1_068).expect("a disk");
+    file.write_all_at(&[0xee; 64], 2 * 1_068).expect("a disk");
+    let mut repository = DiskRepository::new(dir.path());
+    assert_eq!(listed(&mut repository), [0]);
+    let expected = Damage { places: 1, bytes: 2 * 1_068, unfinished_bytes: 0, files: 0 };
+    assert_eq!(repository.damage(), expected);
+    // And the payload of the first.
+    file.write_all_at(&[0xee], 500).expect("a disk");
+    let damaged = fs::read(&path).expect("a file");
+    assert!(repository.read(0).is_err() && repository.read(0).is_err());
+    assert_eq!(repository.damage(), Damage { places: 2, bytes: 3 * 1_068, ..expected }, "it is counted once");
+    repository.remove(0).expect("a thread");
+    commit(&mut repository);
+    let kept = dir.path().join("damaged/0000000000000000.chunks.0");
+    let mark = b"TBX2";
+    assert_eq!(fs::read(kept).expect("it is kept"), [mark, &damaged[4..]].concat());
+    assert!(!path.exists());
+    drop(repository);
+    let mut repository = DiskRepository::new(dir.path());
+    assert!(listed(&mut repository).is_empty());
+    assert_eq!(repository.damage(), Damage { files: 1, ..Damage::default() });
+}
+
 /// Each byte in front of a chunk in turn, its head included: lengths that end too early, too late and nowhere, a number that
 /// another chunk has.
 #[test]
 fn a_damaged_front_takes_nothing_with_it() {
-    let dir = tempfile::tempdir().expect("a folder");
+    // In memory where there is such a disk: it is listed some thousand times.
+    let memory = Path::new("/dev/shm");
+    let dir = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.expect("a folder");
     let folder = dir.path().join("store");
     let mut repository = DiskRepository::new(&folder);
     assert!(listed(&mut repository).is_empty());
