@@ -202,6 +202,8 @@ pub struct Transfer {
     described: Option<Manifest>,
     /// Why the family could not use what it found.
     obstacle: Option<String>,
+    /// Why the network refuses to name sources, while nobody has offered any.
+    refusal: Option<String>,
     /// Labels of nodes between that changed bytes.
     convicted: BTreeSet<String>,
 }
@@ -289,6 +291,7 @@ impl Transfer {
             account: Account::default(),
             described: None,
             obstacle: None,
+            refusal: None,
             convicted: BTreeSet::new(),
         }
     }
@@ -328,11 +331,18 @@ impl Transfer {
             self.obstacle = obstacle.map(Into::into);
         }
     }
+    /// Says why the network refuses to name sources: it is told if no source answers. True if that is news.
+    pub fn set_refusal(&mut self, refusal: &str) -> bool {
+        let is_news = self.refusal.as_deref() != Some(refusal);
+        self.refusal = Some(refusal.into());
+        is_news
+    }
     /// Takes everything that the network offers at present; what was offered before and is not in it is withdrawn.
     pub fn handle_offer(&mut self, now: Time, offers: Vec<SourceOffer>) {
         if self.ended.is_some() {
             return;
         }
+        self.refusal = None;
         if let Some(opening) = &mut self.opening {
             opening.offers = offers;
             return;
@@ -828,7 +838,12 @@ impl Transfer {
                     "'{}' could not be fetched from those who answered within {patience:?}: {obstacle}",
                     self.name
                 ),
-                None => format!("no publisher of '{}' answered within {patience:?}", self.name),
+                None => match &self.refusal {
+                    Some(refusal) => {
+                        format!("no publisher of '{}' answered within {patience:?}: {refusal}", self.name)
+                    }
+                    None => format!("no publisher of '{}' answered within {patience:?}", self.name),
+                },
             },
             (None, _) => self.hopeless_reason(),
             (Some(running), sources) => format!(

@@ -248,6 +248,40 @@ impl PartFile {
         let state = StateTable::resume(file, &state_path, manifest);
         state.slots(manifest.chunk_count()).iter().any(Option::is_some)
     }
+    /// Whether a part of exactly this object lies beside `target` that [`PartOptions::apart`] would go on with.
+    pub fn is_unfinished_apart(target: &Path, manifest: &Manifest) -> bool {
+        let staging = Staging::of(target, Some(&manifest.object_id()));
+        exists(&staging.part())
+            && matches!(StateTable::peek(&staging.state()), Stored::Object(stored) if *stored == *manifest)
+    }
+    /// What lies complete in unfinished downloads in a folder and those below it, in the order of their paths: a process was
+    /// killed before it could give them their names. What such a process had given a name is removed. Links are not followed.
+    pub fn whole_below(folder: &Path) -> Vec<Manifest> {
+        let (mut whole, mut folders) = (Vec::new(), vec![folder.to_path_buf()]);
+        while let Some(at) = folders.pop() {
+            let entries = fs::read_dir(&at).into_iter().flatten().flatten();
+            let is_folder = |entry: &fs::DirEntry| entry.file_type().is_ok_and(|kind| kind.is_dir());
+            let mut below: Vec<PathBuf> = entries.filter(is_folder).map(|entry| entry.path()).collect();
+            below.sort();
+            for path in below.into_iter().rev() {
+                let Some(staging) = Staging::at(&path) else {
+                    folders.push(path);
+                    continue;
+                };
+                let Stored::Object(manifest) = StateTable::peek(&staging.state()) else { continue };
+                let Ok(locked) = StateTable::lock(&staging.state(), Duration::ZERO) else { continue };
+                if !exists(&staging.part()) {
+                    let _ = clear(&staging);
+                    continue;
+                }
+                let state = StateTable::resume(locked, &staging.state(), &manifest);
+                if state.slots(manifest.chunk_count()).iter().all(Option::is_some) {
+                    whole.push(*manifest);
+                }
+            }
+        }
+        whole
+    }
     /// The manifest of the download that was interrupted at `target`, if there is one: what a person would resume.
     pub fn interrupted(target: &Path) -> Option<Manifest> {
         match StateTable::peek(&Staging::of(&resolve(target).ok()?, None).state()) {

@@ -37,6 +37,13 @@ impl Staging {
         let hash = hasher.finalize().to_hex();
         Staging { folder: parent(target).join(format!("{PREFIX}{}", &hash[..HASH_DIGITS])) }
     }
+    /// That in the folder `path`, if this user made it.
+    pub(super) fn at(path: &Path) -> Option<Staging> {
+        let is_named_so = path.file_name().is_some_and(|name| is_reserved(name.as_bytes()));
+        let there = is_named_so.then(|| fs::symlink_metadata(path).ok()).flatten()?;
+        let is_own = there.is_dir() && there.uid() == nix::unistd::geteuid().as_raw();
+        is_own.then(|| Staging { folder: path.into() })
+    }
     /// The folder.
     pub(super) fn folder(&self) -> &Path {
         &self.folder

@@ -1,5 +1,7 @@
 //! The MobilityFirst family: from a checked node config to its node.
 pub(crate) mod groups;
+#[cfg(test)]
+mod histories;
 mod liar;
 pub(crate) mod readers;
 mod repository;

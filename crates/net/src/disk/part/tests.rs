@@ -663,6 +663,11 @@ fn numbers_are_found_among_many_and_come_before_the_suffix() {
         // Equal readings are readings all the same.
         get_file(&target, b"21.5", version, &options).expect("there is a name for each");
     }
+    for number in [1, 2, 40] {
+        let name = place::numbered(&target, number, ObjectKind::File);
+        assert_eq!(place::number_of(&target, &name, ObjectKind::File), Some(number));
+    }
+    assert_eq!(place::number_of(&target, &target.with_file_name("log~x.txt"), ObjectKind::File), None);
     let names = names(directory.path());
     assert_eq!(names.len(), 40);
     assert!(["log.txt", "log~2.txt", "log~40.txt"].iter().all(|name| names.contains(&(*name).into())), "{names:?}");
