@@ -4,7 +4,9 @@ use tributary::{
     Told,
     config::Drawing,
     echo::{EchoView, PingedPathView, PingedView, RttView},
-    views::{CacheView, DoneView, GroupView, HeldView, PathView, ProgressView, SentView, StatusView, StoreView, counted},
+    views::{
+        CacheView, DoneView, GroupView, HeldView, PathView, ProgressView, SentView, StatusView, StoreView, counted,
+    },
 };
 use tributary_core::ByteCount;
 
@@ -247,7 +249,8 @@ fn store(store: &StoreView) -> Vec<String> {
     let (used, capacity) = (ByteCount(store.used_bytes), ByteCount(store.capacity_bytes));
     let mut lines = vec![format!("store: {used} of {capacity}")];
     if !store.held.is_empty() {
-        let mut rows = vec![row(["for", "from", "object", "chunks", "bytes", "priority", "since", "until", "state", "because"])];
+        let mut rows =
+            vec![row(["for", "from", "object", "chunks", "bytes", "priority", "since", "until", "state", "because"])];
         rows.extend(store.held.iter().map(|held| {
             vec![
                 short(&held.destination),
@@ -269,7 +272,8 @@ fn store(store: &StoreView) -> Vec<String> {
 /// Where the chunks are of which this router is the custodian.
 fn custody(held: &HeldView) -> String {
     let to: Vec<String> = held.in_transit_to.iter().map(|guid| short(guid)).collect();
-    let in_transit = || format!("{} in transit to {} for {:.0} s", held.in_transit, to.join(", "), held.in_transit_seconds);
+    let in_transit =
+        || format!("{} in transit to {} for {:.0} s", held.in_transit, to.join(", "), held.in_transit_seconds);
     let parts = [
         (held.waiting > 0).then(|| format!("{} waiting", held.waiting)),
         (held.resting > 0).then(|| format!("{} refused, tried again", held.resting)),

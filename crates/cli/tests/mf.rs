@@ -732,7 +732,14 @@ fn messages_for_a_phone(world: &World, [phone, source]: &[String; 2], count: usi
         sends.into_iter().for_each(|mut send| _ = send.wait());
     }
     let is_kept = || kept_at_tower(world) == count;
-    assert!((0..200).any(|_| is_kept() || { sleep(Duration::from_millis(100)); false }), "{} kept", kept_at_tower(world));
+    assert!(
+        (0..200).any(|_| is_kept() || {
+            sleep(Duration::from_millis(100));
+            false
+        }),
+        "{} kept",
+        kept_at_tower(world)
+    );
     sender.stop();
 }
 /// Objects in the tower's store.
@@ -742,7 +749,7 @@ fn kept_at_tower(world: &World) -> usize {
 }
 /// From one byte to some hundred thousand.
 fn message(number: usize) -> Vec<u8> {
-    let len = 1 + (number * number * 811) % if number % 10 == 0 { 700_000 } else { 9_000 };
+    let len = 1 + (number * number * 811) % if number.is_multiple_of(10) { 700_000 } else { 9_000 };
     (0..len).map(|at| (at * 7 + number) as u8).collect()
 }
 /// What environment variables say of a campaign, or what a test takes.
@@ -770,9 +777,11 @@ fn messages_that_are_kept_arrive_once_though_their_receiver_is_killed_while_they
         let arrived = fs::read(world.path(&format!("inbox/message/{number}"))).ok();
         assert!(arrived == Some(message(number)), "message {number}, {} still kept", kept_at_tower(&world));
     }
-    let files: Vec<String> = fs::read_dir(world.path("inbox/message")).unwrap().flatten().map(|file| {
-        file.file_name().into_string().unwrap()
-    }).collect();
+    let files: Vec<String> = fs::read_dir(world.path("inbox/message"))
+        .unwrap()
+        .flatten()
+        .map(|file| file.file_name().into_string().unwrap())
+        .collect();
     assert_eq!(files.len(), count, "each once, and no part is left: {files:?}");
     assert_eq!(kept_at_tower(&world), 0, "the router keeps nothing of what has arrived");
 }
@@ -799,14 +808,17 @@ fn a_fetch_ends_when_its_access_router_is_gone_and_says_so() {
     let World { router, folder, original: _original, _disk } = world;
     let copy = folder.path().join("copy").display().to_string();
     let words = ["get", "/film", "-o", &copy, "--config", &phone, "--timeout", "2s", "--limit", "1Mbps", "--json"];
-    let (get, _, stdout) = begin(folder.path(), &words);
+    let (mut get, _, stdout) = begin(folder.path(), &words);
     sleep(Duration::from_millis(1_500));
     let pid = router.process().to_string();
     assert!(std::process::Command::new("kill").args(["-KILL", &pid]).status().unwrap().success());
-    let begun = std::time::Instant::now();
+    let has_ended = (0..100).any(|_| {
+        sleep(Duration::from_millis(100));
+        get.0.try_wait().unwrap().is_some()
+    });
+    assert!(has_ended, "it waits for ever");
     let told = rest(stdout);
     assert_eq!(get.wait(), Some(1), "{told:?}");
-    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
     let reason = told.last().unwrap().to_string();
     assert!(reason.contains("no access router answers") && reason.contains("verified and kept"), "{reason}");
     source.stop();

@@ -308,7 +308,9 @@ impl Reassembly {
     pub fn is_durable(&self, number: u32, chunk_bytes: u32) -> bool {
         let pending = || self.syncing.iter().chain([&self.unsynced]);
         let Some(index) = number.checked_sub(1) else {
-            return self.tree.is_some() && !self.is_tree_under_way && !pending().any(|pending| pending.all || pending.tree);
+            return self.tree.is_some()
+                && !self.is_tree_under_way
+                && !pending().any(|pending| pending.all || pending.tree);
         };
         let start = u64::from(index) * u64::from(chunk_bytes);
         let end = self.manifest.size.min(start + u64::from(chunk_bytes));

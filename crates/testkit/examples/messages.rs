@@ -5,7 +5,12 @@
 //!
 //!   server ── 1000 ── a ── 100, 5 ms ── b ── 50, 5 ms ── phone
 //! ```
-#![allow(clippy::print_stdout, clippy::unwrap_used, clippy::disallowed_methods, reason = "a program for people that measures")]
+#![allow(
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    reason = "a program for people that measures"
+)]
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex},
@@ -24,7 +29,7 @@ use tributary_testkit::Inbox;
 use tributary_transport::{Endpoint, FaceOptions, Messaging, messaging::AcceptOptions};
 
 /// What one sender has under way at a time.
-const BATCH: u32 = 2_000;
+const BATCH: u32 = 250;
 
 /// A disk that outlives its router. Payloads are shared, not copied.
 #[derive(Clone, Default)]
@@ -163,7 +168,7 @@ fn main() {
         };
         let mut waited = 0;
         while !transfers.iter().all(|transfer| is_stored(&domain, transfer)) {
-            domain.run(200);
+            domain.run(500);
             waited += 1;
             assert!(waited < 50_000, "the network does not keep them");
         }
@@ -174,7 +179,11 @@ fn main() {
     }
     domain.net.kill(domain.nodes["server"]);
     let stored_in = begun.elapsed();
-    println!("{count} messages of {} in all are stored; {:.1} s of real time", ByteCount(bytes), stored_in.as_secs_f64());
+    println!(
+        "{count} messages of {} in all are stored; {:.1} s of real time",
+        ByteCount(bytes),
+        stored_in.as_secs_f64()
+    );
     let inbox = Inbox::default();
     domain.net.change(last, LinkChange::State(LinkState::Up));
     domain.accept(&inbox);

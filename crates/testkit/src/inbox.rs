@@ -4,9 +4,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use tributary_content::{
-    Bitmap, ChunkIndex, ChunkStore, HadStore, HashTree, Manifest, Name, StoreError, StoreOpener,
-};
+use tributary_content::{Bitmap, ChunkIndex, ChunkStore, HadStore, HashTree, Manifest, Name, StoreError, StoreOpener};
 
 /// An inbox. Clones are the same.
 ///

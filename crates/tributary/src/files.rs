@@ -10,7 +10,8 @@ use tributary_content::{
 };
 use tributary_net::disk::{
     self, BackgroundOpener, Destination, DiskOpener, DiskOptions, KeyFileError, PartOptions, Publication, PublishError,
-    PublishOptions, Questions, Storage, TrustStore, directory_at, load_or_create_key, part::{Durability, TARGET_NAME_BYTES_MAX},
+    PublishOptions, Questions, Storage, TrustStore, directory_at, load_or_create_key,
+    part::{Durability, TARGET_NAME_BYTES_MAX},
     publish,
 };
 

@@ -7,14 +7,17 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::Ordering},
 };
 use tributary_content::{
-    Bitmap, ChunkIndex, ChunkStore, HadStore, HashTree, Manifest, MemoryObject, Name, ObjectId, ObjectKind, ObjectReader,
-    PublicKey, StoreError, StoreOpener,
+    Bitmap, ChunkIndex, ChunkStore, HadStore, HashTree, Manifest, MemoryObject, Name, ObjectId, ObjectKind,
+    ObjectReader, PublicKey, StoreError, StoreOpener,
 };
 use tributary_core::{
     Duration, Time,
     event::{Event, TransferEvent},
 };
-use tributary_net::{Clock, disk::Questions};
+use tributary_net::{
+    Clock,
+    disk::{PartFile, Questions},
+};
 use tributary_transport::{
     Messaging,
     messaging::{
@@ -315,9 +318,8 @@ impl LocalApi {
         }
         let arrived = Arrived::new(recv.count);
         let state_dir = &self.config().state_dir;
-        let received = Received::open(state_dir).map_err(|error| {
-            ApiError::io("read what was received before, in", state_dir.display(), &error)
-        });
+        let received = Received::open(state_dir)
+            .map_err(|error| ApiError::io("read what was received before, in", state_dir.display(), &error));
         let received = received.inspect_err(|_| self.receiving().store(false, Ordering::SeqCst))?;
         let files = self.files().clone();
         let inbox = Inbox { files, folder, publisher, questions, arrived: arrived.clone(), received };
@@ -543,7 +545,8 @@ impl Arrived {
         let mut coming = self.coming();
         match &mut coming.left {
             Some(0) => {
-                let reason = format!("'{}' is not wanted now: as many objects as were asked for have begun", manifest.name);
+                let reason =
+                    format!("'{}' is not wanted now: as many objects as were asked for have begun", manifest.name);
                 return Err(StoreError::Later { reason });
             }
             Some(left) => *left -= 1,
@@ -642,6 +645,7 @@ impl StoreOpener for Inbox {
         let open = move || {
             if received.has(&delivery, &wanted, &path) {
                 arrived.give_back(&wanted);
+                PartFile::forget(&path, &wanted);
                 return Ok(Box::new(HadStore::new(&wanted)) as Box<dyn ChunkStore>);
             }
             let inner = files.open_below(&folder, &path, publisher, &wanted)?;

@@ -76,8 +76,7 @@ impl MfNode {
         while let Some((custodian, token, message)) = self.custody.poll(now) {
             moved = true;
             if custodian.guid == self.guid {
-                let header =
-                    ChunkHeader::new(ChunkKind::Transport(token), self.guid, self.guid, NetworkAddress::NONE);
+                let header = ChunkHeader::new(ChunkKind::Transport(token), self.guid, self.guid, NetworkAddress::NONE);
                 self.on_transport(now, &header, &message);
             } else {
                 self.send_message(now, (custodian.guid, custodian.address), token, &message, (Flags::NONE, 0));

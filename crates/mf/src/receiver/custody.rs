@@ -43,7 +43,8 @@ impl Receiver {
         }
         let (flow, transfer, object) = (header.flow(), tag.transfer, tag.object);
         let (proxy, chunks) = (header.destination, ChunkRanges::from_ascending([tag.number]));
-        self.outbox.push_back(Outgoing::answer(header, TransportMessage::Dropped { flow, transfer, object, proxy, chunks }));
+        self.outbox
+            .push_back(Outgoing::answer(header, TransportMessage::Dropped { flow, transfer, object, proxy, chunks }));
     }
     /// There is room again.
     pub(super) fn tell_ready(&mut self) {

@@ -32,9 +32,7 @@ use crate::{
     payload::Payload,
     reassembly::{Check, Origin, Reassembly, Stored, Taken, Wrong, manifest_of},
     sender::{PUSHED, ProxyUse, is_pushed, nearest_window, on_wire},
-    wire::{
-        ChunkHeader, ChunkRanges, CustodyState, DataTag, Flags, Reliability, TransportMessage, chunk::HOPS_MAX,
-    },
+    wire::{ChunkHeader, ChunkRanges, CustodyState, DataTag, Flags, Reliability, TransportMessage, chunk::HOPS_MAX},
 };
 
 /// A NACK timeout that is chosen is at least so long.

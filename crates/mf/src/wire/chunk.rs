@@ -261,7 +261,9 @@ impl ChunkHeader {
             found => return Err(WireError::Value { field: "chunk kind", found: u64::from(found) }),
         };
         let custodian = match has_custodian {
-            true => Some(Custodian { guid: reader.guid("custodian")?, address: reader.address("custodian's address")? }),
+            true => {
+                Some(Custodian { guid: reader.guid("custodian")?, address: reader.address("custodian's address")? })
+            }
             false => None,
         };
         let header = ChunkHeader {

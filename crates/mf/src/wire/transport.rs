@@ -268,9 +268,7 @@ impl CustodyState {
 impl TransportMessage {
     /// The transfer and the object that it is about.
     pub fn about(&self) -> (u32, ObjectId) {
-        use TransportMessage::{
-            Ack, Completed, Custody, Dropped, KeptFor, Push, Request, Status, Stored, Unavailable,
-        };
+        use TransportMessage::{Ack, Completed, Custody, Dropped, KeptFor, Push, Request, Status, Stored, Unavailable};
         match self {
             Request { transfer, object, .. }
             | Status { transfer, object, .. }
@@ -368,9 +366,7 @@ impl TransportMessage {
     }
     /// Appends the message to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        use TransportMessage::{
-            Ack, Completed, Custody, Dropped, KeptFor, Push, Request, Status, Stored, Unavailable,
-        };
+        use TransportMessage::{Ack, Completed, Custody, Dropped, KeptFor, Push, Request, Status, Stored, Unavailable};
         let (kind, transfer, object) = match self {
             Request { transfer, object, .. } => (1, transfer, object),
             Status { transfer, object, .. } => (2, transfer, object),

@@ -197,6 +197,18 @@ impl PartFile {
             Stored::Nothing | Stored::Damaged => None,
         }
     }
+    /// Removes the state of an object that has its final name: a process may be killed between the two.
+    pub fn forget(target: &Path, manifest: &Manifest) {
+        let Ok(target) = resolve(target) else { return };
+        for beside in [target.clone(), with_suffix(&target, &format!(".{:.8}", manifest.object_id().to_string()))] {
+            let state = with_suffix(&beside, STATE_SUFFIX);
+            let is_same = matches!(StateTable::peek(&state), Stored::Object(stored) if *stored == *manifest);
+            if is_same && !exists(&with_suffix(&beside, PART_SUFFIX)) {
+                // What stays is of no harm, and the next fetch to the same place takes it away.
+                let _ = remove(&state);
+            }
+        }
+    }
     /// Gives up and removes the part and the state; a file with the final name stays.
     ///
     /// # Errors

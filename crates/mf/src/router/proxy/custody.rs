@@ -100,11 +100,7 @@ impl Window {
             objects: config.custody_objects,
             hold_until: None,
             pause: REFUSED_PAUSE,
-            rtt: RttEstimator::new(
-                config.custody_timeout * 3,
-                config.custody_timeout,
-                config.custody_timeout_max,
-            ),
+            rtt: RttEstimator::new(config.custody_timeout * 3, config.custody_timeout, config.custody_timeout_max),
         }
     }
     /// Which transfers may send, if not all that wait may.
@@ -305,8 +301,7 @@ impl Proxy {
             let destination = self.destinations.get(&transfer.flow.destination);
             destination.is_some_and(|destination| destination.window.hold_until.is_some())
         };
-        let resting: Vec<ChunkKey> =
-            self.transits.resting.keys().filter(|transfer| !held(transfer)).copied().collect();
+        let resting: Vec<ChunkKey> = self.transits.resting.keys().filter(|transfer| !held(transfer)).copied().collect();
         resting.iter().for_each(|transfer| self.wake(transfer));
     }
     fn rest(&mut self, transfer: ChunkKey, ids: &[u64], until: Time) {
@@ -363,7 +358,6 @@ impl Proxy {
     }
     /// Somebody says what became of chunks that this proxy is the custodian of. It counts for those that were sent, and
     /// have the token that is shown.
-    #[expect(clippy::too_many_arguments, reason = "the fields of one message")]
     pub fn on_custody(
         &mut self,
         now: Time,
@@ -579,7 +573,6 @@ impl Stored {
         header.token().is_some_and(|token| self.has(token))
     }
 }
-
 
 #[cfg(test)]
 impl Transits {

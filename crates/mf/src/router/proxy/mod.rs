@@ -438,7 +438,10 @@ impl Proxy {
         };
         let id = self.next_id;
         let lifetime = self.lifetime(header);
-        if u64::from(header.lifetime_ms) > lifetime.as_millis() as u64 && key.number == 0 && self.capped.len() < REPORTS_MAX {
+        if u64::from(header.lifetime_ms) > lifetime.as_millis() as u64
+            && key.number == 0
+            && self.capped.len() < REPORTS_MAX
+        {
             self.capped.push_back((key, Source::of(header), lifetime));
         }
         let head = encode_head(delegated, self.repository.clock().saturating_add(lifetime), header);

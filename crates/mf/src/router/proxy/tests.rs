@@ -796,9 +796,8 @@ fn no_more_objects_are_on_their_way_than_may_be_and_what_has_begun_goes_on() {
     proxy.config.custody_objects = 10;
     proxy.destinations.values_mut().for_each(|to| to.window = Window::new(&proxy.config));
     let left = release(&mut proxy, Time::ZERO);
-    let transfers = |left: &[ChunkHeader]| {
-        left.iter().filter_map(|header| Some(header.tag()?.transfer)).collect::<BTreeSet<u32>>()
-    };
+    let transfers =
+        |left: &[ChunkHeader]| left.iter().filter_map(|header| Some(header.tag()?.transfer)).collect::<BTreeSet<u32>>();
     assert_eq!((left.len(), transfers(&left).len()), (20, 10), "all of each");
     taken(&mut proxy, Time::ZERO, &left[1].key().expect("data"), TOKEN);
     assert_eq!(release(&mut proxy, Time::ZERO).len(), 0, "a description of it is still on its way");
@@ -856,8 +855,7 @@ fn objects_of_which_each_is_partly_on_its_way_do_not_hold_up_each_other() {
         // Its receiver can keep what is whole, and nothing else.
         let Some(whole) = kept.iter().find(|(_, chunks)| **chunks == 2).map(|(transfer, _)| *transfer) else { break };
         kept.remove(&whole);
-        let keys: Vec<ChunkKey> =
-            proxy.holdings().map(|held| held.key).filter(|key| key.transfer == whole).collect();
+        let keys: Vec<ChunkKey> = proxy.holdings().map(|held| held.key).filter(|key| key.transfer == whole).collect();
         keys.iter().for_each(|key| taken(&mut proxy, Time::ZERO, key, TOKEN));
     }
     assert_eq!((proxy.usage().0, kept.len()), (ByteCount(0), 0), "all were whole at some time");
