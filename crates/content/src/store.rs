@@ -1,6 +1,7 @@
 //! Where objects are read from and written to: traits that a driver injects into a core.
 use alloc::{boxed::Box, string::String, vec::Vec};
 use bytes::Bytes;
+use core::fmt;
 
 use crate::{Bitmap, ChunkIndex, HashTree, Manifest, Name};
 
@@ -249,12 +250,24 @@ pub enum StoreError {
         reason: String,
     },
     /// A published file is not what it was when it was published.
-    #[error("'{path}' was altered after it was published: chunk {chunk} has another hash")]
+    #[error("'{path}' was changed after it was published: chunk {chunk} has another hash")]
     Altered {
         /// The file.
         path: String,
         /// The first chunk that differs.
         chunk: u32,
+    },
+    /// A published file is shorter than it was when it was published.
+    #[error("'{path}' was cut after it was published: it ends too early")]
+    Cut {
+        /// The file.
+        path: String,
+    },
+    /// A published file is not there any more.
+    #[error("'{path}' is gone since it was published")]
+    Gone {
+        /// The file.
+        path: String,
     },
     /// The publisher is not believed for this name.
     #[error("{reason}")]
@@ -262,4 +275,53 @@ pub enum StoreError {
         /// The explanation, with both keys.
         reason: String,
     },
+}
+
+/// Why a source cannot give an object that it offers, or a receiver cannot take one, in the words of the wire: the other end
+/// is told the reason and not the path.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Unavailable {
+    /// The file or folder is not as it was when it was published.
+    Changed,
+    /// The file or folder is not there any more.
+    Gone,
+    /// The source cannot read it.
+    Unreadable,
+}
+impl Unavailable {
+    /// Its number on the wire; 0 is none.
+    pub fn number(self) -> u8 {
+        match self {
+            Unavailable::Changed => 1,
+            Unavailable::Gone => 2,
+            Unavailable::Unreadable => 3,
+        }
+    }
+    /// The reverse of [`Unavailable::number`]; numbers that are not known yet count as [`Unavailable::Unreadable`].
+    pub fn from_number(number: u8) -> Option<Unavailable> {
+        match number {
+            0 => None,
+            1 => Some(Unavailable::Changed),
+            2 => Some(Unavailable::Gone),
+            _ => Some(Unavailable::Unreadable),
+        }
+    }
+}
+impl fmt::Display for Unavailable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Unavailable::Changed => "its file was changed at the source after it was published",
+            Unavailable::Gone => "its file is gone from the source since it was published",
+            Unavailable::Unreadable => "the source cannot read its file",
+        })
+    }
+}
+impl From<&StoreError> for Unavailable {
+    fn from(error: &StoreError) -> Unavailable {
+        match error {
+            StoreError::Altered { .. } | StoreError::Cut { .. } => Unavailable::Changed,
+            StoreError::Gone { .. } => Unavailable::Gone,
+            StoreError::Io { .. } | StoreError::Later { .. } | StoreError::Untrusted { .. } => Unavailable::Unreadable,
+        }
+    }
 }

@@ -113,6 +113,7 @@ pub fn mf_transport(data: &[u8]) {
         | TransportMessage::Push { chunks, .. }
         | TransportMessage::Custody { chunks, .. } => chunks,
         TransportMessage::Unavailable { .. }
+        | TransportMessage::Unreadable { .. }
         | TransportMessage::Completed { .. }
         | TransportMessage::KeptFor { .. } => return,
     };

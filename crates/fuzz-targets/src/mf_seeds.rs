@@ -1,5 +1,5 @@
 //! Valid inputs of the MobilityFirst targets.
-use tributary_content::{ObjectId, ObjectReader, SigningKey};
+use tributary_content::{ObjectId, ObjectReader, SigningKey, Unavailable};
 use tributary_mf::{
     ids::{Custodian, Flow, Guid, HopId, NetworkAddress, ServiceId, Token},
     wire::{
@@ -159,6 +159,7 @@ pub(crate) fn all() -> Vec<Seed> {
         ("kept-for", TransportMessage::KeptFor { flow, transfer, object: object_id, lifetime_ms: 3_600_000 }),
         ("push", TransportMessage::Push { flow, transfer, object: object_id, chunks: chunk_ranges }),
         ("unavailable", TransportMessage::Unavailable { transfer, object: object_id }),
+        ("unreadable", TransportMessage::Unreadable { transfer, object: object_id, why: Unavailable::Changed }),
         ("completed", TransportMessage::Completed { transfer, object: object_id, members: vec![guid(4), guid(5)] }),
     ];
     for (name, message) in &messages {

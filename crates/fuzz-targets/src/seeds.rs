@@ -3,7 +3,7 @@ use tributary::{
     Get, GetOptions, Output, Request as ApiRequest, Told,
     error::{ApiError, ErrorKind},
 };
-use tributary_content::{Hash, Manifest, MemoryObject, ObjectId, ObjectKind, ObjectReader, chunk_hash};
+use tributary_content::{Access, Hash, Manifest, MemoryObject, ObjectId, ObjectKind, ObjectReader, chunk_hash};
 use tributary_core::{Duration, FaceId, NodeId};
 use tributary_net::disk::index::{DirectoryIndex, EntryKind, FileMode, IndexEntry};
 use tributary_psi::{
@@ -13,8 +13,8 @@ use tributary_psi::{
         Adjacency, Answer, Beacon, BitmapNumbers, ChildState, ClientRequest, ControlBody, ControlPacket, DataHeader,
         Digest, DigestKind, Entry, EntryKey, EntryValue, Fid, FidKind, Forward, Header, Heard, Hello, Limit, LinkState,
         ManagerState, MatchKey, Message, MissingScopes, NOTHING_KNOWN, NoticeKind, Offer, OfferVersion, Operation,
-        Overtaken, PacketType, PathOffer, PathRequest, Publisher, RecordUpdate, Rejection, Relay, Replicate, Reply,
-        Request, ResolverRoute, Routes, ScopeNotice, SharedLink, StreamKey,
+        Overtaken, PacketType, PathOffer, PathRequest, Publisher, RecordUpdate, Refused, Rejection, Relay, Replicate,
+        Reply, Request, ResolverRoute, Routes, ScopeNotice, SharedLink, StreamKey,
     },
 };
 use tributary_transport::PathMetric;
@@ -82,15 +82,18 @@ impl Seeds {
         self.add("bitmap", "9", [0, 0, 0, 9, 6, 0, 0, 8, 1, 0, 0, 0xff, 1]);
         self.add("bitmap", "64", [0, 0, 0, 64, 3, 2, 0, 9, 1, 2, 3, 4, 5, 6, 7, 0x80]);
         let entry = |path: &str, kind| IndexEntry { path: path.into(), kind };
-        let file = |size, mode| EntryKind::File { size, mode };
+        let file = |size, mode| EntryKind::File { size, mode, access: Access::Everybody };
         let entries = vec![
-            entry("bin", EntryKind::Directory),
+            entry("bin", EntryKind::Directory { access: Access::Everybody }),
             entry("bin/run", file(12, FileMode::Executable)),
             entry("bin/up", EntryKind::Link { target: b"../data".into() }),
             entry("data", file(3, FileMode::Plain)),
             entry("self", EntryKind::Link { target: b".".into() }),
         ];
         self.add("directory_index", "tree", DirectoryIndex::new(entries).expect("legal").encode());
+        let private = EntryKind::File { size: 3, mode: FileMode::Plain, access: Access::Owner };
+        let private = DirectoryIndex::new(vec![entry("key", private)]).expect("legal");
+        self.add("directory_index", "private", private.encode());
         self.add("directory_index", "empty", DirectoryIndex::new(Vec::new()).expect("legal").encode());
     }
 
@@ -257,10 +260,20 @@ impl Seeds {
             limit_bits_per_second: Some(1_000_000),
             patience_ms: Some(5_000),
             options: GetOptions { chunk_bytes: Some(65_536), ..GetOptions::default() },
+            overwrite: tributary::Overwrite::Anything,
         };
         let text = |text: &str| String::from(text);
         let requests = [
-            ("put", ApiRequest::Put { path: "x".into(), name: text("/x"), version: Some(3), patience_ms: 100 }),
+            (
+                "put",
+                ApiRequest::Put {
+                    path: "x".into(),
+                    name: text("/x"),
+                    version: Some(3),
+                    patience_ms: 100,
+                    term: tributary::Term::ThisRun,
+                },
+            ),
             ("get", ApiRequest::Get(get)),
             ("list", ApiRequest::List { scope: text("/lab"), patience_ms: 100 }),
             ("remove", ApiRequest::Remove { name: text("/x") }),
@@ -470,7 +483,7 @@ fn messages() -> Vec<(String, Message)> {
     let answers = [
         Answer::Done { replicas: 3 },
         Answer::Rejected(Rejection::NoSuchScope),
-        Answer::Rejected(Rejection::LimitReached(Limit::Records)),
+        Answer::Rejected(Rejection::LimitReached(Limit::Records, 100_000)),
         Answer::Stale { current: 99 },
         Answer::NotReady,
     ];
@@ -507,6 +520,7 @@ fn messages() -> Vec<(String, Message)> {
         ("forward", Message::Forward(forward)),
         ("replicate", Message::Replicate(Replicate { request: 14, records: vec![record] })),
         ("sync", Message::Sync { request: 15 }),
+        ("refused", Message::Refused(Refused { transfer: 3, rejection: Rejection::LimitReached(Limit::Transfers, 9) })),
         ("ready", Message::Ready { request: 15 }),
         ("digest", Message::Digest(digest)),
         ("relay", Message::Relay(Relay { client: NodeId(6), notice: notice(NoticeKind::Change) })),

@@ -115,7 +115,12 @@ mod tests {
     fn a_byte_order_mark_decides_and_is_taken_off() {
         let plain = "a: Köln €\n";
         let marked = format!("\u{feff}{plain}");
-        for bytes in [plain.into(), marked.into_bytes(), utf16(plain, u16::to_le_bytes, true), utf16(plain, u16::to_be_bytes, true)] {
+        for bytes in [
+            plain.into(),
+            marked.into_bytes(),
+            utf16(plain, u16::to_le_bytes, true),
+            utf16(plain, u16::to_be_bytes, true),
+        ] {
             assert_eq!(text(&bytes), Ok((plain.into(), None)), "{bytes:x?}");
         }
     }
@@ -146,7 +151,12 @@ mod tests {
         let unknown = declared("x-nobody-knows", b"a").expect_err("there is no such encoding");
         assert!(unknown.line == 1 && unknown.message.contains("'x-nobody-knows'"), "{unknown:?}");
         let xml_of = "<?xml version='1.0' encoding='UTF-16'?><a>ö</a>";
-        for (order, mark) in [(u16::to_le_bytes as fn(u16) -> [u8; 2], true), (u16::to_be_bytes, true), (u16::to_le_bytes, false), (u16::to_be_bytes, false)] {
+        for (order, mark) in [
+            (u16::to_le_bytes as fn(u16) -> [u8; 2], true),
+            (u16::to_be_bytes, true),
+            (u16::to_le_bytes, false),
+            (u16::to_be_bytes, false),
+        ] {
             assert_eq!(xml(&utf16(xml_of, order, mark)).as_deref(), Ok(xml_of));
         }
         assert!(xml(&utf16(xml_of, u16::to_le_bytes, true)[..21]).is_err(), "half a character is left");

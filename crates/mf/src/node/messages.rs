@@ -30,6 +30,7 @@ impl MfNode {
                     proxy.on_custody(now, &header.source, token, about, *state, chunks);
                 }
             }
+            TransportMessage::Unreadable { .. } => self.receiver.handle_message(now, header, message),
             TransportMessage::Unavailable { transfer, .. } if !is_pushed(*transfer) => {
                 self.receiver.handle_message(now, header, message);
             }

@@ -113,7 +113,7 @@ pub struct MfNode {
     pub(crate) proxy: Option<Proxy>,
     pub(crate) front: Option<Front>,
     pub(crate) replica: Option<Replica>,
-    resolver: Box<dyn NameResolver>,
+    pub(crate) resolver: Box<dyn NameResolver>,
     pub(crate) sender: Sender,
     pub(crate) receiver: Receiver,
     pub(crate) cache: ContentCache,

@@ -200,8 +200,8 @@ impl MfNode {
                 self.unwatch_unless_used(now, Guid::of_name(&name));
             }
         }
-        while let Some((object, reason)) = self.sender.poll_failure() {
-            self.push_event(Event::Note(format!("cannot serve '{object}': {reason}")));
+        while let Some((name, reason)) = self.sender.poll_failure() {
+            self.push_event(Event::Unreadable { name, reason });
         }
         while let Some((to, transfer)) = self.sender.poll_expired() {
             moved = true;

@@ -1,6 +1,8 @@
 //! Chunks that arrive: for what was asked for, and what is pushed.
 use core::ops::RangeInclusive;
 
+use tributary_content::Unavailable;
+
 use super::*;
 use crate::link::Arrival;
 
@@ -416,7 +418,13 @@ impl Receiver {
     }
     /// Takes a message that is for a receiver.
     pub fn handle_message(&mut self, now: Time, header: &ChunkHeader, message: &TransportMessage) {
-        let TransportMessage::Unavailable { transfer, object } = message else { return };
+        let (transfer, object) = match message {
+            TransportMessage::Unavailable { transfer, object } => (transfer, object),
+            TransportMessage::Unreadable { transfer, object, why } => {
+                return self.on_unreadable(now, header, (*transfer, *object), *why);
+            }
+            _ => return,
+        };
         let (id, from, token) = (TransferId(*transfer), header.source, header.token());
         let asked = |fetch: &&mut Incoming| {
             fetch.object == Some(*object) && Some(fetch.token) == token && fetch.ended.is_none()
@@ -444,6 +452,36 @@ impl Receiver {
             // Not at once: it may be the only one, and about to come back.
             fetch.set_nack(now, timeout / 4);
         }
+    }
+    /// A source says that it cannot read what it offers: it is asked no more, and the fetch ends if there is no other one.
+    fn on_unreadable(&mut self, now: Time, header: &ChunkHeader, about: (u32, ObjectId), why: Unavailable) {
+        let (from, token) = (header.source, header.token());
+        let is_meant = |fetch: &Incoming| {
+            fetch.transfer == about.0
+                && fetch.object == Some(about.1)
+                && Some(fetch.token) == token
+                && fetch.ended.is_none()
+                && (fetch.sender.is_some_and(|(sender, _)| sender == from)
+                    || fetch.asked.is_none_or(|asked| asked == from))
+        };
+        let Some((id, fetch)) = self.fetches.iter_mut().find(|(_, fetch)| is_meant(fetch)) else { return };
+        let (id, number) = (*id, fetch.number_of(&from));
+        let source = number.and_then(|number| fetch.sources.get_mut(usize::from(number)));
+        let label = source.as_ref().map_or_else(|| from.to_string(), |source| source.label.clone());
+        if let (Some(source), Some(number)) = (source, number) {
+            source.closed = Some(why.to_string());
+            source.serves = None;
+            let closed =
+                TransferEvent::SourceClosed { source: SourceId(number), label: label.clone(), reason: why.to_string() };
+            self.events.push_back((id, closed));
+        }
+        fetch.leave_sender();
+        fetch.asked_at = None;
+        if fetch.sources.iter().any(|source| source.distrusted.is_none() && source.closed.is_none()) {
+            return self.request(now, id);
+        }
+        let reason = format!("no source of '{}' can be used any more: '{label}': {why}", fetch.name);
+        self.fail(now, id, reason);
     }
 }
 
@@ -751,6 +789,20 @@ mod tests {
         assert_eq!(stored(&receiver), 4_000);
         let events: Vec<_> = core::iter::from_fn(|| receiver.poll_event()).map(|(_, event)| event).collect();
         assert!(!events.iter().any(|event| matches!(event, TransferEvent::SourceDistrusted { .. })), "{events:?}");
+    }
+
+    #[test]
+    fn only_who_was_asked_says_that_it_cannot_read_it_and_that_ends_what_has_no_other_source() {
+        let (source, stranger) = (Guid([2; 20]), Guid([3; 20]));
+        for (from, flip, ends) in [(source, 1, false), (stranger, 0, false), (source, 0, true)] {
+            let (mut receiver, _, id, asked) = fetch();
+            let TransportMessage::Request { transfer, object, .. } = asked[0].message else { panic!("{asked:?}") };
+            let header = header_of(&asked[0], from, Token(asked[0].token.0 ^ flip));
+            let why = Unavailable::Changed;
+            receiver.handle_message(NOW, &header, &TransportMessage::Unreadable { transfer, object, why });
+            let report = receiver.report(NOW, id).expect("it is known");
+            assert_eq!(report.failure.is_some_and(|reason| reason.contains("changed at the source")), ends);
+        }
     }
 
     #[test]

@@ -82,6 +82,8 @@ pub(super) struct Source {
     pub(super) bytes: u64,
     pub(super) hops: u32,
     pub(super) distrusted: Option<String>,
+    /// It says that it cannot read what it offers, and why.
+    pub(super) closed: Option<String>,
     /// How often in a row it was asked again for what came wrong.
     pub(super) wrongs: u32,
     /// It sent wrong bytes: nothing that it announces makes up for that.
@@ -505,7 +507,7 @@ impl Incoming {
             label: source.label.clone(),
             bytes: source.bytes,
             distrusted: source.distrusted.clone(),
-            closed: None,
+            closed: source.closed.clone(),
         });
         let paths = self.sources.iter().zip(0..).map(|(source, number)| self.path_report(now, source, number));
         let (size, stored) = self.sizes();
@@ -525,7 +527,7 @@ impl Incoming {
     }
     pub(super) fn path_report(&self, now: Time, source: &Source, number: u16) -> PathReport {
         let sends = self.sender.is_some_and(|(sender, _)| sender == source.guid);
-        let (state, reason) = match (&source.distrusted, self.ended, sends) {
+        let (state, reason) = match (source.distrusted.as_ref().or(source.closed.as_ref()), self.ended, sends) {
             (Some(reason), ..) => (PathState::Closed, reason.clone()),
             (None, None, _) if let Some(doubt) = &source.doubt => {
                 (PathState::Idle, format!("{}; others are asked until it is known who lied", doubt.reason))
@@ -584,6 +586,7 @@ impl Source {
             wrongs: 0,
             lied: false,
             doubt: None,
+            closed: None,
             away_until: Time::ZERO,
             rtt: None,
             packets: 0,

@@ -3,7 +3,7 @@ use alloc::{vec, vec::Vec};
 use core::fmt::Debug;
 
 use proptest::prelude::*;
-use tributary_content::{Manifest, MemoryObject, ObjectId, PublicKey, SigningKey, store::ObjectReader};
+use tributary_content::{Manifest, MemoryObject, ObjectId, PublicKey, SigningKey, Unavailable, store::ObjectReader};
 
 use super::{chunk::HOPS_MAX, transport::RANGES_MAX, *};
 use crate::ids::{Custodian, Flow, Guid, HopId, NetworkAddress, ServiceId, Token};
@@ -273,7 +273,8 @@ fn golden_transport_messages() {
             alloc::format!("09 {id} {a} {b} 01 {runs}"),
             M::Custody { transfer, object, flow, state: CustodyState::Taken, chunks: chunks.clone() },
         ),
-        (alloc::format!("0a {id} {a} {b} 0036ee80"), M::KeptFor { transfer, object, flow, lifetime_ms: 3_600_000 }),
+        (alloc::format!("0a {id} 02"), M::Unreadable { transfer, object, why: Unavailable::Gone }),
+        (alloc::format!("0b {id} {a} {b} 0036ee80"), M::KeptFor { transfer, object, flow, lifetime_ms: 3_600_000 }),
     ] {
         check(&hex(&bytes), &message, M::decode, M::encode);
     }

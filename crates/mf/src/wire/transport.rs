@@ -1,7 +1,7 @@
 //! The messages between the ends of a transfer and the proxies between them (paper §3.2.2, §3.3, §3.4.2).
 use alloc::vec::Vec;
 
-use tributary_content::ObjectId;
+use tributary_content::{ObjectId, Unavailable};
 
 use super::{
     Fields, Reader, WireError, Writer,
@@ -207,6 +207,15 @@ pub enum TransportMessage {
         /// The object.
         object: ObjectId,
     },
+    /// A sender cannot read what it offers, and says why. Whoever asked asks others.
+    Unreadable {
+        /// The transfer.
+        transfer: u32,
+        /// The object.
+        object: ObjectId,
+        /// Why.
+        why: Unavailable,
+    },
     /// A proxy tells the source which members of a group have everything, verified (paper §3.5: aggregated).
     Completed {
         /// The transfer.
@@ -268,7 +277,9 @@ impl CustodyState {
 impl TransportMessage {
     /// The transfer and the object that it is about.
     pub fn about(&self) -> (u32, ObjectId) {
-        use TransportMessage::{Ack, Completed, Custody, Dropped, KeptFor, Push, Request, Status, Stored, Unavailable};
+        use TransportMessage::{
+            Ack, Completed, Custody, Dropped, KeptFor, Push, Request, Status, Stored, Unavailable, Unreadable,
+        };
         match self {
             Request { transfer, object, .. }
             | Status { transfer, object, .. }
@@ -277,6 +288,7 @@ impl TransportMessage {
             | Dropped { transfer, object, .. }
             | Push { transfer, object, .. }
             | Unavailable { transfer, object }
+            | Unreadable { transfer, object, .. }
             | Completed { transfer, object, .. }
             | Custody { transfer, object, .. }
             | KeptFor { transfer, object, .. } => (*transfer, *object),
@@ -341,6 +353,10 @@ impl TransportMessage {
                 chunks: ChunkRanges::decode(&mut reader)?,
             },
             7 => TransportMessage::Unavailable { transfer, object },
+            10 => {
+                let known = |byte| Unavailable::from_number(byte).filter(|why| why.number() == byte);
+                TransportMessage::Unreadable { transfer, object, why: reader.choice("reason", known)? }
+            }
             8 => TransportMessage::Completed {
                 transfer,
                 object,
@@ -353,7 +369,7 @@ impl TransportMessage {
                 state: reader.choice("custody", CustodyState::from_byte)?,
                 chunks: ChunkRanges::decode(&mut reader)?,
             },
-            10 => TransportMessage::KeptFor {
+            11 => TransportMessage::KeptFor {
                 transfer,
                 object,
                 flow: read_flow(&mut reader)?,
@@ -366,7 +382,9 @@ impl TransportMessage {
     }
     /// Appends the message to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        use TransportMessage::{Ack, Completed, Custody, Dropped, KeptFor, Push, Request, Status, Stored, Unavailable};
+        use TransportMessage::{
+            Ack, Completed, Custody, Dropped, KeptFor, Push, Request, Status, Stored, Unavailable, Unreadable,
+        };
         let (kind, transfer, object) = match self {
             Request { transfer, object, .. } => (1, transfer, object),
             Status { transfer, object, .. } => (2, transfer, object),
@@ -375,9 +393,10 @@ impl TransportMessage {
             Dropped { transfer, object, .. } => (5, transfer, object),
             Push { transfer, object, .. } => (6, transfer, object),
             Unavailable { transfer, object } => (7, transfer, object),
+            Unreadable { transfer, object, .. } => (10, transfer, object),
             Completed { transfer, object, .. } => (8, transfer, object),
             Custody { transfer, object, .. } => (9, transfer, object),
-            KeptFor { transfer, object, .. } => (10, transfer, object),
+            KeptFor { transfer, object, .. } => (11, transfer, object),
         };
         out.put_u8(kind);
         out.put_u32(*transfer);
@@ -424,6 +443,7 @@ impl TransportMessage {
                 out.put_u8(*state as u8);
                 chunks.encode(out);
             }
+            Unreadable { why, .. } => out.put_u8(why.number()),
             Completed { members, .. } => {
                 out.put_u8(members.len().min(MEMBERS_TOLD_MAX) as u8);
                 members.iter().take(MEMBERS_TOLD_MAX).for_each(|member| out.put(&member.0));

@@ -13,7 +13,7 @@ use crate::Clock;
 use tributary_content::StoreError;
 use tributary_core::Time;
 
-/// The file `OUT.part.state`, locked while a process writes to `OUT.part`.
+/// The file `state` beside the `part` of a download, locked while a process writes to that.
 ///
 /// ```text
 ///   magic "TrP\x01" | bytes of the manifest, u32 | manifest | BLAKE3 of all before, first 16 bytes

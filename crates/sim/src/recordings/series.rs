@@ -33,12 +33,13 @@ pub fn parse(file: &str, text: &str, columns: &Columns) -> Result<Script, Record
     let Some((header_line, header)) = lines.next() else { return Err(RecordingError::new(file, 0, "it is empty")) };
     let names = cells_of(file, header_line, header)?;
     let column = |name: &str| {
-        let missing =
-            || RecordingError::new(
+        let missing = || {
+            RecordingError::new(
                 file,
                 header_line,
                 format!("there is no column '{name}'; there are {}", names.join(", ")),
-            );
+            )
+        };
         names.iter().position(|other| *other == name).ok_or_else(missing)
     };
     let time = column(&columns.time)?;

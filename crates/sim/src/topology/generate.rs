@@ -91,7 +91,8 @@ pub fn waxman(places: usize, alpha: f64, beta: f64, side: Duration, seed: u64) -
         }
     }
     for edge in &mut topology.edges {
-        edge.forward.delay = Some(Duration::from_nanos((distance(edge.ends[0], edge.ends[1]) * side.as_nanos() as f64) as u64));
+        edge.forward.delay =
+            Some(Duration::from_nanos((distance(edge.ends[0], edge.ends[1]) * side.as_nanos() as f64) as u64));
     }
     topology
 }

@@ -104,7 +104,8 @@ impl<'a, 'd: 'a> Reader<'a, 'd> {
     fn edges(&mut self, graph: Node<'a, 'd>) -> Result<(), TopologyError> {
         let line = |node| self.lines.of_node(node);
         if let Some(hyperedge) = elements(graph, "hyperedge").next() {
-            let message = "a hyperedge joins any number of nodes, a link two: write it as edges, or as a node of its own";
+            let message =
+                "a hyperedge joins any number of nodes, a link two: write it as edges, or as a node of its own";
             return Err(TopologyError::at(line(hyperedge), message));
         }
         let is_directed = match graph.attribute("edgedefault") {
@@ -125,7 +126,8 @@ impl<'a, 'd: 'a> Reader<'a, 'd> {
             if let Some((bits, line)) = data.get("linkspeedraw").filter(|(bits, _)| !bits.eq_ignore_ascii_case("nan")) {
                 let bits = text::number(*line, "LinkSpeedRaw", bits)?;
                 // The Topology Zoo knows links of which it only knows that they are there.
-                way.rate = Some(bits).filter(|bits| *bits >= 1.0).map(|bits| text::rate(*line, "", bits)).transpose()?;
+                way.rate =
+                    Some(bits).filter(|bits| *bits >= 1.0).map(|bits| text::rate(*line, "", bits)).transpose()?;
             }
             let is_directed = match edge.attribute("directed") {
                 None => is_directed,
@@ -309,6 +311,10 @@ mod tests {
         assert_eq!(unknown, "x.graphml:13: the link names node '5', which is not among the nodes");
         assert_eq!(wrong("id=\"7\"", "id=\"1\""), "x.graphml:10: node '1' is there twice");
         assert_eq!(wrong("52.52", "95"), "x.graphml:8: Latitude '95' is no angle up to 90");
-        assert!(wrong("</graph>", "").starts_with("x.graphml:15: this is not well-formed XML"), "{}", wrong("</graph>", ""));
+        assert!(
+            wrong("</graph>", "").starts_with("x.graphml:15: this is not well-formed XML"),
+            "{}",
+            wrong("</graph>", "")
+        );
     }
 }

@@ -71,7 +71,10 @@ pub(super) fn parse(content: &str) -> Result<Topology, TopologyError> {
             Section::Links => {
                 let (names, edge, words) = link(line, text, &places)?;
                 if let Some(first) = links.insert(names.to_lowercase(), line) {
-                    return Err(TopologyError::at(line, format!("link '{names}' is there twice, first in line {first}")));
+                    return Err(TopologyError::at(
+                        line,
+                        format!("link '{names}' is there twice, first in line {first}"),
+                    ));
                 }
                 for key in text::unread(&words, &KEYS) {
                     *unread.entry(key.into()).or_default() += 1;

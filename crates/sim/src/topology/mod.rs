@@ -165,7 +165,8 @@ impl Topology {
         let content = content.as_ref();
         let by_lines = |parse: fn(&str) -> Result<Topology, TopologyError>| {
             let (text, note) = encoding::text(content)?;
-            parse(&text).map(|topology| Topology { notes: note.into_iter().chain(topology.notes).collect(), ..topology })
+            parse(&text)
+                .map(|topology| Topology { notes: note.into_iter().chain(topology.notes).collect(), ..topology })
         };
         let read = match format {
             Format::Graphml => graphml::parse(content),

@@ -183,7 +183,10 @@ mod tests {
         };
         assert_eq!(wrong("1Mbps", "1Mb"), "t.txt:8: rate '1Mb' is no number with a known unit");
         assert_eq!(wrong("B A", "B C"), "t.txt:9: the link names node 'C', which is not among the nodes");
-        assert_eq!(wrong("router", ""), "t.txt:9: there is no line 'router' in it, with which the nodes of an annotated topology begin");
+        assert_eq!(
+            wrong("router", ""),
+            "t.txt:9: there is no line 'router' in it, with which the nodes of an annotated topology begin"
+        );
         assert!(wrong("0.25", "1.25").starts_with("t.txt:8: error model"));
     }
 }

@@ -24,7 +24,14 @@ pub(super) struct Members {
 
 impl Members {
     pub(super) fn new(me: NodeId, replicas: usize) -> Members {
-        Members { me, replicas, nodes: BTreeSet::from([me]), suspected: BTreeMap::new(), learning: BTreeMap::new(), heard: BTreeMap::new() }
+        Members {
+            me,
+            replicas,
+            nodes: BTreeSet::from([me]),
+            suspected: BTreeMap::new(),
+            learning: BTreeMap::new(),
+            heard: BTreeMap::new(),
+        }
     }
     /// Takes over a new membership; gives who came and who went.
     pub(super) fn replace(&mut self, nodes: &[NodeId]) -> (Vec<NodeId>, Vec<NodeId>) {
