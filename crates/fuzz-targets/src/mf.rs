@@ -114,7 +114,8 @@ pub fn mf_transport(data: &[u8]) {
         | TransportMessage::Custody { chunks, .. } => chunks,
         TransportMessage::Unavailable { .. }
         | TransportMessage::Unreadable { .. }
-        | TransportMessage::Completed { .. } => return,
+        | TransportMessage::Completed { .. }
+        | TransportMessage::KeptFor { .. } => return,
     };
     assert!(chunks.runs().len() <= RANGES_MAX);
     for pair in chunks.runs().windows(2) {

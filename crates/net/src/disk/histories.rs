@@ -10,68 +10,15 @@ use tributary_core::Random;
 
 use super::{
     TrustStore,
-    fs::{self, Faults, FileSystem, SimulatedDisk, create_folders, histories},
+    fs::{
+        self, create_folders,
+        histories::{self, Machine, trace},
+    },
     key::{self, KeyFileError},
 };
 
 /// What may be remembered of something: one value if that was acknowledged, and the others of attempts that failed since.
 type Possible<T> = BTreeSet<T>;
-
-/// A machine and its process.
-struct Machine {
-    random: Random,
-    disk: SimulatedDisk,
-    fs: Arc<dyn FileSystem>,
-    faults: Faults,
-}
-
-impl Machine {
-    fn new(seed: u64) -> Machine {
-        let mut random = Random::new(seed, 0);
-        let disk = SimulatedDisk::new(seed);
-        let is_rough = random.chance(0.6);
-        let mut rare = |most: f64| if is_rough && random.chance(0.5) { most * random.unit() } else { 0.0 };
-        let faults = Faults {
-            read: rare(0.02),
-            write: rare(0.1),
-            full: rare(0.1),
-            short: rare(0.3),
-            sync: rare(0.2),
-            change: rare(0.1),
-        };
-        let fs = disk.start();
-        Machine { random, disk, fs, faults }
-    }
-    /// Lets what comes fail, and perhaps the process stop within it.
-    fn be_rough(&mut self) {
-        self.disk.set_faults(self.faults);
-        if self.random.chance(0.3) {
-            let operations = 1 + self.random.below(60);
-            trace(|| format!("stops in operation {operations}"));
-            self.disk.stop_after(operations);
-        }
-    }
-    /// Ends the process, by a kill or a power cut, and starts another one on which nothing fails.
-    fn restart(&mut self) {
-        // A process that is stopped between a sync that fails and the repair of it leaves a next one of the same machine
-        // what is on no disk; nobody can tell.
-        let may_mislead = self.disk.is_stopped() && self.faults.sync > 0.0;
-        match self.random.chance(0.4) && !may_mislead {
-            true => self.disk.kill(),
-            false => self.disk.cut_power(),
-        }
-        trace(|| "restarts".into());
-        self.disk.set_faults(Faults::NONE);
-        self.disk.stop_after(u64::MAX);
-        self.fs = self.disk.start();
-    }
-}
-
-fn trace(what: impl FnOnce() -> String) {
-    if histories::is_traced() {
-        eprintln!("{}", what());
-    }
-}
 
 /// The first key of each name: what was acknowledged is never forgotten, or changed, or makes the rest unreadable.
 fn trust(seed: u64) {
