@@ -17,7 +17,7 @@ use tributary_transport::{Endpoint, FaceOptions, Fetch};
 
 use super::{
     canary::Canary,
-    disk::{Clock, Disk, Trouble},
+    disk::{Clock, Death, Disk, Trouble},
     family::Family,
     faults::{Farewell, Fault, FaultKind, Memory, What},
     ledger::{End, Ledger, Narrator, Withdrawn},
@@ -245,11 +245,7 @@ impl<'a, F: Family> World<'a, F> {
             }
             Action::Begin(index) => self.begin(&self.plan.faults[index]),
             Action::End(index) => self.end(&self.plan.faults[index]),
-            Action::Stop(node) => {
-                // It ends in order: what its disk has begun with is done.
-                self.disks[node].close();
-                self.stop(node);
-            }
+            Action::Stop(node) => self.stop(node, Farewell::Said),
             Action::Depart(node) => self.go(node),
             Action::Malformed(node) => self.inject(node, Self::malformed),
             Action::Replay(node) => self.inject(node, |world, _| {
@@ -485,7 +481,7 @@ impl<'a, F: Family> World<'a, F> {
                     self.command(node, |node, now| node.leave(now));
                     self.plan_at(self.net.now() + FAREWELL.mul_f64(0.8), Action::Stop(node));
                 } else {
-                    self.stop(node);
+                    self.stop(node, Farewell::Missing);
                 }
             }
             What::Freeze(node) => self.puppet_mut(*node, |puppet, _| puppet.freeze()),
@@ -577,7 +573,7 @@ impl<'a, F: Family> World<'a, F> {
         }
         self.say(|| format!("node {node} is gone for good"));
         self.lose_disk(node);
-        self.stop(node);
+        self.stop(node, Farewell::Missing);
         let person = &mut self.people[node];
         person.published.clear();
         person.forged.clear();
@@ -604,18 +600,25 @@ impl<'a, F: Family> World<'a, F> {
             self.people[node].deferred.extend(again);
         }
     }
-    fn stop(&mut self, node: usize) {
+    /// A node's life ends. Whoever ends in order has time to write what it has begun with.
+    fn stop(&mut self, node: usize, farewell: Farewell) {
         // What was told in the last moment of this life counts.
         self.settle_mail();
-        let loses_disk = self.people[node].memory == Memory::Lost;
-        if loses_disk {
+        let death = match self.people[node].memory {
+            Memory::Kept => Death::Killed,
+            Memory::Synced => Death::PowerCut,
+            Memory::Lost => Death::DiskLost,
+        };
+        if death == Death::DiskLost {
             self.lose_disk(node);
         }
         self.count_broken(node);
+        if farewell == Farewell::Missing {
+            self.disks[node].end(death);
+        }
         self.net.kill(NodeIndex(node as u32));
-        match loses_disk {
-            true => self.disks[node].wipe(),
-            false => self.disks[node].crash(),
+        if farewell == Farewell::Said {
+            self.disks[node].end(death);
         }
         // What ended in the last moment of this life counts.
         self.settle_wants();
