@@ -23,7 +23,8 @@ fn example(folder: &Path, name: &str, label: &str, router: u16) -> PathBuf {
     let rest = &rest[rest.find('"').unwrap()..];
     let text = format!("{start}state_dir = \"{label}\"\nlabel = \"{label}{rest}");
     let path = folder.join(format!("{label}.toml"));
-    fs::write(&path, text.replace("127.0.0.1:7002", &format!("127.0.0.1:{router}"))).unwrap();
+    let (listen, peer) = (format!("0.0.0.0:{router}"), format!("127.0.0.1:{router}"));
+    fs::write(&path, text.replace("0.0.0.0:7002", &listen).replace("127.0.0.1:7002", &peer)).unwrap();
     path
 }
 /// A small file system of its own at a folder, until the test ends.
@@ -191,8 +192,7 @@ fn what_nobody_can_take_waits_in_the_router_and_is_told_there() {
     let (film, socket) = (&world.original, world.control("source"));
     let send = ["send", film, "/film", "--to", &id, "--control", &socket, "--lifetime", "10min", "--timeout", "4s"];
     let send = world.run(&[&send[..], &["--json"]].concat());
-    assert_eq!(send.status.code(), Some(1), "it is with nobody: {}", talk(&send));
-    assert!(talk(&send).contains("are stored on the way") && talk(&send).contains("trib store"), "{}", talk(&send));
+    assert_eq!(send.status.code(), Some(0), "the network keeps all of it: {}", talk(&send));
     let told = lines(&send.stdout);
     let last = told.iter().rfind(|line| line["event"] == "sending").unwrap();
     assert_eq!(last["stored_chunks"], last["chunks"], "{last}");
@@ -710,5 +710,133 @@ fn versions_of_one_name_that_come_at_once_are_all_received_and_told() {
     for line in received {
         assert!(line["text"].is_null() || line["text"] == *line["version"].to_string(), "{line}");
     }
-    assert_eq!(fs::read_dir(Path::new(&inbox).join("roof")).unwrap().count(), 1);
+    assert_eq!(fs::read_dir(Path::new(&inbox).join("roof")).unwrap().count(), 12, "each has a name of its own");
+}
+
+/// All files below a folder: their paths from there, and what they have.
+fn contents(folder: &str) -> Vec<(String, String)> {
+    fn visit(at: &Path, root: &Path, found: &mut Vec<(String, String)>) {
+        for entry in fs::read_dir(at).unwrap().map(|entry| entry.unwrap().path()) {
+            match entry.is_dir() {
+                true => visit(&entry, root, found),
+                false => {
+                    let path = entry.strip_prefix(root).unwrap().display().to_string();
+                    found.push((path, fs::read_to_string(&entry).unwrap()));
+                }
+            }
+        }
+    }
+    let mut found = Vec::new();
+    visit(Path::new(folder), Path::new(folder), &mut found);
+    found.sort();
+    found
+}
+/// Sends each of these to a phone that receives with `more` arguments; what is in its inbox then, and what it told.
+fn sent_to_inbox(sent: &[(&str, &str)], more: &[&str]) -> (Vec<(String, String)>, Vec<Value>) {
+    let (world, [phone, source]) = World::new(["phone", "source"]);
+    let inbox = world.path("inbox");
+    let take = ["recv", "--config", &phone, "--attach", "/home/x", "-o", &inbox];
+    let (recv, _, stdout) = world.begin(&[&take[..], more].concat());
+    let _source = world.start(&source);
+    sleep(Duration::from_secs(1));
+    for (version, (name, what)) in (1..).zip(sent) {
+        let path = world.path(&format!("sent-{version}"));
+        match what.strip_prefix("folder with ") {
+            Some(file) => fs::create_dir(&path).and_then(|()| fs::write(Path::new(&path).join("file"), file)).unwrap(),
+            None => fs::write(&path, what).unwrap(),
+        }
+        let (version, control) = (version.to_string(), world.control("source"));
+        let how = ["--to", "/home/x", "--object-version", &version, "--control", &control, "--timeout", "10s"];
+        world.run(&[&["send", &path, name][..], &how].concat());
+    }
+    sleep(Duration::from_millis(500));
+    recv.signal("INT");
+    recv.wait();
+    (contents(&inbox), rest(stdout))
+}
+fn pairs(of: &[(&str, &str)]) -> Vec<(String, String)> {
+    of.iter().map(|(path, content)| (path.to_string(), content.to_string())).collect()
+}
+
+#[test]
+fn names_of_senders_reach_nothing_of_the_receiver_and_of_each_other() {
+    let sent = [
+        ("/sensors/roof", "wet"),
+        ("/sensors/roof/temperature", "21.5"),
+        ("/cellar/door/lock", "shut"),
+        ("/cellar/door", "green"),
+        ("/foo.part-dir", "folder with one"),
+        ("/foo", "folder with two"),
+        ("/bar.part.state", "three"),
+        ("/bar.part", "four"),
+        ("/bar", "five"),
+        ("/.ssh/authorized_keys", "six"),
+        ("/lab/report", "seven"),
+        ("/lab/1000=report", "eight"),
+        ("/lab/1000%3Dreport", "nine"),
+    ];
+    let (inbox, told) = sent_to_inbox(&sent, &[]);
+    let expected = pairs(&[
+        ("%2Essh/authorized_keys", "six"),
+        ("bar", "five"),
+        ("bar.part", "four"),
+        ("bar.part.state", "three"),
+        ("cellar/door/lock", "shut"),
+        ("cellar/door~", "green"),
+        ("foo.part-dir/file", "one"),
+        ("foo/file", "two"),
+        ("lab/1000%3Dreport", "nine"),
+        ("lab/1000=report", "eight"),
+        ("lab/report", "seven"),
+        ("sensors/roof", "wet"),
+        ("sensors/roof~/temperature", "21.5"),
+    ]);
+    assert_eq!(inbox, expected, "{told:?}");
+}
+
+#[test]
+fn a_name_that_leads_elsewhere_is_refused_and_the_receiver_says_so() {
+    let (inbox, told) = sent_to_inbox(&[("/d/.....", "x"), ("/d/fine", "y")], &[]);
+    assert_eq!(inbox, pairs(&[("d/fine", "y")]));
+    let refused: Vec<_> = told.iter().filter(|line| line["event"] == "not-received").collect();
+    assert!(refused.len() == 1 && refused[0]["reason"].as_str().unwrap().contains("leads out"), "{told:?}");
+}
+
+#[test]
+fn readings_of_one_name_are_numbered_replaced_or_added_as_lines() {
+    let sent = [("/roof.txt", "21.5"), ("/roof.txt", "22\n"), ("/roof.txt", "21.5")];
+    let (inbox, _) = sent_to_inbox(&sent, &[]);
+    assert_eq!(inbox, pairs(&[("roof.txt", "21.5"), ("roof~2.txt", "22\n"), ("roof~3.txt", "21.5")]));
+    let (inbox, _) = sent_to_inbox(&sent[..2], &["--on-repeat", "replace"]);
+    assert_eq!(inbox, pairs(&[("roof.txt", "22\n")]));
+    let (inbox, told) = sent_to_inbox(&sent, &["--on-repeat", "append"]);
+    assert_eq!(inbox, pairs(&[("roof.txt", "21.5\n22\n21.5\n")]), "{told:?}");
+}
+
+#[test]
+fn files_that_were_in_the_inbox_before_and_links_in_it_are_left_alone() {
+    for on_repeat in ["number", "replace", "append"] {
+        let (world, [phone, source]) = World::new(["phone", "source"]);
+        let inbox = world.path("inbox");
+        fs::create_dir(&inbox).unwrap();
+        let precious = world.write("precious", "mine");
+        world.write("inbox/notes", "mine");
+        std::os::unix::fs::symlink(&precious, world.path("inbox/link")).unwrap();
+        std::os::unix::fs::symlink(world.folder.path(), world.path("inbox/up")).unwrap();
+        let take = ["recv", "--config", &phone, "--attach", "/home/x", "-o", &inbox, "--on-repeat", on_repeat];
+        let (recv, _, stdout) = world.begin(&take);
+        let reading = world.write("reading", "theirs");
+        for (name, code) in [("/notes", 0), ("/link", 1), ("/up/precious", 1)] {
+            let how = ["--to", "/home/x", "--config", &source, "--timeout", "5s"];
+            world.told(code, &[&["send", &reading, name][..], &how].concat());
+        }
+        recv.signal("INT");
+        let told = rest(stdout);
+        assert_eq!(fs::read_to_string(&precious).unwrap(), "mine");
+        assert_eq!(fs::read_to_string(world.path("inbox/notes")).unwrap(), "mine");
+        assert_eq!(fs::read_to_string(world.path("inbox/notes~2")).unwrap(), "theirs", "{told:?}");
+        let refused = told.iter().filter(|line| line["event"] == "not-received");
+        assert!(refused.clone().count() == 2, "{told:?}");
+        assert!(refused.clone().all(|line| line["reason"].as_str().unwrap().contains("is a link")), "{told:?}");
+    }
 }

@@ -3,7 +3,7 @@ use tributary::{
     Get, GetOptions, Output, Request as ApiRequest, Told,
     error::{ApiError, ErrorKind},
 };
-use tributary_content::{Hash, Manifest, MemoryObject, ObjectId, ObjectKind, ObjectReader, chunk_hash};
+use tributary_content::{Access, Hash, Manifest, MemoryObject, ObjectId, ObjectKind, ObjectReader, chunk_hash};
 use tributary_core::{Duration, FaceId, NodeId};
 use tributary_net::disk::index::{DirectoryIndex, EntryKind, FileMode, IndexEntry};
 use tributary_psi::{
@@ -12,9 +12,9 @@ use tributary_psi::{
     wire::{
         Adjacency, Answer, Beacon, BitmapNumbers, ChildState, ClientRequest, ControlBody, ControlPacket, DataHeader,
         Digest, DigestKind, Entry, EntryKey, EntryValue, Fid, FidKind, Forward, Header, Heard, Hello, Limit, LinkState,
-        ManagerState, Message, MissingScopes, NOTHING_KNOWN, NoticeKind, Offer, OfferVersion, Operation, PacketType,
-        PathOffer, PathRequest, Publisher, RecordUpdate, Rejection, Relay, Replicate, Reply, Request, ResolverRoute,
-        Routes, ScopeNotice, SharedLink, StreamKey,
+        ManagerState, MatchKey, Message, MissingScopes, NOTHING_KNOWN, NoticeKind, Offer, OfferVersion, Operation,
+        Overtaken, PacketType, PathOffer, PathRequest, Publisher, RecordUpdate, Refused, Rejection, Relay, Replicate,
+        Reply, Request, ResolverRoute, Routes, ScopeNotice, SharedLink, StreamKey,
     },
 };
 use tributary_transport::PathMetric;
@@ -82,15 +82,18 @@ impl Seeds {
         self.add("bitmap", "9", [0, 0, 0, 9, 6, 0, 0, 8, 1, 0, 0, 0xff, 1]);
         self.add("bitmap", "64", [0, 0, 0, 64, 3, 2, 0, 9, 1, 2, 3, 4, 5, 6, 7, 0x80]);
         let entry = |path: &str, kind| IndexEntry { path: path.into(), kind };
-        let file = |size, mode| EntryKind::File { size, mode };
+        let file = |size, mode| EntryKind::File { size, mode, access: Access::Everybody };
         let entries = vec![
-            entry("bin", EntryKind::Directory),
+            entry("bin", EntryKind::Directory { access: Access::Everybody }),
             entry("bin/run", file(12, FileMode::Executable)),
             entry("bin/up", EntryKind::Link { target: b"../data".into() }),
             entry("data", file(3, FileMode::Plain)),
             entry("self", EntryKind::Link { target: b".".into() }),
         ];
         self.add("directory_index", "tree", DirectoryIndex::new(entries).expect("legal").encode());
+        let private = EntryKind::File { size: 3, mode: FileMode::Plain, access: Access::Owner };
+        let private = DirectoryIndex::new(vec![entry("key", private)]).expect("legal");
+        self.add("directory_index", "private", private.encode());
         self.add("directory_index", "empty", DirectoryIndex::new(Vec::new()).expect("legal").encode());
     }
 
@@ -257,10 +260,20 @@ impl Seeds {
             limit_bits_per_second: Some(1_000_000),
             patience_ms: Some(5_000),
             options: GetOptions { chunk_bytes: Some(65_536), ..GetOptions::default() },
+            overwrite: tributary::Overwrite::Anything,
         };
         let text = |text: &str| String::from(text);
         let requests = [
-            ("put", ApiRequest::Put { path: "x".into(), name: text("/x"), version: Some(3), patience_ms: 100 }),
+            (
+                "put",
+                ApiRequest::Put {
+                    path: "x".into(),
+                    name: text("/x"),
+                    version: Some(3),
+                    patience_ms: 100,
+                    term: tributary::Term::ThisRun,
+                },
+            ),
             ("get", ApiRequest::Get(get)),
             ("list", ApiRequest::List { scope: text("/lab"), patience_ms: 100 }),
             ("remove", ApiRequest::Remove { name: text("/x") }),
@@ -393,18 +406,25 @@ fn routes() -> Routes {
 fn path_request() -> PathRequest {
     let publisher = |node, text| Publisher {
         node: NodeId(node),
+        version: 1 << 32 | node,
         label: "alice".into(),
         manifest: object(text, 10).manifest().encode(),
     };
     PathRequest {
         subscriber: NodeId(8),
         transfer: 3,
+        version: 2 << 32 | 7,
         item: ItemId::new(&name("/lab/x")),
         metric: PathMetric::Latency,
         paths: 4,
         lease_ms: 30_000,
         publishers: vec![publisher(5, "/lab/x"), publisher(6, "/lab/x")],
+        withdrawn: vec![(NodeId(7), 9)],
     }
+}
+fn overtaken() -> Overtaken {
+    let entries = vec![(MatchKey::Subscription(NodeId(8), 3), 10), (MatchKey::Publisher(NodeId(5)), 11)];
+    Overtaken { item: ItemId::new(&name("/lab/x")), entries }
 }
 fn offer() -> Offer {
     let path = |id| PathOffer {
@@ -463,7 +483,7 @@ fn messages() -> Vec<(String, Message)> {
     let answers = [
         Answer::Done { replicas: 3 },
         Answer::Rejected(Rejection::NoSuchScope),
-        Answer::Rejected(Rejection::LimitReached(Limit::Records)),
+        Answer::Rejected(Rejection::LimitReached(Limit::Records, 100_000)),
         Answer::Stale { current: 99 },
         Answer::NotReady,
     ];
@@ -493,12 +513,15 @@ fn messages() -> Vec<(String, Message)> {
         ("link-state", Message::LinkState(link_state())),
         ("routes", Message::Routes(routes())),
         ("path-request", Message::PathRequest(path_request())),
+        ("overtaken", Message::Overtaken(overtaken())),
         ("offer", Message::Offer(offer())),
         ("listing", Message::ScopeNotice(notice(NoticeKind::Listing { part: 0, parts: 2 }))),
         ("change", Message::ScopeNotice(notice(NoticeKind::Change))),
         ("forward", Message::Forward(forward)),
         ("replicate", Message::Replicate(Replicate { request: 14, records: vec![record] })),
         ("sync", Message::Sync { request: 15 }),
+        ("refused", Message::Refused(Refused { transfer: 3, rejection: Rejection::LimitReached(Limit::Transfers, 9) })),
+        ("ready", Message::Ready { request: 15 }),
         ("digest", Message::Digest(digest)),
         ("relay", Message::Relay(Relay { client: NodeId(6), notice: notice(NoticeKind::Change) })),
     ];

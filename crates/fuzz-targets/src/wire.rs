@@ -6,9 +6,9 @@ use tributary_psi::{
     wire::{
         ADJACENCIES_MAX, BEACON_LABELS_MAX, Beacon, ControlBody, ControlPacket, DIGEST_RECORDS_MAX, DataHeader,
         EntryValue, FID_BYTES_MAX, FRAGMENTS_MAX, Fid, Header, Hello, LABEL_BYTES_MAX, LinkState, MAC_BYTES,
-        MANIFEST_BYTES_MAX, Message, Offer, Operation, PATH_LABEL_BYTES_MAX, PATHS_MAX, PUBLISHERS_MAX, PathRequest,
-        REQUEST_PACKETS_MAX, REQUEST_RUNS_MAX, RESOLVERS_MAX, Request, Routes, SHARED_LINKS_MAX, TTL_MAX, WireError,
-        list_fid, seal, unseal,
+        MANIFEST_BYTES_MAX, Message, OVERTAKEN_MAX, Offer, Operation, PATH_LABEL_BYTES_MAX, PATHS_MAX, PUBLISHERS_MAX,
+        PathRequest, REQUEST_PACKETS_MAX, REQUEST_RUNS_MAX, RESOLVERS_MAX, Request, Routes, SHARED_LINKS_MAX, TTL_MAX,
+        WITHDRAWN_MAX, WireError, list_fid, seal, unseal,
     },
 };
 
@@ -150,6 +150,7 @@ pub fn message(data: &[u8]) {
         Message::LinkState(state) => check_link_state(&state),
         Message::Routes(routes) => check_routes(&routes),
         Message::PathRequest(request) => check_path_request(&request),
+        Message::Overtaken(overtaken) => assert!(overtaken.entries.len() <= OVERTAKEN_MAX),
         Message::Offer(offer) => check_offer(&offer),
         Message::Request(request) => check_operation(&request.operation),
         Message::Forward(forward) => check_operation(&forward.inner.operation),
@@ -163,7 +164,7 @@ pub fn message(data: &[u8]) {
             }
         }
         Message::Digest(digest) => assert!(digest.records.len() <= DIGEST_RECORDS_MAX),
-        Message::Reply(_) | Message::Sync { .. } => {}
+        Message::Reply(_) | Message::Refused(_) | Message::Sync { .. } | Message::Ready { .. } => {}
     }
 }
 fn check_operation(operation: &Operation) {
@@ -212,6 +213,7 @@ pub fn path_request(data: &[u8]) {
 }
 fn check_path_request(request: &PathRequest) {
     assert!(usize::from(request.paths) <= PATHS_MAX && request.publishers.len() <= PUBLISHERS_MAX);
+    assert!(request.withdrawn.len() <= WITHDRAWN_MAX);
     assert!(request.item.components().len() <= Name::COMPONENTS_MAX);
     for publisher in &request.publishers {
         assert!(publisher.label.len() <= LABEL_BYTES_MAX && publisher.manifest.len() <= MANIFEST_BYTES_MAX);

@@ -25,7 +25,7 @@ use tributary_core::{
     TransferId, Transmit, TransmitBuf,
     event::{Event, TransferReport},
 };
-use tributary_transport::{Endpoint, FaceOptions, Fetch, NodeStatus};
+use tributary_transport::{Endpoint, FaceOptions, Fetch, NodeStatus, Obstacle};
 
 use crate::{
     config::Config,
@@ -95,6 +95,8 @@ pub struct PsiNode {
     /// Those of them whose neighbour has never answered; the router does not know them.
     pub(crate) unproven: BTreeSet<FaceId>,
     pub(crate) link_state: Option<LinkState>,
+    /// What topology managers refused to this node and was told: by whom, and the code of the reason.
+    pub(crate) refusals_told: BTreeSet<(NodeId, u8)>,
     pub(crate) used: BTreeMap<FaceId, (Time, u64)>,
     pub(crate) used_due: Time,
     /// When a fetch of something that this node publishes itself goes on.
@@ -188,6 +190,7 @@ impl PsiNode {
             strangers: BTreeMap::new(),
             unproven: BTreeSet::new(),
             link_state: None,
+            refusals_told: BTreeSet::new(),
             used: BTreeMap::new(),
             used_due: Time::ZERO,
             own_due: None,
@@ -244,7 +247,7 @@ impl PsiNode {
             self.on_local(now, FaceId::default(), answer);
         }
         while let Some((name, error)) = self.sender.poll_failure() {
-            self.push_event(Event::Note(format!("cannot serve '{name}': {error}")));
+            self.push_event(Event::Unreadable { name: format!("{name}"), reason: format!("{error}") });
         }
     }
     /// Takes Data packets for this node that arrived together and have one common header.
@@ -579,6 +582,9 @@ impl Endpoint for PsiNode {
     }
     fn status(&self, now: Time) -> NodeStatus {
         self.status_at(now)
+    }
+    fn obstacle(&self, _now: Time, name: &Name) -> Option<Obstacle> {
+        self.obstacle_of(name)
     }
 }
 

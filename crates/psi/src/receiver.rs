@@ -2,10 +2,11 @@
 use alloc::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     format,
+    string::ToString,
     vec::Vec,
 };
 
-use tributary_content::{Name, ObjectId};
+use tributary_content::{Name, ObjectId, Unavailable};
 use tributary_core::{
     ByteCount, Duration, NodeId, PathId, Random, Rate, Time, TransferId, earlier,
     event::{TransferEvent, TransferReport},
@@ -19,7 +20,10 @@ use tributary_transport::{
 use crate::{
     config::node_of_label,
     sender::data_overhead,
-    wire::{DataHeader, FLAG_CACHED, FLAG_MARKED, FLAG_NO_CACHE, Fid, Offer, OfferVersion, Request, StreamKey},
+    wire::{
+        DataHeader, FLAG_CACHED, FLAG_MARKED, FLAG_NO_CACHE, FLAG_UNAVAILABLE, Fid, Offer, OfferVersion, Request,
+        StreamKey,
+    },
 };
 
 /// How long an incomplete set of offers waits for its rest before what is there is used.
@@ -136,6 +140,19 @@ impl Receiver {
             }
         }
     }
+    /// The network refuses to serve a fetch: if nobody else does, it fails for this reason in the end. Gives its name, if
+    /// that is news.
+    pub fn set_refusal(&mut self, id: TransferId, reason: &str) -> Option<Name> {
+        let entry = self.transfers.get_mut(&id).filter(|entry| !entry.transfer.is_ended())?;
+        entry.transfer.set_refusal(reason).then(|| entry.transfer.name().clone())
+    }
+    /// The same of all fetches of a name.
+    pub fn set_refusal_of(&mut self, name: &str, reason: &str) {
+        let running = self.transfers.values_mut().filter(|entry| !entry.transfer.is_ended());
+        for entry in running.filter(|entry| entry.transfer.name().to_string() == name) {
+            entry.transfer.set_refusal(reason);
+        }
+    }
     /// Takes one source's part of an offer of the topology manager. The set is used once it is complete.
     pub fn handle_offer(&mut self, now: Time, offer: Offer) {
         let id = TransferId(offer.transfer);
@@ -174,6 +191,15 @@ impl Receiver {
             };
             let mut bytes = 0;
             let of_run = core::iter::from_fn(|| packets.next_if(same));
+            if flags & FLAG_UNAVAILABLE != 0 {
+                for (header, payload) in of_run {
+                    if let Some(why) = payload.first().and_then(|why| Unavailable::from_number(*why)) {
+                        entry.transfer.handle_unavailable(now, path, header.tag as u16, header.packet, why);
+                    }
+                }
+                self.news |= entry.transfer.is_ended();
+                continue;
+            }
             entry.transfer.handle_run(
                 now,
                 of_run.inspect(|(_, payload)| bytes += payload.len() as u64).map(|(header, payload)| PacketData {

@@ -12,6 +12,8 @@
 //! | threads that do all this for a node that must not wait | [`background`] |
 //! | a file as an object | [`file`](mod@file) |
 //! | a directory as an object, its index, and unpacking it | [`directory`], [`index`], `unpack` (private) |
+//! | files that say nothing of their size, such as those of /proc | `snapshot` (private) |
+//! | where unfinished downloads lie, and how holes are kept | `staging`, `sparse` (private) |
 //! | settings of publishing, the cache of chunks, what a restarted publisher remembers | [`publish`](mod@publish) |
 //! | a download that survives being killed at any moment | [`part`] and its table of held chunks `state` (private) |
 //! | a download to a pipe | [`stream`] |
@@ -24,12 +26,18 @@ pub mod background;
 pub mod directory;
 pub mod file;
 pub mod fs;
+#[cfg(test)]
+mod histories;
 pub mod index;
 pub mod key;
 pub mod opener;
 pub mod part;
+mod place;
 pub mod publish;
 pub mod repository;
+mod snapshot;
+mod sparse;
+mod staging;
 mod state;
 pub mod stream;
 pub mod trust;
@@ -40,9 +48,11 @@ pub use directory::{DirectoryObject, LeftOut};
 pub use file::FileObject;
 pub use key::{KeyFileError, load_or_create_key};
 pub use opener::{BackgroundOpener, Destination, DiskOpener, DiskOptions, Questions};
-pub use part::{Durability, Existing, PartFile, PartOptions, Resume, directory_at};
+pub use part::{Durability, Existing, PartFile, PartOptions, Placed, Resume, directory_at};
+pub use place::{number_of, numbered};
 pub use publish::{ChunkCache, Original, Publication, PublishError, PublishOptions, publish};
 pub use repository::DiskRepository;
+pub use staging::is_reserved;
 pub use stream::StreamStore;
 pub use trust::TrustStore;
 

@@ -2,8 +2,8 @@
 use alloc::vec::Vec;
 
 use super::{
-    ClientRequest, Digest, Forward, LinkState, Offer, PathRequest, Reader, Relay, Replicate, Reply, Routes,
-    ScopeNotice, WireError,
+    ClientRequest, Digest, Forward, LinkState, Offer, Overtaken, PathRequest, Reader, Refused, Relay, Replicate, Reply,
+    Routes, ScopeNotice, WireError,
 };
 
 /// The most bytes of one message; longer ones cannot be sent and are refused.
@@ -41,6 +41,15 @@ pub enum Message {
     Digest(Digest),
     /// Rendezvous node to rendezvous node: a notice for a subscriber that talks to the latter.
     Relay(Relay),
+    /// Rendezvous node to rendezvous node: I have taken over my records, as of my [`Message::Sync`] to you.
+    Ready {
+        /// The number of that.
+        request: u32,
+    },
+    /// Topology manager to rendezvous node: what of a [`Message::PathRequest`] is older than what it knows.
+    Overtaken(Overtaken),
+    /// Topology manager to node: something is refused.
+    Refused(Refused),
 }
 
 impl Message {
@@ -64,6 +73,9 @@ impl Message {
             10 => Message::Sync { request: reader.u32("request")? },
             11 => Message::Digest(Digest::decode(&mut reader)?),
             12 => Message::Relay(Relay::decode(&mut reader)?),
+            15 => Message::Refused(Refused::decode(&mut reader)?),
+            14 => Message::Ready { request: reader.u32("request")? },
+            13 => return Overtaken::decode(reader.rest()).map(Message::Overtaken),
             found => return Err(WireError::Value { field: "message kind", found: found.into() }),
         };
         reader.end()?;
@@ -121,6 +133,18 @@ impl Message {
             Message::Relay(inner) => {
                 inner.encode(out);
                 12
+            }
+            Message::Overtaken(inner) => {
+                inner.encode(out);
+                13
+            }
+            Message::Refused(inner) => {
+                inner.encode(out);
+                15
+            }
+            Message::Ready { request } => {
+                out.extend_from_slice(&request.to_be_bytes());
+                14
             }
         };
     }

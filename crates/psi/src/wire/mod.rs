@@ -40,21 +40,22 @@ pub use records::{
     DIGEST_RECORDS_MAX, Digest, DigestKind, Entry, EntryKey, EntryValue, Forward, RecordUpdate, Relay, Replicate,
 };
 pub use rendezvous::{
-    Answer, ChildState, ClientRequest, Limit, MissingScopes, NOTHING_KNOWN, NoticeKind, Operation, Rejection, Reply,
-    ScopeNotice,
+    Answer, ChildState, ClientRequest, Limit, MissingScopes, NOTHING_KNOWN, NoticeKind, Operation, Refused, Rejection,
+    Reply, ScopeNotice,
 };
 pub use request::{REQUEST_PACKETS_MAX, REQUEST_RUNS_MAX, Request};
 pub use secrecy::{MessageKey, SECRECY_BYTES, Secrecy};
 pub use topology::{
-    ADJACENCIES_MAX, Adjacency, BitmapNumbers, LABEL_BYTES_MAX, LinkState, MANIFEST_BYTES_MAX, Offer, OfferVersion,
-    PATH_LABEL_BYTES_MAX, PATHS_MAX, PUBLISHERS_MAX, PathOffer, PathRequest, Publisher, RESOLVERS_MAX, ResolverRoute,
-    Routes, SHARED_LINKS_MAX, SharedLink,
+    ADJACENCIES_MAX, Adjacency, BitmapNumbers, LABEL_BYTES_MAX, LinkState, MANIFEST_BYTES_MAX, MatchKey, OVERTAKEN_MAX,
+    Offer, OfferVersion, Overtaken, PATH_LABEL_BYTES_MAX, PATHS_MAX, PUBLISHERS_MAX, PathOffer, PathRequest, Publisher,
+    RESOLVERS_MAX, ResolverRoute, Routes, SHARED_LINKS_MAX, SharedLink, WITHDRAWN_MAX,
 };
 pub use tributary_core::wire::{Reader, WireError, Writer};
 
 /// The version of the wire format: one more with each change that a node without it misreads. 2 has the runs of
-/// rendezvous nodes in [`Routes`].
-pub const VERSION: u8 = 2;
+/// rendezvous nodes in [`Routes`]; 3 has versions in [`PathRequest`], the values of limits in [`Rejection`], and
+/// rendezvous nodes that say when they are ready.
+pub const VERSION: u8 = 3;
 /// Bytes of the common header before the FID.
 pub const FIXED_BYTES: usize = 5;
 /// Bytes of a datagram that every link carries: control packets are made for it.
@@ -84,7 +85,10 @@ pub const FLAG_NO_CACHE: u8 = 0b0000_0001;
 pub const FLAG_CACHED: u8 = 0b0000_0010;
 /// Flag of any packet: a queue on the way was longer than its marking threshold.
 pub const FLAG_MARKED: u8 = 0b0000_0100;
-const FLAGS_KNOWN: u8 = 0b0000_0111;
+/// Flag of a Data packet: its source cannot give that packet; the payload is one byte that says why. It is no packet of the
+/// object, and no cache keeps it.
+pub const FLAG_UNAVAILABLE: u8 = 0b0000_1000;
+const FLAGS_KNOWN: u8 = 0b0000_1111;
 
 /// The part that every packet starts with.
 #[derive(Clone, PartialEq, Eq, Debug)]

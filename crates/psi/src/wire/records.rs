@@ -123,6 +123,14 @@ pub enum DigestKind {
     Compare,
     /// These differ: send yours.
     Differs,
+    /// The sender will forget these: say which of them you hold, and of which you need what it has.
+    Leaving,
+    /// The sender holds these.
+    Held,
+}
+
+impl DigestKind {
+    const ALL: [DigestKind; 4] = [DigestKind::Compare, DigestKind::Differs, DigestKind::Leaving, DigestKind::Held];
 }
 
 /// A notice for a subscriber, on its way to the rendezvous node that the subscriber talks to.
@@ -164,7 +172,7 @@ impl Relay {
 
 impl Digest {
     pub(super) fn decode(reader: &mut Reader<'_>) -> Result<Self, WireError> {
-        let kind = choice(reader, "digest kind", &[DigestKind::Compare, DigestKind::Differs])?;
+        let kind = choice(reader, "digest kind", &DigestKind::ALL)?;
         let count = reader.u16("records")?;
         if usize::from(count) > DIGEST_RECORDS_MAX {
             return Err(WireError::Value { field: "records", found: count.into() });
@@ -175,7 +183,7 @@ impl Digest {
         Ok(Digest { kind, records })
     }
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
-        out.put_u8(u8::from(self.kind == DigestKind::Differs));
+        out.put_u8(self.kind as u8);
         out.put_u16(self.records.len() as u16);
         for (key, fingerprint) in &self.records {
             out.extend_from_slice(&key.0);

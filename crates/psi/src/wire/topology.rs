@@ -4,7 +4,7 @@ use alloc::{string::String, vec::Vec};
 use tributary_core::{FaceId, Location, NodeId};
 use tributary_transport::PathMetric;
 
-use super::{Fid, Fields, Reader, WireError, Writer, fields::put_location};
+use super::{Fid, Fields, Reader, WireError, Writer, fields::put_location, rendezvous::version};
 use crate::{
     capability::{CapabilityKey, KEYS_MAX},
     ids::{ItemId, Roles},
@@ -20,6 +20,10 @@ pub const MANIFEST_BYTES_MAX: usize = 1400;
 pub const ADJACENCIES_MAX: usize = 1024;
 /// Publishers in one [`PathRequest`] at most.
 pub const PUBLISHERS_MAX: usize = 64;
+/// Withdrawn publishers in one [`PathRequest`] at most.
+pub const WITHDRAWN_MAX: usize = 255;
+/// Entries in one [`Overtaken`] at most: the subscription and every publisher of a request.
+pub const OVERTAKEN_MAX: usize = PUBLISHERS_MAX + 1;
 /// Paths per source at most.
 pub const PATHS_MAX: usize = 16;
 /// Shared links of one path at most.
@@ -262,9 +266,17 @@ impl Routes {
 /// A rendezvous node asks for paths between matched publishers and a subscriber (paper §II-B, §III-B1 step 2).
 ///
 /// It is soft state: repeated before `lease_ms` is over, withdrawn with `paths` = 0.
+///
+/// Requests about one transfer may overtake each other, and several rendezvous nodes may speak about it. What orders
+/// them are the versions of the entries that they are made of. The hosts themselves number these, run by run, and every
+/// rendezvous node that holds the record has the same numbers. A topology manager merges entry by entry: the newer
+/// version wins, and of equal ones the withdrawal. So the result does not depend on the order of arrival, on
+/// repetitions, or on the sender. A publisher that a request does not name is not withdrawn by that: the sender may not
+/// know of it yet.
 /// ```text
-/// subscriber 8 | transfer 4 | item | metric 1 | paths 1 | lease 4 | number of publishers 1
-/// | publishers: node 8, label 2+n, manifest 2+n
+/// subscriber 8 | transfer 4 | version 8 | item | metric 1 | paths 1 | lease 4
+/// | number of publishers 1 | publishers: node 8, version 8, label 2+n, manifest 2+n
+/// | number of withdrawn ones 1 | node 8, version 8
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PathRequest {
@@ -272,6 +284,8 @@ pub struct PathRequest {
     pub subscriber: NodeId,
     /// The subscriber's number for it.
     pub transfer: u32,
+    /// Version of the subscription.
+    pub version: u64,
     /// The item.
     pub item: ItemId,
     /// What makes a path good.
@@ -282,6 +296,8 @@ pub struct PathRequest {
     pub lease_ms: u32,
     /// Who has the item.
     pub publishers: Vec<Publisher>,
+    /// Who had it: nodes, and the versions of their withdrawals.
+    pub withdrawn: Vec<(NodeId, u64)>,
 }
 
 /// Who has an item.
@@ -289,6 +305,8 @@ pub struct PathRequest {
 pub struct Publisher {
     /// The node.
     pub node: NodeId,
+    /// Version of the publication.
+    pub version: u64,
     /// Its human-readable name.
     pub label: String,
     /// The manifest that it publishes, encoded; at most [`MANIFEST_BYTES_MAX`].
@@ -304,6 +322,7 @@ impl PathRequest {
         let mut reader = Reader::new(bytes);
         let subscriber = NodeId(reader.u64("subscriber")?);
         let transfer = reader.u32("transfer")?;
+        let version = version(&mut reader, "version")?;
         let item = ItemId::decode(&mut reader)?;
         let metric = reader.metric()?;
         let paths = reader.u8("number of paths")?;
@@ -319,17 +338,24 @@ impl PathRequest {
         for _ in 0..count {
             publishers.push(Publisher {
                 node: NodeId(reader.u64("publisher")?),
+                version: self::version(&mut reader, "version of the publication")?,
                 label: reader.text("label", LABEL_BYTES_MAX)?,
                 manifest: reader.blob("manifest", MANIFEST_BYTES_MAX)?.into(),
             });
         }
+        let mut withdrawn = Vec::new();
+        for _ in 0..reader.u8("number of withdrawn publishers")? {
+            let node = NodeId(reader.u64("withdrawn publisher")?);
+            withdrawn.push((node, self::version(&mut reader, "version of the withdrawal")?));
+        }
         reader.end()?;
-        Ok(PathRequest { subscriber, transfer, item, metric, paths, lease_ms, publishers })
+        Ok(PathRequest { subscriber, transfer, version, item, metric, paths, lease_ms, publishers, withdrawn })
     }
     /// Appends it to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.put_u64(self.subscriber.0);
         out.put_u32(self.transfer);
+        out.put_u64(self.version);
         self.item.encode(out);
         out.put_u8(self.metric.number());
         out.put_u8(self.paths);
@@ -337,8 +363,84 @@ impl PathRequest {
         out.put_u8(self.publishers.len() as u8);
         for publisher in &self.publishers {
             out.put_u64(publisher.node.0);
+            out.put_u64(publisher.version);
             out.put_blob(publisher.label.as_bytes());
             out.put_blob(&publisher.manifest);
+        }
+        out.put_u8(self.withdrawn.len() as u8);
+        for (node, version) in &self.withdrawn {
+            out.put_u64(node.0);
+            out.put_u64(*version);
+        }
+    }
+}
+
+/// A topology manager tells a rendezvous node which entries of its [`PathRequest`] are older than what it has heard
+/// before. If the rendezvous node knows nothing newer either, as after a start without memory, it has the hosts in
+/// question number their entries beyond these versions.
+///
+/// ```text
+/// item | number of entries 1 | entries: kind 1 (0: publisher, 1: subscription), node 8, if subscription: transfer 4,
+/// version 8
+/// ```
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Overtaken {
+    /// The item.
+    pub item: ItemId,
+    /// The entries, and the versions that the topology manager knows.
+    pub entries: Vec<(MatchKey, u64)>,
+}
+
+/// One of the entries that a [`PathRequest`] is made of.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum MatchKey {
+    /// A node publishes the item.
+    Publisher(NodeId),
+    /// A transfer of a node wants it.
+    Subscription(NodeId, u32),
+}
+
+impl Overtaken {
+    /// Reads the message.
+    ///
+    /// # Errors
+    /// [`WireError`] names the field and what is wrong with it.
+    pub fn decode(bytes: &[u8]) -> Result<Overtaken, WireError> {
+        let mut reader = Reader::new(bytes);
+        let item = ItemId::decode(&mut reader)?;
+        let count = reader.u8("number of entries")?;
+        if usize::from(count) > OVERTAKEN_MAX {
+            return Err(WireError::Value { field: "number of entries", found: count.into() });
+        }
+        let mut entries = Vec::new();
+        for _ in 0..count {
+            let key = match reader.u8("entry kind")? {
+                0 => MatchKey::Publisher(NodeId(reader.u64("publisher")?)),
+                1 => MatchKey::Subscription(NodeId(reader.u64("subscriber")?), reader.u32("transfer")?),
+                found => return Err(WireError::Value { field: "entry kind", found: found.into() }),
+            };
+            entries.push((key, version(&mut reader, "version")?));
+        }
+        reader.end()?;
+        Ok(Overtaken { item, entries })
+    }
+    /// Appends it to `out`.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        self.item.encode(out);
+        out.put_u8(self.entries.len() as u8);
+        for (key, version) in &self.entries {
+            match key {
+                MatchKey::Publisher(node) => {
+                    out.put_u8(0);
+                    out.put_u64(node.0);
+                }
+                MatchKey::Subscription(node, transfer) => {
+                    out.put_u8(1);
+                    out.put_u64(node.0);
+                    out.put_u32(*transfer);
+                }
+            }
+            out.put_u64(*version);
         }
     }
 }
@@ -595,11 +697,19 @@ mod tests {
         PathRequest {
             subscriber: NodeId(0xe05),
             transfer: 6,
+            version: 5 << 32 | 7,
             item: ItemId::new(&"/a".parse().unwrap()),
             metric: PathMetric::Latency,
             paths: 4,
             lease_ms: 30_000,
-            publishers: [Publisher { node: NodeId(0xa01), label: "pub-1".into(), manifest: [1, 2, 3].into() }].into(),
+            publishers: [Publisher {
+                node: NodeId(0xa01),
+                version: 3 << 32 | 1,
+                label: "pub-1".into(),
+                manifest: [1, 2, 3].into(),
+            }]
+            .into(),
+            withdrawn: [(NodeId(0xa02), 4)].into(),
         }
     }
 
@@ -609,16 +719,33 @@ mod tests {
         let mut item = Vec::new();
         request.item.encode(&mut item);
         let bytes = [
-            hex("0000000000000e05 00000006"),
+            hex("0000000000000e05 00000006 0000000500000007"),
             item.clone(),
-            hex("01 04 00007530 01 0000000000000a01 0005 7075622d31 0003 010203"),
+            hex("01 04 00007530 01 0000000000000a01 0000000300000001 0005 7075622d31 0003 010203
+                 01 0000000000000a02 0000000000000004"),
         ]
         .concat();
         check(&bytes, &request, PathRequest::decode, PathRequest::encode);
         for (at, found, field) in [(0, 4, "metric"), (1, 17, "number of paths"), (6, 65, "number of publishers")] {
             let mut bad = bytes.clone();
-            bad[12 + item.len() + at] = found;
+            bad[20 + item.len() + at] = found;
             assert_eq!(PathRequest::decode(&bad), Err(WireError::Value { field, found: found.into() }));
+        }
+    }
+
+    #[test]
+    fn golden_overtaken_reads_and_re_emits() {
+        let entries = [(MatchKey::Subscription(NodeId(0xe05), 6), 9), (MatchKey::Publisher(NodeId(0xa01)), 8)];
+        let overtaken = Overtaken { item: ItemId::new(&"/a".parse().unwrap()), entries: entries.into() };
+        let mut bytes = Vec::new();
+        overtaken.item.encode(&mut bytes);
+        let item = bytes.len();
+        bytes.extend(hex("02 01 0000000000000e05 00000006 0000000000000009 00 0000000000000a01 0000000000000008"));
+        check(&bytes, &overtaken, Overtaken::decode, Overtaken::encode);
+        for (at, found, field) in [(0, 66, "number of entries"), (1, 2, "entry kind")] {
+            let mut bad = bytes.clone();
+            bad[item + at] = found;
+            assert_eq!(Overtaken::decode(&bad), Err(WireError::Value { field, found: found.into() }));
         }
     }
 
@@ -675,6 +802,7 @@ mod tests {
                 |bytes: &[u8]| total(bytes, LinkState::decode, LinkState::encode),
                 |bytes: &[u8]| total(bytes, Routes::decode, Routes::encode),
                 |bytes: &[u8]| total(bytes, PathRequest::decode, PathRequest::encode),
+                |bytes: &[u8]| total(bytes, Overtaken::decode, Overtaken::encode),
                 |bytes: &[u8]| total(bytes, Offer::decode, Offer::encode),
                 |bytes: &[u8]| total(bytes, Hello::decode, Hello::encode),
                 |bytes: &[u8]| total(bytes, Beacon::decode, Beacon::encode),

@@ -344,3 +344,39 @@ fn first_windows_fit_the_narrowest_of_the_links_that_all_paths_share() {
         }
     }
 }
+
+/// ```text
+///   receiver, pub-0 … pub-5, rn-1 ── hub ──(10 % loss)── tm-1
+/// ```
+#[test]
+fn sources_that_come_together_over_a_link_that_loses_are_all_kept() {
+    for seed in 60..68 {
+        let mut domain = Domain::new(seed);
+        domain.node("hub", |config| config.router = true);
+        domain.node("rn-1", |config| config.resolver = true);
+        domain.node("tm-1", |config| config.topology_manager = Some(1));
+        let publishers: Vec<String> = (0..6).map(|number| format!("pub-{number}")).collect();
+        for label in publishers.iter().map(String::as_str).chain(["receiver"]) {
+            domain.node(label, |_| {});
+            domain.link(label, "hub", 20, 10);
+        }
+        domain.link("rn-1", "hub", 20, 10);
+        domain.trouble = |link| link.loss = lossy(0.1);
+        domain.link("tm-1", "hub", 20, 10);
+        let bytes = random_bytes(4_000_000, seed);
+        domain.publish("pub-0", object("/lab/file", bytes.clone()));
+        domain.run(6.0);
+        let (id, _) = domain.fetch("receiver", "/lab/file");
+        domain.with("receiver", |node, now| node.limit(now, Some(id), Some(Rate::from_mbps(1))));
+        domain.run(4.0);
+        for label in &publishers[1..] {
+            domain.publish(label, object("/lab/file", bytes.clone()));
+            domain.run(0.02);
+        }
+        domain.run(9.0);
+        let events = domain.told("receiver");
+        let withdrawn = events.iter().filter(|event| format!("{event:?}").contains("withdrawn")).count();
+        let report = domain.net.node(domain.nodes["receiver"]).report(domain.net.now(), id).unwrap();
+        assert_eq!((report.sources.len(), withdrawn), (6, 0), "seed {seed}");
+    }
+}

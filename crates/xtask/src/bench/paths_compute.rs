@@ -42,7 +42,7 @@ pub(super) fn run(context: &mut Context<'_>) -> Outcome<Findings> {
             let request = request(&mut random, number);
             let key = (request.subscriber, request.transfer);
             let start = Instant::now();
-            manager.handle_path_request(now, black_box(request));
+            manager.handle_path_request(now, NodeId(1), black_box(request));
             let messages: Vec<_> = std::iter::from_fn(|| manager.poll_message()).collect();
             milliseconds.push(start.elapsed().as_secs_f64() * 1e3);
             fewest = fewest.min(paths_in(&messages, key)?);
@@ -130,11 +130,18 @@ fn request(random: &mut Random, number: u64) -> PathRequest {
     PathRequest {
         subscriber: NodeId(subscriber + 1),
         transfer: number as u32,
+        version: 1,
         item: ItemId::new(&"/bench/file".parse().expect("a name")),
         metric: PathMetric::Hops,
         paths: PATHS,
         lease_ms: 60_000,
-        publishers: vec![Publisher { node: NodeId(publisher + 1), label: "publisher".into(), manifest: vec![0; 200] }],
+        publishers: vec![Publisher {
+            node: NodeId(publisher + 1),
+            version: 1,
+            label: "publisher".into(),
+            manifest: vec![0; 200],
+        }],
+        withdrawn: Vec::new(),
     }
 }
 

@@ -203,6 +203,8 @@ pub struct Metadata {
     pub identity: (u64, u64),
     /// Names that it has.
     pub links: u64,
+    /// Who may do what with it, and what it is, in the system's bits.
+    pub mode: u32,
 }
 
 /// What has a name.

@@ -123,6 +123,7 @@ fn of(metadata: &fs::Metadata) -> Metadata {
         allocated: metadata.blocks().saturating_mul(512),
         identity: (metadata.dev(), metadata.ino()),
         links: metadata.nlink(),
+        mode: metadata.mode(),
     }
 }
 fn signed(bytes: u64) -> io::Result<i64> {

@@ -520,33 +520,33 @@ impl Machine {
                 self.keep(edits);
             }
         }
-        let mut random = self.random.clone();
         let mut links = BTreeMap::<u64, u64>::from([(ROOT, 1)]);
         let mut reached = vec![ROOT];
         while let Some(inode) = reached.pop() {
-            match &mut self.inode(inode).node {
-                Node::File(file) => {
-                    file.durable = file.remains(&mut random, Length::Any);
-                    file.cached = file.durable.clone();
-                    file.epochs = vec![Epoch::default()];
-                }
-                Node::Folder(folder) => {
-                    folder.cached = folder.durable.clone();
-                    for inode in folder.durable.values() {
-                        let count = links.entry(*inode).or_default();
-                        *count += 1;
-                        if *count == 1 {
-                            reached.push(*inode);
-                        }
+            if let Node::Folder(folder) = &mut self.inode(inode).node {
+                folder.cached = folder.durable.clone();
+                for inode in folder.durable.values() {
+                    let count = links.entry(*inode).or_default();
+                    *count += 1;
+                    if *count == 1 {
+                        reached.push(*inode);
                     }
                 }
             }
         }
-        self.random = random;
         self.inodes.retain(|inode, _| links.contains_key(inode));
+        // In the order in which they were made, whatever their names: some are drawn from the system's entropy.
+        let mut random = self.random.clone();
         for (inode, count) in links {
-            self.inode(inode).links = count;
+            let inode = self.inode(inode);
+            inode.links = count;
+            if let Node::File(file) = &mut inode.node {
+                file.durable = file.remains(&mut random, Length::Any);
+                file.cached = file.durable.clone();
+                file.epochs = vec![Epoch::default()];
+            }
         }
+        self.random = random;
         self.count_pages();
     }
     /// Drops files that nobody can reach any more, not even after a power cut.
@@ -600,7 +600,7 @@ impl Machine {
             Node::Folder(_) => (Kind::Folder, 0, 0),
         };
         let allocated = (pages * PAGE_BYTES) as u64;
-        Metadata { kind, length, allocated, identity: (DEVICE, number), links: inode.links }
+        Metadata { kind, length, allocated, identity: (DEVICE, number), links: inode.links, mode: 0o600 }
     }
     fn find(&mut self, path: &Path) -> io::Result<u64> {
         let mut inode = ROOT;

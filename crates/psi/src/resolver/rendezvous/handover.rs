@@ -4,7 +4,7 @@ use alloc::{
     vec::Vec,
 };
 
-use tributary_core::{NodeId, Time, event::Event};
+use tributary_core::{Duration, NodeId, Time, event::Event};
 
 use super::{Members, Rendezvous, Target, Timer, key_of, members::responsible};
 use crate::{
@@ -12,42 +12,61 @@ use crate::{
     wire::{Answer, DIGEST_RECORDS_MAX, Digest, DigestKind, Fid, Message, RecordUpdate, Rejection, Replicate, Reply},
 };
 
-/// Records that another node is to get.
-#[derive(Default, Debug)]
+/// Records that another node is to get. It is kept until that node has confirmed them all, or is gone.
+#[derive(Debug)]
 pub(super) struct Outbox {
     /// Not sent yet.
     keys: BTreeSet<RecordKey>,
-    /// Sent and not confirmed, by the number of the message.
-    pub(super) in_flight: BTreeMap<u32, BTreeSet<RecordKey>>,
+    /// Refused one by one, for a limit of the other node. They are offered again after a while.
+    refused: BTreeSet<RecordKey>,
+    /// Sent and not confirmed, by the number of the message: with the fingerprints that they had.
+    pub(super) in_flight: BTreeMap<u32, BTreeMap<RecordKey, u64>>,
     /// Pulls to answer once everything is confirmed.
     pulls: Vec<(u32, Fid)>,
+    /// Records in one message at most: fewer after a refusal, so that what the other node does take is confirmed.
+    batch_records_max: usize,
     /// Rounds that failed in a row.
     failures: u32,
     /// Not before this time, after a failure.
     pause_until: Time,
+    /// Whether it was told that the other node refuses records.
+    refusal_told: bool,
 }
 
-/// A request for everything that this node is responsible for.
+impl Default for Outbox {
+    fn default() -> Self {
+        Outbox {
+            keys: BTreeSet::new(),
+            refused: BTreeSet::new(),
+            in_flight: BTreeMap::new(),
+            pulls: Vec::new(),
+            batch_records_max: BATCH_RECORDS_MAX,
+            failures: 0,
+            pause_until: Time::ZERO,
+            refusal_told: false,
+        }
+    }
+}
+
+/// A request for everything that this node is responsible for. It is repeated until the other node says that it has sent
+/// everything, or is gone.
 #[derive(Debug)]
 pub(super) struct Pull {
     pub(super) request: u32,
-    /// Given up if nothing arrives until then.
+    /// Asked again if nothing arrives until then.
     deadline: Time,
-    /// Given up then in any case: what arrives may be everyday changes, and the answer may be lost.
-    end: Time,
     /// When to ask again; `None` while the other node is at it.
     ask_at: Option<Time>,
 }
 
 /// Bytes of records in one message.
 const BATCH_BYTES_MAX: usize = 48 << 10;
+/// Records in one message.
+const BATCH_RECORDS_MAX: usize = 1_024;
 /// Messages under way to one node.
 const BATCHES_MAX: usize = 4;
-/// Rounds after which pushing to a node that does not take records is given up; comparing makes up for it.
-const FAILURES_MAX: u32 = 10;
-
-/// How many times its timeout a pull may last that goes on; comparing makes up for what it did not bring.
-const PULL_TIMEOUTS_MAX: u32 = 4;
+/// Pauses after failures double up to this many times [`RendezvousConfig::retry_interval`](super::RendezvousConfig).
+const PAUSES_MAX: u32 = 64;
 
 impl Rendezvous {
     /// Pushes records to those newly responsible, after the membership changed from `before`.
@@ -65,7 +84,8 @@ impl Rendezvous {
                 record.drop_at = None;
             } else if record.drop_at.is_none() {
                 record.drop_at = Some(now + self.config.drop_grace);
-                record.offered = false;
+                record.asked_for = false;
+                record.confirmed.clear();
             }
         }
         let count = pushes.len();
@@ -96,13 +116,14 @@ impl Rendezvous {
             if outbox.in_flight.len() >= BATCHES_MAX {
                 return;
             }
-            let (mut records, mut size, mut keys) = (Vec::new(), 0, BTreeSet::new());
+            let (mut records, mut size, mut keys) = (Vec::new(), 0, BTreeMap::new());
             let mut oversized: Vec<Vec<RecordUpdate>> = Vec::new();
             while size < BATCH_BYTES_MAX
+                && keys.len() < outbox.batch_records_max
                 && let Some(key) = outbox.keys.pop_first()
             {
                 let Some(record) = self.records.get(&key) else { continue };
-                keys.insert(key);
+                keys.insert(key, record.fingerprint());
                 for (bytes, update) in record.updates(now, BATCH_BYTES_MAX) {
                     if size + bytes > BATCH_BYTES_MAX && !records.is_empty() {
                         oversized.push(core::mem::take(&mut records));
@@ -117,12 +138,7 @@ impl Rendezvous {
             }
             if oversized.is_empty() {
                 if outbox.in_flight.is_empty() {
-                    let pulls = core::mem::take(&mut outbox.pulls);
-                    self.outboxes.remove(&node);
-                    self.timers.stop(&Timer::Outbox(node));
-                    for (request, route) in pulls {
-                        self.answer(node, route, request, Answer::Done { replicas: 1 });
-                    }
+                    self.end_outbox_or_wait(now, node);
                 }
                 return;
             }
@@ -137,37 +153,72 @@ impl Rendezvous {
         }
     }
 
+    /// Nothing is left to send: answers the pulls of `node`, unless it refused something, which is offered again then.
+    fn end_outbox_or_wait(&mut self, now: Time, node: NodeId) {
+        let Some(outbox) = self.outboxes.get_mut(&node) else { return };
+        outbox.refused.retain(|key| self.records.contains_key(key));
+        if !outbox.refused.is_empty() {
+            outbox.keys = core::mem::take(&mut outbox.refused);
+            outbox.failures += 1;
+            outbox.pause_until = now + pause(self.config.retry_interval, outbox.failures);
+            return self.timers.set(Timer::Outbox(node), outbox.pause_until);
+        }
+        let pulls = core::mem::take(&mut outbox.pulls);
+        self.outboxes.remove(&node);
+        self.timers.stop(&Timer::Outbox(node));
+        for (request, route) in pulls {
+            self.answer(node, route, request, Answer::Done { replicas: 1 });
+        }
+    }
+
     pub(super) fn on_pushed(&mut self, now: Time, node: NodeId, request: u32, answer: Answer) {
         let Some(outbox) = self.outboxes.get_mut(&node) else { return };
         let Some(keys) = outbox.in_flight.remove(&request) else { return };
         match answer {
-            Answer::Done { .. } => outbox.failures = 0,
-            // It does not know this node yet: soon.
-            Answer::Rejected(Rejection::NotAuthorised) | Answer::NotReady => {
-                outbox.keys.extend(keys);
-                outbox.failures += 1;
-                outbox.pause_until = now + self.config.retry_interval;
+            Answer::Done { .. } => {
+                outbox.failures = 0;
+                outbox.batch_records_max = (outbox.batch_records_max * 2).min(BATCH_RECORDS_MAX);
+                // Of a long record all parts must be there.
+                let is_open = |key: &RecordKey| {
+                    outbox.keys.contains(key) || outbox.in_flight.values().any(|batch| batch.contains_key(key))
+                };
+                let confirmed: Vec<_> = keys.into_iter().filter(|(key, _)| !is_open(key)).collect();
+                confirmed.into_iter().for_each(|(key, fingerprint)| self.on_confirmed(key, node, fingerprint));
             }
-            Answer::Rejected(_) | Answer::Stale { .. } => {}
+            // It does not know this node yet: soon.
+            Answer::Rejected(Rejection::NotAuthorised) | Answer::NotReady | Answer::Stale { .. } => {
+                outbox.keys.extend(keys.into_keys());
+                outbox.failures += 1;
+                outbox.pause_until = now + pause(self.config.retry_interval, outbox.failures);
+            }
+            Answer::Rejected(rejection) => {
+                if keys.len() > 1 {
+                    // Some of them, perhaps.
+                    outbox.batch_records_max = (keys.len() / 2).max(1);
+                    outbox.keys.extend(keys.into_keys());
+                } else {
+                    outbox.refused.extend(keys.into_keys());
+                }
+                if !core::mem::replace(&mut outbox.refusal_told, true) {
+                    let text = alloc::format!(
+                        "rendezvous: node {node} does not take all the records that it is responsible for: {rejection}; \
+                         they are offered again and kept here until their leases end"
+                    );
+                    self.events.push_back(Event::Note(text));
+                }
+            }
         }
-        self.give_up_or_pump(now, node);
+        self.pump_outbox(now, node);
     }
 
     pub(super) fn on_outbox_due(&mut self, now: Time, node: NodeId) {
         let Some(outbox) = self.outboxes.get_mut(&node) else { return };
         if outbox.pause_until <= now && !outbox.in_flight.is_empty() {
             for keys in core::mem::take(&mut outbox.in_flight).into_values() {
-                outbox.keys.extend(keys);
+                outbox.keys.extend(keys.into_keys());
             }
             outbox.failures += 1;
-        }
-        self.give_up_or_pump(now, node);
-    }
-
-    fn give_up_or_pump(&mut self, now: Time, node: NodeId) {
-        if self.outboxes.get(&node).is_some_and(|outbox| outbox.failures > FAILURES_MAX) {
-            self.outboxes.remove(&node);
-            return self.timers.stop(&Timer::Outbox(node));
+            outbox.pause_until = now + pause(self.config.retry_interval, outbox.failures);
         }
         self.pump_outbox(now, node);
     }
@@ -176,31 +227,30 @@ impl Rendezvous {
     pub(super) fn pull_from(&mut self, now: Time, node: NodeId) {
         let request = self.request_number();
         let deadline = now + self.config.pull_timeout;
-        let end = now + self.config.pull_timeout * PULL_TIMEOUTS_MAX;
-        self.pulls.insert(node, Pull { request, deadline, end, ask_at: None });
+        self.pulls.insert(node, Pull { request, deadline, ask_at: None });
+        self.asked.insert(node, request);
+        self.told_ready = false;
         self.messages.push_back((Target::Node(node), Message::Sync { request }));
         self.timers.set(Timer::Pull(node), deadline);
     }
 
     pub(super) fn on_pulled(&mut self, now: Time, node: NodeId, answer: Answer) {
         match answer {
-            Answer::Rejected(Rejection::NotAuthorised) | Answer::NotReady => {
+            Answer::Done { .. } => self.end_pull(node),
+            Answer::Rejected(_) | Answer::NotReady | Answer::Stale { .. } => {
                 let Some(pull) = self.pulls.get_mut(&node) else { return };
                 let at = now + self.config.retry_interval;
                 pull.ask_at = Some(at);
                 self.timers.set(Timer::Pull(node), at.min(pull.deadline));
             }
-            Answer::Done { .. } | Answer::Rejected(_) | Answer::Stale { .. } => self.end_pull(node),
         }
     }
 
     pub(super) fn on_pull_due(&mut self, now: Time, node: NodeId) {
         let Some(pull) = self.pulls.get_mut(&node) else { return };
-        if now >= pull.deadline {
-            return self.end_pull(node);
-        }
-        if pull.ask_at.is_some_and(|at| at <= now) {
+        if now >= pull.deadline || pull.ask_at.is_some_and(|at| at <= now) {
             pull.ask_at = None;
+            pull.deadline = now + self.config.pull_timeout;
             let request = pull.request;
             self.messages.push_back((Target::Node(node), Message::Sync { request }));
         }
@@ -210,7 +260,38 @@ impl Rendezvous {
     fn end_pull(&mut self, node: NodeId) {
         self.pulls.remove(&node);
         self.timers.stop(&Timer::Pull(node));
-        if self.pulls.is_empty() {
+        if self.is_ready() {
+            self.touch_all();
+        }
+    }
+
+    /// `node` is gone for good. Who was still learning from it asks all others again: they may have got from it what is
+    /// missing here.
+    pub(super) fn on_predecessor_gone(&mut self, now: Time, node: NodeId) {
+        let was_learning = self.pulls.contains_key(&node) && !self.is_settled;
+        self.end_pull(node);
+        self.asked.remove(&node);
+        if was_learning {
+            let others: Vec<NodeId> = self.members.nodes().iter().copied().filter(|other| *other != self.me).collect();
+            others.into_iter().for_each(|other| self.pull_from(now, other));
+        }
+    }
+
+    /// Tells the others that this node acts again, once it does: they did its work meanwhile.
+    pub(super) fn tell_ready(&mut self) {
+        if self.told_ready || !self.is_ready() {
+            return;
+        }
+        self.told_ready = true;
+        self.is_settled = true;
+        let asked = self.asked.iter().map(|(node, request)| (*node, *request));
+        self.messages.extend(asked.map(|(node, request)| (Target::Node(node), Message::Ready { request })));
+    }
+
+    /// Another node is ready, as of its pull of this number.
+    pub(super) fn on_ready(&mut self, node: NodeId, request: u32) {
+        self.ready_as_of.insert(node, request);
+        if self.members.stop_learning(node, request) {
             self.touch_all();
         }
     }
@@ -230,13 +311,17 @@ impl Rendezvous {
         outbox.pulls.retain(|(number, _)| *number != request);
         outbox.pulls.push((request, reply));
         self.register_again(now, node);
+        // A repetition may come after the word that it is ready.
+        if self.ready_as_of.get(&node) != Some(&request) && self.members.learns(node, request) {
+            self.touch_all();
+        }
         self.pump_outbox(now, node);
     }
 
     /// Merges records that another node sent.
     pub(super) fn on_replicate(&mut self, now: Time, from: NodeId, replicate: Replicate) -> Answer {
         if let Some(pull) = self.pulls.get_mut(&from) {
-            pull.deadline = (now + self.config.pull_timeout).min(pull.end);
+            pull.deadline = now + self.config.pull_timeout;
             let due = pull.ask_at.map_or(pull.deadline, |at| at.min(pull.deadline));
             self.timers.set(Timer::Pull(from), due);
         }
@@ -296,6 +381,10 @@ impl Rendezvous {
                 self.compare_from = RecordKey([0; 16]);
             }
         }
+        if let Some(request) = self.asked.get(&peer).filter(|_| self.told_ready) {
+            // In case that what said so was lost.
+            self.messages.push_back((Target::Node(peer), Message::Ready { request: *request }));
+        }
         if !stretch.is_empty() {
             let records = stretch.into_iter().filter_map(|key| Some((key, self.records.get(&key)?.fingerprint())));
             let digest = Digest { kind: DigestKind::Compare, records: records.collect() };
@@ -304,42 +393,94 @@ impl Rendezvous {
     }
 
     pub(super) fn on_digest(&mut self, now: Time, from: NodeId, digest: Digest) {
-        let mut differing = Vec::new();
+        if digest.kind == DigestKind::Held {
+            return digest.records.into_iter().for_each(|(key, fingerprint)| self.on_confirmed(key, from, fingerprint));
+        }
+        let (mut differing, mut held) = (Vec::new(), Vec::new());
         for (key, fingerprint) in digest.records {
             let mine = self.records.get(&key).map(super::Record::fingerprint);
             if mine == Some(fingerprint) {
+                held.push((key, fingerprint));
                 continue;
             }
-            if mine.is_some() {
+            // Who wants to forget it needs to be rid of it only.
+            if mine.is_some() && digest.kind != DigestKind::Leaving {
                 self.outboxes.entry(from).or_default().keys.insert(key);
             }
             differing.push((key, mine.unwrap_or(0)));
         }
-        if digest.kind == DigestKind::Compare && !differing.is_empty() {
+        if digest.kind == DigestKind::Leaving && !held.is_empty() {
+            let digest = Digest { kind: DigestKind::Held, records: held };
+            self.messages.push_back((Target::Node(from), Message::Digest(digest)));
+        }
+        if digest.kind != DigestKind::Differs && !differing.is_empty() {
             let digest = Digest { kind: DigestKind::Differs, records: differing };
             self.messages.push_back((Target::Node(from), Message::Digest(digest)));
         }
         self.pump_outbox(now, from);
     }
 
-    /// The grace of a record that belongs elsewhere is over: it is offered once more to where it belongs, then goes.
+    /// `node` holds the record of `key` as it was here at `fingerprint`.
+    fn on_confirmed(&mut self, key: RecordKey, node: NodeId, fingerprint: u64) {
+        if let Some(record) = self.records.get_mut(&key).filter(|record| record.drop_at.is_some()) {
+            record.confirmed.insert(node, fingerprint);
+            self.touched.insert(key);
+        }
+    }
+
+    /// The grace of a record that belongs elsewhere is over. It goes once every node that is responsible has confirmed that
+    /// it holds it; those that have not are asked.
     pub(super) fn on_drop_due(&mut self, now: Time, key: RecordKey) {
-        let first = self.members.responsible(key).into_iter().find(|node| self.members.is_alive(*node));
-        let Some(record) = self.records.get_mut(&key) else { return };
-        match first {
-            Some(node) if !record.offered && node != self.me => {
-                record.offered = true;
-                record.drop_at = Some(now + self.config.drop_grace);
-                self.outboxes.entry(node).or_default().keys.insert(key);
-                self.pump_outbox(now, node);
+        let missing: Vec<NodeId> = match self.records.get(&key) {
+            Some(record) => {
+                let fingerprint = record.fingerprint();
+                let mut nodes = self.members.responsible(key);
+                nodes.retain(|node| record.confirmed.get(node) != Some(&fingerprint));
+                nodes
             }
-            _ => self.forget(key),
+            None => return,
+        };
+        if missing.is_empty() {
+            return self.forget(key);
+        }
+        for node in missing {
+            self.leaving.entry(node).or_default().insert(key);
+        }
+        if let Some(record) = self.records.get_mut(&key) {
+            record.drop_at = Some(now + self.config.drop_grace);
+            record.asked_for = true;
+        }
+    }
+    /// Whether the record of `key` was asked for after its grace and is confirmed by all by now.
+    pub(super) fn may_go(&self, key: RecordKey) -> bool {
+        self.records.get(&key).is_some_and(|record| {
+            record.asked_for && record.drop_at.is_some() && {
+                let fingerprint = record.fingerprint();
+                self.members.responsible(key).iter().all(|node| record.confirmed.get(node) == Some(&fingerprint))
+            }
+        })
+    }
+    /// Asks those who are to hold records that go from here whether they do.
+    pub(super) fn ask_for_leaving(&mut self) {
+        for (node, keys) in core::mem::take(&mut self.leaving) {
+            let keys: Vec<RecordKey> = keys.into_iter().collect();
+            for stretch in keys.chunks(DIGEST_RECORDS_MAX) {
+                let records = stretch.iter().filter_map(|key| Some((*key, self.records.get(key)?.fingerprint())));
+                let digest = Digest { kind: DigestKind::Leaving, records: records.collect() };
+                self.messages.push_back((Target::Node(node), Message::Digest(digest)));
+            }
         }
     }
 
     pub(super) fn forget(&mut self, key: RecordKey) {
         self.records.remove(&key);
+        self.dead.remove(&key);
         self.touched.remove(&key);
         self.timers.stop(&Timer::Record(key));
     }
+}
+
+/// The pause after so many failures in a row.
+fn pause(interval: Duration, failures: u32) -> Duration {
+    interval * (1u32 << failures.clamp(1, 16).saturating_sub(1)).min(PAUSES_MAX)
 }

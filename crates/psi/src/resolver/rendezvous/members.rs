@@ -16,13 +16,22 @@ pub(super) struct Members {
     nodes: BTreeSet<NodeId>,
     /// Members that did not answer, until when.
     suspected: BTreeMap<NodeId, Time>,
+    /// Members that are still taking over their records, and the numbers of the pulls by which they said so.
+    learning: BTreeMap<NodeId, u32>,
     /// When something was last heard of a member.
     heard: BTreeMap<NodeId, Time>,
 }
 
 impl Members {
     pub(super) fn new(me: NodeId, replicas: usize) -> Members {
-        Members { me, replicas, nodes: BTreeSet::from([me]), suspected: BTreeMap::new(), heard: BTreeMap::new() }
+        Members {
+            me,
+            replicas,
+            nodes: BTreeSet::from([me]),
+            suspected: BTreeMap::new(),
+            learning: BTreeMap::new(),
+            heard: BTreeMap::new(),
+        }
     }
     /// Takes over a new membership; gives who came and who went.
     pub(super) fn replace(&mut self, nodes: &[NodeId]) -> (Vec<NodeId>, Vec<NodeId>) {
@@ -32,6 +41,7 @@ impl Members {
         let went = self.nodes.difference(&fresh).copied().collect();
         self.nodes = fresh;
         self.suspected.retain(|node, _| self.nodes.contains(node));
+        self.learning.retain(|node, _| self.nodes.contains(node));
         self.heard.retain(|node, _| self.nodes.contains(node));
         (came, went)
     }
@@ -49,9 +59,22 @@ impl Members {
     pub(super) fn is_responsible(&self, key: RecordKey) -> bool {
         self.responsible(key).contains(&self.me)
     }
-    /// Whether this node acts for `key`: it is the first responsible one that is not suspected.
+    /// Whether this node acts for `key`: it is the first responsible one that is not suspected and has its records.
     pub(super) fn acts(&self, key: RecordKey) -> bool {
-        self.responsible(key).into_iter().find(|node| self.is_alive(*node)) == Some(self.me)
+        let acts = |node: &NodeId| self.is_alive(*node) && !self.is_learning(*node);
+        self.responsible(key).into_iter().find(acts) == Some(self.me)
+    }
+    /// Whether `node` is still taking over its records.
+    pub(super) fn is_learning(&self, node: NodeId) -> bool {
+        self.learning.contains_key(&node)
+    }
+    /// Notes that `node` is taking over its records, as of its pull of this number; tells whether that is news.
+    pub(super) fn learns(&mut self, node: NodeId, request: u32) -> bool {
+        self.nodes.contains(&node) && self.learning.insert(node, request).is_none()
+    }
+    /// Notes that `node` is ready, as of its pull of this number; tells whether that is news.
+    pub(super) fn stop_learning(&mut self, node: NodeId, request: u32) -> bool {
+        self.learning.get(&node) == Some(&request) && self.learning.remove(&node).is_some()
     }
     /// Whether nothing speaks against `node`.
     pub(super) fn is_alive(&self, node: NodeId) -> bool {

@@ -22,7 +22,8 @@
 //!   such for `tombstone_lifetime`.
 //! - When nodes come or go, records are pushed to those newly responsible, a newcomer also pulls what it is
 //!   responsible for and leaves the work to others until it has it, and a comparison of fingerprints at a low rate
-//!   finds what is still missing. Records for which a node is not responsible any more go after `drop_grace`.
+//!   finds what is still missing. What is refused for a limit is offered again. Records for which a node is not
+//!   responsible any more go after `drop_grace`, as soon as all that are have confirmed that they hold them.
 mod call;
 mod handover;
 mod members;
@@ -45,7 +46,10 @@ use crate::wire::PathRequest;
 use crate::{
     control::SendResult,
     ids::RecordKey,
-    wire::{Answer, EntryKey, EntryValue, Fid, MANIFEST_BYTES_MAX, Message, PUBLISHERS_MAX, Rejection, Reply},
+    wire::{
+        Answer, EntryKey, EntryValue, Fid, Limit, MANIFEST_BYTES_MAX, MatchKey, Message, Overtaken, PUBLISHERS_MAX,
+        Rejection, Reply,
+    },
 };
 use call::{Call, Purpose};
 use handover::{Outbox, Pull};
@@ -71,11 +75,13 @@ pub struct RendezvousConfig {
     pub suspect_lifetime: Duration,
     /// Pause before nodes that could not help are asked again. Default: 200 ms.
     pub retry_interval: Duration,
-    /// How long an operation may take before it is refused with [`Rejection::NoResolverReachable`]. Default: 8 s.
+    /// How long an operation may take before it is refused with [`Rejection::NoResolverReachable`] or, if those who are
+    /// responsible do answer, with [`Rejection::Overloaded`]. Default: 8 s.
     pub operation_timeout: Duration,
-    /// How long a node waits at most for the records of a node that it learns of. Default: 3 s.
+    /// How long a node waits for the records of a node that it learns of before it asks for them again. Default: 3 s.
     pub pull_timeout: Duration,
-    /// How long records are kept for which this node is not responsible any more. Default: 10 s.
+    /// How long records are kept at least for which this node is not responsible any more; then they go once all nodes that
+    /// are have confirmed that they hold them. Default: 10 s.
     pub drop_grace: Duration,
     /// Time between two comparisons of fingerprints, each with one other node. Default: 10 s.
     pub compare_interval: Duration,
@@ -163,6 +169,8 @@ pub struct RendezvousStatus {
     pub lease_next: Option<Time>,
     /// For each node, how many of the records held here it is responsible for.
     pub keys: BTreeMap<NodeId, usize>,
+    /// Refusals for each limit that was reached.
+    pub refused: BTreeMap<Limit, u64>,
     /// Messages dropped because they came from a node that is not a rendezvous node, or made no sense here.
     pub dropped: u64,
 }
@@ -179,6 +187,8 @@ pub struct Rendezvous {
     /// Whether a membership was ever announced: before, a node knows nothing of its share.
     joined: bool,
     records: BTreeMap<RecordKey, Record>,
+    /// Records in which nothing is live: the first to go when there is no room.
+    dead: BTreeSet<RecordKey>,
     /// Records to settle at the end of the present input.
     touched: BTreeSet<RecordKey>,
     /// Numbers calls, operations, pushes and pulls; an answer brings the number back.
@@ -189,6 +199,15 @@ pub struct Rendezvous {
     operations: BTreeMap<u32, Operating>,
     outboxes: BTreeMap<NodeId, Outbox>,
     pulls: BTreeMap<NodeId, Pull>,
+    /// The numbers of the last pulls, to say as of which of them this node is ready.
+    asked: BTreeMap<NodeId, u32>,
+    /// Whether the others were told that this node is ready, and whether it ever was.
+    told_ready: bool,
+    is_settled: bool,
+    /// As of which of its pulls each other node said that it is ready.
+    ready_as_of: BTreeMap<NodeId, u32>,
+    /// Records that are to go, by the nodes of which it is to be found out whether they hold them.
+    leaving: BTreeMap<NodeId, BTreeSet<RecordKey>>,
     clients: BTreeMap<NodeId, (Fid, Time)>,
     compare_with: NodeId,
     compare_from: RecordKey,
@@ -197,6 +216,7 @@ pub struct Rendezvous {
     timers: TimerTable<Timer>,
     messages: VecDeque<(Target, Message)>,
     events: VecDeque<Event>,
+    refused: BTreeMap<Limit, u64>,
     dropped: u64,
 }
 
@@ -227,6 +247,7 @@ impl Rendezvous {
             me,
             joined: false,
             records: BTreeMap::new(),
+            dead: BTreeSet::new(),
             touched: BTreeSet::new(),
             request_next: incarnation.wrapping_mul(0x9e37_79b1) & !Reply::HOST_BIT,
             calls: BTreeMap::new(),
@@ -234,6 +255,11 @@ impl Rendezvous {
             operations: BTreeMap::new(),
             outboxes: BTreeMap::new(),
             pulls: BTreeMap::new(),
+            asked: BTreeMap::new(),
+            told_ready: false,
+            is_settled: false,
+            ready_as_of: BTreeMap::new(),
+            leaving: BTreeMap::new(),
             clients: BTreeMap::new(),
             compare_with: NodeId::NONE,
             compare_from: RecordKey([0; 16]),
@@ -241,6 +267,7 @@ impl Rendezvous {
             timers: TimerTable::new(),
             messages: VecDeque::new(),
             events: VecDeque::new(),
+            refused: BTreeMap::new(),
             dropped: 0,
         }
     }
@@ -292,12 +319,14 @@ impl Rendezvous {
             }
             Message::Sync { request } if from_member => self.on_pull(now, from, reply, request),
             Message::Digest(digest) if from_member => self.on_digest(now, from, digest),
+            Message::Ready { request } if from_member => self.on_ready(from, request),
             Message::Relay(relay) if from_member => match self.clients.get(&relay.client) {
                 Some((route, _)) => {
                     self.messages.push_back((Target::Reply(relay.client, *route), Message::ScopeNotice(relay.notice)));
                 }
                 None => self.dropped += 1,
             },
+            Message::Overtaken(overtaken) => self.on_overtaken(overtaken),
             Message::Forward(crate::wire::Forward { request, .. })
             | Message::Replicate(crate::wire::Replicate { request, .. })
             | Message::Sync { request } => {
@@ -306,11 +335,13 @@ impl Rendezvous {
             }
             Message::Reply(_)
             | Message::Digest(_)
+            | Message::Ready { .. }
             | Message::Relay(_)
             | Message::LinkState(_)
             | Message::Routes(_)
             | Message::PathRequest(_)
             | Message::Offer(_)
+            | Message::Refused(_)
             | Message::ScopeNotice(_) => self.dropped += 1,
         }
         self.settle(now);
@@ -391,9 +422,12 @@ impl Rendezvous {
         self.events.pop_front()
     }
 
-    /// Whether this node has what it is responsible for, as far as it knows.
+    /// Whether this node has what it is responsible for. A newcomer has it when all others have sent what they hold of it,
+    /// or are gone for good, however long that takes; the others do its work until then. A node that has been ready waits
+    /// for newcomers only as long as they answer.
     pub fn is_ready(&self) -> bool {
-        self.joined && self.pulls.is_empty()
+        let waits = |node: &NodeId| !self.is_settled || self.members.is_alive(*node);
+        self.joined && !self.pulls.keys().any(waits)
     }
 
     /// What it holds and does. Takes time proportional to the number of entries.
@@ -404,6 +438,7 @@ impl Rendezvous {
             ready: self.is_ready(),
             records: self.records.len(),
             requests: self.calls.len() + self.operations.len(),
+            refused: self.refused.clone(),
             dropped: self.dropped,
             ..RendezvousStatus::default()
         };
@@ -456,6 +491,21 @@ impl Rendezvous {
         }
     }
 
+    /// A topology manager knows entries of a later version than it was told: the hosts are to number beyond it with
+    /// their next renewal, if nothing newer has come here meanwhile.
+    fn on_overtaken(&mut self, overtaken: Overtaken) {
+        let Some(record) = self.records.get_mut(&overtaken.item.key()) else { return };
+        for (key, version) in overtaken.entries {
+            let key = match key {
+                MatchKey::Publisher(node) => EntryKey::Publisher(node),
+                MatchKey::Subscription(node, transfer) => EntryKey::Subscription(node, transfer),
+            };
+            if let Some(held) = record.entries.get_mut(&key) {
+                held.floor = held.floor.max(version);
+            }
+        }
+    }
+
     fn suspect(&mut self, now: Time, node: NodeId) {
         if self.members.suspect(node, now + self.config.suspect_lifetime) {
             self.events.push_back(Event::Note(format!("rendezvous: node {node} does not answer")));
@@ -475,8 +525,8 @@ impl Rendezvous {
     fn on_gone(&mut self, now: Time, node: NodeId) {
         self.outboxes.remove(&node);
         self.timers.stop(&Timer::Outbox(node));
-        self.pulls.remove(&node);
-        self.timers.stop(&Timer::Pull(node));
+        self.on_predecessor_gone(now, node);
+        self.ready_as_of.remove(&node);
         self.stop_waiting_for(now, node);
     }
 

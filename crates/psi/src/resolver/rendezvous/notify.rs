@@ -9,7 +9,7 @@ use crate::{
     ids::{ItemId, RecordKey},
     wire::{
         Answer, ChildState, Entry, EntryKey, EntryValue, Message, MissingScopes, NOTHING_KNOWN, NoticeKind, PATHS_MAX,
-        PathRequest, Publisher, Rejection, Relay, ScopeNotice,
+        PathRequest, Publisher, Rejection, Relay, ScopeNotice, WITHDRAWN_MAX,
     },
 };
 
@@ -41,9 +41,11 @@ impl Rendezvous {
 
     /// Does what follows from all changes since the last settling.
     pub(super) fn settle(&mut self, now: Time) {
+        self.tell_ready();
         while let Some(key) = self.touched.pop_first() {
             self.settle_record(now, key);
         }
+        self.ask_for_leaving();
     }
 
     fn settle_record(&mut self, now: Time, key: RecordKey) {
@@ -53,6 +55,15 @@ impl Rendezvous {
         if record.entries.is_empty() {
             return self.forget(key);
         }
+        if record.is_dead() {
+            self.dead.insert(key);
+        } else {
+            self.dead.remove(&key);
+        }
+        if record.asked_for && self.may_go(key) {
+            return self.forget(key);
+        }
+        let Some(record) = self.records.get_mut(&key) else { return };
         if acts && !record.acting {
             // Taking over: whatever the predecessor said last, this outdoes it.
             record.revision = next_term(record.revision, self.me);
@@ -115,7 +126,12 @@ impl Rendezvous {
                 record.registration = record.registration.max(current);
                 record.refresh_at = now;
             }
-            Answer::Rejected(Rejection::NoResolverReachable) | Answer::NotReady => {
+            Answer::Rejected(
+                Rejection::NoResolverReachable
+                | Rejection::Overloaded
+                | Rejection::LimitReached(crate::wire::Limit::Requests, _),
+            )
+            | Answer::NotReady => {
                 record.refresh_at = now + self.config.peer_timeout;
             }
             Answer::Rejected(_) => record.refresh_at = now + self.config.registration_lease / 3,
@@ -136,33 +152,41 @@ impl Rendezvous {
             .publishers()
             .filter_map(|(key, held)| match (key, &held.value) {
                 (EntryKey::Publisher(node), Some(EntryValue::Publisher { label, manifest, .. })) => {
-                    Some(Publisher { node: *node, label: label.clone(), manifest: manifest.clone() })
+                    let (label, manifest) = (label.clone(), manifest.clone());
+                    Some(Publisher { node: *node, version: held.version, label, manifest })
                 }
                 _ => None,
             })
             .take(self.config.publishers_max)
             .collect();
+        let withdrawn = record.withdrawn_publishers(WITHDRAWN_MAX);
         for (subscriber, transfer) in core::mem::take(&mut record.matches) {
             let item = item.clone();
-            let held = record.entries.get(&EntryKey::Subscription(subscriber, transfer));
-            let request = match held.and_then(|held| Some((held.expires, held.value.as_ref()?))) {
-                Some((expires, EntryValue::Subscription { k, metric })) => PathRequest {
+            // Of what is forgotten already the lease has ended at the topology managers too.
+            let Some(held) = record.entries.get(&EntryKey::Subscription(subscriber, transfer)) else { continue };
+            let version = held.version;
+            let request = match &held.value {
+                Some(EntryValue::Subscription { k, metric }) => PathRequest {
                     subscriber,
                     transfer,
+                    version,
                     item,
                     metric: *metric,
                     paths: (*k).min(PATHS_MAX as u8),
-                    lease_ms: u32::try_from(expires.since(now).as_millis()).unwrap_or(u32::MAX),
+                    lease_ms: u32::try_from(held.expires.since(now).as_millis()).unwrap_or(u32::MAX),
                     publishers: publishers.clone(),
+                    withdrawn: withdrawn.clone(),
                 },
                 _ => PathRequest {
                     subscriber,
                     transfer,
+                    version,
                     item,
                     metric: tributary_transport::PathMetric::Hops,
                     paths: 0,
                     lease_ms: 0,
                     publishers: Vec::new(),
+                    withdrawn: Vec::new(),
                 },
             };
             self.messages.push_back((Target::TopologyManagers, Message::PathRequest(request)));

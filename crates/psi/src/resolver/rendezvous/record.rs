@@ -15,6 +15,8 @@ use crate::wire::{ChildState, Entry, EntryKey, EntryValue, RecordUpdate, Writer}
 #[derive(Clone, Debug)]
 pub(super) struct Held {
     pub(super) version: u64,
+    /// A version that others know of it, if that is newer: its host is to number beyond it.
+    pub(super) floor: u64,
     /// When it falls: a live entry becomes a withdrawn one, and a withdrawn one is forgotten.
     pub(super) expires: Time,
     /// `None` once it was withdrawn or has expired. Kept for a while so that late duplicates do not revive it.
@@ -42,9 +44,20 @@ pub(super) struct Record {
     pub(super) matches: BTreeSet<(NodeId, u32)>,
     pub(super) changed: BTreeSet<Vec<u8>>,
     pub(super) listings: BTreeSet<NodeId>,
-    /// When the record goes, because this node is not responsible any more, and whether it was offered to one that is.
+    /// When it is asked whether the record may go, because this node is not responsible any more; whether it was asked;
+    /// and who holds it as it was here at which fingerprint.
     pub(super) drop_at: Option<Time>,
-    pub(super) offered: bool,
+    pub(super) asked_for: bool,
+    pub(super) confirmed: BTreeMap<NodeId, u64>,
+    /// Entries that are live.
+    live: usize,
+}
+
+impl Held {
+    /// The newest version that is known of it.
+    pub(super) fn known_version(&self) -> u64 {
+        self.version.max(self.floor)
+    }
 }
 
 /// What a merge did.
@@ -69,7 +82,9 @@ impl Record {
             changed: BTreeSet::new(),
             listings: BTreeSet::new(),
             drop_at: None,
-            offered: false,
+            asked_for: false,
+            confirmed: BTreeMap::new(),
+            live: 0,
         }
     }
 
@@ -85,8 +100,10 @@ impl Record {
         }
         let before = held.and_then(|held| held.value.clone());
         let lease = if entry.value.is_some() { entry.lease } else { tombstone };
-        let held = Held { version: entry.version, expires: now + lease, value: entry.value };
+        let floor = held.map_or(0, |held| held.floor);
+        let held = Held { version: entry.version, floor, expires: now + lease, value: entry.value };
         self.expiry = self.expiry.min(held.expires);
+        self.live = self.live + usize::from(held.value.is_some()) - usize::from(before.is_some());
         self.entries.insert(entry.key, held);
         Some(Merged { before })
     }
@@ -107,6 +124,7 @@ impl Record {
                 Some(value) => {
                     held.expires = now + tombstone;
                     self.expiry = self.expiry.min(held.expires);
+                    self.live -= 1;
                     fallen.push((key.clone(), value));
                     true
                 }
@@ -127,6 +145,20 @@ impl Record {
     }
     pub(super) fn publishers(&self) -> impl Iterator<Item = (&EntryKey, &Held)> {
         self.live_between(EntryKey::Publisher(NodeId::NONE), Some(EntryKey::ScopePublisher(NodeId::NONE)))
+    }
+    /// The nodes that published the item and withdrew it, and the versions of that: the newest `max` of them.
+    pub(super) fn withdrawn_publishers(&self, max: usize) -> Vec<(NodeId, u64)> {
+        let end = Bound::Excluded(EntryKey::ScopePublisher(NodeId::NONE));
+        let range = self.entries.range((Bound::Included(EntryKey::Publisher(NodeId::NONE)), end));
+        let mut withdrawn: Vec<(Time, NodeId, u64)> = range
+            .filter_map(|(key, held)| match key {
+                EntryKey::Publisher(node) if held.value.is_none() => Some((held.expires, *node, held.version)),
+                _ => None,
+            })
+            .collect();
+        withdrawn.sort_unstable_by(|a, b| b.cmp(a));
+        withdrawn.truncate(max);
+        withdrawn.into_iter().map(|(_, node, version)| (node, version)).collect()
     }
     pub(super) fn scope_publishers(&self) -> impl Iterator<Item = (&EntryKey, &Held)> {
         self.live_between(EntryKey::ScopePublisher(NodeId::NONE), Some(EntryKey::Subscription(NodeId::NONE, 0)))
@@ -165,7 +197,8 @@ impl Record {
     }
     /// Whether nothing in it is live.
     pub(super) fn is_dead(&self) -> bool {
-        self.entries.values().all(|held| held.value.is_none())
+        debug_assert_eq!(self.live, self.entries.values().filter(|held| held.value.is_some()).count());
+        self.live == 0
     }
 
     /// Whether there is news for the parent scope: it was told something else, or perhaps nothing yet.

@@ -20,8 +20,8 @@ use crate::{
         neighbour::{Neighbour, NeighbourConfig},
     },
     wire::{
-        DATAGRAM_BYTES_MIN, Fid, Header, ManagerState, Message, Offer, OfferVersion, PacketType, PathRequest,
-        Publisher, Routes, TTL_MAX, successions,
+        DATAGRAM_BYTES_MIN, Fid, Header, Limit, ManagerState, Message, Offer, OfferVersion, PacketType, PathRequest,
+        Publisher, Rejection, Routes, TTL_MAX, successions,
     },
 };
 
@@ -222,6 +222,7 @@ impl World {
         PathRequest {
             subscriber: self.id(subscriber),
             transfer: 1,
+            version: self.now.as_nanos(),
             item: ItemId::new(&"/a".parse().unwrap()),
             metric: PathMetric::Hops,
             paths,
@@ -230,17 +231,19 @@ impl World {
                 .iter()
                 .map(|host| Publisher {
                     node: self.id(*host),
+                    version: 1,
                     label: self.hosts[*host].config.label.clone(),
                     manifest: [7].into(),
                 })
                 .collect(),
+            withdrawn: Vec::new(),
         }
     }
     /// A rendezvous node's request, to all managers that live.
     fn ask(&mut self, request: &PathRequest) {
         let now = self.now;
         for host in self.hosts.iter_mut().filter(|host| host.alive) {
-            host.manager.iter_mut().for_each(|manager| manager.handle_path_request(now, request.clone()));
+            host.manager.iter_mut().for_each(|manager| manager.handle_path_request(now, NodeId(77), request.clone()));
         }
         self.settle();
     }
@@ -672,14 +675,21 @@ fn limits_refuse_count_and_tell_once() {
     let mut manager = TopologyManager::new(config);
     for transfer in 0..5 {
         let request = PathRequest { transfer, ..demo.world.path_request(demo.receiver, &demo.publishers, 2) };
-        manager.handle_path_request(ms(0), request);
+        manager.handle_path_request(ms(0), NodeId(77), request);
     }
     assert_eq!(manager.transfers().len(), 2);
     let states = super::graph::tests::states(3, &[]);
     states.into_iter().for_each(|state| manager.handle_link_state(ms(0), state));
     assert_eq!(manager.refused().values().sum::<u64>(), 5);
-    let notes = core::iter::from_fn(|| manager.poll_event()).count();
-    assert_eq!(notes, 2);
+    let notes: Vec<String> = core::iter::from_fn(|| manager.poll_event())
+        .filter_map(|event| if let Event::Note(text) = event { Some(text) } else { None })
+        .collect();
+    assert_eq!(notes.len(), 2, "{notes:?}");
+    assert!(notes[0].contains("transfers in the domain of the topology manager (transfers_max = 2)"), "{notes:?}");
+    assert!(notes[1].contains("nodes in the domain of the topology manager (nodes_max = 1)"), "{notes:?}");
+    let refused: Vec<_> = core::iter::from_fn(|| manager.poll_refused_node()).collect();
+    assert_eq!(refused.len(), 2);
+    assert!(refused.iter().all(|(_, refused)| refused.rejection == Rejection::LimitReached(Limit::Nodes, 1)));
 }
 
 #[test]

@@ -251,8 +251,8 @@ fn forged_foreign_and_own_packets_are_dropped_with_their_reason() {
 }
 
 #[test]
-fn nodes_before_the_runs_in_routes_and_after_are_no_neighbours_and_the_reason_is_told() {
-    // What the last program before said at first to a node that it did not know.
+fn nodes_of_an_older_wire_format_are_no_neighbours_and_the_reason_is_told() {
+    // What an older program said at first to a node that it did not know.
     let mut line = Line::new(2);
     line.nodes[0].send_hello(line.now, FaceId(2), None);
     let (_, mut older) = line.nodes[0].poll_packet().unwrap();
@@ -260,7 +260,7 @@ fn nodes_before_the_runs_in_routes_and_after_are_no_neighbours_and_the_reason_is
     line.nodes[1].handle_datagram(line.now, FaceId(1), &older.into());
     line.settle();
     assert!(!line.nodes[1].is_up(FaceId(1)));
-    let told = "the other end speaks wire format version 1, this program speaks 2; update the older one";
+    let told = "the other end speaks wire format version 1, this program speaks 3; update the older one";
     assert!(line.notes()[0].ends_with(told), "{:?}", line.notes());
 }
 

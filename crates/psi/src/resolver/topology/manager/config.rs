@@ -29,6 +29,9 @@ pub struct ManagerConfig {
     pub capability_rotation: Duration,
     /// When a message could not be delivered: how long until the next try. Default: 300 ms.
     pub retry: Duration,
+    /// How long a withdrawn transfer or publisher is remembered, so that a request that was overtaken does not revive it:
+    /// longer than a message may be under way. Default: 60 s.
+    pub withdrawal_memory: Duration,
     /// Transfers at most. Default: 4,096.
     pub transfers_max: usize,
     /// Nodes in the domain at most. Default: 4,096.
@@ -69,6 +72,7 @@ impl ManagerConfig {
             node_silence: Duration::from_secs(16),
             capability_rotation: Duration::from_secs(3600),
             retry: Duration::from_millis(300),
+            withdrawal_memory: Duration::from_secs(60),
             transfers_max: 4096,
             nodes_max: 4096,
             links_max: 65_536,

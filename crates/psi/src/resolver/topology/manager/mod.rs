@@ -29,20 +29,22 @@ use crate::{
     config::Config,
     ids::Roles,
     wire::{
-        Beacon, DATAGRAM_BYTES_MIN, Fid, FidKind, LinkState, ManagerState, Message, Offer, OfferVersion,
-        PATH_LABEL_BYTES_MAX, PATHS_MAX, PathOffer, PathRequest, RESOLVERS_MAX, ResolverRoute, Routes,
-        SHARED_LINKS_MAX, SharedLink, successions, term_after,
+        Beacon, DATAGRAM_BYTES_MIN, Fid, FidKind, Limit, LinkState, ManagerState, Message, Offer, OfferVersion,
+        PATH_LABEL_BYTES_MAX, PATHS_MAX, PathOffer, PathRequest, RESOLVERS_MAX, Refused, Rejection, ResolverRoute,
+        Routes, SHARED_LINKS_MAX, SharedLink, successions, term_after,
     },
 };
 
 mod config;
 mod offers;
+mod requests;
 mod routes;
 mod succession;
 
 pub use config::ManagerConfig;
 
-use offers::Transfer;
+use offers::OfferedSource;
+use requests::{Ended, Transfer};
 use succession::Rival;
 
 /// The topology manager on one node.
@@ -73,6 +75,7 @@ pub struct TopologyManager {
     pairs: BTreeMap<(NodeId, NodeId), (Vec<LinkKey>, Fid)>,
 
     transfers: BTreeMap<(NodeId, u32), Transfer>,
+    ended: Ended,
     dirty: BTreeSet<(NodeId, u32)>,
     told_routes: BTreeMap<NodeId, Routes>,
     routes_sequence: u32,
@@ -84,6 +87,7 @@ pub struct TopologyManager {
     rotation_due: Time,
 
     messages: VecDeque<(NodeId, Message)>,
+    refused_nodes: VecDeque<(NodeId, Refused)>,
     beacons: VecDeque<Beacon>,
     events: VecDeque<Event>,
     refused: BTreeMap<&'static str, u64>,
@@ -125,6 +129,7 @@ impl TopologyManager {
             trees: BTreeMap::new(),
             pairs: BTreeMap::new(),
             transfers: BTreeMap::new(),
+            ended: Ended::default(),
             dirty: BTreeSet::new(),
             told_routes: BTreeMap::new(),
             routes_sequence: 0,
@@ -135,6 +140,7 @@ impl TopologyManager {
             capability_epoch: config.incarnation as u32,
             rotation_due: Time::MAX,
             messages: VecDeque::new(),
+            refused_nodes: VecDeque::new(),
             beacons: VecDeque::new(),
             events: VecDeque::new(),
             refused: BTreeMap::new(),
@@ -152,7 +158,21 @@ impl TopologyManager {
             self.refuse(super::graph::reason::MTU);
         }
         match self.domain.handle(now, state) {
-            Err(reason) => self.refuse(reason),
+            Err(reason) => {
+                let limit = match reason {
+                    super::graph::reason::NODES => Some(Limit::Nodes.reached(self.config.nodes_max)),
+                    super::graph::reason::LINKS => Some(Limit::Links.reached(self.config.links_max)),
+                    _ => None,
+                };
+                match limit {
+                    // It is not in the graph, so that the only way to it is the one that it came by.
+                    Some(rejection) => {
+                        self.refuse_for(node, rejection);
+                        self.refused_nodes.push_back((node, Refused { transfer: 0, rejection }));
+                    }
+                    None => self.refuse(reason),
+                }
+            }
             Ok(Change::None) => {}
             Ok(change) => {
                 self.change = self.change.max(change);
@@ -168,37 +188,6 @@ impl TopologyManager {
         if self.state == ManagerState::Active && self.domain.term() > self.term && above > self.term {
             self.reign(now, above);
         }
-        self.handle_timeout(now);
-    }
-    /// Takes a path request, its repetition, or its withdrawal.
-    pub fn handle_path_request(&mut self, now: Time, mut request: PathRequest) {
-        let key = (request.subscriber, request.transfer);
-        if request.paths == 0 {
-            self.transfers.remove(&key);
-            self.dirty.remove(&key);
-            return self.handle_timeout(now);
-        }
-        request.publishers.sort_by_key(|publisher| publisher.node);
-        request.publishers.dedup_by_key(|publisher| publisher.node);
-        let expires = now + Duration::from_millis(u64::from(request.lease_ms));
-        let full = self.transfers.len() >= self.config.transfers_max;
-        match self.transfers.get_mut(&key) {
-            Some(transfer) => {
-                transfer.expires = expires;
-                let lease_ms = request.lease_ms;
-                let same = PathRequest { lease_ms, ..transfer.request.clone() } == request;
-                transfer.request = request;
-                if same && transfer.told.is_some() {
-                    return self.handle_timeout(now);
-                }
-            }
-            None if full => return self.refuse("too many transfers in the domain"),
-            None => {
-                let transfer = Transfer { request, expires, told: None, path_ids: BTreeMap::new() };
-                self.transfers.insert(key, transfer);
-            }
-        }
-        self.dirty.insert(key);
         self.handle_timeout(now);
     }
     /// A message to `node` could not be delivered: it is told again later if it still can be reached.
@@ -221,12 +210,7 @@ impl TopologyManager {
             self.changed_nodes.extend(gone);
             self.recompute_due = Some(now);
         }
-        let expired: Vec<_> =
-            self.transfers.iter().filter(|(_, transfer)| transfer.expires <= now).map(|(key, _)| *key).collect();
-        for key in expired {
-            self.transfers.remove(&key);
-            self.dirty.remove(&key);
-        }
+        self.expire_transfers(now);
         let mut routes_due = false;
         if self.state == ManagerState::Active && self.rotation_due <= now {
             self.capability_epoch = self.capability_epoch.wrapping_add(1);
@@ -263,6 +247,10 @@ impl TopologyManager {
     /// The next message, to send over [`TopologyManager::route_to`].
     pub fn poll_message(&mut self) -> Option<(NodeId, Message)> {
         self.messages.pop_front()
+    }
+    /// The next node that is told, over the way by which its link state came, that the domain has no room for it.
+    pub fn poll_refused_node(&mut self) -> Option<(NodeId, Refused)> {
+        self.refused_nodes.pop_front()
     }
     /// The next beacon to flood.
     pub fn poll_beacon(&mut self) -> Option<Beacon> {
@@ -332,13 +320,25 @@ impl TopologyManager {
         let single =
             [Some(self.beacon_due), self.recompute_due, offers, succession, rotation, self.domain.poll_timeout()];
         let rivals = self.rivals.values().map(|rival| rival.heard + self.config.manager_silence);
-        let transfers = self.transfers.values().map(|transfer| transfer.expires);
+        let transfers = self.transfers.values().map(|transfer| transfer.due).chain(self.ended.due());
         let retries = self.retries.values().copied();
         single.into_iter().flatten().chain(rivals).chain(transfers).chain(retries).min().unwrap_or(Time::MAX)
     }
 
     fn note(&mut self, text: String) {
         self.events.push_back(Event::Note(text));
+    }
+    /// Refuses something that is about `node` for a limit: counts it, and notes it once for each limit.
+    fn refuse_for(&mut self, node: NodeId, rejection: Rejection) {
+        let Rejection::LimitReached(limit, _) = rejection else { return };
+        let count = self.refused.entry(limit.name()).or_default();
+        *count += 1;
+        if *count == 1 {
+            self.note(format!(
+                "topology manager {}: node {node} is refused: {rejection}; further refusals are counted",
+                self.config.label
+            ));
+        }
     }
     fn refuse(&mut self, reason: &'static str) {
         let count = self.refused.entry(reason).or_default();

@@ -6,16 +6,6 @@ const HOP_SEPARATOR: &str = ">";
 /// Numbers of paths that one transfer remembers beyond those that it uses.
 const PATH_IDS_MAX: usize = 4096;
 
-/// What a subscriber wants paths for.
-pub(super) struct Transfer {
-    pub(super) request: PathRequest,
-    pub(super) expires: Time,
-    /// What the subscriber was told last, with the links of each path; `None` if it must be told in any case.
-    pub(super) told: Option<Vec<OfferedSource>>,
-    /// The numbers of paths by their links; kept for the life of the transfer.
-    pub(super) path_ids: BTreeMap<Vec<LinkKey>, u16>,
-}
-
 /// One source as it was offered.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct OfferedSource {
@@ -76,30 +66,22 @@ impl TopologyManager {
     }
     /// The present sources of a transfer with their paths.
     fn sources(&mut self, subscriber: NodeIndex, transfer: &mut Transfer) -> Vec<OfferedSource> {
-        let request = transfer.request.clone();
+        let publishers: Vec<(NodeId, String, Vec<u8>)> =
+            transfer.publishers().map(|(node, label, manifest)| (node, label.into(), manifest.into())).collect();
+        let (metric, paths) = (transfer.metric, transfer.paths);
         if transfer.path_ids.len() > PATH_IDS_MAX {
             let told = transfer.told.iter().flatten().flat_map(|source| &source.paths);
             transfer.path_ids = told.map(|path| (path.links.clone(), path.offer.id)).collect();
         }
-        let reachable: Vec<(usize, NodeIndex)> = request
-            .publishers
-            .iter()
-            .enumerate()
-            .filter_map(|(i, publisher)| Some((i, self.graph.node(publisher.node)?)))
-            .collect();
+        let reachable: Vec<(usize, NodeIndex)> =
+            publishers.iter().enumerate().filter_map(|(i, (node, ..))| Some((i, self.graph.node(*node)?))).collect();
         let nodes: Vec<Source> = reachable.iter().map(|(_, node)| Source { node: *node }).collect();
-        let k = usize::from(request.paths).min(self.config.paths_max).min(PATHS_MAX);
-        let costs = self.graph.costs(request.metric);
+        let k = usize::from(paths).min(self.config.paths_max).min(PATHS_MAX);
+        let costs = self.graph.costs(metric);
         let chosen = select(&self.graph, &costs, &nodes, subscriber, k, &self.config.paths);
-        let mut offered: Vec<OfferedSource> = request
-            .publishers
-            .iter()
-            .map(|publisher| OfferedSource {
-                node: publisher.node,
-                label: publisher.label.clone(),
-                manifest: publisher.manifest.clone(),
-                paths: Vec::new(),
-            })
+        let mut offered: Vec<OfferedSource> = publishers
+            .into_iter()
+            .map(|(node, label, manifest)| OfferedSource { node, label, manifest, paths: Vec::new() })
             .collect();
         let mut all_links: Vec<Vec<LinkIndex>> = Vec::new();
         for ((i, source), paths) in reachable.into_iter().zip(chosen) {
@@ -108,7 +90,7 @@ impl TopologyManager {
                 let keys: Vec<LinkKey> = path.links.iter().map(|link| self.graph.key_of(*link)).collect();
                 let known = told.and_then(|told| told.paths.iter().find(|known| known.links == keys)).cloned();
                 if let Some(offer) =
-                    self.path_offer(source, subscriber, &path, keys, known, request.metric, &mut transfer.path_ids)
+                    self.path_offer(source, subscriber, &path, keys, known, metric, &mut transfer.path_ids)
                 {
                     offered[i].paths.push(offer);
                     all_links.push(path.links);
