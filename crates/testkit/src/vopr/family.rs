@@ -26,6 +26,8 @@ pub trait Family {
 
     /// Draws the settings of a domain.
     fn draw(profile: Profile, random: &mut Random) -> Self::Settings;
+    /// Lets stores forget what they have promised as soon as the next hop has it in memory: [`super::Canary::Forgetful`].
+    fn forget(_settings: &mut Self::Settings) {}
     /// Node `index` of a plan as it starts at `now`; `seed` differs from node to node and from start to start, and what an
     /// earlier life has left is on `disk`.
     fn node(plan: &Plan<Self::Settings>, index: usize, seed: u64, now: Time, disk: &Disk) -> Self::Node;

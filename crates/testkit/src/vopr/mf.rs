@@ -3,7 +3,7 @@ use tributary_content::ObjectId;
 use tributary_core::{ByteCount, Duration, Random, Time};
 use tributary_mf::{
     Config, MfNode,
-    config::{HolRelief, ProxyConfig, Rebinding},
+    config::{CustodyUntil, HolRelief, ProxyConfig, Rebinding},
     link::{Chunk, Forwarding, Origin},
     router::proxy::Proxy,
     wire::{PacketType, Reliability, hop::DataHeader},
@@ -140,6 +140,9 @@ impl Family for Mf {
             (settings.proxy.flow_capacity, settings.proxy.source_capacity) = (part(random), part(random));
         }
         settings
+    }
+    fn forget(settings: &mut Settings) {
+        settings.proxy.custody = CustodyUntil::Hop;
     }
     fn node(plan: &Plan<Settings>, index: usize, seed: u64, now: Time, disk: &Disk) -> MfNode {
         let (settings, spec) = (&plan.settings, &plan.topology.nodes[index]);

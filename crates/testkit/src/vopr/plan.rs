@@ -5,6 +5,7 @@ use tributary_core::{Duration, Random, Time};
 
 use super::{
     campaign::Options,
+    canary::Canary,
     family::Family,
     faults::{self, Fault, FaultKind, Subject},
     messages::{self, Groups},
@@ -70,7 +71,10 @@ impl<S> Plan<S> {
             None => drawn,
         };
         let mut topology = Topology::draw(&mut Random::new(seed, TOPOLOGY));
-        let settings = F::draw(options.profile, &mut Random::new(seed, SETTINGS));
+        let mut settings = F::draw(options.profile, &mut Random::new(seed, SETTINGS));
+        if options.canary == Some(Canary::Forgetful) {
+            F::forget(&mut settings);
+        }
         let (mut objects, mut operations) = workload::draw(&topology, end, &mut Random::new(seed, WORKLOAD));
         let mut groups = Groups::default();
         if F::HAS_GROUPS && !options.leaves_out_groups {

@@ -624,6 +624,10 @@ impl<'a, F: Family> World<'a, F> {
         self.settle_wants();
         self.enter_what_came();
         self.people[node].inbox.forget_whole();
+        if death == Death::PowerCut {
+            let person = &self.people[node];
+            [&person.vault, &person.inbox].into_iter().for_each(|vault| vault.lose_power(&mut self.random));
+        }
         self.people[node].wants.iter_mut().for_each(|want| want.id = None);
         self.people[node].sent.iter_mut().for_each(|sent| sent.id = None);
     }
