@@ -94,7 +94,8 @@ impl Vault {
         for one in lock(&self.disk).iter_mut() {
             one.held.retain(|chunk| one.is_finished || one.synced.contains(chunk) || random.chance(0.5));
             one.synced.clone_from(&one.held);
-            let (Ok(mut store), Some(truth)) = (memory.open(&one.manifest), self.truth.bytes(&one.manifest.object_id()))
+            let (Ok(mut store), Some(truth)) =
+                (memory.open(&one.manifest), self.truth.bytes(&one.manifest.object_id()))
             else {
                 continue;
             };
@@ -157,7 +158,9 @@ impl WatchedStore {
     fn on_disk(&self, change: impl FnOnce(&mut OnDisk)) {
         let mut disk = lock(&self.disk);
         let own = disk.iter_mut().find(|one| one.manifest.object_id() == self.manifest.object_id());
-        own.into_iter().for_each(change);
+        if let Some(own) = own {
+            change(own);
+        }
     }
 }
 impl ChunkStore for WatchedStore {
