@@ -1,6 +1,8 @@
 //! The MobilityFirst family: from a checked node config to its node.
 mod credential;
 pub(crate) mod groups;
+#[cfg(test)]
+mod histories;
 mod liar;
 pub(crate) mod readers;
 mod repository;
