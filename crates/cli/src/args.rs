@@ -43,9 +43,12 @@ pub(crate) fn wants_json() -> bool {
 pub(crate) enum Command {
     /// Show it all on this machine: a small network of real daemons, a real file, every source and path
     Demo(Demo),
-    /// Run one daemon until SIGTERM, SIGHUP or Ctrl-C
+    /// Run one daemon until SIGTERM or Ctrl-C; SIGHUP makes it read its config again
     Node(Node),
     /// Publish a file or folder under a name: by a daemon from now on, or with --config until Ctrl-C
+    ///
+    /// A daemon remembers what it publishes and publishes it again when it is started anew, until `trib rm`. What a put
+    /// with --config published ends with it: a node that is started with the same config later does not publish it.
     Put(Put),
     /// Fetch a name, verify it, and write it to a file, a folder or a pipe
     ///
@@ -56,6 +59,8 @@ pub(crate) enum Command {
     Get(Get),
     /// List what the network offers under a name (families psi and mf)
     Ls(Ls),
+    /// Follow a fetch that runs in a node, such as one begun with `trib get --detach`, until it ends
+    Follow(Follow),
     /// Withdraw a name that the node publishes
     Rm(Named),
     /// Show what a node is doing
@@ -73,6 +78,13 @@ pub(crate) enum Command {
     /// Send a file, a folder or standard input to a device, or to all that are attached to a name (family mf)
     Send(Send),
     /// Take what is sent to this node, and write it into a folder (family mf)
+    ///
+    /// An object is written to the path that its name says below the folder. Nothing that was there before is replaced, except
+    /// by --on-repeat replace; no link in the folder is followed. A character that a file's name cannot have, or that would
+    /// hide it, is written as %XX, and so are `%` and `~`: /a/.b becomes a/%2Eb. A component of another type than a generic
+    /// one has its number in front: /a/v=7 becomes a/54=%07. If a name is that of an object and also leads to others,
+    /// what comes second is written with a `~` behind that part: /sensors/roof, then /sensors/roof/temperature become
+    /// sensors/roof and sensors/roof~/temperature.
     Recv(Recv),
     /// Take what is sent to a name from now on (family mf)
     Attach(Named),
@@ -124,7 +136,26 @@ pub(crate) struct Worker {
     #[arg(long, value_name = "FILE", conflicts_with = "control")]
     pub(crate) config: Option<PathBuf>,
     #[command(flatten)]
+    pub(crate) peer: Peer,
+    #[command(flatten)]
     pub(crate) control: Control,
+}
+
+/// Another neighbour than that of the config.
+#[derive(Args, Debug, Default)]
+pub(crate) struct Peer {
+    /// The neighbour to use in place of the one in the config, such as router.lan or 192.0.2.7:7001 [default: $TRIB_PEER,
+    /// else as the config says]
+    #[arg(long, value_name = "HOST[:PORT]", requires = "config")]
+    pub(crate) peer: Option<String>,
+}
+
+impl Peer {
+    /// What the arguments name, else the environment.
+    pub(crate) fn named(&self) -> Option<String> {
+        let variable = || std::env::var("TRIB_PEER").ok().filter(|text| !text.is_empty());
+        self.peer.clone().or_else(variable)
+    }
 }
 
 /// A command that asks a daemon one thing.
@@ -139,6 +170,15 @@ pub(crate) struct Ask {
 pub(crate) struct Named {
     /// The name, such as /lab/images/debian.iso
     pub(crate) name: Name,
+    #[command(flatten)]
+    pub(crate) control: Control,
+}
+
+/// Follows a fetch.
+#[derive(Args, Debug)]
+pub(crate) struct Follow {
+    /// The fetch: its number, such as transfer-1, or the name that it fetches
+    pub(crate) transfer: String,
     #[command(flatten)]
     pub(crate) control: Control,
 }
@@ -186,6 +226,8 @@ pub(crate) struct Node {
     /// The node's config; `trib config check` tests it
     #[arg(long, value_name = "FILE")]
     pub(crate) config: PathBuf,
+    #[command(flatten)]
+    pub(crate) peer: Peer,
     /// Stop when standard input ends, so that the node does not outlive whoever started it
     #[arg(long)]
     pub(crate) stop_with_stdin: bool,
@@ -216,6 +258,10 @@ pub(crate) struct Get {
     /// Where to write it; `-` is standard output, in order [default: the last part of the name]
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
+    /// Replace whatever file or folder is there [default: only an earlier version that was fetched to it under this name from
+    /// this publisher, and that nobody has changed since]
+    #[arg(long)]
+    pub(crate) overwrite: bool,
     /// Fetch only if the node speaks this one: psi, ndn or mf [default: whatever it speaks]
     #[arg(long)]
     pub(crate) family: Option<Family>,
@@ -240,6 +286,9 @@ pub(crate) struct Get {
     /// What the network may keep of what cannot be delivered now (family mf) [default: the publisher's]
     #[arg(long, value_name = "WHAT")]
     pub(crate) in_network: Option<Keep>,
+    /// Let the node go on by itself: this command ends at once, and `trib follow` shows how far the fetch is
+    #[arg(long, conflicts_with = "config")]
+    pub(crate) detach: bool,
     #[command(flatten)]
     pub(crate) worker: Worker,
 }
@@ -293,6 +342,8 @@ pub(crate) enum HttpProxy {
         /// The node's config
         #[arg(long, value_name = "FILE")]
         config: PathBuf,
+        #[command(flatten)]
+        peer: Peer,
         /// Where browsers connect to
         #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
         listen: std::net::SocketAddr,
@@ -308,6 +359,8 @@ pub(crate) enum HttpProxy {
         /// The node's config
         #[arg(long, value_name = "FILE")]
         config: PathBuf,
+        #[command(flatten)]
+        peer: Peer,
         /// The web server, such as http://127.0.0.1:80
         #[arg(long, value_name = "URL")]
         origin: String,
@@ -345,6 +398,17 @@ pub(crate) enum Keep {
     Nothing,
 }
 
+/// What becomes of several objects of one name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum OnRepeat {
+    /// Keep all: the second one of /sensors/roof is written to sensors/roof~2
+    Number,
+    /// Replace the earlier one of the same publisher, unless you have changed it
+    Replace,
+    /// Add its bytes to the file as a line; folders and what has more than 1 MiB are numbered
+    Append,
+}
+
 /// Receives.
 #[derive(Args, Debug)]
 pub(crate) struct Recv {
@@ -354,6 +418,9 @@ pub(crate) struct Recv {
     /// The folder to write into, each object under its name
     #[arg(short, long, value_name = "DIR", default_value = ".")]
     pub(crate) output: PathBuf,
+    /// What to do with an object whose name one had that was received before
+    #[arg(long, value_name = "HOW", default_value = "number")]
+    pub(crate) on_repeat: OnRepeat,
     /// The only publisher's key to believe [default: the first one ever seen for a name]
     #[arg(long, value_name = "KEY")]
     pub(crate) publisher: Option<PublicKey>,

@@ -8,10 +8,12 @@
 //! | bars, plain lines, JSON lines | [`progress`] |
 //! | tables of status, paths, caches | [`tables`] |
 //! | the only writers to stdout and stderr | [`out`] |
+//! | what is logged, and how much | [`log`] |
 //! | which signals end the program, and how | [`signals`] |
 mod args;
 mod commands;
 mod demo;
+mod log;
 mod out;
 mod progress;
 mod signals;
@@ -33,12 +35,15 @@ fn main() -> ExitCode {
             return ExitCode::from(code);
         }
     };
-    start_log(&cli);
+    log::start(log::of(&cli));
     let json = cli.json;
     match commands::run(cli) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            report(&error, json);
+            // Who pressed Ctrl-C knows it, as with any other program.
+            if json || error.message != signals::INTERRUPTED_MESSAGE {
+                report(&error, json);
+            }
             ExitCode::from(error.kind.exit_code())
         }
     }
@@ -61,20 +66,4 @@ fn report(error: &ApiError, json: bool) {
         out::data(&Told::from(error).to_line());
     }
     format!("error: {error}").lines().for_each(|line| out::talk(&tables::plain(line)));
-}
-
-/// The log goes to stderr: what changes, of a node that stays, else what is wrong. `--debug` adds what was decided and why.
-fn start_log(cli: &args::Cli) {
-    let level = match (cli.debug, &cli.command) {
-        (true, _) => tracing::Level::DEBUG,
-        (false, args::Command::Node(_)) => tracing::Level::INFO,
-        (false, _) => tracing::Level::WARN,
-    };
-    let is_terminal = std::io::IsTerminal::is_terminal(&std::io::stderr());
-    tracing_subscriber::fmt()
-        .with_max_level(level)
-        .with_writer(|| out::Log)
-        .with_ansi(is_terminal)
-        .with_target(false)
-        .init();
 }

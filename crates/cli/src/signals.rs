@@ -1,4 +1,5 @@
-//! The signals that end the program in order: SIGINT, SIGTERM and, unless it was started to outlive its terminal, SIGHUP.
+//! The signals that end the program in order: SIGINT, SIGTERM and, unless it was started to outlive its terminal or is a
+//! daemon, SIGHUP.
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::sync::{
     Arc,
@@ -8,6 +9,9 @@ use tributary::{ApiError, ErrorKind};
 
 /// Exit code of a program that a second signal ends at once.
 pub(crate) const INTERRUPTED: i32 = 130;
+
+/// What is said of a program that somebody interrupted.
+pub(crate) const INTERRUPTED_MESSAGE: &str = "interrupted";
 
 /// Whether somebody wants the program to end.
 #[derive(Clone, Debug, Default)]
@@ -31,7 +35,7 @@ impl Wish {
     }
     /// The error that an operation ends with if it was wished.
     pub(crate) fn check(&self) -> Result<(), ApiError> {
-        if self.is_made() { Err(ApiError::new(ErrorKind::Cancelled, "interrupted")) } else { Ok(()) }
+        if self.is_made() { Err(ApiError::new(ErrorKind::Cancelled, INTERRUPTED_MESSAGE)) } else { Ok(()) }
     }
 }
 

@@ -4,7 +4,9 @@ use tributary::{
     Told,
     config::Drawing,
     echo::{EchoView, PingedPathView, PingedView, RttView},
-    views::{CacheView, DoneView, GroupView, PathView, ProgressView, SentView, StatusView, StoreView, counted},
+    views::{
+        CacheView, DoneView, FaceView, GroupView, PathView, ProgressView, SentView, StatusView, StoreView, counted,
+    },
 };
 use tributary_core::ByteCount;
 
@@ -133,15 +135,46 @@ pub(crate) fn drawing() -> Drawing {
     if std::io::stderr().is_terminal() && !wants_none { Drawing::Coloured } else { Drawing::Plain }
 }
 
+/// A node in a few words: its label, family and roles.
+pub(crate) fn node_words(status: &StatusView) -> String {
+    plain(&format!("{} ({}: {})", status.label, status.family, status.roles.join(", ")))
+}
+/// A node in a line, for a list of several.
+pub(crate) fn node_line(status: &StatusView) -> String {
+    let up = status.faces.iter().filter(|face| face.up).count();
+    let running = status.transfers.iter().filter(|transfer| transfer.running).count();
+    format!(
+        "{}: {up} of {} answering, publishes {}, {}, up for {}",
+        node_words(status),
+        counted(status.faces.len(), "neighbour"),
+        counted(status.published.len(), "object"),
+        if running == 1 { "1 fetch".into() } else { format!("{running} fetches") },
+        uptime(status.uptime_seconds)
+    )
+}
+/// A time since a start, in the two largest units.
+fn uptime(seconds: f64) -> String {
+    let seconds = seconds.max(0.0) as u64;
+    let (days, hours, minutes) = (seconds / 86_400, seconds / 3_600 % 24, seconds / 60 % 60);
+    match (days, hours, minutes) {
+        (0, 0, 0) => format!("{seconds} s"),
+        (0, 0, _) => format!("{minutes} min {} s", seconds % 60),
+        (0, _, _) => format!("{hours} h {minutes} min"),
+        _ => format!("{days} d {hours} h"),
+    }
+}
 fn status(status: &StatusView) -> Vec<String> {
-    let mut lines = vec![format!(
-        "node '{}' ({}: {}), id {}, listens on {}",
-        status.label,
-        status.family,
-        status.roles.join(", "),
-        status.node,
-        status.listen.join(", ")
-    )];
+    let mut lines = vec![
+        format!(
+            "node '{}' ({}: {}), id {}, listens on {}",
+            status.label,
+            status.family,
+            status.roles.join(", "),
+            status.node,
+            status.listen.join(", ")
+        ),
+        format!("trib {}, up for {}", status.version, uptime(status.uptime_seconds)),
+    ];
     if !status.faces.is_empty() {
         lines.push("faces:".into());
         let mut rows = vec![row(["face", "neighbour", "state", "rtt", "mtu", "rate", "sent", "received", "dropped"])];
@@ -151,7 +184,7 @@ fn status(status: &StatusView) -> Vec<String> {
                 if face.neighbour.is_empty() { "–".into() } else { face.neighbour.clone() },
                 if face.up { "up" } else { "silent" }.into(),
                 milliseconds(face.rtt_ms),
-                face.mtu.to_string(),
+                face.mtu.map_or("–".into(), |mtu| mtu.to_string()),
                 face.rate_mbps.map_or("–".into(), rate),
                 ByteCount(face.sent_bytes).to_string(),
                 ByteCount(face.received_bytes).to_string(),
@@ -159,19 +192,26 @@ fn status(status: &StatusView) -> Vec<String> {
             ]
         }));
         lines.extend(table(&rows));
+        let problem = |face: &FaceView| Some(format!("{}: {}", face.id, face.problem.as_ref()?));
+        lines.extend(status.faces.iter().filter_map(problem));
     }
     if let Some(cache) = &status.cache {
         lines.push(cache_line(cache));
     }
     for published in &status.published {
         let state = if published.confirmed { "confirmed" } else { "not confirmed yet" };
-        let changed = if published.changed { "; it was changed on the disk since: publish it again" } else { "" };
+        let changed = match &published.unreadable {
+            Some(reason) => format!("; it cannot be served: {reason}: publish it again"),
+            None if published.changed => "; it was changed on the disk since: publish it again".into(),
+            None => String::new(),
+        };
         lines.push(format!("publishes '{}': {}, {state}{changed}", published.name, ByteCount(published.bytes)));
     }
     for transfer in &status.transfers {
         let verb = if transfer.running { "fetches" } else { "ended with" };
         let (stored, bytes) = (ByteCount(transfer.stored_bytes), ByteCount(transfer.bytes));
-        lines.push(format!("{} {verb} '{}': {stored} of {bytes}", transfer.id, transfer.name));
+        let failure = transfer.failure.as_ref().map_or_else(String::new, |reason| format!("; it failed: {reason}"));
+        lines.push(format!("{} {verb} '{}': {stored} of {bytes}{failure}", transfer.id, transfer.name));
     }
     lines.extend(status.resolver.iter().map(|(subject, state)| format!("{subject}: {state}")));
     let counters = status.counters.iter().filter(|(_, count)| **count > 0);

@@ -6,7 +6,6 @@ use std::{
     net::UdpSocket,
     path::Path,
     process::{Command, Stdio},
-    sync::Arc,
 };
 
 use common::{Begun, Daemon, SIZE, begin, config, file, lines, port, run, talk, trib};
@@ -192,8 +191,6 @@ fn until(what: &str, is_so: impl Fn() -> bool) {
 }
 /// Starts `trib node --json` without reading what it tells.
 fn unread(command: &mut Command) -> Begun {
-    // Who runs this may ignore SIGHUP, as nohup does, and children would too: not those of one who handles it.
-    signal_hook::flag::register(signal_hook::consts::SIGHUP, Arc::default()).unwrap();
     Begun(command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap())
 }
 
@@ -211,7 +208,7 @@ fn a_daemon_whose_lines_nobody_reads_ends_in_order_at_a_signal() {
     let config = config(folder, "node", roles, 0, &entries);
     let control = folder.join("node/control.sock");
     let status = || run(folder, &["status", "--json", "--control", control.to_str().unwrap()]);
-    for signal in ["TERM", "HUP"] {
+    for signal in ["TERM", "INT"] {
         let node = unread(trib(folder).args(["node", "--json", "--config"]).arg(&config));
         until("a daemon that publishes", || {
             let told = lines(&status().stdout);
@@ -239,42 +236,50 @@ fn a_daemon_that_still_reads_what_it_publishes_ends_at_a_signal() {
 }
 
 #[test]
-fn a_daemon_that_is_hung_up_on_withdraws_its_names_and_one_under_nohup_goes_on() {
+fn a_daemon_that_is_hung_up_on_reads_its_config_again_and_goes_on() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     let original = file(folder);
     let hub = port();
     let router = r#""router", "resolver", "topology-manager""#;
     let _router = Daemon::start(folder, &config(folder, "router", router, hub, ""));
-    // What is not withdrawn is there for long.
-    let more = format!(
-        "[[face]]\npeer = \"127.0.0.1:{hub}\"\n[[publish]]\nname = \"/lab/big\"\npath = \"{}\"\n[psi]\nlease = \"1h\"\n",
-        original.display()
-    );
-    let publisher = config(folder, "publisher", r#""sender", "receiver""#, 0, &more);
-    let publisher = publisher.to_str().unwrap();
-    let [own, other] = ["publisher", "router"].map(|label| folder.join(label).join("control.sock"));
-    let is_up = || run(folder, &["status", "--control", own.to_str().unwrap()]).status.success();
-    let is_listed = || {
-        let listed = run(folder, &["ls", "/lab", "--json", "--control", other.to_str().unwrap(), "--timeout", "1s"]);
-        lines(&listed.stdout).iter().any(|line| line["name"] == "/lab/big")
+    let more = |name: &str, rest: &str| {
+        format!(
+            "log = \"info\"\n[[face]]\npeer = \"127.0.0.1:{hub}\"\n[[publish]]\nname = \"{name}\"\npath = \"{}\"\n{rest}",
+            original.display()
+        )
     };
-    let node = unread(trib(folder).args(["node", "--json", "--config", publisher]));
-    until("the name", is_listed);
-    node.signal("HUP");
-    assert_eq!(node.wait(), Some(0));
-    until("the withdrawal", || !is_listed());
+    let write = |name: &str, rest: &str| config(folder, "publisher", r#""sender""#, 0, &more(name, rest));
+    let path = write("/lab/first", "");
+    let control = folder.join("router/control.sock");
+    let lists = |name: &str| {
+        let listed = run(folder, &["ls", "/lab", "--json", "--control", control.to_str().unwrap(), "--timeout", "1s"]);
+        lines(&listed.stdout).iter().any(|line| line["name"] == name)
+    };
+    let log = folder.join("log");
+    let told = || std::fs::read_to_string(&log).unwrap();
+    let stderr = std::fs::File::create(&log).unwrap();
+    let node = trib(folder).args(["node", "--config"]).arg(&path).stdout(Stdio::null()).stderr(stderr).spawn().unwrap();
+    let node = Begun(node);
+    until("the first name", || lists("/lab/first"));
 
-    let program = env!("CARGO_BIN_EXE_trib");
-    let mut shell = Command::new("sh");
-    let words = ["-c", "trap '' HUP; exec \"$0\" \"$@\"", program, "node", "--json", "--config", publisher];
-    let node = unread(shell.args(words).env("XDG_STATE_HOME", folder.join("home")).stdin(Stdio::null()));
-    until("the daemon", is_up);
+    write("/lab/second", "");
     node.signal("HUP");
-    until("the name", is_listed);
-    assert!(is_up(), "it was told to outlive its terminal");
+    until("the second name in place of the first", || lists("/lab/second") && !lists("/lab/first"));
+
+    write("/lab/third", "[limits]\nrate = 5\n");
+    node.signal("HUP");
+    until("why it is not reloaded", || told().contains("not reloaded, everything stays as it was"));
+    assert!(lists("/lab/second") && !lists("/lab/third"), "{}", told());
+
+    write("/lab/second", "[limits]\nrate = \"5Mbps\"\ntransfers = 3\n");
+    node.signal("HUP");
+    until("what waits for a restart", || {
+        let told = told();
+        told.contains("the rate limit") && told.contains("only after a restart: [limits] other than 'rate'")
+    });
     node.signal("TERM");
-    assert_eq!(node.wait(), Some(0));
+    assert_eq!(node.wait(), Some(0), "{}", told());
 }
 
 #[test]
@@ -342,7 +347,7 @@ fn what_is_not_there_is_told_alike_in_every_family_with_what_to_try_there() {
     let folder = folder.path();
     for (family, roles, try_this) in [
         ("psi", r#""router", "resolver", "topology-manager", "receiver""#, "`trib ls`"),
-        ("ndn", r#""router", "receiver""#, "`trib ping /lab/none`"),
+        ("ndn", r#""router", "receiver""#, "[[face]]"),
         ("mf", r#""router", "resolver", "receiver""#, "`trib ls`"),
     ] {
         let node = Daemon::start(folder, &config(folder, family, roles, 0, &format!("family = \"{family}\"\n")));

@@ -70,10 +70,10 @@ pub mod tree;
 pub use bitmap::{Bitmap, BitmapError};
 pub use hash::{Hash, ObjectId, ObjectIdError, chunk_hash};
 pub use key::{KeyError, PublicKey, Signature, SigningKey};
-pub use manifest::{ChunkIndex, Manifest, ManifestError, ObjectKind, chunk_size_for};
+pub use manifest::{Access, ChunkIndex, Manifest, ManifestError, ObjectKind, chunk_size_for};
 pub use memory::MemoryObject;
 #[cfg(feature = "std")]
 pub use memory::{MemoryContent, MemoryOpener, MemoryStore};
 pub use name::{Name, NameError};
-pub use store::{ChunkStore, ClosedStore, ObjectReader, StoreAnswer, StoreError, StoreOpener, StoreTask};
+pub use store::{ChunkStore, ClosedStore, ObjectReader, StoreAnswer, StoreError, StoreOpener, StoreTask, Unavailable};
 pub use tree::{HashTree, TreeError, verify_proof};

@@ -40,6 +40,48 @@ impl fmt::Display for ObjectKind {
     }
 }
 
+/// Who besides its owner may read what an object was published from. A receiver lets nobody else read its copy.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub enum Access {
+    /// Everybody.
+    #[default]
+    Everybody,
+    /// The owner's group.
+    Group,
+    /// Nobody.
+    Owner,
+}
+impl Access {
+    /// Its number in encodings: 0, 1 or 2.
+    pub fn number(self) -> u8 {
+        match self {
+            Access::Everybody => 0,
+            Access::Group => 1,
+            Access::Owner => 2,
+        }
+    }
+    /// The reverse of [`Access::number`].
+    pub fn from_number(number: u8) -> Option<Access> {
+        [Access::Everybody, Access::Group, Access::Owner].into_iter().find(|access| access.number() == number)
+    }
+    /// What the mode bits of a Unix file say.
+    pub fn of_mode(mode: u32) -> Access {
+        match (mode & 0o040 != 0, mode & 0o004 != 0) {
+            (_, true) => Access::Everybody,
+            (true, false) => Access::Group,
+            (false, false) => Access::Owner,
+        }
+    }
+    /// The mode bits of a Unix file that it allows.
+    pub fn mode_mask(self) -> u32 {
+        match self {
+            Access::Everybody => 0o777,
+            Access::Group => 0o770,
+            Access::Owner => 0o700,
+        }
+    }
+}
+
 /// What a publisher signs about one version of one object.
 ///
 /// A manifest from [`Manifest::sign`] or [`Manifest::decode`] keeps every limit and carries a valid signature.
@@ -51,7 +93,7 @@ impl fmt::Display for ObjectKind {
 ///       +---------------+---------------+---------------+---------------+
 ///     0 |      'T'      |      'r'      |      'M'      |  layout, 1    |
 ///       +---------------+---------------+---------------+---------------+
-///     4 | 0 file, 1 dir |       0       |    bytes of the name, n       |
+///     4 | 0 file, 1 dir |    access     |    bytes of the name, n       |
 ///       +---------------+---------------+---------------+---------------+
 ///     8 |                            version                            |
 ///       |                                                               |
@@ -71,6 +113,7 @@ impl fmt::Display for ObjectKind {
 ///       |                     "tributary manifest"                      |
 ///       +---------------+---------------+---------------+---------------+
 /// ```
+/// Access is [`Access::number`]. Nodes that do not know it refuse what is not for everybody: they would open it to all.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Manifest {
@@ -80,6 +123,8 @@ pub struct Manifest {
     pub version: u64,
     /// What the bytes are.
     pub kind: ObjectKind,
+    /// Who may read it where it is received; of a directory, who may look into it.
+    pub access: Access,
     /// Bytes of the object, up to [`Manifest::SIZE_MAX`].
     pub size: u64,
     /// Bytes of every chunk but the last, from [`Manifest::CHUNK_SIZE_MIN`] to [`Manifest::CHUNK_SIZE_MAX`].
@@ -119,10 +164,25 @@ impl Manifest {
     ) -> Result<Self, ManifestError> {
         let unsigned = Signature([0; Signature::BYTES]);
         let publisher = key.public();
-        let mut manifest = Manifest { name, version, kind, size, chunk_size, root, publisher, signature: unsigned };
+        let access = Access::Everybody;
+        let mut manifest =
+            Manifest { name, version, kind, access, size, chunk_size, root, publisher, signature: unsigned };
         manifest.check()?;
         manifest.signature = key.sign(CONTEXT, &manifest.signed_bytes());
         Ok(manifest)
+    }
+    /// The same object for these readers only, signed anew with `key`, which is that of its publisher.
+    ///
+    /// # Panics
+    /// If `key` is another one.
+    #[must_use]
+    pub fn restricted(mut self, access: Access, key: &SigningKey) -> Self {
+        assert_eq!(key.public(), self.publisher, "only its publisher signs a manifest");
+        if access != self.access {
+            self.access = access;
+            self.signature = key.sign(CONTEXT, &self.signed_bytes());
+        }
+        self
     }
     /// Describes an object that comes without a manifest: its packets are verified one by one, by their own signatures,
     /// and `publisher` stands for who makes those. It has no hash tree, and nobody signed it: it is for this program's
@@ -138,8 +198,8 @@ impl Manifest {
         publisher: PublicKey,
     ) -> Result<Self, ManifestError> {
         let root = if size == 0 { hash::empty_root() } else { Hash([0; Hash::BYTES]) };
-        let (kind, signature) = (ObjectKind::File, UNSIGNED);
-        let manifest = Manifest { name, version, kind, size, chunk_size, root, publisher, signature };
+        let (kind, access, signature) = (ObjectKind::File, Access::Everybody, UNSIGNED);
+        let manifest = Manifest { name, version, kind, access, size, chunk_size, root, publisher, signature };
         manifest.check()?;
         Ok(manifest)
     }
@@ -176,14 +236,18 @@ impl Manifest {
         if reader.array("magic")? != *MAGIC {
             return Err(ManifestError::Magic);
         }
-        let kind = match reader.array("kind")? {
-            [0, 0] => ObjectKind::File,
-            [1, 0] => ObjectKind::Directory,
-            unknown => return Err(ManifestError::Kind { kind: u16::from_be_bytes(unknown) }),
+        let [kind, access] = reader.array("kind")?;
+        let unknown = ManifestError::Kind { kind: u16::from_be_bytes([kind, access]) };
+        let kind = match kind {
+            0 => ObjectKind::File,
+            1 => ObjectKind::Directory,
+            _ => return Err(unknown),
         };
+        let access = Access::from_number(access).ok_or(unknown)?;
         let name_length = usize::from(u16::from_be_bytes(reader.array("length of the name")?));
         let manifest = Manifest {
             kind,
+            access,
             version: u64::from_be_bytes(reader.array("version")?),
             size: u64::from_be_bytes(reader.array("size")?),
             chunk_size: u32::from_be_bytes(reader.array("chunk size")?),
@@ -260,7 +324,7 @@ impl Manifest {
             ObjectKind::File => 0,
             ObjectKind::Directory => 1,
         });
-        bytes.push(0);
+        bytes.push(self.access.number());
         bytes.extend_from_slice(&name_length.to_be_bytes());
         bytes.extend_from_slice(&self.version.to_be_bytes());
         bytes.extend_from_slice(&self.size.to_be_bytes());
@@ -408,6 +472,26 @@ mod tests {
         assert!(Manifest::decode_own(&altered).is_err());
     }
 
+    #[test]
+    fn who_may_read_an_object_is_signed_and_unknown_readers_are_refused() {
+        let open = manifest(9_000, 8_000).expect("it is within limits");
+        assert_eq!(open.clone().restricted(Access::Everybody, &key()), open);
+        for access in [Access::Group, Access::Owner] {
+            let closed = open.clone().restricted(access, &key());
+            assert_ne!(closed.object_id(), open.object_id());
+            assert_eq!(Manifest::decode(&closed.encode()), Ok(closed.clone()));
+            let mut opened = closed.encode();
+            opened[5] = Access::Everybody.number();
+            assert!(matches!(Manifest::decode(&opened), Err(ManifestError::Signature { .. })));
+        }
+        let mut unknown = open.encode();
+        unknown[5] = 3;
+        assert_eq!(Manifest::decode(&unknown), Err(ManifestError::Kind { kind: 3 }));
+        for (mode, number) in [(0o644, 0), (0o640, 1), (0o600, 2), (0o604, 0), (0o4755, 0), (0o711, 2)] {
+            assert_eq!(Access::of_mode(mode).number(), number, "{mode:o}");
+        }
+    }
+
     /// Root, signature and id were computed by other implementations of BLAKE3 and Ed25519 as well.
     #[test]
     fn golden_manifest_parses_and_is_emitted_byte_for_byte() {
@@ -448,7 +532,7 @@ mod tests {
         };
         assert_eq!(with(3, &[2]), ManifestError::Magic);
         assert_eq!(with(4, &[2]), ManifestError::Kind { kind: 0x200 });
-        assert_eq!(with(5, &[1]), ManifestError::Kind { kind: 1 });
+        assert_eq!(with(5, &[3]), ManifestError::Kind { kind: 3 });
         assert_eq!(with(6, &[0xff, 0xff]), ManifestError::Short { field: "name", need: 65535, have: 72 });
         assert_eq!(with(6, &[0, 0]), ManifestError::Trailing { bytes: 8 });
         assert_eq!(with(24, &1023u32.to_be_bytes()), ManifestError::ChunkSize { chunk_size: 1023 });
@@ -540,12 +624,14 @@ mod tests {
         #[test]
         fn any_legal_fields_survive_encoding(
             name in "(/[a-z]{1,9}){1,5}", version: u64, size in 1u64..1 << 26, chunk_size in 1024u32..=16 << 20,
-            root: [u8; 32], secret: [u8; 32], directory: bool,
+            root: [u8; 32], secret: [u8; 32], directory: bool, access in 0u8..3,
         ) {
             let kind = if directory { ObjectKind::Directory } else { ObjectKind::File };
             let key = SigningKey::from_secret(&secret);
             let name = name.parse().expect("a name");
+            let access = Access::from_number(access).expect("a number of it");
             let made = Manifest::sign(name, version, kind, size, chunk_size, Hash(root), &key).expect("legal");
+            let made = made.restricted(access, &key);
             prop_assert_eq!(Manifest::decode(&made.encode()), Ok(made));
         }
 

@@ -3,7 +3,7 @@ use alloc::{format, vec::Vec};
 use bytes::Bytes;
 
 use crate::{
-    ChunkIndex, HashTree, Manifest, ManifestError, Name, ObjectKind, SigningKey, chunk_hash, chunk_size_for,
+    Access, ChunkIndex, HashTree, Manifest, ManifestError, Name, ObjectKind, SigningKey, chunk_hash, chunk_size_for,
     store::{ObjectReader, StoreError},
 };
 
@@ -47,6 +47,12 @@ impl MemoryObject {
         let tree = HashTree::from_leaves(leaves);
         let manifest = Manifest::sign(name, version, kind, bytes.len() as u64, chunk_size, tree.root(), key)?;
         Ok(MemoryObject { manifest, tree, bytes, is_intact: true })
+    }
+    /// The same object for these readers only; `key` is the one that it was made with.
+    #[must_use]
+    pub fn restricted(mut self, access: Access, key: &SigningKey) -> Self {
+        self.manifest = self.manifest.restricted(access, key);
+        self
     }
     /// Changes the bytes behind the manifest's back, as a failing disk would.
     pub fn alter(&mut self, change: impl FnOnce(&mut [u8])) {

@@ -1,6 +1,7 @@
 //! Where objects are read from and written to: traits that a driver injects into a core.
 use alloc::{boxed::Box, string::String, vec::Vec};
 use bytes::Bytes;
+use core::fmt;
 
 use crate::{Bitmap, ChunkIndex, HashTree, Manifest, Name};
 
@@ -39,6 +40,8 @@ pub enum StoreTask {
     Tree(HashTree),
     /// [`ChunkStore::put_chunk`].
     Chunk(ChunkIndex, Vec<u8>),
+    /// [`ChunkStore::sync`].
+    Sync,
     /// [`ChunkStore::finish`].
     Finish,
 }
@@ -52,6 +55,8 @@ pub enum StoreAnswer {
     Tree,
     /// The chunk is held. Its bytes come back as a buffer to be used again.
     Chunk(ChunkIndex, Vec<u8>),
+    /// What was held when that was asked for survives a loss of power.
+    Synced,
     /// The object has its final name.
     Finished,
 }
@@ -80,6 +85,10 @@ pub trait ChunkStore: Send {
             StoreTask::Chunk(index, bytes) => {
                 self.put_chunk(index, &bytes)?;
                 StoreAnswer::Chunk(index, bytes)
+            }
+            StoreTask::Sync => {
+                self.sync()?;
+                StoreAnswer::Synced
             }
             StoreTask::Finish => {
                 self.finish()?;
@@ -115,6 +124,14 @@ pub trait ChunkStore: Send {
     /// # Errors
     /// [`StoreError::Io`], a full disk among its causes; nothing that was kept before is lost.
     fn put_chunk(&mut self, index: ChunkIndex, bytes: &[u8]) -> Result<(), StoreError>;
+    /// Makes everything that is held survive a loss of power. A store that outlives nothing, or whose bytes leave the
+    /// machine, has nothing to do.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`] if that fails; what is held may be lost with the power then.
+    fn sync(&mut self) -> Result<(), StoreError> {
+        Ok(())
+    }
     /// Gives the object its final name; all chunks are held.
     ///
     /// # Errors
@@ -195,12 +212,24 @@ pub enum StoreError {
         reason: String,
     },
     /// A published file is not what it was when it was published.
-    #[error("'{path}' was altered after it was published: chunk {chunk} has another hash")]
+    #[error("'{path}' was changed after it was published: chunk {chunk} has another hash")]
     Altered {
         /// The file.
         path: String,
         /// The first chunk that differs.
         chunk: u32,
+    },
+    /// A published file is shorter than it was when it was published.
+    #[error("'{path}' was cut after it was published: it ends too early")]
+    Cut {
+        /// The file.
+        path: String,
+    },
+    /// A published file is not there any more.
+    #[error("'{path}' is gone since it was published")]
+    Gone {
+        /// The file.
+        path: String,
     },
     /// The publisher is not believed for this name.
     #[error("{reason}")]
@@ -208,4 +237,53 @@ pub enum StoreError {
         /// The explanation, with both keys.
         reason: String,
     },
+}
+
+/// Why a source cannot give an object that it offers, or a receiver cannot take one, in the words of the wire: the other end
+/// is told the reason and not the path.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Unavailable {
+    /// The file or folder is not as it was when it was published.
+    Changed,
+    /// The file or folder is not there any more.
+    Gone,
+    /// The source cannot read it.
+    Unreadable,
+}
+impl Unavailable {
+    /// Its number on the wire; 0 is none.
+    pub fn number(self) -> u8 {
+        match self {
+            Unavailable::Changed => 1,
+            Unavailable::Gone => 2,
+            Unavailable::Unreadable => 3,
+        }
+    }
+    /// The reverse of [`Unavailable::number`]; numbers that are not known yet count as [`Unavailable::Unreadable`].
+    pub fn from_number(number: u8) -> Option<Unavailable> {
+        match number {
+            0 => None,
+            1 => Some(Unavailable::Changed),
+            2 => Some(Unavailable::Gone),
+            _ => Some(Unavailable::Unreadable),
+        }
+    }
+}
+impl fmt::Display for Unavailable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Unavailable::Changed => "its file was changed at the source after it was published",
+            Unavailable::Gone => "its file is gone from the source since it was published",
+            Unavailable::Unreadable => "the source cannot read its file",
+        })
+    }
+}
+impl From<&StoreError> for Unavailable {
+    fn from(error: &StoreError) -> Unavailable {
+        match error {
+            StoreError::Altered { .. } | StoreError::Cut { .. } => Unavailable::Changed,
+            StoreError::Gone { .. } => Unavailable::Gone,
+            StoreError::Io { .. } | StoreError::Untrusted { .. } => Unavailable::Unreadable,
+        }
+    }
 }

@@ -32,6 +32,13 @@ pub enum Event {
     Resolver(ResolverEvent),
     /// What came of an echo request.
     Echo(EchoReport),
+    /// Something that this node publishes cannot be read any more; its receivers are told why. Each reason once.
+    Unreadable {
+        /// Its name, as an NDN URI.
+        name: String,
+        /// What is wrong with its file, and with which one.
+        reason: String,
+    },
     /// A change worth a line in the log: who became active, what was handed over, what limit was met.
     Note(String),
 }

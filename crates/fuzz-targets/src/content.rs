@@ -261,7 +261,7 @@ fn check_index(data: &[u8]) {
         let parent = components[..components.len() - 1].join(&b'/');
         assert!(directories.contains(&parent), "a parent is a real directory that came before");
         match &entry.kind {
-            EntryKind::Directory => assert!(directories.insert(entry.path.clone()), "no path twice"),
+            EntryKind::Directory { .. } => assert!(directories.insert(entry.path.clone()), "no path twice"),
             EntryKind::File { .. } => {}
             EntryKind::Link { .. } => {
                 let mut steps = 0;

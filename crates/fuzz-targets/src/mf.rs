@@ -110,8 +110,11 @@ pub fn mf_transport(data: &[u8]) {
         | TransportMessage::Ack { chunks, .. }
         | TransportMessage::Stored { chunks, .. }
         | TransportMessage::Dropped { chunks, .. }
-        | TransportMessage::Push { chunks, .. } => chunks,
-        TransportMessage::Unavailable { .. } | TransportMessage::Completed { .. } => return,
+        | TransportMessage::Push { chunks, .. }
+        | TransportMessage::Custody { chunks, .. } => chunks,
+        TransportMessage::Unavailable { .. }
+        | TransportMessage::Unreadable { .. }
+        | TransportMessage::Completed { .. } => return,
     };
     assert!(chunks.runs().len() <= RANGES_MAX);
     for pair in chunks.runs().windows(2) {

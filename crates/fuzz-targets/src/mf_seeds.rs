@@ -1,5 +1,5 @@
 //! Valid inputs of the MobilityFirst targets.
-use tributary_content::{ObjectId, ObjectReader, SigningKey};
+use tributary_content::{ObjectId, ObjectReader, SigningKey, Unavailable};
 use tributary_mf::{
     ids::{Flow, Guid, HopId, NetworkAddress, ServiceId, Token},
     wire::{
@@ -144,6 +144,7 @@ pub(crate) fn all() -> Vec<Seed> {
         ),
         ("push", TransportMessage::Push { flow, transfer, object: object_id, chunks: chunk_ranges }),
         ("unavailable", TransportMessage::Unavailable { transfer, object: object_id }),
+        ("unreadable", TransportMessage::Unreadable { transfer, object: object_id, why: Unavailable::Changed }),
         ("completed", TransportMessage::Completed { transfer, object: object_id, members: vec![guid(4), guid(5)] }),
     ];
     for (name, message) in &messages {

@@ -3,7 +3,7 @@ use tributary::{
     Get, GetOptions, Output, Request as ApiRequest, Told,
     error::{ApiError, ErrorKind},
 };
-use tributary_content::{Hash, Manifest, MemoryObject, ObjectId, ObjectKind, ObjectReader, chunk_hash};
+use tributary_content::{Access, Hash, Manifest, MemoryObject, ObjectId, ObjectKind, ObjectReader, chunk_hash};
 use tributary_core::{Duration, FaceId, NodeId};
 use tributary_net::disk::index::{DirectoryIndex, EntryKind, FileMode, IndexEntry};
 use tributary_psi::{
@@ -82,15 +82,18 @@ impl Seeds {
         self.add("bitmap", "9", [0, 0, 0, 9, 6, 0, 0, 8, 1, 0, 0, 0xff, 1]);
         self.add("bitmap", "64", [0, 0, 0, 64, 3, 2, 0, 9, 1, 2, 3, 4, 5, 6, 7, 0x80]);
         let entry = |path: &str, kind| IndexEntry { path: path.into(), kind };
-        let file = |size, mode| EntryKind::File { size, mode };
+        let file = |size, mode| EntryKind::File { size, mode, access: Access::Everybody };
         let entries = vec![
-            entry("bin", EntryKind::Directory),
+            entry("bin", EntryKind::Directory { access: Access::Everybody }),
             entry("bin/run", file(12, FileMode::Executable)),
             entry("bin/up", EntryKind::Link { target: b"../data".into() }),
             entry("data", file(3, FileMode::Plain)),
             entry("self", EntryKind::Link { target: b".".into() }),
         ];
         self.add("directory_index", "tree", DirectoryIndex::new(entries).expect("legal").encode());
+        let private = EntryKind::File { size: 3, mode: FileMode::Plain, access: Access::Owner };
+        let private = DirectoryIndex::new(vec![entry("key", private)]).expect("legal");
+        self.add("directory_index", "private", private.encode());
         self.add("directory_index", "empty", DirectoryIndex::new(Vec::new()).expect("legal").encode());
     }
 
@@ -257,10 +260,20 @@ impl Seeds {
             limit_bits_per_second: Some(1_000_000),
             patience_ms: Some(5_000),
             options: GetOptions { chunk_bytes: Some(65_536), ..GetOptions::default() },
+            overwrite: tributary::Overwrite::Anything,
         };
         let text = |text: &str| String::from(text);
         let requests = [
-            ("put", ApiRequest::Put { path: "x".into(), name: text("/x"), version: Some(3), patience_ms: 100 }),
+            (
+                "put",
+                ApiRequest::Put {
+                    path: "x".into(),
+                    name: text("/x"),
+                    version: Some(3),
+                    patience_ms: 100,
+                    term: tributary::Term::ThisRun,
+                },
+            ),
             ("get", ApiRequest::Get(get)),
             ("list", ApiRequest::List { scope: text("/lab"), patience_ms: 100 }),
             ("remove", ApiRequest::Remove { name: text("/x") }),

@@ -120,6 +120,15 @@ pub enum Rebinding {
     Never,
 }
 
+/// How far on a chunk has to be before the store that it has left forgets it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CustodyUntil {
+    /// On a disk: that of a router further on, or of its receiver (custody transfer, RFC 5050 §5.10).
+    Disk,
+    /// In the memory of the next hop: the paper's way, which loses what that one has not passed on when it is killed.
+    Hop,
+}
+
 /// Settings of a storage proxy.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ProxyConfig {
@@ -139,6 +148,18 @@ pub struct ProxyConfig {
     pub rebinding: Rebinding,
     /// How long Stored and Dropped messages are collected. Default: 50 ms.
     pub report_delay: Duration,
+    /// How far on a chunk has to be before this store forgets it. Default: [`CustodyUntil::Disk`].
+    pub custody: CustodyUntil,
+    /// Objects that may be on their way to one destination before it says that it has kept them, from 1. Default: 128.
+    pub custody_objects: u32,
+    /// Bytes that may be on their way to one destination before it says that it has kept them; an object that has begun goes
+    /// on beyond. Default: 64 MiB.
+    pub custody_bytes: ByteCount,
+    /// The least time after which a chunk is sent again that nobody says to have kept: it follows the measured round trip
+    /// (RFC 6298), and is three times as long before the first one. Default: 1 s.
+    pub custody_timeout: Duration,
+    /// The most, however often it was sent in vain. Default: 2 min.
+    pub custody_timeout_max: Duration,
     /// A router that has less free than so many percent of its storage counts as depleted: ways through it are avoided, and
     /// what it had no room for waits here. Default: 5.
     pub depleted_percent: u8,
@@ -226,6 +247,13 @@ impl Config {
             (self.weights.values().all(|weight| *weight > 0), "weight", "from 1 to 255"),
             (self.proxy.flow_capacity <= self.proxy.capacity, "flow_capacity", "at most capacity"),
             (self.proxy.timer >= Duration::from_millis(10), "storage_timer", "at least 10 ms"),
+            (self.proxy.custody_objects >= 1, "custody_objects", "at least 1"),
+            (self.proxy.custody_timeout >= Duration::from_millis(10), "custody_timeout", "at least 10 ms"),
+            (
+                self.proxy.custody_timeout_max >= self.proxy.custody_timeout,
+                "custody_timeout_max",
+                "at least custody_timeout",
+            ),
             (
                 (1_024..=CHUNK_BYTES_MAX.min(u32::from(CHUNK_PACKETS_MAX) * PACKET_BYTES_MIN))
                     .contains(&self.transfer.chunk_bytes),
@@ -283,6 +311,11 @@ impl Default for ProxyConfig {
             timer: Duration::from_secs(1),
             rebinding: Rebinding::Watch,
             report_delay: Duration::from_millis(50),
+            custody: CustodyUntil::Disk,
+            custody_objects: 128,
+            custody_bytes: ByteCount(64 << 20),
+            custody_timeout: Duration::from_secs(1),
+            custody_timeout_max: Duration::from_secs(120),
             depleted_percent: crate::router::link_state::DEPLETED_PERCENT,
         }
     }

@@ -175,6 +175,21 @@ pub struct Flow {
     pub destination: Guid,
 }
 
+/// Who keeps a chunk that is on its way until somebody further on has it on a disk (custodian, RFC 5050 §5.10), and the
+/// router that it is.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Custodian {
+    /// The router.
+    pub guid: Guid,
+    /// Its address.
+    pub address: NetworkAddress,
+}
+
+impl Custodian {
+    /// Bytes on the wire.
+    pub const BYTES: usize = Guid::BYTES + 4;
+}
+
 /// One chunk of one object on its way in one flow: what duplicates are known by.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ChunkKey {

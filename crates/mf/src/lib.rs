@@ -59,6 +59,7 @@ extern crate std;
 
 mod anycast;
 pub mod config;
+mod custody;
 mod groups;
 pub mod ids;
 pub mod link;

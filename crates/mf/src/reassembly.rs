@@ -90,11 +90,29 @@ pub struct Reassembly {
     is_tree_under_way: bool,
     is_finishing: bool,
     is_finished: bool,
+    /// Units, and whether the hash list, that are held and may be lost with the power; `None` in `syncing` while the store
+    /// writes nothing to the disk.
+    unsynced: Unsynced,
+    syncing: Option<Unsynced>,
     buffered: u64,
     /// Buffers of units that are stored, for those that come: fresh ones would cost the system a page at a time.
     spare: Vec<Vec<u8>>,
     /// Stored and not told yet.
     stored: VecDeque<Stored>,
+}
+
+#[derive(Debug, Default)]
+struct Unsynced {
+    /// All that is held: nobody has asked yet, and which units they are is not kept.
+    all: bool,
+    units: BTreeSet<u32>,
+    tree: bool,
+}
+
+impl Unsynced {
+    fn is_empty(&self) -> bool {
+        !self.all && self.units.is_empty() && !self.tree
+    }
 }
 
 /// A unit that was verified and stored.
@@ -192,6 +210,8 @@ impl Reassembly {
             is_tree_under_way: false,
             is_finishing: false,
             is_finished: false,
+            unsynced: Unsynced { all: true, ..Unsynced::default() },
+            syncing: None,
             buffered: 0,
             spare: Vec::new(),
             stored: VecDeque::new(),
@@ -226,10 +246,14 @@ impl Reassembly {
     fn on_answer(&mut self, answer: StoreAnswer) {
         match answer {
             StoreAnswer::Opened => self.on_open(),
-            StoreAnswer::Tree => self.is_tree_under_way = false,
+            StoreAnswer::Tree => (self.is_tree_under_way, self.unsynced.tree) = (false, true),
+            StoreAnswer::Synced => self.syncing = None,
             StoreAnswer::Chunk(ChunkIndex(unit), mut buffer) => {
                 let Some(stored) = self.storing.remove(&unit) else { return };
                 self.buffered = self.buffered.saturating_sub(u64::from(stored.bytes));
+                if !self.unsynced.all {
+                    self.unsynced.units.insert(unit);
+                }
                 self.stored.push_back(stored);
                 if self.spare.len() < SPARE_MAX {
                     buffer.clear();
@@ -241,7 +265,36 @@ impl Reassembly {
     }
     /// Whether the store has begun something and not answered.
     pub fn awaits_storage(&self) -> bool {
-        !self.is_open() || self.is_tree_under_way || self.is_finishing || !self.storing.is_empty()
+        let is_writing = self.is_tree_under_way || self.is_finishing || self.syncing.is_some();
+        !self.is_open() || is_writing || !self.storing.is_empty()
+    }
+    /// Begins to write to the disk what is held and may be lost with the power, unless that is under way: one at a time
+    /// takes all that came meanwhile. True if there is nothing.
+    ///
+    /// # Errors
+    /// What the store says.
+    pub fn sync(&mut self) -> Result<bool, String> {
+        if self.syncing.is_none() && !self.unsynced.is_empty() {
+            self.syncing = Some(core::mem::take(&mut self.unsynced));
+            if let Some(answer) = self.store.begin(StoreTask::Sync).map_err(|error| error.to_string())? {
+                self.on_answer(answer);
+            }
+        }
+        Ok(self.syncing.is_none() && self.unsynced.is_empty())
+    }
+    /// Whether all of a chunk, cut by `chunk_bytes`, is verified and survives a loss of power.
+    pub fn is_durable(&self, number: u32, chunk_bytes: u32) -> bool {
+        let pending = || self.syncing.iter().chain([&self.unsynced]);
+        let Some(index) = number.checked_sub(1) else {
+            return self.tree.is_some()
+                && !self.is_tree_under_way
+                && !pending().any(|pending| pending.all || pending.tree);
+        };
+        let start = u64::from(index) * u64::from(chunk_bytes);
+        let end = self.manifest.size.min(start + u64::from(chunk_bytes));
+        let is_on_disk =
+            |unit: u32| self.store.held().get(unit) && !pending().any(|on| on.all || on.units.contains(&unit));
+        start < end && parts(start..end, self.manifest.chunk_size).all(|(unit, ..)| is_on_disk(unit))
     }
     /// The object.
     pub fn manifest(&self) -> &Manifest {

@@ -5,10 +5,16 @@ use alloc::{
     vec::Vec,
 };
 
+use tributary_content::Name;
 use tributary_core::{ByteCount, Time};
-use tributary_transport::{CacheStatus, FaceStatus, NodeStatus};
+use tributary_transport::{CacheStatus, FaceStatus, NodeStatus, Obstacle, ObstacleKind};
 
-use crate::{node::MfNode, router::proxy::Proxy, wire::Roles};
+use crate::{
+    ids::Guid,
+    node::MfNode,
+    router::{neighbour::Peer, proxy::Proxy},
+    wire::Roles,
+};
 
 impl MfNode {
     /// Everything worth showing, for `trib status`.
@@ -57,6 +63,44 @@ impl MfNode {
             counters,
         }
     }
+    /// Why a fetch of `name` finds no source: no neighbour is a router, the name service does not answer, or it knows
+    /// nobody who has it.
+    pub(crate) fn obstacle_of(&self, name: &Name) -> Option<Obstacle> {
+        let peers: Vec<_> = self.router.peers().map(|(_, peer)| peer).collect();
+        let labels =
+            |peers: &[&Peer]| peers.iter().map(|peer| format!("'{}'", peer.label)).collect::<Vec<_>>().join(", ");
+        let is_router = |peer: &&&Peer| peer.roles.contains(Roles::ROUTER);
+        let routers: Vec<_> = peers.iter().filter(is_router).copied().collect();
+        if peers.is_empty() && !self.config.resolver {
+            return None;
+        }
+        if routers.is_empty() && !self.config.router {
+            let reason = format!("neighbours answer ({}), but none of them has the role \"router\"", labels(&peers));
+            return Some(Obstacle { kind: ObstacleKind::Missing, reason });
+        }
+        if self.front.as_ref().is_some_and(|front| front.members().is_empty()) {
+            let reason = "no router that this node hears of resolves names; one needs the role \"resolver\"".into();
+            return Some(Obstacle { kind: ObstacleKind::Missing, reason });
+        }
+        let service = match self.config.router {
+            true => "the name service".to_string(),
+            false => format!("the name service behind {}", labels(&routers)),
+        };
+        match self.resolver.known(Guid::of_name(name)) {
+            Some(0) => Some(Obstacle {
+                kind: ObstacleKind::NoSuchName,
+                reason: format!("{service} knows nobody who has it and lets this device know"),
+            }),
+            Some(known) => Some(Obstacle {
+                kind: ObstacleKind::Silent,
+                reason: format!("{service} knows {known} records of it, but no device that has it answers"),
+            }),
+            None => {
+                let reason = format!("{service} does not answer; does a router there have the role \"resolver\"?");
+                Some(Obstacle { kind: ObstacleKind::Silent, reason })
+            }
+        }
+    }
     fn role_names(&self) -> Vec<&'static str> {
         let all = [(Roles::ROUTER, "router"), (Roles::RESOLVER, "resolver"), (Roles::PROXY, "proxy")];
         let mut names: Vec<&'static str> =
@@ -65,7 +109,7 @@ impl MfNode {
         names
     }
     fn face_statuses(&self) -> Vec<FaceStatus> {
-        let status = |(face, peer): (_, Option<&crate::router::neighbour::Peer>)| {
+        let status = |(face, peer): (_, Option<&Peer>)| {
             let stats = self.router.face_stats(face).unwrap_or_default();
             FaceStatus {
                 face,
@@ -77,6 +121,7 @@ impl MfNode {
                 sent: (stats.sent.0, ByteCount(stats.sent.1)),
                 received: (stats.received.0, ByteCount(stats.received.1)),
                 dropped: 0,
+                rejected: 0,
             }
         };
         self.neighbour.faces().map(status).collect()

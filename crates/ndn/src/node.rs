@@ -21,7 +21,7 @@ use tributary_core::{
     node::FaceChange,
 };
 use tributary_transport::{
-    Endpoint, FaceOptions, Fetch, NodeStatus, TransferConfig,
+    Endpoint, FaceOptions, Fetch, NodeStatus, Obstacle, TransferConfig,
     echo::{Echo, EchoError, Echoes},
 };
 
@@ -35,7 +35,7 @@ use crate::{
         rib::{CHILD_INHERIT, ORIGIN_APP, Route},
     },
     sender::Sender,
-    wire::{Interest, LpPacket, SignKey},
+    wire::{Interest, LpPacket, NackReason, SignKey},
 };
 
 /// The face of this node's producer.
@@ -210,12 +210,13 @@ impl NdnNode {
             {
                 self.router.handle_local(now, FACE_SENDER, &LpPacket::default(), data);
             }
+            self.return_refused(now);
         }
         while let Some((face, number, run)) = self.router.poll_run_answer() {
             self.registrations.on_run(now, face, number, run);
         }
         while let Some((name, error)) = self.sender.poll_failure() {
-            self.push_event(Event::Note(format!("cannot serve '{name}': {error}")));
+            self.push_event(Event::Unreadable { name: format!("{name}"), reason: format!("{error}") });
         }
         while let Some(event) = self.router.poll_event() {
             self.push_event(event);
@@ -225,6 +226,13 @@ impl NdnNode {
         }
         while let Some(report) = self.receiver.poll_echo() {
             self.push_event(Event::Echo(report));
+        }
+    }
+    /// Returns Interests for what this node publishes and cannot read any more.
+    fn return_refused(&mut self, now: Time) {
+        while let Some((interest, why)) = self.sender.poll_refusal() {
+            let headers = LpPacket { nack: Some(NackReason::Unavailable(why)), ..LpPacket::default() };
+            self.router.handle_local(now, FACE_SENDER, &headers, interest);
         }
     }
     fn push_event(&mut self, event: Event) {
@@ -315,6 +323,7 @@ impl Node for NdnNode {
         for data in self.sender.handle_storage() {
             self.router.handle_local(now, FACE_SENDER, &LpPacket::default(), data);
         }
+        self.return_refused(now);
         self.settle(now);
     }
     fn handle_face(&mut self, now: Time, face: FaceId, change: FaceChange) {
@@ -470,6 +479,9 @@ impl Endpoint for NdnNode {
     }
     fn status(&self, now: Time) -> NodeStatus {
         self.status_at(now)
+    }
+    fn obstacle(&self, _now: Time, name: &Name) -> Option<Obstacle> {
+        self.obstacle_of(name)
     }
 }
 

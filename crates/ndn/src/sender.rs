@@ -7,7 +7,7 @@ use alloc::{
 };
 
 use bytes::Bytes;
-use tributary_content::{ChunkIndex, Name, ObjectReader, StoreError};
+use tributary_content::{ChunkIndex, Name, ObjectReader, StoreError, Unavailable};
 use tributary_core::{ByteCount, Duration, Time};
 use tributary_transport::{
     TREE_PACKET_FIRST,
@@ -40,8 +40,12 @@ pub struct Sender {
     locator: Name,
     objects: BTreeMap<Name, Published>,
     failures: VecDeque<(Name, StoreError)>,
-    /// Interests for segments whose chunks are being read: object, version and packet, in the order in which they came.
-    waiting: VecDeque<(Name, u64, u32)>,
+    /// Interests for segments whose chunks are being read, in the order in which they came.
+    waiting: VecDeque<Waiting>,
+    /// Interests for what cannot be read, to be returned.
+    refusals: VecDeque<(Bytes, Unavailable)>,
+    /// Why what was asked for last cannot be read.
+    refused: Option<Unavailable>,
     /// Whether chunks of any object are being read.
     is_reading: bool,
     /// Interests answered.
@@ -50,6 +54,15 @@ pub struct Sender {
     pub unknown: u64,
     /// Interests dropped because too many wait for the disk.
     pub waiting_drops: u64,
+}
+
+/// An Interest whose answer has to be read first.
+struct Waiting {
+    object: Name,
+    version: u64,
+    packet: u32,
+    /// The Interest itself, to return it if it cannot be read.
+    interest: Bytes,
 }
 
 struct Published {
@@ -74,6 +87,8 @@ impl Sender {
             objects: BTreeMap::new(),
             failures: VecDeque::new(),
             waiting: VecDeque::new(),
+            refusals: VecDeque::new(),
+            refused: None,
             is_reading: false,
             answered: 0,
             unknown: 0,
@@ -105,11 +120,22 @@ impl Sender {
         let waited = |sender: &Sender| sender.waiting.len() as u64 + sender.waiting_drops;
         let before = waited(self);
         let answer = self.answer(now, interest);
-        match answer {
-            Some(_) => self.answered += 1,
-            None => self.unknown += u64::from(waited(self) == before),
+        match (&answer, self.refused.take()) {
+            (Some(_), _) => self.answered += 1,
+            (None, Some(why)) => self.refuse(interest.encode().into(), why),
+            (None, None) => self.unknown += u64::from(waited(self) == before),
         }
         answer
+    }
+    /// An Interest for something that cannot be read, to be returned with that reason.
+    pub fn poll_refusal(&mut self) -> Option<(Bytes, Unavailable)> {
+        self.refusals.pop_front()
+    }
+    fn refuse(&mut self, interest: Bytes, why: Unavailable) {
+        // Whoever takes them does so after each Interest.
+        if self.refusals.len() < WAITING_MAX {
+            self.refusals.push_back((interest, why));
+        }
     }
     /// The Data that answers Interests whose chunks were read meanwhile.
     pub fn handle_storage(&mut self) -> Vec<Bytes> {
@@ -119,8 +145,14 @@ impl Sender {
         self.objects.values_mut().for_each(|published| published.object.take_read());
         self.is_reading = self.objects.values().any(|published| published.object.bytes_under_way() > 0);
         let waiting = core::mem::take(&mut self.waiting);
-        let answers = waiting.into_iter().filter_map(|(object, version, packet)| self.packet(&object, version, packet));
-        let answers: Vec<Bytes> = answers.collect();
+        let mut answers = Vec::new();
+        for waiting in waiting {
+            let Waiting { object, version, packet, interest } = waiting;
+            answers.extend(self.packet(&object, version, packet, &|| interest.clone()));
+            if let Some(why) = self.refused.take() {
+                self.refuse(interest, why);
+            }
+        }
         self.answered += answers.len() as u64;
         self.objects.values_mut().for_each(|published| published.object.forget_read());
         answers
@@ -143,9 +175,11 @@ impl Sender {
                 let meta = MetaInfo { freshness_millis: Some(FRESHNESS_MILLIS), ..MetaInfo::default() };
                 Some(self.sign(name, meta, &content))
             }
-            Asked::Version(version) if interest.can_be_prefix => self.packet(&object, version, 0),
+            Asked::Version(version) if interest.can_be_prefix => {
+                self.packet(&object, version, 0, &|| interest.encode().into())
+            }
             Asked::Version(_) => None,
-            Asked::Packet { version, packet } => self.packet(&object, version, packet),
+            Asked::Packet { version, packet } => self.packet(&object, version, packet, &|| interest.encode().into()),
         }
     }
     /// Which version there is. RDR: the version of the metadata itself grows with time.
@@ -175,7 +209,8 @@ impl Sender {
         };
         Some(self.sign(NameView::from(&name), meta, &content))
     }
-    fn packet(&mut self, object: &Name, version: u64, packet: u32) -> Option<Bytes> {
+    /// A segment; `None` if there is none, if it has to be read first, or, with [`Sender::refused`] set, if it cannot be read.
+    fn packet(&mut self, object: &Name, version: u64, packet: u32, interest: &dyn Fn() -> Bytes) -> Option<Bytes> {
         let published = self.objects.get_mut(object)?;
         if published.object.reader().manifest().version != version {
             return None;
@@ -187,11 +222,13 @@ impl Sender {
                     Ok(Some(bytes)) => bytes,
                     Ok(None) => {
                         let index = Layout::chunk_of(unit)?;
-                        self.wait_for(object, index, (object.clone(), version, packet));
+                        let interest = interest();
+                        self.wait_for(index, Waiting { object: object.clone(), version, packet, interest });
                         return None;
                     }
                     Err(error) => {
                         let reason = error.to_string();
+                        self.refused = Some(Unavailable::from(&error));
                         if published.failed.as_ref() != Some(&reason) {
                             published.failed = Some(reason);
                             self.failures.push_back((object.clone(), error));
@@ -219,9 +256,9 @@ impl Sender {
         Some(self.sign_as(packet == 0 || in_tree, NameView::from(&name), meta, &content))
     }
     /// Begins to read a chunk, and keeps what was asked for until it is here.
-    fn wait_for(&mut self, object: &Name, index: ChunkIndex, asked: (Name, u64, u32)) {
+    fn wait_for(&mut self, index: ChunkIndex, asked: Waiting) {
         let under_way = self.objects.values().map(|published| published.object.bytes_under_way()).sum();
-        if let Some(published) = self.objects.get_mut(object) {
+        if let Some(published) = self.objects.get_mut(&asked.object) {
             published.object.begin(index, under_way);
             self.is_reading = true;
         }

@@ -5,9 +5,9 @@ use alloc::{
     vec::Vec,
 };
 
-use tributary_content::PublicKey;
+use tributary_content::{Name, PublicKey};
 use tributary_core::{ByteCount, Time};
-use tributary_transport::{CacheStatus, FaceStatus, NodeStatus};
+use tributary_transport::{CacheStatus, FaceStatus, NodeStatus, Obstacle, ObstacleKind};
 
 use crate::{node::NdnNode, router::INTERNAL_FACES_FIRST, wire::VerifyKey};
 
@@ -58,6 +58,24 @@ impl NdnNode {
             counters,
         }
     }
+    /// Why a fetch of `name` finds no source: no route leads there, or those to whom one leads know none either.
+    pub(crate) fn obstacle_of(&self, name: &Name) -> Option<Obstacle> {
+        let routes = self.router.rib().iter().filter(|(prefix, _)| prefix.is_prefix_of(name));
+        let hops = routes.flat_map(|(_, routes)| routes).filter(|route| route.face.0 < INTERNAL_FACES_FIRST);
+        let mut faces: Vec<String> = hops.map(|route| route.face.to_string()).collect();
+        faces.sort();
+        faces.dedup();
+        let faces = faces.join(", ");
+        let (kind, reason) = match self.receiver.is_refused(name) {
+            _ if faces.is_empty() => {
+                let reason = "this node has no route to it; write routes = [\"/\"] into the [[face]] that leads there";
+                (ObstacleKind::Missing, reason.into())
+            }
+            true => (ObstacleKind::NoSuchName, format!("the forwarder at {faces} knows no route to it")),
+            false => (ObstacleKind::Silent, format!("nothing came back from {faces}, where a route leads")),
+        };
+        Some(Obstacle { kind, reason })
+    }
     fn face_statuses(&self) -> Vec<FaceStatus> {
         let driven = self.router.faces().filter(|(face, ..)| face.0 < INTERNAL_FACES_FIRST);
         driven
@@ -71,6 +89,7 @@ impl NdnNode {
                 sent: (counters.interests.1 + counters.data.1 + counters.nacks.1, ByteCount(counters.bytes.1)),
                 received: (counters.interests.0 + counters.data.0 + counters.nacks.0, ByteCount(counters.bytes.0)),
                 dropped: 0,
+                rejected: 0,
             })
             .collect()
     }

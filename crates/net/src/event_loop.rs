@@ -26,7 +26,8 @@ use crate::{
     clock::Clock,
     config::FaceConfig,
     error::DriverError,
-    faces::{Arrival, Faces},
+    faces::{Arrival, Face, Faces},
+    socket::{Sent, UdpPort},
     stats::DriverStats,
     stream::{
         StreamFaceConfig, address,
@@ -288,7 +289,8 @@ impl<N: Node, E: FnMut(Time, Event)> EventLoop<N, E> {
         world.stats.gro_buffers += u64::from(datagrams > 1);
         world.stats.in_datagrams += datagrams as u64;
         world.stats.in_bytes += meta.len as u64;
-        let place = match world.faces.arrival(port, meta.addr, now) {
+        let asked = world.faces.asked(port, meta.dst_ip);
+        let place = match world.faces.arrival(port, meta.addr, asked, now) {
             Arrival::Known(place) => place,
             Arrival::New(place, gone) => {
                 world.note_new_face(place, now);
@@ -302,7 +304,7 @@ impl<N: Node, E: FnMut(Time, Event)> EventLoop<N, E> {
         };
         let world = &mut self.world;
         let Some((face, _)) = world.faces.face_mut(place) else { return };
-        face.count_in(now, datagrams, meta.len);
+        face.count_in(now, datagrams, meta.len, asked);
         let id = face.id;
         let run = DatagramRun::new(bytes, stride);
         let Some((loss, random)) = &mut face.ingress_loss else { return self.node.handle_run(now, id, run) };
@@ -406,8 +408,10 @@ impl<E: FnMut(Time, Event)> World<E> {
         let Some((face, ports)) = self.faces.face_mut(place) else { return };
         let port = &mut ports[face.port];
         face.count_out(head.len() + body.len());
-        if !face.run.takes(head.len() + body.len(), port.segments_max()) {
-            port.send(&face.peer_raw, &mut face.run, &mut self.stats);
+        if !face.run.takes(head.len() + body.len(), port.segments_max())
+            && let Sent::Refused(error) = port.send(&face.route, &mut face.run, &mut self.stats)
+        {
+            refused(face, port, self.clock.now(), error);
         }
         face.run.push(head, body);
         if !face.is_dirty {
@@ -462,7 +466,10 @@ impl<E: FnMut(Time, Event)> World<E> {
         while let Some(place) = self.dirty.pop() {
             if let Some((face, ports)) = self.faces.face_mut(place) {
                 face.is_dirty = false;
-                ports[face.port].send(&face.peer_raw, &mut face.run, &mut self.stats);
+                let port = &mut ports[face.port];
+                if let Sent::Refused(error) = port.send(&face.route, &mut face.run, &mut self.stats) {
+                    refused(face, port, self.clock.now(), error);
+                }
             }
         }
     }
@@ -481,6 +488,33 @@ impl<E: FnMut(Time, Event)> World<E> {
     }
 }
 
+/// Notes that the kernel does not send to a peer, and logs why, once: the network may be up a moment later, so that the
+/// face stays as it is.
+fn refused(face: &mut Face, port: &UdpPort, now: Time, error: Errno) {
+    if face.on_refused(now, error) {
+        let (id, peer, local) = (face.id, face.peer, port.local());
+        tracing::warn!(
+            "{id} cannot send to {peer}: {} (sent from {local}); it keeps trying",
+            why_refused(error, local)
+        );
+    }
+}
+/// An error of the kernel in words that say what to do.
+fn why_refused(error: Errno, local: SocketAddr) -> String {
+    let why = match error {
+        Errno::EINVAL | Errno::EADDRNOTAVAIL if !local.ip().is_unspecified() => {
+            "it is not reached from the address that 'listen' names; listen on 0.0.0.0, [::] or an address of the \
+             interface that leads there"
+        }
+        Errno::ENETUNREACH => "no route leads there; is the network up?",
+        Errno::EHOSTUNREACH => "nobody there answers on the link",
+        Errno::EPERM => "a firewall of this machine refuses it",
+        Errno::EACCES => "the system does not allow it, such as to a broadcast address",
+        _ => "the system refuses",
+    };
+    format!("{} ({why})", error.desc())
+}
+
 impl<E: FnMut(Time, Event)> Outlet for World<E> {
     fn transmit(&mut self, now: Time, transmit: Transmit, batch: &mut TransmitBuf) {
         let Some(place) = self.faces.place(transmit.face) else {
@@ -494,6 +528,7 @@ impl<E: FnMut(Time, Event)> Outlet for World<E> {
             return;
         };
         let Some((face, _)) = self.faces.face_mut(place) else { return };
+        face.refresh_source(now);
         let mtu = face.mtu;
         if let Some(link) = &mut face.link {
             for datagram in batch.drain() {

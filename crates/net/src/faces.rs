@@ -1,7 +1,10 @@
 //! Faces by number and by address.
-use std::{collections::HashMap, net::SocketAddr};
+use std::{
+    collections::HashMap,
+    net::{IpAddr, SocketAddr},
+};
 
-use nix::sys::socket::SockaddrStorage;
+use nix::errno::Errno;
 use rustc_hash::FxBuildHasher;
 use tributary_core::{
     Duration, FaceId, Random, Time,
@@ -12,7 +15,7 @@ use crate::{
     config::{DriverConfig, FaceConfig, ListenConfig},
     error::DriverError,
     run::Run,
-    socket::UdpPort,
+    socket::{Route, UdpPort},
     stats::FaceStats,
 };
 
@@ -21,7 +24,10 @@ pub(crate) struct Face {
     pub(crate) id: FaceId,
     pub(crate) port: usize,
     pub(crate) peer: SocketAddr,
-    pub(crate) peer_raw: SockaddrStorage,
+    /// Its peer, and our address that the peer knows.
+    pub(crate) route: Route,
+    /// Our address that tells it from other faces to the same peer; static faces take what comes to any.
+    asked: Option<IpAddr>,
     pub(crate) mtu: usize,
     pub(crate) link: Option<Link>,
     pub(crate) ingress_loss: Option<(LossProcess, Random)>,
@@ -31,12 +37,28 @@ pub(crate) struct Face {
     pub(crate) is_dirty: bool,
     since: Time,
     pub(crate) last_heard: Time,
+    refusal: Option<Refusal>,
     in_datagrams: u64,
     in_bytes: u64,
     out_datagrams: u64,
     out_bytes: u64,
 }
 
+/// Why the kernel does not send to a peer.
+#[derive(Clone, Copy, Debug)]
+struct Refusal {
+    error: Errno,
+    /// When it was last refused.
+    at: Time,
+    /// When that was last logged.
+    logged: Time,
+}
+
+/// A refusal that goes on is logged again after so long: whoever reads a log later should find it.
+const REFUSAL_REPEAT: Duration = Duration::from_secs(60);
+/// A static face whose peer has been silent for so long leaves its own address to the routing table again: the machine may
+/// have moved to another network meanwhile.
+const SOURCE_PATIENCE: Duration = Duration::from_secs(2);
 /// Who has been heard again so long after the first time is no forged address, or one that costs its forger something.
 const ESTABLISHED_AFTER: Duration = Duration::from_millis(200);
 /// How long who is established may be silent before others may have its place.
@@ -49,14 +71,30 @@ impl Face {
     fn is_established(&self) -> bool {
         self.last_heard.since(self.since) >= ESTABLISHED_AFTER
     }
-    pub(crate) fn count_in(&mut self, now: Time, datagrams: usize, bytes: usize) {
+    /// Counts what came to our address `asked`; answers come from there.
+    pub(crate) fn count_in(&mut self, now: Time, datagrams: usize, bytes: usize, asked: Option<IpAddr>) {
         self.last_heard = now;
+        self.route.source = asked;
         self.in_datagrams += datagrams as u64;
         self.in_bytes += bytes as u64;
     }
     pub(crate) fn count_out(&mut self, bytes: usize) {
         self.out_datagrams += 1;
         self.out_bytes += bytes as u64;
+    }
+    /// Forgets at which of our addresses a static face was asked, once that is long ago.
+    pub(crate) fn refresh_source(&mut self, now: Time) {
+        if self.route.source.is_some() && self.asked.is_none() && now.since(self.last_heard) >= SOURCE_PATIENCE {
+            self.route.source = None;
+        }
+    }
+    /// Notes that the kernel refused to send. Gives whether that is worth a line in the log.
+    pub(crate) fn on_refused(&mut self, now: Time, error: Errno) -> bool {
+        let known = self.refusal.filter(|refusal| refusal.error == error);
+        let is_news = known.is_none_or(|refusal| now.since(refusal.logged) >= REFUSAL_REPEAT);
+        let logged = if is_news { now } else { known.map_or(now, |refusal| refusal.logged) };
+        self.refusal = Some(Refusal { error, at: now, logged });
+        is_news
     }
 }
 
@@ -70,7 +108,8 @@ pub(crate) struct Faces {
     slots: Vec<Option<Face>>,
     free: Vec<usize>,
     by_id: HashMap<FaceId, usize, FxBuildHasher>,
-    by_peer: HashMap<(usize, SocketAddr), usize, FxBuildHasher>,
+    /// By socket, peer, and our address where the socket has all of them.
+    by_peer: HashMap<(usize, SocketAddr, Option<IpAddr>), usize, FxBuildHasher>,
     dynamic_faces: usize,
     dynamic_next: u32,
     /// Places of faces with an emulated link, so that others cost nothing.
@@ -136,19 +175,21 @@ impl Faces {
             return Err(DriverError::DuplicateFace { face: id });
         }
         let port = self.port(config.local.unwrap_or(UdpPort::any_local(peer)), config.device)?;
-        if let Some(place) = self.by_peer.get(&(port, peer)).copied()
+        if let Some(place) = self.by_peer.get(&(port, peer, None)).copied()
             && let Some(other) = &self.slots[place]
+            && other.id.0 < self.config.dynamic_face_first
         {
-            if other.id.0 < self.config.dynamic_face_first {
-                return Err(DriverError::DuplicatePeer { face: id, other: other.id, peer });
-            }
-            self.remove_place(place);
+            return Err(DriverError::DuplicatePeer { face: id, other: other.id, peer });
         }
+        // The faces that the peer got by itself, for each of our addresses, become this one.
+        let is_same = |face: &&Face| face.port == port && face.peer == peer;
+        let dynamic: Vec<_> = self.iter().filter(is_same).map(|face| (face.id, face.peer)).collect();
+        self.forget(&dynamic);
         let random = |stream| Random::new(self.config.seed, u64::from(id.0) << 1 | stream);
         let link = config.link.map(|link| Link::new(link, random(0)));
         let ingress_loss =
             (config.ingress_loss != Loss::None).then(|| (LossProcess::new(config.ingress_loss), random(1)));
-        self.insert(id, port, peer, config.mtu, link, ingress_loss, now);
+        self.insert(id, port, (peer, None), config.mtu, link, ingress_loss, now);
         Ok(())
     }
     #[expect(clippy::too_many_arguments, reason = "the one place where a face is put together")]
@@ -156,7 +197,7 @@ impl Faces {
         &mut self,
         id: FaceId,
         port: usize,
-        peer: SocketAddr,
+        (peer, asked): (SocketAddr, Option<IpAddr>),
         mtu: u32,
         link: Option<Link>,
         ingress_loss: Option<(LossProcess, Random)>,
@@ -173,7 +214,8 @@ impl Faces {
             id,
             port,
             peer,
-            peer_raw: peer.into(),
+            route: Route { source: asked, ..Route::new(peer) },
+            asked,
             mtu: mtu as usize,
             link,
             ingress_loss,
@@ -181,13 +223,14 @@ impl Faces {
             is_dirty: false,
             since: now,
             last_heard: now,
+            refusal: None,
             in_datagrams: 0,
             in_bytes: 0,
             out_datagrams: 0,
             out_bytes: 0,
         });
         self.by_id.insert(id, place);
-        self.by_peer.insert((port, peer), place);
+        self.by_peer.insert((port, peer, asked), place);
         place
     }
     /// Removes a face.
@@ -200,13 +243,22 @@ impl Faces {
         let Some(face) = self.slots[place].take() else { return };
         self.free.push(place);
         self.by_id.remove(&face.id);
-        self.by_peer.remove(&(face.port, face.peer));
+        self.by_peer.remove(&(face.port, face.peer, face.asked));
         self.shaped.retain(|shaped| *shaped != place);
         self.dynamic_faces -= usize::from(face.id.0 >= self.config.dynamic_face_first);
     }
-    /// Whose datagrams from `peer` at `port` are; a listener makes a new face.
-    pub(crate) fn arrival(&mut self, port: usize, peer: SocketAddr, now: Time) -> Arrival {
-        if let Some(place) = self.by_peer.get(&(port, peer)) {
+    /// The address of ours that a datagram was sent to, if answers from another one could reach nobody.
+    pub(crate) fn asked(&self, port: usize, destination: Option<IpAddr>) -> Option<IpAddr> {
+        let is_ours = |address: &IpAddr| match address {
+            IpAddr::V4(address) => !address.is_multicast() && !address.is_broadcast() && !address.is_unspecified(),
+            IpAddr::V6(address) => !address.is_multicast() && !address.is_unspecified(),
+        };
+        destination.filter(|address| self.ports[port].is_wildcard() && is_ours(address))
+    }
+    /// Whose datagrams from `peer` to our address `asked` at `port` are; a listener makes a new face.
+    pub(crate) fn arrival(&mut self, port: usize, peer: SocketAddr, asked: Option<IpAddr>, now: Time) -> Arrival {
+        let known = self.by_peer.get(&(port, peer, asked));
+        if let Some(place) = known.or_else(|| self.by_peer.get(&(port, peer, None))) {
             return Arrival::Known(*place);
         }
         if self.listeners[port].is_none() {
@@ -229,7 +281,7 @@ impl Faces {
         while self.by_id.contains_key(&FaceId(self.dynamic_next)) {
             self.dynamic_next = self.dynamic_next.checked_add(1).unwrap_or(self.config.dynamic_face_first);
         }
-        Arrival::New(self.insert(id, port, peer, mtu, link, None, now), gone)
+        Arrival::New(self.insert(id, port, (peer, asked), mtu, link, None, now), gone)
     }
     /// Makes room for new dynamic faces: those go that were heard for a moment only, as forged addresses are, the longest
     /// silent first; then those that have been silent for long. However many addresses somebody forges, a neighbour that
@@ -308,6 +360,9 @@ impl Faces {
                 face: face.id,
                 peer: face.peer,
                 local: self.ports[face.port].local(),
+                source: face.route.source,
+                heard: (face.in_datagrams > 0).then_some(face.last_heard),
+                refused: face.refusal.map(|refusal| (refusal.error.desc(), refusal.at)),
                 in_datagrams: face.in_datagrams,
                 in_bytes: face.in_bytes,
                 out_datagrams: face.out_datagrams,

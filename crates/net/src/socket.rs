@@ -2,7 +2,7 @@
 use std::{
     collections::VecDeque,
     io::{self, ErrorKind, IoSlice, IoSliceMut},
-    net::{Ipv4Addr, Ipv6Addr, SocketAddr},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     os::fd::{AsFd, AsRawFd, BorrowedFd},
 };
 
@@ -27,7 +27,7 @@ pub(crate) struct UdpPort {
     local: SocketAddr,
     /// Datagrams of one GSO call; 1 after the kernel or a device refused GSO.
     segments_max: usize,
-    backlog: VecDeque<(SockaddrStorage, Run)>,
+    backlog: VecDeque<(Route, Run)>,
     backlog_bytes: usize,
     backlog_bytes_max: usize,
     pub(crate) is_readable: bool,
@@ -35,13 +35,29 @@ pub(crate) struct UdpPort {
     pub(crate) shortfall_bytes: u64,
 }
 
+/// The two ends of what is sent on a socket.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Route {
+    pub(crate) peer: SockaddrStorage,
+    /// Our address, on a socket that is bound to none; `None` leaves it to the routing table.
+    pub(crate) source: Option<IpAddr>,
+}
+
+impl Route {
+    pub(crate) fn new(peer: SocketAddr) -> Self {
+        Route { peer: peer.into(), source: None }
+    }
+}
+
 /// What became of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Sent {
-    /// The kernel has it, or it was dropped and counted.
+    /// The kernel has it, or it was too long, dropped and counted.
     Done,
     /// The kernel takes no more at the moment.
     Blocked,
+    /// The kernel refused at least one datagram of it, which was dropped and counted.
+    Refused(Errno),
 }
 
 impl UdpPort {
@@ -117,45 +133,48 @@ impl UdpPort {
             result => result,
         }
     }
+    /// Whether the socket takes datagrams at every address of the machine, so that answers must name the one that was asked.
+    pub(crate) fn is_wildcard(&self) -> bool {
+        self.local.ip().is_unspecified()
+    }
     /// Sends a run, now or when the kernel takes it. The run is empty afterwards.
-    pub(crate) fn send(&mut self, peer: &SockaddrStorage, run: &mut Run, stats: &mut DriverStats) {
+    pub(crate) fn send(&mut self, route: &Route, run: &mut Run, stats: &mut DriverStats) -> Sent {
         if run.is_empty() {
-            return;
+            return Sent::Done;
         }
-        if self.backlog.is_empty() && self.try_send(peer, run, stats) == Sent::Done {
-            run.clear();
-            return;
+        if self.backlog.is_empty() {
+            let sent = self.try_send(route, run, stats);
+            if sent != Sent::Blocked {
+                run.clear();
+                return sent;
+            }
         }
         if self.backlog_bytes + run.bytes() > self.backlog_bytes_max {
             stats.backlog_drops += run.len() as u64;
             run.clear();
-            return;
+            return Sent::Blocked;
         }
         self.backlog_bytes += run.bytes();
-        self.backlog.push_back((*peer, std::mem::take(run)));
+        self.backlog.push_back((*route, std::mem::take(run)));
+        Sent::Blocked
     }
     /// Sends what waits, as far as the kernel takes it.
     pub(crate) fn flush(&mut self, stats: &mut DriverStats) {
-        while let Some((peer, run)) = self.backlog.pop_front() {
-            if self.try_send(&peer, &run, stats) == Sent::Blocked {
-                self.backlog.push_front((peer, run));
+        while let Some((route, run)) = self.backlog.pop_front() {
+            if self.try_send(&route, &run, stats) == Sent::Blocked {
+                self.backlog.push_front((route, run));
                 return;
             }
             self.backlog_bytes -= run.bytes();
         }
     }
 
-    fn try_send(&mut self, peer: &SockaddrStorage, run: &Run, stats: &mut DriverStats) -> Sent {
+    fn try_send(&mut self, route: &Route, run: &Run, stats: &mut DriverStats) -> Sent {
         if run.len() > self.segments_max {
-            return self.send_singles(peer, run, stats);
+            return self.send_singles(route, run, stats);
         }
-        let mut slices = [IoSlice::new(&[]); 2 * SEGMENTS_MAX];
-        let count = run.gather(&mut slices);
-        let segment = run.segment() as u16;
-        let gso = [ControlMessage::UdpGsoSegments(&segment)];
-        let control = if run.len() > 1 { &gso[..] } else { &[] };
         stats.send_calls += 1;
-        match sendmsg(self.socket.as_raw_fd(), &slices[..count], control, MsgFlags::empty(), Some(peer)) {
+        match self.send_message(route, run) {
             Ok(_) => {
                 stats.gso_calls += u64::from(run.len() > 1);
                 stats.out_datagrams += run.len() as u64;
@@ -173,7 +192,7 @@ impl UdpPort {
             // Without GSO it is seen whether the kernel minds the length, the device or the peer.
             Err(error) if run.len() > 1 => {
                 let refused_before = stats.oversize_drops + stats.send_errors;
-                let sent = self.send_singles(peer, run, stats);
+                let sent = self.send_singles(route, run, stats);
                 let is_about_gso = matches!(error, Errno::EIO | Errno::EINVAL | Errno::EOPNOTSUPP);
                 if is_about_gso && stats.oversize_drops + stats.send_errors == refused_before {
                     tracing::warn!(local = %self.local, %error, "segmentation offload is refused, sending one by one");
@@ -181,21 +200,63 @@ impl UdpPort {
                 }
                 sent
             }
+            // The address that was asked is none of ours any more; the routing table may know another one.
+            Err(Errno::EINVAL | Errno::EADDRNOTAVAIL) if route.source.is_some() => {
+                self.try_send(&Route { source: None, ..*route }, run, stats)
+            }
             Err(error) => {
                 tracing::debug!(local = %self.local, %error, "a datagram was refused");
                 stats.send_errors += 1;
-                Sent::Done
+                Sent::Refused(error)
             }
         }
     }
-    fn send_singles(&mut self, peer: &SockaddrStorage, run: &Run, stats: &mut DriverStats) -> Sent {
+    /// One system call for the whole run, with its length of a segment and its source where they are needed.
+    fn send_message(&self, route: &Route, run: &Run) -> nix::Result<usize> {
+        let mut slices = [IoSlice::new(&[]); 2 * SEGMENTS_MAX];
+        let count = run.gather(&mut slices);
+        let segment = run.segment() as u16;
+        let (v4, v6);
+        // Without a source the second of them is not sent.
+        let mut control = [ControlMessage::UdpGsoSegments(&segment), ControlMessage::UdpGsoSegments(&segment)];
+        let mut used = usize::from(run.len() > 1);
+        match route.source {
+            Some(IpAddr::V4(source)) => {
+                let spec_dst = nix::libc::in_addr { s_addr: u32::from_ne_bytes(source.octets()) };
+                v4 = nix::libc::in_pktinfo {
+                    ipi_ifindex: 0,
+                    ipi_spec_dst: spec_dst,
+                    ipi_addr: nix::libc::in_addr { s_addr: 0 },
+                };
+                control[used] = ControlMessage::Ipv4PacketInfo(&v4);
+                used += 1;
+            }
+            Some(IpAddr::V6(source)) => {
+                // The scope of the peer's address says which link a link-local source is on.
+                v6 = nix::libc::in6_pktinfo {
+                    ipi6_addr: nix::libc::in6_addr { s6_addr: source.octets() },
+                    ipi6_ifindex: 0,
+                };
+                control[used] = ControlMessage::Ipv6PacketInfo(&v6);
+                used += 1;
+            }
+            None => {}
+        }
+        sendmsg(self.socket.as_raw_fd(), &slices[..count], &control[..used], MsgFlags::empty(), Some(&route.peer))
+    }
+    fn send_singles(&mut self, route: &Route, run: &Run, stats: &mut DriverStats) -> Sent {
+        let mut whole = Sent::Done;
         for single in run.singles() {
-            if self.try_send(peer, &single, stats) == Sent::Blocked {
-                self.backlog_bytes += single.bytes();
-                self.backlog.push_back((*peer, single));
+            match self.try_send(route, &single, stats) {
+                Sent::Done => {}
+                Sent::Blocked => {
+                    self.backlog_bytes += single.bytes();
+                    self.backlog.push_back((*route, single));
+                }
+                refused @ Sent::Refused(_) => whole = refused,
             }
         }
-        Sent::Done
+        whole
     }
 }
 impl AsFd for UdpPort {

@@ -1,7 +1,7 @@
 //! Counters of a driver.
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
-use tributary_core::{FaceId, link::LinkStats};
+use tributary_core::{FaceId, Time, link::LinkStats};
 
 /// Counters of a driver since its start.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -78,6 +78,12 @@ pub struct FaceStats {
     pub peer: SocketAddr,
     /// Where its socket is bound.
     pub local: SocketAddr,
+    /// Our address that its datagrams come from, where the socket is bound to none; `None` leaves it to the routing table.
+    pub source: Option<IpAddr>,
+    /// When a datagram last came from there; `None` if none did.
+    pub heard: Option<Time>,
+    /// What the kernel said when it last refused to send there, and when that was.
+    pub refused: Option<(&'static str, Time)>,
     /// Datagrams received.
     pub in_datagrams: u64,
     /// Bytes received.

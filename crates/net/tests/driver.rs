@@ -401,3 +401,78 @@ fn a_handle_can_be_shared_between_threads_whatever_the_node_is() {
     });
     assert_eq!(references, 8);
 }
+
+/// A driver that echoes on all addresses, and its port.
+fn on_all_addresses() -> (DriverHandle<Talker>, u16) {
+    let all = ListenConfig::new("0.0.0.0:0".parse().expect("an address"));
+    let (server, _) = spawn_as(echo, listening(all));
+    let port = server.listen_addrs()[0].port();
+    (server, port)
+}
+fn client() -> UdpSocket {
+    let client = UdpSocket::bind(any()).expect("a socket");
+    client.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    client
+}
+
+#[test]
+fn a_listener_on_all_addresses_answers_from_the_one_that_was_asked() {
+    // All of 127.0.0.0/8 is this machine; the routing table would answer from 127.0.0.1.
+    let (server, port) = on_all_addresses();
+    let client = client();
+    let mut answer = [0; 16];
+    for asked in ["127.0.0.2", "127.0.0.3", "127.0.0.2"] {
+        let asked = SocketAddr::new(asked.parse().expect("an address"), port);
+        client.send_to(b"hello", asked).expect("it is sent");
+        assert_eq!(client.recv_from(&mut answer).expect("an answer"), (5, asked));
+    }
+    let sources: Vec<_> = server.stats().expect("it lives").faces.iter().filter_map(|face| face.source).collect();
+    assert_eq!(sources, ["127.0.0.2", "127.0.0.3"].map(|source| source.parse::<std::net::IpAddr>().expect("one")));
+}
+
+#[test]
+fn a_static_face_on_all_addresses_answers_where_it_was_asked_last() {
+    let (server, port) = on_all_addresses();
+    let client = client();
+    let local = Some("0.0.0.0:0".parse().expect("an address"));
+    let face = FaceConfig { local, ..FaceConfig::new(FACE, client.local_addr().expect("it is bound")) };
+    // The port was chosen by the kernel; the key of the shared socket is the address that was asked for.
+    server.add_face(face).expect("it is added");
+    let mut answer = [0; 16];
+    for asked in ["127.0.0.2", "127.0.0.3"] {
+        let asked = SocketAddr::new(asked.parse().expect("an address"), port);
+        client.send_to(b"hello", asked).expect("it is sent");
+        assert_eq!(client.recv_from(&mut answer).expect("an answer"), (5, asked));
+    }
+    let faces: Vec<_> = got(&server, 2).into_iter().map(|(_, face, _)| face).collect();
+    assert_eq!(faces, [FACE, FACE]);
+}
+
+#[test]
+fn what_is_sent_from_the_address_that_was_asked_still_shares_system_calls() {
+    let (server, port) = on_all_addresses();
+    let client = client();
+    client.send_to(b"hello", ("127.0.0.2", port)).expect("it is sent");
+    let face = got(&server, 1)[0].1;
+    say(&server, face, &[1_200; 40]);
+    let mut answer = [0; 1_500];
+    for _ in 0..41 {
+        let (_, from) = client.recv_from(&mut answer).expect("it arrives");
+        assert_eq!(from, SocketAddr::new("127.0.0.2".parse().expect("an address"), port));
+    }
+    let stats = server.stop().expect("it stops");
+    assert!(stats.gso_calls >= 1 && stats.send_calls <= 5, "{stats:?}");
+}
+
+#[test]
+fn a_peer_that_cannot_be_reached_yet_keeps_its_face_and_the_account_says_why() {
+    let peer = "192.0.2.1:9".parse().expect("an address");
+    let face = FaceConfig { local: Some(any()), ..FaceConfig::new(FACE, peer) };
+    let (driver, _) = spawn(facing(face));
+    say(&driver, FACE, &[5]);
+    let stats = driver.stats().expect("it lives");
+    let (why, _) = stats.faces[0].refused.expect("a datagram to there does not leave loopback");
+    // Without any route the system says so first.
+    assert!(["Invalid argument", "Network is unreachable"].contains(&why), "{why}");
+    assert_eq!(stats.send_errors, 1);
+}

@@ -25,7 +25,7 @@ use tributary_core::{
     TransferId, Transmit, TransmitBuf,
     event::{Event, TransferReport},
 };
-use tributary_transport::{Endpoint, FaceOptions, Fetch, NodeStatus};
+use tributary_transport::{Endpoint, FaceOptions, Fetch, NodeStatus, Obstacle};
 
 use crate::{
     config::Config,
@@ -247,7 +247,7 @@ impl PsiNode {
             self.on_local(now, FaceId::default(), answer);
         }
         while let Some((name, error)) = self.sender.poll_failure() {
-            self.push_event(Event::Note(format!("cannot serve '{name}': {error}")));
+            self.push_event(Event::Unreadable { name: format!("{name}"), reason: format!("{error}") });
         }
     }
     /// Takes Data packets for this node that arrived together and have one common header.
@@ -582,6 +582,9 @@ impl Endpoint for PsiNode {
     }
     fn status(&self, now: Time) -> NodeStatus {
         self.status_at(now)
+    }
+    fn obstacle(&self, _now: Time, name: &Name) -> Option<Obstacle> {
+        self.obstacle_of(name)
     }
 }
 

@@ -403,6 +403,13 @@ impl PubSub {
         self.requests.insert(request, key);
     }
 
+    /// Whether a rendezvous node has granted a subscription to a name, and which node is asked; `None` without one.
+    pub(crate) fn subscription(&self, name: &Name) -> Option<(bool, Option<NodeId>)> {
+        let is_of = |key: &Key| matches!(key, Key::Subscription(of, _) if of == name);
+        let wish = self.wishes.iter().rfind(|(key, wish)| is_of(key) && wish.aim != Aim::Withdraw);
+        wish.map(|(_, wish)| (wish.granted, self.resolver))
+    }
+
     /// Without any rendezvous node there is nothing to do but to tell the application in time.
     fn park(&mut self, now: Time, key: Key) {
         let Some(wish) = self.wishes.get_mut(&key) else { return };

@@ -6,7 +6,7 @@ use alloc::{
     vec::Vec,
 };
 
-use tributary_content::{Name, ObjectId};
+use tributary_content::{Name, ObjectId, Unavailable};
 use tributary_core::{
     ByteCount, Duration, NodeId, PathId, Random, Rate, Time, TransferId, earlier,
     event::{TransferEvent, TransferReport},
@@ -20,7 +20,10 @@ use tributary_transport::{
 use crate::{
     config::node_of_label,
     sender::data_overhead,
-    wire::{DataHeader, FLAG_CACHED, FLAG_MARKED, FLAG_NO_CACHE, Fid, Offer, OfferVersion, Request, StreamKey},
+    wire::{
+        DataHeader, FLAG_CACHED, FLAG_MARKED, FLAG_NO_CACHE, FLAG_UNAVAILABLE, Fid, Offer, OfferVersion, Request,
+        StreamKey,
+    },
 };
 
 /// How long an incomplete set of offers waits for its rest before what is there is used.
@@ -188,6 +191,15 @@ impl Receiver {
             };
             let mut bytes = 0;
             let of_run = core::iter::from_fn(|| packets.next_if(same));
+            if flags & FLAG_UNAVAILABLE != 0 {
+                for (header, payload) in of_run {
+                    if let Some(why) = payload.first().and_then(|why| Unavailable::from_number(*why)) {
+                        entry.transfer.handle_unavailable(now, path, header.tag as u16, header.packet, why);
+                    }
+                }
+                self.news |= entry.transfer.is_ended();
+                continue;
+            }
             entry.transfer.handle_run(
                 now,
                 of_run.inspect(|(_, payload)| bytes += payload.len() as u64).map(|(header, payload)| PacketData {

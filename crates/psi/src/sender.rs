@@ -8,14 +8,14 @@ use alloc::{
 };
 
 use bytes::Bytes;
-use tributary_content::{ChunkIndex, Name, ObjectId, ObjectReader, StoreError};
+use tributary_content::{ChunkIndex, Name, ObjectId, ObjectReader, StoreError, Unavailable};
 use tributary_core::{ByteCount, NodeId};
 use tributary_transport::{
     layout::{Layout, Unit},
     served::Served,
 };
 
-use crate::wire::{DataHeader, FIXED_BYTES, Header, PacketType, Request, StreamKey, TTL_MAX};
+use crate::wire::{DataHeader, FIXED_BYTES, FLAG_UNAVAILABLE, Header, PacketType, Request, StreamKey, TTL_MAX};
 
 /// Chunks that one request may make a source read and verify; honest requests name packets of neighbouring chunks.
 const REQUEST_READS_MAX: u32 = 16;
@@ -137,27 +137,41 @@ impl Sender {
     }
     /// Answers a request as far as it goes without waiting for a disk; gives what is left of it.
     fn answer(&mut self, request: &Request, sink: &mut impl AnswerSink) -> Option<Request> {
-        let rest = self.collect(request);
+        let outcome = self.collect(request);
         self.packets += self.answer.len() as u64;
         if !self.answer.is_empty() {
             let header = Header { packet_type: PacketType::Data, flags: 0, ttl: TTL_MAX, fid: request.forward };
             sink.answer(&header, &mut self.answer);
             self.answer.clear();
         }
-        rest
+        outcome.unwrap_or_else(|(packet, why)| {
+            self.refuse(request, packet, why, sink);
+            None
+        })
     }
-    /// Puts together what there is of `request`, up to the first chunk that cannot be read, or that has to be waited
-    /// for: then gives the rest.
-    fn collect(&mut self, request: &Request) -> Option<Request> {
+    /// Tells the receiver that a packet cannot be given and why: one short packet for a request, which is longer.
+    fn refuse(&mut self, request: &Request, packet: u32, why: Unavailable, sink: &mut impl AnswerSink) {
+        let stream = StreamKey::new(&request.object, request.packet_bytes);
+        let notice = DataHeader { tag: request.tag, packet, stream, origin: self.origin };
+        let (packet_type, fid) = (PacketType::Data, request.forward);
+        let header = Header { packet_type, flags: FLAG_UNAVAILABLE, ttl: TTL_MAX, fid };
+        let reason = Bytes::copy_from_slice(&[why.number()]);
+        sink.answer(&header, &mut alloc::vec![(notice, reason)]);
+    }
+    /// Puts together what there is of `request`, up to a chunk that has to be waited for: then gives the rest.
+    ///
+    /// # Errors
+    /// The first packet that cannot be read, and why.
+    fn collect(&mut self, request: &Request) -> Result<Option<Request>, (u32, Unavailable)> {
         let Some(published) = self.objects.get_mut(&request.object) else {
             self.unknown_objects += 1;
-            return None;
+            return Ok(None);
         };
         if published.layout.as_ref().is_none_or(|layout| layout.packet_bytes() != request.packet_bytes) {
             published.layout = Layout::exact(published.object.reader().manifest(), request.packet_bytes);
             published.stream = StreamKey::new(&request.object, request.packet_bytes);
         }
-        let layout = published.layout.as_ref()?;
+        let Some(layout) = published.layout.as_ref() else { return Ok(None) };
         let (tag, stream, origin) = (request.tag, published.stream, self.origin);
         let mut open: Option<(Unit, Bytes)> = None;
         let mut reads = 0;
@@ -167,7 +181,7 @@ impl Sender {
             if open.as_ref().is_none_or(|(opened, _)| *opened != unit) {
                 reads += 1;
                 if reads > REQUEST_READS_MAX {
-                    return None;
+                    return Ok(None);
                 }
                 let bytes = match Layout::chunk_of(unit) {
                     None => Ok(Some(published.tree.clone())),
@@ -177,24 +191,26 @@ impl Sender {
                     Ok(Some(bytes)) => open = Some((unit, bytes)),
                     Ok(None) => {
                         let rest = Request { runs: without_first(&request.runs, at), ..request.clone() };
-                        self.begin_read(&request.object, Layout::chunk_of(unit)?);
-                        return Some(rest);
+                        if let Some(index) = Layout::chunk_of(unit) {
+                            self.begin_read(&request.object, index);
+                        }
+                        return Ok(Some(rest));
                     }
                     Err(error) => {
-                        let reason = error.to_string();
+                        let (reason, why) = (error.to_string(), Unavailable::from(&error));
                         if published.failed.as_ref() != Some(&reason) {
                             published.failed = Some(reason);
                             self.failures.push_back((published.object.reader().manifest().name.clone(), error));
                         }
-                        return None;
+                        return Err((packet, why));
                     }
                 }
             }
-            let (_, bytes) = open.as_ref()?;
+            let Some((_, bytes)) = &open else { continue };
             let payload = bytes.slice(offset as usize..(offset + len) as usize);
             self.answer.push((DataHeader { tag, packet, stream, origin }, payload));
         }
-        None
+        Ok(None)
     }
     fn begin_read(&mut self, object: &ObjectId, index: ChunkIndex) {
         let under_way = self.objects.values().map(|published| published.object.bytes_under_way()).sum();

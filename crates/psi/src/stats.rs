@@ -5,8 +5,9 @@ use alloc::{
     vec::Vec,
 };
 
-use tributary_core::{ByteCount, Time};
-use tributary_transport::{CacheStatus, FaceStatus, NodeStatus};
+use tributary_content::Name;
+use tributary_core::{ByteCount, NodeId, Time};
+use tributary_transport::{CacheStatus, FaceStatus, NodeStatus, Obstacle, ObstacleKind};
 
 use crate::{ids::Roles, node::PsiNode, router::cache::PacketCache, wire::successions};
 
@@ -43,6 +44,46 @@ impl PsiNode {
             counters,
         }
     }
+    /// Why a fetch of `name` finds no source: the network lacks a topology manager or a rendezvous node, the rendezvous
+    /// node does not answer, or it knows no publisher.
+    pub(crate) fn obstacle_of(&self, name: &Name) -> Option<Obstacle> {
+        let missing = |what: &str, role: &str| {
+            let neighbours = self.neighbour.neighbours().into_iter().filter(|info| info.up);
+            let labels: Vec<String> = neighbours.map(|info| format!("'{}'", info.label)).collect();
+            if labels.is_empty() {
+                return None;
+            }
+            let reason = format!(
+                "neighbours answer ({}), but the network has no {what} that this node hears of; one node of it needs the \
+                 role \"{role}\"",
+                labels.join(", ")
+            );
+            Some(Obstacle { kind: ObstacleKind::Missing, reason })
+        };
+        if self.neighbour.managers().is_empty() {
+            return missing("topology manager", "topology-manager");
+        }
+        let (is_granted, resolver) = self.pubsub.subscription(name)?;
+        let Some(resolver) = resolver else { return missing("rendezvous node", "resolver") };
+        let label = self.label_of_resolver(resolver);
+        Some(match is_granted {
+            true => Obstacle {
+                kind: ObstacleKind::NoSuchName,
+                reason: format!("the rendezvous node {label} knows no publisher of it that can be reached"),
+            },
+            false => {
+                Obstacle { kind: ObstacleKind::Silent, reason: format!("the rendezvous node {label} does not answer") }
+            }
+        })
+    }
+    fn label_of_resolver(&self, node: NodeId) -> String {
+        let mut routes = self.neighbour.routes().into_iter().flat_map(|routes| &routes.resolvers);
+        match routes.find(|route| route.node == node) {
+            Some(route) => format!("'{}'", route.label),
+            None if node == self.config.node => format!("'{}'", self.config.label),
+            None => node.to_string(),
+        }
+    }
     fn role_names(&self) -> Vec<&'static str> {
         let all = [
             (Roles::ROUTER, "router"),
@@ -66,6 +107,7 @@ impl PsiNode {
                 sent: (stats.sent_packets, ByteCount(stats.sent_bytes)),
                 received: (stats.received_packets, ByteCount(stats.received_bytes)),
                 dropped: stats.dropped_packets,
+                rejected: info.rejected,
             }
         };
         self.neighbour.neighbours().into_iter().map(status).collect()

@@ -57,6 +57,7 @@
 
 pub mod agenda;
 pub mod capture;
+mod encoding;
 pub mod network;
 pub mod recordings;
 pub mod topology;

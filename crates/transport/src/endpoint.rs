@@ -36,6 +36,11 @@ pub trait Endpoint: Node + Send {
     fn transfers(&self) -> Vec<(TransferId, Name)>;
     /// What the node is doing.
     fn status(&self, now: Time) -> NodeStatus;
+    /// Why a fetch of `name` that knows no source yet finds none, as far as this node can tell; `None` if it cannot, such as
+    /// while no neighbour answers.
+    fn obstacle(&self, _now: Time, _name: &Name) -> Option<Obstacle> {
+        None
+    }
     /// Echo requests, in families that have them.
     fn echoes(&mut self) -> Option<&mut dyn Echoes> {
         None
@@ -131,6 +136,26 @@ pub struct NodeStatus {
     pub counters: BTreeMap<&'static str, u64>,
 }
 
+/// Why nobody who has a name is found, beside neighbours that do not answer.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Obstacle {
+    /// What kind of reason it is.
+    pub kind: ObstacleKind,
+    /// The reason, as the end of a sentence: `the rendezvous node 'router' knows nobody who publishes it`.
+    pub reason: String,
+}
+
+/// Kinds of [`Obstacle`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ObstacleKind {
+    /// The network lacks a role, or this node a route: waiting does not help.
+    Missing,
+    /// Whoever resolves names knows nobody who has it.
+    NoSuchName,
+    /// Whoever was asked has not answered.
+    Silent,
+}
+
 /// One face in a [`NodeStatus`].
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct FaceStatus {
@@ -152,6 +177,8 @@ pub struct FaceStatus {
     pub received: (u64, ByteCount),
     /// Packets dropped because the queue was full.
     pub dropped: u64,
+    /// Packets of neighbours that do not have this node's network key; zero in families without one.
+    pub rejected: u64,
 }
 
 /// The packet cache in a [`NodeStatus`].

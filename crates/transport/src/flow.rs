@@ -708,6 +708,13 @@ impl Flow {
             sequence + self.reordering.packets() <= self.highest_arrived
         })
     }
+    /// Whether the answer to a request for a packet is still waited for.
+    pub(crate) fn waits_for(&self, number: u16, packet: u32) -> bool {
+        let request = self.requests.get(usize::from(number.wrapping_sub(self.first_number)));
+        request.is_some_and(|request| {
+            request.position(packet).is_some_and(|position| request.waiting & 1u64 << position != 0)
+        })
+    }
     /// Whether something that comes at `now` comes too soon after request `number` to be its answer: in less than half of the
     /// smallest round trip. Where much is lost few answers tell of that, and many a one that is sooner is the first to find
     /// the queue empty.

@@ -63,7 +63,9 @@ pub mod window;
 
 pub use config::{ConfigError, ControllerKind, Coupling, TransferConfig};
 pub use echo::Echoes;
-pub use endpoint::{CacheStatus, Endpoint, FaceOptions, FaceStatus, Fetch, NodeStatus, PathMetric};
+pub use endpoint::{
+    CacheStatus, Endpoint, FaceOptions, FaceStatus, Fetch, NodeStatus, Obstacle, ObstacleKind, PathMetric,
+};
 pub use flow::Runs;
 pub use messaging::Messaging;
 pub use path_mtu::{MtuProbe, PathMtu};

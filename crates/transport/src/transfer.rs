@@ -19,7 +19,7 @@ use core::ops::Bound;
 
 use tributary_content::{
     Bitmap, ChunkIndex, ChunkStore, ClosedStore, HashTree, Manifest, Name, ObjectId, StoreAnswer, StoreError,
-    StoreOpener, StoreTask,
+    StoreOpener, StoreTask, Unavailable,
 };
 use tributary_core::{
     Duration, NodeId, PathId, Rate, SourceId, Time, earlier,
@@ -235,6 +235,8 @@ struct Source {
     distrusted: Option<String>,
     /// Why it cannot be used although nobody says that it lied.
     closed: Option<String>,
+    /// It says itself that it has not what it offers.
+    unavailable: bool,
 }
 
 struct Path {
@@ -371,6 +373,10 @@ impl Transfer {
                 continue;
             }
             if let Some(known) = self.sources.get_mut(&source) {
+                // What is offered again by the network is there again, unless its source knows better.
+                if known.unavailable {
+                    continue;
+                }
                 known.closed = None;
             }
             for path in paths {
@@ -482,6 +488,24 @@ impl Transfer {
         }
         self.return_lost(&lost);
     }
+    /// Takes word from the source at the end of a path that it cannot give what request `number` asked for: it is asked no
+    /// more by this fetch, which ends at once if it has no other source. What answers no request of ours is passed over.
+    pub fn handle_unavailable(&mut self, now: Time, path: PathId, number: u16, packet: u32, why: Unavailable) {
+        if self.running.is_none() || self.ended.is_some() {
+            return;
+        }
+        let Some(known) = self.paths.get(&path) else { return };
+        if !known.flow.as_ref().is_some_and(|flow| flow.waits_for(number, packet)) {
+            return;
+        }
+        let source = known.source;
+        if let Some(source) = self.sources.get_mut(&source) {
+            source.unavailable = true;
+        }
+        self.close_source(source, why.to_string());
+        self.move_suspects(now);
+        self.end_if_hopeless(now);
+    }
     /// Takes packets that arrived together; losses are looked for, and windows moved, once for all.
     pub fn handle_run<'a>(&mut self, now: Time, run: impl Iterator<Item = PacketData<'a>>) {
         let mut last = None;
@@ -580,7 +604,7 @@ impl Transfer {
         self.lonely_since = now;
         let Some(running) = &mut self.running else { return };
         match answer {
-            StoreAnswer::Opened => {}
+            StoreAnswer::Opened | StoreAnswer::Synced => {}
             StoreAnswer::Tree => running.on_tree_kept(),
             StoreAnswer::Chunk(ChunkIndex(index), buffer) => {
                 running.storing.remove(&index);

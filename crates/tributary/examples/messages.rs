@@ -5,7 +5,7 @@
 //! ```
 use std::{error::Error, path::Path, sync::Arc};
 use tributary::{
-    Api, Flow, Get, LocalApi, NodeConfig, Output, Request, Told,
+    Api, Flow, Get, LocalApi, NodeConfig, Output, Request, Term, Told,
     mailbox::{Mailbox, MailboxOptions},
 };
 use tributary_core::Duration;
@@ -76,7 +76,13 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
     // get: what is published is fetched by name, by any family.
     let file = folder.path().join("plan.txt");
     std::fs::write(&file, "heat from six to nine")?;
-    let put = Request::Put { path: file, name: "/home/plan".into(), version: None, patience_ms: 5_000 };
+    let put = Request::Put {
+        path: file,
+        name: "/home/plan".into(),
+        version: None,
+        patience_ms: 5_000,
+        term: Term::UntilRemoved,
+    };
     hub.answers(put)?;
     let copy = folder.path().join("copy.txt");
     let get = Get {
@@ -86,6 +92,7 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
         limit_bits_per_second: None,
         patience_ms: None,
         options: tributary::GetOptions::default(),
+        overwrite: tributary::Overwrite::EarlierFetch,
     };
     sensor.ask(Request::Get(get), None, &mut |told| {
         if let Told::Done(done) = told {

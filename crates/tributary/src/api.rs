@@ -72,9 +72,19 @@ pub enum Request {
         /// How long to wait for the resolver, in milliseconds.
         #[serde(default = "default_patience_ms")]
         patience_ms: u64,
+        /// How long it is published.
+        #[serde(default)]
+        term: Term,
     },
     /// Fetches an object. Told by `fetching`, `started`, `source`, …, `progress`, and `done` at last.
     Get(Get),
+    /// The same by a daemon, which goes on when whoever asked has gone. Answered by `fetching`.
+    Begin(Get),
+    /// How a fetch goes on that somebody began. Told as a `get` is.
+    Follow {
+        /// `transfer-1`, or the name that it fetches.
+        id: String,
+    },
     /// Lists what there is under a scope. Answered by `entry` for each, then `listed`.
     List {
         /// The scope.
@@ -177,7 +187,8 @@ impl Request {
     pub fn check_disk(&self) -> Result<(), ApiError> {
         match self {
             Request::Put { path, .. } | Request::Send(Send { path, .. }) => files::must_be_there(path),
-            Request::Get(Get { output: Output::Path(path), .. }) => files::must_be_writable(path),
+            Request::Get(Get { output: Output::Path(path), .. })
+            | Request::Begin(Get { output: Output::Path(path), .. }) => files::must_be_writable(path),
             _ => Ok(()),
         }
     }
@@ -195,6 +206,17 @@ impl Request {
             _ => None,
         }
     }
+}
+
+/// How long something is published.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Term {
+    /// Until it is removed: a node that is started again publishes it again.
+    #[default]
+    UntilRemoved,
+    /// As long as this run of the node lasts. An earlier publication of the name that is remembered stays remembered.
+    ThisRun,
 }
 
 /// A fetch to carry out.
@@ -217,6 +239,21 @@ pub struct Get {
     /// What only some families leave to who fetches; others refuse it.
     #[serde(default)]
     pub options: GetOptions,
+    /// What may be replaced at the place where it is to go.
+    #[serde(default)]
+    pub overwrite: Overwrite,
+}
+
+/// What of a person's files a fetch may replace.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Overwrite {
+    /// An earlier version that this node fetched to the same place under the same name from the same publisher, unless
+    /// somebody has changed it since.
+    #[default]
+    EarlierFetch,
+    /// Whatever is there.
+    Anything,
 }
 
 /// Where a fetched object goes.

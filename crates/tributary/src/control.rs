@@ -11,6 +11,7 @@ use std::{
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicBool, AtomicUsize, Ordering},
+        mpsc,
     },
     thread::JoinHandle,
 };
@@ -18,10 +19,11 @@ use tributary_core::{Duration, Time};
 use tributary_net::Clock;
 
 use crate::{
-    api::{Api, Flow, Request},
+    api::{Api, Flow, Get, Output, Request},
     error::{ApiError, ErrorKind},
     local::SharedApi,
     protocol::{Call, Reply, read_line},
+    told::Told,
 };
 
 /// Streams that wait for their fetch at a time.
@@ -39,6 +41,7 @@ const PLACE_LOOK: Duration = Duration::from_millis(5);
 pub struct ControlSocket {
     path: PathBuf,
     ended: Arc<AtomicBool>,
+    clients: Arc<AtomicUsize>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -46,7 +49,7 @@ pub struct ControlSocket {
 struct Shared {
     api: SharedApi,
     streams: Mutex<BTreeMap<String, UnixStream>>,
-    clients: AtomicUsize,
+    clients: Arc<AtomicUsize>,
     ended: Arc<AtomicBool>,
 }
 
@@ -59,17 +62,22 @@ impl ControlSocket {
         remove_stale(path)?;
         let listener = bind_private(path)?;
         let ended = Arc::new(AtomicBool::new(false));
+        let clients = Arc::<AtomicUsize>::default();
         let shared = Arc::new(Shared {
             api,
             streams: Mutex::default(),
-            clients: AtomicUsize::new(0),
+            clients: Arc::clone(&clients),
             ended: Arc::clone(&ended),
         });
         let thread = std::thread::Builder::new()
             .name("control".into())
             .spawn(move || accept(&listener, &shared))
             .map_err(|error| ApiError::io("start the thread of the control socket", path.display(), &error))?;
-        Ok(ControlSocket { path: path.into(), ended, thread: Some(thread) })
+        Ok(ControlSocket { path: path.into(), ended, clients, thread: Some(thread) })
+    }
+    /// Clients that are served now.
+    pub fn clients(&self) -> usize {
+        self.clients.load(Ordering::SeqCst)
     }
     /// Where it listens.
     pub fn path(&self) -> &Path {
@@ -226,11 +234,50 @@ fn carry_out(client: &UnixStream, request: Request, stream: Option<String>, shar
             Some(Box::new(stream))
         }
     };
+    if let Request::Begin(get) = request {
+        return begin(client, get, shared);
+    }
     shared.api.ask(request, stream, &mut |told| match send(client, &Reply::tell(told)) {
         Ok(()) if !shared.ended.load(Ordering::SeqCst) => Flow::Continue,
         // The client has gone or the daemon stops: there is nobody to work for.
         Ok(()) | Err(_) => Flow::Stop,
     })
+}
+
+/// Begins a fetch on a thread of its own, which goes on when the client has gone. What comes of it is in the log and in the
+/// status.
+fn begin(client: &UnixStream, get: Get, shared: &Shared) -> Result<(), ApiError> {
+    if get.output == Output::Stream {
+        let message = format!("cannot fetch '{}' to a stream without whoever reads it", get.name);
+        return Err(ApiError::new(ErrorKind::Usage, message).with_hint("name a file with -o"));
+    }
+    let (api, ended) = (Arc::clone(&shared.api), Arc::clone(&shared.ended));
+    let (begun, wait) = mpsc::channel();
+    let work = move || {
+        let name = get.name.clone();
+        let result = api.ask(Request::Get(get), None, &mut |told| {
+            if let Told::Fetching { .. } = &told {
+                // A client that has gone wants no answer.
+                let _ = begun.send(Ok(told));
+            }
+            if ended.load(Ordering::SeqCst) { Flow::Stop } else { Flow::Continue }
+        });
+        match &result {
+            Ok(()) => tracing::info!("'{name}' is fetched"),
+            Err(error) => {
+                tracing::warn!("{}", error.message);
+                api.running().hub().note(&error.message);
+            }
+        }
+        if let Err(error) = result {
+            let _ = begun.send(Err(error));
+        }
+    };
+    let spawned = std::thread::Builder::new().name("fetch".into()).spawn(work);
+    spawned.map_err(|error| ApiError::io("start", "the thread of a fetch", &error))?;
+    let gone = || ApiError::new(ErrorKind::Io, "the thread of the fetch ended without a word");
+    let told = wait.recv().map_err(|_| gone())??;
+    send(client, &Reply::tell(told)).map_err(|error| ApiError::io("answer on", "the control socket", &error))
 }
 
 fn attach(client: UnixStream, token: String, shared: &Shared) -> io::Result<()> {

@@ -26,10 +26,14 @@ pub enum ErrorKind {
     Rejected,
     /// The caller asked for something that makes no sense.
     Usage,
+    /// Another process has what this one needs for itself alone.
+    InUse,
     /// The disk, the network interface or the like refused.
     Io,
     /// The other end of the control socket speaks another language.
     Protocol,
+    /// The node that worked on it was stopped or is gone.
+    Gone,
     /// The caller or a signal ended it.
     Cancelled,
 }
@@ -39,7 +43,7 @@ impl ErrorKind {
     pub fn exit_code(self) -> u8 {
         match self {
             ErrorKind::NotFound | ErrorKind::Incomplete | ErrorKind::Rejected => 1,
-            ErrorKind::Usage | ErrorKind::Io | ErrorKind::Protocol => 2,
+            ErrorKind::Usage | ErrorKind::InUse | ErrorKind::Gone | ErrorKind::Io | ErrorKind::Protocol => 2,
             ErrorKind::Cancelled => 130,
         }
     }

@@ -81,6 +81,9 @@ fn about_transfer(known: &Known) -> Vec<String> {
         }
         (Some(_), _) => format!("{id} ended after {seconds:.1} s without all of '{name}': {}.", progress(report)),
     });
+    if let Some(reason) = &report.failure {
+        lines.push(format!("Why: {reason}."));
+    }
     if report.resumed_bytes > 0 {
         lines.push(format!("{} of it were verified by an earlier run.", ByteCount(report.resumed_bytes)));
     }
@@ -167,6 +170,16 @@ fn about_name(name: &str, transfers: &[Known], status: &StatusView) -> Vec<Strin
             true => format!("This node publishes '{name}' ({size}), and the resolver has confirmed it."),
             false => format!("This node offers '{name}' ({size}), but no resolver has confirmed it yet."),
         });
+        match &published.unreadable {
+            Some(reason) => lines.push(format!("It cannot be served: {reason}. Publish it again.")),
+            None if published.changed => {
+                lines.push(
+                    "It was changed on the disk since: what is asked for of it may not be there. Publish it again."
+                        .into(),
+                );
+            }
+            None => {}
+        }
     }
     for known in transfers.iter().filter(|known| known.name == name) {
         lines.extend(about_transfer(known));
@@ -282,8 +295,26 @@ mod tests {
         let lines = explain("/b", &[], &status).unwrap();
         assert!(lines[0].contains("no resolver has confirmed"), "{lines:?}");
         assert!(lines[1].contains("No neighbour answers"), "{lines:?}");
+        let unreadable = Some("'/file' is gone since it was published".into());
+        let published = PublishedView { unreadable, ..status.published[0].clone() };
+        let status = StatusView { published: vec![published], ..status };
+        let lines = explain("/b", &[], &status).unwrap();
+        assert!(lines[1].contains("cannot be served: '/file' is gone"), "{lines:?}");
         assert!(explain("/c", &[], &status).unwrap()[0].contains("neither publishes"));
         assert!(ask("/a").contains("transfer-3 fetches '/a'"));
+    }
+
+    #[test]
+    fn says_why_a_transfer_and_a_source_of_it_ended() {
+        let mut known = known();
+        let why = "its file was changed at the source after it was published";
+        known.report.ended = Some(Time::from_millis(1_000));
+        known.report.failure = Some(format!("no source of '/a' can be used any more: 'attic': {why}"));
+        known.report.sources[0].closed = Some(why.into());
+        for id in ["transfer-3", "attic"] {
+            let lines = explain(id, &[known.clone()], &StatusView::default()).unwrap();
+            assert!(lines.iter().any(|line| line.contains(why)), "{lines:?}");
+        }
     }
 
     #[test]

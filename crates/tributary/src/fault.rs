@@ -6,7 +6,7 @@ use tributary_core::{
     TransmitBuf,
     event::{Event, TransferReport},
 };
-use tributary_transport::{Echoes, Endpoint, FaceOptions, Fetch, Messaging, NodeStatus};
+use tributary_transport::{Echoes, Endpoint, FaceOptions, Fetch, Messaging, NodeStatus, Obstacle};
 
 /// A published object that lies: some of its chunks have flipped bytes, while manifest and tree are the true ones.
 pub struct CorruptObject {
@@ -139,6 +139,9 @@ impl<N: Endpoint, L: Lie> Endpoint for Liar<N, L> {
     }
     fn status(&self, now: Time) -> NodeStatus {
         self.inner.status(now)
+    }
+    fn obstacle(&self, now: Time, name: &Name) -> Option<Obstacle> {
+        self.inner.obstacle(now, name)
     }
     fn echoes(&mut self) -> Option<&mut dyn Echoes> {
         self.inner.echoes()

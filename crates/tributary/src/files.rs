@@ -238,6 +238,9 @@ impl ChunkStore for WatchedStore {
     fn put_chunk(&mut self, index: ChunkIndex, bytes: &[u8]) -> Result<(), StoreError> {
         self.trouble.watch(self.inner.put_chunk(index, bytes))
     }
+    fn sync(&mut self) -> Result<(), StoreError> {
+        self.trouble.watch(self.inner.sync())
+    }
     fn finish(&mut self) -> Result<(), StoreError> {
         self.trouble.watch(self.inner.finish())
     }

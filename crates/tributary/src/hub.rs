@@ -22,6 +22,11 @@ const NOTES_MAX: usize = 64;
 /// Names whose resolution is remembered.
 const NAMES_MAX: usize = 20_000;
 
+/// What is said of something published that cannot be served.
+fn unreadable(name: &str, reason: &str) -> String {
+    format!("cannot serve '{name}' any more: {reason}; publish it again")
+}
+
 /// The place where all events of a node pass.
 #[derive(Debug, Default)]
 pub(crate) struct Hub {
@@ -31,6 +36,8 @@ pub(crate) struct Hub {
 #[derive(Debug, Default)]
 struct State {
     listeners: Vec<Listening>,
+    /// Names of ours that cannot be served, and why.
+    unreadable: BTreeMap<String, String>,
     notes: VecDeque<String>,
     published: BTreeMap<String, Resolution>,
     events_dropped: u64,
@@ -62,6 +69,7 @@ impl Hub {
         }
         match &event {
             Event::Note(text) => tracing::info!("{now}: {text}"),
+            Event::Unreadable { name, reason } => tracing::warn!("{}", unreadable(name, reason)),
             event => tracing::debug!("{now}: {event:?}"),
         }
         let mut state = self.state();
@@ -96,9 +104,15 @@ impl Hub {
     pub(crate) fn resolution(&self, name: &str) -> Option<Resolution> {
         self.state().published.get(name).cloned()
     }
-    /// Forgets what the resolver said about a name, before it is asked again.
+    /// Why a name of ours cannot be served, if it was found out that it cannot.
+    pub(crate) fn unreadable(&self, name: &str) -> Option<String> {
+        self.state().unreadable.get(name).cloned()
+    }
+    /// Forgets what is known about a name of ours, before it is published anew.
     pub(crate) fn forget(&self, name: &str) {
-        self.state().published.remove(name);
+        let mut state = self.state();
+        state.published.remove(name);
+        state.unreadable.remove(name);
     }
     /// The latest notes, oldest first.
     pub(crate) fn notes(&self) -> Vec<String> {
@@ -123,6 +137,12 @@ impl State {
     fn remember(&mut self, now: Time, event: &Event) {
         match event {
             Event::Note(text) => self.keep_note(format!("{now}: {text}")),
+            Event::Unreadable { name, reason } => {
+                self.keep_note(format!("{now}: {}", unreadable(name, reason)));
+                if self.unreadable.len() < NAMES_MAX || self.unreadable.contains_key(name) {
+                    self.unreadable.insert(name.clone(), reason.clone());
+                }
+            }
             Event::Neighbour { face, node, up } => {
                 let change = if *up { "answers" } else { "does not answer any more" };
                 self.keep_note(format!("{now}: {face}: neighbour {node} {change}"));

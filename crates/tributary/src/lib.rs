@@ -24,7 +24,7 @@
 //!
 //! # Example
 //! ```no_run
-//! use tributary::{Api, Flow, GetOptions, LocalApi, NodeConfig, Request, api::{Get, Output}};
+//! use tributary::{Api, Flow, GetOptions, LocalApi, NodeConfig, Overwrite, Request, api::{Get, Output}};
 //! let api = LocalApi::start(NodeConfig::load("receiver.toml".as_ref())?)?;
 //! let get = Get {
 //!     name: "/lab/big".into(),
@@ -33,6 +33,7 @@
 //!     limit_bits_per_second: None,
 //!     patience_ms: None,
 //!     options: GetOptions::default(),
+//!     overwrite: Overwrite::EarlierFetch,
 //! };
 //! api.ask(Request::Get(get), None, &mut |told| {
 //!     let line = told.to_line(); // {"event":"progress", …}, and {"event":"done", …} at last
@@ -45,6 +46,7 @@ pub mod api;
 pub mod config;
 pub mod control;
 pub mod daemon;
+mod diagnosis;
 pub mod echo;
 pub mod error;
 mod explain;
@@ -52,6 +54,7 @@ pub mod fault;
 pub mod files;
 mod hub;
 pub mod local;
+mod lookups;
 pub mod mailbox;
 pub mod messages;
 pub mod mf;
@@ -62,6 +65,7 @@ pub mod protocol;
 mod psi;
 mod publications;
 pub mod registry;
+mod reload;
 mod running;
 pub mod simulation;
 pub mod socket;
@@ -69,13 +73,13 @@ pub mod told;
 pub mod views;
 mod whole;
 
-pub use api::{Api, Flow, Get, Output, Request};
+pub use api::{Api, Flow, Get, Output, Overwrite, Request, Term};
 pub use config::{ConfigErrors, NodeConfig};
 pub use control::ControlSocket;
 pub use daemon::Daemon;
 pub use error::{ApiError, ErrorKind};
 pub use local::LocalApi;
-pub use messages::{GetOptions, Recv, Send};
+pub use messages::{GetOptions, OnRepeat, Recv, Send};
 pub use registry::Family;
 pub use socket::SocketApi;
 pub use told::Told;

@@ -18,11 +18,12 @@ use tributary_net::{
     Clock,
     disk::{self, LeftOut},
 };
-use tributary_transport::Fetch;
+use tributary_transport::{Fetch, Obstacle, ObstacleKind};
 
 use crate::{
-    api::{Api, Flow, Get, Output, Request},
+    api::{Api, Flow, Get, Output, Request, Term},
     config::{NodeConfig, Role},
+    diagnosis::{self, Diagnosis},
     error::{ApiError, ErrorKind},
     explain,
     fault::CorruptObject,
@@ -31,7 +32,7 @@ use crate::{
     messages::{Change, GetOptions},
     occupied::Occupied,
     publications::{Publication, Publications},
-    registry::{self, BoxedNode, Family},
+    registry::{self, BoxedNode},
     running::{Running, face_id},
     told::{PROGRESS_INTERVAL, Told},
     views::{CacheView, DoneView, ProgressView, StatusView, TransferView},
@@ -40,6 +41,8 @@ use crate::{
 /// A node in this process, with everything that a person may ask of it. Dropping it stops the node.
 pub struct LocalApi {
     config: NodeConfig,
+    /// The config as it was read last; what only a restart changes is as in `config`.
+    current: Mutex<NodeConfig>,
     running: Running,
     files: Files,
     key: SigningKey,
@@ -140,6 +143,10 @@ impl LocalApi {
         }
         Ok(self.config.faces.is_empty())
     }
+    /// Why no neighbour answers, and what to try; `None` if one does.
+    pub fn why_alone(&self) -> Option<(String, Option<String>)> {
+        diagnosis::alone(self).map(|Diagnosis { reason, hint }| (reason, hint))
+    }
     /// Stops the node: what runs ends, verified chunks are kept.
     ///
     /// # Errors
@@ -160,6 +167,13 @@ impl LocalApi {
     pub(crate) fn receiving(&self) -> &AtomicBool {
         &self.receiving
     }
+    pub(crate) fn current(&self) -> MutexGuard<'_, NodeConfig> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+    /// Whether what is published under a name is still as it was then.
+    pub(crate) fn is_unchanged(&self, name: &Name) -> bool {
+        self.originals().get(&name.to_string()).is_some_and(disk::Original::is_unchanged)
+    }
     pub(crate) fn attached(&self) -> MutexGuard<'_, BTreeSet<Name>> {
         self.attached.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -178,6 +192,7 @@ impl LocalApi {
     ) -> Result<Self, ApiError> {
         let publications = Publications::open(&config.state_dir)?;
         Ok(LocalApi {
+            current: Mutex::new(config.clone()),
             config,
             running,
             files,
@@ -198,6 +213,7 @@ impl LocalApi {
         name: &str,
         version: Option<u64>,
         patience: Duration,
+        term: Term,
         tell: &mut dyn FnMut(Told) -> Flow,
     ) -> Result<(), ApiError> {
         self.must_play(Role::Sender, "publish")?;
@@ -218,7 +234,9 @@ impl LocalApi {
             tell(left_out);
         }
         // First what may fail: what is offered now is offered after a restart.
-        self.publications.remember(Publication { name: name.clone(), path, version })?;
+        if term == Term::UntilRemoved {
+            self.publications.remember(Publication { name: name.clone(), path, version })?;
+        }
         self.running.hub().forget(&uri);
         let listener = self.running.hub().listen();
         let mut told = self.offer(publication)?;
@@ -227,7 +245,9 @@ impl LocalApi {
             // What the node has given up is offered no more; else it goes on trying.
             let published = self.running.call(|node, now| node.status(now).published)?;
             if !published.iter().any(|(of, _)| *of == uri) {
-                self.publications.forget(&name)?;
+                if term == Term::UntilRemoved {
+                    self.publications.forget(&name)?;
+                }
                 self.originals().remove(&uri);
             }
             let message = format!("cannot publish '{uri}': the resolver refused: {reason}");
@@ -299,7 +319,8 @@ impl LocalApi {
             None => node.fetch(now, fetch),
         })?;
         let name = name.to_string();
-        let report = self.follow(transfer, &name, &listener, tell)?;
+        let mut obstacle = None;
+        let report = self.follow(transfer, &name, &listener, &mut obstacle, tell)?;
         match report {
             Ended::Completed(report) => {
                 tell(Told::Done(DoneView::new(&name, self.config.family.word(), &report, output)));
@@ -310,7 +331,10 @@ impl LocalApi {
                 let message = format!("cannot fetch '{name}': it is a level above other names, such as {}", below[0]);
                 Err(ApiError::new(ErrorKind::NotFound, message).with_hint(format!("`trib ls {name}` lists them")))
             }
-            Ended::Failed(report, reason) => Err(failure(&name, &reason, &report, &trouble, self.config.family)),
+            Ended::Failed(report, reason) => {
+                let diagnosis = report.sources.is_empty().then(|| diagnosis::diagnose(self, &name, obstacle.as_ref()));
+                Err(failure(&name, &reason, &report, &trouble, diagnosis.flatten()))
+            }
             Ended::Stopped => {
                 self.running.call(move |node, now| node.cancel(now, transfer))?;
                 let message = format!("the fetch of '{name}' was ended; what was verified is kept");
@@ -318,21 +342,29 @@ impl LocalApi {
             }
         }
     }
-    /// Tells the progress of a transfer until it ends.
+    /// Tells the progress of a transfer until it ends. `obstacle` becomes what keeps it from finding a source; that the
+    /// network lacks something is told at once, since waiting does not help.
     fn follow(
         &self,
         transfer: TransferId,
         name: &str,
         listener: &Listener,
+        obstacle: &mut Option<Obstacle>,
         tell: &mut dyn FnMut(Told) -> Flow,
     ) -> Result<Ended, ApiError> {
         let clock = Clock::new();
         let mut next = Time::ZERO;
+        let (mut missing_since, mut is_told) = (None, false);
         let mut may_be_level = self.config.family.lists();
         let mut flow = tell(Told::Fetching { transfer: transfer.to_string(), name: name.into() });
         while flow == Flow::Continue {
             let mut ending = None;
             match listener.wait(clock.until(next)) {
+                Heard::Event(Event::Resolver(ResolverEvent::Rejected { name: of, operation: "subscribe", reason }))
+                    if of == name =>
+                {
+                    *obstacle = Some(Obstacle { kind: ObstacleKind::Silent, reason });
+                }
                 Heard::Event(Event::Transfer(of, event)) if of == transfer => match event {
                     TransferEvent::Completed => ending = Some(None),
                     TransferEvent::Failed { reason } => ending = Some(Some(reason)),
@@ -343,7 +375,7 @@ impl LocalApi {
                     }
                 },
                 Heard::Event(_) | Heard::Silence => {}
-                Heard::Gone => return Err(ApiError::new(ErrorKind::Cancelled, "the node was stopped")),
+                Heard::Gone => return Err(ApiError::new(ErrorKind::Gone, "the node was stopped")),
             }
             if ending.is_none() && clock.now() < next {
                 continue;
@@ -355,6 +387,16 @@ impl LocalApi {
             };
             if flow == Flow::Continue {
                 flow = tell(Told::Progress(ProgressView::new(transfer, name, &report, now)));
+            }
+            if report.sources.is_empty() {
+                self.look_for_obstacle(name, obstacle)?;
+                let missing = obstacle.as_ref().filter(|obstacle| obstacle.kind == ObstacleKind::Missing);
+                missing_since = missing.map(|_| missing_since.unwrap_or(clock.now()));
+                let is_due = missing_since.is_some_and(|since| clock.now().since(since) >= MISSING_PATIENCE);
+                if let Some(missing) = missing.filter(|_| is_due && !is_told) {
+                    is_told = true;
+                    flow = tell(Told::Note { text: format!("'{name}' cannot be found yet: {}", missing.reason) });
+                }
             }
             if clock.now() >= LEVEL_LOOK && ending.is_none() && std::mem::take(&mut may_be_level) {
                 let is_found = report.bytes > 0 || !report.sources.is_empty() || report.ended.is_some();
@@ -379,6 +421,15 @@ impl LocalApi {
         Ok(Ended::Stopped)
     }
 
+    /// Takes note of what keeps a fetch from finding a source. What was known stays known: a fetch that ends is forgotten by
+    /// those who knew.
+    fn look_for_obstacle(&self, name: &str, obstacle: &mut Option<Obstacle>) -> Result<(), ApiError> {
+        let of = parse_name(name)?;
+        if let Some(found) = self.running.call(move |node, now| node.obstacle(now, &of))? {
+            *obstacle = Some(found);
+        }
+        Ok(())
+    }
     /// The names right below one, as far as they are known soon.
     fn below(&self, name: &str) -> Vec<String> {
         let mut below = Vec::new();
@@ -453,10 +504,16 @@ impl LocalApi {
             let hint = "`trib status` lists what it publishes; ask the node that has it";
             return Err(ApiError::new(ErrorKind::NotFound, message).with_hint(hint));
         }
-        self.running.call(move |node, now| node.unpublish(now, &name))?;
+        self.withdraw(&name)?;
+        tell(Told::Unpublished { name: uri });
+        Ok(())
+    }
+    /// Publishes a name no more.
+    pub(crate) fn withdraw(&self, name: &Name) -> Result<(), ApiError> {
+        let (uri, of) = (name.to_string(), name.clone());
+        self.running.call(move |node, now| node.unpublish(now, &of))?;
         self.running.hub().forget(&uri);
         self.originals().remove(&uri);
-        tell(Told::Unpublished { name: uri });
         Ok(())
     }
 
@@ -477,10 +534,13 @@ impl LocalApi {
         for (index, face) in self.config.faces.iter().enumerate() {
             let id = face_id(index).to_string();
             let silent = view.faces.iter_mut().filter(|view| view.id == id && view.neighbour.is_empty());
-            silent.for_each(|view| view.neighbour = face.peer.to_string());
+            let found = self.running.found(face_id(index)).and_then(|found| found.address);
+            let address = found.map_or_else(String::new, |address| format!(" ({address})"));
+            silent.for_each(|view| view.neighbour = format!("{}{address}", face.peer));
         }
         for published in &mut view.published {
             published.confirmed = hub.resolution(&published.name) == Some(Resolution::Confirmed);
+            published.unreadable = hub.unreadable(&published.name);
         }
         view.transfers = transfers
             .iter()
@@ -490,9 +550,14 @@ impl LocalApi {
                 bytes: report.bytes,
                 stored_bytes: report.stored_bytes,
                 running: report.ended.is_none(),
+                failure: report.failure.clone(),
             })
             .collect();
         let stats = self.running.stats()?;
+        let now = self.running.now();
+        for face in &mut view.faces {
+            face.problem = self.running.problem(&face.id, &stats, now);
+        }
         let counters = [
             ("driver: datagrams in", stats.in_datagrams),
             ("driver: datagrams out", stats.out_datagrams),
@@ -507,7 +572,38 @@ impl LocalApi {
         ];
         view.counters.extend(counters.map(|(name, count)| (name.to_string(), count)));
         view.notes = hub.notes();
+        view.uptime_seconds = now.as_secs_f64();
+        view.version = env!("CARGO_PKG_VERSION").into();
         Ok(view)
+    }
+
+    /// Tells the progress of a fetch that somebody else began, until it ends; who leaves ends nothing.
+    fn follow_other(&self, id: &str, tell: &mut dyn FnMut(Told) -> Flow) -> Result<(), ApiError> {
+        let transfers = self.transfers()?;
+        // Of several fetches of one name the latest is meant.
+        let found = transfers.iter().rfind(|(transfer, name)| transfer.to_string() == id || name.to_string() == id);
+        let (transfer, name) = found.cloned().ok_or_else(|| {
+            let message = format!("there is no fetch '{id}'");
+            ApiError::new(ErrorKind::NotFound, message).with_hint("`trib status` lists the transfers")
+        })?;
+        let (name, listener, mut obstacle) = (name.to_string(), self.running.hub().listen(), None);
+        match self.follow(transfer, &name, &listener, &mut obstacle, tell)? {
+            Ended::Completed(report) => {
+                tell(Told::Done(DoneView::new(&name, self.config.family.word(), &report, None)));
+                Ok(())
+            }
+            Ended::Failed(report, reason) => Err(failure(&name, &reason, &report, &Trouble::default(), None)),
+            Ended::Level(_) | Ended::Stopped => Ok(()),
+        }
+    }
+    /// The same, with what was changed on the disk since it was published.
+    fn status_with_changes(&self) -> Result<StatusView, ApiError> {
+        let mut status = self.status()?;
+        let originals = self.originals().clone();
+        for published in &mut status.published {
+            published.changed = originals.get(&published.name).is_some_and(|original| !original.is_unchanged());
+        }
+        Ok(status)
     }
 
     fn paths(&self, name: &str, tell: &mut dyn FnMut(Told) -> Flow) -> Result<(), ApiError> {
@@ -538,7 +634,7 @@ impl LocalApi {
                 transfers.push(explain::Known { transfer, name: name.to_string(), report, now });
             }
         }
-        explain::explain(id, &transfers, &self.status()?)
+        explain::explain(id, &transfers, &self.status_with_changes()?)
     }
 
     fn link(&self, face: &str, up: bool) -> Result<Told, ApiError> {
@@ -580,7 +676,7 @@ impl LocalApi {
         }
         Ok((publication, note))
     }
-    fn offer(&self, publication: disk::Publication) -> Result<Told, ApiError> {
+    pub(crate) fn offer(&self, publication: disk::Publication) -> Result<Told, ApiError> {
         let disk::Publication { object, original, .. } = publication;
         let manifest = object.manifest();
         self.originals().insert(manifest.name.to_string(), original);
@@ -618,20 +714,20 @@ impl Api for LocalApi {
         tell: &mut dyn FnMut(Told) -> Flow,
     ) -> Result<(), ApiError> {
         match request {
-            Request::Put { path, name, version, patience_ms } => {
-                self.put(&path, &name, version, Duration::from_millis(patience_ms), tell)
+            Request::Put { path, name, version, patience_ms, term } => {
+                self.put(&path, &name, version, Duration::from_millis(patience_ms), term, tell)
             }
             Request::Get(get) => self.get(&get, stream, tell),
+            Request::Begin(get) => {
+                let message = format!("cannot fetch '{}' without whoever asked: this node ends with it", get.name);
+                Err(ApiError::new(ErrorKind::Usage, message).with_hint("start one with `trib node`, and name it"))
+            }
+            Request::Follow { id } => self.follow_other(&id, tell),
             Request::List { scope, patience_ms } => self.list(&scope, Duration::from_millis(patience_ms), tell),
             Request::Remove { name } => self.remove(&name, tell),
             Request::Paths { name } => self.paths(&name, tell),
             Request::Status => {
-                let mut status = self.status()?;
-                let originals = self.originals().clone();
-                for published in &mut status.published {
-                    published.changed = originals.get(&published.name).is_some_and(|original| !original.is_unchanged());
-                }
-                tell(Told::Status(status));
+                tell(Told::Status(self.status_with_changes()?));
                 Ok(())
             }
             Request::Explain { id } => {
@@ -711,6 +807,8 @@ enum Ended {
 
 /// A fetch that knows no source after so long may be one of a level: then it is looked what is below it.
 const LEVEL_LOOK: Time = Time::from_millis(500);
+/// How long the network may seem to lack something before that is told: beacons and routes take a moment to arrive.
+const MISSING_PATIENCE: Duration = Duration::from_secs(2);
 /// How long that may take.
 const LEVEL_PATIENCE: Duration = Duration::from_millis(500);
 
@@ -729,8 +827,14 @@ impl Drop for Place<'_> {
     }
 }
 
-/// What to tell a person about a fetch that failed.
-fn failure(name: &str, reason: &str, report: &TransferReport, trouble: &Trouble, family: Family) -> ApiError {
+/// What to tell a person about a fetch that failed; `diagnosis` is why nobody answered.
+fn failure(
+    name: &str,
+    reason: &str,
+    report: &TransferReport,
+    trouble: &Trouble,
+    diagnosis: Option<Diagnosis>,
+) -> ApiError {
     // Where it was given up its name is told as well.
     let message = format!("cannot fetch '{name}': {}", reason.replace(&format!(" of '{name}'"), ""));
     let kept = report.stored_bytes;
@@ -741,10 +845,14 @@ fn failure(name: &str, reason: &str, report: &TransferReport, trouble: &Trouble,
                 "ask the publisher for the key that `trib key show` prints there, and pin it with --publisher",
             )
         }
-        None if report.bytes == 0 => ApiError::new(ErrorKind::NotFound, message).with_hint(match family.lists() {
-            true => "is a publisher running? list what the network offers with `trib ls`".into(),
-            false => format!("is a publisher running, and does a route lead there? `trib ping {name}` tries it"),
-        }),
+        None if report.bytes == 0 => match diagnosis {
+            Some(Diagnosis { reason, hint }) => {
+                let error = ApiError::new(ErrorKind::NotFound, format!("{message}: {reason}"));
+                hint.into_iter().fold(error, ApiError::with_hint)
+            }
+            None => ApiError::new(ErrorKind::NotFound, message)
+                .with_hint("is a publisher running? list what the network offers with `trib ls`"),
+        },
         None => ApiError::new(ErrorKind::Incomplete, message).with_hint(format!(
             "{kept} of {} bytes are verified and kept; the same command goes on there",
             report.bytes

@@ -175,6 +175,22 @@ pub struct Recv {
     /// Ends after so long without an object, in milliseconds; `None` waits for ever.
     #[serde(default)]
     pub patience_ms: Option<u64>,
+    /// What becomes of several objects of one name.
+    #[serde(default)]
+    pub on_repeat: OnRepeat,
+}
+
+/// What becomes of an object whose name another one had that was received before.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum OnRepeat {
+    /// All are kept: the second one of `/sensors/roof` becomes `sensors/roof~2`.
+    #[default]
+    Number,
+    /// It takes the place of an earlier one from the same publisher, unless somebody has changed that since.
+    Replace,
+    /// Its bytes are added to the file as a line. Folders and what has more than 1 MiB are numbered.
+    Append,
 }
 
 /// Up to so many bytes a file to send is read at once.
@@ -257,6 +273,12 @@ impl LocalApi {
                     );
                     return Err(ApiError::new(ErrorKind::Incomplete, message)
                         .with_hint(format!("`trib recv --attach {}` over there attaches a device", send.to)));
+                }
+                // The network has promised to deliver all of it to the only one who has not got it.
+                let waits = view.destinations as usize - delivered.min(view.destinations as usize);
+                if waits <= 1 && u64::from(stored) >= u64::from(view.chunks) && stored > 0 {
+                    tell(Told::Sent(view));
+                    return Ok(());
                 }
                 let message = format!(
                     "'{name}' is not with everybody after {:?}: {} of {} chunks have left, {stored} are stored on the way, \
@@ -422,6 +444,16 @@ impl LocalApi {
     pub(crate) fn groups(&self) -> Result<Told, ApiError> {
         let groups = self.with_messaging(|messaging, _| messaging.groups())?;
         Ok(Told::Groups { groups: groups.into_iter().map(GroupView::new).collect() })
+    }
+    /// Says who belongs to a group from now on, or (`None`) that it ends, and remembers it over restarts.
+    pub(crate) fn set_group(&self, label: &str, members: Option<Vec<String>>) -> Result<(), ApiError> {
+        let (of, said) = (label.to_string(), members.clone());
+        let set = self.with_messaging(move |messaging, now| messaging.set_group(now, &of, said.as_deref()))?;
+        set.map_err(|reason| ApiError::new(ErrorKind::Usage, format!("cannot change the group '{label}': {reason}")))?;
+        if self.config().store.is_some() {
+            crate::mf::groups::remember(&self.config().state_dir, label.into(), members)?;
+        }
+        Ok(())
     }
     /// Carries out `Request::GroupAdd` and `Request::GroupRemove`, and remembers what comes of it over restarts.
     pub(crate) fn change_group(&self, label: String, changed: &[String], change: Change) -> Result<Told, ApiError> {

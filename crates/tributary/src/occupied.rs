@@ -71,7 +71,7 @@ fn in_use(file: &mut File, config: &NodeConfig) -> ApiError {
     let message =
         format!("the state folder '{}' of the node '{}' is in use by {by}", config.state_dir.display(), config.label);
     let own = "give this node its own 'state_dir' in [node]";
-    ApiError::new(ErrorKind::Usage, message).with_hint(match config.control.exists() {
+    ApiError::new(ErrorKind::InUse, message).with_hint(match config.control.exists() {
         true => format!("ask the node that runs, with --control {}, or {own}", config.control.display()),
         false => format!("wait until it has ended, or {own}"),
     })

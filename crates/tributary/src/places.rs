@@ -17,18 +17,18 @@ pub fn state_dir(label: &str) -> Option<PathBuf> {
 pub(crate) fn control_in(state_dir: &Path) -> PathBuf {
     state_dir.join("control.sock")
 }
-/// The control socket of the daemon that is meant: `named` by its path or by the label of its node, else `$TRIB_CONTROL`
-/// likewise, else that of the only one that runs under this user's name.
+/// The control sockets of the daemons that may be meant: of one that is `named` by its path or by the label of its node, else
+/// by `$TRIB_CONTROL` likewise, else of all that run under this user's name, by their labels.
 ///
 /// # Errors
-/// [`ApiError`] if none is named and none runs, or several, which are listed then.
-pub fn find_control(named: Option<&Path>) -> Result<PathBuf, ApiError> {
+/// [`ApiError`] if none is named and none runs.
+pub fn find_controls(named: Option<&Path>) -> Result<Vec<PathBuf>, ApiError> {
     let variable = || std::env::var_os("TRIB_CONTROL").filter(|text| !text.is_empty()).map(PathBuf::from);
     if let Some(named) = named.map(PathBuf::from).or_else(variable) {
         // What has no folder and is no file here is a label.
         let label = named.to_str().filter(|text| !text.contains('/') && !named.exists());
         let folder = label.and_then(state_dir);
-        return Ok(folder.map_or(named, |folder| control_in(&folder)));
+        return Ok(vec![folder.map_or(named, |folder| control_in(&folder))]);
     }
     let home = state_home().ok_or_else(|| {
         let message = "no daemon is named, and without a home folder none is found";
@@ -39,21 +39,12 @@ pub fn find_control(named: Option<&Path>) -> Result<PathBuf, ApiError> {
     let folders = folders.into_iter().map(|folder| folder.path());
     let mut alive: Vec<_> = folders.filter(|folder| UnixStream::connect(control_in(folder)).is_ok()).collect();
     alive.sort();
-    match &alive[..] {
-        [] => {
-            let message = format!("no daemon runs here: no socket in '{}' answers", home.display());
-            let hint = "start one with `trib node --config FILE`, or name its socket with --control or $TRIB_CONTROL";
-            Err(ApiError::new(ErrorKind::Io, message).with_hint(hint))
-        }
-        [only] => Ok(control_in(only)),
-        several => {
-            let labels = several.iter().filter_map(|folder| folder.file_name());
-            let labels: Vec<_> = labels.map(|label| label.to_string_lossy()).collect();
-            let message = format!("{} daemons run here: {}; which one?", several.len(), labels.join(", "));
-            let hint = format!("name one: --control {}", labels[0]);
-            Err(ApiError::new(ErrorKind::Usage, message).with_hint(hint))
-        }
+    if alive.is_empty() {
+        let message = format!("no daemon runs here: no socket in '{}' answers", home.display());
+        let hint = "start one with `trib node --config FILE`, or name its socket with --control or $TRIB_CONTROL";
+        return Err(ApiError::new(ErrorKind::Io, message).with_hint(hint));
     }
+    Ok(alive.iter().map(|folder| control_in(folder)).collect())
 }
 
 /// `None` if neither variable is an absolute path.

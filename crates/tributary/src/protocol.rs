@@ -153,6 +153,7 @@ mod tests {
             name: "/a".into(),
             version: None,
             patience_ms: 1,
+            term: crate::Term::ThisRun,
         };
         let get = Request::Get(Get {
             name: "/a".into(),
@@ -161,6 +162,7 @@ mod tests {
             limit_bits_per_second: None,
             patience_ms: None,
             options: crate::GetOptions { in_network: Some(crate::messages::Keep::Delegate), ..Default::default() },
+            overwrite: crate::Overwrite::Anything,
         });
         let explain = Request::Explain { id: "path-1".into() };
         for request in [Request::Status, explain, put(b"/na\xffme"), put(b"/name"), get] {

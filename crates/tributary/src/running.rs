@@ -2,8 +2,8 @@
 use std::{net::SocketAddr, sync::Arc};
 use tributary_core::{FaceId, Time, link::LinkChange, link::LinkConfig};
 use tributary_net::{
-    Driver, DriverConfig, DriverError, DriverHandle, DriverStats, FaceConfig, ListenConfig, StreamFaceConfig,
-    disk::Storage,
+    Driver, DriverConfig, DriverError, DriverHandle, DriverStats, FaceConfig, FaceStats, ListenConfig,
+    StreamFaceConfig, disk::Storage,
 };
 use tributary_transport::FaceOptions;
 
@@ -11,12 +11,14 @@ use crate::{
     config::NodeConfig,
     error::{ApiError, ErrorKind},
     hub::Hub,
+    lookups::{Found, Lookups},
     registry::{self, BoxedNode},
 };
 
 /// A node that runs. Dropping it stops it.
 pub(crate) struct Running {
-    driver: DriverHandle<BoxedNode>,
+    driver: Arc<DriverHandle<BoxedNode>>,
+    lookups: Option<Lookups>,
     hub: Arc<Hub>,
     storage: Storage,
 }
@@ -36,17 +38,17 @@ impl Running {
     ) -> Result<Self, ApiError> {
         let hub = Arc::new(Hub::default());
         let to_hub = Arc::clone(&hub);
-        let driver = Driver::spawn(
+        let driver = Arc::new(Driver::spawn(
             move || node,
             DriverConfig { bell: storage.bell().clone(), ..driver_config(config, seed) },
             move |now, event| {
                 to_hub.handle_event(now, event);
             },
-        )?;
+        )?);
         for warning in driver.warnings() {
             hub.note(warning);
         }
-        let faces: Vec<_> = datagram_faces(config).map(|(id, face, _)| (id, options(face))).collect();
+        let faces: Vec<_> = datagram_faces(config).map(|(id, face)| (id, options(face))).collect();
         let rate = config.limits.rate;
         driver.call(move |node, now| {
             for (face, options) in faces {
@@ -56,7 +58,8 @@ impl Running {
                 node.limit(now, None, rate);
             }
         })?;
-        Ok(Running { driver, hub, storage: storage.clone() })
+        let lookups = Lookups::start(config, &driver, &hub)?;
+        Ok(Running { driver, lookups, hub, storage: storage.clone() })
     }
     /// Runs a command on the node's thread and gives its result.
     pub(crate) fn call<R: Send + 'static>(
@@ -77,6 +80,26 @@ impl Running {
     pub(crate) fn listen_addrs(&self) -> Vec<String> {
         let datagrams = self.driver.listen_addrs().iter().map(ToString::to_string);
         datagrams.chain(self.driver.stream_addrs().iter().map(ToString::to_string)).collect()
+    }
+    /// What the name of a neighbour stands for; `None` for those without a name.
+    pub(crate) fn found(&self, face: FaceId) -> Option<Found> {
+        self.lookups.as_ref()?.found(face)
+    }
+    /// The time of the node.
+    pub(crate) fn now(&self) -> Time {
+        self.driver.clock().now()
+    }
+    /// Why nothing gets to the neighbour of a face, as far as this machine knows: its name is not found, or the kernel
+    /// has refused to send there lately.
+    pub(crate) fn problem(&self, face: &str, stats: &DriverStats, now: Time) -> Option<String> {
+        let account = stats.faces.iter().find(|account| account.face.to_string() == face);
+        let number = face.strip_prefix("face-").and_then(|number| number.parse().ok()).map(FaceId);
+        let refused = account.and_then(|account| Some((account, account.refused?)));
+        let refused = refused.filter(|(_, (_, at))| now.since(*at) < REFUSAL_FRESH);
+        let in_words = |(account, (reason, _)): (&FaceStats, (&str, Time))| {
+            format!("cannot send to {} from {}: {reason}", account.peer, account.local)
+        };
+        self.found(number?).and_then(|found| found.problem).or_else(|| refused.map(in_words))
     }
     /// Where its events pass.
     pub(crate) fn hub(&self) -> &Arc<Hub> {
@@ -108,6 +131,8 @@ impl Drop for Running {
     }
 }
 
+/// How long ago the kernel may have refused to send for that to be still the case: neighbours are greeted more often.
+const REFUSAL_FRESH: std::time::Duration = std::time::Duration::from_secs(10);
 /// What a publisher's withdrawals have to get through before it is gone; those that do not make it expire.
 const LEAVE_TIME: std::time::Duration = std::time::Duration::from_millis(200);
 
@@ -116,10 +141,25 @@ pub(crate) fn face_id(index: usize) -> FaceId {
     FaceId(index as u32 + 1)
 }
 
-/// The faces over UDP, with their numbers and neighbours.
-fn datagram_faces(config: &NodeConfig) -> impl Iterator<Item = (FaceId, &crate::config::FaceConfig, SocketAddr)> {
-    let numbered = config.faces.iter().enumerate();
-    numbered.filter_map(|(index, face)| Some((face_id(index), face, face.peer.datagrams()?)))
+/// The faces over UDP with their numbers, those whose addresses are to be looked up too.
+fn datagram_faces(config: &NodeConfig) -> impl Iterator<Item = (FaceId, &crate::config::FaceConfig)> {
+    let numbered = config.faces.iter().enumerate().map(|(index, face)| (face_id(index), face));
+    numbered.filter(|(_, face)| !face.peer.is_stream())
+}
+/// A face over UDP as the driver of a node that listens there has it.
+pub(crate) fn datagram_face(
+    listen: &[SocketAddr],
+    id: FaceId,
+    face: &crate::config::FaceConfig,
+    peer: SocketAddr,
+) -> FaceConfig {
+    FaceConfig {
+        local: face.source(listen, peer),
+        device: face.device.clone(),
+        link: face.egress.as_ref().map(|link| LinkConfig { mtu: face.mtu, ..link.clone() }),
+        mtu: face.mtu,
+        ..FaceConfig::new(id, peer)
+    }
 }
 
 fn options(face: &crate::config::FaceConfig) -> FaceOptions {
@@ -127,13 +167,8 @@ fn options(face: &crate::config::FaceConfig) -> FaceOptions {
 }
 
 fn driver_config(config: &NodeConfig, seed: u64) -> DriverConfig {
-    let faces = datagram_faces(config).map(|(id, face, peer)| FaceConfig {
-        local: face.source(&config.listen),
-        device: face.device.clone(),
-        link: face.egress.as_ref().map(|link| LinkConfig { mtu: face.mtu, ..link.clone() }),
-        mtu: face.mtu,
-        ..FaceConfig::new(id, peer)
-    });
+    let addressed = datagram_faces(config).filter_map(|(id, face)| Some((id, face, face.peer.datagrams()?)));
+    let faces = addressed.map(|(id, face, peer)| datagram_face(&config.listen, id, face, peer));
     let streams = config.faces.iter().enumerate().filter_map(|(index, face)| {
         let peer = face.peer.stream()?.clone();
         Some(StreamFaceConfig { id: face_id(index), peer })

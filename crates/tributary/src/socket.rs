@@ -82,7 +82,7 @@ impl SocketApi {
             Ok(true) => {}
             Ok(false) => {
                 let message = format!("the daemon at '{}' went away", self.path.display());
-                return Err(ApiError::new(ErrorKind::Io, message).with_hint("its log says why"));
+                return Err(ApiError::new(ErrorKind::Gone, message).with_hint("its log says why"));
             }
             Err(error) => return Err(self.lost(&error)),
         }

@@ -379,6 +379,12 @@ pub struct StatusView {
     pub family: String,
     /// Its roles in the words of the config.
     pub roles: Vec<String>,
+    /// The version of the program.
+    #[serde(default)]
+    pub version: String,
+    /// How long it has been running.
+    #[serde(default)]
+    pub uptime_seconds: f64,
     /// Where it listens.
     pub listen: Vec<String>,
     /// Its faces.
@@ -408,8 +414,11 @@ pub struct FaceView {
     pub up: bool,
     /// Round-trip time to it.
     pub rtt_ms: Option<f64>,
-    /// Datagram bytes proven to get through.
-    pub mtu: u32,
+    /// Datagram bytes proven to get through; `None` of a stream, which has no datagrams.
+    pub mtu: Option<u32>,
+    /// Why nothing gets there, as far as this machine knows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
     /// What its link carries, as it was said or, in the family `ndn`, measured.
     pub rate_mbps: Option<f64>,
     /// Packets sent.
@@ -466,6 +475,9 @@ pub struct PublishedView {
     /// Whether its file or folder was changed or removed since it was published.
     #[serde(default)]
     pub changed: bool,
+    /// Why it cannot be served, if somebody has asked for it in vain.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unreadable: Option<String>,
 }
 
 /// One transfer in a status.
@@ -481,6 +493,9 @@ pub struct TransferView {
     pub stored_bytes: u64,
     /// Whether it still runs.
     pub running: bool,
+    /// Why it ended without being complete.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<String>,
 }
 
 impl StatusView {
@@ -511,7 +526,8 @@ impl FaceView {
             neighbour: face.neighbour.clone(),
             up: face.up,
             rtt_ms: face.rtt.map(milliseconds),
-            mtu: face.mtu,
+            mtu: (face.mtu != u32::MAX).then_some(face.mtu),
+            problem: None,
             rate_mbps: face.rate.map(|rate| round(rate.mbps(), 3)),
             sent_packets: face.sent.0,
             sent_bytes: face.sent.1.0,

@@ -19,6 +19,9 @@ impl<F: FnMut() + Send> ChunkStore for TellsWhole<F> {
     fn put_chunk(&mut self, index: ChunkIndex, bytes: &[u8]) -> Result<(), StoreError> {
         self.inner.put_chunk(index, bytes)
     }
+    fn sync(&mut self) -> Result<(), StoreError> {
+        self.inner.sync()
+    }
     fn finish(&mut self) -> Result<(), StoreError> {
         self.inner.finish()?;
         (self.tell)();

@@ -3,11 +3,11 @@ use std::{
     io::Write,
     path::{Path, PathBuf},
 };
-use tributary::{Api, ApiError, ErrorKind, Flow, Get, GetOptions, Output, Request, Told};
+use tributary::{Api, ApiError, ErrorKind, Flow, Get, GetOptions, Output, Overwrite, Request, Told};
 use tributary_content::Name;
 
-use super::{message, milliseconds, worker};
-use crate::{args, progress::Display, signals::Wish};
+use super::{Hand, choice, message, milliseconds, print, worker};
+use crate::{args, out, progress::Display, signals::Wish};
 
 /// Fetches by a daemon, or by a node in this process.
 pub(crate) fn run(get: &args::Get, json: bool) -> Result<(), ApiError> {
@@ -21,7 +21,7 @@ pub(crate) fn run(get: &args::Get, json: bool) -> Result<(), ApiError> {
         return Err(ApiError::new(ErrorKind::Usage, message).with_hint("write to a file, or leave --json out"));
     }
     let stream = (output == Output::Stream).then(|| Box::new(std::io::stdout()) as Box<dyn Write + Send>);
-    let mut request = Request::Get(Get {
+    let wanted = Get {
         name: get.name.to_string(),
         output,
         publisher: get.publisher.map(|key| key.to_string()),
@@ -33,11 +33,71 @@ pub(crate) fn run(get: &args::Get, json: bool) -> Result<(), ApiError> {
             nack_timeout_ms: get.nack_timeout.map(milliseconds),
             in_network: get.in_network.map(message::keep),
         },
-    });
+        overwrite: if get.overwrite { Overwrite::Anything } else { Overwrite::EarlierFetch },
+    };
+    if get.detach {
+        return detach(get, wanted, json);
+    }
     // From here on a signal ends the fetch in order: what was verified is kept.
     let wish = Wish::listen()?;
-    let api = worker(&get.worker, &mut request, &wish)?;
-    check_family(get, &*api)?;
+    let mut request = Request::Get(wanted);
+    let mut stream = stream;
+    loop {
+        let hand = worker(&get.worker, &mut request, &wish)?;
+        check_family(get, hand.api())?;
+        let is_streamed = stream.is_some();
+        let result = show(hand.api(), request.clone(), stream.take(), &wish, json);
+        // A command that had the node before has ended, and its node with it: this one goes on by itself.
+        let is_left = matches!(&hand, Hand::Daemon(_)) && get.worker.config.is_some() && !is_streamed;
+        match result {
+            Err(error)
+                if is_left && matches!(error.kind, ErrorKind::Gone | ErrorKind::Cancelled) && !wish.is_made() => {}
+            result => {
+                hand.finish(&wish);
+                return result;
+            }
+        }
+    }
+}
+/// Follows a fetch that somebody began.
+pub(crate) fn follow(follow: &args::Follow, json: bool) -> Result<(), ApiError> {
+    let wish = Wish::listen()?;
+    let request = Request::Follow { id: follow.transfer.clone() };
+    let daemon = choice::connect(&follow.control, &request)?;
+    match show(&daemon, request, None, &wish, json) {
+        // Who looks away ends nothing.
+        Err(error) if error.kind == ErrorKind::Cancelled && wish.is_made() => Ok(()),
+        result => result,
+    }
+}
+/// Lets a daemon fetch by itself.
+fn detach(get: &args::Get, wanted: Get, json: bool) -> Result<(), ApiError> {
+    if wanted.output == Output::Stream {
+        let message = "--detach and -o - contradict each other: nobody would read what is fetched";
+        return Err(ApiError::new(ErrorKind::Usage, message).with_hint("name a file with -o"));
+    }
+    let request = Request::Begin(wanted);
+    request.check_disk()?;
+    let daemon = choice::connect(&get.worker.control, &request)?;
+    check_family(get, &daemon)?;
+    for told in daemon.answers(request)? {
+        match &told {
+            Told::Fetching { transfer, name } if !json => out::data(&format!(
+                "{transfer} fetches '{name}' by itself; `trib follow {transfer}` shows how far it is, `trib cancel {transfer}` \
+                 ends it"
+            )),
+            told => print(told, json),
+        }
+    }
+    Ok(())
+}
+fn show(
+    api: &dyn Api,
+    request: Request,
+    stream: Option<Box<dyn Write + Send>>,
+    wish: &Wish,
+    json: bool,
+) -> Result<(), ApiError> {
     let mut display = Display::new(json);
     let result = api.ask(request, stream, &mut |told| {
         display.show(&told);

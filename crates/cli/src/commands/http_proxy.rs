@@ -12,7 +12,11 @@ use tributary_http::{
 };
 
 use super::start;
-use crate::{args::HttpProxy, out, signals::Wish};
+use crate::{
+    args::{HttpProxy, Peer},
+    out,
+    signals::Wish,
+};
 
 /// How often it is looked whether the program is to end.
 const LOOK: Duration = Duration::from_millis(100);
@@ -21,14 +25,14 @@ const LOOK: Duration = Duration::from_millis(100);
 pub(crate) fn run(proxy: &HttpProxy, json: bool) -> Result<(), ApiError> {
     let wish = Wish::listen()?;
     match proxy {
-        HttpProxy::Browser { config, listen, to, timeout } => {
-            let mailbox = mailbox(config, &[], &wish)?;
+        HttpProxy::Browser { config, peer, listen, to, timeout } => {
+            let mailbox = mailbox((config, peer), &[], &wish)?;
             let settings = BrowserConfig { listen: *listen, to: to.clone(), patience: *timeout };
             let proxy = BrowserProxy::start(mailbox, settings)?;
             ready(json, "browser", &proxy.address().to_string());
             wait(&wish);
         }
-        HttpProxy::Server { config, origin, tunnel, name, timeout } => {
+        HttpProxy::Server { config, peer, origin, tunnel, name, timeout } => {
             let origin = origin_of(origin).ok_or_else(|| {
                 let message = format!("'{origin}' is no web server that can be asked");
                 ApiError::new(ErrorKind::Usage, message).with_hint("write it like http://127.0.0.1:80")
@@ -37,7 +41,7 @@ pub(crate) fn run(proxy: &HttpProxy, json: bool) -> Result<(), ApiError> {
                 let message = format!("'{tunnel}' is no host with a port that tunnels could lead to");
                 return Err(ApiError::new(ErrorKind::Usage, message).with_hint("write it like 127.0.0.1:443"));
             }
-            let mailbox = mailbox(config, name, &wish)?;
+            let mailbox = mailbox((config, peer), name, &wish)?;
             let settings = OriginConfig { origin: origin.clone(), tunnel: tunnel.clone(), patience: *timeout };
             let _proxy = OriginProxy::start(mailbox, settings)?;
             ready(json, "server", &origin.to_string());
@@ -46,7 +50,7 @@ pub(crate) fn run(proxy: &HttpProxy, json: bool) -> Result<(), ApiError> {
     }
     Ok(())
 }
-fn mailbox(config: &Path, names: &[tributary_content::Name], wish: &Wish) -> Result<Mailbox, ApiError> {
+fn mailbox(config: (&Path, &Peer), names: &[tributary_content::Name], wish: &Wish) -> Result<Mailbox, ApiError> {
     Mailbox::open(Arc::new(start(config, None, wish)?), names, MailboxOptions::default())
 }
 fn ready(json: bool, side: &str, address: &str) {

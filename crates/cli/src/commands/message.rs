@@ -4,12 +4,12 @@ use std::{
     path::Path,
 };
 use tributary::{
-    Api, ApiError, ErrorKind, Flow, LocalApi, Request, Told,
+    Api, ApiError, ErrorKind, Flow, Request, Told,
     messages::{self, Keep, Reliability},
 };
 use tributary_core::ByteCount;
 
-use super::{aside, connect, load, milliseconds, print, worker};
+use super::{Hand, aside, choice, hand, load_with, milliseconds, print, worker};
 use crate::{args, signals::Wish};
 
 /// Standard input is read up to here; larger things are files.
@@ -40,8 +40,10 @@ pub(crate) fn send(send: &args::Send, json: bool) -> Result<(), ApiError> {
         proxies: send.proxies,
         patience_ms: milliseconds(send.timeout),
     });
-    let api = worker(&send.worker, &mut request, &wish)?;
-    follow(&*api, request, &wish, json)
+    let hand = worker(&send.worker, &mut request, &wish)?;
+    let result = follow(hand.api(), request, &wish, json);
+    hand.finish(&wish);
+    result
 }
 /// Takes what is sent, until it is enough or somebody ends it.
 pub(crate) fn recv(recv: &args::Recv, json: bool) -> Result<(), ApiError> {
@@ -54,13 +56,20 @@ pub(crate) fn recv(recv: &args::Recv, json: bool) -> Result<(), ApiError> {
         count: recv.count,
         nack_timeout_ms: recv.nack_timeout.map(milliseconds),
         patience_ms: recv.timeout.map(milliseconds),
+        on_repeat: match recv.on_repeat {
+            args::OnRepeat::Number => messages::OnRepeat::Number,
+            args::OnRepeat::Replace => messages::OnRepeat::Replace,
+            args::OnRepeat::Append => messages::OnRepeat::Append,
+        },
     });
     // Neighbours are not waited for: what they have stored comes as soon as they answer.
-    let api: Box<dyn Api> = match &recv.worker.config {
-        Some(path) => Box::new(LocalApi::start(load(path)?)?),
-        None => Box::new(connect(&recv.worker.control)?),
+    let hand = match &recv.worker.config {
+        Some(path) => hand(load_with(path, &recv.worker.peer)?, &wish)?,
+        None => Hand::Daemon(choice::connect(&recv.worker.control, &request)?),
     };
-    follow(&*api, request, &wish, json)
+    let result = follow(hand.api(), request, &wish, json);
+    hand.finish(&wish);
+    result
 }
 
 /// Prints what is told until the end or a signal.

@@ -1,6 +1,6 @@
 //! `trib node`.
 use signal_hook::{
-    consts::{SIGHUP, SIGINT},
+    consts::{SIGHUP, SIGINT, SIGTERM},
     iterator::Signals,
 };
 use std::{
@@ -11,21 +11,18 @@ use std::{
         mpsc::{RecvTimeoutError, Sender, channel},
     },
 };
-use tributary::{Api, ApiError, Daemon, Request};
+use tracing::Level;
+use tributary::{Api, ApiError, Daemon, NodeConfig, Request, config::LogLevel};
 use tributary_core::Duration;
 
-use super::{load, print};
-use crate::{
-    args, out,
-    signals::{INTERRUPTED, ending},
-    tables,
-};
+use super::{load_with, print};
+use crate::{args, log, out, signals::INTERRUPTED, tables};
 
 /// How often the daemon looks whether its node still lives.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// Runs a daemon until a signal, the end of stdin if asked for, or the death of its node.
-pub(crate) fn run(node: &args::Node, json: bool) -> Result<(), ApiError> {
+pub(crate) fn run(node: &args::Node, debug: bool, json: bool) -> Result<(), ApiError> {
     let (sender, endings) = channel();
     // What is still starting has nothing to end in order.
     let at_once = Arc::new(AtomicBool::new(true));
@@ -33,22 +30,54 @@ pub(crate) fn run(node: &args::Node, json: bool) -> Result<(), ApiError> {
     if node.stop_with_stdin {
         watch_stdin(sender)?;
     }
-    let config = load(&node.config)?;
+    let config = load_with(&node.config, &node.peer)?;
+    set_log(&config, debug);
     config.warnings().iter().for_each(|warning| out::talk(&format!("warning: {warning}")));
     let daemon = Daemon::start(config)?;
     at_once.store(false, Ordering::SeqCst);
     announce(&daemon, json)?;
     loop {
         match endings.recv_timeout(LOOK) {
-            Ok(why) => {
+            Ok(Wake::End(why)) => {
                 tracing::info!("stopping: {why}");
                 return daemon.stop();
             }
+            Ok(Wake::Reload) => reload(node, &daemon, debug),
             // A node that is gone cannot tell; asking it does.
             Err(RecvTimeoutError::Timeout) => drop(daemon.api().answers(Request::Status)?),
             Err(RecvTimeoutError::Disconnected) => unreachable!("the thread that waits for signals never ends"),
         }
     }
+}
+
+/// Why a daemon wakes up.
+enum Wake {
+    /// It is to end.
+    End(&'static str),
+    /// Its config is to be read again.
+    Reload,
+}
+
+/// Reads the config again. What is wrong in it leaves the daemon as it is.
+fn reload(node: &args::Node, daemon: &Daemon, debug: bool) {
+    tracing::info!("reading '{}' again", node.config.display());
+    let reloaded = load_with(&node.config, &node.peer).and_then(|config| {
+        set_log(&config, debug);
+        daemon.api().reload(config)
+    });
+    match reloaded {
+        Ok(changes) => changes.iter().for_each(|change| out::talk(change)),
+        Err(error) => format!("not reloaded, everything stays as it was: {error}").lines().for_each(out::talk),
+    }
+}
+/// Logs as much as the config says, unless the command line asks for everything.
+fn set_log(config: &NodeConfig, debug: bool) {
+    log::set(match config.log {
+        _ if debug => Level::DEBUG,
+        None | Some(LogLevel::Info) => Level::INFO,
+        Some(LogLevel::Warn) => Level::WARN,
+        Some(LogLevel::Debug) => Level::DEBUG,
+    });
 }
 
 /// Tells what runs, on a thread of its own: whoever should read it may not, and the daemon ends in order all the same.
@@ -66,33 +95,37 @@ fn announce(daemon: &Daemon, json: bool) -> Result<(), ApiError> {
     let spawned = std::thread::Builder::new().name("announce".into()).spawn(tell);
     spawned.map(drop).map_err(|error| ApiError::io("start", "the thread 'announce'", &error))
 }
-/// Sends on that a signal came, or ends the process if that is to be `at_once`: after a first signal it is.
-fn watch_signals(sender: Sender<&'static str>, at_once: Arc<AtomicBool>) -> Result<(), ApiError> {
+/// Sends on that a signal came, or ends the process if that is to be `at_once`: after a first signal it is. SIGHUP ends
+/// nothing: a daemon outlives its terminal.
+fn watch_signals(sender: Sender<Wake>, at_once: Arc<AtomicBool>) -> Result<(), ApiError> {
     let failed = |error: std::io::Error| ApiError::io("listen for", "signals", &error);
-    let mut signals = Signals::new(ending()).map_err(failed)?;
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(failed)?;
     let watch = move || {
         for signal in signals.forever() {
+            if signal == SIGHUP {
+                let _ = sender.send(Wake::Reload);
+                continue;
+            }
             if at_once.swap(true, Ordering::SeqCst) {
                 std::process::exit(INTERRUPTED);
             }
             let why = match signal {
                 SIGINT => "interrupted",
-                SIGHUP => "the terminal is gone",
                 _ => "told to terminate",
             };
             // Nobody listens any more only if the program ends already.
-            let _ = sender.send(why);
+            let _ = sender.send(Wake::End(why));
         }
     };
     std::thread::Builder::new().name("signals".into()).spawn(watch).map_err(failed)?;
     Ok(())
 }
-fn watch_stdin(sender: Sender<&'static str>) -> Result<(), ApiError> {
+fn watch_stdin(sender: Sender<Wake>) -> Result<(), ApiError> {
     let watch = move || {
         let mut buffer = [0; 256];
         let mut stdin = std::io::stdin().lock();
         while matches!(stdin.read(&mut buffer), Ok(count) if count > 0) {}
-        let _ = sender.send("standard input has ended");
+        let _ = sender.send(Wake::End("standard input has ended"));
     };
     let spawned = std::thread::Builder::new().name("stdin".into()).spawn(watch);
     spawned.map(drop).map_err(|error| ApiError::io("watch", "standard input", &error))

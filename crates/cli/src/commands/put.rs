@@ -1,8 +1,8 @@
 //! `trib put`.
 use std::{path::Path, sync::Arc};
-use tributary::{Api, ApiError, ControlSocket, ErrorKind, Request, Told};
+use tributary::{Api, ApiError, ErrorKind, Request, Term, Told};
 
-use super::{LOOK, aside, connect, milliseconds, print, start};
+use super::{Hand, LOOK, Own, aside, choice, hand, load_with, milliseconds, print, wait_for_neighbour};
 use crate::{args, out, signals::Wish};
 
 /// Publishes by a daemon, or stays in the foreground as a publisher that answers on its control socket as a daemon does.
@@ -14,17 +14,27 @@ pub(crate) fn run(put: &args::Put, json: bool) -> Result<(), ApiError> {
             .with_hint("write it to a file and publish that; `trib send -` sends standard input once (family mf)"));
     }
     let path = std::path::absolute(&put.path).map_err(|error| ApiError::io("find", put.path.display(), &error))?;
-    let mut request =
-        Request::Put { path, name: put.name.to_string(), version: put.version, patience_ms: milliseconds(put.timeout) };
+    // What ends with this command is not to come back with the next node of the same config.
+    let term = if put.worker.config.is_some() { Term::ThisRun } else { Term::UntilRemoved };
+    let (name, patience_ms) = (put.name.to_string(), milliseconds(put.timeout));
+    let mut request = Request::Put { path, name, version: put.version, patience_ms, term };
     let Some(config) = &put.worker.config else {
-        let answers = connect(&put.worker.control)?.answers(request)?;
+        let answers = choice::connect(&put.worker.control, &request)?.answers(request)?;
         answers.iter().for_each(|told| print(told, json));
         return confirmed(&answers, put);
     };
     request.check_disk()?;
     let wish = Wish::listen()?;
-    let api = Arc::new(start(config, Some(&mut request), &wish)?);
-    let control = ControlSocket::open(&api.config().control, Arc::clone(&api))?;
+    let (control, api) = match hand(load_with(config, &put.worker.peer)?, &wish)? {
+        Hand::Own(Own { control, api }) => (control, api),
+        // The node that runs publishes it from now on, as if it had been named with --control.
+        Hand::Daemon(daemon) => {
+            let answers = daemon.answers(request)?;
+            answers.iter().for_each(|told| print(told, json));
+            return confirmed(&answers, put);
+        }
+    };
+    wait_for_neighbour(&api, Some(&mut request), &wish)?;
     // A large file takes long to hash, and whoever is to confirm it may be away.
     let asked = Arc::clone(&api);
     let answers = aside("put", &wish, move || asked.answers(request));

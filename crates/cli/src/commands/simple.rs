@@ -2,20 +2,36 @@
 use std::{fs, path::Path};
 use tributary::{ApiError, ErrorKind, Flow, Request, Told, files::load_key};
 
-use super::{load, milliseconds, print, worker};
+use super::{choice, load, milliseconds, print, worker};
 use crate::{
-    args::{Config, Key, Ls, declared},
+    args::{Config, Control, Key, Ls, declared},
     out,
     signals::Wish,
+    tables,
 };
 
 /// `trib ls`.
 pub(crate) fn ls(ls: &Ls, json: bool) -> Result<(), ApiError> {
     let mut request = Request::List { scope: ls.name.to_string(), patience_ms: milliseconds(ls.timeout) };
-    worker(&ls.worker, &mut request, &Wish::default())?.ask(request, None, &mut |told| {
+    worker(&ls.worker, &mut request, &Wish::default())?.api().ask(request, None, &mut |told| {
         print(&told, json);
         Flow::Continue
     })
+}
+
+/// `trib status`: of the daemon that is named or runs alone all that it tells, of several a line each.
+pub(crate) fn status(control: &Control, json: bool) -> Result<(), ApiError> {
+    let nodes = choice::all(control)?;
+    if nodes.len() == 1 || json {
+        nodes.into_iter().for_each(|node| print(&Told::Status(node.status), json));
+        return Ok(());
+    }
+    out::data(&format!("{} daemons run here:", nodes.len()));
+    for node in &nodes {
+        out::data(&format!("  {}", tables::node_line(&node.status)));
+    }
+    out::talk(&format!("`trib status --control {}` tells all of one", nodes[0].status.label));
+    Ok(())
 }
 
 /// `trib config check`.

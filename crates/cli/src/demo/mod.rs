@@ -20,7 +20,7 @@ use std::{
     path::{Path, PathBuf},
 };
 use tributary::{
-    Api, ApiError, ErrorKind, Family, Flow, Get, GetOptions, Output, Request, Told,
+    Api, ApiError, ErrorKind, Family, Flow, Get, GetOptions, Output, Overwrite, Request, Told,
     files::{check_room, load_key},
     views::{DoneView, ProgressView, StatusView},
 };
@@ -153,6 +153,7 @@ impl Run<'_> {
                 limit_bits_per_second: None,
                 patience_ms: None,
                 options: GetOptions::default(),
+                overwrite: Overwrite::EarlierFetch,
             });
             let api = self.network.api(RECEIVER)?;
             let mut latest = ProgressView::default();

@@ -88,6 +88,7 @@ impl Network {
             .args(["node", "--stop-with-stdin", "--config"])
             .arg(&daemon.config)
             .env_remove("TRIB_CONTROL")
+            .env_remove("TRIB_PEER")
             // A Ctrl-C on the terminal is for the demo, which then ends its daemons.
             .process_group(0)
             // The other end stays with the demo: when it ends, however it ends, the daemons see it.

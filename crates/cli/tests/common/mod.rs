@@ -34,10 +34,11 @@ pub(crate) fn example(folder: &Path, name: &str, udp: u16, tcp: u16, websocket: 
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples").join(name);
     let text = fs::read_to_string(path).unwrap();
     let text = text
-        .replace("tcp://127.0.0.1:6363", &format!("tcp://127.0.0.1:{tcp}"))
+        .replace("tcp://0.0.0.0:6363", &format!("tcp://127.0.0.1:{tcp}"))
+        .replace("0.0.0.0:6363", &format!("127.0.0.1:{udp}"))
         .replace("127.0.0.1:6363", &format!("127.0.0.1:{udp}"))
         .replace("ws://127.0.0.1:9696", &format!("ws://127.0.0.1:{websocket}"))
-        .replace("/tmp/tributary-ndn.sock", &folder.join("ndn.sock").display().to_string())
+        .replace("unix:ndn.sock", &format!("unix://{}", folder.join("ndn.sock").display()))
         .replace("[node]\n", &format!("[node]\nstate_dir = \"{}\"\n", name.trim_end_matches(".toml")));
     let path = folder.join(name);
     fs::write(&path, text).unwrap();

@@ -133,7 +133,7 @@ fn scenario(item: &Item) -> Scenario {
     for edge in &topology.edges {
         let mbps = [10, 20, 40][random.below(3) as usize];
         let [a, b] = edge.ends.map(|end| topology.places[end].name.as_str());
-        scenario.add_link(a, b, link(mbps, edge.delay.unwrap_or_default().max(Duration::from_millis(1))));
+        scenario.add_link(a, b, link(mbps, edge.forward.delay.unwrap_or_default().max(Duration::from_millis(1))));
     }
     for (index, place) in topology.places.iter().enumerate() {
         let host = format!("h{index}");

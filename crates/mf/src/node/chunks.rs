@@ -1,9 +1,11 @@
 //! What becomes of chunks: passing, for this node, to be stored.
 use super::*;
 use crate::{
-    router::TOO_LARGE,
+    config::CustodyUntil,
+    custody::Answer,
+    router::{NO_ROOM, NO_SHARE, TOO_LARGE},
     sender::{Cached, is_pushed},
-    wire::{DataTag, Reliability},
+    wire::{CustodyState, DataTag, Reliability},
 };
 
 impl MfNode {
@@ -14,22 +16,23 @@ impl MfNode {
             Output::Arrived(slot) => self.on_passing(now, slot),
             Output::Passed(slot) => {
                 self.keep_in_cache(slot);
-                self.keep_out_of_its_way(slot);
+                let _ = self.keep_out_of_its_way(now, slot, true);
             }
             Output::Begun(slot) => self.on_begun(now, slot),
             Output::Copied(slot, rest) => self.end_spread(now, slot, rest),
             Output::Local(slot) => self.on_local(now, slot),
             Output::Store(slot, reason) => self.on_store(now, slot, reason),
             Output::Resolve(guid) => self.resolver.lookup(now, guid),
-            Output::Delivered(key, token) => {
+            Output::Delivered(key, token, neighbour) => {
                 if let Some(proxy) = &mut self.proxy {
-                    proxy.on_delivered(now, &key, token);
+                    proxy.on_delivered(now, &key, token, neighbour);
                     proxy.on_change();
                 }
             }
             Output::Undeliverable(slot, reason) => self.on_undeliverable(now, slot, reason),
             Output::Lost(header, reason) => {
-                if let Some(proxy) = &mut self.proxy {
+                let is_kept = self.tell_custodian_of_loss(now, &header, reason);
+                if let Some(proxy) = self.proxy.as_mut().filter(|_| !is_kept) {
                     match header.key() {
                         Some(key) if reason == TOO_LARGE => proxy.on_stuck(now, &key),
                         Some(key) if proxy.holds_for(&header.destination) => {
@@ -48,12 +51,26 @@ impl MfNode {
             Output::Dropped(face, reason, bytes) => self.on_dropped(face, reason, bytes),
         }
     }
+    /// A chunk is dropped here whose custodian still has it: that one is told, and sends it again. Whether there is one.
+    fn tell_custodian_of_loss(&mut self, now: Time, header: &ChunkHeader, reason: &'static str) -> bool {
+        let state = match reason {
+            NO_SHARE | NO_ROOM => CustodyState::Refused,
+            _ => CustodyState::Lost,
+        };
+        let own = self.guid;
+        let answer = Answer::to(header, state).filter(|answer| answer.custodian.guid != own);
+        let is_kept = answer.is_some();
+        answer.into_iter().for_each(|answer| self.custody.add(now, answer));
+        is_kept
+    }
     /// The first packet of a chunk has come.
     fn on_begun(&mut self, now: Time, slot: Slot) {
         let header = self.router.buffer.chunk(slot).and_then(|chunk| chunk.header.as_ref());
         match header.filter(|header| header.destination == self.guid) {
             None => self.begin_spread(now, slot),
-            Some(header) if self.receiver.has_already(now, header) => self.router.end_early(slot),
+            Some(header) if self.receiver.has_already(now, header) || self.receiver.turns_away(header) => {
+                self.router.end_early(slot);
+            }
             Some(_) => {}
         }
     }
@@ -70,7 +87,9 @@ impl MfNode {
             ChunkKind::Transport(_) if self.relay(now, slot, &header) => return,
             ChunkKind::Data(_) => {
                 self.keep_in_cache(slot);
-                self.keep_out_of_its_way(slot);
+                if self.keep_out_of_its_way(now, slot, false) {
+                    return drop(self.router.consume(slot));
+                }
                 if header.flags.contains(Flags::DELEGATE) && self.router.is_attached(&header.source) {
                     self.delegate(now, slot, &header);
                 }
@@ -111,15 +130,25 @@ impl MfNode {
             }
         }
     }
-    /// What is sent again may be here already, and would come twice.
-    fn keep_out_of_its_way(&mut self, slot: Slot) {
+    /// What is sent again may be here already, and would come twice. True if its custodian was told that it is kept here,
+    /// so that it need not go on.
+    fn keep_out_of_its_way(&mut self, now: Time, slot: Slot, has_passed: bool) -> bool {
         let header = self.router.buffer.chunk(slot).and_then(|chunk| chunk.header.as_ref());
-        let again = header.filter(|header| header.flags.contains(Flags::REPEATED));
-        if let Some(proxy) = &mut self.proxy
-            && let Some((key, token)) = again.and_then(|header| header.key().zip(header.token()))
-        {
-            proxy.on_passing(&key, token);
+        let (Some(header), Some(proxy)) = (header, &mut self.proxy) else { return false };
+        let Some((key, token)) = header.key().zip(header.token()) else { return false };
+        if !has_passed && proxy.take_from_custodian(header) {
+            return true;
         }
+        let is_others = header.custodian.is_some_and(|custodian| custodian.guid != self.guid);
+        // Under what header it has passed cannot be changed any more.
+        let can_be_kept = !has_passed || self.config.proxy.custody == CustodyUntil::Hop;
+        if header.flags.contains(Flags::REPEATED) && !is_others && can_be_kept {
+            let custodian = proxy.on_passing(now, &key, token);
+            if let Some(header) = self.router.buffer.header_mut(slot).filter(|_| custodian.is_some()) {
+                header.custodian = custodian;
+            }
+        }
+        false
     }
     /// Keeps a copy for a producer that may be gone when something is missing (paper §3.3, producer delegation).
     pub(super) fn delegate(&mut self, now: Time, slot: Slot, header: &ChunkHeader) {
@@ -234,7 +263,7 @@ impl MfNode {
         match proxy.put(now, &header, &chunk.payload(), Kept::For(reason)) {
             Ok(()) => self.storing.push(slot),
             Err(Refused::ShareFull) if reason != StoreReason::Relief && reason != StoreReason::BadPath => {
-                self.router.drop_chunk(slot, "its flow or source has its share of the store");
+                self.router.drop_chunk(slot, NO_SHARE);
             }
             Err(_) => self.router.refuse_store(now, slot, reason),
         }

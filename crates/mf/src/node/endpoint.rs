@@ -1,6 +1,7 @@
 //! The commands and questions of people.
 use super::*;
 use crate::receiver::FetchOptions;
+use tributary_transport::Obstacle;
 
 impl Endpoint for MfNode {
     fn add_face(&mut self, now: Time, face: FaceId, options: FaceOptions) {
@@ -81,6 +82,9 @@ impl Endpoint for MfNode {
     }
     fn status(&self, now: Time) -> NodeStatus {
         self.status_at(now)
+    }
+    fn obstacle(&self, _now: Time, name: &Name) -> Option<Obstacle> {
+        self.obstacle_of(name)
     }
     fn messaging(&mut self) -> Option<&mut dyn tributary_transport::Messaging> {
         Some(self)

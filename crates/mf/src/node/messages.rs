@@ -24,6 +24,13 @@ impl MfNode {
                     }
                 }
             }
+            TransportMessage::Custody { flow, transfer, object, state, chunks } => {
+                if let (Some(proxy), Some(token)) = (self.proxy.as_mut(), header.token()) {
+                    let about = (flow, *transfer, *object);
+                    proxy.on_custody(now, &header.source, token, about, *state, chunks);
+                }
+            }
+            TransportMessage::Unreadable { .. } => self.receiver.handle_message(now, header, message),
             TransportMessage::Unavailable { transfer, .. } if !is_pushed(*transfer) => {
                 self.receiver.handle_message(now, header, message);
             }
@@ -62,6 +69,20 @@ impl MfNode {
         } else {
             self.send_message(now, (to, address), token, message, (Flags::NONE, 0));
         }
+    }
+    /// Tells custodians, of which this node may be one, what became of their chunks.
+    pub(super) fn tell_custodians(&mut self, now: Time) -> bool {
+        let mut moved = false;
+        while let Some((custodian, token, message)) = self.custody.poll(now) {
+            moved = true;
+            if custodian.guid == self.guid {
+                let header = ChunkHeader::new(ChunkKind::Transport(token), self.guid, self.guid, NetworkAddress::NONE);
+                self.on_transport(now, &header, &message);
+            } else {
+                self.send_message(now, (custodian.guid, custodian.address), token, &message, (Flags::NONE, 0));
+            }
+        }
+        moved
     }
     pub(super) fn originate(&mut self, now: Time, mut header: ChunkHeader, payload: &Payload, origin: Origin) {
         if header.source == self.guid && header.kind != ChunkKind::Names {

@@ -38,6 +38,7 @@ use tributary_transport::{Endpoint, FaceOptions, Fetch, NodeStatus};
 use crate::{
     anycast::Anycasts,
     config::Config,
+    custody::Answers,
     groups::Groups,
     ids::{Guid, NetworkAddress, ServiceId, WEIGHT_MAX, Weighted},
     link::{Origin, Slot},
@@ -75,6 +76,7 @@ enum Wake {
     Relays,
     Commit,
     Sweep,
+    Custody,
 }
 
 /// What the tokens of transfers are made for.
@@ -111,13 +113,15 @@ pub struct MfNode {
     pub(crate) proxy: Option<Proxy>,
     pub(crate) front: Option<Front>,
     pub(crate) replica: Option<Replica>,
-    resolver: Box<dyn NameResolver>,
+    pub(crate) resolver: Box<dyn NameResolver>,
     pub(crate) sender: Sender,
     pub(crate) receiver: Receiver,
     pub(crate) cache: ContentCache,
     anycasts: Anycasts,
     groups: Groups,
     relays: Relays,
+    /// What custodians are told of their chunks.
+    pub(crate) custody: Answers,
     /// Whom the transfers to the nearest of a group go to.
     chosen: BTreeMap<(Guid, u32), Guid>,
     listings: Listings,
@@ -228,6 +232,7 @@ impl MfNode {
             anycasts: Anycasts::default(),
             groups: Groups::default(),
             relays: Relays::default(),
+            custody: Answers::default(),
             chosen: BTreeMap::new(),
             listings: Listings::default(),
             seals: config.router.then(|| Seals::new(&config.network_key, address, start)),
@@ -444,7 +449,7 @@ impl MfNode {
             }
         }
     }
-    fn deadlines(&self) -> [(Option<Time>, Wake); 11] {
+    fn deadlines(&self) -> [(Option<Time>, Wake); 12] {
         [
             (self.neighbour.poll_timeout(), Wake::Neighbour),
             (self.router.poll_timeout(), Wake::Router),
@@ -457,6 +462,7 @@ impl MfNode {
             (self.relays.poll_timeout(), Wake::Relays),
             (self.commit_look_at, Wake::Commit),
             ((!self.faces.is_empty()).then_some(self.sweep_at), Wake::Sweep),
+            (self.custody.poll_timeout(), Wake::Custody),
         ]
     }
 }
@@ -524,7 +530,7 @@ impl Node for MfNode {
                     self.receiver.handle_timeout(now);
                 }
                 // What is due is done when the node settles.
-                Wake::Relays => {}
+                Wake::Relays | Wake::Custody => {}
                 Wake::Commit => self.commit_look_at = None,
                 Wake::Sweep => self.sweep(now),
             }

@@ -13,6 +13,7 @@ impl MfNode {
             moved |= self.settle_ends(now);
             moved |= self.settle_proxy(now);
             moved |= self.settle_groups(now);
+            moved |= self.tell_custodians(now);
             if !moved {
                 break;
             }
@@ -38,10 +39,15 @@ impl MfNode {
             if up {
                 self.router.on_up(now, face, peer);
                 if let Some(proxy) = &mut self.proxy {
+                    proxy.on_neighbour(now, &guid, start);
+                    proxy.forget_refusals(&guid);
                     proxy.on_reachable(&guid);
                 }
             } else {
                 self.router.on_down(now, face);
+                if let Some(proxy) = self.proxy.as_mut().filter(|_| !self.router.is_attached(&guid)) {
+                    proxy.on_neighbour_lost(&guid, start);
+                }
             }
             if up && self.starts.insert(guid, start).is_some_and(|known| known != start) {
                 // It has lost what it had in memory.
@@ -136,10 +142,15 @@ impl MfNode {
     pub(super) fn on_routes(&mut self, now: Time) {
         let Some(topology) = &self.router.topology else { return };
         for (state, _) in topology.reachable() {
-            if self.seals.as_mut().is_some_and(|seals| seals.on_start(state.router, state.start))
-                && let Some(front) = &mut self.front
-            {
-                front.on_restarted(now, state.router);
+            if self.seals.as_mut().is_some_and(|seals| seals.on_start(state.router, state.start)) {
+                if let Some(front) = &mut self.front {
+                    front.on_restarted(now, state.router);
+                }
+                let face = topology.route(state.router).map(|route| route.face);
+                let via = face.and_then(|face| self.neighbour.peer(face)).filter(|via| via.guid != state.guid);
+                if let (Some(via), Some(proxy)) = (via, &mut self.proxy) {
+                    proxy.on_restarted_beyond(&via.guid);
+                }
             }
         }
         let mut members: Vec<(u64, NetworkAddress)> = topology
@@ -176,6 +187,10 @@ impl MfNode {
             moved = true;
             self.send_message(now, (to, address), token, &message, (Flags::NONE, 0));
         }
+        while let Some(answer) = self.receiver.poll_answer() {
+            moved = true;
+            self.custody.add(now, answer);
+        }
         while let Some((id, event)) = self.receiver.poll_event() {
             self.push_event(Event::Transfer(id, event));
         }
@@ -185,8 +200,8 @@ impl MfNode {
                 self.unwatch_unless_used(now, Guid::of_name(&name));
             }
         }
-        while let Some((object, reason)) = self.sender.poll_failure() {
-            self.push_event(Event::Note(format!("cannot serve '{object}': {reason}")));
+        while let Some((name, reason)) = self.sender.poll_failure() {
+            self.push_event(Event::Unreadable { name, reason });
         }
         while let Some((to, transfer)) = self.sender.poll_expired() {
             moved = true;
@@ -252,6 +267,10 @@ impl MfNode {
             let Some((to, address, token, message)) = report else { break };
             moved = true;
             self.tell_source(now, (to, address), token, &message);
+        }
+        while let Some(answer) = self.proxy.as_mut().and_then(Proxy::poll_answer) {
+            moved = true;
+            self.custody.add(now, answer);
         }
         while let Some(error) = self.proxy.as_mut().and_then(Proxy::poll_failure) {
             self.push_event(Event::Note(format!("the store of chunks failed: {error}")));

@@ -1,6 +1,8 @@
 //! Chunks that arrive: for what was asked for, and what is pushed.
 use core::ops::RangeInclusive;
 
+use tributary_content::Unavailable;
+
 use super::*;
 use crate::link::Arrival;
 
@@ -38,7 +40,36 @@ impl Receiver {
             return false;
         }
         fetch.lonely_since = now;
+        if let Some(id) = id.filter(|_| header.custodian.is_some()) {
+            fetch.keep_for(header);
+            self.settle_custody(now, id);
+        }
         true
+    }
+    /// Whether a chunk that begins to arrive is of something for which there is no room now, or that nobody takes yet and is
+    /// kept until somebody does: its custodian, which is told so, need not send the rest.
+    pub fn turns_away(&mut self, header: &ChunkHeader) -> bool {
+        let tag = header.tag().filter(|tag| is_pushed(tag.transfer) && header.custodian.is_some());
+        let Some(tag) = tag.filter(|tag| !self.pushed.contains_key(&(header.source, tag.transfer))) else {
+            return false;
+        };
+        let is_of = |(known, _): &(ChunkHeader, Bytes)| known.tag().is_some_and(|known| known.number == tag.number);
+        match self.early.get(&(header.source, tag.transfer)) {
+            Some(early) if self.acceptor.is_none() && early.chunks.iter().any(is_of) => {
+                self.answers.extend(Answer::to(header, CustodyState::Refused));
+                true
+            }
+            Some(_) => false,
+            None if self.pushed_here() >= PUSHED_MAX => {
+                self.refuse(header, tag);
+                true
+            }
+            None => false,
+        }
+    }
+    /// Pushed objects that have begun.
+    fn pushed_here(&self) -> usize {
+        self.fetches.values().filter(|fetch| fetch.is_pushed_here()).count() + self.early.len()
     }
     /// What a chunk is for; `None` for the first one of something that nobody here asked for.
     fn id_of(&self, header: &ChunkHeader, tag: &DataTag) -> Option<TransferId> {
@@ -58,11 +89,13 @@ impl Receiver {
             self.strays += 1;
             if !is_pushed(tag.transfer) {
                 self.say_over(header, tag, false);
+                self.tell_over(header);
             }
             return;
         };
         if fetch.ended.is_some() {
             let has_all = fetch.failure.is_none();
+            self.tell_over(header);
             return self.say_over(header, tag, has_all);
         }
         let bytes = payload.len() as u64;
@@ -77,6 +110,7 @@ impl Receiver {
         {
             if source.lied {
                 fetch.duplicate_bytes += bytes;
+                self.tell_over(header);
                 return self.say_over(header, tag, true);
             }
             if source.doubt.is_some() {
@@ -118,6 +152,9 @@ impl Receiver {
         }
         let told = fetch.tell_stored();
         self.events.extend(told.into_iter().map(|event| (id, event)));
+        if matches!(taken, Taken::Kept | Taken::Duplicate) {
+            fetch.keep_for(header);
+        }
         match taken {
             Taken::Kept => {
                 fetch.nacks = 0;
@@ -133,13 +170,17 @@ impl Receiver {
                 let timeout = fetch.options.nack_timeout(&self.config);
                 let heard = self.arriving.get(&(fetch.object, fetch.transfer)).copied();
                 if is_reminder && now >= heard.unwrap_or_default().max(fetch.useful_at) + timeout {
+                    self.settle_custody(now, id);
                     return self.nack(now, id);
                 }
             }
             Taken::Refused => {
                 // Its sender sends more than it was told, or others have filled the buffer meanwhile.
-                self.refused += 1;
                 fetch.set_nack(now, fetch.options.nack_timeout(&self.config));
+                match header.custodian {
+                    Some(_) => self.refuse(header, tag),
+                    None => self.refused += 1,
+                }
                 return self.say_due(now, id);
             }
             Taken::Wrong(wrong) => return self.distrust(now, id, wrong),
@@ -164,6 +205,7 @@ impl Receiver {
             fetch.status_at = Some((now, window));
         }
         self.finish_if_complete(now, id);
+        self.settle_custody(now, id);
         self.say_due(now, id);
     }
     /// A sender goes on with what is complete here, or is not wanted any more, or was asked for by an earlier life of this
@@ -183,13 +225,16 @@ impl Receiver {
     /// The first chunks of something that nobody here asked for.
     pub(super) fn on_pushed(&mut self, now: Time, header: &ChunkHeader, tag: &DataTag, payload: &Payload) {
         let key = (header.source, tag.transfer);
-        let running = self.fetches.values().filter(|fetch| fetch.is_pushed_here());
         let is_known = self.early.contains_key(&key);
-        if !is_known && running.count() + self.early.len() >= PUSHED_MAX && !self.forget_early(now, key) {
-            self.strays += 1;
-            return;
+        let is_full = !is_known && self.pushed_here() >= PUSHED_MAX;
+        if is_full && !self.forget_early(now, key) {
+            return self.refuse(header, tag);
         }
-        // A device that has just come back is given what was stored for it before anybody takes it.
+        // A device that has just come back is given what was stored for it before anybody takes it: it is kept, and whoever
+        // is its custodian waits.
+        if self.acceptor.is_none() {
+            self.answers.extend(Answer::to(header, CustodyState::Refused));
+        }
         if tag.number != 0 || self.acceptor.is_none() {
             return self.keep_early(now, key, header, payload);
         }
@@ -197,6 +242,7 @@ impl Receiver {
         let Some((manifest, acceptor)) = manifest.zip(self.acceptor.as_mut()) else {
             self.strays += 1;
             self.early.remove(&key);
+            self.tell_over(header);
             return;
         };
         let (name, size) = (manifest.name.clone(), manifest.size);
@@ -246,7 +292,9 @@ impl Receiver {
         let most = self.config.buffer_bytes.0;
         while self.early.values().map(bytes).sum::<u64>() + payload.len() as u64 > most {
             if !self.forget_early(now, key) {
-                self.strays += 1;
+                if let Some(tag) = header.tag() {
+                    self.refuse(header, tag);
+                }
                 return;
             }
         }
@@ -257,6 +305,8 @@ impl Receiver {
         early.chunks.retain(|(known, _)| number(known) != number(header));
         if early.chunks.len() < EARLY_MAX {
             early.chunks.push((header.clone(), payload.to_bytes()));
+        } else if let Some(tag) = header.tag() {
+            self.refuse(header, tag);
         }
     }
     /// Of what nobody has taken yet the one of which nothing was heard for longest makes room for another one; false if more
@@ -272,6 +322,7 @@ impl Receiver {
         if self.acceptor.is_none() {
             return;
         }
+        self.tell_ready();
         let is_first = |(header, _): &(ChunkHeader, Bytes)| header.tag().is_some_and(|tag| tag.number == 0);
         let firsts = self.early.values_mut().filter_map(|early| {
             let at = early.chunks.iter().position(is_first)?;
@@ -362,7 +413,13 @@ impl Receiver {
     }
     /// Takes a message that is for a receiver.
     pub fn handle_message(&mut self, now: Time, header: &ChunkHeader, message: &TransportMessage) {
-        let TransportMessage::Unavailable { transfer, object } = message else { return };
+        let (transfer, object) = match message {
+            TransportMessage::Unavailable { transfer, object } => (transfer, object),
+            TransportMessage::Unreadable { transfer, object, why } => {
+                return self.on_unreadable(now, header, (*transfer, *object), *why);
+            }
+            _ => return,
+        };
         let (id, from, token) = (TransferId(*transfer), header.source, header.token());
         let asked = |fetch: &&mut Incoming| {
             fetch.object == Some(*object) && Some(fetch.token) == token && fetch.ended.is_none()
@@ -390,6 +447,36 @@ impl Receiver {
             // Not at once: it may be the only one, and about to come back.
             fetch.set_nack(now, timeout / 4);
         }
+    }
+    /// A source says that it cannot read what it offers: it is asked no more, and the fetch ends if there is no other one.
+    fn on_unreadable(&mut self, now: Time, header: &ChunkHeader, about: (u32, ObjectId), why: Unavailable) {
+        let (from, token) = (header.source, header.token());
+        let is_meant = |fetch: &Incoming| {
+            fetch.transfer == about.0
+                && fetch.object == Some(about.1)
+                && Some(fetch.token) == token
+                && fetch.ended.is_none()
+                && (fetch.sender.is_some_and(|(sender, _)| sender == from)
+                    || fetch.asked.is_none_or(|asked| asked == from))
+        };
+        let Some((id, fetch)) = self.fetches.iter_mut().find(|(_, fetch)| is_meant(fetch)) else { return };
+        let (id, number) = (*id, fetch.number_of(&from));
+        let source = number.and_then(|number| fetch.sources.get_mut(usize::from(number)));
+        let label = source.as_ref().map_or_else(|| from.to_string(), |source| source.label.clone());
+        if let (Some(source), Some(number)) = (source, number) {
+            source.closed = Some(why.to_string());
+            source.serves = None;
+            let closed =
+                TransferEvent::SourceClosed { source: SourceId(number), label: label.clone(), reason: why.to_string() };
+            self.events.push_back((id, closed));
+        }
+        fetch.leave_sender();
+        fetch.asked_at = None;
+        if fetch.sources.iter().any(|source| source.distrusted.is_none() && source.closed.is_none()) {
+            return self.request(now, id);
+        }
+        let reason = format!("no source of '{}' can be used any more: '{label}': {why}", fetch.name);
+        self.fail(now, id, reason);
     }
 }
 

@@ -115,7 +115,7 @@ impl Incoming {
     /// Whom to ask for what is missing: the network chooses the nearest as long as nobody is to be passed over, and is told
     /// whom to ask else, one source after the other. `None` if there is nobody.
     pub(super) fn choose(&mut self, now: Time) -> Option<Asked> {
-        let trusted = |source: &&Source| source.distrusted.is_none();
+        let trusted = |source: &&Source| source.distrusted.is_none() && source.closed.is_none();
         let is_sure = |source: &&Source| source.is_sure();
         let is_there = |source: &&Source| source.is_there(now);
         let pools: [&dyn Fn(&&Source) -> bool; 3] = [&is_there, &is_sure, &trusted];
@@ -158,7 +158,7 @@ impl Incoming {
 impl Source {
     /// Whether nothing bad is known of it.
     fn is_sure(&self) -> bool {
-        self.distrusted.is_none() && self.doubt.is_none()
+        self.distrusted.is_none() && self.closed.is_none() && self.doubt.is_none()
     }
     /// The same, and it was not said to be gone.
     pub(super) fn is_there(&self, now: Time) -> bool {

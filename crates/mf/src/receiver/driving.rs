@@ -201,6 +201,14 @@ impl Receiver {
     pub(super) fn finish_if_complete(&mut self, now: Time, id: TransferId) {
         let Some(fetch) = self.fetches.get_mut(&id).filter(|fetch| fetch.ended.is_none()) else { return };
         let Some(reassembly) = fetch.reassembly.as_mut().filter(|reassembly| reassembly.is_complete()) else { return };
+        if !fetch.kept_for.is_empty() {
+            // Before it has its name: what custodians hear then is true even if its bytes were still in memory.
+            match reassembly.sync() {
+                Ok(true) => {}
+                Ok(false) => return,
+                Err(reason) => return self.fail(now, id, reason),
+            }
+        }
         match reassembly.finish() {
             Ok(true) => {}
             Ok(false) => return,
@@ -212,8 +220,14 @@ impl Receiver {
         fetch.kept = (size, size);
         fetch.reassembly = None;
         self.outbox.extend(fetch.overs());
+        let told = fetch.answers(CustodyState::Taken, |_, _| true);
+        self.answers.extend(told);
         self.done.push_back(fetch.name.clone());
+        let pushed = is_pushed(fetch.transfer);
         self.events.push_back((id, TransferEvent::Completed));
+        if pushed {
+            self.tell_ready();
+        }
     }
     pub(super) fn fail(&mut self, now: Time, id: TransferId, reason: String) {
         let Some(fetch) = self.fetches.get_mut(&id) else { return };
@@ -226,6 +240,12 @@ impl Receiver {
             true => self.outbox.extend(fetch.refusal()),
             false => self.outbox.extend(fetch.overs()),
         }
+        let told = fetch.answers(CustodyState::Over, |_, _| true);
+        self.answers.extend(told);
+        if is_pushed(fetch.transfer) {
+            self.tell_ready();
+        }
+        let Some(fetch) = self.fetches.get(&id) else { return };
         self.done.push_back(fetch.name.clone());
         self.events.push_back((id, TransferEvent::Failed { reason }));
     }

@@ -65,6 +65,8 @@ pub(super) struct Incoming {
     pub(super) useful_at: Time,
     /// How often the sender was asked since then whether it is still there.
     pub(super) calls: u32,
+    /// Chunks whose custodians wait to hear that they are on the disk: what they are told then, and bytes of a chunk.
+    pub(super) kept_for: BTreeMap<(u32, Custodian), (Answer, u32)>,
     pub(super) cached_bytes: u64,
     pub(super) repeated_bytes: u64,
     pub(super) duplicate_bytes: u64,
@@ -80,6 +82,8 @@ pub(super) struct Source {
     pub(super) bytes: u64,
     pub(super) hops: u32,
     pub(super) distrusted: Option<String>,
+    /// It says that it cannot read what it offers, and why.
+    pub(super) closed: Option<String>,
     /// How often in a row it was asked again for what came wrong.
     pub(super) wrongs: u32,
     /// It sent wrong bytes: nothing that it announces makes up for that.
@@ -99,6 +103,8 @@ pub(super) struct Source {
 
 /// NACKs in vain after which the token of something pushed is taken from what comes.
 const VAIN_NACKS: u32 = 2;
+/// Chunks whose custodians wait at most; of others they hear when they send them again.
+const KEPT_FOR_MAX: usize = 65_536;
 
 /// Who is asked for what is missing.
 pub(super) enum Asked {
@@ -159,6 +165,24 @@ impl Incoming {
     pub(super) fn is_pushed_here(&self) -> bool {
         is_pushed(self.transfer) && self.ended.is_none()
     }
+    /// The custodian of a chunk waits to hear that it is on the disk.
+    pub(super) fn keep_for(&mut self, header: &ChunkHeader) {
+        if let Some((answer, tag)) = Answer::to(header, CustodyState::Taken).zip(header.tag())
+            && self.kept_for.len() < KEPT_FOR_MAX
+        {
+            self.kept_for.insert((tag.number, answer.custodian), (answer, tag.chunk_bytes));
+        }
+    }
+    /// What custodians are told of chunks, all or those that `is_meant` says by number and bytes of a chunk.
+    pub(super) fn answers(&mut self, state: CustodyState, is_meant: impl Fn(u32, u32) -> bool) -> Vec<Answer> {
+        let mut told = Vec::new();
+        self.kept_for.retain(|(number, _), (answer, chunk_bytes)| {
+            let is_told = is_meant(*number, *chunk_bytes);
+            told.extend(is_told.then_some(Answer { state, ..*answer }));
+            !is_told
+        });
+        told
+    }
     /// Whether what comes with another token is of it: of what is pushed the first chunk tells the token, and may have been
     /// damaged on its way, so that whoever sends hears none of what is asked for by it.
     pub(super) fn takes_another_token(&self) -> bool {
@@ -217,6 +241,7 @@ impl Incoming {
             lonely_since: now,
             useful_at: now,
             calls: 0,
+            kept_for: BTreeMap::new(),
             cached_bytes: 0,
             repeated_bytes: 0,
             duplicate_bytes: 0,
@@ -472,7 +497,7 @@ impl Incoming {
             label: source.label.clone(),
             bytes: source.bytes,
             distrusted: source.distrusted.clone(),
-            closed: None,
+            closed: source.closed.clone(),
         });
         let paths = self.sources.iter().zip(0..).map(|(source, number)| self.path_report(now, source, number));
         let (size, stored) = self.sizes();
@@ -492,7 +517,7 @@ impl Incoming {
     }
     pub(super) fn path_report(&self, now: Time, source: &Source, number: u16) -> PathReport {
         let sends = self.sender.is_some_and(|(sender, _)| sender == source.guid);
-        let (state, reason) = match (&source.distrusted, self.ended, sends) {
+        let (state, reason) = match (source.distrusted.as_ref().or(source.closed.as_ref()), self.ended, sends) {
             (Some(reason), ..) => (PathState::Closed, reason.clone()),
             (None, None, _) if let Some(doubt) = &source.doubt => {
                 (PathState::Idle, format!("{}; others are asked until it is known who lied", doubt.reason))
@@ -551,6 +576,7 @@ impl Source {
             wrongs: 0,
             lied: false,
             doubt: None,
+            closed: None,
             away_until: Time::ZERO,
             rtt: None,
             packets: 0,

@@ -1,6 +1,7 @@
 //! The receiving end (paper §3.1, §3.2.2, §3.4.2): asks for objects, says once per window how much may come and what is
 //! missing, and takes what is pushed.
 mod chunks;
+mod custody;
 mod doubt;
 mod driving;
 mod incoming;
@@ -26,11 +27,12 @@ use incoming::{Asked, Gaps, Incoming, Opened, Source, Suspicion};
 
 use crate::{
     config::EndConfig,
-    ids::{ChunkKey, Guid, NetworkAddress, Token},
+    custody::Answer,
+    ids::{ChunkKey, Custodian, Guid, NetworkAddress, Token},
     payload::Payload,
     reassembly::{Check, Origin, Reassembly, Stored, Taken, Wrong, manifest_of},
     sender::{PUSHED, ProxyUse, is_pushed, nearest_window, on_wire},
-    wire::{ChunkHeader, ChunkRanges, DataTag, Flags, Reliability, TransportMessage, chunk::HOPS_MAX},
+    wire::{ChunkHeader, ChunkRanges, CustodyState, DataTag, Flags, Reliability, TransportMessage, chunk::HOPS_MAX},
 };
 
 /// A NACK timeout that is chosen is at least so long.
@@ -72,7 +74,8 @@ const CALLS_MAX: u32 = 3;
 const WRONG_LIFETIME: Duration = Duration::from_secs(600);
 /// How often a sender that was stopped, or a reader that is slow, is looked at again.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
-/// Pushed objects that are received at the same time at most.
+/// Pushed objects that are received at the same time at most: of others it is said that there is no room now, and whoever
+/// keeps them waits.
 const PUSHED_MAX: usize = 256;
 /// Pushed objects of which it is remembered that they came, so that copies are known, beside those under way.
 const PUSHED_KEPT: usize = 4_096;
@@ -147,6 +150,10 @@ pub struct Receiver {
     /// Objects, by the numbers of their transfers, of which a chunk is coming, and when a packet of it came last.
     arriving: BTreeMap<(Option<ObjectId>, u32), Time>,
     outbox: VecDeque<Outgoing>,
+    /// What custodians are to be told of their chunks.
+    answers: VecDeque<Answer>,
+    /// Custodians of what there was no room for: they are told when there is.
+    refused_to: BTreeMap<Custodian, Answer>,
     events: VecDeque<(TransferId, TransferEvent)>,
     /// Names whose announcements are not needed any more.
     done: VecDeque<Name>,
@@ -203,6 +210,8 @@ impl Receiver {
             active_at: Time::ZERO,
             arriving: BTreeMap::new(),
             outbox: VecDeque::new(),
+            answers: VecDeque::new(),
+            refused_to: BTreeMap::new(),
             events: VecDeque::new(),
             done: VecDeque::new(),
             strays: 0,
@@ -305,6 +314,7 @@ impl Receiver {
             }
         }
         self.finish_if_complete(now, id);
+        self.settle_custody(now, id);
     }
     /// Takes what stores have answered that work on another thread.
     pub fn handle_storage(&mut self, now: Time) {
@@ -330,6 +340,7 @@ impl Receiver {
                 self.on_open(now, id);
             }
             self.finish_if_complete(now, id);
+            self.settle_custody(now, id);
         }
     }
     /// Asks for what is missing: the network chooses the nearest source, unless one has to be avoided.

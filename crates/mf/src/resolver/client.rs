@@ -206,6 +206,9 @@ impl NameResolver for GnrsClient {
         }
         self.send_watch(now, place);
     }
+    fn known(&self, place: Guid) -> Option<usize> {
+        self.watches.get(&place).filter(|watched| watched.is_answered).map(|watched| watched.known.len())
+    }
     fn unwatch(&mut self, _: Time, place: Guid) {
         if self.watches.remove(&place).is_some() && self.reachable {
             let request = self.number();

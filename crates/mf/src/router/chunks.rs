@@ -1,5 +1,6 @@
 //! Whole chunks: where they go, queues, turns.
 use super::*;
+use crate::ids::Custodian;
 
 impl Router {
     /// Puts a chunk of this node on its way.
@@ -28,11 +29,15 @@ impl Router {
         self.buffer.put_copy(header, fragments, origin, copies)
     }
     /// Bytes of the first fragment of a chunk of this node, and of the others: the same wherever it begins and whatever
-    /// addresses it has, so that one router goes on with what another one had begun.
+    /// addresses and custodian it has, so that one router goes on with what another one had begun.
     fn fragment_bytes(&self, header: &ChunkHeader) -> (usize, usize) {
         let rest = self.datagram_bytes() as usize - DataHeader::BYTES;
         let addresses_left = ADDRESSES_MAX - header.addresses.len();
-        (rest - header.len() - 4 * addresses_left, rest)
+        let custodian_left = match header.custodian {
+            None if header.tag().is_some() => Custodian::BYTES,
+            _ => 0,
+        };
+        (rest - header.len() - 4 * addresses_left - custodian_left, rest)
     }
     /// Packets that a chunk makes when it comes out of the store.
     pub(super) fn packets_of(&self, header: &ChunkHeader) -> u32 {
@@ -325,7 +330,7 @@ impl Router {
                         self.taken(slot);
                         self.enqueue(now, face, slot);
                     }
-                    _ => self.drop_chunk(slot, "no room in the store"),
+                    _ => self.drop_chunk(slot, NO_ROOM),
                 }
             }
             StoreReason::Away | StoreReason::NoRoute | StoreReason::Depleted => {
@@ -345,7 +350,7 @@ impl Router {
                         self.stats.returned += 1;
                         self.buffer.remove(slot);
                     }
-                    None => self.drop_chunk(slot, "no room in the store"),
+                    None => self.drop_chunk(slot, NO_ROOM),
                 }
             }
         }

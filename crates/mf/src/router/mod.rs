@@ -80,6 +80,10 @@ const RELIEF_PAUSE: Duration = Duration::from_millis(200);
 /// Why a chunk is lost for which the next hop can never have room, or which has more packets there than a chunk may have.
 pub(crate) const TOO_LARGE: &str = "larger than what the next hop takes";
 
+/// Why a chunk is dropped for which the store has no room.
+pub(crate) const NO_SHARE: &str = "its flow or source has its share of the store";
+pub(crate) const NO_ROOM: &str = "no room in the store";
+
 /// Settings of the forwarding part of a node.
 #[derive(Clone, Debug)]
 pub struct RouterConfig {
@@ -135,8 +139,9 @@ pub enum Output {
     Store(Slot, StoreReason),
     /// A name has to be looked up; the answer goes to [`Router::handle_binding`].
     Resolve(Guid),
-    /// The neighbour has taken over a chunk that came out of the store, or that may be there because it was sent again.
-    Delivered(ChunkKey, Token),
+    /// The neighbour of this GUID has taken over a chunk that came out of the store, or that may be there because it was
+    /// sent again.
+    Delivered(ChunkKey, Token, Guid),
     /// What one end says to the other can be brought nowhere, and why: look at it, then [`Router::drop_chunk`] it.
     Undeliverable(Slot, &'static str),
     /// A chunk of data is lost for good, and why.

@@ -213,6 +213,7 @@ impl Router {
     /// Takes chunks that the neighbour has taken over out of the buffer, and begins others.
     pub(super) fn on_sent(&mut self, now: Time, face: FaceId) {
         let Some(hop) = self.hops.get_mut(&face) else { return };
+        let neighbour = hop.guid;
         let mut done = Vec::new();
         while let Some(Sent::Done(slot)) = hop.outgoing.poll_done() {
             done.push(slot);
@@ -234,7 +235,7 @@ impl Router {
             let Some(Chunk { origin, header: Some(header), .. }) = chunk else { continue };
             if origin == Origin::Store || header.flags.contains(Flags::REPEATED) {
                 let delivered = header.key().zip(header.token());
-                self.outputs.extend(delivered.map(|(key, token)| Output::Delivered(key, token)));
+                self.outputs.extend(delivered.map(|(key, token)| Output::Delivered(key, token, neighbour)));
             }
         }
         self.advance(now, face);

@@ -64,7 +64,7 @@ pub(super) struct Waiting {
     /// What was read of it so far, in order.
     pub(super) parts: Vec<Bytes>,
     /// Why it cannot be read.
-    pub(super) failed: Option<String>,
+    pub(super) failed: Option<Failure>,
 }
 
 /// The end-to-end window (paper §3.4.2). Two windows may be under way, so that the one message per window comes in time.

@@ -150,7 +150,10 @@ impl Sender {
                 flow.refused = true;
                 self.end(id);
             }
-            TransportMessage::Request { .. } | TransportMessage::Push { .. } => {}
+            TransportMessage::Request { .. }
+            | TransportMessage::Push { .. }
+            | TransportMessage::Custody { .. }
+            | TransportMessage::Unreadable { .. } => {}
         }
     }
     fn own_flow(&mut self, token: Token, flow: &Flow, transfer: u32, object: ObjectId) -> Option<&mut Outflow> {

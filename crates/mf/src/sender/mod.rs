@@ -13,7 +13,7 @@ use alloc::{
 };
 
 use bytes::Bytes;
-use tributary_content::{ChunkIndex, Name, ObjectId, ObjectReader};
+use tributary_content::{ChunkIndex, Name, ObjectId, ObjectReader, StoreError, Unavailable};
 use tributary_core::{ByteCount, Duration, Time};
 use tributary_transport::{messaging::SendReport, served::Served};
 
@@ -102,6 +102,26 @@ struct Published {
     head: Bytes,
     /// The chunk of the object that was read last.
     last: Option<(u32, Bytes)>,
+    /// What went wrong when it was last read; told once.
+    failed: Option<String>,
+}
+
+/// Why a chunk cannot be sent.
+pub(super) struct Failure {
+    /// For whoever runs this node.
+    reason: String,
+    /// For who waits for the chunk, if there is nothing to hope for here.
+    why: Option<Unavailable>,
+}
+impl Failure {
+    /// It may be elsewhere.
+    fn here(reason: &str) -> Failure {
+        Failure { reason: reason.into(), why: None }
+    }
+    /// It cannot be read any more.
+    fn of_source(error: &StoreError) -> Failure {
+        Failure { reason: error.to_string(), why: Some(Unavailable::from(error)) }
+    }
 }
 
 impl Sender {
@@ -143,7 +163,8 @@ impl Sender {
         head.extend_from_slice(&u16::try_from(manifest.len()).unwrap_or(u16::MAX).to_be_bytes());
         head.extend_from_slice(&manifest);
         head.extend_from_slice(&reader.tree());
-        self.objects.insert(object, Published { object: Served::new(reader), head: head.into(), last: None });
+        self.objects
+            .insert(object, Published { object: Served::new(reader), head: head.into(), last: None, failed: None });
     }
     /// Keeps an object until all that it is [pushed](Sender::push) to have it; one that is published stays published.
     pub fn lend(&mut self, reader: Box<dyn ObjectReader>) {
@@ -457,7 +478,7 @@ impl Sender {
                     .chunk(&object, (chunk_bytes, count), number)
                     .map(Payload::from)
                     .map(Some)
-                    .ok_or_else(|| "it went out of the cache".to_string()),
+                    .ok_or_else(|| Failure::here("it went out of the cache")),
                 false => self.read(object, chunk_bytes, &mut begun),
             };
             let payload = match payload {
@@ -466,8 +487,8 @@ impl Sender {
                     self.flows.get_mut(&id)?.waiting = Some(begun);
                     continue;
                 }
-                Err(reason) => {
-                    self.fail(id, &reason);
+                Err(failure) => {
+                    self.give_up(id, &failure);
                     continue;
                 }
             };
@@ -498,11 +519,11 @@ impl Sender {
         None
     }
     /// A chunk of an object: 0 is its description, the others its bytes; `None` if they have to be waited for.
-    fn read(&mut self, object: ObjectId, chunk_bytes: u32, chunk: &mut Waiting) -> Result<Option<Payload>, String> {
-        if let Some(reason) = chunk.failed.take() {
-            return Err(reason);
+    fn read(&mut self, object: ObjectId, chunk_bytes: u32, chunk: &mut Waiting) -> Result<Option<Payload>, Failure> {
+        if let Some(failure) = chunk.failed.take() {
+            return Err(failure);
         }
-        let published = self.objects.get_mut(&object).ok_or_else(|| "it is not published any more".to_string())?;
+        let published = self.objects.get_mut(&object).ok_or_else(|| Failure::here("it is not published any more"))?;
         let Some(index) = chunk.next.number.checked_sub(1) else { return Ok(Some(published.head.clone().into())) };
         let manifest = published.object.reader().manifest();
         let (unit, size) = (u64::from(manifest.chunk_size), manifest.size);
@@ -513,7 +534,7 @@ impl Sender {
             let of = u32::try_from(at / unit).unwrap_or(u32::MAX);
             let read = match &published.last {
                 Some((known, bytes)) if *known == of => Some(bytes.clone()),
-                _ => published.object.chunk(ChunkIndex(of)).map_err(|error| error.to_string())?,
+                _ => published.object.chunk(ChunkIndex(of)).map_err(|error| Failure::of_source(&error))?,
             };
             let Some(bytes) = read else {
                 let under_way = self.objects.values().map(|published| published.object.bytes_under_way()).sum();
@@ -526,7 +547,7 @@ impl Sender {
             let from = at - u64::from(of) * unit;
             let until = (end - u64::from(of) * unit).min(bytes.len() as u64);
             if until <= from {
-                return Err("it is shorter than its manifest says".into());
+                return Err(Failure::here("it is shorter than its manifest says"));
             }
             chunk.parts.push(bytes.slice(from as usize..until as usize));
             published.last = Some((of, bytes));
@@ -550,7 +571,7 @@ impl Sender {
             match self.read(object, chunk_bytes, &mut waiting) {
                 Ok(Some(payload)) => waiting.parts = payload.pieces().to_vec(),
                 Ok(None) => {}
-                Err(reason) => waiting.failed = Some(reason),
+                Err(failure) => waiting.failed = Some(failure),
             }
             if let Some(flow) = self.flows.get_mut(&id) {
                 flow.waiting = Some(waiting);
@@ -611,14 +632,26 @@ impl Sender {
         let id = self.flows.keys().find(|(_, number)| *number == transfer).copied();
         id.into_iter().for_each(|id| self.end(id));
     }
-    /// Gives a flow up, and tells its receiver.
+    /// Gives a flow up for a reason of the network, and tells its receiver.
     pub fn fail(&mut self, id: (Guid, u32), reason: &str) {
+        self.give_up(id, &Failure::here(reason));
+    }
+    fn give_up(&mut self, id: (Guid, u32), failure: &Failure) {
         let Some(flow) = self.flows.get(&id) else { return };
-        let (object, token) = (flow.object, flow.token);
-        self.failures.push_back((object.to_string(), reason.to_string()));
+        let (transfer, object, token) = (id.1, flow.object, flow.token);
+        if let Some(published) = self.objects.get_mut(&object)
+            && published.failed.as_ref() != Some(&failure.reason)
+        {
+            let name = published.object.reader().manifest().name.to_string();
+            published.failed = Some(failure.reason.clone());
+            self.failures.push_back((name, failure.reason.clone()));
+        }
         self.end(id);
-        let unavailable = TransportMessage::Unavailable { transfer: id.1, object };
-        self.messages.push_back((id.0, NetworkAddress::NONE, token, unavailable));
+        let message = match failure.why {
+            Some(why) => TransportMessage::Unreadable { transfer, object, why },
+            None => TransportMessage::Unavailable { transfer, object },
+        };
+        self.messages.push_back((id.0, NetworkAddress::NONE, token, message));
     }
     /// Takes a flow out and keeps its account if nobody asked for it.
     fn end(&mut self, id: (Guid, u32)) {

@@ -5,12 +5,12 @@ use core::ops::{BitOr, BitOrAssign};
 use tributary_content::ObjectId;
 
 use super::{Fields, Reader, WireError, Writer};
-use crate::ids::{ChunkKey, Flow, Guid, NetworkAddress, ServiceId, Token};
+use crate::ids::{ChunkKey, Custodian, Flow, Guid, NetworkAddress, ServiceId, Token};
 
 /// Addresses that a destination has at most.
 pub const ADDRESSES_MAX: usize = 10;
 /// Bytes of the longest chunk header.
-pub const CHUNK_HEADER_BYTES_MAX: usize = 60 + 4 * ADDRESSES_MAX + DataTag::BYTES;
+pub const CHUNK_HEADER_BYTES_MAX: usize = 60 + 4 * ADDRESSES_MAX + DataTag::BYTES + Custodian::BYTES;
 /// Routers that a chunk passes at most.
 pub const HOPS_MAX: u8 = 64;
 /// Bytes of a chunk's payload at most.
@@ -36,6 +36,8 @@ impl Flags {
     /// Storage on the way sends it in the name of its source.
     pub const STORED: Flags = Flags(32);
     const KNOWN: u8 = 63;
+    /// On the wire alone: the header ends with its [`custodian`](ChunkHeader::custodian).
+    const CUSTODY: u8 = 64;
 
     /// Whether all of `other` are set.
     pub fn contains(self, other: Flags) -> bool {
@@ -172,6 +174,7 @@ pub(crate) fn lifetime_ms(left: core::time::Duration) -> u32 {
 /// kind 1 | flags 1 | service 2 | hops left 1 | priority 1 | proxies left 1 | lifetime in ms 4 | payload bytes 4
 /// | source GUID 20 | source address 4 | destination GUID 20 | number of addresses 1 | addresses 4 each
 /// | for data: object id 16, transfer 4, token 8, chunk 4, chunks 4, chunk bytes 4, reliability 1, window 2, its chunks 2
+/// | for data whose custodian is named (flag 64): GUID 20, address 4
 /// | for a message of the transport: token 8
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -200,6 +203,8 @@ pub struct ChunkHeader {
     pub destination: Guid,
     /// Where the destination is, as far as known; none for late binding. At most [`ADDRESSES_MAX`], none of them zero.
     pub addresses: Vec<NetworkAddress>,
+    /// Of a chunk of data that left a durable store: who keeps it until somebody further on has it on a disk and says so.
+    pub custodian: Option<Custodian>,
 }
 
 impl ChunkHeader {
@@ -218,6 +223,7 @@ impl ChunkHeader {
             source_address: NetworkAddress::NONE,
             destination,
             addresses: if address.is_none() { Vec::new() } else { Vec::from([address]) },
+            custodian: None,
         }
     }
     /// Reads the header at the start of `bytes`, and how long it is.
@@ -227,7 +233,10 @@ impl ChunkHeader {
     pub fn decode(bytes: &[u8]) -> Result<(ChunkHeader, usize), WireError> {
         let mut reader = Reader::new(bytes);
         let kind = reader.u8("chunk kind")?;
-        let flags = reader.choice("flags", |byte| (byte & !Flags::KNOWN == 0).then_some(Flags(byte)))?;
+        // Messages have no custodian.
+        let known = Flags::KNOWN | if kind == 0 { Flags::CUSTODY } else { 0 };
+        let flags = reader.choice("flags", |byte| (byte & !known == 0).then_some(byte))?;
+        let (flags, has_custodian) = (Flags(flags & Flags::KNOWN), flags & Flags::CUSTODY != 0);
         let service = reader.u16("service")?;
         let service =
             ServiceId::from_number(service).ok_or(WireError::Value { field: "service", found: u64::from(service) })?;
@@ -251,6 +260,12 @@ impl ChunkHeader {
             3 => ChunkKind::LinkState,
             found => return Err(WireError::Value { field: "chunk kind", found: u64::from(found) }),
         };
+        let custodian = match has_custodian {
+            true => {
+                Some(Custodian { guid: reader.guid("custodian")?, address: reader.address("custodian's address")? })
+            }
+            false => None,
+        };
         let header = ChunkHeader {
             kind,
             flags,
@@ -264,12 +279,14 @@ impl ChunkHeader {
             source_address,
             destination,
             addresses,
+            custodian,
         };
         Ok((header, bytes.len() - reader.rest().len()))
     }
     /// Appends the header to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        out.put(&[self.kind.byte(), self.flags.0]);
+        let custodian = self.custodian.filter(|_| self.tag().is_some());
+        out.put(&[self.kind.byte(), self.flags.0 | if custodian.is_some() { Flags::CUSTODY } else { 0 }]);
         out.put_u16(self.service as u16);
         out.put(&[self.hops_left, self.priority, self.proxies_left]);
         out.put_u32(self.lifetime_ms);
@@ -284,12 +301,16 @@ impl ChunkHeader {
             ChunkKind::Transport(token) => out.put_u64(token.0),
             ChunkKind::Names | ChunkKind::LinkState => {}
         }
+        if let Some(Custodian { guid, address }) = custodian {
+            out.put(&guid.0);
+            out.put_u32(address.0);
+        }
     }
     /// Bytes that the header takes.
     #[expect(clippy::len_without_is_empty, reason = "a header is never empty")]
     pub fn len(&self) -> usize {
         let tail = match self.kind {
-            ChunkKind::Data(_) => DataTag::BYTES,
+            ChunkKind::Data(_) => DataTag::BYTES + self.custodian.map_or(0, |_| Custodian::BYTES),
             ChunkKind::Transport(_) => Token::BYTES,
             ChunkKind::Names | ChunkKind::LinkState => 0,
         };

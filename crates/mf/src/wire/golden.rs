@@ -3,10 +3,10 @@ use alloc::{vec, vec::Vec};
 use core::fmt::Debug;
 
 use proptest::prelude::*;
-use tributary_content::{Manifest, MemoryObject, ObjectId, PublicKey, SigningKey, store::ObjectReader};
+use tributary_content::{Manifest, MemoryObject, ObjectId, PublicKey, SigningKey, Unavailable, store::ObjectReader};
 
 use super::{chunk::HOPS_MAX, transport::RANGES_MAX, *};
-use crate::ids::{Flow, Guid, HopId, NetworkAddress, ServiceId, Token};
+use crate::ids::{Custodian, Flow, Guid, HopId, NetworkAddress, ServiceId, Token};
 
 /// Bytes from hex digits; blanks group fields.
 fn hex(text: &str) -> Vec<u8> {
@@ -203,7 +203,7 @@ fn golden_chunk_header() {
     };
     for (at, value, field) in [
         (0, 4, "chunk kind"),
-        (1, 0x40, "flags"),
+        (1, 0x80, "flags"),
         (3, 3, "service"),
         (4, HOPS_MAX + 1, "hops left"),
         (11, 0xff, "payload bytes"),
@@ -215,7 +215,17 @@ fn golden_chunk_header() {
         let found = with(at, value);
         assert!(matches!(found, Err(WireError::Value { field: f, .. }) if f == field), "{field}: {found:?}");
     }
-    let fullest = ChunkHeader { addresses: vec![NetworkAddress(1); ADDRESSES_MAX], ..header };
+    let kept = ChunkHeader { custodian: Some(Custodian { guid: guid(0xcc), address: NetworkAddress(7) }), ..header };
+    let mut of_kept = [&bytes[..], &hex("cccccccccccccccccccccccccccccccccccccccc 00000007")].concat();
+    of_kept[1] = 0x69;
+    agree(&of_kept, &kept, decode, ChunkHeader::encode);
+    assert_eq!(kept.len(), of_kept.len());
+    assert!((0..of_kept.len()).all(|cut| decode(&of_kept[..cut]).is_err()));
+    let mut message_kept = of_message.clone();
+    message_kept[1] = 0x40;
+    let refused = decode(&[&message_kept[..], &[0; 24]].concat());
+    assert_eq!(refused, Err(WireError::Value { field: "flags", found: 0x40 }), "messages have no custodian");
+    let fullest = ChunkHeader { addresses: vec![NetworkAddress(1); ADDRESSES_MAX], ..kept };
     assert_eq!(fullest.len(), CHUNK_HEADER_BYTES_MAX);
     assert!(fullest.len() + DataHeader::BYTES <= tributary_core::HEAD_BYTES_MAX);
 }
@@ -259,9 +269,16 @@ fn golden_transport_messages() {
         ),
         (alloc::format!("06 {id} {a} {b} {runs}"), M::Push { transfer, object, flow, chunks: chunks.clone() }),
         (alloc::format!("07 {id}"), M::Unavailable { transfer, object }),
+        (
+            alloc::format!("09 {id} {a} {b} 01 {runs}"),
+            M::Custody { transfer, object, flow, state: CustodyState::Taken, chunks: chunks.clone() },
+        ),
+        (alloc::format!("0a {id} 02"), M::Unreadable { transfer, object, why: Unavailable::Gone }),
     ] {
         check(&hex(&bytes), &message, M::decode, M::encode);
     }
+    let unknown = M::decode(&hex(&alloc::format!("09 {id} {a} {b} 05 00")));
+    assert_eq!(unknown, Err(WireError::Value { field: "custody", found: 5 }));
     // All numbers that there may be: nobody may go through them one by one.
     let all = hex(&alloc::format!("06 {id} {a} {b} 01 00000000 ffffffff"));
     let Ok(M::Push { chunks, .. }) = M::decode(&all) else { panic!("it is legal") };

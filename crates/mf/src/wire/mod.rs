@@ -34,7 +34,7 @@ pub use mac::{MAC_BYTES, seal, unseal};
 pub use mtu::MtuMessage;
 pub use names::{NameMessage, NameRecord, Readers, RecordBody, RecordKey, Refusal, SealedHead, Statement};
 pub use routing::{Adjacency, LinkState};
-pub use transport::{ChunkRanges, TransportMessage};
+pub use transport::{ChunkRanges, CustodyState, TransportMessage};
 pub use tributary_core::wire::WireError;
 use tributary_core::wire::{Reader, Writer};
 

@@ -1,7 +1,7 @@
 //! The messages between the ends of a transfer and the proxies between them (paper §3.2.2, §3.3, §3.4.2).
 use alloc::vec::Vec;
 
-use tributary_content::ObjectId;
+use tributary_content::{ObjectId, Unavailable};
 
 use super::{
     Fields, Reader, WireError, Writer,
@@ -207,6 +207,15 @@ pub enum TransportMessage {
         /// The object.
         object: ObjectId,
     },
+    /// A sender cannot read what it offers, and says why. Whoever asked asks others.
+    Unreadable {
+        /// The transfer.
+        transfer: u32,
+        /// The object.
+        object: ObjectId,
+        /// Why.
+        why: Unavailable,
+    },
     /// A proxy tells the source which members of a group have everything, verified (paper §3.5: aggregated).
     Completed {
         /// The transfer.
@@ -216,12 +225,50 @@ pub enum TransportMessage {
         /// At most [`MEMBERS_TOLD_MAX`].
         members: Vec<Guid>,
     },
+    /// The next custodian, the receiver, or a router that lost them tells the custodian of chunks what became of them.
+    Custody {
+        /// The transfer.
+        transfer: u32,
+        /// The object.
+        object: ObjectId,
+        /// From whom to whom the chunks go.
+        flow: Flow,
+        /// What became of them.
+        state: CustodyState,
+        /// Which chunks; none where all of the transfer is meant.
+        chunks: ChunkRanges,
+    },
+}
+
+/// What became of chunks, as their custodian is told.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum CustodyState {
+    /// There is no room for them now: the custodian keeps them and waits until it is told that there is, or a while.
+    Refused = 0,
+    /// Whoever says so has them on a disk: it is their custodian now, or their receiver. The one before may forget them.
+    Taken = 1,
+    /// Nothing of the transfer is wanted any more: all of its chunks may be forgotten.
+    Over = 2,
+    /// They were dropped on the way: the custodian sends them again.
+    Lost = 3,
+    /// There is room again where chunks were refused.
+    Ready = 4,
+}
+
+impl CustodyState {
+    fn from_byte(byte: u8) -> Option<CustodyState> {
+        use CustodyState::{Lost, Over, Ready, Refused, Taken};
+        [Refused, Taken, Over, Lost, Ready].into_iter().find(|state| *state as u8 == byte)
+    }
 }
 
 impl TransportMessage {
     /// The transfer and the object that it is about.
     pub fn about(&self) -> (u32, ObjectId) {
-        use TransportMessage::{Ack, Completed, Dropped, Push, Request, Status, Stored, Unavailable};
+        use TransportMessage::{
+            Ack, Completed, Custody, Dropped, Push, Request, Status, Stored, Unavailable, Unreadable,
+        };
         match self {
             Request { transfer, object, .. }
             | Status { transfer, object, .. }
@@ -230,7 +277,9 @@ impl TransportMessage {
             | Dropped { transfer, object, .. }
             | Push { transfer, object, .. }
             | Unavailable { transfer, object }
-            | Completed { transfer, object, .. } => (*transfer, *object),
+            | Unreadable { transfer, object, .. }
+            | Completed { transfer, object, .. }
+            | Custody { transfer, object, .. } => (*transfer, *object),
         }
     }
     /// Reads a whole message.
@@ -292,10 +341,21 @@ impl TransportMessage {
                 chunks: ChunkRanges::decode(&mut reader)?,
             },
             7 => TransportMessage::Unavailable { transfer, object },
+            10 => {
+                let known = |byte| Unavailable::from_number(byte).filter(|why| why.number() == byte);
+                TransportMessage::Unreadable { transfer, object, why: reader.choice("reason", known)? }
+            }
             8 => TransportMessage::Completed {
                 transfer,
                 object,
                 members: reader.list("members", MEMBERS_TOLD_MAX, |reader| reader.guid("member"))?,
+            },
+            9 => TransportMessage::Custody {
+                transfer,
+                object,
+                flow: read_flow(&mut reader)?,
+                state: reader.choice("custody", CustodyState::from_byte)?,
+                chunks: ChunkRanges::decode(&mut reader)?,
             },
             found => return Err(WireError::Value { field: "message kind", found: u64::from(found) }),
         };
@@ -304,7 +364,9 @@ impl TransportMessage {
     }
     /// Appends the message to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        use TransportMessage::{Ack, Completed, Dropped, Push, Request, Status, Stored, Unavailable};
+        use TransportMessage::{
+            Ack, Completed, Custody, Dropped, Push, Request, Status, Stored, Unavailable, Unreadable,
+        };
         let (kind, transfer, object) = match self {
             Request { transfer, object, .. } => (1, transfer, object),
             Status { transfer, object, .. } => (2, transfer, object),
@@ -313,7 +375,9 @@ impl TransportMessage {
             Dropped { transfer, object, .. } => (5, transfer, object),
             Push { transfer, object, .. } => (6, transfer, object),
             Unavailable { transfer, object } => (7, transfer, object),
+            Unreadable { transfer, object, .. } => (10, transfer, object),
             Completed { transfer, object, .. } => (8, transfer, object),
+            Custody { transfer, object, .. } => (9, transfer, object),
         };
         out.put_u8(kind);
         out.put_u32(*transfer);
@@ -351,6 +415,12 @@ impl TransportMessage {
                 chunks.encode(out);
             }
             Unavailable { .. } => {}
+            Custody { flow, state, chunks, .. } => {
+                put_flow(out, flow);
+                out.put_u8(*state as u8);
+                chunks.encode(out);
+            }
+            Unreadable { why, .. } => out.put_u8(why.number()),
             Completed { members, .. } => {
                 out.put_u8(members.len().min(MEMBERS_TOLD_MAX) as u8);
                 members.iter().take(MEMBERS_TOLD_MAX).for_each(|member| out.put(&member.0));

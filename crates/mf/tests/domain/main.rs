@@ -1,6 +1,7 @@
 //! Whole networks in virtual time: servers, routers with storage, name servers, and receivers that come and go.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test: a failed unwrap is a failed test")]
 
+mod custody;
 mod directory;
 mod disconnection;
 mod ends;

@@ -142,6 +142,7 @@ fn reason(why: NackReason) -> &'static str {
         NackReason::NoRoute => "no route leads there",
         NackReason::Congestion => "a forwarder on the way has too much to do",
         NackReason::Duplicate => "the way leads in a circle",
+        NackReason::Unavailable(_) => "who publishes it cannot read it any more",
         NackReason::Unspecified | NackReason::Other(_) => "a forwarder on the way refuses, and does not say why",
     }
 }

@@ -248,6 +248,11 @@ impl Fetching {
         if local.nack == Some(NackReason::Congestion) && !local.path_failed {
             self.on_refusal(now, local, packet);
         }
+        if let Some(NackReason::Unavailable(why)) = local.nack
+            && local.token == token_of((path, number))
+        {
+            self.transfer.handle_unavailable(now, path, number, packet, why);
+        }
         if let (Some(data), Some(asked)) = (data, self.asked.remove(&packet)) {
             let payload = data.content.unwrap_or(&[]);
             self.traffic.content += payload.len() as u64;
@@ -322,6 +327,10 @@ impl Fetching {
         let is_one_more = !trusted && !self.sources.contains_key(&node);
         let untrusted = || self.sources.values().filter(|source| !self.transfer.trusts(&source.manifest)).count();
         (!is_one_more || untrusted() < UNTRUSTED_MAX).then_some((node, label))
+    }
+    /// Whether the last probes came back without an answer.
+    pub(super) fn is_refused(&self) -> bool {
+        self.refusals > 0
     }
     /// Takes a probing Interest that came back; whether it was one.
     fn on_probe_returned(&mut self, now: Time, local: &LocalPacket, name: NameView<'_>, random: &mut Random) -> bool {

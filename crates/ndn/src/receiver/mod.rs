@@ -231,6 +231,10 @@ impl Receiver {
     pub fn report(&self, now: Time, id: TransferId) -> Option<TransferReport> {
         self.fetches.get(&id).map(|fetch| fetch.transfer.report(now))
     }
+    /// Whether forwarders have sent back what the latest fetch of a name asked for, because no route leads on.
+    pub fn is_refused(&self, name: &Name) -> bool {
+        self.fetches.values().rfind(|fetch| fetch.transfer.name() == name).is_some_and(Fetching::is_refused)
+    }
     /// The fetches, oldest first, with the names they fetch.
     pub fn transfers(&self) -> Vec<(TransferId, Name)> {
         self.fetches.iter().map(|(id, fetch)| (*id, fetch.transfer.name().clone())).collect()

@@ -152,7 +152,8 @@ impl Router {
         let (prefix, strategy) = (entry.prefix_key, entry.strategy);
         self.strategies[strategy].on_outcome(now, prefix, face, Outcome::Nack(why));
         // Where too much waits the path leads on all the same.
-        let is_cut = is_named && self.config.path_tags && why != NackReason::Congestion;
+        let leads_on = matches!(why, NackReason::Congestion | NackReason::Unavailable(_));
+        let is_cut = is_named && self.config.path_tags && !leads_on;
         self.return_unanswered(now, index, is_cut || headers.path_failed);
         Ok(())
     }

@@ -5,6 +5,7 @@
 //! ascending order of type, which is the only order that NFD reads.
 use alloc::vec::Vec;
 
+use tributary_content::Unavailable;
 use tributary_core::Duration;
 
 use super::{
@@ -31,6 +32,9 @@ pub enum NackReason {
     Duplicate,
     /// No way leads to the name.
     NoRoute,
+    /// The producer cannot give what it published, and says why. The NDNLPv2 specification has no numbers for this: they are
+    /// 200 and [`Unavailable::number`], which others take for a Nack without a reason.
+    Unavailable(Unavailable),
     /// A number that this program does not know.
     Other(u64),
 }
@@ -43,6 +47,7 @@ impl NackReason {
             NackReason::Congestion => 50,
             NackReason::Duplicate => 100,
             NackReason::NoRoute => 150,
+            NackReason::Unavailable(why) => UNAVAILABLE + u64::from(why.number()),
             NackReason::Other(number) => number,
         }
     }
@@ -61,10 +66,16 @@ impl From<u64> for NackReason {
             50 => NackReason::Congestion,
             100 => NackReason::Duplicate,
             150 => NackReason::NoRoute,
+            201 => NackReason::Unavailable(Unavailable::Changed),
+            202 => NackReason::Unavailable(Unavailable::Gone),
+            203 => NackReason::Unavailable(Unavailable::Unreadable),
             other => NackReason::Other(other),
         }
     }
 }
+
+/// What comes before the number of [`NackReason::Unavailable`].
+const UNAVAILABLE: u64 = 200;
 
 /// Where a Data came from that no producer sent for this very Interest. PTP: the 1-bit flag of §5 D 1.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

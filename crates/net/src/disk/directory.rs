@@ -4,18 +4,20 @@ use std::{
     fs::{self, File},
     os::unix::{
         ffi::{OsStrExt, OsStringExt},
-        fs::{FileExt, PermissionsExt},
+        fs::{FileExt, MetadataExt, PermissionsExt},
     },
     path::{Path, PathBuf},
     sync::Arc,
 };
-use tributary_content::{Hash, ObjectKind, StoreError};
+use tributary_content::{Access, Hash, ObjectKind, StoreError};
 
 use super::{
     PublishError,
     index::{DirectoryIndex, EntryKind, FileMode, IndexEntry, check_target},
     io_error,
-    publish::{Published, Source, identify, modified_micros},
+    publish::{Published, Source, identify, modified_micros, unreadable},
+    snapshot,
+    staging::is_reserved,
 };
 
 /// A published directory: a [`DirectoryIndex`] and the bytes of its files behind it. No copy is made; the files are
@@ -54,6 +56,7 @@ pub struct DirectorySource {
     starts: Vec<(u64, usize)>,
     size: u64,
     modified: u64,
+    access: Access,
     fingerprint: Hash,
     /// The file read last: most chunks lie within one file.
     open: Option<(usize, File)>,
@@ -63,6 +66,7 @@ impl Source for DirectorySource {
     const KIND: ObjectKind = ObjectKind::Directory;
 
     fn open(path: &Path) -> Result<Self, PublishError> {
+        let metadata = fs::metadata(path).map_err(|error| io_error("read", path, &error))?;
         let mut walk =
             Walk { root: path, entries: Vec::new(), modified: 0, identities: Vec::new(), left_out: Vec::new() };
         walk.visit(path, 0)?;
@@ -86,13 +90,17 @@ impl Source for DirectorySource {
         let fingerprint = Hash(*hasher.finalize().as_bytes());
         let index = Arc::new(index);
         let (path, size) = (path.into(), at);
-        Ok(DirectorySource { path, index, encoded, left_out, starts, size, modified, fingerprint, open: None })
+        let access = access_of_directory(&metadata);
+        Ok(DirectorySource { path, index, encoded, left_out, starts, size, modified, access, fingerprint, open: None })
     }
     fn size(&self) -> u64 {
         self.size
     }
     fn modified(&self) -> u64 {
         self.modified
+    }
+    fn access(&self) -> Access {
+        self.access
     }
     fn fingerprint(&self) -> Hash {
         self.fingerprint
@@ -116,12 +124,12 @@ impl Source for DirectorySource {
                 return Err(super::refusal("read", &self.path, "the object ends before the chunk does"));
             }
             if self.open.as_ref().is_none_or(|(open, _)| *open != number) {
-                let file = File::open(&path).map_err(|error| io_error("open", &path, &error))?;
+                let file = snapshot::open(&path).map_err(|error| unreadable(&path, &error))?;
                 self.open = Some((number, file));
             }
             let (piece, rest) = buffer.split_at_mut(left.min(buffer.len()));
             let (_, file) = self.open.as_ref().expect("it was opened above");
-            file.read_exact_at(piece, within).map_err(|error| io_error("read", &path, &error))?;
+            file.read_exact_at(piece, within).map_err(|error| unreadable(&path, &error))?;
             offset += piece.len() as u64;
             buffer = rest;
         }
@@ -130,6 +138,10 @@ impl Source for DirectorySource {
 }
 
 impl DirectorySource {
+    /// What is in the directory.
+    pub(super) fn contents(&self) -> &DirectoryIndex {
+        &self.index
+    }
     /// Whether all that is in the directory is in the object.
     pub(super) fn is_whole(&self) -> bool {
         self.left_out.is_empty()
@@ -161,12 +173,20 @@ impl Walk<'_> {
                 let path = String::from_utf8_lossy(&relative).into_owned();
                 self.left_out.push(LeftOut { path, reason });
             };
+            if path.file_name().is_some_and(|name| is_reserved(name.as_bytes())) {
+                leave_out("it belongs to an unfinished download");
+                continue;
+            }
             let kind = if metadata.is_file() {
                 let executable = metadata.permissions().mode() & 0o100 != 0;
                 let mode = if executable { FileMode::Executable } else { FileMode::Plain };
-                EntryKind::File { size: metadata.len(), mode }
+                if is_made_while_read(&path, &metadata) {
+                    leave_out("its size does not say what it has");
+                    continue;
+                }
+                EntryKind::File { size: metadata.len(), mode, access: Access::of_mode(metadata.mode()) }
             } else if metadata.is_dir() {
-                EntryKind::Directory
+                EntryKind::Directory { access: access_of_directory(&metadata) }
             } else if metadata.is_symlink() {
                 let target = fs::read_link(&path).map_err(|error| io_error("read", &path, &error))?;
                 let target = target.into_os_string().into_vec();
@@ -198,6 +218,22 @@ impl Walk<'_> {
         }
         Ok(())
     }
+}
+
+/// Who may look into a directory: it takes both reading and passing.
+fn access_of_directory(metadata: &fs::Metadata) -> Access {
+    let passed = (metadata.mode() & 0o011) << 2;
+    Access::of_mode(metadata.mode() & passed)
+}
+/// Whether a file is one whose bytes the system makes while it is read, as in `/proc`.
+fn is_made_while_read(path: &Path, metadata: &fs::Metadata) -> bool {
+    if metadata.blocks() > 0 {
+        return false;
+    }
+    // An empty file has nothing to read, whoever may read it.
+    let Ok(file) = snapshot::open(path) else { return false };
+    // One that cannot be read to its end is of that kind as well.
+    snapshot::snapshot(&file, path, metadata).map_or(true, |snapshot| snapshot.is_some())
 }
 
 #[cfg(test)]
@@ -288,10 +324,12 @@ mod tests {
         std::os::unix::fs::symlink("/etc", source.join("sub/absolute")).expect("links can be made");
         std::os::unix::fs::symlink("../../etc", source.join("sub/climbs")).expect("links can be made");
         nix::unistd::mkfifo(&source.join("pipe"), nix::sys::stat::Mode::S_IRWXU).expect("pipes can be made");
+        fs::create_dir(source.join("sub/.tributary-0123")).expect("writable");
+        fs::write(source.join("sub/.tributary-0123/part"), b"unfinished").expect("writable");
         let mut published = DirectoryObject::publish(source, name(), &key(), &options()).expect("publishable");
         let mut left_out: Vec<_> = published.left_out().into_iter().map(|left_out| left_out.path).collect();
         left_out.sort();
-        assert_eq!(left_out, ["pipe", "sub/absolute", "sub/climbs"]);
+        assert_eq!(left_out, ["pipe", "sub/.tributary-0123", "sub/absolute", "sub/climbs"]);
         fetch(&mut published, &target).expect("it can be stored");
         assert_eq!(
             (names(&target), names(&target.join("sub"))),
@@ -314,7 +352,11 @@ mod tests {
         fs::write(&path, vec![0; bytes.len()]).expect("writable");
         assert!(matches!(published.read_chunk(last), Err(StoreError::Altered { .. })));
         fs::write(&path, b"").expect("writable");
-        assert!(matches!(published.read_chunk(last), Err(StoreError::Io { .. })));
+        assert!(matches!(published.read_chunk(last), Err(StoreError::Cut { .. })));
+        let mut published = DirectoryObject::publish(directory.path(), name(), &key(), &options).expect("publishable");
+        fs::rename(directory.path().join("sub"), directory.path().join("other")).expect("renamable");
+        let last = ChunkIndex(published.manifest().chunk_count() - 1);
+        assert!(matches!(published.read_chunk(last), Err(StoreError::Gone { .. })));
     }
 
     #[test]
@@ -370,7 +412,8 @@ mod tests {
                 MemoryObject::with_options(name(), bytes, &key(), 1, ObjectKind::Directory, CHUNK).expect("legal");
             fetch(&mut published, &inside.join("out")).expect_err("it must be refused");
             assert_eq!(names(directory.path()), ["inside"]);
-            assert_eq!(names(&inside), ["out.part", "out.part.state"], "what is verified is kept");
+            let kept = PartFile::unfinished_at(&inside.join("out")).expect("it has a name");
+            assert!(kept.join("part").exists() && names(&inside).len() == 1, "what is verified is kept");
         }
     }
 
@@ -382,7 +425,7 @@ mod tests {
         let published = DirectoryObject::publish(&source, name(), &key(), &options()).expect("publishable");
         let manifest = published.manifest().clone();
         let mut store = PartFile::open(&target, &manifest, &PartOptions::default()).expect("nothing speaks against it");
-        let left_over = directory.path().join("target.part-dir");
+        let left_over = PartFile::unfinished_at(&target).expect("it has a name").join("unpacked");
         fs::create_dir(&left_over).expect("writable");
         fs::write(left_over.join("a"), b"half").expect("writable");
         std::os::unix::fs::symlink(&source, left_over.join("sub")).expect("links can be made");
@@ -398,8 +441,44 @@ mod tests {
         assert!(fs::read(target.join("a")).expect("there") == pattern(3000));
         assert!(source.join("sub/program").exists(), "what a left-over link leads to is not removed");
         drop(store);
+        assert!(PartFile::already_there(&target, &manifest, &PartOptions::default()).is_some());
+        fs::write(target.join("own"), b"mine").expect("writable");
         let refused = PartFile::open(&target, &manifest, &PartOptions::default()).expect_err("it exists");
         assert!(refused.to_string().contains("it exists"), "{refused}");
+    }
+
+    #[test]
+    fn what_is_private_in_a_directory_arrives_private_and_nothing_is_run_as_somebody_else() {
+        let directory = directory();
+        let (source, target) = (directory.path().join("source"), directory.path().join("target"));
+        example(&source);
+        let set = |path: &str, mode| {
+            let path = source.join(path);
+            fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("modes can be set");
+        };
+        set("a", 0o600);
+        set("sub/program", 0o6750);
+        set("sub/0", 0o640);
+        set("sub/deeper", 0o2711);
+        set("", 0o700);
+        let mut published = DirectoryObject::publish(&source, name(), &key(), &options()).expect("publishable");
+        fetch(&mut published, &target).expect("it can be stored");
+        let mode = |path: &str| fs::metadata(target.join(path)).expect("there").permissions().mode() & 0o7777;
+        // The umask of the test may take more away.
+        for (path, most) in [("", 0o700), ("a", 0o600), ("sub/program", 0o770), ("sub/0", 0o660), ("sub/deeper", 0o700)]
+        {
+            assert_eq!(mode(path) & !most, 0, "'{path}' has mode {:o}", mode(path));
+        }
+        assert_eq!(mode("sub/program") & 0o700, 0o700);
+        assert!(DirectoryObject::mirror(&target, published.manifest().clone(), &options()).is_ok());
+    }
+
+    #[test]
+    fn files_of_the_system_in_a_directory_are_left_out() {
+        let Ok(mut source) = DirectorySource::open(Path::new("/proc/self/attr")) else { return };
+        assert!(!source.is_whole() || source.index.entries().is_empty());
+        let mut bytes = vec![0; usize::try_from(source.size()).expect("small")];
+        source.read_at(0, &mut bytes).expect("what is in it can be read");
     }
 
     #[test]

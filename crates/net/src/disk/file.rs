@@ -1,16 +1,18 @@
 //! A file as an object.
+use bytes::Bytes;
 use rustix::io::ReadWriteFlags;
 use std::{
     fs::{self, File},
-    io::IoSliceMut,
-    os::unix::fs::FileExt,
+    io::{self, IoSliceMut},
+    os::unix::fs::{FileExt, MetadataExt},
     path::{Path, PathBuf},
 };
-use tributary_content::{Hash, ObjectKind, StoreError};
+use tributary_content::{Access, Hash, ObjectKind, StoreError};
 
 use super::{
     PublishError, io_error,
-    publish::{Published, Source, identify, modified_micros},
+    publish::{Published, Source, identify, modified_micros, unreadable},
+    snapshot,
 };
 
 /// A published file.
@@ -22,6 +24,8 @@ pub struct FileSource {
     path: PathBuf,
     file: File,
     metadata: fs::Metadata,
+    /// What it was read as, if its size does not say that.
+    snapshot: Option<Bytes>,
 }
 
 impl Source for FileSource {
@@ -34,12 +38,19 @@ impl Source for FileSource {
             let reason = "it is neither a file nor a directory".into();
             return Err(PublishError::Unsuitable { path: path.display().to_string(), reason });
         }
-        let file = File::open(path).map_err(|error| io_error("open", path, &error))?;
+        let file = snapshot::open(path).map_err(|error| io_error("open", path, &error))?;
         let metadata = file.metadata().map_err(|error| io_error("read", path, &error))?;
-        Ok(FileSource { path: path.into(), file, metadata })
+        let snapshot = snapshot::snapshot(&file, path, &metadata)?;
+        Ok(FileSource { path: path.into(), file, metadata, snapshot })
     }
     fn size(&self) -> u64 {
-        self.metadata.len()
+        self.snapshot.as_ref().map_or(self.metadata.len(), |bytes| bytes.len() as u64)
+    }
+    fn access(&self) -> Access {
+        Access::of_mode(self.metadata.mode())
+    }
+    fn is_snapshot(&self) -> bool {
+        self.snapshot.is_some()
     }
     fn modified(&self) -> u64 {
         modified_micros(&self.metadata)
@@ -47,17 +58,34 @@ impl Source for FileSource {
     fn fingerprint(&self) -> Hash {
         let mut hasher = blake3::Hasher::new();
         identify(&mut hasher, &self.metadata);
+        // The system says nothing of when such a file changes.
+        if let Some(bytes) = &self.snapshot {
+            hasher.update(bytes);
+        }
         Hash(*hasher.finalize().as_bytes())
     }
     fn read_at(&mut self, offset: u64, buffer: &mut [u8]) -> Result<(), StoreError> {
-        self.file.read_exact_at(buffer, offset).map_err(|error| io_error("read", &self.path, &error))
+        match &self.snapshot {
+            Some(bytes) => copy_from(bytes, offset, buffer),
+            None => self.file.read_exact_at(buffer, offset),
+        }
+        .map_err(|error| unreadable(&self.path, &error))
     }
     fn read_cached(&mut self, offset: u64, buffer: &mut [u8]) -> bool {
+        if let Some(bytes) = &self.snapshot {
+            return copy_from(bytes, offset, buffer).is_ok();
+        }
         let length = buffer.len();
         let mut slices = [IoSliceMut::new(buffer)];
         // It gives what is in memory and an error for the rest; file systems that cannot tell give an error for all.
         rustix::io::preadv2(&self.file, &mut slices, offset, ReadWriteFlags::NOWAIT).is_ok_and(|read| read == length)
     }
+}
+
+fn copy_from(bytes: &[u8], offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+    let rest = usize::try_from(offset).ok().and_then(|offset| bytes.get(offset..)).unwrap_or_default();
+    buffer.copy_from_slice(rest.get(..buffer.len()).ok_or(io::ErrorKind::UnexpectedEof)?);
+    Ok(())
 }
 
 #[cfg(test)]
@@ -66,6 +94,7 @@ mod tests {
     use crate::disk::{
         ChunkCache, PublishOptions,
         fixtures::{CHUNK, directory, key, names, pattern, read_all},
+        publish,
     };
     use bytes::Bytes;
     use std::{os::unix::fs::PermissionsExt, time::Duration};
@@ -92,6 +121,59 @@ mod tests {
             let beyond = ChunkIndex(published.manifest().chunk_count());
             assert!(matches!(published.read_chunk(beyond), Err(StoreError::Io { .. })));
         }
+    }
+
+    #[test]
+    fn a_file_whose_size_says_nothing_is_read_to_its_end_and_stays_as_it_was_read() {
+        for path in ["/proc/version", "/sys/kernel/mm/transparent_hugepage/enabled", "/proc/uptime"] {
+            let Ok(now) = fs::read(path) else { continue };
+            let published = publish(Path::new(path), name(), &key(), &small_chunks(None)).expect("publishable");
+            let mut object = published.object;
+            let read = read_all(&mut *object);
+            assert!(!read.is_empty() && (read == now || path == "/proc/uptime"), "{path}");
+            assert!(published.original.is_unchanged() && read_all(&mut *object) == read);
+        }
+        let directory = directory();
+        // A small file that is one hole is as long as it says.
+        let hole = directory.path().join("hole");
+        File::create(&hole).and_then(|hole| hole.set_len(5000)).expect("writable");
+        let published = publish(&hole, name(), &key(), &small_chunks(None)).expect("publishable");
+        assert_eq!(published.object.manifest().size, 5000);
+        fs::OpenOptions::new().write(true).open(&hole).and_then(|hole| hole.set_len(6000)).expect("writable");
+        assert!(!published.original.is_unchanged());
+    }
+
+    #[test]
+    fn what_is_no_file_or_has_no_end_is_refused() {
+        let directory = directory();
+        let pipe = directory.path().join("pipe");
+        nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).expect("pipes can be made");
+        let socket = directory.path().join("socket");
+        let _socket = std::os::unix::net::UnixListener::bind(&socket).expect("sockets can be made");
+        for path in [&pipe, &socket, Path::new("/dev/zero"), Path::new("/dev/null")] {
+            let refused = publish(path, name(), &key(), &small_chunks(None)).map(|_| ()).expect_err("it is no file");
+            assert!(refused.to_string().contains("neither a file nor a directory"), "{refused}");
+        }
+        // The log of the kernel lets its reader wait.
+        if snapshot::open(Path::new("/proc/kmsg")).is_ok() {
+            assert!(publish(Path::new("/proc/kmsg"), name(), &key(), &small_chunks(None)).is_err());
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_not_for_everybody_says_so_and_gets_a_new_version_when_that_changes() {
+        let (directory, state) = (directory(), directory());
+        let path = directory.path().join("file");
+        fs::write(&path, pattern(5000)).expect("writable");
+        let with_mode = |mode| {
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("modes can be set");
+            let published = FileObject::publish(&path, name(), &key(), &small_chunks(Some(state.path())));
+            published.expect("publishable").manifest().clone()
+        };
+        let [open, group, private] = [0o644, 0o640, 0o600].map(with_mode);
+        assert_eq!([open.access, group.access, private.access], [Access::Everybody, Access::Group, Access::Owner]);
+        assert!(open.version < group.version && group.version < private.version);
+        assert_eq!(with_mode(0o4700), private, "who may do what else does not matter");
     }
 
     #[test]
@@ -213,7 +295,7 @@ mod tests {
         let second = FileObject::publish(&path, name(), &key(), &options).expect("publishable");
         assert_ne!(second.manifest().root, first.manifest().root);
         assert_eq!(second.manifest().version, first.manifest().version + 1);
-        let touched = fs::set_permissions(&path, fs::Permissions::from_mode(0o600));
+        let touched = fs::set_permissions(&path, fs::Permissions::from_mode(0o755));
         touched.expect("modes can be set");
         let third = FileObject::publish(&path, name(), &key(), &options).expect("publishable");
         assert_eq!(third.manifest(), second.manifest(), "equal bytes stay the same object");

@@ -1,5 +1,8 @@
 //! The index in front of a directory object's bytes.
 use std::collections::BTreeSet;
+use tributary_content::Access;
+
+use super::staging::is_reserved;
 
 /// Every directory, file and link below a published directory, in the order of their paths.
 ///
@@ -8,16 +11,17 @@ use std::collections::BTreeSet;
 ///
 /// Encoded, all numbers big-endian:
 /// ```text
-///   magic "TrD\x01" | bytes of the whole index, u32 | entries, u32 | entry | entry | …
+///   magic "TrD", layout | bytes of the whole index, u32 | entries, u32 | entry | entry | …
 ///
-///   entry:  kind, u8 | bytes of the path, u16 | path | detail
+///   entry:  kind + 16 · access, u8 | bytes of the path, u16 | path | detail
 ///           0 file              size, u64
 ///           1 executable file   size, u64
 ///           2 directory         –
 ///           3 symbolic link     bytes of the target, u16 | target
 /// ```
-/// The files' bytes follow the index, back to back in the same order. Of a file's mode only "executable" is kept, as
-/// git does: who receives it decides by his own umask who may read it.
+/// Layout 2 has an access ([`Access::number`]) other than 0 in at least one entry; layout 1, which earlier versions of
+/// this program read as well, has none. The files' bytes follow the index, back to back in the same order. Of a file's
+/// mode only "executable", as git does, and who else may read it are kept; for the rest the receiver's umask decides.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DirectoryIndex {
     entries: Vec<IndexEntry>,
@@ -41,9 +45,14 @@ pub enum EntryKind {
         size: u64,
         /// Whether its owner may execute it.
         mode: FileMode,
+        /// Who may read it.
+        access: Access,
     },
     /// A directory.
-    Directory,
+    Directory {
+        /// Who may look into it.
+        access: Access,
+    },
     /// A symbolic link that stays below the directory.
     Link {
         /// Where it leads, relative to its own directory.
@@ -99,13 +108,15 @@ impl DirectoryIndex {
         for _ in 0..count {
             let [kind] = take_array(&mut rest, "kind")?;
             let path = take_string(&mut rest, "path")?;
-            let kind = match kind {
-                0 | 1 => EntryKind::File {
+            let access = Access::from_number(kind >> 4).ok_or(IndexError::Malformed { field: "access" })?;
+            let kind = match kind & 0x0f {
+                kind @ (0 | 1) => EntryKind::File {
                     size: u64::from_be_bytes(take_array(&mut rest, "size")?),
                     mode: if kind == 1 { FileMode::Executable } else { FileMode::Plain },
+                    access,
                 },
-                2 => EntryKind::Directory,
-                3 => EntryKind::Link { target: take_string(&mut rest, "target")? },
+                2 => EntryKind::Directory { access },
+                3 if access == Access::Everybody => EntryKind::Link { target: take_string(&mut rest, "target")? },
                 _ => return Err(IndexError::Malformed { field: "kind" }),
             };
             entries.push(IndexEntry { path, kind });
@@ -115,6 +126,10 @@ impl DirectoryIndex {
         }
         let index = DirectoryIndex { entries };
         index.check()?;
+        // One index has one encoding.
+        if bytes[MAGIC.len()] != index.layout() {
+            return Err(IndexError::Malformed { field: "layout" });
+        }
         Ok(index)
     }
     /// How many bytes the whole index has, from its first [`DirectoryIndex::HEADER_BYTES`] bytes.
@@ -126,6 +141,9 @@ impl DirectoryIndex {
         if take_array(&mut rest, "magic")? != *MAGIC {
             return Err(IndexError::Malformed { field: "magic" });
         }
+        if !matches!(take_array(&mut rest, "layout")?, [LAYOUT_OPEN | LAYOUT_RESTRICTED]) {
+            return Err(IndexError::Malformed { field: "layout" });
+        }
         let length = u32::from_be_bytes(take_array(&mut rest, "length")?) as usize;
         if !(Self::HEADER_BYTES..=Self::BYTES_MAX).contains(&length) {
             return Err(IndexError::TooLong { have: length });
@@ -136,6 +154,7 @@ impl DirectoryIndex {
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(self.byte_count());
         bytes.extend_from_slice(MAGIC);
+        bytes.push(self.layout());
         bytes.extend_from_slice(&u32::try_from(self.byte_count()).expect("check() saw to it").to_be_bytes());
         bytes.extend_from_slice(&u32::try_from(self.entries.len()).expect("check() saw to it").to_be_bytes());
         let push_string = |bytes: &mut Vec<u8>, string: &[u8]| {
@@ -143,16 +162,17 @@ impl DirectoryIndex {
             bytes.extend_from_slice(string);
         };
         for entry in &self.entries {
-            bytes.push(match entry.kind {
+            let kind = match entry.kind {
                 EntryKind::File { mode: FileMode::Plain, .. } => 0,
                 EntryKind::File { mode: FileMode::Executable, .. } => 1,
-                EntryKind::Directory => 2,
+                EntryKind::Directory { .. } => 2,
                 EntryKind::Link { .. } => 3,
-            });
+            };
+            bytes.push(entry.access().number() << 4 | kind);
             push_string(&mut bytes, &entry.path);
             match &entry.kind {
                 EntryKind::File { size, .. } => bytes.extend_from_slice(&size.to_be_bytes()),
-                EntryKind::Directory => {}
+                EntryKind::Directory { .. } => {}
                 EntryKind::Link { target } => push_string(&mut bytes, target),
             }
         }
@@ -168,10 +188,14 @@ impl DirectoryIndex {
         self.entries.iter().map(IndexEntry::content_bytes).sum()
     }
 
+    fn layout(&self) -> u8 {
+        let is_open = self.entries.iter().all(|entry| entry.access() == Access::Everybody);
+        if is_open { LAYOUT_OPEN } else { LAYOUT_RESTRICTED }
+    }
     fn byte_count(&self) -> usize {
         let of_entry = |entry: &IndexEntry| match &entry.kind {
             EntryKind::File { .. } => 8,
-            EntryKind::Directory => 0,
+            EntryKind::Directory { .. } => 0,
             EntryKind::Link { target } => 2 + target.len(),
         };
         Self::HEADER_BYTES + self.entries.iter().map(|entry| 3 + entry.path.len() + of_entry(entry)).sum::<usize>()
@@ -195,7 +219,7 @@ impl DirectoryIndex {
             }
             total = match &entry.kind {
                 EntryKind::File { size, .. } => total.checked_add(*size),
-                EntryKind::Directory => {
+                EntryKind::Directory { .. } => {
                     directories.insert(path);
                     Some(total)
                 }
@@ -212,11 +236,18 @@ impl DirectoryIndex {
     }
 }
 impl IndexEntry {
+    /// Who may read it where it is unpacked.
+    pub fn access(&self) -> Access {
+        match self.kind {
+            EntryKind::File { access, .. } | EntryKind::Directory { access } => access,
+            EntryKind::Link { .. } => Access::Everybody,
+        }
+    }
     /// Bytes that the entry has behind the index.
     pub fn content_bytes(&self) -> u64 {
         match self.kind {
             EntryKind::File { size, .. } => size,
-            EntryKind::Directory | EntryKind::Link { .. } => 0,
+            EntryKind::Directory { .. } | EntryKind::Link { .. } => 0,
         }
     }
 }
@@ -265,6 +296,7 @@ fn check_path(path: &[u8]) -> Result<(), &'static str> {
             b"." | b".." => return Err("its path has '.' or '..' in it"),
             _ if component.len() > 255 => return Err("a component of its path has more than 255 bytes"),
             _ if component.contains(&0) => return Err("its path has a zero byte in it"),
+            _ if is_reserved(component) => return Err("a component of its path is kept for unfinished downloads"),
             _ if depth > DirectoryIndex::DEPTH_MAX => return Err("it lies more than 64 directories deep"),
             _ => {}
         }
@@ -309,7 +341,11 @@ fn take_string(rest: &mut &[u8], field: &'static str) -> Result<Vec<u8>, IndexEr
     Ok(string.to_vec())
 }
 
-const MAGIC: &[u8; 4] = b"TrD\x01";
+const MAGIC: &[u8; 3] = b"TrD";
+/// Everybody may read everything.
+const LAYOUT_OPEN: u8 = 1;
+/// Some entries are not for everybody.
+const LAYOUT_RESTRICTED: u8 = 2;
 
 #[cfg(test)]
 mod tests {
@@ -317,10 +353,13 @@ mod tests {
     use proptest::prelude::*;
 
     fn file(path: &str, size: u64) -> IndexEntry {
-        IndexEntry { path: path.into(), kind: EntryKind::File { size, mode: FileMode::Plain } }
+        restricted(path, size, Access::Everybody)
+    }
+    fn restricted(path: &str, size: u64, access: Access) -> IndexEntry {
+        IndexEntry { path: path.into(), kind: EntryKind::File { size, mode: FileMode::Plain, access } }
     }
     fn folder(path: &str) -> IndexEntry {
-        IndexEntry { path: path.into(), kind: EntryKind::Directory }
+        IndexEntry { path: path.into(), kind: EntryKind::Directory { access: Access::Everybody } }
     }
     fn link(path: &str, target: &str) -> IndexEntry {
         IndexEntry { path: path.into(), kind: EntryKind::Link { target: target.into() } }
@@ -343,12 +382,36 @@ mod tests {
             link("l", "d/x"),
             file("f", 3),
             folder("d"),
-            IndexEntry { path: "d/x".into(), kind: EntryKind::File { size: 258, mode: FileMode::Executable } },
+            IndexEntry {
+                path: "d/x".into(),
+                kind: EntryKind::File { size: 258, mode: FileMode::Executable, access: Access::Everybody },
+            },
         ])
         .expect("legal");
         assert_eq!(index.encode(), golden);
         assert_eq!(DirectoryIndex::decode(&golden), Ok(index.clone()));
         assert_eq!(index.content_bytes(), 261);
+    }
+
+    #[test]
+    fn golden_index_of_private_things_parses_and_is_emitted_byte_for_byte() {
+        let golden = [
+            &b"TrD\x02\0\0\0\x23\0\0\0\x03"[..],
+            b"\x22\0\x01d",
+            b"\x10\0\x01f\0\0\0\0\0\0\0\x03",
+            b"\x03\0\x01l\0\x01f",
+        ]
+        .concat();
+        let private = IndexEntry { path: "d".into(), kind: EntryKind::Directory { access: Access::Owner } };
+        let index = DirectoryIndex::new(vec![private, restricted("f", 3, Access::Group), link("l", "f")]);
+        let index = index.expect("legal");
+        assert_eq!(index.encode(), golden);
+        assert_eq!(DirectoryIndex::decode(&golden), Ok(index));
+        for (at, byte) in [(3, 1), (3, 3), (12, 0x32), (28, 0x13)] {
+            let mut wrong = golden.clone();
+            wrong[at] = byte;
+            assert!(DirectoryIndex::decode(&wrong).is_err(), "{at}");
+        }
     }
 
     #[test]
@@ -360,6 +423,10 @@ mod tests {
         for parents in [vec![], vec![file("d", 1)], vec![link("d", "e")]] {
             let error = rule([parents, vec![file("d/x", 1)]].concat());
             assert!(error.is_some_and(|error| error.contains(parent)));
+        }
+        for path in [".tributary-0", ".Tributary-x/y", "d/.TRIBUTARY-"] {
+            let error = rule(vec![folder("d"), folder(".Tributary-x"), file(path, 1)]);
+            assert!(error.is_some_and(|error| error.contains("unfinished downloads")), "{path}");
         }
         assert!(rule(vec![file("a", 1), file("a", 1)]).is_some_and(|error| error.contains("twice")));
         assert_eq!(rule(vec![folder("d"), file("d/x", 1), file("d-", 1), file("..x", 1), file("...", 1)]), None);
@@ -401,7 +468,9 @@ mod tests {
         assert!(rule(many(DirectoryIndex::ENTRIES_MAX + 1)).is_some());
         assert!(rule(vec![file("a", u64::MAX), file("b", 1)]).is_some(), "sizes that overflow");
         let header = |length: usize| {
-            DirectoryIndex::encoded_len(&[MAGIC, &u32::try_from(length).expect("small").to_be_bytes()[..]].concat())
+            DirectoryIndex::encoded_len(
+                &[&b"TrD\x01"[..], &u32::try_from(length).expect("small").to_be_bytes()[..]].concat(),
+            )
         };
         assert_eq!(header(DirectoryIndex::BYTES_MAX), Ok(DirectoryIndex::BYTES_MAX));
         assert!(header(DirectoryIndex::BYTES_MAX + 1).is_err() && header(11).is_err());
@@ -410,11 +479,11 @@ mod tests {
     proptest! {
         #[test]
         fn any_bytes_give_an_index_with_the_same_bytes_or_an_error(
-            body in prop::collection::vec(prop_oneof![0u8..4, Just(b'a'), Just(b'.'), Just(b'/'), any::<u8>()], 0..60),
+            body in prop::collection::vec(prop_oneof![0u8..4, 16u8..20, Just(b'a'), Just(b'.'), Just(b'/'), any::<u8>()], 0..60),
             count in 0u32..4,
         ) {
             let length = u32::try_from(12 + body.len()).expect("small").to_be_bytes();
-            let bytes = [MAGIC, &length[..], &count.to_be_bytes(), &body].concat();
+            let bytes = [&b"TrD\x01"[..], &length[..], &count.to_be_bytes(), &body].concat();
             if let Ok(index) = DirectoryIndex::decode(&bytes) {
                 prop_assert_eq!(index.encode(), bytes);
             }

@@ -1,13 +1,11 @@
 //! Secret key files.
-use std::{
-    fs::{self, OpenOptions},
-    io::{self, Write},
-    os::unix::fs::{MetadataExt, OpenOptionsExt},
-    path::Path,
-};
+use std::{io, path::Path};
 use tributary_content::SigningKey;
 
-use super::temporary_beside;
+use super::{
+    fs::{self, FileSystem, Kind, OpenOptions, RealFileSystem, create_folders},
+    parent, temporary_beside,
+};
 
 /// Reads the secret key in `path`, or makes a new one there that only its owner may read.
 ///
@@ -16,38 +14,44 @@ use super::temporary_beside;
 /// # Errors
 /// [`KeyFileError`] if the file cannot be read or made, is damaged, or others may read it.
 pub fn load_or_create_key(path: &Path) -> Result<SigningKey, KeyFileError> {
-    match load(path) {
-        Err(KeyFileError::Io { kind: io::ErrorKind::NotFound, .. }) => create(path),
+    load_or_create(&RealFileSystem, path)
+}
+/// The same, on any file system.
+pub(super) fn load_or_create(fs: &dyn FileSystem, path: &Path) -> Result<SigningKey, KeyFileError> {
+    match load(fs, path) {
+        Err(KeyFileError::Io { kind: io::ErrorKind::NotFound, .. }) => create(fs, path),
         loaded => loaded,
     }
 }
 
-fn load(path: &Path) -> Result<SigningKey, KeyFileError> {
+fn load(fs: &dyn FileSystem, path: &Path) -> Result<SigningKey, KeyFileError> {
     let shown = || path.display().to_string();
     let failed = |error: io::Error| KeyFileError::io("read", path, &error);
-    let metadata = fs::metadata(path).map_err(failed)?;
+    let metadata = fs.open(path, OpenOptions::READ).and_then(|file| file.metadata()).map_err(failed)?;
     // Its mode would be told as the mistake, and how to close a folder for oneself.
-    if metadata.is_dir() {
+    if metadata.kind == Kind::Folder {
         return Err(failed(io::ErrorKind::IsADirectory.into()));
     }
-    let mode = metadata.mode() & 0o777;
+    let mode = metadata.mode & 0o777;
     if mode & 0o077 != 0 {
         return Err(KeyFileError::Exposed { path: shown(), mode });
     }
-    if metadata.len() > 4096 {
+    if metadata.length > 4096 {
         return Err(KeyFileError::Damaged { path: shown() });
     }
-    let text = fs::read(path).map_err(failed)?;
+    let text = fs::read(fs, path).map_err(failed)?;
     let damaged = || KeyFileError::Damaged { path: shown() };
     let digits = text.trim_ascii().strip_prefix(PREFIX.as_bytes()).ok_or_else(damaged)?;
     let secret = blake3::Hash::from_hex(digits).map_err(|_| damaged())?;
+    // Whoever made it may have been killed before its name was on the disk. Where we may not do that we have not made it.
+    if let Err(error) = fs.sync_folder(parent(path)) {
+        tracing::debug!(%error, path = %path.display(), "cannot sync the folder of the key");
+    }
     Ok(SigningKey::from_secret(secret.as_bytes()))
 }
-fn create(path: &Path) -> Result<SigningKey, KeyFileError> {
+fn create(fs: &dyn FileSystem, path: &Path) -> Result<SigningKey, KeyFileError> {
     let failed = |error: io::Error| KeyFileError::io("create", path, &error);
-    if let Some(parent) = path.parent() {
-        fs::create_dir_all(parent).map_err(failed)?;
-    }
+    create_folders(fs, parent(path)).map_err(failed)?;
     let mut secret = [0; 32];
     getrandom::fill(&mut secret).map_err(|error| failed(io::Error::other(error.to_string())))?;
     let text = format!("{PREFIX}{}\n", blake3::Hash::from_bytes(secret).to_hex());
@@ -55,15 +59,16 @@ fn create(path: &Path) -> Result<SigningKey, KeyFileError> {
     // once end with different keys. Linking fails if the name is taken; then the other's key is the key.
     let temporary = temporary_beside(path).map_err(failed)?;
     let linked = (|| {
-        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
-        file.write_all(text.as_bytes())?;
+        let file = fs.open(&temporary, OpenOptions::CREATE_NEW)?;
+        file.write_all_at(text.as_bytes(), 0)?;
         file.sync_all()?;
-        fs::hard_link(&temporary, path)
+        fs.link(&temporary, path)
     })();
-    let _ = fs::remove_file(&temporary);
-    match linked {
+    let _ = fs.remove_file(&temporary);
+    // A key that is lost takes everything with it that was published under it.
+    match linked.and_then(|()| fs.sync_folder(parent(path))) {
         Ok(()) => Ok(SigningKey::from_secret(&secret)),
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => load(path),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => load(fs, path),
         Err(error) => Err(failed(error)),
     }
 }
@@ -109,9 +114,13 @@ const PREFIX: &str = "ed25519-secret:";
 
 #[cfg(test)]
 mod tests {
+    use std::{
+        fs,
+        os::unix::fs::{MetadataExt, PermissionsExt},
+    };
+
     use super::*;
     use crate::disk::fixtures::{directory, names};
-    use std::os::unix::fs::PermissionsExt;
 
     #[test]
     fn a_new_key_is_for_its_owner_only_and_is_read_back() {

@@ -12,20 +12,32 @@
 //! | threads that do all this for a node that must not wait | [`background`] |
 //! | a file as an object | [`file`](mod@file) |
 //! | a directory as an object, its index, and unpacking it | [`directory`], [`index`], `unpack` (private) |
+//! | files that say nothing of their size, such as those of /proc | `snapshot` (private) |
+//! | where unfinished downloads lie, and how holes are kept | `staging`, `sparse` (private) |
 //! | settings of publishing, the cache of chunks, what a restarted publisher remembers | [`publish`](mod@publish) |
 //! | a download that survives being killed at any moment | [`part`] and its table of held chunks `state` (private) |
 //! | a download to a pipe | [`stream`] |
 //! | first key seen for each name | [`trust`] |
 //! | trust and destination in one [`StoreOpener`](tributary_content::StoreOpener) | [`opener`] |
+//! | chunks that a node keeps for others | [`repository`] |
 //! | secret key files | [`key`](mod@key) |
+//! | the file system under all of them, real or simulated | [`fs`] |
 pub mod background;
 pub mod directory;
 pub mod file;
+pub mod fs;
+#[cfg(test)]
+mod histories;
 pub mod index;
 pub mod key;
 pub mod opener;
 pub mod part;
+mod place;
 pub mod publish;
+pub mod repository;
+mod snapshot;
+mod sparse;
+mod staging;
 mod state;
 pub mod stream;
 pub mod trust;
@@ -36,16 +48,17 @@ pub use directory::{DirectoryObject, LeftOut};
 pub use file::FileObject;
 pub use key::{KeyFileError, load_or_create_key};
 pub use opener::{BackgroundOpener, Destination, DiskOpener, DiskOptions, Questions};
-pub use part::{Durability, Existing, PartFile, PartOptions, Resume, directory_at};
+pub use part::{Durability, Existing, PartFile, PartOptions, Placed, Resume, directory_at};
 pub use publish::{ChunkCache, Original, Publication, PublishError, PublishOptions, publish};
+pub use repository::DiskRepository;
+pub use staging::is_reserved;
 pub use stream::StreamStore;
 pub use trust::TrustStore;
 
 use std::{
     ffi::OsString,
-    fs::{self, OpenOptions},
-    io::{self, Write},
-    os::unix::fs::{MetadataExt, OpenOptionsExt},
+    io,
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
 };
 use tributary_content::StoreError;
@@ -74,7 +87,7 @@ fn refusal(operation: &'static str, path: &Path, reason: impl Into<String>) -> S
 pub fn check_room(file: &Path, bytes: u64) -> Result<(), StoreError> {
     let Ok(disk) = nix::sys::statvfs::statvfs(parent(file)) else { return Ok(()) };
     let free = disk.blocks_available().saturating_mul(disk.fragment_size());
-    let have = fs::metadata(file).map_or(0, |file| file.blocks().saturating_mul(512));
+    let have = std::fs::metadata(file).map_or(0, |file| file.blocks().saturating_mul(512));
     let need = bytes.saturating_sub(have);
     if disk.blocks() > 0 && need > free {
         let reason = format!("it needs {} more, and the disk has {} left", ByteCount(need), ByteCount(free));
@@ -97,22 +110,13 @@ fn temporary_beside(path: &Path) -> io::Result<PathBuf> {
     getrandom::fill(&mut random).map_err(|error| io::Error::other(error.to_string()))?;
     Ok(with_suffix(path, &format!(".{:016x}.tmp", u64::from_ne_bytes(random))))
 }
-/// Replaces the file at `path` in one step, readable by its owner only; a crash leaves the old or the new one.
+/// Replaces the file at `path` in one step, readable by its owner only, and waits for the disk: a crash or power cut leaves
+/// the old or the new one, and the new one once this has returned.
 ///
 /// # Errors
-/// What the system says; then the old one is there, and nothing beside it.
+/// What the system says; then the old one or the new one is there, and nothing beside it.
 pub fn replace_file(path: &Path, parts: &[&[u8]]) -> io::Result<()> {
-    let temporary = temporary_beside(path)?;
-    let written = (|| {
-        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
-        parts.iter().try_for_each(|part| file.write_all(part))?;
-        file.sync_all()?;
-        fs::rename(&temporary, path)
-    })();
-    if written.is_err() {
-        let _ = fs::remove_file(&temporary);
-    }
-    written
+    fs::replace(&fs::RealFileSystem, path, parts)
 }
 
 #[cfg(test)]

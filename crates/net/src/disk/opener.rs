@@ -171,9 +171,11 @@ impl StoreOpener for DiskOpener {
         let store: Box<dyn ChunkStore> = match &self.destination {
             // What was prepared for another object is closed, and its lock released, before the part is opened anew.
             Some(Destination::Path(target)) => {
-                match self.prepared.take().filter(|(prepared, _)| prepared == manifest) {
-                    Some((_, part)) => Box::new(part),
-                    None => Box::new(PartFile::open(target, manifest, &self.options.part)?),
+                let prepared = self.prepared.take().filter(|(prepared, _)| prepared == manifest);
+                match (prepared, PartFile::already_there(target, manifest, &self.options.part)) {
+                    (Some((_, part)), _) => Box::new(part),
+                    (None, Some(there)) => there,
+                    (None, None) => Box::new(PartFile::open(target, manifest, &self.options.part)?),
                 }
             }
             Some(Destination::Stream(_)) if manifest.kind == ObjectKind::Directory => {
@@ -250,7 +252,8 @@ mod tests {
         assert_eq!(opener.prepare(), Ok(Some(published.manifest().clone())));
         assert_eq!(opener.prepare(), Ok(Some(published.manifest().clone())), "asking twice does no harm");
         // Bytes that change after they were verified show that they are not read again.
-        fs::write(directory.path().join("out.part"), [0; 3000]).expect("writable");
+        let part = PartFile::unfinished_at(&target).expect("it has a name").join("part");
+        fs::write(part, [0; 3000]).expect("writable");
         let store = opener.open(published.manifest()).expect("it is ours");
         assert!(store.held().iter_set().eq([1]));
         drop(store);

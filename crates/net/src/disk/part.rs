@@ -1,21 +1,22 @@
 //! A download that survives being killed at any moment.
-use rustix::fs::{CWD, RenameFlags, renameat_with};
 use std::{
     fmt,
     fs::{self, File, OpenOptions},
     io,
-    os::unix::fs::{FileExt, MetadataExt},
+    os::unix::fs::{FileExt, MetadataExt, PermissionsExt},
     path::{Path, PathBuf},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 use tributary_content::{Bitmap, ChunkIndex, ChunkStore, HashTree, Manifest, ObjectKind, StoreError, chunk_hash};
 
 use super::{
-    check_room,
-    directory::DirectorySource,
-    io_error, parent,
-    publish::{Record, Source},
+    background::lock,
+    check_room, io_error, parent, place,
+    publish::Record,
     refusal,
+    sparse::{data_in, overwrite},
+    staging::Staging,
     state::{Create, StateTable, Stored, journal, open, read_header},
     unpack::unpack,
     with_suffix,
@@ -33,11 +34,26 @@ pub struct PartOptions {
     /// How long another fetch to the same place is waited for. Default: 1 s, because a daemon whose client was ended and
     /// started again takes a moment to see that the first one has gone.
     pub lock_patience: Duration,
-    /// If another object is just being fetched to the same place, a part of its own, `OUT.ID.part`, where ID is the start
-    /// of the object's id, rather than waiting. Both get the name `OUT` in the end, each when it is complete.
+    /// Each object has a part of its own, so that several can be fetched to one place at once. Each gets its name when it
+    /// is complete.
     pub apart: bool,
-    /// Where it is remembered which directories were fetched; without it none is ever replaced.
+    /// Where it is remembered what was fetched to which place; without it nothing is an earlier fetch.
     pub state_dir: Option<PathBuf>,
+    /// Told which name the object has got in the end.
+    pub placed: Placed,
+}
+
+/// The name that a download has got, once it has: it may be another one than it was to have. Clones show the same.
+#[derive(Clone, Debug, Default)]
+pub struct Placed(Arc<Mutex<Option<PathBuf>>>);
+impl Placed {
+    /// The name; `None` before it is complete.
+    pub fn path(&self) -> Option<PathBuf> {
+        lock(&self.0).clone()
+    }
+    fn set(&self, path: &Path) {
+        *lock(&self.0) = Some(path.into());
+    }
 }
 impl Default for PartOptions {
     fn default() -> Self {
@@ -48,6 +64,7 @@ impl Default for PartOptions {
             lock_patience: Duration::from_secs(1),
             apart: false,
             state_dir: None,
+            placed: Placed::default(),
         }
     }
 }
@@ -74,23 +91,36 @@ pub enum Durability {
     Power,
 }
 
-/// What to do with a file that has the final name.
+/// What to do with a file or directory that has the final name. It stays until the download is complete; then it is
+/// replaced in one step, or it stays. What is exactly the object already stays in any case but the last two, and nothing is
+/// fetched.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Existing {
-    /// Keep it until the download is complete, then replace it in one step. A directory is replaced only by what has the
-    /// same name and publisher as what it was fetched as, and only if nobody has changed anything in it since.
+    /// Replace an earlier version: what was fetched to this very place under the same name from the same publisher, if
+    /// nobody has changed it since. Refuse to start if it is anything else.
     #[default]
-    Replace,
+    EarlierFetch,
+    /// Replace whatever is there.
+    Anything,
+    /// Replace an earlier version; beside anything else take the next number, as [`Existing::Number`] does.
+    EarlierFetchOrNumber,
+    /// Replace nothing: what is fetched to a name that is taken gets the next number behind it, such as `out~2` or `out~2.txt`.
+    Number,
     /// Do not start.
     Refuse,
 }
+impl Existing {
+    pub(super) fn numbers(self) -> bool {
+        matches!(self, Existing::EarlierFetchOrNumber | Existing::Number)
+    }
+}
 
-/// One object being fetched to `OUT`, by way of `OUT.part` and `OUT.part.state`.
+/// One object being fetched to `OUT`, by way of a folder beside it that nobody else uses ([`Staging`]).
 ///
 /// ```text
-///   put_chunk:  bytes ──► OUT.part at the chunk's place, then its slot ──► OUT.part.state
-///   finish:     file       rename OUT.part to OUT, remove the state
-///               directory  unpack to OUT.part-dir, exchange it with OUT or rename it to OUT, remove the part, the state,
+///   put_chunk:  bytes ──► part at the chunk's place, then its slot ──► state
+///   finish:     file       exchange part with OUT or rename it to OUT, remove the state, and what OUT was before
+///               directory  unpack to unpacked, exchange that with OUT or rename it to OUT, remove the part, the state,
 ///                          and what OUT was before
 /// ```
 /// The slot is written after the bytes, so whenever the process is killed, the state names only chunks whose bytes
@@ -98,7 +128,7 @@ pub enum Existing {
 /// is in the state when [`ChunkStore::put_chunk`] returns; there is no flush to wait for.
 ///
 /// What is found at the start decides:
-/// | `OUT.part` | `OUT.part.state` | |
+/// | part | state | |
 /// |---|---|---|
 /// | there | of exactly this object | go on |
 /// | there | of the same name and publisher, another version | start anew: its bytes serve nobody any more |
@@ -108,13 +138,17 @@ pub enum Existing {
 /// | missing | any | start anew |
 ///
 /// The state is locked while the store lives, so that two processes never write to the same part. If `OUT` is a link
-/// to a file, the file it leads to is what is replaced.
+/// to a file, the file it leads to is what is replaced. What gets its name is no more readable than its publisher's
+/// original, than what it replaces, and than the umask allows.
 pub struct PartFile {
     manifest: Manifest,
     options: PartOptions,
     target: PathBuf,
+    staging: Staging,
     part_path: PathBuf,
     part: File,
+    /// Whether the part is all zeros where no chunk is held.
+    is_blank: bool,
     state_path: PathBuf,
     state: StateTable,
     tree: Option<HashTree>,
@@ -130,18 +164,11 @@ impl PartFile {
     /// it, or the disk has no room.
     pub fn open(target: &Path, manifest: &Manifest, options: &PartOptions) -> Result<Self, StoreError> {
         let target = resolve(target)?;
-        check_target(&target, manifest, options)?;
-        let patience = if options.apart { Duration::ZERO } else { options.lock_patience };
-        let claimed = match claim(&target, manifest, patience) {
-            Err(_) if options.apart => {
-                let state = StateTable::peek(&with_suffix(&target, STATE_SUFFIX));
-                let is_same = matches!(state, Stored::Object(stored) if *stored == *manifest);
-                let beside = with_suffix(&target, &format!(".{:.8}", manifest.object_id().to_string()));
-                claim(if is_same { &target } else { &beside }, manifest, options.lock_patience)
-            }
-            claimed => claimed,
-        };
-        let (part_path, state_path, locked) = claimed?;
+        let staging = staging_of(&target, manifest, options);
+        place::check(&target, manifest, options, &staged(&staging, manifest))?;
+        tell_of_earlier_parts(&target);
+        let (part_path, state_path) = (staging.part(), staging.state());
+        let locked = claim(&staging, manifest, options.lock_patience)?;
         let (stored, part_exists) = (read_header(&locked), exists(&part_path));
         let same = matches!(&stored, Stored::Object(stored) if **stored == *manifest);
         if let Stored::Object(other) = &stored
@@ -173,17 +200,48 @@ impl PartFile {
         let tree = state.tree(manifest);
         let held = Bitmap::new(manifest.chunk_count());
         let (manifest, options) = (manifest.clone(), options.clone());
-        let mut opened =
-            PartFile { manifest, options, target, part_path, part, state_path, state, tree, held, finished: false };
+        let (is_blank, finished) = (!resumes, false);
+        let mut opened = PartFile {
+            manifest,
+            options,
+            target,
+            staging,
+            part_path,
+            part,
+            is_blank,
+            state_path,
+            state,
+            tree,
+            held,
+            finished,
+        };
         opened.load()?;
         Ok(opened)
+    }
+    /// A store that has nothing to do, if `target` is exactly the object of `manifest` already; what a process left that was
+    /// killed at its end is removed.
+    pub fn already_there(target: &Path, manifest: &Manifest, options: &PartOptions) -> Option<Box<dyn ChunkStore>> {
+        let target = resolve(target).ok()?;
+        let staging = staging_of(&target, manifest, options);
+        let there = place::already_there(&target, manifest, options, &staged(&staging, manifest))?;
+        let is_of_this = matches!(StateTable::peek(&staging.state()), Stored::Object(stored) if *stored == *manifest);
+        if is_of_this && let Ok(_locked) = StateTable::lock(&staging.state(), Duration::ZERO) {
+            let _ = clear(&staging);
+        }
+        options.placed.set(&target);
+        Some(Box::new(there))
+    }
+    /// The folder in which an unfinished download to `target` lies.
+    pub fn unfinished_at(target: &Path) -> Option<PathBuf> {
+        Some(Staging::of(&resolve(target).ok()?, None).folder().into())
     }
     /// Whether an interrupted run left chunks of exactly this object for `target`. Nothing is locked or verified.
     pub fn resumes(target: &Path, manifest: &Manifest) -> bool {
         let Ok(target) = resolve(target) else { return false };
-        let state_path = with_suffix(&target, STATE_SUFFIX);
+        let staging = Staging::of(&target, None);
+        let state_path = staging.state();
         let same = matches!(StateTable::peek(&state_path), Stored::Object(stored) if *stored == *manifest);
-        if !same || fs::symlink_metadata(with_suffix(&target, PART_SUFFIX)).is_err() {
+        if !same || !exists(&staging.part()) {
             return false;
         }
         let Ok(file) = open(&state_path, Create::Never) else { return false };
@@ -192,7 +250,7 @@ impl PartFile {
     }
     /// The manifest of the download that was interrupted at `target`, if there is one: what a person would resume.
     pub fn interrupted(target: &Path) -> Option<Manifest> {
-        match StateTable::peek(&with_suffix(&resolve(target).ok()?, STATE_SUFFIX)) {
+        match StateTable::peek(&Staging::of(&resolve(target).ok()?, None).state()) {
             Stored::Object(manifest) => Some(*manifest),
             Stored::Nothing | Stored::Damaged => None,
         }
@@ -205,8 +263,7 @@ impl PartFile {
         if self.finished {
             return Ok(());
         }
-        remove(&self.part_path)?;
-        remove(&self.state_path)
+        clear(&self.staging)
     }
     /// Where the object ends up.
     pub fn target(&self) -> &Path {
@@ -232,6 +289,7 @@ impl PartFile {
                 self.held.set(index);
             } else {
                 tracing::warn!("'{}': {index} of the earlier run fails its check", self.part_path.display());
+                self.is_blank = false;
                 self.state.clear_slot(index)?;
             }
         }
@@ -250,6 +308,7 @@ impl PartFile {
         }
         tracing::warn!("'{}' was removed; what is verified is written anew", self.part_path.display());
         let write = |error| io_error("write", &self.part_path, &error);
+        self.staging.make()?;
         let part = OpenOptions::new().read(true).write(true).create_new(true).open(&self.part_path).map_err(write)?;
         part.set_len(self.manifest.size).map_err(write)?;
         let mut buffer = Vec::new();
@@ -257,52 +316,72 @@ impl PartFile {
             let offset = self.manifest.chunk_offset(index);
             buffer.resize(self.manifest.chunk_len(index) as usize, 0);
             self.part.read_exact_at(&mut buffer, offset).map_err(read)?;
-            part.write_all_at(&buffer, offset).map_err(write)?;
+            for range in data_in(&buffer, offset) {
+                part.write_all_at(&buffer[range.clone()], offset + range.start as u64).map_err(write)?;
+            }
         }
         self.part = part;
+        self.is_blank = true;
         Ok(())
+    }
+    /// Writes a chunk, and of one that lies where there are zeros only what is not zero.
+    fn write(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        journal::write(journal::File::Part, offset, bytes)?;
+        if !self.is_blank {
+            return overwrite(&self.part, offset, bytes);
+        }
+        data_in(bytes, offset)
+            .try_for_each(|range| self.part.write_all_at(&bytes[range.clone()], offset + range.start as u64))
     }
     fn finish_file(&mut self) -> Result<(), StoreError> {
         self.keep_name()?;
+        // The umask has had its say when the part was made.
+        let refused = |error| io_error("set the mode of", &self.part_path, &error);
+        let mode = self.part.metadata().map_err(refused)?.mode();
+        let permissions = fs::Permissions::from_mode(mode & 0o666 & self.manifest.access.mode_mask());
+        self.part.set_permissions(permissions).map_err(refused)?;
         if self.options.durability == Durability::Power {
             self.part.sync_all().map_err(|error| io_error("write to disk", &self.part_path, &error))?;
         }
-        check_target(&self.target, &self.manifest, &self.options)?;
-        fs::rename(&self.part_path, &self.target).map_err(|error| io_error("rename to", &self.target, &error))
+        self.place(&self.part_path)?;
+        remove(&self.part_path)
     }
     fn finish_directory(&mut self) -> Result<(), StoreError> {
         let into = self.unpack()?;
-        let new = self.exchange(&into)?;
-        let state_dir = self.options.state_dir.as_deref();
-        new.save(state_dir, &self.target);
-        Record::forget(state_dir, &into);
+        self.place(&into)?;
         remove_all(&into)?;
         remove(&self.part_path)
     }
     /// Makes the directory beside its final place; gives where.
-    fn unpack(&mut self) -> Result<PathBuf, StoreError> {
-        let into = with_suffix(&self.part_path, DIRECTORY_SUFFIX);
+    fn unpack(&self) -> Result<PathBuf, StoreError> {
+        let into = self.staging.unpacked();
         remove_all(&into)?;
-        unpack(&mut self.part, &self.part_path, self.manifest.size, &into)?;
+        unpack(&self.part, &self.part_path, &self.manifest, &into)?;
         if self.options.durability == Durability::Power {
             // One call for thousands of files; there is no other that covers them and their names.
             nix::unistd::sync();
         }
         Ok(into)
     }
-    /// Gives the directory `into` the final name, and what had that name the other one; gives what is to be remembered of it.
-    fn exchange(&self, into: &Path) -> Result<Record, StoreError> {
-        check_target(&self.target, &self.manifest, &self.options)?;
-        let source = DirectorySource::open(into).map_err(|error| refusal("read", into, error.to_string()))?;
+    /// Gives what is at `from` its final name, and remembers what that is.
+    fn place(&self, from: &Path) -> Result<(), StoreError> {
+        let state_dir = self.options.state_dir.as_deref();
         let leaves = self.state.slots(self.manifest.chunk_count()).into_iter().flatten().collect();
-        let (fingerprint, tree) = (source.fingerprint(), HashTree::from_leaves(leaves));
-        let new = Record { fingerprint, manifest: self.manifest.clone(), tree };
+        // A file beside another one is never replaced, so that nobody asks what it is.
+        let is_remembered = self.options.existing != Existing::Number || self.manifest.kind == ObjectKind::Directory;
+        let record = match is_remembered && !self.manifest.is_unsigned() {
+            true => Some(place::record_of(from, &self.manifest, HashTree::from_leaves(leaves))?),
+            false => None,
+        };
         // Before it has the final name: a process may be killed between these two.
-        new.save(self.options.state_dir.as_deref(), into);
-        let flags = if exists(&self.target) { RenameFlags::EXCHANGE } else { RenameFlags::NOREPLACE };
-        renameat_with(CWD, into, CWD, &self.target, flags)
-            .map_err(|error| io_error("rename to", &self.target, &error.into()))?;
-        Ok(new)
+        record.iter().for_each(|record| record.save(state_dir, from));
+        let target = place::place(from, &self.target, &self.manifest, &self.options)?;
+        if let Some(record) = record {
+            record.save(state_dir, &target);
+            Record::forget(state_dir, from);
+        }
+        self.options.placed.set(&target);
+        Ok(())
     }
 }
 
@@ -324,6 +403,7 @@ impl ChunkStore for PartFile {
         for (index, slot) in (0..).map(ChunkIndex).zip(self.state.slots(self.manifest.chunk_count())) {
             if self.held.get(index) && slot != tree.leaf(index) {
                 self.held.clear(index);
+                self.is_blank = false;
                 self.state.clear_slot(index)?;
             }
         }
@@ -341,13 +421,20 @@ impl ChunkStore for PartFile {
         }
         self.keep_name()?;
         let offset = self.manifest.chunk_offset(index);
-        journal::write(journal::File::Part, offset, bytes)
-            .and_then(|()| self.part.write_all_at(bytes, offset))
-            .map_err(|error| io_error("write", &self.part_path, &error))?;
+        if let Err(error) = self.write(offset, bytes) {
+            // A part of it may be written.
+            self.is_blank = false;
+            return Err(io_error("write", &self.part_path, &error));
+        }
         let leaf = self.tree.as_ref().and_then(|tree| tree.leaf(index)).unwrap_or_else(|| chunk_hash(bytes));
         self.state.put_slot(index, &leaf)?;
         self.held.set(index);
         Ok(())
+    }
+    fn sync(&mut self) -> Result<(), StoreError> {
+        // The state names only chunks whose bytes are on the disk: those go first.
+        self.part.sync_data().map_err(|error| io_error("write to disk", &self.part_path, &error))?;
+        self.state.sync()
     }
     fn finish(&mut self) -> Result<(), StoreError> {
         if self.finished {
@@ -367,6 +454,7 @@ impl ChunkStore for PartFile {
         }
         self.finished = true;
         remove(&self.state_path)?;
+        self.staging.remove();
         if self.options.durability == Durability::Power {
             let parent = parent(&self.target);
             let synced = File::open(parent).and_then(|parent| parent.sync_all());
@@ -397,60 +485,65 @@ fn resolve(target: &Path) -> Result<PathBuf, StoreError> {
         _ => Ok(target.into()),
     }
 }
-/// The paths of the part and the state beside `beside`, and the state, locked.
-fn claim(beside: &Path, manifest: &Manifest, patience: Duration) -> Result<(PathBuf, PathBuf, File), StoreError> {
-    let (part, state) = (with_suffix(beside, PART_SUFFIX), with_suffix(beside, STATE_SUFFIX));
-    // Asked before the state is created: a state beside it is what marks a part as ours. A fetch that ends between the
-    // first two looks takes both away.
-    if exists(&part) && !exists(&state) && exists(&part) {
-        return Err(refusal("write", &part, "it exists and is not ours; remove it or choose another place"));
+fn staging_of(target: &Path, manifest: &Manifest, options: &PartOptions) -> Staging {
+    Staging::of(target, options.apart.then(|| manifest.object_id()).as_ref())
+}
+/// What of a download gets its name in the end.
+fn staged(staging: &Staging, manifest: &Manifest) -> PathBuf {
+    match manifest.kind {
+        ObjectKind::File => staging.part(),
+        ObjectKind::Directory => staging.unpacked(),
     }
-    // Unpacking a directory needs its bytes once more. The part is sparse, so other programs can still fill the disk; then
-    // `put_chunk` fails and what is held stays.
-    let copies = if manifest.kind == ObjectKind::Directory { 2 } else { 1 };
-    check_room(&part, manifest.size.saturating_mul(copies))?;
-    let locked = StateTable::lock(&state, patience)?;
-    Ok((part, state, locked))
+}
+/// Makes the folder of a download and locks its state.
+fn claim(staging: &Staging, manifest: &Manifest, patience: Duration) -> Result<File, StoreError> {
+    let (part, state) = (staging.part(), staging.state());
+    staging.make()?;
+    let claimed = || {
+        // Asked before the state is created: a state beside it is what marks a part as ours. A fetch that ends between
+        // the first two looks takes both away.
+        if exists(&part) && !exists(&state) && exists(&part) {
+            return Err(refusal("write", &part, "it exists and is not ours; remove it or choose another place"));
+        }
+        // Unpacking a directory needs its bytes once more. The part is sparse, so other programs can still fill the disk;
+        // then `put_chunk` fails and what is held stays.
+        let copies = if manifest.kind == ObjectKind::Directory { 2 } else { 1 };
+        check_room(&part, manifest.size.saturating_mul(copies))?;
+        StateTable::lock(&state, patience)
+    };
+    for _ in 0..CLAIM_TRIES {
+        match claimed() {
+            // Another fetch to the same place has just ended and taken the folder away.
+            Err(_) if !exists(staging.folder()) => staging.make()?,
+            Err(error) => {
+                staging.remove();
+                return Err(error);
+            }
+            locked => return locked,
+        }
+    }
+    Err(refusal("lock", &state, "it is being created and removed all the time"))
+}
+/// Removes what is left of a download.
+fn clear(staging: &Staging) -> Result<(), StoreError> {
+    remove(&staging.part())?;
+    remove_all(&staging.unpacked())?;
+    remove(&staging.state())?;
+    staging.remove();
+    Ok(())
+}
+/// Earlier versions of this program had their parts beside the target; they are left alone.
+fn tell_of_earlier_parts(target: &Path) {
+    let part = with_suffix(target, ".part");
+    if matches!(StateTable::peek(&with_suffix(target, ".part.state")), Stored::Object(_)) {
+        let part = part.display();
+        tracing::warn!(
+            "'{part}' and '{part}.state' are an unfinished download of an earlier version; they are not used"
+        );
+    }
 }
 fn exists(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok()
-}
-fn check_target(target: &Path, manifest: &Manifest, options: &PartOptions) -> Result<(), StoreError> {
-    let there = match fs::symlink_metadata(target) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return check_parent(target),
-        Err(error) => return Err(io_error("write", target, &error)),
-        Ok(there) => there,
-    };
-    let reason = if there.is_dir() && manifest.kind != ObjectKind::Directory {
-        "it is a directory; give the name of a file in it"
-    } else if options.existing == Existing::Refuse && (there.is_dir() || there.is_file()) {
-        "it exists"
-    } else if there.is_dir() && is_unchanged(target, manifest, options.state_dir.as_deref()) {
-        return Ok(());
-    } else if there.is_dir() {
-        "it exists, and is not as it was when it was fetched under this name from this publisher; move it away, or \
-         choose another place"
-    } else if !there.is_file() {
-        "it is not a regular file; to write to a pipe or a device, fetch to '-' and redirect"
-    } else if manifest.kind == ObjectKind::Directory {
-        "the object is a directory, and there is a file of that name"
-    } else {
-        return Ok(());
-    };
-    Err(refusal("write", target, reason))
-}
-/// Whether the directory at `target` was fetched under the same name from the same publisher, and nobody has changed
-/// anything in it since. What a killed process had exchanged is remembered at the place where it was unpacked.
-fn is_unchanged(target: &Path, manifest: &Manifest, state_dir: Option<&Path>) -> bool {
-    let unpacked = with_suffix(target, &[PART_SUFFIX, DIRECTORY_SUFFIX].concat());
-    let records = [target, &unpacked].into_iter().filter_map(|path| Record::load(state_dir, path));
-    let mut ours = records
-        .filter(|record| record.manifest.name == manifest.name && record.manifest.publisher == manifest.publisher)
-        .peekable();
-    // Who is not remembered costs no look into the directory.
-    ours.peek().is_some()
-        && DirectorySource::open(target)
-            .is_ok_and(|mut source| source.is_whole() && ours.any(|record| record.holds(target, &mut source)))
 }
 /// What the directory at `path` was fetched or published as, if that is remembered in `state_dir`. Where there is no
 /// directory any more it is forgotten.
@@ -462,17 +555,6 @@ pub fn directory_at(path: &Path, state_dir: &Path) -> Option<Manifest> {
     }
     let manifest = Record::load(Some(state_dir), path)?.manifest;
     (manifest.kind == ObjectKind::Directory).then_some(manifest)
-}
-fn check_parent(target: &Path) -> Result<(), StoreError> {
-    let parent = parent(target);
-    match fs::metadata(parent) {
-        Ok(metadata) if metadata.is_dir() => Ok(()),
-        Ok(_) => Err(refusal("write", target, format!("'{}' is not a directory", parent.display()))),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            Err(refusal("write", target, format!("the directory '{}' does not exist", parent.display())))
-        }
-        Err(error) => Err(io_error("write", target, &error)),
-    }
 }
 /// Removes a directory, if there is one, with all that is in it.
 fn remove_all(path: &Path) -> Result<(), StoreError> {
@@ -488,12 +570,10 @@ fn remove(path: &Path) -> Result<(), StoreError> {
     }
 }
 
-const PART_SUFFIX: &str = ".part";
-const STATE_SUFFIX: &str = ".part.state";
-/// Bytes that the name of a target may have, so that those of its part and state are names too: Linux takes 255.
-pub const TARGET_NAME_BYTES_MAX: usize = 255 - STATE_SUFFIX.len();
-/// Behind that of the part.
-const DIRECTORY_SUFFIX: &str = "-dir";
+/// Bytes that the name of a target may have: Linux takes no longer ones.
+pub const TARGET_NAME_BYTES_MAX: usize = 255;
+/// How often the folder of a download is made that another one takes away.
+const CLAIM_TRIES: u32 = 100;
 
 #[cfg(test)]
 mod tests;

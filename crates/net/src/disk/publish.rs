@@ -2,13 +2,13 @@
 use bytes::Bytes;
 use std::{
     collections::{BTreeMap, VecDeque},
-    fmt, fs,
+    fmt, fs, io,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard},
     time::UNIX_EPOCH,
 };
 use tributary_content::{
-    ChunkIndex, Hash, HashTree, Manifest, ManifestError, Name, ObjectId, ObjectKind, ObjectReader, PublicKey,
+    Access, ChunkIndex, Hash, HashTree, Manifest, ManifestError, Name, ObjectId, ObjectKind, ObjectReader, PublicKey,
     SigningKey, StoreError, chunk_hash, chunk_size_for,
 };
 
@@ -47,7 +47,8 @@ pub struct Publication {
 impl Publication {
     fn new<S: Source + 'static>(published: Published<S>, left_out: Vec<LeftOut>) -> Self {
         let (path, fingerprint) = (published.path().into(), published.look(S::fingerprint));
-        let original = Original { path, kind: S::KIND, fingerprint };
+        let is_snapshot = published.look(S::is_snapshot);
+        let original = Original { path, kind: S::KIND, fingerprint, is_snapshot };
         Publication { object: Box::new(published), left_out, original }
     }
 }
@@ -58,11 +59,16 @@ pub struct Original {
     path: PathBuf,
     kind: ObjectKind,
     fingerprint: Hash,
+    /// What is published is in memory.
+    is_snapshot: bool,
 }
 
 impl Original {
     /// Whether the system says that nobody has changed it since, by sizes, times and inodes; no bytes are read.
     pub fn is_unchanged(&self) -> bool {
+        if self.is_snapshot {
+            return true;
+        }
         let now = match self.kind {
             ObjectKind::File => FileSource::open(&self.path).map(|source| source.fingerprint()),
             ObjectKind::Directory => DirectorySource::open(&self.path).map(|source| source.fingerprint()),
@@ -219,6 +225,12 @@ pub trait Source: Send + Sized {
     fn size(&self) -> u64;
     /// Time of the last modification, in microseconds since 1970.
     fn modified(&self) -> u64;
+    /// Who may read it.
+    fn access(&self) -> Access;
+    /// Whether it was read to its end when it was opened, because the system does not say what it has.
+    fn is_snapshot(&self) -> bool {
+        false
+    }
     /// A hash over everything by which the system tells that something was not changed: sizes, times, inodes.
     fn fingerprint(&self) -> Hash;
     /// Fills `buffer` with the bytes from `offset` on.
@@ -280,13 +292,15 @@ impl<S: Source> Published<S> {
         };
         let version = options.version.unwrap_or_else(|| match &record {
             Some(record) if record.manifest.name == name && record.manifest.publisher == key.public() => {
-                let same = record.manifest.root == tree.root() && record.manifest.chunk_size == chunk_size;
+                let same = record.manifest.root == tree.root()
+                    && record.manifest.chunk_size == chunk_size
+                    && record.manifest.access == source.access();
                 if same { record.manifest.version } else { source.modified().max(record.manifest.version + 1) }
             }
             _ => source.modified(),
         });
         let manifest = Manifest::sign(name, version, S::KIND, source.size(), chunk_size, tree.root(), key);
-        let manifest = manifest.map_err(illegal)?;
+        let manifest = manifest.map_err(illegal)?.restricted(source.access(), key);
         if unchanged.is_none_or(|record| record.manifest != manifest) {
             Record { fingerprint, manifest: manifest.clone(), tree: tree.clone() }
                 .save(options.state_dir.as_deref(), &path);
@@ -412,7 +426,7 @@ impl<S: Source> Content<S> {
 }
 
 /// One pass over all bytes, in pieces of whole chunks.
-fn hash<S: Source>(path: &Path, source: &mut S, chunk_size: u32) -> Result<HashTree, PublishError> {
+pub(super) fn hash<S: Source>(path: &Path, source: &mut S, chunk_size: u32) -> Result<HashTree, PublishError> {
     let before = source.fingerprint();
     let chunk_size = chunk_size as usize;
     let piece = (HASH_BUFFER_BYTES / chunk_size).max(1) * chunk_size;
@@ -425,7 +439,8 @@ fn hash<S: Source>(path: &Path, source: &mut S, chunk_size: u32) -> Result<HashT
         leaves.extend(buffer[..length].chunks(chunk_size).map(chunk_hash));
         offset += length as u64;
     }
-    if S::open(path)?.fingerprint() != before {
+    // What is in memory cannot change.
+    if !source.is_snapshot() && S::open(path)?.fingerprint() != before {
         return Err(PublishError::Changed { path: path.display().to_string() });
     }
     Ok(HashTree::from_leaves(leaves))
@@ -448,13 +463,6 @@ impl Record {
         self.fingerprint == source.fingerprint()
             && self.manifest.chunk_size == chunk_size
             && self.manifest.size == source.size()
-    }
-    /// Whether a source is what is remembered: as the system says, else by its bytes.
-    pub(super) fn holds<S: Source>(&self, path: &Path, source: &mut S) -> bool {
-        let chunk_size = self.manifest.chunk_size;
-        self.is_of(source, chunk_size)
-            || source.size() == self.manifest.size
-                && hash(path, source, chunk_size).is_ok_and(|tree| tree.root() == self.manifest.root)
     }
     pub(super) fn load(state_dir: Option<&Path>, path: &Path) -> Option<Record> {
         let file = Record::path(state_dir?, path);
@@ -505,6 +513,15 @@ impl Record {
     }
 }
 
+/// What a published file says that cannot be read any more.
+pub(super) fn unreadable(path: &Path, error: &io::Error) -> StoreError {
+    let shown = || path.display().to_string();
+    match error.kind() {
+        io::ErrorKind::UnexpectedEof => StoreError::Cut { path: shown() },
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => StoreError::Gone { path: shown() },
+        _ => io_error("read", path, error),
+    }
+}
 /// Feeds one file's identity into a fingerprint. The time of the last change of the inode is in it because programs
 /// can set back the time of the last modification, but not that one.
 pub(super) fn identify(hasher: &mut blake3::Hasher, metadata: &fs::Metadata) {
@@ -546,6 +563,9 @@ mod tests {
         }
         fn modified(&self) -> u64 {
             1
+        }
+        fn access(&self) -> Access {
+            Access::Everybody
         }
         fn fingerprint(&self) -> Hash {
             Hash([LOOKS.load(Relaxed); 32])

@@ -13,7 +13,7 @@ use crate::Clock;
 use tributary_content::StoreError;
 use tributary_core::Time;
 
-/// The file `OUT.part.state`, locked while a process writes to `OUT.part`.
+/// The file `state` beside the `part` of a download, locked while a process writes to that.
 ///
 /// ```text
 ///   magic "TrP\x01" | bytes of the manifest, u32 | manifest | BLAKE3 of all before, first 16 bytes
@@ -160,6 +160,10 @@ impl StateTable {
     }
     fn slot_offset(&self, index: ChunkIndex) -> u64 {
         self.slots_offset + u64::from(index.0) * SLOT_BYTES as u64
+    }
+    /// Waits until all of it is on the disk.
+    pub(super) fn sync(&self) -> Result<(), StoreError> {
+        self.file.sync_data().map_err(|error| io_error("write to disk", &self.path, &error))
     }
     fn write(&self, bytes: &[u8], offset: u64) -> Result<(), StoreError> {
         journal::write(journal::File::State, offset, bytes)

@@ -1,28 +1,54 @@
 //! The first key seen for each name.
 use std::{
     collections::BTreeMap,
-    fs::{self, File, OpenOptions},
-    io::{self, Write},
-    os::unix::fs::{FileExt, OpenOptionsExt},
+    io,
     path::PathBuf,
-    sync::Arc,
+    sync::{Arc, Mutex},
 };
 use tributary_content::{Name, PublicKey, StoreError};
 
-use super::{io_error, refusal, replace_file, with_suffix};
+use super::{
+    background::lock,
+    fs::{self, FileSystem, FsFile, Lock, OpenOptions, Wait, create_folders},
+    io_error, parent, refusal, with_suffix,
+};
 
 /// Remembers which key first signed each name, and refuses another one.
 ///
 /// A plain file with one line per name, `NAME KEY`, rather than a database: who has to decide about a changed key can
 /// read and edit it. Lines that start with `#` are comments. It is read at each question, so that several processes
 /// may share it; changes are made under a lock: a new name is a line behind the others, anything else replaces the file
-/// in one step. A line that makes no sense stops everything that depends on trust, because skipping it could mean to
-/// trust a wrong key.
+/// in one step. Both are on the disk before anybody is told. A line that makes no sense stops everything that depends on
+/// trust, because skipping it could mean to trust a wrong key; except for a last line that a power cut has torn, which
+/// nobody was told of.
 #[derive(Clone, Debug)]
 pub struct TrustStore {
+    fs: Arc<dyn FileSystem>,
     path: PathBuf,
+    settled: Arc<Mutex<Settled>>,
     /// What was read once, if questions are not to be answered by reading the file.
     remembered: Option<Arc<Result<BTreeMap<Name, PublicKey>, StoreError>>>,
+}
+
+/// What is known to be on the disk.
+#[derive(Clone, Copy, Default, Debug)]
+struct Settled {
+    /// Which file, and how long it was.
+    stamp: Option<Stamp>,
+    /// Whether a sync has failed since: what it was to write is read from memory and not on the disk.
+    is_suspect: bool,
+}
+
+/// A file and its length: lines only come behind others, else there is another file.
+type Stamp = ((u64, u64), u64);
+
+/// What the file says.
+#[derive(Default)]
+struct Contents {
+    keys: BTreeMap<Name, PublicKey>,
+    /// Where a last line begins that was never whole.
+    torn_at: Option<u64>,
+    stamp: Option<Stamp>,
 }
 
 impl TrustStore {
@@ -31,12 +57,17 @@ impl TrustStore {
 
     /// The store in the file `path`; it and its directory are made when the first key is remembered.
     pub fn new(path: impl Into<PathBuf>) -> Self {
-        TrustStore { path: path.into(), remembered: None }
+        Self::on(fs::real(), path)
+    }
+    /// The same, on any file system.
+    pub fn on(fs: Arc<dyn FileSystem>, path: impl Into<PathBuf>) -> Self {
+        TrustStore { fs, path: path.into(), settled: Arc::default(), remembered: None }
     }
     /// The same store, whose questions are answered by what the file says now and never wait for a disk. Changes are made
     /// on what the file says then.
     pub fn snapshot(&self) -> Self {
-        TrustStore { path: self.path.clone(), remembered: Some(Arc::new(self.read())) }
+        let remembered = Some(Arc::new(self.read().map(|contents| contents.keys)));
+        TrustStore { remembered, ..self.clone() }
     }
     /// Sees that it can be read: without it nobody is believed.
     ///
@@ -51,7 +82,7 @@ impl TrustStore {
     fn current(&self) -> Result<BTreeMap<Name, PublicKey>, StoreError> {
         match &self.remembered {
             Some(remembered) => (**remembered).clone(),
-            None => self.read(),
+            None => Ok(self.read()?.keys),
         }
     }
     /// Whether `publisher` may be believed for `name`. Changes nothing.
@@ -93,7 +124,7 @@ impl TrustStore {
                 Ok(keys) => Ok(keys.get(name).copied()),
                 Err(error) => Err(error.clone()),
             },
-            None => Ok(self.read()?.remove(name)),
+            None => Ok(self.read()?.keys.remove(name)),
         }
     }
     /// All names and keys.
@@ -122,7 +153,10 @@ impl TrustStore {
         pinned: Option<&PublicKey>,
     ) -> Result<(), StoreError> {
         self.check(name, publisher, pinned)?;
-        if self.known(name)? == Some(*publisher) {
+        let contents = self.read()?;
+        // It may be of a process that was killed before it waited for the disk.
+        let is_settled = contents.stamp == lock(&self.settled).stamp;
+        if is_settled && contents.keys.get(name) == Some(publisher) {
             return Ok(());
         }
         match self.change(name, |known| if pinned.is_none() { known.or(Some(*publisher)) } else { Some(*publisher) })? {
@@ -144,86 +178,146 @@ impl TrustStore {
         name: &Name,
         decide: impl FnOnce(Option<PublicKey>) -> Option<PublicKey>,
     ) -> Result<Option<PublicKey>, StoreError> {
-        if let Some(parent) = self.path.parent() {
-            fs::create_dir_all(parent).map_err(|error| io_error("create", parent, &error))?;
+        if lock(&self.settled).stamp.is_none() {
+            let folder = parent(&self.path);
+            create_folders(&*self.fs, folder).map_err(|error| io_error("create", folder, &error))?;
         }
         let lock_path = self.lock_path();
-        let lock = File::create(&lock_path).and_then(|file| file.lock().map(|()| file));
-        let _lock = lock.map_err(|error| io_error("lock", &lock_path, &error))?;
-        let mut keys = self.read_locked()?;
+        let locked = self.fs.open(&lock_path, OpenOptions::CREATE).and_then(|file| {
+            file.lock(Lock::Exclusive, Wait::UntilFree)?;
+            Ok(file)
+        });
+        let _lock = locked.map_err(|error| io_error("lock", &lock_path, &error))?;
+        let Contents { mut keys, torn_at, stamp } = self.read_locked()?;
         let known = keys.get(name).copied();
         let wanted = decide(known);
-        if wanted == known {
-            return Ok(known);
-        }
         let written = match (known, wanted) {
+            _ if wanted == known => self.settle(stamp),
             (None, Some(_)) if keys.len() >= Self::NAMES_MAX => {
                 let reason = format!("it has {} names already; forget some", Self::NAMES_MAX);
                 return Err(refusal("add to", &self.path, reason));
             }
-            (None, Some(key)) => self.append(&format!("{name} {key}\n")),
+            (None, Some(key)) => self.append(&format!("{name} {key}\n"), torn_at),
             (_, wanted) => {
                 keys.remove(name);
                 keys.extend(wanted.map(|key| (name.clone(), key)));
                 let lines = keys.iter().map(|(name, key)| format!("{name} {key}\n"));
                 let text: String = [String::from(HEADER)].into_iter().chain(lines).collect();
-                replace_file(&self.path, &[text.as_bytes()])
+                fs::replace(&*self.fs, &self.path, &[text.as_bytes()])
             }
         };
         written.map_err(|error| io_error("write", &self.path, &error))?;
         Ok(known)
     }
-    /// Writes a line behind the others. Does not wait for the disk, because fetches wait for it: if the machine loses
-    /// power within seconds the line may be gone, and no other.
-    fn append(&self, line: &str) -> io::Result<()> {
-        let mut file = OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(&self.path)?;
-        let length = file.metadata()?.len();
+    /// Writes a line behind the others, in place of one that is torn, and waits for the disk: stores wait for that on
+    /// threads of their own.
+    fn append(&self, line: &str, torn_at: Option<u64>) -> io::Result<()> {
+        let file = self.fs.open(&self.path, OpenOptions::CREATE)?;
+        let length = match torn_at {
+            Some(torn_at) => {
+                file.set_len(torn_at)?;
+                torn_at
+            }
+            None => file.metadata()?.length,
+        };
         let mut last = [b'\n'];
         if length > 0 {
             file.read_exact_at(&mut last, length - 1)?;
         }
         let before = if length == 0 { HEADER } else { "\n".trim_start_matches(char::from(last[0])) };
-        let written = file.write_all([before, line].concat().as_bytes());
+        let written = file.write_all_at([before, line].concat().as_bytes(), length).and_then(|()| self.wait(&*file));
         if written.is_err() {
-            // Half a line would trust nobody.
+            // Nobody is told of it.
             file.set_len(length)?;
         }
         written
     }
+    /// Sees that what was read is on the disk.
+    fn settle(&self, stamp: Option<Stamp>) -> io::Result<()> {
+        if stamp.is_none() || stamp == lock(&self.settled).stamp {
+            return Ok(());
+        }
+        self.wait(&*self.fs.open(&self.path, OpenOptions::WRITE)?)
+    }
+    fn wait(&self, file: &dyn FsFile) -> io::Result<()> {
+        let metadata = file.metadata()?;
+        let is_new = lock(&self.settled).stamp.is_none_or(|(identity, _)| identity != metadata.identity);
+        if lock(&self.settled).is_suspect {
+            let mut bytes = vec![0; metadata.length as usize];
+            file.read_exact_at(&mut bytes, 0)?;
+            file.write_all_at(&bytes, 0)?;
+        }
+        let synced = file.sync_data();
+        lock(&self.settled).is_suspect |= synced.is_err();
+        synced?;
+        if is_new {
+            self.fs.sync_folder(parent(&self.path))?;
+        }
+        *lock(&self.settled) = Settled { stamp: Some((metadata.identity, metadata.length)), is_suspect: false };
+        Ok(())
+    }
     fn lock_path(&self) -> PathBuf {
         with_suffix(&self.path, ".lock")
     }
-    fn read(&self) -> Result<BTreeMap<Name, PublicKey>, StoreError> {
+    fn read(&self) -> Result<Contents, StoreError> {
         // Else half of a line that is being written could be read. Where there is no lock nobody has written yet.
-        let _lock = File::open(self.lock_path()).and_then(|file| file.lock_shared().map(|()| file));
+        let _lock = self.fs.open(&self.lock_path(), OpenOptions::READ).and_then(|file| {
+            file.lock(Lock::Shared, Wait::UntilFree)?;
+            Ok(file)
+        });
         self.read_locked()
     }
-    fn read_locked(&self) -> Result<BTreeMap<Name, PublicKey>, StoreError> {
-        let text = match fs::read_to_string(&self.path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(BTreeMap::new()),
+    fn read_locked(&self) -> Result<Contents, StoreError> {
+        let (text, stamp) = match self.read_file() {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Contents::default()),
             read => read.map_err(|error| io_error("read", &self.path, &error))?,
         };
-        let mut keys = BTreeMap::new();
-        for (number, line) in (1..).zip(text.lines()) {
-            let line = line.trim();
-            if line.is_empty() || line.starts_with('#') {
-                continue;
-            }
+        let mut contents = Contents { stamp: Some(stamp), ..Contents::default() };
+        let mut at = 0;
+        for (number, bytes) in (1..).zip(text.split_inclusive(|byte| *byte == b'\n')) {
+            let start = at;
+            at += bytes.len();
             let refuse = |reason: String| Err(refusal("read", &self.path, format!("line {number}: {reason}")));
-            let Some((name, key)) = line.split_once(char::is_whitespace) else {
-                return refuse("a line is a name, a space and a key".into());
+            let reason = match parse(bytes) {
+                Ok(None) => continue,
+                Ok(Some((name, key))) => match contents.keys.insert(name, key) {
+                    Some(_) => return refuse("the name is there twice".into()),
+                    None => continue,
+                },
+                Err(reason) => reason,
             };
-            let (name, key) = match (name.parse::<Name>(), key.trim().parse::<PublicKey>()) {
-                (Ok(name), Ok(key)) => (name, key),
-                (Err(error), _) => return refuse(error.to_string()),
-                (_, Err(error)) => return refuse(error.to_string()),
-            };
-            if keys.insert(name, key).is_some() {
-                return refuse("the name is there twice".into());
+            // A power cut leaves zeros in the line that was being written, or less than all of it.
+            let is_torn = at == text.len() && (bytes.contains(&0) || !bytes.ends_with(b"\n"));
+            if !is_torn {
+                return refuse(reason);
             }
+            tracing::warn!(
+                "'{}' ends with a line that was never written to its end; it is ignored",
+                self.path.display()
+            );
+            contents.torn_at = Some(start as u64);
         }
-        Ok(keys)
+        Ok(contents)
     }
+    fn read_file(&self) -> io::Result<(Vec<u8>, Stamp)> {
+        let file = self.fs.open(&self.path, OpenOptions::READ)?;
+        let metadata = file.metadata()?;
+        let mut text = vec![0; metadata.length as usize];
+        file.read_exact_at(&mut text, 0)?;
+        Ok((text, (metadata.identity, metadata.length)))
+    }
+}
+
+/// What a line says; nothing if it is empty or a comment.
+fn parse(line: &[u8]) -> Result<Option<(Name, PublicKey)>, String> {
+    let line = std::str::from_utf8(line).map_err(|error| error.to_string())?.trim();
+    if line.is_empty() || line.starts_with('#') {
+        return Ok(None);
+    }
+    let (name, key) = line.split_once(char::is_whitespace).ok_or("a line is a name, a space and a key")?;
+    let name = name.parse::<Name>().map_err(|error| error.to_string())?;
+    let key = key.trim().parse::<PublicKey>().map_err(|error| error.to_string())?;
+    Ok(Some((name, key)))
 }
 
 const HEADER: &str =
@@ -231,6 +325,8 @@ const HEADER: &str =
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
     use crate::disk::fixtures::directory;
     use tributary_content::SigningKey;
@@ -302,6 +398,24 @@ mod tests {
         store.accept(&name("/x"), &key(1)).expect("a line that does not end is ended");
         assert_eq!(store.known(&name("/y")), Ok(Some(key(3))));
         assert_eq!(store.known(&name("/x")), Ok(Some(key(1))));
+    }
+
+    #[test]
+    fn a_last_line_that_a_power_cut_has_torn_is_ignored_and_replaced() {
+        let directory = directory();
+        let path = directory.path().join("trust");
+        let line = format!("/y {}\n", key(2));
+        for torn in [&line.as_bytes()[..30], &[0; 60], &[&[0; 40][..], &line.as_bytes()[40..]].concat()] {
+            let store = TrustStore::new(&path);
+            store.accept(&name("/x"), &key(1)).expect("writable");
+            let good = fs::read(&path).expect("readable");
+            fs::write(&path, [&good[..], torn].concat()).expect("writable");
+            let again = TrustStore::new(&path);
+            assert_eq!(again.known(&name("/x")), Ok(Some(key(1))));
+            again.check_and_remember(&name("/z"), &key(3), None).expect("it is the first key");
+            assert_eq!(fs::read(&path).expect("readable"), [&good[..], format!("/z {}\n", key(3)).as_bytes()].concat());
+            fs::remove_file(&path).expect("it is there");
+        }
     }
 
     #[test]

@@ -2,59 +2,66 @@
 use std::{
     ffi::OsStr,
     fs::{DirBuilder, File, OpenOptions},
-    io::{self, Read, Seek, SeekFrom},
+    io,
     os::unix::{
         ffi::OsStrExt,
         fs::{DirBuilderExt, FileExt, OpenOptionsExt},
     },
     path::Path,
 };
-use tributary_content::StoreError;
+use tributary_content::{Access, Manifest, StoreError};
 
 use super::{
     index::{DirectoryIndex, EntryKind, FileMode},
-    io_error, refusal,
+    io_error, refusal, sparse,
 };
 
-/// Makes the directory `into`, which must not exist, of the `size` verified bytes of `packed`.
+/// Makes the directory `into`, which must not exist, of the verified bytes of `packed`, which are those of `manifest`.
 ///
 /// Everything in it is made anew: directories first, then files, links last, so nothing is ever written through a
 /// link; what the index may say is checked by [`DirectoryIndex::decode`].
-pub(super) fn unpack(packed: &mut File, packed_path: &Path, size: u64, into: &Path) -> Result<(), StoreError> {
+///
+/// The umask decides who may read it, as far as the manifest and the index allow.
+pub(super) fn unpack(packed: &File, packed_path: &Path, manifest: &Manifest, into: &Path) -> Result<(), StoreError> {
     let index = read_index(packed, packed_path)?;
-    let start = index.encode().len() as u64;
-    if start.checked_add(index.content_bytes()) != Some(size) {
+    let mut start = index.encode().len() as u64;
+    if start.checked_add(index.content_bytes()) != Some(manifest.size) {
         return Err(refusal("unpack", packed_path, "the sizes in its index do not add up to its own"));
     }
-    packed.seek(SeekFrom::Start(start)).map_err(|error| io_error("read", packed_path, &error))?;
-    make_directory(into)?;
+    make_directory(into, manifest.access)?;
     let mut links = Vec::new();
     for entry in index.entries() {
         let path = into.join(OsStr::from_bytes(&entry.path));
         match &entry.kind {
-            EntryKind::Directory => make_directory(&path)?,
-            EntryKind::File { size, mode } => {
+            EntryKind::Directory { access } => make_directory(&path, *access)?,
+            EntryKind::File { size, mode, access } => {
                 let mode = match mode {
                     FileMode::Plain => 0o666,
                     FileMode::Executable => 0o777,
-                };
+                } & access.mode_mask();
                 let file = OpenOptions::new().write(true).create_new(true).mode(mode).open(&path);
-                let mut file = file.map_err(|error| io_error("create", &path, &error))?;
-                let copied = io::copy(&mut packed.by_ref().take(*size), &mut file);
-                if copied.map_err(|error| io_error("write", &path, &error))? != *size {
-                    return Err(refusal("unpack", packed_path, "it ends too early"));
-                }
+                let file = file.map_err(|error| not_created(&path, &error))?;
+                sparse::copy(packed, start, *size, &file).map_err(|error| io_error("write", &path, &error))?;
+                start += size;
             }
             EntryKind::Link { target } => links.push((target, path)),
         }
     }
     for (target, path) in links {
-        std::os::unix::fs::symlink(OsStr::from_bytes(target), &path)
-            .map_err(|error| io_error("create link", &path, &error))?;
+        std::os::unix::fs::symlink(OsStr::from_bytes(target), &path).map_err(|error| not_created(&path, &error))?;
     }
     Ok(())
 }
 
+/// An index has no path twice, but a file system may take two paths for one.
+fn not_created(path: &Path, error: &io::Error) -> StoreError {
+    if error.kind() == io::ErrorKind::AlreadyExists {
+        let reason = "the file system here takes it for another one of the folder, whose name differs by case or the like; \
+                      fetch to another file system";
+        return refusal("create", path, reason);
+    }
+    io_error("create", path, error)
+}
 fn read_index(packed: &File, path: &Path) -> Result<DirectoryIndex, StoreError> {
     let read = |buffer: &mut [u8]| packed.read_exact_at(buffer, 0).map_err(|error| io_error("read", path, &error));
     let mut header = [0; DirectoryIndex::HEADER_BYTES];
@@ -64,6 +71,6 @@ fn read_index(packed: &File, path: &Path) -> Result<DirectoryIndex, StoreError> 
     read(&mut bytes)?;
     DirectoryIndex::decode(&bytes).map_err(malformed)
 }
-fn make_directory(path: &Path) -> Result<(), StoreError> {
-    DirBuilder::new().mode(0o777).create(path).map_err(|error| io_error("create", path, &error))
+fn make_directory(path: &Path, access: Access) -> Result<(), StoreError> {
+    DirBuilder::new().mode(access.mode_mask()).create(path).map_err(|error| not_created(path, &error))
 }

@@ -13,15 +13,15 @@ use super::{
 use crate::{
     capability::CapabilityKeys,
     wire::{
-        DataHeader, FLAG_CACHED, FLAG_NO_CACHE, Fid, Header, PacketType, REQUEST_RUNS_MAX, Request, StreamKey, TTL_MAX,
-        WireError,
+        DataHeader, FLAG_CACHED, FLAG_NO_CACHE, FLAG_UNAVAILABLE, Fid, Header, PacketType, REQUEST_RUNS_MAX, Request,
+        StreamKey, TTL_MAX, WireError,
     },
 };
 
 impl Router {
     /// Keeps a packet that passes through; `head` and `body` are what stands behind its header.
     pub(super) fn on_data(&mut self, view: View, head: &[u8], body: Body<'_>) {
-        let Some(cache) = &mut self.cache else { return };
+        let Some(cache) = self.cache.as_mut().filter(|_| view.flags & FLAG_UNAVAILABLE == 0) else { return };
         let front = if head.is_empty() { &body[..] } else { head };
         let Ok(data) = DataHeader::decode(front) else { return };
         let (head, body) = match head {

@@ -85,7 +85,10 @@ pub const FLAG_NO_CACHE: u8 = 0b0000_0001;
 pub const FLAG_CACHED: u8 = 0b0000_0010;
 /// Flag of any packet: a queue on the way was longer than its marking threshold.
 pub const FLAG_MARKED: u8 = 0b0000_0100;
-const FLAGS_KNOWN: u8 = 0b0000_0111;
+/// Flag of a Data packet: its source cannot give that packet; the payload is one byte that says why. It is no packet of the
+/// object, and no cache keeps it.
+pub const FLAG_UNAVAILABLE: u8 = 0b0000_1000;
+const FLAGS_KNOWN: u8 = 0b0000_1111;
 
 /// The part that every packet starts with.
 #[derive(Clone, PartialEq, Eq, Debug)]

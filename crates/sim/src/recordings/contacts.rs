@@ -1,11 +1,14 @@
 //! Contacts as the ONE simulator's `StandardEventsReader` has them: who came near whom, and left.
 //! ```text
-//! time<TAB>CONN<TAB>node<TAB>node<TAB>up|down        (seconds)
+//! time CONN node node up|down [interface]            (seconds)
 //! ```
 //! or as CRAWDAD's cambridge/haggle has them, a line per contact in any order, overlapping or not:
 //! ```text
 //! node node start end ...                            (seconds; what follows is ignored)
 //! ```
+//! As their reader does (`src/input/StandardEventsReader.java` of the ONE), lines that begin with `#` and empty ones are
+//! passed over, `UP` is `up`, and what follows is ignored. Its events of messages (`C`, `S`, `DE`, `A`, `DR`, `R`) say
+//! nothing of contacts and are passed over too. Where theirs takes `n7` and `7` for the same node, these are two here.
 use std::collections::{BTreeMap, BTreeSet};
 use tributary_core::{
     Duration,
@@ -13,6 +16,9 @@ use tributary_core::{
 };
 
 use super::RecordingError;
+
+/// How many nodes a recording has at most.
+pub const NODES_MAX: usize = 100_000;
 
 /// Who met whom, and when.
 #[derive(Clone, PartialEq, Debug)]
@@ -47,7 +53,7 @@ impl Contacts {
 /// the beginning. An `up` while up and a `down` while down change nothing.
 ///
 /// # Errors
-/// [`RecordingError`] if a line is no event, or time goes back.
+/// [`RecordingError`] if a line is no event, time goes back, or nobody meets anybody.
 pub fn parse(file: &str, text: &str, start: Duration) -> Result<Contacts, RecordingError> {
     let mut events: Vec<(Duration, &str, &str, LinkState)> = Vec::new();
     let mut contacts: BTreeMap<(&str, &str), Vec<(Duration, Duration)>> = BTreeMap::new();
@@ -58,16 +64,24 @@ pub fn parse(file: &str, text: &str, start: Duration) -> Result<Contacts, Record
         let words: Vec<&str> = text.split_whitespace().collect();
         if let Some((a, b, contact)) = contact(&words) {
             let contact = contact.map_err(|message| RecordingError::new(file, line, message))?;
+            if a == b {
+                return Err(RecordingError::new(file, line, format!("'{a}' cannot meet itself")));
+            }
             contacts.entry((a.min(b), a.max(b))).or_default().push(contact);
             continue;
         }
-        let [time, "CONN", a, b, state] = words[..] else {
+        if let [time, "C" | "S" | "DE" | "A" | "DR" | "R", _, _, ..] = words[..]
+            && time.parse::<f64>().is_ok()
+        {
+            continue;
+        }
+        let [time, "CONN", a, b, state, ..] = words[..] else {
             let message = "a line is: time CONN node node up|down, or: node node start end";
             return Err(RecordingError::new(file, line, message));
         };
         let state = match state {
-            "up" => LinkState::Up,
-            "down" => LinkState::Down,
+            state if state.eq_ignore_ascii_case("up") => LinkState::Up,
+            state if state.eq_ignore_ascii_case("down") => LinkState::Down,
             other => return Err(RecordingError::new(file, line, format!("'{other}' is neither up nor down"))),
         };
         let time = match time.parse::<f64>() {
@@ -76,6 +90,9 @@ pub fn parse(file: &str, text: &str, start: Duration) -> Result<Contacts, Record
         };
         if events.last().is_some_and(|(last, ..)| *last > time) {
             return Err(RecordingError::new(file, line, format!("time goes back to {} s", time.as_secs_f64())));
+        }
+        if a == b {
+            return Err(RecordingError::new(file, line, format!("'{a}' cannot meet itself")));
         }
         events.push((time, a, b, state));
     }
@@ -88,6 +105,12 @@ pub fn parse(file: &str, text: &str, start: Duration) -> Result<Contacts, Record
         events.sort_by_key(|(time, ..)| *time);
     }
     let names: BTreeSet<&str> = events.iter().flat_map(|(_, a, b, _)| [*a, *b]).collect();
+    if names.is_empty() {
+        return Err(RecordingError::new(file, 0, "nobody meets anybody in it"));
+    }
+    if names.len() > NODES_MAX {
+        return Err(RecordingError::new(file, 0, format!("it has {} nodes, more than {NODES_MAX}", names.len())));
+    }
     let indices: BTreeMap<&str, usize> = names.iter().copied().zip(0..).collect();
     let mut steps: BTreeMap<(usize, usize), Vec<(Duration, LinkState)>> = BTreeMap::new();
     for (time, a, b, state) in &events {
@@ -168,6 +191,16 @@ mod tests {
         assert_eq!(steps.iter().map(|(at, _)| at.as_secs()).collect::<Vec<_>>(), [0, 10, 30]);
         let error = parse("x", "1 2 50 40\n", Duration::ZERO).expect_err("it ends before it begins");
         assert_eq!(error.to_string(), "x:1: it ends at 40 s, before it begins");
+    }
+
+    #[test]
+    fn what_the_one_passes_over_is_passed_over() {
+        let text = "# Haggle\n\n0 C M1 0 7 500k\n1 CONN 0 7 UP bt0\r\n1.5 S M1 0 7\n2 DE M1 0 7\n9 CONN 7 0 Down x y\n9 DR * 7\n";
+        let contacts = parse("x", text, Duration::ZERO).expect("it is right");
+        assert_eq!((contacts.nodes.len(), contacts.contact_time()), (2, Duration::from_secs(8)));
+        assert_eq!(parse("x", "1 S M1\n", Duration::ZERO).map_err(|error| error.line), Err(1));
+        assert_eq!(parse("x", "# nothing\n", Duration::ZERO).map_err(|error| error.line), Err(0));
+        assert_eq!(parse("x", "1 CONN a a up\n", Duration::ZERO).map_err(|error| error.line), Err(1));
     }
 
     #[test]

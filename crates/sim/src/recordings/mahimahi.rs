@@ -1,4 +1,7 @@
 //! mahimahi's packet-delivery traces: one whole number a line, the millisecond at which 1,500 bytes may leave.
+//!
+//! As in its `src/frontend/link_queue.cc`, a trace has at least one line and lasts longer than nothing, and time does not go
+//! back. It refuses empty lines and what stands behind a number; here an empty line at the end and CRLF are let pass.
 use tributary_core::{Duration, link::DeliveryTrace};
 
 use super::RecordingError;
@@ -9,9 +12,14 @@ use super::RecordingError;
 /// [`RecordingError`] if there is no line, a line is no number, or time goes back.
 pub fn parse(file: &str, text: &str) -> Result<DeliveryTrace, RecordingError> {
     let mut offsets: Vec<u64> = Vec::new();
+    let mut empty = None;
     for (line, text) in text.lines().enumerate().map(|(index, text)| (index + 1, text.trim())) {
         if text.is_empty() {
+            empty = empty.or(Some(line));
             continue;
+        }
+        if let Some(line) = empty {
+            return Err(RecordingError::new(file, line, "there is an empty line between others"));
         }
         let ms: u64 = match text.parse() {
             Ok(ms) if ms < MS_MAX => ms,
@@ -49,6 +57,8 @@ mod tests {
         let wrong = |text| parse("t.up", text).expect_err("wrong").to_string();
         assert_eq!(wrong("1\n5\n4\n"), "t.up:3: time goes back to 4 ms");
         assert_eq!(wrong("1\nx\n"), "t.up:2: 'x' is no number of milliseconds");
+        assert_eq!(wrong("1\n\n5\n"), "t.up:2: there is an empty line between others");
+        assert!(parse("t.up", "1\r\n5\r\n\r\n").is_ok());
         assert_eq!(wrong("\n"), "t.up:0: there is no line in it");
         assert_eq!(wrong("0\n0\n"), "t.up:0: the trace lasts no time: its last line is 0");
     }

@@ -4,10 +4,14 @@
 //! |---|---|---|
 //! | mahimahi's packet-delivery traces | a [`DeliveryTrace`](tributary_core::link::DeliveryTrace) | [`mahimahi`] |
 //! | tables of rates and delays over time | a [`Script`](tributary_core::link::Script) | [`series`] |
-//! | contacts of the ONE simulator | a script per pair of nodes | [`contacts`] |
+//! | contacts of the ONE simulator and of CRAWDAD | a script per pair of nodes | [`contacts`] |
 pub mod contacts;
 pub mod mahimahi;
 pub mod series;
+
+use std::borrow::Cow;
+
+use crate::encoding::{self, NotText};
 
 /// A line of a recording that makes no sense.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -19,6 +23,18 @@ pub struct RecordingError {
     pub line: usize,
     /// What is wrong there.
     pub message: String,
+}
+
+/// The text of a recording: its byte-order mark counts, else it is UTF-8, else windows-1252. `file` is what errors call
+/// it.
+///
+/// # Errors
+/// [`RecordingError`] names the line that is no text.
+pub fn text<'a>(file: &str, bytes: &'a [u8]) -> Result<Cow<'a, str>, RecordingError> {
+    match encoding::text(bytes) {
+        Ok((text, _)) => Ok(text),
+        Err(NotText { line, message }) => Err(RecordingError::new(file, line, message)),
+    }
 }
 
 impl RecordingError {

@@ -1,4 +1,8 @@
 //! Tables over time: a CSV file with a header, one column of times in seconds, and columns of rates or delays.
+//!
+//! Cells may stand in quotes, in which commas are text and `""` is a quote (RFC 4180); they hold no line breaks. Lines that
+//! begin with `#` are passed over, in front of the header too.
+use std::borrow::Cow;
 use tributary_core::{
     Duration, Rate,
     link::{LinkChange, LinkState, Script},
@@ -24,12 +28,18 @@ pub struct Columns {
 /// # Errors
 /// [`RecordingError`] if a column is missing, a value is no number of zero or more, time goes back, or no row is left.
 pub fn parse(file: &str, text: &str, columns: &Columns) -> Result<Script, RecordingError> {
-    let mut lines = text.lines().enumerate().map(|(index, text)| (index + 1, text.trim()));
-    let Some((_, header)) = lines.next() else { return Err(RecordingError::new(file, 0, "it is empty")) };
-    let names: Vec<&str> = header.split(',').map(str::trim).collect();
+    let lines = text.lines().enumerate().map(|(index, text)| (index + 1, text.trim()));
+    let mut lines = lines.filter(|(_, text)| !text.is_empty() && !text.starts_with('#'));
+    let Some((header_line, header)) = lines.next() else { return Err(RecordingError::new(file, 0, "it is empty")) };
+    let names = cells_of(file, header_line, header)?;
     let column = |name: &str| {
-        let missing =
-            || RecordingError::new(file, 1, format!("there is no column '{name}'; there are {}", names.join(", ")));
+        let missing = || {
+            RecordingError::new(
+                file,
+                header_line,
+                format!("there is no column '{name}'; there are {}", names.join(", ")),
+            )
+        };
         names.iter().position(|other| *other == name).ok_or_else(missing)
     };
     let time = column(&columns.time)?;
@@ -38,16 +48,16 @@ pub fn parse(file: &str, text: &str, columns: &Columns) -> Result<Script, Record
     let only = columns.only.as_ref().map(|(name, text)| column(name).map(|index| (index, text))).transpose()?;
     let mut steps: Vec<(Duration, LinkChange)> = Vec::new();
     let (mut first, mut last, mut step) = (None, Duration::ZERO, Duration::from_secs(1));
-    for (line, text) in lines.filter(|(_, text)| !text.is_empty()) {
-        let cells: Vec<&str> = text.split(',').map(str::trim).collect();
+    for (line, text) in lines {
+        let cells = cells_of(file, line, text)?;
         let number = |index: usize| match cells.get(index).map(|cell| (cell, cell.parse::<f64>())) {
             Some((_, Ok(number))) if number.is_finite() && (0.0..1e12).contains(&number) => Ok(number),
             other => {
-                let cell = other.map_or("", |(cell, _)| cell);
+                let cell = other.map_or("", |(cell, _)| cell.as_ref());
                 Err(RecordingError::new(file, line, format!("{} '{cell}' is no number of zero or more", names[index])))
             }
         };
-        if only.is_some_and(|(index, text)| cells.get(index) != Some(&text.as_str())) {
+        if only.is_some_and(|(index, text)| cells.get(index).is_none_or(|cell| *cell != *text)) {
             continue;
         }
         let seconds = number(time)?;
@@ -76,6 +86,39 @@ pub fn parse(file: &str, text: &str, columns: &Columns) -> Result<Script, Record
         return Err(RecordingError::new(file, 0, "no row of it says anything"));
     }
     Ok(Script::new(steps, Some(last + step)))
+}
+
+/// The cells of a row.
+fn cells_of<'a>(file: &str, line: usize, row: &'a str) -> Result<Vec<Cow<'a, str>>, RecordingError> {
+    let mut cells = Vec::new();
+    let mut rest = row;
+    loop {
+        rest = rest.trim_start();
+        let (cell, behind) = match rest.strip_prefix('"') {
+            None => {
+                let end = rest.find(',').unwrap_or(rest.len());
+                (Cow::Borrowed(rest[..end].trim_end()), &rest[end..])
+            }
+            Some(quoted) => {
+                let mut quotes = quoted.match_indices('"').map(|(at, _)| at).peekable();
+                let end = loop {
+                    match quotes.next() {
+                        // Two quotes stand for one.
+                        Some(at) if quotes.peek() == Some(&(at + 1)) => drop(quotes.next()),
+                        Some(at) => break at,
+                        None => return Err(RecordingError::new(file, line, "a quote is not closed in its line")),
+                    }
+                };
+                (Cow::Owned(quoted[..end].replace("\"\"", "\"")), quoted[end + 1..].trim_start())
+            }
+        };
+        cells.push(cell);
+        match behind.strip_prefix(',') {
+            Some(next) => rest = next,
+            None if behind.is_empty() => return Ok(cells),
+            None => return Err(RecordingError::new(file, line, format!("behind a quote stands '{behind}'"))),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -108,6 +151,18 @@ mod tests {
             (s(2), LinkChange::Delay(ms(22))),
         ];
         assert_eq!((script.steps(), script.period()), (&expected[..], Some(s(3))));
+    }
+
+    #[test]
+    fn cells_may_be_quoted_and_comments_stand_between() {
+        let plain = parse("x.csv", FILE, &columns()).expect("it is right");
+        let quoted = FILE.replace("ride,t_s", "# drive\r\n\r\n\"ride\" , \"t_s\"").replace("1,5,", "\"1\",\"5\",");
+        assert_eq!(parse("x.csv", &quoted, &columns()), Ok(plain));
+        let cells = cells_of("x", 1, "a, \"b, \"\"c\"\"\" ,,").expect("they are right");
+        assert_eq!(cells, ["a", "b, \"c\"", "", ""]);
+        for wrong in ["\"a", "\"a\"b,c"] {
+            assert!(cells_of("x", 1, wrong).is_err(), "{wrong}");
+        }
     }
 
     #[test]

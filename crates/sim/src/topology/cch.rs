@@ -4,7 +4,8 @@
 //! -euid =address rN
 //! ```
 //! Nodes are the lines with positive numbers; they are called by their place and number. Links to nodes that the file
-//! does not hold, and to other networks, are left out.
+//! does not hold, and to other networks, are left out, as ns-3's `RocketfuelTopologyReader` does; a link that either end
+//! names is one link.
 use std::collections::BTreeSet;
 
 use super::{Edge, Topology, TopologyError, text};
@@ -39,6 +40,7 @@ pub(super) fn parse(content: &str) -> Result<Topology, TopologyError> {
         let neighbours = neighbours.filter_map(|word| word.strip_prefix('<').and_then(|word| word.strip_suffix('>')));
         rows.push((index, neighbours.collect()));
     }
+    let last_line = content.lines().count().max(1);
     let mut pairs = BTreeSet::new();
     let mut unknown = 0;
     for (index, neighbours) in rows {
@@ -58,8 +60,11 @@ pub(super) fn parse(content: &str) -> Result<Topology, TopologyError> {
     if unknown > 0 {
         notes.push(format!("{unknown} links to nodes that the file does not hold left out"));
     }
-    let edges = pairs.into_iter().map(|ends| Edge { ends, ..Edge::default() }).collect();
-    Ok(Topology { places: places.places, edges, notes })
+    let mut edges = text::Edges::default();
+    for [a, b] in pairs {
+        edges.push(last_line, Edge::between(a, b))?;
+    }
+    Ok(Topology { places: places.places, edges: edges.finish().0, notes })
 }
 
 /// So that the number always fits behind it.

@@ -1,4 +1,5 @@
 //! What can be wrong with a topology file.
+use crate::encoding::NotText;
 
 /// A line that makes no sense.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -16,6 +17,12 @@ impl TopologyError {
     /// An error in `line` of a file whose name is told later.
     pub(super) fn at(line: usize, message: impl Into<String>) -> Self {
         TopologyError { file: String::new(), line, message: message.into() }
+    }
+}
+
+impl From<NotText> for TopologyError {
+    fn from(error: NotText) -> Self {
+        TopologyError::at(error.line, error.message)
     }
 }
 

@@ -91,7 +91,8 @@ pub fn waxman(places: usize, alpha: f64, beta: f64, side: Duration, seed: u64) -
         }
     }
     for edge in &mut topology.edges {
-        edge.delay = Some(Duration::from_nanos((distance(edge.ends[0], edge.ends[1]) * side.as_nanos() as f64) as u64));
+        edge.forward.delay =
+            Some(Duration::from_nanos((distance(edge.ends[0], edge.ends[1]) * side.as_nanos() as f64) as u64));
     }
     topology
 }
@@ -105,7 +106,7 @@ fn join(topology: &mut Topology, distance: impl Fn(usize, usize) -> f64) {
         let across = pairs.filter(|[a, b]| components[*a] == 0 && components[*b] != 0);
         let shortest = across.min_by(|x, y| distance(x[0], x[1]).total_cmp(&distance(y[0], y[1])));
         let Some(ends) = shortest else { break };
-        topology.edges.push(Edge { ends, ..Edge::default() });
+        topology.edges.push(Edge::between(ends[0], ends[1]));
         added += 1;
     }
     if added > 0 {
@@ -116,7 +117,7 @@ fn join(topology: &mut Topology, distance: impl Fn(usize, usize) -> f64) {
 fn build(names: impl Iterator<Item = String>, edges: Vec<[usize; 2]>) -> Topology {
     Topology {
         places: names.map(|name| Place { name, location: None }).collect(),
-        edges: edges.into_iter().map(|ends| Edge { ends, ..Edge::default() }).collect(),
+        edges: edges.into_iter().map(|[a, b]| Edge::between(a, b)).collect(),
         notes: Vec::new(),
     }
 }
@@ -172,7 +173,7 @@ mod tests {
         }
         let links = topology.edges.len() as f64;
         assert!((links - expected).abs() < 4.0 * expected.sqrt(), "{links} links instead of {expected}");
-        assert!(topology.edges.iter().all(|edge| edge.delay.is_some_and(|delay| delay < side * 2)));
+        assert!(topology.edges.iter().all(|edge| edge.forward.delay.is_some_and(|delay| delay < side * 2)));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! | format | word | file |
 //! |---|---|---|
-//! | GraphML of the Internet Topology Zoo | `graphml` | [`graphml`] |
+//! | GraphML, of the Internet Topology Zoo and others | `graphml` | [`graphml`] |
 //! | ndnSIM's annotated topologies | `ndnsim` | [`ndnsim`] |
 //! | Mini-NDN's configuration | `minindn` | [`minindn`] |
 //! | Rocketfuel's latencies or weights | `rocketfuel` | [`rocketfuel`] |
@@ -21,13 +21,16 @@ mod text;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    io::Read as _,
     path::Path,
 };
+
+use crate::encoding;
 use tributary_core::{Duration, Location, Rate, link::QueueDiscipline};
 
 pub use error::{LoadError, TopologyError};
 
-/// A network of places and undirected edges.
+/// A network of places and links between two of them each.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Topology {
     /// The nodes, with unique names of 1 to 32 bytes.
@@ -47,29 +50,51 @@ pub struct Place {
     pub location: Option<Location>,
 }
 
-/// A link of a [`Topology`], the same both ways.
+/// A link of a [`Topology`].
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Edge {
     /// The indices of the places that it joins.
     pub ends: [usize; 2],
+    /// What it is like from the first end to the second.
+    pub forward: Way,
+    /// What it is like the other way; `None` if that is the same.
+    pub backward: Option<Way>,
+}
+
+/// One direction of a link.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Way {
     /// Its rate.
     pub rate: Option<Rate>,
-    /// Its propagation delay, one way.
+    /// Its propagation delay.
     pub delay: Option<Duration>,
+    /// The most by which that varies.
+    pub jitter: Option<Duration>,
     /// Share of packets lost, 0 to 1.
     pub loss: Option<f64>,
-    /// Packets that its queues hold.
+    /// Packets that its queue holds.
     pub queue_packets: Option<u64>,
-    /// Who drops from its queues.
+    /// Who drops from its queue.
     pub discipline: Option<QueueDiscipline>,
     /// Its weight in routing.
     pub metric: Option<f64>,
 }
 
+impl Edge {
+    /// A link of which nothing is known but what it joins.
+    pub fn between(a: usize, b: usize) -> Edge {
+        Edge { ends: [a, b], ..Edge::default() }
+    }
+    /// What it is like the other way.
+    pub fn way_back(&self) -> &Way {
+        self.backward.as_ref().unwrap_or(&self.forward)
+    }
+}
+
 /// How a topology is written down.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Format {
-    /// GraphML of the Internet Topology Zoo.
+    /// GraphML, of the Internet Topology Zoo and others.
     Graphml,
     /// ndnSIM's annotated topologies.
     Ndnsim,
@@ -105,6 +130,10 @@ impl Format {
 
 /// How many bytes a topology file has at most.
 pub const FILE_BYTES_MAX: u64 = 64 << 20;
+/// How many places a file has at most.
+pub const PLACES_MAX: usize = 100_000;
+/// How many links a file has at most.
+pub const EDGES_MAX: usize = 500_000;
 /// How many bytes the name of a place has at most.
 pub const NAME_BYTES_MAX: usize = 32;
 /// Light in fibre: kilometres per millisecond.
@@ -119,24 +148,32 @@ impl Topology {
         let file = path.display().to_string();
         let Some(format) = format.or_else(|| Format::of(path)) else { return Err(LoadError::Unknown { file }) };
         let unreadable = |reason: String| LoadError::Read { file: file.clone(), reason };
-        let length = std::fs::metadata(path).map_err(|error| unreadable(error.to_string()))?.len();
+        let mut bytes = Vec::new();
+        // What a device or a pipe gives has no length that could be looked at first.
+        let read = std::fs::File::open(path).and_then(|it| it.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes));
+        let length = read.map_err(|error| unreadable(error.to_string()))? as u64;
         if length > FILE_BYTES_MAX {
-            return Err(unreadable(format!("it has {length} bytes; a topology has at most {FILE_BYTES_MAX}")));
+            return Err(unreadable(format!("a topology has at most {FILE_BYTES_MAX} bytes")));
         }
-        let text = std::fs::read_to_string(path).map_err(|error| unreadable(error.to_string()))?;
-        Ok(Topology::parse(&file, &text, format)?)
+        Ok(Topology::parse(&file, &bytes, format)?)
     }
     /// Reads the content of a file; `file` is what errors call it.
     ///
     /// # Errors
-    /// [`TopologyError`] with the line that is wrong.
-    pub fn parse(file: &str, text: &str, format: Format) -> Result<Topology, TopologyError> {
+    /// [`TopologyError`] with the line that is wrong, the first one if there are several.
+    pub fn parse(file: &str, content: impl AsRef<[u8]>, format: Format) -> Result<Topology, TopologyError> {
+        let content = content.as_ref();
+        let by_lines = |parse: fn(&str) -> Result<Topology, TopologyError>| {
+            let (text, note) = encoding::text(content)?;
+            parse(&text)
+                .map(|topology| Topology { notes: note.into_iter().chain(topology.notes).collect(), ..topology })
+        };
         let read = match format {
-            Format::Graphml => graphml::parse(text),
-            Format::Ndnsim => ndnsim::parse(text),
-            Format::Minindn => minindn::parse(text),
-            Format::Rocketfuel => rocketfuel::parse(text),
-            Format::Cch => cch::parse(text),
+            Format::Graphml => graphml::parse(content),
+            Format::Ndnsim => by_lines(ndnsim::parse),
+            Format::Minindn => by_lines(minindn::parse),
+            Format::Rocketfuel => by_lines(rocketfuel::parse),
+            Format::Cch => by_lines(cch::parse),
         };
         let mut topology = read.map_err(|error| TopologyError { file: file.into(), ..error })?;
         topology.name_uniquely();
@@ -193,44 +230,53 @@ impl Topology {
         let Some((largest, _)) = sizes.iter().max_by_key(|(number, size)| (**size, usize::MAX - **number)) else {
             return self;
         };
-        let kept: Vec<usize> = (0..self.places.len()).filter(|place| components[*place] == *largest).collect();
-        let new_index: BTreeMap<usize, usize> = kept.iter().copied().zip(0..).collect();
-        let mut notes = self.notes;
-        if kept.len() < components.len() {
-            notes.push(format!("{} places outside the largest component left out", components.len() - kept.len()));
+        let left_out = components.iter().filter(|component| *component != largest).count();
+        let mut kept = self;
+        if left_out > 0 {
+            kept.notes.push(format!("{left_out} places outside the largest component left out"));
         }
-        let edges = self.edges.into_iter().filter_map(|edge| {
-            let ends = [*new_index.get(&edge.ends[0])?, *new_index.get(&edge.ends[1])?];
-            Some(Edge { ends, ..edge })
-        });
-        Topology {
-            edges: edges.collect(),
-            places: kept.iter().map(|place| self.places[*place].clone()).collect(),
-            notes,
-        }
+        kept.retain_places(|place| components[place] == *largest);
+        kept
     }
 
+    /// Keeps only these places, by their indices, and the links between them.
+    fn retain_places(&mut self, is_kept: impl Fn(usize) -> bool) {
+        let kept: Vec<usize> = (0..self.places.len()).filter(|place| is_kept(*place)).collect();
+        let new_index: BTreeMap<usize, usize> = kept.iter().copied().zip(0..).collect();
+        self.places = kept.iter().map(|place| std::mem::take(&mut self.places[*place])).collect();
+        self.edges = std::mem::take(&mut self.edges)
+            .into_iter()
+            .filter_map(|edge| {
+                let ends = [*new_index.get(&edge.ends[0])?, *new_index.get(&edge.ends[1])?];
+                Some(Edge { ends, ..edge })
+            })
+            .collect();
+    }
     /// Delays from locations where there are some and no delay is told: great-circle distance at the speed of light
     /// in fibre, 200 km a millisecond.
     pub(crate) fn delays_from_locations(&mut self) {
         for edge in &mut self.edges {
             let [a, b] = edge.ends.map(|end| self.places[end].location);
-            if let (None, Some(a), Some(b)) = (edge.delay, a, b) {
-                edge.delay = Some(Duration::from_nanos((a.distance_km(b) / FIBRE_KM_PER_MS * 1e6) as u64));
+            let Some((a, b)) = a.zip(b) else { continue };
+            let delay = Duration::from_nanos((a.distance_km(b) / FIBRE_KM_PER_MS * 1e6) as u64);
+            for way in [Some(&mut edge.forward), edge.backward.as_mut()].into_iter().flatten() {
+                way.delay.get_or_insert(delay);
             }
         }
     }
     fn name_uniquely(&mut self) {
         let mut taken = BTreeSet::new();
+        // Which number a name has reached, as thousands of places may have the same one.
+        let mut numbers: BTreeMap<String, usize> = BTreeMap::new();
         for (index, place) in self.places.iter_mut().enumerate() {
             let name = place.name.trim();
             let name = if name.is_empty() { format!("place-{index}") } else { name.to_string() };
             let mut unique = shortened(&name, NAME_BYTES_MAX).to_string();
-            let mut number = 2;
             while !taken.insert(unique.clone()) {
+                let number = numbers.entry(shortened(&name, NAME_BYTES_MAX).into()).or_insert(1);
+                *number += 1;
                 let suffix = format!("-{number}");
                 unique = format!("{}{suffix}", shortened(&name, NAME_BYTES_MAX - suffix.len()));
-                number += 1;
             }
             place.name = unique;
         }
@@ -276,7 +322,7 @@ mod tests {
 
     #[test]
     fn the_largest_component_keeps_its_links() {
-        let edge = |a, b| Edge { ends: [a, b], ..Edge::default() };
+        let edge = Edge::between;
         let places = (0..6).map(|n| Place { name: n.to_string(), location: None }).collect();
         let topology = Topology { places, edges: vec![edge(0, 1), edge(2, 4), edge(4, 5)], notes: Vec::new() };
         assert_eq!(topology.components(), [0, 0, 1, 2, 1, 1]);

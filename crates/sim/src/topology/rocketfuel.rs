@@ -1,39 +1,71 @@
 //! Rocketfuel's `latencies.intra` and `weights.intra`: lines of two nodes and a number, usually one for each direction.
 //!
 //! Whole numbers and fractions are weights and milliseconds alike, so the number is kept as the metric and as the
-//! delay in milliseconds; whoever reads weights gives links a delay of his own.
-use std::collections::BTreeMap;
+//! delay in milliseconds; a scenario over weights names a delay of its own.
+//!
+//! As in ndnSIM's `rocketfuel-weights-reader.cpp`, a line without a number has 1, and what follows the number is passed
+//! over. Lines `a b` and `b a` are the two ways of one link: those with equal numbers first, then the others in their
+//! order. ndnSIM's reader drops the number of the way back; here each way keeps its own, as routers do.
+use std::collections::{BTreeMap, VecDeque};
 use tributary_core::Duration;
 
-use super::{Edge, Topology, TopologyError, text};
+use super::{Topology, TopologyError, Way, text};
 
 /// Reads a file's content.
 pub(super) fn parse(content: &str) -> Result<Topology, TopologyError> {
     let mut places = text::Places::default();
-    let mut edges: Vec<Edge> = Vec::new();
-    // Links that were told in one direction so far: (from, to, number as written) → how many.
-    let mut one_way: BTreeMap<(usize, usize, &str), usize> = BTreeMap::new();
+    let mut rows: Vec<Row<'_>> = Vec::new();
     for (line, text) in content.lines().enumerate().map(|(index, text)| (index + 1, text.trim())) {
         if text.is_empty() || text.starts_with('#') {
             continue;
         }
-        let words: Vec<&str> = text.split_whitespace().collect();
-        let [a, b, number] = words[..] else {
+        let mut words = text.split_whitespace();
+        let (Some(a), Some(b)) = (words.next(), words.next()) else {
             return Err(TopologyError::at(line, "a line has two nodes and a number"));
         };
+        let number = words.next().unwrap_or("1");
         let value = text::number(line, "latency or weight", number)?;
-        let (a, b) = (places.meet(a), places.meet(b));
-        if let Some(count) = one_way.get_mut(&(b, a, number)).filter(|count| **count > 0) {
-            // The way back of a link that is known.
-            *count -= 1;
-            continue;
+        if value > NUMBER_MAX {
+            return Err(TopologyError::at(line, format!("latency or weight {number} is beyond {NUMBER_MAX}")));
         }
-        *one_way.entry((a, b, number)).or_default() += 1;
-        let delay = Some(Duration::from_nanos((value * 1e6) as u64));
-        edges.push(Edge { ends: [a, b], delay, metric: Some(value), ..Edge::default() });
+        rows.push(Row { line, ends: [places.meet(line, a)?, places.meet(line, b)?], number, value, is_back: false });
     }
-    Ok(Topology { places: places.places, edges, notes: Vec::new() })
+    // Rows whose way back has not been met, by their ends and number.
+    let mut waiting: BTreeMap<([usize; 2], &str), VecDeque<usize>> = BTreeMap::new();
+    let mut pairs: BTreeMap<usize, usize> = BTreeMap::new();
+    for index in 0..rows.len() {
+        let ([a, b], number) = (rows[index].ends, rows[index].number);
+        match waiting.get_mut(&([b, a], number)).filter(|_| a != b).and_then(VecDeque::pop_front) {
+            Some(first) => {
+                rows[index].is_back = true;
+                pairs.insert(first, index);
+            }
+            None => waiting.entry(([a, b], number)).or_default().push_back(index),
+        }
+    }
+    let mut edges = text::Edges::default();
+    for (index, row) in rows.iter().enumerate().filter(|(_, row)| !row.is_back) {
+        let delay = Some(Duration::from_nanos((row.value * 1e6) as u64));
+        let way = Way { delay, metric: Some(row.value), ..Way::default() };
+        match pairs.contains_key(&index) {
+            true => edges.push(row.line, super::Edge { ends: row.ends, forward: way, backward: None })?,
+            false => edges.push_way(row.line, row.ends, way)?,
+        }
+    }
+    Ok(Topology { places: places.places, edges: edges.finish().0, notes: Vec::new() })
 }
+
+struct Row<'a> {
+    line: usize,
+    ends: [usize; 2],
+    number: &'a str,
+    value: f64,
+    /// Whether it is the way back of an earlier one with the same number.
+    is_back: bool,
+}
+
+/// As milliseconds, more than eleven days.
+const NUMBER_MAX: f64 = 1e9;
 
 #[cfg(test)]
 mod tests {
@@ -45,8 +77,8 @@ mod tests {
         let text = "Perth,+Australia1 Darwin2 15\nDarwin2 Perth,+Australia1 15\nDarwin2 Sydney3 2.5\n";
         let topology = Topology::parse("x", text, Format::Rocketfuel).expect("it is right");
         assert_eq!((topology.places.len(), topology.edges.len()), (3, 2));
-        assert_eq!(topology.edges[1].delay, Some(Duration::from_micros(2_500)));
-        let wrong = Topology::parse("x", "a b\n", Format::Rocketfuel).expect_err("wrong");
+        assert_eq!(topology.edges[1].forward.delay, Some(Duration::from_micros(2_500)));
+        let wrong = Topology::parse("x", "a\n", Format::Rocketfuel).expect_err("wrong");
         assert_eq!(wrong.to_string(), "x:1: a line has two nodes and a number");
     }
 }

@@ -42,7 +42,7 @@ fn the_topology_zoo_has_the_sizes_of_its_index() {
         let topology = Topology::load(&path, None).unwrap();
         let (xml, row) = (std::fs::read_to_string(&path).unwrap(), &index[&file_name(&path)]);
         let located = topology.places.iter().filter(|place| place.location.is_some()).count();
-        let rated = topology.edges.iter().filter(|edge| edge.rate.is_some()).count();
+        let rated = topology.edges.iter().filter(|edge| edge.forward.rate.is_some()).count();
         let loops = xml.matches("<edge ").count() - topology.edges.len();
         let found = [topology.places.len(), topology.edges.len() + loops, located, rated].map(|n| n as f64);
         assert_eq!(found[..], row[..], "{}", path.display());
@@ -66,7 +66,7 @@ fn the_annotated_topologies_of_ndnsim_are_read() {
         let is_loop = |line: &&&str| line.split_whitespace().next() == line.split_whitespace().nth(1);
         let links = lines[middle + 1..].iter().filter(|line| !is_loop(line)).count();
         assert_eq!(topology.edges.len(), links, "{}", path.display());
-        assert!(topology.edges.iter().all(|edge| edge.rate.is_some() && edge.delay.is_some()));
+        assert!(topology.edges.iter().all(|edge| edge.forward.rate.is_some() && edge.forward.delay.is_some()));
     }
 }
 
@@ -81,7 +81,7 @@ fn the_configurations_of_mini_ndn_are_read() {
         }
     }
     let geant = Topology::load(&folder.join("geant.conf"), None).unwrap();
-    assert!(geant.edges.iter().all(|edge| edge.delay.is_some()));
+    assert!(geant.edges.iter().all(|edge| edge.forward.delay.is_some()));
 }
 
 #[test]

@@ -132,6 +132,9 @@ impl ChunkStore for WatchedStore {
         }
         self.inner.put_chunk(index, bytes)
     }
+    fn sync(&mut self) -> Result<(), StoreError> {
+        self.inner.sync()
+    }
     fn finish(&mut self) -> Result<(), StoreError> {
         self.inner.finish()?;
         let mut whole = self.whole.lock().unwrap_or_else(PoisonError::into_inner);

@@ -17,7 +17,8 @@ impl Transfer {
         let (node, label) = (offer.node, offer.label.clone());
         self.events.push_back(TransferEvent::SourceAdded { source: id, node, label: label.clone() });
         let object = ObjectId([0; 16]);
-        self.sources.insert(id, Source { node, label, object, bytes: 0, distrusted: None, closed: None });
+        self.sources
+            .insert(id, Source { node, label, object, bytes: 0, distrusted: None, closed: None, unavailable: false });
         if self.sources.len() == SOURCES_MAX {
             let text = format!("'{}' has more sources than {SOURCES_MAX}; the others are not asked", self.name);
             self.events.push_back(TransferEvent::Advice { text });

@@ -1,5 +1,5 @@
 //! What a config or a scenario may say about a link.
-use std::path::Path;
+use std::{io::Read as _, path::Path};
 use tributary_core::{
     Duration, Rate,
     link::{
@@ -7,7 +7,7 @@ use tributary_core::{
         queue::{Measure, Signal, codel::CoDelConfig, red::RedConfig, threshold::ThresholdConfig},
     },
 };
-use tributary_sim::recordings::{mahimahi, series};
+use tributary_sim::recordings::{self, mahimahi, series};
 
 use super::{
     reader::Section,
@@ -220,11 +220,15 @@ fn table(section: Section<'_>, folder: &Path) -> Option<Script> {
 /// The content of a recording.
 pub(crate) fn text_of(path: &Path) -> Result<String, String> {
     let shown = path.display();
-    let length = std::fs::metadata(path).map_err(|error| format!("cannot read '{shown}': {error}"))?.len();
+    let mut bytes = Vec::new();
+    // What a device or a pipe gives has no length that could be looked at first.
+    let read = std::fs::File::open(path).and_then(|it| it.take(RECORDING_BYTES_MAX + 1).read_to_end(&mut bytes));
+    let length = read.map_err(|error| format!("cannot read '{shown}': {error}"))? as u64;
     if length > RECORDING_BYTES_MAX {
-        return Err(format!("'{shown}' has {length} bytes; a recording has at most {RECORDING_BYTES_MAX}"));
+        return Err(format!("'{shown}': a recording has at most {RECORDING_BYTES_MAX} bytes"));
     }
-    std::fs::read_to_string(path).map_err(|error| format!("cannot read '{shown}': {error}"))
+    let text = recordings::text(&shown.to_string(), &bytes).map_err(|error| error.to_string())?;
+    Ok(text.into_owned())
 }
 /// What was read from the file that `key` names, or `None` and a problem.
 pub(crate) fn kept<T>(section: &Section<'_>, key: &str, result: Result<T, String>, hint: &str) -> Option<T> {

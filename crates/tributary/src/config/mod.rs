@@ -30,12 +30,14 @@ use tributary_net::StreamAddress;
 use tributary_transport::PathMetric;
 
 pub use error::{ConfigErrors, Drawing, Problem};
-pub use peer::PeerAddress;
+pub(crate) use peer::is_own;
+pub use peer::{NamedPeer, PeerAddress};
 pub use reader::parse_share;
 
 use crate::{
     error::{ApiError, ErrorKind},
     registry::Family,
+    views::counted,
 };
 
 /// Everything that makes one node. Made by [`NodeConfig::parse`] only, so whoever has one knows that it was checked.
@@ -56,6 +58,8 @@ pub struct NodeConfig {
     pub key: PathBuf,
     /// Seed of random choices; `None` takes a new one at each start.
     pub seed: Option<u64>,
+    /// How much a daemon logs; `None` leaves it to the command line.
+    pub log: Option<LogLevel>,
     /// Addresses on which it takes datagrams.
     pub listen: Vec<SocketAddr>,
     /// Where it accepts streams; together with `listen` never empty.
@@ -80,6 +84,23 @@ pub struct NodeConfig {
     pub limits: Limits,
     /// Deliberate misbehaviour, for demos and tests.
     pub faults: Faults,
+}
+
+/// How much is logged.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LogLevel {
+    /// What is wrong.
+    Warn,
+    /// And what changes.
+    Info,
+    /// And what is decided and why.
+    Debug,
+}
+
+impl LogLevel {
+    /// All of them with the words of the config.
+    pub const ALL: [(&'static str, LogLevel); 3] =
+        [("warn", LogLevel::Warn), ("info", LogLevel::Info), ("debug", LogLevel::Debug)];
 }
 
 /// What a node does for its network.
@@ -132,10 +153,9 @@ pub struct FaceConfig {
 }
 
 impl FaceConfig {
-    /// Our address that its datagrams come from, of those in `listen` unless it names one: the neighbour knows us by it.
+    /// Our address that datagrams to `peer` come from, of those in `listen` unless it names one: the neighbour knows us by it.
     /// `None` leaves it to the routing table.
-    pub(crate) fn source(&self, listen: &[SocketAddr]) -> Option<SocketAddr> {
-        let peer = self.peer.datagrams()?;
+    pub(crate) fn source(&self, listen: &[SocketAddr], peer: SocketAddr) -> Option<SocketAddr> {
         let listener = || listen.iter().find(|address| address.is_ipv4() == peer.is_ipv4()).copied();
         self.local.or_else(|| if self.device.is_none() { listener() } else { None })
     }
@@ -187,6 +207,13 @@ pub struct Faults {
     pub corrupt_cache: f64,
 }
 
+/// Whether a check of a config looks for the files that it publishes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Disk {
+    Looked,
+    NotLooked,
+}
+
 /// How many bytes a config file has at most.
 pub const FILE_BYTES_MAX: u64 = 1 << 20;
 
@@ -204,14 +231,35 @@ impl NodeConfig {
         let text = std::fs::read_to_string(path).map_err(|error| unreadable(error.to_string()))?;
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let folder = std::path::absolute(folder).map_err(|error| unreadable(error.to_string()))?;
-        Ok(NodeConfig::parse(&path.display().to_string(), &text, &folder)?)
+        Ok(sections::read(&path.display().to_string(), &text, &folder, Disk::Looked)?)
     }
-    /// Checks the content of a config file. `file` is what errors call it; relative paths start at `folder`.
+    /// Checks the content of a config file, but not whether what it publishes is there. `file` is what errors call it; relative paths start at `folder`.
     ///
     /// # Errors
     /// [`ConfigErrors`] with everything that is wrong, each with its line.
     pub fn parse(file: &str, text: &str, folder: &Path) -> Result<NodeConfig, ConfigErrors> {
-        sections::read(file, text, folder)
+        sections::read(file, text, folder, Disk::NotLooked)
+    }
+    /// Takes `text` as the neighbour in place of that of the only `[[face]]`, whose other settings stay. Port and scheme are
+    /// those of the config where `text` has none.
+    ///
+    /// # Errors
+    /// A sentence that says why it cannot be.
+    pub fn set_peer(&mut self, text: &str) -> Result<(), String> {
+        let [face] = &mut self.faces[..] else {
+            let count = counted(self.faces.len(), "[[face]] section");
+            return Err(format!("the config has {count}, and exactly one can be given another peer"));
+        };
+        let peer = face.peer.replaced(text)?;
+        if peer.is_stream() != face.peer.is_stream() || peer.is_stream() && self.family.framing().is_none() {
+            return Err(format!("'{text}' would be reached in another way than {}", face.peer));
+        }
+        let replaced = FaceConfig { peer, ..face.clone() };
+        if let Some((message, hint)) = sections::unreachable(&replaced, &self.listen) {
+            return Err(format!("{message}; {hint}"));
+        }
+        *face = replaced;
+        Ok(())
     }
     /// The default settings of a node that runs in a simulation: it listens nowhere and keeps nothing on disk.
     ///

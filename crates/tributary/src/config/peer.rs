@@ -1,15 +1,140 @@
 //! Addresses of neighbours.
-use std::{fmt, net::SocketAddr, str::FromStr};
+use std::{
+    fmt,
+    net::{IpAddr, Ipv6Addr, SocketAddr, ToSocketAddrs, UdpSocket},
+    str::FromStr,
+};
 use tributary_core::PeerPlace;
 use tributary_net::StreamAddress;
 
-/// Where a neighbour is: `192.0.2.7:7001` or `udp://…` for datagrams, `tcp://…`, `unix://…` or `ws://…` for a stream.
+/// Where a neighbour is: `192.0.2.7:7001`, `router.example:7001`, `[fe80::1%eth0]:7001` or `udp://…` for datagrams,
+/// `tcp://…`, `unix://…` or `ws://…` for a stream.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum PeerAddress {
     /// It takes datagrams.
     Datagrams(SocketAddr),
     /// It is at the end of a stream.
     Stream(StreamAddress),
+    /// It has a name, which is looked up while the node runs.
+    Named(NamedPeer),
+}
+
+/// A neighbour whose address may change: by the name of its host, or on a link that may not be there yet.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct NamedPeer {
+    scheme: Scheme,
+    host: String,
+    port: u16,
+}
+
+/// What runs over the addresses that a name stands for, and of which kind they are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Scheme {
+    Udp,
+    Udp4,
+    Udp6,
+    Tcp,
+    Tcp4,
+    Tcp6,
+    WebSocket,
+}
+
+impl Scheme {
+    const ALL: [(&'static str, Scheme); 7] = [
+        ("udp", Scheme::Udp),
+        ("udp4", Scheme::Udp4),
+        ("udp6", Scheme::Udp6),
+        ("tcp", Scheme::Tcp),
+        ("tcp4", Scheme::Tcp4),
+        ("tcp6", Scheme::Tcp6),
+        ("ws", Scheme::WebSocket),
+    ];
+
+    fn takes(self, address: SocketAddr) -> bool {
+        match self {
+            Scheme::Udp4 | Scheme::Tcp4 => address.is_ipv4(),
+            Scheme::Udp6 | Scheme::Tcp6 => address.is_ipv6(),
+            Scheme::Udp | Scheme::Tcp | Scheme::WebSocket => true,
+        }
+    }
+}
+
+impl NamedPeer {
+    /// Whether it takes datagrams; else it is at the end of a stream.
+    pub fn is_datagrams(&self) -> bool {
+        matches!(self.scheme, Scheme::Udp | Scheme::Udp4 | Scheme::Udp6)
+    }
+    /// Asks the system for its addresses. That may take many seconds.
+    ///
+    /// # Errors
+    /// What the system said, with the name.
+    pub fn look_up(&self) -> Result<Vec<SocketAddr>, String> {
+        let found = (self.host.as_str(), self.port).to_socket_addrs().map_err(|error| {
+            let error = error.to_string();
+            let reason = error.strip_prefix("failed to lookup address information: ").unwrap_or(&error);
+            format!("cannot look up '{}': {reason}", self.host)
+        })?;
+        let found: Vec<_> = found.filter(|address| self.scheme.takes(*address)).collect();
+        if found.is_empty() { Err(format!("'{}' has no address of this kind", self.host)) } else { Ok(found) }
+    }
+    /// The stream to one of its addresses; `None` if it takes datagrams.
+    pub fn stream(&self, address: SocketAddr) -> Option<StreamAddress> {
+        match self.scheme {
+            Scheme::Udp | Scheme::Udp4 | Scheme::Udp6 => None,
+            Scheme::Tcp | Scheme::Tcp4 | Scheme::Tcp6 => Some(StreamAddress::Tcp(address)),
+            Scheme::WebSocket => Some(StreamAddress::WebSocket(address)),
+        }
+    }
+    /// Reads `HOST:PORT`; a host is a name, or an IPv6 address in brackets with its zone.
+    fn parse(scheme: Scheme, text: &str) -> Result<Self, String> {
+        let (host, port) = text.rsplit_once(':').ok_or_else(|| format!("'{text}' has no port"))?;
+        let number = port.parse::<u16>();
+        let port = number.map_err(|_| format!("'{port}' is not a port from 1 to 65535"))?;
+        let host = match host.strip_prefix('[').and_then(|host| host.strip_suffix(']')) {
+            Some(inside) => {
+                let (address, zone) = inside.split_once('%').unwrap_or((inside, ""));
+                if address.parse::<Ipv6Addr>().is_err() || !is_word(zone, ZONE_BYTES_MAX) {
+                    return Err(format!("'{inside}' is no IPv6 address with a zone such as fe80::1%eth0"));
+                }
+                inside
+            }
+            None if host.parse::<IpAddr>().is_ok() => {
+                return Err(format!("'{text}' has an IPv6 address without [brackets]"));
+            }
+            None => host,
+        };
+        let is_name =
+            host.contains('%') || is_word(host, HOST_BYTES_MAX) && host.bytes().any(|byte| byte.is_ascii_alphabetic());
+        match is_name {
+            true => Ok(NamedPeer { scheme, host: host.into(), port }),
+            false => Err(format!("'{host}' is neither an IP address nor the name of a host")),
+        }
+    }
+}
+impl fmt::Display for NamedPeer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (host, port) = (&self.host, self.port);
+        let (word, _) = Scheme::ALL.iter().find(|(_, scheme)| *scheme == self.scheme).expect("ALL lists every scheme");
+        if self.scheme != Scheme::Udp {
+            write!(f, "{word}://")?;
+        }
+        if host.contains(':') { write!(f, "[{host}]:{port}") } else { write!(f, "{host}:{port}") }
+    }
+}
+
+/// How long the name of a host may be (RFC 1035 §2.3.4).
+const HOST_BYTES_MAX: usize = 253;
+/// How long the name of a network interface may be.
+const ZONE_BYTES_MAX: usize = 15;
+
+/// Whether a text could be a host or an interface.
+fn is_word(text: &str, bytes_max: usize) -> bool {
+    let is_legal = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
+    !text.is_empty() && text.len() <= bytes_max && text.bytes().all(is_legal)
+}
+/// Whether an address is one of this machine's.
+pub(crate) fn is_own(address: IpAddr) -> bool {
+    address.is_loopback() || UdpSocket::bind((address, 0)).is_ok()
 }
 
 impl PeerAddress {
@@ -17,14 +142,29 @@ impl PeerAddress {
     pub fn datagrams(&self) -> Option<SocketAddr> {
         match self {
             PeerAddress::Datagrams(address) => Some(*address),
-            PeerAddress::Stream(_) => None,
+            PeerAddress::Stream(_) | PeerAddress::Named(_) => None,
         }
     }
     /// The address of the stream.
     pub fn stream(&self) -> Option<&StreamAddress> {
         match self {
-            PeerAddress::Datagrams(_) => None,
             PeerAddress::Stream(address) => Some(address),
+            PeerAddress::Datagrams(_) | PeerAddress::Named(_) => None,
+        }
+    }
+    /// What is to be looked up.
+    pub fn named(&self) -> Option<&NamedPeer> {
+        match self {
+            PeerAddress::Named(named) => Some(named),
+            PeerAddress::Datagrams(_) | PeerAddress::Stream(_) => None,
+        }
+    }
+    /// Whether it is at the end of a stream.
+    pub fn is_stream(&self) -> bool {
+        match self {
+            PeerAddress::Datagrams(_) => false,
+            PeerAddress::Stream(_) => true,
+            PeerAddress::Named(named) => !named.is_datagrams(),
         }
     }
     /// Its port, if it has one.
@@ -35,11 +175,39 @@ impl PeerAddress {
                 Some(address.port())
             }
             PeerAddress::Stream(StreamAddress::Unix(_)) => None,
+            PeerAddress::Named(named) => Some(named.port),
         }
     }
     /// Whether the system vouches that it is on this machine; of datagrams it does not.
     pub fn place(&self) -> PeerPlace {
-        self.stream().map_or(PeerPlace::Elsewhere, StreamAddress::place)
+        match self {
+            PeerAddress::Stream(stream) => stream.place(),
+            // RFC 6761 §6.3: it is this machine everywhere.
+            PeerAddress::Named(named) if !named.is_datagrams() && named.host == "localhost" => PeerPlace::ThisMachine,
+            PeerAddress::Datagrams(_) | PeerAddress::Named(_) => PeerPlace::Elsewhere,
+        }
+    }
+    /// Another neighbour in place of this one, as a person writes it: what `text` leaves out, scheme and port, is as here.
+    ///
+    /// # Errors
+    /// A sentence that says what was expected.
+    pub fn replaced(&self, text: &str) -> Result<PeerAddress, String> {
+        let scheme = match text.split_once("://") {
+            Some(_) => String::new(),
+            None => self.to_string().split_once("://").map_or_else(String::new, |(scheme, _)| format!("{scheme}://")),
+        };
+        let host = text.split_once("://").map_or(text, |(_, host)| host);
+        // A bare IPv6 address has no brackets; a name or an IPv4 address without a colon has no port.
+        let is_bare_v6 = host.split('%').next().is_some_and(|address| address.parse::<Ipv6Addr>().is_ok());
+        let bracketed = if is_bare_v6 { text.replace(host, &format!("[{host}]")) } else { text.to_string() };
+        let has_port = bracketed.ends_with(|last: char| last.is_ascii_digit()) && {
+            let end = bracketed.split_once("://").map_or(&bracketed[..], |(_, host)| host);
+            end.rsplit_once(':').is_some_and(|(_, port)| port.bytes().all(|byte| byte.is_ascii_digit()))
+        };
+        match self.port().filter(|_| !has_port && !bracketed.starts_with("unix:")) {
+            Some(port) => format!("{scheme}{bracketed}:{port}").parse(),
+            None => format!("{scheme}{bracketed}").parse(),
+        }
     }
 }
 impl fmt::Display for PeerAddress {
@@ -47,18 +215,27 @@ impl fmt::Display for PeerAddress {
         match self {
             PeerAddress::Datagrams(address) => address.fmt(f),
             PeerAddress::Stream(address) => address.fmt(f),
+            PeerAddress::Named(named) => named.fmt(f),
         }
     }
 }
 impl FromStr for PeerAddress {
     type Err = String;
     fn from_str(text: &str) -> Result<Self, String> {
-        let datagrams = match text.split_once("://") {
-            None => text,
-            Some(("udp" | "udp4" | "udp6", address)) => address,
-            Some(_) => return text.parse().map(PeerAddress::Stream),
+        let (word, rest) = text.split_once("://").unwrap_or(("udp", text));
+        let Some((_, scheme)) = Scheme::ALL.iter().find(|(known, _)| *known == word) else {
+            return text.parse().map(PeerAddress::Stream);
         };
-        datagrams.parse().map(PeerAddress::Datagrams).map_err(|error: std::net::AddrParseError| error.to_string())
+        let rest = rest.trim_end_matches('/');
+        let Ok(address) = rest.parse::<SocketAddr>() else {
+            return NamedPeer::parse(*scheme, rest).map(PeerAddress::Named);
+        };
+        let named = NamedPeer { scheme: *scheme, host: String::new(), port: 0 };
+        match named.stream(address) {
+            _ if !scheme.takes(address) => Err(format!("{address} is no address for {word}://")),
+            Some(stream) => Ok(PeerAddress::Stream(stream)),
+            None => Ok(PeerAddress::Datagrams(address)),
+        }
     }
 }
 
@@ -79,8 +256,67 @@ mod tests {
             let address: PeerAddress = text.parse().expect(text);
             assert_eq!((address.to_string().as_str(), address.place()), (shown, place), "{text}");
         }
-        for wrong in ["127.0.0.1", "udp://here", "http://127.0.0.1:80", "unix://relative", ""] {
+        for wrong in [
+            "127.0.0.1",
+            "udp://here",
+            "http://127.0.0.1:80",
+            "unix://relative",
+            "",
+            "fe80::1:7001",
+            "[fe80::1%]:7001",
+            "[fe80::1%a/b]:7001",
+            "192.0.2.300:7001",
+            "two words:7001",
+            "router.lan:70000",
+            "udp4://[::1]:7001",
+        ] {
             assert!(wrong.parse::<PeerAddress>().is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn names_and_zones_are_kept_as_written_and_looked_up_later() {
+        for (text, shown, is_stream) in [
+            ("router.lan:7001", "router.lan:7001", false),
+            ("udp6://router.lan:7001", "udp6://router.lan:7001", false),
+            ("[fe80::1%eth0]:7001", "[fe80::1%eth0]:7001", false),
+            ("tcp://router.lan:6363", "tcp://router.lan:6363", true),
+            ("ws://router.lan:9696/", "ws://router.lan:9696", true),
+        ] {
+            let address: PeerAddress = text.parse().expect(text);
+            assert!(address.named().is_some(), "{text}");
+            assert_eq!((address.to_string().as_str(), address.is_stream()), (shown, is_stream), "{text}");
+        }
+        let PeerAddress::Named(named) = "localhost:7001".parse().expect("a name") else { panic!("not named") };
+        let found = named.look_up().expect("every machine knows it");
+        assert!(found.iter().all(|address| address.ip().is_loopback() && address.port() == 7001), "{found:?}");
+        let PeerAddress::Named(named) = "[fe80::1%lo]:7001".parse().expect("a zone") else { panic!("not named") };
+        let SocketAddr::V6(found) = named.look_up().expect("every machine has lo")[0] else { panic!("not IPv6") };
+        assert_eq!(found.scope_id(), 1);
+        let PeerAddress::Named(named) = "nobody.invalid:1".parse().expect("a name") else { panic!("not named") };
+        assert!(named.look_up().expect_err("RFC 6761").starts_with("cannot look up 'nobody.invalid': "));
+    }
+
+    #[test]
+    fn another_neighbour_keeps_what_is_not_said_of_it() {
+        for (own, text, becomes) in [
+            ("127.0.0.1:7001", "192.0.2.7", "192.0.2.7:7001"),
+            ("127.0.0.1:7001", "192.0.2.7:9", "192.0.2.7:9"),
+            ("127.0.0.1:7001", "router.lan", "router.lan:7001"),
+            ("127.0.0.1:7001", "router.lan:9", "router.lan:9"),
+            ("127.0.0.1:7001", "2001:db8::7", "[2001:db8::7]:7001"),
+            ("127.0.0.1:7001", "fe80::7%eth0", "[fe80::7%eth0]:7001"),
+            ("127.0.0.1:7001", "[2001:db8::7]:9", "[2001:db8::7]:9"),
+            ("127.0.0.1:7001", "[2001:db8::7]", "[2001:db8::7]:7001"),
+            ("tcp://127.0.0.1:6363", "192.0.2.7", "tcp://192.0.2.7:6363"),
+            ("tcp://127.0.0.1:6363", "udp://192.0.2.7", "192.0.2.7:6363"),
+            ("127.0.0.1:6363", "tcp://router.lan", "tcp://router.lan:6363"),
+            ("127.0.0.1:6363", "unix:///run/nfd.sock", "unix:///run/nfd.sock"),
+        ] {
+            let own: PeerAddress = own.parse().expect(own);
+            assert_eq!(own.replaced(text).expect(text).to_string(), becomes, "{text}");
+        }
+        let own: PeerAddress = "127.0.0.1:7001".parse().expect("an address");
+        assert!(own.replaced("").is_err() && own.replaced("two words").is_err());
     }
 }

@@ -10,8 +10,9 @@ use tributary_psi::config::Config as PsiConfig;
 use tributary_transport::{ControllerKind, Coupling, PathMetric, TransferConfig};
 
 use super::{
-    ConfigErrors, FaceConfig, Faults, FetchConfig, Limits, NodeConfig, PeerAddress, Problem, PublishConfig, Role, link,
-    mf, ndn,
+    ConfigErrors, Disk, FaceConfig, Faults, FetchConfig, Limits, LogLevel, NodeConfig, PeerAddress, Problem,
+    PublishConfig, Role, link, mf, ndn,
+    peer::is_own,
     reader::{Problems, Section},
 };
 use crate::{
@@ -20,6 +21,8 @@ use crate::{
     running::face_id,
 };
 
+const PEER_HINT: &str =
+    "write a host and a port, such as \"192.0.2.7:7001\", \"router.example:7001\" or \"[fe80::1%eth0]:7001\"";
 const ADDRESS_HINT: &str = "write an address and a port, such as \"127.0.0.1:7001\" or \"[::1]:7001\"";
 const ORIGIN_HINT: &str =
     "write scheme, host and port if it is not the scheme's, as browsers do: \"https://example.org\"";
@@ -33,8 +36,8 @@ pub(super) const KEY_HINT: &str =
 const LABEL_BYTES_MAX: usize = 32;
 
 /// Reads the whole file.
-pub(super) fn read(file: &str, text: &str, folder: &Path) -> Result<NodeConfig, ConfigErrors> {
-    document(file, text, |root| whole(root, folder))
+pub(super) fn read(file: &str, text: &str, folder: &Path, disk: Disk) -> Result<NodeConfig, ConfigErrors> {
+    document(file, text, |root| whole(root, folder, disk))
 }
 /// Reads a document by `read`, which gives `None` only if it has told a problem, and checks that it knew every key.
 pub(crate) fn document<T>(
@@ -63,7 +66,7 @@ pub(crate) fn document<T>(
     }
 }
 
-fn whole(root: &Section<'_>, folder: &Path) -> Option<NodeConfig> {
+fn whole(root: &Section<'_>, folder: &Path, disk: Disk) -> Option<NodeConfig> {
     let node = root.section("node");
     if node.is_none() {
         root.missing(
@@ -77,7 +80,7 @@ fn whole(root: &Section<'_>, folder: &Path) -> Option<NodeConfig> {
     let is_sender = head.as_ref().is_none_or(|head| head.roles.contains(&Role::Sender));
     let mut publish: Vec<PublishConfig> = Vec::new();
     for section in root.sections("publish") {
-        let entry = published(section, folder, is_sender, &publish);
+        let entry = published(section, (folder, disk), is_sender, &publish);
         publish.extend(entry);
     }
     // Sections are read even if [node] is wrong, so that one run shows all mistakes.
@@ -129,6 +132,7 @@ fn whole(root: &Section<'_>, folder: &Path) -> Option<NodeConfig> {
         key: head.key,
         state_dir: head.state_dir,
         seed: head.seed,
+        log: head.log,
         listen: head.listen,
         listen_streams: head.listen_streams,
         web_origins: head.web_origins,
@@ -216,6 +220,7 @@ struct Head {
     control: std::path::PathBuf,
     key: std::path::PathBuf,
     seed: Option<u64>,
+    log: Option<LogLevel>,
     listen: Vec<SocketAddr>,
     listen_streams: Vec<StreamAddress>,
     web_origins: Vec<String>,
@@ -248,9 +253,10 @@ fn head(section: Section<'_>, folder: &Path) -> Option<Head> {
     let control = section.path("control", folder);
     let key = section.path("key", folder);
     let seed = section.integer("seed", 0..=i64::MAX as u64);
-    let (listen, listen_streams) = listen(&section, family);
-    let web_origins = web_origins(&section, &listen_streams);
+    let log = section.choice("log", &LogLevel::ALL);
     let state_dir = state_dir.or_else(|| usual_state_dir(&label.as_ref()?.value));
+    let (listen, listen_streams) = listen(&section, family, state_dir.as_deref());
+    let web_origins = web_origins(&section, &listen_streams);
     if state_dir.is_none() && label.is_some() {
         let hint = "write state_dir = \"…\", or set HOME: what it keeps, such as its key, is its owner's alone";
         section.problem(section.span_of("label"), "there is no home folder for its state".into(), hint.into());
@@ -264,6 +270,7 @@ fn head(section: Section<'_>, folder: &Path) -> Option<Head> {
         key: key.unwrap_or_else(|| state_dir.join("key")),
         state_dir,
         seed,
+        log,
         listen,
         listen_streams,
         web_origins,
@@ -282,7 +289,8 @@ fn roles(section: &Section<'_>) -> BTreeSet<Role> {
     roles.into_iter().map(|role| role.value).collect()
 }
 
-fn listen(section: &Section<'_>, family: Family) -> (Vec<SocketAddr>, Vec<StreamAddress>) {
+/// Where the node takes datagrams, and where streams; `unix:NAME` is a socket in its state folder.
+fn listen(section: &Section<'_>, family: Family, state_dir: Option<&Path>) -> (Vec<SocketAddr>, Vec<StreamAddress>) {
     let Some(texts) = section.texts("listen") else {
         if !section.has("listen") {
             section.missing("listen", "write listen = [\"0.0.0.0:7001\"], or port 0 for any free port");
@@ -291,7 +299,19 @@ fn listen(section: &Section<'_>, family: Family) -> (Vec<SocketAddr>, Vec<Stream
     };
     let mut known: Vec<PeerAddress> = Vec::new();
     for text in texts {
-        let Some(address) = section.parse::<PeerAddress>("listen", &text, ADDRESS_HINT) else { continue };
+        let own = text.value.strip_prefix("unix:").filter(|name| !name.is_empty() && !name.starts_with('/'));
+        let address = match (own, state_dir) {
+            (Some(name), Some(folder)) => Some(PeerAddress::Stream(StreamAddress::Unix(folder.join(name)))),
+            // That there is no folder is told already.
+            (Some(_), None) => continue,
+            (None, _) => section.parse::<PeerAddress>("listen", &text, ADDRESS_HINT),
+        };
+        let Some(address) = address else { continue };
+        if address.named().is_some() {
+            let message = format!("'{}' is not an address of this machine", text.value);
+            section.problem(text.span, message, ADDRESS_HINT.into());
+            continue;
+        }
         if known.contains(&address) && address.port() != Some(0) {
             section.problem(text.span, format!("{address} is listed twice"), "remove one of them".into());
             continue;
@@ -325,7 +345,7 @@ fn is_origin(text: &str) -> bool {
 }
 /// Whether a family can use an address; a problem if not.
 fn may_stream(section: &Section<'_>, span: std::ops::Range<usize>, address: &PeerAddress, family: Family) -> bool {
-    let may = address.stream().is_none() || family.framing().is_some();
+    let may = !address.is_stream() || family.framing().is_some();
     if !may {
         let message = format!("'{address}' is a stream, but family {family} runs over UDP");
         section.problem(span, message, ADDRESS_HINT.into());
@@ -341,7 +361,7 @@ fn face(
     (family, service): (Family, LinkService),
     before: &[FaceConfig],
 ) -> Option<(FaceConfig, Added)> {
-    let address = section.parsed::<PeerAddress>("peer", ADDRESS_HINT);
+    let address = section.parsed::<PeerAddress>("peer", PEER_HINT);
     let address = address.filter(|address| may_stream(&section, section.span_of("peer"), address, family));
     let peer = address.as_ref().and_then(PeerAddress::datagrams);
     if address.is_none() && !section.has("peer") {
@@ -368,7 +388,7 @@ fn face(
     let mtu = section.integer("mtu", 576..=65_507).map_or(MTU_DEFAULT, |mtu| mtu as u32);
     let base = LinkConfig { mtu, ..LinkConfig::default() };
     let egress = section.section("egress").map(|egress| link::read(egress, base, folder, link::Mtu::Given));
-    if address.as_ref().is_some_and(|address| address.stream().is_some()) {
+    if address.as_ref().is_some_and(PeerAddress::is_stream) {
         for key in ["local", "device", "mtu", "egress"].into_iter().filter(|key| section.has(key)) {
             let hint = "remove it; streams have no datagrams to shape and to cut".to_string();
             section.problem(section.span_of(key), format!("'{key}' is for neighbours over UDP"), hint);
@@ -377,7 +397,7 @@ fn face(
     let rate = link::rate(&section);
     let added = match family {
         Family::Ndn => {
-            let is_stream = address.as_ref().is_some_and(|address| address.stream().is_some());
+            let is_stream = address.as_ref().is_some_and(PeerAddress::is_stream);
             // What leads to an application of this machine is no link.
             let is_here = address.as_ref().is_some_and(|address| address.place() == PeerPlace::ThisMachine);
             let service = if is_here { LinkService::default() } else { service };
@@ -389,14 +409,40 @@ fn face(
     };
     let face = address.map(|peer| FaceConfig { peer, local, device, mtu, rate, egress });
     if let Some(face) = &face {
-        let way = |face: &FaceConfig| (face.peer.clone(), face.device.clone(), face.source(listen));
+        let source = |face: &FaceConfig| face.source(listen, face.peer.datagrams()?);
+        let way = |face: &FaceConfig| (face.peer.clone(), face.device.clone(), source(face));
         if before.iter().any(|other| way(other) == way(face)) {
             let hint = "remove one of them, or give each its own 'local' or 'device'".to_string();
             section.problem(section.span_of("peer"), format!("{} is a neighbour already", face.peer), hint);
         }
+        if let Some((message, hint)) = unreachable(face, listen) {
+            section.problem(section.span_of("peer"), message, hint);
+        }
     }
     section.finish();
     Some((face?, added))
+}
+
+/// Why no datagram can come to this neighbour and back, whatever the network, and what to do about it.
+pub(super) fn unreachable(face: &FaceConfig, listen: &[SocketAddr]) -> Option<(String, String)> {
+    let peer = face.peer.datagrams()?;
+    let is_itself = |own: &SocketAddr| {
+        let is_ip =
+            own.ip() == peer.ip() || own.ip().is_unspecified() && own.is_ipv4() == peer.is_ipv4() && is_own(peer.ip());
+        own.port() == peer.port() && own.port() != 0 && is_ip
+    };
+    if let Some(own) = listen.iter().find(|own| is_itself(own)) {
+        let message = format!("{peer} is this node itself: 'listen' of [node] has {own}");
+        return Some((message, "write the address of another node, or remove this [[face]]".into()));
+    }
+    let source = face.source(listen, peer)?;
+    if source.ip().is_loopback() && !is_own(peer.ip()) {
+        let all = if peer.is_ipv4() { "0.0.0.0" } else { "[::]" };
+        let message = format!("{peer} is on another machine, which nothing reaches from {source}");
+        let hint = format!("write listen = [\"{all}:{}\"] in [node] to use all interfaces", source.port());
+        return Some((message, hint));
+    }
+    None
 }
 
 /// What a face's section says for one family only.
@@ -410,7 +456,12 @@ struct Added {
 const MTU_DEFAULT: u32 = 1_472;
 
 /// One `[[publish]]` after those before.
-fn published(section: Section<'_>, folder: &Path, is_sender: bool, before: &[PublishConfig]) -> Option<PublishConfig> {
+fn published(
+    section: Section<'_>,
+    (folder, disk): (&Path, Disk),
+    is_sender: bool,
+    before: &[PublishConfig],
+) -> Option<PublishConfig> {
     let name: Option<Name> = section.parsed("name", "write a name such as \"/lab/images/debian.iso\"");
     if !is_sender {
         let message = "a node without the role sender publishes nothing".into();
@@ -430,6 +481,12 @@ fn published(section: Section<'_>, folder: &Path, is_sender: bool, before: &[Pub
         if missing && !section.has(key) {
             section.missing(key, "each [[publish]] has a name and a path");
         }
+    }
+    if let (Disk::Looked, Some(path)) = (disk, &path)
+        && let Err(error) = std::fs::metadata(path)
+    {
+        let message = format!("cannot publish '{}': {error}", path.display());
+        section.problem(section.span_of("path"), message, "name a file or folder that is there".into());
     }
     let version = section.integer("version", 0..=i64::MAX as u64);
     section.finish();

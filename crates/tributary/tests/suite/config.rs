@@ -75,11 +75,19 @@ fn each_mistake_names_file_line_column_value_and_what_to_try() {
     let cases = [
         (
             "[[face]]\npeer = \"127.0.0.1\"",
-            "a.toml:6:8: 'peer': invalid socket address syntax\n  hint: write an address and a port, such as \"127.0.0.1:7001\" or \"[::1]:7001\"",
+            "a.toml:6:8: 'peer': '127.0.0.1' has no port\n  hint: write a host and a port, such as \"192.0.2.7:7001\", \"router.example:7001\" or \"[fe80::1%eth0]:7001\"",
         ),
         (
             "[[face]]\nmtu = 1400",
             "a.toml:5:1: [face] has no 'peer'\n  hint: write the neighbour's address, such as peer = \"192.0.2.7:7001\"",
+        ),
+        (
+            "[[face]]\npeer = \"192.0.2.7:7001\"",
+            "a.toml:6:8: 192.0.2.7:7001 is on another machine, which nothing reaches from 127.0.0.1:7001\n  hint: write listen = [\"0.0.0.0:7001\"] in [node] to use all interfaces",
+        ),
+        (
+            "[[face]]\npeer = \"127.0.0.1:7001\"",
+            "a.toml:6:8: 127.0.0.1:7001 is this node itself: 'listen' of [node] has 127.0.0.1:7001\n  hint: write the address of another node, or remove this [[face]]",
         ),
         (
             "[[face]]\npeer = \"[::1]:7002\"",
@@ -479,4 +487,46 @@ fn every_cache_policy_of_the_router_can_be_chosen() {
     for policy in ["object-oriented", "object-oriented-strict", "lru", "fifo"] {
         assert_eq!(parse(&format!("{HEAD}[psi]\ncache_policy = \"{policy}\"\n")).unwrap().psi.cache_policy, policy);
     }
+}
+
+#[test]
+fn a_node_that_listens_on_all_addresses_reaches_others_and_not_itself() {
+    let all = HEAD.replace("127.0.0.1:7001", "0.0.0.0:7001");
+    for peer in ["192.0.2.7:7001", "127.0.0.1:7002", "router.example:7001"] {
+        parse(&format!("{all}[[face]]\npeer = \"{peer}\"\n")).expect(peer);
+    }
+    let itself = parse(&format!("{all}[[face]]\npeer = \"127.0.0.1:7001\"\n")).expect_err("it listens there");
+    assert!(itself.starts_with("a.toml:6:8: 127.0.0.1:7001 is this node itself"), "{itself}");
+    let name =
+        parse(&HEAD.replace("127.0.0.1:7001", "router.example:7001")).expect_err("a name is nobody's to listen on");
+    assert!(name.contains("'router.example:7001' is not an address of this machine"), "{name}");
+}
+
+#[test]
+fn another_peer_takes_the_place_of_the_only_one_and_keeps_its_settings() {
+    let head = HEAD.replace("127.0.0.1:7001", "0.0.0.0:0");
+    let config = |faces: &str| parse(&format!("{head}{faces}")).expect(faces);
+    let face = "[[face]]\npeer = \"127.0.0.1:7001\"\nmtu = 1200\n";
+    let mut one = config(face);
+    one.set_peer("router.lan").expect("it is a name");
+    assert_eq!((one.faces[0].peer.to_string().as_str(), one.faces[0].mtu), ("router.lan:7001", 1_200));
+    let two = format!("{face}[[face]]\npeer = \"127.0.0.1:7002\"\n");
+    let refused = config(&two).set_peer("router.lan").expect_err("which of them?");
+    assert_eq!(refused, "the config has 2 [[face]] sections, and exactly one can be given another peer");
+    assert!(config(face).set_peer("tcp://router.lan").is_err(), "PSI runs over UDP");
+    let mut near = parse(&format!("{HEAD}[[face]]\npeer = \"127.0.0.1:7002\"\n")).expect("it is right");
+    let refused = near.set_peer("192.0.2.7").expect_err("it listens on loopback only");
+    assert!(refused.contains("nothing reaches from 127.0.0.1:7001"), "{refused}");
+}
+
+#[test]
+fn what_is_to_be_published_and_is_not_there_is_told_with_its_line() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("a.toml");
+    let text = HEAD.replace("router", "sender") + "[[publish]]\nname = \"/a\"\npath = \"gone\"\n";
+    std::fs::write(&path, &text).expect("it is written");
+    let errors = NodeConfig::load(&path).expect_err("there is no such file").to_string();
+    assert!(errors.contains("a.toml:7:8: cannot publish '") && errors.contains("No such file"), "{errors}");
+    std::fs::write(folder.path().join("gone"), b"here").expect("it is written");
+    NodeConfig::load(&path).expect("it is there");
 }

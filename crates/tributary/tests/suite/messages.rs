@@ -1,7 +1,7 @@
 //! Messages between real nodes over UDP: one to many, to one that is away, and what a router stores meanwhile.
 use std::sync::Arc;
 use tributary::{
-    Api, LocalApi, Request, Told,
+    Api, LocalApi, Request, Term, Told,
     mailbox::{Mailbox, MailboxOptions},
     views::StoreView,
 };
@@ -80,7 +80,8 @@ fn a_mailbox_gets_what_is_published_and_follows_its_names() {
     let bytes: Vec<u8> = (0..300_000u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 11) as u8).collect();
     let path = folder.path().join("plan");
     std::fs::write(&path, &bytes).unwrap();
-    let put = Request::Put { path, name: "/lab/plan".into(), version: None, patience_ms: 5_000 };
+    let put =
+        Request::Put { path, name: "/lab/plan".into(), version: None, patience_ms: 5_000, term: Term::UntilRemoved };
     let reader = open("reader", MailboxOptions::default());
     hub.api().answers(put).unwrap();
     let name = "/lab/plan".parse().unwrap();

@@ -6,8 +6,8 @@ use std::{
 };
 use tempfile::TempDir;
 use tributary::{
-    Api, ApiError, Daemon, ErrorKind, Flow, Get, GetOptions, LocalApi, Output, Request, SocketApi, Told,
-    api::PATIENCE_MS_DEFAULT,
+    Api, ApiError, Daemon, ErrorKind, Flow, Get, GetOptions, LocalApi, Output, Overwrite, Request, SocketApi, Term,
+    Told, api::PATIENCE_MS_DEFAULT,
 };
 
 use super::fake::{FakeNode, Network, Resolver, config};
@@ -23,14 +23,17 @@ fn both(daemon: &Daemon, check: impl Fn(&dyn Api)) {
     check(&SocketApi::open(daemon.control()).unwrap());
 }
 fn put(api: &dyn Api, path: &Path, name: &str) -> Result<Vec<Told>, ApiError> {
-    api.answers(Request::Put { path: path.into(), name: name.into(), version: None, patience_ms: PATIENCE_MS_DEFAULT })
+    let (path, name) = (path.into(), name.into());
+    let put = Request::Put { path, name, version: None, patience_ms: PATIENCE_MS_DEFAULT, term: Term::UntilRemoved };
+    api.answers(put)
 }
 fn get(name: &str, output: Output) -> Request {
     get_with(name, output, GetOptions::default())
 }
 fn get_with(name: &str, output: Output, options: GetOptions) -> Request {
-    let (publisher, limit_bits_per_second) = (None, None);
-    Request::Get(Get { name: name.into(), output, publisher, limit_bits_per_second, patience_ms: Some(30), options })
+    let (publisher, limit_bits_per_second, patience_ms) = (None, None, Some(30));
+    let (name, overwrite) = (name.into(), Overwrite::EarlierFetch);
+    Request::Get(Get { name, output, publisher, limit_bits_per_second, patience_ms, options, overwrite })
 }
 fn file(folder: &Path) -> PathBuf {
     let path = folder.join("big");
@@ -192,7 +195,13 @@ fn a_refused_publication_is_told_with_its_reason_and_an_unanswered_one_is_not_co
     let node = FakeNode::with_resolver(&network, Resolver::Silent);
     let api = LocalApi::start_node(config(folder.path(), ""), Box::new(node)).unwrap();
     assert_eq!(api.publish_all().unwrap(), [], "what was refused is not offered again");
-    let request = Request::Put { path: source, name: "/lab/big".into(), version: None, patience_ms: 20 };
+    let request = Request::Put {
+        path: source,
+        name: "/lab/big".into(),
+        version: None,
+        patience_ms: 20,
+        term: Term::UntilRemoved,
+    };
     assert!(matches!(&api.answers(request).unwrap()[..], [Told::Published { confirmed: false, .. }]));
     let error = api.answers(Request::List { scope: "/lab".into(), patience_ms: 20 }).unwrap_err();
     assert_eq!(error.kind, ErrorKind::NotFound);

@@ -1,14 +1,16 @@
 //! The transport proxy (paper §3.3): keeps chunks for destinations that are away, and sends them when they are back.
 //!
 //! ```text
-//!   put ──► waiting ──(destination back, pushed, or the storage timer)──► released ──(next hop has it)──► gone
+//!   put ──► waiting ──(destination back, pushed, or the storage timer)──► released ──(kept further on)──► gone
 //!              ▲                                                             │
-//!              └──────────────── (link lost, dropped on the way) ────────────┘
+//!              └───────────── (link lost, dropped on the way, timeout) ──────┘
 //! ```
-//! A chunk stays in the store until the next hop has taken it over, so a router that is killed at any moment loses
-//! nothing that it has acknowledged. A copy that is kept to answer for its producer waits like any other if the chunk
+//! A chunk stays in the store until it is on a disk further on: that of the next router that stores it, or of its
+//! receiver (`custody.rs`). So a router that is killed at any moment loses nothing that was acknowledged as stored.
+//! A copy that is kept to answer for its producer waits like any other if the chunk
 //! itself can go no further; it stays when the next hop has it. A receiver that has heard nothing of what was delegated
 //! cannot say that it is missing: it is sent the description again from here, as its source would if it were awake.
+mod custody;
 mod outputs;
 mod store;
 #[cfg(test)]
@@ -26,10 +28,11 @@ use tributary_core::{ByteCount, Duration, Time};
 
 pub use store::{ChunkRepository, MemoryRepository};
 
+use self::custody::{Place, Transits, Window};
 use super::StoreReason;
 use crate::{
     config::{ProxyConfig, Rebinding},
-    ids::{ChunkKey, Flow, Guid, NetworkAddress, ServiceId, Token},
+    ids::{ChunkKey, Custodian, Flow, Guid, NetworkAddress, ServiceId, Token},
     payload::Payload,
     sender::{REMIND_MAX, is_pushed},
     wire::{ChunkHeader, ChunkRanges, DataTag, Flags},
@@ -92,10 +95,28 @@ pub struct Holding {
     pub delegated: bool,
     /// Whether it is to leave: a copy may be here only to answer from.
     pub owed: bool,
-    /// Whether it is on its way to the next hop.
-    pub released: bool,
+    /// Where it is.
+    pub state: HoldingState,
     /// Whether it outlives the node: it has been acknowledged, or may be.
     pub durable: bool,
+}
+
+/// Where a chunk is that is kept until somebody further on has it on a disk.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum HoldingState {
+    /// It waits for a way, or its turn.
+    Waiting,
+    /// It was refused or lost, and is tried again later.
+    Resting,
+    /// It is in the queues of this router, or on its link.
+    Leaving,
+    /// A neighbour has it in its memory, since then.
+    InTransit {
+        /// The neighbour.
+        to: Guid,
+        /// When it took it on.
+        since: Time,
+    },
 }
 
 /// Counters.
@@ -105,8 +126,14 @@ pub struct ProxyStats {
     pub stored: u64,
     /// Chunks that were in store already.
     pub duplicates: u64,
-    /// Chunks that the next hop has taken over.
+    /// Chunks that are on a disk further on.
     pub delivered: u64,
+    /// Chunks sent again as nobody said in time that they are on a disk.
+    pub timeouts: u64,
+    /// Chunks for which there was no room further on.
+    pub refusals: u64,
+    /// Chunks that were dropped further on.
+    pub lost: u64,
     /// Chunks that had to go for others.
     pub evicted: u64,
     /// Chunks whose lifetime was over.
@@ -131,7 +158,11 @@ struct Stored {
     delegated: bool,
     /// Whether the next hop is to get it from here; of a copy it may have come by itself.
     owed: bool,
-    released: bool,
+    place: Place,
+    /// Whether it was refused or lost, and is not tried now.
+    rests: bool,
+    /// How often it has left.
+    sends: u32,
     /// Whether a commit has made it so.
     durable: bool,
     /// When it goes to its receiver again, which may know nothing of it and then cannot ask, and after how long the next
@@ -210,6 +241,7 @@ struct Destination {
     chunks: u32,
     watched: bool,
     timer: Time,
+    window: Window,
 }
 
 /// Which of the transfers that wait for a destination is served, until it has had [`TURN_BYTES`]: deficit round robin
@@ -252,6 +284,9 @@ pub struct Proxy {
     /// Sources by what they have in store; of those with as much the one that was idle longest is the last.
     largest: BTreeSet<(u64, core::cmp::Reverse<u64>, Guid)>,
     destinations: BTreeMap<Guid, Destination>,
+    /// Destinations by when their storage timers are over.
+    timers: BTreeSet<(Time, Guid)>,
+    transits: Transits,
     deadlines: BTreeSet<(Time, u64)>,
     /// Copies of descriptions by when their receivers are reminded.
     reminders: BTreeSet<(Time, u64)>,
@@ -300,6 +335,8 @@ impl Proxy {
             keys: BTreeMap::new(),
             flows: BTreeMap::new(),
             destinations: BTreeMap::new(),
+            timers: BTreeSet::new(),
+            transits: Transits::default(),
             order: BTreeSet::new(),
             sources: BTreeMap::new(),
             largest: BTreeSet::new(),
@@ -335,7 +372,9 @@ impl Proxy {
                 // answer from, and nobody's way.
                 let is_for_group = matches!(header.service, ServiceId::Multicast | ServiceId::Anycast);
                 proxy.add((now, until), id, header, key, bytes, StoreReason::Away, delegated);
-                proxy.chunks.entry(id).and_modify(|stored| stored.durable = true);
+                // It may have left in an earlier life.
+                proxy.chunks.entry(id).and_modify(|stored| (stored.durable, stored.sends) = (true, 1));
+                proxy.tell_previous(id);
                 if !is_for_group {
                     proxy.take_back(id, StoreReason::Away);
                 }
@@ -360,7 +399,7 @@ impl Proxy {
         let bytes = payload.len() as u64 + CHUNK_OVERHEAD_BYTES;
         if header.flags.contains(Flags::NO_CACHE)
             && let Some(id) = self.keys.get(&key).copied()
-            && self.chunks.get(&id).is_some_and(|stored| !stored.released)
+            && self.chunks.get(&id).is_some_and(|stored| stored.place == Place::Here)
         {
             self.remove(id);
         }
@@ -369,6 +408,7 @@ impl Proxy {
             if let Kept::For(reason) = why {
                 self.take_back(id, reason);
             }
+            self.on_come_again(id, header);
             self.uncommitted.push(key);
             return Ok(());
         }
@@ -445,10 +485,12 @@ impl Proxy {
                 let keys = self.committing.take().unwrap_or_default();
                 // What was dropped meanwhile was told of already.
                 for key in keys {
-                    if let Some(stored) = self.keys.get(&key).and_then(|id| self.chunks.get_mut(id)) {
+                    if let Some((id, stored)) = self.keys.get(&key).and_then(|id| Some((*id, self.chunks.get_mut(id)?)))
+                    {
                         stored.durable = true;
                         let source = Source::of(&stored.header);
                         self.report(now, key, source, true);
+                        self.tell_previous(id);
                     }
                 }
                 Ok(true)
@@ -473,6 +515,7 @@ impl Proxy {
         if !self.reports.is_empty() {
             self.report_at = self.report_at.map(|at| at.min(now + self.config.report_delay));
         }
+        self.wake_lost();
         self.on_change();
     }
     /// Ways or queues have changed: what is here because of them may go.
@@ -482,9 +525,16 @@ impl Proxy {
             destination.ready |= first.is_some_and(|stored| stored.reason != StoreReason::Away);
         }
     }
-    /// The next hop has taken a released chunk over.
-    pub fn on_delivered(&mut self, now: Time, key: &ChunkKey, token: Token) {
+    /// A neighbour, `via`, has taken a released chunk into its memory. If that is as far as custody goes, the chunk is gone.
+    pub fn on_delivered(&mut self, now: Time, key: &ChunkKey, token: Token, via: Guid) {
         let Some(id) = self.keys.get(key).copied() else { return };
+        let kept = self.chunks.get(&id).filter(|stored| self.keeps_custody(&stored.header));
+        if let Some(stored) = kept {
+            if stored.has(token) {
+                self.on_taken_on(now, id, via);
+            }
+            return;
+        }
         let is_old = |(at, _): &(Time, ChunkKey)| now.since(*at) >= LATELY;
         while self.lately.len() >= LATELY_MAX || self.lately.front().is_some_and(is_old) {
             self.lately.pop_front();
@@ -492,7 +542,7 @@ impl Proxy {
         self.lately.push_back((now, *key));
         match self.chunks.get_mut(&id).filter(|stored| stored.has(token)) {
             // A copy for the producer stays until its lifetime is over.
-            Some(stored) if stored.delegated => (stored.released, stored.owed) = (false, false),
+            Some(stored) if stored.delegated => (stored.place, stored.owed) = (Place::Here, false),
             Some(_) => {
                 self.stats.delivered += 1;
                 self.remove(id);
@@ -500,15 +550,19 @@ impl Proxy {
             None => {}
         }
     }
-    /// A chunk that may be here comes by, sent again by its source: that one goes, and this one if that one is lost.
-    pub fn on_passing(&mut self, key: &ChunkKey, token: Token) {
-        let Some(id) = self.keys.get(key).copied() else { return };
-        let is_same = |stored: &&mut Stored| stored.owed && stored.has(token);
-        let Some(stored) = self.chunks.get_mut(&id).filter(is_same) else { return };
-        stored.released = true;
+    /// A chunk that may be here comes by, sent again by its source: that one goes, and this one if that one is lost. Gives
+    /// who its custodian is then, if it is this proxy.
+    pub fn on_passing(&mut self, now: Time, key: &ChunkKey, token: Token) -> Option<Custodian> {
+        let id = self.keys.get(key).copied()?;
+        let is_same = |stored: &&Stored| stored.owed && stored.has(token);
+        let stored = self.chunks.get(&id).filter(is_same)?;
+        let keeps = self.keeps_custody(&stored.header);
+        self.leave_rest(id);
+        self.on_released(now, id);
         if let Some(destination) = self.destinations.get_mut(&key.flow.destination) {
             destination.waiting.remove(&(key.object, key.transfer, key.number, id));
         }
+        keeps.then(|| self.custodian())
     }
     /// A released chunk was lost on its way: it waits again.
     pub fn on_lost(&mut self, key: &ChunkKey) {
@@ -543,7 +597,10 @@ impl Proxy {
         let is_meant = |id: &u64| self.chunks.get(id).is_some_and(|stored| stored.has(token));
         let here: Vec<(u32, u64)> = named.filter(|(_, id)| is_meant(id)).map(|(key, id)| (key.number, *id)).collect();
         for (_, id) in &here {
-            let Some(stored) = self.chunks.get(id).filter(|stored| !stored.released) else { continue };
+            if !self.is_missed(now, *id) {
+                continue;
+            }
+            let Some(stored) = self.chunks.get(id) else { continue };
             let reason = stored.reason;
             self.take_back(*id, reason);
             if let Some(destination) = self.destinations.get_mut(&flow.destination) {
@@ -575,7 +632,7 @@ impl Proxy {
         }
         while let Some((_, id)) = self.reminders.first().copied().filter(|(at, _)| *at <= now) {
             let Some(stored) = self.chunks.get(&id) else { break };
-            let (to, is_idle) = (stored.key.flow.destination, !stored.owed && !stored.released);
+            let (to, is_idle) = (stored.key.flow.destination, !stored.owed && stored.place == Place::Here);
             let after = stored.remind.map_or(REMIND, |(_, after)| after);
             self.remind_after(now, id, (after * 2).min(REMIND_MAX));
             if is_idle {
@@ -584,13 +641,15 @@ impl Proxy {
                 self.destinations.entry(to).and_modify(|destination| destination.ready = true);
             }
         }
-        for (guid, destination) in &mut self.destinations {
-            if destination.timer <= now {
-                destination.timer = now + self.config.timer;
-                if !destination.waiting.is_empty() && self.config.rebinding != Rebinding::Never {
-                    destination.ready = true;
-                    self.lookups.push_back(*guid);
-                }
+        self.custody_timeout(now);
+        while let Some((at, guid)) = self.timers.first().copied().filter(|(at, _)| *at <= now) {
+            self.timers.remove(&(at, guid));
+            let Some(destination) = self.destinations.get_mut(&guid) else { continue };
+            destination.timer = now + self.config.timer;
+            self.timers.insert((destination.timer, guid));
+            if !destination.waiting.is_empty() && self.config.rebinding != Rebinding::Never {
+                destination.ready = true;
+                self.lookups.push_back(guid);
             }
         }
     }
@@ -608,7 +667,12 @@ impl Proxy {
             reason: stored.reason,
             delegated: stored.delegated,
             owed: stored.owed,
-            released: stored.released,
+            state: match stored.place {
+                Place::Here if stored.rests => HoldingState::Resting,
+                Place::Here => HoldingState::Waiting,
+                Place::Leaving => HoldingState::Leaving,
+                Place::InTransit { via, since } => HoldingState::InTransit { to: via, since },
+            },
             durable: stored.durable,
         })
     }
@@ -693,21 +757,39 @@ impl Proxy {
         self.deadlines.insert((until, id));
         self.keys.insert(key, id);
         let timer = now + self.config.timer;
+        let (config, timers) = (&self.config, &mut self.timers);
         let destination = self.destinations.entry(key.flow.destination).or_insert_with(|| Destination {
             waiting: BTreeSet::new(),
             turn: Turn::default(),
             ready: false,
             chunks: 0,
             watched: false,
-            timer,
+            timer: {
+                timers.insert((timer, key.flow.destination));
+                timer
+            },
+            window: Window::new(config),
         });
         destination.chunks += 1;
-        let (released, durable, owed) = (false, false, false);
+        let (place, rests, sends, durable, owed) = (Place::Here, false, 0, false, false);
         let is_pushed_to_one =
             is_pushed(key.transfer) && !matches!(header.service, ServiceId::Multicast | ServiceId::Anycast);
         let remind = None;
-        let stored =
-            Stored { header, key, bytes, since: now, until, reason, delegated, owed, released, durable, remind };
+        let stored = Stored {
+            header,
+            key,
+            bytes,
+            since: now,
+            until,
+            reason,
+            delegated,
+            owed,
+            place,
+            rests,
+            sends,
+            durable,
+            remind,
+        };
         self.chunks.insert(id, stored);
         if !delegated {
             self.take_back(id, reason);
@@ -725,8 +807,10 @@ impl Proxy {
     }
     /// The next hop is to get a chunk from here: it waits.
     fn take_back(&mut self, id: u64, reason: StoreReason) {
+        self.leave_rest(id);
+        self.leave_transit(id);
         let Some(stored) = self.chunks.get_mut(&id) else { return };
-        (stored.released, stored.owed, stored.reason) = (false, true, reason);
+        (stored.owed, stored.reason) = (true, reason);
         let key = stored.key;
         let Some(destination) = self.destinations.get_mut(&key.flow.destination) else { return };
         destination.waiting.insert((key.object, key.transfer, key.number, id));
@@ -788,6 +872,8 @@ impl Proxy {
         self.remove(id);
     }
     fn remove(&mut self, id: u64) {
+        self.leave_rest(id);
+        self.leave_transit(id);
         let Some(stored) = self.chunks.remove(&id) else { return };
         if let Err(error) = self.repository.remove(id) {
             self.failure = Some(error);
@@ -814,6 +900,8 @@ impl Proxy {
                 if destination.watched {
                     self.watches.push_back((key.flow.destination, false));
                 }
+                self.timers.remove(&(destination.timer, key.flow.destination));
+                self.forget_window(&key.flow.destination);
                 self.destinations.remove(&key.flow.destination);
             }
         }

@@ -23,7 +23,8 @@ impl Proxy {
     ) -> Option<(ChunkHeader, Bytes)> {
         let ready: Vec<Guid> = self.destinations.iter().filter(|(_, to)| to.ready).map(|(guid, _)| *guid).collect();
         for guid in ready {
-            let (first, verdict) = self.first_to_leave(&guid, &may);
+            let begun_ones = self.first_of_begun(now, &guid, &may);
+            let (first, verdict) = begun_ones.unwrap_or_else(|| self.first_to_leave(&guid, &may));
             let Some(destination) = self.destinations.get_mut(&guid) else { continue };
             let Some(stored) = first.and_then(|first| self.chunks.get(&first.3)) else {
                 destination.ready = false;
@@ -41,17 +42,22 @@ impl Proxy {
                     destination.waiting.remove(&first);
                     match self.repository.read(first.3) {
                         Ok(payload) => {
-                            let stored = self.chunks.get_mut(&first.3)?;
+                            let stored = self.chunks.get(&first.3)?;
                             destination.turn.on_release(&first, stored.bytes);
-                            stored.released = true;
+                            let (until, sends) = (stored.until, stored.sends);
                             let mut header = stored.header.clone();
+                            header.custodian = self.keeps_custody(&header).then(|| self.custodian());
+                            self.on_released(now, first.3);
+                            if sends > 0 {
+                                header.flags |= Flags::REPEATED;
+                            }
                             // The address that it came with may be the one that does not hold any more.
                             header.addresses.clear();
                             header.flags |= Flags::STORED;
                             header.hops_left = crate::wire::chunk::HOPS_MAX;
                             if header.lifetime_ms > 0 {
                                 // The next store keeps it for what is left.
-                                header.lifetime_ms = lifetime_ms(stored.until.since(now));
+                                header.lifetime_ms = lifetime_ms(until.since(now));
                             }
                             return Some((header, payload));
                         }
@@ -147,8 +153,8 @@ impl Proxy {
     /// When to call [`Proxy::handle_timeout`] or poll for reports.
     pub fn poll_timeout(&self) -> Option<Time> {
         let lifetime = self.deadlines.first().map(|(until, _)| *until);
-        let timers = self.destinations.values().filter(|to| !to.waiting.is_empty()).map(|to| to.timer);
+        let timer = self.timers.first().map(|(at, _)| *at);
         let reminder = self.reminders.first().map(|(at, _)| *at);
-        timers.chain(lifetime).chain(reminder).chain(self.report_at).min()
+        [lifetime, timer, reminder, self.report_at, self.custody_due()].into_iter().flatten().min()
     }
 }

@@ -3,7 +3,8 @@ use alloc::{vec, vec::Vec};
 use proptest::prelude::*;
 
 use super::*;
-use crate::wire::{ChunkKind, DataTag, Reliability, TransportMessage};
+use crate::custody::Answer;
+use crate::wire::{ChunkKind, CustodyState, DataTag, Reliability, TransportMessage};
 
 fn guid(byte: u8) -> Guid {
     Guid([byte; 20])
@@ -36,6 +37,22 @@ fn proxy(capacity: u64, flow_capacity: u64) -> Proxy {
 fn commit(proxy: &mut Proxy) {
     assert_eq!(proxy.begin_commit(), Ok(true));
     assert_eq!(proxy.poll_commit(Time::ZERO), Ok(true));
+}
+/// A neighbour has a chunk that was released in its memory, and then whoever is its receiver has it on its disk.
+fn on_disk_beyond(proxy: &mut Proxy, now: Time, key: &ChunkKey, token: Token) {
+    let before = proxy.usage().0;
+    proxy.on_delivered(now, key, token, guid(77));
+    assert_eq!(proxy.usage().0, before, "it may still be lost");
+    taken(proxy, now, key, token);
+}
+fn taken(proxy: &mut Proxy, now: Time, key: &ChunkKey, token: Token) {
+    said(proxy, now, key, token, CustodyState::Taken);
+}
+/// The receiver of a chunk says what became of it.
+fn said(proxy: &mut Proxy, now: Time, key: &ChunkKey, token: Token, state: CustodyState) {
+    let chunks = ChunkRanges::from_ascending([key.number]);
+    let about = (&key.flow, key.transfer, key.object);
+    proxy.on_custody(now, &key.flow.destination, token, about, state, &chunks);
 }
 const TOKEN: Token = Token(7);
 /// Nothing of any chunk is at its next hop yet.
@@ -90,7 +107,7 @@ fn chunks_leave_in_order_when_their_destination_is_back_and_go_when_the_next_hop
     proxy.on_reachable(&guid(2));
     assert!(proxy.poll_release(Time::ZERO, |_| Release::Now, none_begun).is_some(), "lost on its way, it waits again");
     for number in 0..3 {
-        proxy.on_delivered(Time::ZERO, &header(1, 2, number, 0).key().expect("data"), TOKEN);
+        on_disk_beyond(&mut proxy, Time::ZERO, &header(1, 2, number, 0).key().expect("data"), TOKEN);
     }
     assert_eq!((proxy.usage().0, proxy.poll_watch()), (ByteCount(0), Some((guid(2), false))));
 }
@@ -115,19 +132,19 @@ fn what_its_source_sends_again_does_not_leave_from_here_too_unless_it_is_lost() 
     let key = header(1, 2, 0, 0).key().expect("data");
     assert_eq!(proxy.put(Time::ZERO, &header(1, 2, 0, 0), &vec![0; 1_000].into(), AWAY), Ok(()));
     proxy.on_reachable(&guid(2));
-    proxy.on_delivered(Time::ZERO, &key, Token(8));
+    on_disk_beyond(&mut proxy, Time::ZERO, &key, Token(8));
     assert!(proxy.has(&key), "it was another one's");
-    proxy.on_passing(&key, Token(8));
+    assert_eq!(proxy.on_passing(Time::ZERO, &key, Token(8)), None);
     assert!(proxy.poll_release(Time::ZERO, |_| Release::Now, none_begun).is_some(), "another one's goes by");
     proxy.on_lost(&key);
     proxy.on_reachable(&guid(2));
-    proxy.on_passing(&key, TOKEN);
+    assert!(proxy.on_passing(Time::ZERO, &key, TOKEN).is_some());
     assert!(proxy.poll_release(Time::ZERO, |_| Release::Now, none_begun).is_none(), "it is on its way");
     proxy.on_lost(&key);
     proxy.on_reachable(&guid(2));
     assert!(proxy.poll_release(Time::ZERO, |_| Release::Now, none_begun).is_some(), "this one is left");
-    proxy.on_passing(&key, TOKEN);
-    proxy.on_delivered(Time::ZERO, &key, TOKEN);
+    assert!(proxy.on_passing(Time::ZERO, &key, TOKEN).is_some());
+    on_disk_beyond(&mut proxy, Time::ZERO, &key, TOKEN);
     assert!(!proxy.has(&key) && proxy.usage().0 == ByteCount(0), "the other one is at the next hop");
 }
 
@@ -338,7 +355,7 @@ fn a_push_releases_what_waits_and_says_what_is_not_here() {
         .filter_map(|(header, _)| header.tag().map(|tag| tag.number))
         .collect();
     assert_eq!(numbers, [4, 5]);
-    proxy.on_delivered(Time::ZERO, &header(1, 2, 5, 0).key().expect("data"), TOKEN);
+    on_disk_beyond(&mut proxy, Time::ZERO, &header(1, 2, 5, 0).key().expect("data"), TOKEN);
     assert!(proxy.answers_for(&flow), "the copy for the producer stays");
     let used = proxy.usage().0;
     proxy.on_complete(Token(8), &flow, 1, ObjectId([9; 16]));
@@ -379,7 +396,11 @@ fn what_the_next_hop_has_just_taken_is_not_said_to_be_gone() {
     let mut proxy = proxy(1 << 20, 1 << 20);
     let (flow, key) = (Flow { source: guid(1), destination: guid(2) }, header(1, 2, 4, 0).key().expect("data"));
     assert_eq!(proxy.put(Time::ZERO, &header(1, 2, 4, 0), &vec![0; 10].into(), AWAY), Ok(()));
-    proxy.on_delivered(Time::ZERO, &key, TOKEN);
+    taken(&mut proxy, Time::ZERO, &key, TOKEN);
+    assert!(proxy.has(&key), "nobody can have what was never sent");
+    proxy.on_reachable(&guid(2));
+    assert!(proxy.poll_release(Time::ZERO, |_| Release::Now, none_begun).is_some());
+    on_disk_beyond(&mut proxy, Time::ZERO, &key, TOKEN);
     let wanted = ChunkRanges::from_ascending([4, 5]);
     let mut left = |now| proxy.handle_push(now, TOKEN, &flow, 1, ObjectId([9; 16]), &wanted);
     assert_eq!(left(Time::ZERO).runs(), [(5, 1)], "its receiver may not have had it yet");
@@ -473,7 +494,7 @@ fn a_copy_for_a_producer_waits_if_its_chunk_goes_no_further_and_stays_when_it_ha
     assert!(proxy.holdings().all(|held| held.owed && held.delegated));
     proxy.on_reachable(&guid(2));
     assert!(released(&mut proxy));
-    proxy.on_delivered(Time::ZERO, &key, TOKEN);
+    on_disk_beyond(&mut proxy, Time::ZERO, &key, TOKEN);
     assert!(proxy.has(&key) && proxy.holdings().all(|held| !held.owed), "it answers for the producer from now on");
     proxy.on_reachable(&guid(2));
     assert!(!released(&mut proxy), "once is enough");
@@ -501,7 +522,7 @@ fn a_copy_for_a_producer_leaves_after_a_start_and_one_for_a_group_does_not() {
 proptest! {
     #[test]
     fn bytes_are_accounted_for_and_limits_hold(
-        steps in prop::collection::vec((0u8..6, 0u8..4, 0u8..3, 0u32..12, 0u8..3, 1usize..3_000), 1..120),
+        steps in prop::collection::vec((0u8..13, 0u8..4, 0u8..3, 0u32..12, 0u8..3, 1usize..3_000), 1..120),
     ) {
         let (capacity, share) = (20_000, 8_000);
         let mut proxy = proxy(capacity, share);
@@ -512,13 +533,19 @@ proptest! {
             let key = header.key().expect("data");
             match action {
                 0..=2 => drop(proxy.put(now, &header, &vec![0; bytes].into(), AWAY)),
-                3 => proxy.on_delivered(Time::ZERO, &key, TOKEN),
-                4 => {
+                3 => proxy.on_delivered(now, &key, TOKEN, guid(70 + source)),
+                4 | 5 => {
                     proxy.on_reachable(&guid(destination));
-                    proxy.poll_release(Time::ZERO, |_| Release::Now, none_begun);
+                    proxy.poll_release(now, |_| Release::Now, none_begun);
                 }
+                6 | 7 => taken(&mut proxy, now, &key, TOKEN),
+                8 => said(&mut proxy, now, &key, TOKEN, CustodyState::Refused),
+                9 => said(&mut proxy, now, &key, TOKEN, CustodyState::Lost),
+                10 => proxy.on_neighbour_lost(&guid(70 + source), 1),
+                11 => proxy.on_neighbour(now, &guid(70 + source), u64::from(priority)),
                 _ => proxy.handle_timeout(now),
             }
+            proxy.assert_custody();
             let held: u64 = proxy.holdings().map(|holding| holding.bytes.0).sum();
             prop_assert_eq!(held, proxy.usage().0.0);
             prop_assert!(held <= capacity);
@@ -541,8 +568,9 @@ proptest! {
                 stats.stored, stats.delivered + stats.evicted + stats.expired + proxy.chunks.len() as u64
             );
             let waiting: usize = proxy.destinations.values().map(|to| to.waiting.len()).sum();
-            let released = proxy.chunks.values().filter(|stored| stored.released).count();
-            prop_assert_eq!(waiting + released, proxy.chunks.len());
+            let away = |stored: &&Stored| stored.place != Place::Here || stored.rests;
+            let away = proxy.chunks.values().filter(away).count();
+            prop_assert_eq!(waiting + away, proxy.chunks.len());
         }
     }
 }
@@ -661,4 +689,211 @@ fn what_goes_past_copies_takes_their_place_and_what_leaves_says_that_it_was_stor
     assert_eq!((header.flags.contains(Flags::STORED), payload[0]), (true, 3));
     assert_eq!(proxy.put(Time::ZERO, &right, &vec![4; 1_000].into(), AWAY), Ok(()), "it is on its way already");
     assert_eq!(proxy.stats.duplicates, 2);
+}
+
+impl Proxy {
+    /// What is known of chunks on their way agrees with the chunks.
+    fn assert_custody(&self) {
+        let transits = self.transits.ids();
+        for (id, stored) in &self.chunks {
+            assert_eq!(transits.contains(id), stored.place != Place::Here, "{:?}", stored.key);
+            let entry = (stored.key.object, stored.key.transfer, stored.key.number, *id);
+            let waits = self.destinations[&stored.key.flow.destination].waiting.contains(&entry);
+            assert_eq!(waits, stored.owed && stored.place == Place::Here && !stored.rests, "{:?}", stored.key);
+            assert_eq!(self.transits.rests(*id), stored.rests, "{:?}", stored.key);
+        }
+        for (guid, destination) in &self.destinations {
+            let away = self.chunks.values().filter(|stored| stored.key.flow.destination == *guid);
+            let bytes: u64 = away.filter(|stored| stored.place != Place::Here).map(|stored| stored.bytes).sum();
+            assert_eq!(destination.window.bytes(), bytes);
+            assert!(self.timers.contains(&(destination.timer, *guid)));
+        }
+        assert_eq!(self.timers.len(), self.destinations.len());
+    }
+}
+
+/// Released one after the other, and in the memory of the next hop: gives their headers.
+fn release(proxy: &mut Proxy, now: Time) -> Vec<ChunkHeader> {
+    let left: Vec<ChunkHeader> = core::iter::from_fn(|| proxy.poll_release(now, |_| Release::Now, none_begun))
+        .map(|(header, _)| header)
+        .collect();
+    left.iter().for_each(|header| proxy.on_delivered(now, &header.key().expect("data"), TOKEN, guid(77)));
+    left
+}
+fn numbers(headers: &[ChunkHeader]) -> Vec<u32> {
+    headers.iter().filter_map(|header| Some(header.tag()?.number)).collect()
+}
+
+#[test]
+fn a_chunk_stays_until_it_is_on_a_disk_further_on_and_goes_again_when_nobody_says_so() {
+    let mut proxy = proxy(1 << 20, 1 << 20);
+    let put = |proxy: &mut Proxy, number| proxy.put(Time::ZERO, &header(1, 2, number, 0), &vec![0; 1_000].into(), AWAY);
+    (0..3).for_each(|number| assert_eq!(put(&mut proxy, number), Ok(())));
+    commit(&mut proxy);
+    proxy.on_reachable(&guid(2));
+    let left = release(&mut proxy, Time::ZERO);
+    let own = Custodian { guid: guid(99), address: NetworkAddress(7) };
+    assert!(left.iter().all(|header| header.custodian == Some(own) && !header.flags.contains(Flags::REPEATED)));
+    assert!(proxy.holdings().all(|held| matches!(held.state, HoldingState::InTransit { to, .. } if to == guid(77))));
+    let key = |number| header(1, 2, number, 0).key().expect("data");
+    let soon = Time::from_millis(500);
+    taken(&mut proxy, soon, &key(1), Token(8));
+    assert!(proxy.has(&key(1)), "nobody says so who does not know the token");
+    taken(&mut proxy, soon, &key(1), TOKEN);
+    taken(&mut proxy, soon, &key(1), TOKEN);
+    assert!(!proxy.has(&key(1)), "said twice or once");
+    let due = proxy.custody_due().expect("the others are waited for");
+    assert!(due > soon && due < soon + Duration::from_secs(2), "by the round trip that was measured: {due}");
+    proxy.handle_timeout(due);
+    let again = release(&mut proxy, due);
+    assert_eq!(numbers(&again), [0, 2]);
+    assert!(again.iter().all(|header| header.flags.contains(Flags::REPEATED)), "who has them knows them by that");
+    let later = proxy.custody_due().expect("they are waited for again");
+    assert!(later.since(due) >= due.since(soon) * 3 / 2, "twice as long: {later} after {due}");
+    [0, 2].into_iter().for_each(|number| taken(&mut proxy, later, &key(number), TOKEN));
+    assert_eq!((proxy.usage().0, proxy.stats.timeouts, proxy.custody_due()), (ByteCount(0), 2, None));
+}
+
+#[test]
+fn what_a_neighbour_had_in_its_memory_goes_again_when_it_has_lost_that_and_not_when_it_was_away() {
+    for life in [5, 6] {
+        let mut proxy = proxy(1 << 20, 1 << 20);
+        assert_eq!(proxy.put(Time::ZERO, &header(1, 2, 0, 0), &vec![0; 1_000].into(), AWAY), Ok(()));
+        proxy.on_reachable(&guid(2));
+        release(&mut proxy, Time::ZERO);
+        proxy.on_neighbour_lost(&guid(77), 5);
+        let gone = proxy.poll_release(Time::ZERO, |_| Release::Away, none_begun);
+        assert!(gone.is_none() && proxy.holdings().all(|held| held.state == HoldingState::Waiting));
+        let now = Time::from_millis(300);
+        proxy.on_neighbour(now, &guid(77), life);
+        proxy.on_reachable(&guid(2));
+        assert_eq!(release(&mut proxy, now).len(), usize::from(life == 6), "life {life}");
+    }
+}
+
+/// What would be in store for a device that has been away for long.
+fn messages(count: u32, bytes: usize) -> Proxy {
+    let mut proxy = proxy(1 << 30, 1 << 30);
+    for number in 0..count {
+        for chunk in 0..2 {
+            let mut header = header(1, 2, chunk, 0);
+            if let ChunkKind::Data(tag) = &mut header.kind {
+                tag.transfer = number;
+                tag.object.0[..4].copy_from_slice(&number.to_be_bytes());
+            }
+            let payload = vec![0; if chunk == 0 { 200 } else { bytes }];
+            assert_eq!(proxy.put(Time::ZERO, &header, &payload.into(), AWAY), Ok(()));
+        }
+    }
+    commit(&mut proxy);
+    proxy.on_reachable(&guid(2));
+    proxy
+}
+
+#[test]
+fn no_more_objects_are_on_their_way_than_may_be_and_what_has_begun_goes_on() {
+    let mut proxy = messages(1_000, 100);
+    proxy.config.custody_objects = 10;
+    proxy.destinations.values_mut().for_each(|to| to.window = Window::new(&proxy.config));
+    let left = release(&mut proxy, Time::ZERO);
+    let transfers =
+        |left: &[ChunkHeader]| left.iter().filter_map(|header| Some(header.tag()?.transfer)).collect::<BTreeSet<u32>>();
+    assert_eq!((left.len(), transfers(&left).len()), (20, 10), "all of each");
+    taken(&mut proxy, Time::ZERO, &left[1].key().expect("data"), TOKEN);
+    assert_eq!(release(&mut proxy, Time::ZERO).len(), 0, "a description of it is still on its way");
+    taken(&mut proxy, Time::ZERO, &left[0].key().expect("data"), TOKEN);
+    assert_eq!(release(&mut proxy, Time::ZERO).len(), 2, "the next one");
+    let mut rounds = 0;
+    while proxy.usage().0.0 > 0 && rounds < 1_000 {
+        rounds += 1;
+        let away = |held: &Holding| matches!(held.state, HoldingState::InTransit { .. });
+        let keys: Vec<ChunkKey> = proxy.holdings().filter(away).map(|held| held.key).collect();
+        assert!(keys.len() <= 20);
+        keys.iter().for_each(|key| taken(&mut proxy, Time::ZERO, key, TOKEN));
+        release(&mut proxy, Time::ZERO);
+    }
+    assert_eq!((proxy.usage().0, proxy.stats.timeouts), (ByteCount(0), 0), "after {rounds} rounds");
+}
+
+#[test]
+fn who_has_no_room_is_sent_one_object_after_a_while_and_all_when_it_says_that_there_is_room() {
+    for says_so in [true, false] {
+        let mut proxy = messages(50, 100);
+        let left = release(&mut proxy, Time::ZERO);
+        assert_eq!(left.len(), 100);
+        let mut now = Time::from_millis(10);
+        left.iter().for_each(|header| {
+            said(&mut proxy, now, &header.key().expect("data"), TOKEN, CustodyState::Refused);
+        });
+        assert!(proxy.holdings().all(|held| held.state == HoldingState::Resting));
+        assert_eq!(release(&mut proxy, now).len(), 0);
+        if says_so {
+            said(&mut proxy, now, &left[7].key().expect("data"), Token(8), CustodyState::Ready);
+            assert_eq!(release(&mut proxy, now).len(), 0, "nobody says so who does not know the token");
+            said(&mut proxy, now, &left[7].key().expect("data"), TOKEN, CustodyState::Ready);
+        } else {
+            now = proxy.custody_due().expect("it is tried again");
+            proxy.handle_timeout(now);
+        }
+        let first = release(&mut proxy, now);
+        assert_eq!(first.len(), 2, "one object");
+        first.iter().for_each(|header| taken(&mut proxy, now, &header.key().expect("data"), TOKEN));
+        assert_eq!(release(&mut proxy, now).len(), 6, "it takes them: more at a time");
+    }
+}
+
+#[test]
+fn objects_of_which_each_is_partly_on_its_way_do_not_hold_up_each_other() {
+    let mut proxy = messages(20, 1_000);
+    proxy.config.custody_bytes = ByteCount(3 * CHUNK);
+    let mut kept: BTreeMap<u32, u32> = BTreeMap::new();
+    for round in 0.. {
+        assert!(round < 1_000, "{kept:?}");
+        for header in release(&mut proxy, Time::ZERO) {
+            *kept.entry(header.tag().expect("data").transfer).or_default() += 1;
+        }
+        // Its receiver can keep what is whole, and nothing else.
+        let Some(whole) = kept.iter().find(|(_, chunks)| **chunks == 2).map(|(transfer, _)| *transfer) else { break };
+        kept.remove(&whole);
+        let keys: Vec<ChunkKey> = proxy.holdings().map(|held| held.key).filter(|key| key.transfer == whole).collect();
+        keys.iter().for_each(|key| taken(&mut proxy, Time::ZERO, key, TOKEN));
+    }
+    assert_eq!((proxy.usage().0, kept.len()), (ByteCount(0), 0), "all were whole at some time");
+}
+
+#[test]
+fn the_custodian_before_is_told_when_a_chunk_is_durable_here_and_whenever_it_sends_it_again() {
+    let mut proxy = proxy(1 << 20, 1 << 20);
+    let before = Custodian { guid: guid(98), address: NetworkAddress(6) };
+    let came = ChunkHeader { custodian: Some(before), ..header(1, 2, 0, 0) };
+    assert_eq!(proxy.put(Time::ZERO, &came, &vec![0; 1_000].into(), AWAY), Ok(()));
+    assert_eq!(proxy.poll_answer(), None, "a promise before it is durable");
+    commit(&mut proxy);
+    let answer = Answer { custodian: before, token: TOKEN, key: came.key().expect("data"), state: CustodyState::Taken };
+    assert_eq!((proxy.poll_answer(), proxy.poll_answer()), (Some(answer), None));
+    assert!(proxy.take_from_custodian(&came), "it need not go on");
+    assert_eq!(proxy.poll_answer(), Some(answer));
+    proxy.on_reachable(&guid(2));
+    let left = release(&mut proxy, Time::ZERO);
+    assert_eq!(left[0].custodian.map(|custodian| custodian.guid), Some(guid(99)), "it is the custodian now");
+    let mut list = proxy.repository.list().expect("it can be read");
+    let mut disk = MemoryRepository::default();
+    for (id, head, _) in list.drain(..) {
+        disk.put(id, &head, &vec![0; 1_000].into()).expect("room");
+    }
+    let own = (guid(99), NetworkAddress(7));
+    let mut proxy = Proxy::new(Time::ZERO, ProxyConfig::default(), own, Box::new(disk)).expect("it can be read");
+    assert_eq!(proxy.poll_answer(), Some(answer), "it may have been killed before it said so");
+    proxy.on_reachable(&guid(2));
+    assert!(release(&mut proxy, Time::ZERO)[0].flags.contains(Flags::REPEATED), "it may have left before");
+}
+
+#[test]
+fn custody_ends_at_the_next_hop_where_the_settings_say_so() {
+    let mut proxy = proxy(1 << 20, 1 << 20);
+    proxy.config.custody = crate::config::CustodyUntil::Hop;
+    assert_eq!(proxy.put(Time::ZERO, &header(1, 2, 0, 0), &vec![0; 1_000].into(), AWAY), Ok(()));
+    proxy.on_reachable(&guid(2));
+    let left = release(&mut proxy, Time::ZERO);
+    assert_eq!((left[0].custodian, proxy.usage().0), (None, ByteCount(0)));
 }

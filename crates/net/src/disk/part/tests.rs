@@ -11,6 +11,9 @@ use tributary_content::{MemoryObject, ObjectReader, SigningKey};
 fn open_default(target: &Path, manifest: &Manifest) -> Result<PartFile, StoreError> {
     PartFile::open(target, manifest, &PartOptions::default())
 }
+fn staging(target: &Path) -> Staging {
+    Staging::of(target, None)
+}
 fn reason(result: Result<PartFile, StoreError>) -> String {
     result.expect_err("it must be refused").to_string()
 }
@@ -35,7 +38,8 @@ fn a_download_gets_its_name_only_when_it_is_complete() {
     }
     let error = store.finish().expect_err("a chunk is missing").to_string();
     assert!(error.ends_with("1 of 5 chunks are missing"), "{error}");
-    assert_eq!(names(directory.path()), ["out.part", "out.part.state"]);
+    assert_eq!(names(directory.path()).len(), 1, "all is in one folder");
+    assert_eq!(names(staging(&target).folder()), ["part", "state"]);
     put(&mut store, &mut published, 3);
     store.finish().expect("all is there");
     assert!(fs::read(&target).expect("it has its name") == *published.bytes());
@@ -145,19 +149,21 @@ fn two_stores_never_write_to_the_same_part() {
 fn versions_of_one_object_that_come_at_once_are_all_kept_whole_if_they_may_be_apart() {
     let directory = directory();
     let target = directory.path().join("out");
-    let options = PartOptions { apart: true, ..PartOptions::default() };
+    let existing = Existing::Number;
+    let options = PartOptions { apart: true, existing, ..PartOptions::default() };
     let mut versions: Vec<_> = (1..=3).map(|n| object_of(&[n; 3000], "/x", n.into(), &key())).collect();
     let open = |object: &MemoryObject| PartFile::open(&target, object.manifest(), &options).expect("it has its place");
     let mut stores: Vec<_> = versions.iter().map(open).collect();
     for (store, object) in stores.iter_mut().zip(&mut versions) {
         put_missing(store, object);
     }
-    for (store, object) in stores.iter_mut().zip(&versions) {
+    for ((store, object), name) in stores.iter_mut().zip(&versions).zip(["out", "out~2", "out~3"]) {
         store.finish().expect("all is there");
-        assert!(fs::read(&target).expect("there") == *object.bytes());
+        assert!(fs::read(directory.path().join(name)).expect("there") == *object.bytes());
+        assert_eq!(options.placed.path(), Some(directory.path().join(name)));
     }
     drop(stores);
-    assert_eq!(names(directory.path()), ["out"]);
+    assert_eq!(names(directory.path()), ["out", "out~2", "out~3"]);
 }
 
 #[test]
@@ -203,24 +209,44 @@ fn another_version_starts_anew_and_another_name_or_publisher_is_refused() {
 fn a_part_that_is_not_ours_is_left_alone() {
     let (directory, published) = (directory(), object(3000));
     let target = directory.path().join("out");
-    fs::write(directory.path().join("out.part"), b"somebody's").expect("writable");
+    let staging = staging(&target);
+    staging.make().expect("writable");
+    fs::write(staging.part(), b"somebody's").expect("writable");
     for _ in 0..2 {
         let error = reason(open_default(&target, published.manifest()));
         assert!(error.contains("is not ours"), "{error}");
     }
-    assert_eq!(names(directory.path()), ["out.part"]);
-    assert_eq!(fs::read(directory.path().join("out.part")).expect("readable"), b"somebody's");
+    assert_eq!(names(staging.folder()), ["part"]);
+    assert_eq!(fs::read(staging.part()).expect("readable"), b"somebody's");
+}
+
+#[test]
+fn files_of_a_person_beside_the_target_are_left_alone_whatever_they_are_called() {
+    let (directory, mut published) = (directory(), object(3000));
+    let target = directory.path().join("out");
+    let own = ["out.part", "out.part.state", "out.part-dir", "out.tmp", ".out.part", "part", "state", ".tributary-"];
+    own.iter().for_each(|name| fs::write(directory.path().join(name), b"mine").expect("writable"));
+    let mut store = open_default(&target, published.manifest()).expect("nothing speaks against it");
+    put_missing(&mut store, &mut published);
+    store.finish().expect("all is there");
+    for name in own {
+        assert_eq!(fs::read(directory.path().join(name)).expect("it is there"), b"mine", "{name}");
+    }
+    assert_eq!(names(directory.path()).len(), own.len() + 1);
 }
 
 #[test]
 fn links_in_place_of_part_or_state_are_not_followed() {
-    for suffix in [PART_SUFFIX, STATE_SUFFIX] {
+    for is_part in [true, false] {
         let (directory, published) = (directory(), object(3000));
         let (target, victim) = (directory.path().join("out"), directory.path().join("victim"));
         fs::write(&victim, b"precious").expect("writable");
-        std::os::unix::fs::symlink(&victim, with_suffix(&target, suffix)).expect("links can be made");
-        if suffix == PART_SUFFIX {
-            fs::write(with_suffix(&target, STATE_SUFFIX), b"").expect("writable");
+        let staging = staging(&target);
+        staging.make().expect("writable");
+        let link = if is_part { staging.part() } else { staging.state() };
+        std::os::unix::fs::symlink(&victim, link).expect("links can be made");
+        if is_part {
+            fs::write(staging.state(), b"").expect("writable");
         }
         assert!(open_default(&target, published.manifest()).is_err());
         assert_eq!(fs::read(&victim).expect("readable"), b"precious");
@@ -245,6 +271,8 @@ fn targets_that_cannot_become_a_file_are_refused_before_anything_is_created() {
         ("dangling", PartOptions::default(), "cannot follow link"),
         ("..", PartOptions::default(), "not the name of a file"),
         ("file", refuse, "it exists"),
+        ("file", PartOptions::default(), "no earlier version that was fetched to it"),
+        ("file", PartOptions::default(), "replace it with --overwrite"),
     ] {
         let error = reason(PartFile::open(&path.join(target), published.manifest(), &options));
         assert!(error.contains(expected), "{target}: {error}");
@@ -258,7 +286,8 @@ fn an_existing_file_is_kept_until_the_new_one_is_complete() {
     let (real, link) = (directory.path().join("real"), directory.path().join("link"));
     fs::write(&real, b"old").expect("writable");
     std::os::unix::fs::symlink("real", &link).expect("links can be made");
-    let mut store = open_default(&link, published.manifest()).expect("it may be replaced");
+    let anything = PartOptions { existing: Existing::Anything, ..PartOptions::default() };
+    let mut store = PartFile::open(&link, published.manifest(), &anything).expect("it may be replaced");
     put_missing(&mut store, &mut published);
     assert_eq!(fs::read(&real).expect("readable"), b"old");
     store.finish().expect("all is there");
@@ -403,7 +432,9 @@ proptest! {
         let steps = journal::take();
         let cut = cut.index(steps.len() + 1);
         let target = after.path().join("out");
-        replay(&steps, cut, torn, &with_suffix(&target, PART_SUFFIX), &with_suffix(&target, STATE_SUFFIX));
+        let staging = staging(&target);
+        staging.make().expect("writable");
+        replay(&steps, cut, torn, &staging.part(), &staging.state());
 
         // Under Resume::Trust this shows that bytes are written before the state names them.
         let options = PartOptions { resume, ..PartOptions::default() };
@@ -472,22 +503,22 @@ fn a_part_that_is_removed_meanwhile_costs_nothing_and_one_that_is_replaced_ends_
     let target = directory.path().join("out");
     let mut store = open_default(&target, published.manifest()).expect("nothing speaks against it");
     put(&mut store, &mut published, 1);
-    fs::remove_file(directory.path().join("out.part")).expect("it is there");
+    fs::remove_file(staging(&target).part()).expect("it is there");
     put(&mut store, &mut published, 3);
     assert_claims_hold(&store, &published);
     put_missing(&mut store, &mut published);
-    fs::remove_file(directory.path().join("out.part")).expect("it is there");
+    fs::remove_dir_all(staging(&target).folder()).expect("it is there");
     store.finish().expect("all is there");
     assert!(fs::read(&target).expect("it has its name") == *published.bytes());
 
     let other = directory.path().join("other");
     let mut store = open_default(&other, published.manifest()).expect("nothing speaks against it");
     put_missing(&mut store, &mut published);
-    fs::remove_file(directory.path().join("other.part")).expect("it is there");
+    fs::remove_file(staging(&other).part()).expect("it is there");
     fs::write(directory.path().join("foreign"), [0; 5000]).expect("writable");
-    fs::rename(directory.path().join("foreign"), directory.path().join("other.part")).expect("renamable");
+    fs::rename(directory.path().join("foreign"), staging(&other).part()).expect("renamable");
     let refused = store.finish().expect_err("it is another file").to_string();
-    assert!(!other.exists() && refused.contains("other.part"), "{refused}");
+    assert!(!other.exists() && refused.contains("/part'"), "{refused}");
 }
 
 /// A directory with one file of these bytes.
@@ -514,6 +545,9 @@ fn a_directory_is_replaced_by_its_publishers_next_version_unless_somebody_has_ch
     let target = directory.path().join("out");
     let options = PartOptions { state_dir: Some(state.path().into()), ..PartOptions::default() };
     let get = |published: &mut DirectoryObject| {
+        if PartFile::already_there(&target, published.manifest(), &options).is_some() {
+            return Ok(());
+        }
         let mut store = PartFile::open(&target, published.manifest(), &options)?;
         put_missing(&mut store, published);
         store.finish()
@@ -536,13 +570,14 @@ fn a_directory_is_replaced_by_its_publishers_next_version_unless_somebody_has_ch
         let mut other = other;
         let refused = get(&mut other).expect_err("it is somebody else's").to_string();
         assert!(refused.contains("it exists") && refused.contains("move it away"), "{refused}");
+        assert!(refused.contains("--overwrite"), "{refused}");
         assert_eq!(held(), b"second");
     }
     assert_eq!(fs::read(target.join("own")).expect("it is there"), b"mine");
 }
 
 #[test]
-fn a_directory_that_was_exchanged_by_a_process_that_was_killed_then_is_replaced_like_any_other() {
+fn what_was_placed_by_a_process_that_was_killed_then_is_replaced_like_any_other() {
     let (directory, state) = (directory(), directory());
     let target = directory.path().join("out");
     let options = PartOptions { state_dir: Some(state.path().into()), ..PartOptions::default() };
@@ -551,10 +586,138 @@ fn a_directory_that_was_exchanged_by_a_process_that_was_killed_then_is_replaced_
         let mut store = PartFile::open(&target, published.manifest(), &options).expect("it is as it was fetched");
         put_missing(&mut store, &mut published);
         match is_killed {
-            true => drop(store.unpack().and_then(|into| store.exchange(&into)).expect("it may be replaced")),
+            true => {
+                let into = store.unpack().expect("there is room");
+                // As `place` does, up to the new memory of the target.
+                let leaves = store.state.slots(store.manifest.chunk_count()).into_iter().flatten().collect();
+                let record = place::record_of(&into, &store.manifest, HashTree::from_leaves(leaves)).expect("readable");
+                record.save(Some(state.path()), &into);
+                place::place(&into, &target, &store.manifest, &options).expect("it may be replaced");
+            }
             false => store.finish().expect("it may be replaced"),
         }
         assert_eq!(fs::read(target.join("file")).expect("it is there"), bytes);
     }
     assert_eq!(names(directory.path()), ["out"]);
+}
+
+/// Fetches a version of `/x` of these bytes to `target`.
+fn get_file(target: &Path, bytes: &[u8], version: u64, options: &PartOptions) -> Result<(), StoreError> {
+    let mut published = object_of(bytes, "/x", version, &key());
+    if PartFile::already_there(target, published.manifest(), options).is_some() {
+        return Ok(());
+    }
+    let mut store = PartFile::open(target, published.manifest(), options)?;
+    put_missing(&mut store, &mut published);
+    store.finish()
+}
+
+#[test]
+fn a_file_is_replaced_by_its_publishers_next_version_unless_somebody_has_changed_it() {
+    let (directory, state) = (directory(), directory());
+    let target = directory.path().join("out");
+    let options = PartOptions { state_dir: Some(state.path().into()), ..PartOptions::default() };
+    let get = |bytes: &[u8], version| get_file(&target, bytes, version, &options);
+    get(b"first", 1).expect("nothing is there");
+    get(b"second", 2).expect("it is as it was fetched");
+    // Touched, moved to and fro, copied: it has the bytes that were fetched.
+    let touched =
+        OpenOptions::new().append(true).open(&target).and_then(|file| file.set_modified(std::time::UNIX_EPOCH));
+    touched.expect("times can be set");
+    get(b"third", 3).expect("its bytes are those that were fetched");
+    fs::write(&target, b"third, and mine").expect("writable");
+    let refused = get(b"fourth", 4).expect_err("somebody has changed it").to_string();
+    assert!(refused.contains("not as it was when it was fetched") && refused.contains("--overwrite"), "{refused}");
+    assert_eq!(fs::read(&target).expect("readable"), b"third, and mine");
+    // What has the bytes that are wanted need not be fetched, whoever wrote it.
+    fs::write(&target, b"fourth").expect("writable");
+    get(b"fourth", 4).expect("it is there already");
+    let anything = PartOptions { existing: Existing::Anything, ..options.clone() };
+    fs::write(&target, b"mine again").expect("writable");
+    get_file(&target, b"fifth", 5, &anything).expect("it was asked for");
+    get(b"sixth", 6).expect("it is an earlier fetch again");
+    assert_eq!(names(directory.path()), ["out"]);
+}
+
+#[test]
+fn what_appears_while_a_file_is_fetched_stays() {
+    let (directory, mut published) = (directory(), object(3000));
+    let target = directory.path().join("out");
+    let mut store = open_default(&target, published.manifest()).expect("nothing is there");
+    put_missing(&mut store, &mut published);
+    fs::write(&target, b"mine").expect("writable");
+    let refused = store.finish().expect_err("it is somebody's").to_string();
+    assert!(refused.contains("--overwrite"), "{refused}");
+    assert_eq!(fs::read(&target).expect("readable"), b"mine");
+    fs::remove_file(&target).expect("removable");
+    store.finish().expect("the name is free again");
+    assert!(fs::read(&target).expect("there") == *published.bytes());
+}
+
+#[test]
+fn numbers_are_found_among_many_and_come_before_the_suffix() {
+    let directory = directory();
+    let target = directory.path().join("log.txt");
+    let options = PartOptions { existing: Existing::Number, apart: true, ..PartOptions::default() };
+    for version in 1..=40 {
+        // Equal readings are readings all the same.
+        get_file(&target, b"21.5", version, &options).expect("there is a name for each");
+    }
+    let names = names(directory.path());
+    assert_eq!(names.len(), 40);
+    assert!(["log.txt", "log~2.txt", "log~40.txt"].iter().all(|name| names.contains(&(*name).into())), "{names:?}");
+}
+
+#[test]
+fn a_file_is_no_more_readable_than_its_original_and_than_what_it_replaces() {
+    let (directory, state) = (directory(), directory());
+    let options = PartOptions { state_dir: Some(state.path().into()), ..PartOptions::default() };
+    let mode = |path: &Path| fs::metadata(path).expect("there").permissions().mode() & 0o7777;
+    let private = directory.path().join("private");
+    for access in [tributary_content::Access::Owner, tributary_content::Access::Group] {
+        let mut published = object_of(b"secret", "/s", access.number().into(), &key()).restricted(access, &key());
+        let mut store = PartFile::open(&private, published.manifest(), &options).expect("it may be replaced");
+        put_missing(&mut store, &mut published);
+        store.finish().expect("all is there");
+        assert_eq!(mode(&private) & !access.mode_mask(), 0);
+        fs::remove_file(&private).expect("removable");
+    }
+    let replaced = directory.path().join("replaced");
+    get_file(&replaced, b"first", 1, &options).expect("nothing is there");
+    fs::set_permissions(&replaced, fs::Permissions::from_mode(0o4600)).expect("modes can be set");
+    get_file(&replaced, b"second", 2, &options).expect("its bytes are as they were fetched");
+    assert_eq!(mode(&replaced), 0o600);
+}
+
+#[test]
+fn what_is_all_zeros_takes_no_room() {
+    let directory = directory();
+    let target = directory.path().join("out");
+    let mut bytes = vec![0; 8 << 20];
+    bytes[..5].copy_from_slice(b"start");
+    bytes[(8 << 20) - 5..].copy_from_slice(b"later");
+    let name = "/sparse".parse().expect("a name");
+    let mut published = MemoryObject::with_options(name, bytes, &key(), 1, ObjectKind::File, 256 << 10).expect("legal");
+    let mut store = open_default(&target, published.manifest()).expect("nothing is there");
+    put(&mut store, &mut published, 31);
+    drop(store);
+    let mut store = open_default(&target, published.manifest()).expect("it is ours");
+    put_missing(&mut store, &mut published);
+    store.finish().expect("all is there");
+    assert!(fs::read(&target).expect("there") == *published.bytes());
+    let blocks = fs::metadata(&target).expect("there").blocks() * 512;
+    assert!(blocks <= 1 << 20, "{blocks} bytes of disk");
+}
+
+#[test]
+fn zeros_are_written_over_what_is_not_zero() {
+    let (directory, mut published) = (directory(), object_of(&[0; 4096], "/x", 1, &key()));
+    let target = directory.path().join("out");
+    let mut store = open_default(&target, published.manifest()).expect("nothing is there");
+    store.put_chunk(ChunkIndex(1), &[9; CHUNK as usize]).expect("without the tree it cannot know better");
+    store.put_tree(published.hash_tree()).expect("it matches");
+    put_missing(&mut store, &mut published);
+    assert_claims_hold(&store, &published);
+    store.finish().expect("all is there");
+    assert_eq!(fs::read(&target).expect("there"), [0; 4096]);
 }

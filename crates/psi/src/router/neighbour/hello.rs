@@ -21,6 +21,8 @@ pub(super) struct Face {
     pub(super) peer: Option<Peer>,
     pub(super) up: bool,
     pub(super) version_noted: bool,
+    /// Packets whose authentication code was wrong.
+    pub(super) rejected: u64,
     loop_noted: bool,
     /// Largest datagram received in this turn and in the one before, in bytes.
     received_max: [u32; 2],
@@ -46,6 +48,7 @@ impl Face {
             peer: None,
             up: false,
             version_noted: false,
+            rejected: 0,
             loop_noted: false,
             received_max: [0; 2],
             received_turn: now,

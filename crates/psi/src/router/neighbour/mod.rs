@@ -79,6 +79,8 @@ pub struct NeighbourInfo {
     pub rtt: Option<Duration>,
     /// Datagram bytes proven to get through to it, or the smallest size of the ladder.
     pub mtu: u32,
+    /// Hellos and beacons whose authentication code was wrong: the neighbour has another network key.
+    pub rejected: u64,
 }
 
 /// A topology manager that can be reached.
@@ -199,8 +201,13 @@ impl Neighbour {
             all = datagram.to_vec();
             &all
         };
-        if let Err(reason) = self.on_packet(now, face, bytes) {
-            self.events.push_back(Event::Dropped { face, reason, bytes: size });
+        if let Err(why) = self.on_packet(now, face, bytes) {
+            if why == reason::FORGED
+                && let Some(state) = self.faces.get_mut(&face)
+            {
+                state.rejected += 1;
+            }
+            self.events.push_back(Event::Dropped { face, reason: why, bytes: size });
         }
     }
     /// A packet of another version of the wire format arrived: tells it once per face.
@@ -289,6 +296,7 @@ impl Neighbour {
                 up: state.up,
                 rtt: peer.and_then(|peer| peer.rtt),
                 mtu: state.mtu,
+                rejected: state.rejected,
             }
         };
         self.faces.iter().map(info).collect()

@@ -33,18 +33,20 @@ fn fault(section: &Section<'_>, places: &Places<'_>, scenario: &mut Scenario) {
     }
     let at = at.unwrap_or(Time::ZERO);
     match (section.has("link"), section.has("node")) {
-        (true, false) => link(section, scenario, at, until),
+        (true, false) => link(section, places, scenario, at, until),
         (false, true) => node(section, places, scenario, at, until),
         _ => section.missing("link", "name either the link or the node that it happens to"),
     }
 }
 
-fn link(section: &Section<'_>, scenario: &mut Scenario, at: Time, until: Option<Time>) {
+fn link(section: &Section<'_>, places: &Places<'_>, scenario: &mut Scenario, at: Time, until: Option<Time>) {
     let Some(name) = section.text("link") else { return };
     let directions = [("both", Direction::Both), ("forward", Direction::Forward), ("backward", Direction::Backward)];
     let direction = section.choice("direction", &directions).unwrap_or_default();
     let Some(spec) = scenario.link(&name.value) else {
-        unknown(section, "link", &name, scenario.links.iter().map(|link| link.name.as_str()));
+        if places.is_complete() {
+            unknown(section, "link", &name, scenario.links.iter().map(|link| link.name.as_str()));
+        }
         return;
     };
     let before = match direction {

@@ -9,7 +9,7 @@ use tributary_core::{
 };
 use tributary_sim::{
     recordings::contacts,
-    topology::{Edge, Format, Topology, generate},
+    topology::{Edge, Format, Topology, Way, generate},
 };
 
 use super::{Head, TIME_MAX, required, unknown};
@@ -28,6 +28,10 @@ use crate::{
 pub(super) struct Places<'a> {
     nodes: Vec<Draft<'a>>,
     indices: BTreeMap<String, usize>,
+    /// The names of all links.
+    link_names: BTreeSet<String>,
+    /// Whether nodes are missing because their file is wrong: that one mistake is told, and none that follows from it.
+    is_incomplete: bool,
     pub(super) notes: Vec<String>,
 }
 
@@ -43,7 +47,13 @@ struct Draft<'a> {
 impl<'a> Places<'a> {
     /// Reads the nodes, and the links into `scenario`.
     pub(super) fn read(root: &Section<'a>, folder: &Path, head: &Head, scenario: &mut Scenario) -> Self {
-        let mut places = Places { nodes: Vec::new(), indices: BTreeMap::new(), notes: Vec::new() };
+        let mut places = Places {
+            nodes: Vec::new(),
+            indices: BTreeMap::new(),
+            link_names: BTreeSet::new(),
+            is_incomplete: false,
+            notes: Vec::new(),
+        };
         let mut base = LinkConfig::default();
         if let Some(section) = root.section("topology") {
             base = places.topology(section, folder, head, scenario);
@@ -54,15 +64,19 @@ impl<'a> Places<'a> {
         for section in root.sections("link") {
             places.link(section, &base, folder, scenario);
         }
-        if places.nodes.is_empty() {
+        if places.nodes.is_empty() && !places.is_incomplete {
             root.missing("[topology]", "name a file or a generator in [topology], or nodes in [[node]]");
         }
         places
     }
+    /// Whether the network is there as the file wants it.
+    pub(super) fn is_complete(&self) -> bool {
+        !self.is_incomplete
+    }
     /// Whether there is a node of that name; tells a problem if not.
     pub(super) fn check(&self, section: &Section<'_>, text: &crate::config::reader::Located<String>) -> bool {
         let is_known = self.indices.contains_key(&text.value);
-        if !is_known {
+        if !is_known && !self.is_incomplete {
             unknown(section, "node", text, self.nodes.iter().map(|node| node.label.as_str()));
         }
         is_known
@@ -125,6 +139,24 @@ impl<'a> Places<'a> {
         }
     }
 
+    /// Adds a link under a name that is free: `a-b`, or `a-b-2` and so on.
+    fn push(
+        &mut self,
+        scenario: &mut Scenario,
+        name: Option<String>,
+        ends: [String; 2],
+        forward: LinkConfig,
+        backward: LinkConfig,
+    ) {
+        let plain = format!("{}-{}", ends[0], ends[1]);
+        let name = name.unwrap_or_else(|| {
+            let is_free = |name: &String| !self.link_names.contains(name);
+            let mut names = std::iter::once(plain.clone()).chain((2..).map(|number| format!("{plain}-{number}")));
+            names.find(is_free).expect("there are more numbers than links")
+        });
+        self.link_names.insert(name.clone());
+        scenario.links.push(LinkSpec { name, ends, forward, backward });
+    }
     fn add(&mut self, label: String, family: Family, roles: BTreeSet<Role>, section: Option<Section<'a>>) {
         self.indices.insert(label.clone(), self.nodes.len());
         self.nodes.push(Draft { label, family, roles, location: None, section });
@@ -153,9 +185,12 @@ impl<'a> Places<'a> {
         let mut scripts = scripts.into_iter();
         for edge in &topology.edges {
             let ends = edge.ends.map(|end| topology.places[end].name.clone());
-            let mut config = with_edge(&base, edge);
-            config.script = scripts.next().or(config.script);
-            push(scenario, None, ends, config.clone(), config);
+            let script = scripts.next();
+            let [forward, backward] = [&edge.forward, edge.way_back()].map(|way| {
+                let config = with_way(&base, way);
+                LinkConfig { script: script.clone().or(config.script), ..config }
+            });
+            self.push(scenario, None, ends, forward, backward);
         }
         for (key, role) in [("resolvers", Role::Resolver), ("managers", Role::TopologyManager)] {
             for label in section.texts(key).unwrap_or_default() {
@@ -172,6 +207,7 @@ impl<'a> Places<'a> {
         let keys = ["file", "generate", "contacts"];
         let told: Vec<&str> = keys.into_iter().filter(|key| section.has(key)).collect();
         if told.len() != 1 {
+            self.is_incomplete = true;
             let hint = "name one of: file = \"net.graphml\", generate = \"grid\", contacts = \"trace.tsv\"";
             section.problem(
                 section.span_of(told.first().copied().unwrap_or("")),
@@ -184,21 +220,26 @@ impl<'a> Places<'a> {
         let format = section.choice("format", &Format::ALL);
         if let Some(path) = section.path("file", folder) {
             let loaded = Topology::load(&path, format).map_err(|error| error.to_string());
-            topology = link::kept(section, "file", loaded, "see the documentation of its format").unwrap_or_default();
+            let loaded = link::kept(section, "file", loaded, "see the documentation of its format");
+            self.is_incomplete |= loaded.is_none();
+            topology = loaded.unwrap_or_default();
         }
-        if let Some(generated) = generated(section, head) {
-            topology = generated;
+        match generated(section, head) {
+            Some(generated) => topology = generated,
+            None => self.is_incomplete |= section.has("generate"),
         }
         let from = duration(section, "contacts_from", Duration::ZERO, TIME_MAX).unwrap_or_default();
         if let Some(path) = section.path("contacts", folder) {
             let file = path.display().to_string();
             let read = link::text_of(&path)
                 .and_then(|text| contacts::parse(&file, &text, from).map_err(|error| error.to_string()));
-            if let Some(contacts) = link::kept(section, "contacts", read, "lines are: time CONN node node up|down") {
+            let contacts = link::kept(section, "contacts", read, "lines are: time CONN node node up|down");
+            self.is_incomplete |= contacts.is_none();
+            if let Some(contacts) = contacts {
                 let place = |name: &String| tributary_sim::topology::Place { name: name.clone(), location: None };
                 topology.places = contacts.nodes.iter().map(place).collect();
                 for ((a, b), script) in contacts.pairs {
-                    topology.edges.push(Edge { ends: [a, b], ..Edge::default() });
+                    topology.edges.push(Edge::between(a, b));
                     scripts.push(script);
                 }
             }
@@ -282,7 +323,7 @@ impl<'a> Places<'a> {
                     let message = format!("there are two links '{}'", name.value);
                     section.problem(name.span.clone(), message, "give one of them another name".into());
                 } else {
-                    push(scenario, name.map(|name| name.value), ends, forward, backward);
+                    self.push(scenario, name.map(|name| name.value), ends, forward, backward);
                 }
             }
             (_, None) => {}
@@ -294,25 +335,15 @@ impl<'a> Places<'a> {
 /// How long a label may be, so that it fits into a hello.
 const LABEL_BYTES_MAX: usize = 32;
 
-/// Adds a link under a name that is free: `a-b`, or `a-b-2` and so on.
-fn push(scenario: &mut Scenario, name: Option<String>, ends: [String; 2], forward: LinkConfig, backward: LinkConfig) {
-    let plain = format!("{}-{}", ends[0], ends[1]);
-    let name = name.unwrap_or_else(|| {
-        let is_free = |name: &String| scenario.link(name).is_none();
-        let mut names = std::iter::once(plain.clone()).chain((2..).map(|number| format!("{plain}-{number}")));
-        names.find(is_free).expect("there are more numbers than links")
-    });
-    scenario.links.push(LinkSpec { name, ends, forward, backward });
-}
-
-/// What a file says about a link, over what the scenario says about all of them.
-fn with_edge(base: &LinkConfig, edge: &Edge) -> LinkConfig {
+/// What a file says about a direction of a link, over what the scenario says about all of them.
+fn with_way(base: &LinkConfig, way: &Way) -> LinkConfig {
     LinkConfig {
-        rate: edge.rate.or(base.rate),
-        delay: edge.delay.unwrap_or(base.delay),
-        loss: edge.loss.map_or_else(|| base.loss.clone(), Loss::Bernoulli),
-        queue_packets: edge.queue_packets.or(base.queue_packets),
-        discipline: edge.discipline.unwrap_or(base.discipline),
+        rate: way.rate.or(base.rate),
+        delay: way.delay.unwrap_or(base.delay),
+        jitter: way.jitter.unwrap_or(base.jitter),
+        loss: way.loss.map_or_else(|| base.loss.clone(), Loss::Bernoulli),
+        queue_packets: way.queue_packets.or(base.queue_packets),
+        discipline: way.discipline.unwrap_or(base.discipline),
         ..base.clone()
     }
 }

@@ -1,5 +1,5 @@
 //! `[[publish]]`, `[[fetch]]`, `[random]`, `[[rival]]` and `[[traffic]]`: who does what, and when.
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use tributary_content::{MemoryObject, Name};
 use tributary_core::{ByteCount, Duration, Random, Rate, Time};
 use tributary_sim::traffic::{GreedyConfig, Law, Packet, Pattern, SourceConfig};
@@ -51,21 +51,26 @@ const WORKLOAD_STREAM: u64 = 0x776f_726b;
 
 /// Objects by name, size and seed: several nodes may publish the same one, which is made once.
 #[derive(Default)]
-struct Objects(BTreeMap<(String, u64, u64), MemoryObject>);
+struct Objects {
+    made: BTreeMap<(String, u64, u64), MemoryObject>,
+    /// The names of all sections that publish, those with mistakes too: a fetch of theirs is no second mistake.
+    names: BTreeSet<String>,
+}
 
 impl Objects {
     fn make(&mut self, name: &str, bytes: u64, seed: u64) -> MemoryObject {
         let make = || object(name, usize::try_from(bytes).unwrap_or(usize::MAX), seed);
-        self.0.entry((name.into(), bytes, seed)).or_insert_with(make).clone()
+        self.made.entry((name.into(), bytes, seed)).or_insert_with(make).clone()
     }
     fn names(&self) -> impl Iterator<Item = &str> {
-        self.0.keys().map(|(name, ..)| name.as_str())
+        self.names.iter().map(String::as_str)
     }
 }
 
 fn publish(section: Section<'_>, places: &mut Places<'_>, scenario: &mut Scenario, objects: &mut Objects) {
     let node = required(&section, "node", "name the node that publishes").filter(|node| places.check(&section, node));
     let name = name(&section);
+    objects.names.extend(name.as_ref().map(Name::to_string));
     let bytes = size(&section, "size", 1, OBJECT_BYTES_MAX);
     if bytes.is_none() && !section.has("size") {
         section.missing("size", "write a size with its unit, such as \"10MB\"");
@@ -136,6 +141,9 @@ fn transfers(section: &Section<'_>, places: &mut Places<'_>, scenario: &mut Scen
     let sources = section.integer("sources", 1..=64).unwrap_or(1) as usize;
     let begin = beginning(section);
     let Some(count) = count else { return };
+    if !places.is_complete() {
+        return;
+    }
     let labels = places.attachments();
     if labels.len() <= sources {
         let message = format!("{} nodes are too few for a receiver and {sources} sources", labels.len());
@@ -154,6 +162,7 @@ fn transfers(section: &Section<'_>, places: &mut Places<'_>, scenario: &mut Scen
         let receiver = draw();
         let publishers: Vec<String> = (0..sources).map(|_| draw()).collect();
         let text = format!("/random/{number}");
+        objects.names.insert(text.clone());
         let object = objects.make(&text, bytes, number);
         for publisher in publishers {
             places.add_role(&publisher, Role::Sender);

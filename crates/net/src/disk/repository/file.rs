@@ -5,12 +5,13 @@
 //!        | "TBC1" | head bytes | payload bytes | BLAKE3 of the rest    | head …  | payload … |
 //! ```
 use std::{
-    fs::{self, File},
-    io::{self, Read},
+    io,
     path::{Path, PathBuf},
 };
 
 use bytes::Bytes;
+
+use super::super::fs::{self, FileSystem, OpenOptions};
 
 const MAGIC: [u8; 4] = *b"TBC1";
 const FRONT_BYTES: usize = 48;
@@ -21,37 +22,34 @@ const HEAD_BYTES_MAX: usize = 1 << 16;
 ///
 /// # Errors
 /// Those of the file system.
-pub(super) fn head(path: &Path) -> io::Result<Option<(Vec<u8>, u64)>> {
-    let mut file = File::open(path)?;
-    let length = file.metadata()?.len();
+pub(super) fn head(fs: &dyn FileSystem, path: &Path) -> io::Result<Option<(Vec<u8>, u64)>> {
+    let file = fs.open(path, OpenOptions::READ)?;
+    let length = file.metadata()?.length;
     let mut front = [0; FRONT_BYTES];
     if length < FRONT_BYTES as u64 {
         return Ok(None);
     }
-    file.read_exact(&mut front)?;
+    file.read_exact_at(&mut front, 0)?;
     let Some((head_bytes, payload_bytes, _)) = parse(&front) else { return Ok(None) };
-    if head_bytes > HEAD_BYTES_MAX || length != (FRONT_BYTES + head_bytes) as u64 + payload_bytes {
+    let rest = length.checked_sub((FRONT_BYTES + head_bytes) as u64);
+    if head_bytes > HEAD_BYTES_MAX || rest != Some(payload_bytes) {
         return Ok(None);
     }
     let mut head = vec![0; head_bytes];
-    file.read_exact(&mut head)?;
+    file.read_exact_at(&mut head, FRONT_BYTES as u64)?;
     Ok(Some((head, payload_bytes)))
 }
-/// The payload.
+/// The payload; nothing if it is damaged.
 ///
 /// # Errors
-/// Those of the file system, and if it is damaged.
-pub(super) fn read(folder: &Path, id: u64) -> io::Result<Bytes> {
-    let path = path(folder, id);
-    let bytes = Bytes::from(fs::read(&path)?);
-    let damaged = || io::Error::other(format!("{} is damaged", path.display()));
-    let front = bytes.first_chunk().ok_or_else(damaged)?;
-    let (head_bytes, payload_bytes, hash) = parse(front).ok_or_else(damaged)?;
-    let start = FRONT_BYTES.checked_add(head_bytes).filter(|start| *start <= bytes.len()).ok_or_else(damaged)?;
-    if (bytes.len() - start) as u64 != payload_bytes || blake3::hash(&bytes[FRONT_BYTES..]) != hash {
-        return Err(damaged());
-    }
-    Ok(bytes.slice(start..))
+/// Those of the file system.
+pub(super) fn read(fs: &dyn FileSystem, folder: &Path, id: u64) -> io::Result<Option<Bytes>> {
+    let bytes = Bytes::from(fs::read(fs, &path(folder, id))?);
+    let Some((head_bytes, payload_bytes, hash)) = bytes.first_chunk().and_then(parse) else { return Ok(None) };
+    let start = FRONT_BYTES.checked_add(head_bytes).filter(|start| *start <= bytes.len());
+    let is_whole =
+        |start: &usize| (bytes.len() - start) as u64 == payload_bytes && blake3::hash(&bytes[FRONT_BYTES..]) == hash;
+    Ok(start.filter(is_whole).map(|start| bytes.slice(start..)))
 }
 /// The file of a chunk.
 pub(super) fn path(folder: &Path, id: u64) -> PathBuf {

@@ -1,31 +1,35 @@
-use std::{fs::OpenOptions, os::unix::fs::FileExt, time::Duration};
+use std::{
+    fs::{self, File, OpenOptions},
+    os::unix::fs::FileExt,
+    time::Duration,
+};
 
 use super::*;
 
 /// Waits for the thread's answer to the last commit.
-fn answer(repository: &mut FileRepository) -> Result<(), StoreError> {
+fn answer(repository: &mut DiskRepository) -> Result<(), StoreError> {
     while !repository.is_committed()? {
         std::thread::sleep(Duration::from_millis(1));
     }
     Ok(())
 }
-fn commit(repository: &mut FileRepository) {
+fn commit(repository: &mut DiskRepository) {
     repository.commit().expect("a thread");
     answer(repository).expect("a disk");
 }
 /// Waits until the thread has done what it was told, without a commit.
-fn drain(repository: &mut FileRepository) {
+fn drain(repository: &mut DiskRepository) {
     let (tell, done) = channel();
     repository.send(Job::Wait(tell)).expect("a thread");
     done.recv().expect("a thread");
 }
-fn put(repository: &mut FileRepository, id: u64, bytes: usize) {
-    repository.put(id, b"head", &payload(id, bytes).into()).expect("a thread");
+fn put(repository: &mut DiskRepository, id: u64, bytes: usize) {
+    repository.put(id, b"head", &[payload(id, bytes).into()]).expect("a thread");
 }
 fn payload(id: u64, bytes: usize) -> Vec<u8> {
     (0..bytes).map(|at| (at as u64 * 31 + id * 7) as u8).collect()
 }
-fn listed(repository: &mut FileRepository) -> Vec<u64> {
+fn listed(repository: &mut DiskRepository) -> Vec<u64> {
     repository.list().expect("a folder").into_iter().map(|(id, ..)| id).collect()
 }
 fn files(folder: &Path) -> Vec<PathBuf> {
@@ -41,7 +45,7 @@ fn used(folder: &Path) -> u64 {
 }
 /// What a process that is killed leaves: a copy of its folder, as its thread goes on. The zeros that
 /// a segment reserves ahead take no room in the copy.
-fn killed(folder: &Path, to: &Path) -> FileRepository {
+fn killed(folder: &Path, to: &Path) -> DiskRepository {
     fs::create_dir(to).expect("a folder");
     for file in files(folder) {
         let bytes = fs::read(&file).expect("a file");
@@ -50,17 +54,17 @@ fn killed(folder: &Path, to: &Path) -> FileRepository {
         copy.write_all_at(&bytes[..written], 0).expect("a disk");
         copy.set_len(bytes.len() as u64).expect("a disk");
     }
-    FileRepository::new(to)
+    DiskRepository::new(to)
 }
 
 #[test]
 fn what_was_committed_is_there_after_a_kill_and_what_was_not_is_whole_or_not_there() {
     let dir = tempfile::tempdir().expect("a folder");
     let folder = dir.path().join("store");
-    let mut repository = FileRepository::new(&folder);
+    let mut repository = DiskRepository::new(&folder);
     assert!(listed(&mut repository).is_empty());
-    repository.put(1, b"head one", &payload(1, 100_000).into()).expect("a thread");
-    repository.put(2, b"head two", &Payload::default()).expect("a thread");
+    repository.put(1, b"head one", &[payload(1, 100_000).into()]).expect("a thread");
+    repository.put(2, b"head two", &[]).expect("a thread");
     put(&mut repository, 3, 70_000);
     commit(&mut repository);
     put(&mut repository, 4, 50_000);
@@ -80,7 +84,7 @@ fn what_was_committed_is_there_after_a_kill_and_what_was_not_is_whole_or_not_the
             drop(killed(&folder, &to));
             let copy = OpenOptions::new().write(true).open(segment::path(&to, 0)).expect("a file");
             copy.write_all_at(&vec![fill; whole - length], length as u64).expect("a disk");
-            let mut again = FileRepository::new(&to);
+            let mut again = DiskRepository::new(&to);
             let found = again.list().expect("a folder");
             let heads: Vec<_> = found.iter().map(|(id, head, bytes)| (*id, &head[..], *bytes)).collect();
             assert_eq!(heads, [(1, &b"head one"[..], 100_000), (3, b"head", 70_000)], "{length} bytes, then {fill}");
@@ -90,7 +94,7 @@ fn what_was_committed_is_there_after_a_kill_and_what_was_not_is_whole_or_not_the
             put(&mut again, 4, 1_000);
             commit(&mut again);
             drop(again);
-            let mut again = FileRepository::new(&to);
+            let mut again = DiskRepository::new(&to);
             assert_eq!(listed(&mut again), [1, 3, 4]);
             assert_eq!(again.read(4).expect("it is there"), payload(4, 1_000));
         }
@@ -108,7 +112,7 @@ fn what_was_committed_is_there_after_a_kill_and_what_was_not_is_whole_or_not_the
 fn what_was_torn_hides_nothing_that_is_whole_behind_it() {
     let dir = tempfile::tempdir().expect("a folder");
     let folder = dir.path().join("store");
-    let mut repository = FileRepository::new(&folder);
+    let mut repository = DiskRepository::new(&folder);
     assert!(listed(&mut repository).is_empty());
     (1..=3).for_each(|id| put(&mut repository, id, 10_000));
     drain(&mut repository);
@@ -116,13 +120,13 @@ fn what_was_torn_hides_nothing_that_is_whole_behind_it() {
     drop(killed(&folder, &to));
     let copy = OpenOptions::new().write(true).open(segment::path(&to, 0)).expect("a file");
     copy.write_all_at(&[0; 4_096], 4_096).expect("a disk");
-    assert_eq!(listed(&mut FileRepository::new(&to)), [2, 3]);
+    assert_eq!(listed(&mut DiskRepository::new(&to)), [2, 3]);
 }
 
 #[test]
 fn what_is_removed_gives_its_room_back() {
     let dir = tempfile::tempdir().expect("a folder");
-    let mut repository = FileRepository::new(dir.path());
+    let mut repository = DiskRepository::new(dir.path());
     assert!(listed(&mut repository).is_empty());
     for id in 0..160 {
         put(&mut repository, id, 1 << 20);
@@ -160,7 +164,7 @@ fn what_is_removed_gives_its_room_back() {
 fn a_segment_of_which_little_is_left_is_moved_and_outlives_a_kill_in_between() {
     let dir = tempfile::tempdir().expect("a folder");
     let folder = dir.path().join("store");
-    let mut repository = FileRepository::new(&folder);
+    let mut repository = DiskRepository::new(&folder);
     assert!(listed(&mut repository).is_empty());
     for id in 0..300 {
         put(&mut repository, id, 10_000);
@@ -168,7 +172,7 @@ fn a_segment_of_which_little_is_left_is_moved_and_outlives_a_kill_in_between() {
     commit(&mut repository);
     // It is closed, and the next one begins.
     drop(repository);
-    let mut repository = FileRepository::new(&folder);
+    let mut repository = DiskRepository::new(&folder);
     assert_eq!(listed(&mut repository).len(), 300);
     let before = killed(&folder, &dir.path().join("before"));
     drop(before);
@@ -184,64 +188,40 @@ fn a_segment_of_which_little_is_left_is_moved_and_outlives_a_kill_in_between() {
     fs::copy(segment::path(&dir.path().join("before"), 0), segment::path(&folder, 0)).expect("a disk");
     let file = OpenOptions::new().write(true).open(segment::path(&folder, 0)).expect("a file");
     for id in (0..290).chain([299]) {
-        let place = segment::Place { segment: 0, at: id * 10_068, head_bytes: 4, payload_bytes: 10_000 };
-        segment::mark_removed(&file, &place).expect("a disk");
+        segment::mark_removed(&file, id * 10_068).expect("a disk");
     }
-    let mut repository = FileRepository::new(&folder);
+    let mut repository = DiskRepository::new(&folder);
     assert_eq!(listed(&mut repository), (290..299).collect::<Vec<_>>());
     repository.remove(290).expect("a thread");
     commit(&mut repository);
     drop(repository);
-    assert_eq!(listed(&mut FileRepository::new(&folder)), (291..299).collect::<Vec<_>>(), "it has come back");
-}
-
-#[test]
-fn a_commit_that_fails_leaves_nothing_of_it_and_the_next_one_works() {
-    let dir = tempfile::tempdir().expect("a folder");
-    let folder = dir.path().join("store");
-    let mut repository = FileRepository::new(&folder);
-    assert!(listed(&mut repository).is_empty());
-    put(&mut repository, 1, 1_000);
-    commit(&mut repository);
-    // The next segment cannot be begun.
-    drop(repository);
-    let mut repository = FileRepository::new(&folder);
-    assert_eq!(listed(&mut repository), [1]);
-    fs::create_dir(segment::path(&folder, 1)).expect("a folder");
-    put(&mut repository, 2, 1_000);
-    repository.commit().expect("a thread");
-    assert!(answer(&mut repository).is_err());
-    fs::remove_dir(segment::path(&folder, 1)).expect("a folder");
-    put(&mut repository, 3, 1_000);
-    commit(&mut repository);
-    drop(repository);
-    assert_eq!(listed(&mut FileRepository::new(&folder)), [1, 3]);
+    assert_eq!(listed(&mut DiskRepository::new(&folder)), (291..299).collect::<Vec<_>>(), "it has come back");
 }
 
 #[test]
 fn a_folder_that_cannot_be_used_is_found_before_anything_is_entrusted_to_it() {
     let dir = tempfile::tempdir().expect("a folder");
     let folder = dir.path().join("deep/store");
-    FileRepository::check(&folder).expect("it is made");
+    DiskRepository::check(&folder).expect("it is made");
     assert_eq!(fs::read_dir(&folder).expect("it is there").count(), 0, "nothing is left behind");
     let file = dir.path().join("file");
     fs::write(&file, "no folder").expect("a disk");
-    assert!(FileRepository::check(&file).is_err());
-    assert!(FileRepository::check(&file.join("store")).is_err());
+    assert!(DiskRepository::check(&file).is_err());
+    assert!(DiskRepository::check(&file.join("store")).is_err());
     for name in ["0000000000000007.chunks", "0000000000000007.chunk"] {
         let taken = folder.join(name);
         fs::create_dir(&taken).expect("a disk");
-        let told = FileRepository::check(&folder).expect_err("it cannot be read").to_string();
+        let told = DiskRepository::check(&folder).expect_err("it cannot be read").to_string();
         assert!(told.starts_with(&format!("{}: ", taken.display())), "{told}");
         fs::remove_dir(&taken).expect("a disk");
     }
-    FileRepository::check(&folder).expect("nothing is in the way");
+    DiskRepository::check(&folder).expect("nothing is in the way");
 }
 
 #[test]
 fn what_is_damaged_is_never_given_out() {
     let dir = tempfile::tempdir().expect("a folder");
-    let mut repository = FileRepository::new(dir.path());
+    let mut repository = DiskRepository::new(dir.path());
     assert!(listed(&mut repository).is_empty());
     for id in 0..3 {
         put(&mut repository, id, 1_000);
@@ -254,7 +234,7 @@ fn what_is_damaged_is_never_given_out() {
     assert!(repository.read(0).is_err() && repository.read(1).is_err(), "a changed byte passes");
     assert!(repository.read(2).is_ok());
     drop(repository);
-    let mut repository = FileRepository::new(dir.path());
+    let mut repository = DiskRepository::new(dir.path());
     assert_eq!(listed(&mut repository), [0, 1, 2], "what was durable is not read at a start");
     assert!(repository.read(0).is_err() && repository.read(1).is_err());
 }
@@ -265,7 +245,7 @@ fn what_is_damaged_is_never_given_out() {
 fn a_damaged_front_takes_nothing_with_it() {
     let dir = tempfile::tempdir().expect("a folder");
     let folder = dir.path().join("store");
-    let mut repository = FileRepository::new(&folder);
+    let mut repository = DiskRepository::new(&folder);
     assert!(listed(&mut repository).is_empty());
     for id in 1..=4 {
         put(&mut repository, id, 1_000);
@@ -281,7 +261,7 @@ fn a_damaged_front_takes_nothing_with_it() {
                 let mut damaged = [0];
                 copy.read_exact_at(&mut damaged, at(id) + byte).expect("a disk");
                 copy.write_all_at(&[damaged[0] ^ bits], at(id) + byte).expect("a disk");
-                let mut again = FileRepository::new(&to);
+                let mut again = DiskRepository::new(&to);
                 let found = listed(&mut again);
                 for other in others {
                     assert!(found.contains(&other), "chunk {id}, byte {byte} ^ {bits:#x}: {found:?}");
@@ -304,15 +284,15 @@ fn a_damaged_front_takes_nothing_with_it() {
 fn a_payload_that_looks_like_chunks_is_none() {
     let dir = tempfile::tempdir().expect("a folder");
     let folder = dir.path().join("store");
-    let mut repository = FileRepository::new(&folder);
+    let mut repository = DiskRepository::new(&folder);
     assert!(listed(&mut repository).is_empty());
     let mut inner = Vec::new();
-    segment::encode(&mut inner, 9, 0, b"head", &payload(9, 500).into());
-    repository.put(1, b"head", &[payload(1, 300), inner].concat().into()).expect("a thread");
+    segment::encode(&mut inner, 9, 0, b"head", &[payload(9, 500).into()]);
+    repository.put(1, b"head", &[payload(1, 300).into(), inner.into()]).expect("a thread");
     put(&mut repository, 2, 1_000);
     commit(&mut repository);
     drop(repository);
-    assert_eq!(listed(&mut FileRepository::new(&folder)), [1, 2]);
+    assert_eq!(listed(&mut DiskRepository::new(&folder)), [1, 2]);
 }
 
 #[test]
@@ -337,7 +317,7 @@ fn chunks_of_earlier_versions_are_restored_and_removed() {
     };
     change(6, &|bytes| bytes[500] ^= 1);
     change(7, &|bytes| bytes.truncate(700));
-    let mut repository = FileRepository::new(dir.path());
+    let mut repository = DiskRepository::new(dir.path());
     let found = repository.list().expect("a folder");
     assert_eq!(found, [4, 5, 6].map(|id| (id, b"head".to_vec(), 1_000)), "one of the wrong length counts");
     assert_eq!(repository.read(4).expect("it is there"), payload(4, 1_000));
@@ -346,52 +326,8 @@ fn chunks_of_earlier_versions_are_restored_and_removed() {
     [4, 6].into_iter().for_each(|id| repository.remove(id).expect("a thread"));
     commit(&mut repository);
     drop(repository);
-    assert_eq!(listed(&mut FileRepository::new(dir.path())), [5, 8]);
-    assert_eq!(files(dir.path()), [segment::path(dir.path(), 0), file::path(dir.path(), 5)]);
-}
-
-#[test]
-fn a_store_that_is_opened_again_keeps_chunks_no_longer_than_they_were_to_be_kept() {
-    use tributary_core::Time;
-    use tributary_mf::{
-        config::ProxyConfig,
-        ids::{Guid, NetworkAddress, Token},
-        router::{
-            StoreReason,
-            proxy::{Kept, Proxy},
-        },
-        wire::{ChunkHeader, ChunkKind, DataTag, Reliability},
-    };
-    let dir = tempfile::tempdir().expect("a folder");
-    let open = || {
-        let (repository, own) = (FileRepository::new(dir.path()), (Guid([9; 20]), NetworkAddress(7)));
-        Proxy::new(Time::ZERO, ProxyConfig::default(), own, Box::new(repository)).expect("a disk")
-    };
-    let lifetime = Duration::from_secs(3_600);
-    let left = |proxy: &Proxy| proxy.holdings().next().expect("it is stored").until.since(Time::ZERO);
-    let mut proxy = open();
-    let tag = DataTag {
-        object: tributary_content::ObjectId([9; 16]),
-        transfer: 1,
-        token: Token(7),
-        number: 0,
-        count: 1,
-        chunk_bytes: 1_000,
-        reliability: Reliability::Nack,
-        window: 0,
-        window_chunks: 0,
-    };
-    let header = ChunkHeader::new(ChunkKind::Data(tag), Guid([1; 20]), Guid([2; 20]), NetworkAddress(5));
-    let header = ChunkHeader { lifetime_ms: 3_600_000, ..header };
-    proxy.put(Time::ZERO, &header, &payload(1, 10).into(), Kept::For(StoreReason::Away)).expect("room");
-    assert_eq!(left(&proxy), lifetime);
-    drop(proxy);
-    let mut before = lifetime;
-    for _ in 0..2 {
-        let left = left(&open());
-        assert!(left < before && left > Duration::ZERO, "{left:?}");
-        before = left;
-        // The disk tells milliseconds.
-        std::thread::sleep(Duration::from_millis(2));
-    }
+    assert_eq!(listed(&mut DiskRepository::new(dir.path())), [5, 8]);
+    let damaged = dir.path().join("damaged");
+    assert_eq!(files(dir.path()), [segment::path(dir.path(), 0), file::path(dir.path(), 5), damaged.clone()]);
+    assert_eq!(files(&damaged), [damaged.join("0000000000000007.chunk.0")], "what is damaged is kept");
 }

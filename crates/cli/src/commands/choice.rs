@@ -1,0 +1,126 @@
+//! Which of the daemons on this machine a request is for.
+use tributary::{Api, ApiError, ErrorKind, Request, SocketApi, Told, places, views::StatusView};
+
+use crate::{args::Control, tables};
+
+/// A daemon that runs here, and what it is doing.
+pub(super) struct Running {
+    pub(super) api: SocketApi,
+    pub(super) status: StatusView,
+}
+
+/// The daemon that the arguments name, or the only one that runs, or the only one of several that can do it.
+pub(super) fn connect(control: &Control, request: &Request) -> Result<SocketApi, ApiError> {
+    let sockets = places::find_controls(control.control.as_deref())?;
+    if let [socket] = &sockets[..] {
+        return SocketApi::open(socket);
+    }
+    choose(running(&sockets)?, request)
+}
+/// All daemons that the arguments may mean, each with its status.
+pub(super) fn all(control: &Control) -> Result<Vec<Running>, ApiError> {
+    running(&places::find_controls(control.control.as_deref())?)
+}
+
+/// Those that answer. One that ends meanwhile is left out, unless it is the only one.
+fn running(sockets: &[std::path::PathBuf]) -> Result<Vec<Running>, ApiError> {
+    let ask = |socket: &std::path::PathBuf| {
+        let api = SocketApi::open(socket)?;
+        let status = api.answers(Request::Status)?.into_iter().find_map(|told| match told {
+            Told::Status(status) => Some(status),
+            _ => None,
+        });
+        let gone = || ApiError::new(ErrorKind::Protocol, format!("'{}' tells no status", socket.display()));
+        Ok(Running { api, status: status.ok_or_else(gone)? })
+    };
+    let answers: Vec<Result<Running, ApiError>> = sockets.iter().map(ask).collect();
+    if answers.iter().all(Result::is_err) {
+        return answers.into_iter().collect();
+    }
+    Ok(answers.into_iter().flatten().collect())
+}
+fn choose(running: Vec<Running>, request: &Request) -> Result<SocketApi, ApiError> {
+    let able = |node: &&Running| can(&node.status, request);
+    let labels = |nodes: &[&Running]| nodes.iter().map(|node| tables::node_words(&node.status)).collect::<Vec<_>>();
+    let found: Vec<_> = running.iter().filter(able).collect();
+    match &found[..] {
+        [only] => Ok(only.api.clone()),
+        [] => {
+            let known = labels(&running.iter().collect::<Vec<_>>()).join(", ");
+            let message = format!("none of the daemons that run here can do that: {known}");
+            Err(ApiError::new(ErrorKind::Usage, message).with_hint("`trib status` tells more about them"))
+        }
+        [first, ..] => {
+            let message =
+                format!("{} daemons here can do that: {}; which one?", found.len(), labels(&found).join(", "));
+            let hint = format!("name one: --control {}", first.status.label);
+            Err(ApiError::new(ErrorKind::Usage, message).with_hint(hint))
+        }
+    }
+}
+/// Whether a node can answer a request, as far as its status tells.
+fn can(status: &StatusView, request: &Request) -> bool {
+    let plays = |role: &str| status.roles.iter().any(|of| of == role);
+    let is = |family: &str| status.family == family;
+    let has_transfer = |id: &str| status.transfers.iter().any(|transfer| transfer.id == id || transfer.name == id);
+    let publishes = |name: &str| status.published.iter().any(|published| published.name == name);
+    match request {
+        Request::Put { .. } => plays("sender"),
+        Request::Get(_) | Request::Begin(_) => plays("receiver"),
+        Request::List { .. } => !is("ndn"),
+        Request::Remove { name } => publishes(name),
+        Request::Paths { name } => has_transfer(name),
+        Request::Follow { id } => has_transfer(id),
+        Request::Explain { id } => {
+            let (of, _) = id.split_once('/').filter(|(of, _)| !of.is_empty()).unwrap_or((id, ""));
+            has_transfer(id)
+                || has_transfer(of)
+                || publishes(id)
+                || id.starts_with("path-") && !status.transfers.is_empty()
+        }
+        Request::Cancel { transfer } => has_transfer(transfer),
+        Request::Limit { transfer, .. } => transfer.as_ref().map_or_else(|| plays("receiver"), |id| has_transfer(id)),
+        Request::Ping(_) | Request::Traceroute(_) => is("ndn"),
+        Request::Cache => status.cache.is_some(),
+        Request::Store => is("mf") && plays("router"),
+        Request::Send(_) => is("mf") && plays("sender"),
+        Request::Recv(_) | Request::Attach { .. } | Request::Detach { .. } => is("mf") && plays("receiver"),
+        Request::Readers { .. } | Request::Groups | Request::GroupAdd { .. } | Request::GroupRemove { .. } => is("mf"),
+        _ => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_request_is_for_the_nodes_whose_roles_it_needs() {
+        let status = |label: &str, family: &str, roles: &[&str]| StatusView {
+            label: label.into(),
+            family: family.into(),
+            roles: roles.iter().map(ToString::to_string).collect(),
+            ..StatusView::default()
+        };
+        let mut router = status("router", "psi", &["router", "resolver", "topology-manager"]);
+        router.cache = Some(tributary::views::CacheView::default());
+        let mut receiver = status("receiver", "psi", &["receiver"]);
+        receiver.transfers =
+            vec![tributary::views::TransferView { id: "transfer-1".into(), name: "/a".into(), ..Default::default() }];
+        let (tower, phone) = (status("tower", "mf", &["router"]), status("phone", "mf", &["sender", "receiver"]));
+        let nodes = [&router, &receiver, &tower, &phone];
+        for (request, able) in [
+            (Request::Cache, &["router"][..]),
+            (Request::Store, &["tower"]),
+            (Request::Explain { id: "/a".into() }, &["receiver"]),
+            (Request::Explain { id: "transfer-1/path-2".into() }, &["receiver"]),
+            (Request::Paths { name: "/a".into() }, &["receiver"]),
+            (Request::Attach { name: "/a".into() }, &["phone"]),
+            (Request::Remove { name: "/a".into() }, &[]),
+            (Request::List { scope: "/".into(), patience_ms: 1 }, &["router", "receiver", "tower", "phone"]),
+        ] {
+            let found: Vec<_> = nodes.iter().filter(|node| can(node, &request)).map(|node| &node.label[..]).collect();
+            assert_eq!(found, able, "{request:?}");
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! What custodians are told of the chunks that they keep (RFC 5050 §5.10): gathered for a moment, so that one message
+//! speaks of many chunks.
+use alloc::collections::{BTreeMap, BTreeSet};
+
+use tributary_content::ObjectId;
+use tributary_core::{Duration, Time};
+
+use crate::{
+    ids::{ChunkKey, Custodian, Flow, Token},
+    wire::{ChunkHeader, ChunkRanges, CustodyState, TransportMessage},
+};
+
+/// How long it is waited for more to say to a custodian.
+const DELAY: Duration = Duration::from_millis(20);
+/// Chunks that are told of without waiting for more, and transfers that are told of at most before all are.
+const CHUNKS_MAX: usize = 1_024;
+const TRANSFERS_MAX: usize = 4_096;
+
+/// What a custodian is told of one chunk, or of a whole transfer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Answer {
+    /// Whom.
+    pub(crate) custodian: Custodian,
+    /// What it has to be shown.
+    pub(crate) token: Token,
+    /// Which chunk.
+    pub(crate) key: ChunkKey,
+    /// What became of it.
+    pub(crate) state: CustodyState,
+}
+
+impl Answer {
+    /// To the custodian of a chunk, if it has one.
+    pub(crate) fn to(header: &ChunkHeader, state: CustodyState) -> Option<Answer> {
+        let (key, token) = header.key().zip(header.token())?;
+        Some(Answer { custodian: header.custodian?, token, key, state })
+    }
+}
+
+/// Whom, what it has to be shown, and what is said of which transfer. What is said last of a chunk comes last.
+type Said = (Custodian, u64, Flow, u32, ObjectId, u8);
+
+/// Gathers what is said.
+#[derive(Default)]
+pub(crate) struct Answers {
+    said: BTreeMap<Said, (CustodyState, BTreeSet<u32>)>,
+    due: Option<Time>,
+    /// Messages made of it.
+    pub(crate) messages: u64,
+}
+
+impl Answers {
+    /// Says something soon.
+    pub(crate) fn add(&mut self, now: Time, answer: Answer) {
+        let Answer { custodian, token, key, state } = answer;
+        let of = |state: CustodyState| (custodian, token.0, key.flow, key.transfer, key.object, state as u8);
+        if state == CustodyState::Taken {
+            // It may have been refused a moment ago.
+            for earlier in [CustodyState::Refused, CustodyState::Lost] {
+                if let Some((_, chunks)) = self.said.get_mut(&of(earlier)) {
+                    chunks.remove(&key.number);
+                }
+            }
+        }
+        let (_, chunks) = self.said.entry(of(state)).or_insert_with(|| (state, BTreeSet::new()));
+        chunks.insert(key.number);
+        let is_much = chunks.len() >= CHUNKS_MAX || self.said.len() >= TRANSFERS_MAX;
+        let due = if is_much { now } else { now + DELAY };
+        self.due = Some(self.due.map_or(due, |at| at.min(due)));
+    }
+    /// What is to be said now.
+    pub(crate) fn poll(&mut self, now: Time) -> Option<(Custodian, Token, TransportMessage)> {
+        self.due.filter(|due| *due <= now)?;
+        while let Some(((custodian, token, flow, transfer, object, kind), (state, numbers))) = self.said.pop_first() {
+            if numbers.is_empty() {
+                continue;
+            }
+            let whole = matches!(state, CustodyState::Over | CustodyState::Ready);
+            let chunks = ChunkRanges::from_ascending(if whole { BTreeSet::new() } else { numbers.clone() });
+            let told = chunks.iter().last();
+            let rest: BTreeSet<u32> = numbers.into_iter().filter(|number| !whole && Some(*number) > told).collect();
+            if !rest.is_empty() {
+                self.said.insert((custodian, token, flow, transfer, object, kind), (state, rest));
+            }
+            self.messages += 1;
+            let message = TransportMessage::Custody { transfer, object, flow, state, chunks };
+            return Some((custodian, Token(token), message));
+        }
+        self.due = None;
+        None
+    }
+    /// When there is something to say.
+    pub(crate) fn poll_timeout(&self) -> Option<Time> {
+        self.due
+    }
+}

@@ -1,0 +1,598 @@
+//! Custody (RFC 5050 §5.10, RFC 4838): a chunk that has left stays here until a custodian further on, or its receiver, has
+//! it on a disk and says so.
+//!
+//! ```text
+//!   waiting ──► leaving ──(next hop has it in memory)──► in transit ──(taken: it is on a disk further on)──► gone
+//!      ▲  ▲                                                   │
+//!      │  └──(next hop lost or restarted, timeout, asked for)─┤
+//!      └───────── resting ◄──────(refused, lost on the way)───┘
+//! ```
+//! Of what goes to one destination only so many objects and bytes are in transit: more than its receiver may have no room
+//! for. A transfer that has begun goes on whatever others do, and the oldest one though all bytes are in transit, so that
+//! objects of which each has come in part cannot hold up each other for ever.
+use alloc::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    vec::Vec,
+};
+
+use tributary_content::ObjectId;
+use tributary_core::{Duration, Time};
+use tributary_transport::rtt::RttEstimator;
+
+use super::{LATELY_MAX, Proxy, Release, Stored, Waiting};
+use crate::{
+    config::{CustodyUntil, ProxyConfig},
+    custody::Answer,
+    ids::{ChunkKey, Custodian, Flow, Guid, ServiceId, Token},
+    sender::is_pushed,
+    wire::{ChunkHeader, ChunkRanges, CustodyState},
+};
+
+/// How long nothing is sent after a refusal; doubles with each one, and a chunk that was lost on the way rests as long.
+const REFUSED_PAUSE: Duration = Duration::from_secs(2);
+const REFUSED_PAUSE_MAX: Duration = Duration::from_secs(120);
+/// A timeout doubles with each time that a chunk is sent in vain, so often at most.
+const BACKOFF_MAX: u32 = 6;
+/// After how long a chunk that is said to be missing counts as lost on its way.
+const MISSED_AFTER: Duration = Duration::from_secs(1);
+
+/// Where a chunk is that this proxy keeps.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Place {
+    /// Here: it waits or rests, or is a copy to answer from.
+    Here,
+    /// In the queues of this router, or on the wire.
+    Leaving,
+    /// Taken by a neighbour, into its memory at least, since then.
+    InTransit { via: Guid, since: Time },
+}
+
+/// What of a transfer is on its way.
+struct Transit {
+    /// Transfers with the same destination are in the order in which they began.
+    begun: u64,
+    ids: BTreeSet<u64>,
+    /// When anything of it was last taken on.
+    heard_at: Time,
+    due: Option<Time>,
+}
+
+/// Chunks of a transfer that were refused or lost, and when they are tried again.
+struct Resting {
+    ids: BTreeSet<u64>,
+    until: Time,
+}
+
+/// What is on its way from here, by transfer: a [`ChunkKey`] of chunk 0 names it.
+#[derive(Default)]
+pub(super) struct Transits {
+    open: BTreeMap<ChunkKey, Transit>,
+    due: BTreeSet<(Time, ChunkKey)>,
+    resting: BTreeMap<ChunkKey, Resting>,
+    resting_due: BTreeSet<(Time, ChunkKey)>,
+    /// What each neighbour has taken on.
+    via: BTreeMap<Guid, BTreeSet<u64>>,
+    /// What each neighbour that is gone had taken on, and in which of its lives.
+    lost_with: BTreeMap<Guid, (u64, BTreeSet<u64>)>,
+    begun: u64,
+    /// Destinations to which nothing is sent for a while.
+    holds: BTreeSet<(Time, Guid)>,
+    pub(super) answers: VecDeque<Answer>,
+}
+
+/// How much is on its way to a destination.
+pub(super) struct Window {
+    /// By when they began.
+    open: BTreeMap<u64, ChunkKey>,
+    bytes: u64,
+    /// So many objects may be on their way: as many as the settings say, unless some were refused.
+    objects: u32,
+    hold_until: Option<Time>,
+    pause: Duration,
+    rtt: RttEstimator,
+}
+
+impl Window {
+    pub(super) fn new(config: &ProxyConfig) -> Window {
+        Window {
+            open: BTreeMap::new(),
+            bytes: 0,
+            objects: config.custody_objects,
+            hold_until: None,
+            pause: REFUSED_PAUSE,
+            rtt: RttEstimator::new(config.custody_timeout * 3, config.custody_timeout, config.custody_timeout_max),
+        }
+    }
+    /// Which transfers may send, if not all that wait may.
+    fn may_send(&self, config: &ProxyConfig) -> Option<Vec<ChunkKey>> {
+        if self.open.len() < self.objects as usize && (self.bytes < config.custody_bytes.0 || self.open.is_empty()) {
+            return None;
+        }
+        let most = if self.bytes < config.custody_bytes.0 { usize::MAX } else { 1 };
+        Some(self.open.values().take(most).copied().collect())
+    }
+}
+
+/// The transfer of a chunk.
+fn transfer_of(key: &ChunkKey) -> ChunkKey {
+    ChunkKey { number: 0, ..*key }
+}
+
+impl Proxy {
+    /// Whether chunks with this header are kept until they are on a disk further on. Those of a group have many ways.
+    pub(super) fn keeps_custody(&self, header: &ChunkHeader) -> bool {
+        let is_for_group = matches!(header.service, ServiceId::Multicast | ServiceId::Anycast);
+        self.config.custody == CustodyUntil::Disk && !is_for_group
+    }
+    /// Who is told to those further on.
+    pub(super) fn custodian(&self) -> Custodian {
+        Custodian { guid: self.own.0, address: self.own.1 }
+    }
+    /// A chunk leaves.
+    pub(super) fn on_released(&mut self, now: Time, id: u64) {
+        let Some(stored) = self.chunks.get_mut(&id) else { return };
+        stored.sends = stored.sends.saturating_add(1);
+        let (key, bytes, was) = (stored.key, stored.bytes, stored.place);
+        stored.place = Place::Leaving;
+        let (header, transfer) = (stored.header.clone(), transfer_of(&key));
+        if !self.keeps_custody(&header) {
+            return;
+        }
+        let Some(destination) = self.destinations.get_mut(&key.flow.destination) else { return };
+        if let Place::InTransit { via, .. } = was {
+            self.transits.via.entry(via).and_modify(|ids| _ = ids.remove(&id));
+        }
+        let begun = self.transits.begun;
+        let transit = self.transits.open.entry(transfer).or_insert_with(|| Transit {
+            begun,
+            ids: BTreeSet::new(),
+            heard_at: now,
+            due: None,
+        });
+        self.transits.begun += u64::from(transit.ids.is_empty());
+        destination.window.open.insert(transit.begun, transfer);
+        if transit.ids.insert(id) {
+            destination.window.bytes += bytes;
+        }
+    }
+    /// A chunk is not on its way any more: it is back, or gone.
+    pub(super) fn leave_transit(&mut self, id: u64) {
+        let Some(stored) = self.chunks.get_mut(&id) else { return };
+        let (key, bytes, was) = (stored.key, stored.bytes, stored.place);
+        stored.place = Place::Here;
+        if let Place::InTransit { via, .. } = was
+            && let Some(ids) = self.transits.via.get_mut(&via)
+        {
+            ids.remove(&id);
+            if ids.is_empty() {
+                self.transits.via.remove(&via);
+            }
+        }
+        let transfer = transfer_of(&key);
+        let Some(transit) = self.transits.open.get_mut(&transfer) else { return };
+        if !transit.ids.remove(&id) {
+            return;
+        }
+        let (is_over, begun, due) = (transit.ids.is_empty(), transit.begun, transit.due);
+        if is_over {
+            self.transits.open.remove(&transfer);
+            due.into_iter().for_each(|due| _ = self.transits.due.remove(&(due, transfer)));
+        }
+        if let Some(destination) = self.destinations.get_mut(&key.flow.destination) {
+            destination.window.bytes = destination.window.bytes.saturating_sub(bytes);
+            if is_over {
+                destination.window.open.remove(&begun);
+            }
+            destination.ready |= !destination.waiting.is_empty();
+        }
+    }
+    /// A chunk does not rest any more: it waits, or is gone.
+    pub(super) fn leave_rest(&mut self, id: u64) {
+        let Some(stored) = self.chunks.get_mut(&id).filter(|stored| stored.rests) else { return };
+        stored.rests = false;
+        let transfer = transfer_of(&stored.key);
+        let Some(resting) = self.transits.resting.get_mut(&transfer) else { return };
+        resting.ids.remove(&id);
+        if resting.ids.is_empty() {
+            let until = resting.until;
+            self.transits.resting.remove(&transfer);
+            self.transits.resting_due.remove(&(until, transfer));
+        }
+    }
+    /// A neighbour has taken a chunk into its memory that this proxy is the custodian of.
+    pub(super) fn on_taken_on(&mut self, now: Time, id: u64, via: Guid) {
+        let Some(stored) = self.chunks.get_mut(&id).filter(|stored| stored.place == Place::Leaving) else { return };
+        stored.place = Place::InTransit { via, since: now };
+        let transfer = transfer_of(&stored.key);
+        self.transits.via.entry(via).or_default().insert(id);
+        self.heard_of(now, transfer);
+    }
+    /// How long it is waited until a chunk is sent again.
+    fn timeout(&self, stored: &Stored) -> Duration {
+        let window = self.destinations.get(&stored.key.flow.destination).map(|destination| &destination.window);
+        let rto = window.map_or(self.config.custody_timeout, |window| window.rtt.rto());
+        let backoff = stored.sends.saturating_sub(1).min(BACKOFF_MAX);
+        (rto * 2u32.pow(backoff)).min(self.config.custody_timeout_max.max(rto))
+    }
+    /// Something of a transfer was taken on, or kept: what is still on its way is waited for from now on.
+    fn heard_of(&mut self, now: Time, transfer: ChunkKey) {
+        if let Some(transit) = self.transits.open.get_mut(&transfer) {
+            transit.heard_at = now;
+        }
+        self.set_due(transfer);
+    }
+    fn set_due(&mut self, transfer: ChunkKey) {
+        let Some(transit) = self.transits.open.get(&transfer) else { return };
+        let heard_at = transit.heard_at;
+        let due = |id: &u64| {
+            let stored = self.chunks.get(id)?;
+            let Place::InTransit { since, .. } = stored.place else { return None };
+            Some(since.max(heard_at) + self.timeout(stored))
+        };
+        // The first ones are those that wait longest.
+        let due = transit.ids.iter().take(DUE_LOOKED_AT).filter_map(due).min();
+        let due = due.or_else(|| (transit.ids.len() > DUE_LOOKED_AT).then(|| heard_at + self.config.custody_timeout));
+        let Some(transit) = self.transits.open.get_mut(&transfer) else { return };
+        let old = core::mem::replace(&mut transit.due, due);
+        old.into_iter().for_each(|old| _ = self.transits.due.remove(&(old, transfer)));
+        self.transits.due.extend(due.map(|due| (due, transfer)));
+    }
+    /// What is due: chunks that nobody says to have kept, and what rests.
+    pub(super) fn custody_timeout(&mut self, now: Time) {
+        while let Some((_, transfer)) = self.transits.due.first().copied().filter(|(due, _)| *due <= now) {
+            let Some(transit) = self.transits.open.get(&transfer) else {
+                self.transits.due.pop_first();
+                continue;
+            };
+            let heard_at = transit.heard_at;
+            let is_late = |id: &&u64| {
+                let Some(stored) = self.chunks.get(id) else { return false };
+                let Place::InTransit { since, .. } = stored.place else { return false };
+                since.max(heard_at) + self.timeout(stored) <= now
+            };
+            let late: Vec<u64> = transit.ids.iter().filter(is_late).copied().collect();
+            self.stats.timeouts += late.len() as u64;
+            late.into_iter().for_each(|id| self.again(id));
+            if self.transits.due.first().is_some_and(|(due, first)| *first == transfer && *due <= now) {
+                self.set_due(transfer);
+                if self.transits.due.first().is_some_and(|(due, first)| *first == transfer && *due <= now) {
+                    // All that is looked at first is still leaving.
+                    self.transits.due.pop_first();
+                    self.transits.open.entry(transfer).and_modify(|transit| transit.due = None);
+                }
+            }
+        }
+        while let Some((_, transfer)) = self.transits.resting_due.first().copied().filter(|(due, _)| *due <= now) {
+            self.wake(&transfer);
+        }
+        while let Some((until, guid)) = self.transits.holds.first().copied().filter(|(until, _)| *until <= now) {
+            self.transits.holds.remove(&(until, guid));
+            self.destinations.entry(guid).and_modify(|destination| {
+                destination.window.hold_until = None;
+                destination.ready = true;
+            });
+        }
+    }
+    /// When the next of these is due.
+    pub(super) fn custody_due(&self) -> Option<Time> {
+        let Transits { due, resting_due, holds, .. } = &self.transits;
+        let firsts = [due.first().map(|(at, _)| *at), resting_due.first().map(|(at, _)| *at)];
+        firsts.into_iter().chain([holds.first().map(|(at, _)| *at)]).flatten().min()
+    }
+    /// A chunk is to be sent again as soon as there is a way.
+    fn again(&mut self, id: u64) {
+        let Some(stored) = self.chunks.get(&id) else { return };
+        let (reason, to) = (stored.reason, stored.key.flow.destination);
+        self.take_back(id, reason);
+        self.destinations.entry(to).and_modify(|destination| destination.ready = true);
+    }
+    /// What rested of a transfer waits again.
+    fn wake(&mut self, transfer: &ChunkKey) {
+        let Some(Resting { ids, until }) = self.transits.resting.remove(transfer) else { return };
+        self.transits.resting_due.remove(&(until, *transfer));
+        for id in ids {
+            self.chunks.entry(id).and_modify(|stored| stored.rests = false);
+            self.again(id);
+        }
+    }
+    /// Ways have changed: what was lost on them is tried again.
+    pub(super) fn wake_lost(&mut self) {
+        let held = |transfer: &ChunkKey| {
+            let destination = self.destinations.get(&transfer.flow.destination);
+            destination.is_some_and(|destination| destination.window.hold_until.is_some())
+        };
+        let resting: Vec<ChunkKey> = self.transits.resting.keys().filter(|transfer| !held(transfer)).copied().collect();
+        resting.iter().for_each(|transfer| self.wake(transfer));
+    }
+    fn rest(&mut self, transfer: ChunkKey, ids: &[u64], until: Time) {
+        for id in ids {
+            self.leave_transit(*id);
+            let Some(stored) = self.chunks.get_mut(id) else { continue };
+            let key = stored.key;
+            (stored.rests, stored.owed) = (true, true);
+            if let Some(destination) = self.destinations.get_mut(&key.flow.destination) {
+                destination.waiting.remove(&(key.object, key.transfer, key.number, *id));
+            }
+            let resting =
+                self.transits.resting.entry(transfer).or_insert_with(|| Resting { ids: BTreeSet::new(), until });
+            self.transits.resting_due.remove(&(resting.until, transfer));
+            resting.until = resting.until.max(until);
+            resting.ids.insert(*id);
+            self.transits.resting_due.insert((resting.until, transfer));
+        }
+    }
+    /// The neighbour is gone. What it has in its memory may never go on: it goes another way, if there is one. If it comes
+    /// back in the same life it still has it.
+    pub fn on_neighbour_lost(&mut self, guid: &Guid, life: u64) {
+        let Some(ids) = self.transits.via.remove(guid) else { return };
+        ids.iter().for_each(|id| self.again(*id));
+        self.transits.lost_with.insert(*guid, (life, ids));
+        if self.transits.lost_with.len() > NEIGHBOURS_LOST_MAX {
+            self.transits.lost_with.pop_first();
+        }
+    }
+    /// A neighbour is there, in this life: in another one it knows nothing of what it had taken on.
+    pub fn on_neighbour(&mut self, now: Time, guid: &Guid, life: u64) {
+        let Some((known, ids)) = self.transits.lost_with.remove(guid) else { return };
+        if known != life {
+            return;
+        }
+        for id in ids {
+            let Some(stored) = self.chunks.get_mut(&id) else { continue };
+            if stored.place != Place::Here || !stored.owed || stored.rests {
+                continue;
+            }
+            let key = stored.key;
+            if let Some(destination) = self.destinations.get_mut(&key.flow.destination) {
+                destination.waiting.remove(&(key.object, key.transfer, key.number, id));
+            }
+            stored.sends = stored.sends.saturating_sub(1);
+            self.on_released(now, id);
+            self.on_taken_on(now, id, *guid);
+        }
+    }
+    /// A router has started anew: what went its way by this neighbour may have been in its memory.
+    pub fn on_restarted_beyond(&mut self, via: &Guid) {
+        let ids = self.transits.via.get(via).cloned().unwrap_or_default();
+        ids.into_iter().for_each(|id| self.again(id));
+    }
+    /// Somebody says what became of chunks that this proxy is the custodian of. It counts for those that were sent, and
+    /// have the token that is shown.
+    #[expect(clippy::too_many_arguments, reason = "the fields of one message")]
+    pub fn on_custody(
+        &mut self,
+        now: Time,
+        from: &Guid,
+        token: Token,
+        (flow, transfer, object): (&Flow, u32, ObjectId),
+        state: CustodyState,
+        chunks: &ChunkRanges,
+    ) {
+        let key = |number| ChunkKey { flow: *flow, object, transfer, number };
+        if state == CustodyState::Over {
+            if *from == flow.destination {
+                self.on_complete(token, flow, transfer, object);
+            }
+            return;
+        }
+        if state == CustodyState::Ready {
+            let mut known = self.keys.range(key(0)..=key(u32::MAX));
+            if known.any(|(_, id)| self.chunks.get(id).is_some_and(|stored| stored.has(token))) {
+                self.end_hold(&flow.destination);
+            }
+            return;
+        }
+        let named = chunks.runs().iter().flat_map(|(first, count)| self.keys.range(key(*first)..key(first + count)));
+        let is_meant = |id: &u64| self.chunks.get(id).is_some_and(|stored| stored.has(token) && stored.sends > 0);
+        let ids: Vec<u64> = named.map(|(_, id)| *id).filter(is_meant).collect();
+        match state {
+            CustodyState::Taken => {
+                for id in ids {
+                    self.on_taken(now, id);
+                }
+                self.heard_of(now, key(0));
+            }
+            CustodyState::Refused => {
+                let until = self.hold(now, &flow.destination);
+                self.stats.refusals += ids.len() as u64;
+                self.rest(key(0), &ids, until);
+            }
+            CustodyState::Lost => {
+                let sends = ids.iter().filter_map(|id| self.chunks.get(id)).map(|stored| stored.sends).max();
+                let backoff = sends.unwrap_or(1).saturating_sub(1).min(BACKOFF_MAX);
+                let pause = (REFUSED_PAUSE * 2u32.pow(backoff)).min(REFUSED_PAUSE_MAX);
+                self.stats.lost += ids.len() as u64;
+                self.rest(key(0), &ids, now + pause);
+            }
+            CustodyState::Over | CustodyState::Ready => {}
+        }
+    }
+    /// A chunk is on a disk further on.
+    fn on_taken(&mut self, now: Time, id: u64) {
+        let Some(stored) = self.chunks.get(&id) else { return };
+        let (key, sends, place) = (stored.key, stored.sends, stored.place);
+        // Of what was sent twice it is not known which one came (Karn); a description is kept when all of its object is.
+        let is_sample = sends == 1 && !(key.number == 0 && is_pushed(key.transfer));
+        let most = self.config.custody_objects;
+        if let Some(destination) = self.destinations.get_mut(&key.flow.destination) {
+            let window = &mut destination.window;
+            if let Place::InTransit { since, .. } = place
+                && is_sample
+            {
+                window.rtt.on_sample(now.since(since));
+            }
+            window.pause = REFUSED_PAUSE;
+            window.objects = (window.objects + 1).min(most);
+            if let Some(until) = window.hold_until.take() {
+                // It has room for others again; what it refused it may have kept all the same, or says that it is ready.
+                self.transits.holds.remove(&(until, key.flow.destination));
+                destination.ready = true;
+            }
+        }
+        while self.lately.len() >= LATELY_MAX {
+            self.lately.pop_front();
+        }
+        self.lately.push_back((now, key));
+        let Some(stored) = self.chunks.get_mut(&id) else { return };
+        if stored.delegated {
+            // A copy for the producer stays until its lifetime is over.
+            stored.owed = false;
+            let entry = (key.object, key.transfer, key.number, id);
+            if let Some(destination) = self.destinations.get_mut(&key.flow.destination) {
+                destination.waiting.remove(&entry);
+            }
+            self.leave_rest(id);
+            return self.leave_transit(id);
+        }
+        self.stats.delivered += 1;
+        // Who gave it here need not wait until it is on this disk too.
+        self.tell_previous(id);
+        self.remove(id);
+    }
+    /// Nothing new is sent to a destination that has no room, for a while; gives until when.
+    fn hold(&mut self, now: Time, guid: &Guid) -> Time {
+        let Some(destination) = self.destinations.get_mut(guid) else { return now + REFUSED_PAUSE };
+        let window = &mut destination.window;
+        window.objects = 1;
+        if let Some(until) = window.hold_until {
+            return until;
+        }
+        let until = now + window.pause;
+        window.pause = (window.pause * 2).min(REFUSED_PAUSE_MAX);
+        window.hold_until = Some(until);
+        self.transits.holds.insert((until, *guid));
+        until
+    }
+    /// A destination has room again: what was refused is tried at once.
+    fn end_hold(&mut self, guid: &Guid) {
+        let Some(destination) = self.destinations.get_mut(guid) else { return };
+        if let Some(until) = destination.window.hold_until.take() {
+            self.transits.holds.remove(&(until, *guid));
+        }
+        destination.window.pause = REFUSED_PAUSE;
+        destination.ready = true;
+        let of_it = |transfer: &&ChunkKey| transfer.flow.destination == *guid;
+        let resting: Vec<ChunkKey> = self.transits.resting.keys().filter(of_it).copied().collect();
+        resting.iter().for_each(|transfer| self.wake(transfer));
+    }
+    /// The destination has come: who had no room may have started anew.
+    pub fn forget_refusals(&mut self, guid: &Guid) {
+        if self.destinations.get(guid).is_some_and(|destination| destination.window.hold_until.is_some()) {
+            self.end_hold(guid);
+        }
+    }
+    pub(super) fn forget_window(&mut self, guid: &Guid) {
+        let window = self.destinations.get(guid).and_then(|destination| destination.window.hold_until);
+        window.into_iter().for_each(|until| _ = self.transits.holds.remove(&(until, *guid)));
+    }
+    /// A chunk is durable here: whoever was its custodian before is told, once.
+    pub(super) fn tell_previous(&mut self, id: u64) {
+        let own = self.own.0;
+        let Some(stored) = self.chunks.get_mut(&id) else { return };
+        let header = ChunkHeader { custodian: stored.header.custodian.take(), ..stored.header.clone() };
+        let answer = Answer::to(&header, CustodyState::Taken).filter(|answer| answer.custodian.guid != own);
+        self.transits.answers.extend(answer);
+    }
+    /// A chunk that is here has come again, from this custodian.
+    pub(super) fn on_come_again(&mut self, id: u64, header: &ChunkHeader) {
+        let Some(custodian) = header.custodian.filter(|custodian| custodian.guid != self.own.0) else { return };
+        let Some(stored) = self.chunks.get_mut(&id).filter(|stored| stored.has_token_of(header)) else { return };
+        stored.header.custodian = Some(custodian);
+        if stored.durable {
+            self.tell_previous(id);
+        }
+    }
+    /// A chunk that may be here comes by, sent again. By its source: it goes, with this proxy as its custodian, and the one
+    /// here waits with it. By another custodian, which does not know that it is here: it is told so; true then, and the chunk
+    /// that came need not go on.
+    pub fn take_from_custodian(&mut self, header: &ChunkHeader) -> bool {
+        let Some(id) = header.key().and_then(|key| self.keys.get(&key)).copied() else { return false };
+        let is_others = header.custodian.is_some_and(|custodian| custodian.guid != self.own.0);
+        let is_kept = |stored: &Stored| stored.durable && stored.has_token_of(header) && stored.owed;
+        if !is_others || !self.chunks.get(&id).is_some_and(is_kept) {
+            return false;
+        }
+        self.on_come_again(id, header);
+        self.stats.duplicates += 1;
+        true
+    }
+    /// What custodians are to be told.
+    pub(crate) fn poll_answer(&mut self) -> Option<Answer> {
+        self.transits.answers.pop_front()
+    }
+    /// A chunk of which its receiver says that it is missing: what was taken on a moment ago may still come.
+    pub(super) fn is_missed(&self, now: Time, id: u64) -> bool {
+        match self.chunks.get(&id).map(|stored| stored.place) {
+            Some(Place::InTransit { since, .. }) => now.since(since) >= MISSED_AFTER,
+            Some(Place::Here) => true,
+            Some(Place::Leaving) | None => false,
+        }
+    }
+    /// The first chunk that may go to a destination whose window is full: of a transfer that has begun.
+    pub(super) fn first_of_begun(
+        &self,
+        now: Time,
+        guid: &Guid,
+        may: &impl Fn(&ChunkHeader) -> Release,
+    ) -> Option<(Option<Waiting>, Release)> {
+        let destination = self.destinations.get(guid)?;
+        let held = destination.window.hold_until.is_some_and(|until| until > now);
+        let mut begun = match destination.window.may_send(&self.config) {
+            _ if held => destination.window.open.values().copied().collect(),
+            None => return None,
+            Some(begun) => begun,
+        };
+        // Whose turn it is goes on; else they take turns in the order in which they began.
+        if let Some((object, transfer)) = destination.turn.transfer {
+            let at = begun.iter().position(|key| (key.object, key.transfer) == (object, transfer));
+            let first = at.map_or(0, |at| if destination.turn.left > 0 { at } else { at + 1 });
+            let count = begun.len().max(1);
+            begun.rotate_left(first % count);
+        }
+        for key in begun {
+            let range = (key.object, key.transfer, 0, 0)..=(key.object, key.transfer, u32::MAX, u64::MAX);
+            let of_it = |(.., id): &&Waiting| self.chunks.get(id).is_some_and(|stored| stored.key.flow == key.flow);
+            let Some(first) = destination.waiting.range(range).find(of_it) else { continue };
+            let Some(stored) = self.chunks.get(&first.3) else { continue };
+            match may(&stored.header) {
+                Release::Hidden => {}
+                verdict => return Some((Some(*first), verdict)),
+            }
+        }
+        Some((None, Release::Away))
+    }
+}
+
+/// Neighbours that are gone of which it is remembered what they had, at most.
+const NEIGHBOURS_LOST_MAX: usize = 1_024;
+/// Chunks of a transfer that are looked at for the one that is due first.
+const DUE_LOOKED_AT: usize = 16;
+
+impl Stored {
+    /// Whether it is of the transfer that the header is of.
+    fn has_token_of(&self, header: &ChunkHeader) -> bool {
+        header.token().is_some_and(|token| self.has(token))
+    }
+}
+
+#[cfg(test)]
+impl Transits {
+    /// All that is on its way, each known by its transfer alone.
+    pub(super) fn ids(&self) -> BTreeSet<u64> {
+        let ids: BTreeSet<u64> = self.open.values().flat_map(|transit| transit.ids.iter().copied()).collect();
+        assert_eq!(ids.len(), self.open.values().map(|transit| transit.ids.len()).sum::<usize>());
+        assert!(self.open.values().all(|transit| !transit.ids.is_empty()));
+        assert!(self.due.iter().all(|(due, transfer)| self.open[transfer].due == Some(*due)));
+        assert!(self.via.values().flatten().all(|id| ids.contains(id)));
+        ids
+    }
+    pub(super) fn rests(&self, id: u64) -> bool {
+        self.resting.values().any(|resting| resting.ids.contains(&id))
+    }
+}
+#[cfg(test)]
+impl Window {
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+}

@@ -1,0 +1,355 @@
+//! Custody (RFC 5050 §5.10): a chunk that was stored is kept by somebody on a disk until its receiver has it on its own.
+use tributary_mf::{
+    config::{CustodyUntil, ProxyConfig},
+    router::proxy::HoldingState,
+    sender::SendOptions,
+};
+use tributary_transport::{Messaging, messaging::AcceptOptions};
+
+use super::*;
+
+const SIZE: usize = 3_000_000;
+
+/// ```text
+///            ┌─ 20 ── c ─ 20 ─┐
+///   server ── a ── 20 ── b ── 20 ── phone      c only if there is another way
+/// ```
+/// The phone is away while the server, which is gone afterwards, sends it a film and some readings.
+struct Chain {
+    domain: Domain,
+    content: MemoryContent,
+    sent: Vec<(String, Bytes)>,
+    has_other_way: bool,
+}
+
+impl Chain {
+    fn new(seed: u64, b_stores: bool, has_other_way: bool) -> Chain {
+        let mut domain = Domain::new(seed);
+        domain.node("server", |_| {});
+        domain.router("a");
+        domain.node("b", |config| {
+            (config.router, config.resolver) = (true, true);
+            config.proxy.enabled = b_stores;
+        });
+        domain.node("phone", |_| {});
+        domain.link("server", "a", 100, ms(1));
+        domain.link("a", "b", 20, ms(5));
+        domain.link("b", "phone", 20, ms(2));
+        if has_other_way {
+            domain.router("c");
+            domain.link("a", "c", 20, ms(6));
+            domain.link("c", "phone", 20, ms(2));
+        }
+        domain.run(Duration::from_secs(3));
+        let mut chain = Chain { domain, content: MemoryOpener::new().content(), sent: Vec::new(), has_other_way };
+        chain.accept();
+        // The way to the phone ends at a: b knows that it is there, and a keeps what is for it.
+        chain.set_ways(false);
+        chain.domain.run(Duration::from_secs(2));
+        for (path, size) in [("/film", SIZE), ("/reading/1", 10), ("/reading/2", 60_000), ("/reading/3", 1)] {
+            chain.send(path, size);
+        }
+        chain.domain.run(Duration::from_secs(4));
+        assert_eq!(chain.domain.at("server").sender().chunks.1, 0, "nothing was sent again");
+        assert!(chain.held("a") >= SIZE as u64, "a has promised to keep it");
+        chain.domain.kill("server");
+        chain
+    }
+    fn set_ways(&mut self, up: bool) {
+        let ways: &[(&str, &str)] = if self.has_other_way { &[("a", "b"), ("a", "c")] } else { &[("a", "b")] };
+        for (from, to) in ways {
+            if up { self.domain.mend(from, to) } else { self.domain.cut(from, to) }
+        }
+    }
+    fn accept(&mut self) {
+        let opener = MemoryOpener::new();
+        self.content = opener.content();
+        self.domain.with("phone", |node, now| {
+            Messaging::accept(node, now, Some(Box::new(opener)), &AcceptOptions::default());
+        });
+    }
+    fn send(&mut self, path: &str, size: usize) {
+        use tributary_content::store::ObjectReader;
+        let bytes = random_bytes(size, size as u64);
+        let (to, object) = (self.domain.at("phone").guid(), object(path, bytes.clone()));
+        let id = object.manifest().object_id();
+        self.domain.with("server", |node, now| {
+            node.offer(Box::new(object));
+            let options = SendOptions::new(&node.config().transfer);
+            node.send(now, id, to, options).unwrap();
+        });
+        self.sent.push((path.into(), bytes));
+    }
+    fn held(&self, router: &str) -> u64 {
+        self.domain.at(router).holdings().iter().map(|held| held.bytes.0).sum()
+    }
+    fn has_all(&self) -> bool {
+        self.sent.iter().all(|(path, bytes)| self.content.finished(&name(path)).as_ref() == Some(bytes))
+    }
+    /// Runs until the phone has all; gives how long that took. Panics after `seconds`.
+    fn finish(&mut self, seconds: u64) -> Duration {
+        let begin = self.domain.net.now();
+        while !self.has_all() {
+            self.domain.run(ms(50));
+            let left: Vec<_> = ["a", "b", "c"].iter().filter(|label| self.domain.nodes.contains_key(**label)).collect();
+            assert!(
+                self.domain.net.now().since(begin) < Duration::from_secs(seconds),
+                "not whole: {:#?}",
+                left.into_iter()
+                    .filter(|label| self.domain.net.is_alive(self.domain.nodes[**label]))
+                    .map(|label| (label, self.domain.at(label).holdings()))
+                    .collect::<Vec<_>>()
+            );
+        }
+        self.domain.net.now().since(begin)
+    }
+    /// What was delivered is kept nowhere.
+    fn assert_forgotten(&mut self) {
+        self.domain.run(Duration::from_secs(10));
+        for label in ["a", "b", "c"] {
+            if self.domain.nodes.get(label).is_some_and(|node| self.domain.net.is_alive(*node)) {
+                assert_eq!(self.held(label), 0, "{label}: {:#?}", self.domain.at(label).holdings());
+            }
+        }
+        self.domain.assert_conservation();
+    }
+}
+
+/// Of 3 MB at 20 Mbit/s the last one comes after 1.2 s and more.
+const MOMENTS: [u64; 8] = [20, 60, 150, 300, 500, 800, 1_100, 1_400];
+
+#[test]
+fn what_was_promised_arrives_though_the_hop_after_the_custodian_is_killed_with_all_that_it_had_in_memory() {
+    for b_stores in [true, false] {
+        for moment in MOMENTS {
+            let mut chain = Chain::new(moment, b_stores, false);
+            chain.set_ways(true);
+            chain.domain.run(ms(moment));
+            chain.domain.kill("b");
+            chain.domain.run(ms(1_000));
+            chain.domain.restart("b");
+            let time = chain.finish(60);
+            println!("b stores: {b_stores}, killed after {moment} ms: {time:?}");
+            assert!(time < Duration::from_secs(5), "{time:?}");
+            chain.assert_forgotten();
+        }
+    }
+}
+
+#[test]
+fn what_was_promised_goes_another_way_when_the_hop_after_the_custodian_is_gone_for_good() {
+    for moment in MOMENTS {
+        let mut chain = Chain::new(moment, false, true);
+        chain.set_ways(true);
+        chain.domain.run(ms(moment));
+        chain.domain.kill("b");
+        let time = chain.finish(60);
+        println!("b is gone after {moment} ms: {time:?}");
+        assert!(time < Duration::from_secs(6), "{time:?}");
+        chain.assert_forgotten();
+    }
+}
+
+#[test]
+fn the_custodian_may_be_killed_at_any_moment_and_goes_on_with_its_disk() {
+    for moment in MOMENTS {
+        let mut chain = Chain::new(moment, true, false);
+        chain.set_ways(true);
+        chain.domain.run(ms(moment));
+        chain.domain.kill("a");
+        chain.domain.run(ms(700));
+        chain.domain.restart("a");
+        let time = chain.finish(60);
+        println!("a is killed after {moment} ms: {time:?}");
+        assert!(time < Duration::from_secs(8), "{time:?}");
+        chain.assert_forgotten();
+    }
+}
+
+/// Its parts are in memory and gone with it: only what it said to be on its disk may not come again.
+#[test]
+fn a_receiver_that_starts_anew_is_sent_what_it_had_not_kept_yet() {
+    for moment in MOMENTS {
+        let mut chain = Chain::new(moment, true, false);
+        chain.set_ways(true);
+        chain.domain.run(ms(moment));
+        let before = chain.content.clone();
+        let had = chain.sent.iter().filter(|(path, _)| before.finished(&name(path)).is_some()).count();
+        chain.sent.retain(|(path, _)| before.finished(&name(path)).is_none());
+        // What is partly on the disk of a phone stays there; this one has none, so the film has to be whole or not begun.
+        if chain.sent.iter().any(|(path, _)| path == "/film") && moment > 60 {
+            continue;
+        }
+        chain.domain.kill("phone");
+        chain.domain.run(ms(500));
+        chain.domain.restart("phone");
+        chain.accept();
+        let time = chain.finish(60);
+        println!("the phone starts anew after {moment} ms with {had} objects: {time:?}");
+        chain.assert_forgotten();
+    }
+}
+
+#[test]
+fn custody_passes_to_a_router_further_on_that_has_it_on_its_disk() {
+    let mut chain = Chain::new(1, true, false);
+    chain.domain.cut("b", "phone");
+    chain.set_ways(true);
+    chain.domain.run(Duration::from_secs(6));
+    // Where its name is bound to nothing any more, a keeps the rest; what b has is not at a.
+    let (at_a, at_b) = (chain.held("a"), chain.held("b"));
+    println!("{at_a} bytes at a, {at_b} at b; a: {:?}", chain.domain.at("a").proxy().unwrap().stats);
+    let keys = |label: &str| -> std::collections::BTreeSet<_> {
+        chain.domain.at(label).holdings().into_iter().map(|held| held.key).collect()
+    };
+    assert!(keys("a").is_disjoint(&keys("b")), "each chunk has one custodian");
+    chain.domain.kill("a");
+    chain.domain.run(Duration::from_secs(1));
+    chain.domain.restart("a");
+    chain.domain.mend("b", "phone");
+    chain.finish(30);
+    chain.assert_forgotten();
+}
+
+#[test]
+fn nothing_is_lost_of_a_thousand_messages_whose_sender_has_gone() {
+    for count in [1, 240, 300, 1_000] {
+        let mut chain = Chain::new(7, true, false);
+        // The server is back for these.
+        chain.domain.restart("server");
+        chain.domain.run(Duration::from_secs(2));
+        for number in 0..count {
+            chain.send(&format!("/message/{number}"), 1 + number * 37 % 5_000);
+            if number % 50 == 0 {
+                chain.domain.run(ms(100));
+            }
+        }
+        chain.domain.run(Duration::from_secs(10));
+        chain.domain.kill("server");
+        chain.set_ways(true);
+        let time = chain.finish(120);
+        println!("{count} messages: {time:?}");
+        chain.assert_forgotten();
+    }
+}
+
+#[test]
+fn a_receiver_that_nobody_takes_for_is_sent_little_until_somebody_does() {
+    let mut chain = Chain::new(3, true, false);
+    chain.domain.with("phone", |node, now| Messaging::accept(node, now, None, &AcceptOptions::default()));
+    chain.set_ways(true);
+    let link = chain.domain.connection("b", "phone").a_to_b;
+    chain.domain.run(Duration::from_secs(10));
+    let before = chain.domain.net.link_stats(link).out_bytes;
+    chain.domain.run(Duration::from_secs(120));
+    let more = chain.domain.net.link_stats(link).out_bytes - before;
+    println!("{more} bytes in two minutes");
+    assert!(more < 2 * SIZE as u64, "{more} bytes: sent in vain");
+    let custodians = ["a", "b"].map(|router| chain.held(router));
+    assert!(custodians.iter().sum::<u64>() >= SIZE as u64, "{custodians:?}");
+    let opener = MemoryOpener::new();
+    chain.content = opener.content();
+    chain.domain.with("phone", |node, now| {
+        Messaging::accept(node, now, Some(Box::new(opener)), &AcceptOptions::default());
+    });
+    let time = chain.finish(20);
+    assert!(time < Duration::from_secs(4), "{time:?}: it says that it is ready");
+    chain.assert_forgotten();
+}
+
+/// The price: through a chain of routers of which each stores, with custody to the disk and without.
+#[test]
+fn custody_costs_little_of_the_rate_of_a_chain() {
+    let rate = |custody: CustodyUntil| {
+        let mut domain = Domain::new(11);
+        domain.node("server", |_| {});
+        for label in ["r1", "r2", "r3"] {
+            domain.node(label, |config| {
+                (config.router, config.resolver) = (true, true);
+                config.proxy = ProxyConfig { custody, ..ProxyConfig::default() };
+            });
+        }
+        domain.node("phone", |_| {});
+        domain.link("server", "r1", 1_000, ms(1));
+        domain.link("r1", "r2", 100, ms(20));
+        domain.link("r2", "r3", 100, ms(20));
+        domain.link("r3", "phone", 100, ms(5));
+        domain.run(Duration::from_secs(2));
+        let bytes = random_bytes(60_000_000, 4);
+        domain.publish("server", object("/film", bytes.clone()));
+        domain.run(Duration::from_secs(1));
+        domain.cut("r1", "r2");
+        let (id, _) = domain.fetch("phone", "/film");
+        domain.run(Duration::from_secs(1));
+        domain.mend("r1", "r2");
+        domain.run(ms(300));
+        domain.cut("r3", "phone");
+        domain.run(Duration::from_secs(12));
+        let held: u64 = ["r1", "r2", "r3"]
+            .iter()
+            .map(|r| domain.at(r).holdings().iter().map(|held| held.bytes.0).sum::<u64>())
+            .sum();
+        domain.mend("r3", "phone");
+        let (begin, had) = (domain.net.now(), domain.report("phone", id).stored_bytes);
+        domain.finish("phone", id, 120);
+        let seconds = domain.net.now().since(begin).as_secs_f64();
+        let back = domain.net.link_stats(domain.connection("r3", "phone").b_to_a).out_bytes;
+        println!(
+            "{custody:?}: {held} bytes in store; {:.2} Mbit/s, {back} bytes back",
+            (60_000_000 - had) as f64 * 8e-6 / seconds
+        );
+        (60_000_000 - had) as f64 * 8e-6 / seconds
+    };
+    let (disk, hop) = (rate(CustodyUntil::Disk), rate(CustodyUntil::Hop));
+    assert!(disk > 0.95 * hop, "{disk} of {hop} Mbit/s");
+}
+
+#[test]
+fn holdings_say_where_each_chunk_is() {
+    let mut chain = Chain::new(5, true, false);
+    let states = |chain: &Chain| chain.domain.at("a").holdings().into_iter().map(|held| held.state).collect::<Vec<_>>();
+    assert!(states(&chain).iter().all(|state| *state == HoldingState::Waiting));
+    chain.set_ways(true);
+    chain.domain.run(ms(300));
+    let b = chain.domain.at("b").guid();
+    let is_at_b = |state: &HoldingState| matches!(state, HoldingState::InTransit { to, .. } if *to == b);
+    assert!(states(&chain).iter().any(is_at_b), "{:?}", states(&chain));
+    chain.finish(20);
+    chain.assert_forgotten();
+}
+
+/// The film of `cases/mf/custody`: a has stored it as its link was down, and b is killed while it passes it on slowly.
+#[test]
+fn what_was_asked_for_and_stored_arrives_though_its_source_has_gone_and_a_router_starts_anew() {
+    for moment in [500, 1_000, 2_000, 4_000, 9_000] {
+        let mut domain = Domain::new(12);
+        domain.node("server", |_| {});
+        domain.router("a");
+        domain.router("b");
+        domain.node("phone", |_| {});
+        domain.link("server", "a", 100, ms(2));
+        domain.link("a", "b", 100, ms(5));
+        domain.link("b", "phone", 2, ms(2));
+        let bytes = random_bytes(4_000_000, 4);
+        domain.publish("server", object("/lab/film", bytes.clone()));
+        domain.run(Duration::from_secs(14));
+        let (id, content) = domain.fetch("phone", "/lab/film");
+        domain.run(ms(100));
+        domain.cut("a", "b");
+        domain.run(ms(1_900));
+        domain.kill("server");
+        domain.run(ms(1_000));
+        domain.mend("a", "b");
+        domain.run(ms(moment));
+        println!("{:#?}", domain.at("a").holdings());
+        domain.kill("b");
+        domain.run(ms(1_000));
+        domain.restart("b");
+        domain.run(ms(1_000));
+        println!("{:#?} {:#?}", domain.at("a").holdings(), domain.at("b").holdings());
+        let time = domain.finish("phone", id, 60);
+        assert_eq!(content.finished(&name("/lab/film")).unwrap(), bytes);
+        println!("killed after {moment} ms: {time:?}");
+        assert!(time < Duration::from_secs(30), "{time:?}");
+    }
+}

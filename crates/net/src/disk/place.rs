@@ -1,0 +1,416 @@
+//! The last step of a download: it gets its name, and nothing that is somebody else's goes for it.
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+use std::{
+    ffi::{OsStr, OsString},
+    fs, io,
+    os::unix::{
+        ffi::OsStrExt,
+        fs::{MetadataExt, PermissionsExt},
+    },
+    path::{Path, PathBuf},
+};
+use tributary_content::{Bitmap, ChunkIndex, ChunkStore, Hash, HashTree, Manifest, ObjectKind, StoreError};
+
+use super::{
+    directory::DirectorySource,
+    file::FileSource,
+    io_error,
+    part::{Existing, PartOptions},
+    publish::{Record, Source, hash},
+    refusal,
+};
+
+/// What has the name that a download is to get.
+enum There {
+    /// Nothing.
+    Nothing,
+    /// Exactly what is fetched.
+    Same,
+    /// Something that may be replaced, as it was seen.
+    Replaceable(Seen),
+    /// Something that stays, and why.
+    Taken(&'static str),
+}
+
+/// How something was when it was decided that it may be replaced. A file's times of change are not in it: they change with
+/// its name.
+#[derive(PartialEq, Eq)]
+struct Seen {
+    mode: u32,
+    is: Is,
+}
+#[derive(PartialEq, Eq)]
+enum Is {
+    File([u64; 3], [i64; 2]),
+    Directory(Hash),
+}
+impl Seen {
+    fn file(metadata: &fs::Metadata) -> Seen {
+        let is = Is::File([metadata.dev(), metadata.ino(), metadata.size()], [metadata.mtime(), metadata.mtime_nsec()]);
+        Seen { mode: metadata.mode(), is }
+    }
+    fn at(path: &Path) -> Option<Seen> {
+        let metadata = fs::symlink_metadata(path).ok()?;
+        if metadata.is_dir() {
+            let fingerprint = DirectorySource::open(path).ok()?.fingerprint();
+            return Some(Seen { mode: metadata.mode(), is: Is::Directory(fingerprint) });
+        }
+        metadata.is_file().then(|| Seen::file(&metadata))
+    }
+}
+
+/// By what a fetched file is known again: renaming it changes nothing of this.
+fn placed_fingerprint(metadata: &fs::Metadata) -> Hash {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(b"placed");
+    for number in [metadata.dev(), metadata.ino(), metadata.size()] {
+        hasher.update(&number.to_be_bytes());
+    }
+    for number in [metadata.mtime(), metadata.mtime_nsec()] {
+        hasher.update(&number.to_be_bytes());
+    }
+    Hash(*hasher.finalize().as_bytes())
+}
+
+/// What is remembered of the download at `path` before it gets its name.
+pub(super) fn record_of(path: &Path, manifest: &Manifest, tree: HashTree) -> Result<Record, StoreError> {
+    let fingerprint = match manifest.kind {
+        ObjectKind::File => {
+            placed_fingerprint(&fs::symlink_metadata(path).map_err(|error| io_error("read", path, &error))?)
+        }
+        ObjectKind::Directory => {
+            DirectorySource::open(path).map_err(|error| refusal("read", path, error.to_string()))?.fingerprint()
+        }
+    };
+    Ok(Record { fingerprint, manifest: manifest.clone(), tree })
+}
+
+/// Refuses before anything is fetched what could not get its name in the end. `staged` is where a killed process may have
+/// left its memory of what it placed.
+pub(super) fn check(
+    target: &Path,
+    manifest: &Manifest,
+    options: &PartOptions,
+    staged: &Path,
+) -> Result<(), StoreError> {
+    match look(target, manifest, options, staged)? {
+        There::Taken(reason) if !options.existing.numbers() => Err(refusal("write", target, reason)),
+        _ => Ok(()),
+    }
+}
+/// What is at `target`, if that is exactly the object of `manifest`.
+pub(super) fn already_there(
+    target: &Path,
+    manifest: &Manifest,
+    options: &PartOptions,
+    staged: &Path,
+) -> Option<Already> {
+    let is_wanted =
+        matches!(options.existing, Existing::EarlierFetch | Existing::EarlierFetchOrNumber | Existing::Anything);
+    let there = is_wanted.then(|| look(target, manifest, options, staged).ok()).flatten()?;
+    matches!(there, There::Same).then(|| Already::new(manifest))
+}
+/// Gives what is at `from` its final name: `wanted`, or the next number of it. Gives that name; what it replaced, or the
+/// download itself where exactly that was there already, is at `from` then.
+pub(super) fn place(
+    from: &Path,
+    wanted: &Path,
+    manifest: &Manifest,
+    options: &PartOptions,
+) -> Result<PathBuf, StoreError> {
+    let mut target = wanted.to_path_buf();
+    for _ in 0..PLACE_TRIES {
+        match look(&target, manifest, options, from)? {
+            There::Nothing => match rename_to_new(from, &target, manifest.kind) {
+                Ok(()) => return Ok(target),
+                Err(error)
+                    if matches!(error.kind(), io::ErrorKind::AlreadyExists | io::ErrorKind::DirectoryNotEmpty) => {}
+                Err(error) => return Err(io_error("rename to", &target, &error)),
+            },
+            There::Same => return Ok(target),
+            There::Replaceable(seen) => {
+                close_as(from, &target, &seen)?;
+                if replace(from, &target, &seen)? {
+                    return Ok(target);
+                }
+            }
+            There::Taken(_) if options.existing.numbers() => target = next_number(wanted, manifest.kind),
+            There::Taken(reason) => return Err(refusal("write", &target, reason)),
+        }
+    }
+    Err(refusal("write", &target, "somebody writes to it all the time"))
+}
+
+fn look(target: &Path, manifest: &Manifest, options: &PartOptions, staged: &Path) -> Result<There, StoreError> {
+    let there = match fs::symlink_metadata(target) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return check_parent(target).map(|()| There::Nothing),
+        Err(error) => return Err(io_error("write", target, &error)),
+        Ok(there) => there,
+    };
+    let is_directory = manifest.kind == ObjectKind::Directory;
+    if there.is_dir() && !is_directory {
+        return Ok(There::Taken("it is a directory; give the name of a file in it"));
+    }
+    if !there.is_dir() && !there.is_file() {
+        let reason = "it is not a regular file; to write to a pipe or a device, fetch to '-' and redirect";
+        return Ok(There::Taken(reason));
+    }
+    if there.is_file() && is_directory {
+        return Ok(There::Taken("the object is a directory, and there is a file of that name"));
+    }
+    match options.existing {
+        Existing::Refuse | Existing::Number => return Ok(There::Taken("it exists")),
+        Existing::Anything | Existing::EarlierFetch | Existing::EarlierFetchOrNumber => {}
+    }
+    let state_dir = options.state_dir.as_deref();
+    let (own, left) = (Record::load(state_dir, target), Record::load(state_dir, staged));
+    let remembered =
+        Remembered { state_dir, own: usize::from(own.is_some()), records: own.into_iter().chain(left).collect() };
+    // How it is now, before it is decided upon.
+    let mut seen = Some(Seen::file(&there));
+    let verdict = match is_directory {
+        false => FileSource::open(target).ok().map(|source| {
+            let now = placed_fingerprint(&there);
+            known(target, source, manifest, &remembered, |record, _| record.fingerprint == now)
+        }),
+        true => {
+            let source = DirectorySource::open(target).ok();
+            seen = source.as_ref().map(|source| Seen { mode: there.mode(), is: Is::Directory(source.fingerprint()) });
+            source.map(|source| {
+                let is_whole = source.is_whole();
+                let as_placed = |record: &Record, source: &DirectorySource| record.fingerprint == source.fingerprint();
+                let known = known(target, source, manifest, &remembered, as_placed);
+                // What is in it and no part of any object is somebody's.
+                if is_whole { known } else { Known::Stranger }
+            })
+        }
+    };
+    let verdict = verdict.unwrap_or(Known::Stranger);
+    let replaceable = |seen: Option<Seen>| seen.map_or(There::Taken("it cannot be read"), There::Replaceable);
+    Ok(match verdict {
+        Known::Same => There::Same,
+        _ if options.existing == Existing::Anything => replaceable(seen),
+        Known::Earlier => replaceable(seen),
+        Known::Changed => There::Taken(
+            "it exists, and is not as it was when it was fetched: replace it with --overwrite, move it away, or choose another \
+             place",
+        ),
+        Known::Stranger => There::Taken(
+            "it exists, and is no earlier version that was fetched to it under this name from this publisher: replace it with \
+             --overwrite, move it away, or choose another place",
+        ),
+    })
+}
+
+/// What is known of something that has the name.
+enum Known {
+    /// It has exactly the bytes that are wanted.
+    Same,
+    /// It was fetched to this place under the same name from the same publisher, and nobody has changed it since.
+    Earlier,
+    /// It was fetched so, and somebody has changed it.
+    Changed,
+    /// Something else.
+    Stranger,
+}
+
+/// What is remembered of a place: first what was fetched to it, then what a killed process was about to.
+struct Remembered<'a> {
+    state_dir: Option<&'a Path>,
+    /// How many of the records are its own.
+    own: usize,
+    records: Vec<Record>,
+}
+
+fn known<S: Source>(
+    path: &Path,
+    mut source: S,
+    manifest: &Manifest,
+    remembered: &Remembered<'_>,
+    is_as_placed: impl Fn(&Record, &S) -> bool,
+) -> Known {
+    let has_bytes_of = |manifest: &Manifest, source: &mut S| {
+        !manifest.is_unsigned()
+            && source.size() == manifest.size
+            && hash(path, source, manifest.chunk_size).is_ok_and(|tree| tree.root() == manifest.root)
+    };
+    let has_same_bytes = |record: &Record| {
+        let of = &record.manifest;
+        (of.root, of.chunk_size, of.size) == (manifest.root, manifest.chunk_size, manifest.size)
+    };
+    let is_earlier =
+        |record: &&Record| record.manifest.name == manifest.name && record.manifest.publisher == manifest.publisher;
+    let records = &remembered.records;
+    if let Some(at) = records.iter().position(|record| is_as_placed(record, &source)) {
+        let record = &records[at];
+        if at >= remembered.own {
+            // A killed process has left it where the next one would write over it.
+            record.save(remembered.state_dir, path);
+        }
+        // No byte has to be read.
+        return match (has_same_bytes(record) && !manifest.is_unsigned(), is_earlier(&record)) {
+            (true, _) => Known::Same,
+            (false, true) => Known::Earlier,
+            (false, false) => Known::Stranger,
+        };
+    }
+    if has_bytes_of(manifest, &mut source) {
+        return Known::Same;
+    }
+    let mut earlier = records.iter().filter(is_earlier).peekable();
+    match (earlier.peek().is_some(), earlier.any(|record| has_bytes_of(&record.manifest, &mut source))) {
+        (_, true) => Known::Earlier,
+        (true, false) => Known::Changed,
+        (false, false) => Known::Stranger,
+    }
+}
+
+/// Lets nobody read what is at `from` who could not read what it replaces.
+fn close_as(from: &Path, target: &Path, seen: &Seen) -> Result<(), StoreError> {
+    let refused = |path: &Path, error: &io::Error| io_error("set the mode of", path, error);
+    let close = |path: &Path, old: u32| -> io::Result<()> {
+        let mode = fs::symlink_metadata(path)?.mode() & 0o777;
+        let closed = mode & (old | 0o700);
+        if closed == mode { Ok(()) } else { fs::set_permissions(path, fs::Permissions::from_mode(closed)) }
+    };
+    close(from, seen.mode).map_err(|error| refused(from, &error))?;
+    if let Is::Directory(_) = seen.is {
+        let source = DirectorySource::open(from).map_err(|error| refusal("read", from, error.to_string()))?;
+        for entry in source.contents().entries() {
+            let path = Path::new(OsStr::from_bytes(&entry.path));
+            let (new, old) = (from.join(path), fs::symlink_metadata(target.join(path)));
+            let is_link = fs::symlink_metadata(&new).is_ok_and(|new| new.is_symlink());
+            if let Some(old) = old.ok().filter(|old| !is_link && !old.is_symlink()) {
+                close(&new, old.mode()).map_err(|error| refused(&new, &error))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Renames what nothing else may be in the place of.
+fn rename_to_new(from: &Path, target: &Path, kind: ObjectKind) -> io::Result<()> {
+    match renameat_with(CWD, from, CWD, target, RenameFlags::NOREPLACE) {
+        // Some file systems cannot do that in one step.
+        Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS | rustix::io::Errno::NOTSUP) => {}
+        renamed => return renamed.map_err(Into::into),
+    }
+    match kind {
+        ObjectKind::File => match fs::hard_link(from, target) {
+            Ok(()) => fs::remove_file(from),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(error),
+            Err(_) => {
+                drop(fs::OpenOptions::new().write(true).create_new(true).open(target)?);
+                fs::rename(from, target)
+            }
+        },
+        // A directory may take the place of an empty one, and of no other.
+        ObjectKind::Directory => {
+            fs::create_dir(target)?;
+            fs::rename(from, target)
+        }
+    }
+}
+/// Exchanges what is at `from` with what is at `target`, if that is still as it was seen; false if it is not.
+fn replace(from: &Path, target: &Path, seen: &Seen) -> Result<bool, StoreError> {
+    let failed = |error: rustix::io::Errno| io_error("rename to", target, &error.into());
+    match renameat_with(CWD, from, CWD, target, RenameFlags::EXCHANGE) {
+        Ok(()) => {}
+        Err(rustix::io::Errno::NOENT) => return Ok(false),
+        Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS | rustix::io::Errno::NOTSUP) => {
+            return replace_in_steps(from, target, seen);
+        }
+        Err(error) => return Err(failed(error)),
+    }
+    if Seen::at(from).as_ref() == Some(seen) {
+        return Ok(true);
+    }
+    // Somebody has changed it at the last moment.
+    renameat_with(CWD, from, CWD, target, RenameFlags::EXCHANGE).map_err(failed)?;
+    Ok(false)
+}
+/// The same where two names cannot be exchanged.
+fn replace_in_steps(from: &Path, target: &Path, seen: &Seen) -> Result<bool, StoreError> {
+    if Seen::at(target).as_ref() != Some(seen) {
+        return Ok(false);
+    }
+    let failed = |error: io::Error| io_error("rename to", target, &error);
+    if let Is::File(..) = seen.is {
+        return fs::rename(from, target).map(|()| true).map_err(failed);
+    }
+    let old = super::with_suffix(from, ".old");
+    fs::rename(target, &old).map_err(failed)?;
+    if let Err(error) = fs::rename(from, target) {
+        fs::rename(&old, target).map_err(failed)?;
+        return Err(failed(error));
+    }
+    fs::rename(&old, from).map_err(failed)?;
+    Ok(true)
+}
+
+/// The first of `wanted~2`, `wanted~3`, … that is free; a suffix of a file's name stays at its end.
+fn next_number(wanted: &Path, kind: ObjectKind) -> PathBuf {
+    let is_free = |number: u64| fs::symlink_metadata(numbered(wanted, number, kind)).is_err();
+    let (mut taken, mut free) = (1, 2);
+    while !is_free(free) {
+        (taken, free) = (free, free * 2);
+    }
+    while taken + 1 < free {
+        let middle = taken.midpoint(free);
+        if is_free(middle) { free = middle } else { taken = middle }
+    }
+    numbered(wanted, free, kind)
+}
+fn numbered(wanted: &Path, number: u64, kind: ObjectKind) -> PathBuf {
+    let (stem, extension) = match kind {
+        ObjectKind::File => (wanted.file_stem(), wanted.extension()),
+        ObjectKind::Directory => (wanted.file_name(), None),
+    };
+    let mut name = OsString::from(stem.unwrap_or_default());
+    name.push(format!("~{number}"));
+    if let Some(extension) = extension {
+        name.push(".");
+        name.push(extension);
+    }
+    wanted.with_file_name(name)
+}
+
+fn check_parent(target: &Path) -> Result<(), StoreError> {
+    let parent = super::parent(target);
+    match fs::metadata(parent) {
+        Ok(metadata) if metadata.is_dir() => Ok(()),
+        Ok(_) => Err(refusal("write", target, format!("'{}' is not a directory", parent.display()))),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            Err(refusal("write", target, format!("the directory '{}' does not exist", parent.display())))
+        }
+        Err(error) => Err(io_error("write", target, &error)),
+    }
+}
+
+/// The store of an object that is in its place already: it holds everything, and has nothing to do.
+pub(super) struct Already {
+    held: Bitmap,
+}
+impl Already {
+    pub(super) fn new(manifest: &Manifest) -> Already {
+        let mut held = Bitmap::new(manifest.chunk_count());
+        for index in 0..manifest.chunk_count() {
+            held.set(index);
+        }
+        Already { held }
+    }
+}
+impl ChunkStore for Already {
+    fn held(&self) -> &Bitmap {
+        &self.held
+    }
+    fn put_chunk(&mut self, _: ChunkIndex, _: &[u8]) -> Result<(), StoreError> {
+        Ok(())
+    }
+    fn finish(&mut self) -> Result<(), StoreError> {
+        Ok(())
+    }
+}
+
+/// How often something is tried that somebody else changes at the same time.
+const PLACE_TRIES: u32 = 100;

@@ -1,0 +1,375 @@
+//! Chunks on a disk: numbers, each with a head and a payload, that outlive kills and power cuts.
+//!
+//! ```text
+//!   node's thread                               its own thread, or steps
+//!   DiskRepository ── put, remove, commit ────► Writer ──► 0000000000000000.chunks   segments, see `segment`
+//!        │            is_committed ◄─────────── answer     0000000000000001.chunks
+//!        └─ read ──► what is being written, else Places ─► (the place of each chunk, shared)
+//! ```
+//! What a family keeps in it is its own affair.
+mod file;
+#[cfg(test)]
+mod histories;
+mod segment;
+#[cfg(test)]
+mod tests;
+mod writer;
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    io,
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        mpsc::{Receiver, Sender, TryRecvError, channel},
+    },
+    thread::JoinHandle,
+};
+
+use bytes::Bytes;
+use tributary_content::StoreError;
+
+use self::writer::{Places, Where, Writer};
+use super::fs::{FileSystem, OpenOptions, create_folders, real};
+
+/// Keeps chunks in one folder: one behind the other in files of some 64 MiB, so that what came together is on the disk
+/// with one wait. A thread of its own writes and waits for the disk; a node's thread never does, except to read a chunk
+/// back.
+///
+/// What [`DiskRepository::list`] shows is on the disk. After a kill or a power cut it shows all that was committed and of the
+/// rest what is whole, by its hash. After a commit that failed, nothing of what was put since the one before counts, and what
+/// was removed is gone with the next commit that succeeds.
+#[derive(Debug)]
+pub struct DiskRepository {
+    fs: Arc<dyn FileSystem>,
+    folder: PathBuf,
+    /// What is not committed yet, to be read from here.
+    writing: BTreeMap<u64, Vec<Bytes>>,
+    places: Places,
+    worker: Worker,
+    /// Commits that were begun and not answered.
+    open: usize,
+    damage: Damage,
+}
+
+/// What a store has lost, and what it has kept of that.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Damage {
+    /// Places at which chunks that were durable are damaged: each is at least one chunk.
+    pub places: u64,
+    /// Bytes there.
+    pub bytes: u64,
+    /// Bytes of chunks that were being stored when the process or the machine ended. Nobody was told that they are.
+    pub unfinished_bytes: u64,
+    /// Files with something damaged that were put aside, in the folder `damaged`.
+    pub files: u64,
+}
+
+/// All chunks, and what is damaged.
+#[derive(Clone, Debug, Default)]
+struct Listed {
+    /// Numbers, heads and payload lengths.
+    chunks: Vec<(u64, Vec<u8>, u64)>,
+    damage: Damage,
+}
+
+/// Who does the work.
+enum Worker {
+    /// A thread.
+    Thread {
+        jobs: Option<Sender<Job>>,
+        done: Receiver<io::Result<Vec<u64>>>,
+        listed: Receiver<io::Result<Listed>>,
+        thread: Option<JoinHandle<()>>,
+    },
+    /// Whoever asks whether a commit is done: so many jobs each time.
+    Steps { writer: Box<Writer>, jobs: VecDeque<Job>, at_once: usize, done: VecDeque<io::Result<Vec<u64>>> },
+}
+
+/// What is to be done.
+enum Job {
+    Put {
+        id: u64,
+        head: Vec<u8>,
+        payload: Vec<Bytes>,
+    },
+    Remove {
+        id: u64,
+    },
+    Commit,
+    List,
+    /// Says when all before it is done.
+    #[cfg(test)]
+    Wait(Sender<()>),
+}
+
+impl DiskRepository {
+    /// A repository in `folder`, which is made when it is first listed.
+    ///
+    /// # Panics
+    /// If the system has no thread left.
+    pub fn new(folder: &Path) -> DiskRepository {
+        let (jobs, to_do) = channel();
+        let (tell, done) = channel();
+        let (show, listed) = channel();
+        let (fs, places) = (real(), Places::default());
+        let mut writer = Writer::new(Arc::clone(&fs), folder, places.clone());
+        let work = move || {
+            for job in to_do {
+                let is_heard = match job {
+                    Job::Put { id, head, payload } => {
+                        writer.put(id, &head, &payload);
+                        true
+                    }
+                    Job::Remove { id } => {
+                        writer.remove(id);
+                        true
+                    }
+                    Job::Commit => tell.send(writer.commit()).is_ok(),
+                    Job::List => show.send(writer.list()).is_ok(),
+                    #[cfg(test)]
+                    Job::Wait(done) => done.send(()).is_ok(),
+                };
+                if !is_heard {
+                    return;
+                }
+            }
+        };
+        let thread = std::thread::Builder::new().name("store".into()).spawn(work).expect("a thread for the store");
+        let worker = Worker::Thread { jobs: Some(jobs), done, listed, thread: Some(thread) };
+        Self::with_worker(fs, folder, places, worker)
+    }
+    /// A repository without a thread, on any file system: each [`DiskRepository::is_committed`] does up to `at_once` jobs (a
+    /// put, a removal, a commit) of those that wait, at least one, so that the same calls give the same run.
+    pub fn in_steps(fs: Arc<dyn FileSystem>, folder: &Path, at_once: usize) -> DiskRepository {
+        let places = Places::default();
+        let writer = Box::new(Writer::new(Arc::clone(&fs), folder, places.clone()));
+        let worker = Worker::Steps { writer, jobs: VecDeque::new(), at_once: at_once.max(1), done: VecDeque::new() };
+        Self::with_worker(fs, folder, places, worker)
+    }
+    fn with_worker(fs: Arc<dyn FileSystem>, folder: &Path, places: Places, worker: Worker) -> DiskRepository {
+        let (writing, folder) = (BTreeMap::new(), folder.into());
+        DiskRepository { fs, folder, writing, places, worker, open: 0, damage: Damage::default() }
+    }
+    /// Sees that a folder, which is made if there is none, can be read and written.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub fn check(folder: &Path) -> io::Result<()> {
+        let fs = real();
+        create_folders(&*fs, folder)?;
+        for name in fs.list(folder)? {
+            let path = folder.join(name);
+            if path.extension().is_some_and(|extension| extension == "chunks" || extension == "chunk") {
+                let opened = fs.open(&path, OpenOptions::WRITE);
+                opened.map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))?;
+            }
+        }
+        // If it stays it is removed when the folder is listed.
+        let probe = folder.join("0.new");
+        match fs.open(&probe, OpenOptions::CREATE).and_then(|file| file.write_all_at(b"probe", 0)) {
+            // What is stored can be delivered, which makes room again.
+            Err(error) if error.kind() == io::ErrorKind::StorageFull => {}
+            other => other?,
+        }
+        match fs.remove_file(&probe) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    // Commands.
+
+    /// Keeps a chunk under a number that is not in use. It is durable after the next commit.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`] if the thread has ended.
+    pub fn put(&mut self, id: u64, head: &[u8], payload: &[Bytes]) -> Result<(), StoreError> {
+        self.writing.insert(id, payload.into());
+        self.send(Job::Put { id, head: head.into(), payload: payload.into() })
+    }
+    /// Forgets a chunk, for good after the next commit; unknown numbers are ignored.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`] if the thread has ended.
+    pub fn remove(&mut self, id: u64) -> Result<(), StoreError> {
+        self.writing.remove(&id);
+        self.send(Job::Remove { id })
+    }
+    /// Begins to make everything durable that was done so far.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`] if the thread has ended.
+    pub fn commit(&mut self) -> Result<(), StoreError> {
+        self.send(Job::Commit)?;
+        self.open += 1;
+        Ok(())
+    }
+    /// Whether the last commit is done.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`] if it failed; then nothing that was put since the one before counts.
+    pub fn is_committed(&mut self) -> Result<bool, StoreError> {
+        self.step();
+        while self.open > 0 {
+            let answer = match &mut self.worker {
+                Worker::Thread { done, .. } => done.try_recv(),
+                Worker::Steps { done, .. } => done.pop_front().ok_or(TryRecvError::Empty),
+            };
+            match answer {
+                Ok(result) => {
+                    self.open -= 1;
+                    let written = result.map_err(|error| self.refused("commit", &error))?;
+                    written.iter().for_each(|id| drop(self.writing.remove(id)));
+                }
+                Err(TryRecvError::Empty) => return Ok(false),
+                Err(TryRecvError::Disconnected) => {
+                    self.open = 0;
+                    return Err(self.refused("commit", &ended()));
+                }
+            }
+        }
+        Ok(true)
+    }
+    /// The payload of a chunk.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`] if it cannot be read or is damaged; what is damaged counts in [`DiskRepository::damage`] and is put
+    /// aside when it is removed.
+    pub fn read(&mut self, id: u64) -> Result<Bytes, StoreError> {
+        if let Some(payload) = self.writing.get(&id) {
+            return Ok(match &payload[..] {
+                [only] => only.clone(),
+                pieces => pieces.concat().into(),
+            });
+        }
+        // As long as this is held the thread moves nothing.
+        let mut known = self.places.lock();
+        let place = known.chunks.get(&id).copied();
+        let read = match &place {
+            Some(Where::Segment(place)) => {
+                segment::read(&*self.fs, &self.folder, place).map(|read| read.map(|(_, payload)| payload))
+            }
+            Some(Where::File) => file::read(&*self.fs, &self.folder, id),
+            None => Err(io::ErrorKind::NotFound.into()),
+        };
+        let error = match read {
+            Ok(Some(payload)) => return Ok(payload),
+            Ok(None) => {
+                let (path, at, bytes) = match place {
+                    Some(Where::Segment(place)) => {
+                        (segment::path(&self.folder, place.segment), place.at, place.bytes())
+                    }
+                    _ => (file::path(&self.folder, id), 0, 0),
+                };
+                if known.damaged.insert(id) {
+                    self.damage.places += 1;
+                    self.damage.bytes += bytes;
+                    tracing::warn!(path = %path.display(), at, bytes, "a stored chunk is damaged and lost");
+                }
+                io::Error::other(format!("{} is damaged at byte {at}", path.display()))
+            }
+            Err(error) => error,
+        };
+        drop(known);
+        Err(self.refused("read a chunk of", &error))
+    }
+    /// Numbers, heads and payload lengths of all chunks, ascending. Waits for the disk: to be asked before anything else.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`] if they cannot be read, or not be made durable; it may be asked again.
+    pub fn list(&mut self) -> Result<Vec<(u64, Vec<u8>, u64)>, StoreError> {
+        self.send(Job::List)?;
+        let listed = match &mut self.worker {
+            Worker::Thread { listed, .. } => listed.recv().unwrap_or_else(|_| Err(ended())),
+            Worker::Steps { writer, jobs, done, .. } => {
+                jobs.drain(..).filter_map(|job| perform(writer, job)).for_each(|answer| done.push_back(answer));
+                writer.list()
+            }
+        };
+        let listed = listed.map_err(|error| self.refused("list", &error))?;
+        self.damage = listed.damage;
+        Ok(listed.chunks)
+    }
+
+    // Questions.
+
+    /// What was found damaged since it was listed.
+    pub fn damage(&self) -> Damage {
+        self.damage
+    }
+
+    // Private.
+
+    /// Does some of what waits, if that is nobody else's work.
+    fn step(&mut self) {
+        if let Worker::Steps { writer, jobs, at_once, done } = &mut self.worker {
+            for _ in 0..*at_once {
+                let Some(job) = jobs.pop_front() else { return };
+                done.extend(perform(writer, job));
+            }
+        }
+    }
+    /// Whether a kill at this moment leaves word of what is not on the disk.
+    #[cfg(test)]
+    fn is_suspicion_noted(&self) -> bool {
+        match &self.worker {
+            Worker::Thread { .. } => true,
+            Worker::Steps { writer, .. } => writer.is_suspicion_noted(),
+        }
+    }
+    fn send(&mut self, job: Job) -> Result<(), StoreError> {
+        let sent = match &mut self.worker {
+            Worker::Thread { jobs, .. } => jobs.as_ref().is_some_and(|jobs| jobs.send(job).is_ok()),
+            Worker::Steps { jobs, .. } => {
+                jobs.push_back(job);
+                true
+            }
+        };
+        if sent { Ok(()) } else { Err(self.refused("write to", &ended())) }
+    }
+    fn refused(&self, operation: &'static str, error: &io::Error) -> StoreError {
+        StoreError::Io { operation, path: self.folder.display().to_string(), reason: error.to_string() }
+    }
+}
+impl Drop for DiskRepository {
+    /// What was put is written before the node is gone; nobody is told of it any more.
+    fn drop(&mut self) {
+        match &mut self.worker {
+            Worker::Thread { jobs, thread, .. } => {
+                *jobs = None;
+                if let Some(thread) = thread.take() {
+                    let _ = thread.join();
+                }
+            }
+            Worker::Steps { writer, jobs, .. } => jobs.drain(..).for_each(|job| drop(perform(writer, job))),
+        }
+    }
+}
+impl std::fmt::Debug for Worker {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Worker::Thread { .. } => f.write_str("Thread"),
+            Worker::Steps { jobs, at_once, .. } => {
+                f.debug_struct("Steps").field("jobs", &jobs.len()).field("at_once", at_once).finish_non_exhaustive()
+            }
+        }
+    }
+}
+
+/// Does one job; gives the answer of a commit.
+fn perform(writer: &mut Writer, job: Job) -> Option<io::Result<Vec<u64>>> {
+    match job {
+        Job::Put { id, head, payload } => writer.put(id, &head, &payload),
+        Job::Remove { id } => writer.remove(id),
+        Job::Commit => return Some(writer.commit()),
+        // It is answered where it is asked.
+        Job::List => {}
+        #[cfg(test)]
+        Job::Wait(_) => {}
+    }
+    None
+}
+fn ended() -> io::Error {
+    io::Error::other("the thread that writes has ended")
+}

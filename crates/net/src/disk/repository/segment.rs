@@ -1,0 +1,305 @@
+//! Files that chunks are appended to.
+//!
+//! ```text
+//! bytes  0        4            8               16   24        32                      64        64 + head
+//!        | "TBC2" | head bytes | payload bytes | id | durable | BLAKE3 of 4–32, rest  | head …  | payload … | next chunk …
+//! ```
+//! `durable` says how much of the file was on the disk before this chunk was begun, so that a start need not read that
+//! again. What was removed has another mark; its payload is given back to the file system. A file that is closed in order
+//! ends with a seal: a removed chunk without head and payload, whose `durable` is all that is before it.
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
+
+use bytes::Bytes;
+
+use super::super::fs::{FileSystem, FsFile, OpenOptions};
+
+/// Where a chunk is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Place {
+    /// The number of the segment.
+    pub(super) segment: u64,
+    /// Byte at which it begins there.
+    pub(super) at: u64,
+    pub(super) head_bytes: u32,
+    pub(super) payload_bytes: u64,
+}
+
+impl Place {
+    /// Bytes that it takes.
+    pub(super) fn bytes(&self) -> u64 {
+        FRONT_BYTES as u64 + u64::from(self.head_bytes) + self.payload_bytes
+    }
+    /// The first byte behind it.
+    pub(super) fn end(&self) -> u64 {
+        self.at + self.bytes()
+    }
+    /// The first byte of its payload.
+    pub(super) fn payload_at(&self) -> u64 {
+        self.end() - self.payload_bytes
+    }
+}
+
+/// A chunk as a segment has it.
+pub(super) struct Found {
+    pub(super) id: u64,
+    pub(super) head: Vec<u8>,
+    pub(super) place: Place,
+    /// Whether nobody has removed it.
+    pub(super) is_live: bool,
+}
+
+/// What a segment has.
+pub(super) struct Contents {
+    /// Chunks that are whole, or were durable once, and those that were removed.
+    pub(super) found: Vec<Found>,
+    /// Chunks that were begun after the last ones that are known to be durable, and are not whole.
+    pub(super) torn: Vec<Found>,
+    /// From where to where nothing can be made sense of, though something was durable there.
+    pub(super) damaged: Vec<(u64, u64)>,
+    /// Bytes that count; what is behind them was never whole.
+    pub(super) end: u64,
+    /// Up to here all was on the disk once.
+    pub(super) durable: u64,
+    /// Bytes that the file has.
+    pub(super) length: u64,
+}
+
+/// Puts the bytes of a chunk into `out`, which is emptied first.
+pub(super) fn encode(out: &mut Vec<u8>, id: u64, durable: u64, head: &[u8], payload: &[Bytes]) {
+    out.clear();
+    let payload_bytes: usize = payload.iter().map(Bytes::len).sum();
+    push_front(out, LIVE, (head.len() as u32, payload_bytes as u64), id, durable);
+    out.extend_from_slice(head);
+    payload.iter().for_each(|piece| out.extend_from_slice(piece));
+    let hash = hash(out);
+    out[HASH_AT..FRONT_BYTES].copy_from_slice(hash.as_bytes());
+}
+/// What stands behind the last chunk of a file of which `durable` bytes, all, are on the disk.
+pub(super) fn seal(durable: u64) -> Vec<u8> {
+    let mut out = Vec::with_capacity(FRONT_BYTES);
+    push_front(&mut out, REMOVED, (0, 0), 0, durable);
+    let hash = hash(&out);
+    out[HASH_AT..FRONT_BYTES].copy_from_slice(hash.as_bytes());
+    out
+}
+fn push_front(out: &mut Vec<u8>, mark: [u8; 4], (head_bytes, payload_bytes): (u32, u64), id: u64, durable: u64) {
+    out.extend_from_slice(&mark);
+    out.extend_from_slice(&head_bytes.to_be_bytes());
+    out.extend_from_slice(&payload_bytes.to_be_bytes());
+    out.extend_from_slice(&id.to_be_bytes());
+    out.extend_from_slice(&durable.to_be_bytes());
+    out.extend_from_slice(&[0; 32]);
+}
+/// Head and payload of a chunk; nothing if it is damaged.
+///
+/// # Errors
+/// Those of the file system.
+pub(super) fn read(fs: &dyn FileSystem, folder: &Path, place: &Place) -> io::Result<Option<(Vec<u8>, Bytes)>> {
+    read_from(&*fs.open(&path(folder, place.segment), OpenOptions::READ)?, place)
+}
+/// The same, of an open file.
+pub(super) fn read_from(file: &dyn FsFile, place: &Place) -> io::Result<Option<(Vec<u8>, Bytes)>> {
+    let Ok(length) = usize::try_from(place.bytes()) else { return Ok(None) };
+    let mut bytes = vec![0; length];
+    match file.read_exact_at(&mut bytes, place.at) {
+        // Somebody has cut the file.
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
+        read => read?,
+    }
+    let said = bytes.first_chunk().and_then(parse).filter(|said| said.head_bytes == place.head_bytes);
+    let is_whole = |said: Front| said.payload_bytes == place.payload_bytes && said.hash == hash(&bytes);
+    if !said.is_some_and(is_whole) {
+        return Ok(None);
+    }
+    let bytes = Bytes::from(bytes);
+    let start = FRONT_BYTES + place.head_bytes as usize;
+    Ok(Some((bytes[FRONT_BYTES..start].to_vec(), bytes.slice(start..))))
+}
+/// Marks the chunk at `at` as removed.
+///
+/// # Errors
+/// Those of the file system.
+pub(super) fn mark_removed(file: &dyn FsFile, at: u64) -> io::Result<()> {
+    file.write_all_at(&REMOVED, at)
+}
+/// All chunks of a segment. What was not durable when the last of them was begun is read, and counts if it is whole. Where a
+/// front is damaged, it goes on at the next chunk that is whole.
+///
+/// # Errors
+/// Those of the file system.
+pub(super) fn contents(file: &dyn FsFile, segment: u64) -> io::Result<Contents> {
+    let length = file.metadata()?.length;
+    let mut reader = Reader { file, start: 0, buffer: Vec::new() };
+    let (mut found, mut durable) = (Vec::<Found>::new(), 0);
+    let (mut end, mut budget) = (0, SEARCH_BYTES_MAX);
+    let mut gaps = Vec::new();
+    let is_whole = |one: &Found| read_from(file, &one.place).map(|read| read.is_some());
+    loop {
+        if let Some((one, before)) = next(&mut reader, segment, end, length)? {
+            (end, durable) = (one.place.end(), durable.max(before.min(end)));
+            found.push(one);
+            continue;
+        }
+        // The lengths of the last one may be what is damaged; of one that was removed nothing can tell.
+        let suspect = match found.last() {
+            Some(last) if last.is_live => (!is_whole(last)?).then_some((last.place, true)),
+            last => last.map(|last| (last.place, false)),
+        };
+        let from = suspect.map_or(end, |(place, _)| place.at);
+        let Some((at, before)) = search(file, from + 1, length, &mut budget)? else { break };
+        if suspect.is_some_and(|(place, is_damaged)| is_damaged || place.end() > at) {
+            found.pop();
+        }
+        gaps.push((found.last().map_or(0, |last| last.place.end()), at));
+        durable = durable.max(before.min(at));
+        end = at;
+    }
+    let mut torn = Vec::new();
+    let mut kept = Vec::with_capacity(found.len());
+    for one in found {
+        let counts = !one.is_live || one.place.end() <= durable || is_whole(&one)?;
+        if counts { kept.push(one) } else { torn.push(one) }
+    }
+    let end = kept.last().map_or(0, |one| one.place.end());
+    torn.retain(|one| one.place.end() <= end);
+    let tail = (end < durable).then_some((end, durable));
+    let damaged = gaps.into_iter().filter(|(from, _)| *from < durable).chain(tail).collect();
+    Ok(Contents { found: kept, torn, damaged, end, durable, length })
+}
+/// Where the next chunk begins that nobody has removed and that is whole by its hash, or the seal, at `from` or later, and
+/// how much was durable before it. What a payload has in it may look like one; `budget` bounds the bytes that are read for
+/// that.
+fn search(file: &dyn FsFile, from: u64, length: u64, budget: &mut u64) -> io::Result<Option<(u64, u64)>> {
+    let mut window = vec![0; SEARCH_WINDOW_BYTES.min(length.saturating_sub(from) as usize)];
+    let mut start = from;
+    while length.saturating_sub(start) >= FRONT_BYTES as u64 {
+        let bytes = (length - start).min(SEARCH_WINDOW_BYTES as u64) as usize;
+        file.read_exact_at(&mut window[..bytes], start)?;
+        for (at, front) in (start..).zip(window[..bytes].windows(FRONT_BYTES)) {
+            let is_marked = |front: &&[u8; FRONT_BYTES]| front.starts_with(&LIVE) || front.starts_with(&REMOVED);
+            let said = front.first_chunk().filter(is_marked).and_then(parse);
+            let Some(said) = said.filter(|said| said.is_live || said.is_seal(at)) else { continue };
+            let Some(place) = said.place(0, at, length) else { continue };
+            if *budget < place.bytes() {
+                return Ok(None);
+            }
+            *budget -= place.bytes();
+            if read_from(file, &place)?.is_some() {
+                return Ok(Some((at, said.durable)));
+            }
+        }
+        start += (bytes - FRONT_BYTES + 1) as u64;
+    }
+    Ok(None)
+}
+/// The chunk at `at`, and how much was durable before it; nothing where none begins or the file ends within it.
+fn next(reader: &mut Reader<'_>, segment: u64, at: u64, length: u64) -> io::Result<Option<(Found, u64)>> {
+    if length.saturating_sub(at) < FRONT_BYTES as u64 {
+        return Ok(None);
+    }
+    let Some(said) = reader.bytes(at, FRONT_BYTES)?.first_chunk().and_then(parse) else { return Ok(None) };
+    let Some(place) = said.place(segment, at, length) else { return Ok(None) };
+    let head = reader.bytes(at + FRONT_BYTES as u64, said.head_bytes as usize)?.to_vec();
+    Ok(Some((Found { id: said.id, head, place, is_live: said.is_live }, said.durable)))
+}
+
+/// Reads a file in pieces that are larger than what is asked for.
+struct Reader<'a> {
+    file: &'a dyn FsFile,
+    start: u64,
+    buffer: Vec<u8>,
+}
+
+impl Reader<'_> {
+    /// So many bytes at `at`, which the file has.
+    fn bytes(&mut self, at: u64, count: usize) -> io::Result<&[u8]> {
+        let has = |buffer: &Vec<u8>, start: u64| {
+            at.checked_sub(start).is_some_and(|from| from + count as u64 <= buffer.len() as u64)
+        };
+        if !has(&self.buffer, self.start) {
+            self.start = at;
+            self.buffer.resize(count.max(READ_BYTES), 0);
+            let mut have = 0;
+            while have < count {
+                match self.file.read_at(&mut self.buffer[have..], at + have as u64) {
+                    Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                    Ok(read) => have += read,
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                    Err(error) => {
+                        self.buffer.clear();
+                        return Err(error);
+                    }
+                }
+            }
+            self.buffer.truncate(have);
+        }
+        let from = (at - self.start) as usize;
+        Ok(&self.buffer[from..from + count])
+    }
+}
+
+/// What stands in front of a chunk.
+struct Front {
+    is_live: bool,
+    head_bytes: u32,
+    payload_bytes: u64,
+    id: u64,
+    durable: u64,
+    hash: blake3::Hash,
+}
+
+impl Front {
+    /// Where the chunk is that it stands in front of, at `at`; nothing if a file of so many bytes ends within it.
+    fn place(&self, segment: u64, at: u64, length: u64) -> Option<Place> {
+        let room = length.checked_sub(at + FRONT_BYTES as u64)?.checked_sub(u64::from(self.head_bytes))?;
+        let fits = self.head_bytes <= HEAD_BYTES_MAX && self.payload_bytes <= room;
+        fits.then_some(Place { segment, at, head_bytes: self.head_bytes, payload_bytes: self.payload_bytes })
+    }
+    /// Whether it is what closes a file at `at`.
+    fn is_seal(&self, at: u64) -> bool {
+        !self.is_live && (self.head_bytes, self.payload_bytes, self.durable) == (0, 0, at)
+    }
+}
+
+fn parse(front: &[u8; FRONT_BYTES]) -> Option<Front> {
+    let (mark, rest) = front.split_first_chunk()?;
+    let (head_bytes, rest) = rest.split_first_chunk()?;
+    let (payload_bytes, rest) = rest.split_first_chunk()?;
+    let (id, rest) = rest.split_first_chunk()?;
+    let (durable, hash) = rest.split_first_chunk()?;
+    let hash: [u8; 32] = *hash.first_chunk()?;
+    (*mark == LIVE || *mark == REMOVED).then(|| Front {
+        is_live: *mark == LIVE,
+        head_bytes: u32::from_be_bytes(*head_bytes),
+        payload_bytes: u64::from_be_bytes(*payload_bytes),
+        id: u64::from_be_bytes(*id),
+        durable: u64::from_be_bytes(*durable),
+        hash: hash.into(),
+    })
+}
+/// Over all of a chunk but its mark and the hash itself.
+fn hash(chunk: &[u8]) -> blake3::Hash {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(&chunk[LIVE.len()..HASH_AT]).update(&chunk[FRONT_BYTES..]);
+    hasher.finalize()
+}
+/// The file of a segment.
+pub(super) fn path(folder: &Path, segment: u64) -> PathBuf {
+    folder.join(format!("{segment:016x}.chunks"))
+}
+
+/// They differ in one byte, so that a mark is never half written.
+const LIVE: [u8; 4] = *b"TBC2";
+const REMOVED: [u8; 4] = *b"TBX2";
+const HASH_AT: usize = 32;
+const FRONT_BYTES: usize = 64;
+/// How much is read at once of a segment whose chunks are listed.
+const READ_BYTES: usize = 8 << 10;
+/// How much is looked at at once behind what is damaged, and how much is read there at most.
+const SEARCH_WINDOW_BYTES: usize = 1 << 20;
+const SEARCH_BYTES_MAX: u64 = 256 << 20;
+/// The longest head that is read back.
+const HEAD_BYTES_MAX: u32 = 1 << 16;

@@ -1,0 +1,47 @@
+//! Files whose size says nothing, such as those that the system makes while they are read (`/proc`, `/sys`).
+use bytes::Bytes;
+use std::{
+    fs::{self, File, OpenOptions},
+    io::{self, Read},
+    os::unix::fs::{MetadataExt, OpenOptionsExt},
+    path::Path,
+};
+use tributary_core::ByteCount;
+
+use super::{PublishError, io_error};
+
+/// Bytes of the longest file that is read at once because its size says nothing: 16 MiB.
+pub(super) const SNAPSHOT_BYTES_MAX: u64 = 16 << 20;
+/// Files of the system say that they have a page or nothing; what says that it has more is believed.
+const BELIEVED_BYTES: u64 = 64 << 10;
+
+/// Opens a file for reading; one that would let its reader wait says so instead.
+pub(super) fn open(path: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).custom_flags(nix::fcntl::OFlag::O_NONBLOCK.bits()).open(path)
+}
+/// All bytes of a file, if there are not as many as its size says.
+///
+/// # Errors
+/// [`PublishError`] if it cannot be read, or has no end within [`SNAPSHOT_BYTES_MAX`].
+pub(super) fn snapshot(file: &File, path: &Path, metadata: &fs::Metadata) -> Result<Option<Bytes>, PublishError> {
+    if metadata.blocks() > 0 || metadata.len() > BELIEVED_BYTES {
+        return Ok(None);
+    }
+    let unsuitable = |reason: String| PublishError::Unsuitable { path: path.display().to_string(), reason };
+    let mut bytes = Vec::new();
+    match file.take(SNAPSHOT_BYTES_MAX + 1).read_to_end(&mut bytes) {
+        Ok(_) => {}
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+            return Err(unsuitable(
+                "its reader waits for something to happen; write what is to be sent to a file".into(),
+            ));
+        }
+        Err(error) => return Err(io_error("read", path, &error).into()),
+    }
+    let have = bytes.len() as u64;
+    if have > SNAPSHOT_BYTES_MAX {
+        let (says, most) = (ByteCount(metadata.len()), ByteCount(SNAPSHOT_BYTES_MAX));
+        return Err(unsuitable(format!("its size says {says}, and it has more than {most}; copy it to a file first")));
+    }
+    Ok((have != metadata.len()).then(|| bytes.into()))
+}

@@ -1,0 +1,104 @@
+//! Holes: what is all zeros is not written to a file that reads as zeros there.
+use rustix::fs::FallocateFlags;
+use std::{fs::File, io, ops::Range, os::unix::fs::FileExt};
+
+/// Bytes of a block that a file system leaves out as a whole.
+const BLOCK_BYTES: u64 = 4096;
+
+/// The parts of `bytes` that have to be written at `offset` of a file that is all zeros there: without whole blocks of
+/// zeros.
+pub(super) fn data_in(bytes: &[u8], offset: u64) -> impl Iterator<Item = Range<usize>> {
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        while at < bytes.len() && is_zero(&bytes[block_at(at, bytes.len(), offset)]) {
+            at = block_at(at, bytes.len(), offset).end;
+        }
+        let start = at;
+        while at < bytes.len() && !is_zero(&bytes[block_at(at, bytes.len(), offset)]) {
+            at = block_at(at, bytes.len(), offset).end;
+        }
+        (start < at).then_some(start..at)
+    })
+}
+/// Writes `bytes` at `offset` of a file that may have anything there; where they are zeros it gets holes, if its file system
+/// has any.
+pub(super) fn overwrite(file: &File, offset: u64, bytes: &[u8]) -> io::Result<()> {
+    let zero = |range: Range<usize>| -> io::Result<()> {
+        let (at, length) = (offset + range.start as u64, range.len() as u64);
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        if range.is_empty() || rustix::fs::fallocate(file, flags, at, length).is_ok() {
+            return Ok(());
+        }
+        file.write_all_at(&bytes[range], at)
+    };
+    let mut end = 0;
+    for range in data_in(bytes, offset) {
+        zero(end..range.start)?;
+        file.write_all_at(&bytes[range.clone()], offset + range.start as u64)?;
+        end = range.end;
+    }
+    zero(end..bytes.len())
+}
+/// Copies the next `size` bytes of `from`, from `start` on, to the new file `to`, which gets holes where there are zeros.
+pub(super) fn copy(from: &File, start: u64, size: u64, to: &File) -> io::Result<()> {
+    let mut buffer = vec![0; usize::try_from(size.min(COPY_BYTES)).unwrap_or(0)];
+    let mut at = 0;
+    while at < size {
+        let length = usize::try_from((size - at).min(COPY_BYTES)).unwrap_or(0);
+        from.read_exact_at(&mut buffer[..length], start + at)?;
+        for range in data_in(&buffer[..length], at) {
+            to.write_all_at(&buffer[range.clone()], at + range.start as u64)?;
+        }
+        at += length as u64;
+    }
+    // Zeros at the end were not written.
+    to.set_len(size)
+}
+
+/// The block around `at`, as far as it lies in the bytes.
+fn block_at(at: usize, length: usize, offset: u64) -> Range<usize> {
+    let left = BLOCK_BYTES - (offset + at as u64) % BLOCK_BYTES;
+    at..length.min(at + usize::try_from(left).unwrap_or(usize::MAX))
+}
+fn is_zero(block: &[u8]) -> bool {
+    let (words, rest) = block.as_chunks::<16>();
+    words.iter().all(|word| u128::from_ne_bytes(*word) == 0) && rest.iter().all(|byte| *byte == 0)
+}
+
+const COPY_BYTES: u64 = 1 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn only_whole_blocks_of_zeros_are_left_out() {
+        let mut bytes = vec![0; 5 * 4096];
+        assert_eq!(data_in(&bytes, 0).count(), 0);
+        bytes[4096] = 1;
+        assert!(data_in(&bytes, 0).eq([4096..8192]));
+        // In the file the block begins elsewhere.
+        assert!(data_in(&bytes, 100).eq([3996..8092]));
+        bytes[8191] = 1;
+        bytes[8192] = 1;
+        assert!(data_in(&bytes, 0).eq([4096..12288]));
+        assert!(data_in(&bytes[..4097], 0).eq([4096..4097]));
+        assert_eq!(data_in(&[], 7).count(), 0);
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_left_out_is_zero(
+            blocks in prop::collection::vec(prop_oneof![Just(0u8), any::<u8>()], 0..12), cut in 0usize..5000, offset in 0u64..9000,
+        ) {
+            let mut bytes: Vec<u8> = blocks.iter().flat_map(|byte| [vec![0; 3000], vec![*byte; 1096]].concat()).collect();
+            bytes.truncate(bytes.len().saturating_sub(cut));
+            let mut written = vec![0; bytes.len()];
+            for range in data_in(&bytes, offset) {
+                written[range.clone()].copy_from_slice(&bytes[range]);
+            }
+            prop_assert_eq!(written, bytes);
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! Where an unfinished download lies: beside its target, under a name that nobody else gives to a file.
+use std::{
+    fs::{self, DirBuilder},
+    io,
+    os::unix::{
+        ffi::OsStrExt,
+        fs::{DirBuilderExt, MetadataExt},
+    },
+    path::{Path, PathBuf},
+};
+use tributary_content::{ObjectId, StoreError};
+
+use super::{io_error, parent, refusal};
+
+/// The folder of one unfinished download, in the folder of its target and thus on the same file system:
+/// `.tributary-HASH`, readable by its owner only, with the files `part` and `state` and, for a moment at the end, the
+/// folder `unpacked`.
+///
+/// HASH is that of the target's name and of the user, so that the same fetch finds it again and two users of one folder
+/// do not meet. Names that begin like this are kept for this program: [`is_reserved`] refuses them in what others send.
+/// Whatever else is found under such a name is left alone.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Staging {
+    folder: PathBuf,
+}
+
+impl Staging {
+    /// That of a download to `target`; with `apart`, one for this object alone.
+    pub(super) fn of(target: &Path, apart: Option<&ObjectId>) -> Staging {
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(&nix::unistd::geteuid().as_raw().to_be_bytes());
+        hasher.update(target.file_name().unwrap_or_default().as_bytes());
+        if let Some(object) = apart {
+            // No name of a file has a slash in it.
+            hasher.update(b"/").update(&object.0);
+        }
+        let hash = hasher.finalize().to_hex();
+        Staging { folder: parent(target).join(format!("{PREFIX}{}", &hash[..HASH_DIGITS])) }
+    }
+    /// The folder.
+    pub(super) fn folder(&self) -> &Path {
+        &self.folder
+    }
+    /// The bytes, each chunk in its place.
+    pub(super) fn part(&self) -> PathBuf {
+        self.folder.join("part")
+    }
+    /// The table of the chunks that are held.
+    pub(super) fn state(&self) -> PathBuf {
+        self.folder.join("state")
+    }
+    /// Where a directory is unpacked before it gets its final name.
+    pub(super) fn unpacked(&self) -> PathBuf {
+        self.folder.join("unpacked")
+    }
+    /// Makes the folder, or sees that what is there is one that only this user can have made.
+    pub(super) fn make(&self) -> Result<(), StoreError> {
+        let folder = &self.folder;
+        match DirBuilder::new().mode(0o700).create(folder) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            made => return made.map_err(|error| io_error("create", folder, &error)),
+        }
+        match fs::symlink_metadata(folder) {
+            Ok(there) if there.is_dir() && there.uid() == nix::unistd::geteuid().as_raw() => Ok(()),
+            Ok(_) => {
+                let reason = "it is kept for an unfinished download, and somebody else has made it; move it away";
+                Err(refusal("write", folder, reason))
+            }
+            // Whoever had it has just ended.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => self.make(),
+            Err(error) => Err(io_error("read", folder, &error)),
+        }
+    }
+    /// Removes the folder if there is nothing in it.
+    pub(super) fn remove(&self) {
+        let _ = fs::remove_dir(&self.folder);
+    }
+}
+
+/// Whether a file of this name would be, on some file system, where an unfinished download lies.
+pub fn is_reserved(name: &[u8]) -> bool {
+    name.get(..PREFIX.len()).is_some_and(|start| start.eq_ignore_ascii_case(PREFIX.as_bytes()))
+}
+
+const PREFIX: &str = ".tributary-";
+const HASH_DIGITS: usize = 32;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::fixtures::directory;
+
+    #[test]
+    fn each_target_has_a_folder_of_its_own_beside_it() {
+        let of = |target: &str| Staging::of(Path::new(target), None).folder;
+        assert_eq!(of("/a/x").parent(), Some(Path::new("/a")));
+        assert_ne!(of("/a/x"), of("/a/y"));
+        assert_eq!(of("/a/x").file_name(), of("/b/x").file_name());
+        assert_eq!(of("x").parent(), Some(Path::new(".")));
+        let apart = Staging::of(Path::new("/a/x"), Some(&ObjectId([1; 16])));
+        assert_ne!(apart.folder, of("/a/x"));
+        assert!(is_reserved(of("/a/x").file_name().expect("it has a name").as_bytes()));
+        assert!(is_reserved(b".TRIBUTARY-x") && !is_reserved(b".tributary") && !is_reserved(b"x.tributary-"));
+    }
+
+    #[test]
+    fn what_somebody_else_put_there_is_left_alone() {
+        let directory = directory();
+        let staging = Staging::of(&directory.path().join("x"), None);
+        fs::write(staging.folder(), b"mine").expect("writable");
+        assert!(staging.make().is_err_and(|error| error.to_string().contains("move it away")));
+        fs::remove_file(staging.folder()).expect("removable");
+        std::os::unix::fs::symlink("/tmp", staging.folder()).expect("links can be made");
+        assert!(staging.make().is_err());
+        staging.remove();
+        assert!(fs::symlink_metadata(staging.folder()).is_ok());
+        fs::remove_file(staging.folder()).expect("removable");
+        staging.make().expect("the name is free");
+        staging.make().expect("it is ours");
+        fs::write(staging.folder().join("note"), b"mine").expect("writable");
+        staging.remove();
+        assert!(staging.folder().join("note").exists());
+    }
+}
