@@ -448,6 +448,9 @@ impl MfNode {
                 self.push_event(Event::Note(format!("cannot store names: {error}")));
             }
         }
+        while let Some(text) = self.replica.as_mut().and_then(Replica::poll_note) {
+            self.push_event(Event::Note(text));
+        }
     }
     fn deadlines(&self) -> [(Option<Time>, Wake); 12] {
         [
