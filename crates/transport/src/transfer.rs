@@ -303,6 +303,27 @@ impl Transfer {
     pub fn describe(&mut self, manifest: Manifest) {
         self.described = Some(manifest);
     }
+    /// Gives up what was begun of an object that was described wrongly; [`Transfer::describe`] says what it is, and the next
+    /// offers begin anew. `reason` is told of all paths.
+    pub fn start_over(&mut self, now: Time, reason: &str) {
+        if self.ended.is_some() {
+            return;
+        }
+        let paths: Vec<PathId> = self.paths.keys().copied().collect();
+        paths.into_iter().for_each(|id| self.close_path(id, reason.into()));
+        (self.running, self.opening, self.described) = (None, None, None);
+        self.account = Account::default();
+        // What came is thrown away, so it counts for nobody.
+        self.sources.values_mut().for_each(|source| source.bytes = 0);
+        for path in self.paths.values_mut() {
+            (path.bytes, path.cached_bytes, path.verified_bytes) = (0, 0, 0);
+        }
+        self.lonely_since = now;
+    }
+    /// Somebody has answered what leads to the object: it is not sources that keep silent.
+    pub fn note_answer(&mut self, now: Time) {
+        self.lonely_since = now;
+    }
     /// Says why what the family found of the object could not be used, `None` if it found nothing: it is told if no source
     /// answers.
     pub fn set_obstacle(&mut self, obstacle: Option<&str>) {
