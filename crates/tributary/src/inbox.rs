@@ -294,6 +294,7 @@ struct Lines {
     key: Key,
     content: tributary_content::MemoryContent,
     inner: Box<dyn ChunkStore>,
+    is_written: bool,
 }
 impl Lines {
     fn open(place: Place, path: PathBuf, manifest: &Manifest, delivery: &[u8]) -> Result<Lines, StoreError> {
@@ -301,7 +302,7 @@ impl Lines {
         let content = opener.content();
         let inner = opener.open(manifest)?;
         let key = Received::key(&place.folder, &manifest.object_id(), delivery);
-        Ok(Lines { place, path, manifest: manifest.clone(), key, content, inner })
+        Ok(Lines { place, path, manifest: manifest.clone(), key, content, inner, is_written: false })
     }
     /// Whether lines may be added to what is at `path`: nothing, or a file that was begun by adding a line.
     fn may_append(path: &Path, received: &Received, folder: &Path) -> bool {
@@ -331,10 +332,12 @@ impl Lines {
             .open(&self.path)
             .map_err(|error| refused(&error))?;
         let mut end = file.seek(SeekFrom::End(0)).map_err(|error| refused(&error))?;
-        match received.known(&self.key) {
-            // A killed process had begun to write it.
-            Some(at) if at <= end => end = at,
-            _ => {
+        let newline: &[u8] = if bytes.last() == Some(&b'\n') { b"" } else { b"\n" };
+        let line = [bytes, newline].concat();
+        match received.known(&self.key).filter(|at| is_begun(&file, *at..end, &line)) {
+            // By a process that was killed.
+            Some(at) => end = at,
+            None => {
                 let mut last = [b'\n'];
                 if end > 0 {
                     file.read_exact_at(&mut last, end - 1).map_err(|error| refused(&error))?;
@@ -347,8 +350,7 @@ impl Lines {
                 received.sync()?;
             }
         }
-        let newline: &[u8] = if bytes.last() == Some(&b'\n') { b"" } else { b"\n" };
-        let written = file.write_all_at(&[bytes, newline].concat(), end).and_then(|()| file.sync_data());
+        let written = file.write_all_at(&line, end).and_then(|()| file.sync_data());
         written.map_err(|error| refused(&error))?;
         Ok(self.path.clone())
     }
@@ -365,12 +367,25 @@ impl ChunkStore for Lines {
         if self.inner.held().is_full() { self.finish() } else { Ok(()) }
     }
     fn finish(&mut self) -> Result<(), StoreError> {
+        if self.is_written {
+            return Ok(());
+        }
         self.inner.finish()?;
         let Some(bytes) = self.content.finished(&self.manifest.name) else { return Ok(()) };
         let path = self.append(&bytes)?;
+        self.is_written = true;
         self.place.arrived.finish(&self.manifest, &path);
         Ok(())
     }
+}
+
+/// Whether what a file has in `range`, up to its end, is the start of `line`.
+fn is_begun(file: &File, range: std::ops::Range<u64>, line: &[u8]) -> bool {
+    let Some(length) = range.end.checked_sub(range.start).and_then(|length| usize::try_from(length).ok()) else {
+        return false;
+    };
+    let mut there = vec![0; length.min(line.len())];
+    length <= line.len() && file.read_exact_at(&mut there, range.start).is_ok() && line.starts_with(&there)
 }
 
 /// What was received into which folder, so that what is delivered again after a crash is not kept twice. Remembers the
@@ -606,6 +621,7 @@ const ENTRY_BYTES: usize = KEY_BYTES + 8;
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use tributary_content::{MemoryObject, ObjectReader, SigningKey};
 
     fn names(name: &str) -> Result<Vec<String>, &'static str> {
         file_names(&name.parse().unwrap())
@@ -671,6 +687,78 @@ mod tests {
         lock(&again.0).add(key(2), 9).unwrap();
         assert_eq!(known(&Received::open(folder.path()).unwrap()), [Some(0), Some(1), Some(9)]);
         assert_ne!(key(0), Received::key(Path::new("/other"), &ObjectId([0; 16]), &[]));
+    }
+
+    /// As a node that is started anew finds it.
+    fn place(home: &Path, on_repeat: OnRepeat) -> Place {
+        let (state, folder) = (home.join("state"), home.join("inbox"));
+        let files = Files::open(&state).unwrap();
+        fs::create_dir_all(&folder).unwrap();
+        let (arrived, received) = (Arrived::default(), Received::open(&state).unwrap());
+        Place { files, folder, publisher: None, arrived, on_repeat, received }
+    }
+    fn reading(text: &str, version: u64) -> MemoryObject {
+        let (name, key) = ("/roof".parse().unwrap(), SigningKey::from_secret(&[1; 32]));
+        MemoryObject::with_options(name, text.to_string(), &key, version, ObjectKind::File, 1024).unwrap()
+    }
+    /// Opens the store of an object and puts all of it there.
+    fn put(place: &Place, object: &mut MemoryObject) -> Box<dyn ChunkStore> {
+        let manifest = object.manifest().clone();
+        let mut store = place.open(&file_names(&manifest.name).unwrap(), &manifest, &[]).unwrap();
+        for index in (0..manifest.chunk_count()).map(ChunkIndex) {
+            store.put_chunk(index, &object.read_chunk(index).unwrap()).unwrap();
+        }
+        store
+    }
+
+    #[test]
+    fn what_was_whole_when_its_process_was_killed_gets_its_name_and_is_told_by_the_next_one() {
+        let home = tempfile::tempdir().unwrap();
+        let home = home.path();
+        for version in 1..=2 {
+            drop(put(&place(home, OnRepeat::Number), &mut reading("21.5", version)));
+        }
+        let next = place(home, OnRepeat::Number);
+        next.finish_left();
+        let told: Vec<_> = std::iter::from_fn(|| next.arrived.take_left()).map(|(_, path)| path).collect();
+        assert_eq!(told.len(), 2);
+        assert!(told.iter().all(|path| fs::read(path).unwrap() == b"21.5"));
+        // Delivered once more, it is known, until somebody has taken it away.
+        for is_taken in [false, true] {
+            if is_taken {
+                told.iter().for_each(|path| fs::remove_file(path).unwrap());
+            }
+            let again = place(home, OnRepeat::Number);
+            put(&again, &mut reading("21.5", 1)).finish().unwrap();
+            assert_eq!(again.arrived.take_left().is_some(), is_taken);
+        }
+        assert_eq!(fs::read_dir(home.join("inbox")).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn lines_are_added_once_whatever_was_written_of_them_when_a_process_was_killed() {
+        let home = tempfile::tempdir().unwrap();
+        let home = home.path();
+        let path = home.join("inbox/roof");
+        let deliver = |text: &str, version| {
+            let place = place(home, OnRepeat::Append);
+            let mut store = put(&place, &mut reading(text, version));
+            store.sync().unwrap();
+            store.finish().unwrap();
+            std::iter::from_fn(|| place.arrived.take_left()).count()
+        };
+        assert_eq!((deliver("21.5", 1), deliver("22\n", 2)), (1, 1));
+        let file = OpenOptions::new().write(true).open(&path).unwrap();
+        for cut in 1..=3 {
+            file.set_len(8 - cut).unwrap();
+            deliver("22\n", 2);
+            assert_eq!(fs::read_to_string(&path).unwrap(), "21.5\n22\n", "cut by {cut}");
+        }
+        assert_eq!(deliver("22\n", 2), 0, "it is there");
+        // Somebody has begun the file anew.
+        fs::write(&path, "99\n98\n9").unwrap();
+        deliver("22\n", 2);
+        assert_eq!(fs::read_to_string(&path).unwrap(), "99\n98\n9\n22\n");
     }
 
     proptest! {

@@ -40,7 +40,7 @@ use crate::{
     config::Config,
     custody::Answers,
     groups::Groups,
-    ids::{Guid, NetworkAddress, ServiceId, WEIGHT_MAX, Weighted},
+    ids::{ChunkKey, Guid, NetworkAddress, ServiceId, WEIGHT_MAX, Weighted},
     link::{Origin, Slot},
     listing::Listings,
     payload::Payload,
@@ -318,6 +318,13 @@ impl MfNode {
     pub fn router(&self) -> &Router {
         &self.router
     }
+    /// Chunks that it says it stores and cannot read: there are none unless its disk is damaged. Reads all of them.
+    pub fn unreadable_chunks(&mut self, now: Time) -> Vec<ChunkKey> {
+        let Some(proxy) = &mut self.proxy else { return Vec::new() };
+        let stored = proxy.holdings().filter(|held| held.durable);
+        let stored: Vec<ChunkKey> = stored.map(|held| held.key).collect();
+        stored.into_iter().filter(|key| proxy.copy(now, key).is_none()).collect()
+    }
     /// Its proxy, to look at.
     pub fn proxy(&self) -> Option<&Proxy> {
         self.proxy.as_ref()
@@ -455,6 +462,9 @@ impl MfNode {
         self.relays.expire(now);
         if let Some(replica) = &mut self.replica {
             replica.handle_timeout(now);
+        }
+        while let Some(text) = self.replica.as_mut().and_then(Replica::poll_note) {
+            self.push_event(Event::Note(text));
         }
     }
     fn deadlines(&self) -> [(Option<Time>, Wake); 13] {

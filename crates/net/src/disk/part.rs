@@ -491,7 +491,7 @@ impl PartFile {
         let leaves = self.state.slots(self.manifest.chunk_count())?.into_iter().flatten().collect();
         // A file beside another one is never replaced, so that nobody asks what it is.
         let is_remembered = self.options.existing != Existing::Number || self.manifest.kind == ObjectKind::Directory;
-        let record = match is_remembered && !self.manifest.is_unsigned() {
+        let record = match is_remembered {
             true => Some(place::record_of(from, &self.manifest, HashTree::from_leaves(leaves))?),
             false => None,
         };

@@ -645,6 +645,28 @@ fn a_file_is_replaced_by_its_publishers_next_version_unless_somebody_has_changed
 }
 
 #[test]
+fn what_nobody_signed_is_replaced_by_its_next_version_as_well() {
+    let (directory, state) = (directory(), directory());
+    let target = directory.path().join("out");
+    let options = PartOptions { state_dir: Some(state.path().into()), ..PartOptions::default() };
+    let get = |bytes: &[u8], version| {
+        let (name, size) = ("/theirs".parse().expect("a name"), bytes.len() as u64);
+        let publisher = tributary_content::PublicKey([5; 32]);
+        let manifest = Manifest::unsigned(name, version, size, CHUNK, publisher).expect("it is within limits");
+        assert!(PartFile::already_there(&target, &manifest, &options).is_none(), "nobody knows what it has to be");
+        let mut store = PartFile::open(&target, &manifest, &options)?;
+        store.put_chunk(ChunkIndex(0), bytes)?;
+        store.finish()
+    };
+    for (version, bytes) in [(1, b"first".as_slice()), (2, b"second"), (2, b"second")] {
+        get(bytes, version).expect("it is as it was fetched");
+        assert_eq!(fs::read(&target).expect("there"), bytes);
+    }
+    fs::write(&target, b"mine").expect("writable");
+    assert!(get(b"third", 3).is_err());
+}
+
+#[test]
 fn what_appears_while_a_file_is_fetched_stays() {
     let (directory, mut published) = (directory(), object(3000));
     let target = directory.path().join("out");
