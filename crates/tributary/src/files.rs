@@ -144,9 +144,14 @@ impl Files {
         existing: Existing,
         placed: &Placed,
     ) -> Result<Box<dyn ChunkStore>, StoreError> {
-        // Nobody chose the moment: several versions may come at once. Whoever kept it forgets it when it is here.
-        let durability = Durability::Power;
-        let part = PartOptions { apart: true, existing, placed: placed.clone(), durability, ..self.part_options() };
+        // Nobody chose the moment: several versions may come at once. The custodian forgets it when it is here.
+        let part = PartOptions {
+            apart: true,
+            existing,
+            placed: placed.clone(),
+            durability: Durability::Power,
+            ..self.part_options()
+        };
         let options = DiskOptions { publisher, part, ..DiskOptions::default() };
         DiskOpener::new(self.trust.clone(), Destination::Path(path.into()), options).open(manifest)
     }

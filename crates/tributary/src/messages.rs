@@ -344,7 +344,7 @@ impl LocalApi {
             files: self.files().clone(),
             folder,
             publisher,
-            arrived: Arrived::at_most(recv.count),
+            arrived: Arrived::new(recv.count),
             on_repeat: recv.on_repeat,
             received,
         };
