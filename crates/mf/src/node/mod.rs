@@ -452,6 +452,9 @@ impl MfNode {
         if let Some(replica) = &mut self.replica {
             replica.handle_timeout(now);
         }
+        while let Some(text) = self.replica.as_mut().and_then(Replica::poll_note) {
+            self.push_event(Event::Note(text));
+        }
     }
     fn deadlines(&self) -> [(Option<Time>, Wake); 13] {
         [

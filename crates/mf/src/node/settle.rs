@@ -59,6 +59,9 @@ impl MfNode {
                     front.forget(&guid);
                     front.on_restarted(now, address);
                 }
+                if let Some(replica) = self.replica.as_mut().filter(|_| is_router) {
+                    replica.on_restarted(address);
+                }
             }
             if self.starts.len() > STARTS_MAX {
                 self.starts.pop_first();
@@ -147,6 +150,7 @@ impl MfNode {
                 if let Some(front) = &mut self.front {
                     front.on_restarted(now, state.router);
                 }
+                self.replica.iter_mut().for_each(|replica| replica.on_restarted(state.router));
                 let face = topology.route(state.router).map(|route| route.face);
                 let via = face.and_then(|face| self.neighbour.peer(face)).filter(|via| via.guid != state.guid);
                 if let (Some(via), Some(proxy)) = (via, &mut self.proxy) {
@@ -165,7 +169,13 @@ impl MfNode {
             let before = front.members().to_vec();
             let changed = front.handle_members(now, members);
             if let Some(replica) = self.replica.as_mut().filter(|_| changed) {
-                replica.hand_over(self.config.address, &before, front.members(), usize::from(self.config.replicas));
+                replica.hand_over(
+                    now,
+                    self.config.address,
+                    &before,
+                    front.members(),
+                    usize::from(self.config.replicas),
+                );
             }
             let first = before.is_empty() && !front.members().is_empty();
             if first {

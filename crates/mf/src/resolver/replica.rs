@@ -3,13 +3,15 @@
 use alloc::{
     boxed::Box,
     collections::{BTreeMap, BTreeSet, VecDeque},
+    format,
+    string::String,
     vec::Vec,
 };
 
 use tributary_content::StoreError;
 use tributary_core::{Duration, Time};
 
-use super::{Asker, place_on};
+use super::{Asker, WatchOrder, place_on};
 use crate::{
     ids::{Guid, NetworkAddress},
     router::proxy::ChunkRepository,
@@ -22,8 +24,12 @@ const RECORDS_HELD_MAX: usize = 100_000;
 const WATCHERS_MAX: usize = 4_096;
 /// Records in one answer have so many bytes at most.
 const ANSWER_BYTES_MAX: usize = 60_000;
-/// Records that are handed over at most when other routers come to hold them; the others come when they are renewed.
-const HANDED_OVER_MAX: usize = 4_096;
+/// Records that are handed over at the same time.
+const HANDING_MAX: usize = 64;
+/// How long the answer of a router to which a record is handed over is waited for; the pause doubles with each try, up to
+/// so many times.
+const HANDING_PATIENCE: Duration = Duration::from_secs(2);
+const HANDING_PAUSES_MAX: u32 = 16;
 /// How long the version of a record that is gone is remembered, so that an old one cannot come back.
 const MEMORY: Duration = Duration::from_secs(600);
 /// How often it is asked whether a commit is done.
@@ -57,9 +63,29 @@ pub struct Replica {
     commit_at: Option<Time>,
     failure: Option<StoreError>,
     outbox: VecDeque<(Asker, NameMessage)>,
+    watch_order: WatchOrder,
+    /// What is to be handed over: to whom, of which place, which record.
+    to_hand: BTreeSet<(NetworkAddress, Guid, Guid)>,
+    /// What was handed over and is not confirmed, by the number of the message.
+    handing: BTreeMap<u32, Handing>,
+    next_handing: u32,
+    /// Routers that refused something, and that was noted.
+    refused_by: BTreeSet<NetworkAddress>,
+    notes: VecDeque<String>,
     swept_at: Time,
     /// Forged or malformed records that were refused.
     pub forged: u64,
+}
+
+#[derive(Debug)]
+struct Handing {
+    to: NetworkAddress,
+    place: Guid,
+    slot: Guid,
+    due: Time,
+    tries: u32,
+    /// It was refused and is offered again when it is due.
+    is_refused: bool,
 }
 
 /// A place and under what a record is kept there.
@@ -215,31 +241,97 @@ impl Replica {
             self.commit_at.get_or_insert(now);
         }
     }
-    /// Other routers than `before` hold records now: those that became replicas of a place are told what is held here of it, so that
-    /// its owner need not say it again first.
+    /// Other routers than `before` hold records now: those that became replicas of a place are told what is held here of it,
+    /// so that its owner need not say it again first. What they do not confirm is said again for as long as they are there.
     pub fn hand_over(
         &mut self,
+        now: Time,
         own: NetworkAddress,
         before: &[NetworkAddress],
         members: &[NetworkAddress],
         replicas: usize,
     ) {
-        let mut left = HANDED_OVER_MAX;
+        self.to_hand.retain(|(to, ..)| members.contains(to));
+        self.handing.retain(|_, handing| members.contains(&handing.to));
+        self.refused_by.retain(|to| members.contains(to));
         for (place, held) in self.places.iter().filter(|(_, held)| !held.records.is_empty()) {
             let old = place_on(place, before.iter().copied(), replicas);
             let mut new = place_on(place, members.iter().copied(), replicas);
             new.retain(|member| *member != own && !old.contains(member));
-            for record in held.records.values().map(|held| &held.record).filter(|record| !record.is_empty()) {
-                if left < new.len() {
-                    return;
-                }
-                left -= new.len();
-                // The answer to request 0 is nobody's.
-                let put = || NameMessage::Put { request: 0, place: *place, record: record.clone() };
-                let router = |address| Asker { guid: Guid::NONE, address };
-                self.outbox.extend(new.iter().map(|member| (router(*member), put())));
+            for (slot, _) in held.records.iter().filter(|(_, held)| !held.record.is_empty()) {
+                self.to_hand.extend(new.iter().map(|member| (*member, *place, *slot)));
             }
         }
+        self.hand(now);
+    }
+    fn hand(&mut self, now: Time) {
+        let mut open = self.handing.values().filter(|handing| !handing.is_refused).count();
+        while open < HANDING_MAX
+            && let Some((to, place, slot)) = self.to_hand.pop_first()
+        {
+            self.next_handing = self.next_handing.wrapping_add(1) | NameMessage::HAND_OVER_BIT;
+            let handing = Handing { to, place, slot, due: now + HANDING_PATIENCE, tries: 1, is_refused: false };
+            if self.say_handing(self.next_handing, &handing) {
+                self.handing.insert(self.next_handing, handing);
+                open += 1;
+            }
+        }
+    }
+    /// False if the record is gone.
+    fn say_handing(&mut self, request: u32, handing: &Handing) -> bool {
+        let held = self.places.get(&handing.place).and_then(|place| place.records.get(&handing.slot));
+        let Some(record) = held.map(|held| held.record.clone()).filter(|record| !record.is_empty()) else {
+            return false;
+        };
+        let put = NameMessage::Put { request, place: handing.place, record };
+        self.outbox.push_back((Asker { guid: Guid::NONE, address: handing.to }, put));
+        true
+    }
+    /// Takes the answer of a router to which something was handed over.
+    pub fn handle_answer(&mut self, now: Time, from: NetworkAddress, message: &NameMessage) {
+        let (request, refusal) = match message {
+            NameMessage::Done { request, .. } | NameMessage::Stale { request, .. } => (request, None),
+            NameMessage::Refused { request, refusal } => (request, Some(*refusal)),
+            _ => return,
+        };
+        let Some(handing) = self.handing.get_mut(request).filter(|handing| handing.to == from) else { return };
+        match refusal {
+            Some(Refusal::Full) => {
+                handing.is_refused = true;
+                handing.due = now + HANDING_PATIENCE * (1 << handing.tries.min(16)).min(HANDING_PAUSES_MAX);
+                if self.refused_by.insert(from) {
+                    self.notes.push_back(format!(
+                        "names: the router at {from} holds as many records as it may and does not take all that it is to \
+                         hold; they are offered again and kept here until their lifetimes end"
+                    ));
+                }
+            }
+            Some(_) | None => drop(self.handing.remove(request)),
+        }
+        self.hand(now);
+    }
+    /// Says again what was not confirmed.
+    fn hand_again(&mut self, now: Time) {
+        let due: Vec<u32> =
+            self.handing.iter().filter(|(_, handing)| handing.due <= now).map(|(request, _)| *request).collect();
+        for request in due {
+            let Some(mut handing) = self.handing.remove(&request) else { continue };
+            handing.tries += 1;
+            handing.due = now + HANDING_PATIENCE * (1 << handing.tries.min(16)).min(HANDING_PAUSES_MAX);
+            handing.is_refused = false;
+            if self.say_handing(request, &handing) {
+                self.handing.insert(request, handing);
+            }
+        }
+        self.hand(now);
+    }
+    /// A router has started anew: the numbers of its questions begin anew.
+    pub fn on_restarted(&mut self, router: NetworkAddress) {
+        self.watch_order.forget(|asker| asker.address == router);
+    }
+    /// Something worth telling.
+    pub fn poll_note(&mut self) -> Option<String> {
+        self.notes.pop_front()
     }
     /// Takes a question and queues its answer.
     pub fn handle(&mut self, now: Time, from: Asker, message: NameMessage) {
@@ -250,6 +342,9 @@ impl Replica {
             }
             NameMessage::Lookup { request, place } => self.found(now, from, request, place),
             NameMessage::Watch { request, place, lease_ms, .. } => {
+                if self.watch_order.is_overtaken(now, from, place, request) {
+                    return self.outbox.push_back((from, NameMessage::Done { request, replicas: 1 }));
+                }
                 let lease = Duration::from_millis(u64::from(lease_ms)).min(LIFETIME_MAX);
                 if lease_ms == 0 {
                     if let Some(known) = self.places.get_mut(&place) {
@@ -325,6 +420,7 @@ impl Replica {
             return;
         }
         self.swept_at = now;
+        self.hand_again(now);
         for place in self.places.values_mut() {
             place.watchers.retain(|_, until| *until > now);
             for held in place.records.values_mut().filter(|held| held.until <= now && !held.record.is_empty()) {
