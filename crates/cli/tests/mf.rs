@@ -320,7 +320,7 @@ fn what_is_not_to_be_kept_for_one_that_is_away_is_told_at_once() {
     );
     assert_eq!(world.held_chunks(), 0);
     // The more important one is told so where it waits.
-    world.told(1, &[&to[..], &["--priority", "9", "--chunk-size", "100KiB", "--timeout", "4s"]].concat());
+    world.told(0, &[&to[..], &["--priority", "9", "--chunk-size", "100KiB", "--timeout", "4s"]].concat());
     let held = world.held();
     assert_eq!((&held[0]["priority"], held[0]["chunks"].as_u64().unwrap() > 10), (&9.into(), true), "{held:?}");
 }

@@ -1,5 +1,6 @@
 //! Moves messages between the parts of a node until none is left.
 use super::*;
+use crate::sender::LIFETIME_OVER;
 
 impl MfNode {
     // Messages between the parts.
@@ -211,7 +212,10 @@ impl MfNode {
             }
         }
         while let Some((name, reason)) = self.sender.poll_failure() {
-            self.push_event(Event::Unreadable { name, reason });
+            self.push_event(match reason == LIFETIME_OVER {
+                true => Event::Note(format!("'{name}' is not sent any more: {reason}")),
+                false => Event::Unreadable { name, reason },
+            });
         }
         while let Some((to, transfer)) = self.sender.poll_expired() {
             moved = true;

@@ -41,6 +41,8 @@ const FLOWS_OF_ONE_MAX: usize = 256;
 const SILENT: Duration = Duration::from_secs(15);
 /// A flow of which nothing is heard for so long is forgotten.
 const FLOW_LIFETIME: Duration = Duration::from_secs(3_600);
+/// Why something is not sent any more that can be read.
+pub(crate) const LIFETIME_OVER: &str = "its lifetime was over before all had it";
 /// How long a sender waits before it repeats what a proxy has dropped; doubles up to [`DROP_PAUSE_MAX`].
 const DROP_PAUSE: Duration = Duration::from_millis(500);
 const DROP_PAUSE_MAX: Duration = Duration::from_secs(16);
@@ -425,8 +427,7 @@ impl Sender {
             over.map(|(id, flow)| (*id, flow.object, flow.ends_at.is_some())).collect();
         for (id, object, has_lifetime) in over {
             if has_lifetime {
-                let reason = "its lifetime was over before all had it".to_string();
-                self.failures.push_back((object.to_string(), reason));
+                self.failures.push_back((object.to_string(), LIFETIME_OVER.to_string()));
                 self.expired.push_back(id);
             }
             self.end(id);
