@@ -221,8 +221,12 @@ fn a_node_answers_while_its_disk_stands_still(family: &str) {
     let get =
         get.args(["get", "/big", "-o", out.to_str().unwrap(), "--limit", "60Mbps", "--control", control, "--json"]);
     let get = get.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let part = disk.0.join("out.part");
-    until("a chunk on the disk", || fs::metadata(&part).is_ok_and(|part| part.blocks() * 512 >= 256 << 10));
+    let part = || {
+        let names = fs::read_dir(&disk.0).unwrap().map(|entry| entry.unwrap().path());
+        names.map(|path| path.join("part")).find(|part| part.is_file())
+    };
+    let blocks = || part().and_then(|part| fs::metadata(part).ok()).map_or(0, |part| part.blocks());
+    until("a chunk on the disk", || blocks() * 512 >= 256 << 10);
 
     assert!(disk.freeze("-f"));
     let frozen = Instant::now();
@@ -254,7 +258,7 @@ fn a_node_answers_while_its_disk_stands_still(family: &str) {
     assert_eq!(get.status.code(), Some(0), "{}", talk(&get));
     assert_eq!(lines(&get.stdout).last().unwrap()["event"], "done");
     assert!(fs::read(&out).unwrap() == fs::read(&original).unwrap());
-    assert!(!part.exists());
+    assert_eq!(part(), None);
     assert_eq!((receiver.stop(), server.stop()), (Some(0), Some(0)));
 }
 
@@ -313,4 +317,149 @@ fn a_receiver_that_is_killed_again_and_again_loses_no_verified_chunk() {
         assert!(fs::read(&out).unwrap() == fs::read(&original).unwrap());
         assert_eq!(server.stop(), Some(0));
     }
+}
+
+/// The last line of a `get` of `/big` to `out`, and its exit code.
+fn get(folder: &Path, receiver: &Path, out: &Path, more: &[&str]) -> (Option<i32>, serde_json::Value) {
+    let (receiver, out) = (receiver.to_str().unwrap(), out.to_str().unwrap());
+    let words = ["get", "/big", "-o", out, "--config", receiver, "--timeout", "15s", "--json"];
+    let got = run(folder, &[&words[..], more].concat());
+    (got.status.code(), lines(&got.stdout).pop().unwrap_or_default())
+}
+fn put(folder: &Path, what: &Path, version: &str) {
+    let control = folder.join("server/control.sock");
+    let words = ["put", what.to_str().unwrap(), "/big", "--object-version", version, "--control"];
+    let put = run(folder, &[&words[..], &[control.to_str().unwrap()]].concat());
+    assert_eq!(put.status.code(), Some(0), "{}", talk(&put));
+}
+
+#[test]
+fn files_beside_a_fetch_and_what_is_in_its_place_are_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let original = file(folder);
+    let (_server, receiver) = network(folder, "psi", &original);
+    let (out, read) = (folder.join("out"), |path: &Path| fs::read(path).unwrap());
+    for name in ["out.part", "out.part.state", "out.part-dir"] {
+        fs::write(folder.join(name), "mine").unwrap();
+    }
+    // What is somebody's is refused before anything is fetched, unless it is to be overwritten.
+    fs::write(&out, "mine").unwrap();
+    fs::set_permissions(&out, fs::Permissions::from_mode(0o600)).unwrap();
+    let (code, told) = get(folder, &receiver, &out, &[]);
+    assert_eq!(code, Some(2), "{told}");
+    assert!(told["message"].as_str().unwrap().contains("--overwrite"), "{told}");
+    assert_eq!(read(&out), b"mine");
+    let (code, told) = get(folder, &receiver, &out, &["--overwrite"]);
+    assert_eq!(code, Some(0), "{told}");
+    assert!(read(&out) == read(&original));
+    assert_eq!(fs::metadata(&out).unwrap().permissions().mode() & 0o777, 0o600, "no more readable than what was there");
+    // The same again needs no byte.
+    let (code, told) = get(folder, &receiver, &out, &[]);
+    assert_eq!((code, told["resumed_bytes"].as_u64()), (Some(0), Some(read(&original).len() as u64)), "{told}");
+    // The next version replaces it, until somebody changes it.
+    fs::write(&original, "the next one").unwrap();
+    put(folder, &original, "9000000000000001");
+    assert_eq!(get(folder, &receiver, &out, &[]).0, Some(0));
+    assert_eq!(read(&out), b"the next one");
+    fs::write(&out, "the next one, and mine").unwrap();
+    fs::write(&original, "the one after").unwrap();
+    put(folder, &original, "9000000000000002");
+    let (code, told) = get(folder, &receiver, &out, &[]);
+    assert!(
+        code == Some(2) && told["message"].as_str().unwrap().contains("not as it was when it was fetched"),
+        "{told}"
+    );
+    assert_eq!(read(&out), b"the next one, and mine");
+    // A folder beside a folder.
+    let (tree, copy) = (folder.join("tree"), folder.join("copy"));
+    fs::create_dir(&tree).unwrap();
+    fs::write(tree.join("secret"), "key").unwrap();
+    fs::set_permissions(tree.join("secret"), fs::Permissions::from_mode(0o600)).unwrap();
+    fs::create_dir(folder.join("copy.part-dir")).unwrap();
+    fs::write(folder.join("copy.part-dir/thesis"), "mine").unwrap();
+    put(folder, &tree, "9000000000000003");
+    assert_eq!(get(folder, &receiver, &copy, &[]).0, Some(0));
+    assert_eq!(fs::metadata(copy.join("secret")).unwrap().permissions().mode() & 0o077, 0);
+    assert_eq!(read(&folder.join("copy.part-dir/thesis")), b"mine");
+    for name in ["out.part", "out.part.state", "out.part-dir"] {
+        assert_eq!(read(&folder.join(name)), b"mine");
+    }
+    let left = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    assert_eq!(left.filter(|name| name.starts_with(".tributary")).count(), 0);
+}
+
+#[test]
+fn what_is_all_zeros_takes_no_room_where_it_is_received() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let original = folder.join("image");
+    fs::File::create(&original).and_then(|file| file.set_len(24 << 20)).unwrap();
+    let used = |path: &Path| fs::metadata(path).unwrap().blocks() * 512;
+    if used(&original) > 1 << 20 {
+        return;
+    }
+    let (_server, receiver) = network(folder, "psi", &original);
+    let out = folder.join("out");
+    assert_eq!(get(folder, &receiver, &out, &[]).0, Some(0));
+    assert!(fs::read(&out).unwrap() == vec![0; 24 << 20]);
+    assert!(used(&out) <= 1 << 20, "{} bytes of disk", used(&out));
+}
+
+/// A publisher that cannot read what it offers says so where it runs, and its receivers are told why.
+fn a_source_that_changes_is_told(family: &str) {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let original = large(folder);
+    let (_server, receiver) = network(folder, family, &original);
+    let bytes = fs::read(&original).unwrap();
+    let mut changed = bytes.clone();
+    let middle = changed.len() / 2;
+    changed[middle..].iter_mut().for_each(|byte| *byte ^= 1);
+    // It has the same length, and it is cut.
+    for (how, what) in [(&changed[..], "was changed after"), (&changed[..middle + 5], "")] {
+        fs::write(&original, how).unwrap();
+        let (code, told) = get(folder, &receiver, &folder.join("out"), &[]);
+        assert_eq!(code, Some(1), "{family}: {told}");
+        let message = told["message"].as_str().unwrap();
+        assert!(message.contains("changed at the source"), "{family}: {message}");
+        let control = folder.join("server/control.sock");
+        let control = control.to_str().unwrap();
+        let status = run(folder, &["status", "--control", control]);
+        let status = String::from_utf8_lossy(&status.stdout).into_owned();
+        assert!(status.contains("cannot be served") && status.contains(what), "{family}: {status}");
+        let explained = run(folder, &["explain", "/big", "--control", control]);
+        assert!(String::from_utf8_lossy(&explained.stdout).contains("cannot be served"), "{family}");
+    }
+}
+
+#[test]
+fn a_source_of_psi_that_changes_is_told() {
+    a_source_that_changes_is_told("psi");
+}
+#[test]
+fn a_source_of_ndn_that_changes_is_told() {
+    a_source_that_changes_is_told("ndn");
+}
+#[test]
+fn a_source_of_mobilityfirst_that_changes_is_told() {
+    a_source_that_changes_is_told("mf");
+}
+
+#[test]
+fn what_a_command_published_until_it_ended_is_not_published_by_the_next_node() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let original = file(folder);
+    let roles = r#""sender", "router", "resolver", "topology-manager""#;
+    let path = config(folder, "server", roles, port(), "");
+    let words = ["put", original.to_str().unwrap(), "/once", "--config", path.to_str().unwrap()];
+    let (put, told, _) = common::begin(folder, &[&words[..], &["--json"]].concat());
+    assert_eq!(told["event"], "published");
+    put.signal("INT");
+    assert_eq!(put.wait(), Some(0));
+    let node = Daemon::start(folder, &path);
+    let status = run(folder, &["status", "--control", folder.join("server/control.sock").to_str().unwrap(), "--json"]);
+    assert_eq!(lines(&status.stdout)[0]["published"], serde_json::json!([]));
+    assert_eq!(node.stop(), Some(0));
 }

@@ -156,7 +156,9 @@ fn a_file_that_cannot_work_is_named_by_config_check_with_its_line() {
     }
     let net = Net::new("check");
     let [router, publisher] = net.machines(["router", "publisher"]);
-    publisher.run("sed -i -e 's/0.0.0.0:0/127.0.0.1:0/' -e 's/^peer = .*/peer = \"10.77.0.1:7001\"/' examples/publisher.toml");
+    publisher.run(
+        "sed -i -e 's/0.0.0.0:0/127.0.0.1:0/' -e 's/^peer = .*/peer = \"10.77.0.1:7001\"/' examples/publisher.toml",
+    );
     let (code, told) = publisher.try_run("trib config check examples/publisher.toml");
     assert!(code == Some(2) && told.contains("10.77.0.1:7001 is on another machine"), "{told}");
     router.run("sed -i 's/^\\[psi\\]/[[face]]\\npeer = \"10.88.0.1:7001\"\\n[psi]/' examples/router.toml");

@@ -13,8 +13,8 @@ use tributary_psi::{
         Adjacency, Answer, Beacon, BitmapNumbers, ChildState, ClientRequest, ControlBody, ControlPacket, DataHeader,
         Digest, DigestKind, Entry, EntryKey, EntryValue, Fid, FidKind, Forward, Header, Heard, Hello, Limit, LinkState,
         ManagerState, MatchKey, Message, MissingScopes, NOTHING_KNOWN, NoticeKind, Offer, OfferVersion, Operation,
-        Overtaken, PacketType, PathOffer, PathRequest, Publisher, RecordUpdate, Rejection, Relay, Replicate, Reply,
-        Request, ResolverRoute, Routes, ScopeNotice, SharedLink, StreamKey,
+        Overtaken, PacketType, PathOffer, PathRequest, Publisher, RecordUpdate, Refused, Rejection, Relay, Replicate,
+        Reply, Request, ResolverRoute, Routes, ScopeNotice, SharedLink, StreamKey,
     },
 };
 use tributary_transport::PathMetric;
@@ -483,7 +483,7 @@ fn messages() -> Vec<(String, Message)> {
     let answers = [
         Answer::Done { replicas: 3 },
         Answer::Rejected(Rejection::NoSuchScope),
-        Answer::Rejected(Rejection::LimitReached(Limit::Records)),
+        Answer::Rejected(Rejection::LimitReached(Limit::Records, 100_000)),
         Answer::Stale { current: 99 },
         Answer::NotReady,
     ];
@@ -520,6 +520,7 @@ fn messages() -> Vec<(String, Message)> {
         ("forward", Message::Forward(forward)),
         ("replicate", Message::Replicate(Replicate { request: 14, records: vec![record] })),
         ("sync", Message::Sync { request: 15 }),
+        ("refused", Message::Refused(Refused { transfer: 3, rejection: Rejection::LimitReached(Limit::Transfers, 9) })),
         ("ready", Message::Ready { request: 15 }),
         ("digest", Message::Digest(digest)),
         ("relay", Message::Relay(Relay { client: NodeId(6), notice: notice(NoticeKind::Change) })),

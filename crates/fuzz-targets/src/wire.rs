@@ -164,7 +164,7 @@ pub fn message(data: &[u8]) {
             }
         }
         Message::Digest(digest) => assert!(digest.records.len() <= DIGEST_RECORDS_MAX),
-        Message::Reply(_) | Message::Sync { .. } | Message::Ready { .. } => {}
+        Message::Reply(_) | Message::Refused(_) | Message::Sync { .. } | Message::Ready { .. } => {}
     }
 }
 fn check_operation(operation: &Operation) {

@@ -345,6 +345,26 @@ mod tests {
         (sender, bytes)
     }
 
+    #[test]
+    fn an_interest_for_what_was_changed_is_returned_with_that_reason() {
+        let key = SigningKey::from_secret(&[1; 32]);
+        let mut object = MemoryObject::new("/lab/file".parse().unwrap(), vec![1; 300_000], &key).unwrap();
+        object.alter(|bytes| bytes[270_000] = 2);
+        let mut sender = Sender::new("producer", 1000, SignKey::ed25519(&[2; 32]), Duration::ZERO);
+        assert!(sender.publish(Box::new(object)));
+        let changed = 270_000 / 1000;
+        for _ in 0..2 {
+            assert!(ask(&mut sender, &format!("/lab/file/v=1/seg={changed}"), false).is_none());
+            let (interest, why) = sender.poll_refusal().expect("it cannot be read");
+            let asked: Name = format!("/lab/file/v=1/seg={changed}").parse().unwrap();
+            let name = Interest::decode(&interest).expect("it is the Interest").name.to_name().unwrap();
+            assert_eq!((name, why), (asked, Unavailable::Changed));
+        }
+        assert!(ask(&mut sender, "/lab/file/v=1/seg=0", false).is_some() && sender.poll_refusal().is_none());
+        assert!(sender.poll_failure().is_some() && sender.poll_failure().is_none(), "it is told once here");
+        assert_eq!(sender.unknown, 0);
+    }
+
     /// What a consumer that knows nothing of this program does: discover the version, then take segments to the last.
     #[test]
     fn an_object_is_found_by_discovery_and_read_segment_by_segment() {

@@ -7,7 +7,7 @@ use tributary_content::{MemoryObject, MemoryOpener, Name, ObjectReader, PublicKe
 use tributary_core::{
     Datagram, Duration, FaceId, Node, Rate, Time, TimerId, Transmit, TransmitBuf,
     event::{Event, TransferReport},
-    link::LinkConfig,
+    link::{LinkChange, LinkConfig, Loss},
 };
 use tributary_ndn::{
     Config, NdnNode,
@@ -17,7 +17,7 @@ use tributary_ndn::{
         signature::ED25519_INFO, tlv::Writer, types,
     },
 };
-use tributary_sim::{Network, NodeIndex};
+use tributary_sim::{Connection, Network, NodeIndex};
 use tributary_transport::{Endpoint, FaceOptions, Fetch, PathMetric};
 
 const OBJECT: &str = "/lab/file";
@@ -34,7 +34,22 @@ struct Program {
     certified: PublicKey,
     /// A manifest that it shows, and nothing else.
     claim: Option<Vec<u8>>,
+    /// How it cuts what it publishes.
+    cut: Cut,
+    /// Whether it says of what it does not have that it does not exist.
+    denies: bool,
     outgoing: VecDeque<Bytes>,
+}
+
+/// How an object is cut into Data.
+#[derive(Clone, Debug)]
+enum Cut {
+    /// Into segments of [`SEGMENT_BYTES`].
+    Even,
+    /// Into these segments, of which these name another one as the last (FinalBlockId).
+    Into(Vec<Vec<u8>>, fn(u64, u64) -> Option<u64>),
+    /// It is one Data of this content type, under the object's own name.
+    Single(Option<ContentType>),
 }
 
 fn name(text: &str) -> Name {
@@ -43,10 +58,18 @@ fn name(text: &str) -> Name {
 fn public(secret: u8) -> PublicKey {
     SigningKey::from_secret(&[secret; 32]).public()
 }
-fn signed(of: &Name, content: &[u8], last: u64, key: &SignKey, content_type: Option<ContentType>) -> Bytes {
-    let last = Name::root().typed_child(types::SEGMENT, &naming::number(last)).unwrap();
+fn signed(
+    of: &Name,
+    content: &[u8],
+    last: impl Into<Option<u64>>,
+    key: &SignKey,
+    content_type: Option<ContentType>,
+) -> Bytes {
+    let component = |last| Name::root().typed_child(types::SEGMENT, &naming::number(last)).unwrap();
+    let last = last.into().map(component);
     let locator = name(KEY);
-    let meta = MetaInfo { content_type, freshness_millis: Some(3_600_000), final_block_id: Some(last.as_tlv()) };
+    let final_block_id = last.as_ref().map(|last| &last.as_tlv()[..]);
+    let meta = MetaInfo { content_type, freshness_millis: Some(3_600_000), final_block_id };
     let key_locator = Some(KeyLocator::Name(NameView::from(&locator)));
     let signature = SignatureInfo { key_locator, ..SignatureInfo::new(key.kind()) };
     Data { meta: Some(meta), signature, ..Data::new(NameView::from(of), content) }.sign(key).into()
@@ -56,7 +79,16 @@ impl Program {
     fn publishing(version: u64, size: usize) -> Program {
         let bytes = (0..size).map(|at| (at / 7 + version as usize) as u8).collect();
         let key = SignKey::ed25519(&[1; 32]);
-        Program { version, bytes, key, certified: public(1), claim: None, outgoing: VecDeque::new() }
+        Program {
+            version,
+            bytes,
+            key,
+            certified: public(1),
+            claim: None,
+            cut: Cut::Even,
+            denies: false,
+            outgoing: VecDeque::new(),
+        }
     }
     fn versioned(&self) -> Name {
         name(OBJECT).typed_child(types::VERSION, &naming::number(self.version)).unwrap()
@@ -79,6 +111,15 @@ impl Program {
             return is_asked.then(|| signed(asked, &content, 0, &self.key, None));
         }
         let metadata = name(OBJECT).typed_child(types::KEYWORD, naming::METADATA).unwrap();
+        if self.denies && name(OBJECT).is_prefix_of(asked) {
+            return Some(signed(asked, &[], None, &self.key, Some(ContentType::Nack)));
+        }
+        if let Cut::Single(content_type) = self.cut
+            && *asked != name(KEY)
+        {
+            let is_asked = *asked == name(OBJECT);
+            return is_asked.then(|| signed(asked, &self.bytes, None, &self.key, content_type));
+        }
         if *asked == name(OBJECT) || *asked == metadata {
             let mut content = Vec::new();
             content.put_element(types::NAME, self.versioned().as_tlv());
@@ -89,6 +130,11 @@ impl Program {
             let content = [ED25519_INFO, &self.certified.0].concat();
             let of = name(KEY).child(b"self").unwrap().typed_child(types::VERSION, &[1]).unwrap();
             return Some(signed(&of, &content, 0, &SignKey::Digest, Some(ContentType::Key)));
+        }
+        if let Cut::Into(parts, last) = &self.cut {
+            let number = (0..parts.len() as u64).find(|number| *asked == self.segment(*number))?;
+            let last = last(number, parts.len() as u64 - 1);
+            return Some(signed(asked, &parts[number as usize], last, &self.key, None));
         }
         let number = (0..=self.last()).find(|number| *asked == self.segment(*number))?;
         let content = self.bytes.chunks(SEGMENT_BYTES).nth(number as usize)?;
@@ -170,6 +216,7 @@ struct World {
     router: NodeIndex,
     producer: NodeIndex,
     asker: NodeIndex,
+    to_producer: Connection,
 }
 
 impl World {
@@ -183,10 +230,11 @@ impl World {
         let asker = net.add_node(Attached::Other(asker));
         let producer = net.add_node(producer);
         let ms = Duration::from_millis;
-        for (face, far, delay) in [(1, consumer, ms(5)), (2, producer, ms(5)), (3, asker, delay)] {
-            let wire = LinkConfig::new(Rate::from_mbps(20), delay);
-            net.connect((router, FaceId(face)), (far, FaceId(1)), wire.clone(), wire.clone());
-        }
+        let [_, to_producer, _] =
+            [(1, consumer, ms(5)), (2, producer, ms(5)), (3, asker, delay)].map(|(face, far, delay)| {
+                let wire = LinkConfig::new(Rate::from_mbps(20), delay);
+                net.connect((router, FaceId(face)), (far, FaceId(1)), wire.clone(), wire.clone())
+            });
         for (node, faces, next) in [(consumer, 1..=1, 1), (router, 1..=3, 2)] {
             net.with(node, |node, now| {
                 let options = FaceOptions { mtu: 1472, rate: None };
@@ -194,7 +242,7 @@ impl World {
                 assert!(node.ours().router_mut().add_route(&Name::root(), FaceId(next), 0));
             });
         }
-        World { net, consumer, router, producer, asker }
+        World { net, consumer, router, producer, asker, to_producer }
     }
     /// Beside `producer` somebody shows a manifest, so far away.
     fn with_imposter(producer: Attached, imposter: Program, delay: Duration) -> World {
@@ -221,6 +269,10 @@ impl World {
     fn fetch_from(&mut self, producer: &Program, opener: MemoryOpener) -> (Duration, TransferReport) {
         self.net.with(self.producer, |node, _| node.other().clone_from(producer));
         self.fetch(&producer.bytes, opener)
+    }
+    /// Loses packets on both ways between router and producer.
+    fn lose(&mut self, share: f64) {
+        self.net.change(self.to_producer, LinkChange::Loss(Loss::Bernoulli(share)));
     }
     /// Fetches what should be `expected`; how long it took.
     fn fetch(&mut self, expected: &[u8], opener: MemoryOpener) -> (Duration, TransferReport) {
@@ -330,5 +382,90 @@ fn whoever_shows_the_manifest_of_another_and_tells_of_packets_of_another_size_ke
         let (took, report) = world.fetch(&bytes, MemoryOpener::pinned(public(1)));
         assert_eq!(report.failure, None, "{delay:?}");
         assert!(took < Duration::from_secs(4), "{delay:?}: {took:?}");
+    }
+}
+
+/// Producers that cut and number as the format allows, and name the last segment where they like.
+fn cut_by_others() -> Vec<(&'static str, Program)> {
+    let cut_into = |parts: Vec<Vec<u8>>, last: fn(u64, u64) -> Option<u64>| Program {
+        bytes: parts.concat(),
+        cut: Cut::Into(parts, last),
+        ..Program::publishing(6, 1)
+    };
+    let all = |_, last| Some(last);
+    let in_the_last = |number, last| (number == last).then_some(last);
+    let even = |count: usize| -> Vec<Vec<u8>> { (0..count).map(|part| vec![part as u8; SEGMENT_BYTES]).collect() };
+    let with = |at: usize, size: usize| {
+        let mut parts = even(300);
+        parts[at] = vec![0xee; size];
+        parts
+    };
+    let sizes = |sizes: &[usize]| sizes.iter().map(|size| vec![*size as u8; *size]).collect::<Vec<_>>();
+    vec![
+        ("a single Data", Program { bytes: b"hello".to_vec(), cut: Cut::Single(None), ..Program::publishing(6, 1) }),
+        ("an empty single Data", Program { bytes: vec![], cut: Cut::Single(None), ..Program::publishing(6, 1) }),
+        ("a certificate", Program { cut: Cut::Single(Some(ContentType::Key)), ..Program::publishing(6, 100) }),
+        ("the last one named in the last one", cut_into(with(299, 7), in_the_last)),
+        ("one segment of two named so", cut_into(even(2), in_the_last)),
+        ("the last one named in the first one only", cut_into(even(40), |number, last| (number == 0).then_some(last))),
+        ("the last one named in the middle only", cut_into(even(40), |number, last| (number == 16).then_some(last))),
+        ("a last one that moves", cut_into(even(40), |number, last| Some(if number < 10 { 20 } else { last }))),
+        ("an empty last one", cut_into(with(299, 0), all)),
+        ("two empty last ones", cut_into(sizes(&[1000, 1000, 0, 0]), all)),
+        ("an empty last one, named there", cut_into(with(299, 0), in_the_last)),
+        ("an empty first one", cut_into(with(0, 0), all)),
+        ("an empty one between", cut_into(with(150, 0), all)),
+        ("a shorter one between", cut_into(with(250, 500), all)),
+        ("a longer one between", cut_into(with(250, 1200), all)),
+        ("a shorter first one", cut_into(with(0, 10), all)),
+        ("all of other sizes", cut_into(sizes(&[5, 900, 0, 77, 1200, 1]), in_the_last)),
+        ("empty ones only", cut_into(sizes(&[0, 0, 0]), all)),
+    ]
+}
+
+#[test]
+fn objects_are_fetched_however_their_producer_cuts_them_and_nobody_is_called_untrustworthy() {
+    for (what, program) in cut_by_others() {
+        for key in [SignKey::ed25519(&[1; 32]), SignKey::Digest] {
+            let program = Program { key, ..program.clone() };
+            let (took, report) = World::new(program.clone()).fetch_from(&program, MemoryOpener::new());
+            assert_eq!(report.failure, None, "{what}");
+            assert!(report.sources.iter().all(|source| source.distrusted.is_none()), "{what}: {report:?}");
+            assert_eq!(report.bytes, program.bytes.len() as u64, "{what}");
+            assert!(took < Duration::from_secs(20), "{what}: {took:?}");
+        }
+    }
+}
+
+#[test]
+fn where_no_segment_names_the_last_one_the_fetch_says_so() {
+    let parts = vec![vec![1; SEGMENT_BYTES]; 6];
+    let program = Program { cut: Cut::Into(parts, |_, _| None), ..Program::publishing(6, 6_000) };
+    let (_, report) = World::new(program.clone()).fetch_from(&program, MemoryOpener::new());
+    let failure = report.failure.unwrap();
+    assert!(failure.contains("(FinalBlockId): segment 5 does not, and no segment 6 comes"), "{failure}");
+    assert!(report.sources.iter().all(|source| source.distrusted.is_none()));
+}
+
+#[test]
+fn what_its_producer_says_does_not_exist_does_not_exist() {
+    let program = Program { denies: true, ..Program::publishing(6, 6_000) };
+    let (_, report) = World::new(program.clone()).fetch_from(&program, MemoryOpener::new());
+    let failure = report.failure.unwrap();
+    assert!(failure.ends_with("its producer says that it does not exist (application Nack)"), "{failure}");
+    let program = Program { cut: Cut::Single(Some(ContentType::Link)), ..Program::publishing(6, 60) };
+    let (_, report) = World::new(program.clone()).fetch_from(&program, MemoryOpener::new());
+    let failure = report.failure.unwrap();
+    assert!(failure.contains("it is a Link object"), "{failure}");
+}
+
+#[test]
+fn segments_of_unequal_sizes_come_together_over_a_link_that_loses_a_tenth() {
+    for (what, program) in cut_by_others() {
+        let mut world = World::new(program.clone());
+        world.lose(0.1);
+        let (_, report) = world.fetch_from(&program, MemoryOpener::new());
+        assert_eq!(report.failure, None, "{what}");
+        assert!(report.sources.iter().all(|source| source.distrusted.is_none()), "{what}: {report:?}");
     }
 }

@@ -95,6 +95,8 @@ pub struct PsiNode {
     /// Those of them whose neighbour has never answered; the router does not know them.
     pub(crate) unproven: BTreeSet<FaceId>,
     pub(crate) link_state: Option<LinkState>,
+    /// What topology managers refused to this node and was told: by whom, and the code of the reason.
+    pub(crate) refusals_told: BTreeSet<(NodeId, u8)>,
     pub(crate) used: BTreeMap<FaceId, (Time, u64)>,
     pub(crate) used_due: Time,
     /// When a fetch of something that this node publishes itself goes on.
@@ -188,6 +190,7 @@ impl PsiNode {
             strangers: BTreeMap::new(),
             unproven: BTreeSet::new(),
             link_state: None,
+            refusals_told: BTreeSet::new(),
             used: BTreeMap::new(),
             used_due: Time::ZERO,
             own_due: None,

@@ -82,6 +82,8 @@ pub struct PubSub {
     runs: BTreeMap<NodeId, u32>,
     /// The one that is asked.
     resolver: Option<NodeId>,
+    /// When a rendezvous node last answered anything.
+    heard: Option<Time>,
     /// Rendezvous nodes that did not answer, until when they are passed over.
     avoided: BTreeMap<NodeId, Time>,
     /// Requests under way.
@@ -170,6 +172,7 @@ impl PubSub {
             resolvers: Vec::new(),
             runs: BTreeMap::new(),
             resolver: None,
+            heard: None,
             avoided: BTreeMap::new(),
             requests: BTreeMap::new(),
             backlog: VecDeque::new(),
@@ -185,7 +188,7 @@ impl PubSub {
     /// as the first time; another manifest replaces the one before.
     pub fn publish(&mut self, now: Time, name: &Name, manifest: Vec<u8>, object_bytes: u64, scopes: MissingScopes) {
         if manifest.len() > MANIFEST_BYTES_MAX {
-            return self.reject(name, "publish", Rejection::LimitReached(Limit::ManifestBytes));
+            return self.reject(name, "publish", Limit::ManifestBytes.reached(MANIFEST_BYTES_MAX));
         }
         let aim = Aim::Publish { manifest, object_bytes, scopes };
         let key = Key::Item(name.clone());
@@ -259,6 +262,7 @@ impl PubSub {
     /// Takes an answer or a notice; everything else is ignored.
     pub fn handle_message(&mut self, now: Time, _from: NodeId, message: Message) {
         if let Message::Reply(reply) = message {
+            self.heard = Some(now);
             self.on_reply(now, reply);
         } else if let Message::ScopeNotice(notice) = message {
             self.on_notice(notice);
@@ -267,7 +271,9 @@ impl PubSub {
 
     /// Takes what became of a message to a rendezvous node.
     pub fn handle_outcome(&mut self, now: Time, to: NodeId, result: SendResult) {
-        if result != SendResult::Delivered && self.resolver == Some(to) {
+        if result == SendResult::Delivered {
+            self.heard = Some(now);
+        } else if self.resolver == Some(to) {
             self.fail_over(now, to);
         }
     }
@@ -323,7 +329,7 @@ impl PubSub {
     fn wish(&mut self, now: Time, key: Key, aim: Aim) {
         if !self.wishes.contains_key(&key) && self.wishes.len() >= self.config.wishes_max {
             let operation = operation_name(&key, &aim);
-            return self.reject(key.name(), operation, Rejection::LimitReached(Limit::Requests));
+            return self.reject(key.name(), operation, Limit::Wishes.reached(self.config.wishes_max));
         }
         let version = self.version();
         let before = self.wishes.get(&key);
@@ -421,13 +427,29 @@ impl PubSub {
     fn complain_if_unmet(&mut self, now: Time, key: &Key) {
         let Some(wish) = self.wishes.get_mut(key) else { return };
         let waits = wish.request.is_some() || self.resolver.is_none();
-        let unmet = now.since(wish.unmet_since);
+        let (wish_since, unmet) = (wish.unmet_since, now.since(wish.unmet_since));
         if waits && !wish.complained && unmet >= self.config.resolver_timeout {
             wish.complained = true;
             let operation = operation_name(key, &wish.aim);
-            let tried = self.resolvers.len();
-            let reason = format!("{} within {} s (of {tried} known)", Rejection::NoResolverReachable, unmet.as_secs());
+            let reason = self.why_unmet(wish_since, unmet);
             self.events.push_back(ResolverEvent::Rejected { name: key.name().to_string(), operation, reason });
+        }
+    }
+
+    /// Why a wish has been without effect since `since`, which is so long ago.
+    fn why_unmet(&self, since: Time, unmet: Duration) -> String {
+        let (known, seconds) = (self.resolvers.len(), unmet.as_secs());
+        if known == 0 {
+            format!("{}: none is known after {seconds} s", Rejection::NoResolverReachable)
+        } else if self.heard.is_some_and(|heard| heard >= since) {
+            let (open, waiting) = (self.requests.len(), self.backlog.len());
+            format!(
+                "{}: they answer, but not to this within {seconds} s ({open} requests are under way and {waiting} wait); \
+                 it goes on",
+                Rejection::Overloaded
+            )
+        } else {
+            format!("{}: none of {known} known answered within {seconds} s", Rejection::NoResolverReachable)
         }
     }
 
@@ -528,7 +550,12 @@ impl PubSub {
     fn on_rejection(&mut self, now: Time, key: &Key, rejection: Rejection) {
         let Some(wish) = self.wishes.get_mut(key) else { return };
         let operation = operation_name(key, &wish.aim);
-        let keeps = (wish.granted || rejection == Rejection::NoResolverReachable) && wish.aim != Aim::Withdraw;
+        // These pass.
+        let is_passing = matches!(
+            rejection,
+            Rejection::NoResolverReachable | Rejection::Overloaded | Rejection::LimitReached(Limit::Requests, _)
+        );
+        let keeps = (wish.granted || is_passing) && wish.aim != Aim::Withdraw;
         let tells = !core::mem::replace(&mut wish.complained, true) || !keeps;
         if keeps {
             self.timers.set(key.clone(), now + self.config.retry_interval);

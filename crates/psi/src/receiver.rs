@@ -2,6 +2,7 @@
 use alloc::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     format,
+    string::ToString,
     vec::Vec,
 };
 
@@ -137,6 +138,19 @@ impl Receiver {
                     entry.transfer.set_limit(now, rate);
                 }
             }
+        }
+    }
+    /// The network refuses to serve a fetch: if nobody else does, it fails for this reason in the end. Gives its name, if
+    /// that is news.
+    pub fn set_refusal(&mut self, id: TransferId, reason: &str) -> Option<Name> {
+        let entry = self.transfers.get_mut(&id).filter(|entry| !entry.transfer.is_ended())?;
+        entry.transfer.set_refusal(reason).then(|| entry.transfer.name().clone())
+    }
+    /// The same of all fetches of a name.
+    pub fn set_refusal_of(&mut self, name: &str, reason: &str) {
+        let running = self.transfers.values_mut().filter(|entry| !entry.transfer.is_ended());
+        for entry in running.filter(|entry| entry.transfer.name().to_string() == name) {
+            entry.transfer.set_refusal(reason);
         }
     }
     /// Takes one source's part of an offer of the topology manager. The set is used once it is complete.

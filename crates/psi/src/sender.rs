@@ -303,6 +303,41 @@ mod tests {
         assert_eq!(without_first(&[(5, 3), (20, 2)], 4), [(21, 1)]);
     }
 
+    /// Notices: tag, packet and payload.
+    #[derive(Default)]
+    struct Notices(Vec<(u32, u32, Vec<u8>)>, usize);
+    impl AnswerSink for Notices {
+        fn answer(&mut self, header: &Header, packets: &mut Vec<(DataHeader, Bytes)>) {
+            match header.flags {
+                FLAG_UNAVAILABLE => {
+                    self.0.extend(packets.drain(..).map(|(header, bytes)| (header.tag, header.packet, bytes.to_vec())));
+                }
+                _ => self.1 += packets.drain(..).count(),
+            }
+        }
+    }
+
+    #[test]
+    fn who_asks_for_what_was_changed_is_told_so_by_one_short_packet_a_request_and_this_node_once() {
+        let key = SigningKey::from_secret(&[1; 32]);
+        let name = "/x".parse().expect("a name");
+        let object = MemoryObject::with_options(name, vec![1; 4096], &key, 1, ObjectKind::File, 2048);
+        let mut object = object.expect("legal");
+        object.alter(|bytes| bytes[3000] = 2);
+        let id = object.manifest().object_id();
+        let mut sender = Sender::new(NodeId(1));
+        sender.publish(Box::new(object));
+        let mut sink = Notices::default();
+        for tag in [7, 8] {
+            let (capability, forward, runs) = ([0; 8], Fid::NONE, vec![(0, 4)]);
+            let request = Request { tag, object: id, packet_bytes: 1024, capability, forward, runs };
+            sender.handle_request(&request, &mut sink);
+        }
+        assert_eq!(sink.0, [(7, 2, vec![1]), (8, 2, vec![1])]);
+        assert_eq!(sink.1, 4, "what is right is given");
+        assert!(sender.poll_failure().is_some() && sender.poll_failure().is_none());
+    }
+
     #[test]
     fn requests_that_wait_are_bounded() {
         let key = SigningKey::from_secret(&[1; 32]);

@@ -143,6 +143,10 @@ impl PsiNode {
                 status.members.len()
             );
             lines.push(("rendezvous state".to_string(), text));
+            for (limit, refused) in &status.refused {
+                let text = format!("{refused} refusals for {} ({limit})", limit.name());
+                lines.push(("rendezvous limit".to_string(), text));
+            }
         }
         if let Some(manager) = &self.manager {
             let (nodes, links) = manager.size();

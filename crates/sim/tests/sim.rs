@@ -1,5 +1,6 @@
 //! Links and networks: conservation, exactness, determinism, faults; files of others.
 #![allow(clippy::unwrap_used, reason = "a test: a failed unwrap is a failed test")]
+mod formats;
 mod imports;
 
 use std::{cell::RefCell, collections::VecDeque, rc::Rc};

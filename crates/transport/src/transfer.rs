@@ -202,6 +202,8 @@ pub struct Transfer {
     described: Option<Manifest>,
     /// Why the family could not use what it found.
     obstacle: Option<String>,
+    /// Why the network refuses to name sources, while nobody has offered any.
+    refusal: Option<String>,
     /// Labels of nodes between that changed bytes.
     convicted: BTreeSet<String>,
 }
@@ -289,6 +291,7 @@ impl Transfer {
             account: Account::default(),
             described: None,
             obstacle: None,
+            refusal: None,
             convicted: BTreeSet::new(),
         }
     }
@@ -300,6 +303,27 @@ impl Transfer {
     pub fn describe(&mut self, manifest: Manifest) {
         self.described = Some(manifest);
     }
+    /// Gives up what was begun of an object that was described wrongly; [`Transfer::describe`] says what it is, and the next
+    /// offers begin anew. `reason` is told of all paths.
+    pub fn start_over(&mut self, now: Time, reason: &str) {
+        if self.ended.is_some() {
+            return;
+        }
+        let paths: Vec<PathId> = self.paths.keys().copied().collect();
+        paths.into_iter().for_each(|id| self.close_path(id, reason.into()));
+        (self.running, self.opening, self.described) = (None, None, None);
+        self.account = Account::default();
+        // What came is thrown away, so it counts for nobody.
+        self.sources.values_mut().for_each(|source| source.bytes = 0);
+        for path in self.paths.values_mut() {
+            (path.bytes, path.cached_bytes, path.verified_bytes) = (0, 0, 0);
+        }
+        self.lonely_since = now;
+    }
+    /// Somebody has answered what leads to the object: it is not sources that keep silent.
+    pub fn note_answer(&mut self, now: Time) {
+        self.lonely_since = now;
+    }
     /// Says why what the family found of the object could not be used, `None` if it found nothing: it is told if no source
     /// answers.
     pub fn set_obstacle(&mut self, obstacle: Option<&str>) {
@@ -307,11 +331,18 @@ impl Transfer {
             self.obstacle = obstacle.map(Into::into);
         }
     }
+    /// Says why the network refuses to name sources: it is told if no source answers. True if that is news.
+    pub fn set_refusal(&mut self, refusal: &str) -> bool {
+        let is_news = self.refusal.as_deref() != Some(refusal);
+        self.refusal = Some(refusal.into());
+        is_news
+    }
     /// Takes everything that the network offers at present; what was offered before and is not in it is withdrawn.
     pub fn handle_offer(&mut self, now: Time, offers: Vec<SourceOffer>) {
         if self.ended.is_some() {
             return;
         }
+        self.refusal = None;
         if let Some(opening) = &mut self.opening {
             opening.offers = offers;
             return;
@@ -807,7 +838,12 @@ impl Transfer {
                     "'{}' could not be fetched from those who answered within {patience:?}: {obstacle}",
                     self.name
                 ),
-                None => format!("no publisher of '{}' answered within {patience:?}", self.name),
+                None => match &self.refusal {
+                    Some(refusal) => {
+                        format!("no publisher of '{}' answered within {patience:?}: {refusal}", self.name)
+                    }
+                    None => format!("no publisher of '{}' answered within {patience:?}", self.name),
+                },
             },
             (None, _) => self.hopeless_reason(),
             (Some(running), sources) => format!(

@@ -9,12 +9,17 @@ use tributary_content::{
     Bitmap, ChunkIndex, ChunkStore, HashTree, Manifest, Name, PublicKey, SigningKey, StoreError, StoreOpener,
 };
 use tributary_net::disk::{
-    self, BackgroundOpener, Destination, DiskOpener, DiskOptions, KeyFileError, PartOptions, Publication, PublishError,
-    PublishOptions, Questions, Storage, TrustStore, directory_at, load_or_create_key, part::TARGET_NAME_BYTES_MAX,
+    self, BackgroundOpener, Destination, DiskOpener, DiskOptions, Existing, KeyFileError, PartFile, PartOptions,
+    Placed, Publication, PublishError, PublishOptions, Questions, Storage, TrustStore, directory_at,
+    load_or_create_key,
+    part::{Durability, TARGET_NAME_BYTES_MAX},
     publish,
 };
 
-use crate::error::{ApiError, ErrorKind};
+use crate::{
+    api::Overwrite,
+    error::{ApiError, ErrorKind},
+};
 
 /// The files of one node.
 #[derive(Clone, Debug)]
@@ -85,6 +90,7 @@ impl Files {
         &self,
         sink: Sink,
         publisher: Option<PublicKey>,
+        overwrite: Overwrite,
         trouble: &Trouble,
     ) -> Result<Box<dyn StoreOpener>, ApiError> {
         let destination = match sink {
@@ -94,7 +100,12 @@ impl Files {
             }
             Sink::Stream(stream) => Destination::Stream(stream),
         };
-        let options = DiskOptions { publisher, part: self.part_options(), ..DiskOptions::default() };
+        let existing = match overwrite {
+            Overwrite::EarlierFetch => Existing::EarlierFetch,
+            Overwrite::Anything => Existing::Anything,
+        };
+        let part = PartOptions { existing, ..self.part_options() };
+        let options = DiskOptions { publisher, part, ..DiskOptions::default() };
         let inner = DiskOpener::new(self.trust.clone(), destination, options);
         let questions = must_be_known(inner.questions())?;
         let watched = WatchedOpener { inner, trouble: trouble.clone() };
@@ -103,18 +114,11 @@ impl Files {
     fn part_options(&self) -> PartOptions {
         PartOptions { state_dir: self.publish.state_dir.clone(), ..PartOptions::default() }
     }
-    /// The store of something that is sent here, in the file `path` below `folder`; folders between are made. Waits for the
-    /// disk.
+    /// Sees that nothing is written into a folder of another publisher: `path` below `folder` is where an object goes.
     ///
     /// # Errors
-    /// [`StoreError::Untrusted`] if a folder on the way is another publisher's, and those of [`DiskOpener`].
-    pub(crate) fn open_below(
-        &self,
-        folder: &Path,
-        path: &Path,
-        publisher: Option<PublicKey>,
-        manifest: &Manifest,
-    ) -> Result<Box<dyn ChunkStore>, StoreError> {
+    /// [`StoreError::Untrusted`] if a folder on the way is another publisher's.
+    pub(crate) fn check_owner(&self, folder: &Path, path: &Path, manifest: &Manifest) -> Result<(), StoreError> {
         for above in path.ancestors().skip(1).take_while(|above| *above != folder) {
             let there = self.publish.state_dir.as_deref().and_then(|state_dir| directory_at(above, state_dir));
             if let Some(there) = there.filter(|there| there.publisher != manifest.publisher) {
@@ -126,16 +130,28 @@ impl Files {
                 return Err(StoreError::Untrusted { reason });
             }
         }
-        let refused = |error: std::io::Error| StoreError::Io {
-            operation: "write",
-            path: path.display().to_string(),
-            reason: error.to_string(),
+        Ok(())
+    }
+    /// The store of something that is sent here, in the file or folder `path`, whose folder is there. Waits for the disk.
+    ///
+    /// # Errors
+    /// Those of [`DiskOpener`].
+    pub(crate) fn open_below(
+        &self,
+        path: &Path,
+        publisher: Option<PublicKey>,
+        manifest: &Manifest,
+        existing: Existing,
+        placed: &Placed,
+    ) -> Result<Box<dyn ChunkStore>, StoreError> {
+        // Nobody chose the moment: several versions may come at once. The custodian forgets it when it is here.
+        let part = PartOptions {
+            apart: true,
+            existing,
+            placed: placed.clone(),
+            durability: Durability::Power,
+            ..self.part_options()
         };
-        if let Some(parent) = path.parent() {
-            fs::create_dir_all(parent).map_err(refused)?;
-        }
-        // Nobody chose the moment: several versions may come at once.
-        let part = PartOptions { apart: true, ..self.part_options() };
         let options = DiskOptions { publisher, part, ..DiskOptions::default() };
         DiskOpener::new(self.trust.clone(), Destination::Path(path.into()), options).open(manifest)
     }
@@ -162,6 +178,11 @@ fn must_be_known(questions: Questions) -> Result<Questions, ApiError> {
     let hint = "it says whom to believe; mend it, or move it away to believe the first key seen for each name anew";
     questions.check_readable().map_err(|error| ApiError::from(error).with_hint(hint))?;
     Ok(questions)
+}
+
+/// Where an unfinished fetch to `path` lies until it is complete.
+pub(crate) fn unfinished_at(path: &Path) -> Option<PathBuf> {
+    PartFile::unfinished_at(path)
 }
 
 /// Finds out before the network is asked that there is nothing to read.
@@ -194,7 +215,7 @@ impl Trouble {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
     fn watch<T>(&self, result: Result<T, StoreError>) -> Result<T, StoreError> {
-        if let Err(error @ StoreError::Io { .. }) = &result {
+        if let Err(error @ (StoreError::Io { .. } | StoreError::Later { .. })) = &result {
             self.0.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_with(|| error.clone());
         }
         result
@@ -270,7 +291,11 @@ mod tests {
             let options = PublishOptions { version: Some(1), ..PublishOptions::default() };
             let mut object = publish(path, name.parse().expect("a name"), key, &options).expect("publishable").object;
             let manifest = object.manifest().clone();
-            let mut store = files.open_below(&inbox, &inbox.join(&name[1..]), None, &manifest)?;
+            let to = inbox.join(&name[1..]);
+            fs::create_dir_all(to.parent().expect("it is below")).expect("writable");
+            files.check_owner(&inbox, &to, &manifest)?;
+            let placed = Placed::default();
+            let mut store = files.open_below(&to, None, &manifest, Existing::EarlierFetchOrNumber, &placed)?;
             for index in (0..).map(ChunkIndex).take_while(|index| index.0 < manifest.chunk_count()) {
                 store.put_chunk(index, &object.read_chunk(index)?)?;
             }

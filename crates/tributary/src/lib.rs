@@ -53,6 +53,7 @@ mod explain;
 pub mod fault;
 pub mod files;
 mod hub;
+mod inbox;
 pub mod local;
 mod lookups;
 pub mod mailbox;

@@ -27,7 +27,7 @@ use crate::{
     error::{ApiError, ErrorKind},
     explain,
     fault::CorruptObject,
-    files::{Files, Sink, Trouble},
+    files::{Files, Sink, Trouble, unfinished_at},
     hub::{Heard, Listener, Resolution},
     messages::{Change, GetOptions},
     occupied::Occupied,
@@ -312,10 +312,14 @@ impl LocalApi {
             Sink::Path(path) => Some(path.display().to_string()),
             Sink::Stream(_) => None,
         };
+        let part = match &sink {
+            Sink::Path(path) => unfinished_at(path).map(|folder| folder.display().to_string()),
+            Sink::Stream(_) => None,
+        };
         let trouble = Trouble::default();
         let fetch = Fetch {
             name: name.clone(),
-            opener: self.files.opener(sink, publisher, &trouble)?,
+            opener: self.files.opener(sink, publisher, get.overwrite, &trouble)?,
             rate_limit: get.limit_bits_per_second.map(Rate::from_bits_per_second),
             paths_per_source: self.config.fetch.paths_per_source,
             metric: self.config.fetch.metric,
@@ -329,7 +333,8 @@ impl LocalApi {
         let name = name.to_string();
         let mut obstacle = None;
         let patience = get.patience_ms.map_or(self.config.fetch.patience, Duration::from_millis);
-        let report = self.follow(transfer, &name, &listener, &mut obstacle, Some(patience), tell)?;
+        let (what, waits) = ((&*name, part.as_deref()), Some(patience));
+        let report = self.follow(transfer, what, &listener, &mut obstacle, waits, tell)?;
         match report {
             Ended::Completed(report) => {
                 tell(Told::Done(DoneView::new(&name, self.config.family.word(), &report, output)));
@@ -342,11 +347,12 @@ impl LocalApi {
             }
             Ended::Failed(report, reason) => {
                 let diagnosis = report.sources.is_empty().then(|| diagnosis::diagnose(self, &name, obstacle.as_ref()));
-                Err(failure(&name, &reason, &report, &trouble, diagnosis.flatten()))
+                Err(failure(&name, &reason, &report, (&trouble, part.as_deref()), diagnosis.flatten()))
             }
             Ended::Stopped => {
                 self.running.call(move |node, now| node.cancel(now, transfer))?;
-                let message = format!("the fetch of '{name}' was ended; what was verified is kept");
+                let kept = part.map(|part| format!(" in '{part}'")).unwrap_or_default();
+                let message = format!("the fetch of '{name}' was ended; what was verified is kept{kept}");
                 Err(ApiError::new(ErrorKind::Cancelled, message).with_hint("the same command goes on where it stopped"))
             }
         }
@@ -356,7 +362,7 @@ impl LocalApi {
     fn follow(
         &self,
         transfer: TransferId,
-        name: &str,
+        (name, part): (&str, Option<&str>),
         listener: &Listener,
         obstacle: &mut Option<Obstacle>,
         patience: Option<Duration>,
@@ -366,7 +372,8 @@ impl LocalApi {
         let mut next = Time::ZERO;
         let (mut missing_since, mut is_told) = (None, false);
         let mut may_be_level = self.config.family.lists();
-        let mut flow = tell(Told::Fetching { transfer: transfer.to_string(), name: name.into() });
+        let mut flow =
+            tell(Told::Fetching { transfer: transfer.to_string(), name: name.into(), part: part.map(Into::into) });
         while flow == Flow::Continue {
             let mut ending = None;
             match listener.wait(clock.until(next)) {
@@ -611,12 +618,12 @@ impl LocalApi {
             ApiError::new(ErrorKind::NotFound, message).with_hint("`trib status` lists the transfers")
         })?;
         let (name, listener, mut obstacle) = (name.to_string(), self.running.hub().listen(), None);
-        match self.follow(transfer, &name, &listener, &mut obstacle, None, tell)? {
+        match self.follow(transfer, (&name, None), &listener, &mut obstacle, None, tell)? {
             Ended::Completed(report) => {
                 tell(Told::Done(DoneView::new(&name, self.config.family.word(), &report, None)));
                 Ok(())
             }
-            Ended::Failed(report, reason) => Err(failure(&name, &reason, &report, &Trouble::default(), None)),
+            Ended::Failed(report, reason) => Err(failure(&name, &reason, &report, (&Trouble::default(), None), None)),
             Ended::Level(_) | Ended::Stopped => Ok(()),
         }
     }
@@ -858,7 +865,7 @@ fn failure(
     name: &str,
     reason: &str,
     report: &TransferReport,
-    trouble: &Trouble,
+    (trouble, part): (&Trouble, Option<&str>),
     diagnosis: Option<Diagnosis>,
 ) -> ApiError {
     // Where it was given up its name is told as well.
@@ -880,8 +887,9 @@ fn failure(
                 .with_hint("is a publisher running? list what the network offers with `trib ls`"),
         },
         None => ApiError::new(ErrorKind::Incomplete, message).with_hint(format!(
-            "{kept} of {} bytes are verified and kept; the same command goes on there",
-            report.bytes
+            "{kept} of {} bytes are verified and kept{}; the same command goes on there",
+            report.bytes,
+            part.filter(|_| kept > 0).map(|part| format!(" in '{part}'")).unwrap_or_default()
         )),
     }
 }

@@ -3,17 +3,17 @@ use serde::{Deserialize, Serialize};
 use std::{
     collections::BTreeSet,
     fs,
+    io::Read,
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::Ordering},
+    sync::{Mutex, PoisonError, atomic::Ordering},
 };
-use tributary_content::{
-    ChunkStore, Manifest, MemoryObject, Name, ObjectKind, ObjectReader, PublicKey, StoreError, StoreOpener,
-};
+use tributary_content::{Access, Manifest, MemoryObject, Name, ObjectKind, ObjectReader, PublicKey};
 use tributary_core::{
     Duration, Time,
     event::{Event, TransferEvent},
 };
-use tributary_net::{Clock, disk::Questions};
+use tributary_net::Clock;
 use tributary_transport::{
     Messaging,
     messaging::{
@@ -25,12 +25,11 @@ use crate::{
     api::Flow,
     config::Role,
     error::{ApiError, ErrorKind},
-    files::Files,
     hub::Heard,
+    inbox::{Arrived, Inbox, Place, Received},
     local::{LocalApi, parse_name},
     told::Told,
     views::{GroupView, ReceivedView, SentView, StoreView, counted},
-    whole::TellsWhole,
 };
 
 /// How the members of a group change.
@@ -308,7 +307,14 @@ impl LocalApi {
             let (publication, left_out) = self.open_object(path, name, version)?;
             return Ok((publication.object, left_out));
         }
-        let bytes = fs::read(path).map_err(|error| ApiError::io("read", path.display(), &error))?;
+        let mut bytes = Vec::new();
+        let read = fs::File::open(path).and_then(|file| file.take(READ_AT_ONCE_BYTES + 1).read_to_end(&mut bytes));
+        read.map_err(|error| ApiError::io("read", path.display(), &error))?;
+        if bytes.len() as u64 > READ_AT_ONCE_BYTES {
+            // It has more than its size says, or grows.
+            let (publication, left_out) = self.open_object(path, name, version)?;
+            return Ok((publication.object, left_out));
+        }
         let version = version.unwrap_or_else(|| {
             let since = metadata.modified().ok().and_then(|at| at.duration_since(std::time::UNIX_EPOCH).ok());
             since.map_or(1, |since| u64::try_from(since.as_micros()).unwrap_or(1))
@@ -316,7 +322,7 @@ impl LocalApi {
         let chunk_size = Manifest::CHUNK_SIZE_MAX.min(1 << 16);
         let object = MemoryObject::with_options(name, bytes, self.key(), version, ObjectKind::File, chunk_size);
         let object = object.map_err(|error| ApiError::new(ErrorKind::Usage, error.to_string()))?;
-        Ok((Box::new(object), None))
+        Ok((Box::new(object.restricted(Access::of_mode(metadata.mode()), self.key())), None))
     }
     /// Carries out [`Recv`].
     pub(crate) fn recv(&self, recv: &Recv, tell: &mut dyn FnMut(Told) -> Flow) -> Result<(), ApiError> {
@@ -329,13 +335,20 @@ impl LocalApi {
         let folder = folder.map_err(|error| ApiError::io("find", recv.folder.display(), &error))?;
         fs::create_dir_all(&folder).map_err(|error| ApiError::io("make the folder", folder.display(), &error))?;
         let questions = self.files().questions(publisher)?;
+        let received = Received::open(&self.config().state_dir)?;
         if self.receiving().swap(true, Ordering::SeqCst) {
             let message = "this node receives for somebody else already";
             return Err(ApiError::new(ErrorKind::Usage, message).with_hint("end the other `trib recv` first"));
         }
-        let arrived = Arrived::default();
-        let inbox = Inbox { files: self.files().clone(), folder, publisher, questions, arrived: arrived.clone() };
-        let result = self.take(recv, &names, inbox, &arrived, tell);
+        let place = Place {
+            files: self.files().clone(),
+            folder,
+            publisher,
+            arrived: Arrived::new(recv.count),
+            on_repeat: recv.on_repeat,
+            received,
+        };
+        let result = self.take(recv, &names, Inbox { place, questions }, tell);
         let kept = self.attached().clone();
         let ended = self.with_messaging(move |messaging, now| {
             messaging.accept(now, None, &AcceptOptions::default());
@@ -349,10 +362,11 @@ impl LocalApi {
         recv: &Recv,
         names: &[Name],
         inbox: Inbox,
-        arrived: &Arrived,
         tell: &mut dyn FnMut(Told) -> Flow,
     ) -> Result<(), ApiError> {
         let listener = self.running().hub().listen();
+        let arrived = inbox.place.arrived.clone();
+        inbox.place.finish_left();
         let options = AcceptOptions { nack_timeout: recv.nack_timeout_ms.map(Duration::from_millis) };
         let attach = names.to_vec();
         self.with_messaging(move |messaging, now| {
@@ -366,6 +380,11 @@ impl LocalApi {
         let mut deadline = recv.patience_ms.map(|patience| Time::ZERO + Duration::from_millis(patience));
         let mut count = 0;
         while recv.count.is_none_or(|wanted| count < wanted) {
+            while let Some((name, reason)) = arrived.take_refused() {
+                if tell(Told::NotReceived { name: name.to_string(), reason }) == Flow::Stop {
+                    return Err(ApiError::new(ErrorKind::Cancelled, format!("ended; {count} objects were received")));
+                }
+            }
             let left = deadline.map_or(LOOK * 10, |deadline| clock.until(deadline).min(LOOK * 10));
             let ended = match listener.wait(left) {
                 Heard::Event(Event::Transfer(id, TransferEvent::Completed)) => Some((id, Ok(()))),
@@ -387,7 +406,8 @@ impl LocalApi {
                         }
                     })
                 }
-                None => None,
+                // What an earlier run had received, and what events were lost of.
+                None => arrived.take_left().map(|(manifest, path)| received(&manifest, &path)),
             };
             if matches!(told, Some(Told::Received(_))) {
                 count += 1;
@@ -535,102 +555,6 @@ pub(crate) fn is_dropped(report: &SendReport) -> bool {
     let copies = u64::from(report.sent_chunks) * u64::from(report.destinations.max(1));
     let is_lost = copies > 0 && report.dropped_chunks >= copies && report.delivered.is_empty();
     is_lost && report.in_network == InNetwork::Forbid && report.delivery != Delivery::DontCare
-}
-
-/// What is being received. Versions of one name may come at once.
-#[derive(Clone, Default, Debug)]
-struct Arrived(Arc<Mutex<Coming>>);
-
-#[derive(Default, Debug)]
-struct Coming {
-    /// What is not whole yet.
-    begun: Vec<Manifest>,
-    /// What has its final name and was not told yet.
-    whole: Vec<(Manifest, PathBuf)>,
-}
-
-impl Arrived {
-    fn begin(&self, manifest: &Manifest) {
-        self.coming().begun.push(manifest.clone());
-    }
-    fn finish(&self, manifest: &Manifest, path: &Path) {
-        let mut coming = self.coming();
-        if let Some(at) = coming.begun.iter().position(|begun| begun == manifest) {
-            coming.begun.remove(at);
-        }
-        coming.whole.push((manifest.clone(), path.into()));
-    }
-    /// Something of that name that is whole; each is given once.
-    fn take_whole(&self, name: &Name) -> Option<(Manifest, PathBuf)> {
-        let mut coming = self.coming();
-        let at = coming.whole.iter().position(|(manifest, _)| manifest.name == *name)?;
-        Some(coming.whole.remove(at))
-    }
-    /// Forgets something of that name that will not be whole; false if there was nothing.
-    fn give_up(&self, name: &Name) -> bool {
-        let mut coming = self.coming();
-        let at = coming.begun.iter().position(|begun| begun.name == *name);
-        at.map(|at| coming.begun.remove(at)).is_some()
-    }
-    fn coming(&self) -> MutexGuard<'_, Coming> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Writes what is sent into one folder.
-struct Inbox {
-    files: Files,
-    folder: PathBuf,
-    publisher: Option<PublicKey>,
-    questions: Questions,
-    arrived: Arrived,
-}
-
-impl Inbox {
-    /// The path of an object: its name below the folder. `None` if the name would lead elsewhere.
-    fn path(&self, name: &Name) -> Option<PathBuf> {
-        let mut path = self.folder.clone();
-        for component in name.components() {
-            let text = std::str::from_utf8(component).ok()?;
-            if text.is_empty() || text == "." || text == ".." || text.contains(['/', '\0']) {
-                return None;
-            }
-            path.push(text);
-        }
-        (!name.is_empty()).then_some(path)
-    }
-}
-impl StoreOpener for Inbox {
-    fn trusts(&self, manifest: &Manifest) -> Result<(), StoreError> {
-        if self.path(&manifest.name).is_none() {
-            let reason = "its name cannot be a file's name".into();
-            return Err(StoreError::Io { operation: "write", path: manifest.name.to_string(), reason });
-        }
-        let trusted = self.questions.trusts(manifest);
-        if trusted.is_err() {
-            // It fails, and that is told.
-            self.arrived.begin(manifest);
-        }
-        trusted
-    }
-    fn resumes(&self, _: &Manifest) -> bool {
-        false
-    }
-    fn open(&mut self, manifest: &Manifest) -> Result<Box<dyn ChunkStore>, StoreError> {
-        self.trusts(manifest)?;
-        let path = self.path(&manifest.name).unwrap_or_else(|| self.folder.clone());
-        self.arrived.begin(manifest);
-        let (files, folder) = (self.files.clone(), self.folder.clone());
-        let (publisher, arrived) = (self.publisher, self.arrived.clone());
-        let wanted = manifest.clone();
-        let open = move || {
-            let inner = files.open_below(&folder, &path, publisher, &wanted)?;
-            let (manifest, path, arrived) = (wanted.clone(), path.clone(), arrived.clone());
-            let tell = move || arrived.finish(&manifest, &path);
-            Ok(Box::new(TellsWhole { inner, tell }) as Box<dyn ChunkStore>)
-        };
-        Ok(Box::new(self.files.storage().open_store(manifest, open)?))
-    }
 }
 
 fn received(manifest: &Manifest, path: &Path) -> Told {

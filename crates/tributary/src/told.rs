@@ -25,6 +25,9 @@ pub enum Told {
         transfer: String,
         /// What is fetched.
         name: String,
+        /// The folder in which it lies until it is complete, and where the same fetch finds it again if it is interrupted.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        part: Option<String>,
     },
     /// The manifest is known and trusted.
     Started {

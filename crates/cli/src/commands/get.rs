@@ -82,7 +82,7 @@ fn detach(get: &args::Get, wanted: Get, json: bool) -> Result<(), ApiError> {
     check_family(get, &daemon)?;
     for told in daemon.answers(request)? {
         match &told {
-            Told::Fetching { transfer, name } if !json => out::data(&format!(
+            Told::Fetching { transfer, name, .. } if !json => out::data(&format!(
                 "{transfer} fetches '{name}' by itself; `trib follow {transfer}` shows how far it is, `trib cancel {transfer}` \
                  ends it"
             )),

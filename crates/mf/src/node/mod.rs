@@ -40,7 +40,7 @@ use crate::{
     config::Config,
     custody::Answers,
     groups::Groups,
-    ids::{Guid, NetworkAddress, ServiceId, WEIGHT_MAX, Weighted},
+    ids::{ChunkKey, Guid, NetworkAddress, ServiceId, WEIGHT_MAX, Weighted},
     link::{Origin, Slot},
     listing::Listings,
     payload::Payload,
@@ -77,6 +77,7 @@ enum Wake {
     Commit,
     Sweep,
     Custody,
+    Names,
 }
 
 /// What the tokens of transfers are made for.
@@ -306,6 +307,13 @@ impl MfNode {
     pub fn router(&self) -> &Router {
         &self.router
     }
+    /// Chunks that it says it stores and cannot read: there are none unless its disk is damaged. Reads all of them.
+    pub fn unreadable_chunks(&mut self, now: Time) -> Vec<ChunkKey> {
+        let Some(proxy) = &mut self.proxy else { return Vec::new() };
+        let stored = proxy.holdings().filter(|held| held.durable);
+        let stored: Vec<ChunkKey> = stored.map(|held| held.key).collect();
+        stored.into_iter().filter(|key| proxy.copy(now, key).is_none()).collect()
+    }
     /// Its proxy, to look at.
     pub fn proxy(&self) -> Option<&Proxy> {
         self.proxy.as_ref()
@@ -443,13 +451,9 @@ impl MfNode {
         self.relays.expire(now);
         if let Some(replica) = &mut self.replica {
             replica.handle_timeout(now);
-            replica.commit();
-            if let Some(error) = replica.poll_failure() {
-                self.push_event(Event::Note(format!("cannot store names: {error}")));
-            }
         }
     }
-    fn deadlines(&self) -> [(Option<Time>, Wake); 12] {
+    fn deadlines(&self) -> [(Option<Time>, Wake); 13] {
         [
             (self.neighbour.poll_timeout(), Wake::Neighbour),
             (self.router.poll_timeout(), Wake::Router),
@@ -463,6 +467,7 @@ impl MfNode {
             (self.commit_look_at, Wake::Commit),
             ((!self.faces.is_empty()).then_some(self.sweep_at), Wake::Sweep),
             (self.custody.poll_timeout(), Wake::Custody),
+            (self.replica.as_ref().and_then(Replica::poll_timeout), Wake::Names),
         ]
     }
 }
@@ -530,7 +535,7 @@ impl Node for MfNode {
                     self.receiver.handle_timeout(now);
                 }
                 // What is due is done when the node settles.
-                Wake::Relays | Wake::Custody => {}
+                Wake::Relays | Wake::Custody | Wake::Names => {}
                 Wake::Commit => self.commit_look_at = None,
                 Wake::Sweep => self.sweep(now),
             }

@@ -44,6 +44,12 @@ impl MfNode {
                 self.send_sealed(now, to, &message);
             }
         }
+        if let Some(replica) = &mut self.replica {
+            replica.commit(now);
+            if let Some(error) = replica.poll_failure() {
+                self.push_event(Event::Note(format!("cannot store names: {error}")));
+            }
+        }
         while let Some((to, message)) = self.replica.as_mut().and_then(Replica::poll_message) {
             moved = true;
             match &mut self.front {

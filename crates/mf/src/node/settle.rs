@@ -272,6 +272,10 @@ impl MfNode {
             moved = true;
             self.custody.add(now, answer);
         }
+        while let Some((to, address, token, message)) = self.proxy.as_mut().and_then(Proxy::poll_capped) {
+            moved = true;
+            self.tell_source(now, (to, address), token, &message);
+        }
         while let Some(error) = self.proxy.as_mut().and_then(Proxy::poll_failure) {
             self.push_event(Event::Note(format!("the store of chunks failed: {error}")));
         }

@@ -246,8 +246,13 @@ impl Receiver {
             return;
         };
         let (name, size) = (manifest.name.clone(), manifest.size);
-        let trusted = acceptor.trusts(&manifest).map_err(|error| error.to_string());
-        let opened = trusted.and_then(|()| Reassembly::new(manifest, &mut **acceptor));
+        let delivery = [&header.source.0[..], &tag.transfer.to_be_bytes()].concat();
+        let trusted = acceptor.trusts(&manifest);
+        let opened = match trusted.and_then(|()| Reassembly::sent(manifest, &mut **acceptor, &delivery)) {
+            // Whoever keeps it goes on keeping it.
+            Err(StoreError::Later { .. }) => return self.refuse(header, tag),
+            opened => opened.map_err(|error| error.to_string()),
+        };
         let id = self.number();
         let mut incoming =
             Incoming::new(now, name, (tag.transfer, tag.token), tag.reliability, self.config.window_chunks);
@@ -784,6 +789,20 @@ mod tests {
         assert_eq!(stored(&receiver), 4_000);
         let events: Vec<_> = core::iter::from_fn(|| receiver.poll_event()).map(|(_, event)| event).collect();
         assert!(!events.iter().any(|event| matches!(event, TransferEvent::SourceDistrusted { .. })), "{events:?}");
+    }
+
+    #[test]
+    fn only_who_was_asked_says_that_it_cannot_read_it_and_that_ends_what_has_no_other_source() {
+        let (source, stranger) = (Guid([2; 20]), Guid([3; 20]));
+        for (from, flip, ends) in [(source, 1, false), (stranger, 0, false), (source, 0, true)] {
+            let (mut receiver, _, id, asked) = fetch();
+            let TransportMessage::Request { transfer, object, .. } = asked[0].message else { panic!("{asked:?}") };
+            let header = header_of(&asked[0], from, Token(asked[0].token.0 ^ flip));
+            let why = Unavailable::Changed;
+            receiver.handle_message(NOW, &header, &TransportMessage::Unreadable { transfer, object, why });
+            let report = receiver.report(NOW, id).expect("it is known");
+            assert_eq!(report.failure.is_some_and(|reason| reason.contains("changed at the source")), ends);
+        }
     }
 
     #[test]

@@ -415,7 +415,8 @@ fn a_replica_that_starts_again_knows_what_it_was_told_and_refuses_what_it_refuse
     let put = |replica: &mut Replica, record: &NameRecord| {
         let message = NameMessage::Put { request: 1, place, record: record.encode() };
         replica.handle(Time::from_millis(1), asker, message);
-        replica.commit();
+        replica.commit(Time::from_millis(1));
+        replica.commit(Time::from_millis(1));
         replica.poll_message().unwrap().1
     };
     let mut replica = Replica::default();

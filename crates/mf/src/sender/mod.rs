@@ -347,6 +347,7 @@ impl Sender {
             remind_after: self.remind_first(),
             repeated: 0,
             lost: 0,
+            kept_for: None,
             delivered: false,
             refused: false,
             waiting: None,
@@ -715,6 +716,34 @@ mod tests {
         }
         assert_eq!(sent, (0..101).collect::<Vec<_>>());
         assert!(rounds > 10, "{rounds}: two windows at a time");
+    }
+
+    #[test]
+    fn who_asks_for_what_was_changed_is_told_so_and_this_node_once() {
+        let cache = ContentCache::new(ByteCount(0));
+        let mut sender = Sender::new(Guid([9; 20]), EndConfig::default(), 0, &[0; 32]);
+        let (key, name) = (SigningKey::from_secret(&[7; 32]), "/file".parse().expect("a name"));
+        let mut object = MemoryObject::new(name, Bytes::from(alloc::vec![1; 20_000]), &key).expect("fits");
+        object.alter(|bytes| bytes[9] = 2);
+        let id = object.manifest().object_id();
+        sender.publish(Box::new(object));
+        let header = ChunkHeader::new(ChunkKind::Transport(Token(7)), Guid([1; 20]), Guid([9; 20]), NetworkAddress(1));
+        for transfer in [1, 2] {
+            let request = TransportMessage::Request {
+                transfer,
+                object: id,
+                chunk_bytes: 8_192,
+                reliability: Reliability::Nack,
+                buffer_chunks: 100,
+                held: ChunkRanges::default(),
+            };
+            sender.handle_request(Time::from_millis(1), &header, &request, None);
+            while sender.poll_chunk(Time::from_millis(1), &cache, |_, _| true).is_some() {}
+            let told = core::iter::from_fn(|| sender.poll_message()).map(|(.., message)| message);
+            let why = Unavailable::Changed;
+            assert!(told.eq([TransportMessage::Unreadable { transfer, object: id, why }]));
+        }
+        assert!(sender.poll_failure().is_some_and(|(name, _)| name == "/file") && sender.poll_failure().is_none());
     }
 
     #[test]

@@ -14,7 +14,7 @@ use tributary_core::{
 use tributary_transport::{
     Fetch, Transfer, TransferConfig,
     limit::TokenBucket,
-    transfer::{Answers, CacheUse, PacketData, PathOffer, SharedLink, SourceOffer},
+    transfer::{Answers, CacheUse, PacketData, PacketRequest, PathOffer, SharedLink, SourceOffer},
 };
 
 use super::{
@@ -164,7 +164,7 @@ impl Fetching {
         };
         let object = NameView::from(&object);
         if let Some(data) = &data
-            && self.on_discovery(now, local, data)
+            && self.on_discovery(now, local, data, random)
         {
             return true;
         }
@@ -186,10 +186,14 @@ impl Fetching {
         }
     }
     /// Takes an answer to what was asked to find out about an object of others; whether it was one.
-    fn on_discovery(&mut self, now: Time, local: &LocalPacket, data: &Data<'_>) -> bool {
+    fn on_discovery(&mut self, now: Time, local: &LocalPacket, data: &Data<'_>, random: &mut Random) -> bool {
         match self.others.handle_data(now, &local.packet, data) {
             Found::Nothing => false,
             Found::Step => true,
+            Found::Progress => {
+                self.transfer.note_answer(now);
+                true
+            }
             Found::Object(text) => {
                 let Some(known) = self.others.known() else { return true };
                 self.transfer.describe(known.manifest.clone());
@@ -199,15 +203,29 @@ impl Fetching {
                 }
                 self.events.push_back(TransferEvent::Advice { text });
                 self.segment_probes.clear();
+                if self.others.known().is_some_and(|known| known.gathered.is_some()) {
+                    // All is here; the way that its last segment came is the way that it came.
+                    self.on_source(
+                        now,
+                        tag_of(local).unwrap_or(Tag::Labels(Vec::new())),
+                        &local.rates,
+                        Duration::ZERO,
+                        random,
+                    );
+                    return true;
+                }
                 // There is nothing to know of the way yet; the first probes tell.
                 self.probe_at = now;
                 self.probes_at_once = self.config.probes_initial.min(segments);
                 true
             }
             Found::Refused(news) => {
-                self.events.extend(news.map(|reason| TransferEvent::Advice {
-                    text: format!("'{}' is there, but cannot be fetched: {reason}", self.transfer.name()),
-                }));
+                let name = self.transfer.name();
+                let text = |reason| match self.others.is_absent() {
+                    true => format!("'{name}' does not exist: {reason}"),
+                    false => format!("'{name}' is there, but cannot be fetched: {reason}"),
+                };
+                self.events.extend(news.map(|reason| TransferEvent::Advice { text: text(reason) }));
                 true
             }
         }
@@ -221,8 +239,19 @@ impl Fetching {
         data: Option<&Data<'_>>,
         random: &mut Random,
     ) -> bool {
+        if self.others.known().is_some_and(|known| known.gathered.is_some()) {
+            // Late: everything is here, and its packets are no segments.
+            return true;
+        }
         let Some(segment) = self.others.known().and_then(|known| known.segment(name)) else { return false };
         if data.is_some_and(|data| self.others.verified(data).is_none()) {
+            return true;
+        }
+        let fits = |data: &Data<'_>| {
+            self.others.known().is_none_or(|known| known.fits(segment, data.content.map_or(0, <[u8]>::len)))
+        };
+        if data.is_some_and(|data| !fits(data)) {
+            self.on_uneven(now);
             return true;
         }
         let sent = self.segment_probes.remove(&segment);
@@ -234,6 +263,24 @@ impl Fetching {
             _ => {}
         }
         self.on_packet(now, local, segment, data, random) || sent.is_some()
+    }
+    /// Segments of unequal sizes are no lie, but where each one lies is not known then: they are put together in memory, and
+    /// what was fetched by their supposed size is fetched again.
+    fn on_uneven(&mut self, now: Time) {
+        if !self.others.on_uneven() {
+            return;
+        }
+        self.transfer.start_over(now, "the segments of the object have unequal sizes");
+        self.version = None;
+        self.sources.clear();
+        self.asked.clear();
+        self.waiting.clear();
+        self.segment_probes.clear();
+        let text = format!(
+            "the segments of '{}' have unequal sizes: they are put together in memory, in order",
+            self.transfer.name()
+        );
+        self.events.push_back(TransferEvent::Advice { text });
     }
     /// Takes a packet of the object, or the Interest for one that came back; whether it was asked for.
     fn on_packet(
@@ -511,7 +558,7 @@ impl Fetching {
             let probe = question.caches == CacheUse::Bypassed;
             return Some(Outgoing { interest, tag: None, probe, token: None });
         }
-        let request = self.transfer.poll_request(now, limit)?;
+        let request = self.poll_request(now, limit)?;
         let version = self.version?;
         let tag = self.paths.tag(request.path).cloned();
         if request.is_probe
@@ -549,6 +596,21 @@ impl Fetching {
         }
         self.waiting.pop_front()
     }
+    /// The next request of the engine that has to leave; what was put together in memory answers at once.
+    fn poll_request(&mut self, now: Time, limit: &mut TokenBucket) -> Option<PacketRequest> {
+        loop {
+            let request = self.transfer.poll_request(now, limit)?;
+            let Some(known) = self.others.known().filter(|known| known.gathered.is_some()) else {
+                return Some(request);
+            };
+            let packets = request.runs.iter().flat_map(|&(first, count)| first..first + u32::from(count));
+            for packet in packets {
+                let payload = known.gathered_packet(packet).unwrap_or_default();
+                let (path, number) = (request.path, request.number);
+                self.transfer.handle_data(now, &PacketData { path, number, packet, cache: None, payload });
+            }
+        }
+    }
     fn poll_probe(&mut self, now: Time, random: &mut Random) -> Option<Outgoing> {
         if self.probe_at > now || !self.may_probe() {
             return None;
@@ -558,6 +620,10 @@ impl Fetching {
             self.probe_at = now + self.probe_pause();
         }
         if let Some(known) = self.others.known() {
+            if known.gathered.is_some() {
+                self.probe_at = now + self.config.probe_interval_max;
+                return None;
+            }
             // The segments themselves are asked for: others know no other names. They are long, so few are asked for.
             if self.probes_at_once == 0 {
                 self.probe_at = now + (self.config.probe_interval * SEGMENT_PROBE_PAUSE).max(self.probe_pause());

@@ -361,18 +361,36 @@ fn next_number(wanted: &Path, kind: ObjectKind) -> PathBuf {
     }
     numbered(wanted, free, kind)
 }
-fn numbered(wanted: &Path, number: u64, kind: ObjectKind) -> PathBuf {
-    let (stem, extension) = match kind {
-        ObjectKind::File => (wanted.file_stem(), wanted.extension()),
-        ObjectKind::Directory => (wanted.file_name(), None),
-    };
-    let mut name = OsString::from(stem.unwrap_or_default());
+/// The name that the object of this number has among those that were to be called `wanted`; the first one has it as it is.
+pub fn numbered(wanted: &Path, number: u64, kind: ObjectKind) -> PathBuf {
+    if number <= 1 {
+        return wanted.to_path_buf();
+    }
+    let (stem, extension) = parts(wanted, kind);
+    let mut name = OsString::from(stem);
     name.push(format!("~{number}"));
     if let Some(extension) = extension {
         name.push(".");
         name.push(extension);
     }
     wanted.with_file_name(name)
+}
+/// The reverse of [`numbered`]; `None` if `placed` is no such name.
+pub fn number_of(wanted: &Path, placed: &Path, kind: ObjectKind) -> Option<u64> {
+    if placed == wanted {
+        return Some(1);
+    }
+    let rest = placed.file_name()?.as_bytes().strip_prefix(parts(wanted, kind).0.as_bytes())?.strip_prefix(b"~")?;
+    let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let number = std::str::from_utf8(&rest[..digits]).ok()?.parse().ok()?;
+    (numbered(wanted, number, kind) == placed).then_some(number)
+}
+/// What comes before and behind a number.
+fn parts(wanted: &Path, kind: ObjectKind) -> (&OsStr, Option<&OsStr>) {
+    match kind {
+        ObjectKind::File => (wanted.file_stem().unwrap_or_default(), wanted.extension()),
+        ObjectKind::Directory => (wanted.file_name().unwrap_or_default(), None),
+    }
 }
 
 fn check_parent(target: &Path) -> Result<(), StoreError> {

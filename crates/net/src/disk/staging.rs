@@ -37,6 +37,13 @@ impl Staging {
         let hash = hasher.finalize().to_hex();
         Staging { folder: parent(target).join(format!("{PREFIX}{}", &hash[..HASH_DIGITS])) }
     }
+    /// That in the folder `path`, if this user made it.
+    pub(super) fn at(path: &Path) -> Option<Staging> {
+        let is_named_so = path.file_name().is_some_and(|name| is_reserved(name.as_bytes()));
+        let there = is_named_so.then(|| fs::symlink_metadata(path).ok()).flatten()?;
+        let is_own = there.is_dir() && there.uid() == nix::unistd::geteuid().as_raw();
+        is_own.then(|| Staging { folder: path.into() })
+    }
     /// The folder.
     pub(super) fn folder(&self) -> &Path {
         &self.folder
@@ -48,6 +55,10 @@ impl Staging {
     /// The table of the chunks that are held.
     pub(super) fn state(&self) -> PathBuf {
         self.folder.join("state")
+    }
+    /// A file whose presence says that what is read here may not be on the disk, because a sync has failed.
+    pub(super) fn suspect(&self) -> PathBuf {
+        self.folder.join("unsynced")
     }
     /// Where a directory is unpacked before it gets its final name.
     pub(super) fn unpacked(&self) -> PathBuf {

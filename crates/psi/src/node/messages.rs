@@ -1,11 +1,13 @@
 //! Messages between the parts of a node: what one has for another, and what for other nodes.
 use alloc::{
     collections::{BTreeMap, VecDeque},
+    format,
+    string::ToString,
     vec::Vec,
 };
 
 use tributary_core::{
-    NodeId, Time,
+    NodeId, Time, TransferId,
     event::{Event, ResolverEvent},
 };
 
@@ -17,7 +19,7 @@ use crate::{
         rendezvous::{Rendezvous, Target},
         topology::manager::TopologyManager,
     },
-    wire::{Fid, Message, PacketType, ResolverRoute, Routes},
+    wire::{Fid, Message, PacketType, Refused, ResolverRoute, Routes},
 };
 
 impl PsiNode {
@@ -36,6 +38,9 @@ impl PsiNode {
             self.push_event(Event::Transfer(id, event));
         }
         while let Some(event) = self.pubsub.poll_event() {
+            if let ResolverEvent::Rejected { name, operation: "subscribe", reason } = &event {
+                self.receiver.set_refusal_of(name, reason);
+            }
             // What was refused for good is not offered any more.
             if let ResolverEvent::Rejected { name, operation: "publish", .. } = &event
                 && let Ok(name) = name.parse()
@@ -143,6 +148,10 @@ impl PsiNode {
             Message::LinkState(state) => {
                 if let Some(manager) = self.manager.as_mut().filter(|_| state.node == from) {
                     manager.handle_link_state(now, state);
+                    while let Some((node, refused)) = manager.poll_refused_node() {
+                        let own = self.managers.get(&node).map_or(Fid::NONE, |(_, back)| *back);
+                        self.control.send(now, node, reply, own, &Message::Refused(refused));
+                    }
                 }
             }
             Message::PathRequest(request) => {
@@ -155,7 +164,8 @@ impl PsiNode {
             Message::Routes(_) | Message::Offer(_) if self.is_manager(from) => {
                 self.on_manager_message(now, message);
             }
-            Message::Overtaken(_) if !self.is_manager(from) => {
+            Message::Refused(refused) if self.is_manager(from) => self.on_refused(from, refused),
+            Message::Overtaken(_) | Message::Refused(_) if !self.is_manager(from) => {
                 *self.counters.entry("message that only a topology manager may send").or_default() += 1;
             }
             Message::Routes(_) | Message::Offer(_) => {
@@ -184,6 +194,20 @@ impl PsiNode {
                 self.receiver.handle_offer(now, offer);
             }
             _ => {}
+        }
+    }
+    /// A topology manager refuses to serve a transfer of this node, or to take the node into its domain.
+    fn on_refused(&mut self, from: NodeId, refused: Refused) {
+        let label = self.neighbour.managers().into_iter().find(|manager| manager.node == from);
+        let label = label.map_or_else(|| from.to_string(), |manager| manager.label);
+        let reason = format!("topology manager {label}: {}", refused.rejection);
+        if refused.transfer == 0 {
+            if self.refusals_told.insert((from, refused.rejection.code())) {
+                self.push_event(Event::Note(format!("this node is not taken into the domain by {reason}")));
+            }
+        } else if let Some(name) = self.receiver.set_refusal(TransferId(refused.transfer), &reason) {
+            let name = name.to_string();
+            self.push_event(Event::Resolver(ResolverEvent::Rejected { name, operation: "subscribe", reason }));
         }
     }
     fn is_manager(&self, node: NodeId) -> bool {

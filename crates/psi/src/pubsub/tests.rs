@@ -54,7 +54,7 @@ fn commands_before_any_resolver_is_known_wait_and_the_application_is_told_once()
     client.handle_timeout(ms(4_999));
     assert_eq!(events(&mut client), []);
     client.handle_timeout(ms(5_000));
-    let reason = "no resolver reachable within 5 s (of 0 known)".into();
+    let reason = "no resolver reachable: none is known after 5 s".into();
     assert_eq!(events(&mut client), [ResolverEvent::Rejected { name: "/a".into(), operation: "publish", reason }]);
     assert_eq!(client.poll_timeout(), None);
     client.handle_resolvers(ms(60_000), &runs(&[R1]));
@@ -214,7 +214,7 @@ fn what_was_granted_is_kept_when_a_renewal_is_refused() {
         let due = client.poll_timeout().unwrap();
         client.handle_timeout(due);
         let renewal = requests(&mut client).remove(0).1;
-        answer(&mut client, due, renewal.request, Answer::Rejected(Rejection::LimitReached(Limit::Records)));
+        answer(&mut client, due, renewal.request, Answer::Rejected(Rejection::LimitReached(Limit::Records, 9)));
         assert_eq!(client.poll_timeout(), Some(due + Duration::from_secs(1)), "round {round}");
     }
     assert_eq!(events(&mut client).len(), 2, "published, and refused once");
@@ -339,5 +339,59 @@ proptest! {
             .map(|(letter, _)| Name::root().child(&[letter]).unwrap().to_string())
             .collect();
         prop_assert_eq!(told, expected);
+    }
+}
+
+#[test]
+fn resolvers_that_answer_too_slowly_are_not_called_unreachable() {
+    let mut client = PubSub::new(PubSubConfig { requests_max: 2, ..PubSubConfig::default() }, 1);
+    client.handle_resolvers(Time::ZERO, &[(NodeId(1), 1), (NodeId(2), 1)]);
+    for item in 0..5 {
+        let name = format!("/a/{item}").parse().unwrap();
+        client.publish(Time::ZERO, &name, vec![1], 1, MissingScopes::Create);
+    }
+    let mut now = Time::ZERO;
+    let mut told = Vec::new();
+    while now < Time::from_millis(9_000) {
+        // What is sent arrives, and nothing is answered.
+        while let Some((node, _)) = client.poll_message() {
+            client.handle_outcome(now, node, SendResult::Delivered);
+        }
+        told.extend(core::iter::from_fn(|| client.poll_event()));
+        now = client.poll_timeout().unwrap().max(now);
+        client.handle_timeout(now);
+    }
+    let reasons: Vec<String> = told
+        .into_iter()
+        .filter_map(|event| if let ResolverEvent::Rejected { reason, .. } = event { Some(reason) } else { None })
+        .collect();
+    assert!(!reasons.is_empty());
+    for reason in &reasons {
+        assert!(
+            reason.starts_with("the resolvers are overloaded: they answer, but not to this within 5 s"),
+            "{reason}"
+        );
+        assert!(reason.contains("2 requests are under way and 3 wait"), "{reason}");
+    }
+}
+
+#[test]
+fn it_is_told_whether_no_resolver_is_known_or_none_of_those_known_answers() {
+    for (known, text) in [
+        (&[][..], "no resolver reachable: none is known after 5 s"),
+        (&[(NodeId(1), 1), (NodeId(2), 1)], "no resolver reachable: none of 2 known answered within 5 s"),
+    ] {
+        let mut client = PubSub::new(PubSubConfig::default(), 1);
+        client.handle_resolvers(Time::ZERO, known);
+        client.publish(Time::ZERO, &"/a".parse().unwrap(), vec![1], 1, MissingScopes::Create);
+        let told = loop {
+            while client.poll_message().is_some() {}
+            if let Some(ResolverEvent::Rejected { reason, .. }) = client.poll_event() {
+                break reason;
+            }
+            let due = client.poll_timeout().unwrap();
+            client.handle_timeout(due);
+        };
+        assert_eq!(told, text);
     }
 }

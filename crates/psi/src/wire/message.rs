@@ -2,8 +2,8 @@
 use alloc::vec::Vec;
 
 use super::{
-    ClientRequest, Digest, Forward, LinkState, Offer, Overtaken, PathRequest, Reader, Relay, Replicate, Reply, Routes,
-    ScopeNotice, WireError,
+    ClientRequest, Digest, Forward, LinkState, Offer, Overtaken, PathRequest, Reader, Refused, Relay, Replicate, Reply,
+    Routes, ScopeNotice, WireError,
 };
 
 /// The most bytes of one message; longer ones cannot be sent and are refused.
@@ -48,6 +48,8 @@ pub enum Message {
     },
     /// Topology manager to rendezvous node: what of a [`Message::PathRequest`] is older than what it knows.
     Overtaken(Overtaken),
+    /// Topology manager to node: something is refused.
+    Refused(Refused),
 }
 
 impl Message {
@@ -71,6 +73,7 @@ impl Message {
             10 => Message::Sync { request: reader.u32("request")? },
             11 => Message::Digest(Digest::decode(&mut reader)?),
             12 => Message::Relay(Relay::decode(&mut reader)?),
+            15 => Message::Refused(Refused::decode(&mut reader)?),
             14 => Message::Ready { request: reader.u32("request")? },
             13 => return Overtaken::decode(reader.rest()).map(Message::Overtaken),
             found => return Err(WireError::Value { field: "message kind", found: found.into() }),
@@ -134,6 +137,10 @@ impl Message {
             Message::Overtaken(inner) => {
                 inner.encode(out);
                 13
+            }
+            Message::Refused(inner) => {
+                inner.encode(out);
+                15
             }
             Message::Ready { request } => {
                 out.extend_from_slice(&request.to_be_bytes());

@@ -40,8 +40,8 @@ pub use records::{
     DIGEST_RECORDS_MAX, Digest, DigestKind, Entry, EntryKey, EntryValue, Forward, RecordUpdate, Relay, Replicate,
 };
 pub use rendezvous::{
-    Answer, ChildState, ClientRequest, Limit, MissingScopes, NOTHING_KNOWN, NoticeKind, Operation, Rejection, Reply,
-    ScopeNotice,
+    Answer, ChildState, ClientRequest, Limit, MissingScopes, NOTHING_KNOWN, NoticeKind, Operation, Refused, Rejection,
+    Reply, ScopeNotice,
 };
 pub use request::{REQUEST_PACKETS_MAX, REQUEST_RUNS_MAX, Request};
 pub use secrecy::{MessageKey, SECRECY_BYTES, Secrecy};

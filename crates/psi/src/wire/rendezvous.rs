@@ -179,18 +179,20 @@ pub enum Rejection {
     IsItem,
     /// Another name has the same id.
     IdTaken,
-    /// A limit of the rendezvous node is reached.
-    LimitReached(Limit),
+    /// A limit is reached: which, and how much is allowed.
+    LimitReached(Limit, u32),
     /// None of the responsible rendezvous nodes answers.
     NoResolverReachable,
+    /// The responsible rendezvous nodes answer, but did not get to it in time.
+    Overloaded,
     /// The request makes no sense, such as publishing the root.
     Malformed,
     /// The asker may not do this: it is for rendezvous nodes, or for the node that created the scope.
     NotAuthorised,
 }
 
-/// A limit of a rendezvous node.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// A limit of a rendezvous node, of the asker, or of a topology manager.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Limit {
     /// Records in all.
     Records,
@@ -206,6 +208,37 @@ pub enum Limit {
     ManifestBytes,
     /// Requests being worked on.
     Requests,
+    /// Publications and subscriptions of one host.
+    Wishes,
+    /// Transfers of the domain.
+    Transfers,
+    /// Nodes of the domain.
+    Nodes,
+    /// Directed links of the domain.
+    Links,
+}
+
+impl Limit {
+    /// The name of the setting.
+    pub fn name(self) -> &'static str {
+        match self {
+            Limit::Records => "records_max",
+            Limit::Publishers => "publishers_max",
+            Limit::Subscriptions => "subscriptions_max",
+            Limit::Children => "children_max",
+            Limit::ScopeSubscribers => "scope_subscribers_max",
+            Limit::ManifestBytes => "manifest_bytes_max",
+            Limit::Requests => "requests_max",
+            Limit::Wishes => "wishes_max",
+            Limit::Transfers => "transfers_max",
+            Limit::Nodes => "nodes_max",
+            Limit::Links => "links_max",
+        }
+    }
+    /// The rejection for this limit, of which `max` is allowed.
+    pub(crate) fn reached(self, max: usize) -> Rejection {
+        Rejection::LimitReached(self, u32::try_from(max).unwrap_or(u32::MAX))
+    }
 }
 
 impl fmt::Display for Rejection {
@@ -219,8 +252,11 @@ impl fmt::Display for Rejection {
             Rejection::IsScope => "the name is a scope, not an item",
             Rejection::IsItem => "the name is an item, not a scope",
             Rejection::IdTaken => "another name has the same id",
-            Rejection::LimitReached(limit) => return write!(f, "limit reached: {limit}"),
+            Rejection::LimitReached(limit, max) => {
+                return write!(f, "limit reached: {limit} ({} = {max})", limit.name());
+            }
             Rejection::NoResolverReachable => "no resolver reachable",
+            Rejection::Overloaded => "the resolvers are overloaded",
             Rejection::Malformed => "malformed request",
             Rejection::NotAuthorised => "not authorised",
         })
@@ -236,6 +272,10 @@ impl fmt::Display for Limit {
             Limit::ScopeSubscribers => "subscribers of the scope",
             Limit::ManifestBytes => "bytes of the manifest",
             Limit::Requests => "requests that the resolver works on",
+            Limit::Wishes => "publications and subscriptions of the node",
+            Limit::Transfers => "transfers in the domain of the topology manager",
+            Limit::Nodes => "nodes in the domain of the topology manager",
+            Limit::Links => "links in the domain of the topology manager",
         })
     }
 }
@@ -432,7 +472,7 @@ impl ClientRequest {
 }
 
 impl Rejection {
-    const PLAIN: [Rejection; 11] = [
+    const PLAIN: [Rejection; 12] = [
         Rejection::NoSuchScope,
         Rejection::AlreadyPublished,
         Rejection::NotPublished,
@@ -444,8 +484,9 @@ impl Rejection {
         Rejection::NoResolverReachable,
         Rejection::Malformed,
         Rejection::NotAuthorised,
+        Rejection::Overloaded,
     ];
-    const LIMITS: [Limit; 7] = [
+    const LIMITS: [Limit; 11] = [
         Limit::Records,
         Limit::Publishers,
         Limit::Subscriptions,
@@ -453,26 +494,61 @@ impl Rejection {
         Limit::ScopeSubscribers,
         Limit::ManifestBytes,
         Limit::Requests,
+        Limit::Wishes,
+        Limit::Transfers,
+        Limit::Nodes,
+        Limit::Links,
     ];
     /// From here on codes are limits.
     const LIMIT_CODE_FIRST: u8 = 0x80;
 
-    /// All rejections that there are.
+    /// All rejections that there are, limits with the value 0.
     pub fn all() -> impl Iterator<Item = Rejection> {
-        Rejection::PLAIN.into_iter().chain(Rejection::LIMITS.into_iter().map(Rejection::LimitReached))
+        let limits = Rejection::LIMITS.into_iter().map(|limit| Rejection::LimitReached(limit, 0));
+        Rejection::PLAIN.into_iter().chain(limits)
     }
-    /// Its number on the wire.
+    /// Its number on the wire. The value of a limit follows it.
     pub fn code(self) -> u8 {
         let position = |at: Option<usize>| at.expect("every rejection is in the table") as u8;
         match self {
-            Rejection::LimitReached(limit) => {
+            Rejection::LimitReached(limit, _) => {
                 Rejection::LIMIT_CODE_FIRST + position(Rejection::LIMITS.iter().position(|l| *l == limit))
             }
             other => 1 + position(Rejection::PLAIN.iter().position(|r| *r == other)),
         }
     }
-    fn from_code(found: u8) -> Result<Rejection, WireError> {
-        Rejection::all().find(|r| r.code() == found).ok_or(WireError::Value { field: "rejection", found: found.into() })
+    fn decode(reader: &mut Reader<'_>) -> Result<Rejection, WireError> {
+        let found = reader.u8("rejection")?;
+        match Rejection::all().find(|rejection| rejection.code() == found) {
+            Some(Rejection::LimitReached(limit, _)) => Ok(Rejection::LimitReached(limit, reader.u32("limit")?)),
+            Some(plain) => Ok(plain),
+            None => Err(WireError::Value { field: "rejection", found: found.into() }),
+        }
+    }
+    fn encode(self, out: &mut Vec<u8>) {
+        out.put_u8(self.code());
+        if let Rejection::LimitReached(_, max) = self {
+            out.put_u32(max);
+        }
+    }
+}
+
+/// A topology manager refuses something to a node: to serve one of its transfers, or to take the node into the domain.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Refused {
+    /// The node's number of the transfer; zero if it is about the node itself.
+    pub transfer: u32,
+    /// Why.
+    pub rejection: Rejection,
+}
+
+impl Refused {
+    pub(super) fn decode(reader: &mut Reader<'_>) -> Result<Self, WireError> {
+        Ok(Refused { transfer: reader.u32("transfer")?, rejection: Rejection::decode(reader)? })
+    }
+    pub(super) fn encode(&self, out: &mut Vec<u8>) {
+        out.put_u32(self.transfer);
+        self.rejection.encode(out);
     }
 }
 
@@ -481,7 +557,7 @@ impl Reply {
         let request = reader.u32("request")?;
         let answer = match reader.u8("answer")? {
             0 => Answer::Done { replicas: reader.u8("replicas")? },
-            1 => Answer::Rejected(Rejection::from_code(reader.u8("rejection")?)?),
+            1 => Answer::Rejected(Rejection::decode(reader)?),
             2 => Answer::Stale { current: version(reader, "current version")? },
             3 => Answer::NotReady,
             found => return Err(WireError::Value { field: "answer", found: found.into() }),
@@ -492,7 +568,10 @@ impl Reply {
         out.put_u32(self.request);
         match self.answer {
             Answer::Done { replicas } => out.extend_from_slice(&[0, replicas]),
-            Answer::Rejected(rejection) => out.extend_from_slice(&[1, rejection.code()]),
+            Answer::Rejected(rejection) => {
+                out.put_u8(1);
+                rejection.encode(out);
+            }
             Answer::Stale { current } => {
                 out.put_u8(2);
                 out.put_u64(current);

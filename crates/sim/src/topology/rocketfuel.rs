@@ -33,11 +33,11 @@ pub(super) fn parse(content: &str) -> Result<Topology, TopologyError> {
     // Rows whose way back has not been met, by their ends and number.
     let mut waiting: BTreeMap<([usize; 2], &str), VecDeque<usize>> = BTreeMap::new();
     let mut pairs: BTreeMap<usize, usize> = BTreeMap::new();
-    for index in 0..rows.len() {
-        let ([a, b], number) = (rows[index].ends, rows[index].number);
+    for (index, row) in rows.iter_mut().enumerate() {
+        let ([a, b], number) = (row.ends, row.number);
         match waiting.get_mut(&([b, a], number)).filter(|_| a != b).and_then(VecDeque::pop_front) {
             Some(first) => {
-                rows[index].is_back = true;
+                row.is_back = true;
                 pairs.insert(first, index);
             }
             None => waiting.entry(([a, b], number)).or_default().push_back(index),

@@ -167,6 +167,50 @@ fn mistakes_in_files_that_are_named_are_told_with_both_lines() {
 }
 
 #[test]
+fn a_wrong_file_of_others_is_one_mistake_and_none_follows_from_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = [
+        ("net.conf", "[nodes]\na: _\nb: _\n[links]\na:b bw=1\nb:c bw=1\n", "net.conf:6: the link names node 'c'"),
+        ("net.graphml", "<graphml>\n<graph></graphml>", "net.graphml:2: this is not well-formed XML"),
+        ("net.txt", "A B 1Mbps\n", "net.txt:1: there is no line 'router'"),
+    ];
+    for (name, content, expected) in files {
+        std::fs::write(folder.path().join(name), content).unwrap();
+        let text = format!(
+            "[topology]\nfile = \"{name}\"\nresolvers = [\"a\"]\n[[link]]\nends = [\"a\", \"b\"]\n[[publish]]\n\
+             node = \"a\"\nname = \"/f\"\nsize = \"1MB\"\n[[fetch]]\nnode = \"b\"\nname = \"/f\"\n\
+             [random]\ntransfers = 3\n[[traffic]]\nfrom = \"a\"\nto = \"b\"\nrate = \"1Mbps\"\n\
+             [[fault]]\nat = \"1s\"\nlink = \"a-b\"\nstate = \"down\"\n[[fault]]\nat = \"1s\"\nnode = \"b\"\n\
+             action = \"kill\"\n"
+        );
+        match ScenarioFile::parse("s.toml", &text, folder.path(), None) {
+            Err(FileError::Wrong(errors)) => {
+                assert_eq!(errors.problems().len(), 1, "{errors}");
+                assert!(errors.to_string().contains(expected), "{errors}");
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn the_two_ways_of_a_directed_link_have_rates_of_their_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let edge = |ends: &str, rate: u32| format!("<edge {ends}><data key='r'>{rate}</data></edge>");
+    let graph = format!(
+        "<graphml><key id='r' attr.name='LinkSpeedRaw'/><graph edgedefault='directed'><node id='a'/><node id='b'/>{}{}\
+         </graph></graphml>",
+        edge("source='a' target='b'", 10_000_000),
+        edge("source='b' target='a'", 2_000_000)
+    );
+    std::fs::write(folder.path().join("net.graphml"), graph).unwrap();
+    let text = "topology = { file = \"net.graphml\" }\n";
+    let scenario = ScenarioFile::parse("s.toml", text, folder.path(), None).unwrap().scenario;
+    let rates: Vec<_> = scenario.links.iter().map(|link| (link.forward.rate, link.backward.rate)).collect();
+    assert_eq!(rates, [(Some(Rate::from_mbps(10)), Some(Rate::from_mbps(2)))]);
+}
+
+#[test]
 fn settings_that_hold_for_all_nodes_are_complained_about_once() {
     let text = "topology = { generate = \"grid\", rows = 3, columns = 3 }\n[psi]\ncache_sice = \"1MiB\"\n";
     assert_eq!(problems(text)[..1], ["s.toml:3:1: unknown key 'cache_sice' in [psi]"]);

@@ -1,7 +1,7 @@
 //! Dialogues with producers of others.
 use super::*;
-use crate::wire::{MetaInfo, SignKey, SignatureInfo, ValidityPeriod, tlv::Writer};
-use alloc::vec::Vec;
+use crate::wire::{MetaInfo, SignKey, SignatureInfo, ValidityPeriod, signature::ED25519_INFO, tlv::Writer};
+use alloc::{string::ToString, vec, vec::Vec};
 use bytes::Bytes;
 
 const AT: Time = Time::ZERO;
@@ -144,7 +144,7 @@ fn who_vouches_for_a_key_is_asked_once_and_must_have_signed_its_certificate() {
         match found {
             Found::Object(text) => text,
             Found::Refused(_) => others.obstacle().expect("a reason").into(),
-            Found::Step | Found::Nothing => "waits".into(),
+            Found::Step | Found::Progress | Found::Nothing => "waits".into(),
         }
     };
     let alone = certificate("/alice/KEY/1/self/v=1", 1, 1, "/alice/KEY/1", LATE);
@@ -341,4 +341,81 @@ fn first_and_last_segments_that_do_not_fit_together_are_asked_for_again() {
     asks_at(&mut others, AT + PATIENCE, "/o/v=7/seg=0", CacheUse::Bypassed);
     give(&mut others, &data("/o/v=7/seg=0", &[1; 50], Some(0), &SignKey::Digest));
     assert!(others.known().is_some());
+}
+
+#[test]
+fn a_version_that_is_one_data_is_asked_for_itself_when_its_first_segment_does_not_come() {
+    let mut others = fetch_of("/o/v=7");
+    asks(&mut others, "/o/v=7/seg=0");
+    asks_at(&mut others, AT + PATIENCE, "/o/v=7", CacheUse::Allowed);
+    let segment_of_it = data("/o/v=7/seg=3", &[1; 50], Some(9), &SignKey::Digest);
+    assert!(matches!(give(&mut others, &segment_of_it), Found::Nothing), "a longer name was not asked for");
+    let whole = data("/o/v=7", &[1; 50], None, &SignKey::Digest);
+    assert!(matches!(give(&mut others, &whole), Found::Object(_)));
+    let known = others.known().expect("all is known");
+    assert_eq!((known.name(0), known.manifest.size, known.segments), (Some(name("/o/v=7")), 50, 1));
+    assert_eq!(others.verified(&Data::decode(&whole).expect("data")), Some(0));
+}
+
+#[test]
+fn the_last_segment_is_looked_for_where_the_first_does_not_name_it() {
+    let mut others = fetch_of("/o/v=7");
+    asks(&mut others, "/o/v=7/seg=0");
+    let segment = |number: u64, last| data(&format!("/o/v=7/seg={number}"), &[1; 50], last, &SignKey::Digest);
+    assert!(matches!(give(&mut others, &segment(0, None)), Found::Step));
+    for number in [1, 2] {
+        asks(&mut others, &format!("/o/v=7/seg={number}"));
+        assert!(matches!(give(&mut others, &segment(number, None)), Found::Step));
+    }
+    asks(&mut others, "/o/v=7/seg=4");
+    asks_at(&mut others, AT + PATIENCE, "/o/v=7/seg=4", CacheUse::Allowed);
+    asks_at(&mut others, AT + PATIENCE * 2, "/o/v=7/seg=3", CacheUse::Allowed);
+    let forged = data("/o/v=7/seg=3", &[1; 50], Some(3), &SignKey::ed25519(&[2; 32]));
+    assert!(matches!(give(&mut others, &forged), Found::Refused(None)));
+    asks_at(&mut others, AT + PATIENCE * 2, "/o/v=7/seg=3", CacheUse::Bypassed);
+    assert!(matches!(give(&mut others, &segment(3, Some(3))), Found::Object(_)));
+    assert_eq!(others.known().map(|known| (known.segments, known.manifest.size)), Some((4, 200)));
+}
+
+#[test]
+fn a_segment_of_another_size_has_all_of_them_put_together() {
+    let mut others = fetch_of("/o/v=7");
+    asks(&mut others, "/o/v=7/seg=0");
+    let segment = |number: u64, size| data(&format!("/o/v=7/seg={number}"), &vec![7; size], Some(2), &SignKey::Digest);
+    give(&mut others, &segment(0, 50));
+    asks(&mut others, "/o/v=7/seg=2");
+    assert!(matches!(give(&mut others, &segment(2, 20)), Found::Object(_)));
+    assert!(others.known().is_some_and(|known| known.fits(1, 50) && !known.fits(1, 30) && known.fits(2, 20)));
+    others.confirm();
+    assert!(others.on_uneven() && others.known().is_none());
+    let mut asked: Vec<Name> =
+        core::iter::from_fn(|| others.poll(AT, Duration::ZERO)).map(|asked| asked.name).collect();
+    assert!(matches!(give(&mut others, &segment(1, 30)), Found::Step), "what comes early waits");
+    assert!(matches!(give(&mut others, &segment(1, 30)), Found::Nothing), "it comes once");
+    assert!(matches!(give(&mut others, &segment(0, 50)), Found::Progress));
+    asked.extend(core::iter::from_fn(|| others.poll(AT, Duration::ZERO)).map(|asked| asked.name));
+    assert_eq!(asked, [0, 1, 2].map(|number| name(&format!("/o/v=7/seg={number}"))));
+    assert!(matches!(give(&mut others, &segment(2, 20)), Found::Object(_)));
+    let known = others.known().expect("all is known");
+    assert_eq!((known.manifest.size, known.gathered_packet(0)), (100, Some(&[7; 100][..])));
+    assert!(!others.on_uneven(), "what is put together is not put together again");
+}
+
+#[test]
+fn only_what_was_asked_for_is_denied_by_a_nack_of_the_producer() {
+    let denied = |of: &str| -> Bytes {
+        let of = name(of);
+        let meta = MetaInfo { content_type: Some(ContentType::Nack), ..MetaInfo::default() };
+        Data { meta: Some(meta), ..Data::new(NameView::from(&of), &[]) }.sign(&SignKey::Digest).into()
+    };
+    let mut others = fetch_of("/o");
+    asks(&mut others, "/o/32=metadata");
+    assert!(matches!(give(&mut others, &denied("/o/32=metadata")), Found::Refused(None)));
+    asks_past_caches(&mut others, "/o");
+    assert!(matches!(give(&mut others, &denied("/o/32=manifest/abc")), Found::Nothing), "a probe that is denied");
+    assert!(matches!(give(&mut others, &denied("/o")), Found::Refused(None)));
+    assert!(others.is_absent() && others.obstacle().is_some_and(|reason| reason.contains("does not exist")));
+    asks_at(&mut others, AT + PATIENCE, "/o/32=metadata", CacheUse::Bypassed);
+    assert!(matches!(give(&mut others, &metadata("/o/v=5", false)), Found::Step), "another producer has it");
+    assert!(!others.is_absent());
 }

@@ -21,6 +21,7 @@ pub(super) struct Call {
     /// Who is asked now, and since when; this very node counts too.
     pub(super) asked: Option<NodeId>,
     asked_at: Time,
+    began: Time,
     deadline: Time,
 }
 
@@ -41,11 +42,12 @@ impl Rendezvous {
         let refusal = if matches!(request.operation, Operation::SetChild { .. }) {
             Some(Rejection::NotAuthorised)
         } else if self.calls.len() >= self.config.requests_max {
-            Some(Rejection::LimitReached(Limit::Requests))
+            Some(Limit::Requests.reached(self.config.requests_max))
         } else {
             None
         };
         if let Some(rejection) = refusal {
+            self.tell_limit(&request.name, rejection);
             return self.answer(from, reply, request.request, Answer::Rejected(rejection));
         }
         // A client repeats its request over this node while it is still being worked on: once is enough.
@@ -69,7 +71,10 @@ impl Rendezvous {
         let deadline = now + self.config.operation_timeout;
         let key = key_of(&request.name);
         let tried = Vec::new();
-        self.calls.insert(id, Call { purpose, client, key, request, tried, asked: None, asked_at: now, deadline });
+        self.calls.insert(
+            id,
+            Call { purpose, client, key, request, tried, asked: None, asked_at: now, began: now, deadline },
+        );
         self.place_call(now, id);
         id
     }
@@ -77,10 +82,13 @@ impl Rendezvous {
     /// Asks the best node that was not tried yet; pauses if there is none.
     fn place_call(&mut self, now: Time, id: u32) {
         let Some(call) = self.calls.get_mut(&id) else { return };
-        if now >= call.deadline {
-            return self.complete_call(now, id, Answer::Rejected(Rejection::NoResolverReachable));
-        }
         let mut candidates = self.members.responsible(call.key);
+        if now >= call.deadline {
+            let heard = |node: &NodeId| *node == self.me || self.members.heard_since(*node, call.began);
+            let late = candidates.iter().any(heard);
+            let rejection = if late { Rejection::Overloaded } else { Rejection::NoResolverReachable };
+            return self.complete_call(now, id, Answer::Rejected(rejection));
+        }
         candidates.sort_by_key(|node| (!self.members.is_alive(*node), self.members.is_learning(*node)));
         let Some(node) = candidates.into_iter().find(|node| !call.tried.contains(node)) else {
             call.tried.clear();

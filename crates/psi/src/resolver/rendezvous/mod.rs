@@ -47,8 +47,8 @@ use crate::{
     control::SendResult,
     ids::RecordKey,
     wire::{
-        Answer, EntryKey, EntryValue, Fid, MANIFEST_BYTES_MAX, MatchKey, Message, Overtaken, PUBLISHERS_MAX, Rejection,
-        Reply,
+        Answer, EntryKey, EntryValue, Fid, Limit, MANIFEST_BYTES_MAX, MatchKey, Message, Overtaken, PUBLISHERS_MAX,
+        Rejection, Reply,
     },
 };
 use call::{Call, Purpose};
@@ -75,7 +75,8 @@ pub struct RendezvousConfig {
     pub suspect_lifetime: Duration,
     /// Pause before nodes that could not help are asked again. Default: 200 ms.
     pub retry_interval: Duration,
-    /// How long an operation may take before it is refused with [`Rejection::NoResolverReachable`]. Default: 8 s.
+    /// How long an operation may take before it is refused with [`Rejection::NoResolverReachable`] or, if those who are
+    /// responsible do answer, with [`Rejection::Overloaded`]. Default: 8 s.
     pub operation_timeout: Duration,
     /// How long a node waits for the records of a node that it learns of before it asks for them again. Default: 3 s.
     pub pull_timeout: Duration,
@@ -168,6 +169,8 @@ pub struct RendezvousStatus {
     pub lease_next: Option<Time>,
     /// For each node, how many of the records held here it is responsible for.
     pub keys: BTreeMap<NodeId, usize>,
+    /// Refusals for each limit that was reached.
+    pub refused: BTreeMap<Limit, u64>,
     /// Messages dropped because they came from a node that is not a rendezvous node, or made no sense here.
     pub dropped: u64,
 }
@@ -213,6 +216,7 @@ pub struct Rendezvous {
     timers: TimerTable<Timer>,
     messages: VecDeque<(Target, Message)>,
     events: VecDeque<Event>,
+    refused: BTreeMap<Limit, u64>,
     dropped: u64,
 }
 
@@ -263,6 +267,7 @@ impl Rendezvous {
             timers: TimerTable::new(),
             messages: VecDeque::new(),
             events: VecDeque::new(),
+            refused: BTreeMap::new(),
             dropped: 0,
         }
     }
@@ -336,6 +341,7 @@ impl Rendezvous {
             | Message::Routes(_)
             | Message::PathRequest(_)
             | Message::Offer(_)
+            | Message::Refused(_)
             | Message::ScopeNotice(_) => self.dropped += 1,
         }
         self.settle(now);
@@ -432,6 +438,7 @@ impl Rendezvous {
             ready: self.is_ready(),
             records: self.records.len(),
             requests: self.calls.len() + self.operations.len(),
+            refused: self.refused.clone(),
             dropped: self.dropped,
             ..RendezvousStatus::default()
         };

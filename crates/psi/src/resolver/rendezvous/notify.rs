@@ -126,7 +126,12 @@ impl Rendezvous {
                 record.registration = record.registration.max(current);
                 record.refresh_at = now;
             }
-            Answer::Rejected(Rejection::NoResolverReachable) | Answer::NotReady => {
+            Answer::Rejected(
+                Rejection::NoResolverReachable
+                | Rejection::Overloaded
+                | Rejection::LimitReached(crate::wire::Limit::Requests, _),
+            )
+            | Answer::NotReady => {
                 record.refresh_at = now + self.config.peer_timeout;
             }
             Answer::Rejected(_) => record.refresh_at = now + self.config.registration_lease / 3,

@@ -1,8 +1,8 @@
 //! Operations on a record, carried out by its coordinator: check, tell the parent scope of a new name, store,
 //! replicate, answer.
-use alloc::{collections::BTreeSet, vec::Vec};
+use alloc::{collections::BTreeSet, format, vec::Vec};
 
-use tributary_core::{Duration, NodeId, Time};
+use tributary_core::{Duration, NodeId, Time, event::Event};
 
 use super::{Purpose, Record, Rendezvous, Target, Timer, key_of};
 use crate::{
@@ -61,7 +61,9 @@ impl Rendezvous {
     pub(super) fn operate(&mut self, now: Time, origin: Origin, client: NodeId, home: NodeId, request: ClientRequest) {
         let key = key_of(&request.name);
         if self.operations.len() >= self.config.requests_max {
-            return self.reply_to(now, origin, Answer::Rejected(Rejection::LimitReached(Limit::Requests)));
+            let rejection = Limit::Requests.reached(self.config.requests_max);
+            self.tell_limit(&request.name, rejection);
+            return self.reply_to(now, origin, Answer::Rejected(rejection));
         }
         if !self.joined || !self.members.is_responsible(key) {
             return self.reply_to(now, origin, Answer::NotReady);
@@ -241,7 +243,11 @@ impl Rendezvous {
         if self.records.len() >= self.config.records_max {
             match self.dead.first().copied() {
                 Some(key) => self.forget(key),
-                None => return Err(Rejection::LimitReached(Limit::Records)),
+                None => {
+                    let rejection = Limit::Records.reached(self.config.records_max);
+                    self.tell_limit(name, rejection);
+                    return Err(rejection);
+                }
             }
         }
         let mut record = Record::new(name.clone());
@@ -250,13 +256,28 @@ impl Rendezvous {
         Ok(())
     }
 
+    /// Notes that a limit of this node is reached, once for each; counts every refusal.
+    pub(super) fn tell_limit(&mut self, name: &tributary_content::Name, rejection: Rejection) {
+        let Rejection::LimitReached(limit, _) = rejection else { return };
+        let count = self.refused.entry(limit).or_default();
+        *count += 1;
+        if *count == 1 {
+            let text = format!("rendezvous: '{name}' is refused: {rejection}; further refusals are counted");
+            self.events.push_back(Event::Note(text));
+        }
+    }
+
     /// What `request` asks for, given what is known here. A node that is still taking over its records refuses
     /// nothing: it may not know why it should agree.
-    fn check(&self, now: Time, key: RecordKey, client: NodeId, home: NodeId, request: &ClientRequest) -> Verdict {
+    fn check(&mut self, now: Time, key: RecordKey, client: NodeId, home: NodeId, request: &ClientRequest) -> Verdict {
         let blank = Record::new(request.name.clone());
         let record = self.records.get(&key).unwrap_or(&blank);
         let removes_scope = matches!(request.operation, Operation::UnpublishScope);
-        match self.check_record(now, record, client, home, request) {
+        let checked = self.check_record(now, record, client, home, request);
+        if let Err(rejection) = checked {
+            self.tell_limit(&request.name, rejection);
+        }
+        match checked {
             Ok(verdict) if self.is_ready() || !removes_scope => verdict,
             Err(rejection) if self.is_ready() || is_about_request(rejection) => {
                 Verdict::Answer(Answer::Rejected(rejection))
@@ -326,14 +347,14 @@ impl Rendezvous {
         operation: &Operation,
     ) -> Result<(Option<EntryValue>, Duration, Registers), Rejection> {
         let config = &self.config;
-        let limit = |used: &dyn Fn() -> usize, max: usize, limit| {
-            if live || used() < max { Ok(()) } else { Err(Rejection::LimitReached(limit)) }
+        let limit = |used: &dyn Fn() -> usize, max: usize, limit: Limit| {
+            if live || used() < max { Ok(()) } else { Err(limit.reached(max)) }
         };
         let exists = record.state() != ChildState::Absent;
         Ok(match operation {
             Operation::Publish { label, manifest, object_bytes, lease, scopes } => {
                 if manifest.len() > config.manifest_bytes_max {
-                    return Err(Rejection::LimitReached(Limit::ManifestBytes));
+                    return Err(Limit::ManifestBytes.reached(config.manifest_bytes_max));
                 }
                 if record.is_scope() {
                     return Err(Rejection::IsScope);
@@ -417,7 +438,7 @@ impl Rendezvous {
 
 /// Whether a rejection is about the request alone, whatever the records say.
 fn is_about_request(rejection: Rejection) -> bool {
-    matches!(rejection, Rejection::Malformed | Rejection::LimitReached(Limit::ManifestBytes))
+    matches!(rejection, Rejection::Malformed | Rejection::LimitReached(Limit::ManifestBytes, _))
 }
 
 /// The entry that an operation of `client` is about.

@@ -8,6 +8,8 @@ use alloc::{
     vec::Vec,
 };
 
+extern crate std;
+
 use proptest::prelude::*;
 use tributary_content::Name;
 use tributary_core::{Duration, NodeId, Time, event::ResolverEvent};
@@ -40,6 +42,7 @@ struct World {
     matches: BTreeMap<(NodeId, u32), PathRequest>,
     path_requests: usize,
     events: BTreeMap<NodeId, Vec<ResolverEvent>>,
+    notes: Vec<(NodeId, String)>,
     replies: Vec<(NodeId, Reply)>,
     incarnation: u32,
 }
@@ -57,6 +60,7 @@ impl World {
             matches: BTreeMap::new(),
             path_requests: 0,
             events: BTreeMap::new(),
+            notes: Vec::new(),
             replies: Vec::new(),
             incarnation: 1,
         };
@@ -150,7 +154,10 @@ impl World {
             }
             for (node, resolver) in &mut self.resolvers {
                 let channel = self.network.channels.get_mut(node).expect("each node has a channel");
-                while resolver.poll_event().is_some() {}
+                while let Some(event) = resolver.poll_event() {
+                    let Event::Note(text) = event else { continue };
+                    self.notes.push((*node, text));
+                }
                 while let Some((target, message)) = resolver.poll_message() {
                     busy = true;
                     match target {
@@ -572,21 +579,23 @@ fn every_rejection_reaches_the_application() {
     expect(&mut world, 2, Rejection::IsItem, &|c, t| c.publish_scope(t, &name("/s/i"), CREATE));
     expect(&mut world, 2, Rejection::IsItem, &|c, t| c.subscribe_scope(t, &name("/s/i")));
     expect(&mut world, 2, Rejection::Malformed, &put("/", CREATE));
-    expect(&mut world, 2, Rejection::LimitReached(Limit::Publishers), &put("/s/i", CREATE));
-    expect(&mut world, 2, Rejection::LimitReached(Limit::Subscriptions), &|c, t| {
+    expect(&mut world, 2, Rejection::LimitReached(Limit::Publishers, 1), &put("/s/i", CREATE));
+    expect(&mut world, 2, Rejection::LimitReached(Limit::Subscriptions, 1), &|c, t| {
         c.subscribe(t, &name("/s/i"), 1, 1, PathMetric::Hops);
     });
-    expect(&mut world, 2, Rejection::LimitReached(Limit::ScopeSubscribers), &|c, t| c.subscribe_scope(t, &name("/s")));
-    expect(&mut world, 2, Rejection::LimitReached(Limit::ManifestBytes), &|c, t| {
+    expect(&mut world, 2, Rejection::LimitReached(Limit::ScopeSubscribers, 1), &|c, t| {
+        c.subscribe_scope(t, &name("/s"))
+    });
+    expect(&mut world, 2, Rejection::LimitReached(Limit::ManifestBytes, 100), &|c, t| {
         c.publish(t, &name("/s/big"), vec![0; 101], 1, CREATE);
     });
-    expect(&mut world, 2, Rejection::LimitReached(Limit::ManifestBytes), &|c, t| {
+    expect(&mut world, 2, Rejection::LimitReached(Limit::ManifestBytes, 1_400), &|c, t| {
         c.publish(t, &name("/s/big"), vec![0; 1_401], 1, CREATE);
     });
     world.publish(1, "/s/j");
     world.publish(1, "/s/k");
     world.seconds(1);
-    expect(&mut world, 2, Rejection::LimitReached(Limit::Children), &put("/s/l", CREATE));
+    expect(&mut world, 2, Rejection::LimitReached(Limit::Children, 3), &put("/s/l", CREATE));
     let now = world.now();
     world.client(3).publish_scope(now, &name("/own"), CREATE);
     world.seconds(1);
@@ -596,7 +605,7 @@ fn every_rejection_reaches_the_application() {
     expect(&mut world, 2, Rejection::ScopeNotEmpty, &|c, t| c.unpublish_scope(t, &name("/s")));
     expect(&mut world, 2, Rejection::AlreadyPublished, &|c, t| c.publish_scope(t, &name("/own"), CREATE));
     expect(&mut world, 2, Rejection::NotAuthorised, &|c, t| c.unpublish_scope(t, &name("/own")));
-    expect(&mut world, 2, Rejection::LimitReached(Limit::Records), &|c, t| {
+    expect(&mut world, 2, Rejection::LimitReached(Limit::Records, 7), &|c, t| {
         for transfer in 0..1 {
             c.subscribe(t, &name("/too/many/records"), transfer, 1, PathMetric::Hops);
         }
@@ -618,12 +627,27 @@ fn every_rejection_reaches_the_application() {
         Duration::from_secs(10_000),
     );
     expect(&mut world, 2, Rejection::IdTaken, &put("/taken", CREATE));
-    world.resolvers.get_mut(&NodeId(1)).unwrap().config.requests_max = 0;
-    expect(&mut world, 4, Rejection::LimitReached(Limit::Requests), &put("/one/more", CREATE));
+    world.hosts.insert(host(3), PubSub::new(PubSubConfig { wishes_max: 0, ..PubSubConfig::default() }, 77));
+    expect(&mut world, 3, Rejection::LimitReached(Limit::Wishes, 0), &|c, t| {
+        c.subscribe(t, &name("/s/z"), 1, 1, PathMetric::Hops);
+    });
+    let resolver = world.resolvers.get_mut(&NodeId(1)).unwrap();
+    resolver.joined = false;
+    expect(&mut world, 4, Rejection::Overloaded, &put("/late", CREATE));
+    let resolver = world.resolvers.get_mut(&NodeId(1)).unwrap();
+    resolver.joined = true;
+    resolver.config.requests_max = 0;
+    world.start_host(host(4));
+    world.announce();
+    expect(&mut world, 4, Rejection::LimitReached(Limit::Requests, 0), &put("/one/more", CREATE));
+    world.start_host(host(4));
+    world.announce();
     world.kill(NodeId(1));
     expect(&mut world, 4, Rejection::NoResolverReachable, &put("/alone", CREATE));
-    let all: BTreeSet<u8> = Rejection::all().map(Rejection::code).collect();
-    assert_eq!(seen, all, "a rejection without a test");
+    // What topology managers refuse is in their tests.
+    let of_managers = [Limit::Transfers, Limit::Nodes, Limit::Links].map(|limit| Rejection::LimitReached(limit, 0));
+    let all = Rejection::all().filter(|rejection| !of_managers.contains(rejection));
+    assert_eq!(seen, all.map(Rejection::code).collect(), "a rejection without a test");
 }
 
 #[test]
@@ -757,6 +781,177 @@ fn a_resolver_that_restarts_empty_is_filled_again() {
     for item in 0..20 {
         assert_eq!(world.holders(&format!("/lab/{item}"))[&NodeId(2)], (1, 0, 0));
     }
+}
+
+/// Whether all resolvers of the world are ready.
+fn ready(world: &World, node: u64) -> bool {
+    world.resolvers[&NodeId(node)].is_ready()
+}
+
+#[test]
+fn a_newcomer_that_is_full_is_not_ready_and_nothing_is_forgotten_for_it() {
+    for loss in [0.0, 0.1] {
+        let mut world = World::new(22, Faults::lossy(loss), 3, 3);
+        for item in 0..40 {
+            world.publish(1, &format!("/lab/{item}"));
+            world.subscribe(3, &format!("/lab/{item}"), item);
+        }
+        world.seconds(4);
+        world.config.records_max = 10;
+        world.start_resolver(NodeId(4));
+        world.announce();
+        world.seconds(20);
+        for item in 0..40 {
+            let holders = world.holders(&format!("/lab/{item}"));
+            assert!(holders.values().filter(|held| **held == (1, 1, 0)).count() >= 3, "{item}: {holders:?}");
+        }
+        world.seconds(40);
+        assert!(!ready(&world, 4), "it has less than it is responsible for");
+        let told = |world: &World, node: u64, text: &str| {
+            world.notes.iter().filter(|(of, note)| *of == NodeId(node) && note.contains(text)).count()
+        };
+        assert_eq!(told(&world, 4, "records of the resolver (records_max = 10)"), 1, "{:?}", world.notes);
+        assert!((1..=3).all(|node| told(&world, node, "node 4 does not take all the records") <= 1));
+        assert!((1..=3).any(|node| told(&world, node, "(records_max = 10); they are offered again") == 1));
+        for item in 0..40 {
+            let holders = world.holders(&format!("/lab/{item}"));
+            assert!(holders.values().filter(|held| **held == (1, 1, 0)).count() >= 2, "{item}: {holders:?}");
+            assert_eq!(world.sources(3, item), Some(vec![1]), "the others act for it");
+        }
+        // There is room at last.
+        world.resolvers.get_mut(&NodeId(4)).unwrap().config.records_max = 1_000;
+        world.seconds(60);
+        assert!(ready(&world, 4));
+        for item in 0..40 {
+            let text = format!("/lab/{item}");
+            let holders: BTreeSet<NodeId> = world.holders(&text).into_keys().collect();
+            assert_eq!(holders, world.responsible(&text).into_iter().collect(), "{text}");
+        }
+    }
+}
+
+#[test]
+fn an_old_holder_forgets_only_what_the_new_one_has_confirmed() {
+    let mut world = World::new(23, Faults::NONE, 3, 1);
+    for item in 0..30 {
+        world.publish(1, &format!("/lab/{item}"));
+    }
+    world.seconds(2);
+    world.start_resolver(NodeId(4));
+    // The newcomer is announced, but nothing reaches it for longer than every grace; leases are long.
+    let channel = world.network.channels.remove(&NodeId(4)).unwrap();
+    let newcomer = world.resolvers.remove(&NodeId(4)).unwrap();
+    let nodes = [1, 2, 3, 4].map(NodeId);
+    let now = world.now();
+    for resolver in world.resolvers.values_mut() {
+        resolver.handle_members(now, &nodes);
+    }
+    world.seconds(25);
+    for item in 0..30 {
+        assert_eq!(world.holders(&format!("/lab/{item}")).len(), 3, "nobody has confirmed anything");
+    }
+    world.network.channels.insert(NodeId(4), channel);
+    world.resolvers.insert(NodeId(4), newcomer);
+    world.announce();
+    world.seconds(40);
+    for item in 0..30 {
+        let text = format!("/lab/{item}");
+        let holders: BTreeSet<NodeId> = world.holders(&text).into_keys().collect();
+        assert_eq!(holders, world.responsible(&text).into_iter().collect(), "{text}");
+    }
+}
+
+#[test]
+fn a_newcomer_waits_for_its_predecessors_however_long_and_the_others_do_its_work() {
+    let mut world = World::new(24, Faults::NONE, 3, 3);
+    for item in 0..30 {
+        world.publish(1, &format!("/lab/{item}"));
+    }
+    world.seconds(2);
+    world.start_resolver(NodeId(4));
+    // One predecessor dies at the same moment, and the topology manager does not notice for long.
+    world.network.channels.remove(&NodeId(2));
+    world.resolvers.remove(&NodeId(2));
+    let nodes = [1, 2, 3, 4].map(NodeId);
+    let now = world.now();
+    for resolver in world.resolvers.values_mut() {
+        resolver.handle_members(now, &nodes);
+    }
+    for client in world.hosts.values_mut() {
+        client.handle_resolvers(now, &nodes.map(|node| (node, 1)));
+    }
+    world.seconds(15);
+    assert!(!ready(&world, 4), "longer than twelve seconds");
+    assert!(ready(&world, 1) && ready(&world, 3));
+    for item in 0..30 {
+        world.subscribe(3, &format!("/lab/{item}"), item);
+    }
+    world.seconds(12);
+    for item in 0..30 {
+        assert_eq!(world.sources(3, item), Some(vec![1]), "somebody acts for item {item}");
+    }
+    world.announce();
+    world.seconds(5);
+    assert!(ready(&world, 4), "what is gone is not waited for");
+    for item in 0..30 {
+        let held = world.holders(&format!("/lab/{item}"))[&NodeId(4)];
+        assert_eq!(held, (1, 1, 0));
+    }
+}
+
+#[test]
+fn what_a_predecessor_that_dies_half_way_had_sent_to_others_only_is_fetched_from_these() {
+    let config = RendezvousConfig { replicas: 2, ..RendezvousConfig::default() };
+    let mut world = World::with(25, Faults::lossy(0.1), 2, 2, config);
+    for item in 0..300 {
+        world.publish(1, &format!("/lab/{item}"));
+    }
+    world.seconds(12);
+    // The publisher dies too: nothing comes back by renewal.
+    world.kill(host(1));
+    world.start_resolver(NodeId(3));
+    world.announce();
+    world.run(Duration::from_millis(60));
+    assert!(!ready(&world, 3));
+    world.kill(NodeId(1));
+    world.run(Duration::from_millis(300));
+    world.announce();
+    world.seconds(6);
+    assert!(ready(&world, 3));
+    for item in 0..300 {
+        let holders = world.holders(&format!("/lab/{item}"));
+        assert_eq!(holders.get(&NodeId(3)), Some(&(1, 0, 0)), "item {item}: {holders:?}");
+    }
+}
+
+#[test]
+fn at_the_limit_of_records_a_new_name_costs_the_same_however_many_there_are() {
+    let time = |records: usize| {
+        let config = RendezvousConfig { records_max: records, ..RendezvousConfig::default() };
+        let mut resolver = Rendezvous::new(config, NodeId(1), 1);
+        resolver.handle_members(Time::ZERO, &[NodeId(1)]);
+        let subscribe = |number: u32| {
+            let operation =
+                Operation::Subscribe { transfer: 1, k: 1, metric: PathMetric::Hops, lease: Duration::from_secs(30) };
+            let name = name(&format!("/{number}"));
+            Message::Request(ClientRequest { request: number | Reply::HOST_BIT, version: 1, name, operation })
+        };
+        let mut answers = 0;
+        let mut ask = |resolver: &mut Rendezvous, number: u32| {
+            resolver.handle_message(Time::ZERO, host(1), route(host(1)), subscribe(number));
+            while let Some((_, message)) = resolver.poll_message() {
+                answers += u32::from(matches!(message, Message::Reply(_)));
+            }
+        };
+        (0..records as u32).for_each(|number| ask(&mut resolver, number));
+        let began = std::time::Instant::now();
+        (0..2_000).for_each(|number| ask(&mut resolver, 1 << 20 | number));
+        assert_eq!(resolver.refused[&Limit::Records], 2_000);
+        assert_eq!(answers as usize, records + 2_000);
+        began.elapsed()
+    };
+    let (few, many) = (time(1_000), time(60_000));
+    assert!(many < few * 20, "{few:?} at 1,000 records, {many:?} at 60,000");
 }
 
 #[test]
@@ -958,7 +1153,10 @@ proptest! {
         }
         for number in 1..=5 {
             let odd: Vec<_> = world.rejections(number);
-            prop_assert!(odd.iter().all(|(_, reason)| reason.starts_with("no resolver")), "{:?}", odd);
+            prop_assert!(
+                odd.iter().all(|(_, reason)| reason.starts_with("no resolver") || reason.contains("overloaded")),
+                "{:?}", odd
+            );
         }
     }
 

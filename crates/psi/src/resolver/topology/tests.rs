@@ -20,8 +20,8 @@ use crate::{
         neighbour::{Neighbour, NeighbourConfig},
     },
     wire::{
-        DATAGRAM_BYTES_MIN, Fid, Header, ManagerState, Message, Offer, OfferVersion, PacketType, PathRequest,
-        Publisher, Routes, TTL_MAX, successions,
+        DATAGRAM_BYTES_MIN, Fid, Header, Limit, ManagerState, Message, Offer, OfferVersion, PacketType, PathRequest,
+        Publisher, Rejection, Routes, TTL_MAX, successions,
     },
 };
 
@@ -681,8 +681,15 @@ fn limits_refuse_count_and_tell_once() {
     let states = super::graph::tests::states(3, &[]);
     states.into_iter().for_each(|state| manager.handle_link_state(ms(0), state));
     assert_eq!(manager.refused().values().sum::<u64>(), 5);
-    let notes = core::iter::from_fn(|| manager.poll_event()).count();
-    assert_eq!(notes, 2);
+    let notes: Vec<String> = core::iter::from_fn(|| manager.poll_event())
+        .filter_map(|event| if let Event::Note(text) = event { Some(text) } else { None })
+        .collect();
+    assert_eq!(notes.len(), 2, "{notes:?}");
+    assert!(notes[0].contains("transfers in the domain of the topology manager (transfers_max = 2)"), "{notes:?}");
+    assert!(notes[1].contains("nodes in the domain of the topology manager (nodes_max = 1)"), "{notes:?}");
+    let refused: Vec<_> = core::iter::from_fn(|| manager.poll_refused_node()).collect();
+    assert_eq!(refused.len(), 2);
+    assert!(refused.iter().all(|(_, refused)| refused.rejection == Rejection::LimitReached(Limit::Nodes, 1)));
 }
 
 #[test]

@@ -9,7 +9,7 @@ use super::*;
 use crate::{
     ids::RecordKey,
     wire::{
-        Answer, ChildState, DigestKind, Entry, EntryKey, EntryValue, MissingScopes, NoticeKind, Operation,
+        Answer, ChildState, DigestKind, Entry, EntryKey, EntryValue, Limit, MissingScopes, NoticeKind, Operation,
         RecordUpdate, Rejection,
         golden::{check, hex},
     },
@@ -58,6 +58,10 @@ fn golden_replies() {
     let reply = |answer| Message::Reply(Reply { request: 3, answer });
     check(&hex("06 00000003 00 03"), &reply(Answer::Done { replicas: 3 }), Message::decode, emit);
     check(&hex("06 00000003 01 01"), &reply(Answer::Rejected(Rejection::NoSuchScope)), Message::decode, emit);
+    let full = Answer::Rejected(Rejection::LimitReached(Limit::Children, 16_384));
+    check(&hex("06 00000003 01 83 00004000"), &reply(full), Message::decode, emit);
+    let refused = Refused { transfer: 5, rejection: Rejection::LimitReached(Limit::Transfers, 4_096) };
+    check(&hex("0f 00000005 88 00001000"), &Message::Refused(refused), Message::decode, emit);
     check(&hex("06 00000003 02 0000000000000004"), &reply(Answer::Stale { current: 4 }), Message::decode, emit);
     check(&hex("06 00000003 03"), &reply(Answer::NotReady), Message::decode, emit);
     check(&hex("0a 00000003"), &Message::Sync { request: 3 }, Message::decode, emit);
@@ -119,7 +123,7 @@ fn every_rejection_has_its_own_code_and_text() {
             assert!(a.code() != b.code() && alloc::format!("{a}") != alloc::format!("{b}"));
         }
     }
-    assert_eq!(all.len(), 18);
+    assert_eq!(all.len(), 23);
 }
 
 fn name() -> impl Strategy<Value = Name> {

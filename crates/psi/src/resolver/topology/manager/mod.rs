@@ -29,9 +29,9 @@ use crate::{
     config::Config,
     ids::Roles,
     wire::{
-        Beacon, DATAGRAM_BYTES_MIN, Fid, FidKind, LinkState, ManagerState, Message, Offer, OfferVersion,
-        PATH_LABEL_BYTES_MAX, PATHS_MAX, PathOffer, PathRequest, RESOLVERS_MAX, ResolverRoute, Routes,
-        SHARED_LINKS_MAX, SharedLink, successions, term_after,
+        Beacon, DATAGRAM_BYTES_MIN, Fid, FidKind, Limit, LinkState, ManagerState, Message, Offer, OfferVersion,
+        PATH_LABEL_BYTES_MAX, PATHS_MAX, PathOffer, PathRequest, RESOLVERS_MAX, Refused, Rejection, ResolverRoute,
+        Routes, SHARED_LINKS_MAX, SharedLink, successions, term_after,
     },
 };
 
@@ -87,6 +87,7 @@ pub struct TopologyManager {
     rotation_due: Time,
 
     messages: VecDeque<(NodeId, Message)>,
+    refused_nodes: VecDeque<(NodeId, Refused)>,
     beacons: VecDeque<Beacon>,
     events: VecDeque<Event>,
     refused: BTreeMap<&'static str, u64>,
@@ -139,6 +140,7 @@ impl TopologyManager {
             capability_epoch: config.incarnation as u32,
             rotation_due: Time::MAX,
             messages: VecDeque::new(),
+            refused_nodes: VecDeque::new(),
             beacons: VecDeque::new(),
             events: VecDeque::new(),
             refused: BTreeMap::new(),
@@ -156,7 +158,21 @@ impl TopologyManager {
             self.refuse(super::graph::reason::MTU);
         }
         match self.domain.handle(now, state) {
-            Err(reason) => self.refuse(reason),
+            Err(reason) => {
+                let limit = match reason {
+                    super::graph::reason::NODES => Some(Limit::Nodes.reached(self.config.nodes_max)),
+                    super::graph::reason::LINKS => Some(Limit::Links.reached(self.config.links_max)),
+                    _ => None,
+                };
+                match limit {
+                    // It is not in the graph, so that the only way to it is the one that it came by.
+                    Some(rejection) => {
+                        self.refuse_for(node, rejection);
+                        self.refused_nodes.push_back((node, Refused { transfer: 0, rejection }));
+                    }
+                    None => self.refuse(reason),
+                }
+            }
             Ok(Change::None) => {}
             Ok(change) => {
                 self.change = self.change.max(change);
@@ -231,6 +247,10 @@ impl TopologyManager {
     /// The next message, to send over [`TopologyManager::route_to`].
     pub fn poll_message(&mut self) -> Option<(NodeId, Message)> {
         self.messages.pop_front()
+    }
+    /// The next node that is told, over the way by which its link state came, that the domain has no room for it.
+    pub fn poll_refused_node(&mut self) -> Option<(NodeId, Refused)> {
+        self.refused_nodes.pop_front()
     }
     /// The next beacon to flood.
     pub fn poll_beacon(&mut self) -> Option<Beacon> {
@@ -307,6 +327,18 @@ impl TopologyManager {
 
     fn note(&mut self, text: String) {
         self.events.push_back(Event::Note(text));
+    }
+    /// Refuses something that is about `node` for a limit: counts it, and notes it once for each limit.
+    fn refuse_for(&mut self, node: NodeId, rejection: Rejection) {
+        let Rejection::LimitReached(limit, _) = rejection else { return };
+        let count = self.refused.entry(limit.name()).or_default();
+        *count += 1;
+        if *count == 1 {
+            self.note(format!(
+                "topology manager {}: node {node} is refused: {rejection}; further refusals are counted",
+                self.config.label
+            ));
+        }
     }
     fn refuse(&mut self, reason: &'static str) {
         let count = self.refused.entry(reason).or_default();

@@ -218,7 +218,16 @@ impl TopologyManager {
                     self.dirty.insert(key);
                 }
             }
-            None if full => return self.refuse("too many transfers in the domain"),
+            None if full => {
+                let rejection = Limit::Transfers.reached(self.config.transfers_max);
+                self.refuse_for(key.0, rejection);
+                // A standby refuses the same, and one of them says so.
+                if self.state == ManagerState::Active {
+                    let refused = Refused { transfer: key.1, rejection };
+                    self.messages.push_back((key.0, Message::Refused(refused)));
+                }
+                return;
+            }
             None => {
                 let mut transfer = Transfer::new(&request);
                 transfer.renew(now, &request);
@@ -246,7 +255,7 @@ impl TopologyManager {
             self.dirty.insert(key);
         }
         if cut > 0 {
-            self.refuse("too many publishers of one item");
+            self.refuse_for(key.0, Limit::Publishers.reached(PUBLISHERS_MAX));
         }
         if !overtaken.is_empty() {
             self.overtaken(from, request.item, overtaken);

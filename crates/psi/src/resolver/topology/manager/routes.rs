@@ -91,7 +91,11 @@ impl TopologyManager {
         let keys = self.keys();
         let nodes: Vec<NodeIndex> = self.graph.nodes().collect();
         let resolver = |node: &NodeIndex| self.graph.node_info(*node).roles.contains(Roles::RESOLVER);
-        let resolvers: Vec<NodeIndex> = nodes.iter().copied().filter(resolver).take(RESOLVERS_MAX).collect();
+        let mut resolvers: Vec<NodeIndex> = nodes.iter().copied().filter(resolver).collect();
+        if resolvers.len() > RESOLVERS_MAX {
+            resolvers.truncate(RESOLVERS_MAX);
+            self.refuse("more than 256 rendezvous nodes in the domain: the others are not used");
+        }
         for node in nodes {
             let info = self.graph.node_info(node);
             let (id, roles) = (info.id, info.roles);

@@ -1,0 +1,97 @@
+//! Which segment is the last one, where the first does not say: some producers name it (FinalBlockId) in the last one only.
+//!
+//! ```text
+//!  0 ─ 1 ─ 2 ─ 4 ─ 8 ─ 16 …      twice as far each time, until nothing comes
+//!                 8 ─ 12 ─ 10 …  then halves of what is left, until a segment names the last one
+//! ```
+
+/// How often a segment is asked for before it counts as missing.
+const TRIES: u32 = 2;
+
+/// What is known of the end so far.
+pub(super) struct EndSearch {
+    /// The highest segment that has come; it is not the last one, or does not say so.
+    low: u64,
+    /// The lowest one that does not come.
+    high: Option<u64>,
+    tries: u32,
+}
+
+impl EndSearch {
+    /// Only segment 0 has come.
+    pub(super) fn new() -> EndSearch {
+        EndSearch { low: 0, high: None, tries: 0 }
+    }
+    /// The segment to ask for; `None` if none is left that could tell.
+    pub(super) fn next(&self) -> Option<u64> {
+        match self.high {
+            None => Some(self.low.saturating_mul(2).max(1)),
+            Some(high) => Some(self.low + (high - self.low) / 2).filter(|next| *next > self.low),
+        }
+    }
+    /// The last segment that came.
+    pub(super) fn low(&self) -> u64 {
+        self.low
+    }
+    /// A segment has come that does not name the last one.
+    pub(super) fn on_segment(&mut self, number: u64) {
+        self.tries = 0;
+        self.low = self.low.max(number);
+        self.high = self.high.filter(|high| *high > self.low);
+    }
+    /// The segment to ask for has not come in time.
+    pub(super) fn on_silence(&mut self) {
+        self.tries += 1;
+        if self.tries >= TRIES {
+            self.on_missing();
+        }
+    }
+    /// The producer says that it has no such segment as the one to ask for.
+    pub(super) fn on_missing(&mut self) {
+        self.tries = 0;
+        self.high = self.next().or(self.high);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Asks of an object with this last segment; gives how many segments were asked for in vain until it was found.
+    fn misses(last: u64) -> u32 {
+        let (mut search, mut misses) = (EndSearch::new(), 0);
+        loop {
+            match search.next().expect("the last one is among those that can be asked for") {
+                next if next == last => return misses,
+                next if next < last => search.on_segment(next),
+                _ => {
+                    misses += 1;
+                    search.on_missing();
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_last_segment_is_found_with_few_questions_in_vain() {
+        for last in (1..300).chain([65_535, 65_536, 1_000_000]) {
+            assert!(misses(last) <= 2 + last.ilog2(), "{last}: {}", misses(last));
+        }
+    }
+
+    #[test]
+    fn where_no_segment_says_that_it_is_the_last_the_search_ends() {
+        let mut search = EndSearch::new();
+        while let Some(next) = search.next() {
+            match next <= 5 {
+                true => search.on_segment(next),
+                false => {
+                    search.on_silence();
+                    assert_eq!(search.next(), Some(next), "it is asked for twice");
+                    search.on_silence();
+                }
+            }
+        }
+        assert_eq!(search.low(), 5);
+    }
+}
