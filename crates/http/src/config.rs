@@ -14,7 +14,7 @@ pub struct Limits {
     /// On the browser's side: connections of browsers; more wait until one ends. On the web server's side: requests and
     /// tunnels; more are answered with 503. Default: 256.
     pub connections: usize,
-    /// Bytes of bodies in memory, beyond [`CONNECTION_BYTES_MAX`] for each connection. What is quick takes its share of them.
+    /// Bytes of bodies in memory, beyond [`CONNECTION_BYTES_MAX`] for each connection; fast streams draw on them.
     /// Default: 64 MiB.
     pub memory_bytes: u64,
 }

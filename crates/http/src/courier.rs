@@ -30,7 +30,7 @@ const POLL: Duration = Duration::from_millis(5);
 const POLL_IDLE: Duration = Duration::from_millis(50);
 /// How often exchanges are looked at that may have fallen silent.
 const TEND: Duration = Duration::from_secs(1);
-/// How long a request is sent again that nobody takes: whoever is attached to its name may be on the move.
+/// How long a request that nobody takes is retried: the device that is attached to its name may be on the move.
 const NOBODY_PATIENCE: Duration = Duration::from_secs(2);
 /// Messages under way to one device at most: a node takes 256 at a time, from everybody.
 const UNDER_WAY_TO_ONE: usize = 128;
@@ -43,7 +43,7 @@ const END_PATIENCE: Duration = Duration::from_secs(1);
 pub(crate) struct Outgoing {
     pub(crate) to: Destination,
     pub(crate) message: Message,
-    /// Given back when the message has arrived, or cannot.
+    /// Released when the message has arrived or has failed.
     pub(crate) permits: Vec<OwnedSemaphorePermit>,
     /// The exchange, which fails if the message cannot arrive, and is known until it has.
     pub(crate) exchange: Option<Arc<Exchange>>,
@@ -256,7 +256,7 @@ impl Sender {
                 break;
             }
         }
-        // What was said last, such as that nothing more comes, is to arrive.
+        // The last messages, such as resets, should still arrive.
         let begin = self.courier.now();
         to_send.try_iter().for_each(|outgoing| self.send(outgoing));
         while !self.under_way.is_empty() && self.courier.now().since(begin) < END_PATIENCE {

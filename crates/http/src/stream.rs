@@ -29,12 +29,12 @@ const EARLY_MAX: usize = 128;
 const SMALL_BYTES: usize = 4 << 10;
 /// Messages that wait until it is known whom a request was delivered to, at most.
 const UNCONFIRMED_MAX: usize = 8;
-/// How long a side says nothing of an exchange at most: the other one learns thereby that it is still there.
+/// A side that has sent nothing of an exchange for so long sends a credit as a keepalive.
 const KEEPALIVE: Duration = Duration::from_secs(50);
 /// After so long without a word the other proxy counts as gone.
 pub(crate) const SILENCE_MAX: Duration = Duration::from_secs(180);
 
-/// The memory that all streams of a proxy share beyond what each has for itself.
+/// The memory that all streams of a proxy share, beyond the minimum that each has of its own.
 #[derive(Clone, Debug)]
 pub(crate) struct Memory(Arc<Semaphore>);
 impl Memory {
@@ -84,12 +84,12 @@ pub(crate) struct Exchange {
     inward: Notify,
     /// More may go out, or the exchange has failed.
     outward: Notify,
-    /// Nobody wants any more what is under way.
+    /// Messages under way are of no more use, and the courier cancels them.
     cancelled: AtomicBool,
 }
 
 struct State {
-    /// The other side; the browser's side learns who it is when its request was delivered.
+    /// The other side. The browser's side knows it once the request has been delivered.
     peer: Option<Peer>,
     /// The message that carries the request, on the browser's side.
     request: Option<TransferId>,
@@ -389,11 +389,11 @@ impl Exchange {
         }
         self.fail(status, reason);
     }
-    /// Whether what is under way is of no use any more.
+    /// Whether messages under way are of no more use.
     pub(crate) fn is_cancelled(&self) -> bool {
         self.cancelled.load(Ordering::SeqCst)
     }
-    /// Tells the other side that this one is there, and notices that the other one is not.
+    /// Sends a keepalive if this side has been silent, and fails the exchange if the other one has.
     pub(crate) fn tend(&self, now: Time) {
         let (limit, is_silent) = {
             let state = self.lock();
