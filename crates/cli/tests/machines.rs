@@ -39,6 +39,8 @@ fn a_file_is_published_and_fetched_on_three_machines_as_the_readme_says() {
             let _stays = receiver.begin(&format!("{} --peer {name}", asked[2]), "listens on");
             receiver.run(&asked[3]);
             assert!(receiver.run(&asked[4]).contains("'/demo/big' over 1 path"));
+            receiver.run(&asked[5]);
+            receiver.until("ls; trib follow /demo/big; cmp copy3 copy2 && echo same", "same");
             fs::remove_file(receiver.path("copy2")).unwrap();
         }
     }

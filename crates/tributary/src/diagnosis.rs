@@ -37,7 +37,10 @@ pub(crate) fn diagnose(api: &LocalApi, name: &str, obstacle: Option<&Obstacle>) 
         ObstacleKind::NoSuchName => {
             format!("is it published, and does its publisher register there? `trib ping {name}` tries the way")
         }
-        ObstacleKind::Silent => "`trib status` shows the neighbours; on the neighbour's machine, too".into(),
+        ObstacleKind::Silent if lists => {
+            "`trib status` shows the neighbours, here and there, and `trib ls` what the network offers".into()
+        }
+        ObstacleKind::Silent => format!("`trib status` shows the neighbours, and `trib ping {name}` tries the way"),
     };
     Some(Diagnosis { reason: reason.clone(), hint: Some(hint) })
 }

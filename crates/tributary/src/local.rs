@@ -332,7 +332,9 @@ impl LocalApi {
         })?;
         let name = name.to_string();
         let mut obstacle = None;
-        let report = self.follow(transfer, &name, part.as_deref(), &listener, &mut obstacle, tell)?;
+        let patience = get.patience_ms.map_or(self.config.fetch.patience, Duration::from_millis);
+        let (what, waits) = ((&*name, part.as_deref()), Some(patience));
+        let report = self.follow(transfer, what, &listener, &mut obstacle, waits, tell)?;
         match report {
             Ended::Completed(report) => {
                 tell(Told::Done(DoneView::new(&name, self.config.family.word(), &report, output)));
@@ -360,10 +362,10 @@ impl LocalApi {
     fn follow(
         &self,
         transfer: TransferId,
-        name: &str,
-        part: Option<&str>,
+        (name, part): (&str, Option<&str>),
         listener: &Listener,
         obstacle: &mut Option<Obstacle>,
+        patience: Option<Duration>,
         tell: &mut dyn FnMut(Told) -> Flow,
     ) -> Result<Ended, ApiError> {
         let clock = Clock::new();
@@ -402,6 +404,13 @@ impl LocalApi {
             };
             if flow == Flow::Continue {
                 flow = tell(Told::Progress(ProgressView::new(transfer, name, &report, now)));
+            }
+            // A family that has nobody to ask yet may wait longer than it should.
+            let is_over = patience.is_some_and(|patience| clock.now().since(Time::ZERO) >= patience + PATIENCE_SLACK);
+            if is_over && ending.is_none() && report.sources.is_empty() && report.bytes == 0 && report.ended.is_none() {
+                self.running.call(move |node, now| node.cancel(now, transfer))?;
+                let patience = patience.unwrap_or_default();
+                return Ok(Ended::Failed(report, format!("no publisher answered within {patience:?}")));
             }
             if report.sources.is_empty() {
                 self.look_for_obstacle(name, obstacle)?;
@@ -609,7 +618,7 @@ impl LocalApi {
             ApiError::new(ErrorKind::NotFound, message).with_hint("`trib status` lists the transfers")
         })?;
         let (name, listener, mut obstacle) = (name.to_string(), self.running.hub().listen(), None);
-        match self.follow(transfer, &name, None, &listener, &mut obstacle, tell)? {
+        match self.follow(transfer, (&name, None), &listener, &mut obstacle, None, tell)? {
             Ended::Completed(report) => {
                 tell(Told::Done(DoneView::new(&name, self.config.family.word(), &report, None)));
                 Ok(())
@@ -829,6 +838,8 @@ enum Ended {
 
 /// A fetch that knows no source after so long may be one of a level: then it is looked what is below it.
 const LEVEL_LOOK: Time = Time::from_millis(500);
+/// How much later than a fetch's patience it is ended, if its family does not end it.
+const PATIENCE_SLACK: Duration = Duration::from_secs(1);
 /// How long the network may seem to lack something before that is told: beacons and routes take a moment to arrive.
 const MISSING_PATIENCE: Duration = Duration::from_secs(2);
 /// How long that may take.

@@ -208,7 +208,7 @@ impl Machine {
         let mut command = Command::new("ip");
         // The last command of the line takes the place of the shell, so that signals get to it.
         let line = match line.rsplit_once("; ") {
-            Some((before, last)) if !last.contains('|') => format!("{before}; exec {last}"),
+            Some((before, last)) if !last.contains(['|', '&']) => format!("{before}; exec {last}"),
             None if !line.contains('|') => format!("exec {line}"),
             _ => line.to_string(),
         };

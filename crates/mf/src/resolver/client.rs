@@ -234,7 +234,11 @@ impl NameResolver for GnrsClient {
         self.send_watch(now, place);
     }
     fn known(&self, place: Guid) -> Option<usize> {
-        self.watches.get(&place).filter(|watched| watched.is_answered).map(|watched| watched.known.len())
+        let watched = self.watches.get(&place)?;
+        // A service that has kept what this node says of itself, and says nothing of a place, knows nothing there.
+        let is_open = self.open.values().any(|open| matches!(open, Open::Put { .. }));
+        let is_served = self.reachable && !self.own.is_empty() && !is_open;
+        (watched.is_answered || is_served).then(|| watched.known.len())
     }
     fn unwatch(&mut self, _: Time, place: Guid) {
         if self.watches.remove(&place).is_some() && self.reachable {
