@@ -29,7 +29,7 @@ use tributary_testkit::Inbox;
 use tributary_transport::{Endpoint, FaceOptions, Messaging, messaging::AcceptOptions};
 
 /// What one sender has under way at a time.
-const BATCH: u32 = 2_000;
+const BATCH: u32 = 250;
 
 /// A disk that outlives its router. Payloads are shared, not copied.
 #[derive(Clone, Default)]
@@ -168,7 +168,7 @@ fn main() {
         };
         let mut waited = 0;
         while !transfers.iter().all(|transfer| is_stored(&domain, transfer)) {
-            domain.run(200);
+            domain.run(500);
             waited += 1;
             assert!(waited < 50_000, "the network does not keep them");
         }

@@ -3,7 +3,8 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use tributary_testkit::vopr::{
-    Canary, Family, FaultKind, Options, Plan, Totals, campaign::run_seed, mf::Mf, ndn::Ndn, psi::Psi, shrink::shrink,
+    Canary, Family, FaultKind, Options, Plan, Profile, Totals, campaign::run_seed, mf::Mf, ndn::Ndn, psi::Psi,
+    shrink::shrink,
 };
 
 use crate::{Outcome, note, say};
@@ -29,7 +30,10 @@ pub(crate) struct VoprArguments {
     /// Leave out all kinds of fault but these.
     #[arg(long, value_delimiter = ',')]
     only: Option<Vec<FaultKind>>,
-    /// Leave out groups and what is sent to them.
+    /// How nodes are set up: as the product is, or (laboratory) each plan in a way of its own, without what was added later.
+    #[arg(long, default_value_t)]
+    profile: Profile,
+    /// Leave out groups, devices that are away, and what is sent to them.
     #[arg(long)]
     without_groups: bool,
     /// Run every so many-th seed twice and compare the traces; zero for never.
@@ -61,6 +65,7 @@ pub(crate) fn run(arguments: &VoprArguments) -> Outcome {
 fn campaign<F: Family>(arguments: &VoprArguments) -> Outcome {
     let options = Options {
         only: arguments.only.as_ref().map(|kinds| kinds.iter().copied().collect()),
+        profile: arguments.profile,
         leaves_out_groups: arguments.without_groups,
         canary: arguments.canary,
         narrator: arguments.trace.then_some(say as fn(&str)),
@@ -118,14 +123,19 @@ fn extra(arguments: &VoprArguments) -> String {
         format!(" --only {}", kinds.join(","))
     });
     let without = arguments.without_groups.then(|| " --without-groups".to_string());
-    only.chain(without).chain(arguments.canary.iter().map(|canary| format!(" --canary {canary}"))).collect()
+    let laboratory = arguments.profile == Profile::Laboratory;
+    let profile = laboratory.then(|| " --profile laboratory".to_string());
+    only.chain(profile)
+        .chain(without)
+        .chain(arguments.canary.iter().map(|canary| format!(" --canary {canary}")))
+        .collect()
 }
 
 fn summary(totals: &Totals, findings: u64, time: Duration) -> String {
-    let Totals { runs, events, packets, seconds, completed, failed, delivered, liveness } = totals;
+    let Totals { runs, events, packets, seconds, completed, failed, delivered, promised, liveness } = totals;
     format!(
         "{runs} runs, {events} events, {packets} packets, {seconds:.0} virtual seconds in {:.0} s; {completed} fetches \
-         completed, {failed} failed for a reason, {delivered} messages delivered; at most {:.0} % of the time allowed was needed; {findings} findings",
+         completed, {failed} failed for a reason, {delivered} messages delivered, {promised} promised; at most {:.0} % of the time allowed was needed; {findings} findings",
         time.as_secs_f64(),
         liveness * 100.0
     )

@@ -8,7 +8,6 @@ use tributary_transport::messaging::{
 use super::*;
 use crate::{
     config::GroupConfig,
-    ids::ChunkKey,
     receiver::{FetchOptions, NACK_TIMEOUT_MIN},
     router::proxy::HoldingState,
     wire::{

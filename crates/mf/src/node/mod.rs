@@ -40,7 +40,7 @@ use crate::{
     config::Config,
     custody::Answers,
     groups::Groups,
-    ids::{Guid, NetworkAddress, ServiceId, WEIGHT_MAX, Weighted},
+    ids::{ChunkKey, Guid, NetworkAddress, ServiceId, WEIGHT_MAX, Weighted},
     link::{Origin, Slot},
     listing::Listings,
     payload::Payload,
@@ -306,6 +306,13 @@ impl MfNode {
     /// Its forwarding part, to look at.
     pub fn router(&self) -> &Router {
         &self.router
+    }
+    /// Chunks that it says it stores and cannot read: there are none unless its disk is damaged. Reads all of them.
+    pub fn unreadable_chunks(&mut self, now: Time) -> Vec<ChunkKey> {
+        let Some(proxy) = &mut self.proxy else { return Vec::new() };
+        let stored = proxy.holdings().filter(|held| held.durable);
+        let stored: Vec<ChunkKey> = stored.map(|held| held.key).collect();
+        stored.into_iter().filter(|key| proxy.copy(now, key).is_none()).collect()
     }
     /// Its proxy, to look at.
     pub fn proxy(&self) -> Option<&Proxy> {

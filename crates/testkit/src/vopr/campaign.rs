@@ -7,6 +7,7 @@ use super::{
     faults::FaultKind,
     ledger::Narrator,
     plan::Plan,
+    profile::Profile,
     run::RunReport,
     shrink::{Finding, try_run},
 };
@@ -16,6 +17,8 @@ use super::{
 pub struct Options {
     /// The only kinds of fault that may occur; `None` for all that the seed draws.
     pub only: Option<BTreeSet<FaultKind>>,
+    /// How nodes are set up.
+    pub profile: Profile,
     /// Whether groups, and what is sent to them, are left out.
     pub leaves_out_groups: bool,
     /// A bug of the harness to switch on.
@@ -60,6 +63,8 @@ pub struct Totals {
     pub failed: u64,
     /// Messages to groups delivered, once for each who got one.
     pub delivered: u64,
+    /// Messages to devices that were promised to be kept, whatever became of their senders.
+    pub promised: u64,
     /// The largest share of the time allowed that a run needed to satisfy everybody.
     pub liveness: f64,
 }
@@ -74,6 +79,7 @@ impl Totals {
         self.completed += report.completed;
         self.failed += report.failed;
         self.delivered += report.delivered;
+        self.promised += report.promised;
         self.liveness = self.liveness.max(report.liveness);
     }
 }

@@ -16,12 +16,21 @@ pub enum Canary {
     Chatter,
     /// Two runs of one seed differ.
     Moody,
+    /// Stores forget what the next hop has in memory, as they may be configured to.
+    Forgetful,
 }
 
 impl Canary {
     /// All of them.
-    pub const ALL: [Canary; 6] =
-        [Canary::BadByte, Canary::Vanish, Canary::EndTwice, Canary::Deaf, Canary::Chatter, Canary::Moody];
+    pub const ALL: [Canary; 7] = [
+        Canary::BadByte,
+        Canary::Vanish,
+        Canary::EndTwice,
+        Canary::Deaf,
+        Canary::Chatter,
+        Canary::Moody,
+        Canary::Forgetful,
+    ];
 }
 impl fmt::Display for Canary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

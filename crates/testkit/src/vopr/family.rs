@@ -1,11 +1,11 @@
 //! What fault runs must know of a family; everything else in this module is the same for all.
 use std::{collections::BTreeSet, fmt::Debug};
 
-use tributary_content::Name;
+use tributary_content::{Name, ObjectId};
 use tributary_core::{Duration, Random, Time};
 use tributary_transport::Endpoint;
 
-use super::plan::Plan;
+use super::{disk::Disk, plan::Plan, profile::Profile};
 
 /// A family whose nodes can be put through fault runs.
 pub trait Family {
@@ -25,9 +25,12 @@ pub trait Family {
     const CACHES_ON_PATHS: bool;
 
     /// Draws the settings of a domain.
-    fn draw(random: &mut Random) -> Self::Settings;
-    /// Node `index` of a plan as it starts; `seed` differs from node to node and from start to start.
-    fn node(plan: &Plan<Self::Settings>, index: usize, seed: u64) -> Self::Node;
+    fn draw(profile: Profile, random: &mut Random) -> Self::Settings;
+    /// Lets stores forget what they have promised as soon as the next hop has it in memory: [`super::Canary::Forgetful`].
+    fn forget(_settings: &mut Self::Settings) {}
+    /// Node `index` of a plan as it starts at `now`; `seed` differs from node to node and from start to start, and what an
+    /// earlier life has left is on `disk`.
+    fn node(plan: &Plan<Self::Settings>, index: usize, seed: u64, now: Time, disk: &Disk) -> Self::Node;
     /// Everything in a node that has a limit, with how much of it is used.
     fn usages(node: &Self::Node) -> Vec<Usage> {
         let status = node.status(Time::ZERO);
@@ -38,6 +41,22 @@ pub trait Family {
     fn leftovers(_node: &Self::Node) -> Vec<(&'static str, u64)> {
         Vec::new()
     }
+    /// What the node says that it stores for others, and cannot be read.
+    fn unreadable(_node: &mut Self::Node, _now: Time) -> Vec<String> {
+        Vec::new()
+    }
+    /// Whether a node stores something of an object, so that whoever needs it depends on this node's disk.
+    fn stores(_node: &Self::Node, _now: Time, _object: &ObjectId) -> bool {
+        false
+    }
+    /// How many promises to store something a node took back in this life: it was full, or their lifetime was over.
+    fn broken_promises(_node: &Self::Node) -> u64 {
+        0
+    }
+    /// Whether what `from` has can get to `to` once everything is mended but the nodes that are gone.
+    fn reaches(plan: &Plan<Self::Settings>, gone: &BTreeSet<usize>, from: usize, to: usize) -> bool {
+        plan.topology.widest_without(gone, from, to).is_some()
+    }
     /// What a lying cache makes of a packet that it sends; false if it leaves it as it is.
     fn forge(packet: &mut [u8], random: &mut Random) -> bool;
     /// A packet that makes sense, of somebody who is no part of the plan and asks for what is nobody's; `None` for one that
@@ -46,8 +65,12 @@ pub trait Family {
         None
     }
     /// What nodes hold to be published at a neighbour and is not, or is and they know nothing of it, some time after the
-    /// last fault. Nodes, and the names that each publishes, are counted as in the plan.
-    fn misfit(_plan: &Plan<Self::Settings>, _nodes: &[&Self::Node], _published: &[BTreeSet<Name>]) -> Option<String> {
+    /// last fault. Nodes, of which some may be gone, and the names that each publishes are counted as in the plan.
+    fn misfit(
+        _plan: &Plan<Self::Settings>,
+        _nodes: &[Option<&Self::Node>],
+        _published: &[BTreeSet<Name>],
+    ) -> Option<String> {
         None
     }
     /// How long the domain may take, once all faults have ended, until every node knows all that it needs: timeouts of

@@ -6,7 +6,7 @@ use tributary_core::{
     link::{Loss, Reorder},
 };
 
-use super::{topology::Topology, workload::ObjectSpec};
+use super::{disk::Trouble, topology::Topology, workload::ObjectSpec};
 
 /// A kind of fault; the swarm switches each on or off.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -49,11 +49,19 @@ pub enum FaultKind {
     Replay,
     /// Stores of receivers are full.
     DiskFull,
+    /// Machines lose power: of what was not synced only some is there when they start again.
+    PowerCut,
+    /// A node is killed and never starts again.
+    Gone,
+    /// Stores of routers have no room on their disks.
+    StoreFull,
+    /// Disks of routers fail for a while.
+    StoreFails,
 }
 
 impl FaultKind {
     /// All kinds.
-    pub const ALL: [FaultKind; 19] = [
+    pub const ALL: [FaultKind; 23] = [
         FaultKind::Loss,
         FaultKind::Reorder,
         FaultKind::Duplicate,
@@ -73,7 +81,26 @@ impl FaultKind {
         FaultKind::Malformed,
         FaultKind::Replay,
         FaultKind::DiskFull,
+        FaultKind::PowerCut,
+        FaultKind::Gone,
+        FaultKind::StoreFull,
+        FaultKind::StoreFails,
     ];
+    /// So many of them, the first ones, there are in [`Profile::Laboratory`](super::profile::Profile::Laboratory).
+    pub const IN_LABORATORY: usize = 19;
+}
+impl FaultKind {
+    /// Whether bytes may arrive that nobody published.
+    pub fn is_lie(self) -> bool {
+        let lies = [
+            FaultKind::Corrupt,
+            FaultKind::LyingSource,
+            FaultKind::LyingCache,
+            FaultKind::Imposter,
+            FaultKind::Malformed,
+        ];
+        lies.contains(&self)
+    }
 }
 impl fmt::Display for FaultKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -140,13 +167,19 @@ pub enum What {
     Replay(usize, u32),
     /// A node's store takes so many chunks more.
     DiskFull(usize, u64),
+    /// A node is dead for good.
+    Gone(usize),
+    /// A node's disk is ailing.
+    Disk(usize, Trouble),
 }
 
 /// What a node knows when it starts again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Memory {
-    /// What it fetched, published and watched.
+    /// What it fetched, published and watched, and what it had written.
     Kept,
+    /// The same, but of what it had written only what was synced for sure.
+    Synced,
     /// Nothing.
     Lost,
 }
@@ -159,18 +192,29 @@ pub enum Farewell {
     Missing,
 }
 
+/// To what faults happen.
+#[derive(Clone, Copy, Debug)]
+pub struct Subject<'a> {
+    /// Nodes and links.
+    pub topology: &'a Topology,
+    /// What is published.
+    pub objects: &'a [ObjectSpec],
+    /// When something is on its way from one node's disk to the next, and through which node: most of what befalls single
+    /// nodes does so then and there.
+    pub moments: &'a [(Time, usize)],
+}
+
 /// Draws the faults of the kinds in `kinds` between zero and `end`, in order of time.
 pub fn draw(
     kinds: &BTreeSet<FaultKind>,
-    topology: &Topology,
-    objects: &[ObjectSpec],
+    subject: Subject<'_>,
     end: Duration,
     stream: impl Fn(u64) -> Random,
 ) -> Vec<Fault> {
     let mut faults = Vec::new();
     for (number, kind) in FaultKind::ALL.into_iter().enumerate() {
         if kinds.contains(&kind) {
-            draw_kind(kind, topology, objects, end, &mut stream(number as u64), &mut faults);
+            draw_kind(kind, subject, end, &mut stream(number as u64), &mut faults);
         }
     }
     faults.sort_by_key(|fault| fault.from);
@@ -179,8 +223,7 @@ pub fn draw(
 
 fn draw_kind(
     kind: FaultKind,
-    topology: &Topology,
-    objects: &[ObjectSpec],
+    Subject { topology, objects, moments }: Subject<'_>,
     end: Duration,
     random: &mut Random,
     faults: &mut Vec<Fault>,
@@ -195,6 +238,7 @@ fn draw_kind(
         FaultKind::Loss | FaultKind::Reorder | FaultKind::Duplicate | FaultKind::Corrupt => links,
         FaultKind::Flap => 1 + random.below(10),
         FaultKind::Malformed | FaultKind::Replay | FaultKind::Shift => 1 + random.below(12),
+        FaultKind::Gone => 1,
         _ => 1 + random.below(4),
     };
     let severity = random.unit();
@@ -204,6 +248,16 @@ fn draw_kind(
             continue;
         }
         let from = if weather && whole { Duration::ZERO } else { end.mul_f64(random.unit()) };
+        let moment = match kind {
+            FaultKind::Kill | FaultKind::PowerCut | FaultKind::Gone | FaultKind::Amnesia | FaultKind::Freeze
+                if !moments.is_empty() && random.chance(0.7) =>
+            {
+                let (time, node) = moments[random.below(moments.len() as u64) as usize];
+                Some((time + Duration::from_secs_f64(random.unit() * random.unit() * 4.0), node))
+            }
+            _ => None,
+        };
+        let from = moment.map_or(from, |(time, _)| time.since(Time::ZERO).min(end));
         let longest = (end - from).as_secs_f64();
         let lasts = match kind {
             _ if weather && whole => longest,
@@ -211,6 +265,7 @@ fn draw_kind(
             _ => longest.min(0.05 + random.unit() * 20.0),
         };
         let node = random.below(nodes) as usize;
+        let node = moment.map_or(node, |(_, node)| node);
         let link = if weather { index as usize } else { random.below(links.max(1)) as usize };
         let what = match kind {
             FaultKind::Loss if random.chance(0.6) => What::Loss(link, Loss::Bernoulli(severity * random.unit() * 0.4)),
@@ -249,10 +304,23 @@ fn draw_kind(
             FaultKind::LyingCache => {
                 What::LyingCache(pick(&with(|node| node.router), random), random.unit() * random.unit() * 0.3)
             }
+            FaultKind::Imposter if objects.is_empty() => continue,
             FaultKind::Imposter => What::Imposter(node, random.below(objects.len() as u64) as usize),
             FaultKind::Malformed => What::Malformed(node, 1 + random.below(100) as u32),
             FaultKind::Replay => What::Replay(node, 1 + random.below(100) as u32),
             FaultKind::DiskFull => What::DiskFull(pick(&with(|node| node.receiver), random), random.below(20)),
+            FaultKind::PowerCut => What::Kill(node, Memory::Synced, Farewell::Missing),
+            FaultKind::Gone => {
+                let dispensable: Vec<usize> =
+                    (0..topology.nodes.len()).filter(|node| topology.can_do_without(*node)).collect();
+                if dispensable.is_empty() {
+                    continue;
+                }
+                let picked = pick(&dispensable, random);
+                What::Gone(if dispensable.contains(&node) { node } else { picked })
+            }
+            FaultKind::StoreFull => What::Disk(pick(&with(|node| node.router), random), Trouble::Full),
+            FaultKind::StoreFails => What::Disk(pick(&with(|node| node.router), random), Trouble::Fails),
         };
         // A node alone has no links.
         if links == 0 && matches!(kind, FaultKind::Flap | FaultKind::Shift | FaultKind::Mtu) {

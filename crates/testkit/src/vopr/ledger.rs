@@ -2,8 +2,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use tributary_core::{
-    Datagram, FaceId, Time, TransferId, TransmitBuf,
-    event::{Event, ResolverEvent, TransferEvent, TransferReport},
+    Datagram, FaceId, PathId, SourceId, Time, TransferId, TransmitBuf,
+    event::{Event, PathState, ResolverEvent, TransferEvent, TransferReport},
 };
 
 use super::puppet::STRANGER_FACE;
@@ -31,8 +31,21 @@ pub(super) struct Ledger {
     /// Scopes that nodes were not allowed to watch.
     pub(super) refused: BTreeSet<(usize, String)>,
     pub(super) narrator: Option<Narrator>,
+    /// How often a neighbour did not answer any more.
+    pub(super) lost_neighbours: u64,
+    /// Sources to which the network has withdrawn the last path, until somebody looks.
+    pub(super) withdrawn: Vec<Withdrawn>,
     /// Whether the family books what caches answer to paths.
     caches_on_paths: bool,
+}
+
+/// The network has withdrawn the last path of a fetch to a source.
+pub(super) struct Withdrawn {
+    pub(super) at: Time,
+    pub(super) node: usize,
+    pub(super) transfer: TransferId,
+    /// The label of the source.
+    pub(super) source: String,
 }
 
 /// What was told of one transfer.
@@ -42,6 +55,9 @@ struct Account {
     chunks: BTreeSet<u32>,
     chunk_bytes: u64,
     ended: Option<End>,
+    /// Labels of sources, and the paths that lead to them now.
+    sources: BTreeMap<SourceId, String>,
+    paths: BTreeMap<PathId, SourceId>,
     last: Option<TransferReport>,
 }
 
@@ -53,6 +69,8 @@ pub(super) enum End {
 }
 
 const RECENT_PACKETS: usize = 64;
+/// What is said of a path that the network does not offer any more.
+const WITHDRAWN: &str = "withdrawn by the network";
 
 impl Ledger {
     pub(super) fn new(nodes: usize, narrator: Option<Narrator>, caches_on_paths: bool) -> Ledger {
@@ -103,6 +121,7 @@ impl Ledger {
         match event {
             Event::Transfer(id, event) => self.on_transfer_event(now, node, *id, event),
             Event::Resolver(event) => self.on_resolver_event(node, event),
+            Event::Neighbour { up: false, .. } => self.lost_neighbours += 1,
             _ => {}
         }
     }
@@ -137,6 +156,16 @@ impl Ledger {
             TransferEvent::Failed { reason } => {
                 live("failed");
                 account.ended = Some(End::Failed(reason.clone()));
+            }
+            TransferEvent::SourceAdded { source, label, .. } => drop(account.sources.insert(*source, label.clone())),
+            TransferEvent::PathAdded { path, source } => drop(account.paths.insert(*path, *source)),
+            TransferEvent::PathState { path, state: PathState::Closed, reason } => {
+                let source = account.paths.remove(path);
+                let source = source.filter(|source| !account.paths.values().any(|other| other == source));
+                let source = source.and_then(|source| account.sources.get(&source)).cloned();
+                if let Some(source) = source.filter(|_| reason == WITHDRAWN) {
+                    self.withdrawn.push(Withdrawn { at: now, node, transfer: id, source });
+                }
             }
             _ => {}
         }

@@ -1,6 +1,7 @@
 //! What is sent to groups, at work: who takes it, what has come, and whether that is all that it should be.
 use std::collections::{BTreeMap, BTreeSet};
 
+use tributary_content::{ObjectId, ObjectReader};
 use tributary_core::{Duration, Time, TransferId};
 use tributary_sim::NodeIndex;
 use tributary_transport::{
@@ -12,10 +13,10 @@ use super::{
     family::Family,
     faults::FaultKind,
     ledger::End,
-    messages::{MessageSpec, group_name},
+    messages::{Addressee, MessageSpec, group_name},
     truth::{Liar, make_object},
     workload::Operation,
-    world::World,
+    world::{Action, World},
 };
 
 /// A message that somebody sends.
@@ -30,6 +31,15 @@ pub(super) struct Sent {
     /// What the source said when it was over.
     pub(super) over: Option<SendReport>,
     cancelled: bool,
+    /// The object, and when it was sent first.
+    object: Option<(ObjectId, Time)>,
+}
+
+impl Sent {
+    /// Nobody sends it any more.
+    pub(super) fn give_up(&mut self) {
+        (self.id, self.cancelled) = (None, true);
+    }
 }
 
 /// Objects of messages have numbers from here on.
@@ -42,9 +52,13 @@ impl<F: Family> World<'_, F> {
     pub(super) fn messaging<R>(&mut self, node: usize, command: impl FnOnce(&mut dyn Messaging, Time) -> R) -> R {
         self.command(node, |node, now| command(node.messaging().expect("families with groups send"), now))
     }
+    /// Whether anything is sent in this plan.
+    pub(super) fn has_mail(&self) -> bool {
+        self.plan.groups.count > 0 || !self.plan.post.couriers.is_empty()
+    }
     /// A node takes what is sent to it, if anything is.
     pub(super) fn accept(&mut self, node: usize) {
-        if self.plan.groups.count > 0 {
+        if self.has_mail() {
             let inbox = Box::new(self.people[node].inbox.clone());
             self.messaging(node, |messaging, now| messaging.accept(now, Some(inbox), &Default::default()));
         }
@@ -61,7 +75,15 @@ impl<F: Family> World<'_, F> {
     }
     pub(super) fn send(&mut self, spec: MessageSpec) {
         let node = spec.node;
-        self.people[node].sent.push(Sent { spec, id: None, begun: 0, lies: false, over: None, cancelled: false });
+        self.people[node].sent.push(Sent {
+            spec,
+            id: None,
+            begun: 0,
+            lies: false,
+            over: None,
+            cancelled: false,
+            object: None,
+        });
         self.begin_to_send(node, self.people[node].sent.len() - 1);
     }
     fn begin_to_send(&mut self, node: usize, index: usize) {
@@ -71,7 +93,11 @@ impl<F: Family> World<'_, F> {
         let (spec, mut options) = (sent.spec.clone(), sent.spec.options.clone());
         let object = make_object(seed, MESSAGES + spec.number, &spec.object(), 1, true);
         self.truth.add(&object);
-        let to = Destination::Name(group_name(spec.group).parse().expect("plans have legal names"));
+        sent.object.get_or_insert((object.manifest().object_id(), self.net.now()));
+        let to = match spec.to {
+            Addressee::Group(group) => Destination::Name(group_name(group).parse().expect("plans have legal names")),
+            Addressee::Device(device) => Destination::Id(self.guids[device].clone()),
+        };
         options.chunk_bytes = options.chunk_bytes.map(|bytes| bytes.max((spec.size / 2_000) as u32));
         let id = self.messaging(node, |messaging, now| match lying > 0.0 {
             true => {
@@ -97,7 +123,7 @@ impl<F: Family> World<'_, F> {
         groups.into_iter().for_each(|group| self.attach(node, group));
         for index in 0..self.people[node].sent.len() {
             let sent = &self.people[node].sent[index];
-            if sent.over.is_none() && !sent.cancelled {
+            if sent.over.is_none() && !sent.cancelled && !self.is_promised(sent.spec.number) {
                 self.begin_to_send(node, index);
             }
         }
@@ -107,7 +133,7 @@ impl<F: Family> World<'_, F> {
 
     /// Enters what has come, and compares what sources are told with it.
     pub(super) fn settle_mail(&mut self) {
-        if self.plan.groups.count == 0 {
+        if !self.has_mail() {
             return;
         }
         self.enter_what_came();
@@ -116,10 +142,35 @@ impl<F: Family> World<'_, F> {
                 let Sent { id: Some(id), over: None, .. } = self.people[node].sent[index] else { continue };
                 if self.is_running(node) {
                     let report = self.messaging(node, |messaging, now| messaging.send_report(now, id));
-                    let report = report.unwrap_or_else(|| panic!("node {node} forgot what became of transfer {id:?}"));
+                    let Some(report) = report else {
+                        // Of many that have ended only the last ones are remembered.
+                        let is_one_of_many = matches!(self.people[node].sent[index].spec.to, Addressee::Device(_));
+                        assert!(is_one_of_many, "node {node} forgot what became of transfer {id:?}");
+                        self.people[node].sent[index].over = Some(SendReport::default());
+                        continue;
+                    };
                     self.check_delivered(node, index, &report);
+                    let sent = &self.people[node].sent[index];
+                    let Sent { spec, object, .. } = sent;
+                    let is_kept = report.has_left && report.stored_chunks >= report.chunks && !sent.lies;
+                    if let (true, Some((object, begun_at)), spec) = (is_kept, *object, spec.clone()) {
+                        self.promise(&spec, object, begun_at);
+                    }
                     self.people[node].sent[index].over = report.is_over.then_some(report);
                 }
+            }
+        }
+        self.dismiss_couriers();
+    }
+    /// Whoever has sent everything, and was told that all of it is stored or there, ends for good.
+    fn dismiss_couriers(&mut self) {
+        for node in self.plan.post.couriers.clone() {
+            let mail = &self.people[node].sent;
+            let planned = self.plan.operations.iter().filter(|(_, operation)| operation.sends_from(node)).count();
+            let is_done = |sent: &Sent| sent.over.is_some() || self.is_promised(sent.spec.number);
+            if mail.len() == planned && mail.iter().all(is_done) && self.dismissed.insert(node) {
+                let wait = Duration::from_millis((self.plan.seed ^ node as u64) % 2_000);
+                self.plan_at(self.net.now() + wait, Action::Depart(node));
             }
         }
     }
@@ -157,8 +208,11 @@ impl<F: Family> World<'_, F> {
     }
     /// The nodes, beside who sends it, that a message must reach now or never.
     fn members(&self, spec: &MessageSpec) -> Vec<usize> {
-        let attached = |node: &usize| self.people[*node].attached.contains(&spec.group);
-        let reachable = |node: &usize| self.plan.topology.widest(spec.node, *node).is_some();
+        let attached = |node: &usize| match spec.to {
+            Addressee::Group(group) => self.people[*node].attached.contains(&group),
+            Addressee::Device(device) => device == *node && !self.gone.contains(node),
+        };
+        let reachable = |node: &usize| F::reaches(self.plan, &self.gone, spec.node, *node);
         (0..self.people.len()).filter(|node| *node != spec.node).filter(attached).filter(reachable).collect()
     }
     /// Whether a node has refused the rest of a message because its disk was full.
@@ -204,7 +258,9 @@ impl<F: Family> World<'_, F> {
             if let Some(report) = sent.over.as_ref().filter(|_| is_last) {
                 let told = |node: &usize| report.delivered.contains(&self.guids[*node]);
                 let told: Vec<usize> = (0..self.people.len()).filter(told).collect();
-                let may = |node: &usize| members.contains(node) || self.people[*node].lapsing.contains(&spec.group);
+                let lapses =
+                    |node: &usize| spec.group().is_some_and(|group| self.people[*node].lapsing.contains(&group));
+                let may = |node: &usize| members.contains(node) || lapses(node);
                 let is_true = members.iter().all(|node| told.contains(node)) && told.iter().all(may);
                 assert!(is_true, "{} was told that {told:?} have {spec:?}, not {members:?}", label(spec.node));
             }
@@ -213,7 +269,7 @@ impl<F: Family> World<'_, F> {
     }
     /// What is sent may fail only for a reason that the plan gives.
     pub(super) fn check_failures_of_mail(&self) {
-        if self.plan.groups.count == 0 {
+        if !self.has_mail() {
             return;
         }
         let disk_full = self.plan.faults.iter().any(|fault| fault.kind == FaultKind::DiskFull);
@@ -236,7 +292,7 @@ impl<F: Family> World<'_, F> {
     /// What is still being sent is given up: somebody has refused it, or it was never promised.
     pub(super) fn cancel_mail(&mut self) {
         for node in 0..self.people.len() {
-            let running = self.people[node].sent.iter().filter(|sent| sent.over.is_none());
+            let running = self.people[node].sent.iter().filter(|sent| sent.over.is_none() && sent.id.is_some());
             let running: Vec<usize> = running.map(|sent| sent.spec.number).collect();
             running.into_iter().for_each(|message| self.cancel_send(node, message));
         }
@@ -245,23 +301,46 @@ impl<F: Family> World<'_, F> {
     pub(super) fn send_to_all_groups(&mut self) {
         let mut number = LAST_MESSAGES;
         for group in 0..self.plan.groups.count {
-            let node = (self.plan.seed as usize + group) % self.people.len();
+            let alive: Vec<usize> = (0..self.people.len()).filter(|node| self.is_alive(*node)).collect();
+            let node = alive[(self.plan.seed as usize + group) % alive.len()];
             for spread in [Spread::All, Spread::AllByProxies(64), Spread::Nearest] {
                 let options = SendOptions { delivery: Some(Delivery::Nack), spread, ..SendOptions::default() };
                 number += 1;
                 let (size, chunk_size) = (LAST_BYTES, 1 << 14);
-                self.operate(&Operation::Send(MessageSpec { number, node, group, size, chunk_size, options }));
+                self.operate(&Operation::Send(MessageSpec {
+                    number,
+                    node,
+                    to: Addressee::Group(group),
+                    size,
+                    chunk_size,
+                    options,
+                }));
             }
         }
     }
-    /// How long all that is being sent may take, one after the other; `seconds` says that of a fetch.
+    /// How long all that is being sent, or stored, may take, one after the other; `seconds` says that of a fetch.
     pub(super) fn mail_seconds(&self, seconds: impl Fn(u64, &[usize], usize) -> f64) -> f64 {
-        let running = self.people.iter().flat_map(|person| &person.sent).filter(|sent| sent.over.is_none());
-        let one = |sent: &Sent| -> f64 {
-            let members = self.members(&sent.spec);
-            members.iter().map(|member| seconds(sent.spec.size, &[sent.spec.node], *member)).sum()
-        };
-        running.map(one).sum()
+        let (mut all, mut to_devices) = (0.0, BTreeMap::<(usize, usize), u64>::new());
+        for spec in self.open_mail() {
+            match spec.to {
+                Addressee::Group(_) => {
+                    let members = self.members(spec);
+                    all += members.iter().map(|member| seconds(spec.size, &[spec.node], *member)).sum::<f64>();
+                }
+                // Many small ones come together.
+                Addressee::Device(device) => {
+                    *to_devices.entry((spec.node, device)).or_default() += spec.size + MESSAGE_BYTES;
+                }
+            }
+        }
+        all + to_devices.into_iter().map(|((node, device), bytes)| seconds(bytes, &[node], device)).sum::<f64>()
+    }
+    /// What is being sent, or was promised and has not come.
+    fn open_mail(&self) -> impl Iterator<Item = &MessageSpec> {
+        let running = self.people.iter().flat_map(|person| &person.sent);
+        let running = running.filter(|sent| sent.over.is_none() && !sent.cancelled);
+        let promised = self.promises.values().filter(|promise| promise.is_open(self));
+        running.map(|sent| &sent.spec).chain(promised.map(|promise| &promise.spec))
     }
     /// Messages delivered: each once for each who has got it.
     pub(super) fn delivered(&self) -> u64 {
@@ -269,6 +348,8 @@ impl<F: Family> World<'_, F> {
     }
 }
 
+/// What a small message costs beside its bytes.
+const MESSAGE_BYTES: u64 = 5_000;
 /// What stores say that are full.
 const DISK_FULL: &str = "space";
 /// How long a source may leave a silent member alone before it reminds it, twice.

@@ -17,15 +17,24 @@ pub struct Groups {
     pub store_and_forward: bool,
 }
 
-/// Something that is sent to a group.
+/// To whom something is sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Addressee {
+    /// Everybody, or the nearest one, in a group.
+    Group(usize),
+    /// One device: a node.
+    Device(usize),
+}
+
+/// Something that is sent without being asked for.
 #[derive(Clone, Debug)]
 pub struct MessageSpec {
     /// Its number in the plan.
     pub number: usize,
     /// Who sends it.
     pub node: usize,
-    /// To which group.
-    pub group: usize,
+    /// To whom.
+    pub to: Addressee,
     /// Bytes.
     pub size: u64,
     /// Bytes of a chunk of the object.
@@ -42,6 +51,13 @@ impl MessageSpec {
             sizes: vec![self.size],
             chunk_size: self.chunk_size,
             publishers: vec![self.node],
+        }
+    }
+    /// The group that it goes to.
+    pub fn group(&self) -> Option<usize> {
+        match self.to {
+            Addressee::Group(group) => Some(group),
+            Addressee::Device(_) => None,
         }
     }
     /// Whether all who stay attached and can be reached get it in the end, as far as the options promise that.
@@ -125,5 +141,5 @@ fn draw_message(number: usize, node: usize, group: usize, random: &mut Random) -
         lifetime: None,
         spread,
     };
-    MessageSpec { number, node, group, size, chunk_size, options }
+    MessageSpec { number, node, to: Addressee::Group(group), size, chunk_size, options }
 }

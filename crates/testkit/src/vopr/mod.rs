@@ -18,6 +18,10 @@
 //! | nodes, roles, links | [`topology`] |
 //! | publications, fetches, watches | [`workload`] |
 //! | groups and what is sent to them | [`messages`] |
+//! | devices that are away, and senders that end | [`post`] |
+//! | whether nodes are set up as the product is | [`profile`] |
+//! | what of a node outlives it | [`disk`] |
+//! | what was promised, and has to come | `promise` |
 //! | what goes wrong | [`faults`] |
 //! | all of these, drawn from a seed | [`plan`] |
 //! | a node that can be frozen and whose packets can be forged | `puppet` |
@@ -33,6 +37,7 @@
 //! `cargo xtask vopr` is the command.
 pub mod campaign;
 pub mod canary;
+pub mod disk;
 pub mod family;
 pub mod faults;
 mod ledger;
@@ -43,6 +48,9 @@ pub mod mf;
 #[cfg(feature = "ndn")]
 pub mod ndn;
 pub mod plan;
+pub mod post;
+pub mod profile;
+mod promise;
 #[cfg(feature = "psi")]
 pub mod psi;
 mod puppet;
@@ -59,5 +67,6 @@ pub use family::{Family, Usage};
 pub use faults::FaultKind;
 pub use ledger::Narrator;
 pub use plan::Plan;
+pub use profile::Profile;
 pub use run::RunReport;
 pub use shrink::{Finding, Shrunk, shrink, try_run};

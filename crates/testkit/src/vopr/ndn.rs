@@ -2,7 +2,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use tributary_content::Name;
-use tributary_core::{ByteCount, Duration, FaceId, Random};
+use tributary_core::{ByteCount, Duration, FaceId, Random, Time};
 use tributary_ndn::{
     Config, NdnNode,
     config::{DataSignature, Registrar, RegistrationScope, StaticRoute},
@@ -18,7 +18,7 @@ use tributary_ndn::{
     },
 };
 
-use super::{family::Family, faults::What, plan::Plan, topology::Topology};
+use super::{disk::Disk, family::Family, faults::What, plan::Plan, profile::Profile, topology::Topology};
 
 /// The NDN family.
 #[derive(Clone, Copy, Debug)]
@@ -27,6 +27,8 @@ pub struct Ndn;
 /// What all nodes of an NDN network have in common.
 #[derive(Clone, Debug)]
 pub struct Settings {
+    /// Whether each node has a cache and fetches in a way of its own.
+    nodes_differ: bool,
     strategy: &'static str,
     selection: &'static str,
     labels: LabelScheme,
@@ -43,19 +45,34 @@ pub struct Settings {
     registers: bool,
 }
 
-impl Family for Ndn {
-    type Node = NdnNode;
-    type Settings = Settings;
-    const NAME: &'static str = "ndn";
-    /// Nobody can be asked what there is below a name.
-    const HAS_LISTINGS: bool = false;
-    const HAS_GROUPS: bool = false;
-    const FINDS_MTU: bool = true;
-    const CACHES_ON_PATHS: bool = true;
-
-    fn draw(random: &mut Random) -> Settings {
+impl Settings {
+    /// Those of a node whose config file says nothing of the family.
+    fn usual() -> Settings {
+        let config = Config::new("", 0);
+        let name_of = |all: &[&'static str], name: &str| all.iter().find(|known| **known == name).copied();
+        let strategies: Vec<&'static str> = STRATEGIES.iter().map(|(name, ..)| *name).collect();
+        let selections: Vec<&'static str> = SELECTIONS.iter().map(|(name, ..)| *name).collect();
+        Settings {
+            nodes_differ: false,
+            strategy: name_of(&strategies, &config.strategy).expect("a default is one of the choices"),
+            selection: name_of(&selections, &config.paths.selection).expect("a default is one of the choices"),
+            labels: config.labels,
+            invalid_path: config.invalid_path,
+            signature: config.signature,
+            segment_bytes: config.segment_bytes,
+            in_use_max: config.paths.in_use_max,
+            change_interval: config.paths.change_interval,
+            interest_lifetime: config.paths.interest_lifetime,
+            fab_flows: config.fab_flows,
+            link_services: false,
+            registers: false,
+        }
+    }
+    /// Others in every field.
+    fn unusual(random: &mut Random) -> Settings {
         let mut one_of = |count: usize| random.below(count as u64) as usize;
         Settings {
+            nodes_differ: true,
             strategy: STRATEGIES[one_of(STRATEGIES.len())].0,
             selection: SELECTIONS[one_of(SELECTIONS.len())].0,
             labels: [LabelScheme::Random, LabelScheme::Huffman][one_of(2)],
@@ -71,7 +88,45 @@ impl Family for Ndn {
             link_services: one_of(3) == 0,
         }
     }
-    fn node(plan: &Plan<Settings>, index: usize, seed: u64) -> NdnNode {
+}
+
+impl Family for Ndn {
+    type Node = NdnNode;
+    type Settings = Settings;
+    const NAME: &'static str = "ndn";
+    /// Nobody can be asked what there is below a name.
+    const HAS_LISTINGS: bool = false;
+    const HAS_GROUPS: bool = false;
+    const FINDS_MTU: bool = true;
+    const CACHES_ON_PATHS: bool = true;
+
+    fn draw(profile: Profile, random: &mut Random) -> Settings {
+        let usual = Settings::usual();
+        if profile == Profile::Product && random.chance(0.5) {
+            return usual;
+        }
+        let drawn = Settings::unusual(random);
+        if profile == Profile::Laboratory {
+            return drawn;
+        }
+        let mut deviates = || random.chance(0.5);
+        Settings {
+            nodes_differ: deviates(),
+            strategy: if deviates() { drawn.strategy } else { usual.strategy },
+            selection: if deviates() { drawn.selection } else { usual.selection },
+            labels: if deviates() { drawn.labels } else { usual.labels },
+            invalid_path: if deviates() { drawn.invalid_path } else { usual.invalid_path },
+            signature: if deviates() { drawn.signature } else { usual.signature },
+            segment_bytes: if deviates() { drawn.segment_bytes } else { usual.segment_bytes },
+            in_use_max: if deviates() { drawn.in_use_max } else { usual.in_use_max },
+            change_interval: if deviates() { drawn.change_interval } else { usual.change_interval },
+            interest_lifetime: if deviates() { drawn.interest_lifetime } else { usual.interest_lifetime },
+            fab_flows: if deviates() { drawn.fab_flows } else { usual.fab_flows },
+            link_services: drawn.link_services && deviates(),
+            registers: drawn.registers,
+        }
+    }
+    fn node(plan: &Plan<Settings>, index: usize, seed: u64, _: Time, _: &Disk) -> NdnNode {
         let (settings, spec) = (&plan.settings, &plan.topology.nodes[index]);
         let mut config = Config::new(&spec.label, seed);
         config.strategy = settings.strategy.into();
@@ -85,8 +140,14 @@ impl Family for Ndn {
         config.paths.interest_lifetime = settings.interest_lifetime;
         config.fab_flows = settings.fab_flows;
         config.transit = if spec.router { Transit::Allowed } else { Transit::Refused };
-        config.cache_bytes = if spec.router { spec.cache_bytes } else { ByteCount(0) };
-        config.cache_policy = cs::POLICIES[spec.cache_policy % cs::POLICIES.len()].0.into();
+        if settings.nodes_differ {
+            config.cache_bytes = spec.cache_bytes;
+            config.cache_policy = cs::POLICIES[spec.cache_policy % cs::POLICIES.len()].0.into();
+            config.transfer = spec.transfer.clone();
+        }
+        if !spec.router {
+            config.cache_bytes = ByteCount(0);
+        }
         config.routes = routes(plan, index);
         if settings.link_services {
             config.link_services = link_services(plan, index);
@@ -97,7 +158,6 @@ impl Family for Ndn {
             let scope = RegistrationScope::Localhop;
             config.registrars = faces.map(|face| Registrar { face, scope }).collect();
         }
-        config.transfer = spec.transfer.clone();
         config.transfer.check().expect("drawn within the limits");
         NdnNode::new(config)
     }
@@ -152,13 +212,29 @@ impl Family for Ndn {
         };
         Some(with_parameters(&interest, Some(&SignKey::Digest)))
     }
+    /// Interests take the routes of the configuration, which know of nobody who is gone.
+    fn reaches(plan: &Plan<Settings>, gone: &BTreeSet<usize>, from: usize, to: usize) -> bool {
+        let distance = distances(&plan.topology, from);
+        let (mut seen, mut queue) = (BTreeSet::from([to]), VecDeque::from([to]));
+        while let Some(node) = queue.pop_front() {
+            for (link, end) in plan.topology.links_of(node) {
+                let (neighbour, _) = plan.topology.links[link].ends[1 - end];
+                let is_nearer = distance[neighbour].zip(distance[node]).is_some_and(|(theirs, own)| theirs < own);
+                let passes = neighbour == from || plan.topology.nodes[neighbour].router;
+                if is_nearer && passes && !gone.contains(&neighbour) && seen.insert(neighbour) {
+                    queue.push_back(neighbour);
+                }
+            }
+        }
+        seen.contains(&from)
+    }
     /// What a neighbour has registered leads to it, and nothing else does.
-    fn misfit(plan: &Plan<Settings>, nodes: &[&NdnNode], published: &[BTreeSet<Name>]) -> Option<String> {
+    fn misfit(plan: &Plan<Settings>, nodes: &[Option<&NdnNode>], published: &[BTreeSet<Name>]) -> Option<String> {
         if !plan.settings.registers {
             return None;
         }
         for (index, node) in nodes.iter().enumerate() {
-            let router = node.router();
+            let Some(router) = node.map(NdnNode::router) else { continue };
             let neighbours: Vec<(FaceId, usize)> = plan
                 .topology
                 .links_of(index)

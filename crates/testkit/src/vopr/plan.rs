@@ -5,9 +5,12 @@ use tributary_core::{Duration, Random, Time};
 
 use super::{
     campaign::Options,
+    canary::Canary,
     family::Family,
-    faults::{self, Fault, FaultKind},
+    faults::{self, Fault, FaultKind, Subject},
     messages::{self, Groups},
+    post::{self, Post},
+    profile::Profile,
     topology::Topology,
     workload::{self, ObjectSpec, Operation},
 };
@@ -17,6 +20,8 @@ use super::{
 pub struct Plan<S> {
     /// Where it comes from.
     pub seed: u64,
+    /// How nodes are set up.
+    pub profile: Profile,
     /// What all nodes have in common.
     pub settings: S,
     /// Nodes and links.
@@ -25,6 +30,8 @@ pub struct Plan<S> {
     pub objects: Vec<ObjectSpec>,
     /// Groups to which something is sent.
     pub groups: Groups,
+    /// Devices that are away, and senders that end.
+    pub post: Post,
     /// What people do, by time.
     pub operations: Vec<(Time, Operation)>,
     /// What goes wrong, by time.
@@ -41,6 +48,8 @@ const SETTINGS: u64 = 2;
 const WORKLOAD: u64 = 3;
 const SWARM: u64 = 4;
 const GROUPS: u64 = 5;
+const POST: u64 = 6;
+const GATHERINGS: u64 = 7;
 const FAULTS: u64 = 100;
 
 impl<S> Plan<S> {
@@ -51,14 +60,22 @@ impl<S> Plan<S> {
         let end = Duration::from_secs_f64(seconds);
         // Few kinds, many kinds, rarely none: what one kind hides, another seed shows.
         let density = [0.0, 0.1, 0.1, 0.2, 0.2, 0.35, 0.5, 0.7][swarm.below(8) as usize];
-        let drawn: BTreeSet<FaultKind> = FaultKind::ALL.into_iter().filter(|_| swarm.chance(density)).collect();
+        let (all, product) = (FaultKind::ALL.into_iter(), options.profile == Profile::Product);
+        let all = all.take(if product { FaultKind::ALL.len() } else { FaultKind::IN_LABORATORY });
+        let drawn: BTreeSet<FaultKind> = all.filter(|_| swarm.chance(density)).collect();
+        // Where bytes are changed on their way little can be promised: half of the plans are without that.
+        let is_honest = product && swarm.chance(0.5);
+        let drawn: BTreeSet<FaultKind> = drawn.into_iter().filter(|kind| !is_honest || !kind.is_lie()).collect();
         let kinds = match &options.only {
             Some(only) => drawn.intersection(only).copied().collect(),
             None => drawn,
         };
-        let topology = Topology::draw(&mut Random::new(seed, TOPOLOGY));
-        let settings = F::draw(&mut Random::new(seed, SETTINGS));
-        let (objects, mut operations) = workload::draw(&topology, end, &mut Random::new(seed, WORKLOAD));
+        let mut topology = Topology::draw(&mut Random::new(seed, TOPOLOGY));
+        let mut settings = F::draw(options.profile, &mut Random::new(seed, SETTINGS));
+        if options.canary == Some(Canary::Forgetful) {
+            F::forget(&mut settings);
+        }
+        let (mut objects, mut operations) = workload::draw(&topology, end, &mut Random::new(seed, WORKLOAD));
         let mut groups = Groups::default();
         if F::HAS_GROUPS && !options.leaves_out_groups {
             let (drawn, more) = messages::draw(&topology, end, &mut Random::new(seed, GROUPS));
@@ -66,22 +83,41 @@ impl<S> Plan<S> {
             operations.extend(more);
             operations.sort_by_key(|(time, _)| *time);
         }
-        let faults = faults::draw(&kinds, &topology, &objects, end, |kind| Random::new(seed, FAULTS + kind));
-        Plan { seed, settings, topology, objects, groups, operations, faults, kinds, mend: Time::ZERO + end }
+        if product {
+            workload::gather(&objects, &mut operations, end, &mut Random::new(seed, GATHERINGS));
+        }
+        let mut post = Post::default();
+        if F::HAS_GROUPS && product && !options.leaves_out_groups {
+            let mut random = Random::new(seed, POST);
+            let (drawn, more) = post::draw(&mut topology, end, &mut random);
+            post = drawn;
+            if !post.couriers.is_empty() && random.chance(0.6) {
+                // Nobody does anything else: such a run takes a fraction of the time, and nothing else gets in the way.
+                (objects, operations, groups) = (Vec::new(), Vec::new(), Groups::default());
+            }
+            operations.extend(more);
+            operations.sort_by_key(|(time, _)| *time);
+        }
+        let moments = post::moments(&topology, &operations);
+        let subject = Subject { topology: &topology, objects: &objects, moments: &moments };
+        let faults = faults::draw(&kinds, subject, end, |kind| Random::new(seed, FAULTS + kind));
+        Plan {
+            seed,
+            profile: options.profile,
+            settings,
+            topology,
+            objects,
+            groups,
+            post,
+            operations,
+            faults,
+            kinds,
+            mend: Time::ZERO + end,
+        }
     }
     /// Whether bytes may arrive that nobody published, so that a source may be blamed that is honest or will be.
     pub fn has_lies(&self) -> bool {
-        let lies = |fault: &Fault| {
-            matches!(
-                fault.kind,
-                FaultKind::Corrupt
-                    | FaultKind::LyingSource
-                    | FaultKind::LyingCache
-                    | FaultKind::Imposter
-                    | FaultKind::Malformed
-            )
-        };
-        self.faults.iter().any(lies)
+        self.faults.iter().any(|fault| fault.kind.is_lie())
     }
 }
 

@@ -1,12 +1,12 @@
 //! Nodes of the PSI family for fault runs.
-use tributary_core::{Duration, Random};
+use tributary_core::{Duration, Random, Time};
 use tributary_psi::{
     Config, PsiNode,
     router::cache::POLICIES,
     wire::{DataHeader, FLAG_CACHED, Header, PacketType},
 };
 
-use super::{family::Family, plan::Plan};
+use super::{disk::Disk, family::Family, plan::Plan, profile::Profile};
 
 /// The PSI family.
 #[derive(Clone, Copy, Debug)]
@@ -15,6 +15,8 @@ pub struct Psi;
 /// What all nodes of a PSI domain have in common.
 #[derive(Clone, Debug)]
 pub struct Settings {
+    /// Whether each node has a cache and fetches in a way of its own.
+    nodes_differ: bool,
     hello_interval: Duration,
     fid_kinds: Vec<String>,
     lease: Duration,
@@ -22,16 +24,14 @@ pub struct Settings {
     network_key: [u8; 32],
 }
 
-impl Family for Psi {
-    type Node = PsiNode;
-    type Settings = Settings;
-    const NAME: &'static str = "psi";
-    const HAS_LISTINGS: bool = true;
-    const HAS_GROUPS: bool = false;
-    const FINDS_MTU: bool = true;
-    const CACHES_ON_PATHS: bool = true;
-
-    fn draw(random: &mut Random) -> Settings {
+impl Settings {
+    /// Those of a node whose config file says nothing of the family.
+    fn usual() -> Settings {
+        let Config { hello_interval, fid_kinds, lease, replicas, network_key, .. } = Config::new("", 0);
+        Settings { nodes_differ: false, hello_interval, fid_kinds, lease, replicas, network_key }
+    }
+    /// Others in every field.
+    fn unusual(random: &mut Random) -> Settings {
         let mut kinds = vec!["bloom", "bitmap", "list"];
         let first = random.below(3) as usize;
         kinds.rotate_left(first);
@@ -43,6 +43,7 @@ impl Family for Psi {
         kinds.truncate(keep);
         let key = if random.chance(0.5) { [0; 32] } else { [random.below(256) as u8; 32] };
         Settings {
+            nodes_differ: true,
             hello_interval: Duration::from_millis(100 + random.below(400)),
             fid_kinds: kinds.into_iter().map(String::from).collect(),
             lease: Duration::from_secs(6 + random.below(25)),
@@ -50,20 +51,52 @@ impl Family for Psi {
             network_key: key,
         }
     }
-    fn node(plan: &Plan<Settings>, index: usize, seed: u64) -> PsiNode {
+}
+
+impl Family for Psi {
+    type Node = PsiNode;
+    type Settings = Settings;
+    const NAME: &'static str = "psi";
+    const HAS_LISTINGS: bool = true;
+    const HAS_GROUPS: bool = false;
+    const FINDS_MTU: bool = true;
+    const CACHES_ON_PATHS: bool = true;
+
+    fn draw(profile: Profile, random: &mut Random) -> Settings {
+        let usual = Settings::usual();
+        if profile == Profile::Product && random.chance(0.5) {
+            return usual;
+        }
+        let drawn = Settings::unusual(random);
+        if profile == Profile::Laboratory {
+            return drawn;
+        }
+        let mut deviates = || random.chance(0.5);
+        Settings {
+            nodes_differ: deviates(),
+            hello_interval: if deviates() { drawn.hello_interval } else { usual.hello_interval },
+            fid_kinds: if deviates() { drawn.fid_kinds } else { usual.fid_kinds },
+            lease: if deviates() { drawn.lease } else { usual.lease },
+            replicas: if deviates() { drawn.replicas } else { usual.replicas },
+            network_key: if deviates() { drawn.network_key } else { usual.network_key },
+        }
+    }
+    fn node(plan: &Plan<Settings>, index: usize, seed: u64, _: Time, _: &Disk) -> PsiNode {
         let (settings, spec) = (&plan.settings, &plan.topology.nodes[index]);
         let mut config = Config::new(&spec.label, seed);
         config.router = spec.router;
         config.resolver = spec.resolver;
         config.topology_manager = spec.manager;
-        config.cache_bytes = spec.cache_bytes;
-        config.cache_policy = POLICIES[spec.cache_policy % POLICIES.len()].0.into();
+        if settings.nodes_differ {
+            config.cache_bytes = spec.cache_bytes;
+            config.cache_policy = POLICIES[spec.cache_policy % POLICIES.len()].0.into();
+            config.transfer = spec.transfer.clone();
+        }
         config.hello_interval = settings.hello_interval;
         config.fid_kinds.clone_from(&settings.fid_kinds);
         config.lease = settings.lease;
         config.replicas = settings.replicas;
         config.network_key = settings.network_key;
-        config.transfer = spec.transfer.clone();
         config.transfer.check().expect("drawn within the limits");
         PsiNode::new(config)
     }

@@ -7,7 +7,7 @@ use tributary_core::{
     event::{Event, TransferEvent},
 };
 
-use super::{canary::Canary, ledger::Ledger};
+use super::{canary::Canary, disk::Clock, ledger::Ledger};
 use crate::{Checked, Limits};
 
 /// What a lying node makes of its packets.
@@ -20,6 +20,8 @@ pub(super) struct Puppet<N> {
     ledger: Rc<RefCell<Ledger>>,
     canary: Option<Canary>,
     random: Random,
+    /// The clock of its disk.
+    clock: Clock,
     now: Time,
     /// What arrived while the node was frozen.
     inbox: VecDeque<(FaceId, Datagram)>,
@@ -56,6 +58,7 @@ impl<N: Node> Puppet<N> {
         mtu: usize,
         ledger: &Rc<RefCell<Ledger>>,
         canary: Option<Canary>,
+        clock: Clock,
         random: Random,
     ) -> Self {
         let limits = Limits { mtu, inputs_per_drain: 256, ..Limits::default() };
@@ -65,6 +68,7 @@ impl<N: Node> Puppet<N> {
             ledger: Rc::clone(ledger),
             canary,
             random,
+            clock,
             now: Time::ZERO,
             inbox: VecDeque::new(),
             frozen: false,
@@ -82,6 +86,7 @@ impl<N: Node> Puppet<N> {
         self.node.inner()
     }
     pub(super) fn command<R>(&mut self, now: Time, command: impl FnOnce(&mut N, Time) -> R) -> R {
+        self.clock.set(now);
         let local = self.local(now);
         self.node.command(local, command)
     }
@@ -164,6 +169,7 @@ impl<N: Node> Puppet<N> {
 impl<N: Node> Node for Puppet<N> {
     fn handle_datagram(&mut self, now: Time, face: FaceId, datagram: Datagram) {
         self.now = now;
+        self.clock.set(now);
         self.ledger.borrow_mut().on_received(&datagram);
         if self.frozen || !self.inbox.is_empty() {
             if self.inbox.len() < INBOX_PACKETS_MAX {
@@ -175,6 +181,7 @@ impl<N: Node> Node for Puppet<N> {
     }
     fn handle_timeout(&mut self, now: Time) {
         self.now = now;
+        self.clock.set(now);
         if self.frozen {
             return;
         }

@@ -34,6 +34,8 @@ pub struct RunReport {
     pub failed: u64,
     /// Messages to groups delivered, once for each who got one.
     pub delivered: u64,
+    /// Messages to devices that were promised to be kept.
+    pub promised: u64,
     /// How much of the time that everything running was given was needed, from 0 to 1.
     pub liveness: f64,
     /// Fingerprint of all that happened.
@@ -76,6 +78,7 @@ pub fn run<F: Family>(plan: &Plan<F::Settings>, canary: Option<Canary>, narrator
     let settled = F::settle(&plan.settings).mul_f64(0.5);
     run.until_satisfied("fetched again", run.deadline(settled), |run| run.what_is_missing(true));
     run.quiet_phase();
+    run.check_stores();
     run.report()
 }
 
@@ -115,7 +118,7 @@ impl<F: Family> Run<'_, F> {
     }
     /// What all nodes do and know, for whoever follows a finding.
     fn say_status(&self) {
-        for node in 0..self.world.people.len() {
+        for node in (0..self.world.people.len()).filter(|node| self.world.is_alive(*node)) {
             let status = self.world.net.node(NodeIndex(node as u32)).inner().status(self.world.net.now());
             let usages = F::usages(self.world.net.node(NodeIndex(node as u32)).inner());
             self.world.say(|| {
@@ -147,10 +150,13 @@ impl<F: Family> Run<'_, F> {
                 }
             }
             for want in &person.wants {
-                if want.end.is_none() && (last_phase || self.has_publisher(node, want.spec.object)) {
+                // Whoever gives it a time waits no longer, whatever has become of the publishers.
+                let ends = last_phase || want.spec.patience.is_some() || self.has_publisher(node, want.spec.object);
+                if want.end.is_none() && ends {
                     let id = want.id.map(|id| id.0);
                     let report = self.report_of(node, want);
-                    if report.as_ref().is_some_and(|report| self.has_given_up(&want.spec, report)) {
+                    let waits = want.spec.patience.is_none() || self.has_publisher(node, want.spec.object);
+                    if waits && report.as_ref().is_some_and(|report| self.has_given_up(&want.spec, report)) {
                         continue;
                     }
                     return Some(format!("{} still fetches {:?} as {id:?}: {report:#?}", label(node), want.spec));
@@ -164,12 +170,12 @@ impl<F: Family> Run<'_, F> {
             }
         }
         drop(ledger);
-        world.missing_mail(last_phase).or_else(|| self.misfit())
+        world.missing_mail(last_phase).or_else(|| world.missing_promise()).or_else(|| self.misfit())
     }
     fn misfit(&self) -> Option<String> {
         let world = &self.world;
-        let nodes: Vec<&F::Node> =
-            (0..world.people.len()).map(|node| world.net.node(NodeIndex(node as u32)).inner()).collect();
+        let inner = |node: usize| world.is_alive(node).then(|| world.net.node(NodeIndex(node as u32)).inner());
+        let nodes: Vec<Option<&F::Node>> = (0..world.people.len()).map(inner).collect();
         let names = |person: &Person| person.published.keys().map(|object| world.name(*object)).collect();
         let published: Vec<BTreeSet<Name>> = world.people.iter().map(names).collect();
         F::misfit(world.plan, &nodes, &published)
@@ -189,7 +195,8 @@ impl<F: Family> Run<'_, F> {
     fn has_publisher(&self, receiver: usize, object: usize) -> bool {
         let publishers =
             self.world.people.iter().enumerate().filter(|(_, person)| person.published.contains_key(&object));
-        publishers.map(|(node, _)| node).any(|node| self.world.plan.topology.widest(node, receiver).is_some())
+        let (plan, gone) = (self.world.plan, &self.world.gone);
+        publishers.map(|(node, _)| node).any(|node| F::reaches(plan, gone, node, receiver))
     }
     fn published_in(&self, scope: &str) -> BTreeSet<String> {
         let objects = self.world.people.iter().flat_map(|person| person.published.keys());
@@ -210,8 +217,10 @@ impl<F: Family> Run<'_, F> {
                 seconds += self.seconds(bytes, &publishers, node);
             }
         }
-        let reminded = if world.plan.groups.count > 0 { REMINDED } else { Duration::ZERO };
-        world.net.now() + settle + reminded + Duration::from_secs_f64(3.0 * seconds)
+        let reminded = if world.has_mail() { REMINDED } else { Duration::ZERO };
+        let wants = world.people.iter().flat_map(|person| &person.wants).filter(|want| want.end.is_none());
+        let patience = wants.filter_map(|want| want.spec.patience).max().unwrap_or_default();
+        world.net.now() + settle + reminded + patience + Duration::from_secs_f64(3.0 * seconds)
     }
     /// How long so many bytes may take on their way from any of `publishers` to `node`.
     fn seconds(&self, bytes: u64, publishers: &[usize], node: usize) -> f64 {
@@ -232,8 +241,9 @@ impl<F: Family> Run<'_, F> {
             if self.world.people.iter().any(|person| person.published.contains_key(&object)) {
                 continue;
             }
-            let publishers = &self.world.plan.objects[object].publishers;
-            let node = publishers[object % publishers.len()];
+            let publishers = self.world.plan.objects[object].publishers.iter().copied();
+            let publishers: Vec<usize> = publishers.filter(|node| !self.world.gone.contains(node)).collect();
+            let Some(&node) = publishers.get(object % publishers.len().max(1)) else { continue };
             let version = self.world.plan.objects[object].sizes.len() as u64;
             self.world.operate(&Operation::Publish { node, object, version });
         }
@@ -241,7 +251,10 @@ impl<F: Family> Run<'_, F> {
     /// Every receiver fetches, with an empty store, what can be had.
     fn fetch_everything(&mut self) {
         let mut number = LAST_FETCHES;
-        for node in (0..self.world.people.len()).filter(|node| self.world.plan.topology.nodes[*node].receiver) {
+        let is_receiver = |world: &World<'_, F>, node: usize| world.plan.topology.nodes[node].receiver;
+        let receivers = (0..self.world.people.len()).filter(|node| is_receiver(&self.world, *node));
+        let receivers: Vec<usize> = receivers.filter(|node| self.world.is_alive(*node)).collect();
+        for node in receivers {
             let (mut fetches, mut bytes) = (0, 0);
             for object in 0..self.world.plan.objects.len() {
                 let size = self.world.plan.objects[object].sizes.iter().copied().max().unwrap_or(0);
@@ -278,7 +291,7 @@ impl<F: Family> Run<'_, F> {
         let steps = (self.world.net.stats().steps - steps) as f64;
         let steps_max = limit * 4.0 + 1_000.0 * self.world.people.len() as f64;
         assert!(steps <= steps_max || !is_idle, "idle nodes wake up too often: {steps} steps within {QUIET:?}");
-        for node in 0..self.world.people.len() {
+        for node in (0..self.world.people.len()).filter(|node| self.world.is_alive(*node)) {
             let left = F::leftovers(self.world.net.node(NodeIndex(node as u32)).inner());
             let left: Vec<_> = left.into_iter().filter(|(_, left)| *left > 0).collect();
             assert!(left.is_empty(), "idle node {node} still has {left:?}");
@@ -288,6 +301,13 @@ impl<F: Family> Run<'_, F> {
             self.say_status();
         }
         assert!(missing.is_none(), "liveness: it was so for a while, but in the end {}", missing.unwrap_or_default());
+    }
+    /// What nodes say that they store can be read.
+    fn check_stores(&mut self) {
+        for node in (0..self.world.people.len()).filter(|node| self.world.is_alive(*node)).collect::<Vec<_>>() {
+            let unreadable = self.world.command(node, F::unreadable);
+            assert!(unreadable.is_empty(), "node {node} says that it stores what cannot be read: {unreadable:?}");
+        }
     }
     fn pass(&mut self, time: Duration) {
         let end = self.world.net.now() + time;
@@ -310,6 +330,7 @@ impl<F: Family> Run<'_, F> {
             self.world.watch_again();
         }
         self.check_failures();
+        self.world.check_withdrawals();
         self.world.check_failures_of_mail();
         self.check_limits();
         let events = self.world.net.stats().steps;
@@ -400,6 +421,7 @@ impl<F: Family> Run<'_, F> {
             completed: ends.get(&true).copied().unwrap_or(0),
             failed: ends.get(&false).copied().unwrap_or(0),
             delivered: self.world.delivered(),
+            promised: self.world.promises.len() as u64,
             liveness: self.liveness,
             trace_hash: net.trace_hash(),
         }

@@ -2,6 +2,8 @@
 //!
 //! Routers form a line, a star, a ring or a random mesh with parallel links; every other role is either put on a router
 //! or on a host of its own that is attached to one to four routers.
+use std::collections::BTreeSet;
+
 use tributary_core::{ByteCount, Duration, FaceId, Random, Rate, link::LinkConfig};
 use tributary_transport::{ControllerKind, Coupling, TransferConfig};
 
@@ -100,13 +102,22 @@ impl Topology {
         };
         self.links.iter().enumerate().filter_map(end)
     }
+    /// Who is at the other ends of a node's links.
+    pub fn neighbours(&self, node: usize) -> impl Iterator<Item = usize> {
+        self.links_of(node).map(|(link, end)| self.links[link].ends[1 - end].0)
+    }
     /// The rate of the widest path between two nodes over routers and the sum of the delays of all links, which no path
     /// exceeds; `None` if they are not connected.
     pub fn widest(&self, from: usize, to: usize) -> Option<(Rate, Duration)> {
+        self.widest_without(&BTreeSet::new(), from, to)
+    }
+    /// The same where some nodes are gone.
+    pub fn widest_without(&self, gone: &BTreeSet<usize>, from: usize, to: usize) -> Option<(Rate, Duration)> {
         let mut best = vec![0u64; self.nodes.len()];
         best[from] = u64::MAX;
+        let is_there = |link: &&LinkSpec| !link.ends.iter().any(|(node, _)| gone.contains(node));
         for _ in 0..self.nodes.len() {
-            for link in &self.links {
+            for link in self.links.iter().filter(is_there) {
                 let narrow = link.directions.iter().filter_map(|d| d.rate).map(Rate::bits_per_second).min();
                 for (a, b) in [(link.ends[0].0, link.ends[1].0), (link.ends[1].0, link.ends[0].0)] {
                     if self.nodes[a].router || a == from {
@@ -120,6 +131,31 @@ impl Topology {
         delays.sort_unstable();
         let delay = delays.iter().rev().take(self.nodes.len()).fold(Duration::ZERO, |sum, delay| sum + *delay);
         (best[to] > 0).then(|| (Rate::from_bits_per_second(best[to].min(1_000_000_000)), delay))
+    }
+
+    /// Adds a host with so many links to any of the routers, which come first.
+    pub fn add_host(&mut self, random: &mut Random, routers: usize, links: usize, label: &str) -> usize {
+        let node = self.add(random, label);
+        for _ in 0..links {
+            let router = random.below(routers as u64) as usize;
+            self.join(random, node, router);
+        }
+        node
+    }
+    /// Whether all other nodes that are connected now are so without `node`, and none of its roles is its alone.
+    pub fn can_do_without(&self, node: usize) -> bool {
+        let has_role = |wanted: fn(&NodeSpec) -> bool| {
+            !wanted(&self.nodes[node])
+                || self.nodes.iter().enumerate().any(|(other, spec)| other != node && wanted(spec))
+        };
+        let roles = has_role(|spec| spec.resolver) && has_role(|spec| spec.manager.is_some());
+        let others = || (0..self.nodes.len()).filter(|other| *other != node);
+        let gone = BTreeSet::from([node]);
+        // Who reaches one of the others reaches all of them.
+        let Some(first) = others().next() else { return false };
+        let is_kept =
+            |other: usize| self.widest(first, other).is_none() || self.widest_without(&gone, first, other).is_some();
+        roles && node != 0 && others().all(is_kept)
     }
 
     fn place(

@@ -1,7 +1,7 @@
 //! What was really published, and stores that compare with it before they keep anything.
 use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex, PoisonError},
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use bytes::Bytes;
@@ -50,50 +50,98 @@ impl Truth {
     }
 }
 
-/// What a receiver keeps: stores in memory that panic when they are given a byte that nobody published.
+/// What a receiver keeps: stores in memory that panic when they are given a byte that nobody published, and that lose what was
+/// not synced when their machine loses power.
 #[derive(Clone)]
 pub(super) struct Vault {
-    memory: MemoryOpener,
+    memory: Arc<Mutex<MemoryOpener>>,
+    pinned: Option<PublicKey>,
+    disk: Arc<Mutex<Vec<OnDisk>>>,
     /// How often each object was told to be whole.
     whole: Arc<Mutex<BTreeMap<Name, u32>>>,
     truth: Arc<Truth>,
     canary: Option<Canary>,
 }
 
+/// What the disk of a receiver has of one object; the one that was opened last is the last one.
+struct OnDisk {
+    manifest: Manifest,
+    held: BTreeSet<u32>,
+    synced: BTreeSet<u32>,
+    is_finished: bool,
+}
+
 impl Vault {
     /// An empty one that trusts `pinned` only, or the first key that it sees.
     pub(super) fn new(truth: &Arc<Truth>, pinned: Option<PublicKey>, canary: Option<Canary>) -> Vault {
-        let memory = pinned.map_or_else(MemoryOpener::new, MemoryOpener::pinned);
-        Vault { memory, whole: Arc::default(), truth: Arc::clone(truth), canary }
+        let memory = Arc::new(Mutex::new(opener(pinned)));
+        let disk = Arc::default();
+        Vault { memory, pinned, disk, whole: Arc::default(), truth: Arc::clone(truth), canary }
     }
     pub(super) fn content(&self) -> MemoryContent {
-        self.memory.content()
+        lock(&self.memory).content()
     }
     /// What was told to be whole, and how often since [`Vault::forget_whole`].
     pub(super) fn whole(&self) -> BTreeMap<Name, u32> {
-        self.whole.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.whole).clone()
     }
     pub(super) fn forget_whole(&self) {
-        self.whole.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        lock(&self.whole).clear();
     }
+    /// The machine loses power: of what was not synced some is there.
+    pub(super) fn lose_power(&self, random: &mut Random) {
+        let mut memory = opener(self.pinned);
+        for one in lock(&self.disk).iter_mut() {
+            one.held.retain(|chunk| one.is_finished || one.synced.contains(chunk) || random.chance(0.5));
+            one.synced.clone_from(&one.held);
+            let (Ok(mut store), Some(truth)) =
+                (memory.open(&one.manifest), self.truth.bytes(&one.manifest.object_id()))
+            else {
+                continue;
+            };
+            for index in one.held.iter().copied().map(ChunkIndex) {
+                let start = one.manifest.chunk_offset(index) as usize;
+                let chunk = truth.slice(start..start + one.manifest.chunk_len(index) as usize);
+                store.put_chunk(index, &chunk).expect("there is room in memory");
+            }
+            if one.is_finished {
+                store.finish().expect("there is room in memory");
+            }
+        }
+        *lock(&self.memory) = memory;
+    }
+}
+fn opener(pinned: Option<PublicKey>) -> MemoryOpener {
+    pinned.map_or_else(MemoryOpener::new, MemoryOpener::pinned)
+}
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 impl StoreOpener for Vault {
     fn trusts(&self, manifest: &Manifest) -> Result<(), StoreError> {
-        self.memory.trusts(manifest)
+        lock(&self.memory).trusts(manifest)
     }
     fn knows_publisher(&self, name: &Name) -> bool {
-        self.memory.knows_publisher(name)
+        lock(&self.memory).knows_publisher(name)
     }
     fn resumes(&self, manifest: &Manifest) -> bool {
-        self.memory.resumes(manifest)
+        lock(&self.memory).resumes(manifest)
     }
     fn open(&mut self, manifest: &Manifest) -> Result<Box<dyn ChunkStore>, StoreError> {
-        let inner = self.memory.open(manifest)?;
+        let inner = lock(&self.memory).open(manifest)?;
         let Some(truth) = self.truth.bytes(&manifest.object_id()) else {
             panic!("a store was opened for '{}' version {}, which nobody published", manifest.name, manifest.version);
         };
-        let whole = Arc::clone(&self.whole);
-        Ok(Box::new(WatchedStore { inner, truth, whole, manifest: manifest.clone(), canary: self.canary }))
+        let mut disk = lock(&self.disk);
+        let known = disk.iter().position(|one| one.manifest.object_id() == manifest.object_id());
+        let known = known.map(|at| disk.remove(at));
+        let synced = known.map(|one| one.synced).unwrap_or_default();
+        let held: BTreeSet<u32> = inner.held().iter_set().collect();
+        let synced = synced.intersection(&held).copied().collect();
+        disk.push(OnDisk { manifest: manifest.clone(), held, synced, is_finished: false });
+        drop(disk);
+        let (whole, disk) = (Arc::clone(&self.whole), Arc::clone(&self.disk));
+        Ok(Box::new(WatchedStore { inner, truth, whole, disk, manifest: manifest.clone(), canary: self.canary }))
     }
 }
 
@@ -101,10 +149,20 @@ struct WatchedStore {
     inner: Box<dyn ChunkStore>,
     truth: Bytes,
     whole: Arc<Mutex<BTreeMap<Name, u32>>>,
+    disk: Arc<Mutex<Vec<OnDisk>>>,
     manifest: Manifest,
     canary: Option<Canary>,
 }
 
+impl WatchedStore {
+    fn on_disk(&self, change: impl FnOnce(&mut OnDisk)) {
+        let mut disk = lock(&self.disk);
+        let own = disk.iter_mut().find(|one| one.manifest.object_id() == self.manifest.object_id());
+        if let Some(own) = own {
+            change(own);
+        }
+    }
+}
 impl ChunkStore for WatchedStore {
     fn held(&self) -> &Bitmap {
         self.inner.held()
@@ -130,15 +188,20 @@ impl ChunkStore for WatchedStore {
             bytes[0] ^= 1;
             return self.inner.put_chunk(index, &bytes);
         }
-        self.inner.put_chunk(index, bytes)
+        self.inner.put_chunk(index, bytes)?;
+        self.on_disk(|one| _ = one.held.insert(index.0));
+        Ok(())
     }
     fn sync(&mut self) -> Result<(), StoreError> {
-        self.inner.sync()
+        self.inner.sync()?;
+        self.on_disk(|one| one.synced.clone_from(&one.held));
+        Ok(())
     }
+    /// As an inbox of the product does it, which syncs what it gives its name.
     fn finish(&mut self) -> Result<(), StoreError> {
         self.inner.finish()?;
-        let mut whole = self.whole.lock().unwrap_or_else(PoisonError::into_inner);
-        *whole.entry(self.manifest.name.clone()).or_default() += 1;
+        self.on_disk(|one| one.is_finished = true);
+        *lock(&self.whole).entry(self.manifest.name.clone()).or_default() += 1;
         Ok(())
     }
 }

@@ -80,8 +80,18 @@ pub enum Operation {
         /// Which.
         group: usize,
     },
-    /// Sends something to a group.
+    /// Sends something to a group or a device.
     Send(MessageSpec),
+    /// Goes where no link of the plan reaches it.
+    Away {
+        /// Who.
+        node: usize,
+    },
+    /// Comes back.
+    Back {
+        /// Who.
+        node: usize,
+    },
     /// Ends the sending of the message of that number if it runs.
     CancelSend {
         /// [`MessageSpec::number`].
@@ -109,6 +119,10 @@ pub struct FetchSpec {
 }
 
 impl Operation {
+    /// Whether it sends something from `node`.
+    pub fn sends_from(&self, node: usize) -> bool {
+        matches!(self, Operation::Send(message) if message.node == node)
+    }
     /// Where it is done; `None` if that depends on where the fetch or the message is.
     pub fn node(&self) -> Option<usize> {
         match self {
@@ -118,7 +132,9 @@ impl Operation {
             | Operation::Watch { node, .. }
             | Operation::Unwatch { node, .. }
             | Operation::Attach { node, .. }
-            | Operation::Detach { node, .. } => Some(*node),
+            | Operation::Detach { node, .. }
+            | Operation::Away { node }
+            | Operation::Back { node } => Some(*node),
             Operation::Fetch(fetch) => Some(fetch.node),
             Operation::Send(message) => Some(message.node),
             Operation::Cancel { .. } | Operation::CancelSend { .. } => None,
@@ -187,6 +203,32 @@ pub fn draw(topology: &Topology, end: Duration, random: &mut Random) -> (Vec<Obj
     operations.sort_by_key(|(time, _)| *time);
     (objects, operations)
 }
+
+/// Lets all publishers of some objects come within a moment, while others wait for them.
+pub fn gather(objects: &[ObjectSpec], operations: &mut Vec<(Time, Operation)>, end: Duration, random: &mut Random) {
+    for object in 0..objects.len() {
+        let is_of = |operation: &Operation| match operation {
+            Operation::Publish { object: of, .. } | Operation::Unpublish { object: of, .. } => *of == object,
+            _ => false,
+        };
+        let publishers = operations.iter().filter(|(_, operation)| is_of(operation)).count();
+        // Nobody withdraws it, and there is one version.
+        let leaves = |operation: &Operation| is_of(operation) && matches!(operation, Operation::Unpublish { .. });
+        let stays = objects[object].sizes.len() == 1 && !operations.iter().any(|(_, operation)| leaves(operation));
+        if publishers < 2 || !stays || !random.chance(0.4) {
+            continue;
+        }
+        let first = Time::ZERO + end.mul_f64(random.unit());
+        for (time, operation) in operations.iter_mut().filter(|(_, operation)| is_of(operation)) {
+            *time = first + GATHERED.mul_f64(random.unit());
+            debug_assert!(matches!(operation, Operation::Publish { .. }), "nobody withdraws it");
+        }
+    }
+    operations.sort_by_key(|(time, _)| *time);
+}
+
+/// How long it takes until all have come.
+const GATHERED: Duration = Duration::from_millis(100);
 
 fn draw_object(name: &str, publishers: &[usize], random: &mut Random) -> ObjectSpec {
     let versions = [1, 1, 1, 2, 3][random.below(5) as usize];

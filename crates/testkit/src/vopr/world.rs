@@ -17,11 +17,13 @@ use tributary_transport::{Endpoint, FaceOptions, Fetch};
 
 use super::{
     canary::Canary,
+    disk::{Clock, Death, Disk, Trouble},
     family::Family,
     faults::{Farewell, Fault, FaultKind, Memory, What},
-    ledger::{End, Ledger, Narrator},
+    ledger::{End, Ledger, Narrator, Withdrawn},
     mail::Sent,
     plan::Plan,
+    promise::Promise,
     puppet::Puppet,
     truth::{Liar, Truth, Vault, key, make_object},
     workload::{FetchSpec, Operation},
@@ -37,6 +39,17 @@ pub(super) struct World<'a, F: Family> {
     pub(super) truth: Arc<Truth>,
     /// What each node is called in reports of what was sent.
     pub(super) guids: Vec<String>,
+    /// What outlives the nodes.
+    disks: Vec<Disk>,
+    clock: Clock,
+    /// Nodes that never start again.
+    pub(super) gone: BTreeSet<usize>,
+    /// By the numbers of the messages.
+    pub(super) promises: BTreeMap<usize, Promise>,
+    /// Senders that have nothing more to do, and end.
+    pub(super) dismissed: BTreeSet<usize>,
+    /// How often nodes that have died broke a promise that they may break.
+    pub(super) broken: u64,
     canary: Option<Canary>,
     random: Random,
     objects: BTreeMap<(usize, u64, bool), MemoryObject>,
@@ -54,6 +67,8 @@ pub(super) struct Person {
     pub(super) published: BTreeMap<usize, u64>,
     /// Whether the objects here lie, and how much.
     pub(super) lying: f64,
+    /// How often anything was said here of an object: published or withdrawn.
+    said: BTreeMap<usize, u32>,
     /// Objects of others that are forged here.
     forged: BTreeSet<usize>,
     pub(super) watches: BTreeSet<String>,
@@ -92,6 +107,7 @@ pub(super) enum Action {
     Begin(usize),
     End(usize),
     Stop(usize),
+    Depart(usize),
     Malformed(usize),
     Replay(usize),
 }
@@ -111,6 +127,7 @@ impl<'a, F: Family> World<'a, F> {
             let pinned = (imposters || random.chance(0.5)).then(|| key(true).public());
             Person {
                 published: BTreeMap::new(),
+                said: BTreeMap::new(),
                 lying: 0.0,
                 forged: BTreeSet::new(),
                 watches: BTreeSet::new(),
@@ -133,6 +150,12 @@ impl<'a, F: Family> World<'a, F> {
             connections: Vec::new(),
             truth,
             guids: Vec::new(),
+            disks: Vec::new(),
+            clock: Clock::default(),
+            gone: BTreeSet::new(),
+            promises: BTreeMap::new(),
+            dismissed: BTreeSet::new(),
+            broken: 0,
             canary,
             random,
             objects: BTreeMap::new(),
@@ -146,6 +169,8 @@ impl<'a, F: Family> World<'a, F> {
     }
     fn build(&mut self) {
         for index in 0..self.plan.topology.nodes.len() {
+            let random = Random::new(self.plan.seed, DISKS + index as u64);
+            self.disks.push(Disk::new(self.clock.clone(), random));
             let puppet = self.puppet(index);
             self.net.add_node(puppet);
         }
@@ -179,10 +204,11 @@ impl<'a, F: Family> World<'a, F> {
         let seed = self.plan.seed.wrapping_mul(1_000_003).wrapping_add((index as u64) << 20 | life);
         let is_moody = self.canary == Some(Canary::Moody) && index == 0 && MOOD.with(|mood| mood.replace(!mood.get()));
         let seed = seed.wrapping_add(u64::from(is_moody) << 40);
-        let node = F::node(self.plan, index, seed);
+        self.clock.set(self.net.now());
+        let node = F::node(self.plan, index, seed, self.net.now(), &self.disks[index]);
         let mtu = self.plan.topology.links.iter().map(|link| link.face_mtu).max().unwrap_or(1_472).max(1_472);
         let random = Random::new(self.plan.seed, 1_000 + index as u64);
-        Puppet::new(index, node, mtu as usize, &self.ledger, self.canary, random)
+        Puppet::new(index, node, mtu as usize, &self.ledger, self.canary, self.clock.clone(), random)
     }
     fn attach_faces(&mut self, index: usize) {
         let links: Vec<(usize, usize)> = self.plan.topology.links_of(index).collect();
@@ -219,7 +245,8 @@ impl<'a, F: Family> World<'a, F> {
             }
             Action::Begin(index) => self.begin(&self.plan.faults[index]),
             Action::End(index) => self.end(&self.plan.faults[index]),
-            Action::Stop(node) => self.stop(node),
+            Action::Stop(node) => self.stop(node, Farewell::Said),
+            Action::Depart(node) => self.go(node),
             Action::Malformed(node) => self.inject(node, Self::malformed),
             Action::Replay(node) => self.inject(node, |world, _| {
                 let recent = &world.ledger.borrow().recent;
@@ -247,11 +274,17 @@ impl<'a, F: Family> World<'a, F> {
             _ => operation.node(),
         };
         let Some(node) = node else { return };
+        if let Operation::Away { .. } | Operation::Back { .. } = operation {
+            return self.travel(node, matches!(operation, Operation::Away { .. }));
+        }
         if !self.is_running(node) {
             self.people[node].deferred.push(operation.clone());
             return;
         }
         self.say(|| format!("{operation:?}"));
+        if let Operation::Publish { object, .. } | Operation::Unpublish { object, .. } = operation {
+            *self.people[node].said.entry(*object).or_default() += 1;
+        }
         match operation {
             Operation::Publish { object, version, .. } => {
                 self.people[node].published.insert(*object, *version);
@@ -297,6 +330,7 @@ impl<'a, F: Family> World<'a, F> {
             Operation::Detach { group, .. } => self.detach(node, *group),
             Operation::Send(message) => self.send(message.clone()),
             Operation::CancelSend { message } => self.cancel_send(node, *message),
+            Operation::Away { .. } | Operation::Back { .. } => {}
         }
     }
     /// A fetch into `vault`, begun now and again whenever the node starts anew.
@@ -389,6 +423,29 @@ impl<'a, F: Family> World<'a, F> {
         }
     }
 
+    /// Nobody is cut off from a source that has published once and never left, where messages get lost and overtake each
+    /// other and nothing else goes wrong.
+    pub(super) fn check_withdrawals(&mut self) {
+        let withdrawn = std::mem::take(&mut self.ledger.borrow_mut().withdrawn);
+        let may_be = |fault: &Fault| !matches!(fault.kind, FaultKind::Loss | FaultKind::Reorder | FaultKind::Duplicate);
+        if self.ledger.borrow().lost_neighbours > 0 || self.plan.faults.iter().any(may_be) {
+            return;
+        }
+        for Withdrawn { at, node, transfer, source } in withdrawn {
+            let want = self.people[node].wants.iter().find(|want| want.id == Some(transfer));
+            let Some(object) = want.map(|want| want.spec.object) else { continue };
+            let publisher = self.plan.topology.nodes.iter().position(|spec| spec.label == source);
+            let stays = publisher.is_some_and(|publisher| {
+                let person = &self.people[publisher];
+                person.published.contains_key(&object) && person.said.get(&object) == Some(&1)
+            });
+            assert!(
+                !stays,
+                "node {node}: the network withdrew at {at} all paths to '{source}' from transfer {transfer:?} of object \
+                 {object}, which has been published there all the time"
+            );
+        }
+    }
     /// Whoever was told that there is no such scope asks again.
     pub(super) fn watch_again(&mut self) {
         let refused = std::mem::take(&mut self.ledger.borrow_mut().refused);
@@ -414,12 +471,9 @@ impl<'a, F: Family> World<'a, F> {
                 self.change(*link, LinkChange::Rate(*rate));
                 self.change(*link, LinkChange::Delay(*delay));
             }
-            What::Cut(links) => {
-                for link in links {
-                    self.cuts[*link] += 1;
-                    self.change(*link, LinkChange::State(LinkState::Down));
-                }
-            }
+            What::Cut(links) => links.iter().for_each(|link| self.cut(*link)),
+            What::Gone(node) => self.go(*node),
+            What::Disk(node, trouble) => self.disks[*node].set_trouble(*trouble),
             What::Kill(node, memory, farewell) => {
                 let node = *node;
                 self.people[node].memory = *memory;
@@ -427,7 +481,7 @@ impl<'a, F: Family> World<'a, F> {
                     self.command(node, |node, now| node.leave(now));
                     self.plan_at(self.net.now() + FAREWELL.mul_f64(0.8), Action::Stop(node));
                 } else {
-                    self.stop(node);
+                    self.stop(node, Farewell::Missing);
                 }
             }
             What::Freeze(node) => self.puppet_mut(*node, |puppet, _| puppet.freeze()),
@@ -466,14 +520,9 @@ impl<'a, F: Family> World<'a, F> {
                     self.net.change_link(way, LinkChange::Delay(config.delay));
                 }
             }
-            What::Cut(links) => {
-                for link in links {
-                    self.cuts[*link] -= 1;
-                    if self.cuts[*link] == 0 {
-                        self.change(*link, LinkChange::State(LinkState::Up));
-                    }
-                }
-            }
+            What::Cut(links) => links.iter().for_each(|link| self.join(*link)),
+            What::Gone(_) => {}
+            What::Disk(node, _) => self.disks[*node].set_trouble(Trouble::None),
             What::Kill(node, ..) => self.start(*node),
             What::Freeze(node) => {
                 self.puppet_mut(*node, |puppet, now| puppet.thaw(now));
@@ -501,6 +550,39 @@ impl<'a, F: Family> World<'a, F> {
         let person = &self.people[node];
         [&person.vault, &person.inbox].into_iter().for_each(|vault| vault.content().refuse_chunks_after(chunks));
     }
+    fn cut(&mut self, link: usize) {
+        self.cuts[link] += 1;
+        self.change(link, LinkChange::State(LinkState::Down));
+    }
+    fn join(&mut self, link: usize) {
+        self.cuts[link] -= 1;
+        if self.cuts[link] == 0 {
+            self.change(link, LinkChange::State(LinkState::Up));
+        }
+    }
+    /// A device goes where no link reaches it, or comes back.
+    fn travel(&mut self, node: usize, leaves: bool) {
+        self.say(|| format!("node {node} is {}", if leaves { "away" } else { "back" }));
+        let links: Vec<usize> = self.plan.topology.links_of(node).map(|(link, _)| link).collect();
+        links.into_iter().for_each(|link| if leaves { self.cut(link) } else { self.join(link) });
+    }
+    /// A node is dead and never starts again; nobody there wants anything any more.
+    pub(super) fn go(&mut self, node: usize) {
+        if !self.gone.insert(node) {
+            return;
+        }
+        self.say(|| format!("node {node} is gone for good"));
+        self.lose_disk(node);
+        self.stop(node, Farewell::Missing);
+        let person = &mut self.people[node];
+        person.published.clear();
+        person.forged.clear();
+        person.watches.clear();
+        person.wants.clear();
+        person.lapsing.append(&mut person.attached);
+        person.deferred.clear();
+        person.sent.iter_mut().for_each(Sent::give_up);
+    }
     fn change(&mut self, link: usize, change: LinkChange) {
         self.net.change(self.connections[link], change);
     }
@@ -518,18 +600,40 @@ impl<'a, F: Family> World<'a, F> {
             self.people[node].deferred.extend(again);
         }
     }
-    fn stop(&mut self, node: usize) {
+    /// A node's life ends. Whoever ends in order has time to write what it has begun with.
+    fn stop(&mut self, node: usize, farewell: Farewell) {
+        // What was told in the last moment of this life counts.
+        self.settle_mail();
+        let death = match self.people[node].memory {
+            Memory::Kept => Death::Killed,
+            Memory::Synced => Death::PowerCut,
+            Memory::Lost => Death::DiskLost,
+        };
+        if death == Death::DiskLost {
+            self.lose_disk(node);
+        }
+        self.count_broken(node);
+        if farewell == Farewell::Missing {
+            self.disks[node].end(death);
+        }
         self.net.kill(NodeIndex(node as u32));
+        if farewell == Farewell::Said {
+            self.disks[node].end(death);
+        }
         // What ended in the last moment of this life counts.
         self.settle_wants();
         self.enter_what_came();
         self.people[node].inbox.forget_whole();
+        if death == Death::PowerCut {
+            let person = &self.people[node];
+            [&person.vault, &person.inbox].into_iter().for_each(|vault| vault.lose_power(&mut self.random));
+        }
         self.people[node].wants.iter_mut().for_each(|want| want.id = None);
         self.people[node].sent.iter_mut().for_each(|sent| sent.id = None);
     }
     /// A dead node starts again, with what it remembers.
     fn start(&mut self, node: usize) {
-        if self.is_alive(node) {
+        if self.is_alive(node) || self.gone.contains(&node) {
             return;
         }
         let puppet = self.puppet(node);
@@ -622,12 +726,15 @@ impl<'a, F: Family> World<'a, F> {
         let left: Vec<Action> = std::mem::take(&mut self.agenda).into_values().collect();
         for action in left {
             match action {
-                Action::End(_) | Action::Stop(_) | Action::Operate(_) => self.act(action),
+                Action::End(_) | Action::Stop(_) | Action::Depart(_) | Action::Operate(_) => self.act(action),
                 Action::Begin(_) | Action::Malformed(_) | Action::Replay(_) => {}
             }
         }
         for node in 0..self.people.len() {
             self.start(node);
+            if self.gone.contains(&node) {
+                continue;
+            }
             let receiver = self.plan.topology.nodes[node].receiver;
             self.puppet_mut(node, |puppet, now| puppet.mended(now, receiver));
             let ids: Vec<TransferId> = self.people[node].wants.iter().filter_map(|want| want.id).collect();
@@ -644,6 +751,8 @@ fn reader_name(object: &MemoryObject) -> Name {
     object.manifest().name.clone()
 }
 
+/// The streams of disks; the numbers of their nodes follow.
+const DISKS: u64 = 2_000;
 /// How long a node that takes leave goes on.
 const FAREWELL: Duration = Duration::from_millis(600);
 

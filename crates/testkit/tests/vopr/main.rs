@@ -1,11 +1,12 @@
 //! Fault runs of every family in short: seeds that once found something, some fresh ones, and the canaries.
 #![allow(clippy::print_stdout, reason = "a test: what it has seen is worth showing")]
 use tributary_testkit::vopr::{
-    Canary, Family, FaultKind, Finding, Options, Totals, mf::Mf, ndn::Ndn, psi::Psi, run_seed,
+    Canary, Family, FaultKind, Finding, Options, Profile, Totals, mf::Mf, ndn::Ndn, psi::Psi, run_seed,
 };
 
 /// `seed # what it found`, one a line; what a line `# open: seed …` tells of is found and not mended yet. Plans of seeds
-/// before a line [`WITH_GROUPS`] are run without groups.
+/// before a line [`WITH_GROUPS`] are run without groups, and those before a line [`AS_PRODUCT`] with the settings and faults
+/// of the laboratory, as they were found.
 fn found<F: Family>() -> &'static str {
     match F::NAME {
         Psi::NAME => include_str!("seeds/psi.txt"),
@@ -22,7 +23,11 @@ fn check<F: Family>(seeds: impl IntoIterator<Item = u64>, options: &Options) -> 
             Ok(report) => totals.add(&report),
             Err(Finding { seed, message, place }) => {
                 let family = F::NAME;
-                panic!("{message}\n  at {place}\n  replay: cargo xtask vopr --family {family} --seed {seed} --trace")
+                let profile = options.profile;
+                panic!(
+                    "{message}\n  at {place}\n  replay: cargo xtask vopr --family {family} --profile {profile} --seed {seed} \
+                     --trace"
+                )
             }
         }
     }
@@ -31,16 +36,20 @@ fn check<F: Family>(seeds: impl IntoIterator<Item = u64>, options: &Options) -> 
 }
 
 const WITH_GROUPS: &str = "# With groups:";
+const AS_PRODUCT: &str = "# As the product is:";
 
 fn known<F: Family>() -> Totals {
-    let (without, with) = found::<F>().split_once(WITH_GROUPS).unwrap_or((found::<F>(), ""));
-    let run = |text: &str, leaves_out_groups: bool| {
+    let (laboratory, product) = found::<F>().split_once(AS_PRODUCT).unwrap_or((found::<F>(), ""));
+    let (without, with) = laboratory.split_once(WITH_GROUPS).unwrap_or((laboratory, ""));
+    let run = |text: &str, options: Options| {
         let seeds = text.lines().map(|line| line.split('#').next().unwrap_or("").trim());
         let seeds = seeds.filter(|seed| !seed.is_empty()).map(|seed| seed.parse().expect("a decimal number"));
-        check::<F>(seeds, &Options { leaves_out_groups, ..Options::default() })
+        check::<F>(seeds, &options)
     };
-    run(with, false);
-    run(without, true)
+    let laboratory = Options { profile: Profile::Laboratory, ..Options::default() };
+    run(product, Options::default());
+    run(with, laboratory.clone());
+    run(without, Options { leaves_out_groups: true, ..laboratory })
 }
 
 fn fresh<F: Family>() -> Totals {

@@ -28,6 +28,8 @@ pub struct Machine {
     pub fs: Arc<dyn FileSystem>,
     /// What fails while it is rough: nothing in some histories.
     pub faults: Faults,
+    /// Whether the last process ended by a power cut.
+    pub was_power_cut: bool,
 }
 
 impl Machine {
@@ -46,7 +48,7 @@ impl Machine {
             change: rare(0.1),
         };
         let fs = disk.start();
-        Machine { random, disk, fs, faults }
+        Machine { random, disk, fs, faults, was_power_cut: false }
     }
     /// Lets what comes fail, and perhaps the process stop within it.
     pub fn be_rough(&mut self) {
@@ -62,11 +64,12 @@ impl Machine {
         // A process that is stopped between a sync that fails and the repair of it leaves a next one of the same machine
         // what is on no disk; nobody can tell.
         let may_mislead = self.disk.is_stopped() && self.faults.sync > 0.0;
-        match self.random.chance(0.4) && !may_mislead {
-            true => self.disk.kill(),
-            false => self.disk.cut_power(),
+        self.was_power_cut = may_mislead || self.random.chance(0.6);
+        match self.was_power_cut {
+            true => self.disk.cut_power(),
+            false => self.disk.kill(),
         }
-        trace(|| "restarts".into());
+        trace(|| format!("restarts, power cut: {}", self.was_power_cut));
         self.disk.set_faults(Faults::NONE);
         self.disk.stop_after(u64::MAX);
         self.fs = self.disk.start();

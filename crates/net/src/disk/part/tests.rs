@@ -5,7 +5,11 @@ use crate::disk::{
     state::journal::{self, Step},
 };
 use proptest::prelude::*;
-use std::io::{BufRead, BufReader};
+use std::{
+    fs::{self, OpenOptions},
+    io::{BufRead, BufReader},
+    os::unix::fs::MetadataExt,
+};
 use tributary_content::{MemoryObject, ObjectReader, SigningKey};
 
 fn open_default(target: &Path, manifest: &Manifest) -> Result<PartFile, StoreError> {
@@ -589,7 +593,8 @@ fn what_was_placed_by_a_process_that_was_killed_then_is_replaced_like_any_other(
             true => {
                 let into = store.unpack().expect("there is room");
                 // As `place` does, up to the new memory of the target.
-                let leaves = store.state.slots(store.manifest.chunk_count()).into_iter().flatten().collect();
+                let leaves =
+                    store.state.slots(store.manifest.chunk_count()).expect("readable").into_iter().flatten().collect();
                 let record = place::record_of(&into, &store.manifest, HashTree::from_leaves(leaves)).expect("readable");
                 record.save(Some(state.path()), &into);
                 place::place(&into, &target, &store.manifest, &options).expect("it may be replaced");

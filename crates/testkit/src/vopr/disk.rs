@@ -1,0 +1,173 @@
+//! The disk of a node, which outlives it: the real chunk repository over a disk in memory that loses what was not synced when
+//! its machine loses power.
+//!
+//! ```text
+//!   node ── put, remove, commit ──► DiskRepository, a few jobs each time it is asked ──► SimulatedDisk
+//!                                        dies with the node                                  stays
+//! ```
+use std::sync::{
+    Arc, Mutex, MutexGuard, PoisonError,
+    atomic::{AtomicU64, Ordering},
+};
+
+use tributary_core::{Random, Time};
+#[cfg(feature = "mf")]
+use tributary_net::disk::fs::{Faults, SimulatedDisk};
+
+/// The time of the simulation, for what a node does by a clock that goes on while it is dead.
+#[derive(Clone, Debug, Default)]
+pub struct Clock(Arc<AtomicU64>);
+
+impl Clock {
+    /// Sets it; it never goes back.
+    pub fn set(&self, now: Time) {
+        self.0.fetch_max(now.as_nanos(), Ordering::Relaxed);
+    }
+    /// The time.
+    pub fn now(&self) -> Time {
+        Time::from_nanos(self.0.load(Ordering::Relaxed))
+    }
+}
+
+/// What ails a disk.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Trouble {
+    /// Nothing.
+    #[default]
+    None,
+    /// It has no room for more.
+    Full,
+    /// Some writes and syncs fail.
+    Fails,
+}
+
+/// How the life of a node ends, as its disk sees it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Death {
+    /// Its process is killed: what was written is there.
+    Killed,
+    /// Its machine loses power: what was synced is there, and of the rest any part.
+    PowerCut,
+    /// The disk is lost, and there is an empty one when the node starts again.
+    DiskLost,
+}
+
+/// The disk of one node. Clones are the same disk.
+#[derive(Clone, Debug)]
+pub struct Disk {
+    clock: Clock,
+    content: Arc<Mutex<Content>>,
+}
+
+#[derive(Debug)]
+struct Content {
+    random: Random,
+    #[cfg(feature = "mf")]
+    machine: SimulatedDisk,
+}
+
+impl Disk {
+    /// An empty one. `random` decides how fast it is and what a power cut leaves.
+    pub fn new(clock: Clock, mut random: Random) -> Disk {
+        #[cfg(feature = "mf")]
+        let machine = SimulatedDisk::new(random.bits());
+        #[cfg(not(feature = "mf"))]
+        let _ = random.bits();
+        let content = Content {
+            random,
+            #[cfg(feature = "mf")]
+            machine,
+        };
+        Disk { clock, content: Arc::new(Mutex::new(content)) }
+    }
+    fn lock(&self) -> MutexGuard<'_, Content> {
+        self.content.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(not(feature = "mf"))]
+impl Disk {
+    /// What ails it from now on.
+    pub fn set_trouble(&self, _: Trouble) {}
+    /// The life of its node ends; to be called before the node is dropped, which would end in order otherwise.
+    pub fn end(&self, _: Death) {}
+}
+
+#[cfg(feature = "mf")]
+mod machine {
+    use std::path::Path;
+
+    use bytes::Bytes;
+    use tributary_content::StoreError;
+    use tributary_core::{Duration, Time};
+    use tributary_mf::{payload::Payload, router::proxy::ChunkRepository};
+    use tributary_net::disk::DiskRepository;
+
+    use super::{Clock, Death, Disk, Faults, SimulatedDisk, Trouble};
+
+    /// Jobs that a disk does each time it is asked.
+    const JOBS_MAX: u64 = 40;
+    /// Bytes that a full disk has left at most.
+    const FULL_BYTES_MAX: u64 = 200_000;
+
+    impl Disk {
+        /// What ails it from now on.
+        pub fn set_trouble(&self, trouble: Trouble) {
+            let mut content = self.lock();
+            let left = content.random.below(FULL_BYTES_MAX);
+            let machine = &content.machine;
+            let failing = Faults { write: 0.05, short: 0.05, sync: 0.3, change: 0.05, ..Faults::NONE };
+            machine.set_faults(if trouble == Trouble::Fails { failing } else { Faults::NONE });
+            machine.set_room((trouble == Trouble::Full).then(|| machine.used_bytes() + left));
+        }
+        /// The life of its node ends; to be called before the node is dropped, which would end in order otherwise.
+        pub fn end(&self, death: Death) {
+            let mut content = self.lock();
+            match death {
+                Death::Killed => content.machine.kill(),
+                Death::PowerCut => content.machine.cut_power(),
+                Death::DiskLost => {
+                    content.machine.kill();
+                    content.machine = SimulatedDisk::new(content.random.bits());
+                }
+            }
+        }
+        /// The repository of this name on it, for a life that begins.
+        pub fn repository(&self, name: &str) -> Box<dyn ChunkRepository> {
+            let mut content = self.lock();
+            let at_once = 1 + content.random.below(JOBS_MAX) as usize;
+            let folder = Path::new("/").join(name);
+            let inner = DiskRepository::in_steps(content.machine.start(), &folder, at_once);
+            Box::new(Repository { inner, clock: self.clock.clone() })
+        }
+    }
+
+    struct Repository {
+        inner: DiskRepository,
+        clock: Clock,
+    }
+
+    impl ChunkRepository for Repository {
+        fn put(&mut self, id: u64, head: &[u8], payload: &Payload) -> Result<(), StoreError> {
+            self.inner.put(id, head, payload.pieces())
+        }
+        fn remove(&mut self, id: u64) -> Result<(), StoreError> {
+            self.inner.remove(id)
+        }
+        fn commit(&mut self) -> Result<(), StoreError> {
+            self.inner.commit()
+        }
+        fn is_committed(&mut self) -> Result<bool, StoreError> {
+            self.inner.is_committed()
+        }
+        fn read(&mut self, id: u64) -> Result<Bytes, StoreError> {
+            self.inner.read(id)
+        }
+        fn list(&mut self) -> Result<Vec<(u64, Vec<u8>, u64)>, StoreError> {
+            self.inner.list()
+        }
+        fn clock(&self) -> Duration {
+            self.clock.now().since(Time::ZERO)
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! What the network has promised to keep, although whoever sent it is gone.
+//!
+//! A message to a device is promised when its source has heard that all of its chunks are stored. From then on it must
+//! come, once and right, for as long as it was to be kept: whoever was killed meanwhile, and however often. There are few
+//! excuses, and each is what a person would accept: the only disk that had it is gone for good, somebody on the way changed
+//! bytes, a store had to make room, the device has no room itself.
+use std::collections::BTreeSet;
+
+use tributary_content::{Name, ObjectId};
+use tributary_core::{Duration, Time};
+use tributary_sim::NodeIndex;
+
+use super::{
+    family::Family,
+    faults::FaultKind,
+    messages::{Addressee, MessageSpec},
+    world::World,
+};
+
+/// One message that somebody was told to be stored.
+#[derive(Clone, Debug)]
+pub(super) struct Promise {
+    /// For which device.
+    device: usize,
+    name: Name,
+    object: ObjectId,
+    pub(super) spec: MessageSpec,
+    made_at: Time,
+    /// Until when it is kept.
+    until: Time,
+    /// Why it need not come any more.
+    excuse: Option<&'static str>,
+}
+
+impl Promise {
+    /// Whether it is to be kept still.
+    pub(super) fn is_open<F: Family>(&self, world: &World<'_, F>) -> bool {
+        self.excuse.is_none()
+            && world.net.now() < self.until
+            && !world.gone.contains(&self.device)
+            && !world.people[self.device].received.contains(&self.spec.number)
+    }
+}
+
+/// How long stores keep what says nothing of that.
+const LIFETIME: Duration = Duration::from_secs(3_600);
+/// A lifetime ends at each router in its own time.
+const LIFETIME_SLACK: Duration = Duration::from_secs(1);
+
+impl<F: Family> World<'_, F> {
+    /// A source was told that a message is stored.
+    pub(super) fn promise(&mut self, spec: &MessageSpec, object: ObjectId, begun_at: Time) {
+        let (Addressee::Device(device), now) = (spec.to, self.net.now()) else { return };
+        if self.promises.contains_key(&spec.number) {
+            return;
+        }
+        let lifetime = spec.options.lifetime.unwrap_or(LIFETIME).min(LIFETIME);
+        let until = begun_at + lifetime.saturating_sub(LIFETIME_SLACK);
+        let name = spec.object().name.parse().expect("plans have legal names");
+        let promise = Promise { device, name, object, spec: spec.clone(), made_at: now, until, excuse: None };
+        self.say(|| format!("promised: message {} for node {device}", spec.number));
+        self.promises.insert(spec.number, promise);
+    }
+    /// Whether a message was promised.
+    pub(super) fn is_promised(&self, number: usize) -> bool {
+        self.promises.contains_key(&number)
+    }
+    /// A node loses its disk: what only it may have need not come. To be called while it lives, or it has no excuse.
+    pub(super) fn lose_disk(&mut self, node: usize) {
+        if !self.is_alive(node) {
+            // It had died before: what it had is not known.
+            let open = self.promises.values_mut().filter(|promise| promise.excuse.is_none());
+            open.for_each(|promise| promise.excuse = Some("a disk was lost while its node was dead"));
+            return;
+        }
+        let now = self.net.now();
+        let inner = self.net.node(NodeIndex(node as u32)).inner();
+        for promise in self.promises.values_mut().filter(|promise| promise.excuse.is_none()) {
+            if F::stores(inner, now, &promise.object) {
+                promise.excuse = Some("a disk that had it was lost");
+            }
+        }
+    }
+    /// The node's life ends: how often it broke a promise that it may break.
+    pub(super) fn count_broken(&mut self, node: usize) {
+        if self.is_alive(node) {
+            self.broken += F::broken_promises(self.net.node(NodeIndex(node as u32)).inner());
+        }
+    }
+    /// What was promised, may not be excused and has not come.
+    pub(super) fn missing_promise(&self) -> Option<String> {
+        let alive = (0..self.people.len()).filter(|node| self.is_alive(*node));
+        let nodes: Vec<&F::Node> = alive.map(|node| self.net.node(NodeIndex(node as u32)).inner()).collect();
+        let broken = self.broken + nodes.iter().map(|node| F::broken_promises(node)).sum::<u64>();
+        let kinds: BTreeSet<FaultKind> = self.plan.faults.iter().map(|fault| fault.kind).collect();
+        let excuses = [FaultKind::Corrupt, FaultKind::LyingCache, FaultKind::Malformed, FaultKind::DiskFull];
+        if broken > 0 || excuses.iter().any(|kind| kinds.contains(kind)) {
+            return None;
+        }
+        let now = self.net.now();
+        let mut due = self.promises.values().filter(|promise| promise.is_open(self));
+        let first = due.next()?;
+        let holders = nodes.iter().filter(|node| F::stores(node, now, &first.object)).count();
+        Some(format!(
+            "node {} has not got '{}', which was promised at {} ({holders} nodes store it; {} more of {} promises are not \
+             kept): {:?}",
+            first.device,
+            first.name,
+            first.made_at,
+            due.count(),
+            self.promises.len(),
+            first.spec
+        ))
+    }
+}
