@@ -201,14 +201,16 @@ fn serve(
         Err(error) => return told(Err(error)),
     };
     told(Ok(Done::Opened(store.held().clone(), store.tree().cloned().map(Box::new))));
-    for task in tasks {
+    while let Ok(task) = tasks.recv() {
         let is_tree = matches!(task, StoreTask::Tree(_));
         match store.begin(task) {
             Ok(Some(answer)) => {
                 let is_last = answer == StoreAnswer::Finished;
                 told(Ok(Done::Answer(answer, is_tree.then(|| store.held().clone()))));
                 if is_last {
-                    return;
+                    // The files are let go of. What a node asks before it hears of the end needs no answer.
+                    drop(store);
+                    return tasks.into_iter().for_each(drop);
                 }
             }
             // It is one that answers at once.
@@ -224,7 +226,7 @@ pub struct BackgroundStore {
     held: Bitmap,
     tree: Option<HashTree>,
     is_open: bool,
-    /// The object has its name: the thread has nothing more to do and ends.
+    /// The object has its name: the thread has nothing more to do, and ends with this.
     is_finished: bool,
     own: Option<Box<dyn ChunkStore>>,
     ask: Option<Sender<StoreTask>>,
@@ -426,6 +428,24 @@ mod tests {
         storage.wait();
         let part = PartFile::open(&target, published.manifest(), &PartOptions::default()).expect("nobody has it");
         assert_eq!(part.held().count(), 2);
+    }
+
+    #[test]
+    fn what_is_asked_before_the_end_is_heard_of_is_no_failure() {
+        let (directory, storage, mut published) = (directory(), Storage::default(), object(3000));
+        let target = directory.path().join("out");
+        let (mut store, go) = slow(&storage, &target, &published);
+        drop(go);
+        (0..3).for_each(|index| put(&mut store, &mut published, index));
+        assert_eq!(store.begin(StoreTask::Finish), Ok(None));
+        while !target.exists() {
+            thread::sleep(Duration::from_millis(5));
+        }
+        thread::sleep(Duration::from_millis(50));
+        assert_eq!(store.begin(StoreTask::Chunk(ChunkIndex(0), vec![0; 1024])), Ok(None));
+        while answer(&mut store) != Ok(StoreAnswer::Finished) {}
+        drop(store);
+        storage.wait();
     }
 
     #[test]
